@@ -1,0 +1,36 @@
+/** Why an exchange or a byte pipe ended early. One closed set on every engine; `proxy/failures` maps it to status and code. */
+export type Failure =
+  | 'client-gone'
+  | 'client-malformed'
+  | 'client-timeout'
+  | 'client-reset-flood'
+  | 'too-large'
+  | 'draining'
+  | 'dial-refused'
+  | 'dial-timeout'
+  | 'dial-tls'
+  | 'no-tunnel'
+  | 'upstream-malformed'
+  | 'upstream-timeout'
+  | 'upstream-gone'
+
+/** Facts of the accepted connection; plain values, so that a policy never holds a socket. */
+export interface ConnectionFacts {
+  readonly id: number
+  readonly listener: string
+  readonly peer: { readonly address: string; readonly port: number }
+  readonly local: { readonly address: string; readonly port: number }
+  /** Wall clock, milliseconds since the epoch. */
+  readonly startedAt: number
+  /** Bytes from and to the client so far; read live. */
+  readonly bytesIn: number
+  readonly bytesOut: number
+  readonly tls?: {
+    readonly sni?: string
+    readonly alpn?: string
+    readonly version: string
+    readonly cipher: string
+    readonly clientCertificate?: Uint8Array
+    readonly resumed: boolean
+  }
+}

@@ -1,0 +1,87 @@
+import type { Duplex } from 'node:stream'
+import type { Body, Outgoing } from './body.js'
+import type { ConnectionFacts } from './connection.js'
+import type { RequestHead, Version } from './exchange.js'
+import type { HeaderFields, HeaderList } from './headers.js'
+import type { RequestTarget } from './target.js'
+
+export const PHASES = ['on_tcp_connect', 'on_http_request', 'on_http_response', 'on_event_stream_message'] as const
+export type Phase = (typeof PHASES)[number]
+
+/** `endpoint.*`: the entry through which traffic came; the same for every flow of one edge on one listener. */
+export interface EntryFacts {
+  readonly id: string
+  readonly protocol: 'http' | 'https' | 'tcp' | 'tls'
+  readonly host: string
+  readonly port: number
+  /** Configured name of the region that serves; '' when none. */
+  readonly region: string
+}
+
+/** The request as policies see it and as it will be forwarded. */
+export interface FlowRequest {
+  /** As it came, before the normal form. */
+  readonly head: RequestHead
+  readonly version: Version
+  method: string
+  /** Normal form; `url-rewrite` puts another in its place. */
+  target: RequestTarget
+  /** After hop-by-hop hygiene; with content-length as it came (the engine frames anew). */
+  headers: HeaderFields
+  /** The engine's body, or bytes that an action put in its place. */
+  body: Body | Uint8Array
+  /** Wall clock, milliseconds since the epoch. */
+  readonly receivedAt: number
+}
+
+/** The response on its way to the client: the upstream's, or one of our own. */
+export interface FlowResponse {
+  status: number
+  reason: string
+  headers: HeaderFields
+  body: Outgoing
+  /** Made here (verdict, failure), not by an upstream. */
+  readonly local: boolean
+  /** Applied in order between body and client; a non-empty list means that the length is unknown. */
+  transforms: (() => Duplex)[]
+  trailers: (() => HeaderList) | undefined
+}
+
+/**
+ * What modules and policies see and change of one exchange, or of one connection before any exchange.
+ *
+ * Holds plain values and the seam's types only, never a Node request, response or socket. One flow lives as long
+ * as its exchange; `vars` live as long as one phase.
+ */
+export class Flow {
+  readonly connection: ConnectionFacts
+  readonly entry: EntryFacts
+  /** The right-most untrusted address of the forwarding chain; without trusted proxies the peer. IPv4-mapped addresses are unmapped. */
+  readonly clientAddress: string
+  readonly clientPort: number
+  request: FlowRequest | undefined = undefined
+  response: FlowResponse | undefined = undefined
+  /** `vars.<name>`: values in the representation of the expression engine. Cleared between phases. */
+  vars: Map<string, unknown> | undefined = undefined
+  /** `actions.service.<name>.*`: the last execution of each action, by snake-case result name. */
+  results: Map<string, Readonly<Record<string, unknown>>> | undefined = undefined
+  /** What `log` actions recorded, in order. */
+  logs: Readonly<Record<string, unknown>>[] | undefined = undefined
+  /** Rule and action that ended the exchange. */
+  decidedBy: { readonly phase: Phase; readonly rule: string; readonly action: string } | undefined = undefined
+  /** Values worked out once per flow and kept for the next reader; the owner of a slot is the file that fills it. */
+  readonly derived: { [slot: string]: unknown } = {}
+
+  constructor(connection: ConnectionFacts, entry: EntryFacts, clientAddress: string, clientPort: number) {
+    this.connection = connection
+    this.entry = entry
+    this.clientAddress = clientAddress
+    this.clientPort = clientPort
+  }
+
+  /** Makes `values` readable as `actions.service.<name>.*`; numbers may be plain, the expression engine converts by declared type. */
+  publish(name: string, values: Readonly<Record<string, unknown>>): void {
+    this.results ??= new Map()
+    this.results.set(name, values)
+  }
+}

@@ -1,0 +1,167 @@
+import { type Authority, parseAuthority } from '../lib/host.js'
+
+/**
+ * The one normal form of a request target: policies see it and the upstream gets it.
+ *
+ * Path (RFC 3986 6.2.2): escapes of unreserved characters are decoded, the hex digits of all others are upper-case, so
+ * `%2F`, `%5C` and `%00` stay encoded; characters that no URI may hold are encoded; then dot segments are resolved.
+ * Query: the same, without dot segments; a `%` that begins no escape stays as it came.
+ */
+export class RequestTarget {
+  readonly scheme: 'http' | 'https'
+  /** As the client wrote it in Host: host with an optional port. */
+  readonly authority: string
+  readonly host: string
+  /** Only when written. */
+  readonly port: number | undefined
+  /** Begins with `/`; `*` for the asterisk form. */
+  readonly path: string
+  /** Without the `?`; undefined when there is none. */
+  readonly query: string | undefined
+  #parameters: Map<string, string[]> | undefined
+
+  private constructor(
+    scheme: 'http' | 'https',
+    authority: string,
+    parts: Authority,
+    path: string,
+    query: string | undefined
+  ) {
+    this.scheme = scheme
+    this.authority = authority
+    this.host = parts.host
+    this.port = parts.port
+    this.path = path
+    this.query = query
+  }
+
+  /**
+   * The target of a request line (RFC 9112 3.2) under a Host value, or undefined when it is not one: a fragment, an
+   * incomplete escape in the path, a byte outside visible ASCII, an absolute form whose authority is not Host,
+   * or `*` with another method than OPTIONS.
+   */
+  static fromRequestLine(
+    method: string,
+    target: string,
+    authority: string,
+    scheme: 'http' | 'https'
+  ): RequestTarget | undefined {
+    const parts = parseAuthority(authority)
+    if (parts === undefined) return undefined
+    if (target.charCodeAt(0) === SLASH) return RequestTarget.#fromUri(scheme, authority, parts, target)
+    if (target === '*')
+      return method === 'OPTIONS' ? new RequestTarget(scheme, authority, parts, '*', undefined) : undefined
+    const split = splitUrl(target)
+    if (split === undefined || split.authority.toLowerCase() !== authority.toLowerCase()) return undefined
+    return RequestTarget.#fromUri(scheme, authority, parts, split.uri)
+  }
+
+  /** The target that an absolute URL names, in normal form; undefined when it is no http(s) URL. Userinfo is refused. */
+  static fromUrl(url: string): RequestTarget | undefined {
+    const split = splitUrl(url)
+    const parts = split === undefined ? undefined : parseAuthority(split.authority)
+    if (split === undefined || parts === undefined) return undefined
+    return RequestTarget.#fromUri(split.scheme, split.authority, parts, split.uri)
+  }
+
+  static #fromUri(
+    scheme: 'http' | 'https',
+    authority: string,
+    parts: Authority,
+    uri: string
+  ): RequestTarget | undefined {
+    if (PLAIN.test(uri)) return new RequestTarget(scheme, authority, parts, uri, undefined)
+    const mark = uri.indexOf('?')
+    const path = normalPath(mark === -1 ? uri : uri.slice(0, mark))
+    const query = mark === -1 ? undefined : normalEscapes(uri.slice(mark + 1), false)
+    if (path === undefined || (mark !== -1 && query === undefined)) return undefined
+    return new RequestTarget(scheme, authority, parts, path, query)
+  }
+
+  /** Path and query, as it stands in a request line. */
+  get uri(): string {
+    return this.query === undefined ? this.path : `${this.path}?${this.query}`
+  }
+
+  get url(): string {
+    return `${this.scheme}://${this.authority}${this.path === '*' ? '' : this.uri}`
+  }
+
+  /** Decoded as application/x-www-form-urlencoded; names keep their case and come in order of first use. */
+  get parameters(): ReadonlyMap<string, readonly string[]> {
+    if (this.#parameters === undefined) {
+      const parameters = new Map<string, string[]>()
+      if (this.query !== undefined) {
+        for (const [name, value] of new URLSearchParams(this.query)) {
+          const values = parameters.get(name)
+          if (values === undefined) parameters.set(name, [value])
+          else values.push(value)
+        }
+      }
+      this.#parameters = parameters
+    }
+    return this.#parameters
+  }
+}
+
+const SLASH = 0x2f
+/** Paths that are in normal form as they stand: no escape, no query, no segment that begins with a dot. */
+const PLAIN = /^(?:\/(?!\.)[A-Za-z0-9\-._~!$&'()*+,;=:@]*)+$/
+const HTTP_URL = /^(https?):\/\/([^/?#]*)(.*)$/is
+const ESCAPE = /^[0-9A-Fa-f]{2}$/
+const UNRESERVED = /[A-Za-z0-9\-._~]/
+/** Visible ASCII that no URI may hold unescaped (RFC 3986 2). `#` is refused instead. */
+const FORBIDDEN = new Set('"<>\\^`{|}[]')
+
+function splitUrl(url: string): { scheme: 'http' | 'https'; authority: string; uri: string } | undefined {
+  const match = HTTP_URL.exec(url)
+  if (match === null) return undefined
+  const rest = match[3] as string
+  const uri = rest.startsWith('/') ? rest : `/${rest}`
+  return { scheme: (match[1] as string).toLowerCase() as 'http' | 'https', authority: match[2] as string, uri }
+}
+
+function normalPath(path: string): string | undefined {
+  const escaped = normalEscapes(path, true)
+  return escaped === undefined ? undefined : withoutDotSegments(escaped)
+}
+
+/** `strict`: an incomplete escape makes the text invalid; otherwise its `%` stays. */
+function normalEscapes(text: string, strict: boolean): string | undefined {
+  let normal = ''
+  for (let i = 0; i < text.length; i++) {
+    const character = text[i] as string
+    const code = text.charCodeAt(i)
+    if (code <= 0x20 || code >= 0x7f || character === '#') return undefined
+    if (character === '%') {
+      const digits = text.slice(i + 1, i + 3)
+      if (ESCAPE.test(digits)) {
+        const decoded = String.fromCharCode(Number.parseInt(digits, 16))
+        normal += UNRESERVED.test(decoded) ? decoded : `%${digits.toUpperCase()}`
+        i += 2
+        continue
+      }
+      if (strict) return undefined
+    }
+    if (FORBIDDEN.has(character) && (strict || (character !== '[' && character !== ']'))) {
+      normal += `%${code.toString(16).toUpperCase()}`
+    } else normal += character
+  }
+  return normal
+}
+
+/** RFC 3986 5.2.4 over whole segments; `..` at the root stays at the root. */
+function withoutDotSegments(path: string): string {
+  if (!path.includes('/.')) return path
+  const kept: string[] = []
+  const segments = path.split('/')
+  segments.shift()
+  const last = segments.length - 1
+  for (const [i, segment] of segments.entries()) {
+    if (segment === '.' || segment === '..') {
+      if (segment === '..') kept.pop()
+      if (i === last) kept.push('')
+    } else kept.push(segment)
+  }
+  return `/${kept.join('/')}`
+}

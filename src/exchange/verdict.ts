@@ -1,0 +1,25 @@
+import type { HeaderList } from './headers.js'
+
+/** What ends an exchange early: an answer of our own, or a closed connection. */
+export type Verdict =
+  | {
+      readonly kind: 'respond'
+      readonly status: number
+      readonly headers: HeaderList
+      readonly body?: Uint8Array
+      /** Goes out as `sluice-error-code`; undefined for answers that are no refusal (custom-response, redirect). */
+      readonly code?: string
+    }
+  | { readonly kind: 'close'; readonly how: 'fin' | 'reset' }
+
+/** An answer with headers as name and value by turns. */
+export function respond(status: number, headers: HeaderList = [], body?: Uint8Array): Verdict {
+  return body === undefined ? { kind: 'respond', status, headers } : { kind: 'respond', status, headers, body }
+}
+
+/** An answer that refuses the exchange and says so in `sluice-error-code`. Never has a body. */
+export function refuse(status: number, code: string, headers: HeaderList = []): Verdict {
+  return { kind: 'respond', status, headers, code }
+}
+
+export const closeConnection: Verdict = { kind: 'close', how: 'fin' }

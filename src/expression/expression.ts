@@ -1,0 +1,61 @@
+import type { Flow, Phase } from '../exchange/flow.js'
+
+/** What is wrong with an expression or a template, and where: offsets are UTF-16 units into the text that was given. */
+export interface ExpressionProblem {
+  readonly severity: 'error' | 'warning'
+  /** `EXPRESSION_SYNTAX`, `EXPRESSION_TYPE`, `EXPRESSION_UNKNOWN`, `EXPRESSION_LIMIT`, `EXPRESSION_REGEX`, `DATA_UNAVAILABLE`, … */
+  readonly code: string
+  /** Says what is wrong and what is allowed; holds no text of the expression engine. */
+  readonly message: string
+  readonly start: number
+  readonly end: number
+}
+
+/**
+ * Why an evaluation has no value. `absent`: a key, an index or an optional value is not there; `failed`: anything else.
+ * The message is our own and holds no data of the exchange, so it may be logged.
+ */
+export class EvaluationError extends Error {
+  readonly kind: 'absent' | 'failed'
+  constructor(kind: 'absent' | 'failed', message: string) {
+    super(message)
+    this.kind = kind
+  }
+}
+
+/** A compiled CEL expression. */
+export interface Expression {
+  readonly source: string
+  /** CEL type where it is known when written (`bool`, `string`, `list`, …), else `dyn`. */
+  readonly type: string
+  /** The documented variables that it reads, such as `req.url.path` or `vars.name`. */
+  readonly variables: ReadonlySet<string>
+  /** The value in the engine's representation. Throws `EvaluationError` and nothing else. */
+  evaluate(flow: Flow): unknown
+}
+
+/** A string with `${…}` parts, compiled. */
+export interface Template {
+  readonly source: string
+  /** The text, when there is no `${…}` in it. */
+  readonly constant: string | undefined
+  readonly variables: ReadonlySet<string>
+  /** Every part as text: lists joined by `,`, maps as JSON. Throws `EvaluationError`. */
+  text(flow: Flow): string
+  /** The value with its type when the whole string is one `${…}`, else the text. Throws `EvaluationError`. */
+  value(flow: Flow): unknown
+}
+
+export type Compiled<T> =
+  | { readonly ok: true; readonly value: T; readonly warnings: readonly ExpressionProblem[] }
+  | { readonly ok: false; readonly problems: readonly ExpressionProblem[] }
+
+/** Compiles expressions against the one list of variables and functions. */
+export interface Expressions {
+  expression(source: string, phase: Phase): Compiled<Expression>
+  template(source: string, phase: Phase): Compiled<Template>
+  /** A value of the engine as text, as `Template.text` writes it. */
+  textOf(value: unknown): string
+  /** A value of the engine as plain JSON data (integers as numbers where safe, else decimal text; bytes as base64). */
+  dataOf(value: unknown): unknown
+}

@@ -1,0 +1,39 @@
+/**
+ * Durations as configuration writes them: one or more `<whole number><unit>` parts, largest unit first,
+ * units `h`, `m`, `s`, `ms` (`90s`, `1h30m`, `250ms`). A bare number has no unit and is refused.
+ */
+const PART = /(\d+)(ms|h|m|s)/y
+const MILLISECONDS = { h: 3_600_000, m: 60_000, s: 1_000, ms: 1 } as const
+const ORDER = ['h', 'm', 's', 'ms']
+
+/** Milliseconds of `text`, or undefined when it is not a duration. */
+export function parseDuration(text: string): number | undefined {
+  let total = 0
+  let position = 0
+  let rank = -1
+  while (position < text.length) {
+    PART.lastIndex = position
+    const part = PART.exec(text)
+    if (part === null) return undefined
+    const unit = part[2] as keyof typeof MILLISECONDS
+    const unitRank = ORDER.indexOf(unit)
+    if (unitRank <= rank) return undefined
+    rank = unitRank
+    total += Number(part[1]) * MILLISECONDS[unit]
+    position = PART.lastIndex
+  }
+  return text.length > 0 && Number.isSafeInteger(total) ? total : undefined
+}
+
+/** The shortest text that `parseDuration` reads back as `milliseconds` (a whole number ≥ 0). */
+export function formatDuration(milliseconds: number): string {
+  if (milliseconds === 0) return '0s'
+  let rest = milliseconds
+  let text = ''
+  for (const unit of ORDER as (keyof typeof MILLISECONDS)[]) {
+    const count = Math.floor(rest / MILLISECONDS[unit])
+    if (count > 0) text += `${count}${unit}`
+    rest -= count * MILLISECONDS[unit]
+  }
+  return text
+}

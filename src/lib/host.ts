@@ -1,0 +1,25 @@
+import { isIP } from 'node:net'
+
+/** Host and port of an authority (RFC 3986 3.2, without userinfo). `host` is lower-case, an IPv6 literal without its brackets. */
+export interface Authority {
+  readonly host: string
+  readonly port: number | undefined
+}
+
+const AUTHORITY = /^(?:\[([0-9A-Fa-f:.]+)\]|([A-Za-z0-9._~!$&'()*+,;=-]+))(?::([0-9]{0,5}))?$/
+
+/** Parts of `text`, or undefined when it is no host with an optional port. */
+export function parseAuthority(text: string): Authority | undefined {
+  const match = AUTHORITY.exec(text)
+  if (match === null) return undefined
+  const [, literal, name, digits] = match
+  if (literal !== undefined && isIP(literal) !== 6) return undefined
+  const port = digits === undefined || digits === '' ? undefined : Number(digits)
+  if (port !== undefined && (port < 1 || port > 65_535)) return undefined
+  return { host: (literal ?? (name as string)).toLowerCase(), port }
+}
+
+/** `host:port` as it stands in a URL; an IPv6 host gets its brackets. */
+export function formatAuthority(host: string, port: number): string {
+  return host.includes(':') ? `[${host}]:${port}` : `${host}:${port}`
+}
