@@ -67,6 +67,8 @@ export class Flow {
   results: Map<string, Readonly<Record<string, unknown>>> | undefined = undefined
   /** What `log` actions recorded, in order. */
   logs: Readonly<Record<string, unknown>>[] | undefined = undefined
+  /** Fields that go on the answer whoever makes it: name and value by turns. Added before `on_http_response` runs. */
+  responseFields: string[] | undefined = undefined
   /** Rule and action that ended the exchange. */
   decidedBy: { readonly phase: Phase; readonly rule: string; readonly action: string } | undefined = undefined
   /** Values worked out once per flow and kept for the next reader; the owner of a slot is the file that fills it. */

@@ -1,0 +1,167 @@
+import { dirname, resolve } from 'node:path'
+import { didYouMean } from '../lib/suggest.js'
+import { type OptionEntry, optionEntries, optionTree } from './catalogue.js'
+import { readOptionsFile, type WrittenOption } from './file.js'
+import type { Options } from './options.js'
+import { formatOrigin, type OptionOrigin, type OptionProblem } from './problem.js'
+import { readOption } from './read.js'
+
+/** A flag of the command line that sets an option. */
+export interface OptionFlag {
+  /** `--listen` */
+  readonly flag: string
+  /** Path of the option: `listen` */
+  readonly option: string
+  readonly text: string
+}
+
+export interface LoadInput {
+  readonly flags: readonly OptionFlag[]
+  readonly environment: Readonly<Record<string, string | undefined>>
+  /** The options file, when one was named; `SLUICE_CONFIG` names one too. Relative to `folder`. */
+  readonly config?: string
+  /** Absolute; where relative paths of flags, variables and defaults start. */
+  readonly folder: string
+}
+
+export interface LoadedOptions {
+  readonly options: Options
+  /** By path of the option; those that nobody gave are `default`. */
+  readonly origins: ReadonlyMap<string, OptionOrigin>
+  readonly warnings: readonly OptionProblem[]
+  /** Absolute path of the options file, when there is one. */
+  readonly file?: string
+}
+
+export type LoadResult =
+  | ({ readonly ok: true } & LoadedOptions)
+  | { readonly ok: false; readonly problems: readonly OptionProblem[] }
+
+/** Variables that are no option of the file. */
+const OTHER_VARIABLES = ['SLUICE_CONFIG', 'SLUICE_API_KEY']
+
+/**
+ * The options of the process: flags win over environment over file over defaults. All problems of all sources are
+ * collected; a value that a stronger source overrides is still checked. An empty variable counts as not set.
+ */
+export async function loadOptions(input: LoadInput): Promise<LoadResult> {
+  const tree = optionTree()
+  const entries = optionEntries(tree)
+  const problems: OptionProblem[] = []
+  const config = input.config ?? given(input.environment.SLUICE_CONFIG)
+  const file = config === undefined ? undefined : resolve(input.folder, config)
+  const values = new Map<string, unknown>()
+  const origins = new Map<string, OptionOrigin>()
+
+  const take = ({ entry, written, origin }: WrittenOption, base: string) => {
+    const reading = readOption(written, entry.schema, base)
+    if (reading.ok) {
+      values.set(entry.path, reading.value)
+      origins.set(entry.path, origin)
+    } else {
+      const message = `${quote(written)} is not allowed; give ${reading.refused}`
+      problems.push({ severity: 'error', option: entry.path, message, origin })
+    }
+  }
+  for (const option of defaultsOf(entries)) take(option, input.folder)
+  if (file !== undefined) {
+    const content = await readOptionsFile(file, config as string, tree)
+    problems.push(...content.problems)
+    for (const option of content.options) take(option, dirname(file))
+  }
+  for (const option of environmentOf(input.environment, entries, problems)) take(option, input.folder)
+  for (const option of flagsOf(input.flags, entries)) take(option, input.folder)
+
+  const options = assemble(entries, values)
+  if (problems.some(({ severity }) => severity === 'error')) return { ok: false, problems }
+  problems.push(...contradictions(options, origins))
+  if (problems.some(({ severity }) => severity === 'error')) return { ok: false, problems }
+  return { ok: true, options, origins, warnings: problems, ...(file === undefined ? {} : { file }) }
+}
+
+/** An empty variable is how shells and compose files say "not set". */
+function given(text: string | undefined): string | undefined {
+  return text === '' ? undefined : text
+}
+
+function* defaultsOf(entries: readonly OptionEntry[]): Iterable<WrittenOption> {
+  for (const entry of entries) {
+    if (entry.schema.default !== undefined) yield { entry, written: entry.schema.default, origin: { kind: 'default' } }
+  }
+}
+
+function* environmentOf(
+  environment: LoadInput['environment'],
+  entries: readonly OptionEntry[],
+  problems: OptionProblem[]
+): Iterable<WrittenOption> {
+  const byVariable = new Map(entries.map((entry) => [entry.variable, entry]))
+  for (const variable of Object.keys(environment).sort()) {
+    if (!variable.startsWith('SLUICE_') || OTHER_VARIABLES.includes(variable)) continue
+    const origin: OptionOrigin = { kind: 'environment', variable }
+    const entry = byVariable.get(variable)
+    const text = given(environment[variable])
+    if (entry === undefined) {
+      const message = `no option has this variable${didYouMean(variable, [...byVariable.keys(), ...OTHER_VARIABLES])}`
+      problems.push({ severity: 'warning', option: '', message, origin })
+    } else if (text !== undefined) yield { entry, written: text, origin }
+  }
+}
+
+function* flagsOf(flags: readonly OptionFlag[], entries: readonly OptionEntry[]): Iterable<WrittenOption> {
+  for (const { flag, option, text } of flags) {
+    const entry = entries.find(({ path }) => path === option)
+    if (entry === undefined) throw new RangeError(`${flag} sets ${option}, which is no option`)
+    yield { entry, written: text, origin: { kind: 'flag', flag } }
+  }
+}
+
+/** User name and password of a URL are no business of a message. */
+function quote(written: unknown): string {
+  return JSON.stringify(written).replace(/\/\/[^/@]*@/g, '//…@')
+}
+
+/** The values as the tree that the schema describes. */
+function assemble(entries: readonly OptionEntry[], values: ReadonlyMap<string, unknown>): Options {
+  const root: { [name: string]: unknown } = {}
+  for (const { path, steps } of entries) {
+    let level = root
+    for (const step of steps.slice(0, -1)) {
+      level[step] ??= {}
+      level = level[step] as { [name: string]: unknown }
+    }
+    if (values.has(path)) level[steps.at(-1) as string] = values.get(path)
+  }
+  return root as unknown as Options
+}
+
+/** Options that are right alone and wrong together. */
+function contradictions(
+  { listen, api, upstream, upstream_ca, policy }: Options,
+  origins: LoadedOptions['origins']
+): OptionProblem[] {
+  const found: OptionProblem[] = []
+  const add = (severity: 'error' | 'warning', option: string, message: string) => {
+    found.push({ severity, option, message, origin: origins.get(option) ?? { kind: 'default' } })
+  }
+  const origin = (option: string) => formatOrigin(origins.get(option) ?? { kind: 'default' })
+  const same = (a: { host: string; port: number }, b: { host: string; port: number }) =>
+    a.port === b.port && a.host === b.host
+  if (listen.port !== 0 && same(listen, api.listen)) {
+    add('error', 'api.listen', `is the address of listen (${origin('listen')}); give each a port of its own`)
+  }
+  if (upstream !== undefined && same(upstream, listen)) {
+    add('error', 'upstream', `is the address of listen (${origin('listen')}): the proxy would forward to itself`)
+  }
+  if (upstream_ca !== undefined && upstream?.protocol !== 'https') {
+    add('error', 'upstream_ca', 'needs an upstream that begins with https://')
+  }
+  if (policy !== undefined && upstream === undefined) {
+    add(
+      'warning',
+      'policy',
+      'is used only together with upstream'
+    )
+  }
+  return found
+}

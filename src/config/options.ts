@@ -1,0 +1,196 @@
+import Type, { type Static } from 'typebox'
+import * as field from './fields.js'
+
+const KIB = 1024
+const MIB = 1024 * KIB
+const GIB = 1024 * MIB
+const SECOND = 1_000
+const HOUR = 3_600 * SECOND
+
+const strict = { additionalProperties: false }
+
+/**
+ * Every option of the process: the schema of the options file, of the environment and of the flags. An option's
+ * environment variable is its path in upper case, joined by `_`, behind `SLUICE_` (`limits.headers` is
+ * `SLUICE_LIMITS_HEADERS`).
+ */
+export const optionsSchema = Type.Object(
+  {
+    listen: field.address({ description: 'Where traffic is accepted.', default: '127.0.0.1:8080' }),
+    upstream: Type.Optional(
+      field.upstream({
+        description: 'Where traffic goes that no edge claims: http:// or https://, a host and a port. Without it: 404.'
+      })
+    ),
+    upstream_ca: Type.Optional(
+      field.file({
+        description:
+          'PEM file of the authorities that an https upstream is checked against, instead of the well-known ones.'
+      })
+    ),
+    policy: Type.Optional(
+      field.file({
+        description: 'Traffic policy of the traffic that goes to `upstream`. Changes are applied while running.'
+      })
+    ),
+    api: Type.Object(
+      {
+        listen: field.address({
+          description: 'Where the management API, /healthz and /metrics listen.',
+          default: '127.0.0.1:4040'
+        }),
+        public_url: Type.Optional(
+          field.origin({
+            description:
+              'How clients reach the API, when not by the listen address; its host is accepted in Host and Origin.'
+          })
+        ),
+        allowed_hosts: field.hosts({
+          description: 'Further host names that the API accepts in Host and Origin (protection against DNS rebinding).',
+          default: []
+        })
+      },
+      { ...strict, description: 'The management listener.' }
+    ),
+    data: field.directory({
+      description: 'Folder for what must outlive the process (API keys). ":memory:" keeps nothing on disk.',
+      default: './data'
+    }),
+    trusted_proxies: field.networks({
+      description:
+        'Networks of proxies in front of this one. Forwarding headers are believed only when they come from there.',
+      default: []
+    }),
+    limits: Type.Object(
+      {
+        header_bytes: field.size({
+          description: 'Largest header block of a request; beyond: 431.',
+          default: '64KiB',
+          minimum: KIB,
+          maximum: MIB
+        }),
+        headers: field.integer({
+          description: 'Most header fields in a request; beyond: 431.',
+          default: 200,
+          minimum: 8,
+          maximum: 10_000
+        }),
+        target_bytes: field.size({
+          description: 'Longest request target; beyond: 414.',
+          default: '64KiB',
+          minimum: 256,
+          maximum: MIB
+        }),
+        connections: field.integer({
+          description: 'Most client connections at a time; further ones are closed.',
+          default: 10_000,
+          minimum: 1,
+          maximum: 1_000_000
+        })
+      },
+      { ...strict, description: 'What one client may ask for.' }
+    ),
+    timeouts: Type.Object(
+      {
+        headers: field.duration({
+          description: 'From the first byte of a request to the end of its headers; beyond: 408.',
+          default: '10s',
+          minimum: SECOND,
+          maximum: HOUR
+        }),
+        keep_alive: field.duration({
+          description: 'How long an idle client connection stays open.',
+          default: '75s',
+          minimum: 0,
+          maximum: 24 * HOUR
+        }),
+        request_body: field.duration({
+          description: 'Longest silence inside a request body. 0s: no limit.',
+          default: '30s',
+          minimum: 0,
+          maximum: 24 * HOUR
+        }),
+        connect: field.duration({
+          description: 'For a connection to the upstream; beyond: 504.',
+          default: '5s',
+          minimum: 10,
+          maximum: HOUR
+        }),
+        response: field.duration({
+          description:
+            "From the end of the request to the headers of the upstream's answer; beyond: 504. 0s: no limit.",
+          default: '60s',
+          minimum: 0,
+          maximum: 24 * HOUR
+        }),
+        idle: field.duration({
+          description: "Longest silence inside the upstream's answer, an event stream or a WebSocket. 0s: no limit.",
+          default: '10m',
+          minimum: 0,
+          maximum: 24 * HOUR
+        }),
+        drain: field.duration({
+          description: 'How long a stopping process waits for the exchanges under way.',
+          default: '30s',
+          minimum: 0,
+          maximum: HOUR
+        })
+      },
+      { ...strict, description: 'Durations: 250ms, 10s, 1m30s, 1h.' }
+    ),
+    access_log: field.switched({ description: 'One line on standard output for each exchange.', default: 'on' }),
+    access_log_sample: field.fraction({
+      description: 'Which share of the exchanges is logged, 0 to 1.',
+      default: 1
+    }),
+    log: Type.Object(
+      {
+        level: field.choice(['trace', 'debug', 'info', 'warn', 'error', 'fatal', 'silent'], {
+          description: 'Least severe message that is logged.',
+          default: 'info'
+        })
+      },
+      { ...strict, description: 'The log on standard output.' }
+    ),
+    rate_limit_headers: field.choice(['none', 'draft'], {
+      description: '"draft" adds RateLimit and RateLimit-Policy (IETF draft 10) to answers of rate-limited routes.',
+      default: 'none'
+    }),
+    limiter: Type.Object(
+      {
+        budget: field.size({
+          description: 'Memory for rate-limit buckets; reserved, and used only as buckets appear.',
+          default: '1GiB',
+          minimum: MIB,
+          maximum: 64 * GIB
+        })
+      },
+      { ...strict, description: 'The table of the rate limiter.' }
+    ),
+    geoip: Type.Object(
+      {
+        database: Type.Optional(
+          field.file({
+            description:
+              'Country database (.mmdb) for conn.client_ip.geo; default: the one that is installed with the program.'
+          })
+        )
+      },
+      { ...strict, description: 'Where addresses are looked up.' }
+    ),
+    region: field.text({ description: 'Name of this place, as policies see it.', default: '' }),
+    engine: field.choice(['http-proxy'], {
+      description: 'What carries requests to upstreams.',
+      default: 'http-proxy'
+    }),
+    metrics: field.switched({ description: 'GET /metrics on the API listener.', default: 'on' })
+  },
+  {
+    ...strict,
+    $schema: 'https://json-schema.org/draft/2020-12/schema',
+    title: 'Options of sluice start'
+  }
+)
+
+/** The options as the program uses them: durations in milliseconds, sizes in bytes, addresses in parts, paths absolute. */
+export type Options = Static<typeof optionsSchema>

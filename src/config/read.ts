@@ -1,0 +1,157 @@
+import { isIP } from 'node:net'
+import { resolve } from 'node:path'
+import { parseCidr } from '../lib/cidr.js'
+import { formatDuration, parseDuration } from '../lib/duration.js'
+import { parseAuthority } from '../lib/host.js'
+import { formatSize, parseSize } from '../lib/size.js'
+import { didYouMean } from '../lib/suggest.js'
+import { IN_MEMORY, type OptionKind, type OptionSchema } from './fields.js'
+
+/** What a reader made of a written value. `refused` says what is allowed. */
+export type Reading = { readonly ok: true; readonly value: unknown } | { readonly ok: false; readonly refused: string }
+
+type Reader = (written: unknown, schema: OptionSchema, base: string) => Reading
+
+/**
+ * Reads one option.
+ *
+ * `written` is a scalar or list of the options file, or the text of a variable or flag; `base` is the folder where
+ * relative paths start.
+ */
+export function readOption(written: unknown, schema: OptionSchema, base: string): Reading {
+  return READERS[schema['x-kind']](written, schema, base)
+}
+
+const ok = (value: unknown): Reading => ({ ok: true, value })
+const refuse = (refused: string): Reading => ({ ok: false, refused })
+
+const READERS: Readonly<Record<OptionKind, Reader>> = {
+  address: (written) => readAddress(written),
+  upstream: (written) => readUpstream(written),
+  origin: (written) => readOrigin(written),
+  file: (written, _, base) => readPath(written, base),
+  directory: (written, _, base) => (written === IN_MEMORY ? ok(IN_MEMORY) : readPath(written, base)),
+  hosts: (written) => readList(written, (item) => readHost(item)),
+  networks: (written) => readList(written, (item) => readNetwork(item)),
+  size: (written, schema) =>
+    bounded(
+      typeof written === 'string' ? parseSize(written) : written,
+      schema,
+      formatSize,
+      'a size such as 64KiB or 1GiB'
+    ),
+  duration: (written, schema) =>
+    bounded(
+      typeof written === 'string' ? parseDuration(written) : undefined,
+      schema,
+      formatDuration,
+      'a duration such as 250ms, 10s or 1m30s'
+    ),
+  integer: (written, schema) => {
+    const number = typeof written === 'string' && /^\d{1,15}$/.test(written) ? Number(written) : written
+    return bounded(number, schema, String, 'a whole number')
+  },
+  fraction: (written) => {
+    const number = typeof written === 'string' && /^\d*\.?\d+$/.test(written) ? Number(written) : written
+    return typeof number === 'number' && number >= 0 && number <= 1 ? ok(number) : refuse('a number from 0 to 1')
+  },
+  switch: (written) => {
+    if (written === true || written === 'on' || written === 'true') return ok(true)
+    if (written === false || written === 'off' || written === 'false') return ok(false)
+    return refuse('on or off')
+  },
+  choice: (written, schema) => {
+    const words = schema.enum ?? []
+    if (typeof written === 'string' && words.includes(written)) return ok(written)
+    const hint = typeof written === 'string' ? didYouMean(written, words) : ''
+    return refuse(`${words.length > 1 ? 'one of ' : ''}${words.join(', ')}${hint}`)
+  },
+  text: (written) => (typeof written === 'string' ? ok(written) : refuse('text'))
+}
+
+function bounded(value: unknown, schema: OptionSchema, format: (n: number) => string, what: string): Reading {
+  const { minimum = 0, maximum = Number.MAX_SAFE_INTEGER } = schema
+  if (typeof value === 'number' && Number.isSafeInteger(value) && value >= minimum && value <= maximum) return ok(value)
+  return refuse(`${what}, from ${format(minimum)} to ${format(maximum)}`)
+}
+
+function readAddress(written: unknown): Reading {
+  const allowed = 'host:port, for example 127.0.0.1:8080, 0.0.0.0:80 or [::1]:8080 (port 0 takes a free one)'
+  if (typeof written !== 'string') return refuse(allowed)
+  const free = written.endsWith(':0')
+  const authority = parseAuthority(free ? written.slice(0, -2) : written)
+  if (authority === undefined || (authority.port === undefined) !== free) return refuse(allowed)
+  return ok({ host: authority.host, port: authority.port ?? 0 })
+}
+
+function readUpstream(written: unknown): Reading {
+  const allowed = 'http://host:port or https://host:port'
+  const url = readUrl(written)
+  if (url === undefined) return refuse(allowed)
+  if (url.username !== '' || url.password !== '') return refuse(`${allowed}, without user name and password`)
+  if (url.pathname !== '/' || url.search !== '' || url.hash !== '') {
+    return refuse(
+      `${allowed}, without a path: the path of each request goes to the upstream (a policy can change it with url-rewrite)`
+    )
+  }
+  const protocol = url.protocol === 'https:' ? 'https' : 'http'
+  const port = url.port === '' ? (protocol === 'https' ? 443 : 80) : Number(url.port)
+  if (port === 0) return refuse(`${allowed}, with a port from 1 to 65535`)
+  return ok({ protocol, host: url.hostname.replace(/^\[|\]$/g, ''), port })
+}
+
+function readOrigin(written: unknown): Reading {
+  const url = readUrl(written)
+  if (
+    url === undefined ||
+    url.username !== '' ||
+    url.password !== '' ||
+    url.pathname !== '/' ||
+    url.search + url.hash !== ''
+  ) {
+    return refuse('http://host or https://host, with a port if needed and without a path')
+  }
+  return ok(url.origin)
+}
+
+function readUrl(written: unknown): URL | undefined {
+  if (typeof written !== 'string' || !/^https?:\/\/[^/]/i.test(written) || !URL.canParse(written)) return undefined
+  return new URL(written)
+}
+
+function readPath(written: unknown, base: string): Reading {
+  return typeof written === 'string' && written !== '' && !written.includes('\0')
+    ? ok(resolve(base, written))
+    : refuse('a path')
+}
+
+/** A list in the file, or its items joined by commas. */
+function readList(written: unknown, read: (item: unknown) => Reading): Reading {
+  const items =
+    typeof written === 'string'
+      ? written
+          .split(',')
+          .map((item) => item.trim())
+          .filter((item) => item !== '')
+      : written
+  if (!Array.isArray(items)) return refuse('a list')
+  const values: unknown[] = []
+  for (const item of items as unknown[]) {
+    const reading = read(item)
+    if (!reading.ok) return refuse(`a list of ${reading.refused}; ${JSON.stringify(item)} is none`)
+    values.push(reading.value)
+  }
+  return ok(values)
+}
+
+function readHost(item: unknown): Reading {
+  const authority = typeof item === 'string' ? parseAuthority(isIP(item) === 6 ? `[${item}]` : item) : undefined
+  return authority === undefined || authority.port !== undefined
+    ? refuse('host names without a port')
+    : ok(authority.host)
+}
+
+function readNetwork(item: unknown): Reading {
+  const network = typeof item === 'string' ? parseCidr(item) : undefined
+  return network === undefined ? refuse('networks such as 10.0.0.0/8 or 2001:db8::/32') : ok(network.text)
+}

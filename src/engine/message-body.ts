@@ -1,0 +1,263 @@
+import type { IncomingMessage, OutgoingMessage } from 'node:http'
+import { type Duplex, PassThrough, type Readable } from 'node:stream'
+import type { Body, Framing } from '../exchange/body.js'
+import type { Failure } from '../exchange/connection.js'
+import type { HeaderList } from '../exchange/headers.js'
+import { copy, ignore } from './copy.js'
+import { allowedTrailers, pairs } from './fields.js'
+
+/** What the side that receives a body must know of it. */
+export interface BodyOwner {
+  /** Somebody wants the bytes for the first time. */
+  wanted(): void
+  /** The last byte was taken (no failure), or nobody will get it. Called once. */
+  settled(complete: boolean): void
+  /** Nobody will read what is left. */
+  abandoned(): void
+}
+
+/** A body that broke off before its end. */
+export class BodyBroken extends Error {
+  readonly failure: Failure
+  constructor(failure: Failure) {
+    super(`the body ended early: ${failure}`)
+    this.failure = failure
+  }
+}
+
+const OPEN: Framing = { kind: 'open' }
+
+/** The body of a message that node:http receives, on either side. */
+export class MessageBody implements Body {
+  readonly #message: IncomingMessage
+  readonly #framing: Framing
+  readonly #owner: BodyOwner
+  #transforms: (() => Duplex)[] | undefined = undefined
+  /** Chunks that `buffer` read; they come before what is left in the message. */
+  #front: Uint8Array[] | undefined = undefined
+  #taken = false
+  #settled = false
+  #wanted = false
+  #bytes = 0
+  /** Why it broke; the owner sets it before it destroys the message. */
+  failure: Failure
+
+  constructor(message: IncomingMessage, framing: Framing, owner: BodyOwner, failure: Failure) {
+    this.#message = message
+    this.#framing = framing
+    this.#owner = owner
+    this.failure = failure
+  }
+
+  get framing(): Framing {
+    return this.#transforms === undefined || this.#framing.kind === 'none' ? this.#framing : OPEN
+  }
+
+  get bytes(): number {
+    return this.#bytes
+  }
+
+  /** Somebody took the bytes, or asked for them. */
+  get wanted(): boolean {
+    return this.#wanted
+  }
+
+  get trailers(): HeaderList | undefined {
+    return this.#message.complete && this.#settled ? allowedTrailers(this.#message.rawTrailers) : undefined
+  }
+
+  through(transform: () => Duplex): void {
+    this.#transforms ??= []
+    this.#transforms.push(transform)
+  }
+
+  claim(): Readable {
+    const last = new PassThrough()
+    last.on('error', ignore)
+    const stop = this.#feed(last, (complete) => {
+      if (complete) last.end()
+      else last.destroy(new BodyBroken(this.failure))
+    })
+    last.once('close', () => {
+      if (this.#settled) return
+      stop()
+      this.#settle(false)
+      this.#owner.abandoned()
+    })
+    return last
+  }
+
+  buffer(limit: number): Promise<Uint8Array | 'too-large'> {
+    if (this.#framing.kind === 'length' && this.#framing.bytes > limit) return Promise.resolve('too-large')
+    this.#want()
+    const message = this.#message
+    const chunks: Uint8Array[] = this.#front ?? []
+    this.#front = chunks
+    let total = chunks.reduce((sum, chunk) => sum + chunk.length, 0)
+    return new Promise((resolve, reject) => {
+      const detach = (): void => {
+        message.removeListener('data', onData)
+        message.removeListener('end', onEnd)
+        message.removeListener('close', onClose)
+      }
+      const onData = (chunk: Buffer): void => {
+        chunks.push(chunk)
+        total += chunk.length
+        if (total <= limit) return
+        detach()
+        message.pause()
+        resolve('too-large')
+      }
+      const onEnd = (): void => {
+        detach()
+        this.#bytes = total
+        this.#settle(true)
+        resolve(Buffer.concat(chunks))
+      }
+      const onClose = (): void => {
+        detach()
+        this.#settle(false)
+        reject(new BodyBroken(this.failure))
+      }
+      if (message.readableEnded) return onEnd()
+      if (message.destroyed) return onClose()
+      message.on('data', onData)
+      message.on('end', onEnd)
+      message.on('close', onClose)
+      return undefined
+    })
+  }
+
+  discard(): void {
+    if (this.#taken) return
+    this.#taken = true
+    this.#message.resume()
+    if (this.#framing.kind !== 'none') this.#owner.abandoned()
+  }
+
+  /**
+   * Sends what is left to a message of node:http and ends it, with `trailers` or those that came along (only a
+   * chunked message carries them). `done(false)`: broken, the sink is left as it is. Returns the way to stop.
+   */
+  sendTo(sink: OutgoingMessage, trailers: (() => HeaderList) | undefined, done: (complete: boolean) => void): () => void {
+    const message = this.#message
+    if (message.complete && this.#transforms === undefined && this.#front === undefined && !message.destroyed) {
+      return this.#sendWhole(sink, trailers, done)
+    }
+    return this.#feed(sink, (complete) => {
+      if (complete) this.#finish(sink, trailers)
+      done(complete)
+    })
+  }
+
+  /** All of it has arrived: one write, no listeners. */
+  #sendWhole(sink: OutgoingMessage, trailers: (() => HeaderList) | undefined, done: (complete: boolean) => void): () => void {
+    this.#taken = true
+    this.#want()
+    const chunk = this.#message.read() as Buffer | null
+    if (chunk !== null) this.#bytes += chunk.length
+    this.#settle(true)
+    if (trailers !== undefined || this.#message.rawTrailers.length > 0) {
+      if (chunk !== null) sink.write(chunk)
+      this.#finish(sink, trailers)
+    } else if (chunk === null) sink.end()
+    else sink.end(chunk)
+    done(true)
+    return ignore
+  }
+
+  #finish(sink: OutgoingMessage, trailers: (() => HeaderList) | undefined): void {
+    const list = trailers === undefined ? this.trailers : trailers()
+    if (list !== undefined && list.length > 0 && sink.chunkedEncoding) sink.addTrailers(pairs(list))
+    sink.end()
+  }
+
+  /** Moves front, message and transforms to `sink` without ending it. */
+  #feed(sink: NodeJS.WritableStream & Parameters<typeof copy>[1] | OutgoingMessage, done: (complete: boolean) => void): () => void {
+    this.#taken = true
+    this.#want()
+    const message = this.#message
+    const writable = sink as unknown as Parameters<typeof copy>[1]
+    const counted = (bytes: number): void => {
+      this.#bytes += bytes
+    }
+    const first = this.#chain(writable, done)
+    for (const chunk of this.#front ?? []) {
+      if (!this.#settled) counted(chunk.length)
+      first.into.write(chunk)
+    }
+    this.#front = undefined
+    if (message.readableEnded) {
+      this.#settle(true)
+      process.nextTick(first.done, true)
+      return first.stop
+    }
+    const stop = copy(message, first.into, counted, (complete) => {
+      this.#settle(complete)
+      first.done(complete)
+    })
+    return () => {
+      stop()
+      first.stop()
+    }
+  }
+
+  /** Joins the transforms before `sink`: where the message goes in, and what its end does there. */
+  #chain(sink: Parameters<typeof copy>[1], done: (complete: boolean) => void): Chain {
+    if (this.#transforms === undefined || this.#framing.kind === 'none') return { into: sink, done, stop: ignore }
+    const streams = this.#transforms.map((make) => make())
+    const stops: (() => void)[] = []
+    let over = false
+    const fail = (): void => {
+      if (over) return
+      over = true
+      for (const stream of streams) stream.destroy()
+      done(false)
+    }
+    for (const [i, stream] of streams.entries()) {
+      const next = streams[i + 1]
+      stream.on('error', ignore)
+      stops.push(
+        copy(stream, next ?? sink, undefined, (complete) => {
+          if (!complete) fail()
+          else if (next !== undefined) next.end()
+          else {
+            over = true
+            done(true)
+          }
+        })
+      )
+    }
+    const head = streams[0] as Duplex
+    return {
+      into: head,
+      done: (complete) => {
+        if (complete) head.end()
+        else fail()
+      },
+      stop: () => {
+        over = true
+        for (const stop of stops) stop()
+        for (const stream of streams) stream.destroy()
+      }
+    }
+  }
+
+  #want(): void {
+    if (this.#wanted) return
+    this.#wanted = true
+    this.#owner.wanted()
+  }
+
+  #settle(complete: boolean): void {
+    if (this.#settled) return
+    this.#settled = true
+    this.#owner.settled(complete)
+  }
+}
+
+interface Chain {
+  readonly into: Parameters<typeof copy>[1]
+  done(complete: boolean): void
+  stop(): void
+}

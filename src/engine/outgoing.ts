@@ -1,0 +1,70 @@
+import type { OutgoingMessage } from 'node:http'
+import { Readable, type Writable } from 'node:stream'
+import type { Body, Framing, Outgoing } from '../exchange/body.js'
+import type { HeaderList } from '../exchange/headers.js'
+import { copy, ignore } from './copy.js'
+import { pairs } from './fields.js'
+import { MessageBody } from './message-body.js'
+
+const NONE: Framing = { kind: 'none' }
+const OPEN: Framing = { kind: 'open' }
+
+/** How `body` will be framed when it is sent. */
+export function framingOf(body: Outgoing): Framing {
+  if (body === undefined) return NONE
+  if (body instanceof Uint8Array) return { kind: 'length', bytes: body.length }
+  return body instanceof Readable ? OPEN : body.framing
+}
+
+/** Gives up `body` without sending it. */
+export function drop(body: Outgoing): void {
+  if (body === undefined || body instanceof Uint8Array) return
+  if (body instanceof Readable) {
+    body.on('error', ignore)
+    body.destroy()
+  } else body.discard()
+}
+
+/**
+ * Writes `body` to a message of node:http whose head is settled, and ends it. `done(false)`: the body broke and the
+ * message was not ended. Returns the way to stop early.
+ */
+export function send(
+  body: Outgoing,
+  sink: OutgoingMessage,
+  trailers: (() => HeaderList) | undefined,
+  done: (complete: boolean) => void
+): () => void {
+  if (body instanceof MessageBody) return body.sendTo(sink, trailers, done)
+  if (body === undefined || body instanceof Uint8Array) {
+    if (body !== undefined && body.length > 0 && trailers === undefined) sink.end(body)
+    else {
+      if (body !== undefined && body.length > 0) sink.write(body)
+      finish(sink, trailers)
+    }
+    done(true)
+    return ignore
+  }
+  const stream = body instanceof Readable ? body : body.claim()
+  const arrived = body instanceof Readable ? undefined : body
+  const stop = copy(stream, sink as unknown as Writable, undefined, (complete) => {
+    if (complete) finish(sink, trailers ?? trailersOf(arrived))
+    done(complete)
+  })
+  return () => {
+    stop()
+    stream.on('error', ignore)
+    stream.destroy()
+  }
+}
+
+function trailersOf(body: Body | undefined): (() => HeaderList) | undefined {
+  const list = body?.trailers
+  return list === undefined ? undefined : () => list
+}
+
+function finish(sink: OutgoingMessage, trailers: (() => HeaderList) | undefined): void {
+  const list = trailers?.()
+  if (list !== undefined && list.length > 0 && sink.chunkedEncoding) sink.addTrailers(pairs(list))
+  sink.end()
+}

@@ -1,0 +1,55 @@
+import { EvaluationError } from '../expression.js'
+
+/** Longest string that a function may produce or parse, in UTF-16 units (1 MiB of ASCII). */
+export const MAX_TEXT = 1_048_576
+
+/** Most items of a list or map that a function may produce. */
+export const MAX_ITEMS = 100_000
+
+/** Deepest nesting of lists and maps that a function walks. */
+export const MAX_DEPTH = 128
+
+/** The error of a call that cannot answer. */
+export function failed(message: string): EvaluationError {
+  return new EvaluationError('failed', message)
+}
+
+/** The error of a call whose index or key is not there. */
+export function absent(message: string): EvaluationError {
+  return new EvaluationError('absent', message)
+}
+
+/** Throws `failed` when a string of `length` UTF-16 units may not be made. */
+export function checkLength(length: number): void {
+  if (length > MAX_TEXT) throw failed(`a string would be longer than ${MAX_TEXT} characters`)
+}
+
+/** `text`, unless it is too long. */
+export function bounded(text: string): string {
+  checkLength(text.length)
+  return text
+}
+
+/** Throws `failed` when a list or map of `count` items may not be made. */
+export function checkCount(count: number): void {
+  if (count > MAX_ITEMS) throw failed(`a list or map would have more than ${MAX_ITEMS} items`)
+}
+
+/** Throws `failed` when values are nested deeper than a function walks. */
+export function checkDepth(depth: number): void {
+  if (depth > MAX_DEPTH) throw failed(`a value is nested deeper than ${MAX_DEPTH} levels`)
+}
+
+/** Collects pieces of a string and stops as soon as it grows over the limit. */
+export class BoundedText {
+  #text = ''
+
+  add(piece: string): void {
+    checkLength(this.#text.length + piece.length)
+    this.#text += piece
+  }
+
+  toString(): string {
+    return this.#text
+  }
+}

@@ -1,0 +1,64 @@
+/*
+ * CEL counts the positions of a string in Unicode code points, JavaScript in UTF-16 units. The two differ only in
+ * strings with surrogates, so everything here has a short way for the others.
+ */
+
+const SURROGATE = /[\ud800-\udfff]/
+const LONE_SURROGATE = /\p{Surrogate}/gu
+
+/** Whether positions in code points and in UTF-16 units differ. */
+export function hasSurrogates(text: string): boolean {
+  return SURROGATE.test(text)
+}
+
+/** Length in code points. */
+export function codePointLength(text: string): number {
+  return hasSurrogates(text) ? codePointIndex(text, text.length) : text.length
+}
+
+/** Code points before the UTF-16 offset `unit`, which must not be inside a pair. */
+export function codePointIndex(text: string, unit: number): number {
+  if (!hasSurrogates(text)) return unit
+  let count = 0
+  for (let at = 0; at < unit; at += widthAt(text, at)) count++
+  return count
+}
+
+/** UTF-16 offset of the code point `index`, the length for the index after the last one, or -1 when out of range. */
+export function unitOffset(text: string, index: bigint): number {
+  if (index < 0n || index > BigInt(text.length)) return -1
+  const wanted = Number(index)
+  if (!hasSurrogates(text)) return wanted
+  let at = 0
+  for (let passed = 0; passed < wanted; passed++) {
+    if (at >= text.length) return -1
+    at += widthAt(text, at)
+  }
+  return at
+}
+
+/** UTF-16 units of the code point at `unit`. */
+export function widthAt(text: string, unit: number): 1 | 2 {
+  return (text.codePointAt(unit) ?? 0) > 0xffff ? 2 : 1
+}
+
+/** Order of two strings by code point, as CEL and UTF-8 have it: negative, zero or positive. */
+export function compareText(left: string, right: string): number {
+  const length = Math.min(left.length, right.length)
+  for (let at = 0; at < length; at++) {
+    const a = left.charCodeAt(at)
+    const b = right.charCodeAt(at)
+    if (a !== b) return rank(a) - rank(b)
+  }
+  return left.length - right.length
+}
+
+/** Surrogates stand for code points above every other unit. */
+function rank(unit: number): number {
+  return unit >= 0xd800 && unit <= 0xdfff ? unit + 0x1_0000 : unit
+}
+
+/** `text` with U+FFFD for each half of a surrogate pair that stands alone. */
+export function wellFormed(text: string): string {
+  return hasSurrogates(text) ? text.replace(LONE_SURROGATE, '\ufffd') : text
+}

@@ -1,0 +1,125 @@
+import type { FunctionDefinition } from '../function-definition.js'
+import { BoundedText, checkCount, checkDepth, failed, MAX_TEXT } from './bounds.js'
+import { compareText, wellFormed } from './code-points.js'
+import { durationText, entriesOf, integerOf, itemsOf, type Kind, keyText, kindOf, timestampText } from './values.js'
+
+/** The parsed value, or undefined when the text is too long or not JSON. */
+function parse(text: string): unknown {
+  if (text.length > MAX_TEXT) return undefined
+  try {
+    return JSON.parse(text)
+  } catch (error) {
+    if (error instanceof SyntaxError) return undefined
+    throw error
+  }
+}
+
+function decode(text: string): unknown {
+  const value = parse(text)
+  if (value === undefined) throw failed('the text is not JSON, or too long')
+  return decoded(value, 1)
+}
+
+/** Own property names become keys of a `Map`, so a name such as `__proto__` is data like any other. */
+function decoded(value: unknown, depth: number): unknown {
+  if (typeof value === 'string') return wellFormed(value)
+  if (typeof value === 'number' && !Number.isFinite(value)) throw failed('a JSON number is out of range')
+  if (typeof value !== 'object' || value === null) return value
+  checkDepth(depth)
+  if (Array.isArray(value)) {
+    checkCount(value.length)
+    return value.map((item) => decoded(item, depth + 1))
+  }
+  const entries = Object.entries(value)
+  checkCount(entries.length)
+  const map = new Map<string, unknown>()
+  for (const [key, item] of entries) map.set(wellFormed(key), decoded(item, depth + 1))
+  return map
+}
+
+function isJson(text: string): boolean {
+  return parse(text) !== undefined
+}
+
+/**
+ * A value of the engine as JSON text. Integers keep all their digits, bytes become base64, timestamps and durations
+ * their string form. The members of a map stand in the order of their keys, so that equal maps give equal text.
+ * Fails on types, optional values, numbers that are not finite and keys that give the same name.
+ */
+export function jsonText(value: unknown): string {
+  const out = new BoundedText()
+  write(value, out, 1)
+  return out.toString()
+}
+
+function write(value: unknown, out: BoundedText, depth: number): void {
+  const kind = kindOf(value)
+  if (kind === 'list') writeList(itemsOf(value), out, depth)
+  else if (kind === 'map') writeMap(value, out, depth)
+  else out.add(scalarText(value, kind))
+}
+
+function scalarText(value: unknown, kind: Kind): string {
+  switch (kind) {
+    case 'int':
+    case 'uint':
+      return String(integerOf(value))
+    case 'double':
+      if (!Number.isFinite(value)) throw failed('JSON has no number that is not finite')
+      return JSON.stringify(value)
+    case 'null':
+    case 'bool':
+      return String(value)
+    case 'string':
+      return JSON.stringify(wellFormed(value as string))
+    case 'bytes':
+      return `"${Buffer.from(value as Uint8Array).toString('base64')}"`
+    case 'timestamp':
+      return `"${timestampText(value as Date)}"`
+    case 'duration':
+      return `"${durationText(value)}"`
+    default:
+      throw failed('a value has no JSON form')
+  }
+}
+
+function writeList(items: readonly unknown[], out: BoundedText, depth: number): void {
+  checkDepth(depth)
+  out.add('[')
+  for (const [index, item] of items.entries()) {
+    if (index > 0) out.add(',')
+    write(item, out, depth + 1)
+  }
+  out.add(']')
+}
+
+function writeMap(map: unknown, out: BoundedText, depth: number): void {
+  checkDepth(depth)
+  const members = new Map<string, unknown>()
+  for (const [key, item] of entriesOf(map)) {
+    const name = keyText(key)
+    if (name === undefined || members.has(name)) throw failed('the keys of a map do not fit JSON')
+    members.set(name, item)
+  }
+  const names = [...members.keys()].sort(compareText)
+  out.add('{')
+  for (const [index, name] of names.entries()) {
+    out.add(`${index > 0 ? ',' : ''}${JSON.stringify(wellFormed(name))}:`)
+    write(members.get(name), out, depth + 1)
+  }
+  out.add('}')
+}
+
+/**
+ * JSON (RFC 8259). Decoded objects are maps, numbers doubles. Decoding fails on text that is not JSON, longer than
+ * 1 MiB, nested too deep or with a number that no double holds.
+ */
+export const jsonFunctions: readonly FunctionDefinition[] = [
+  { signature: 'json.decode(string): dyn', run: decode },
+  { signature: 'json.encode(dyn): string', run: jsonText },
+  { signature: 'string.decodeJson(): dyn', run: decode },
+  { signature: 'list.encodeJson(): string', run: jsonText },
+  { signature: 'map.encodeJson(): string', run: jsonText },
+  { signature: 'string.isJson(): bool', run: isJson },
+  { signature: 'isJson(string): bool', run: isJson }
+]

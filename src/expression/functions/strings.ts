@@ -1,0 +1,156 @@
+import type { FunctionDefinition } from '../function-definition.js'
+import { absent, bounded, checkCount, checkLength, failed, MAX_ITEMS } from './bounds.js'
+import { codePointIndex, codePointLength, hasSurrogates, unitOffset, wellFormed, widthAt } from './code-points.js'
+import { formatText } from './format.js'
+
+/** UTF-16 offset of a position, which may be the one after the last code point. */
+function offsetOf(text: string, index: bigint): number {
+  const offset = unitOffset(text, index)
+  if (offset < 0) throw absent('a position is outside the string')
+  return offset
+}
+
+function charAt(text: string, index: bigint): string {
+  const offset = offsetOf(text, index)
+  return text.slice(offset, offset + widthAt(text, offset))
+}
+
+/** Position of a UTF-16 offset, where -1 stays -1. */
+function positionOf(text: string, offset: number): bigint {
+  return offset < 0 ? -1n : BigInt(codePointIndex(text, offset))
+}
+
+function indexOf(text: string, part: string, from = 0n): bigint {
+  const start = offsetOf(text, from)
+  return part === '' ? from : positionOf(text, text.indexOf(part, start))
+}
+
+function lastIndexOf(text: string, part: string, from?: bigint): bigint {
+  const start = from === undefined ? text.length : offsetOf(text, from)
+  return positionOf(text, text.lastIndexOf(part, start))
+}
+
+function substring(text: string, from: bigint, to?: bigint): string {
+  if (to !== undefined && from > to) throw failed('a substring ends before it starts')
+  const start = offsetOf(text, from)
+  return to === undefined ? text.slice(start) : text.slice(start, offsetOf(text, to))
+}
+
+/** Pieces between separators; the last of `limit` pieces holds the rest. A negative limit is none. */
+function split(text: string, separator = ' ', limit = -1n): string[] {
+  if (limit === 0n) return []
+  const wanted = limit < 0n || limit > BigInt(MAX_ITEMS) ? MAX_ITEMS + 1 : Number(limit)
+  const pieces: string[] = []
+  let from = 0
+  while (pieces.length < wanted - 1) {
+    const next = separator === '' ? from + widthAt(text, from) : text.indexOf(separator, from)
+    if (next < 0 || (separator === '' && next >= text.length)) break
+    pieces.push(text.slice(from, next))
+    from = next + separator.length
+  }
+  if (separator !== '' || text !== '') pieces.push(text.slice(from))
+  checkCount(pieces.length)
+  return pieces
+}
+
+/** The first `limit` occurrences replaced, from the left; a negative limit is none. */
+function replace(text: string, part: string, other: string, limit = -1n): string {
+  if (part === '') return interleave(text, other, limit)
+  const most = limit < 0n ? Number.POSITIVE_INFINITY : Number(limit)
+  let count = 0
+  for (let at = text.indexOf(part); at >= 0 && count < most; at = text.indexOf(part, at + part.length)) count++
+  checkLength(text.length + count * (other.length - part.length))
+  let from = 0
+  let result = ''
+  for (; count > 0; count--) {
+    const next = text.indexOf(part, from)
+    result += text.slice(from, next) + other
+    from = next + part.length
+  }
+  return result + text.slice(from)
+}
+
+/** The empty string occurs before each code point and at the end. */
+function interleave(text: string, other: string, limit: bigint): string {
+  const places = codePointLength(text) + 1
+  let count = limit < 0n || limit > BigInt(places) ? places : Number(limit)
+  checkLength(text.length + count * other.length)
+  let result = ''
+  let from = 0
+  for (; count > 0; count--) {
+    const next = from < text.length ? from + widthAt(text, from) : from
+    result += other + text.slice(from, next)
+    from = next
+  }
+  return result + text.slice(from)
+}
+
+/** The White_Space characters of Unicode, which are not those that `String.prototype.trim` takes. */
+const BLANKS = new Set('\t\n\v\f\r \u0085\u00a0\u1680\u2028\u2029\u202f\u205f\u3000')
+for (let unit = 0x2000; unit <= 0x200a; unit++) BLANKS.add(String.fromCharCode(unit))
+
+function trim(text: string): string {
+  let start = 0
+  let end = text.length
+  while (start < end && BLANKS.has(text[start]!)) start++
+  while (end > start && BLANKS.has(text[end - 1]!)) end--
+  return text.slice(start, end)
+}
+
+function reverse(text: string): string {
+  if (!hasSurrogates(text)) return text.split('').reverse().join('')
+  return Array.from(text).reverse().join('')
+}
+
+const ESCAPES: ReadonlyMap<string, string> = new Map([
+  ['\x07', '\\a'],
+  ['\b', '\\b'],
+  ['\f', '\\f'],
+  ['\n', '\\n'],
+  ['\r', '\\r'],
+  ['\t', '\\t'],
+  ['\v', '\\v'],
+  ['\\', '\\\\'],
+  ['"', '\\"']
+])
+
+function quote(text: string): string {
+  checkLength(text.length)
+  let quoted = ''
+  for (const character of wellFormed(text)) quoted += ESCAPES.get(character) ?? character
+  return bounded(`"${quoted}"`)
+}
+
+/**
+ * The strings extension of CEL, with positions in code points. A position outside the string is absent; everything
+ * else that goes wrong fails. `split()` without a separator splits at spaces; `lower` and `upper` follow the full
+ * Unicode mapping, `lowerAscii` and `upperAscii` touch ASCII letters only.
+ */
+export const stringFunctions: readonly FunctionDefinition[] = [
+  { signature: 'string.charAt(int): string', run: charAt },
+  { signature: 'string.indexOf(string): int', run: indexOf },
+  { signature: 'string.indexOf(string, int): int', run: indexOf },
+  { signature: 'string.lastIndexOf(string): int', run: lastIndexOf },
+  { signature: 'string.lastIndexOf(string, int): int', run: lastIndexOf },
+  { signature: 'string.split(): list<string>', run: split },
+  { signature: 'string.split(string): list<string>', run: split },
+  { signature: 'string.split(string, int): list<string>', run: split },
+  { signature: 'string.replace(string, string): string', run: replace },
+  { signature: 'string.replace(string, string, int): string', run: replace },
+  { signature: 'string.substring(int): string', run: substring },
+  { signature: 'string.substring(int, int): string', run: substring },
+  { signature: 'string.trim(): string', run: trim },
+  {
+    signature: 'string.lowerAscii(): string',
+    run: (text: string) => text.replace(/[A-Z]+/g, (letters) => letters.toLowerCase())
+  },
+  {
+    signature: 'string.upperAscii(): string',
+    run: (text: string) => text.replace(/[a-z]+/g, (letters) => letters.toUpperCase())
+  },
+  { signature: 'string.lower(): string', run: (text: string) => bounded(text.toLowerCase()) },
+  { signature: 'string.upper(): string', run: (text: string) => bounded(text.toUpperCase()) },
+  { signature: 'string.reverse(): string', run: reverse },
+  { signature: 'string.format(list): string', run: formatText },
+  { signature: 'strings.quote(string): string', run: quote }
+]

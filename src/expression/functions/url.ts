@@ -1,0 +1,123 @@
+import type { FunctionDefinition } from '../function-definition.js'
+import { bounded, failed, MAX_TEXT } from './bounds.js'
+import { formDecode, percentDecode, percentEncode } from './percent.js'
+import { queryPairs } from './query-string.js'
+
+/** Scheme, authority, path, query and fragment (RFC 3986 appendix B). */
+const REFERENCE = /^(?:([A-Za-z][A-Za-z0-9+.-]*):)?(?:\/\/([^/?#]*))?([^?#]*)(?:\?([^#]*))?(?:#(.*))?$/s
+const HOST = /^(\[[0-9A-Fa-f:.]+(?:%25[A-Za-z0-9._~-]+)?\]|[^[\]:<>"\\^`{|}]*)(?::([0-9]*))?$/
+const USER = /^[A-Za-z0-9\-._:~!$&'()*+,;=%@]*$/
+
+/** Whether there is a control character, which no part of a reference may hold. */
+function hasControls(text: string): boolean {
+  for (let at = 0; at < text.length; at++) {
+    const unit = text.charCodeAt(at)
+    if (unit < 0x20 || unit === 0x7f) return true
+  }
+  return false
+}
+
+interface Authority {
+  readonly user: string
+  readonly password: string
+  readonly host: string
+  readonly hostname: string
+  readonly port: string
+}
+
+const NO_AUTHORITY: Authority = { user: '', password: '', host: '', hostname: '', port: '' }
+
+function parseAuthority(text: string): Authority | undefined {
+  const at = text.lastIndexOf('@')
+  const info = at < 0 ? '' : text.slice(0, at)
+  const colon = info.indexOf(':')
+  const user = percentDecode(colon < 0 ? info : info.slice(0, colon))
+  const password = percentDecode(colon < 0 ? '' : info.slice(colon + 1))
+  const match = HOST.exec(text.slice(at + 1))
+  if (match === null || user === undefined || password === undefined || !USER.test(info)) return undefined
+  const [, raw = '', port = ''] = match
+  const name = percentDecode(raw)
+  if (name === undefined || name.includes(' ')) return undefined
+  const hostname = name.startsWith('[') ? name.slice(1, -1) : name
+  return { user, password, host: port === '' ? name : `${name}:${port}`, hostname, port }
+}
+
+/** The parts of a reference by name, or undefined when it is malformed. */
+function parseReference(text: string): Map<string, unknown> | undefined {
+  const match = text.length > MAX_TEXT || hasControls(text) ? null : REFERENCE.exec(text)
+  if (match === null) return undefined
+  const [, scheme = '', authorityText, rawPath = '', query = '', rawFragment = ''] = match
+  const authority = authorityText === undefined ? NO_AUTHORITY : parseAuthority(authorityText)
+  const opaque = scheme !== '' && authorityText === undefined && rawPath !== '' && !rawPath.startsWith('/')
+  const path = opaque ? '' : percentDecode(rawPath)
+  const fragment = percentDecode(rawFragment)
+  if (authority === undefined || path === undefined || fragment === undefined) return undefined
+  // Without a scheme, what stands before a colon in the first segment would be read as one (RFC 3986 section 4.2).
+  if (scheme === '' && authorityText === undefined && /^[^/]*:/.test(rawPath)) return undefined
+  return new Map<string, unknown>([
+    ['scheme', scheme.toLowerCase()],
+    ['opaque', opaque ? rawPath : ''],
+    ['user', authority.user],
+    ['password', authority.password],
+    ['host', authority.host],
+    ['hostname', authority.hostname],
+    ['port', authority.port],
+    ['path', path],
+    ['raw_path', opaque ? '' : rawPath],
+    ['query', query],
+    ['raw_query', query],
+    ['query_params', parametersOf(query)],
+    ['fragment', fragment]
+  ])
+}
+
+/** Values by name; empty when the query does not follow the form syntax, which a URL need not. */
+function parametersOf(query: string): Map<string, string[]> {
+  const parameters = new Map<string, string[]>()
+  for (const [name, value] of queryPairs(query) ?? []) {
+    const values = parameters.get(name)
+    if (values === undefined) parameters.set(name, [value])
+    else values.push(value)
+  }
+  return parameters
+}
+
+function parse(text: string): Map<string, unknown> {
+  const parts = parseReference(text)
+  if (parts === undefined) throw failed('the text is not a URL')
+  return parts
+}
+
+function isUrl(text: string): boolean {
+  const parts = parseReference(text)
+  return parts !== undefined && parts.get('scheme') !== '' && parts.get('hostname') !== ''
+}
+
+function escapeUrl(text: string): string {
+  return bounded(percentEncode(text))
+}
+
+function unescapeUrl(text: string): string {
+  const decoded = formDecode(text)
+  if (decoded === undefined) throw failed('the text holds a % that begins no escape of UTF-8')
+  return decoded
+}
+
+/**
+ * URLs (RFC 3986). `url.escape` encodes all but unreserved characters; `url.unescape` also reads `+` as a space.
+ * `url.parse` takes any reference apart: scheme, opaque, user, password, host (with port), hostname, port, path
+ * (decoded), raw_path, query and raw_query (as written), query_params (name to list), fragment; what is not there is
+ * empty. `isURL` asks for a scheme and a host.
+ */
+export const urlFunctions: readonly FunctionDefinition[] = [
+  { signature: 'url.escape(string): string', run: escapeUrl },
+  { signature: 'url.unescape(string): string', run: unescapeUrl },
+  { signature: 'url.parse(string): map<string, dyn>', run: parse },
+  { signature: 'string.escapeUrl(): string', run: escapeUrl },
+  { signature: 'string.unescapeUrl(): string', run: unescapeUrl },
+  { signature: 'string.parseUrl(): map<string, dyn>', run: parse },
+  { signature: 'string.isURL(): bool', run: isUrl },
+  { signature: 'string.isUrl(): bool', run: isUrl },
+  { signature: 'isUrl(string): bool', run: isUrl },
+  { signature: 'isURL(string): bool', run: isUrl }
+]

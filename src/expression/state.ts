@@ -1,0 +1,41 @@
+import type { Flow } from '../exchange/flow.js'
+import { EvaluationError } from './expression.js'
+
+/**
+ * Steps that one evaluation may take; a step is about ten nanoseconds of work. What an expression costs without
+ * comprehensions is far below it, and all of it together keeps the event loop under ten milliseconds.
+ */
+export const BUDGET = 300_000
+
+/** Thrown when the budget is used up. One object, so that no operator that absorbs errors absorbs this one. */
+export const EXHAUSTED = new EvaluationError('failed', 'the expression takes too many steps')
+
+/** What one evaluation needs besides the tree: the flow, the values of comprehension variables, the steps that are left. */
+export class State {
+  flow: Flow
+  budget = BUDGET
+  readonly locals: unknown[] = []
+
+  constructor(flow: Flow) {
+    this.flow = flow
+  }
+}
+
+/** A compiled node. Throws `EvaluationError` for whatever the exchange can cause. */
+export type Run = (state: State) => unknown
+
+/** Takes `steps` from the budget. */
+export function charge(state: State, steps: number): void {
+  state.budget -= steps
+  if (state.budget < 0) throw EXHAUSTED
+}
+
+/** True for an error that an operator may absorb when the other operand decides. */
+export function isAbsorbable(error: unknown): error is EvaluationError {
+  return error instanceof EvaluationError && error !== EXHAUSTED
+}
+
+/** Of two errors the one that weighs more: `failed` before `absent`, then the first. */
+export function weightier(first: EvaluationError | undefined, second: EvaluationError): EvaluationError {
+  return first === undefined || (first.kind === 'absent' && second.kind === 'failed') ? second : first
+}

@@ -1,0 +1,204 @@
+/** An IP address as its 32-bit words: one for IPv4, four for IPv6. IPv4-mapped IPv6 addresses are IPv4. */
+export type Address = readonly [number] | readonly [number, number, number, number]
+
+/** A network: host bits are zero. `text` is the canonical form `address/bits`. */
+export interface Cidr {
+  readonly network: Address
+  readonly bits: number
+  readonly text: string
+}
+
+/**
+ * Parses an address strictly: dotted decimal with four parts and no leading zeros (so no octal and no short forms), or
+ * IPv6 (RFC 4291 2.2) without zone. `::ffff:192.0.2.1` gives the IPv4 address.
+ */
+export function parseAddress(text: string): Address | undefined {
+  if (!text.includes(':')) {
+    const word = parseV4(text, 0)
+    return word === undefined ? undefined : [word]
+  }
+  const words = parseV6(text)
+  if (words === undefined) return undefined
+  if (words[0] === 0 && words[1] === 0 && words[2] === 0xffff) return [words[3]]
+  return words
+}
+
+/** Parses `address/bits`, or an address alone as a network of one. Host bits may be set and are masked away. */
+export function parseCidr(text: string): Cidr | undefined {
+  const slash = text.indexOf('/')
+  const address = parseAddress(slash === -1 ? text : text.slice(0, slash))
+  if (address === undefined) return undefined
+  const width = address.length * 32
+  let bits = width
+  if (slash !== -1) {
+    const digits = text.slice(slash + 1)
+    if (!/^(0|[1-9]\d{0,2})$/.test(digits)) return undefined
+    bits = Number(digits)
+    // The prefix of a mapped address counts from the start of its IPv6 form.
+    if (address.length === 1 && text.includes(':')) bits -= 96
+    if (bits < 0 || bits > width) return undefined
+  }
+  const network = maskAddress(address, bits)
+  return { network, bits, text: `${formatAddress(network)}/${bits}` }
+}
+
+/** `address` with all but the first `bits` bits zero. */
+export function maskAddress(address: Address, bits: number): Address {
+  if (address.length === 1) return [(address[0] & maskOf(bits)) >>> 0]
+  const [a, b, c, d] = address
+  return [
+    (a & maskOf(bits)) >>> 0,
+    (b & maskOf(bits - 32)) >>> 0,
+    (c & maskOf(bits - 64)) >>> 0,
+    (d & maskOf(bits - 96)) >>> 0
+  ]
+}
+
+/** Dotted decimal, or the text form of RFC 5952. */
+export function formatAddress(address: Address): string {
+  if (address.length === 1) return formatV4(address[0])
+  const groups = address.flatMap((word) => [word >>> 16, word & 0xffff])
+  let start = -1
+  let length = 1
+  for (let i = 0; i < 8; i++) {
+    let end = i
+    while (end < 8 && groups[end] === 0) end++
+    if (end - i > length) {
+      start = i
+      length = end - i
+    }
+    i = Math.max(i, end - 1)
+  }
+  const hex = (part: readonly number[]) => part.map((group) => group.toString(16)).join(':')
+  return start === -1 ? hex(groups) : `${hex(groups.slice(0, start))}::${hex(groups.slice(start + length))}`
+}
+
+/**
+ * Many networks, asked for an address. One lookup per distinct prefix length, so ten thousand rules cost what a hundred
+ * cost; the longest matching prefix wins.
+ */
+export class CidrSet {
+  readonly #v4: { readonly bits: number; readonly networks: Map<number, string> }[]
+  readonly #v6: { readonly bits: number; readonly networks: Map<number, V6Rule[]> }[]
+
+  constructor(rules: Iterable<Cidr>) {
+    const v4 = new Map<number, Map<number, string>>()
+    const v6 = new Map<number, Map<number, V6Rule[]>>()
+    for (const { network, bits, text } of rules) {
+      if (network.length === 1) {
+        const networks = v4.get(bits) ?? new Map<number, string>()
+        v4.set(bits, networks.set(network[0], text))
+      } else {
+        const networks = v6.get(bits) ?? new Map<number, V6Rule[]>()
+        const key = hash(...network)
+        v6.set(bits, networks.set(key, [...(networks.get(key) ?? []), { network, text }]))
+      }
+    }
+    this.#v4 = [...v4].map(([bits, networks]) => ({ bits, networks })).sort((a, b) => b.bits - a.bits)
+    this.#v6 = [...v6].map(([bits, networks]) => ({ bits, networks })).sort((a, b) => b.bits - a.bits)
+  }
+
+  /** The network of the longest prefix that holds `address`, in canonical text; undefined when none does or it is no address. */
+  match(address: string): string | undefined {
+    const parsed = parseAddress(address)
+    return parsed === undefined ? undefined : this.matchAddress(parsed)
+  }
+
+  matchAddress(address: Address): string | undefined {
+    if (address.length === 4) return this.#matchV6(address)
+    for (const { bits, networks } of this.#v4) {
+      const text = networks.get((address[0] & maskOf(bits)) >>> 0)
+      if (text !== undefined) return text
+    }
+    return undefined
+  }
+
+  #matchV6([a, b, c, d]: readonly [number, number, number, number]): string | undefined {
+    for (const { bits, networks } of this.#v6) {
+      const w = (a & maskOf(bits)) >>> 0
+      const x = (b & maskOf(bits - 32)) >>> 0
+      const y = (c & maskOf(bits - 64)) >>> 0
+      const z = (d & maskOf(bits - 96)) >>> 0
+      for (const { network, text } of networks.get(hash(w, x, y, z)) ?? NONE) {
+        if (network[0] === w && network[1] === x && network[2] === y && network[3] === z) return text
+      }
+    }
+    return undefined
+  }
+}
+
+interface V6Rule {
+  readonly network: readonly [number, number, number, number]
+  readonly text: string
+}
+
+const NONE: readonly V6Rule[] = []
+
+/** The upper `bits` of a word set; `bits` beyond 0..32 count as the nearer end. */
+function maskOf(bits: number): number {
+  return bits <= 0 ? 0 : bits >= 32 ? -1 : -1 << (32 - bits)
+}
+
+function hash(a: number, b: number, c: number, d: number): number {
+  let mixed = Math.imul(a, 0x9e3779b1)
+  mixed = Math.imul(mixed ^ (mixed >>> 15) ^ b, 0x85ebca77)
+  mixed = Math.imul(mixed ^ (mixed >>> 13) ^ c, 0xc2b2ae3d)
+  return Math.imul(mixed ^ (mixed >>> 16) ^ d, 0x27d4eb2f)
+}
+
+function formatV4(word: number): string {
+  return `${word >>> 24}.${(word >>> 16) & 255}.${(word >>> 8) & 255}.${word & 255}`
+}
+
+/** The dotted quad from `start` to the end of `text`. */
+function parseV4(text: string, start: number): number | undefined {
+  let word = 0
+  let part = -1
+  let parts = 0
+  for (let i = start; i <= text.length; i++) {
+    const code = text.charCodeAt(i)
+    if (code >= 0x30 && code <= 0x39) {
+      if (part === 0) return undefined
+      part = (part === -1 ? 0 : part * 10) + code - 0x30
+      if (part > 255) return undefined
+    } else if ((code === 0x2e && parts < 3) || i === text.length) {
+      if (part === -1) return undefined
+      word = word * 256 + part
+      part = -1
+      parts++
+    } else return undefined
+  }
+  return parts === 4 ? word : undefined
+}
+
+function parseV6(text: string): readonly [number, number, number, number] | undefined {
+  if (text.length > 45) return undefined
+  const gap = text.indexOf('::')
+  if (gap !== -1 && text.indexOf('::', gap + 1) !== -1) return undefined
+  const head = groupsOf(gap === -1 ? text : text.slice(0, gap), gap === -1)
+  const tail = gap === -1 ? [] : groupsOf(text.slice(gap + 2), true)
+  if (head === undefined || tail === undefined) return undefined
+  const missing = 8 - head.length - tail.length
+  if (gap === -1 ? missing !== 0 : missing < 1) return undefined
+  for (let i = 0; i < missing; i++) head.push(0)
+  const g = [...head, ...tail] as [number, number, number, number, number, number, number, number]
+  return [g[0] * 65536 + g[1], g[2] * 65536 + g[3], g[4] * 65536 + g[5], g[6] * 65536 + g[7]]
+}
+
+/** 16-bit groups of one side of `::`; the last may be a dotted quad when it ends the address. */
+function groupsOf(text: string, last: boolean): number[] | undefined {
+  if (text === '') return []
+  const groups: number[] = []
+  const parts = text.split(':')
+  for (const [i, part] of parts.entries()) {
+    if (last && i === parts.length - 1 && part.includes('.')) {
+      const word = parseV4(part, 0)
+      if (word === undefined) return undefined
+      groups.push(word >>> 16, word & 0xffff)
+    } else {
+      if (!/^[0-9A-Fa-f]{1,4}$/.test(part)) return undefined
+      groups.push(Number.parseInt(part, 16))
+    }
+  }
+  return groups
+}

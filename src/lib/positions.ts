@@ -1,0 +1,332 @@
+import {
+  type Alias,
+  isAlias,
+  isMap,
+  isScalar,
+  isSeq,
+  type Node,
+  parseAllDocuments,
+  type Scalar,
+  type YAMLError
+} from 'yaml'
+
+/** From 1; columns count UTF-16 units, as editors do. */
+export interface Place {
+  readonly line: number
+  readonly column: number
+}
+
+/** A text with its line table. */
+export class SourceText {
+  readonly text: string
+  readonly #starts: number[] = [0]
+
+  constructor(text: string) {
+    this.text = text
+    for (let at = text.indexOf('\n'); at !== -1; at = text.indexOf('\n', at + 1)) this.#starts.push(at + 1)
+  }
+
+  place(offset: number): Place {
+    let low = 0
+    let high = this.#starts.length - 1
+    while (low < high) {
+      const middle = (low + high + 1) >> 1
+      if ((this.#starts[middle] as number) <= offset) low = middle
+      else high = middle - 1
+    }
+    return { line: low + 1, column: offset - (this.#starts[low] as number) + 1 }
+  }
+
+  /** Line `number` (from 1) without its end; '' when there is none. */
+  line(number: number): string {
+    const start = this.#starts[number - 1]
+    if (start === undefined) return ''
+    const end = this.#starts[number]
+    return this.text.slice(start, end === undefined ? this.text.length : end - 1).replace(/\r$/, '')
+  }
+}
+
+/** Offsets into the text: from `start` up to `end`. */
+export interface Span {
+  readonly start: number
+  readonly end: number
+}
+
+export type TreeNode = MapNode | ListNode | ScalarNode | BrokenNode
+
+export interface MapEntry {
+  readonly key: string
+  readonly keySpan: Span
+  readonly value: TreeNode
+}
+
+export interface MapNode {
+  readonly kind: 'map'
+  readonly span: Span
+  /** In order of the text; no key twice. */
+  readonly entries: readonly MapEntry[]
+}
+
+export interface ListNode {
+  readonly kind: 'list'
+  readonly span: Span
+  readonly items: readonly TreeNode[]
+}
+
+export interface ScalarNode {
+  readonly kind: 'scalar'
+  readonly span: Span
+  readonly value: string | number | boolean | null
+  /** Characters as written, escapes resolved: `1.30` for the number 1.3. */
+  readonly text: string
+  readonly style: 'plain' | 'single' | 'double' | 'literal' | 'folded'
+}
+
+/** Stands where a problem has been reported already, so that nobody reports a second one. */
+export interface BrokenNode {
+  readonly kind: 'broken'
+  readonly span: Span
+}
+
+export interface TreeProblem {
+  readonly code: 'SYNTAX' | 'TAG' | 'DUPLICATE_KEY' | 'LIMIT' | 'MANY_DOCUMENTS'
+  readonly message: string
+  readonly span: Span
+}
+
+export interface TreeLimits {
+  readonly depth: number
+  /** After aliases are written out. */
+  readonly nodes: number
+}
+
+export interface Tree {
+  /** Undefined for an empty text, and for one that cannot be read. */
+  readonly root: TreeNode | undefined
+  readonly problems: readonly TreeProblem[]
+}
+
+/** Reads YAML 1.2 (core schema, merge keys; JSON is a subset) into a tree whose nodes know where they stand. Never throws. */
+export function readTree(text: string, limits: TreeLimits): Tree {
+  const tooDeep = nestingProblem(text, limits.depth)
+  if (tooDeep !== undefined) return { root: undefined, problems: [tooDeep] }
+  const documents = parseAllDocuments(text, {
+    schema: 'core',
+    stringKeys: true,
+    // Comparing every key with every other one takes minutes for large maps; the builder uses a set.
+    uniqueKeys: false,
+    resolveKnownTags: false,
+    prettyErrors: false,
+    logLevel: 'silent'
+  })
+  // A stream without a document says what is wrong with it in place of one.
+  const all = 'empty' in documents ? [] : [...documents]
+  const syntax = 'empty' in documents ? documents.errors : all.flatMap((document) => document.errors)
+  if (syntax.length > 0) return { root: undefined, problems: syntax.slice(0, MAX_SYNTAX_PROBLEMS).map(syntaxProblem) }
+  const filled = all.filter((document) => document.contents !== null)
+  const [first, second] = filled
+  if (first?.contents == null) return { root: undefined, problems: [] }
+  const tags = first.warnings.filter((warning) => warning.code === 'TAG_RESOLVE_FAILED').map((warning) => warning.pos)
+  const builder = new TreeBuilder(limits, tags)
+  const root = builder.build(first.contents as Node)
+  if (second?.contents != null) {
+    const message = 'the text holds more than one document; put each document into a file of its own'
+    builder.problem('MANY_DOCUMENTS', message, spanOf(second.contents as Node))
+  }
+  return { root, problems: builder.problems }
+}
+
+/** Plain data of a node, for schemas. Maps become objects whose keys are all own properties. */
+export function dataOf(node: TreeNode): unknown {
+  if (node.kind === 'scalar') return node.value
+  if (node.kind === 'list') return node.items.map(dataOf)
+  const data: Record<string, unknown> = {}
+  if (node.kind === 'map') for (const { key, value } of node.entries) setOwn(data, key, dataOf(value))
+  return data
+}
+
+/** Like `data[key] = value`, also for the key `__proto__`. */
+export function setOwn(data: object, key: string, value: unknown): void {
+  Object.defineProperty(data, key, { value, writable: true, enumerable: true, configurable: true })
+}
+
+const MAX_SYNTAX_PROBLEMS = 5
+const STYLES: Readonly<Record<string, ScalarNode['style']>> = {
+  PLAIN: 'plain',
+  QUOTE_SINGLE: 'single',
+  QUOTE_DOUBLE: 'double',
+  BLOCK_LITERAL: 'literal',
+  BLOCK_FOLDED: 'folded'
+}
+
+class TreeBuilder {
+  readonly problems: TreeProblem[] = []
+  readonly #limits: TreeLimits
+  /** Where tags stand that YAML cannot resolve, in order. */
+  readonly #tags: readonly (readonly [number, number])[]
+  readonly #anchors = new Map<string, Node>()
+  /** Nodes whose children are being built: an alias to one of them has no end. */
+  readonly #open = new Set<Node>()
+  #nodes = 0
+
+  constructor(limits: TreeLimits, tags: readonly (readonly [number, number])[]) {
+    this.#limits = limits
+    this.#tags = tags
+  }
+
+  problem(code: TreeProblem['code'], message: string, span: Span): BrokenNode {
+    this.problems.push({ code, message, span })
+    return { kind: 'broken', span }
+  }
+
+  build(node: Node | null): TreeNode {
+    if (node === null) return { kind: 'scalar', span: { start: 0, end: 0 }, value: null, text: '', style: 'plain' }
+    if (++this.#nodes > this.#limits.nodes || this.#open.size >= this.#limits.depth) return this.#overLimit(node)
+    if (isAlias(node)) return this.#alias(node)
+    if (node.anchor !== undefined) this.#anchors.set(node.anchor, node)
+    if (isForeignTag(node.tag, node)) return this.problem('TAG', tagMessage(node.tag as string), this.#tagSpan(node))
+    if (isScalar(node)) return scalarNode(node)
+    this.#open.add(node)
+    const built = isMap(node) ? this.#map(node) : this.#list(node)
+    this.#open.delete(node)
+    return built
+  }
+
+  #overLimit(node: Node): BrokenNode {
+    const span = spanOf(node)
+    if (this.problems.some((problem) => problem.code === 'LIMIT')) return { kind: 'broken', span }
+    const { nodes, depth } = this.#limits
+    const message =
+      this.#nodes > nodes
+        ? `the document has more than ${nodes} values (aliases written out)`
+        : `the document is nested deeper than ${depth} levels`
+    return this.problem('LIMIT', message, span)
+  }
+
+  #alias(alias: Alias): TreeNode {
+    const target = this.#anchors.get(alias.source)
+    if (target === undefined) {
+      return this.problem('SYNTAX', `no anchor "&${alias.source}" stands before this alias`, spanOf(alias))
+    }
+    if (this.#open.has(target)) {
+      return this.problem('SYNTAX', `"*${alias.source}" stands inside the value that it repeats`, spanOf(alias))
+    }
+    return this.build(target)
+  }
+
+  /** The tag stands before the value's own range. */
+  #tagSpan(node: Node): Span {
+    const { start, end } = spanOf(node)
+    const tag = this.#tags.findLast(([, tagEnd]) => tagEnd <= start)
+    return { start: tag?.[0] ?? start, end }
+  }
+
+  #list(node: Node): TreeNode {
+    const items = isSeq(node) ? node.items.map((item) => this.build(item as Node | null)) : []
+    return { kind: 'list', span: spanOf(node), items }
+  }
+
+  #map(node: Node): TreeNode {
+    const entries = new Map<string, MapEntry>()
+    const merged: MapEntry[] = []
+    for (const pair of isMap(node) ? node.items : []) {
+      const keyNode = pair.key as Scalar
+      const key = String(keyNode.value)
+      const keySpan = spanOf(keyNode)
+      const value = this.#entryValue(pair.value as Node | null, keySpan)
+      if (key === '<<' && keyNode.type === 'PLAIN') merged.push(...this.#merge(value, keySpan))
+      else if (entries.has(key)) this.problem('DUPLICATE_KEY', `the key "${key}" stands twice in this map`, keySpan)
+      else entries.set(key, { key, keySpan, value })
+    }
+    for (const entry of merged) if (!entries.has(entry.key)) entries.set(entry.key, entry)
+    return { kind: 'map', span: spanOf(node), entries: [...entries.values()] }
+  }
+
+  /** A key without a value is null; it has no place of its own, so it gets that of its key. */
+  #entryValue(node: Node | null, keySpan: Span): TreeNode {
+    const value = this.build(node)
+    return value.kind === 'scalar' && value.span.start === value.span.end ? { ...value, span: keySpan } : value
+  }
+
+  /** `<<`: a map or a list of maps whose entries count where the map itself has no such key. */
+  #merge(value: TreeNode, keySpan: Span): readonly MapEntry[] {
+    if (value.kind === 'map') return value.entries
+    if (value.kind === 'list' && value.items.every((item) => item.kind === 'map')) {
+      return value.items.flatMap((item) => (item.kind === 'map' ? item.entries : []))
+    }
+    if (value.kind !== 'broken') this.problem('SYNTAX', 'the merge key "<<" takes a map or a list of maps', keySpan)
+    return []
+  }
+}
+
+function scalarNode(node: Scalar): ScalarNode {
+  const raw = node.value
+  const value = typeof raw === 'string' || typeof raw === 'number' || typeof raw === 'boolean' ? raw : null
+  const style = STYLES[node.type ?? 'PLAIN'] ?? 'plain'
+  return { kind: 'scalar', span: spanOf(node), value, text: typeof raw === 'string' ? raw : (node.source ?? ''), style }
+}
+
+function spanOf(node: Node): Span {
+  const [start, end] = node.range ?? [0, 0]
+  return { start, end: Math.max(start, end) }
+}
+
+/** `!name` and unresolved `!!name`: no policy needs one, and an expression that begins with `!` looks like one. */
+function isForeignTag(tag: string | undefined, node: Node): boolean {
+  if (tag === undefined) return false
+  if (!tag.startsWith(CORE_TAGS)) return true
+  const type = tag.slice(CORE_TAGS.length)
+  if (isMap(node)) return type !== 'map'
+  if (isSeq(node)) return type !== 'seq'
+  if (type === 'str') return false
+  const value = (node as Scalar).value
+  const fits = { int: typeof value === 'number', float: typeof value === 'number', bool: typeof value === 'boolean' }
+  return type === 'null' ? value !== null : fits[type as keyof typeof fits] !== true
+}
+
+const CORE_TAGS = 'tag:yaml.org,2002:'
+
+function tagMessage(tag: string): string {
+  if (tag.startsWith(CORE_TAGS)) return `the tag "!!${tag.slice(CORE_TAGS.length)}" is not supported here`
+  return `YAML reads "${tag}" as a tag, because the value begins with "!"; put the whole value in quotes`
+}
+
+function syntaxProblem(error: YAMLError): TreeProblem {
+  const [start, end] = error.pos
+  const message = SYNTAX_MESSAGES[error.code] ?? 'this is not valid YAML'
+  return { code: error.code === 'RESOURCE_EXHAUSTION' ? 'LIMIT' : 'SYNTAX', message, span: { start, end } }
+}
+
+const SYNTAX_MESSAGES: Readonly<Partial<Record<YAMLError['code'], string>>> = {
+  BAD_DQ_ESCAPE: 'this escape does not exist in a double-quoted string; write the backslash twice or use single quotes',
+  BAD_INDENT: 'the indentation does not fit, or a bracket is not closed',
+  BAD_SCALAR_START: 'a value cannot begin with this character; put it in quotes',
+  BAD_ALIAS: 'this is no valid alias',
+  BLOCK_AS_IMPLICIT_KEY: 'a second ": " in one line; put the value in quotes, or begin a new line',
+  BLOCK_IN_FLOW: 'an indented block cannot stand inside brackets',
+  KEY_OVER_1024_CHARS: 'a key is limited to 1024 characters',
+  MISSING_CHAR: 'a character is missing here: a closing quote or bracket, a comma, a colon, or the "-" of a list item',
+  MULTILINE_IMPLICIT_KEY: 'a key must stand in one line; is a ":" missing?',
+  MULTIPLE_ANCHORS: 'a value can have one anchor',
+  MULTIPLE_TAGS: 'a value can have one tag',
+  NON_STRING_KEY: 'a key must be a single word or text',
+  RESOURCE_EXHAUSTION: 'the document is nested too deeply',
+  TAB_AS_INDENT: 'tabs cannot indent YAML; use spaces',
+  UNEXPECTED_TOKEN:
+    'this does not belong here; is a quote or a bracket missing, or a value with special characters not quoted?'
+}
+
+/** The parser recurses for each bracket, so brackets are counted before it runs. Brackets in texts count too: generous factor. */
+function nestingProblem(text: string, depth: number): TreeProblem | undefined {
+  let open = 0
+  const limit = depth * 16
+  for (let at = 0; at < text.length; at++) {
+    const code = text.charCodeAt(at)
+    if (code === 0x5b || code === 0x7b) open++
+    else if ((code === 0x5d || code === 0x7d) && open > 0) open--
+    if (open > limit) {
+      return { code: 'LIMIT', message: `more than ${limit} brackets are open here`, span: { start: at, end: at + 1 } }
+    }
+  }
+  return undefined
+}

@@ -1,0 +1,122 @@
+import { LRUCache } from 'lru-cache'
+import { RE2JS, RE2JSException } from 're2js'
+
+/** First match of a pattern: code unit offsets and the text of each group, group 0 first; '' for a group that took no part. */
+export interface RegexMatch {
+  readonly start: number
+  readonly end: number
+  readonly groups: readonly string[]
+}
+
+/** A compiled pattern of RE2 syntax: linear time, no look-around, no back-references. */
+export interface Regex {
+  readonly pattern: string
+  /** True when the pattern matches anywhere in `text`. */
+  test(text: string): boolean
+  exec(text: string): RegexMatch | undefined
+  /** Every match replaced. `$1`, `${1}`, `${name}` and `$0` stand for groups, `$$` for a dollar; an unknown group is ''. */
+  replaceAll(text: string, replacement: string): string
+  replaceFirst(text: string, replacement: string): string
+}
+
+export type CompiledRegex =
+  | { readonly ok: true; readonly regex: Regex }
+  | { readonly ok: false; readonly message: string }
+
+/** Longest pattern accepted, in UTF-16 units. */
+export const MAX_PATTERN = 4096
+/** Largest compiled program: repetition makes short patterns large. */
+const MAX_PROGRAM = 20_000
+const GROUP = /\$(?:(\$)|(\d{1,2})|\{(\w+)\}|<(\w+)>)/g
+
+/** Compiles `pattern` (RE2 syntax), or says in one sentence what is wrong with it. */
+export function compileRegex(pattern: string): CompiledRegex {
+  if (pattern.length > MAX_PATTERN) {
+    return { ok: false, message: `the pattern is longer than ${MAX_PATTERN} characters` }
+  }
+  try {
+    const program = RE2JS.compile(pattern)
+    if (program.programSize() > MAX_PROGRAM) {
+      return { ok: false, message: 'the pattern is too large once its repetitions are written out' }
+    }
+    return { ok: true, regex: new Re2Regex(pattern, program) }
+  } catch (error) {
+    if (error instanceof RE2JSException) return { ok: false, message: reasonFor(pattern) }
+    throw error
+  }
+}
+
+/** Patterns that are known at run time only, compiled once while they are in use. Size and lifetime are bounded. */
+export class RegexCache {
+  readonly #compiled: LRUCache<string, CompiledRegex>
+
+  /** `size` patterns are kept. */
+  constructor(size = 256) {
+    this.#compiled = new LRUCache({ max: size })
+  }
+
+  get(pattern: string): CompiledRegex {
+    const known = this.#compiled.get(pattern)
+    if (known !== undefined) return known
+    const compiled = compileRegex(pattern)
+    // A key of unbounded length would make the bound on the number of patterns worthless.
+    if (pattern.length <= MAX_PATTERN) this.#compiled.set(pattern, compiled)
+    return compiled
+  }
+}
+
+class Re2Regex implements Regex {
+  readonly pattern: string
+  readonly #program: RE2JS
+
+  constructor(pattern: string, program: RE2JS) {
+    this.pattern = pattern
+    this.#program = program
+  }
+
+  test(text: string): boolean {
+    return this.#program.test(text)
+  }
+
+  exec(text: string): RegexMatch | undefined {
+    const matcher = this.#program.matcher(text)
+    if (!matcher.find()) return undefined
+    const groups: string[] = []
+    for (let i = 0; i <= matcher.groupCount(); i++) groups.push(matcher.group(i) ?? '')
+    return { start: matcher.start(), end: matcher.end(), groups }
+  }
+
+  replaceAll(text: string, replacement: string): string {
+    return this.#replace(text, replacement, Number.POSITIVE_INFINITY)
+  }
+
+  replaceFirst(text: string, replacement: string): string {
+    return this.#replace(text, replacement, 1)
+  }
+
+  #replace(text: string, replacement: string, times: number): string {
+    const matcher = this.#program.matcher(text)
+    const names = this.#program.namedGroups()
+    let replaced = ''
+    let from = 0
+    for (let i = 0; i < times && matcher.find(); i++) {
+      replaced += text.slice(from, matcher.start())
+      replaced += replacement.replace(GROUP, (_, dollar, digits, braced, angled) => {
+        if (dollar !== undefined) return '$'
+        const name: string = digits ?? braced ?? angled
+        const index = /^\d+$/.test(name) ? Number(name) : Object.hasOwn(names, name) ? names[name] : undefined
+        return index === undefined || index > matcher.groupCount() ? '' : (matcher.group(index) ?? '')
+      })
+      from = matcher.end()
+    }
+    return replaced + text.slice(from)
+  }
+}
+
+/** Why RE2 refuses `pattern`, in our words: most refusals are constructs that other dialects have. */
+function reasonFor(pattern: string): string {
+  if (/\(\?<?[=!]/.test(pattern)) return 'look-ahead and look-behind are not part of RE2 syntax'
+  if (/\\[1-9]/.test(pattern)) return 'back-references are not part of RE2 syntax'
+  if (/\(\?>|[+*?}]\+/.test(pattern)) return 'possessive and atomic groups are not part of RE2 syntax'
+  return 'the pattern is not valid RE2 syntax'
+}

@@ -1,0 +1,67 @@
+/**
+ * A persistent map of string keys: `with` answers a changed map and leaves the old one as it was. A change copies the
+ * shards of the keys it touches and the list of shards, never the whole map, so that its cost does not grow
+ * with the number of entries.
+ */
+export class ShardedMap<V> {
+  readonly #shards: readonly (ReadonlyMap<string, V> | undefined)[]
+  readonly size: number
+
+  private constructor(shards: readonly (ReadonlyMap<string, V> | undefined)[], size: number) {
+    this.#shards = shards
+    this.size = size
+  }
+
+  static empty<V>(): ShardedMap<V> {
+    return new ShardedMap<V>(new Array(SHARDS).fill(undefined), 0)
+  }
+
+  get(key: string): V | undefined {
+    return this.#shards[shardOf(key)]?.get(key)
+  }
+
+  has(key: string): boolean {
+    return this.#shards[shardOf(key)]?.has(key) ?? false
+  }
+
+  /** The map with `put` set and then `drop` removed. Keys of `drop` that are not there are ignored. */
+  with(put: Iterable<readonly [string, V]>, drop: Iterable<string> = []): ShardedMap<V> {
+    const shards = this.#shards.slice()
+    const copied = new Map<number, Map<string, V>>()
+    let size = this.size
+    const writable = (key: string): Map<string, V> => {
+      const index = shardOf(key)
+      let shard = copied.get(index)
+      if (shard === undefined) {
+        shard = new Map(shards[index])
+        copied.set(index, shard)
+        shards[index] = shard
+      }
+      return shard
+    }
+    for (const [key, value] of put) {
+      const shard = writable(key)
+      if (!shard.has(key)) size++
+      shard.set(key, value)
+    }
+    for (const key of drop) {
+      if (this.#shards[shardOf(key)]?.has(key) || copied.get(shardOf(key))?.has(key)) {
+        if (writable(key).delete(key)) size--
+      }
+    }
+    return new ShardedMap(shards, size)
+  }
+
+  *[Symbol.iterator](): Iterator<[string, V]> {
+    for (const shard of this.#shards) if (shard !== undefined) yield* shard
+  }
+}
+
+const SHARDS = 1_024
+
+/** FNV-1a over UTF-16 units: the keys are our own, so no secret is needed. */
+function shardOf(key: string): number {
+  let hash = 0x811c9dc5
+  for (let i = 0; i < key.length; i++) hash = Math.imul(hash ^ key.charCodeAt(i), 0x01000193)
+  return (hash ^ (hash >>> 15)) & (SHARDS - 1)
+}

@@ -1,0 +1,84 @@
+import type { Static, TSchema } from 'typebox'
+import type { Flow, Phase } from '../exchange/flow.js'
+import type { Verdict } from '../exchange/verdict.js'
+import type { Expression, Template } from '../expression/expression.js'
+import type { Regex } from '../lib/regex.js'
+import type { NodePath } from './problem.js'
+import type { PolicyServices } from './services.js'
+
+/** A compiled action. A verdict ends the phase; undefined goes on. Throws `EvaluationError` and nothing else. */
+export type ActionRun = (flow: Flow) => Verdict | undefined | Promise<Verdict | undefined>
+
+/**
+ * What an action sees of its surroundings while it is compiled.
+ *
+ * `at` is the path inside the action's `config`. The compile methods report a problem there when the source is
+ * wrong and still return a value, so that one pass finds all problems; such a policy never runs.
+ */
+export interface Scope {
+  readonly phase: Phase
+  /** Who owns the policy: route, edge, or the default entry. Part of the identity of counters. */
+  readonly owner: string
+  /** Name of the rule, or `#<index>` when it has none. */
+  readonly rule: string
+  readonly services: PolicyServices
+  expression(source: string, at: NodePath): Expression
+  template(source: string, at: NodePath): Template
+  regex(pattern: string, at: NodePath): Regex
+  problem(at: NodePath, code: string, message: string): void
+  warn(at: NodePath, code: string, message: string): void
+  /** State that survives a change of configuration. A second call with the same key in one document gets state of its own. */
+  keep<T>(key: readonly unknown[], make: () => T): T
+}
+
+interface ActionBase<S extends TSchema> {
+  /** As it stands in documents. */
+  readonly type: string
+  readonly phases: readonly Phase[]
+  /** Strict; see `fields.ts` for its vocabulary. */
+  readonly config: S
+  /** May `config` be left out? It then is `{}` (and its defaults apply). */
+  readonly configOptional: boolean
+  /** `always`: what follows in the same rule can never run. */
+  readonly terminates: 'always' | 'sometimes' | 'never'
+  /** What it publishes: `actions.service.<name>.<field>`; field paths may be dotted; values are CEL types. */
+  readonly results?: { readonly name: string; readonly fields: Readonly<Record<string, string>> }
+}
+
+/** An action that runs. */
+export interface ReadyAction<S extends TSchema = TSchema> extends ActionBase<S> {
+  readonly availability: 'ready'
+  /** Turns a config that has passed its schema into closures. Reports through `scope`, never throws. */
+  compile(config: Static<S>, scope: Scope): ActionRun
+}
+
+/** An action whose documents are checked and which cannot run yet: `ACTION_UNAVAILABLE`. */
+export interface UnavailableAction<S extends TSchema = TSchema> extends ActionBase<S> {
+  readonly availability: 'unavailable'
+  /** Rules between fields that a schema cannot say. Its templates and expressions are checked from the schema. */
+  check?(config: Static<S>, scope: Scope): void
+}
+
+/** An action that is refused by name, with the reason: `ACTION_UNSUPPORTED`. */
+export interface UnsupportedAction {
+  readonly availability: 'unsupported'
+  readonly type: string
+  readonly reason: string
+}
+
+export type Action = ReadyAction | UnavailableAction | UnsupportedAction
+
+/** Declares an action that runs. Keeps the config's type between schema and `compile`. */
+export function defineAction<S extends TSchema>(action: Omit<ReadyAction<S>, 'availability'>): ReadyAction {
+  return { availability: 'ready', ...action } as unknown as ReadyAction
+}
+
+export function defineUnavailable<S extends TSchema>(
+  action: Omit<UnavailableAction<S>, 'availability'>
+): UnavailableAction {
+  return { availability: 'unavailable', ...action } as unknown as UnavailableAction
+}
+
+export function defineUnsupported(type: string, reason: string): UnsupportedAction {
+  return { availability: 'unsupported', type, reason }
+}

@@ -1,0 +1,13 @@
+import { closeConnection as close } from '../../exchange/verdict.js'
+import { defineAction } from '../action.js'
+import { config } from '../fields.js'
+
+/** Closes the client's connection at once, without an answer. */
+export const closeConnection = defineAction({
+  type: 'close-connection',
+  phases: ['on_tcp_connect', 'on_http_request'],
+  config: config({}),
+  configOptional: true,
+  terminates: 'always',
+  compile: () => () => close
+})

@@ -1,0 +1,48 @@
+import Type from 'typebox'
+import type { Flow } from '../../exchange/flow.js'
+import { respond } from '../../exchange/verdict.js'
+import { defineAction, type Scope } from '../action.js'
+import { config, headerMap, template, whole } from '../fields.js'
+import { compileHeaders, headerList } from './header-writing.js'
+import { mediaTypeOf } from './media-type.js'
+
+/** Statuses whose answers carry no content (RFC 9110 15.3.5, 15.3.6, 15.4.5). */
+const WITHOUT_BODY = new Set([204, 205, 304])
+
+/** Answers itself: instead of the upstream, or in place of what the upstream answered. */
+export const customResponse = defineAction({
+  type: 'custom-response',
+  phases: ['on_http_request', 'on_http_response'],
+  config: config({
+    // A 1xx is no final answer: a client would go on waiting for one.
+    status_code: Type.Optional(whole({ description: 'Status of the answer.', min: 200, max: 599, default: 200 })),
+    body: Type.Optional(template({ description: 'Body of the answer.' })),
+    content: Type.Optional(template({ description: 'Older name of body.' })),
+    headers: Type.Optional(headerMap({ description: 'Fields of the answer.', max: 10 }))
+  }),
+  configOptional: true,
+  terminates: 'always',
+  compile({ status_code: status = 200, body, content, headers = {} }, scope) {
+    if (body !== undefined && content !== undefined) {
+      scope.problem(['content'], 'CONFIG_INVALID', 'content is the older name of body; give one of them')
+    }
+    const source = body ?? content ?? ''
+    const field = body === undefined ? 'content' : 'body'
+    if (source !== '' && WITHOUT_BODY.has(status)) {
+      scope.problem([field], 'CONFIG_INVALID', `an answer with status ${status} has no body`)
+    }
+    const bytes = compileBody(source, field, scope)
+    const writing = compileHeaders(headers, ['headers'], scope)
+    const inferred =
+      source === '' || writing.names.includes('content-type') ? [] : ['content-type', mediaTypeOf(source)]
+    return (flow) => respond(status, [...inferred, ...headerList(writing, flow)], bytes(flow))
+  }
+})
+
+function compileBody(source: string, field: string, scope: Scope): (flow: Flow) => Uint8Array | undefined {
+  if (source === '') return () => undefined
+  const compiled = scope.template(source, [field])
+  if (compiled.constant === undefined) return (flow) => Buffer.from(compiled.text(flow), 'utf8')
+  const bytes = Buffer.from(compiled.constant, 'utf8')
+  return () => bytes
+}

@@ -1,0 +1,33 @@
+import Type from 'typebox'
+import { defineAction } from '../action.js'
+import { config, text } from '../fields.js'
+import { refusalToRemove } from './header-rules.js'
+
+/** Removes every field of the given names from the request, or from the response in its phase. */
+export const removeHeaders = defineAction({
+  type: 'remove-headers',
+  phases: ['on_http_request', 'on_http_response'],
+  config: config({
+    headers: Type.Array(text({ description: 'Name of a field, in any case.' }), {
+      description: 'Names of the fields to remove.',
+      minItems: 1,
+      maxItems: 10
+    })
+  }),
+  configOptional: false,
+  terminates: 'never',
+  results: { name: 'remove_headers', fields: { headers_removed: 'list<string>' } },
+  compile({ headers }, scope) {
+    for (const [i, name] of headers.entries()) {
+      const refusal =
+        name.toLowerCase() === 'user-agent' ? '"user-agent" cannot be added or removed' : refusalToRemove(name)
+      if (refusal !== undefined) scope.problem(['headers', i], 'CONFIG_INVALID', refusal)
+    }
+    const names = headers.map((name) => name.toLowerCase())
+    return (flow) => {
+      const fields = scope.phase === 'on_http_response' ? flow.response?.headers : flow.request?.headers
+      if (fields !== undefined) flow.publish('remove_headers', { headers_removed: names.filter((name) => fields.delete(name)) })
+      return undefined
+    }
+  }
+})

@@ -1,0 +1,56 @@
+import Type from 'typebox'
+import { defineAction, type Scope } from '../action.js'
+import { anyValue, config } from '../fields.js'
+import { type CompiledValue, compileValue } from './values.js'
+
+const IDENTIFIER = /^[A-Za-z_][A-Za-z0-9_]*$/
+
+const entry = Type.Record(Type.String(), anyValue({ description: 'Any value; strings may hold ${…} at any depth.' }), {
+  description: 'One name with its value.',
+  minProperties: 1,
+  maxProperties: 1
+})
+
+/** Sets `vars.<name>` for the rest of the phase. Later entries see earlier ones; the last value of a name stays. */
+export const setVars = defineAction({
+  type: 'set-vars',
+  phases: ['on_tcp_connect', 'on_http_request', 'on_http_response'],
+  config: config({
+    vars: Type.Union([
+      Type.Array(entry, { description: 'Variables in the order of their evaluation, one to an entry.', minItems: 1 }),
+      // Listed so that `compile` can say how to write it; a map promises no order.
+      Type.Record(Type.String(), Type.Unknown(), { description: 'Not accepted: write a list.', deprecated: true })
+    ])
+  }),
+  configOptional: false,
+  terminates: 'never',
+  compile({ vars }, scope) {
+    if (!Array.isArray(vars)) {
+      const [name = 'name'] = Object.keys(vars)
+      scope.problem(
+        ['vars'],
+        'CONFIG_INVALID',
+        `vars is a list of maps with one entry each, not one map; write "- ${name}: …" for each variable`
+      )
+      return () => undefined
+    }
+    const compiled = vars.map((map, i) => compileEntry(map, i, scope))
+    return (flow) => {
+      flow.vars ??= new Map()
+      for (const [name, value] of compiled) flow.vars.set(name, value.evaluate(flow))
+      return undefined
+    }
+  }
+})
+
+function compileEntry(map: Readonly<Record<string, unknown>>, i: number, scope: Scope): readonly [string, CompiledValue] {
+  const [name, value] = Object.entries(map)[0] as [string, unknown]
+  if (!IDENTIFIER.test(name)) {
+    scope.problem(
+      ['vars', i, name],
+      'CONFIG_INVALID',
+      `"${name}" is not a variable name: letters, digits and _ are allowed, and no digit first`
+    )
+  }
+  return [name, compileValue(value, ['vars', i, name], scope)]
+}

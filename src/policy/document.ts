@@ -1,0 +1,235 @@
+import { PHASES, type Phase } from '../exchange/flow.js'
+import {
+  type ListNode,
+  type MapNode,
+  readTree,
+  type ScalarNode,
+  SourceText,
+  type TreeNode,
+  type TreeProblem
+} from '../lib/positions.js'
+import { didYouMean } from '../lib/suggest.js'
+import { LEGACY_PHASES, legacyKey } from './legacy.js'
+import type { NodePath, Problem } from './problem.js'
+import { Reporter } from './reporter.js'
+
+/** A CEL source of a rule, with the node that holds it. */
+export interface ExpressionNode {
+  readonly source: string
+  readonly path: NodePath
+  readonly node: ScalarNode
+}
+
+export interface ActionNode {
+  readonly type: string
+  readonly path: NodePath
+  readonly typeNode: ScalarNode
+  /** Undefined when it is not there or null. */
+  readonly config: MapNode | undefined
+}
+
+export interface RuleNode {
+  /** Its name as written, else `#<index>` in its phase. */
+  readonly name: string
+  readonly path: NodePath
+  readonly expressions: readonly ExpressionNode[]
+  readonly actions: readonly ActionNode[]
+}
+
+/** A policy document: typed as far as every document is alike; configs of actions are still nodes. Paths are those of the text. */
+export interface PolicyDocument {
+  readonly source: SourceText
+  readonly phases: Readonly<Record<Phase, readonly RuleNode[]>>
+}
+
+/** Largest document in UTF-16 units. */
+export const MAX_DOCUMENT = 1024 * 1024
+const LIMITS = { depth: 64, nodes: 100_000 }
+const RULE_KEYS = ['name', 'expressions', 'actions']
+const ACTION_KEYS = ['type', 'config']
+
+/** Reads the text of a policy document (YAML or JSON). An empty document is a policy without rules. Never throws. */
+export function readDocument(text: string): { document: PolicyDocument; problems: Problem[] } {
+  const source = new SourceText(text)
+  const report = new Reporter(source)
+  const reader = new DocumentReader(report)
+  if (text.length > MAX_DOCUMENT) {
+    report.error([], 'DOCUMENT_LIMIT', 'a policy document is limited to 1 MiB', { start: 0, end: 1 })
+  } else {
+    const { root, problems } = readTree(text, LIMITS)
+    for (const { code, message, span } of problems) report.error([], TREE_CODES[code], message, span)
+    if (root !== undefined) reader.root(root)
+  }
+  return { document: { source, phases: reader.phases }, problems: report.problems }
+}
+
+const TREE_CODES: Readonly<Record<TreeProblem['code'], string>> = {
+  SYNTAX: 'DOCUMENT_SYNTAX',
+  TAG: 'DOCUMENT_TAG',
+  DUPLICATE_KEY: 'DOCUMENT_DUPLICATE_KEY',
+  LIMIT: 'DOCUMENT_LIMIT',
+  MANY_DOCUMENTS: 'DOCUMENT_MANY'
+}
+
+class DocumentReader {
+  readonly phases: Record<Phase, RuleNode[]> = {
+    on_tcp_connect: [],
+    on_http_request: [],
+    on_http_response: [],
+    on_event_stream_message: []
+  }
+  readonly #report: Reporter
+
+  constructor(report: Reporter) {
+    this.#report = report
+  }
+
+  root(root: TreeNode): void {
+    if (isNull(root) || root.kind === 'broken') return
+    if (root.kind !== 'map') {
+      const message = `a policy document is a map of phases (${PHASES.join(', ')}), not ${nameOf(root)}`
+      return this.#report.error([], 'DOCUMENT_INVALID', message, root.span)
+    }
+    // Legacy phases come after their present name, wherever they stand in the text.
+    const current = root.entries.filter(({ key }) => !LEGACY_PHASES.has(key))
+    const legacy = root.entries.filter(({ key }) => LEGACY_PHASES.has(key))
+    for (const entry of [...current, ...legacy]) {
+      const phase = isPhase(entry.key) ? entry.key : legacyKey(entry, this.#report)
+      if (phase !== undefined) this.#rules(phase, entry.value, [entry.key])
+    }
+  }
+
+  #rules(phase: Phase, node: TreeNode, path: NodePath): void {
+    const list = this.#list(node, path, 'RULES_INVALID', `${path[0]} takes a list of rules`)
+    const rules = this.phases[phase]
+    list?.items.forEach((item, index) => {
+      const rule = this.#rule(item, [...path, index], rules.length)
+      if (rule !== undefined) rules.push(rule)
+    })
+  }
+
+  #rule(node: TreeNode, path: NodePath, index: number): RuleNode | undefined {
+    const map = this.#map(
+      node,
+      path,
+      'RULE_INVALID',
+      'a rule is a map with `actions` and, if wanted, `name` and `expressions`'
+    )
+    if (map === undefined) return undefined
+    this.#unknownKeys(map, path, 'RULE_KEY_UNKNOWN', 'rule', RULE_KEYS)
+    const name = this.#name(child(map, 'name'), [...path, 'name']) ?? `#${index}`
+    const expressions = this.#expressions(child(map, 'expressions'), [...path, 'expressions'])
+    const actions = this.#actions(map, path)
+    return { name, path, expressions, actions }
+  }
+
+  /** Any scalar: people number their rules. */
+  #name(node: TreeNode | undefined, path: NodePath): string | undefined {
+    if (node === undefined || isNull(node) || node.kind === 'broken') return undefined
+    if (node.kind === 'scalar') return node.text === '' ? undefined : node.text
+    this.#report.error(path, 'RULE_INVALID', `the name of a rule is a text, not ${nameOf(node)}`, node.span)
+    return undefined
+  }
+
+  #expressions(node: TreeNode | undefined, path: NodePath): ExpressionNode[] {
+    if (node === undefined) return []
+    const list = this.#list(node, path, 'RULE_INVALID', 'expressions takes a list of CEL expressions')
+    return (list?.items ?? []).flatMap((item, index) => this.#expression(item, [...path, index]))
+  }
+
+  #expression(node: TreeNode, path: NodePath): ExpressionNode[] {
+    if (node.kind === 'broken') return []
+    if (node.kind === 'scalar' && typeof node.value === 'string' && node.value.trim() !== '') {
+      return [{ source: node.value, path, node }]
+    }
+    let message = `an expression is a text, not ${nameOf(node)}`
+    if (node.kind === 'map') message += '; YAML reads "a: b" and "{…}" as maps, so put the expression in quotes'
+    else if (node.kind === 'scalar' && node.value !== null && node.text !== '') message += '; put it in quotes'
+    if (node.kind === 'scalar' && node.text === '') message = 'an expression must not be empty'
+    this.#report.error(path, 'RULE_INVALID', message, node.span)
+    return []
+  }
+
+  #actions(rule: MapNode, rulePath: NodePath): ActionNode[] {
+    const path = [...rulePath, 'actions']
+    const node = child(rule, 'actions')
+    if (node === undefined || isNull(node) || (node.kind === 'list' && node.items.length === 0)) {
+      const legacy =
+        child(rule, 'type') === undefined ? '' : '; put `type` and `config` into a list item below `actions`'
+      const message = `a rule needs at least one action${legacy}`
+      this.#report.error(node === undefined ? rulePath : path, 'ACTIONS_MISSING', message, keySpan(rule, 'actions'))
+      return []
+    }
+    const list = this.#list(node, path, 'RULE_INVALID', 'actions takes a list of actions')
+    return (list?.items ?? []).flatMap((item, index) => this.#action(item, [...path, index]) ?? [])
+  }
+
+  #action(node: TreeNode, path: NodePath): ActionNode | undefined {
+    const map = this.#map(node, path, 'ACTION_INVALID', 'an action is a map with `type` and `config`')
+    if (map === undefined) return undefined
+    this.#unknownKeys(map, path, 'ACTION_KEY_UNKNOWN', 'action', ACTION_KEYS)
+    const typeNode = child(map, 'type')
+    if (typeNode?.kind !== 'scalar' || typeof typeNode.value !== 'string' || typeNode.value === '') {
+      const found = typeNode === undefined ? '' : `; \`type\` is the name of an action, not ${nameOf(typeNode)}`
+      const place = typeNode === undefined ? path : [...path, 'type']
+      if (typeNode?.kind !== 'broken') {
+        this.#report.error(place, 'ACTION_INVALID', `an action needs a \`type\`${found}`, (typeNode ?? map).span)
+      }
+      return undefined
+    }
+    return { type: typeNode.value, path, typeNode, config: this.#config(child(map, 'config'), [...path, 'config']) }
+  }
+
+  #config(node: TreeNode | undefined, path: NodePath): MapNode | undefined {
+    if (node === undefined || isNull(node)) return undefined
+    return this.#map(node, path, 'ACTION_INVALID', 'config takes a map')
+  }
+
+  #map(node: TreeNode, path: NodePath, code: string, expected: string): MapNode | undefined {
+    if (node.kind === 'map') return node
+    if (node.kind !== 'broken') this.#report.error(path, code, `${expected}, not ${nameOf(node)}`, node.span)
+    return undefined
+  }
+
+  /** null stands for a list without items. */
+  #list(node: TreeNode, path: NodePath, code: string, expected: string): ListNode | undefined {
+    if (node.kind === 'list') return node
+    if (isNull(node) || node.kind === 'broken') return undefined
+    const hint = node.kind === 'map' ? '; begin each item with "- "' : ''
+    this.#report.error(path, code, `${expected}, not ${nameOf(node)}${hint}`, node.span)
+    return undefined
+  }
+
+  #unknownKeys(map: MapNode, path: NodePath, code: string, what: string, known: readonly string[]): void {
+    for (const { key, keySpan } of map.entries) {
+      if (known.includes(key)) continue
+      const message = `unknown key "${key}" in ${what === 'action' ? 'an action' : 'a rule'}; known are ${known.join(', ')}`
+      this.#report.error([...path, key], code, `${message}${didYouMean(key, known)}`, keySpan)
+    }
+  }
+}
+
+/** What a node is, with its article, for messages. */
+export function nameOf(node: TreeNode): string {
+  if (node.kind === 'map') return 'a map'
+  if (node.kind === 'list') return 'a list'
+  if (node.kind === 'broken' || node.value === null) return 'null'
+  if (typeof node.value === 'string') return node.value === '' ? 'an empty text' : 'a text'
+  return typeof node.value === 'number' ? `the number ${node.text}` : `${node.text}`
+}
+
+export function child(map: MapNode, key: string): TreeNode | undefined {
+  return map.entries.find((entry) => entry.key === key)?.value
+}
+
+export function isNull(node: TreeNode): boolean {
+  return node.kind === 'scalar' && node.value === null
+}
+
+function isPhase(key: string): key is Phase {
+  return (PHASES as readonly string[]).includes(key)
+}
+
+function keySpan(map: MapNode, key: string) {
+  return map.entries.find((entry) => entry.key === key)?.keySpan ?? map.span
+}

@@ -1,0 +1,89 @@
+import Type, { type TSchema } from 'typebox'
+import { formatDuration } from '../lib/duration.js'
+
+/**
+ * The field vocabulary of action configs: TypeBox schemas whose annotation `x-sluice` says how a string is compiled.
+ *
+ * `template`: `${…}` allowed. `expression`: CEL. `regex`: RE2, `${…}` allowed. `duration`: see `lib/duration`, with
+ * `x-min`, `x-max`, `x-multiple` in milliseconds. An annotation counts at any depth, also below lists and maps.
+ */
+export type FieldKind = 'template' | 'expression' | 'regex' | 'duration'
+
+/** Strict object: unknown keys are refused. */
+export function config<P extends Record<string, TSchema>>(properties: P) {
+  return Type.Object(properties, { additionalProperties: false })
+}
+
+export function template(options: { description: string; minLength?: number; maxLength?: number }) {
+  return Type.String({ ...options, 'x-sluice': 'template' })
+}
+
+export function expression(options: { description: string }) {
+  return Type.String({ ...options, minLength: 1, 'x-sluice': 'expression' })
+}
+
+export function regex(options: { description: string }) {
+  return Type.String({ ...options, 'x-sluice': 'regex' })
+}
+
+/** Bounds in milliseconds. */
+export function duration(options: {
+  description: string
+  min: number
+  max: number
+  multiple?: number
+  default?: string
+}) {
+  const { min, max, multiple, ...rest } = options
+  const allowed = `${formatDuration(min)} to ${formatDuration(max)}${multiple === undefined ? '' : `, a multiple of ${formatDuration(multiple)}`}`
+  return Type.String({
+    ...rest,
+    description: `${options.description} (${allowed})`,
+    'x-sluice': 'duration',
+    'x-min': min,
+    'x-max': max,
+    ...(multiple === undefined ? {} : { 'x-multiple': multiple })
+  })
+}
+
+/** One of a few words; a single `enum` gives one error instead of one for each word. */
+export function choice<const W extends readonly string[]>(
+  words: W,
+  options: { description: string; default?: W[number] }
+) {
+  return Type.Enum([...words] as unknown as string[], options) as unknown as ReturnType<typeof Type.Enum<string[]>>
+}
+
+/** Header name → value with `${…}`; 1 to `max` entries. */
+export function headerMap(options: { description: string; max?: number; min?: number }) {
+  return Type.Record(Type.String(), template({ description: 'Value of the header.' }), {
+    description: options.description,
+    minProperties: options.min ?? 0,
+    maxProperties: options.max ?? 10
+  })
+}
+
+/** A literal string: no `${…}` in it is read. */
+export function text(options: { description: string; minLength?: number; maxLength?: number; default?: string }) {
+  return Type.String(options)
+}
+
+export function flag(options: { description: string; default: boolean }) {
+  return Type.Boolean(options)
+}
+
+/** A whole number; both bounds belong to the range. */
+export function whole(options: { description: string; min: number; max: number; default?: number }) {
+  const { min, max, ...rest } = options
+  return Type.Integer({ ...rest, minimum: min, maximum: max })
+}
+
+/** Any YAML value; every string in it, at any depth, may hold `${…}`. */
+export function anyValue(options: { description: string }) {
+  return Type.Unknown({ ...options, 'x-sluice': 'template' })
+}
+
+/** `enforce`: false lets the action find out and publish, and refuse nothing. */
+export function enforce() {
+  return Type.Optional(flag({ description: 'false: find out and publish, but refuse nothing.', default: true }))
+}

@@ -1,0 +1,116 @@
+import type { ConnectionFacts } from '../exchange/connection.js'
+import type { RequestHead, Sent } from '../exchange/exchange.js'
+import type { Flow } from '../exchange/flow.js'
+import type { Route } from '../snapshot/routes.js'
+
+/** The part of a pino logger that the access log needs. */
+export interface LineWriter {
+  info(fields: object, message: string): void
+}
+
+/** Everything that one line tells. Times in milliseconds. */
+export interface ExchangeRecord {
+  readonly connection: ConnectionFacts
+  readonly request: RequestHead
+  readonly flow: Flow | undefined
+  readonly route: Route | undefined
+  readonly revision: number
+  /** 0 when there was no answer. */
+  readonly status: number
+  readonly code: string | undefined
+  readonly sent: Sent
+  readonly duration: number
+  readonly upstreamDuration: number | undefined
+}
+
+const SENSITIVE = /authorization|cookie|passw|secret|token|api[-_]?key|credential|signature|private|session/i
+const REDACTED = '[redacted]'
+
+/**
+ * One structured line per exchange, written when it ends. Header values are never logged; values of query parameters
+ * and of logged metadata whose name sounds like a secret are replaced.
+ */
+export class AccessLog {
+  readonly #log: LineWriter
+  readonly #sample: number
+  #credit = 0
+
+  /** `sample`: the share of exchanges that get a line, 0 to 1. Failed ones (status 0 or from 500) always do. */
+  constructor(log: LineWriter, sample: number) {
+    this.#log = log
+    this.#sample = sample
+  }
+
+  write(record: ExchangeRecord): void {
+    if (!this.#chosen(record)) return
+    const { connection, request, flow, route, sent } = record
+    const target = flow?.request?.target
+    const query = target?.query
+    this.#log.info(
+      {
+        connection: connection.id,
+        listener: connection.listener,
+        client: flow?.clientAddress ?? connection.peer.address,
+        method: request.method,
+        host: request.authority,
+        path: target?.path ?? pathOnly(request.target),
+        ...(query === undefined ? undefined : { query: redactQuery(query) }),
+        status: record.status,
+        ...(record.code === undefined ? undefined : { code: record.code }),
+        ...(sent.failure === undefined ? undefined : { failure: sent.failure }),
+        edge: route?.edge,
+        route: route?.id,
+        rule: flow?.decidedBy?.rule,
+        action: flow?.decidedBy?.action,
+        bytes_in: sent.bytesIn,
+        bytes_out: sent.bytesOut,
+        duration_ms: round(record.duration),
+        ...(record.upstreamDuration === undefined ? undefined : { upstream_ms: round(record.upstreamDuration) }),
+        revision: record.revision,
+        ...(flow?.logs === undefined ? undefined : { logs: flow.logs.map((entry) => redact(entry, 0)) })
+      },
+      'exchange'
+    )
+  }
+
+  #chosen(record: ExchangeRecord): boolean {
+    if (this.#sample >= 1 || record.status === 0 || record.status >= 500) return true
+    this.#credit += this.#sample
+    if (this.#credit < 1) return false
+    this.#credit -= 1
+    return true
+  }
+}
+
+function round(milliseconds: number): number {
+  return Math.round(milliseconds * 1_000) / 1_000
+}
+
+function pathOnly(target: string): string {
+  const mark = target.indexOf('?')
+  return mark === -1 ? target : target.slice(0, mark)
+}
+
+function redactQuery(query: string): string {
+  if (!SENSITIVE.test(query)) return query
+  return query
+    .split('&')
+    .map((pair) => {
+      const [name = '', ...value] = pair.split('=')
+      return value.length > 0 && SENSITIVE.test(name) ? `${name}=${REDACTED}` : pair
+    })
+    .join('&')
+}
+
+const DEEPEST = 8
+
+/** A copy of logged metadata without the values of keys that sound like secrets. */
+export function redact(value: unknown, depth: number): unknown {
+  if (depth > DEEPEST) return '[too deep]'
+  if (Array.isArray(value)) return value.map((item) => redact(item, depth + 1))
+  if (typeof value !== 'object' || value === null) return value
+  const copy: [string, unknown][] = []
+  for (const [key, item] of Object.entries(value))
+    copy.push([key, SENSITIVE.test(key) ? REDACTED : redact(item, depth + 1)])
+  return Object.fromEntries(copy)
+}

@@ -1,0 +1,55 @@
+import type { Exchange, RequestHead } from '../exchange/exchange.js'
+import { type EntryFacts, Flow, type FlowRequest } from '../exchange/flow.js'
+import { HeaderFields } from '../exchange/headers.js'
+import { RequestTarget } from '../exchange/target.js'
+import type { Clock } from '../lib/clock.js'
+import { formatAuthority } from '../lib/host.js'
+import { type FailureAnswer, REFUSALS } from './failures.js'
+import { type Forwarding, plainAddress } from './forwarded.js'
+import type { HeaderKinds } from './header-kinds.js'
+import { cleanRequest } from './hygiene.js'
+
+export type AdmittedFlow = Flow & { request: FlowRequest }
+
+/** Turns what an engine read into the flow that policies see, in its one normal form, or says why it is refused. */
+export class Admission {
+  readonly #kinds: HeaderKinds
+  readonly #forwarding: Forwarding
+  readonly #clock: Clock
+
+  constructor(kinds: HeaderKinds, forwarding: Forwarding, clock: Clock) {
+    this.#kinds = kinds
+    this.#forwarding = forwarding
+    this.#clock = clock
+  }
+
+  admit(exchange: Exchange, entry: EntryFacts, results: Flow['results']): AdmittedFlow | FailureAnswer {
+    const { request: head, connection } = exchange
+    if (head.method === 'CONNECT' || head.method === 'TRACE') return REFUSALS.method
+    const authority =
+      head.authority === '' ? formatAuthority(connection.local.address, connection.local.port) : head.authority
+    const target = RequestTarget.fromRequestLine(head.method, head.target, authority, head.scheme)
+    if (target === undefined) return REFUSALS.target
+    const peer = plainAddress(connection.peer.address)
+    const origin = this.#forwarding.origin(peer, connection.peer.port, head.headers)
+    const headers = cleanRequest(this.#kinds, head.headers, origin.trusted, exchange.upgrade === 'websocket')
+    if (head.authority === '') headers.unshift('Host', authority)
+    this.#forwarding.write(headers, peer, origin.trusted, head.scheme, authority)
+    const flow = new Flow(connection, entry, origin.address, origin.port)
+    flow.request = this.#request(head, exchange, target, headers)
+    if (results !== undefined) flow.results = new Map(results)
+    return flow as AdmittedFlow
+  }
+
+  #request(head: RequestHead, exchange: Exchange, target: RequestTarget, headers: string[]): FlowRequest {
+    return {
+      head,
+      version: head.version,
+      method: head.method,
+      target,
+      headers: new HeaderFields(headers),
+      body: exchange.request.body,
+      receivedAt: this.#clock.wall()
+    }
+  }
+}

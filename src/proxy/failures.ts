@@ -1,0 +1,36 @@
+import type { Failure } from '../exchange/connection.js'
+
+/** How the data plane says that it refused or failed: status for the client, `sluice-error-code`, and metric label. */
+export interface FailureAnswer {
+  readonly status: number
+  readonly code: string
+}
+
+/** The error table of the data plane: every end that the seam knows. A client that is gone gets no answer; its status is for the log. */
+export const FAILURES: Readonly<Record<Failure, FailureAnswer>> = {
+  'client-gone': { status: 499, code: 'CLIENT_GONE' },
+  'client-malformed': { status: 400, code: 'BAD_REQUEST' },
+  'client-timeout': { status: 408, code: 'REQUEST_TIMEOUT' },
+  'client-reset-flood': { status: 429, code: 'RESET_FLOOD' },
+  'too-large': { status: 413, code: 'TOO_LARGE' },
+  draining: { status: 503, code: 'DRAINING' },
+  'dial-refused': { status: 502, code: 'UPSTREAM_REFUSED' },
+  'dial-timeout': { status: 504, code: 'UPSTREAM_CONNECT_TIMEOUT' },
+  'dial-tls': { status: 502, code: 'UPSTREAM_TLS' },
+  'no-tunnel': { status: 503, code: 'NO_TUNNEL' },
+  'upstream-malformed': { status: 502, code: 'UPSTREAM_MALFORMED' },
+  'upstream-timeout': { status: 504, code: 'UPSTREAM_TIMEOUT' },
+  'upstream-gone': { status: 502, code: 'UPSTREAM_GONE' }
+}
+
+/** Refusals of the pipeline itself. */
+export const REFUSALS = {
+  /** CONNECT and TRACE. */
+  method: { status: 405, code: 'METHOD_REFUSED' },
+  /** No normal form: fragment, broken escape, another authority than Host, … */
+  target: { status: 400, code: 'BAD_TARGET' },
+  route: { status: 404, code: 'NO_ROUTE' },
+  upstream: { status: 503, code: 'NO_UPSTREAM' },
+  /** A defect of ours: logged with its stack. */
+  internal: { status: 500, code: 'INTERNAL_ERROR' }
+} as const satisfies Record<string, FailureAnswer>

@@ -1,0 +1,107 @@
+import { isIP } from 'node:net'
+import type { HeaderList } from '../exchange/headers.js'
+import type { CidrSet } from '../lib/cidr.js'
+
+/** Where a request came from, as far as the peers that we trust can say. */
+export interface Origin {
+  /** Right-most element of the chain that is no trusted proxy; IPv4-mapped addresses as IPv4. */
+  readonly address: string
+  readonly port: number
+  readonly trusted: boolean
+}
+
+/** `::ffff:192.0.2.1` and `192.0.2.1` are one address: policies, limits and logs see the second form. */
+export function plainAddress(address: string): string {
+  return address.startsWith('::ffff:') && address.includes('.') ? address.slice(7) : address
+}
+
+/**
+ * Reads and writes the fields that say where a request came from: X-Forwarded-For, -Proto, -Host and Forwarded
+ * (RFC 7239). What came from an untrusted peer is gone before this (see `hygiene`).
+ */
+export class Forwarding {
+  readonly #trusted: CidrSet | undefined
+
+  /** `trusted`: the peers whose word counts; undefined for none. */
+  constructor(trusted: CidrSet | undefined) {
+    this.#trusted = trusted
+  }
+
+  isTrusted(peer: string): boolean {
+    return this.#trusted !== undefined && this.#trusted.match(peer) !== undefined
+  }
+
+  /** The client of a request whose peer is `peer`, by the chain in `headers` when the peer is trusted. */
+  origin(peer: string, port: number, headers: HeaderList): Origin {
+    if (!this.isTrusted(peer)) return { address: peer, port, trusted: false }
+    const chain = this.#chain(headers)
+    let address = peer
+    for (let i = chain.length - 1; i >= 0; i--) {
+      const element = readElement(chain[i] as string)
+      if (element === undefined) break
+      address = element
+      if (!this.isTrusted(element)) break
+    }
+    return { address, port: address === peer ? port : 0, trusted: true }
+  }
+
+  /** Elements of X-Forwarded-For; of Forwarded when the other is absent. */
+  #chain(headers: HeaderList): string[] {
+    const chain = allValues(headers, 'x-forwarded-for').flatMap((value) => value.split(','))
+    if (chain.length > 0) return chain
+    return allValues(headers, 'forwarded')
+      .flatMap((value) => value.split(','))
+      .map((element) => /(?:^|;)\s*for\s*=\s*("[^"]*"|[^;\s]*)/i.exec(element)?.[1] ?? '')
+  }
+
+  /** Puts this hop's fields at the end of `headers`, in place of those that came from a trusted peer. */
+  write(headers: string[], peer: string, trusted: boolean, scheme: string, authority: string): void {
+    if (!trusted) {
+      headers.push('X-Forwarded-For', peer, 'X-Forwarded-Proto', scheme, 'X-Forwarded-Host', authority)
+      headers.push('Forwarded', element(peer, scheme, authority))
+      return
+    }
+    const before = (name: string) => take(headers, name)
+    const addresses = [...before('x-forwarded-for'), peer].join(', ')
+    const proto = before('x-forwarded-proto')[0] ?? scheme
+    const host = before('x-forwarded-host')[0] ?? authority
+    const forwarded = [...before('forwarded'), element(peer, scheme, authority)].join(', ')
+    headers.push('X-Forwarded-For', addresses, 'X-Forwarded-Proto', proto, 'X-Forwarded-Host', host)
+    headers.push('Forwarded', forwarded)
+  }
+}
+
+function allValues(headers: HeaderList, name: string): string[] {
+  const values: string[] = []
+  for (let i = 0; i < headers.length; i += 2) {
+    if ((headers[i] as string).toLowerCase() === name) values.push(headers[i + 1] as string)
+  }
+  return values
+}
+
+function take(headers: string[], name: string): string[] {
+  const values: string[] = []
+  for (let i = headers.length - 2; i >= 0; i -= 2) {
+    if ((headers[i] as string).toLowerCase() === name) values.unshift(headers.splice(i, 2)[1] as string)
+  }
+  return values
+}
+
+/** An address of a chain: quotes, brackets and a port are left aside; undefined when it is no address. */
+function readElement(text: string): string | undefined {
+  let address = text.trim()
+  if (address.startsWith('"') && address.endsWith('"')) address = address.slice(1, -1)
+  const bracketed = /^\[([^\]]+)\](?::\d+)?$/.exec(address)
+  if (bracketed !== null) address = bracketed[1] as string
+  else if (/^[\d.]+:\d+$/.test(address)) address = address.slice(0, address.lastIndexOf(':'))
+  address = plainAddress(address.toLowerCase())
+  return isIP(address) === 0 ? undefined : address
+}
+
+/** One element of Forwarded; an IPv6 address and anything with a colon is quoted (RFC 7239 4 and 6). */
+function element(peer: string, scheme: string, authority: string): string {
+  const node = peer.includes(':') ? `"[${peer}]"` : peer
+  const host =
+    authority.includes(':') || authority.includes(',') || authority.includes(';') ? `"${authority}"` : authority
+  return `for=${node};host=${host};proto=${scheme}`
+}

@@ -1,0 +1,213 @@
+import { Counter, Gauge, Histogram, Registry } from 'prom-client'
+import type { Failure } from '../exchange/connection.js'
+import type { Phase } from '../exchange/flow.js'
+import type { PolicyMeter } from '../policy/services.js'
+
+/** What the limiter tells about itself at a scrape. */
+export interface LimiterStatistics {
+  readonly buckets: number
+  readonly bytesUsed: number
+  readonly bytesBudget: number
+  readonly folded: number
+  readonly sketchDecisions: number
+}
+
+const SECONDS = [0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30]
+
+/**
+ * All metrics of the data plane, in one registry of its own. Labels come from the configuration and from closed
+ * sets, never from a request, so that a client cannot make series.
+ */
+export class Metrics {
+  readonly registry = new Registry()
+  readonly connections: Gauge
+  readonly inFlight: Gauge
+  readonly #requests: Counter
+  readonly #byStatus = new Map<string, { inc(): void }>()
+  readonly #duration: Histogram
+  readonly #upstreamDuration: Histogram
+  readonly #bytes: { in: { inc(by: number): void }; out: { inc(by: number): void } }
+  readonly #failures: Counter
+  readonly #refused: Counter
+  readonly #retries: Counter
+  readonly #reloads: Counter
+  readonly #revision: Gauge
+  readonly policy: PolicyMeter
+
+  constructor() {
+    const registers = [this.registry]
+    this.connections = new Gauge({ name: 'sluice_connections', help: 'Client connections open now.', registers })
+    this.inFlight = new Gauge({ name: 'sluice_requests_in_flight', help: 'Exchanges begun and not ended.', registers })
+    this.#requests = new Counter({
+      name: 'sluice_requests_total',
+      help: 'Exchanges ended, by edge and status of the answer (0: no answer).',
+      labelNames: ['edge', 'status'],
+      registers
+    })
+    this.#duration = new Histogram({
+      name: 'sluice_request_duration_seconds',
+      help: 'From the head of a request to the last byte of its answer.',
+      buckets: SECONDS,
+      registers
+    })
+    this.#upstreamDuration = new Histogram({
+      name: 'sluice_upstream_response_seconds',
+      help: 'From forwarding a request to the head of the answer.',
+      buckets: SECONDS,
+      registers
+    })
+    const bytes = new Counter({
+      name: 'sluice_body_bytes_total',
+      help: 'Bytes of bodies from and to clients.',
+      labelNames: ['direction'],
+      registers
+    })
+    this.#bytes = { in: bytes.labels({ direction: 'in' }), out: bytes.labels({ direction: 'out' }) }
+    this.#failures = new Counter({
+      name: 'sluice_failures_total',
+      help: 'Exchanges that failed or were refused, by code.',
+      labelNames: ['code'],
+      registers
+    })
+    this.#refused = new Counter({
+      name: 'sluice_malformed_total',
+      help: 'Requests that the engine answered itself because they were none, by status.',
+      labelNames: ['status'],
+      registers
+    })
+    this.#retries = new Counter({
+      name: 'sluice_upstream_retries_total',
+      help: 'Requests sent a second time.',
+      registers
+    })
+    this.#reloads = new Counter({
+      name: 'sluice_configuration_changes_total',
+      help: 'Changes of the configuration, by result.',
+      labelNames: ['result'],
+      registers
+    })
+    this.#revision = new Gauge({ name: 'sluice_revision', help: 'Revision of the running configuration.', registers })
+    this.policy = policyMeter(registers)
+  }
+
+  /** One exchange ended. Seconds are derived from milliseconds; `upstream` is undefined when nothing was forwarded. */
+  ended(
+    edge: string,
+    status: number,
+    milliseconds: number,
+    upstream: number | undefined,
+    bytesIn: number,
+    bytesOut: number
+  ) {
+    const key = `${status} ${edge}`
+    let counter = this.#byStatus.get(key)
+    if (counter === undefined) {
+      counter = this.#requests.labels({ edge, status: String(status) })
+      this.#byStatus.set(key, counter)
+    }
+    counter.inc()
+    this.#duration.observe(milliseconds / 1_000)
+    if (upstream !== undefined) this.#upstreamDuration.observe(upstream / 1_000)
+    if (bytesIn > 0) this.#bytes.in.inc(bytesIn)
+    if (bytesOut > 0) this.#bytes.out.inc(bytesOut)
+  }
+
+  failed(code: string): void {
+    this.#failures.inc({ code })
+  }
+
+  malformed(status: number, _why: Failure): void {
+    this.#refused.inc({ status: String(status) })
+  }
+
+  retried(): void {
+    this.#retries.inc()
+  }
+
+  configuration(result: 'applied' | 'refused', revision: number): void {
+    this.#reloads.inc({ result })
+    this.#revision.set(revision)
+  }
+
+  /** Reads the limiter at each scrape. */
+  observeLimiter(read: () => LimiterStatistics): void {
+    const gauge = (name: string, help: string, value: (statistics: LimiterStatistics) => number) =>
+      new Gauge({
+        name,
+        help,
+        registers: [this.registry],
+        collect() {
+          this.set(value(read()))
+        }
+      })
+    gauge('sluice_limiter_buckets', 'Buckets in the table.', (limiter) => limiter.buckets)
+    gauge('sluice_limiter_bytes', 'Bytes of the table in use.', (limiter) => limiter.bytesUsed)
+    gauge('sluice_limiter_budget_bytes', 'Bytes that the table may use.', (limiter) => limiter.bytesBudget)
+    gauge('sluice_limiter_folded', 'Live buckets folded into the sketch since the start.', (limiter) => limiter.folded)
+    gauge(
+      'sluice_limiter_sketch_decisions',
+      'Decisions by the sketch since the start.',
+      (limiter) => limiter.sketchDecisions
+    )
+  }
+
+  /** Memory and CPU of the process, read at each scrape. */
+  observeProcess(): void {
+    new Gauge({
+      name: 'process_resident_memory_bytes',
+      help: 'Resident memory of the process.',
+      registers: [this.registry],
+      collect() {
+        this.set(process.memoryUsage.rss())
+      }
+    })
+    new Counter({
+      name: 'process_cpu_seconds_total',
+      help: 'CPU time of the process, user and system.',
+      registers: [this.registry],
+      collect() {
+        const { user, system } = process.cpuUsage()
+        this.reset()
+        this.inc((user + system) / 1e6)
+      }
+    })
+  }
+}
+
+function policyMeter(registers: Registry[]): PolicyMeter {
+  const rule = ['owner', 'phase', 'rule']
+  const matched = new Counter({
+    name: 'sluice_policy_rule_matches_total',
+    help: 'Rules whose expressions were all true.',
+    labelNames: rule,
+    registers
+  })
+  const decided = new Counter({
+    name: 'sluice_policy_decisions_total',
+    help: 'Exchanges ended by an action of a rule.',
+    labelNames: [...rule, 'action'],
+    registers
+  })
+  const failed = new Counter({
+    name: 'sluice_policy_evaluation_failures_total',
+    help: 'Evaluations without a value: absent (the rule did not match) or failed (the exchange failed closed).',
+    labelNames: [...rule, 'kind'],
+    registers
+  })
+  const limits = new Counter({
+    name: 'sluice_rate_limit_total',
+    help: 'Decisions of a limit: admitted, refused, would_refuse (not enforced).',
+    labelNames: ['owner', 'name', 'result'],
+    registers
+  })
+  return {
+    matched: (owner: string, phase: Phase, name: string) => matched.labels({ owner, phase, rule: name }),
+    decided: (owner, phase, name, action) => decided.labels({ owner, phase, rule: name, action }),
+    failed: (owner, phase, name, kind) => failed.labels({ owner, phase, rule: name, kind }),
+    limit: (owner, name) => ({
+      admitted: limits.labels({ owner, name, result: 'admitted' }),
+      refused: limits.labels({ owner, name, result: 'refused' }),
+      wouldRefuse: limits.labels({ owner, name, result: 'would_refuse' })
+    })
+  }
+}

@@ -1,0 +1,74 @@
+import { Readable } from 'node:stream'
+import type { Outgoing } from '../exchange/body.js'
+import type { Exchange, Sent } from '../exchange/exchange.js'
+import type { FlowResponse } from '../exchange/flow.js'
+import { HeaderFields } from '../exchange/headers.js'
+import type { Verdict } from '../exchange/verdict.js'
+import type { FailureAnswer } from './failures.js'
+
+type Respond = Extract<Verdict, { kind: 'respond' }>
+
+/** The response that a verdict stands for. */
+export function responseOf(verdict: Respond): FlowResponse {
+  return localResponse(verdict.status, [...verdict.headers], verdict.body, verdict.code)
+}
+
+/** The response that says that the exchange failed. */
+export function failureResponse({ status, code }: FailureAnswer): FlowResponse {
+  return localResponse(status, [], undefined, code)
+}
+
+function localResponse(
+  status: number,
+  headers: string[],
+  body: Uint8Array | undefined,
+  code: string | undefined
+): FlowResponse {
+  if (code !== undefined) headers.push('sluice-error-code', code)
+  return {
+    status,
+    reason: '',
+    headers: new HeaderFields(headers),
+    body,
+    local: true,
+    transforms: [],
+    trailers: undefined
+  }
+}
+
+/** Sends a response with its body through the transforms that were asked for. */
+export function send(exchange: Exchange, response: FlowResponse): Promise<Sent> {
+  const head = { status: response.status, reason: response.reason, headers: response.headers.list }
+  return exchange.respond(head, transformed(response), response.trailers)
+}
+
+function transformed({ body, transforms }: FlowResponse): Outgoing {
+  if (transforms.length === 0 || body === undefined) return body
+  if (isEngineBody(body)) {
+    for (const transform of transforms) body.through(transform)
+    return body
+  }
+  let stream: Readable = body instanceof Uint8Array ? Readable.from([body]) : body
+  for (const transform of transforms) {
+    const next = transform()
+    const source = stream
+    source.once('error', (error) => next.destroy(error))
+    next.once('close', () => source.destroy())
+    stream = source.pipe(next)
+  }
+  return stream
+}
+
+/** Gives back a body that nobody will send. */
+export function discard(response: FlowResponse): void {
+  const { body } = response
+  if (body === undefined || body instanceof Uint8Array) return
+  if (isEngineBody(body)) body.discard()
+  else body.destroy()
+}
+
+function isEngineBody(
+  body: Exclude<Outgoing, undefined>
+): body is Exclude<Outgoing, undefined | Uint8Array | Readable> {
+  return 'framing' in body
+}
