@@ -26,6 +26,7 @@ export class ApiError extends Error {
 export function sendError(reply: FastifyReply, error: ApiError): FastifyReply {
   return reply
     .code(error.status)
+    .header('service-operation-id', reply.request.id)
     .headers(error.headers)
     .type('application/json; charset=utf-8')
     .send(errorBody(error, reply.request.id))

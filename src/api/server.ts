@@ -1,9 +1,4 @@
-import Fastify, {
-  type FastifyInstance,
-  type FastifyReply,
-  type HTTPMethods,
-  type RouteHandlerMethod
-} from 'fastify'
+import Fastify, { type FastifyInstance, type FastifyReply, type HTTPMethods, type RouteHandlerMethod } from 'fastify'
 import type { Clock } from '../lib/clock.js'
 import { codeOf } from '../lib/coded-error.js'
 import { newId } from '../lib/id.js'
@@ -52,15 +47,15 @@ type Handlers = Partial<Record<'GET' | 'POST' | 'PUT' | 'PATCH' | 'DELETE', Rout
 export function createApi(options: ApiOptions): ApiServer {
   const server = createServer(options)
   protect(server, options)
-  route(server, '/healthz', {
-    GET: async (_request, reply) => {
-      const status = options.readiness()
-      return reply
-        .code(status === 'ready' ? 200 : 503)
-        .header('cache-control', 'no-store')
-        .send({ status: status === 'ready' ? 'ok' : status })
-    }
-  })
+  const health: RouteHandlerMethod = async (_request, reply) => {
+    const status = options.readiness()
+    const ready = status === 'ready'
+    return reply
+      .code(ready ? 200 : 503)
+      .header('cache-control', 'no-store')
+      .send({ status: ready ? 'ok' : status })
+  }
+  route(server, '/healthz', { GET: health }, OPEN)
   const { metrics } = options
   if (metrics !== undefined) {
     route(server, '/metrics', {

@@ -157,11 +157,7 @@ function contradictions(
     add('error', 'upstream_ca', 'needs an upstream that begins with https://')
   }
   if (policy !== undefined && upstream === undefined) {
-    add(
-      'warning',
-      'policy',
-      'is used only together with upstream'
-    )
+    add('warning', 'policy', 'is used only together with upstream')
   }
   return found
 }

@@ -16,11 +16,36 @@ export function isEngineField(name: string): boolean {
 
 /** Trailer fields that would frame, route, authenticate or describe the forwarding (RFC 9110 6.5.1). */
 const FORBIDDEN_TRAILERS = new Set([
-  'authorization', 'cache-control', 'connection', 'content-encoding', 'content-length', 'content-range',
-  'content-type', 'cookie', 'expect', 'forwarded', 'host', 'keep-alive', 'max-forwards', 'pragma',
-  'proxy-authenticate', 'proxy-authorization', 'proxy-connection', 'range', 'set-cookie', 'te', 'trailer',
-  'transfer-encoding', 'upgrade', 'via', 'www-authenticate', 'x-forwarded-for', 'x-forwarded-host',
-  'x-forwarded-port', 'x-forwarded-proto', 'x-real-ip'
+  'authorization',
+  'cache-control',
+  'connection',
+  'content-encoding',
+  'content-length',
+  'content-range',
+  'content-type',
+  'cookie',
+  'expect',
+  'forwarded',
+  'host',
+  'keep-alive',
+  'max-forwards',
+  'pragma',
+  'proxy-authenticate',
+  'proxy-authorization',
+  'proxy-connection',
+  'range',
+  'set-cookie',
+  'te',
+  'trailer',
+  'transfer-encoding',
+  'upgrade',
+  'via',
+  'www-authenticate',
+  'x-forwarded-for',
+  'x-forwarded-host',
+  'x-forwarded-port',
+  'x-forwarded-proto',
+  'x-real-ip'
 ])
 
 /** The trailers that may pass; `_` counts as `-`, as many servers read it. */

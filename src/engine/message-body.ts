@@ -41,6 +41,8 @@ export class MessageBody implements Body {
   #bytes = 0
   /** Why it broke; the owner sets it before it destroys the message. */
   failure: Failure
+  /** The sender holds the body back until it is wanted (RFC 9110 10.1.1). */
+  awaitsContinue = false
 
   constructor(message: IncomingMessage, framing: Framing, owner: BodyOwner, failure: Failure) {
     this.#message = message
@@ -139,7 +141,11 @@ export class MessageBody implements Body {
    * Sends what is left to a message of node:http and ends it, with `trailers` or those that came along (only a
    * chunked message carries them). `done(false)`: broken, the sink is left as it is. Returns the way to stop.
    */
-  sendTo(sink: OutgoingMessage, trailers: (() => HeaderList) | undefined, done: (complete: boolean) => void): () => void {
+  sendTo(
+    sink: OutgoingMessage,
+    trailers: (() => HeaderList) | undefined,
+    done: (complete: boolean) => void
+  ): () => void {
     const message = this.#message
     if (message.complete && this.#transforms === undefined && this.#front === undefined && !message.destroyed) {
       return this.#sendWhole(sink, trailers, done)
@@ -151,7 +157,11 @@ export class MessageBody implements Body {
   }
 
   /** All of it has arrived: one write, no listeners. */
-  #sendWhole(sink: OutgoingMessage, trailers: (() => HeaderList) | undefined, done: (complete: boolean) => void): () => void {
+  #sendWhole(
+    sink: OutgoingMessage,
+    trailers: (() => HeaderList) | undefined,
+    done: (complete: boolean) => void
+  ): () => void {
     this.#taken = true
     this.#want()
     const chunk = this.#message.read() as Buffer | null
@@ -173,7 +183,10 @@ export class MessageBody implements Body {
   }
 
   /** Moves front, message and transforms to `sink` without ending it. */
-  #feed(sink: NodeJS.WritableStream & Parameters<typeof copy>[1] | OutgoingMessage, done: (complete: boolean) => void): () => void {
+  #feed(
+    sink: (NodeJS.WritableStream & Parameters<typeof copy>[1]) | OutgoingMessage,
+    done: (complete: boolean) => void
+  ): () => void {
     this.#taken = true
     this.#want()
     const message = this.#message

@@ -32,7 +32,12 @@ export class SipHash {
   constructor(secret: Uint8Array) {
     if (secret.length !== 16) throw new RangeError('the secret of SipHash has 16 bytes')
     const key = new DataView(secret.buffer, secret.byteOffset, 16)
-    const [k0, k1, k2, k3] = [0, 4, 8, 12].map((offset) => key.getInt32(offset, true)) as [number, number, number, number]
+    const [k0, k1, k2, k3] = [0, 4, 8, 12].map((offset) => key.getInt32(offset, true)) as [
+      number,
+      number,
+      number,
+      number
+    ]
     this.empty = {
       length: 0,
       words: Int32Array.of(

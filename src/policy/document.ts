@@ -50,13 +50,13 @@ const ACTION_KEYS = ['type', 'config']
 
 /** Reads the text of a policy document (YAML or JSON). An empty document is a policy without rules. Never throws. */
 export function readDocument(text: string): { document: PolicyDocument; problems: Problem[] } {
-  const source = new SourceText(text)
+  const source = new SourceText(text.startsWith('\ufeff') ? text.slice(1) : text)
   const report = new Reporter(source)
   const reader = new DocumentReader(report)
   if (text.length > MAX_DOCUMENT) {
     report.error([], 'DOCUMENT_LIMIT', 'a policy document is limited to 1 MiB', { start: 0, end: 1 })
   } else {
-    const { root, problems } = readTree(text, LIMITS)
+    const { root, problems } = readTree(source.text, LIMITS)
     for (const { code, message, span } of problems) report.error([], TREE_CODES[code], message, span)
     if (root !== undefined) reader.root(root)
   }
@@ -88,7 +88,8 @@ class DocumentReader {
     if (isNull(root) || root.kind === 'broken') return
     if (root.kind !== 'map') {
       const message = `a policy document is a map of phases (${PHASES.join(', ')}), not ${nameOf(root)}`
-      return this.#report.error([], 'DOCUMENT_INVALID', message, root.span)
+      this.#report.error([], 'DOCUMENT_INVALID', message, root.span)
+      return
     }
     // Legacy phases come after their present name, wherever they stand in the text.
     const current = root.entries.filter(({ key }) => !LEGACY_PHASES.has(key))

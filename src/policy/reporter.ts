@@ -3,11 +3,12 @@ import { formatPath, type NodePath, type Problem } from './problem.js'
 
 /** Collects problems and gives each one its place in the text. */
 export class Reporter {
-  readonly problems: Problem[] = []
+  readonly problems: Problem[]
   readonly #source: SourceText
 
-  constructor(source: SourceText) {
+  constructor(source: SourceText, problems: readonly Problem[] = []) {
     this.#source = source
+    this.problems = [...problems]
   }
 
   get failed(): boolean {
@@ -20,6 +21,11 @@ export class Reporter {
 
   warning(path: NodePath, code: string, message: string, span: Span, offset?: number): void {
     this.#add('warning', path, code, message, span, offset)
+  }
+
+  /** Puts the problems in order of the text. */
+  sort(): void {
+    this.problems.sort((a, b) => a.line - b.line || a.column - b.column)
   }
 
   #add(

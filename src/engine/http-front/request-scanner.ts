@@ -38,9 +38,25 @@ for (let i = 0; i < 16; i++) {
 
 /** Steps inside a message. */
 const Step = {
-  start: 0, startLf: 1, method: 2, target: 3, version: 4, lineCr: 5, lineLf: 6,
-  fieldStart: 7, name: 8, value: 9, lastLf: 10,
-  bytes: 11, chunkStart: 12, chunkSize: 13, chunkExtension: 14, chunkLf: 15, chunkBytes: 16, chunkCr: 17, chunkEnd: 18
+  start: 0,
+  startLf: 1,
+  method: 2,
+  target: 3,
+  version: 4,
+  lineCr: 5,
+  lineLf: 6,
+  fieldStart: 7,
+  name: 8,
+  value: 9,
+  lastLf: 10,
+  bytes: 11,
+  chunkStart: 12,
+  chunkSize: 13,
+  chunkExtension: 14,
+  chunkLf: 15,
+  chunkBytes: 16,
+  chunkCr: 17,
+  chunkEnd: 18
 } as const
 
 /**
@@ -224,7 +240,7 @@ export class RequestScanner {
         return
       case Step.chunkLf:
         if (byte !== LF) this.#refuse()
-        else this.#step = this.#rest === 0 ? Step.fieldStart : Step.chunkBytes
+        else this.#go(this.#rest === 0 ? Step.fieldStart : Step.chunkBytes, 0)
         return
       case Step.chunkCr:
         if (byte === CR) this.#go(Step.chunkEnd, 1)

@@ -1,10 +1,5 @@
 import { EvaluationError } from '../expression.js'
-
-/** Longest string that a function may produce or parse, in UTF-16 units (1 MiB of ASCII). */
-export const MAX_TEXT = 1_048_576
-
-/** Most items of a list or map that a function may produce. */
-export const MAX_ITEMS = 100_000
+import { MAX_LIST, MAX_TEXT } from '../values.js'
 
 /** Deepest nesting of lists and maps that a function walks. */
 export const MAX_DEPTH = 128
@@ -32,7 +27,7 @@ export function bounded(text: string): string {
 
 /** Throws `failed` when a list or map of `count` items may not be made. */
 export function checkCount(count: number): void {
-  if (count > MAX_ITEMS) throw failed(`a list or map would have more than ${MAX_ITEMS} items`)
+  if (count > MAX_LIST) throw failed(`a list or map would have more than ${MAX_LIST} items`)
 }
 
 /** Throws `failed` when values are nested deeper than a function walks. */

@@ -42,22 +42,6 @@ export function widthAt(text: string, unit: number): 1 | 2 {
   return (text.codePointAt(unit) ?? 0) > 0xffff ? 2 : 1
 }
 
-/** Order of two strings by code point, as CEL and UTF-8 have it: negative, zero or positive. */
-export function compareText(left: string, right: string): number {
-  const length = Math.min(left.length, right.length)
-  for (let at = 0; at < length; at++) {
-    const a = left.charCodeAt(at)
-    const b = right.charCodeAt(at)
-    if (a !== b) return rank(a) - rank(b)
-  }
-  return left.length - right.length
-}
-
-/** Surrogates stand for code points above every other unit. */
-function rank(unit: number): number {
-  return unit >= 0xd800 && unit <= 0xdfff ? unit + 0x1_0000 : unit
-}
-
 /** `text` with U+FFFD for each half of a surrogate pair that stands alone. */
 export function wellFormed(text: string): string {
   return hasSurrogates(text) ? text.replace(LONE_SURROGATE, '\ufffd') : text

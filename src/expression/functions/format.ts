@@ -1,18 +1,8 @@
 import { isUtf8 } from 'node:buffer'
+import { textOf } from '../text.js'
+import { compareText, numeric, typeOf } from '../values.js'
 import { absent, BoundedText, checkDepth, failed } from './bounds.js'
-import { compareText } from './code-points.js'
 import { type Exact, exactDouble, exactInteger, fixedText, plainText, scientificText } from './decimal.js'
-import {
-  durationText,
-  entriesOf,
-  integerOf,
-  itemsOf,
-  type Kind,
-  keyText,
-  kindOf,
-  timestampText,
-  typeNameOf
-} from './values.js'
 
 /** Digits after the point when a clause names none. */
 const DEFAULT_PRECISION = 6
@@ -28,8 +18,7 @@ const CLAUSE = /%(?:(%)|(?:\.(\d{1,4}))?([a-zA-Z]))?/g
  * strings and bytes, `%o` integers; `%%` is a percent sign. Fails on another clause or on a value that does not fit
  * it; a missing argument is absent.
  */
-export function formatText(pattern: string, list: unknown): string {
-  const values = itemsOf(list)
+export function formatText(pattern: string, values: readonly unknown[]): string {
   const out = new BoundedText()
   let next = 0
   let from = 0
@@ -79,9 +68,9 @@ function decimalText(value: unknown): string {
 }
 
 function radixText(value: unknown, radix: number): string {
-  const kind = kindOf(value)
-  if (kind !== 'int' && kind !== 'uint') throw failed('a clause of the format takes an integer')
-  return integerOf(value).toString(radix)
+  const type = typeOf(value)
+  if (type !== 'int' && type !== 'uint') throw failed('a clause of the format takes an integer')
+  return numeric(value).toString(radix)
 }
 
 function hexText(value: unknown): string {
@@ -98,9 +87,9 @@ function numberText(
   const precision = digits === undefined ? DEFAULT_PRECISION : Number(digits)
   if (precision > MAX_PRECISION) throw failed(`a precision of the format is over ${MAX_PRECISION}`)
   if (typeof value === 'number') return Number.isFinite(value) ? write(exactDouble(value), precision) : String(value)
-  const kind = kindOf(value)
-  if (kind !== 'int' && kind !== 'uint') throw failed('a clause of the format takes a number')
-  return write(exactInteger(integerOf(value)), precision)
+  const type = typeOf(value)
+  if (type !== 'int' && type !== 'uint') throw failed('a clause of the format takes a number')
+  return write(exactInteger(BigInt(numeric(value))), precision)
 }
 
 /** A value as `%s` writes it: lists as `[a, b]`, maps as `{k: v}` in the order of their keys, nothing quoted. */
@@ -111,34 +100,21 @@ function valueText(value: unknown): string {
 }
 
 function writeValue(value: unknown, out: BoundedText, depth: number): void {
-  const kind = kindOf(value)
-  if (kind === 'list') writeList(itemsOf(value), out, depth)
-  else if (kind === 'map') writeMap(value, out, depth)
-  else out.add(scalarText(value, kind))
-}
-
-function scalarText(value: unknown, kind: Kind): string {
-  switch (kind) {
-    case 'string':
-      return value as string
-    case 'int':
-    case 'uint':
-      return String(integerOf(value))
+  switch (typeOf(value)) {
+    case 'list':
+      writeList(value as readonly unknown[], out, depth)
+      break
+    case 'map':
+      writeMap(value as ReadonlyMap<unknown, unknown>, out, depth)
+      break
     case 'double':
-      return plainText(value as number)
-    case 'bool':
-    case 'null':
-      return String(value)
+      out.add(plainText(value as number))
+      break
     case 'bytes':
-      return bytesText(value as Uint8Array)
-    case 'timestamp':
-      return timestampText(value as Date)
-    case 'duration':
-      return durationText(value)
-    case 'type':
-      return typeNameOf(value)
+      out.add(bytesText(value as Uint8Array))
+      break
     default:
-      throw failed('a value has no text for %s')
+      out.add(textOf(value))
   }
 }
 
@@ -157,9 +133,9 @@ function writeList(items: readonly unknown[], out: BoundedText, depth: number): 
   out.add(']')
 }
 
-function writeMap(map: unknown, out: BoundedText, depth: number): void {
+function writeMap(map: ReadonlyMap<unknown, unknown>, out: BoundedText, depth: number): void {
   checkDepth(depth)
-  const entries = entriesOf(map).map(([key, item]) => [keyText(key) ?? '', item] as const)
+  const entries = [...map].map(([key, item]) => [textOf(key), item] as const)
   entries.sort(([left], [right]) => compareText(left, right))
   out.add('{')
   for (const [index, [key, item]] of entries.entries()) {

@@ -1,7 +1,8 @@
 import type { FunctionDefinition } from '../function-definition.js'
-import { BoundedText, checkCount, checkDepth, failed, MAX_TEXT } from './bounds.js'
-import { compareText, wellFormed } from './code-points.js'
-import { durationText, entriesOf, integerOf, itemsOf, type Kind, keyText, kindOf, timestampText } from './values.js'
+import { textOf } from '../text.js'
+import { compareText, MAX_TEXT, type TypeName, typeOf } from '../values.js'
+import { BoundedText, checkCount, checkDepth, failed } from './bounds.js'
+import { wellFormed } from './code-points.js'
 
 /** The parsed value, or undefined when the text is too long or not JSON. */
 function parse(text: string): unknown {
@@ -44,7 +45,7 @@ function isJson(text: string): boolean {
 /**
  * A value of the engine as JSON text. Integers keep all their digits, bytes become base64, timestamps and durations
  * their string form. The members of a map stand in the order of their keys, so that equal maps give equal text.
- * Fails on types, optional values, numbers that are not finite and keys that give the same name.
+ * Fails on types, numbers that are not finite and on keys with the same text.
  */
 export function jsonText(value: unknown): string {
   const out = new BoundedText()
@@ -53,31 +54,29 @@ export function jsonText(value: unknown): string {
 }
 
 function write(value: unknown, out: BoundedText, depth: number): void {
-  const kind = kindOf(value)
-  if (kind === 'list') writeList(itemsOf(value), out, depth)
-  else if (kind === 'map') writeMap(value, out, depth)
-  else out.add(scalarText(value, kind))
+  const type = typeOf(value)
+  if (type === 'list') writeList(value as readonly unknown[], out, depth)
+  else if (type === 'map') writeMap(value as ReadonlyMap<unknown, unknown>, out, depth)
+  else out.add(scalarText(value, type))
 }
 
-function scalarText(value: unknown, kind: Kind): string {
-  switch (kind) {
+function scalarText(value: unknown, type: TypeName): string {
+  switch (type) {
     case 'int':
     case 'uint':
-      return String(integerOf(value))
+    case 'null_type':
+    case 'bool':
+      return String(value)
     case 'double':
       if (!Number.isFinite(value)) throw failed('JSON has no number that is not finite')
       return JSON.stringify(value)
-    case 'null':
-    case 'bool':
-      return String(value)
     case 'string':
       return JSON.stringify(wellFormed(value as string))
     case 'bytes':
       return `"${Buffer.from(value as Uint8Array).toString('base64')}"`
     case 'timestamp':
-      return `"${timestampText(value as Date)}"`
     case 'duration':
-      return `"${durationText(value)}"`
+      return `"${textOf(value)}"`
     default:
       throw failed('a value has no JSON form')
   }
@@ -93,12 +92,12 @@ function writeList(items: readonly unknown[], out: BoundedText, depth: number): 
   out.add(']')
 }
 
-function writeMap(map: unknown, out: BoundedText, depth: number): void {
+function writeMap(map: ReadonlyMap<unknown, unknown>, out: BoundedText, depth: number): void {
   checkDepth(depth)
   const members = new Map<string, unknown>()
-  for (const [key, item] of entriesOf(map)) {
-    const name = keyText(key)
-    if (name === undefined || members.has(name)) throw failed('the keys of a map do not fit JSON')
+  for (const [key, item] of map) {
+    const name = textOf(key)
+    if (members.has(name)) throw failed('two keys of a map have one name in JSON')
     members.set(name, item)
   }
   const names = [...members.keys()].sort(compareText)

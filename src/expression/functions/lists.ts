@@ -1,11 +1,12 @@
+import type { Duration } from '../engine.js'
 import type { FunctionDefinition } from '../function-definition.js'
+import { textOf } from '../text.js'
+import { compare, nanosOf, numeric, type TypeName, typeOf } from '../values.js'
 import { absent, BoundedText, checkCount, checkDepth, failed } from './bounds.js'
-import { compareText } from './code-points.js'
-import { entriesOf, integerOf, itemsOf, type Kind, kindOf, nanosOf, typeNameOf } from './values.js'
 
-function join(list: unknown, separator = ''): string {
+function join(list: readonly unknown[], separator = ''): string {
   const out = new BoundedText()
-  for (const [index, item] of itemsOf(list).entries()) {
+  for (const [index, item] of list.entries()) {
     if (typeof item !== 'string') throw failed('join takes a list of strings')
     if (index > 0) out.add(separator)
     out.add(item)
@@ -13,24 +14,23 @@ function join(list: unknown, separator = ''): string {
   return out.toString()
 }
 
-function slice(list: unknown, from: bigint, to: bigint): unknown[] {
+function slice(items: readonly unknown[], from: bigint, to: bigint): unknown[] {
   if (from < 0n || to < 0n || from > to) throw failed('a slice runs from a position to a later one, none negative')
-  const items = itemsOf(list)
   if (to > BigInt(items.length)) throw absent('a slice ends after the list')
   return items.slice(Number(from), Number(to))
 }
 
-function flatten(list: unknown, depth = 1n): unknown[] {
+function flatten(list: readonly unknown[], depth = 1n): unknown[] {
   if (depth < 0n) throw failed('the depth of flatten is not negative')
   const flat: unknown[] = []
   flattenInto(flat, list, depth, 1)
   return flat
 }
 
-function flattenInto(flat: unknown[], list: unknown, depth: bigint, level: number): void {
+function flattenInto(flat: unknown[], list: readonly unknown[], depth: bigint, level: number): void {
   checkDepth(level)
-  for (const item of itemsOf(list)) {
-    if (depth > 0n && kindOf(item) === 'list') flattenInto(flat, item, depth - 1n, level + 1)
+  for (const item of list) {
+    if (depth > 0n && Array.isArray(item)) flattenInto(flat, item, depth - 1n, level + 1)
     else flat.push(item)
   }
   checkCount(flat.length)
@@ -42,24 +42,22 @@ function range(count: bigint): bigint[] {
   return Array.from({ length: Number(count) }, (_, index) => BigInt(index))
 }
 
-type Compare = (left: unknown, right: unknown) => number
+/** Types that CEL can order. */
+const ORDERED: ReadonlySet<TypeName> = new Set<TypeName>([
+  'int',
+  'uint',
+  'double',
+  'bool',
+  'string',
+  'bytes',
+  'timestamp',
+  'duration'
+])
 
-const numeric: Compare = (left, right) => ((left as number) < (right as number) ? -1 : left === right ? 0 : 1)
-
-/** Orders of the kinds that CEL can compare. */
-const ORDERS: Readonly<Partial<Record<Kind, Compare>>> = {
-  int: numeric,
-  bool: (left, right) => Number(left) - Number(right),
-  string: (left, right) => compareText(left as string, right as string),
-  uint: (left, right) => numeric(integerOf(left), integerOf(right)),
-  timestamp: (left, right) => (left as Date).getTime() - (right as Date).getTime(),
-  duration: (left, right) => numeric(nanosOf(left), nanosOf(right)),
-  bytes: (left, right) => Buffer.compare(left as Uint8Array, right as Uint8Array),
-  double: (left, right) => {
-    // Not a number has no order of its own; the front keeps the others sorted.
-    if (Number.isNaN(left)) return Number.isNaN(right) ? 0 : -1
-    return Number.isNaN(right) ? 1 : numeric(left, right)
-  }
+/** What is not a number has no order of its own; at the front it keeps the others sorted. */
+function order(left: unknown, right: unknown): number {
+  if (Number.isNaN(left)) return Number.isNaN(right) ? 0 : -1
+  return Number.isNaN(right) ? 1 : (compare(left, right) ?? 0)
 }
 
 /**
@@ -70,9 +68,8 @@ export function sortedByKeys(items: readonly unknown[], keys: readonly unknown[]
   if (items.length !== keys.length) throw failed('a list is sorted by one key for each item')
   checkCount(items.length)
   if (items.length === 0) return []
-  const kind = kindOf(keys[0])
-  const order = ORDERS[kind]
-  if (order === undefined || keys.some((key) => kindOf(key) !== kind)) {
+  const type = typeOf(keys[0])
+  if (!ORDERED.has(type) || keys.some((key) => typeOf(key) !== type)) {
     throw failed('a list is sorted by values of one type that has an order')
   }
   const positions = items.map((_, index) => index)
@@ -80,8 +77,7 @@ export function sortedByKeys(items: readonly unknown[], keys: readonly unknown[]
   return positions.map((index) => items[index])
 }
 
-function sort(list: unknown): unknown[] {
-  const items = itemsOf(list)
+function sort(items: readonly unknown[]): unknown[] {
   return sortedByKeys(items, items)
 }
 
@@ -91,18 +87,16 @@ function sort(list: unknown): unknown[] {
  */
 function identity(value: unknown, depth: number): string | undefined {
   checkDepth(depth)
-  const kind = kindOf(value)
-  switch (kind) {
+  const type = typeOf(value)
+  switch (type) {
     case 'list':
-      return listIdentity(itemsOf(value), depth)
+      return listIdentity(value as readonly unknown[], depth)
     case 'map':
-      return mapIdentity(value, depth)
+      return mapIdentity(value as ReadonlyMap<unknown, unknown>, depth)
     case 'int':
     case 'uint':
-      return `n${integerOf(value)}`
     case 'double':
-      if (Number.isNaN(value)) return undefined
-      return Number.isInteger(value) ? `n${BigInt(value as number)}` : `n${value}`
+      return numberIdentity(numeric(value))
     case 'string':
       return JSON.stringify(value)
     case 'bytes':
@@ -110,14 +104,15 @@ function identity(value: unknown, depth: number): string | undefined {
     case 'timestamp':
       return `t${(value as Date).getTime()}`
     case 'duration':
-      return `d${nanosOf(value)}`
-    case 'type':
-      return `y${JSON.stringify(typeNameOf(value))}`
-    case 'unknown':
-      return undefined
+      return `d${nanosOf(value as Duration)}`
     default:
-      return `${kind}${value}`
+      return `${type} ${textOf(value)}`
   }
+}
+
+function numberIdentity(value: bigint | number): string | undefined {
+  if (Number.isNaN(value)) return undefined
+  return `n${Number.isInteger(value) ? BigInt(value) : value}`
 }
 
 function listIdentity(items: readonly unknown[], depth: number): string | undefined {
@@ -131,9 +126,9 @@ function listIdentity(items: readonly unknown[], depth: number): string | undefi
   return `${out}]`
 }
 
-function mapIdentity(map: unknown, depth: number): string | undefined {
+function mapIdentity(map: ReadonlyMap<unknown, unknown>, depth: number): string | undefined {
   const parts: string[] = []
-  for (const [key, item] of entriesOf(map)) {
+  for (const [key, item] of map) {
     const name = identity(key, depth + 1)
     const text = identity(item, depth + 1)
     if (name === undefined || text === undefined) return undefined
@@ -145,9 +140,9 @@ function mapIdentity(map: unknown, depth: number): string | undefined {
 }
 
 /** The first of all equal items, in their order. */
-function distinct(list: unknown): unknown[] {
+function distinct(list: readonly unknown[]): unknown[] {
   const seen = new Set<string>()
-  return itemsOf(list).filter((item) => {
+  return list.filter((item) => {
     const text = identity(item, 1)
     if (text === undefined) return true
     if (seen.has(text)) return false

@@ -1,8 +1,8 @@
 import type { FunctionDefinition } from '../function-definition.js'
-import { BoundedText, checkLength, failed, MAX_ITEMS, MAX_TEXT } from './bounds.js'
-import { compareText } from './code-points.js'
+import { textOf } from '../text.js'
+import { compareText, MAX_LIST, MAX_TEXT, typeOf } from '../values.js'
+import { BoundedText, checkLength, failed } from './bounds.js'
 import { formDecode, percentEncode } from './percent.js'
-import { entriesOf, integerOf, itemsOf, keyText, kindOf } from './values.js'
 
 /**
  * Names and values of a query in their order, or undefined when it is malformed: an escape that is none, bytes that are
@@ -16,7 +16,7 @@ export function queryPairs(text: string): [string, string][] | undefined {
     const equals = part.indexOf('=')
     const name = formDecode(equals < 0 ? part : part.slice(0, equals))
     const value = formDecode(equals < 0 ? '' : part.slice(equals + 1))
-    if (name === undefined || value === undefined || part.includes(';') || pairs.length >= MAX_ITEMS) return undefined
+    if (name === undefined || value === undefined || part.includes(';') || pairs.length >= MAX_LIST) return undefined
     pairs.push([name, value])
   }
   return pairs
@@ -34,18 +34,13 @@ function isQueryString(text: string): boolean {
   return queryPairs(text) !== undefined
 }
 
-function encode(map: unknown): string {
-  const parameters: [string, unknown][] = []
-  for (const [key, value] of entriesOf(map)) {
-    const name = keyText(key)
-    if (name === undefined) throw failed('a key of the map cannot name a query parameter')
-    parameters.push([name, value])
-  }
+function encode(map: ReadonlyMap<unknown, unknown>): string {
+  const parameters = [...map].map(([key, value]) => [textOf(key), value] as const)
   parameters.sort(([left], [right]) => compareText(left, right))
   const out = new BoundedText()
   let separator = ''
   for (const [name, value] of parameters) {
-    for (const item of kindOf(value) === 'list' ? itemsOf(value) : [value]) {
+    for (const item of Array.isArray(value) ? value : [value]) {
       out.add(`${separator}${formEncode(name)}=${formEncode(valueText(item))}`)
       separator = '&'
     }
@@ -59,15 +54,13 @@ function formEncode(text: string): string {
 }
 
 function valueText(value: unknown): string {
-  switch (kindOf(value)) {
+  switch (typeOf(value)) {
     case 'string':
-      return value as string
     case 'int':
     case 'uint':
-      return String(integerOf(value))
     case 'bool':
     case 'double':
-      return String(value)
+      return textOf(value)
     default:
       throw failed('a query parameter is a string, a number, a bool or a list of them')
   }

@@ -1,5 +1,6 @@
 import type { FunctionDefinition } from '../function-definition.js'
-import { absent, bounded, checkCount, checkLength, failed, MAX_ITEMS } from './bounds.js'
+import { MAX_LIST } from '../values.js'
+import { absent, bounded, checkCount, checkLength, failed } from './bounds.js'
 import { codePointIndex, codePointLength, hasSurrogates, unitOffset, wellFormed, widthAt } from './code-points.js'
 import { formatText } from './format.js'
 
@@ -39,7 +40,7 @@ function substring(text: string, from: bigint, to?: bigint): string {
 /** Pieces between separators; the last of `limit` pieces holds the rest. A negative limit is none. */
 function split(text: string, separator = ' ', limit = -1n): string[] {
   if (limit === 0n) return []
-  const wanted = limit < 0n || limit > BigInt(MAX_ITEMS) ? MAX_ITEMS + 1 : Number(limit)
+  const wanted = limit < 0n || limit > BigInt(MAX_LIST) ? MAX_LIST + 1 : Number(limit)
   const pieces: string[] = []
   let from = 0
   while (pieces.length < wanted - 1) {

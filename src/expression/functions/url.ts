@@ -1,5 +1,6 @@
 import type { FunctionDefinition } from '../function-definition.js'
-import { bounded, failed, MAX_TEXT } from './bounds.js'
+import { MAX_TEXT } from '../values.js'
+import { bounded, failed } from './bounds.js'
 import { formDecode, percentDecode, percentEncode } from './percent.js'
 import { queryPairs } from './query-string.js'
 

@@ -8,7 +8,9 @@ export const deny = defineAction({
   type: 'deny',
   phases: ['on_tcp_connect', 'on_http_request'],
   config: config({
-    status_code: Type.Optional(whole({ description: 'Status of the answer (HTTP only).', min: 400, max: 599, default: 403 }))
+    status_code: Type.Optional(
+      whole({ description: 'Status of the answer (HTTP only).', min: 400, max: 599, default: 403 })
+    )
   }),
   configOptional: true,
   terminates: 'always',

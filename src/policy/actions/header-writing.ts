@@ -25,7 +25,11 @@ export function compileHeaders(
     const refusal = Object.hasOwn(reserved, name) ? reserved[name] : refusalToWrite(written)
     if (refusal !== undefined) scope.problem([...at, written], 'CONFIG_INVALID', refusal)
     if (names.includes(name)) {
-      scope.problem([...at, written], 'CONFIG_INVALID', `"${name}" stands here twice; the case of a name does not count`)
+      scope.problem(
+        [...at, written],
+        'CONFIG_INVALID',
+        `"${name}" stands here twice; the case of a name does not count`
+      )
     }
     names.push(name)
     values.push(compileValue(name, source, [...at, written], scope))
@@ -52,6 +56,7 @@ function compileValue(name: string, source: string, at: NodePath, scope: Scope):
 /** What was interpolated may come from a client: a line break in it must not become another header. */
 function onWire(name: string, text: string): string {
   const value = wireValue(text)
-  if (value === undefined) throw new EvaluationError('failed', `the value for the header "${name}" cannot stand in a header`)
+  if (value === undefined)
+    throw new EvaluationError('failed', `the value for the header "${name}" cannot stand in a header`)
   return value
 }

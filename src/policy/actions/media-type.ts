@@ -1,4 +1,5 @@
-const HTML = /^<(?:!doctype\s+html|html|head|body|title|meta|div|span|p|h[1-6]|a|b|br|table|form|section|main|style|script|!--)\b/i
+const HTML =
+  /^<(?:!doctype\s+html|html|head|body|title|meta|div|span|p|h[1-6]|a|b|br|table|form|section|main|style|script|!--)\b/i
 const XML = /^<(?:\?xml\b|[A-Za-z_][\w.-]*(?::[\w.-]+)?[\s/>])/
 
 /**

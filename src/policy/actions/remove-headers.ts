@@ -26,7 +26,8 @@ export const removeHeaders = defineAction({
     const names = headers.map((name) => name.toLowerCase())
     return (flow) => {
       const fields = scope.phase === 'on_http_response' ? flow.response?.headers : flow.request?.headers
-      if (fields !== undefined) flow.publish('remove_headers', { headers_removed: names.filter((name) => fields.delete(name)) })
+      if (fields !== undefined)
+        flow.publish('remove_headers', { headers_removed: names.filter((name) => fields.delete(name)) })
       return undefined
     }
   }

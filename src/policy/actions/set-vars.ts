@@ -43,7 +43,11 @@ export const setVars = defineAction({
   }
 })
 
-function compileEntry(map: Readonly<Record<string, unknown>>, i: number, scope: Scope): readonly [string, CompiledValue] {
+function compileEntry(
+  map: Readonly<Record<string, unknown>>,
+  i: number,
+  scope: Scope
+): readonly [string, CompiledValue] {
   const [name, value] = Object.entries(map)[0] as [string, unknown]
   if (!IDENTIFIER.test(name)) {
     scope.problem(

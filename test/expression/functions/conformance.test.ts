@@ -26,13 +26,20 @@ const file = new URL('../../fixtures/cel-functions/cases.json', import.meta.url)
 const cases = JSON.parse(readFileSync(file, 'utf8')) as readonly Case[]
 const definitions = [...stringFunctions, ...listFunctions, ...timeFunctions]
 
+/** A map literal of the engine is a plain object; our functions get maps as `Map`. */
+function mapped(value: unknown): unknown {
+  if (Array.isArray(value)) return value.map(mapped)
+  if (typeof value !== 'object' || value === null || Object.getPrototypeOf(value) !== Object.prototype) return value
+  return new Map(Object.entries(value).map(([key, item]) => [key, mapped(item)]))
+}
+
 /** The engine has some of the names already, so that every function of ours gets the prefix `x_` here. */
 function environment(): Environment {
   const environment = new Environment({ homogeneousAggregateLiterals: false, unlistedVariablesAreDyn: true })
   for (const { signature, run } of definitions) {
     const [, receiver = '', name = '', rest = ''] = /^(.*\.)?(\w+)(\(.*)$/.exec(signature) ?? []
     const namespaced = receiver === 'strings.' || receiver === 'lists.'
-    environment.registerFunction(`${namespaced ? '' : receiver}x_${name}${rest}`, run)
+    environment.registerFunction(`${namespaced ? '' : receiver}x_${name}${rest}`, (...args) => run(...args.map(mapped)))
   }
   return environment
 }
@@ -41,7 +48,7 @@ const names = new Set(definitions.map(({ signature }) => /(\w+)\(/.exec(signatur
 
 function renamed(source: string): string {
   return source.replace(/(?:\b(?:strings|lists)\.)?\b(\w+)\(/g, (call, name: string) =>
-    names.has(name) && name !== 'duration' ? `x_${name}(` : call
+    names.has(name) ? `x_${name}(` : call
   )
 }
 
@@ -57,7 +64,7 @@ function plain({ string, bool, int }: Tagged): unknown {
 
 t.test('the published cases of the strings extension and of timestamps hold', async (t) => {
   const engine = environment()
-  t.ok(cases.length > 220, 'there are cases')
+  t.ok(cases.length > 200, 'there are cases')
   for (const { section, name, expr, bindings = {}, expected } of cases) {
     const variables = Object.fromEntries(Object.entries(bindings).map(([key, value]) => [key, bound(engine, value)]))
     const run = () => engine.evaluate(renamed(expr), variables)
@@ -68,7 +75,9 @@ t.test('the published cases of the strings extension and of timestamps hold', as
 
 t.test('what goes wrong at evaluation is our own error', async (t) => {
   const engine = environment()
-  for (const { name, expr } of cases.filter(({ section }) => section === 'value_errors' || section === 'format_errors')) {
+  for (const { name, expr } of cases.filter(
+    ({ section }) => section === 'value_errors' || section === 'format_errors'
+  )) {
     try {
       engine.evaluate(renamed(expr))
       t.fail(`${name}: answered`)

@@ -1,0 +1,145 @@
+import { mkdirSync, mkdtempSync, writeFileSync } from 'node:fs'
+import { tmpdir } from 'node:os'
+import { join } from 'node:path'
+import { fileURLToPath } from 'node:url'
+import { findProgram, freePort, type Running, startProgram } from './process.js'
+import type { Scenario } from './scenarios.js'
+
+export interface Peer {
+  readonly name: string
+  /** Why it is left out, or undefined. */
+  missing(): string | undefined
+  can(scenario: Scenario): boolean
+  start(scenario: Scenario, upstream: number): Promise<Running & { readonly port: number }>
+}
+
+/** Every proxy on this CPU; load generator and upstream share the other. */
+const CPU = 0
+const folder = mkdtempSync(join(tmpdir(), 'sluice-bench-'))
+const here = (file: string) => fileURLToPath(new URL(file, import.meta.url))
+
+function lacks(program: string): string | undefined {
+  return findProgram(program) === undefined ? `${program} is not installed` : undefined
+}
+
+const sluice: Peer = {
+  name: 'sluice',
+  missing: () => undefined,
+  can: () => true,
+  async start(scenario, upstream) {
+    const port = await freePort()
+    const policy = join(folder, `${scenario.name}.yaml`)
+    writeFileSync(policy, scenario.policy ?? '')
+    const env = {
+      SLUICE_LISTEN: `127.0.0.1:${port}`,
+      SLUICE_API_LISTEN: '127.0.0.1:0',
+      SLUICE_API_KEY: 'a-key-for-the-benchmark',
+      SLUICE_DATA: ':memory:',
+      SLUICE_UPSTREAM: `http://127.0.0.1:${upstream}`,
+      SLUICE_ACCESS_LOG: scenario.accessLog ? 'on' : 'off',
+      SLUICE_LOG_LEVEL: 'error',
+      ...(scenario.policy === undefined ? {} : { SLUICE_POLICY: policy })
+    }
+    const running = await startProgram(process.execPath, [here('../src/main.js'), 'start'], port, { cpu: CPU, env })
+    return { ...running, port }
+  }
+}
+
+const httpProxy: Peer = {
+  name: 'http-proxy',
+  missing: () => undefined,
+  can: ({ policy, accessLog }) => policy === undefined && !accessLog,
+  async start(_scenario, upstream) {
+    const port = await freePort()
+    const args = [here('./plain-http-proxy.js'), String(port), String(upstream)]
+    return { ...(await startProgram(process.execPath, args, port, { cpu: CPU })), port }
+  }
+}
+
+const nginx: Peer = {
+  name: 'nginx',
+  missing: () => lacks('nginx'),
+  can: () => true,
+  async start(scenario, upstream) {
+    const port = await freePort()
+    const base = join(folder, `nginx-${port}`)
+    mkdirSync(base)
+    const limit =
+      scenario.name === 'policy'
+        ? 'limit_req zone=all burst=1000000 nodelay;'
+        : scenario.name === 'flood'
+          ? 'limit_req zone=one; limit_req_status 429;'
+          : ''
+    writeFileSync(
+      join(base, 'nginx.conf'),
+      `daemon off; worker_processes 1; pid ${base}/pid; error_log ${base}/error.log crit;
+       events { worker_connections 4096; }
+       http {
+         access_log ${scenario.accessLog ? `${base}/access.log` : 'off'};
+         client_body_temp_path ${base}/a; proxy_temp_path ${base}/b; fastcgi_temp_path ${base}/c;
+         uwsgi_temp_path ${base}/d; scgi_temp_path ${base}/e;
+         keepalive_requests 100000000;
+         limit_req_zone $binary_remote_addr zone=all:10m rate=1000000r/s;
+         limit_req_zone $binary_remote_addr zone=one:10m rate=1r/m;
+         upstream origin { server 127.0.0.1:${upstream}; keepalive 256; keepalive_requests 100000000; }
+         server { listen 127.0.0.1:${port}; location / { ${limit} proxy_pass http://origin;
+           proxy_http_version 1.1; proxy_set_header Connection ""; proxy_set_header Host $http_host;
+           proxy_set_header X-Forwarded-For $remote_addr; } }
+       }`
+    )
+    const args = ['-p', base, '-c', join(base, 'nginx.conf')]
+    return { ...(await startProgram(findProgram('nginx') as string, args, port, { cpu: CPU })), port }
+  }
+}
+
+const haproxy: Peer = {
+  name: 'haproxy',
+  missing: () => lacks('haproxy'),
+  can: ({ accessLog }) => !accessLog,
+  async start(scenario, upstream) {
+    const port = await freePort()
+    const file = join(folder, `haproxy-${port}.cfg`)
+    const table = 'stick-table type ip size 100k expire 60s store http_req_rate(60s)\n  http-request track-sc0 src'
+    const limit =
+      scenario.policy === undefined
+        ? ''
+        : `${table}\n  http-request deny deny_status 429 if { sc_http_req_rate(0) gt ${scenario.refused ? 1 : 2_000_000_000} }`
+    writeFileSync(
+      file,
+      `global\n  nbthread 1\n  maxconn 4096\ndefaults\n  mode http\n  timeout client 30s\n  timeout server 30s\n  timeout connect 5s
+  http-reuse always\nfrontend in\n  bind 127.0.0.1:${port}\n  option forwardfor\n  ${limit}\n  default_backend origin
+backend origin\n  server origin 127.0.0.1:${upstream}\n`
+    )
+    return { ...(await startProgram(findProgram('haproxy') as string, ['-db', '-f', file], port, { cpu: CPU })), port }
+  }
+}
+
+const caddy: Peer = {
+  name: 'caddy',
+  missing: () => lacks('caddy'),
+  can: ({ policy, accessLog }) => policy === undefined && !accessLog,
+  async start(_scenario, upstream) {
+    const port = await freePort()
+    const file = join(folder, `caddy-${port}.json`)
+    const handler = { handler: 'reverse_proxy', upstreams: [{ dial: `127.0.0.1:${upstream}` }] }
+    writeFileSync(
+      file,
+      JSON.stringify({
+        admin: { disabled: true },
+        logging: { logs: { default: { level: 'ERROR' } } },
+        apps: {
+          http: {
+            servers: {
+              in: { listen: [`127.0.0.1:${port}`], automatic_https: { disable: true }, routes: [{ handle: [handler] }] }
+            }
+          }
+        }
+      })
+    )
+    const env = { GOMAXPROCS: '1', HOME: folder }
+    const args = ['run', '--config', file]
+    return { ...(await startProgram(findProgram('caddy') as string, args, port, { cpu: CPU, env })), port }
+  }
+}
+
+export const peers: readonly Peer[] = [sluice, httpProxy, nginx, haproxy, caddy]

@@ -1,0 +1,108 @@
+import { type ChildProcess, execFileSync, spawn } from 'node:child_process'
+import { readFileSync } from 'node:fs'
+import { connect, createServer } from 'node:net'
+
+/** A free loopback port. */
+export function freePort(): Promise<number> {
+  return new Promise((resolve, reject) => {
+    const server = createServer()
+    server.on('error', reject)
+    server.listen(0, '127.0.0.1', () => {
+      const address = server.address()
+      server.close(() => resolve(typeof address === 'object' && address !== null ? address.port : 0))
+    })
+  })
+}
+
+/** Path of a program, or undefined when the machine lacks it. */
+export function findProgram(name: string): string | undefined {
+  for (const folder of [...(process.env.PATH ?? '').split(':'), '/usr/sbin', '/sbin']) {
+    try {
+      execFileSync(`${folder}/${name}`, [name === 'caddy' ? 'version' : '-v'], { stdio: 'ignore' })
+      return `${folder}/${name}`
+    } catch (error) {
+      if ((error as NodeJS.ErrnoException).code !== 'ENOENT' && (error as { status?: number }).status !== undefined) {
+        return `${folder}/${name}`
+      }
+    }
+  }
+  return undefined
+}
+
+export interface Running {
+  readonly child: ChildProcess
+  stop(): Promise<void>
+}
+
+/** Starts a program on one CPU (where `taskset` is there) and waits until `port` accepts. */
+export async function startProgram(
+  command: string,
+  args: readonly string[],
+  port: number,
+  options: { cpu?: number; env?: Readonly<Record<string, string>> } = {}
+): Promise<Running> {
+  const pinned = options.cpu !== undefined && findProgram('taskset') !== undefined
+  const [program, argv] = pinned ? ['taskset', ['-c', String(options.cpu), command, ...args]] : [command, [...args]]
+  const child = spawn(program as string, argv as string[], {
+    stdio: ['ignore', 'ignore', 'pipe'],
+    env: { ...process.env, ...options.env }
+  })
+  let said = ''
+  child.stderr?.on('data', (chunk) => {
+    said = (said + chunk).slice(-2_000)
+  })
+  const running: Running = {
+    child,
+    stop: () =>
+      new Promise((resolve) => {
+        if (child.exitCode !== null) resolve()
+        child.once('exit', () => resolve())
+        child.kill('SIGTERM')
+        setTimeout(() => child.kill('SIGKILL'), 2_000).unref()
+      })
+  }
+  for (let attempt = 0; attempt < 100; attempt++) {
+    if (child.exitCode !== null) throw new Error(`${command} ended at once:\n${said}`)
+    if (await accepts(port)) return running
+  }
+  await running.stop()
+  throw new Error(`${command} does not accept on ${port}:\n${said}`)
+}
+
+function accepts(port: number): Promise<boolean> {
+  return new Promise((resolve) => {
+    const socket = connect(port, '127.0.0.1')
+    const end = (accepted: boolean) => {
+      socket.destroy()
+      if (accepted) resolve(true)
+      else setTimeout(() => resolve(false), 50)
+    }
+    socket.once('connect', () => end(true))
+    socket.once('error', () => end(false))
+  })
+}
+
+const TICKS_PER_SECOND = Number(execFileSync('getconf', ['CLK_TCK'], { encoding: 'utf8' }))
+
+/** CPU seconds (user and system) of a process and its descendants, from the kernel's own accounting. */
+export function cpuSeconds(pid: number): number {
+  let total = ticks(pid)
+  for (const child of children(pid)) total += cpuSeconds(child) * TICKS_PER_SECOND
+  return total / TICKS_PER_SECOND
+}
+
+function ticks(pid: number): number {
+  const stat = readFileSync(`/proc/${pid}/stat`, 'utf8')
+  const fields = stat.slice(stat.lastIndexOf(')') + 2).split(' ')
+  return Number(fields[11]) + Number(fields[12])
+}
+
+function children(pid: number): number[] {
+  return readFileSync(`/proc/${pid}/task/${pid}/children`, 'utf8').split(' ').filter(Boolean).map(Number)
+}
+
+/** Resident memory of a process, in MiB. */
+export function residentMegabytes(pid: number): number {
+  const match = /VmRSS:\s+(\d+) kB/.exec(readFileSync(`/proc/${pid}/status`, 'utf8'))
+  return Number(match?.[1] ?? 0) / 1_024
+}

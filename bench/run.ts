@@ -1,0 +1,105 @@
+import { Worker } from 'node:worker_threads'
+import { type Load, load } from './load.js'
+import { type Peer, peers } from './peers.js'
+import { cpuSeconds, residentMegabytes } from './process.js'
+import { type Scenario, scenarios } from './scenarios.js'
+
+/**
+ * Sluice beside its peers, in one run: each round measures every peer once, one after the other, so that a change in
+ * the machine's speed hits all of them. CPU comes from the kernel's accounting of the proxy's own processes.
+ *
+ * `npm run bench -- [--rounds N] [--seconds N] [--only NAME,…]`
+ */
+interface Sample extends Load {
+  readonly cpu: number
+  readonly memory: number
+}
+
+const argument = (name: string, fallback: string) => {
+  const at = process.argv.indexOf(`--${name}`)
+  return at === -1 ? fallback : (process.argv[at + 1] ?? fallback)
+}
+const rounds = Number(argument('rounds', '3'))
+const seconds = Number(argument('seconds', '3'))
+const only = argument('only', '')
+
+async function main(): Promise<void> {
+  const worker = new Worker(new URL('./origin.js', import.meta.url))
+  const origin = await new Promise<{ plain: number; echo: number }>((resolve, reject) => {
+    worker.once('message', resolve)
+    worker.once('error', reject)
+  })
+  const present = peers.filter((peer) => {
+    const missing = peer.missing()
+    if (missing !== undefined) console.log(`left out: ${peer.name} (${missing})`)
+    return missing === undefined
+  })
+  for (const peer of present) await check(peer, origin.echo)
+  for (const scenario of scenarios) {
+    if (only !== '' && !only.split(',').includes(scenario.name)) continue
+    await measure(
+      scenario,
+      present.filter((peer) => peer.can(scenario)),
+      origin.plain
+    )
+  }
+  await worker.terminate()
+}
+
+/** A peer that does not carry a body, repeated fields and the target faithfully is not worth a figure. */
+async function check(peer: Peer, echo: number): Promise<void> {
+  const running = await peer.start(scenarios[0] as Scenario, echo)
+  const body = 'e'.repeat(100_000)
+  const answer = await fetch(`http://127.0.0.1:${running.port}/a/b?c=d`, { method: 'POST', body })
+  const text = await answer.text()
+  await running.stop()
+  const faithful =
+    answer.status === 200 &&
+    text === body &&
+    answer.headers.get('x-echo') === 'POST /a/b?c=d' &&
+    answer.headers.getSetCookie().length === 2
+  if (!faithful) throw new Error(`${peer.name} does not echo: ${answer.status}, ${text.length} bytes`)
+}
+
+async function measure(scenario: Scenario, able: readonly Peer[], upstream: number): Promise<void> {
+  console.log(`\n${scenario.title}: ${rounds} rounds of ${seconds} s, ${scenario.connections} connections`)
+  const started = await Promise.all(able.map(async (peer) => ({ peer, running: await peer.start(scenario, upstream) })))
+  const samples = new Map<string, Sample[]>(able.map(({ name }) => [name, []]))
+  for (const { running } of started) await load(running.port, scenario.path, scenario.connections, 2, scenario.refused)
+  for (let round = 0; round < rounds; round++) {
+    for (const { peer, running } of started) {
+      const pid = running.child.pid as number
+      const before = cpuSeconds(pid)
+      const seen = await load(running.port, scenario.path, scenario.connections, seconds, scenario.refused)
+      samples.get(peer.name)?.push({ ...seen, cpu: cpuSeconds(pid) - before, memory: residentMegabytes(pid) })
+    }
+  }
+  await Promise.all(started.map(({ running }) => running.stop()))
+  report(scenario, samples)
+}
+
+function report(scenario: Scenario, samples: ReadonlyMap<string, readonly Sample[]>): void {
+  const cost = (all: readonly Sample[]) => median(all.map((one) => (one.cpu * 1e6) / one.requests))
+  const own = cost(samples.get('sluice') ?? [])
+  const head = ['', 'CPU µs/req', 'sluice ÷', 'req/s', 'p50 ms', 'p99 ms', 'MB/CPU s', 'RSS MB', 'errors']
+  const rows = [...samples].map(([name, all]) => [
+    name,
+    cost(all).toFixed(1),
+    (own / cost(all)).toFixed(2),
+    median(all.map((one) => one.requests / one.seconds)).toFixed(0),
+    median(all.map((one) => one.p50)).toFixed(2),
+    median(all.map((one) => one.p99)).toFixed(2),
+    scenario.bulk ? median(all.map((one) => one.bytes / 2 ** 20 / one.cpu)).toFixed(0) : '',
+    median(all.map((one) => one.memory)).toFixed(0),
+    String(all.reduce((sum, one) => sum + one.errors, 0))
+  ])
+  const widths = head.map((_, i) => Math.max(...[head, ...rows].map((row) => (row[i] as string).length)))
+  for (const row of [head, ...rows]) console.log(row.map((cell, i) => cell.padStart(widths[i] as number)).join('  '))
+}
+
+function median(values: readonly number[]): number {
+  const sorted = [...values].sort((a, b) => a - b)
+  return sorted[Math.floor(sorted.length / 2)] ?? Number.NaN
+}
+
+await main()

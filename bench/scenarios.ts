@@ -1,0 +1,54 @@
+/** What is measured. A peer that cannot do a scenario leaves it out. */
+export interface Scenario {
+  readonly name: string
+  readonly title: string
+  readonly path: string
+  readonly connections: number
+  /** The answers are refusals on purpose. */
+  readonly refused: boolean
+  /** Policy of Sluice, as YAML. */
+  readonly policy?: string
+  readonly accessLog: boolean
+  /** Does the answer's size matter more than its number? */
+  readonly bulk: boolean
+}
+
+const FIVE_RULES = `
+on_http_request:
+  - name: blocked methods
+    expressions: ["req.method == 'DELETE' || req.method == 'PATCH'"]
+    actions: [{ type: deny }]
+  - name: admin from inside only
+    expressions: ["req.url.path.startsWith('/admin/')", "!inCidrRange(conn.client_ip, '127.0.0.0/8')"]
+    actions: [{ type: deny }]
+  - name: bad agents
+    expressions: ["'user-agent' in req.headers && req.headers['user-agent'][0].matches('(?i)(nikto|sqlmap)')"]
+    actions: [{ type: deny }]
+  - name: large bodies
+    expressions: ["has(req.content_length) && req.content_length > 1000000"]
+    actions: [{ type: deny, config: { status_code: 413 } }]
+  - name: debug switch
+    expressions: ["getQueryParam('debug') == ['1']"]
+    actions: [{ type: deny }]
+  - name: limit
+    actions:
+      - type: rate-limit
+        config: { name: all, algorithm: sliding_window, capacity: 2000000000, rate: 60s, bucket_key: [conn.client_ip] }
+`
+const FLOOD = `
+on_http_request:
+  - name: limit
+    actions:
+      - type: rate-limit
+        config: { name: one, algorithm: sliding_window, capacity: 1, rate: 24h, bucket_key: [conn.client_ip] }
+`
+
+const plain = { path: '/', connections: 64, refused: false, accessLog: false, bulk: false }
+
+export const scenarios: readonly Scenario[] = [
+  { ...plain, name: 'pass', title: 'pass-through, 102 bytes' },
+  { ...plain, name: 'log', title: 'pass-through with the access log on', accessLog: true },
+  { ...plain, name: 'policy', title: 'five CEL rules and one limit', policy: FIVE_RULES },
+  { ...plain, name: 'flood', title: 'a client over its limit: 429', policy: FLOOD, refused: true },
+  { ...plain, name: 'download', title: '1 MB downloads', path: '/1mb', connections: 16, bulk: true }
+]

@@ -1,0 +1,59 @@
+import { readFileSync } from 'node:fs'
+import { join } from 'node:path'
+import { Command, CommanderError } from 'commander'
+import { packageRoot } from '../lib/package-root.js'
+import { apiKeyCommand } from './api-key.js'
+import { checkCommand } from './check.js'
+import { ExitCode } from './exit-code.js'
+import { schemaCommand } from './schema.js'
+import { startCommand } from './start.js'
+
+const EXAMPLES = `
+Examples:
+  sluice start --upstream http://127.0.0.1:3000
+  sluice start --upstream http://127.0.0.1:3000 --policy policy.yaml
+  sluice start --config sluice.yaml
+  sluice check policy.yaml
+  sluice api-key create
+
+Every option of "start" is described in config/sluice.yaml; "sluice schema" prints JSON Schemas for editors.`
+
+/**
+ * Runs one command of `sluice` and resolves with the exit code. Commands set `process.exitCode` for what they found;
+ * a command line that nobody understands is 2.
+ */
+export async function runProgram(words: readonly string[]): Promise<number> {
+  const program = createProgram()
+  try {
+    await program.parseAsync([...words], { from: 'user' })
+    return Number(process.exitCode ?? ExitCode.ok)
+  } catch (error) {
+    if (!(error instanceof CommanderError)) throw error
+    return error.exitCode === 0 ? ExitCode.ok : ExitCode.usage
+  }
+}
+
+function createProgram(): Command {
+  const program = new Command('sluice')
+    .description('A traffic proxy that evaluates policies on every request and reconfigures live.')
+    .version(version(), '-V, --version', 'print the version')
+    .helpOption('-h, --help', 'print this help')
+    .showHelpAfterError('(sluice --help shows what there is)')
+    .addHelpText('after', EXAMPLES)
+  for (const command of [startCommand(), checkCommand(), schemaCommand(), apiKeyCommand()]) {
+    program.addCommand(command)
+  }
+  return inherit(program)
+}
+
+/** Commands made apart do not inherit: errors must come back here as exceptions, from any depth. */
+function inherit(command: Command): Command {
+  command.exitOverride()
+  for (const child of command.commands) inherit(child)
+  return command
+}
+
+function version(): string {
+  const text = readFileSync(join(packageRoot(), 'package.json'), 'utf8')
+  return (JSON.parse(text) as { version: string }).version
+}

@@ -1,0 +1,109 @@
+import { isDeepStrictEqual } from 'node:util'
+import type { Logger } from 'pino'
+import type { App } from '../app.js'
+import { optionEntries } from '../config/catalogue.js'
+import { type LoadedOptions, type LoadInput, loadOptions } from '../config/load.js'
+import type { Options } from '../config/options.js'
+import { formatOptionProblem } from '../config/problem.js'
+import { CodedError } from '../lib/coded-error.js'
+import { ContentWatch } from '../lib/content-watch.js'
+import { printProblems } from './unit-report.js'
+
+/** Applies the files again when one of them changes and on SIGHUP; one reload ends before the next begins. */
+export class Reloading {
+  readonly #input: LoadInput
+  readonly #options: Options
+  readonly #log: Logger
+  readonly #hangup = () => this.#request('SIGHUP')
+  #watches: ContentWatch[] = []
+  #app: App | undefined
+  #early: string | undefined
+  #busy: Promise<void> = Promise.resolve()
+
+  private constructor(input: LoadInput, options: Options, log: Logger) {
+    this.#input = input
+    this.#options = options
+    this.#log = log
+  }
+
+  /** Watches the files from now on; changes wait for `begin`. */
+  static async prepare(input: LoadInput, { options, file }: LoadedOptions, log: Logger): Promise<Reloading> {
+    const reloading = new Reloading(input, options, log)
+    const files = [file, options.policy, options.upstream_ca].filter((path) => path !== undefined)
+    reloading.#watches = await Promise.all(files.map((path) => reloading.#watch(path)))
+    process.on('SIGHUP', reloading.#hangup)
+    return reloading
+  }
+
+  begin(app: App): void {
+    this.#app = app
+    if (this.#early !== undefined) this.#request(this.#early)
+  }
+
+  async close(): Promise<void> {
+    process.off('SIGHUP', this.#hangup)
+    await Promise.all(this.#watches.map((watch) => watch.close()))
+    await this.#busy
+  }
+
+  #watch(path: string): Promise<ContentWatch> {
+    const failed = (error: unknown) => this.#log.error({ err: error, file: path }, 'watching a file failed')
+    return ContentWatch.start(path, () => this.#request(path), failed)
+  }
+
+  #request(cause: string): Promise<void> {
+    if (this.#app === undefined) {
+      this.#early = cause
+      return this.#busy
+    }
+    const app = this.#app
+    this.#busy = this.#busy
+      .then(() => this.#reload(app, cause))
+      .catch((error: unknown) => this.#log.error({ err: error, cause }, 'reload failed; nothing changed'))
+    return this.#busy
+  }
+
+  async #reload(app: App, cause: string): Promise<void> {
+    await this.#compareOptions()
+    let applied: Awaited<ReturnType<App['reload']>>
+    try {
+      applied = await app.reload()
+    } catch (error) {
+      if (!(error instanceof CodedError)) throw error
+      this.#log.error({ cause, code: error.code }, `reload refused, nothing changed: ${error.message}`)
+      return
+    }
+    const { revision } = applied
+    if (!applied.ok) {
+      printProblems(applied.problems, process.stderr)
+      const errors = applied.problems
+        .flatMap(({ problems }) => problems)
+        .filter(({ severity }) => severity === 'error').length
+      this.#log.error({ cause, revision, errors }, 'reload refused, the configuration before it stays in force')
+      return
+    }
+    printProblems(applied.warnings, process.stderr)
+    this.#log.info(
+      { cause, revision, changed: applied.changed },
+      applied.changed ? 'reloaded' : 'reloaded, nothing has changed'
+    )
+  }
+
+  /** The options themselves are read at the start only: say so when they are others now. */
+  async #compareOptions(): Promise<void> {
+    const loaded = await loadOptions(this.#input)
+    if (!loaded.ok) {
+      for (const problem of loaded.problems) this.#log.error(formatOptionProblem(problem))
+      return
+    }
+    for (const { path, steps } of optionEntries()) {
+      if (!isDeepStrictEqual(valueAt(loaded.options, steps), valueAt(this.#options, steps))) {
+        this.#log.warn({ option: path }, 'the option has changed; it takes effect at the next start')
+      }
+    }
+  }
+}
+
+function valueAt(options: Options, steps: readonly string[]): unknown {
+  return steps.reduce<unknown>((level, step) => (level as Record<string, unknown> | undefined)?.[step], options)
+}

@@ -1,0 +1,94 @@
+import { join } from 'node:path'
+import { App, type Started } from '../app.js'
+import { type LoadedOptions, type LoadInput, loadOptions } from '../config/load.js'
+import { formatOptionProblem, formatOrigin } from '../config/problem.js'
+import { systemClock } from '../lib/clock.js'
+import { packageRoot } from '../lib/package-root.js'
+import { announce } from './announce.js'
+import { type DemoUpstream, startDemoUpstream } from './demo-upstream.js'
+import { ExitCode } from './exit-code.js'
+import { createLog, type ProcessLog } from './process-log.js'
+import { Reloading } from './reloading.js'
+import { StopSignals } from './signals.js'
+import { explainStart } from './start-errors.js'
+
+export interface ServeInput extends Pick<LoadInput, 'flags' | 'config'> {
+  /** Bring an upstream and a policy when nobody names an upstream or an options file. */
+  readonly demo: boolean
+}
+
+/** Runs the proxy until a signal ends it; resolves with the exit code. What a user can cause is told without a stack. */
+export async function serve(input: ServeInput): Promise<number> {
+  const signals = new StopSignals(systemClock)
+  const demo = isDemo(input) ? await startDemoUpstream() : undefined
+  try {
+    return await serveWith(loadInput(input, demo), demo, signals)
+  } finally {
+    await demo?.close()
+  }
+}
+
+function isDemo({ demo, flags, config }: ServeInput): boolean {
+  const named = config ?? process.env.SLUICE_CONFIG ?? ''
+  const upstream = flags.find(({ option }) => option === 'upstream')?.text ?? process.env.SLUICE_UPSTREAM ?? ''
+  return demo && named === '' && upstream === ''
+}
+
+function loadInput({ flags, config }: ServeInput, demo: DemoUpstream | undefined): LoadInput {
+  const input = { environment: process.env, folder: process.cwd() }
+  if (demo === undefined) return { ...input, flags, ...(config === undefined ? {} : { config }) }
+  return {
+    ...input,
+    flags: [...flags, { flag: '--demo', option: 'upstream', text: demo.url }],
+    config: join(packageRoot(), 'config', 'sluice.yaml')
+  }
+}
+
+async function serveWith(input: LoadInput, demo: DemoUpstream | undefined, signals: StopSignals): Promise<number> {
+  const loaded = await loadOptions(input)
+  if (!loaded.ok) {
+    for (const problem of loaded.problems) console.error(formatOptionProblem(problem))
+    return ExitCode.usage
+  }
+  const log = createLog(loaded.options.log.level, process.stdout)
+  try {
+    return await run(input, loaded, log, signals, demo !== undefined)
+  } finally {
+    log.flush()
+  }
+}
+
+async function run(
+  input: LoadInput,
+  loaded: LoadedOptions,
+  processLog: ProcessLog,
+  signals: StopSignals,
+  isDemoRun: boolean
+): Promise<number> {
+  const { options, warnings } = loaded
+  const log = processLog.logger
+  for (const warning of warnings)
+    log.warn({ source: formatOrigin(warning.origin), option: warning.option }, warning.message)
+  // Reloading looks at the files before the first read of them, so that no change falls between.
+  const reloading = await Reloading.prepare(input, loaded, log)
+  let app: App
+  let started: Started
+  try {
+    app = new App(options, { log, clock: systemClock, apiKey: process.env.SLUICE_API_KEY })
+    started = await app.start()
+  } catch (error) {
+    await reloading.close()
+    const explained = explainStart(error, options)
+    if (explained === undefined) throw error
+    for (const line of explained) console.error(line)
+    return ExitCode.failure
+  }
+  announce(started, loaded, { log, demo: isDemoRun })
+  reloading.begin(app)
+  const signal = await signals.next()
+  log.info({ signal }, 'stopping: no new connections, waiting for what is under way')
+  await reloading.close()
+  const { ended, cut } = await app.stop()
+  log.info({ ended, cut }, 'stopped')
+  return ExitCode.ok
+}

@@ -1,0 +1,100 @@
+import { connect, type Socket } from 'node:net'
+import { connect as connectTls, type TLSSocket } from 'node:tls'
+import type { BytePipe } from '../exchange/body.js'
+import type { Failure } from '../exchange/connection.js'
+import { StreamPipe } from './byte-pipe.js'
+import { DialError, type Dialer } from './contract.js'
+import { ignore } from './copy.js'
+
+/** Where an upstream listens. `host` is a name or an address. */
+export interface TcpAddress {
+  readonly host: string
+  readonly port: number
+}
+
+/** TLS towards an upstream. `servername` is sent and must stand in the certificate. */
+export interface TlsAddress extends TcpAddress {
+  readonly servername: string
+  /** PEM of the authorities that are trusted instead of the system's. */
+  readonly ca?: string
+  /** False accepts any certificate. */
+  readonly rejectUnauthorized?: boolean
+}
+
+type Why = Parameters<Dialer['open']>[0]
+
+/** Opens TCP connections. A name that does not resolve is `dial-refused`. */
+export function tcpDialer(at: TcpAddress): Dialer {
+  return {
+    key: `tcp ${at.host}:${at.port}`,
+    reusable: true,
+    open: (why) => opened(connect({ host: at.host, port: at.port, noDelay: true, allowHalfOpen: true }), 'connect', why)
+  }
+}
+
+/** Opens TLS connections over TCP; a failed handshake is `dial-tls`. */
+export function tlsDialer(at: TlsAddress): Dialer {
+  const { host, port, servername, ca, rejectUnauthorized = true } = at
+  return {
+    key: `tls ${host}:${port} ${servername} ${rejectUnauthorized} ${ca ?? ''}`,
+    reusable: true,
+    open: (why) => {
+      const socket = connectTls({
+        host,
+        port,
+        servername,
+        rejectUnauthorized,
+        allowHalfOpen: true,
+        ALPNProtocols: ['http/1.1'],
+        ...(ca === undefined ? {} : { ca })
+      })
+      socket.setNoDelay(true)
+      return opened(socket, 'secureConnect', why)
+    }
+  }
+}
+
+/** The pipe once `event` came; every other end of the attempt rejects with a `DialError`. */
+function opened(socket: Socket | TLSSocket, event: 'connect' | 'secureConnect', why: Why): Promise<BytePipe> {
+  return new Promise((resolve, reject) => {
+    let connected = false
+    const fail = (failure: Failure, message: string): void => {
+      detach()
+      socket.on('error', ignore)
+      socket.destroy()
+      reject(new DialError(failure, message))
+    }
+    const timer =
+      why.deadline > 0 ? setTimeout(() => fail('dial-timeout', 'no connection in time'), why.deadline) : null
+    const onConnect = (): void => {
+      connected = true
+    }
+    const onReady = (): void => {
+      detach()
+      // A break is heard as 'close'; without a listener an 'error' would end the process.
+      socket.on('error', ignore)
+      resolve(new StreamPipe(socket))
+    }
+    const onError = (error: NodeJS.ErrnoException): void => fail(kindOf(error, connected), error.code ?? error.message)
+    const onClose = (): void => fail(connected ? 'dial-tls' : 'dial-refused', 'closed before it was ready')
+    const detach = (): void => {
+      if (timer !== null) clearTimeout(timer)
+      stopListening()
+      socket.removeListener('connect', onConnect)
+      socket.removeListener(event, onReady)
+      socket.removeListener('error', onError)
+      socket.removeListener('close', onClose)
+    }
+    socket.on('connect', onConnect)
+    socket.on(event, onReady)
+    socket.on('error', onError)
+    socket.on('close', onClose)
+    let stopListening: () => void = ignore
+    stopListening = why.signal.onAbort((failure) => fail(failure, 'given up'))
+  })
+}
+
+function kindOf(error: NodeJS.ErrnoException, connected: boolean): Failure {
+  if (error.code === 'ETIMEDOUT') return 'dial-timeout'
+  return connected ? 'dial-tls' : 'dial-refused'
+}

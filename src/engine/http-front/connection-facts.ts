@@ -1,0 +1,30 @@
+import type { Socket } from 'node:net'
+import type { ConnectionFacts } from '../../exchange/connection.js'
+
+/** The facts of an accepted socket; the byte counts are read from it, and stay readable after its end. */
+export class SocketFacts implements ConnectionFacts {
+  readonly id: number
+  readonly listener: string
+  readonly peer: { readonly address: string; readonly port: number }
+  readonly local: { readonly address: string; readonly port: number }
+  readonly startedAt: number
+  readonly tls?: NonNullable<ConnectionFacts['tls']>
+  readonly #socket: Socket
+
+  constructor(id: number, listener: string, socket: Socket, startedAt: number) {
+    this.id = id
+    this.listener = listener
+    this.peer = { address: socket.remoteAddress ?? '', port: socket.remotePort ?? 0 }
+    this.local = { address: socket.localAddress ?? '', port: socket.localPort ?? 0 }
+    this.startedAt = startedAt
+    this.#socket = socket
+  }
+
+  get bytesIn(): number {
+    return this.#socket.bytesRead
+  }
+
+  get bytesOut(): number {
+    return this.#socket.bytesWritten
+  }
+}

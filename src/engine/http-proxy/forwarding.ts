@@ -1,0 +1,307 @@
+import type { ClientRequest, IncomingMessage } from 'node:http'
+import type { Duplex } from 'node:stream'
+import type { Failure } from '../../exchange/connection.js'
+import type { Exchange, ResponseHead } from '../../exchange/exchange.js'
+import type { Clock } from '../../lib/clock.js'
+import { StreamPipe } from '../byte-pipe.js'
+import { type Answer, DialError, type Dialer, type ForwardOptions } from '../contract.js'
+import { ignore } from '../copy.js'
+import { type BodyOwner, MessageBody } from '../message-body.js'
+import { framingOf, send } from '../outgoing.js'
+import type { Sweeper, Swept } from '../sweeper.js'
+import type { Requester } from './facades.js'
+import { writeRequestHead } from './request-fields.js'
+import { responseFraming } from './response-framing.js'
+import { UpstreamConnection, type UpstreamPool } from './upstream-pool.js'
+
+/** A client that waits for 100 sends its body after this time anyway (RFC 9110 10.1.1). */
+const CONTINUE_WAIT = 1000
+const MAX_INTERIM = 32
+const MAX_RESPONSE_HEAD = 262_144
+
+export interface Parts {
+  readonly clock: Clock
+  readonly pool: UpstreamPool
+  readonly sweeper: Sweeper
+  readonly request: Requester
+}
+
+/**
+ * One request to an upstream. It is also the agent that node:http asks for a connection and the object that
+ * http-proxy lets write the body.
+ */
+export class Forwarding implements Swept, BodyOwner {
+  readonly protocol = 'http:'
+  readonly keepAlive = true
+  readonly answer: Promise<Answer>
+  readonly #parts: Parts
+  readonly #exchange: Exchange
+  readonly #dialer: Dialer
+  readonly #options: ForwardOptions
+  #resolve: ((answer: Answer) => void) | undefined = undefined
+  #request: ClientRequest | undefined = undefined
+  #connection: UpstreamConnection | undefined = undefined
+  #body: MessageBody | undefined = undefined
+  #response: IncomingMessage | undefined = undefined
+  #phase: 'dialling' | 'waiting' | 'continuing' | 'answered' | 'over' = 'dialling'
+  #since: number
+  #interim = 0
+  #bytesBefore = 0
+  #lastCarried = -1
+  #stopSending: () => void = ignore
+  #stopListening: () => void = ignore
+
+  constructor(parts: Parts, exchange: Exchange, dialer: Dialer, options: ForwardOptions) {
+    this.#parts = parts
+    this.#exchange = exchange
+    this.#dialer = dialer
+    this.#options = options
+    this.#since = parts.clock.monotonic()
+    this.answer = new Promise((resolve) => {
+      this.#resolve = resolve
+    })
+  }
+
+  start(): void {
+    this.#parts.sweeper.add(this)
+    this.#stopListening = this.#exchange.signal.onAbort((why) =>
+      this.#fail(why, 'never', 'the client ended the exchange')
+    )
+    if (this.#phase === 'over') return
+    this.#parts.request({ method: this.#options.head.method, agent: this, buffer: this }, (error) =>
+      this.#broken(error)
+    )
+  }
+
+  /** node:http asks for a connection, before there is a head. */
+  addRequest(request: object): void {
+    this.#request = request as ClientRequest
+    const { pool } = this.#parts
+    const idle = this.#dialer.reusable ? pool.take(this.#dialer.key) : undefined
+    if (idle !== undefined) {
+      this.#request.reusedSocket = true
+      this.#connection = idle
+    }
+  }
+
+  /** http-proxy hands over the request it made: head, listeners, and the body once there is a connection. */
+  pipe(sink: object): void {
+    const request = sink as ClientRequest & { maxHeadersCount: number; maxHeaderSize: number }
+    const body = this.#options.body
+    const expects = body instanceof MessageBody && body.awaitsContinue
+    // Unlimited: node:http would drop fields beyond its limit in silence. The size of the block is bounded.
+    request.maxHeadersCount = 0
+    request.maxHeaderSize = MAX_RESPONSE_HEAD
+    if (
+      !writeRequestHead(request, this.#options.head, framingOf(body), this.#exchange.upgrade !== undefined, expects)
+    ) {
+      this.#fail('upstream-malformed', 'never', 'the request target cannot be written')
+      return
+    }
+    request.on('response', this.#onResponse)
+    request.on('information', this.#onInformation)
+    request.on('upgrade', this.#onUpgrade)
+    if (this.#connection !== undefined) this.#attach(this.#connection)
+    else this.#dial()
+  }
+
+  wanted(): void {
+    this.#since = this.#parts.clock.monotonic()
+  }
+
+  /** The answer's body was taken to its end, or broke. */
+  settled(complete: boolean): void {
+    if (complete && this.#request?.writableEnded === true) this.#end()
+    else this.#discard()
+  }
+
+  abandoned(): void {
+    if (this.#response?.complete === true) this.#end()
+    else this.#discard()
+  }
+
+  sweep(now: number): void {
+    const { connectTimeout, responseTimeout, idleTimeout } = this.#options
+    const waited = now - this.#since
+    if (this.#phase === 'dialling') {
+      if (connectTimeout > 0 && waited > connectTimeout) this.#fail('dial-timeout', 'safe', 'no connection in time')
+    } else if (this.#phase === 'continuing') {
+      if (waited > CONTINUE_WAIT) this.#sendBody()
+    } else if (this.#phase === 'waiting') {
+      if (
+        this.#carried(now) &&
+        idleTimeout > 0 &&
+        now - this.#since > idleTimeout &&
+        this.#request?.writableEnded === false
+      ) {
+        this.#fail('upstream-timeout', 'never', 'the upstream does not take the request body')
+      } else if (responseTimeout > 0 && now - this.#since > responseTimeout) {
+        this.#fail('upstream-timeout', 'never', 'no response head in time')
+      }
+    } else if (this.#phase === 'answered') this.#sweepBody(now, idleTimeout)
+  }
+
+  /** A body is late only while somebody waits for it; one that nobody took is given up after the same time. */
+  #sweepBody(now: number, idleTimeout: number): void {
+    const response = this.#response as IncomingMessage
+    const bytes = this.#connection?.bytesRead ?? 0
+    if (bytes !== this.#lastCarried || (this.#body?.wanted === true && response.isPaused())) {
+      this.#lastCarried = bytes
+      this.#since = now
+    } else if (idleTimeout > 0 && now - this.#since > idleTimeout) {
+      if (this.#body !== undefined) this.#body.failure = 'upstream-timeout'
+      this.#discard()
+    }
+  }
+
+  /** Follows the bytes of the request body; true when none moved since the last look. */
+  #carried(now: number): boolean {
+    const bytes = this.#connection?.bytesWritten ?? 0
+    if (bytes === this.#lastCarried) return true
+    this.#lastCarried = bytes
+    this.#since = now
+    return false
+  }
+
+  #dial(): void {
+    const { pool } = this.#parts
+    const { connectTimeout } = this.#options
+    const why = { client: this.#exchange.connection, deadline: connectTimeout, signal: this.#exchange.signal }
+    this.#dialer.open(why).then(
+      (pipe) => {
+        const connection = new UpstreamConnection(pool, this.#dialer.key, pipe, this.#dialer.reusable)
+        if (this.#phase === 'over') connection.destroy()
+        else {
+          this.#connection = connection
+          this.#attach(connection)
+        }
+      },
+      (error: unknown) => {
+        const failure = error instanceof DialError ? error.failure : 'dial-refused'
+        this.#fail(failure, 'safe', error instanceof Error ? error.message : 'the dialer failed')
+      }
+    )
+  }
+
+  #attach(connection: UpstreamConnection): void {
+    const request = this.#request as ClientRequest
+    connection.expecting = true
+    this.#bytesBefore = connection.bytesWritten
+    this.#since = this.#parts.clock.monotonic()
+    request.onSocket(connection.stream as Parameters<ClientRequest['onSocket']>[0])
+    if (request.hasHeader('expect')) {
+      this.#phase = 'continuing'
+      request.flushHeaders()
+    } else this.#sendBody()
+  }
+
+  #sendBody(): void {
+    this.#phase = 'waiting'
+    this.#since = this.#parts.clock.monotonic()
+    this.#stopSending = send(this.#options.body, this.#request as ClientRequest, undefined, (complete) => {
+      this.#stopSending = ignore
+      // The body broke, so the upstream must not see a complete request; the client's side knows why.
+      if (!complete && this.#phase === 'waiting') this.#fail('client-gone', 'never', 'the request body broke')
+      else if (!complete) this.#discard()
+    })
+  }
+
+  readonly #onInformation = (head: { statusCode: number; statusMessage: string; rawHeaders: string[] }): void => {
+    if (this.#phase === 'over') return
+    if (++this.#interim > MAX_INTERIM) {
+      this.#fail('upstream-malformed', 'never', 'too many interim answers')
+    } else if (head.statusCode === 100) {
+      if (this.#phase === 'continuing') this.#sendBody()
+    } else {
+      this.#options.onInform?.({ status: head.statusCode, reason: head.statusMessage, headers: head.rawHeaders })
+    }
+  }
+
+  readonly #onResponse = (response: IncomingMessage): void => {
+    const status = response.statusCode as number
+    const method = this.#options.head.method
+    this.#response = response
+    const framing = responseFraming(method, status, response.rawHeaders)
+    if (this.#phase === 'over') return
+    if (framing === undefined || status < 200) {
+      this.#fail('upstream-malformed', 'never', 'the response head contradicts itself')
+      return
+    }
+    const connection = this.#connection as UpstreamConnection
+    connection.message = response
+    this.#phase = 'answered'
+    this.#since = this.#parts.clock.monotonic()
+    this.#lastCarried = -1
+    this.#body = new MessageBody(response, framing, this, 'upstream-gone')
+    if (method === 'HEAD' || status === 204 || status === 304) response.resume()
+    const head: ResponseHead = { status, reason: response.statusMessage as string, headers: response.rawHeaders }
+    this.#report({ kind: 'response', head, body: this.#body, reusedConnection: connection.reused })
+  }
+
+  readonly #onUpgrade = (response: IncomingMessage, _stream: Duplex, first: Buffer): void => {
+    const connection = this.#connection as UpstreamConnection
+    if (this.#phase === 'over') return
+    if (this.#exchange.upgrade === undefined || response.statusCode !== 101) {
+      this.#fail('upstream-malformed', 'never', 'switched protocols without being asked')
+      connection.destroy()
+      return
+    }
+    const stream = connection.release()
+    stream.pause()
+    if (first.length > 0) stream.unshift(first)
+    this.#phase = 'over'
+    this.#leave()
+    const head = { status: 101, reason: response.statusMessage as string, headers: response.rawHeaders }
+    this.#report({ kind: 'switched', head, pipe: new StreamPipe(stream) })
+  }
+
+  /** The request failed in node:http: before a head that is the answer, after it the body has been told. */
+  #broken(error: NodeJS.ErrnoException): void {
+    if (this.#phase === 'over') return
+    const malformed = error.code?.startsWith('HPE_') === true
+    if (this.#phase === 'answered') {
+      if (malformed && this.#body !== undefined) this.#body.failure = 'upstream-malformed'
+      if (this.#response?.complete !== true) this.#discard()
+      return
+    }
+    const reused = this.#connection?.reused === true
+    const untouched = this.#connection === undefined || this.#connection.bytesWritten === this.#bytesBefore
+    const retry = malformed ? 'never' : untouched ? 'safe' : reused && this.#interim === 0 ? 'idempotent-only' : 'never'
+    this.#fail(malformed ? 'upstream-malformed' : 'upstream-gone', retry, error.code ?? 'the connection broke')
+  }
+
+  #fail(failure: Failure, retry: 'safe' | 'idempotent-only' | 'never', detail: string): void {
+    if (this.#phase === 'over') return
+    if (this.#phase === 'answered' && this.#body !== undefined) this.#body.failure = failure
+    this.#discard()
+    this.#report({ kind: 'failed', failure, retry, detail })
+  }
+
+  #report(answer: Answer): void {
+    const resolve = this.#resolve
+    this.#resolve = undefined
+    resolve?.(answer)
+  }
+
+  /** Ends the upstream request; its connection is not used again. */
+  #discard(): void {
+    if (this.#phase === 'over') return
+    this.#phase = 'over'
+    this.#leave()
+    this.#request?.destroy()
+    this.#connection?.destroy()
+  }
+
+  /** The exchange with the upstream is complete. */
+  #end(): void {
+    if (this.#phase === 'over') return
+    this.#phase = 'over'
+    this.#leave()
+  }
+
+  #leave(): void {
+    this.#stopSending()
+    this.#stopListening()
+    this.#parts.sweeper.delete(this)
+  }
+}

@@ -1,0 +1,37 @@
+import type { Duplex } from 'node:stream'
+import { cut } from './byte-pipe.js'
+import { copy, ignore } from './copy.js'
+
+/**
+ * Joins two byte streams both ways with back-pressure. The end of one direction is passed on as a half-close; a break
+ * in either cuts both. `done(clean)` once, when nothing can flow any more.
+ */
+export function join(a: Duplex, b: Duplex, done: (clean: boolean) => void): void {
+  let open = 2
+  let over = false
+  const finish = (clean: boolean): void => {
+    if (over) return
+    over = true
+    a.on('error', ignore)
+    b.on('error', ignore)
+    if (!clean) {
+      cut(a)
+      cut(b)
+    }
+    done(clean)
+  }
+  const direction = (from: Duplex, to: Duplex): void => {
+    copy(from, to, undefined, (complete) => {
+      if (over) return
+      // A sink that closed after it had sent its own end takes nothing more; that is a break too.
+      if (!complete) return finish(false)
+      to.end()
+      open--
+      if (open === 0) finish(true)
+      return undefined
+    })
+    from.resume()
+  }
+  direction(a, b)
+  direction(b, a)
+}

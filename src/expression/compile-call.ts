@@ -1,0 +1,130 @@
+import { compileRegex } from '../lib/regex.js'
+import { type Compilation, chargeFor, compile, constant, literal } from './compile.js'
+import type { Scope } from './compile-macro.js'
+import type { Node } from './engine.js'
+import { EvaluationError } from './expression.js'
+import type { Overload } from './function-table.js'
+import { accepts, acceptsType } from './signature.js'
+import { charge, type Run, type State } from './state.js'
+import { MAX_LIST, MAX_TEXT } from './values.js'
+
+/** The closure of a function or method call. */
+export function compileCall(node: Node, scope: Scope, compilation: Compilation): Run {
+  const isMethod = node.op === 'rcall'
+  const name = (node.args as readonly [string])[0]
+  const args = isMethod
+    ? [(node.args as [string, Node])[1], ...(node.args as [string, Node, readonly Node[]])[2]]
+    : (node.args as [string, readonly Node[]])[1]
+  if (name === 'matches' && args.length === 2) return compileMatches(args as [Node, Node], scope, compilation)
+  const overloads = compilation.functions
+    .find(isMethod ? 'method' : 'function', name, args.length)
+    .filter(({ signature }) => signature.parameters.every((spec, i) => acceptsType(spec, args[i]?.checkedType) !== 'no'))
+  const operands = args.map((arg) => compile(arg, scope, compilation))
+  const [only] = overloads
+  if (only !== undefined && only.signature.parameters.every((spec, i) => acceptsType(spec, args[i]?.checkedType) === 'yes')) {
+    return direct(only, operands)
+  }
+  return dispatched(overloads, operands, name)
+}
+
+/** A call whose overload is certain. */
+function direct({ run, readsFlow }: Overload, operands: readonly Run[]): Run {
+  if (readsFlow) {
+    return (state) => bounded(state, run(state.flow, ...evaluate(operands, state)))
+  }
+  const [a, b] = operands
+  if (operands.length === 1) {
+    const first = a as Run
+    return (state) => {
+      const value = first(state)
+      chargeFor(state, value)
+      return bounded(state, run(value))
+    }
+  }
+  if (operands.length === 2) {
+    const first = a as Run
+    const second = b as Run
+    return (state) => {
+      const value = first(state)
+      const other = second(state)
+      chargeFor(state, value)
+      chargeFor(state, other)
+      return bounded(state, run(value, other))
+    }
+  }
+  return (state) => bounded(state, run(...evaluate(operands, state)))
+}
+
+/** A call whose overload depends on the values. */
+function dispatched(overloads: readonly Overload[], operands: readonly Run[], name: string): Run {
+  const none = new EvaluationError('failed', `${name.replaceAll('__', '.')}() does not take these values`)
+  return (state) => {
+    const values = evaluate(operands, state)
+    for (const { signature, readsFlow, run } of overloads) {
+      if (signature.parameters.every((spec, i) => accepts(spec, values[i]))) {
+        return bounded(state, readsFlow ? run(state.flow, ...values) : run(...values))
+      }
+    }
+    throw none
+  }
+}
+
+function evaluate(operands: readonly Run[], state: State): unknown[] {
+  const values = new Array<unknown>(operands.length)
+  for (let i = 0; i < operands.length; i++) {
+    const value = (operands[i] as Run)(state)
+    chargeFor(state, value)
+    values[i] = value
+  }
+  return values
+}
+
+const TOO_LONG = new EvaluationError('failed', `a text would be longer than ${MAX_TEXT} characters`)
+const TOO_MANY = new EvaluationError('failed', `a list would have more than ${MAX_LIST} items`)
+
+/** A result of a bearable size, its size taken from the budget. */
+function bounded(state: State, result: unknown): unknown {
+  if (typeof result === 'string') {
+    if (result.length > MAX_TEXT) throw TOO_LONG
+    chargeFor(state, result)
+  } else if (Array.isArray(result)) {
+    if (result.length > MAX_LIST) throw TOO_MANY
+    chargeFor(state, result)
+  }
+  return result
+}
+
+const NOT_TEXT = new EvaluationError('failed', 'matches() takes a text and a pattern')
+const BAD_PATTERN = new EvaluationError('failed', 'matches(): the pattern is not valid RE2 syntax')
+
+/** `matches` on RE2: a constant pattern is compiled here, once. */
+function compileMatches([textNode, patternNode]: [Node, Node], scope: Scope, compilation: Compilation): Run {
+  const text = compile(textNode, scope, compilation)
+  const known = literal(patternNode)
+  if (typeof known?.value === 'string') {
+    const compiled = compileRegex(known.value)
+    if (!compiled.ok) {
+      compilation.report(patternNode, 'EXPRESSION_REGEX', compiled.message)
+      return constant(false)
+    }
+    const { regex } = compiled
+    return (state) => regex.test(subject(state, text(state)))
+  }
+  const pattern = compile(patternNode, scope, compilation)
+  return (state) => {
+    const value = subject(state, text(state))
+    const source = pattern(state)
+    if (typeof source !== 'string') throw NOT_TEXT
+    // Compiling a pattern that is not cached costs what a thousand characters of text cost.
+    charge(state, 1_000)
+    const compiled = compilation.regexes.get(source)
+    if (!compiled.ok) throw BAD_PATTERN
+    return compiled.regex.test(value)
+  }
+}
+
+function subject(state: State, value: unknown): string {
+  if (typeof value !== 'string') throw NOT_TEXT
+  charge(state, value.length)
+  return value
+}

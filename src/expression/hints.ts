@@ -1,0 +1,65 @@
+import { suggest } from '../lib/suggest.js'
+
+/** Methods of other languages, and what CEL calls them. */
+const FOREIGN_METHODS: Readonly<Record<string, string>> = {
+  includes: 'contains(…)',
+  has: "'key' in map",
+  get: "map['key']",
+  length: 'size()',
+  len: 'size()',
+  count: 'size()',
+  starts_with: 'startsWith(…)',
+  hasPrefix: 'startsWith(…)',
+  ends_with: 'endsWith(…)',
+  hasSuffix: 'endsWith(…)',
+  toLowerCase: 'lowerAscii()',
+  toLower: 'lowerAscii()',
+  toUpperCase: 'upperAscii()',
+  toUpper: 'upperAscii()',
+  test: 'matches(…)',
+  match: 'matches(…)',
+  any: 'exists(x, …)',
+  some: 'exists(x, …)',
+  every: 'all(x, …)',
+  find: 'filter(x, …)[0]',
+  toString: 'string(…)'
+}
+
+/** `; …` that names what was probably meant, or nothing. */
+export function methodHint(name: string, known: Iterable<string>): string {
+  if (Object.hasOwn(FOREIGN_METHODS, name)) return `; write ${FOREIGN_METHODS[name]}`
+  const near = suggest(name, known)
+  return near === undefined ? '' : `; did you mean ${near}(…)?`
+}
+
+/** The documented path that was probably meant: the nearest, else one that ends the same. */
+export function nearestPath(path: string, paths: Iterable<string>): string | undefined {
+  const all = [...paths]
+  const root = path.slice(0, path.indexOf('.') + 1)
+  const siblings = root === '' ? [] : all.filter((one) => one.startsWith(root))
+  const last = path.slice(path.lastIndexOf('.') + 1)
+  const endings = (among: readonly string[]) =>
+    among.filter((one) => one.endsWith(`.${last}`)).sort((a, b) => a.length - b.length)[0]
+  return suggest(path, siblings) ?? endings(siblings) ?? endings(all) ?? suggest(path, all)
+}
+
+/** `; did you mean x?`, or nothing. */
+export function pathHint(path: string, paths: Iterable<string>): string {
+  const near = nearestPath(path, paths)
+  return near === undefined ? '' : `; did you mean ${near}?`
+}
+
+const OLD_TEMPLATE: readonly (readonly [RegExp, string])[] = [
+  [/^\s*\.(?:ngrok|service)\.geo\.(\w+)/, 'conn.geo.'],
+  [/^\s*\.(?:ngrok|service)\.([\w.]+)/, 'conn.']
+]
+
+/** What to write in place of `${.ngrok.…}` or `{{ … }}`; undefined when the source is no template of the old kind. */
+export function oldTemplateHint(source: string): string | undefined {
+  for (const [pattern, prefix] of OLD_TEMPLATE) {
+    const match = pattern.exec(source)
+    if (match !== null) return `templates that begin with a dot are not supported; write ${prefix}${match[1]}`
+  }
+  if (source.includes('{{')) return 'templates with {{ }} are not supported; write ${…} with an expression'
+  return undefined
+}

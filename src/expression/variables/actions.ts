@@ -1,0 +1,82 @@
+import type { Flow } from '../../exchange/flow.js'
+import { engineValueAs } from '../values.js'
+import type { VariableDefinition } from './definition.js'
+
+/** Result fields of each action by its snake-case name: dotted field path → CEL type. */
+export type ActionResults = Readonly<Record<string, Readonly<Record<string, string>>>>
+
+/** `actions.service.<name>.<field>`: what the last run of an action left. Absent until it ran. */
+export function actionVariables(results: ActionResults): readonly VariableDefinition[] {
+  return Object.entries(results).flatMap(([name, fields]) => {
+    const root = `actions.service.${name}`
+    const leaves = Object.entries(fields).map(
+      ([field, type]): VariableDefinition => ({
+        path: `${root}.${field}`,
+        type,
+        optional: true,
+        read: (flow) => {
+          const values = flow.results?.get(name)
+          const value = values === undefined ? undefined : fieldOf(values, field)
+          return value === undefined ? undefined : engineValueAs(type, value)
+        }
+      })
+    )
+    return [...leaves, ...objects(name, fields)]
+  })
+}
+
+/** The objects above the fields: the whole result, and each inner object such as `oauth.identity`. */
+function objects(name: string, fields: Readonly<Record<string, string>>): VariableDefinition[] {
+  const prefixes = new Set([''])
+  for (const field of Object.keys(fields)) {
+    const names = field.split('.')
+    for (let i = 1; i < names.length; i++) prefixes.add(`${names.slice(0, i).join('.')}.`)
+  }
+  return [...prefixes]
+    .filter((prefix) => !Object.hasOwn(fields, prefix.slice(0, -1)))
+    .map((prefix) => ({
+      path: `actions.service.${name}${prefix === '' ? '' : `.${prefix.slice(0, -1)}`}`,
+      type: 'map<string, dyn>',
+      optional: true,
+      read: (flow: Flow) => {
+        const values = flow.results?.get(name)
+        return values === undefined ? undefined : objectOf(values, fields, prefix)
+      }
+    }))
+}
+
+function objectOf(
+  values: Readonly<Record<string, unknown>>,
+  fields: Readonly<Record<string, string>>,
+  prefix: string
+): Map<string, unknown> {
+  const object = new Map<string, unknown>()
+  for (const [field, type] of Object.entries(fields)) {
+    if (!field.startsWith(prefix)) continue
+    const value = fieldOf(values, field)
+    if (value === undefined) continue
+    let inner = object
+    const names = field.slice(prefix.length).split('.')
+    for (const step of names.slice(0, -1)) {
+      const next = inner.get(step)
+      const map = next instanceof Map ? next : new Map<string, unknown>()
+      inner.set(step, map)
+      inner = map
+    }
+    inner.set(names.at(-1) as string, engineValueAs(type, value))
+  }
+  return object
+}
+
+/** A field by its dotted path, published flat or nested. */
+function fieldOf(values: Readonly<Record<string, unknown>>, field: string): unknown {
+  if (Object.hasOwn(values, field)) return values[field]
+  let current: unknown = values
+  for (const step of field.split('.')) {
+    if (current instanceof Map) current = current.get(step)
+    else if (typeof current === 'object' && current !== null && Object.hasOwn(current, step)) {
+      current = (current as Record<string, unknown>)[step]
+    } else return undefined
+  }
+  return current
+}

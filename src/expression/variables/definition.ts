@@ -1,0 +1,39 @@
+import type { Flow, Phase } from '../../exchange/flow.js'
+
+/** One documented variable: a line of the environment. */
+export interface VariableDefinition {
+  /** As it is written: `req.url.path`. */
+  readonly path: string
+  /** CEL type: `string`, `int`, `map<string, list<string>>`, `timestamp`, … */
+  readonly type: string
+  /** The value in the representation of the expression layer; undefined when it is absent. Throws nothing. */
+  readonly read: (flow: Flow) => unknown
+  /** Where it has a meaning; without it in every phase. */
+  readonly phases?: 'http' | 'response'
+  /** May be absent: reading it is then an error of kind `absent`, and `has()` tells. */
+  readonly optional?: true
+  /** The data behind it, when the product does not ship it: the variable is then always empty. */
+  readonly missing?: string
+  /** One entry of a map of headers, without building the map. `key` is lower-case. */
+  readonly entry?: (flow: Flow, key: string) => unknown
+}
+
+const PHASES_OF = {
+  http: ['on_http_request', 'on_http_response', 'on_event_stream_message'],
+  response: ['on_http_response', 'on_event_stream_message']
+} as const
+
+/** True when what is limited to `phases` can be used in `phase`. */
+export function isAvailable(phases: 'http' | 'response' | undefined, phase: Phase): boolean {
+  return phases === undefined || (PHASES_OF[phases] as readonly Phase[]).includes(phase)
+}
+
+/** The phases by name, for a message. */
+export function phasesText(phases: 'http' | 'response'): string {
+  return phases === 'http' ? 'on_http_request and on_http_response' : 'on_http_response'
+}
+
+/** `definition` under several paths. */
+export function aliased(paths: readonly string[], definition: Omit<VariableDefinition, 'path'>): VariableDefinition[] {
+  return paths.map((path) => ({ path, ...definition }))
+}

@@ -1,0 +1,191 @@
+import { readFile } from 'node:fs/promises'
+import { createRequire } from 'node:module'
+import { dirname, join } from 'node:path'
+import { LRUCache } from 'lru-cache'
+import { Reader } from 'maxmind'
+import { formatAddress, parseAddress } from './cidr.js'
+
+/** A place, as far as the database knows it; '' for what it does not. Numbers are decimal text. */
+export interface Place {
+  readonly city: string
+  readonly continent: string
+  /** English name. */
+  readonly country: string
+  /** ISO 3166-1 alpha-2, upper-case. */
+  readonly countryCode: string
+  readonly isEu: boolean
+  readonly latitude: string
+  readonly longitude: string
+  readonly metroCode: string
+  readonly postalCode: string
+  /** Kilometres. */
+  readonly radius: string
+  readonly subdivision: string
+  /** IANA name. */
+  readonly timezone: string
+}
+
+export interface GeoRecord {
+  readonly location: Place
+  readonly registered: Place
+  /** 0 when unknown. */
+  readonly asNumber: number
+  readonly asOrganization: string
+}
+
+/** What can be asked about an address. */
+export interface Geo {
+  /** Which kinds of facts the database has at all. */
+  readonly covers: { readonly country: boolean; readonly city: boolean; readonly as: boolean }
+  /** Facts about an address, IPv4-mapped forms unmapped first; the empty record when there are none. */
+  lookup(address: string): GeoRecord
+}
+
+const NOWHERE: Place = {
+  city: '',
+  continent: '',
+  country: '',
+  countryCode: '',
+  isEu: false,
+  latitude: '',
+  longitude: '',
+  metroCode: '',
+  postalCode: '',
+  radius: '',
+  subdivision: '',
+  timezone: ''
+}
+const NOTHING: GeoRecord = { location: NOWHERE, registered: NOWHERE, asNumber: 0, asOrganization: '' }
+
+/** No database: every fact is empty. */
+export const noGeo: Geo = { covers: { country: false, city: false, as: false }, lookup: () => NOTHING }
+
+/**
+ * Opens an MMDB file, by default the country database that is shipped. Reads the layouts of MaxMind (GeoIP2 and
+ * GeoLite2 Country, City, ASN) and of ip-location-db. Rejects when the file is missing or not a database.
+ */
+export async function openGeo(file: string = shippedDatabase()): Promise<Geo> {
+  return new MmdbGeo(new Reader<never>(await readFile(file)))
+}
+
+function shippedDatabase(): string {
+  const manifest = createRequire(import.meta.url).resolve('@ip-location-db/geo-whois-asn-country-mmdb/package.json')
+  return join(dirname(manifest), 'geo-whois-asn-country.mmdb')
+}
+
+class MmdbGeo implements Geo {
+  readonly covers: Geo['covers']
+  readonly #reader: Reader<never>
+  readonly #known = new LRUCache<string, GeoRecord>({ max: 10_000 })
+  readonly #countryNames = new Intl.DisplayNames(['en'], { type: 'region' })
+
+  constructor(reader: Reader<never>) {
+    this.#reader = reader
+    const kind = reader.metadata.databaseType.toLowerCase()
+    const city = /city|enterprise|precision/.test(kind)
+    this.covers = { country: city || kind.includes('country'), city, as: /asn(?!-country)|isp|enterprise/.test(kind) }
+  }
+
+  lookup(address: string): GeoRecord {
+    const known = this.#known.get(address)
+    if (known !== undefined) return known
+    const parsed = parseAddress(address)
+    if (parsed === undefined) return NOTHING
+    const data = this.#reader.get(formatAddress(parsed)) as MmdbRecord | null
+    const record = data === null ? NOTHING : this.#record(data)
+    this.#known.set(address, record)
+    return record
+  }
+
+  #record(data: MmdbRecord): GeoRecord {
+    return {
+      location: this.#location(data),
+      registered: this.#place(data.registered_country, {}, data),
+      asNumber: data.autonomous_system_number ?? data.traits?.autonomous_system_number ?? 0,
+      asOrganization: data.autonomous_system_organization ?? data.traits?.autonomous_system_organization ?? ''
+    }
+  }
+
+  #location(data: MmdbRecord): Place {
+    const flat = typeof data.city === 'string'
+    const location = flat || data.location === undefined ? data : data.location
+    const country = data.country_code === undefined ? data.country : { iso_code: data.country_code }
+    return this.#place(
+      country,
+      {
+        city: typeof data.city === 'string' ? data.city : nameOf(data.city),
+        latitude: text(location.latitude),
+        longitude: text(location.longitude),
+        metroCode: text(location.metro_code),
+        postalCode: data.postal?.code ?? data.postcode ?? '',
+        radius: text(location.accuracy_radius),
+        subdivision: data.state1 ?? nameOf(data.subdivisions?.[0]),
+        timezone: location.time_zone ?? data.timezone ?? ''
+      },
+      data
+    )
+  }
+
+  #place(country: MmdbCountry | undefined, more: Partial<Place>, data: MmdbRecord): Place {
+    const countryCode = (country?.iso_code ?? '').toUpperCase()
+    return {
+      ...NOWHERE,
+      ...more,
+      countryCode,
+      continent: country === undefined ? '' : (data.continent?.names?.en ?? ''),
+      country: country?.names?.en ?? this.#countryName(countryCode),
+      isEu: country?.is_in_european_union ?? EU.has(countryCode)
+    }
+  }
+
+  #countryName(code: string): string {
+    return /^[A-Z]{2}$/.test(code) ? (this.#countryNames.of(code) ?? '') : ''
+  }
+}
+
+interface MmdbNamed {
+  readonly names?: { readonly en?: string }
+}
+
+interface MmdbCountry extends MmdbNamed {
+  readonly iso_code?: string
+  readonly is_in_european_union?: boolean
+}
+
+interface MmdbLocation {
+  readonly latitude?: number | string
+  readonly longitude?: number | string
+  readonly accuracy_radius?: number
+  readonly metro_code?: number
+  readonly time_zone?: string
+}
+
+/** Both layouts in one: nested objects are MaxMind's, `country_code`, `state1`, `postcode`, `timezone` ip-location-db's. */
+interface MmdbRecord extends MmdbLocation {
+  readonly city?: MmdbNamed | string
+  readonly continent?: MmdbNamed
+  readonly country?: MmdbCountry
+  readonly registered_country?: MmdbCountry
+  readonly subdivisions?: readonly MmdbNamed[]
+  readonly location?: MmdbLocation
+  readonly postal?: { readonly code?: string }
+  readonly country_code?: string
+  readonly state1?: string
+  readonly postcode?: string
+  readonly timezone?: string
+  readonly autonomous_system_number?: number
+  readonly autonomous_system_organization?: string
+  readonly traits?: { readonly autonomous_system_number?: number; readonly autonomous_system_organization?: string }
+}
+
+const EU = new Set(
+  'AT BE BG CY CZ DE DK EE ES FI FR GR HR HU IE IT LT LU LV MT NL PL PT RO SE SI SK'.split(' ')
+)
+
+function nameOf(named: MmdbNamed | undefined): string {
+  return named?.names?.en ?? ''
+}
+
+function text(value: number | string | undefined): string {
+  return value === undefined ? '' : String(value)
+}

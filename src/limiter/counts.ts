@@ -1,0 +1,214 @@
+import { BLOCK_CELLS, type Geometry } from './geometry.js'
+import { type Memory, SIZE_CLASS } from './memory.js'
+import {
+  BLOCKS,
+  freeState,
+  HEAD_WORDS,
+  kindOf,
+  lastOf,
+  NARROW,
+  newState,
+  type Sink,
+  setLast,
+  tensOf,
+  WIDE
+} from './state.js'
+
+const TOTAL = HEAD_WORDS
+/** Oldest grain that may hold something; all grains before it are zero or gone. */
+const BASE = HEAD_WORDS + 1
+const BODY = HEAD_WORDS + 2
+/** Marks a block of 32-bit counters; addresses stay below 2³⁰. */
+const WIDE_BLOCK = 0x8000_0000
+const ADDRESS = 0x7fff_ffff
+const MAX_NARROW = 0xffff
+const WORDS_OF_BLOCK = 49
+
+/**
+ * The dense level: the number of admissions in each grain of time, where a grain is whole until its end has left the
+ * window. 16-bit counters become 32-bit ones when one is full. A window beyond two hours has its counters in blocks
+ * of 30, made on first use and given back when their time is over.
+ */
+export class Counts {
+  private readonly words: Uint32Array
+  private readonly halves: Uint16Array
+
+  constructor(private readonly memory: Memory) {
+    this.words = memory.words
+    this.halves = memory.halves
+  }
+
+  /** Counters with the stamps of the ring `state`, which stays as it is; 0 without memory. */
+  fromRing(state: number, geometry: Geometry, stamp: number): number {
+    const { words, memory } = this
+    const kind = geometry.blocks === 0 ? NARROW : BLOCKS
+    const target = newState(memory, kind, tensOf(words, state), words[state + 1]!)
+    if (target === 0) return 0
+    words.fill(0, target + TOTAL, target + BODY + (kind === NARROW ? (geometry.cells + 1) >>> 1 : WORDS_OF_BLOCK))
+    setLast(memory, target, lastOf(memory, state))
+    const head = words[state]!
+    const mask = (2 << (head & 15)) - 1
+    for (let place = 0; place < head >>> 24; place += 1) {
+      const index = (((head >>> 18) & 63) + place) & mask
+      const time = stamp + ((words[state + HEAD_WORDS + index]! - (stamp | 0)) | 0)
+      if (this.fit(target, geometry, time, 1) === 0) {
+        this.discard(target)
+        return 0
+      }
+      this.add(target, geometry, time, 1)
+    }
+    return target
+  }
+
+  clear(state: number, geometry: Geometry): void {
+    const { words } = this
+    if (words[state + TOTAL] === 0) return
+    const kind = kindOf(words, state)
+    if (kind === BLOCKS) this.releaseBlocks(state)
+    else words.fill(0, state + BODY, state + BODY + (kind === WIDE ? geometry.cells : (geometry.cells + 1) >>> 1))
+    words[state + TOTAL] = 0
+  }
+
+  private releaseBlocks(state: number): void {
+    const { words } = this
+    if (kindOf(words, state) !== BLOCKS) return
+    for (let place = 0; place < WORDS_OF_BLOCK; place += 1) this.dropBlock(state + BODY + place)
+  }
+
+  expire(state: number, geometry: Geometry, moment: number): number {
+    const { words } = this
+    const first = firstGrain(geometry, moment)
+    let base = words[state + BASE]!
+    if (first <= base) return words[state + TOTAL]!
+    let total = words[state + TOTAL]!
+    while (total > 0) {
+      const count = this.read(state, geometry, base)
+      // Also steps over empty grains of the window, so that `wait` finds the oldest admission at once.
+      if (count > 0) {
+        if (base >= first) break
+        this.write(state, geometry, base, 0)
+        total -= count
+      }
+      base += 1
+      if (geometry.blocks > 0 && base % BLOCK_CELLS === 0) this.dropBlock(this.blockWord(state, geometry, base - 1))
+    }
+    words[state + TOTAL] = total
+    words[state + BASE] = Math.max(first, base)
+    return total
+  }
+
+  /** A state whose counter for `stamp` can take `cost` more: this one, a wider copy in its place, or 0 without memory. */
+  fit(state: number, geometry: Geometry, stamp: number, cost: number): number {
+    const kind = kindOf(this.words, state)
+    if (kind === WIDE) return state
+    const grain = Math.floor(stamp / geometry.grain)
+    const narrow = this.read(state, geometry, grain) + cost <= MAX_NARROW
+    if (kind === BLOCKS) return this.fitBlock(this.blockWord(state, geometry, grain), narrow) ? state : 0
+    return narrow ? state : this.widen(state, geometry)
+  }
+
+  add(state: number, geometry: Geometry, stamp: number, cost: number): void {
+    const { words } = this
+    const grain = Math.floor(stamp / geometry.grain)
+    if (words[state + TOTAL] === 0) words[state + BASE] = grain
+    this.write(state, geometry, grain, this.read(state, geometry, grain) + cost)
+    words[state + TOTAL]! += cost
+  }
+
+  wait(state: number, geometry: Geometry, moment: number, need: number): number {
+    const base = this.words[state + BASE]!
+    const end = base + geometry.cells
+    let left = need
+    let grain = base
+    for (; grain < end; grain += 1) {
+      left -= this.read(state, geometry, grain)
+      if (left <= 0) break
+    }
+    return (grain + 1) * geometry.grain - 1 + geometry.rate - moment
+  }
+
+  pour(state: number, geometry: Geometry, latest: number, sink: Sink): void {
+    const base = this.words[state + BASE]!
+    let left = this.words[state + TOTAL]!
+    for (let grain = base; left > 0 && grain < base + geometry.cells; grain += 1) {
+      const count = this.read(state, geometry, grain)
+      if (count > 0) sink.add(Math.min((grain + 1) * geometry.grain - 1, latest), count)
+      left -= count
+    }
+  }
+
+  /** Gives the state back with its blocks. */
+  discard(state: number): void {
+    this.releaseBlocks(state)
+    freeState(this.memory, state)
+  }
+
+  private read(state: number, geometry: Geometry, grain: number): number {
+    const kind = kindOf(this.words, state)
+    if (kind === NARROW) return this.halves[(state + BODY) * 2 + (grain % geometry.cells)]!
+    if (kind === WIDE) return this.words[state + BODY + (grain % geometry.cells)]!
+    const block = this.words[this.blockWord(state, geometry, grain)]!
+    if (block === 0) return 0
+    const place = grain % BLOCK_CELLS
+    return block >= WIDE_BLOCK ? this.words[(block & ADDRESS) + place]! : this.halves[block * 2 + place]!
+  }
+
+  private write(state: number, geometry: Geometry, grain: number, count: number): void {
+    const kind = kindOf(this.words, state)
+    if (kind === NARROW) {
+      this.halves[(state + BODY) * 2 + (grain % geometry.cells)] = count
+    } else if (kind === WIDE) {
+      this.words[state + BODY + (grain % geometry.cells)] = count
+    } else {
+      const block = this.words[this.blockWord(state, geometry, grain)]!
+      const place = grain % BLOCK_CELLS
+      if (block >= WIDE_BLOCK) this.words[(block & ADDRESS) + place] = count
+      else this.halves[block * 2 + place] = count
+    }
+  }
+
+  /** Address of the word that holds the block of `grain`. */
+  private blockWord(state: number, geometry: Geometry, grain: number): number {
+    return state + BODY + (Math.floor(grain / BLOCK_CELLS) % geometry.blocks)
+  }
+
+  private fitBlock(word: number, narrow: boolean): boolean {
+    const { words, memory } = this
+    const before = words[word]!
+    if (before >= WIDE_BLOCK || (before !== 0 && narrow)) return true
+    const block = memory.allocate(narrow ? SIZE_CLASS.narrowBlock : SIZE_CLASS.wideBlock)
+    if (block === 0) return false
+    words.fill(0, block, block + (narrow ? BLOCK_CELLS / 2 : BLOCK_CELLS))
+    if (before !== 0) {
+      for (let place = 0; place < BLOCK_CELLS; place += 1) words[block + place] = this.halves[before * 2 + place]!
+      memory.release(before)
+    }
+    words[word] = narrow ? block : block + WIDE_BLOCK
+    return true
+  }
+
+  private dropBlock(word: number): void {
+    const block = this.words[word]!
+    if (block === 0) return
+    this.memory.release(block & ADDRESS)
+    this.words[word] = 0
+  }
+
+  private widen(state: number, geometry: Geometry): number {
+    const { words, memory } = this
+    const target = newState(memory, WIDE, tensOf(words, state), words[state + 1]!)
+    if (target === 0) return 0
+    setLast(memory, target, lastOf(memory, state))
+    words[target + TOTAL] = words[state + TOTAL]!
+    words[target + BASE] = words[state + BASE]!
+    const from = (state + BODY) * 2
+    for (let cell = 0; cell < geometry.cells; cell += 1) words[target + BODY + cell] = this.halves[from + cell]!
+    this.discard(state)
+    return target
+  }
+}
+
+/** The oldest grain that is still in the window when the clock rounded down shows `moment`. */
+function firstGrain(geometry: Geometry, moment: number): number {
+  return Math.max(0, Math.floor((moment + 1 - geometry.rate) / geometry.grain))
+}

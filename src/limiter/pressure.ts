@@ -1,0 +1,160 @@
+import type { Buckets } from './buckets.js'
+import type { Directory } from './directory.js'
+import type { Geometries } from './geometry.js'
+import { COUNTER, HEADER, SEGMENT } from './layout.js'
+import { type Memory, SMALL_CLASSES } from './memory.js'
+import type { Sketch } from './sketch.js'
+import { tensOf } from './state.js'
+
+const SAMPLE = 8
+const MAX_SLOTS_READ = 64
+const MAX_PAGES_READ = 64
+const ANY_CLASS = -1
+
+/**
+ * What happens when the budget is used up. Empty buckets go first; then the smallest of eight buckets of the segment
+ * that needs room goes into the sketch. When that gives no object of the wanted size, a whole page of smaller buckets
+ * goes there. Every step is bounded, and none forgets a live admission.
+ */
+export class Pressure {
+  private segment = 0
+  /** The bucket that is being decided: it must stay where it is. */
+  private pinned = 0
+  private now = 0
+
+  constructor(
+    private readonly memory: Memory,
+    private readonly directory: Directory,
+    private readonly buckets: Buckets,
+    private readonly sketch: Sketch,
+    private readonly geometries: Geometries
+  ) {
+    memory.relief = (sizeClass) => this.relieve(sizeClass)
+  }
+
+  /** Says for whom room will be needed: a segment, the state that must not be touched (or 0), the time. */
+  focus(segment: number, pinned: number, now: number): void {
+    this.segment = segment
+    this.pinned = pinned
+    this.now = now
+  }
+
+  /** Removes one bucket of the segment in focus, whatever its size; false when there is none that may go. */
+  evictOne(): boolean {
+    const before = this.words[this.directory.record(this.segment) + SEGMENT.count]!
+    const victim = this.sample(ANY_CLASS)
+    if (this.words[this.directory.record(this.segment) + SEGMENT.count]! < before) return true
+    if (victim === 0) return false
+    this.fold(victim)
+    return true
+  }
+
+  /** Moves a bucket's live admissions into the sketch and removes the bucket. */
+  fold(state: number): void {
+    const { words, directory, memory } = this
+    const address = directory.findState(state, words[state + 1]!)
+    const { segment, index } = directory
+    const geometry = this.geometries.of(tensOf(words, state))
+    const live = this.buckets.expire(state, geometry, this.now)
+    if (live > 0) {
+      const moment = Math.floor(this.now)
+      this.sketch.begin(words[address]!, words[address + 1]!, geometry.tens, moment)
+      this.buckets.pour(state, geometry, moment, this.sketch)
+      this.mark(segment, this.sketch.end())
+      memory.doubles[COUNTER.folded]! += 1
+      memory.doubles[COUNTER.foldedAdmissions]! += live
+    }
+    directory.remove(segment, index)
+    this.buckets.release(state)
+  }
+
+  /** Counts admissions of a key that has no bucket. */
+  spill(low: number, high: number, tens: number, stamp: number, cost: number): void {
+    this.sketch.begin(low, high, tens, Math.floor(this.now))
+    this.sketch.add(stamp, cost)
+    this.mark(this.directory.segmentOf(low), this.sketch.end())
+    this.memory.doubles[COUNTER.sketchDecisions]! += 1
+  }
+
+  private get words(): Uint32Array {
+    return this.memory.words
+  }
+
+  /** Until then some key of this segment may have an estimate that is not zero. */
+  private mark(segment: number, until: number): void {
+    const word = this.directory.record(segment) + SEGMENT.foldedUntil
+    this.words[word] = Math.max(this.words[word]!, Math.ceil(until / 1_000))
+  }
+
+  private relieve(sizeClass: number): boolean {
+    const victim = this.sample(sizeClass)
+    if (this.memory.hasRoom(sizeClass)) return true
+    if (victim !== 0) this.fold(victim)
+    else this.emptyPage(sizeClass)
+    return this.memory.hasRoom(sizeClass)
+  }
+
+  /** Looks at eight buckets, drops those that are empty, and returns the smallest other one of `sizeClass`, or 0. */
+  private sample(sizeClass: number): number {
+    const { words, directory, memory } = this
+    const record = directory.record(this.segment)
+    const size = words[record + SEGMENT.size]!
+    let index = words[record + SEGMENT.cursor]!
+    let victim = 0
+    let least = Number.POSITIVE_INFINITY
+    let seen = 0
+    for (let read = 0; read < Math.min(MAX_SLOTS_READ, size) && seen < SAMPLE; read += 1) {
+      if (index >= size) index = 0
+      const state = words[directory.slot(this.segment, index) + 2]!
+      if (state === 0 || state === this.pinned) {
+        index += 1
+        continue
+      }
+      seen += 1
+      const live = this.buckets.expire(state, this.geometries.of(tensOf(words, state)), this.now)
+      if (live === 0) {
+        directory.remove(this.segment, index)
+        this.buckets.release(state)
+        memory.doubles[COUNTER.dropped]! += 1
+        continue
+      }
+      if (live < least && (sizeClass === ANY_CLASS || memory.classOfPage(state >>> 10) === sizeClass)) {
+        least = live
+        victim = state
+      }
+      index += 1
+    }
+    words[record + SEGMENT.cursor] = index
+    return victim
+  }
+
+  /** Folds every bucket of one page of smaller objects, so that the page is free for another size. */
+  private emptyPage(sizeClass: number): void {
+    const page = this.choosePage(sizeClass)
+    if (page === 0) return
+    const end = this.memory.touchedOnPage(page)
+    for (let index = 0; index < end; index += 1) {
+      const state = this.memory.objectOnPage(page, index)
+      if (this.words[state] !== 0) this.fold(state)
+    }
+  }
+
+  /** The page with the smallest objects among the next few that qualify, or 0. */
+  private choosePage(sizeClass: number): number {
+    const { words, memory } = this
+    const { firstPage } = memory.layout
+    const end = words[HEADER.freshPage]!
+    let page = words[HEADER.pageCursor]!
+    let chosen = 0
+    let least = Math.min(sizeClass, SMALL_CLASSES)
+    for (let read = 0; read < MAX_PAGES_READ && least > 0; read += 1) {
+      page = page + 1 >= end || page + 1 < firstPage ? firstPage : page + 1
+      if (page >= end || page === this.pinned >>> 10 || memory.usedOnPage(page) === 0) continue
+      if (memory.classOfPage(page) >= least) continue
+      least = memory.classOfPage(page)
+      chosen = page
+    }
+    words[HEADER.pageCursor] = page
+    return chosen
+  }
+}

@@ -1,0 +1,195 @@
+import { GENERATIONS, HEADER, ROWS, SKETCHES } from './layout.js'
+import type { Memory } from './memory.js'
+import type { Sink } from './state.js'
+
+const TWO32 = 2 ** 32
+const MAX_COUNT = TWO32 - 1
+/** Words of a sketch's record: its window in tens of seconds, then for each generation its number + 1. */
+const RECORD_WORDS = 16
+const UNUSED = 0
+/** A generation whose counters must be cleared before they are used. */
+const DIRTY = TWO32 - 1
+/** The sketch for every window length that has none of its own; its window is the longest there is. */
+const REST = SKETCHES - 1
+const LONGEST_TENS = 8_640
+
+const LOW_FACTORS = [0x9e3779b1, 0x85ebca6b, 0xc2b2ae35, 0x27d4eb2f] as const
+const HIGH_FACTORS = [0x165667b1, 0xd3a2646d, 0xfd7046c5, 0xb55a4f09] as const
+
+/**
+ * Where admissions go whose bucket had to leave: count-min sketches with conservative update (Estan, Varghese 2002;
+ * Cormode, Muthukrishnan 2005). Four rows of 32-bit counters, and of those five generations, each a quarter of the
+ * window long; a generation is dropped when its end is a whole window ago. Three window lengths have a sketch of their
+ * own while they need it, all others share one that forgets after a day.
+ *
+ * An estimate is never below the true number: each row counts at least what was added for a key, in the generation of
+ * its time or a later one.
+ */
+export class Sketch implements Sink {
+  private readonly words: Uint32Array
+  private readonly width: number
+  private readonly columns = [0, 0, 0, 0]
+  private current = 0
+  private moment = 0
+  private generation = 0
+  private pending = 0
+  private until = 0
+
+  constructor(private readonly memory: Memory) {
+    this.words = memory.words
+    this.width = memory.layout.sketchWidth
+  }
+
+  /** Starts adding for one key; `moment` is the clock rounded down, in milliseconds. */
+  begin(low: number, high: number, tens: number, moment: number): void {
+    this.locate(low, high)
+    this.current = this.assign(tens, moment)
+    this.moment = moment
+    this.pending = 0
+    this.until = 0
+  }
+
+  add(stamp: number, count: number): void {
+    const generation = Math.floor(stamp / (this.tens(this.current) * 2_500))
+    if (generation !== this.generation) this.flush()
+    this.generation = generation
+    this.pending += count
+  }
+
+  /** Ends adding; returns the time in milliseconds from which on nothing of it is left. */
+  end(): number {
+    this.flush()
+    return this.until
+  }
+
+  /** At least the admissions of the key in the trailing window that are not in a bucket. */
+  estimate(low: number, high: number, tens: number, moment: number): number {
+    this.locate(low, high)
+    const own = this.find(tens)
+    const rest = this.sum(REST, moment)
+    return own === REST ? rest : rest + this.sum(own, moment)
+  }
+
+  /** Milliseconds from `moment` until `need` of the key's estimate has gone; Infinity when that is not known. */
+  wait(low: number, high: number, tens: number, moment: number, need: number): number {
+    this.locate(low, high)
+    const sketch = this.find(tens)
+    let left = need
+    let after = moment
+    for (;;) {
+      const slot = this.oldest(sketch, after)
+      if (slot < 0) return Number.POSITIVE_INFINITY
+      left -= this.least(sketch, slot)
+      after = this.endOf(sketch, slot)
+      if (left <= 0) return after - moment
+    }
+  }
+
+  private flush(): void {
+    if (this.pending === 0) return
+    const slot = this.open(this.current, this.generation)
+    const target = Math.min(MAX_COUNT, this.least(this.current, slot) + this.pending)
+    for (let row = 0; row < ROWS; row += 1) {
+      const cell = this.cell(this.current, slot, row)
+      if (this.words[cell]! < target) this.words[cell] = target
+    }
+    this.until = Math.max(this.until, this.endOf(this.current, slot))
+    this.pending = 0
+  }
+
+  private sum(sketch: number, moment: number): number {
+    let sum = 0
+    for (let slot = 0; slot < GENERATIONS; slot += 1) {
+      if (this.isLive(sketch, slot, moment)) sum += this.least(sketch, slot)
+    }
+    return sum
+  }
+
+  private least(sketch: number, slot: number): number {
+    let least = MAX_COUNT
+    for (let row = 0; row < ROWS; row += 1) least = Math.min(least, this.words[this.cell(sketch, slot, row)]!)
+    return least
+  }
+
+  private locate(low: number, high: number): void {
+    for (let row = 0; row < ROWS; row += 1) {
+      const mixed = (Math.imul(low, LOW_FACTORS[row]!) + Math.imul(high, HIGH_FACTORS[row]!)) >>> 0
+      this.columns[row] = Math.floor((mixed * this.width) / TWO32)
+    }
+  }
+
+  private cell(sketch: number, slot: number, row: number): number {
+    const plane = (sketch * GENERATIONS + slot) * ROWS + row
+    return this.memory.layout.sketchBase + plane * this.width + this.columns[row]!
+  }
+
+  private record(sketch: number): number {
+    return HEADER.sketches + sketch * RECORD_WORDS
+  }
+
+  private tens(sketch: number): number {
+    return this.words[this.record(sketch)]!
+  }
+
+  private number(sketch: number, slot: number): number {
+    return this.words[this.record(sketch) + 1 + slot]!
+  }
+
+  /** The moment at which a generation is dropped: when its last millisecond is a whole window ago. */
+  private endOf(sketch: number, slot: number): number {
+    return this.number(sketch, slot) * this.tens(sketch) * 2_500 - 1 + this.tens(sketch) * 10_000
+  }
+
+  private isLive(sketch: number, slot: number, moment: number): boolean {
+    const number = this.number(sketch, slot)
+    return number !== UNUSED && number !== DIRTY && moment < this.endOf(sketch, slot)
+  }
+
+  /** The live generation that is dropped first after `moment`, or -1. */
+  private oldest(sketch: number, moment: number): number {
+    let found = -1
+    for (let slot = 0; slot < GENERATIONS; slot += 1) {
+      if (!this.isLive(sketch, slot, moment)) continue
+      if (found < 0 || this.number(sketch, slot) < this.number(sketch, found)) found = slot
+    }
+    return found
+  }
+
+  /** The slot of a generation, cleared when another was in it. */
+  private open(sketch: number, generation: number): number {
+    const slot = generation % GENERATIONS
+    const before = this.number(sketch, slot)
+    // A later one in its place cannot be cleared: it takes the count and keeps it longer.
+    if (before > generation && before !== DIRTY) return slot
+    if (before !== UNUSED) {
+      const plane = (sketch * GENERATIONS + slot) * ROWS
+      const base = this.memory.layout.sketchBase + plane * this.width
+      this.words.fill(0, base, base + ROWS * this.width)
+    }
+    this.words[this.record(sketch) + 1 + slot] = generation + 1
+    return slot
+  }
+
+  private find(tens: number): number {
+    for (let sketch = 0; sketch < REST; sketch += 1) {
+      if (this.tens(sketch) === tens) return sketch
+    }
+    return REST
+  }
+
+  /** The sketch for a window length: its own, one that nobody needs now, or the shared one. */
+  private assign(tens: number, moment: number): number {
+    const own = this.find(tens)
+    if (own !== REST) return own
+    for (let sketch = 0; sketch < REST; sketch += 1) {
+      if (this.oldest(sketch, moment) >= 0) continue
+      for (let slot = 0; slot < GENERATIONS; slot += 1) {
+        if (this.number(sketch, slot) !== UNUSED) this.words[this.record(sketch) + 1 + slot] = DIRTY
+      }
+      this.words[this.record(sketch)] = tens
+      return sketch
+    }
+    this.words[this.record(REST)] = LONGEST_TENS
+    return REST
+  }
+}

@@ -1,0 +1,65 @@
+import { HEADER } from './layout.js'
+import { type Memory, SIZE_CLASS } from './memory.js'
+
+/**
+ * The head of a bucket's state, 16 bytes:
+ *
+ *   word 0   kind (4 bits), window in tens of seconds (14), ring: first stamp (6) and number of stamps (7)
+ *   word 1   upper 20 bits of the hash's high half, lower 12 of its low half: the way back to the slot
+ *   word 2–3 time of the last admission, 64-bit floating point milliseconds
+ *
+ * Kinds 0 to 5 are rings of 2, 4, … 64 stamps; then counters of 16 bits, counters of 32 bits, counters in blocks.
+ */
+export const HEAD_WORDS = 4
+
+export const LAST_RING = 5
+export const NARROW = 6
+export const WIDE = 7
+export const BLOCKS = 8
+export const KINDS = 9
+
+/** Live admissions up to which a bucket is exact. */
+export const RING_LIMIT = 64
+
+const SIZE_CLASS_OF_KIND = [0, 1, 2, 3, 4, SIZE_CLASS.full, SIZE_CLASS.full, SIZE_CLASS.wide, SIZE_CLASS.full] as const
+
+export function kindOf(words: Uint32Array, state: number): number {
+  return words[state]! & 15
+}
+
+/** Window of `state` in tens of seconds. */
+export function tensOf(words: Uint32Array, state: number): number {
+  return (words[state]! >>> 4) & 0x3fff
+}
+
+/** Exact time of the last admission, in milliseconds. */
+export function lastOf(memory: Memory, state: number): number {
+  return memory.doubles[(state >>> 1) + 1]!
+}
+
+export function setLast(memory: Memory, state: number, time: number): void {
+  memory.doubles[(state >>> 1) + 1] = time
+}
+
+/** Takes admissions that happened at `stamp` (whole milliseconds). */
+export interface Sink {
+  add(stamp: number, count: number): void
+}
+
+/** Gives the memory of `state` back; its blocks, if it has any, are the caller's. */
+export function freeState(memory: Memory, state: number): void {
+  memory.words[HEADER.kinds + kindOf(memory.words, state)]! -= 1
+  memory.release(state)
+}
+
+/** A state of `kind` without admissions, its body not cleared; 0 without memory. */
+export function newState(memory: Memory, kind: number, tens: number, backReference: number): number {
+  const { words } = memory
+  const state = memory.allocate(SIZE_CLASS_OF_KIND[kind]!)
+  if (state === 0) return 0
+  words[state] = kind | (tens << 4)
+  words[state + 1] = backReference
+  setLast(memory, state, 0)
+  words[HEADER.kinds + kind]! += 1
+  return state
+}

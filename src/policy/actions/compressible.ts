@@ -1,0 +1,77 @@
+import type { Flow, FlowResponse } from '../../exchange/flow.js'
+import type { HeaderFields } from '../../exchange/headers.js'
+
+/** Below this length a coding costs more than it saves. */
+const MIN_BYTES = 1024
+
+/** Media types whose content is compressed already, so that another coding only costs time. */
+const COMPRESSED = new Set([
+  'application/zip',
+  'application/gzip',
+  'application/x-gzip',
+  'application/x-bzip2',
+  'application/x-xz',
+  'application/zstd',
+  'application/x-7z-compressed',
+  'application/x-rar-compressed',
+  'application/vnd.rar',
+  'application/java-archive',
+  'application/epub+zip',
+  'application/pdf',
+  'font/woff',
+  'font/woff2',
+  'application/font-woff'
+])
+const PLAIN_IMAGES = new Set(['image/svg+xml', 'image/bmp', 'image/x-icon', 'image/vnd.microsoft.icon'])
+
+/** Does the response carry a content coding? */
+export function isEncoded(headers: HeaderFields): boolean {
+  return headers.values('content-encoding').some((value) => {
+    const coding = value.trim().toLowerCase()
+    return coding !== '' && coding !== 'identity'
+  })
+}
+
+/**
+ * May this response be compressed at all, whatever the client accepts? Not: parts (206), messages without content,
+ * what forbids transformation (RFC 9111 5.2.2.6), event streams, compressed media, and short bodies of known length.
+ */
+export function isCompressible(flow: Flow, response: FlowResponse): boolean {
+  const { status, headers, body } = response
+  if (body === undefined || flow.request?.method === 'HEAD') return false
+  if (status < 200 || status === 204 || status === 205 || status === 206 || status === 304) return false
+  if (
+    headers.has('content-range') ||
+    forbidsTransform(headers) ||
+    (flow.request && forbidsTransform(flow.request.headers))
+  ) {
+    return false
+  }
+  return (knownLength(body) ?? MIN_BYTES) >= MIN_BYTES && mediaCompresses(headers.get('content-type'))
+}
+
+/** Bytes of the body, where they are known before it is read. */
+export function knownLength(body: FlowResponse['body']): number | undefined {
+  if (body === undefined) return 0
+  if (body instanceof Uint8Array) return body.length
+  if (!('framing' in body)) return undefined
+  return body.framing.kind === 'length' ? body.framing.bytes : body.framing.kind === 'none' ? 0 : undefined
+}
+
+function forbidsTransform(headers: HeaderFields): boolean {
+  return headers
+    .values('cache-control')
+    .some((value) => value.split(',').some((directive) => directive.trim().toLowerCase() === 'no-transform'))
+}
+
+function mediaCompresses(contentType: string | undefined): boolean {
+  if (contentType === undefined) return true
+  const type = (contentType.split(';')[0] as string).trim().toLowerCase()
+  if (type.startsWith('image/')) return PLAIN_IMAGES.has(type)
+  return !(
+    type.startsWith('audio/') ||
+    type.startsWith('video/') ||
+    COMPRESSED.has(type) ||
+    type === 'text/event-stream'
+  )
+}

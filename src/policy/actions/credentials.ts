@@ -1,0 +1,137 @@
+import { createHash, timingSafeEqual } from 'node:crypto'
+import type { Flow } from '../../exchange/flow.js'
+import { EvaluationError } from '../../expression/expression.js'
+import type { Scope } from '../action.js'
+import type { NodePath } from '../problem.js'
+
+const MIN_PASSWORD = 8
+const MAX_PASSWORD = 128
+const COLON = 0x3a
+const BASIC = /^basic +([A-Za-z0-9+/]+={0,2})$/i
+
+/** What a request presented: the user name as text, and the digest of `user:password`. */
+export interface Presented {
+  readonly username: string
+  readonly digest: Uint8Array
+}
+
+/** One accepted credential: the digest of its `user:password`. Throws `EvaluationError`. */
+export type Credential = (flow: Flow) => Uint8Array
+
+/**
+ * Reads an `Authorization` value of the scheme Basic (RFC 7617 2): base64 of `user:password`, the first colon splits.
+ * Undefined when it is none. The bytes are compared, not a decoded text, so that invalid UTF-8 equals only itself.
+ */
+export function presentedIn(authorization: string): Presented | undefined {
+  const encoded = BASIC.exec(authorization)?.[1]
+  if (encoded === undefined) return undefined
+  const bytes = Buffer.from(encoded, 'base64')
+  const colon = bytes.indexOf(COLON)
+  if (colon === -1) return undefined
+  return { username: bytes.toString('utf8', 0, colon), digest: digestOf(bytes) }
+}
+
+/** Compares digests in a time that says nothing about how much of them is equal. */
+export function sameDigest(a: Uint8Array, b: Uint8Array): boolean {
+  return timingSafeEqual(a, b)
+}
+
+/** Compiles `user:password`; no problem and no error repeats any of it. */
+export function compilePair(source: string, at: NodePath, scope: Scope): Credential {
+  const template = scope.template(source, at)
+  if (template.constant !== undefined) {
+    const refusal = refusalOf(template.constant)
+    if (refusal !== undefined) scope.problem(at, 'CONFIG_INVALID', refusal)
+    return constant(template.constant)
+  }
+  const colon = colonInText(source)
+  if (colon === -1) {
+    if (!WHOLE.test(source)) {
+      scope.problem(
+        at,
+        'CONFIG_INVALID',
+        'a credential is user:password; write the ":" outside of ${…}, or one ${…} alone'
+      )
+    }
+    return (flow) => digestOfChecked(template.text(flow))
+  }
+  // The problems of both halves have been reported with the whole.
+  const user = scope.services.expressions.template(source.slice(0, colon), scope.phase)
+  const password = scope.services.expressions.template(source.slice(colon + 1), scope.phase)
+  if (!user.ok || !password.ok) return constant('')
+  return (flow) => digestOfHalves(user.value.text(flow), password.value.text(flow))
+}
+
+/** Compiles a user name and a password that stand in fields of their own. */
+export function compileFields(username: string, password: string, at: NodePath, scope: Scope): Credential {
+  const user = scope.template(username, [...at, 'username'])
+  const secret = scope.template(password, [...at, 'password'])
+  if (user.constant !== undefined && (user.constant === '' || user.constant.includes(':'))) {
+    scope.problem([...at, 'username'], 'CONFIG_INVALID', 'a user name is not empty and holds no ":"')
+  }
+  if (secret.constant !== undefined && !passwordFits(secret.constant)) {
+    scope.problem([...at, 'password'], 'CONFIG_INVALID', PASSWORD_LENGTH)
+  }
+  if (user.constant !== undefined && secret.constant !== undefined)
+    return constant(`${user.constant}:${secret.constant}`)
+  return (flow) => digestOfHalves(user.text(flow), secret.text(flow))
+}
+
+const WHOLE = /^\$\{[^]*\}$/
+const PASSWORD_LENGTH = `a password has ${MIN_PASSWORD} to ${MAX_PASSWORD} characters`
+
+function constant(pair: string): Credential {
+  const digest = digestOf(Buffer.from(pair, 'utf8'))
+  return () => digest
+}
+
+function digestOfHalves(user: string, password: string): Uint8Array {
+  // Otherwise the end of one half could pass for the beginning of the other.
+  if (user.includes(':')) throw new EvaluationError('failed', 'the user name of a credential holds a ":"')
+  return digestOfChecked(`${user}:${password}`)
+}
+
+function digestOfChecked(pair: string): Uint8Array {
+  const refusal = refusalOf(pair)
+  if (refusal !== undefined) throw new EvaluationError('failed', refusal)
+  return digestOf(Buffer.from(pair, 'utf8'))
+}
+
+function refusalOf(pair: string): string | undefined {
+  const colon = pair.indexOf(':')
+  if (colon < 1) return 'a credential is user:password'
+  return passwordFits(pair.slice(colon + 1)) ? undefined : PASSWORD_LENGTH
+}
+
+function passwordFits(password: string): boolean {
+  return password.length >= MIN_PASSWORD && password.length <= MAX_PASSWORD
+}
+
+function digestOf(bytes: Uint8Array): Uint8Array {
+  return createHash('sha256').update(bytes).digest()
+}
+
+/** Index of the first colon that stands outside of every `${…}`, or -1. */
+function colonInText(source: string): number {
+  for (let i = 0; i < source.length; i++) {
+    if (source[i] === ':') return i
+    if (source.startsWith('${', i)) i = endOfExpression(source, i + 2)
+  }
+  return -1
+}
+
+/** Index of the brace that closes an expression; braces in its strings do not count. */
+function endOfExpression(source: string, start: number): number {
+  let depth = 1
+  let quote = ''
+  for (let i = start; i < source.length; i++) {
+    const character = source[i] as string
+    if (quote !== '') {
+      if (character === '\\') i++
+      else if (character === quote) quote = ''
+    } else if (character === '"' || character === "'") quote = character
+    else if (character === '{') depth++
+    else if (character === '}' && --depth === 0) return i
+  }
+  return source.length
+}

@@ -1,0 +1,127 @@
+import { randomUUID } from 'node:crypto'
+import Type from 'typebox'
+import type { Flow } from '../../exchange/flow.js'
+import { refuse } from '../../exchange/verdict.js'
+import { EvaluationError, type Expression, type Expressions } from '../../expression/expression.js'
+import { parseDuration } from '../../lib/duration.js'
+import { encodeKey } from '../../limiter/key.js'
+import { SlidingWindow } from '../../limiter/sliding-window.js'
+import { defineAction } from '../action.js'
+import { choice, config, duration, enforce, expression, text, whole } from '../fields.js'
+import { rateLimitFields } from './rate-limit-fields.js'
+
+const SECOND = 1_000
+const DAY = 86_400_000
+
+/**
+ * Lets at most `capacity` requests of one bucket through in any `rate`; what is over gets 429 with `retry-after`.
+ *
+ * Refused requests do not count. The bucket is the tuple of the `bucket_key` values; a key whose expression fails puts
+ * the request into a bucket for such requests, which is limited like any other.
+ */
+export const rateLimit = defineAction({
+  type: 'rate-limit',
+  phases: ['on_http_request'],
+  config: config({
+    name: text({
+      description: 'Name of the limit; part of the identity of its buckets.',
+      minLength: 1,
+      maxLength: 1023
+    }),
+    enforce: enforce(),
+    algorithm: choice(['sliding_window'], { description: 'How requests are counted.' }),
+    capacity: whole({
+      description: 'Requests of one bucket that may pass in any span of `rate`.',
+      min: 1,
+      max: 2_000_000_000
+    }),
+    rate: duration({ description: 'Length of the window', min: 60 * SECOND, max: DAY, multiple: 10 * SECOND }),
+    bucket_key: Type.Array(expression({ description: 'A part of the key of the bucket.' }), {
+      description: 'CEL expressions; each distinct tuple of their values is a bucket of its own.',
+      minItems: 1,
+      maxItems: 10
+    })
+  }),
+  configOptional: false,
+  terminates: 'sometimes',
+  results: {
+    name: 'rate_limit',
+    fields: {
+      bucket_key: 'string',
+      limited: 'bool',
+      remaining: 'int',
+      reset_seconds: 'int',
+      'error.code': 'string',
+      'error.message': 'string'
+    }
+  },
+  compile({ name, enforce = true, capacity, rate, bucket_key }, scope) {
+    const { services, owner } = scope
+    const keys = bucket_key.map((source, i) => scope.expression(source, ['bucket_key', i]))
+    const seconds = (parseDuration(rate) ?? DAY) / SECOND
+    // Named by what says when counts continue. A draft that knows more of the place gives the name itself.
+    const window = scope.keep(
+      ['rate-limit', owner, name, seconds, ...bucket_key],
+      (identity: string = randomUUID()) => new SlidingWindow(services.limiter, identity, seconds)
+    )
+    const meter = services.meter.limit(owner, name)
+    const fields =
+      enforce && services.rateLimitHeaders === 'draft' ? rateLimitFields(name, capacity, seconds) : undefined
+    return (flow) => {
+      const bucket = bucketOf(keys, flow, services.expressions)
+      const decision = window.take(bucket.key, capacity)
+      fields?.(flow, decision.remaining, decision.resetSeconds)
+      flow.publish('rate_limit', {
+        bucket_key: bucket.text,
+        limited: !decision.admitted,
+        remaining: decision.remaining,
+        reset_seconds: decision.resetSeconds,
+        'error.code': bucket.errorCode,
+        'error.message': bucket.errorMessage
+      })
+      if (decision.admitted) {
+        meter.admitted.inc()
+        return undefined
+      }
+      if (!enforce) {
+        meter.wouldRefuse.inc()
+        return undefined
+      }
+      meter.refused.inc()
+      return refuse(429, 'RATE_LIMITED', ['retry-after', String(decision.retryAfterSeconds)])
+    }
+  }
+})
+
+interface Bucket {
+  readonly key: string
+  /** The tuple as JSON, for people. */
+  readonly text: string
+  readonly errorCode: string
+  readonly errorMessage: string
+}
+
+function bucketOf(keys: readonly Expression[], flow: Flow, expressions: Expressions): Bucket {
+  const parts: string[] = []
+  const texts: string[] = []
+  let errorCode = ''
+  let errorMessage = ''
+  for (const [i, key] of keys.entries()) {
+    try {
+      const value = key.evaluate(flow)
+      const json = JSON.stringify(expressions.dataOf(value))
+      // Marked by kind: bytes are written as text in JSON, and must not meet a string that reads the same.
+      parts.push(typeof value === 'string' ? `s${value}` : `j${json}`)
+      texts.push(json)
+    } catch (error) {
+      if (!(error instanceof EvaluationError)) throw error
+      parts.push('e')
+      texts.push('"<error>"')
+      if (errorCode === '') {
+        errorCode = error.kind === 'absent' ? 'BUCKET_KEY_ABSENT' : 'BUCKET_KEY_FAILED'
+        errorMessage = `bucket_key[${i}]: ${error.message}`
+      }
+    }
+  }
+  return { key: encodeKey(parts), text: `[${texts.join(',')}]`, errorCode, errorMessage }
+}

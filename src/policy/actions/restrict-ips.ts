@@ -1,0 +1,76 @@
+import Type from 'typebox'
+import type { Flow } from '../../exchange/flow.js'
+import { closeConnection, refuse } from '../../exchange/verdict.js'
+import { EvaluationError } from '../../expression/expression.js'
+import { defineAction, type Scope } from '../action.js'
+import { config, enforce, template, text } from '../fields.js'
+import { compileIpList } from './ip-list.js'
+
+const NOTHING_ALLOWED =
+  'without an entry in allow nobody passes; allow 0.0.0.0/0 and ::/0 to refuse only what deny holds'
+
+function addresses(description: string) {
+  return Type.Optional(
+    Type.Array(template({ description: 'An IP address or a network such as 192.0.2.0/24.' }), { description })
+  )
+}
+
+/**
+ * Lets a client pass only when its address is in `allow` and not in `deny`. The address is that of the peer, or the one
+ * that trusted proxies vouch for; a client's own header never counts.
+ */
+export const restrictIps = defineAction({
+  type: 'restrict-ips',
+  phases: ['on_tcp_connect', 'on_http_request', 'on_http_response'],
+  config: config({
+    enforce: enforce(),
+    allow: addresses('Who may pass.'),
+    deny: addresses('Who may not, even if allowed.'),
+    ip_policies: Type.Optional(
+      Type.Array(text({ description: 'Id of an IP policy.' }), { description: 'IP policies to apply.' })
+    )
+  }),
+  configOptional: false,
+  terminates: 'sometimes',
+  results: {
+    name: 'restrict_ips',
+    fields: { action: 'string', matched_cidr: 'string', 'error.code': 'string', 'error.message': 'string' }
+  },
+  compile({ enforce = true, allow = [], deny = [], ip_policies = [] }, scope) {
+    const policies = compilePolicies(ip_policies, scope)
+    if (allow.length === 0 && ip_policies.length === 0) scope.warn([], 'NOTHING_ALLOWED', NOTHING_ALLOWED)
+    const allowed = compileIpList(allow, ['allow'], scope)
+    const denied = compileIpList(deny, ['deny'], scope)
+    const verdict = scope.phase === 'on_tcp_connect' ? closeConnection : refuse(403, 'IP_RESTRICTED')
+    return (flow) => {
+      policies()
+      const denying = denied(flow.clientAddress, flow)
+      const match = denying ?? allowed(flow.clientAddress, flow)
+      const passes = denying === undefined && match !== undefined
+      publish(flow, passes, match)
+      return passes || !enforce ? undefined : verdict
+    }
+  }
+})
+
+/** IP policies are resources of the management API; a document that names one cannot run without them. */
+function compilePolicies(ids: readonly string[], scope: Scope): () => void {
+  if (ids.length === 0) return () => undefined
+  scope.warn(
+    ['ip_policies'],
+    'ACTION_UNAVAILABLE',
+    'IP policies cannot be used yet; list the networks in allow and deny'
+  )
+  return () => {
+    throw new EvaluationError('failed', 'restrict-ips names an IP policy, which cannot be used yet')
+  }
+}
+
+function publish(flow: Flow, passes: boolean, match: string | undefined): void {
+  flow.publish('restrict_ips', {
+    action: passes ? 'allow' : 'deny',
+    matched_cidr: match ?? '',
+    'error.code': '',
+    'error.message': ''
+  })
+}

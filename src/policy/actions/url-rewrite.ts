@@ -1,0 +1,48 @@
+import Type from 'typebox'
+import { RequestTarget } from '../../exchange/target.js'
+import { EvaluationError } from '../../expression/expression.js'
+import { defineAction } from '../action.js'
+import { config, regex, template } from '../fields.js'
+import { compileReplacing } from './url-replacing.js'
+import { asUrl } from './url-text.js'
+
+/**
+ * Rewrites the URL of the request before it goes to the upstream; the client does not notice. Every match is replaced.
+ *
+ * The result is brought into normal form again, and one that has none fails the exchange. Where the request goes is
+ * decided by its route alone, and `Host` stays as it came: another host in the result shows in `req.url` and nowhere
+ * else, so nothing that a client sends can lead a request to another upstream.
+ */
+export const urlRewrite = defineAction({
+  type: 'url-rewrite',
+  phases: ['on_http_request'],
+  config: config({
+    from: Type.Optional(regex({ description: 'RE2 pattern, searched in the full URL; the whole URL when left out.' })),
+    to: template({ description: 'What takes the place of each match; $1 stands for a group. Or a path, without from.' })
+  }),
+  configOptional: false,
+  terminates: 'never',
+  results: {
+    name: 'url_rewrite',
+    fields: { matches: 'list<string>', url: 'string', 'error.code': 'string', 'error.message': 'string' }
+  },
+  compile({ from, to }, scope) {
+    const replacing = compileReplacing(from, to, 'all', scope)
+    return (flow) => {
+      const { request } = flow
+      if (request === undefined) return undefined
+      const { text, matches } = replacing(request.target, flow)
+      if (text !== request.target.url) request.target = targetOf(text, request.target)
+      flow.publish('url_rewrite', { matches, url: request.target.url, 'error.code': '', 'error.message': '' })
+      return undefined
+    }
+  }
+})
+
+/** `text` as a target; a path alone keeps scheme and authority. */
+function targetOf(text: string, before: RequestTarget): RequestTarget {
+  const url = asUrl(text)
+  const target = RequestTarget.fromUrl(url.startsWith('/') ? `${before.scheme}://${before.authority}${url}` : url)
+  if (target === undefined) throw new EvaluationError('failed', 'the rewritten URL is no http or https URL')
+  return target
+}

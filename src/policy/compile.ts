@@ -1,0 +1,185 @@
+import { PHASES, type Phase } from '../exchange/flow.js'
+import type { Expression } from '../expression/expression.js'
+import { didYouMean } from '../lib/suggest.js'
+import type { Action, ReadyAction, UnavailableAction } from './action.js'
+import { readConfig } from './config.js'
+import { type ActionNode, type ExpressionNode, type RuleNode, readDocument } from './document.js'
+import { checkDurations, checkMarked } from './marked.js'
+import type { Problem } from './problem.js'
+import { Reporter } from './reporter.js'
+import { type CompiledAction, type CompiledPhase, type CompiledRule, failureVerdict } from './run.js'
+import { ActionScope, type DocumentScope, reportExpression } from './scope.js'
+import type { KeptStateDraft, PolicyServices } from './services.js'
+
+export interface CompiledPolicy {
+  readonly owner: string
+  /** null: no rules. */
+  readonly phases: Readonly<Record<Phase, CompiledPhase | null>>
+}
+
+export interface CompileOptions {
+  /** Route, edge, or default entry; part of the identity of counters. */
+  readonly owner: string
+  readonly services: PolicyServices
+  readonly keep: KeptStateDraft
+  readonly actions: readonly Action[]
+  /** Actions that this version checks but cannot run: `refuse` before a policy goes live, `warn` where a text is only checked. */
+  readonly unavailable: 'warn' | 'refuse'
+}
+
+/**
+ * Compiles the text of a policy document. Finds every problem in one pass and never throws for what the text says.
+ *
+ * `policy` is absent when there is an error, and when an unavailable action was only warned of.
+ */
+export function compilePolicy(text: string, options: CompileOptions): { policy?: CompiledPolicy; problems: Problem[] } {
+  const { document, problems } = readDocument(text)
+  const report = new Reporter(document.source, problems)
+  const compiler = new PolicyCompiler(options, {
+    owner: options.owner,
+    services: options.services,
+    keep: withOrdinals(options),
+    source: document.source,
+    report
+  })
+  const phases = {} as Record<Phase, CompiledPhase | null>
+  for (const phase of PHASES) phases[phase] = compiler.phase(phase, document.phases[phase])
+  report.sort()
+  if (report.failed || !compiler.runnable) return { problems: report.problems }
+  return { policy: { owner: options.owner, phases }, problems: report.problems }
+}
+
+/** Makes equal keys of one document different: the second one gets an ordinal, in order of the text. */
+function withOrdinals({ owner, keep }: CompileOptions): KeptStateDraft['keep'] {
+  const uses = new Map<string, number>()
+  return (key, make) => {
+    const identity = JSON.stringify(key)
+    const use = (uses.get(identity) ?? 0) + 1
+    uses.set(identity, use)
+    return keep.keep(use === 1 ? ['policy', owner, key] : ['policy', owner, key, use], make)
+  }
+}
+
+class PolicyCompiler {
+  /** False once an action stood there that cannot run. */
+  runnable = true
+  readonly #options: CompileOptions
+  readonly #document: DocumentScope
+  readonly #actions: ReadonlyMap<string, Action>
+
+  constructor(options: CompileOptions, document: DocumentScope) {
+    this.#options = options
+    this.#document = document
+    this.#actions = new Map(options.actions.map((action) => [action.type, action]))
+  }
+
+  phase(phase: Phase, rules: readonly RuleNode[]): CompiledPhase | null {
+    if (rules.length === 0) return null
+    const { owner, services } = this.#document
+    const compiled = rules.map((rule) => this.#rule(phase, rule))
+    return { phase, owner, rules: compiled, log: services.log, failure: failureVerdict(phase) }
+  }
+
+  #rule(phase: Phase, rule: RuleNode): CompiledRule {
+    const { name } = rule
+    const { owner, services } = this.#document
+    const expressions = rule.expressions.flatMap((expression) => this.#expression(phase, expression) ?? [])
+    const actions = rule.actions.flatMap((action) => this.#action(phase, rule, action) ?? [])
+    this.#unreachable(rule)
+    return {
+      name,
+      expressions,
+      actions,
+      matched: services.meter.matched(owner, phase, name),
+      absent: services.meter.failed(owner, phase, name, 'absent'),
+      failed: services.meter.failed(owner, phase, name, 'failed'),
+      failedBy: { phase, rule: name, action: 'expression' }
+    }
+  }
+
+  #expression(phase: Phase, { source, path, node }: ExpressionNode): Expression | undefined {
+    const compiled = this.#document.services.expressions.expression(source, phase)
+    reportExpression(this.#document, compiled, { path, node }, source)
+    if (!compiled.ok) return undefined
+    const { type } = compiled.value
+    if (type === 'bool' || type === 'dyn') return compiled.value
+    const message = `an expression of a rule must be true or false; this one is of type ${type}`
+    this.#document.report.error(path, 'EXPRESSION_TYPE', message, node.span, 0)
+    return undefined
+  }
+
+  #action(phase: Phase, rule: RuleNode, node: ActionNode): CompiledAction | undefined {
+    const action = this.#known(node)
+    if (action === undefined || !this.#allowed(action, phase, node)) return undefined
+    const { type, path, typeNode } = node
+    const anchor = { path: [...path, 'config'], node: node.config ?? typeNode }
+    const scope = new ActionScope(this.#document, phase, rule.name, anchor)
+    const config = this.#config(action, node, scope)
+    if (action.availability === 'unavailable') this.#unavailable(action, node)
+    if (config === undefined) return undefined
+    if (action.availability === 'unavailable') {
+      action.check?.(config, scope)
+      return undefined
+    }
+    const decided = this.#document.services.meter.decided(scope.owner, phase, rule.name, type)
+    return { type, run: action.compile(config, scope), decidedBy: { phase, rule: rule.name, action: type }, decided }
+  }
+
+  #known({ type, path, typeNode }: ActionNode): ReadyAction | UnavailableAction | undefined {
+    const action = this.#actions.get(type)
+    const { report } = this.#document
+    if (action === undefined) {
+      const message = `there is no action "${type}"${didYouMean(type, this.#actions.keys())}`
+      report.error([...path, 'type'], 'ACTION_UNKNOWN', message, typeNode.span)
+      return undefined
+    }
+    if (action.availability !== 'unsupported') return action
+    report.error([...path, 'type'], 'ACTION_UNSUPPORTED', `${type} is not supported: ${action.reason}`, typeNode.span)
+    return undefined
+  }
+
+  #allowed(action: ReadyAction | UnavailableAction, phase: Phase, { type, path, typeNode }: ActionNode): boolean {
+    if (action.phases.includes(phase)) return true
+    const message = `${type} cannot stand in ${phase}; it is allowed in ${action.phases.join(', ')}`
+    this.#document.report.error([...path, 'type'], 'ACTION_PHASE', message, typeNode.span)
+    return false
+  }
+
+  /** The config as data; undefined when something in it was reported. */
+  #config(action: ReadyAction | UnavailableAction, node: ActionNode, scope: ActionScope): object | undefined {
+    const { report } = this.#document
+    if (node.config === undefined && !action.configOptional) {
+      const fields = Object.keys((action.config as { properties?: object }).properties ?? {})
+      const message = `${node.type} needs a \`config\`${fields.length > 0 ? ` with ${fields.join(', ')}` : ''}`
+      report.error(node.path, 'CONFIG_INVALID', message, node.typeNode.span)
+      return undefined
+    }
+    const before = report.problems.length
+    const map = node.config ?? { kind: 'map', span: node.typeNode.span, entries: [] }
+    const { data, marked } = readConfig(action.config, map, (at, message, onKey) => scope.field(at, message, onKey))
+    checkDurations(marked, scope)
+    if (action.availability === 'unavailable') checkMarked(marked, scope)
+    return report.problems.slice(before).some(({ severity }) => severity === 'error') ? undefined : (data as object)
+  }
+
+  #unavailable(action: UnavailableAction, { path, typeNode }: ActionNode): void {
+    this.runnable = false
+    const { report } = this.#document
+    const message = `${action.type} is checked but cannot run in this version`
+    const severity = this.#options.unavailable === 'refuse' ? 'error' : 'warning'
+    report[severity]([...path, 'type'], 'ACTION_UNAVAILABLE', message, typeNode.span)
+  }
+
+  /** What follows an action that always ends the phase has no effect; published examples do it, so it is no error. */
+  #unreachable(rule: RuleNode): void {
+    for (const [index, { type }] of rule.actions.entries()) {
+      const action = this.#actions.get(type)
+      const next = rule.actions[index + 1]
+      if (action === undefined || action.availability === 'unsupported' || action.terminates !== 'always') continue
+      if (next === undefined) return
+      const message = `${next.type} can never run, because ${type} before it always ends the phase`
+      this.#document.report.warning([...next.path, 'type'], 'ACTION_UNREACHABLE', message, next.typeNode.span)
+      return
+    }
+  }
+}

@@ -1,0 +1,159 @@
+import type { Flow, Phase } from '../exchange/flow.js'
+import { closeConnection, refuse, type Verdict } from '../exchange/verdict.js'
+import { EvaluationError, type Expression } from '../expression/expression.js'
+import type { ActionRun } from './action.js'
+import type { Counter, PolicyLog } from './services.js'
+
+export interface CompiledAction {
+  readonly type: string
+  readonly run: ActionRun
+  /** Written to `flow.decidedBy` as it is. */
+  readonly decidedBy: NonNullable<Flow['decidedBy']>
+  readonly decided: Counter
+}
+
+export interface CompiledRule {
+  readonly name: string
+  readonly expressions: readonly Expression[]
+  readonly actions: readonly CompiledAction[]
+  readonly matched: Counter
+  readonly absent: Counter
+  readonly failed: Counter
+  /** Written to `flow.decidedBy` when an expression of the rule fails. */
+  readonly failedBy: NonNullable<Flow['decidedBy']>
+}
+
+/** The rules of one phase, at least one. */
+export interface CompiledPhase {
+  readonly phase: Phase
+  readonly owner: string
+  readonly rules: readonly CompiledRule[]
+  readonly log: PolicyLog
+  /** The verdict when something has no value: a policy that cannot be evaluated lets nothing pass. */
+  readonly failure: Verdict
+}
+
+/**
+ * Runs the rules of a phase in order, and in each rule whose expressions are all true its actions in order.
+ *
+ * The first verdict ends the phase; undefined means that no action ended it. Answers at once unless an action waits.
+ * A rule with an expression that misses a key or an index does not match; any other failure ends the phase with
+ * 500 `POLICY_EXPRESSION` (a connection or an event stream is closed).
+ */
+export function runPhase(phase: CompiledPhase, flow: Flow): Verdict | undefined | Promise<Verdict | undefined> {
+  flow.vars?.clear()
+  return runFrom(phase, flow, 0, 0)
+}
+
+/** What ends a phase whose policy cannot be evaluated. */
+export function failureVerdict(phase: Phase): Verdict {
+  if (phase === 'on_tcp_connect') return closeConnection
+  // The answer has begun; only a broken end says that it is not whole.
+  return phase === 'on_event_stream_message' ? { kind: 'close', how: 'reset' } : refuse(500, 'POLICY_EXPRESSION')
+}
+
+/** Goes on at an action of a rule that is known to match, or at a rule when `actionIndex` is 0. */
+function runFrom(
+  phase: CompiledPhase,
+  flow: Flow,
+  ruleIndex: number,
+  actionIndex: number
+): Verdict | undefined | Promise<Verdict | undefined> {
+  const { rules } = phase
+  let a = actionIndex
+  for (let r = ruleIndex; r < rules.length; r++, a = 0) {
+    const rule = rules[r] as CompiledRule
+    if (a === 0) {
+      const match = matches(phase, rule, flow)
+      if (match === undefined) return phase.failure
+      if (!match) continue
+      rule.matched.inc()
+    }
+    for (; a < rule.actions.length; a++) {
+      const action = rule.actions[a] as CompiledAction
+      let outcome: Verdict | undefined | Promise<Verdict | undefined>
+      try {
+        outcome = action.run(flow)
+      } catch (error) {
+        return actionFailed(phase, rule, action, flow, error)
+      }
+      if (outcome === undefined) continue
+      if ('then' in outcome) return resume(outcome, phase, flow, r, a)
+      return decide(action, flow, outcome)
+    }
+  }
+  return undefined
+}
+
+async function resume(
+  pending: Promise<Verdict | undefined>,
+  phase: CompiledPhase,
+  flow: Flow,
+  ruleIndex: number,
+  actionIndex: number
+): Promise<Verdict | undefined> {
+  const rule = phase.rules[ruleIndex] as CompiledRule
+  const action = rule.actions[actionIndex] as CompiledAction
+  let verdict: Verdict | undefined
+  try {
+    verdict = await pending
+  } catch (error) {
+    return actionFailed(phase, rule, action, flow, error)
+  }
+  if (verdict !== undefined) return decide(action, flow, verdict)
+  return actionIndex + 1 < rule.actions.length
+    ? runFrom(phase, flow, ruleIndex, actionIndex + 1)
+    : runFrom(phase, flow, ruleIndex + 1, 0)
+}
+
+function decide(action: CompiledAction, flow: Flow, verdict: Verdict): Verdict {
+  flow.decidedBy = action.decidedBy
+  action.decided.inc()
+  return verdict
+}
+
+/** Undefined: an expression has no value, and not because something is merely absent. */
+function matches(phase: CompiledPhase, rule: CompiledRule, flow: Flow): boolean | undefined {
+  for (const expression of rule.expressions) {
+    let value: unknown
+    try {
+      value = expression.evaluate(flow)
+    } catch (error) {
+      return expressionFailed(phase, rule, flow, error)
+    }
+    if (value === false) return false
+    if (value !== true) {
+      return expressionFailed(phase, rule, flow, new EvaluationError('failed', 'the expression is not true or false'))
+    }
+  }
+  return true
+}
+
+function expressionFailed(phase: CompiledPhase, rule: CompiledRule, flow: Flow, error: unknown): false | undefined {
+  if (!(error instanceof EvaluationError)) throw error
+  const fields = { owner: phase.owner, phase: phase.phase, rule: rule.name, reason: error.message }
+  if (error.kind === 'absent') {
+    rule.absent.inc()
+    phase.log.debug(fields, 'a rule did not match because a value is absent')
+    return false
+  }
+  rule.failed.inc()
+  phase.log.warn(fields, 'an expression of a rule failed')
+  flow.decidedBy = rule.failedBy
+  return undefined
+}
+
+function actionFailed(
+  phase: CompiledPhase,
+  rule: CompiledRule,
+  action: CompiledAction,
+  flow: Flow,
+  error: unknown
+): Verdict {
+  if (!(error instanceof EvaluationError)) throw error
+  const fields = { owner: phase.owner, phase: phase.phase, rule: rule.name, action: action.type, reason: error.message }
+  rule.failed.inc()
+  phase.log.warn(fields, 'an action failed')
+  flow.decidedBy = action.decidedBy
+  return phase.failure
+}

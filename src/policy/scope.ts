@@ -1,0 +1,146 @@
+import type { Phase } from '../exchange/flow.js'
+import { type Compiled, EvaluationError, type Expression, type Template } from '../expression/expression.js'
+import type { MapNode, ScalarNode, SourceText, Span, TreeNode } from '../lib/positions.js'
+import { compileRegex, type Regex } from '../lib/regex.js'
+import type { Scope } from './action.js'
+import type { NodePath } from './problem.js'
+import type { Reporter } from './reporter.js'
+import { scalarOffsets } from './scalar-offsets.js'
+import type { KeptStateDraft, PolicyServices } from './services.js'
+
+/** What every action of one document shares while it is compiled. */
+export interface DocumentScope {
+  readonly owner: string
+  readonly services: PolicyServices
+  readonly keep: KeptStateDraft['keep']
+  readonly source: SourceText
+  readonly report: Reporter
+}
+
+/** A place inside a document: its path there, and the node that the path leads to. */
+export interface Anchor {
+  readonly path: NodePath
+  readonly node: TreeNode
+}
+
+/** The scope of one action. `anchor` is its config, or its type when it has no config. */
+export class ActionScope implements Scope {
+  readonly phase: Phase
+  readonly rule: string
+  readonly #document: DocumentScope
+  readonly #anchor: Anchor
+
+  constructor(document: DocumentScope, phase: Phase, rule: string, anchor: Anchor) {
+    this.#document = document
+    this.phase = phase
+    this.rule = rule
+    this.#anchor = anchor
+  }
+
+  get owner(): string {
+    return this.#document.owner
+  }
+
+  get services(): PolicyServices {
+    return this.#document.services
+  }
+
+  expression(source: string, at: NodePath): Expression {
+    const compiled = this.services.expressions.expression(source, this.phase)
+    return this.#reported(compiled, source, at) ?? withoutValue(source)
+  }
+
+  template(source: string, at: NodePath): Template {
+    const compiled = this.services.expressions.template(source, this.phase)
+    return this.#reported(compiled, source, at) ?? withoutText(source)
+  }
+
+  regex(pattern: string, at: NodePath): Regex {
+    const compiled = compileRegex(pattern)
+    if (compiled.ok) return compiled.regex
+    this.problem(
+      at,
+      'REGEX_INVALID',
+      `\`${at.join('.')}\` is not a regular expression of RE2 syntax: ${compiled.message}`
+    )
+    return withoutMatch(pattern)
+  }
+
+  problem(at: NodePath, code: string, message: string): void {
+    const { span } = this.#find(at, false)
+    this.#document.report.error([...this.#anchor.path, ...at], code, message, span)
+  }
+
+  warn(at: NodePath, code: string, message: string): void {
+    const { span } = this.#find(at, false)
+    this.#document.report.warning([...this.#anchor.path, ...at], code, message, span)
+  }
+
+  /** Like `problem`; with `onKey` the key of the last step is shown. */
+  field(at: NodePath, message: string, onKey: boolean): void {
+    this.#document.report.error([...this.#anchor.path, ...at], 'CONFIG_INVALID', message, this.#find(at, onKey).span)
+  }
+
+  keep<T>(key: readonly unknown[], make: () => T): T {
+    return this.#document.keep(key, make)
+  }
+
+  #reported<T>(compiled: Compiled<T>, source: string, at: NodePath): T | undefined {
+    const { node } = this.#find(at, false)
+    const path = [...this.#anchor.path, ...at]
+    reportExpression(this.#document, compiled, { path, node }, source)
+    return compiled.ok ? compiled.value : undefined
+  }
+
+  /** The node at `at`, or the nearest one above it. */
+  #find(at: NodePath, onKey: boolean): { node: TreeNode; span: Span } {
+    let node = this.#anchor.node
+    let span = node.span
+    for (const step of at) {
+      const entry = node.kind === 'map' ? entryOf(node, String(step)) : undefined
+      const next = node.kind === 'list' && typeof step === 'number' ? node.items[step] : entry?.value
+      if (next === undefined) break
+      node = next
+      span = onKey && entry !== undefined ? entry.keySpan : next.span
+    }
+    return { node, span }
+  }
+}
+
+function entryOf(map: MapNode, key: string) {
+  return map.entries.find((entry) => entry.key === key)
+}
+
+/** Reports what the compiler of expressions found, at the very characters where the document's text can be retraced. */
+export function reportExpression<T>(document: DocumentScope, compiled: Compiled<T>, at: Anchor, source: string): void {
+  const found = compiled.ok ? compiled.warnings : compiled.problems
+  if (found.length === 0) return
+  const { node } = at
+  const offsets = node.kind === 'scalar' && node.text === source ? scalarOffsets(document.source.text, node) : undefined
+  for (const { severity, code, message, start, end } of found) {
+    const span = offsets === undefined ? node.span : spanInside(offsets, start, end, node as ScalarNode)
+    document.report[severity](at.path, code, message, span, start)
+  }
+}
+
+function spanInside(offsets: readonly number[], start: number, end: number, node: ScalarNode): Span {
+  const from = offsets[start] ?? node.span.start
+  return { start: from, end: Math.max(from + 1, offsets[end] ?? from + 1) }
+}
+
+/** Stand-ins for what could not be compiled: the action goes on checking, the policy never runs. */
+function withoutValue(source: string): Expression {
+  return { source, type: 'dyn', variables: new Set(), evaluate: neverRuns }
+}
+
+function withoutText(source: string): Template {
+  return { source, constant: undefined, variables: new Set(), text: neverRuns, value: neverRuns }
+}
+
+function withoutMatch(pattern: string): Regex {
+  return { pattern, test: neverRuns, exec: neverRuns, replaceAll: neverRuns, replaceFirst: neverRuns }
+}
+
+function neverRuns(): never {
+  throw new EvaluationError('failed', 'this policy was refused when it was written')
+}

@@ -1,0 +1,72 @@
+import type { TreeNode } from '../lib/positions.js'
+import type { FieldKind } from './fields.js'
+
+/** What config schemas may say: this much of JSON Schema is read when a document is checked, and nothing else may be used. */
+export interface Schema {
+  readonly type?: 'string' | 'number' | 'integer' | 'boolean' | 'array' | 'object' | 'null'
+  readonly enum?: readonly unknown[]
+  readonly const?: unknown
+  readonly anyOf?: readonly Schema[]
+  readonly oneOf?: readonly Schema[]
+  readonly default?: unknown
+  readonly description?: string
+  readonly title?: string
+  readonly minLength?: number
+  readonly maxLength?: number
+  readonly pattern?: string
+  readonly minimum?: number
+  readonly maximum?: number
+  readonly exclusiveMinimum?: number
+  readonly exclusiveMaximum?: number
+  readonly multipleOf?: number
+  readonly items?: Schema
+  readonly minItems?: number
+  readonly maxItems?: number
+  readonly uniqueItems?: boolean
+  readonly properties?: Readonly<Record<string, Schema>>
+  readonly patternProperties?: Readonly<Record<string, Schema>>
+  readonly additionalProperties?: boolean | Schema
+  readonly required?: readonly string[]
+  readonly minProperties?: number
+  readonly maxProperties?: number
+  readonly examples?: readonly unknown[]
+  readonly deprecated?: boolean
+  readonly 'x-sluice'?: FieldKind
+  /** Milliseconds. */
+  readonly 'x-min'?: number
+  readonly 'x-max'?: number
+  readonly 'x-multiple'?: number
+}
+
+/** The keywords of `Schema`, for the test that holds every action to them. */
+export const KEYWORDS: ReadonlySet<string> = new Set([
+  ...['type', 'enum', 'const', 'anyOf', 'oneOf', 'default', 'description', 'title', 'examples', 'deprecated'],
+  ...['minLength', 'maxLength', 'pattern', 'minimum', 'maximum', 'exclusiveMinimum', 'exclusiveMaximum', 'multipleOf'],
+  ...['items', 'minItems', 'maxItems', 'uniqueItems', 'properties', 'patternProperties', 'additionalProperties'],
+  ...['required', 'minProperties', 'maxProperties', 'x-sluice', 'x-min', 'x-max', 'x-multiple']
+])
+
+/** Is this the kind of value that the schema describes? `exact`: without reading a number or truth value as text. */
+export function fits(schema: Schema, node: TreeNode, exact = false): boolean {
+  const branches = schema.anyOf ?? schema.oneOf
+  if (branches !== undefined) return branches.some((branch) => fits(branch, node, exact))
+  const type = schema.type ?? typeOfWords(schema)
+  if (type === undefined) return true
+  if (type === 'object') return node.kind === 'map'
+  if (type === 'array') return node.kind === 'list'
+  if (node.kind !== 'scalar') return false
+  const { value } = node
+  if (type === 'null') return value === null
+  if (type === 'string') return typeof value === 'string' || (!exact && value !== null)
+  if (type === 'integer') return typeof value === 'number' && Number.isInteger(value)
+  return type === 'number' ? typeof value === 'number' && Number.isFinite(value) : typeof value === type
+}
+
+/** Kind of a schema that lists its values. */
+function typeOfWords(schema: Schema): Schema['type'] {
+  const words = schema.enum ?? (schema.const === undefined ? undefined : [schema.const])
+  if (words === undefined) return undefined
+  if (words.every((word) => typeof word === 'string')) return 'string'
+  if (words.every((word) => typeof word === 'number')) return 'number'
+  return words.every((word) => typeof word === 'boolean') ? 'boolean' : undefined
+}

@@ -1,0 +1,118 @@
+import { mkdtemp, rm, writeFile } from 'node:fs/promises'
+import { tmpdir } from 'node:os'
+import { join } from 'node:path'
+import { Writable } from 'node:stream'
+import { pino } from 'pino'
+import { App } from '../../src/app.js'
+import { loadOptions } from '../../src/config/load.js'
+import type { Applied } from '../../src/control/configuration.js'
+import { type Clock, systemClock } from '../../src/lib/clock.js'
+
+export const API_KEY = 'a-key-for-tests-0123456789'
+
+export interface SluiceSetup {
+  readonly upstream?: { readonly host?: string; readonly port: number; readonly protocol?: 'http' | 'https' }
+  /** YAML text of the traffic policy. */
+  readonly policy?: string
+  /** Options as environment variables write them, without `SLUICE_`: `{ TIMEOUTS_HEADERS: '1s' }`. */
+  readonly options?: Readonly<Record<string, string>>
+  readonly clock?: Clock
+}
+
+export interface RunningSluice {
+  readonly port: number
+  readonly apiPort: number
+  readonly apiKey: string
+  /** Every line of the log, parsed. */
+  readonly log: Record<string, unknown>[]
+  /** Resolves with the next (or an earlier) log line that `matches`. */
+  line(matches: (line: Record<string, unknown>) => boolean): Promise<Record<string, unknown>>
+  /** Writes another policy and applies it. */
+  reload(policy: string): Promise<Applied>
+  stop(): Promise<{ ended: number; cut: number }>
+}
+
+interface Test {
+  teardown(run: () => Promise<void>): void
+}
+
+/** The whole product on free ports, in this process; it stops with the test. */
+export async function startSluice(t: Test, setup: SluiceSetup = {}): Promise<RunningSluice> {
+  const folder = await mkdtemp(join(tmpdir(), 'sluice-test-'))
+  const policyFile = join(folder, 'policy.yaml')
+  const { upstream, policy } = setup
+  if (policy !== undefined) await writeFile(policyFile, policy)
+  const environment: Record<string, string> = {
+    SLUICE_LISTEN: '127.0.0.1:0',
+    SLUICE_API_LISTEN: '127.0.0.1:0',
+    SLUICE_DATA: ':memory:',
+    SLUICE_TIMEOUTS_DRAIN: '1s',
+    SLUICE_LIMITER_BUDGET: '64MiB'
+  }
+  if (upstream !== undefined) {
+    environment.SLUICE_UPSTREAM = `${upstream.protocol ?? 'http'}://${upstream.host ?? '127.0.0.1'}:${upstream.port}`
+  }
+  if (policy !== undefined) environment.SLUICE_POLICY = policyFile
+  for (const [name, value] of Object.entries(setup.options ?? {})) environment[`SLUICE_${name}`] = value
+  const loaded = await loadOptions({ flags: [], environment, folder })
+  if (!loaded.ok) throw new Error(JSON.stringify(loaded.problems))
+
+  const sink = new LogSink()
+  const app = new App(loaded.options, {
+    log: pino({ level: 'debug' }, sink),
+    clock: setup.clock ?? systemClock,
+    apiKey: API_KEY
+  })
+  const started = await app.start()
+  let stopped: Promise<{ ended: number; cut: number }> | undefined
+  const stop = () => {
+    stopped ??= app.stop()
+    return stopped
+  }
+  t.teardown(async () => {
+    await stop()
+    await rm(folder, { recursive: true, force: true })
+  })
+  return {
+    port: started.traffic.port,
+    apiPort: started.api.port,
+    apiKey: API_KEY,
+    log: sink.lines,
+    line: (matches) => sink.line(matches),
+    async reload(text) {
+      await writeFile(policyFile, text)
+      return app.reload()
+    },
+    stop
+  }
+}
+
+class LogSink extends Writable {
+  readonly lines: Record<string, unknown>[] = []
+  readonly #waiting: {
+    matches: (line: Record<string, unknown>) => boolean
+    found: (line: Record<string, unknown>) => void
+  }[] = []
+
+  override _write(chunk: Buffer, _encoding: string, done: () => void): void {
+    for (const text of chunk.toString().split('\n')) {
+      if (text === '') continue
+      const line = JSON.parse(text) as Record<string, unknown>
+      this.lines.push(line)
+      for (const waiting of [...this.#waiting]) {
+        if (!waiting.matches(line)) continue
+        this.#waiting.splice(this.#waiting.indexOf(waiting), 1)
+        waiting.found(line)
+      }
+    }
+    done()
+  }
+
+  line(matches: (line: Record<string, unknown>) => boolean): Promise<Record<string, unknown>> {
+    const known = this.lines.find(matches)
+    if (known !== undefined) return Promise.resolve(known)
+    return new Promise((found) => {
+      this.#waiting.push({ matches, found })
+    })
+  }
+}
