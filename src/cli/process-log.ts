@@ -1,4 +1,3 @@
-import type { WriteStream } from 'node:tty'
 import { styleText } from 'node:util'
 import { destination, type Logger, pino } from 'pino'
 
@@ -12,8 +11,8 @@ export interface ProcessLog {
  * The log on standard output: one JSON object a line, or, on a terminal, one readable line. Lines are handed over
  * without waiting for the reader.
  */
-export function createLog(level: string, output: WriteStream): ProcessLog {
-  const options = { level, base: undefined }
+export function createLog(level: string, output: NodeJS.WriteStream & { fd: number }): ProcessLog {
+  const options = { level, base: null }
   if (output.isTTY) {
     const logger = pino(options, { write: (line: string) => void output.write(readable(line)) })
     return { logger, flush: () => undefined }
@@ -31,16 +30,38 @@ const SEVERITIES = [
 
 /** `12:30:05 GET 127.0.0.1:8080/ 200 3ms`, or the message with its fields. */
 function readable(line: string): string {
-  const { level, time, msg, ...fields } = JSON.parse(line) as {
-    level: number
-    time: number
-    msg?: string
-    [field: string]: unknown
-  }
+  const { level, time, msg, ...fields } = JSON.parse(line) as LogLine
   const [, word, colour] = SEVERITIES.find(([least]) => level >= least) ?? SEVERITIES[3]
   const clock = styleText('gray', new Date(time).toTimeString().slice(0, 8))
   const severity = word === '' ? '' : `${styleText(colour, word)} `
-  return `${clock} ${severity}${msg ?? ''}${fieldsOf(fields)}\n`
+  const text = typeof fields.method === 'string' ? exchange(fields) : `${msg ?? ''}${fieldsOf(fields)}`
+  return `${clock} ${severity}${text}\n`
+}
+
+interface LogLine {
+  readonly level: number
+  readonly time: number
+  readonly msg?: string
+  readonly [field: string]: unknown
+}
+
+/** The access log's line without what matters to programs only. */
+function exchange({
+  method,
+  host,
+  path,
+  status,
+  duration_ms,
+  rule,
+  action,
+  code,
+  client
+}: Record<string, unknown>): string {
+  const colour = Number(status) >= 500 ? 'red' : Number(status) >= 400 ? 'yellow' : 'green'
+  const why = fieldsOf(
+    Object.fromEntries(Object.entries({ rule, action, code, client }).filter(([, value]) => value !== undefined))
+  )
+  return `${String(method)} ${String(host ?? '')}${String(path)} ${styleText(colour, String(status))} ${String(duration_ms)}ms${why}`
 }
 
 function fieldsOf(fields: Readonly<Record<string, unknown>>): string {

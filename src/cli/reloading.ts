@@ -14,7 +14,7 @@ export class Reloading {
   readonly #input: LoadInput
   readonly #options: Options
   readonly #log: Logger
-  readonly #hangup = () => this.#request('SIGHUP')
+  readonly #hangup = () => void this.#request('SIGHUP')
   #watches: ContentWatch[] = []
   #app: App | undefined
   #early: string | undefined
@@ -37,7 +37,7 @@ export class Reloading {
 
   begin(app: App): void {
     this.#app = app
-    if (this.#early !== undefined) this.#request(this.#early)
+    if (this.#early !== undefined) void this.#request(this.#early)
   }
 
   async close(): Promise<void> {

@@ -3,6 +3,7 @@ import type { ListenAddress } from '../config/fields.js'
 import type { Options } from '../config/options.js'
 import { CodedError, codeOf } from '../lib/coded-error.js'
 import { formatAuthority } from '../lib/host.js'
+import { styleFor } from './report.js'
 import { formatProblems } from './unit-report.js'
 
 /** What a system error says of itself. */
@@ -16,7 +17,8 @@ interface SystemError {
 
 /** The lines that tell a user why the process does not start, or undefined when the fault is ours. */
 export function explainStart(error: unknown, options: Options): string[] | undefined {
-  if (error instanceof ConfigurationRefused) return formatProblems(error.problems)
+  if (error instanceof ConfigurationRefused)
+    return formatProblems(error.problems, styleFor(process.stderr, process.env))
   if (error instanceof CodedError) {
     const cause = codeOf(error.cause)
     return [`${error.message}${cause === undefined ? '' : ` (${cause})`}`]

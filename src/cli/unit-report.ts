@@ -1,16 +1,15 @@
 import type { UnitProblems } from '../snapshot/compile.js'
+import { formatFinding, type ReportStyle, styleFor } from './report.js'
 
-/** The problems of policy documents as lines, in the form of `sluice check`: `file:line:column: error CODE: message`. */
-export function formatProblems(units: readonly UnitProblems[]): string[] {
-  return units.flatMap(({ source, problems }) =>
-    problems.map(
-      ({ severity, code, message, path, line, column }) =>
-        `${source}:${line}:${column}: ${severity} ${code}: ${message}${path === '' ? '' : ` (${path})`}`
-    )
-  )
+/** The problems of policy documents in the form of `sluice check`. */
+export function formatProblems(units: readonly UnitProblems[], style: ReportStyle): string[] {
+  return units.flatMap(({ source, text, problems }) => {
+    const lines = text.split('\n')
+    return formatFinding({ file: source, problems, line: (number) => lines[number - 1] ?? '' }, style)
+  })
 }
 
 /** Writes them where people look for errors. */
-export function printProblems(units: readonly UnitProblems[], to: NodeJS.WritableStream): void {
-  for (const line of formatProblems(units)) to.write(`${line}\n`)
+export function printProblems(units: readonly UnitProblems[], to: NodeJS.WriteStream): void {
+  for (const line of formatProblems(units, styleFor(to, process.env))) to.write(`${line}\n`)
 }

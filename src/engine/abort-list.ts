@@ -19,7 +19,8 @@ export class AbortList implements AbortSignalLike {
       run(this.#aborted)
       return nothing
     }
-    const runs = (this.#runs ??= new Set())
+    const runs = this.#runs ?? new Set()
+    this.#runs = runs
     runs.add(run)
     return () => {
       runs.delete(run)

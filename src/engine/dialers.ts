@@ -1,5 +1,5 @@
 import { connect, type Socket } from 'node:net'
-import { connect as connectTls, type TLSSocket } from 'node:tls'
+import { type ConnectionOptions, connect as connectTls, type TLSSocket } from 'node:tls'
 import type { BytePipe } from '../exchange/body.js'
 import type { Failure } from '../exchange/connection.js'
 import { StreamPipe } from './byte-pipe.js'
@@ -39,7 +39,7 @@ export function tlsDialer(at: TlsAddress): Dialer {
     key: `tls ${host}:${port} ${servername} ${rejectUnauthorized} ${ca ?? ''}`,
     reusable: true,
     open: (why) => {
-      const socket = connectTls({
+      const options: ConnectionOptions & { allowHalfOpen: boolean } = {
         host,
         port,
         servername,
@@ -47,7 +47,8 @@ export function tlsDialer(at: TlsAddress): Dialer {
         allowHalfOpen: true,
         ALPNProtocols: ['http/1.1'],
         ...(ca === undefined ? {} : { ca })
-      })
+      }
+      const socket = connectTls(options)
       socket.setNoDelay(true)
       return opened(socket, 'secureConnect', why)
     }

@@ -15,10 +15,12 @@ export function compileCall(node: Node, scope: Scope, compilation: Compilation):
   const args = isMethod
     ? [(node.args as [string, Node])[1], ...(node.args as [string, Node, readonly Node[]])[2]]
     : (node.args as [string, readonly Node[]])[1]
-  if (name === 'matches' && args.length === 2) return compileMatches(args as [Node, Node], scope, compilation)
-  const overloads = compilation.functions
-    .find(isMethod ? 'method' : 'function', name, args.length)
-    .filter(({ signature }) => signature.parameters.every((spec, i) => acceptsType(spec, args[i]?.checkedType) !== 'no'))
+  const candidates = compilation.functions.find(isMethod ? 'method' : 'function', name, args.length)
+  const [first] = candidates
+  if (name === 'matches' && first !== undefined) return compileMatches(args as [Node, Node], first, scope, compilation)
+  const overloads = candidates.filter(({ signature }) => 
+    signature.parameters.every((spec, i) => acceptsType(spec, args[i]?.checkedType) !== 'no')
+  )
   const operands = args.map((arg) => compile(arg, scope, compilation))
   const [only] = overloads
   if (only !== undefined && only.signature.parameters.every((spec, i) => acceptsType(spec, args[i]?.checkedType) === 'yes')) {
@@ -95,10 +97,12 @@ function bounded(state: State, result: unknown): unknown {
 }
 
 const NOT_TEXT = new EvaluationError('failed', 'matches() takes a text and a pattern')
-const BAD_PATTERN = new EvaluationError('failed', 'matches(): the pattern is not valid RE2 syntax')
 
-/** `matches` on RE2: a constant pattern is compiled here, once. */
-function compileMatches([textNode, patternNode]: [Node, Node], scope: Scope, compilation: Compilation): Run {
+/** Steps for a pattern that is not in the cache. */
+const COMPILE_COST = 1_000
+
+/** `matches` takes its cost from the budget by the length of the text; a constant pattern is compiled here, once. */
+function compileMatches([textNode, patternNode]: [Node, Node], matches: Overload, scope: Scope, compilation: Compilation): Run {
   const text = compile(textNode, scope, compilation)
   const known = literal(patternNode)
   if (typeof known?.value === 'string') {
@@ -115,16 +119,13 @@ function compileMatches([textNode, patternNode]: [Node, Node], scope: Scope, com
     const value = subject(state, text(state))
     const source = pattern(state)
     if (typeof source !== 'string') throw NOT_TEXT
-    // Compiling a pattern that is not cached costs what a thousand characters of text cost.
-    charge(state, 1_000)
-    const compiled = compilation.regexes.get(source)
-    if (!compiled.ok) throw BAD_PATTERN
-    return compiled.regex.test(value)
+    charge(state, COMPILE_COST)
+    return matches.run(value, source)
   }
 }
 
 function subject(state: State, value: unknown): string {
   if (typeof value !== 'string') throw NOT_TEXT
-  charge(state, value.length)
+  charge(state, value.length >> 1)
   return value
 }

@@ -4,7 +4,6 @@ import type { FunctionTable } from './function-table.js'
 import { compileCall } from './compile-call.js'
 import { compileMacro, type Scope } from './compile-macro.js'
 import { BINARY, concatText, negate, not } from './operators.js'
-import type { RegexCache } from '../lib/regex.js'
 import { charge, isAbsorbable, type Run, type State, weightier } from './state.js'
 import { engineValue, keyOf } from './values.js'
 import type { VariableDefinition } from './variables/definition.js'
@@ -12,7 +11,6 @@ import type { VariableDefinition } from './variables/definition.js'
 /** What compiling needs to know and where it reports. */
 export interface Compilation {
   readonly functions: FunctionTable
-  readonly regexes: RegexCache
   /** Reports what only compiling finds; the closure that is returned anyway is never run. */
   readonly report: (node: Node, code: string, message: string) => void
 }

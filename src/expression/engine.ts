@@ -125,9 +125,7 @@ export class CelEngine {
 
   /** The value that a type name such as `int` stands for. */
   typeValue(name: string): unknown {
-    const parsed = this.#engine.parse(name)
-    parsed.check()
-    return asNode(parsed.ast).meta.alternate?.args
+    return this.#engine.evaluate(name)
   }
 
   /** Turns `node` into a call of a global function. */

@@ -40,7 +40,10 @@ export function nearestPath(path: string, paths: Iterable<string>): string | und
   const last = path.slice(path.lastIndexOf('.') + 1)
   const endings = (among: readonly string[]) =>
     among.filter((one) => one.endsWith(`.${last}`)).sort((a, b) => a.length - b.length)[0]
-  return suggest(path, siblings) ?? endings(siblings) ?? endings(all) ?? suggest(path, all)
+  const near = suggest(path, siblings) ?? endings(siblings) ?? endings(all) ?? suggest(path, all)
+  if (near !== undefined) return near
+  const ending = suggest(last, new Set(all.map((one) => one.slice(one.lastIndexOf('.') + 1))))
+  return all.find((one) => one.endsWith(`.${ending}`))
 }
 
 /** `; did you mean x?`, or nothing. */

@@ -90,7 +90,9 @@ class Resolver {
     if (found === undefined) return this.#unknown({ names: wanted, nodes })
     const { variable, length } = found
     const rest = wanted.slice(length)
-    if (rest.length > 0 && !/^(?:dyn|map|list)/.test(variable.type)) return this.#unknown({ names: wanted, nodes })
+    if (rest.length > 0 && (variable.closed === true || !/^(?:dyn|map|list)/.test(variable.type))) {
+      return this.#unknown({ names: wanted, nodes })
+    }
     const node = nodes[length - 1] as Node
     if (!isAvailable(variable.phases, this.#phase)) {
       const where = phasesText(variable.phases as 'http' | 'response')
@@ -121,7 +123,7 @@ class Resolver {
   #visitCall(node: Node, bound: ReadonlySet<string>): void {
     const [name, args] = node.args as [string, readonly Node[]]
     if (name === 'has') return this.#visitPresence(node, args, bound)
-    if (name !== 'type') this.#checkFunction(node, 'function', name)
+    this.#checkFunction(node, 'function', name)
     for (const arg of args) this.visit(arg, bound)
   }
 

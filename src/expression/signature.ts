@@ -40,7 +40,8 @@ export function flatName(name: string): string {
 /** The signature in the engine's notation. */
 export function engineSignature({ form, name, parameters, result }: Signature): string {
   const types = parameters.map(longName)
-  const receiver = form === 'method' ? `${types.shift()}.` : ''
+  // The engine's notation has no parameters on a map that is a receiver.
+  const receiver = form === 'method' ? `${types.shift()?.replace(/^map<.*>$/, 'map')}.` : ''
   return `${receiver}${flatName(name)}(${types.join(', ')}): ${longName(parseType(result))}`
 }
 
@@ -128,13 +129,16 @@ function splitTypes(list: string): string[] {
 function longName(spec: TypeSpec): string {
   if (spec.name === 'any') return 'dyn'
   if (spec.name === 'null_type') return 'null'
-  if (spec.name === 'list') return spec.item === undefined ? 'list' : `list<${longName(spec.item)}>`
+  if (spec.name === 'list') return spec.item === undefined ? 'list<dyn>' : `list<${longName(spec.item)}>`
   if (spec.name === 'map') {
-    return spec.item === undefined ? 'map' : `map<${longName(spec.key as TypeSpec)}, ${longName(spec.item)}>`
+    return spec.item === undefined ? 'map<dyn, dyn>' : `map<${longName(spec.key as TypeSpec)}, ${longName(spec.item)}>`
   }
   return LONG_NAMES[spec.name as keyof typeof LONG_NAMES] ?? spec.name
 }
 
 function shortName(spec: TypeSpec): string {
-  return longName(spec).replaceAll('google.protobuf.Timestamp', 'timestamp').replaceAll('google.protobuf.Duration', 'duration')
+  return longName(spec)
+    .replaceAll('list<dyn>', 'list')
+    .replaceAll('map<dyn, dyn>', 'map')
+    .replaceAll('google.protobuf.Timestamp', 'timestamp').replaceAll('google.protobuf.Duration', 'duration')
 }

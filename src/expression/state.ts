@@ -5,7 +5,7 @@ import { EvaluationError } from './expression.js'
  * Steps that one evaluation may take; a step is about ten nanoseconds of work. What an expression costs without
  * comprehensions is far below it, and all of it together keeps the event loop under ten milliseconds.
  */
-export const BUDGET = 300_000
+export const BUDGET = 200_000
 
 /** Thrown when the budget is used up. One object, so that no operator that absorbs errors absorbs this one. */
 export const EXHAUSTED = new EvaluationError('failed', 'the expression takes too many steps')

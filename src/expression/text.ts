@@ -21,7 +21,7 @@ export function textOf(value: unknown): string {
     case 'duration':
       return durationText(value as Duration)
     case 'type':
-      return (value as { readonly name?: string }).name ?? 'type'
+      return typeText(value as { readonly name: string })
     default:
       return String(value)
   }
@@ -84,4 +84,8 @@ export function durationText(value: Duration): string {
   const size = nanos < 0n ? -nanos : nanos
   const fraction = (size % 1_000_000_000n).toString().padStart(9, '0').replace(/0+$/, '')
   return `${nanos < 0n ? '-' : ''}${size / 1_000_000_000n}${fraction === '' ? '' : `.${fraction}`}s`
+}
+
+function typeText({ name }: { readonly name: string }): string {
+  return name === 'null' ? 'null_type' : name
 }

@@ -123,7 +123,7 @@ export function readTree(text: string, limits: TreeLimits): Tree {
   const all = 'empty' in documents ? [] : [...documents]
   const syntax = 'empty' in documents ? documents.errors : all.flatMap((document) => document.errors)
   if (syntax.length > 0) return { root: undefined, problems: syntax.slice(0, MAX_SYNTAX_PROBLEMS).map(syntaxProblem) }
-  const filled = all.filter((document) => document.contents !== null)
+  const filled = all.filter(({ contents }) => contents !== null && !(isScalar(contents) && contents.source === ''))
   const [first, second] = filled
   if (first?.contents == null) return { root: undefined, problems: [] }
   const tags = first.warnings.filter((warning) => warning.code === 'TAG_RESOLVE_FAILED').map((warning) => warning.pos)
@@ -133,7 +133,8 @@ export function readTree(text: string, limits: TreeLimits): Tree {
     const message = 'the text holds more than one document; put each document into a file of its own'
     builder.problem('MANY_DOCUMENTS', message, spanOf(second.contents as Node))
   }
-  return { root, problems: builder.problems }
+  const whole = builder.problems.every(({ code }) => code !== 'LIMIT')
+  return { root: whole ? root : undefined, problems: builder.problems }
 }
 
 /** Plain data of a node, for schemas. Maps become objects whose keys are all own properties. */

@@ -101,7 +101,7 @@ export class Counts {
   fit(state: number, geometry: Geometry, stamp: number, cost: number): number {
     const kind = kindOf(this.words, state)
     if (kind === WIDE) return state
-    const grain = Math.floor(stamp / geometry.grain)
+    const grain = grainOf(stamp, geometry)
     const narrow = this.read(state, geometry, grain) + cost <= MAX_NARROW
     if (kind === BLOCKS) return this.fitBlock(this.blockWord(state, geometry, grain), narrow) ? state : 0
     return narrow ? state : this.widen(state, geometry)
@@ -109,7 +109,7 @@ export class Counts {
 
   add(state: number, geometry: Geometry, stamp: number, cost: number): void {
     const { words } = this
-    const grain = Math.floor(stamp / geometry.grain)
+    const grain = grainOf(stamp, geometry)
     if (words[state + TOTAL] === 0) words[state + BASE] = grain
     this.write(state, geometry, grain, this.read(state, geometry, grain) + cost)
     words[state + TOTAL]! += cost
@@ -169,7 +169,7 @@ export class Counts {
 
   /** Address of the word that holds the block of `grain`. */
   private blockWord(state: number, geometry: Geometry, grain: number): number {
-    return state + BODY + (Math.floor(grain / BLOCK_CELLS) % geometry.blocks)
+    return state + BODY + (((grain / BLOCK_CELLS) >>> 0) % geometry.blocks)
   }
 
   private fitBlock(word: number, narrow: boolean): boolean {
@@ -208,7 +208,12 @@ export class Counts {
   }
 }
 
+/** Grains are 32-bit numbers (enough for 68 years), because a remainder of 64-bit floating point takes ten times as long. */
+function grainOf(stamp: number, geometry: Geometry): number {
+  return (stamp / geometry.grain) >>> 0
+}
+
 /** The oldest grain that is still in the window when the clock rounded down shows `moment`. */
 function firstGrain(geometry: Geometry, moment: number): number {
-  return Math.max(0, Math.floor((moment + 1 - geometry.rate) / geometry.grain))
+  return moment + 1 < geometry.rate ? 0 : grainOf(moment + 1 - geometry.rate, geometry)
 }

@@ -30,7 +30,6 @@ export class Sketch implements Sink {
   private readonly width: number
   private readonly columns = [0, 0, 0, 0]
   private current = 0
-  private moment = 0
   private generation = 0
   private pending = 0
   private until = 0
@@ -44,7 +43,6 @@ export class Sketch implements Sink {
   begin(low: number, high: number, tens: number, moment: number): void {
     this.locate(low, high)
     this.current = this.assign(tens, moment)
-    this.moment = moment
     this.pending = 0
     this.until = 0
   }

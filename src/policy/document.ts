@@ -60,6 +60,7 @@ export function readDocument(text: string): { document: PolicyDocument; problems
     for (const { code, message, span } of problems) report.error([], TREE_CODES[code], message, span)
     if (root !== undefined) reader.root(root)
   }
+  report.sort()
   return { document: { source, phases: reader.phases }, problems: report.problems }
 }
 

@@ -51,7 +51,7 @@ export function choice<const W extends readonly string[]>(
   words: W,
   options: { description: string; default?: W[number] }
 ) {
-  return Type.Enum([...words] as unknown as string[], options) as unknown as ReturnType<typeof Type.Enum<string[]>>
+  return Type.Enum<W[number][]>([...words], options)
 }
 
 /** Header name → value with `${…}`; 1 to `max` entries. */

@@ -6,10 +6,11 @@ import type { PolicyMeter } from '../policy/services.js'
 /** What the limiter tells about itself at a scrape. */
 export interface LimiterStatistics {
   readonly buckets: number
-  readonly bytesUsed: number
-  readonly bytesBudget: number
+  readonly bytesInUse: number
+  readonly bytesReserved: number
   readonly folded: number
   readonly sketchDecisions: number
+  readonly sketchRefusals: number
 }
 
 const SECONDS = [0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30]
@@ -141,9 +142,14 @@ export class Metrics {
         }
       })
     gauge('sluice_limiter_buckets', 'Buckets in the table.', (limiter) => limiter.buckets)
-    gauge('sluice_limiter_bytes', 'Bytes of the table in use.', (limiter) => limiter.bytesUsed)
-    gauge('sluice_limiter_budget_bytes', 'Bytes that the table may use.', (limiter) => limiter.bytesBudget)
+    gauge('sluice_limiter_bytes', 'Bytes of the table in use.', (limiter) => limiter.bytesInUse)
+    gauge('sluice_limiter_reserved_bytes', 'Bytes that the table may use.', (limiter) => limiter.bytesReserved)
     gauge('sluice_limiter_folded', 'Live buckets folded into the sketch since the start.', (limiter) => limiter.folded)
+    gauge(
+      'sluice_limiter_sketch_refusals',
+      'Refusals that the sketch took part in.',
+      (limiter) => limiter.sketchRefusals
+    )
     gauge(
       'sluice_limiter_sketch_decisions',
       'Decisions by the sketch since the start.',

@@ -126,10 +126,11 @@ export class ClientConnection implements Swept {
       this.#exchange = undefined
       exchange.fail(refusal.why)
     } else this.#host.handler.refused(this.facts, refusal.status, refusal.why)
-    if (begun) return cut(this.socket)
-    this.socket.write(bareAnswer(refusal.status))
-    this.linger()
-    return undefined
+    if (begun) cut(this.socket)
+    else {
+      this.socket.write(bareAnswer(refusal.status))
+      this.linger()
+    }
   }
 
   /** The parser or the socket failed. */
@@ -216,14 +217,16 @@ export class ClientConnection implements Swept {
       return
     }
     if (this.#phase !== 'http') return
-    if (this.#stuck(now, limits.bodyIdle)) return this.#abort('client-timeout')
+    if (this.#stuck(now, limits.bodyIdle)) {
+      this.#abort('client-timeout')
+      return
+    }
     const state = this.#scanner.state
     if (state === 'head') this.#sweepHead(now)
     else if (state === 'body' && this.#exchange?.bodyDue !== false) {
       if (this.socket.isPaused()) this.#byteAt = now
       else if (limits.bodyIdle > 0 && now - this.#byteAt > limits.bodyIdle) this.#late()
     }
-    return undefined
   }
 
   #sweepHead(now: number): void {
@@ -267,21 +270,26 @@ export class ClientConnection implements Swept {
     const scanner = this.#scanner
     let at = 0
     while (at < chunk.length) {
-      if (scanner.state === 'ended') return this.#hold(at === 0 ? chunk : chunk.subarray(at))
+      if (scanner.state === 'ended') {
+        this.#hold(at === 0 ? chunk : chunk.subarray(at))
+        return
+      }
       if (scanner.fresh) {
         this.#since = this.#byteAt
         this.#messageBytes = 0
         this.#discarded = 0
       }
       const end = scanner.scan(chunk, at)
-      if ((scanner.state as string) === 'refused') return this.refuse(scanner.refusal)
+      if ((scanner.state as string) === 'refused') {
+        this.refuse(scanner.refusal)
+        return
+      }
       this.#messageBytes += end - at
       this.#feed(at === 0 && end === chunk.length ? chunk : chunk.subarray(at, end))
       if (this.#phase !== 'http') return
       if (this.#exchange === undefined && this.#unwanted(end - at)) return
       at = end
     }
-    return undefined
   }
 
   /** The rest of a request that has been answered. True when there was too much of it. */

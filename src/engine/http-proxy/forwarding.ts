@@ -221,7 +221,7 @@ export class Forwarding implements Swept, BodyOwner {
     const status = response.statusCode as number
     const method = this.#options.head.method
     this.#response = response
-    const framing = responseFraming(method, status, response.rawHeaders)
+    const framing = responseFraming(status, response.rawHeaders)
     if (this.#phase === 'over') return
     if (framing === undefined || status < 200) {
       this.#fail('upstream-malformed', 'never', 'the response head contradicts itself')

@@ -9,7 +9,7 @@ const DIGITS = /^\d{1,15}$/
  * How an answer is framed (RFC 9112 6.3), or undefined when its head contradicts itself: several lengths, a length
  * beside an encoding, an encoding other than `chunked`.
  */
-export function responseFraming(method: string, status: number, headers: HeaderList): Framing | undefined {
+export function responseFraming(status: number, headers: HeaderList): Framing | undefined {
   let length: string | undefined
   let encoding: string | undefined
   for (let i = 0; i < headers.length; i += 2) {

@@ -30,6 +30,11 @@ export function checkCount(count: number): void {
   if (count > MAX_LIST) throw failed(`a list or map would have more than ${MAX_LIST} items`)
 }
 
+/** Throws `failed` when a function would have to compare values of more than `length` UTF-16 units in all. */
+export function checkWork(length: number): void {
+  if (length > 4 * MAX_TEXT) throw failed('the values of a list hold too much text to compare')
+}
+
 /** Throws `failed` when values are nested deeper than a function walks. */
 export function checkDepth(depth: number): void {
   if (depth > MAX_DEPTH) throw failed(`a value is nested deeper than ${MAX_DEPTH} levels`)

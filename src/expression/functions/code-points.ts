@@ -7,13 +7,13 @@ const SURROGATE = /[\ud800-\udfff]/
 const LONE_SURROGATE = /\p{Surrogate}/gu
 
 /** Whether positions in code points and in UTF-16 units differ. */
-export function hasSurrogates(text: string): boolean {
+function hasSurrogates(text: string): boolean {
   return SURROGATE.test(text)
 }
 
-/** Length in code points. */
-export function codePointLength(text: string): number {
-  return hasSurrogates(text) ? codePointIndex(text, text.length) : text.length
+/** The code points of a string, each as a string. */
+export function codePoints(text: string): string[] {
+  return hasSurrogates(text) ? Array.from(text) : text.split('')
 }
 
 /** Code points before the UTF-16 offset `unit`, which must not be inside a pair. */

@@ -32,12 +32,12 @@ export function fixedText(value: Exact, precision: number): string {
 
 /** `value` as `d.ddde±dd` with `precision` digits after the point; halves go to the even digit. */
 export function scientificText(value: Exact, precision: number): string {
-  let exponent = value.numerator === 0n ? 0 : digitCount(value.numerator) - digitCount(value.denominator)
+  let exponent = value.numerator === 0n ? 0 : decimalExponent(value)
   let digits = String(scaled(value, precision - exponent)).padStart(precision + 1, '0')
-  // The difference of the lengths may be one too high, and rounding may carry into one more digit.
-  while (value.numerator !== 0n && (digits.length !== precision + 1 || digits.startsWith('0'))) {
-    exponent += digits.length > precision + 1 ? 1 : -1
-    digits = String(scaled(value, precision - exponent)).padStart(precision + 1, '0')
+  // Rounding may carry into one more digit, which is then a one followed by zeros.
+  if (digits.length > precision + 1) {
+    exponent++
+    digits = digits.slice(0, -1)
   }
   const power = `${exponent < 0 ? '-' : '+'}${String(Math.abs(exponent)).padStart(2, '0')}`
   return signed(value, `${withPoint(digits, 1)}e${power}`)
@@ -55,8 +55,13 @@ export function plainText(value: number): string {
   return sign + digits.padEnd(point, '0')
 }
 
-function digitCount(value: bigint): number {
-  return String(value).length
+/** Power of ten of the first digit of a value that is not zero. */
+function decimalExponent({ numerator, denominator }: Exact): number {
+  // The difference of the lengths is the exponent or one more.
+  const guess = String(numerator).length - String(denominator).length
+  const size = 10n ** BigInt(Math.abs(guess))
+  const below = guess >= 0 ? numerator < denominator * size : numerator * size < denominator
+  return below ? guess - 1 : guess
 }
 
 /** The integer nearest to the value times ten to the power of `power`. */

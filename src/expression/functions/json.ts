@@ -1,12 +1,12 @@
 import type { FunctionDefinition } from '../function-definition.js'
 import { textOf } from '../text.js'
 import { compareText, MAX_TEXT, type TypeName, typeOf } from '../values.js'
-import { BoundedText, checkCount, checkDepth, failed } from './bounds.js'
+import { BoundedText, checkCount, checkDepth, failed, MAX_DEPTH } from './bounds.js'
 import { wellFormed } from './code-points.js'
 
-/** The parsed value, or undefined when the text is too long or not JSON. */
+/** The parsed value, or undefined when the text is too long, nested too deep or not JSON. */
 function parse(text: string): unknown {
-  if (text.length > MAX_TEXT) return undefined
+  if (text.length > MAX_TEXT || depthOf(text) > MAX_DEPTH) return undefined
   try {
     return JSON.parse(text)
   } catch (error) {
@@ -15,26 +15,40 @@ function parse(text: string): unknown {
   }
 }
 
+/** How deep the brackets of JSON text are nested; the parser has no limit of its own. */
+function depthOf(text: string): number {
+  let depth = 0
+  let deepest = 0
+  let quoted = false
+  for (let at = 0; at < text.length; at++) {
+    const unit = text[at]
+    if (unit === '"') quoted = !quoted
+    else if (quoted) at += unit === '\\' ? 1 : 0
+    else if (unit === '[' || unit === '{') deepest = Math.max(deepest, ++depth)
+    else if (unit === ']' || unit === '}') depth--
+  }
+  return deepest
+}
+
 function decode(text: string): unknown {
   const value = parse(text)
-  if (value === undefined) throw failed('the text is not JSON, or too long')
-  return decoded(value, 1)
+  if (value === undefined) throw failed('the text is not JSON, too long or nested too deep')
+  return decoded(value)
 }
 
 /** Own property names become keys of a `Map`, so a name such as `__proto__` is data like any other. */
-function decoded(value: unknown, depth: number): unknown {
+function decoded(value: unknown): unknown {
   if (typeof value === 'string') return wellFormed(value)
   if (typeof value === 'number' && !Number.isFinite(value)) throw failed('a JSON number is out of range')
   if (typeof value !== 'object' || value === null) return value
-  checkDepth(depth)
   if (Array.isArray(value)) {
     checkCount(value.length)
-    return value.map((item) => decoded(item, depth + 1))
+    return value.map(decoded)
   }
   const entries = Object.entries(value)
   checkCount(entries.length)
   const map = new Map<string, unknown>()
-  for (const [key, item] of entries) map.set(wellFormed(key), decoded(item, depth + 1))
+  for (const [key, item] of entries) map.set(wellFormed(key), decoded(item))
   return map
 }
 

@@ -2,7 +2,7 @@ import type { Duration } from '../engine.js'
 import type { FunctionDefinition } from '../function-definition.js'
 import { textOf } from '../text.js'
 import { compare, nanosOf, numeric, type TypeName, typeOf } from '../values.js'
-import { absent, BoundedText, checkCount, checkDepth, failed } from './bounds.js'
+import { absent, BoundedText, checkCount, checkDepth, checkWork, failed } from './bounds.js'
 
 function join(list: readonly unknown[], separator = ''): string {
   const out = new BoundedText()
@@ -72,9 +72,14 @@ export function sortedByKeys(items: readonly unknown[], keys: readonly unknown[]
   if (!ORDERED.has(type) || keys.some((key) => typeOf(key) !== type)) {
     throw failed('a list is sorted by values of one type that has an order')
   }
+  checkWork(keys.reduce((sum: number, key) => sum + sizeOf(key), 0))
   const positions = items.map((_, index) => index)
   positions.sort((left, right) => order(keys[left], keys[right]))
   return positions.map((index) => items[index])
+}
+
+function sizeOf(key: unknown): number {
+  return typeof key === 'string' || key instanceof Uint8Array ? key.length : 1
 }
 
 function sort(items: readonly unknown[]): unknown[] {
@@ -142,9 +147,12 @@ function mapIdentity(map: ReadonlyMap<unknown, unknown>, depth: number): string 
 /** The first of all equal items, in their order. */
 function distinct(list: readonly unknown[]): unknown[] {
   const seen = new Set<string>()
+  let work = 0
   return list.filter((item) => {
     const text = identity(item, 1)
     if (text === undefined) return true
+    work += text.length
+    checkWork(work)
     if (seen.has(text)) return false
     seen.add(text)
     return true

@@ -1,7 +1,7 @@
 import type { FunctionDefinition } from '../function-definition.js'
 import { MAX_LIST } from '../values.js'
 import { absent, bounded, checkCount, checkLength, failed } from './bounds.js'
-import { codePointIndex, codePointLength, hasSurrogates, unitOffset, wellFormed, widthAt } from './code-points.js'
+import { codePointIndex, codePoints, unitOffset, wellFormed, widthAt } from './code-points.js'
 import { formatText } from './format.js'
 
 /** UTF-16 offset of a position, which may be the one after the last code point. */
@@ -54,53 +54,38 @@ function split(text: string, separator = ' ', limit = -1n): string[] {
   return pieces
 }
 
-/** The first `limit` occurrences replaced, from the left; a negative limit is none. */
+/**
+ * The first `limit` occurrences replaced, from the left; a negative limit is none. The empty string occurs before each
+ * code point and at the end.
+ */
 function replace(text: string, part: string, other: string, limit = -1n): string {
-  if (part === '') return interleave(text, other, limit)
-  const most = limit < 0n ? Number.POSITIVE_INFINITY : Number(limit)
-  let count = 0
-  for (let at = text.indexOf(part); at >= 0 && count < most; at = text.indexOf(part, at + part.length)) count++
+  const between = part === '' ? ['', ...codePoints(text), ''] : text.split(part)
+  const found = between.length - 1
+  const count = limit < 0n || limit > BigInt(found) ? found : Number(limit)
+  if (count === 0) return text
   checkLength(text.length + count * (other.length - part.length))
-  let from = 0
-  let result = ''
-  for (; count > 0; count--) {
-    const next = text.indexOf(part, from)
-    result += text.slice(from, next) + other
-    from = next + part.length
-  }
-  return result + text.slice(from)
-}
-
-/** The empty string occurs before each code point and at the end. */
-function interleave(text: string, other: string, limit: bigint): string {
-  const places = codePointLength(text) + 1
-  let count = limit < 0n || limit > BigInt(places) ? places : Number(limit)
-  checkLength(text.length + count * other.length)
-  let result = ''
-  let from = 0
-  for (; count > 0; count--) {
-    const next = from < text.length ? from + widthAt(text, from) : from
-    result += other + text.slice(from, next)
-    from = next
-  }
-  return result + text.slice(from)
+  if (count === found) return between.join(other)
+  return between.slice(0, count).join(other) + other + between.slice(count).join(part)
 }
 
 /** The White_Space characters of Unicode, which are not those that `String.prototype.trim` takes. */
-const BLANKS = new Set('\t\n\v\f\r \u0085\u00a0\u1680\u2028\u2029\u202f\u205f\u3000')
-for (let unit = 0x2000; unit <= 0x200a; unit++) BLANKS.add(String.fromCharCode(unit))
+const BLANKS = new Set(
+  Array.from('\t\n\v\f\r \u0085\u00a0\u1680\u2028\u2029\u202f\u205f\u3000', (blank) => blank.charCodeAt(0))
+)
+for (let unit = 0x2000; unit <= 0x200a; unit++) BLANKS.add(unit)
 
 function trim(text: string): string {
   let start = 0
   let end = text.length
-  while (start < end && BLANKS.has(text[start]!)) start++
-  while (end > start && BLANKS.has(text[end - 1]!)) end--
+  while (start < end && BLANKS.has(text.charCodeAt(start))) start++
+  while (end > start && BLANKS.has(text.charCodeAt(end - 1))) end--
   return text.slice(start, end)
 }
 
+/** The units backwards, where each pair of surrogates then stands the wrong way round. */
 function reverse(text: string): string {
-  if (!hasSurrogates(text)) return text.split('').reverse().join('')
-  return Array.from(text).reverse().join('')
+  const backwards = Buffer.from(text, 'utf16le').reverse().swap16().toString('utf16le')
+  return backwards.replace(/([\udc00-\udfff])([\ud800-\udbff])/g, '$2$1')
 }
 
 const ESCAPES: ReadonlyMap<string, string> = new Map([
@@ -115,11 +100,15 @@ const ESCAPES: ReadonlyMap<string, string> = new Map([
   ['"', '\\"']
 ])
 
+/** The characters of `ESCAPES`. */
+const ESCAPED = new RegExp(
+  `[${[...ESCAPES.values()].join('').replaceAll('\\a', '\\x07').replaceAll('\\b', '\\x08')}]`,
+  'g'
+)
+
 function quote(text: string): string {
   checkLength(text.length)
-  let quoted = ''
-  for (const character of wellFormed(text)) quoted += ESCAPES.get(character) ?? character
-  return bounded(`"${quoted}"`)
+  return bounded(`"${wellFormed(text).replace(ESCAPED, (character) => ESCAPES.get(character)!)}"`)
 }
 
 /**

@@ -38,6 +38,7 @@ function objects(name: string, fields: Readonly<Record<string, string>>): Variab
       path: `actions.service.${name}${prefix === '' ? '' : `.${prefix.slice(0, -1)}`}`,
       type: 'map<string, dyn>',
       optional: true,
+      closed: true,
       read: (flow: Flow) => {
         const values = flow.results?.get(name)
         return values === undefined ? undefined : objectOf(values, fields, prefix)

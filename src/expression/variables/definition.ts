@@ -14,6 +14,8 @@ export interface VariableDefinition {
   readonly optional?: true
   /** The data behind it, when the product does not ship it: the variable is then always empty. */
   readonly missing?: string
+  /** A map whose documented members are variables of their own: any other member is a mistake. */
+  readonly closed?: true
   /** One entry of a map of headers, without building the map. `key` is lower-case. */
   readonly entry?: (flow: Flow, key: string) => unknown
 }

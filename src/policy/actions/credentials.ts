@@ -77,7 +77,7 @@ export function compileFields(username: string, password: string, at: NodePath, 
   return (flow) => digestOfHalves(user.text(flow), secret.text(flow))
 }
 
-const WHOLE = /^\$\{[^]*\}$/
+const WHOLE = /^\$\{.*\}$/s
 const PASSWORD_LENGTH = `a password has ${MIN_PASSWORD} to ${MAX_PASSWORD} characters`
 
 function constant(pair: string): Credential {

@@ -9,7 +9,7 @@ export const deny = defineAction({
   phases: ['on_tcp_connect', 'on_http_request'],
   config: config({
     status_code: Type.Optional(
-      whole({ description: 'Status of the answer (HTTP only).', min: 400, max: 599, default: 403 })
+      whole({ description: 'Status of the answer, 403 when left out; HTTP only.', min: 400, max: 599 })
     )
   }),
   configOptional: true,

@@ -32,7 +32,6 @@ export const loginFields = {
 /** What such an action publishes besides `identity.<more>`. */
 export function loginResults(more: Readonly<Record<string, string>>): Readonly<Record<string, string>> {
   return {
-    identity: 'map<string, dyn>',
     'identity.id': 'string',
     'identity.email': 'string',
     'identity.name': 'string',

@@ -11,7 +11,7 @@ import { httpRequest } from './http-request.js'
 import { jwtValidation } from './jwt-validation.js'
 import { log } from './log.js'
 import { oauth } from './oauth.js'
-import { openidConnect } from './openid-connect.js'
+import { oidc, openidConnect } from './openid-connect.js'
 import { rateLimit } from './rate-limit.js'
 import { redirect } from './redirect.js'
 import { removeHeaders } from './remove-headers.js'
@@ -40,6 +40,7 @@ export const actions: readonly Action[] = [
   jwtValidation,
   log,
   oauth,
+  oidc,
   openidConnect,
   owaspCrsRequest,
   owaspCrsResponse,
@@ -57,9 +58,6 @@ export const actions: readonly Action[] = [
   verifyWebhook
 ]
 
-/** Other names that documents use for an action: accepted with a warning. */
-export const aliases: Readonly<Record<string, string>> = { oidc: 'openid-connect' }
-
 /** Wrong names whose right one is known: refused, with that suggestion. */
 export const suggestions: Readonly<Record<string, string>> = {
   'webhook-validation': 'verify-webhook',
@@ -68,14 +66,4 @@ export const suggestions: Readonly<Record<string, string>> = {
   'rewrite-url': 'url-rewrite',
   jwt: 'jwt-validation',
   compression: 'compress-response'
-}
-
-/** Snake-case result name → field → CEL type: what `actions.service.*` may name. */
-export function resultTypes(known: readonly Action[]): Readonly<Record<string, Readonly<Record<string, string>>>> {
-  const types: Record<string, Readonly<Record<string, string>>> = {}
-  for (const action of known) {
-    if (action.availability !== 'unsupported' && action.results !== undefined)
-      types[action.results.name] = action.results.fields
-  }
-  return types
 }

@@ -2,9 +2,8 @@ import Type from 'typebox'
 import { defineUnavailable } from '../action.js'
 import { choice, config, template } from '../fields.js'
 
-// YAML reads an unquoted 1.3 as a number.
-const version = (description: string, standard: string) =>
-  Type.Optional(Type.Enum(['1.0', '1.1', '1.2', '1.3', 1, 1.1, 1.2, 1.3], { description, default: standard }))
+const version = (description: string, standard: '1.2' | '1.3') =>
+  Type.Optional(choice(['1.0', '1.1', '1.2', '1.3'], { description, default: standard }))
 
 const STRATEGIES = ['require-and-verify', 'require-any', 'request'] as const
 

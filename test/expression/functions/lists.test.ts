@@ -97,6 +97,12 @@ t.test('sort orders values of one type', async (t) => {
       'failed'
     )
   }
+  const long = 'x'.repeat(1_000_000)
+  t.equal(
+    outcome(() => sort([long, long, long, long, long])),
+    'failed',
+    'too much to compare'
+  )
   const given = [2n, 1n]
   sort(given)
   t.same(given, [2n, 1n], 'the list itself is not changed')
@@ -136,6 +142,12 @@ t.test('distinct keeps the first of equal values, as CEL compares them', async (
   ]
   t.same(distinct(maps), [maps[0], maps[2]])
   t.equal((distinct([Number.NaN, Number.NaN]) as unknown[]).length, 2, 'what is not a number equals nothing')
+  const long = Array.from({ length: 5 }, (_, index) => 'x'.repeat(1_000_000) + index)
+  t.equal(
+    outcome(() => distinct(long)),
+    'failed',
+    'too much to compare'
+  )
   t.same(distinct([null, null, 'null']), [null, 'null'])
   t.same(distinct(['a,', 'a', ['a', 'b'], ['a,b']]), ['a,', 'a', ['a', 'b'], ['a,b']], 'no two values are confused')
 })

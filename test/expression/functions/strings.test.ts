@@ -12,7 +12,8 @@ function call(head: string, ...args: unknown[]): unknown {
 /** Each row: arguments, then the answer or the kind of error. */
 function table(t: Pick<Test, 'equal' | 'same'>, head: string, rows: readonly (readonly [unknown[], unknown])[]): void {
   for (const [args, expected] of rows) {
-    const name = `${head} ${JSON.stringify(args, (_, value) => (typeof value === 'bigint' ? Number(value) : value))}`
+    const shown = JSON.stringify(args, (_, value) => (typeof value === 'bigint' ? Number(value) : value))
+    const name = `${head} ${shown.slice(0, 80)}`
     if (expected === 'absent' || expected === 'failed')
       t.equal(
         outcome(() => call(head, ...args)),
@@ -152,6 +153,7 @@ t.test('letters and blanks', async (t) => {
   ])
   table(t, 'string.reverse()', [
     [['a😀é'], 'é😀a'],
+    [['😀\ud83d\ude00\ude00'], '\ude00😀😀'],
     [['abc'], 'cba']
   ])
   table(t, 'strings.quote(string)', [
@@ -172,6 +174,7 @@ t.test('format writes numbers exactly, with halves to the even digit', async (t)
     [['%.3f', [-1234n]], '-1234.000'],
     [['%e %.0e %.0e', [0, 2.5, 9.5]], '0.000000e+00 2e+00 1e+01'],
     [['%.2e', [1e23]], '1.00e+23'],
+    [['%.0e %.1e %.1e', [6.98e-58, -967, 99.96]], '7e-58 -9.7e+02 1.0e+02'],
     [['%.17e', [1e23]], '9.99999999999999916e+22'],
     [['%.3e', [5e-324]], '4.941e-324'],
     [['%.2e', [-999_999n]], '-1.00e+06'],

@@ -1,0 +1,130 @@
+/**
+ * The dependency rule of the house: arrows point down only. `npm run architecture` holds it.
+ *
+ * `HOUSE` says which folders of src a folder may import, `PACKAGES` which packages of npm. What a folder's own files
+ * import from each other is free; a folder that is missing here may import nothing.
+ */
+const HOUSE = {
+  lib: [],
+  exchange: ['lib'],
+  limiter: ['lib'],
+  expression: ['exchange', 'lib'],
+  policy: ['expression', 'limiter', 'exchange', 'lib'],
+  modules: ['policy', 'expression', 'limiter', 'exchange', 'lib'],
+  plan: ['modules', 'policy', 'lib'],
+  snapshot: ['plan', 'modules', 'policy', 'exchange', 'lib'],
+  engine: ['exchange', 'lib'],
+  proxy: ['snapshot', 'engine', 'modules', 'policy', 'plan', 'exchange', 'lib'],
+  control: ['snapshot', 'plan', 'lib'],
+  config: ['lib'],
+  api: ['control', 'modules', 'lib']
+}
+
+const PACKAGES = {
+  exchange: [],
+  limiter: [],
+  expression: ['cel-js', 're2js'],
+  policy: ['yaml', 'typebox'],
+  modules: ['typebox'],
+  plan: ['typebox'],
+  snapshot: ['lru-cache'],
+  engine: [],
+  proxy: ['pino', 'prom-client'],
+  control: [],
+  config: ['yaml', 'typebox'],
+  api: ['fastify']
+}
+
+/** The library that a file of `lib` may import, each its own; a cache beside it is no second subject. */
+const LEAVES = {
+  'user-agent': ['bowser', 'lru-cache'],
+  regex: ['re2js', 'lru-cache'],
+  positions: ['yaml'],
+  geo: ['maxmind', 'lru-cache', '@ip-location-db/geo-whois-asn-country-mmdb']
+}
+
+const within = (folders) => (folders.length === 0 ? '^$' : `^src/(${folders.join('|')})/`)
+const packages = (names) => (names.length === 0 ? '^$' : names.map((name) => `node_modules/${name}/`))
+const NPM = ['npm', 'npm-dev', 'npm-optional', 'npm-peer', 'npm-bundled', 'npm-no-pkg', 'npm-unknown']
+
+const houseRules = Object.entries(HOUSE).map(([folder, allowed]) => ({
+  name: `${folder}-imports-down`,
+  comment: `src/${folder} may import ${allowed.length === 0 ? 'no other folder' : allowed.join(', ')}.`,
+  severity: 'error',
+  from: { path: `^src/${folder}/` },
+  to: { path: '^src/', pathNot: within([folder, ...allowed]) }
+}))
+
+const packageRules = Object.entries(PACKAGES).map(([folder, names]) => ({
+  name: `${folder}-packages`,
+  comment: `src/${folder} may import ${names.length === 0 ? 'no package' : names.join(', ')}.`,
+  severity: 'error',
+  from: { path: `^src/${folder}/`, ...(folder === 'engine' ? { pathNot: '^src/engine/http-proxy/' } : {}) },
+  to: { dependencyTypes: NPM, pathNot: packages(names) }
+}))
+
+const leafRules = Object.entries(LEAVES).map(([leaf, names]) => ({
+  name: `lib-${leaf}-packages`,
+  severity: 'error',
+  from: { path: `^src/lib/${leaf}\\.ts$` },
+  to: { dependencyTypes: NPM, pathNot: packages(names) }
+}))
+
+module.exports = {
+  forbidden: [
+    ...houseRules,
+    ...packageRules,
+    ...leafRules,
+    {
+      name: 'lib-packages',
+      comment: 'A file of src/lib that knows a library says which in LEAVES.',
+      severity: 'error',
+      from: { path: '^src/lib/', pathNot: `^src/lib/(${Object.keys(LEAVES).join('|')})\\.ts$` },
+      to: { dependencyTypes: NPM }
+    },
+    {
+      name: 'http-proxy-engine-packages',
+      severity: 'error',
+      from: { path: '^src/engine/http-proxy/' },
+      to: { dependencyTypes: NPM, pathNot: packages(['http-proxy']) }
+    },
+    {
+      name: 'folder-without-rule',
+      comment: 'A new folder of src needs a line in HOUSE and in PACKAGES.',
+      severity: 'error',
+      from: { path: '^src/[^/]+/', pathNot: within([...Object.keys(HOUSE), 'cli']) },
+      to: {}
+    },
+    {
+      name: 'composition-root-is-on-top',
+      comment: 'Only the process knows app.ts, main.ts and the commands.',
+      severity: 'error',
+      from: { path: '^src/', pathNot: '^src/(cli/|main\\.ts$)' },
+      to: { path: '^src/(cli/|app\\.ts$|main\\.ts$)' }
+    },
+    {
+      name: 'no-cycle',
+      severity: 'error',
+      from: {},
+      to: { circular: true, viaOnly: { dependencyTypesNot: ['type-only'] } }
+    },
+    {
+      name: 'no-unknown-import',
+      severity: 'error',
+      from: { path: '^src/' },
+      to: { couldNotResolve: true }
+    },
+    {
+      name: 'no-development-package',
+      severity: 'error',
+      from: { path: '^src/' },
+      to: { dependencyTypes: ['npm-dev'], dependencyTypesNot: ['type-only'], pathNot: 'node_modules/@types/' }
+    }
+  ],
+  options: {
+    doNotFollow: { path: 'node_modules' },
+    tsPreCompilationDeps: true,
+    tsConfig: { fileName: 'tsconfig.json' },
+    enhancedResolveOptions: { exportsFields: ['exports'], conditionNames: ['import', 'node', 'default', 'types'] }
+  }
+}

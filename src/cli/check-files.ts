@@ -1,0 +1,77 @@
+import { readFile } from 'node:fs/promises'
+import { buffer } from 'node:stream/consumers'
+import { SourceText } from '../lib/positions.js'
+import type { Action } from '../policy/action.js'
+import { actions } from '../policy/actions/registry.js'
+import { compilePolicy } from '../policy/compile.js'
+import type { Problem } from '../policy/problem.js'
+import type { PolicyServices } from '../policy/services.js'
+import { offlineServices } from './offline-services.js'
+import { type Finding, formatFinding, jsonFinding, styleFor, summary } from './report.js'
+
+export interface CheckOptions {
+  readonly json: boolean
+  readonly out: { write(text: string): unknown; readonly isTTY?: boolean; readonly columns?: number }
+  readonly environment: Readonly<Record<string, string | undefined>>
+}
+
+/** Checks the files in order and writes what it finds as it goes. True when every document is valid. */
+export async function checkFiles(files: readonly string[], { json, out, environment }: CheckOptions): Promise<boolean> {
+  const services = offlineServices(actions)
+  const style = styleFor(out, environment)
+  const findings: Finding[] = []
+  for (const file of files) {
+    const finding = await checkFile(file, services, actions)
+    findings.push(finding)
+    const lines = json ? [jsonFinding(finding)] : formatFinding(finding, style)
+    for (const line of lines) out.write(`${line}\n`)
+  }
+  if (!json) out.write(`${summary(findings)}\n`)
+  return findings.every(({ problems }) => problems.every(({ severity }) => severity !== 'error'))
+}
+
+async function checkFile(file: string, services: PolicyServices, known: readonly Action[]): Promise<Finding> {
+  let bytes: Uint8Array
+  try {
+    bytes = file === '-' ? await buffer(process.stdin) : await readFile(file)
+  } catch (error) {
+    return unreadable(file, READ_ERRORS[codeOf(error)] ?? `it cannot be read (${codeOf(error)})`)
+  }
+  let text: string
+  try {
+    text = new TextDecoder('utf-8', { fatal: true }).decode(bytes)
+  } catch (error) {
+    if (!(error instanceof TypeError)) throw error
+    return unreadable(file, 'it is no UTF-8 text')
+  }
+  const source = new SourceText(text)
+  const { problems } = compilePolicy(text, {
+    owner: file,
+    services,
+    keep: { keep: (_key, make) => make() },
+    actions: known,
+    unavailable: 'warn'
+  })
+  return { file, problems, line: (number) => source.line(number) }
+}
+
+const READ_ERRORS: Readonly<Record<string, string>> = {
+  ENOENT: 'there is no such file',
+  ENOTDIR: 'there is no such file',
+  EISDIR: 'it is a folder; name the files in it',
+  EACCES: 'reading it is not permitted',
+  EPERM: 'reading it is not permitted'
+}
+
+function codeOf(error: unknown): string {
+  const code = (error as NodeJS.ErrnoException).code
+  if (typeof code !== 'string') throw error
+  return code
+}
+
+function unreadable(file: string, reason: string): Finding {
+  const place = { path: '', line: 1, column: 1, length: 1 }
+  const message = `${file}: ${reason}`
+  const problem: Problem = { severity: 'error', code: 'FILE_UNREADABLE', message, ...place }
+  return { file, problems: [problem], line: () => '' }
+}

@@ -1,0 +1,40 @@
+import { createExpressions } from '../expression/environment.js'
+import { systemClock } from '../lib/clock.js'
+import type { Geo } from '../lib/geo.js'
+import { UserAgents } from '../lib/user-agent.js'
+import { LimiterTable } from '../limiter/table.js'
+import type { Action } from '../policy/action.js'
+import { resultsOf } from '../policy/results.js'
+import type { Counter, PolicyServices } from '../policy/services.js'
+
+/** The least that a limiter's table takes; nothing is ever counted in it. */
+const LEAST_BUDGET = 256 * 1024
+
+/** Facts of the database that is installed with the program, without reading its megabytes: no address is looked up. */
+const geo: Geo = {
+  covers: { country: true, city: false, as: false },
+  lookup: () => {
+    throw new TypeError('a document that is only checked looks up no address')
+  }
+}
+
+/** What a compiler of policies needs where no policy will run: nothing counts, logs, or reads data. */
+export function offlineServices(actions: readonly Action[]): PolicyServices {
+  const counter: Counter = { inc: () => undefined }
+  const limit = { admitted: counter, refused: counter, wouldRefuse: counter }
+  return {
+    clock: systemClock,
+    expressions: createExpressions({
+      results: resultsOf(actions),
+      clock: systemClock,
+      random: Math.random,
+      geo,
+      userAgent: new UserAgents(),
+      secrets: { get: () => undefined }
+    }),
+    limiter: new LimiterTable({ budgetBytes: LEAST_BUDGET, clock: systemClock }),
+    meter: { matched: () => counter, decided: () => counter, failed: () => counter, limit: () => limit },
+    log: { debug: () => undefined, warn: () => undefined },
+    rateLimitHeaders: 'none'
+  }
+}

@@ -1,0 +1,96 @@
+import type { Problem } from '../policy/problem.js'
+
+/** What a report is written for. */
+export interface ReportStyle {
+  /** Source lines and carets, for people who look at it. */
+  readonly excerpts: boolean
+  readonly colors: boolean
+  /** Characters of a line on the terminal. */
+  readonly width: number
+}
+
+/** A document with what was found in it. `lines` gives a line of its text, from 1. */
+export interface Finding {
+  readonly file: string
+  readonly problems: readonly Problem[]
+  line(number: number): string
+}
+
+const COLORS = { error: '\u001b[31m', warning: '\u001b[33m', faint: '\u001b[2m', bold: '\u001b[1m' } as const
+const RESET = '\u001b[0m'
+const GUTTER = 6
+
+/** How to write for a stream: excerpts on a terminal, colours there unless `NO_COLOR` is set (https://no-color.org). */
+export function styleFor(
+  stream: { readonly isTTY?: boolean; readonly columns?: number },
+  environment: Readonly<Record<string, string | undefined>>
+): ReportStyle {
+  const terminal = stream.isTTY === true
+  const colors = terminal && (environment.NO_COLOR ?? '') === '' && environment.TERM !== 'dumb'
+  return { excerpts: terminal, colors, width: Math.max(40, stream.columns ?? 100) }
+}
+
+/** `file:line:column: error CODE: message (path)` for each problem, with the place in the text where `style` asks for it. */
+export function formatFinding(finding: Finding, style: ReportStyle): string[] {
+  return finding.problems.flatMap((problem) => [
+    formatProblem(finding.file, problem, style),
+    ...(style.excerpts ? excerpt(finding.line(problem.line), problem, style) : [])
+  ])
+}
+
+/** One problem as one line. */
+export function formatProblem(file: string, problem: Problem, style: ReportStyle): string {
+  const { severity, code, message, path, line, column } = problem
+  const place = paint(`${printable(file)}:${line}:${column}:`, 'bold', style)
+  const where = path === '' ? '' : paint(` (${printable(path)})`, 'faint', style)
+  return `${place} ${paint(`${severity} ${code}:`, severity, style)} ${printable(message)}${where}`
+}
+
+/** One object with exactly the documented keys. */
+export function jsonFinding({ file, problems }: Finding): string {
+  const of = (wanted: Problem['severity']) =>
+    problems
+      .filter(({ severity }) => severity === wanted)
+      .map(({ line, column, path, code, message }) => ({ line, column, path, code, message }))
+  const errors = of('error')
+  return JSON.stringify({ file, ok: errors.length === 0, errors, warnings: of('warning') })
+}
+
+/** `3 files: 1 valid, 2 with errors (4 errors, 1 warning)`. */
+export function summary(findings: readonly Finding[]): string {
+  const problems = findings.flatMap((finding) => finding.problems)
+  const errors = problems.filter(({ severity }) => severity === 'error').length
+  const bad = findings.filter((finding) => finding.problems.some(({ severity }) => severity === 'error')).length
+  const good = findings.length - bad
+  const verdicts = [good > 0 ? `${good} valid` : '', bad > 0 ? `${bad} with errors` : ''].filter(Boolean).join(', ')
+  const counts = `${count(errors, 'error')}, ${count(problems.length - errors, 'warning')}`
+  return `${count(findings.length, 'file')}: ${verdicts} (${counts})`
+}
+
+function count(number: number, noun: string): string {
+  return `${number} ${noun}${number === 1 ? '' : 's'}`
+}
+
+/** The source line with carets under what is meant; of a long line the part around it. */
+function excerpt(line: string, { line: number, column, length, severity }: Problem, style: ReportStyle): string[] {
+  if (line.trim() === '') return []
+  const room = style.width - GUTTER - 3
+  const start = column - 1 < room - 10 ? 0 : Math.max(0, column - 1 - Math.floor(room / 2))
+  const shown = printable(line.slice(start, start + room))
+  const carets = '^'.repeat(Math.max(1, Math.min(length, start + room - column + 1)))
+  const blank = ' '.repeat(GUTTER)
+  return [
+    paint(`${String(number).padStart(GUTTER)} | ${shown}`, 'faint', style),
+    `${paint(`${blank} | `, 'faint', style)}${' '.repeat(column - 1 - start)}${paint(carets, severity, style)}`
+  ]
+}
+
+/** A document may hold escape sequences; a terminal must not obey them. Every character keeps its width. */
+function printable(text: string): string {
+  // biome-ignore lint/suspicious/noControlCharactersInRegex: these are the ones that must not get through
+  return text.replace(/\t/g, ' ').replace(/[\u0000-\u001f\u007f-\u009f\u2028\u2029]/g, '\ufffd')
+}
+
+function paint(text: string, color: keyof typeof COLORS, style: ReportStyle): string {
+  return style.colors ? `${COLORS[color]}${text}${RESET}` : text
+}

@@ -1,0 +1,181 @@
+import type { Flow, Phase } from '../exchange/flow.js'
+import type { Clock } from '../lib/clock.js'
+import { type Geo, noGeo } from '../lib/geo.js'
+import { RegexCache } from '../lib/regex.js'
+import { UserAgents } from '../lib/user-agent.js'
+import { type Compilation, compile } from './compile.js'
+import { MACROS } from './compile-macro.js'
+import { CelEngine, type EngineFault, isFault, type Node, type Parsed, type StaticType } from './engine.js'
+import { documentedFunctions, documentedVariables } from './documented.js'
+import { Environment } from './environment.js'
+import {
+  type Compiled,
+  EvaluationError,
+  type Expression,
+  type ExpressionProblem,
+  type Expressions,
+  type Template
+} from './expression.js'
+import type { FunctionDefinition } from './function-definition.js'
+import type { FlowFunctionDefinition } from './functions/flow-function.js'
+import { regexFunctions } from './functions/regex.js'
+import type { Secrets } from './functions/secrets.js'
+import { typeFunctions } from './functions/type.js'
+import { problem, syntaxProblem, typeProblem } from './problems.js'
+import { resolve } from './resolve.js'
+import { isNumericType, typeLabel } from './signature.js'
+import { BUDGET, type Run, State } from './state.js'
+import { compileTemplate } from './template.js'
+import { dataOf, textOf } from './text.js'
+import type { ActionResults } from './variables/actions.js'
+import type { VariableDefinition } from './variables/definition.js'
+
+/** Where values come from that are neither in the flow nor in the expression. */
+export interface ExpressionSources {
+  /** Result fields of each action by its snake-case name: dotted field path → CEL type. */
+  readonly results: ActionResults
+  readonly clock: Clock
+  /** Numbers in [0, 1), unpredictable to clients. */
+  readonly random: () => number
+  readonly secrets: Secrets
+  /** Without it all geographic variables are empty. */
+  readonly geo?: Geo
+  readonly userAgent?: UserAgents
+}
+
+/** Longest source of an expression, in UTF-16 units. */
+export const MAX_SOURCE = 8_192
+
+/** The documented language over the given sources. */
+export function createExpressions(sources: ExpressionSources): Expressions {
+  const { geo = noGeo, userAgent = new UserAgents() } = sources
+  return new Language(documentedVariables({ ...sources, geo, userAgent }), documentedFunctions(sources))
+}
+
+/** A language of given variables and functions. */
+export class Language implements Expressions {
+  readonly #engine = new CelEngine()
+  readonly #environment: Environment
+
+  constructor(
+    variables: Iterable<VariableDefinition>,
+    functions: Iterable<FunctionDefinition | FlowFunctionDefinition>
+  ) {
+    for (const macro of MACROS) this.#engine.declareMacro(macro)
+    const own = [...functions, ...regexFunctions(new RegexCache()), ...typeFunctions((name) => this.#engine.typeValue(name))]
+    this.#environment = new Environment(variables, own, this.#engine)
+  }
+
+  readonly textOf = textOf
+  readonly dataOf = dataOf
+
+  template(source: string, phase: Phase): Compiled<Template> {
+    return compileTemplate(source, (part) => this.expression(part, phase))
+  }
+
+  expression(source: string, phase: Phase): Compiled<Expression> {
+    if (source.length > MAX_SOURCE) {
+      const message = `the expression is longer than ${MAX_SOURCE} characters`
+      return refused([problem('EXPRESSION_LIMIT', message, { start: 0, end: source.length })])
+    }
+    const parsed = this.#engine.parse(source)
+    if (isFault(parsed)) return refused([syntaxProblem(parsed, source)])
+    try {
+      return this.#compile(source, parsed, phase)
+    } catch (error) {
+      // A chain of operators as long as the limits allow can still be deeper than a small stack.
+      if (!(error instanceof RangeError)) throw error
+      return refused([problem('EXPRESSION_LIMIT', 'the expression is too deep', { start: 0, end: source.length })])
+    }
+  }
+
+  #compile(source: string, parsed: Parsed, phase: Phase): Compiled<Expression> {
+    const { problems, variables } = resolve(parsed.root, phase, this.#environment, this.#engine)
+    if (problems.some(({ severity }) => severity === 'error')) return refused(problems)
+    const type = this.#check(parsed, problems)
+    if (type === undefined) return refused(problems)
+    const compilation: Compilation = {
+      functions: this.#environment.functions,
+      report: (node, code, message) => problems.push(problem(code, message, node))
+    }
+    const run = compile(parsed.root, new Map(), compilation)
+    if (problems.some(({ severity }) => severity === 'error')) return refused(problems)
+    return {
+      ok: true,
+      value: new CompiledExpression(source, resultType(parsed.root, type), variables, run),
+      warnings: problems
+    }
+  }
+
+  /** The type of the tree. Comparisons of different types are loosened into warnings, since they are decided at run time. */
+  #check(parsed: Parsed, problems: ExpressionProblem[]): StaticType | undefined {
+    const loosened = new Set<Node>()
+    for (;;) {
+      const checked = parsed.check()
+      if (!isFault(checked)) return checked
+      const { node } = checked
+      if (node === undefined || !isComparison(checked, node) || loosened.has(node)) {
+        problems.push(typeProblem(checked, this.#environment.functions))
+        return undefined
+      }
+      const [left, right] = node.args as [Node, Node]
+      if (!isNumericType(left.checkedType) || !isNumericType(right.checkedType)) {
+        problems.push({ ...typeProblem(checked, this.#environment.functions), severity: 'warning' })
+      }
+      loosened.add(node)
+      this.#engine.loosen(node)
+    }
+  }
+}
+
+const COMPARISONS: readonly string[] = ['==', '!=', '<', '<=', '>', '>=', 'in']
+
+function isComparison(fault: EngineFault, node: Node): boolean {
+  return fault.code === 'no_such_overload' && COMPARISONS.includes(node.op)
+}
+
+function refused(problems: readonly ExpressionProblem[]): { readonly ok: false; readonly problems: readonly ExpressionProblem[] } {
+  return { ok: false, problems }
+}
+
+/** A reference to a variable keeps the declared type's name; everything else has the checker's. */
+function resultType(root: Node, type: StaticType): string {
+  return typeLabel(root.checkedType ?? type)
+}
+
+class CompiledExpression implements Expression {
+  readonly source: string
+  readonly type: string
+  readonly variables: ReadonlySet<string>
+  readonly #run: Run
+  #idle: State | undefined
+
+  constructor(source: string, type: string, variables: ReadonlySet<string>, run: Run) {
+    this.source = source
+    this.type = type
+    this.variables = variables
+    this.#run = run
+  }
+
+  evaluate(flow: Flow): unknown {
+    const state = this.#idle ?? new State(flow)
+    this.#idle = undefined
+    state.flow = flow
+    state.budget = BUDGET
+    try {
+      return this.#run(state)
+    } catch (error) {
+      if (error instanceof EvaluationError) throw error
+      throw error instanceof RangeError ? TOO_DEEP : BROKEN
+    } finally {
+      // Nothing of this exchange stays reachable from the expression, which lives much longer.
+      state.flow = NO_FLOW
+      state.locals.length = 0
+      this.#idle = state
+    }
+  }
+}
+
+const NO_FLOW = undefined as unknown as Flow
+const TOO_DEEP = new EvaluationError('failed', 'a value is nested too deeply')
+const BROKEN = new EvaluationError('failed', 'a function of the expression could not be evaluated')

@@ -1,0 +1,2 @@
+import type { VariableDefinition } from './definition.js'
+export const tlsVariables: readonly VariableDefinition[] = []

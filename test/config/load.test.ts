@@ -1,0 +1,274 @@
+import { readFile } from 'node:fs/promises'
+import { join } from 'node:path'
+import t, { type Test } from 'tap'
+import { parse } from 'yaml'
+import { optionEntries } from '../../src/config/catalogue.js'
+import { type LoadInput, type LoadResult, loadOptions } from '../../src/config/load.js'
+import { formatOptionProblem } from '../../src/config/problem.js'
+import { readOption } from '../../src/config/read.js'
+import { formatSize, parseSize } from '../../src/lib/size.js'
+
+const FOLDER = '/work-folder'
+
+function load(input: Partial<LoadInput> = {}): Promise<LoadResult> {
+  return loadOptions({ flags: [], environment: {}, folder: FOLDER, ...input })
+}
+
+async function good(input: Partial<LoadInput> = {}) {
+  const result = await load(input)
+  if (!result.ok) throw new Error(result.problems.map(formatOptionProblem).join('\n'))
+  return result
+}
+
+/** The lines of a load that fails. */
+async function refused(t: Test, input: Partial<LoadInput>): Promise<string[]> {
+  const result = await load(input)
+  t.equal(result.ok, false, 'the options are refused')
+  return result.ok ? [] : result.problems.map(formatOptionProblem)
+}
+
+/** A file `sluice.yaml` with `text`. */
+function file(t: Test, text: string): Pick<LoadInput, 'config' | 'folder'> {
+  return { config: 'sluice.yaml', folder: t.testdir({ 'sluice.yaml': text }) }
+}
+
+t.test('without anything the defaults hold', async (t) => {
+  const { options, origins, warnings } = await good()
+  t.same(options, {
+    listen: { host: '127.0.0.1', port: 8080 },
+    api: { listen: { host: '127.0.0.1', port: 4040 }, allowed_hosts: [] },
+    data: join(FOLDER, 'data'),
+    trusted_proxies: [],
+    limits: { header_bytes: 65_536, headers: 200, target_bytes: 65_536, connections: 10_000 },
+    timeouts: {
+      headers: 10_000,
+      keep_alive: 75_000,
+      request_body: 30_000,
+      connect: 5_000,
+      response: 60_000,
+      idle: 600_000,
+      drain: 30_000
+    },
+    access_log: true,
+    access_log_sample: 1,
+    log: { level: 'info' },
+    rate_limit_headers: 'none',
+    limiter: { budget: 1_073_741_824 },
+    geoip: {},
+    region: '',
+    engine: 'http-proxy',
+    metrics: true
+  })
+  t.same(warnings, [])
+  t.ok([...origins.values()].every(({ kind }) => kind === 'default'))
+})
+
+t.test('flags win over environment, environment over file, file over defaults', async (t) => {
+  const input = {
+    ...file(t, 'listen: 127.0.0.1:1001\napi:\n  listen: 127.0.0.1:1002\nlimits: { headers: 31 }\nregion: file\n'),
+    environment: { SLUICE_LISTEN: '127.0.0.1:2001', SLUICE_API_LISTEN: '127.0.0.1:2002', SLUICE_LIMITS_HEADERS: '' },
+    flags: [{ flag: '--listen', option: 'listen', text: '127.0.0.1:3001' }]
+  }
+  const { options, origins } = await good(input)
+  t.equal(options.listen.port, 3001)
+  t.equal(options.api.listen.port, 2002)
+  t.equal(options.limits.headers, 31, 'an empty variable counts as not set')
+  t.equal(options.region, 'file')
+  t.equal(options.log.level, 'info')
+  t.same(origins.get('listen'), { kind: 'flag', flag: '--listen' })
+  t.same(origins.get('api.listen'), { kind: 'environment', variable: 'SLUICE_API_LISTEN' })
+  t.same(origins.get('limits.headers'), { kind: 'file', file: 'sluice.yaml', line: 4, column: 20 })
+})
+
+t.test('a file is read only when one is named, by flag or by SLUICE_CONFIG', async (t) => {
+  const { folder } = file(t, 'region: here')
+  t.equal((await good({ folder })).options.region, '')
+  const named = await good({ folder, environment: { SLUICE_CONFIG: 'sluice.yaml' } })
+  t.equal(named.options.region, 'here')
+  t.equal(named.file, join(folder, 'sluice.yaml'))
+  t.same(await refused(t, { folder, config: 'missing.yaml' }), ['missing.yaml:1:1: error: there is no such file'])
+  t.same(await refused(t, { folder, config: '.' }), ['.:1:1: error: the file cannot be read (EISDIR)'])
+})
+
+t.test('relative paths start at the file that names them, or at the working folder', async (t) => {
+  const folder = t.testdir({ etc: { 'sluice.yaml': 'policy: p.yaml\ndata: ../var\nupstream: http://a:1\n' } })
+  const { options } = await good({ folder, config: 'etc/sluice.yaml' })
+  t.equal(options.policy, join(folder, 'etc', 'p.yaml'))
+  t.equal(options.data, join(folder, 'var'))
+  const other = await good({
+    folder,
+    config: 'etc/sluice.yaml',
+    environment: { SLUICE_POLICY: 'q.yaml' },
+    flags: [{ flag: '--data', option: 'data', text: ':memory:' }]
+  })
+  t.equal(other.options.policy, join(folder, 'q.yaml'))
+  t.equal(other.options.data, ':memory:')
+})
+
+t.test('values are read into what the program works with', async (t) => {
+  const { options } = await good({
+    environment: {
+      SLUICE_LISTEN: '[::]:0',
+      SLUICE_UPSTREAM: 'https://[2001:db8::1]',
+      SLUICE_API_PUBLIC_URL: 'https://Sluice.example.com:8443/',
+      SLUICE_API_ALLOWED_HOSTS: 'a.example, B.example,',
+      SLUICE_TRUSTED_PROXIES: '10.1.2.3/8,2001:db8::/32,192.0.2.1',
+      SLUICE_LIMITS_HEADER_BYTES: '16 KiB',
+      SLUICE_LIMITS_TARGET_BYTES: '2048',
+      SLUICE_TIMEOUTS_DRAIN: '1m30s',
+      SLUICE_TIMEOUTS_IDLE: '0s',
+      SLUICE_ACCESS_LOG: 'off',
+      SLUICE_ACCESS_LOG_SAMPLE: '.25',
+      SLUICE_RATE_LIMIT_HEADERS: 'draft'
+    }
+  })
+  t.match(options, {
+    listen: { host: '::', port: 0 },
+    upstream: { protocol: 'https', host: '2001:db8::1', port: 443 },
+    api: { public_url: 'https://sluice.example.com:8443', allowed_hosts: ['a.example', 'b.example'] },
+    trusted_proxies: ['10.0.0.0/8', '2001:db8::/32', '192.0.2.1/32'],
+    limits: { header_bytes: 16_384, target_bytes: 2_048 },
+    timeouts: { drain: 90_000, idle: 0 },
+    access_log: false,
+    access_log_sample: 0.25,
+    rate_limit_headers: 'draft'
+  })
+})
+
+t.test('a bad value names option, value, what is allowed, and where it came from', async (t) => {
+  const cases: [variable: string, text: string, allowed: string][] = [
+    ['SLUICE_LISTEN', '8080', 'host:port'],
+    ['SLUICE_LISTEN', ':8080', 'host:port'],
+    ['SLUICE_LISTEN', 'localhost', 'host:port'],
+    ['SLUICE_LISTEN', '127.0.0.1:65536', 'host:port'],
+    ['SLUICE_LISTEN', '127.0.0.1:-1', 'host:port'],
+    ['SLUICE_UPSTREAM', '127.0.0.1:3000', 'http://host:port or https://host:port'],
+    ['SLUICE_UPSTREAM', 'ftp://a:1', 'http://host:port or https://host:port'],
+    ['SLUICE_UPSTREAM', 'http://a:1/base', 'without a path'],
+    ['SLUICE_UPSTREAM', 'http://a:1/?q', 'without a path'],
+    ['SLUICE_UPSTREAM', 'http://a:0', 'a port from 1 to 65535'],
+    ['SLUICE_API_PUBLIC_URL', 'https://a/base', 'without a path'],
+    ['SLUICE_API_ALLOWED_HOSTS', 'a.example:80', 'host names without a port'],
+    ['SLUICE_TRUSTED_PROXIES', '10.0.0.0/33', 'networks such as'],
+    ['SLUICE_TRUSTED_PROXIES', '010.0.0.0/8', 'networks such as'],
+    ['SLUICE_LIMITS_HEADER_BYTES', '64KB', 'from 1KiB to 1MiB'],
+    ['SLUICE_LIMITS_HEADER_BYTES', '1023', 'from 1KiB to 1MiB'],
+    ['SLUICE_LIMITS_HEADERS', '1e2', 'a whole number, from 8 to 10000'],
+    ['SLUICE_LIMITS_HEADERS', '-1', 'a whole number, from 8 to 10000'],
+    ['SLUICE_TIMEOUTS_HEADERS', '10', 'a duration such as'],
+    ['SLUICE_TIMEOUTS_HEADERS', '999ms', 'from 1s to 1h'],
+    ['SLUICE_ACCESS_LOG', 'yes', 'on or off'],
+    ['SLUICE_ACCESS_LOG_SAMPLE', '1.01', 'a number from 0 to 1'],
+    ['SLUICE_LOG_LEVEL', 'inof', 'did you mean "info"?'],
+    ['SLUICE_ENGINE', 'nginx', 'http-proxy']
+  ]
+  for (const [variable, text, allowed] of cases) {
+    const lines = await refused(t, { environment: { [variable]: text } })
+    t.equal(lines.length, 1)
+    t.ok(lines[0]?.startsWith(`${variable}: error: `), `${lines[0]} begins with its origin`)
+    t.ok(lines[0]?.includes(`${JSON.stringify(text)} is not allowed; give `), `${lines[0]} names the value`)
+    t.ok(lines[0]?.includes(allowed), `${lines[0]} says ${allowed}`)
+  }
+  const [flag] = await refused(t, { flags: [{ flag: '--listen', option: 'listen', text: 'x' }] })
+  t.match(flag, /^--listen: error: listen: "x" is not allowed; give host:port/)
+})
+
+t.test('a password in an upstream is not repeated', async (t) => {
+  const [line = ''] = await refused(t, { environment: { SLUICE_UPSTREAM: 'http://user:hunter22@a:1' } })
+  t.notMatch(line, /hunter22|user:/)
+  t.match(line, 'without user name and password')
+})
+
+t.test('all problems of a file are told, each with its place', async (t) => {
+  const text = [
+    'listn: 127.0.0.1:80',
+    'limits:',
+    '  headers: many',
+    '  header_byte: 1KiB',
+    'api: 127.0.0.1:4040',
+    'access_log: "on"',
+    'timeouts:',
+    '  drain: 5',
+    'trusted_proxies: [10.0.0.0/8, nowhere]',
+    'region:'
+  ].join('\n')
+  t.same(await refused(t, file(t, text)), [
+    'sluice.yaml:1:1: error: listn: there is no such option; did you mean "listen"?',
+    'sluice.yaml:4:3: error: limits.header_byte: there is no such option; did you mean "header_bytes"?',
+    'sluice.yaml:5:6: error: api: must hold options: listen, public_url, allowed_hosts',
+    'sluice.yaml:3:12: error: limits.headers: "many" is not allowed; give a whole number, from 8 to 10000',
+    'sluice.yaml:8:10: error: timeouts.drain: 5 is not allowed; give a duration such as 250ms, 10s or 1m30s, from 0s to 1h',
+    'sluice.yaml:9:18: error: trusted_proxies: ["10.0.0.0/8","nowhere"] is not allowed; give a list of networks such as 10.0.0.0/8 or 2001:db8::/32; "nowhere" is none'
+  ])
+})
+
+t.test('what is no YAML, and a file without options, are told', async (t) => {
+  const [syntax = ''] = await refused(t, file(t, 'listen: [\nregion: x\n'))
+  t.match(syntax, /^sluice\.yaml:\d+:\d+: error: this is not valid YAML: /)
+  const [twice = ''] = await refused(t, file(t, 'region: a\nregion: b\n'))
+  t.match(twice, /^sluice\.yaml:2:1: error: this is not valid YAML: /)
+  t.match((await refused(t, file(t, '- a\n')))[0], /^sluice\.yaml:1:1: error: the file must hold options/)
+  t.equal((await load(file(t, '# nothing but a comment\n'))).ok, true)
+})
+
+t.test('a value that a stronger source overrides is still checked', async (t) => {
+  const lines = await refused(t, {
+    ...file(t, 'listen: nowhere\n'),
+    flags: [{ flag: '--listen', option: 'listen', text: '127.0.0.1:1' }]
+  })
+  t.match(lines[0], /^sluice\.yaml:1:9: error: listen: /)
+})
+
+t.test('an unknown variable is a warning with a suggestion', async (t) => {
+  const { warnings } = await good({
+    environment: { SLUICE_LISTNE: 'x', SLUICE_API_KEY: 'x'.repeat(20), SLUICE_CONFIG: '', PATH: '/bin' }
+  })
+  t.same(warnings.map(formatOptionProblem), [
+    'SLUICE_LISTNE: warning: no option has this variable; did you mean "SLUICE_LISTEN"?'
+  ])
+})
+
+t.test('options that contradict each other are refused', async (t) => {
+  const same = { SLUICE_LISTEN: '127.0.0.1:4040' }
+  t.match((await refused(t, { environment: same }))[0], 'api.listen: is the address of listen (SLUICE_LISTEN)')
+  t.equal((await load({ environment: { SLUICE_LISTEN: '127.0.0.1:0', SLUICE_API_LISTEN: '127.0.0.1:0' } })).ok, true)
+  const loop = { SLUICE_UPSTREAM: 'http://127.0.0.1:8080' }
+  t.match((await refused(t, { environment: loop }))[0], 'the proxy would forward to itself')
+  const plain = { SLUICE_UPSTREAM: 'http://a:1', SLUICE_UPSTREAM_CA: 'ca.pem' }
+  t.match((await refused(t, { environment: plain }))[0], 'SLUICE_UPSTREAM_CA: error: upstream_ca: needs an upstream')
+})
+
+t.test('every option is described, has its own variable, and a default that its reader takes', (t) => {
+  const entries = optionEntries()
+  t.equal(new Set(entries.map(({ variable }) => variable)).size, entries.length)
+  for (const { path, variable, schema } of entries) {
+    t.match(variable, /^SLUICE_[A-Z_]+$/)
+    t.ok(schema.description.length > 10, `${path} is described`)
+    if (schema.default !== undefined) t.equal(readOption(schema.default, schema, '/').ok, true, `${path}: its default`)
+  }
+  t.end()
+})
+
+t.test('the file that is shipped shows every option with its default', async (t) => {
+  const text = await readFile('config/sluice.yaml', 'utf8')
+  const shown = parse(text.replace(/^( *)#(?=\S)/gm, '$1')) as Record<string, unknown>
+  for (const { path, steps, schema } of optionEntries()) {
+    const value = steps.reduce<unknown>((level, step) => (level as Record<string, unknown> | undefined)?.[step], shown)
+    t.not(value, undefined, `${path} is shown`)
+    if (schema.default !== undefined && path !== 'data')
+      t.same(value, schema.default, `${path} is shown with its default`)
+  }
+  const asShipped = await good({ config: 'config/sluice.yaml', folder: process.cwd() })
+  const plain = await good({ folder: process.cwd() })
+  t.same({ ...asShipped.options, policy: undefined }, { ...plain.options, policy: undefined })
+})
+
+t.test('sizes are read as written and written as read', (t) => {
+  for (const bytes of [0, 1, 1023, 1024, 1536, 65_536, 1024 ** 2, 3 * 1024 ** 3, 1024 ** 3 + 1]) {
+    t.equal(parseSize(formatSize(bytes)), bytes)
+  }
+  for (const text of ['', 'KiB', '1kib', '1K', '1KB', '-1', '1.5MiB', '1  KiB', ' 1', '9'.repeat(16)]) {
+    t.equal(parseSize(text), undefined, JSON.stringify(text))
+  }
+  t.end()
+})

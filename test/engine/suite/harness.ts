@@ -1,0 +1,169 @@
+import type { Test } from 'tap'
+import type { Back, Front, Handler, Listening, ListenLimits } from '../../../src/engine/contract.js'
+import { tcpDialer } from '../../../src/engine/dialers.js'
+import type { ConnectionFacts } from '../../../src/exchange/connection.js'
+import type { Exchange, ResponseHead, Sent } from '../../../src/exchange/exchange.js'
+import type { Clock } from '../../../src/lib/clock.js'
+import { ManualClock } from '../../helpers/clock.js'
+import { type RawPeer, rawClient } from '../../helpers/raw-client.js'
+import { RawUpstream, type UpstreamPeer } from '../../helpers/upstream.js'
+
+export type Make = (parts: { clock: Clock }) => { front: Front; back: Back }
+
+/** What one test of the suite runs against. */
+export interface Bench {
+  readonly clock: ManualClock
+  readonly front: Front
+  readonly back: Back
+  readonly listening: Listening
+  readonly upstream: RawUpstream
+  readonly exchanges: Exchange[]
+  /** What every answered or spliced exchange reported, in order of its end. */
+  readonly sent: Sent[]
+  readonly refused: { readonly status: number; readonly why: string }[]
+  readonly failures: { readonly failure: string; readonly retry: string }[]
+  readonly opened: ConnectionFacts[]
+  readonly closed: ConnectionFacts[]
+  client(): Promise<RawPeer>
+  /** Resolves when `holds` does; looked at whenever something was recorded. */
+  until(holds: () => boolean): Promise<void>
+}
+
+export interface BenchOptions {
+  readonly limits?: Partial<ListenLimits>
+  readonly script?: (peer: UpstreamPeer) => unknown
+  /** Instead of passing through. */
+  readonly exchange?: (exchange: Exchange, bench: Bench) => void | Promise<void>
+  readonly connection?: (facts: ConnectionFacts) => boolean
+  readonly timeouts?: { connect?: number; response?: number; idle?: number }
+  /** Instead of the scripted upstream. */
+  readonly port?: number
+}
+
+const LIMITS: ListenLimits = {
+  headerBytes: 65_536,
+  headers: 200,
+  targetBytes: 8192,
+  headTimeout: 0,
+  bodyIdle: 0,
+  keepAlive: 0,
+  connections: 0
+}
+
+/** A front and a back joined by a handler that passes everything through, on free ports. */
+export async function bench(t: Test, make: Make, options: BenchOptions = {}): Promise<Bench> {
+  const clock = new ManualClock()
+  const { front, back } = make({ clock })
+  const upstream = await RawUpstream.start(t, options.script)
+  const clients: RawPeer[] = []
+  let wake: (() => void)[] = []
+  const noted = (): void => {
+    const waiting = wake
+    wake = []
+    for (const resolve of waiting) resolve()
+  }
+  const self = {
+    clock,
+    front,
+    back,
+    upstream,
+    exchanges: [],
+    sent: [],
+    refused: [],
+    failures: [],
+    opened: [],
+    closed: []
+  }
+  const result: Bench = Object.assign(self as unknown as Bench, {
+    async client() {
+      const client = await rawClient(result.listening.address.port)
+      clients.push(client)
+      return client
+    },
+    async until(holds: () => boolean) {
+      while (!holds()) {
+        await new Promise<void>((resolve) => {
+          wake.push(resolve)
+        })
+      }
+    }
+  })
+  const handler: Handler = {
+    connection(facts) {
+      result.opened.push(facts)
+      noted()
+      return options.connection?.(facts) ?? true
+    },
+    exchange(exchange) {
+      result.exchanges.push(exchange)
+      noted()
+      return options.exchange === undefined ? pass(exchange, result, options) : options.exchange(exchange, result)
+    },
+    refused(_facts, status, why) {
+      result.refused.push({ status, why })
+      noted()
+    },
+    closed(facts) {
+      result.closed.push(facts)
+      noted()
+    }
+  }
+  const limits = { ...LIMITS, ...options.limits }
+  const listening = await front.listen({ host: '127.0.0.1', port: 0 }, { name: 'test', limits }, handler)
+  Object.assign(self, { listening, noted })
+  t.teardown(async () => {
+    for (const client of clients) client.socket.destroy()
+    back.close()
+    await listening.drain(0)
+  })
+  return result
+}
+
+/** Forwards and answers with what came back, as a proxy without any policy would. */
+export async function pass(exchange: Exchange, bench: Bench, options: BenchOptions = {}): Promise<void> {
+  const answer = await bench.back.forward(
+    exchange,
+    tcpDialer({ host: '127.0.0.1', port: options.port ?? bench.upstream.port }),
+    {
+      head: { ...exchange.request, headers: withoutHopByHop(exchange.request.headers) },
+      body: exchange.request.body,
+      connectTimeout: options.timeouts?.connect ?? 0,
+      responseTimeout: options.timeouts?.response ?? 0,
+      idleTimeout: options.timeouts?.idle ?? 0,
+      onInform: (head) => exchange.inform(head)
+    }
+  )
+  let sent: Sent
+  if (answer.kind === 'response') sent = await exchange.respond(clean(answer.head), answer.body)
+  else if (answer.kind === 'switched') sent = await exchange.splice(clean(answer.head), answer.pipe)
+  else {
+    bench.failures.push({ failure: answer.failure, retry: answer.retry })
+    sent = await exchange.respond({ status: 502, headers: ['x-failure', answer.failure] })
+  }
+  record(bench, sent)
+}
+
+/** Notes `sent` and wakes who waits for it. */
+export function record(bench: Bench, sent: Sent): void {
+  bench.sent.push(sent)
+  ;(bench as unknown as { noted(): void }).noted()
+}
+
+function clean(head: ResponseHead): ResponseHead {
+  return { ...head, headers: withoutHopByHop(head.headers) }
+}
+
+/** The hygiene that is made above the engines. */
+function withoutHopByHop(list: readonly string[]): string[] {
+  const kept: string[] = []
+  for (let i = 0; i < list.length; i += 2) {
+    const name = list[i] as string
+    if (!/^(connection|keep-alive|content-length|transfer-encoding|expect)$/i.test(name)) {
+      kept.push(name, list[i + 1] as string)
+    }
+  }
+  return kept
+}
+
+export const OK = 'HTTP/1.1 200 OK\r\ncontent-length: 2\r\n\r\nok'
+export const GET = 'GET / HTTP/1.1\r\nHost: a.test\r\n\r\n'

@@ -1,0 +1,123 @@
+import { once } from 'node:events'
+import { type AddressInfo, createServer, type Server } from 'node:net'
+import { parseChunks, RawPeer } from './raw-client.js'
+
+/** What stops with a test. */
+interface Teardown {
+  teardown(run: () => unknown): void
+}
+
+/** One request as its bytes came in. */
+export interface RawRequest {
+  readonly line: string
+  readonly headers: readonly (readonly [string, string])[]
+  readonly body: string
+  readonly trailers: readonly (readonly [string, string])[]
+}
+
+/** A connection to the scripted upstream. */
+export class UpstreamPeer extends RawPeer {
+  #consumed = 0
+
+  /** The next whole request on this connection. */
+  async request(): Promise<RawRequest> {
+    for (;;) {
+      const parsed = parseRequest(this.text.slice(this.#consumed))
+      if (parsed !== undefined) {
+        this.#consumed += parsed.length
+        return parsed.request
+      }
+      const before = this.text.length
+      await this.until((text) => text.length > before)
+    }
+  }
+
+  /** The head of the next request, whose body stays to come. */
+  async head(): Promise<string> {
+    await this.until((text) => text.slice(this.#consumed).includes('\r\n\r\n'))
+    const text = this.text.slice(this.#consumed)
+    return text.slice(0, text.indexOf('\r\n\r\n') + 4)
+  }
+
+  /** Bytes behind the requests that were read. */
+  get unread(): string {
+    return this.text.slice(this.#consumed)
+  }
+}
+
+/** A TCP upstream that records every byte and does what a test's script says. */
+export class RawUpstream {
+  readonly peers: UpstreamPeer[] = []
+  readonly #server: Server
+  #waiting: (() => void)[] = []
+  #taken = 0
+
+  private constructor(script: ((peer: UpstreamPeer) => unknown) | undefined) {
+    this.#server = createServer({ allowHalfOpen: true, noDelay: true }, (socket) => {
+      const peer = new UpstreamPeer(socket)
+      this.peers.push(peer)
+      // A script that waits for more than comes fails when the connection closes; the test sees the consequence.
+      if (script !== undefined) Promise.resolve(script(peer)).catch(() => peer.socket.destroy())
+      for (const wake of this.#waiting.splice(0)) wake()
+    })
+  }
+
+  /** Listens on a free port; `script` runs for each connection. */
+  static async start(t: Teardown, script?: (peer: UpstreamPeer) => unknown): Promise<RawUpstream> {
+    const upstream = new RawUpstream(script)
+    upstream.#server.listen(0, '127.0.0.1')
+    await once(upstream.#server, 'listening')
+    t.teardown(() => upstream.close())
+    return upstream
+  }
+
+  get port(): number {
+    return (this.#server.address() as AddressInfo).port
+  }
+
+  /** The next connection that this was not yet called for. */
+  async next(): Promise<UpstreamPeer> {
+    while (this.peers.length <= this.#taken) {
+      await new Promise<void>((resolve) => {
+        this.#waiting.push(resolve)
+      })
+    }
+    return this.peers[this.#taken++] as UpstreamPeer
+  }
+
+  close(): void {
+    this.#server.close()
+    for (const peer of this.peers) peer.socket.destroy()
+  }
+}
+
+/** A script that answers each request on a connection by `answer`. */
+export function answering(answer: string | ((request: RawRequest, index: number) => string)) {
+  return async (peer: UpstreamPeer): Promise<void> => {
+    for (let i = 0; ; i++) {
+      const request = await peer.request()
+      peer.send(typeof answer === 'string' ? answer : answer(request, i))
+    }
+  }
+}
+
+function parseRequest(text: string): { request: RawRequest; length: number } | undefined {
+  const headEnd = text.indexOf('\r\n\r\n')
+  if (headEnd === -1) return undefined
+  const [line = '', ...lines] = text.slice(0, headEnd).split('\r\n')
+  const headers = lines.map((field): [string, string] => {
+    const colon = field.indexOf(':')
+    return [field.slice(0, colon), field.slice(colon + 1).trim()]
+  })
+  const from = headEnd + 4
+  const field = (name: string): string | undefined => headers.find(([key]) => key.toLowerCase() === name)?.[1]
+  if (field('transfer-encoding') !== undefined) {
+    const chunked = parseChunks(text.slice(from))
+    if (chunked === undefined) return undefined
+    const { body, trailers } = chunked
+    return { request: { line, headers, body, trailers }, length: from + chunked.length }
+  }
+  const end = from + Number(field('content-length') ?? 0)
+  if (text.length < end) return undefined
+  return { request: { line, headers, body: text.slice(from, end), trailers: [] }, length: end }
+}

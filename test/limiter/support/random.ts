@@ -1,0 +1,15 @@
+/** Numbers in [0, 1) that depend on `seed` alone (mulberry32). */
+export function random(seed: number): () => number {
+  let state = seed >>> 0
+  return () => {
+    state = (state + 0x6d2b79f5) >>> 0
+    let mixed = Math.imul(state ^ (state >>> 15), state | 1)
+    mixed ^= mixed + Math.imul(mixed ^ (mixed >>> 7), mixed | 61)
+    return ((mixed ^ (mixed >>> 14)) >>> 0) / 2 ** 32
+  }
+}
+
+/** A whole number from `from` to `to`, both included. */
+export function whole(next: () => number, from: number, to: number): number {
+  return from + Math.floor(next() * (to - from + 1))
+}
