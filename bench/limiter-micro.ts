@@ -47,41 +47,55 @@ function perBucket(table: LimiterTable): string {
   return `${(bytesInUse / buckets).toFixed(1)} B a bucket in pages`
 }
 
-/** Inserts `buckets` keys and reports the mean and the longest insertion, and the memory that became resident. */
-function insertion(buckets: number): MicroResult {
+/** Inserts `buckets` keys; the time of every insertion, and the bytes that became resident for each. */
+function insert(buckets: number): { times: Float32Array; resident: number; reserved: number; table: LimiterTable } {
+  const times = new Float32Array(buckets).fill(0)
   const before = process.memoryUsage().rss
-  const table = new LimiterTable({ clock: systemClock, budgetBytes: 2 * GIB })
+  const table = new LimiterTable({ clock: systemClock, budgetBytes: 2 * GIB, seed: new Uint8Array(16) })
   const reserved = process.memoryUsage().rss - before
   const window = new SlidingWindow(table, 'bench', 86_400)
-  let longest = 0
-  let slow = 0
-  const start = performance.now()
-  let last = start
+  let last = performance.now()
   for (let index = 0; index < buckets; index += 1) {
     window.take(`client-${index}`, 1_000)
     const now = performance.now()
-    const spent = now - last
-    if (spent > longest) longest = spent
-    if (spent > 1) slow += 1
+    times[index] = now - last
     last = now
   }
-  const resident = (process.memoryUsage().rss - before) / buckets
+  return { times, resident: (process.memoryUsage().rss - before) / buckets, reserved, table }
+}
+
+/**
+ * The mean and the longest insertion. All are made twice with one secret, and the shorter time of each counts: growth
+ * comes at the same place again, what the machine does in between does not.
+ */
+function insertion(buckets: number): MicroResult {
+  const first = insert(buckets)
+  const { times } = insert(buckets)
+  let [sum, longest, slow] = [0, 0, 0]
+  for (let index = 0; index < buckets; index += 1) {
+    sum += first.times[index]!
+    const least = Math.min(times[index]!, first.times[index]!)
+    if (least > longest) longest = least
+    if (least > 1) slow += 1
+  }
   return {
     name: `limiter: insert ${buckets / MILLION} M buckets`,
-    nanoseconds: ((last - start) * 1e6) / buckets,
+    nanoseconds: (sum * 1e6) / buckets,
     note:
-      `longest ${longest.toFixed(2)} ms, ${slow} above 1 ms; ${perBucket(table)}, ${resident.toFixed(0)} B resident; ` +
-      `reserving cost ${(reserved / 2 ** 20).toFixed(1)} MiB`
+      `longest ${longest.toFixed(2)} ms, ${slow} above 1 ms; ${perBucket(first.table)}, ` +
+      `${first.resident.toFixed(0)} B resident; reserving 2 GiB cost ${(first.reserved / 2 ** 20).toFixed(1)} MiB`
   }
 }
 
 /** Decisions of the limiter, hash and clock included. `insertions` is how many buckets the growth measurement makes. */
 export function limiterMicro(insertions = 10 * MILLION): MicroResult[] {
+  // First, so that memory of the other tables that is given back does not hide what this one takes.
+  const grown = insertion(insertions)
   return [
     hot('limiter: 1 hot bucket, admitted (counters)', 2_000_000_000),
     hot('limiter: 1 hot bucket, refused (ring)', 10),
     random(MILLION),
-    insertion(insertions)
+    grown
   ]
 }
 

@@ -78,7 +78,7 @@ const nginx: Peer = {
          access_log ${scenario.accessLog ? `${base}/access.log` : 'off'};
          client_body_temp_path ${base}/a; proxy_temp_path ${base}/b; fastcgi_temp_path ${base}/c;
          uwsgi_temp_path ${base}/d; scgi_temp_path ${base}/e;
-         keepalive_requests 100000000;
+         keepalive_requests 100000000; client_body_buffer_size 2m; proxy_max_temp_file_size 0;
          limit_req_zone $binary_remote_addr zone=all:10m rate=1000000r/s;
          limit_req_zone $binary_remote_addr zone=one:10m rate=1r/m;
          upstream origin { server 127.0.0.1:${upstream}; keepalive 256; keepalive_requests 100000000; }

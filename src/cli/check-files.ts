@@ -1,7 +1,7 @@
 import { readFile } from 'node:fs/promises'
+import type { Readable } from 'node:stream'
 import { buffer } from 'node:stream/consumers'
 import { SourceText } from '../lib/positions.js'
-import type { Action } from '../policy/action.js'
 import { actions } from '../policy/actions/registry.js'
 import { compilePolicy } from '../policy/compile.js'
 import type { Problem } from '../policy/problem.js'
@@ -11,17 +11,22 @@ import { type Finding, formatFinding, jsonFinding, styleFor, summary } from './r
 
 export interface CheckOptions {
   readonly json: boolean
+  /** What the file "-" stands for. */
+  readonly input: Readable
   readonly out: { write(text: string): unknown; readonly isTTY?: boolean; readonly columns?: number }
   readonly environment: Readonly<Record<string, string | undefined>>
 }
 
 /** Checks the files in order and writes what it finds as it goes. True when every document is valid. */
-export async function checkFiles(files: readonly string[], { json, out, environment }: CheckOptions): Promise<boolean> {
+export async function checkFiles(
+  files: readonly string[],
+  { json, input, out, environment }: CheckOptions
+): Promise<boolean> {
   const services = offlineServices(actions)
   const style = styleFor(out, environment)
   const findings: Finding[] = []
   for (const file of files) {
-    const finding = await checkFile(file, services, actions)
+    const finding = await checkFile(file, input, services)
     findings.push(finding)
     const lines = json ? [jsonFinding(finding)] : formatFinding(finding, style)
     for (const line of lines) out.write(`${line}\n`)
@@ -30,10 +35,10 @@ export async function checkFiles(files: readonly string[], { json, out, environm
   return findings.every(({ problems }) => problems.every(({ severity }) => severity !== 'error'))
 }
 
-async function checkFile(file: string, services: PolicyServices, known: readonly Action[]): Promise<Finding> {
+async function checkFile(file: string, input: Readable, services: PolicyServices): Promise<Finding> {
   let bytes: Uint8Array
   try {
-    bytes = file === '-' ? await buffer(process.stdin) : await readFile(file)
+    bytes = file === '-' ? await buffer(input) : await readFile(file)
   } catch (error) {
     return unreadable(file, READ_ERRORS[codeOf(error)] ?? `it cannot be read (${codeOf(error)})`)
   }
@@ -49,7 +54,7 @@ async function checkFile(file: string, services: PolicyServices, known: readonly
     owner: file,
     services,
     keep: { keep: (_key, make) => make() },
-    actions: known,
+    actions,
     unavailable: 'warn'
   })
   return { file, problems, line: (number) => source.line(number) }

@@ -20,7 +20,12 @@ export function checkCommand(): Command {
     .addHelpText('after', EXAMPLES)
     .action(async (files: string[], { json }: { json?: boolean }) => {
       const { checkFiles } = await import('./check-files.js')
-      const valid = await checkFiles(files, { json: json === true, out: process.stdout, environment: process.env })
+      const valid = await checkFiles(files, {
+        json: json === true,
+        input: process.stdin,
+        out: process.stdout,
+        environment: process.env
+      })
       process.exitCode = valid ? ExitCode.ok : ExitCode.failure
     })
 }

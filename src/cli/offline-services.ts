@@ -1,4 +1,4 @@
-import { createExpressions } from '../expression/environment.js'
+import { createExpressions } from '../expression/expressions.js'
 import { systemClock } from '../lib/clock.js'
 import type { Geo } from '../lib/geo.js'
 import { UserAgents } from '../lib/user-agent.js'

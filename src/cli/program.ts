@@ -38,7 +38,6 @@ function createProgram(): Command {
     .description('A traffic proxy that evaluates policies on every request and reconfigures live.')
     .version(version(), '-V, --version', 'print the version')
     .helpOption('-h, --help', 'print this help')
-    .showHelpAfterError('(sluice --help shows what there is)')
     .addHelpText('after', EXAMPLES)
   for (const command of [startCommand(), checkCommand(), schemaCommand(), apiKeyCommand()]) {
     program.addCommand(command)
@@ -46,10 +45,10 @@ function createProgram(): Command {
   return inherit(program)
 }
 
-/** Commands made apart do not inherit: errors must come back here as exceptions, from any depth. */
-function inherit(command: Command): Command {
-  command.exitOverride()
-  for (const child of command.commands) inherit(child)
+/** Commands made apart inherit nothing: errors of all of them come back here as exceptions and name the help to read. */
+function inherit(command: Command, words = 'sluice'): Command {
+  command.exitOverride().showHelpAfterError(`(${words} --help shows what there is)`)
+  for (const child of command.commands) inherit(child, `${words} ${child.name()}`)
   return command
 }
 

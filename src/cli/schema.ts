@@ -31,5 +31,5 @@ async function documentSchema(): Promise<unknown> {
 
 async function optionsFileSchema(): Promise<unknown> {
   const { optionsSchema } = await import('../config/options.js')
-  return { $schema: 'https://json-schema.org/draft/2020-12/schema', title: 'Sluice options', ...optionsSchema }
+  return { $schema: 'https://json-schema.org/draft/2020-12/schema', ...optionsSchema }
 }

@@ -46,6 +46,8 @@ export function copy(
   sink.on('drain', onDrain)
   sink.on('close', onBreak)
   if (source.destroyed && !source.readableEnded) process.nextTick(onBreak)
+  // A source that somebody paused does not flow again by a listener alone.
+  else source.resume()
   return () => {
     detach()
     source.pause()

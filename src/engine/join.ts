@@ -30,7 +30,6 @@ export function join(a: Duplex, b: Duplex, done: (clean: boolean) => void): void
       if (open === 0) finish(true)
       return undefined
     })
-    from.resume()
   }
   direction(a, b)
   direction(b, a)

@@ -130,6 +130,11 @@ export class MessageBody implements Body {
     })
   }
 
+  /** Lets the rest run into the void, whoever had the body before. */
+  drain(): void {
+    this.#message.resume()
+  }
+
   discard(): void {
     if (this.#taken) return
     this.#taken = true

@@ -1,11 +1,11 @@
 import { compileRegex } from '../lib/regex.js'
-import { type Compilation, chargeFor, compile, constant, literal } from './compile.js'
-import type { Scope } from './compile-macro.js'
+import { type Compilation, constant, type Scope } from './compilation.js'
 import type { Node } from './engine.js'
 import { EvaluationError } from './expression.js'
 import type { Overload } from './function-table.js'
 import { accepts, acceptsType } from './signature.js'
-import { charge, type Run, type State } from './state.js'
+import { charge, chargeFor, type Run, type State } from './state.js'
+import { literal } from './tree.js'
 import { MAX_LIST, MAX_TEXT } from './values.js'
 
 /** The closure of a function or method call. */
@@ -18,12 +18,12 @@ export function compileCall(node: Node, scope: Scope, compilation: Compilation):
   const candidates = compilation.functions.find(isMethod ? 'method' : 'function', name, args.length)
   const [first] = candidates
   if (name === 'matches' && first !== undefined) return compileMatches(args as [Node, Node], first, scope, compilation)
-  const overloads = candidates.filter(({ signature }) => 
+  const overloads = candidates.filter(({ signature }) =>
     signature.parameters.every((spec, i) => acceptsType(spec, args[i]?.checkedType) !== 'no')
   )
-  const operands = args.map((arg) => compile(arg, scope, compilation))
+  const operands = args.map((arg) => compilation.compile(arg, scope))
   const [only] = overloads
-  if (only !== undefined && only.signature.parameters.every((spec, i) => acceptsType(spec, args[i]?.checkedType) === 'yes')) {
+  if (only?.signature.parameters.every((spec, i) => acceptsType(spec, args[i]?.checkedType) === 'yes')) {
     return direct(only, operands)
   }
   return dispatched(overloads, operands, name)
@@ -98,12 +98,17 @@ function bounded(state: State, result: unknown): unknown {
 
 const NOT_TEXT = new EvaluationError('failed', 'matches() takes a text and a pattern')
 
-/** Steps for a pattern that is not in the cache. */
-const COMPILE_COST = 1_000
+/** Steps for a pattern that must be compiled. */
+const COMPILE_COST = 60_000
 
 /** `matches` takes its cost from the budget by the length of the text; a constant pattern is compiled here, once. */
-function compileMatches([textNode, patternNode]: [Node, Node], matches: Overload, scope: Scope, compilation: Compilation): Run {
-  const text = compile(textNode, scope, compilation)
+function compileMatches(
+  [textNode, patternNode]: [Node, Node],
+  matches: Overload,
+  scope: Scope,
+  compilation: Compilation
+): Run {
+  const text = compilation.compile(textNode, scope)
   const known = literal(patternNode)
   if (typeof known?.value === 'string') {
     const compiled = compileRegex(known.value)
@@ -114,12 +119,12 @@ function compileMatches([textNode, patternNode]: [Node, Node], matches: Overload
     const { regex } = compiled
     return (state) => regex.test(subject(state, text(state)))
   }
-  const pattern = compile(patternNode, scope, compilation)
+  const pattern = compilation.compile(patternNode, scope)
   return (state) => {
     const value = subject(state, text(state))
     const source = pattern(state)
     if (typeof source !== 'string') throw NOT_TEXT
-    charge(state, COMPILE_COST)
+    if (!compilation.regexes.knows(source)) charge(state, COMPILE_COST)
     return matches.run(value, source)
   }
 }

@@ -1,11 +1,9 @@
-import { type Compilation, compile, mapKey, weightOf } from './compile.js'
+import type { Compilation, Scope } from './compilation.js'
 import type { MacroShape, Node } from './engine.js'
 import { EvaluationError } from './expression.js'
 import { charge, isAbsorbable, type Run, type State, weightier } from './state.js'
-import { compare, MAX_LIST } from './values.js'
-
-/** Names that comprehensions bind, and where their values stand in `State.locals`. */
-export type Scope = ReadonlyMap<string, number>
+import { weightOf } from './tree.js'
+import { compare, MAX_LIST, mapKey } from './values.js'
 
 /** Macros that the checker of the engine does not know. */
 export const MACROS: readonly MacroShape[] = [
@@ -78,9 +76,9 @@ export function compileMacro(node: Node, scope: Scope, compilation: Compilation)
   // A shadowed name keeps its slot free: slots are counted, not names.
   for (let i = inner.size; i < slot + variables; i++) inner.set(`\u0000${i}`, i)
   if (isBind(name, receiver, args)) return compileBind(args, slot, scope, inner, compilation)
-  const bodies = args.slice(variables).map((body) => compile(body, inner, compilation))
+  const bodies = args.slice(variables).map((body) => compilation.compile(body, inner))
   const loop: Loop = {
-    range: compile(receiver, scope, compilation),
+    range: compilation.compile(receiver, scope),
     slot,
     two: variables === 2,
     cost: 2 + args.slice(variables).reduce((sum, body) => sum + weightOf(body), 0)
@@ -89,8 +87,8 @@ export function compileMacro(node: Node, scope: Scope, compilation: Compilation)
 }
 
 function compileBind(args: readonly Node[], slot: number, scope: Scope, inner: Scope, compilation: Compilation): Run {
-  const value = compile(args[1] as Node, scope, compilation)
-  const body = compile(args[2] as Node, inner, compilation)
+  const value = compilation.compile(args[1] as Node, scope)
+  const body = compilation.compile(args[2] as Node, inner)
   return (state) => {
     state.locals[slot] = value(state)
     return body(state)

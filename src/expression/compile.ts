@@ -1,19 +1,14 @@
+import { type Compilation, constant, type Scope } from './compilation.js'
+import { compileCall } from './compile-call.js'
+import { compileLogical, compileTernary } from './compile-logic.js'
+import { compileMacro } from './compile-macro.js'
 import type { Node } from './engine.js'
 import { EvaluationError } from './expression.js'
-import type { FunctionTable } from './function-table.js'
-import { compileCall } from './compile-call.js'
-import { compileMacro, type Scope } from './compile-macro.js'
 import { BINARY, concatText, negate, not } from './operators.js'
-import { charge, isAbsorbable, type Run, type State, weightier } from './state.js'
-import { engineValue, keyOf } from './values.js'
+import type { Run } from './state.js'
+import { literal } from './tree.js'
+import { engineValue, keyOf, mapKey } from './values.js'
 import type { VariableDefinition } from './variables/definition.js'
-
-/** What compiling needs to know and where it reports. */
-export interface Compilation {
-  readonly functions: FunctionTable
-  /** Reports what only compiling finds; the closure that is returned anyway is never run. */
-  readonly report: (node: Node, code: string, message: string) => void
-}
 
 /** Turns a checked tree into a closure. */
 export function compile(node: Node, scope: Scope, compilation: Compilation): Run {
@@ -49,25 +44,6 @@ export function compile(node: Node, scope: Scope, compilation: Compilation): Run
     default:
       return compileBinary(node, scope, compilation)
   }
-}
-
-/** The value of a node that is known when it is compiled: a literal, its negation, or a list of such. */
-export function literal(node: Node): { readonly value: unknown } | undefined {
-  if (node.op === 'value') return { value: node.args }
-  if (node.op === 'list') {
-    const items = (node.args as readonly Node[]).map(literal)
-    return items.every((item) => item !== undefined) ? { value: items.map((item) => item?.value) } : undefined
-  }
-  if (node.op === '-_') {
-    const operand = literal(node.args as Node)
-    const value = operand?.value
-    return typeof value === 'bigint' || typeof value === 'number' ? { value: -value } : undefined
-  }
-  return undefined
-}
-
-export function constant(value: unknown): Run {
-  return () => value
 }
 
 function compileVariable(definition: VariableDefinition): Run {
@@ -157,15 +133,6 @@ function compileList(node: Node, scope: Scope, compilation: Compilation): Run {
 }
 
 const REPEATED_KEY = new EvaluationError('failed', 'a map has one key twice')
-const BAD_KEY = new EvaluationError('failed', 'a map key must be a string, a number or a boolean')
-
-/** `value` as the key of a new map. */
-export function mapKey(value: unknown): unknown {
-  const key = keyOf(value)
-  if (typeof key === 'string' || typeof key === 'bigint' || typeof key === 'boolean') return key
-  throw BAD_KEY
-}
-
 function compileMap(node: Node, scope: Scope, compilation: Compilation): Run {
   const entries = (node.args as readonly (readonly [Node, Node])[]).map(
     ([key, value]) => [compile(key, scope, compilation), compile(value, scope, compilation)] as const
@@ -176,52 +143,6 @@ function compileMap(node: Node, scope: Scope, compilation: Compilation): Run {
     if (map.size !== entries.length) throw REPEATED_KEY
     return map
   }
-}
-
-const NOT_BOOL = new EvaluationError('failed', 'a condition is not a bool')
-
-function compileTernary(node: Node, scope: Scope, compilation: Compilation): Run {
-  const [condition, yes, no] = (node.args as readonly Node[]).map((part) => compile(part, scope, compilation)) as [
-    Run,
-    Run,
-    Run
-  ]
-  return (state) => {
-    const chosen = condition(state)
-    if (chosen === true) return yes(state)
-    if (chosen === false) return no(state)
-    throw NOT_BOOL
-  }
-}
-
-/** `||` (decided by true) and `&&` (decided by false): an operand that decides makes up for an error of the other. */
-function compileLogical(node: Node, decisive: boolean, scope: Scope, compilation: Compilation): Run {
-  const [left, right] = (node.args as readonly Node[]).map((part) => compile(part, scope, compilation)) as [Run, Run]
-  return (state) => {
-    let first: unknown
-    try {
-      first = left(state)
-    } catch (error) {
-      if (!isAbsorbable(error)) throw error
-      return decideAfter(error, right, decisive, state)
-    }
-    if (first === decisive) return decisive
-    if (first !== !decisive) return decideAfter(NOT_BOOL, right, decisive, state)
-    const second = right(state)
-    if (typeof second === 'boolean') return second
-    throw NOT_BOOL
-  }
-}
-
-function decideAfter(error: EvaluationError, right: Run, decisive: boolean, state: State): boolean {
-  let second: unknown
-  try {
-    second = right(state)
-  } catch (other) {
-    throw isAbsorbable(other) ? weightier(error, other) : other
-  }
-  if (second === decisive) return decisive
-  throw typeof second === 'boolean' ? error : weightier(error, NOT_BOOL)
 }
 
 function compileUnary(node: Node, scope: Scope, compilation: Compilation): Run {
@@ -290,27 +211,4 @@ function compileIn(left: Run, leftNode: Node, rightNode: Node, scope: Scope, com
 function sameType(left: Node, right: Node): string | undefined {
   const type = left.checkedType
   return type !== undefined && type === right.checkedType && type.kind === 'primitive' ? type.name : undefined
-}
-
-/** How many nodes a tree has: what one run of it costs at most, without what its comprehensions and functions add. */
-export function weightOf(node: Node): number {
-  let weight = 1
-  forEachChild(node, (child) => {
-    weight += weightOf(child)
-  })
-  return weight
-}
-
-/** Calls `visit` for every node below `node`. */
-export function forEachChild(node: Node, visit: (child: Node) => void): void {
-  for (const part of [node.args].flat(4)) {
-    if (typeof part === 'object' && part !== null && 'op' in part && 'setMeta' in part) visit(part as Node)
-  }
-}
-
-/** Takes from the budget what it costs to walk a text or list. */
-export function chargeFor(state: State, value: unknown): void {
-  if (typeof value === 'string') {
-    if (value.length > 128) charge(state, value.length >> 4)
-  } else if (Array.isArray(value) && value.length > 16) charge(state, value.length)
 }

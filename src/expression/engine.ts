@@ -1,4 +1,4 @@
-import { ParseError, TypeError as CheckError, Environment as Engine } from 'cel-js'
+import { TypeError as CheckError, Environment as Engine, ParseError } from 'cel-js'
 import { Duration, UnsignedInt } from 'cel-js/evaluator'
 
 /**
@@ -77,7 +77,8 @@ export class CelEngine {
 
   constructor() {
     this.#engine = new Engine({ homogeneousAggregateLiterals: false, limits: LIMITS })
-    this.known = this.#engine.getDefinitions().functions.map((one) => ({
+    // Asked of another instance: one that has listed its functions adds new ones to those of all instances.
+    this.known = new Engine().getDefinitions().functions.map((one) => ({
       name: one.name,
       receiverType: one.receiverType,
       params: one.params.map((param) => param.type)
@@ -152,13 +153,19 @@ export class CelEngine {
     node.setMeta('alternate', undefined).setMeta('macro', undefined).setMeta('check', check)
   }
 
-  /** Lets a comparison of operands with different types pass the check: it is decided when it runs. */
-  loosen(node: Node): void {
+  /** Gives `!` the type bool whatever its operand is; `rule` is told the operand's type. */
+  typeNot(node: Node, rule: (operand: StaticType) => void): void {
+    node.setMeta('check', (checker: Checker, self: Node, context: CheckContext) => {
+      rule(checker.check(self.args as Node, context))
+      return checker.getType('bool')
+    })
+  }
+
+  /** Types a binary operator by `rule`: the package's own rule throws on operand types that it cannot tell apart. */
+  typeBinary(node: Node, rule: (left: StaticType, right: StaticType) => string): void {
     node.setMeta('check', (checker: Checker, self: Node, context: CheckContext) => {
       const [left, right] = self.args as [Node, Node]
-      checker.check(left, context)
-      checker.check(right, context)
-      return checker.getType('bool')
+      return checker.getType(rule(checker.check(left, context), checker.check(right, context)))
     })
   }
 }
@@ -186,9 +193,15 @@ function faultOf(error: unknown): EngineFault {
   if (error instanceof ParseError || error instanceof CheckError) {
     const node = error.node as unknown as Node | undefined
     const range = error.range ?? { start: 0, end: 0 }
-    return { code: error.code, start: range.start, end: range.end, node: node?.setMeta === undefined ? undefined : node }
+    return {
+      code: error.code,
+      start: range.start,
+      end: range.end,
+      node: node?.setMeta === undefined ? undefined : node
+    }
   }
   // Deep nesting of one operator exhausts the parser's stack before it meets a limit.
   if (error instanceof RangeError) return { code: 'limit_exceeded', start: 0, end: 0, node: undefined }
-  throw error
+  // Whatever else the package trips over is a reason to refuse the source, not to fail.
+  return { code: 'unknown', start: 0, end: 0, node: undefined }
 }

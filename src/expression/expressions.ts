@@ -3,10 +3,11 @@ import type { Clock } from '../lib/clock.js'
 import { type Geo, noGeo } from '../lib/geo.js'
 import { RegexCache } from '../lib/regex.js'
 import { UserAgents } from '../lib/user-agent.js'
-import { type Compilation, compile } from './compile.js'
+import type { Compilation } from './compilation.js'
+import { compile } from './compile.js'
 import { MACROS } from './compile-macro.js'
-import { CelEngine, type EngineFault, isFault, type Node, type Parsed, type StaticType } from './engine.js'
 import { documentedFunctions, documentedVariables } from './documented.js'
+import { CelEngine, isFault, type Parsed } from './engine.js'
 import { Environment } from './environment.js'
 import {
   type Compiled,
@@ -23,7 +24,7 @@ import type { Secrets } from './functions/secrets.js'
 import { typeFunctions } from './functions/type.js'
 import { problem, syntaxProblem, typeProblem } from './problems.js'
 import { resolve } from './resolve.js'
-import { isNumericType, typeLabel } from './signature.js'
+import { typeLabel } from './signature.js'
 import { BUDGET, type Run, State } from './state.js'
 import { compileTemplate } from './template.js'
 import { dataOf, textOf } from './text.js'
@@ -56,13 +57,18 @@ export function createExpressions(sources: ExpressionSources): Expressions {
 export class Language implements Expressions {
   readonly #engine = new CelEngine()
   readonly #environment: Environment
+  readonly #regexes = new RegexCache()
 
   constructor(
     variables: Iterable<VariableDefinition>,
     functions: Iterable<FunctionDefinition | FlowFunctionDefinition>
   ) {
     for (const macro of MACROS) this.#engine.declareMacro(macro)
-    const own = [...functions, ...regexFunctions(new RegexCache()), ...typeFunctions((name) => this.#engine.typeValue(name))]
+    const own = [
+      ...functions,
+      ...regexFunctions(this.#regexes),
+      ...typeFunctions((name) => this.#engine.typeValue(name))
+    ]
     this.#environment = new Environment(variables, own, this.#engine)
   }
 
@@ -90,57 +96,32 @@ export class Language implements Expressions {
   }
 
   #compile(source: string, parsed: Parsed, phase: Phase): Compiled<Expression> {
-    const { problems, variables } = resolve(parsed.root, phase, this.#environment, this.#engine)
+    const { problems, variables } = resolve(parsed.root, source, phase, this.#environment, this.#engine)
     if (problems.some(({ severity }) => severity === 'error')) return refused(problems)
-    const type = this.#check(parsed, problems)
-    if (type === undefined) return refused(problems)
+    const type = parsed.check()
+    if (isFault(type)) problems.push(typeProblem(type, this.#environment.functions))
+    if (isFault(type) || problems.some(({ severity }) => severity === 'error')) return refused(problems)
     const compilation: Compilation = {
       functions: this.#environment.functions,
+      regexes: this.#regexes,
+      compile: (node, scope) => compile(node, scope, compilation),
       report: (node, code, message) => problems.push(problem(code, message, node))
     }
     const run = compile(parsed.root, new Map(), compilation)
     if (problems.some(({ severity }) => severity === 'error')) return refused(problems)
     return {
       ok: true,
-      value: new CompiledExpression(source, resultType(parsed.root, type), variables, run),
+      value: new CompiledExpression(source, typeLabel(type), variables, run),
       warnings: problems
     }
   }
-
-  /** The type of the tree. Comparisons of different types are loosened into warnings, since they are decided at run time. */
-  #check(parsed: Parsed, problems: ExpressionProblem[]): StaticType | undefined {
-    const loosened = new Set<Node>()
-    for (;;) {
-      const checked = parsed.check()
-      if (!isFault(checked)) return checked
-      const { node } = checked
-      if (node === undefined || !isComparison(checked, node) || loosened.has(node)) {
-        problems.push(typeProblem(checked, this.#environment.functions))
-        return undefined
-      }
-      const [left, right] = node.args as [Node, Node]
-      if (!isNumericType(left.checkedType) || !isNumericType(right.checkedType)) {
-        problems.push({ ...typeProblem(checked, this.#environment.functions), severity: 'warning' })
-      }
-      loosened.add(node)
-      this.#engine.loosen(node)
-    }
-  }
 }
 
-const COMPARISONS: readonly string[] = ['==', '!=', '<', '<=', '>', '>=', 'in']
-
-function isComparison(fault: EngineFault, node: Node): boolean {
-  return fault.code === 'no_such_overload' && COMPARISONS.includes(node.op)
-}
-
-function refused(problems: readonly ExpressionProblem[]): { readonly ok: false; readonly problems: readonly ExpressionProblem[] } {
+function refused(problems: readonly ExpressionProblem[]): {
+  readonly ok: false
+  readonly problems: readonly ExpressionProblem[]
+} {
   return { ok: false, problems }
-}
-
-/** A reference to a variable keeps the declared type's name; everything else has the checker's. */
-function resultType(root: Node, type: StaticType): string {
-  return typeLabel(root.checkedType ?? type)
 }
 
 class CompiledExpression implements Expression {

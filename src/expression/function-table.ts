@@ -1,7 +1,14 @@
 import type { CelEngine } from './engine.js'
 import type { FunctionDefinition } from './function-definition.js'
 import type { FlowFunctionDefinition } from './functions/flow-function.js'
-import { engineSignature, flatName, parseSignature, readableSignature, type Signature, type TypeSpec } from './signature.js'
+import {
+  engineSignature,
+  flatName,
+  parseSignature,
+  readableSignature,
+  type Signature,
+  type TypeSpec
+} from './signature.js'
 
 /** One overload, ready to be chosen and run. */
 export interface Overload {

@@ -73,7 +73,7 @@ export function typeProblem(fault: EngineFault, functions: FunctionTable): Expre
 function typeMessage({ code, node }: EngineFault, functions: FunctionTable): string {
   switch (code) {
     case 'no_such_overload':
-      return node === undefined ? 'this operator is not defined for its operands' : operatorMessage(node)
+      return node === undefined ? 'this operator is not defined for its operand' : unaryMessage(node)
     case 'no_matching_overload':
       return node === undefined ? 'this function does not take these arguments' : callMessage(node, functions)
     case 'invalid_logical_operand':
@@ -96,10 +96,9 @@ function typeMessage({ code, node }: EngineFault, functions: FunctionTable): str
   }
 }
 
-function operatorMessage(node: Node): string {
-  if (node.op === '!_' || node.op === '-_') return `${node.op[0]} is not defined for ${labelOf(node.args as Node)}`
-  const [left, right] = node.args as [Node, Node]
-  return `${node.op} is not defined for ${labelOf(left)} and ${labelOf(right)}`
+function unaryMessage(node: Node): string {
+  const { checkedType } = node.args as Node
+  return `${node.op[0]} is not defined for ${checkedType === undefined ? 'this value' : typeLabel(checkedType)}`
 }
 
 function callMessage(node: Node, functions: FunctionTable): string {
@@ -110,8 +109,4 @@ function callMessage(node: Node, functions: FunctionTable): string {
   return forms === ''
     ? `${name}() does not take these arguments`
     : `${name}() does not take these arguments; it is ${forms}`
-}
-
-function labelOf(node: Node): string {
-  return node.checkedType === undefined ? 'this value' : typeLabel(node.checkedType)
 }

@@ -1,12 +1,14 @@
 import type { Phase } from '../exchange/flow.js'
-import { forEachChild } from './compile.js'
 import { boundBy, isBind, MACRO_NAMES } from './compile-macro.js'
-import type { CelEngine, Node } from './engine.js'
+import type { CelEngine, Node, StaticType } from './engine.js'
 import { canonical, type Environment, TYPE_NAMES } from './environment.js'
 import type { ExpressionProblem } from './expression.js'
 import { methodHint, pathHint } from './hints.js'
+import { typeOperation } from './operator-types.js'
+import { BINARY } from './operators.js'
 import { problem } from './problems.js'
-import { flatName } from './signature.js'
+import { flatName, typeLabel } from './signature.js'
+import { forEachChild } from './tree.js'
 import { isAvailable, phasesText, type VariableDefinition } from './variables/definition.js'
 
 /** What a tree names, once its names are resolved. */
@@ -19,8 +21,14 @@ export interface Resolved {
  * Gives names their meaning: chains become variables (the longest documented path wins), calls of namespaces become
  * calls, `has` becomes a node of ours. Names that a comprehension binds hide variables and namespaces.
  */
-export function resolve(root: Node, phase: Phase, environment: Environment, engine: CelEngine): Resolved {
-  const resolver = new Resolver(phase, environment, engine)
+export function resolve(
+  root: Node,
+  source: string,
+  phase: Phase,
+  environment: Environment,
+  engine: CelEngine
+): Resolved {
+  const resolver = new Resolver(source, phase, environment, engine)
   resolver.visit(root, new Set())
   return { problems: resolver.problems, variables: resolver.variables }
 }
@@ -34,11 +42,13 @@ interface Chain {
 class Resolver {
   readonly problems: ExpressionProblem[] = []
   readonly variables = new Set<string>()
+  readonly #source: string
   readonly #phase: Phase
   readonly #environment: Environment
   readonly #engine: CelEngine
 
-  constructor(phase: Phase, environment: Environment, engine: CelEngine) {
+  constructor(source: string, phase: Phase, environment: Environment, engine: CelEngine) {
+    this.#source = source
     this.#phase = phase
     this.#environment = environment
     this.#engine = engine
@@ -48,55 +58,93 @@ class Resolver {
     switch (node.op) {
       case 'id':
       case '.':
-        return this.#visitChain(node, bound)
+        this.#visitChain(node, bound)
+        return
       case 'call':
-        return this.#visitCall(node, bound)
+        this.#visitCall(node, bound)
+        return
       case 'rcall':
-        return this.#visitMethod(node, bound)
+        this.#visitMethod(node, bound)
+        return
       case 'value':
-        return this.#checkInteger(node, node.args)
+        this.#checkLiteral(node, node.args)
+        return
       case '-_': {
         const operand = node.args as Node
-        if (operand.op === 'value' && typeof operand.args === 'bigint') return this.#checkInteger(node, -operand.args)
-        return this.visit(operand, bound)
+        if (operand.op === 'value' && typeof operand.args === 'bigint') {
+          this.#checkLiteral(node, -operand.args)
+          return
+        }
+        this.visit(operand, bound)
+        return
       }
+      case '!_':
+        this.#engine.typeNot(node, (operand) => this.#checkNot(node, operand))
+        this.visit(node.args as Node, bound)
+        return
       default:
+        if (node.op in BINARY) this.#engine.typeBinary(node, (left, right) => this.#typeOf(node, left, right))
         forEachChild(node, (child) => this.visit(child, bound))
     }
+  }
+
+  #checkNot(node: Node, operand: StaticType): void {
+    if (operand.name === 'bool' || operand.kind === 'dyn' || operand.kind === 'param') return
+    const message = `! is not defined for ${typeLabel(operand)}: this fails when it runs; for a negated comparison write !(a in b)`
+    this.#report('EXPRESSION_TYPE', message, node, 'warning')
+  }
+
+  #typeOf(node: Node, left: StaticType, right: StaticType): string {
+    const typed = typeOperation(node.op, left, right)
+    if (typed.type === undefined) this.#report('EXPRESSION_TYPE', typed.error, node)
+    else if (typed.warning !== undefined) this.#report('EXPRESSION_TYPE', typed.warning, node, 'warning')
+    return typed.type ?? 'dyn'
   }
 
   #report(code: string, message: string, at: Node, severity: 'error' | 'warning' = 'error'): void {
     this.problems.push(problem(code, message, at, severity))
   }
 
-  #checkInteger(node: Node, value: unknown): void {
+  #checkLiteral(node: Node, value: unknown): void {
     if (typeof value === 'bigint' && BigInt.asIntN(64, value) !== value) {
       this.#report('EXPRESSION_SYNTAX', 'this integer does not fit into 64 bits', node)
+    }
+    // The parser would take such a character for one byte.
+    if (value instanceof Uint8Array && /[^\0-\x7f]/.test(this.#source.slice(node.start, node.end))) {
+      this.#report('EXPRESSION_SYNTAX', 'bytes hold ASCII; write other bytes with \\x', node)
     }
   }
 
   #visitChain(node: Node, bound: ReadonlySet<string>): void {
     const chain = chainOf(node)
-    if (chain === undefined) return this.visit((node.args as [Node])[0], bound)
+    if (chain === undefined) {
+      this.visit((node.args as [Node])[0], bound)
+      return
+    }
     const [root] = chain.names as [string]
     if (bound.has(root) || TYPE_NAMES.includes(root) || root === 'google') return
-    if (!this.#environment.isRoot(root)) return this.#unknown(chain)
-    this.#resolveChain(chain)
+    if (this.#environment.isRoot(root)) this.#resolveChain(chain)
+    else this.#unknown(chain)
   }
 
   #resolveChain({ names, nodes }: Chain): void {
     const wanted = canonical(names)
     const found = this.#environment.resolve(wanted)
-    if (found === undefined) return this.#unknown({ names: wanted, nodes })
+    if (found === undefined) {
+      this.#unknown({ names: wanted, nodes })
+      return
+    }
     const { variable, length } = found
     const rest = wanted.slice(length)
     if (rest.length > 0 && (variable.closed === true || !/^(?:dyn|map|list)/.test(variable.type))) {
-      return this.#unknown({ names: wanted, nodes })
+      this.#unknown({ names: wanted, nodes })
+      return
     }
     const node = nodes[length - 1] as Node
     if (!isAvailable(variable.phases, this.#phase)) {
       const where = phasesText(variable.phases as 'http' | 'response')
-      return this.#report('EXPRESSION_PHASE', `${variable.path} is known in ${where} only`, node)
+      this.#report('EXPRESSION_PHASE', `${variable.path} is known in ${where} only`, node)
+      return
     }
     this.#use(node, variable)
   }
@@ -114,7 +162,8 @@ class Resolver {
     const path = names.join('.')
     const node = nodes.at(-1) as Node
     if (this.#environment.isNamespace(path)) {
-      return this.#report('EXPRESSION_UNKNOWN', `${path} is no value; name one of its members`, node)
+      this.#report('EXPRESSION_UNKNOWN', `${path} is no value; name one of its members`, node)
+      return
     }
     const hint = pathHint(path, this.#environment.paths(this.#phase))
     this.#report('EXPRESSION_UNKNOWN', `there is no variable ${path}${hint}`, node)
@@ -122,7 +171,10 @@ class Resolver {
 
   #visitCall(node: Node, bound: ReadonlySet<string>): void {
     const [name, args] = node.args as [string, readonly Node[]]
-    if (name === 'has') return this.#visitPresence(node, args, bound)
+    if (name === 'has') {
+      this.#visitPresence(node, args, bound)
+      return
+    }
     this.#checkFunction(node, 'function', name)
     for (const arg of args) this.visit(arg, bound)
   }
@@ -130,7 +182,8 @@ class Resolver {
   #visitPresence(node: Node, args: readonly Node[], bound: ReadonlySet<string>): void {
     const [target] = args
     if (target === undefined || args.length !== 1 || (target.op !== '.' && target.op !== '[]')) {
-      return this.#report('EXPRESSION_SYNTAX', "has() takes one member: has(a.b) or has(a['b'])", node)
+      this.#report('EXPRESSION_SYNTAX', "has() takes one member: has(a.b) or has(a['b'])", node)
+      return
     }
     this.visit(target, bound)
     this.#engine.becomeParent(node, 'has', target, [target], 'bool')
@@ -144,15 +197,20 @@ class Resolver {
       const { functions } = this.#environment
       if (functions.functionNames.has(full)) {
         this.#engine.becomeCall(node, flatName(full), args)
-        return this.#visitCall(node, bound)
+        this.#visitCall(node, bound)
+        return
       }
       if (chain.names.length === 1 && functions.namespaces.has(chain.names[0] as string)) {
         const hint = methodHint(full, functions.functionNames)
-        return this.#report('EXPRESSION_UNKNOWN', `there is no function ${full}()${hint}`, node)
+        this.#report('EXPRESSION_UNKNOWN', `there is no function ${full}()${hint}`, node)
+        return
       }
     }
     const count = boundBy(node)
-    if (count > 0) return this.#visitMacro(node, count, bound)
+    if (count > 0) {
+      this.#visitMacro(node, count, bound)
+      return
+    }
     this.visit(receiver, bound)
     this.#checkFunction(node, 'method', name)
     for (const arg of args) this.visit(arg, bound)
@@ -167,7 +225,8 @@ class Resolver {
     const inner = new Set([...bound, ...names.map((one) => String(one.args))])
     if (isBind(name, receiver, args)) {
       this.visit(args[1] as Node, bound)
-      return this.visit(args[2] as Node, inner)
+      this.visit(args[2] as Node, inner)
+      return
     }
     this.visit(receiver, bound)
     for (const body of args.slice(count)) this.visit(body, inner)
@@ -179,7 +238,8 @@ class Resolver {
     const shown = name.replaceAll('__', '.')
     if (overloads.length === 0) {
       const known = form === 'method' ? [...functions.methodNames, ...MACRO_NAMES] : functions.functionNames
-      return this.#report('EXPRESSION_UNKNOWN', `there is no function ${shown}()${methodHint(shown, known)}`, node)
+      this.#report('EXPRESSION_UNKNOWN', `there is no function ${shown}()${methodHint(shown, known)}`, node)
+      return
     }
     const phases = overloads[0]?.phases
     if (!isAvailable(phases, this.#phase)) {
@@ -205,5 +265,7 @@ function chainOf(node: Node): Chain | undefined {
 }
 
 function engineType(type: string): string {
-  return type.replace(/\btimestamp\b/g, 'google.protobuf.Timestamp').replace(/\bduration\b/g, 'google.protobuf.Duration')
+  return type
+    .replace(/\btimestamp\b/g, 'google.protobuf.Timestamp')
+    .replace(/\bduration\b/g, 'google.protobuf.Duration')
 }

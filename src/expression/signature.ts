@@ -18,7 +18,8 @@ export interface Signature {
 }
 
 const SHAPE = /^(?:([\w.]+(?:<[^()]*>)?)\.)?(\w+)\(([^)]*)\):\s*(.+)$/
-const TYPES = /^(?:string|bytes|bool|int|uint|double|dyn|list|map|timestamp|duration|google\.protobuf\.\w+|[A-Z])(?:<|$)/
+const TYPES =
+  /^(?:string|bytes|bool|int|uint|double|dyn|list|map|timestamp|duration|google\.protobuf\.\w+|[A-Z])(?:<|$)/
 const LONG_NAMES = { timestamp: 'google.protobuf.Timestamp', duration: 'google.protobuf.Duration' } as const
 
 /** Parses `'string.charAt(int): string'`, `'lists.range(int): list<int>'`, `'size(list): int'`. Throws on anything else. */
@@ -140,5 +141,6 @@ function shortName(spec: TypeSpec): string {
   return longName(spec)
     .replaceAll('list<dyn>', 'list')
     .replaceAll('map<dyn, dyn>', 'map')
-    .replaceAll('google.protobuf.Timestamp', 'timestamp').replaceAll('google.protobuf.Duration', 'duration')
+    .replaceAll('google.protobuf.Timestamp', 'timestamp')
+    .replaceAll('google.protobuf.Duration', 'duration')
 }

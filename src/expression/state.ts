@@ -39,3 +39,10 @@ export function isAbsorbable(error: unknown): error is EvaluationError {
 export function weightier(first: EvaluationError | undefined, second: EvaluationError): EvaluationError {
   return first === undefined || (first.kind === 'absent' && second.kind === 'failed') ? second : first
 }
+
+/** Takes from the budget what it costs to walk a text or list. */
+export function chargeFor(state: State, value: unknown): void {
+  if (typeof value === 'string') {
+    if (value.length > 128) charge(state, value.length >> 4)
+  } else if (Array.isArray(value) && value.length > 16) charge(state, value.length)
+}

@@ -75,7 +75,10 @@ export function doubleText(value: number): string {
 
 /** RFC 3339 in UTC, with milliseconds only when there are any. */
 export function timestampText(value: Date): string {
-  return value.toISOString().replace('.000Z', 'Z').replace(/(\.\d+?)0+Z$/, '$1Z')
+  return value
+    .toISOString()
+    .replace('.000Z', 'Z')
+    .replace(/(\.\d+?)0+Z$/, '$1Z')
 }
 
 /** Decimal seconds with the unit `s`. */

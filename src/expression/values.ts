@@ -71,7 +71,7 @@ export function equals(a: unknown, b: unknown): boolean {
   if (a === b) return true
   const type = typeOf(a)
   const other = typeOf(b)
-  if (isNumber(type) && isNumber(other)) return numeric(a) == numeric(b)
+  if (isNumber(type) && isNumber(other)) return order(numeric(a), numeric(b)) === 0
   if (type !== other) return false
   switch (type) {
     case 'list':
@@ -104,7 +104,12 @@ export function compare(a: unknown, b: unknown): number | undefined {
   if (typeof a === 'string' && typeof b === 'string') return compareText(a, b)
   const type = typeOf(a)
   const other = typeOf(b)
-  if (isNumber(type) && isNumber(other)) return order(numeric(a), numeric(b))
+  if (isNumber(type) && isNumber(other)) {
+    const x = numeric(a)
+    const y = numeric(b)
+    // CEL orders integers and doubles as doubles.
+    return typeof x === typeof y ? order(x, y) : order(Number(x), Number(y))
+  }
   if (type !== other) return undefined
   switch (type) {
     case 'bool':
@@ -121,7 +126,7 @@ export function compare(a: unknown, b: unknown): number | undefined {
 }
 
 function order(a: bigint | number, b: bigint | number): number {
-  return a < b ? -1 : a > b ? 1 : a == b ? 0 : Number.NaN
+  return a < b ? -1 : a > b ? 1 : a >= b ? 0 : Number.NaN
 }
 
 /** By code points, which is not the order of UTF-16 units. */
@@ -161,11 +166,12 @@ export function nanosOf(duration: Duration): bigint {
   return duration.seconds * 1_000_000_000n + BigInt(duration.nanos)
 }
 
-const MAX_DURATION_NANOS = 315_576_000_000n * 1_000_000_000n
+const MAX_DURATION_NANOS = 9_223_372_036_854_775_807n
 
-/** A duration of `nanos`; seconds and nanoseconds have one sign. Beyond ten thousand years: failed. */
+/** A duration of `nanos`; seconds and nanoseconds have one sign. Beyond 64 bits of nanoseconds: failed. */
 export function durationOf(nanos: bigint): Duration {
-  if (nanos > MAX_DURATION_NANOS || nanos < -MAX_DURATION_NANOS) throw new EvaluationError('failed', 'duration out of range')
+  if (nanos > MAX_DURATION_NANOS || nanos < -MAX_DURATION_NANOS)
+    throw new EvaluationError('failed', 'duration out of range')
   return new Duration(nanos / 1_000_000_000n, Number(nanos % 1_000_000_000n))
 }
 
@@ -173,4 +179,13 @@ export function durationOf(nanos: bigint): Duration {
 export function timestampOf(milliseconds: number): Date {
   if (milliseconds >= -62_135_596_800_000 && milliseconds <= 253_402_300_799_999) return new Date(milliseconds)
   throw new EvaluationError('failed', 'timestamp out of range')
+}
+
+const BAD_KEY = new EvaluationError('failed', 'a map key must be a string, a number or a boolean')
+
+/** `value` as the key of a new map. */
+export function mapKey(value: unknown): unknown {
+  const key = keyOf(value)
+  if (typeof key === 'string' || typeof key === 'bigint' || typeof key === 'boolean') return key
+  throw BAD_KEY
 }

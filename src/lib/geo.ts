@@ -178,9 +178,7 @@ interface MmdbRecord extends MmdbLocation {
   readonly traits?: { readonly autonomous_system_number?: number; readonly autonomous_system_organization?: string }
 }
 
-const EU = new Set(
-  'AT BE BG CY CZ DE DK EE ES FI FR GR HR HU IE IT LT LU LV MT NL PL PT RO SE SI SK'.split(' ')
-)
+const EU = new Set('AT BE BG CY CZ DE DK EE ES FI FR GR HR HU IE IT LT LU LV MT NL PL PT RO SE SI SK'.split(' '))
 
 function nameOf(named: MmdbNamed | undefined): string {
   return named?.names?.en ?? ''

@@ -27,6 +27,8 @@ export type CompiledRegex =
 export const MAX_PATTERN = 4096
 /** Largest compiled program: repetition makes short patterns large. */
 const MAX_PROGRAM = 20_000
+/** Largest `expandedSize` of a pattern that is compiled while traffic passes. */
+const MAX_DYNAMIC = 2_048
 const GROUP = /\$(?:(\$)|(\d{1,2})|\{(\w+)\}|<(\w+)>)/g
 
 /** Compiles `pattern` (RE2 syntax), or says in one sentence what is wrong with it. */
@@ -46,7 +48,10 @@ export function compileRegex(pattern: string): CompiledRegex {
   }
 }
 
-/** Patterns that are known at run time only, compiled once while they are in use. Size and lifetime are bounded. */
+/**
+ * Patterns that are known at run time only, compiled once while they are in use. Their number is bounded, and so is the
+ * size of each, because a client may have a hand in it: compiling takes about three microseconds per repeated character.
+ */
 export class RegexCache {
   readonly #compiled: LRUCache<string, CompiledRegex>
 
@@ -55,12 +60,20 @@ export class RegexCache {
     this.#compiled = new LRUCache({ max: size })
   }
 
+  /** True when `get` need not compile. */
+  knows(pattern: string): boolean {
+    return this.#compiled.has(pattern)
+  }
+
   get(pattern: string): CompiledRegex {
     const known = this.#compiled.get(pattern)
     if (known !== undefined) return known
+    // Refused before it is kept: a key of unbounded length would make the bound on the number of patterns worthless.
+    if (expandedSize(pattern) > MAX_DYNAMIC) {
+      return { ok: false, message: 'the pattern is too large for one that is made while traffic passes' }
+    }
     const compiled = compileRegex(pattern)
-    // A key of unbounded length would make the bound on the number of patterns worthless.
-    if (pattern.length <= MAX_PATTERN) this.#compiled.set(pattern, compiled)
+    this.#compiled.set(pattern, compiled)
     return compiled
   }
 }
@@ -111,6 +124,13 @@ class Re2Regex implements Regex {
     }
     return replaced + text.slice(from)
   }
+}
+
+/** An upper bound of a pattern's size when its counted repetitions are written out. */
+function expandedSize(pattern: string): number {
+  let size = pattern.length
+  for (const [, low, high] of pattern.matchAll(/\{(\d+)(?:,(\d*))?\}/g)) size *= Math.max(1, Number(low), Number(high ?? 0))
+  return size
 }
 
 /** Why RE2 refuses `pattern`, in our words: most refusals are constructs that other dialects have. */

@@ -96,9 +96,11 @@ export class Directory {
     const count = this.words[record + SEGMENT.count]! + 1
     if (count <= size * MAX_LOAD) return true
     const blocks = this.words[record + SEGMENT.blocks]!
-    if (this.resize(segment, blocks + Math.max(1, blocks >>> 2))) return true
-    // Read again: relief may have removed entries of this segment.
-    return this.words[record + SEGMENT.count]! + 1 <= size - (size >>> 4)
+    const wanted = blocks + Math.max(1, blocks >>> 2)
+    // Nobody is pushed out for a shorter search: only a segment that is nearly full asks for relief.
+    if (this.resize(segment, wanted, false) || count <= fullAt(size)) return true
+    // Relief may have removed entries of this segment, so the count is read again.
+    return this.resize(segment, wanted, true) || this.words[record + SEGMENT.count]! + 1 <= fullAt(size)
   }
 
   /** Adds an entry whose hash is not there yet. Only after `reserve`. */
@@ -138,7 +140,7 @@ export class Directory {
     const blocks = this.words[record + SEGMENT.blocks]!
     const count = this.words[record + SEGMENT.count]!
     if (blocks <= 1 || count > blocks * BLOCK_SLOTS * MIN_LOAD) return
-    this.resize(segment, Math.max(1, Math.ceil((count * 1.4) / BLOCK_SLOTS)))
+    this.resize(segment, Math.max(1, Math.ceil((count * 1.4) / BLOCK_SLOTS)), false)
   }
 
   private block(segment: number, block: number): number {
@@ -160,14 +162,14 @@ export class Directory {
   }
 
   /** Brings a segment to `wanted` blocks; false, with nothing changed, when there is no memory for them. */
-  private resize(segment: number, wanted: number): boolean {
+  private resize(segment: number, wanted: number, relief: boolean): boolean {
     const { words, memory } = this
     const { layout } = memory
     const record = this.record(segment)
     const before = words[record + SEGMENT.blocks]!
     if (wanted > layout.maxBlocks) return false
     for (let block = before; block < wanted; block += 1) {
-      const address = memory.allocate(SIZE_CLASS.slots)
+      const address = relief ? memory.allocate(SIZE_CLASS.slots) : memory.take(SIZE_CLASS.slots)
       if (address === 0) {
         this.releaseBlocks(segment, before, block)
         return false
@@ -211,4 +213,9 @@ export class Directory {
     }
     for (let at = 0; at < end; at += 3) this.place(segment, size, scratch[at]!, scratch[at + 1]!, scratch[at + 2]!)
   }
+}
+
+/** Entries up to which a segment of `size` slots is used when it cannot grow: some slots stay free, or a search would not end. */
+function fullAt(size: number): number {
+  return size - Math.ceil(size / 16)
 }

@@ -70,6 +70,8 @@ export const BLOCK_SLOTS = 85
 const MIN_BYTES = 256 * 1_024
 const MAX_BYTES = 2 ** 32 - PAGE_BYTES
 const MAX_SEGMENTS = 4_096
+/** Share of the budget that one segment stands for: small enough that a segment is rearranged within a millisecond. */
+const SEGMENT_BYTES = 131_072
 const MAX_WIDTH = 2 ** 19
 /** A bucket with one admission and its share of the directory: no segment needs room for many more than this gives. */
 const LEAST_BUCKET_BYTES = 36
@@ -80,7 +82,7 @@ export function layoutOf(budget: number): Layout {
   const bytes = Math.floor(Math.min(budget, MAX_BYTES) / PAGE_BYTES) * PAGE_BYTES
   const pages = bytes / PAGE_BYTES
   let segments = 1
-  while (segments < MAX_SEGMENTS && segments * 2 * 32_768 <= bytes) segments *= 2
+  while (segments < MAX_SEGMENTS && segments * 2 * SEGMENT_BYTES <= bytes) segments *= 2
   const maxBlocks = Math.ceil((2 * bytes) / segments / LEAST_BUCKET_BYTES / BLOCK_SLOTS)
   const cellsForSketches = Math.floor(bytes / 8 / 4)
   const sketchWidth = Math.min(MAX_WIDTH, Math.floor(cellsForSketches / (SKETCHES * GENERATIONS * ROWS)))

@@ -254,7 +254,10 @@ export class LimiterTable {
   ): number {
     const moment = Math.floor(now)
     let wait = Number.POSITIVE_INFINITY
-    if (over <= live) wait = this.buckets.wait(state, geometry, moment, over)
+    if (over <= live) {
+      const rest = lastOf(this.memory, state) + geometry.rate - now
+      wait = Math.min(rest, this.buckets.wait(state, geometry, moment, over))
+    }
     if (over <= folded) wait = Math.min(wait, this.sketch.wait(low, high, geometry.tens, moment, over))
     return clamp(wait / 1_000, geometry.seconds)
   }

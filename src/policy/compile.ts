@@ -2,6 +2,7 @@ import { PHASES, type Phase } from '../exchange/flow.js'
 import type { Expression } from '../expression/expression.js'
 import { didYouMean } from '../lib/suggest.js'
 import type { Action, ReadyAction, UnavailableAction } from './action.js'
+import { suggestions } from './actions/registry.js'
 import { readConfig } from './config.js'
 import { type ActionNode, type ExpressionNode, type RuleNode, readDocument } from './document.js'
 import { checkDurations, checkMarked } from './marked.js'
@@ -44,9 +45,9 @@ export function compilePolicy(text: string, options: CompileOptions): { policy?:
   })
   const phases = {} as Record<Phase, CompiledPhase | null>
   for (const phase of PHASES) phases[phase] = compiler.phase(phase, document.phases[phase])
-  report.sort()
-  if (report.failed || !compiler.runnable) return { problems: report.problems }
-  return { policy: { owner: options.owner, phases }, problems: report.problems }
+  const found = report.sorted()
+  if (report.failed || !compiler.runnable) return { problems: found }
+  return { policy: { owner: options.owner, phases }, problems: found }
 }
 
 /** Makes equal keys of one document different: the second one gets an ordinal, in order of the text. */
@@ -76,7 +77,7 @@ class PolicyCompiler {
   phase(phase: Phase, rules: readonly RuleNode[]): CompiledPhase | null {
     if (rules.length === 0) return null
     const { owner, services } = this.#document
-    const compiled = rules.map((rule) => this.#rule(phase, rule))
+    const compiled = rules.flatMap((rule) => (this.#document.report.full ? [] : this.#rule(phase, rule)))
     return { phase, owner, rules: compiled, log: services.log, failure: failureVerdict(phase) }
   }
 
@@ -84,7 +85,9 @@ class PolicyCompiler {
     const { name } = rule
     const { owner, services } = this.#document
     const expressions = rule.expressions.flatMap((expression) => this.#expression(phase, expression) ?? [])
-    const actions = rule.actions.flatMap((action) => this.#action(phase, rule, action) ?? [])
+    const actions = rule.actions.flatMap((action) =>
+      this.#document.report.full ? [] : (this.#action(phase, rule, action) ?? [])
+    )
     this.#unreachable(rule)
     return {
       name,
@@ -129,7 +132,10 @@ class PolicyCompiler {
     const action = this.#actions.get(type)
     const { report } = this.#document
     if (action === undefined) {
-      const message = `there is no action "${type}"${didYouMean(type, this.#actions.keys())}`
+      const meant = suggestions[type]
+      const known = meant !== undefined && this.#actions.has(meant)
+      const hint = known ? `; did you mean "${meant}"?` : didYouMean(type, this.#actions.keys())
+      const message = `there is no action "${type}"${hint}`
       report.error([...path, 'type'], 'ACTION_UNKNOWN', message, typeNode.span)
       return undefined
     }

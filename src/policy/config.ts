@@ -1,11 +1,10 @@
 import type { TSchema } from 'typebox'
-import { dataOf, type ListNode, type MapNode, type ScalarNode, setOwn, type TreeNode } from '../lib/positions.js'
 import { didYouMean } from '../lib/suggest.js'
-import { checkList, checkMap, checkScalar, describe } from './constraints.js'
-import { isNull, nameOf } from './document.js'
+import { checkList, checkMap, checkScalar, describe, describeBranches } from './constraints.js'
 import type { FieldKind } from './fields.js'
 import { formatPath, type NodePath } from './problem.js'
 import { fits, type Schema } from './shape.js'
+import { dataOf, isNull, type ListNode, type MapNode, nameOf, type ScalarNode, setOwn, type TreeNode } from './tree.js'
 
 /** A text whose schema says how it is compiled. */
 export interface MarkedField {
@@ -65,7 +64,7 @@ class ConfigReader {
   #union(branches: readonly Schema[], node: TreeNode, path: NodePath): unknown {
     const exact = branches.find((branch) => fits(branch, node, true)) ?? branches.find((branch) => fits(branch, node))
     if (exact !== undefined) return this.read(exact, node, path)
-    this.#wrong(path, `must be ${branches.map(describe).join(' or ')}, not ${nameOf(node)}`)
+    this.#wrong(path, `must be ${describeBranches(branches)}, not ${nameOf(node)}`)
     return undefined
   }
 

@@ -4,9 +4,9 @@ import type { Schema } from './shape.js'
 /** What a schema takes, for the middle of a sentence. */
 export function describe(schema: Schema): string {
   const branches = schema.anyOf ?? schema.oneOf
-  if (branches !== undefined) return [...new Set(branches.map(describe))].join(' or ')
+  if (branches !== undefined) return describeBranches(branches)
   const words = wordsOf(schema)
-  if (words !== undefined) return words.length === 1 ? quote(words[0]) : `one of ${words.map(quote).join(', ')}`
+  if (words !== undefined) return describeWords(words)
   if (schema.type === 'array')
     return schema.items === undefined ? 'a list' : `a list (each item ${describe(schema.items)})`
   if (schema.type === 'integer' || schema.type === 'number') return describeNumber(schema)
@@ -17,6 +17,7 @@ export function describe(schema: Schema): string {
 }
 
 const MAX_QUOTE = 60
+const MAX_WORDS = 24
 const KINDS = {
   string: 'a text',
   number: 'a number',
@@ -25,6 +26,18 @@ const KINDS = {
   array: 'a list',
   object: 'a map',
   null: 'null'
+}
+
+/** Branches that exist only for a better message are no advice. */
+export function describeBranches(branches: readonly Schema[]): string {
+  const advised = branches.filter(({ deprecated }) => deprecated !== true)
+  return [...new Set((advised.length > 0 ? advised : branches).map(describe))].join(' or ')
+}
+
+function describeWords(words: readonly unknown[]): string {
+  if (words.length === 1) return quote(words[0])
+  if (words.length <= MAX_WORDS) return `one of ${words.map(quote).join(', ')}`
+  return `one of ${words.length} words such as ${words.slice(0, 8).map(quote).join(', ')} (sluice schema lists them all)`
 }
 
 function describeNumber({ type, minimum, maximum }: Schema): string {

@@ -1,17 +1,20 @@
 import { PHASES, type Phase } from '../exchange/flow.js'
-import {
-  type ListNode,
-  type MapNode,
-  readTree,
-  type ScalarNode,
-  SourceText,
-  type TreeNode,
-  type TreeProblem
-} from '../lib/positions.js'
+import { SourceText } from '../lib/positions.js'
 import { didYouMean } from '../lib/suggest.js'
 import { LEGACY_PHASES, legacyKey } from './legacy.js'
 import type { NodePath, Problem } from './problem.js'
+import { readTree } from './read-tree.js'
 import { Reporter } from './reporter.js'
+import {
+  child,
+  isNull,
+  type ListNode,
+  type MapNode,
+  nameOf,
+  type ScalarNode,
+  type TreeNode,
+  type TreeProblem
+} from './tree.js'
 
 /** A CEL source of a rule, with the node that holds it. */
 export interface ExpressionNode {
@@ -60,8 +63,7 @@ export function readDocument(text: string): { document: PolicyDocument; problems
     for (const { code, message, span } of problems) report.error([], TREE_CODES[code], message, span)
     if (root !== undefined) reader.root(root)
   }
-  report.sort()
-  return { document: { source, phases: reader.phases }, problems: report.problems }
+  return { document: { source, phases: reader.phases }, problems: report.sorted() }
 }
 
 const TREE_CODES: Readonly<Record<TreeProblem['code'], string>> = {
@@ -209,23 +211,6 @@ class DocumentReader {
       this.#report.error([...path, key], code, `${message}${didYouMean(key, known)}`, keySpan)
     }
   }
-}
-
-/** What a node is, with its article, for messages. */
-export function nameOf(node: TreeNode): string {
-  if (node.kind === 'map') return 'a map'
-  if (node.kind === 'list') return 'a list'
-  if (node.kind === 'broken' || node.value === null) return 'null'
-  if (typeof node.value === 'string') return node.value === '' ? 'an empty text' : 'a text'
-  return typeof node.value === 'number' ? `the number ${node.text}` : `${node.text}`
-}
-
-export function child(map: MapNode, key: string): TreeNode | undefined {
-  return map.entries.find((entry) => entry.key === key)?.value
-}
-
-export function isNull(node: TreeNode): boolean {
-  return node.kind === 'scalar' && node.value === null
 }
 
 function isPhase(key: string): key is Phase {

@@ -1,7 +1,7 @@
 import { PHASES, type Phase } from '../exchange/flow.js'
-import type { MapEntry } from '../lib/positions.js'
 import { didYouMean } from '../lib/suggest.js'
 import type { Reporter } from './reporter.js'
+import type { MapEntry } from './tree.js'
 
 /** Names that phases had until 2024, with their present ones. */
 export const LEGACY_PHASES: ReadonlyMap<string, Phase> = new Map([

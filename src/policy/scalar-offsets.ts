@@ -1,4 +1,4 @@
-import type { ScalarNode } from '../lib/positions.js'
+import type { ScalarNode } from './tree.js'
 
 /**
  * Where each character of a scalar stands in the text: `offsets[i]` belongs to `node.text[i]`, and one more for the end.

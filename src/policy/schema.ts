@@ -99,12 +99,16 @@ function configSchema(type: string, optional: boolean): Json {
   return optional ? { anyOf: [ref, { type: 'null' }] } : ref
 }
 
-/** Without the marks that only the compiler reads; strict validators refuse keywords they do not know. */
+/**
+ * Without the marks that only the compiler reads, because strict validators refuse keywords they do not know; and with
+ * its leniency: where a text is wanted, a number or a truth value counts as written.
+ */
 function plain(schema: unknown): unknown {
   if (Array.isArray(schema)) return schema.map(plain)
   if (typeof schema !== 'object' || schema === null) return schema
   const kept = Object.entries(schema).filter(([key]) => !key.startsWith('x-') || isFieldName(key, schema))
-  return Object.fromEntries(kept.map(([key, value]) => [key, plain(value)]))
+  const copy = Object.fromEntries(kept.map(([key, value]) => [key, plain(value)]))
+  return copy.type === 'string' ? { ...copy, type: ['string', 'number', 'boolean'] } : copy
 }
 
 /** Below `properties` a key that begins with `x-` would be a field, and fields have schemas. */

@@ -1,12 +1,13 @@
 import type { Phase } from '../exchange/flow.js'
 import { type Compiled, EvaluationError, type Expression, type Template } from '../expression/expression.js'
-import type { MapNode, ScalarNode, SourceText, Span, TreeNode } from '../lib/positions.js'
+import type { SourceText, Span } from '../lib/positions.js'
 import { compileRegex, type Regex } from '../lib/regex.js'
 import type { Scope } from './action.js'
 import type { NodePath } from './problem.js'
 import type { Reporter } from './reporter.js'
 import { scalarOffsets } from './scalar-offsets.js'
 import type { KeptStateDraft, PolicyServices } from './services.js'
+import type { MapNode, ScalarNode, TreeNode } from './tree.js'
 
 /** What every action of one document shares while it is compiled. */
 export interface DocumentScope {
@@ -96,6 +97,7 @@ export class ActionScope implements Scope {
   #find(at: NodePath, onKey: boolean): { node: TreeNode; span: Span } {
     let node = this.#anchor.node
     let span = node.span
+    if (this.#document.report.full) return { node, span }
     for (const step of at) {
       const entry = node.kind === 'map' ? entryOf(node, String(step)) : undefined
       const next = node.kind === 'list' && typeof step === 'number' ? node.items[step] : entry?.value

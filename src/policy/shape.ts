@@ -1,5 +1,5 @@
-import type { TreeNode } from '../lib/positions.js'
 import type { FieldKind } from './fields.js'
+import type { TreeNode } from './tree.js'
 
 /** What config schemas may say: this much of JSON Schema is read when a document is checked, and nothing else may be used. */
 export interface Schema {

@@ -1,3 +1,4 @@
+import { STATUS_CODES } from 'node:http'
 import { Readable } from 'node:stream'
 import type { Outgoing } from '../exchange/body.js'
 import type { Exchange, Sent } from '../exchange/exchange.js'
@@ -27,7 +28,7 @@ function localResponse(
   if (code !== undefined) headers.push('sluice-error-code', code)
   return {
     status,
-    reason: '',
+    reason: STATUS_CODES[status] ?? '',
     headers: new HeaderFields(headers),
     body,
     local: true,

@@ -35,7 +35,14 @@ export function makeFlow(options: FlowOptions = {}): Flow {
     bytesOut: 200,
     ...(options.tls === undefined ? {} : { tls: options.tls })
   }
-  const entry: EntryFacts = { id: 'ep_1', protocol: 'http', host: 'app.example.com', port: 80, region: 'eu', ...options.entry }
+  const entry: EntryFacts = {
+    id: 'ep_1',
+    protocol: 'http',
+    host: 'app.example.com',
+    port: 80,
+    region: 'eu',
+    ...options.entry
+  }
   const flow = new Flow(connection, entry, clientAddress, clientPort)
   if (options.request !== false) addRequest(flow, options, startedAt)
   const { response } = options

@@ -17,6 +17,8 @@ export interface RawRequest {
 
 /** A connection to the scripted upstream. */
 export class UpstreamPeer extends RawPeer {
+  /** Those that `request` gave out, in order. */
+  readonly requests: RawRequest[] = []
   #consumed = 0
 
   /** The next whole request on this connection. */
@@ -25,6 +27,7 @@ export class UpstreamPeer extends RawPeer {
       const parsed = parseRequest(this.text.slice(this.#consumed))
       if (parsed !== undefined) {
         this.#consumed += parsed.length
+        this.requests.push(parsed.request)
         return parsed.request
       }
       const before = this.text.length

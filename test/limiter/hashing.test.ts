@@ -8,7 +8,7 @@ const turn = (value: bigint, bits: bigint) => ((value << bits) | (value >> (64n 
 
 /** SipHash-c-d as the paper writes it, on big integers. */
 function reference(key: Uint8Array, message: Uint8Array, compression: number, finalization: number): bigint {
-  const word = (bytes: Uint8Array, at: number) => Buffer.from(bytes).readBigUInt64LE(at)
+  const word = (bytes: Uint8Array, at: number) => new DataView(bytes.buffer, bytes.byteOffset).getBigUint64(at, true)
   const [k0, k1] = [word(key, 0), word(key, 8)]
   let [a, b] = [k0 ^ 0x736f6d6570736575n, k1 ^ 0x646f72616e646f6dn]
   let [c, d] = [k0 ^ 0x6c7967656e657261n, k1 ^ 0x7465646279746573n]

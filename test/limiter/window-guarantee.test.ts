@@ -136,6 +136,10 @@ t.test('a capacity raised beyond 65,535 counts on in wider counters', async (t) 
     t.equal(admitted, 70_000)
     t.notOk(window.take('k', 50_000).admitted, 'a lowered capacity applies at once')
     t.equal(window.take('k', 70_001).remaining, 0)
+    clock.now += seconds * 500
+    window.take('k', 80_000, 10)
+    clock.now += seconds * 550
+    t.equal(window.inspect('k').count, 10, 'what was counted leaves')
   }
 })
 

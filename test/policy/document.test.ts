@@ -1,6 +1,6 @@
 import t from 'tap'
-import { dataOf } from '../../src/lib/positions.js'
 import { MAX_DOCUMENT, readDocument } from '../../src/policy/document.js'
+import { dataOf } from '../../src/policy/tree.js'
 import { short } from './stand.js'
 
 const rule = 'on_http_request:\n  - actions:\n      - type: deny\n'
@@ -11,7 +11,7 @@ t.test('what is wrong with a document is reported where it stands', async (t) =>
     ['a list', '- a\n- b', ['1:1 DOCUMENT_INVALID']],
     ['unclosed bracket', 'on_http_request: [', ['1:19 DOCUMENT_SYNTAX']],
     ['tabs', 'on_http_request:\n\t- actions: []\n', ['2:1 DOCUMENT_SYNTAX']],
-    ['a stream of directives', '%a\n%b\n', ['1:1 DOCUMENT_SYNTAX']],
+    ['a stream of directives', '%a\n', ['1:1 DOCUMENT_SYNTAX']],
     ['two documents', `${rule}---\n${rule}`, ['5:1 DOCUMENT_MANY']],
     ['a key twice', `${rule}on_http_request: []\n`, ['4:1 DOCUMENT_DUPLICATE_KEY']],
     ['a list as a key', '? [a]\n: b', ['1:3 DOCUMENT_SYNTAX']],

@@ -141,12 +141,16 @@ export class ClientConnection implements Swept {
 
   /** The exchange has its complete answer. */
   answered(): void {
+    const exchange = this.#exchange
     this.#exchange = undefined
     this.#answeredAny = true
     this.#since = this.clock.monotonic()
     if (this.#phase !== 'http') return
     if (this.#scanner.state === 'ended') this.#next()
-    else this.#byteAt = this.#since
+    else {
+      this.#byteAt = this.#since
+      exchange?.request.body.drain()
+    }
   }
 
   /** FIN now; what the client still sends is thrown away until it ends too. */

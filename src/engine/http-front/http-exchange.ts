@@ -163,6 +163,15 @@ export class HttpExchange implements Exchange, BodyOwner {
       this.#stop = ignore
       if (!complete) this.#broke(body)
     })
+    if (!response.writableEnded) this.#flushHead()
+  }
+
+  /** The head does not wait for a body that may be long in coming; what is there already goes with it. */
+  #flushHead(): void {
+    const { socket } = this.#client
+    socket.cork()
+    this.#response.flushHeaders()
+    process.nextTick(() => socket.uncork())
   }
 
   #shape(status: number, body: Outgoing, trailed: boolean): AnswerShape {

@@ -128,14 +128,8 @@ export class Forwarding implements Swept, BodyOwner {
     } else if (this.#phase === 'continuing') {
       if (waited > CONTINUE_WAIT) this.#sendBody()
     } else if (this.#phase === 'waiting') {
-      if (
-        this.#carried(now) &&
-        idleTimeout > 0 &&
-        now - this.#since > idleTimeout &&
-        this.#request?.writableEnded === false
-      ) {
-        this.#fail('upstream-timeout', 'never', 'the upstream does not take the request body')
-      } else if (responseTimeout > 0 && now - this.#since > responseTimeout) {
+      if (this.#request?.writableEnded === false) this.#sweepUpload(now, idleTimeout)
+      else if (responseTimeout > 0 && waited > responseTimeout) {
         this.#fail('upstream-timeout', 'never', 'no response head in time')
       }
     } else if (this.#phase === 'answered') this.#sweepBody(now, idleTimeout)
@@ -154,13 +148,16 @@ export class Forwarding implements Swept, BodyOwner {
     }
   }
 
-  /** Follows the bytes of the request body; true when none moved since the last look. */
-  #carried(now: number): boolean {
-    const bytes = this.#connection?.bytesWritten ?? 0
-    if (bytes === this.#lastCarried) return true
-    this.#lastCarried = bytes
-    this.#since = now
-    return false
+  /** The request body is late only while the upstream does not take what is there; a slow client is the front's matter. */
+  #sweepUpload(now: number, idleTimeout: number): void {
+    const connection = this.#connection as UpstreamConnection
+    const bytes = connection.bytesWritten
+    if (bytes !== this.#lastCarried || connection.stream.writableLength === 0) {
+      this.#lastCarried = bytes
+      this.#since = now
+    } else if (idleTimeout > 0 && now - this.#since > idleTimeout) {
+      this.#fail('upstream-timeout', 'never', 'the upstream does not take the request body')
+    }
   }
 
   #dial(): void {
@@ -200,10 +197,13 @@ export class Forwarding implements Swept, BodyOwner {
     this.#since = this.#parts.clock.monotonic()
     this.#stopSending = send(this.#options.body, this.#request as ClientRequest, undefined, (complete) => {
       this.#stopSending = ignore
+      this.#since = this.#parts.clock.monotonic()
       // The body broke, so the upstream must not see a complete request; the client's side knows why.
       if (!complete && this.#phase === 'waiting') this.#fail('client-gone', 'never', 'the request body broke')
       else if (!complete) this.#discard()
     })
+    // The head does not wait for a body that may be long in coming.
+    if (this.#request?.writableEnded === false) this.#request.flushHeaders()
   }
 
   readonly #onInformation = (head: { statusCode: number; statusMessage: string; rawHeaders: string[] }): void => {

@@ -27,7 +27,10 @@ function inCidrRanges(text: string, cidrs: readonly string[]): boolean {
   return address !== undefined && cidrs.some((cidr) => covers(address, cidr))
 }
 
-const BAD_PREFIX = new EvaluationError('failed', 'ipPrefix(ip, v4, v6) takes an address, 0 to 32 bits and 0 to 128 bits')
+const BAD_PREFIX = new EvaluationError(
+  'failed',
+  'ipPrefix(ip, v4, v6) takes an address, 0 to 32 bits and 0 to 128 bits'
+)
 
 /** The network of an address, as text: a key for all addresses of one client. */
 function ipPrefix(text: string, v4: bigint, v6: bigint): string {

@@ -35,4 +35,7 @@ const definitions: readonly FlowFunctionDefinition[] = [
 ]
 
 /** Functions that read the request. */
-export const requestFunctions: readonly FlowFunctionDefinition[] = definitions.map((one) => ({ ...one, phases: 'http' }))
+export const requestFunctions: readonly FlowFunctionDefinition[] = definitions.map((one) => ({
+  ...one,
+  phases: 'http'
+}))

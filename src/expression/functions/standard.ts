@@ -1,4 +1,4 @@
-import { Duration, UnsignedInt } from '../engine.js'
+import type { Duration, UnsignedInt } from '../engine.js'
 import { EvaluationError } from '../expression.js'
 import type { FunctionDefinition } from '../function-definition.js'
 import { int64, uint64 } from '../operators.js'

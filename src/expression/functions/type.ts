@@ -6,14 +6,14 @@ const LONG_NAMES: Readonly<Record<string, string>> = {
   duration: 'google.protobuf.Duration'
 }
 
-/** `type(value)`: the same value that the name of the type stands for. `valueOf` gives it by name. */
-export function typeFunctions(valueOf: (name: string) => unknown): readonly FunctionDefinition[] {
+/** `type(value)`: the same value that the name of the type stands for. `typeValue` gives it by name. */
+export function typeFunctions(typeValue: (name: string) => unknown): readonly FunctionDefinition[] {
   return [
     {
       signature: 'type(dyn): type',
       run: (value: unknown) => {
         const name = typeOf(value)
-        return valueOf(LONG_NAMES[name] ?? name)
+        return typeValue(LONG_NAMES[name] ?? name)
       }
     }
   ]

@@ -15,7 +15,12 @@ export const connVariables: readonly VariableDefinition[] = [
   { path: 'conn.k8s.pod.id', type: 'string', missing: KUBERNETES, read: () => '' },
   { path: 'conn.k8s.pod.metadata.name', type: 'string', missing: KUBERNETES, read: () => '' },
   { path: 'conn.k8s.pod.metadata.namespace', type: 'string', missing: KUBERNETES, read: () => '' },
-  { path: 'conn.k8s.pod.metadata.annotations', type: 'map<string, string>', missing: KUBERNETES, read: () => new Map() },
+  {
+    path: 'conn.k8s.pod.metadata.annotations',
+    type: 'map<string, string>',
+    missing: KUBERNETES,
+    read: () => new Map()
+  },
   { path: 'conn.k8s.pod.metadata.error_code', type: 'string', missing: KUBERNETES, read: () => '' },
   { path: 'conn.k8s.pod.metadata.error_message', type: 'string', missing: KUBERNETES, read: () => '' }
 ]

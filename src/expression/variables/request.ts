@@ -30,7 +30,11 @@ const HEADERS = 'map<string, list<string>>'
 const COOKIES = 'map<string, list<map<string, dyn>>>'
 
 const lines: readonly VariableDefinition[] = [
-  { path: 'req.content_encoding', type: 'list<string>', read: (flow) => listHeader(requestOf(flow).headers, 'content-encoding') },
+  {
+    path: 'req.content_encoding',
+    type: 'list<string>',
+    read: (flow) => listHeader(requestOf(flow).headers, 'content-encoding')
+  },
   { path: 'req.content_length', type: 'int', optional: true, read: (flow) => bodyLength(requestOf(flow)) },
   { path: 'req.content_type', type: 'string', read: (flow) => type(flow).mediaType },
   { path: 'req.content_type.parameters', type: 'map<string, string>', read: (flow) => type(flow).parameters },
@@ -50,7 +54,11 @@ const lines: readonly VariableDefinition[] = [
       return trailerMap(body instanceof Uint8Array ? undefined : body.trailers)
     }
   },
-  { path: 'req.host', type: 'string', read: (flow) => requestOf(flow).headers.get('host') ?? requestOf(flow).target.authority },
+  {
+    path: 'req.host',
+    type: 'string',
+    read: (flow) => requestOf(flow).headers.get('host') ?? requestOf(flow).target.authority
+  },
   { path: 'req.location', type: 'string', read: (flow) => requestOf(flow).headers.get('location') ?? '' },
   { path: 'req.method', type: 'string', read: (flow) => requestOf(flow).method },
   { path: 'req.version', type: 'string', read: (flow) => VERSIONS[requestOf(flow).version] },

@@ -18,7 +18,11 @@ const HEADERS = 'map<string, list<string>>'
 const COOKIES = 'map<string, list<map<string, dyn>>>'
 
 const lines: readonly VariableDefinition[] = [
-  { path: 'res.content_encoding', type: 'list<string>', read: (flow) => listHeader(responseOf(flow).headers, 'content-encoding') },
+  {
+    path: 'res.content_encoding',
+    type: 'list<string>',
+    read: (flow) => listHeader(responseOf(flow).headers, 'content-encoding')
+  },
   { path: 'res.content_length', type: 'int', optional: true, read: (flow) => bodyLength(responseOf(flow)) },
   { path: 'res.content_type', type: 'string', read: (flow) => type(flow).mediaType },
   { path: 'res.content_type.parameters', type: 'map<string, string>', read: (flow) => type(flow).parameters },

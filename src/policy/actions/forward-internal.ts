@@ -1,6 +1,9 @@
 import Type from 'typebox'
 import { defineUnavailable } from '../action.js'
 import { choice, config, template } from '../fields.js'
+import { checkUrl } from './absolute-url.js'
+
+const ENDPOINT = /^(?:https?|tcp|tls):\/\/[^\s/]+\/?$/i
 
 /** Hands the exchange or the connection to an internal endpoint. */
 export const forwardInternal = defineUnavailable({
@@ -20,12 +23,6 @@ export const forwardInternal = defineUnavailable({
   terminates: 'sometimes',
   results: { name: 'forward_internal', fields: { url: 'string', 'error.code': 'string', 'error.message': 'string' } },
   check({ url }, scope) {
-    if (!url.includes('${') && !/^(?:https?|tcp|tls):\/\/[^\s/]+\/?$/i.test(url)) {
-      scope.problem(
-        ['url'],
-        'CONFIG_INVALID',
-        `"${url}" is no scheme://host[:port]; schemes are http, https, tcp and tls`
-      )
-    }
+    checkUrl(url, ENDPOINT, 'scheme://host[:port] with the scheme http, https, tcp or tls', ['url'], scope)
   }
 })

@@ -1,6 +1,7 @@
 import Type from 'typebox'
 import { defineUnavailable } from '../action.js'
 import { choice, config, duration, headerMap, template, text, whole } from '../fields.js'
+import { checkUrl } from './absolute-url.js'
 import { compileHeaders } from './header-writing.js'
 
 const SECOND = 1_000
@@ -54,8 +55,6 @@ export const httpRequest = defineUnavailable({
   },
   check({ url, headers = {} }, scope) {
     compileHeaders(headers, ['headers'], scope)
-    if (!url.includes('${') && !/^https?:\/\/[^\s/]/i.test(url)) {
-      scope.problem(['url'], 'CONFIG_INVALID', 'url is an absolute http or https URL')
-    }
+    checkUrl(url, /^https?:\/\/[^\s/]/i, 'an absolute http or https URL', ['url'], scope)
   }
 })

@@ -3,11 +3,10 @@ import { EvaluationError } from '../../expression/expression.js'
 import { type Cidr, CidrSet, parseCidr } from '../../lib/cidr.js'
 import type { Scope } from '../action.js'
 import type { NodePath } from '../problem.js'
+import { isPlaceholder } from './placeholder.js'
 
 /** Texts that one list keeps parsed. */
 const KEPT = 256
-/** What people put where their own value belongs: `$YOUR_IP/32`, `<YOUR_IP>`. */
-const PLACEHOLDER = /\$[A-Z_]\w*|<[^>]+>/
 
 /** The entry that holds `address` in canonical text, or undefined. Throws `EvaluationError`. */
 export type IpList = (address: string, flow: Flow) => string | undefined
@@ -23,10 +22,10 @@ export function compileIpList(sources: readonly string[], at: NodePath, scope: S
     else {
       const cidr = parseCidr(template.constant.trim())
       if (cidr !== undefined) constant.push(cidr)
-      else if (PLACEHOLDER.test(source)) {
+      else if (isPlaceholder(source)) {
         placeholder = true
-        const message = `"${source}" is a placeholder: put an address or a network in its place`
-        scope.warn([...at, i], 'ACTION_UNAVAILABLE', message)
+        const message = `"${source}" is a placeholder: put an address or a network in its place; until then nobody passes`
+        scope.warn([...at, i], 'PLACEHOLDER', message)
       } else
         scope.problem([...at, i], 'CONFIG_INVALID', `"${source}" is no IP address and no network such as 192.0.2.0/24`)
     }

@@ -1,6 +1,7 @@
 import type { Static } from 'typebox'
 import { defineUnavailable, type Scope } from '../action.js'
 import { config, text } from '../fields.js'
+import { checkUrl } from './absolute-url.js'
 import { checkApplication, loginFields, loginResults, span } from './identity-provider.js'
 
 const fields = config({
@@ -40,8 +41,5 @@ function check(config: Static<typeof fields>, scope: Scope): void {
       'idle_session_duration and idle_session_timeout are one; give one of them'
     )
   }
-  // A placeholder is not an address yet.
-  if (!/^https?:\/\/./i.test(issuer_url) && !/[$<{]/.test(issuer_url)) {
-    scope.problem(['issuer_url'], 'CONFIG_INVALID', 'issuer_url is an absolute URL')
-  }
+  checkUrl(issuer_url, /^https?:\/\/./i, 'an absolute http or https URL', ['issuer_url'], scope)
 }

@@ -72,7 +72,7 @@ export const rateLimit = defineAction({
       const decision = window.take(bucket.key, capacity)
       fields?.(flow, decision.remaining, decision.resetSeconds)
       flow.publish('rate_limit', {
-        bucket_key: bucket.text,
+        bucket_key: tupleText(bucket.values, services.expressions),
         limited: !decision.admitted,
         remaining: decision.remaining,
         reset_seconds: decision.resetSeconds,
@@ -95,33 +95,37 @@ export const rateLimit = defineAction({
 
 interface Bucket {
   readonly key: string
-  /** The tuple as JSON, for people. */
-  readonly text: string
+  /** The values of the tuple; one that failed is undefined. */
+  readonly values: readonly unknown[]
   readonly errorCode: string
   readonly errorMessage: string
 }
 
 function bucketOf(keys: readonly Expression[], flow: Flow, expressions: Expressions): Bucket {
   const parts: string[] = []
-  const texts: string[] = []
+  const values: unknown[] = []
   let errorCode = ''
   let errorMessage = ''
-  for (const [i, key] of keys.entries()) {
+  for (let i = 0; i < keys.length; i++) {
     try {
-      const value = key.evaluate(flow)
-      const json = JSON.stringify(expressions.dataOf(value))
+      const value = (keys[i] as Expression).evaluate(flow)
       // Marked by kind: bytes are written as text in JSON, and must not meet a string that reads the same.
-      parts.push(typeof value === 'string' ? `s${value}` : `j${json}`)
-      texts.push(json)
+      parts.push(typeof value === 'string' ? `s${value}` : `j${JSON.stringify(expressions.dataOf(value))}`)
+      values.push(value)
     } catch (error) {
       if (!(error instanceof EvaluationError)) throw error
       parts.push('e')
-      texts.push('"<error>"')
+      values.push(undefined)
       if (errorCode === '') {
         errorCode = error.kind === 'absent' ? 'BUCKET_KEY_ABSENT' : 'BUCKET_KEY_FAILED'
         errorMessage = `bucket_key[${i}]: ${error.message}`
       }
     }
   }
-  return { key: encodeKey(parts), text: `[${texts.join(',')}]`, errorCode, errorMessage }
+  return { key: encodeKey(parts), values, errorCode, errorMessage }
+}
+
+/** The tuple as JSON, for people. */
+function tupleText(values: readonly unknown[], expressions: Expressions): string {
+  return JSON.stringify(values.map((value) => (value === undefined ? '<error>' : expressions.dataOf(value))))
 }

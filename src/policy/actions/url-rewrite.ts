@@ -28,6 +28,9 @@ export const urlRewrite = defineAction({
   },
   compile({ from, to }, scope) {
     const replacing = compileReplacing(from, to, 'all', scope)
+    if (to.replace(/\$\{[^}]*\}/g, '').includes('#')) {
+      scope.problem(['to'], 'CONFIG_INVALID', 'to holds a "#": a request has no fragment; write %23 for the character')
+    }
     return (flow) => {
       const { request } = flow
       if (request === undefined) return undefined

@@ -143,6 +143,11 @@ export async function pass(exchange: Exchange, bench: Bench, options: BenchOptio
   record(bench, sent)
 }
 
+/** Looks again after each turn of the event loop, for what no event tells. */
+export async function eventually(holds: () => boolean): Promise<void> {
+  while (!holds()) await new Promise(setImmediate)
+}
+
 /** Notes `sent` and wakes who waits for it. */
 export function record(bench: Bench, sent: Sent): void {
   bench.sent.push(sent)

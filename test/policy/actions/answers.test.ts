@@ -51,6 +51,7 @@ t.test('custom-response infers the content type from what the author wrote', asy
     ['{"a": 1}', 'application/json'],
     [' {"ip": "${conn.client_ip}"}\n', 'application/json'],
     ['[1, 2]', 'application/json'],
+    ['[maintenance]', 'text/plain; charset=utf-8'],
     ['<!DOCTYPE html><p>x</p>', 'text/html; charset=utf-8'],
     ['<html><body>${req.method}</body></html>', 'text/html; charset=utf-8'],
     ['<h1>Down</h1>', 'text/html; charset=utf-8'],
@@ -67,16 +68,23 @@ t.test('custom-response infers the content type from what the author wrote', asy
   t.same(headersOf(given), { 'content-type': 'text/x' })
 })
 
-t.test('custom-response refuses a body for a status that has none, and statuses that are no final answer', async (t) => {
-  for (const status_code of [204, 205, 304]) {
-    t.match(kit.problems('custom-response', { status_code, body: 'x' }), [/^error CONFIG_INVALID .*config\.body/])
-    t.match(kit.problems('custom-response', { status_code, content: '${req.method}' }), [/config\.content/])
-    t.same(kit.problems('custom-response', { status_code, body: '' }), [])
+t.test(
+  'custom-response refuses a body for a status that has none, and statuses that are no final answer',
+  async (t) => {
+    for (const status_code of [204, 205, 304]) {
+      t.match(kit.problems('custom-response', { status_code, body: 'x' }), [/^error CONFIG_INVALID .*config\.body/])
+      t.match(kit.problems('custom-response', { status_code, content: '${req.method}' }), [/config\.content/])
+      t.same(kit.problems('custom-response', { status_code, body: '' }), [])
+    }
+    for (const status_code of [99, 100, 101, 199, 600]) {
+      t.match(
+        kit.problems('custom-response', { status_code }),
+        [/^error CONFIG_INVALID .*config\.status_code/],
+        `${status_code}`
+      )
+    }
   }
-  for (const status_code of [99, 100, 101, 199, 600]) {
-    t.match(kit.problems('custom-response', { status_code }), [/^error CONFIG_INVALID .*config\.status_code/], `${status_code}`)
-  }
-})
+)
 
 t.test('nothing that a client sends becomes another header or another line', async (t) => {
   const run = kit.action('custom-response', { headers: { 'x-echo': "${getQueryParam('x')[0]}" } })
@@ -86,18 +94,37 @@ t.test('nothing that a client sends becomes another header or another line', asy
     t.equal(outcomeOf(run(url(attack))), '500 POLICY_EXPRESSION', attack)
   }
   t.same(headersOf(run(url('a%09b'))), { 'x-echo': 'a\tb' }, 'a tab may stand in a value')
-  t.equal(headersOf(run(url('%C5%81%C3%B3d%C5%BA')))['x-echo'], Buffer.from('Łódź').toString('latin1'), 'UTF-8 on the wire')
+  t.equal(
+    headersOf(run(url('%C5%81%C3%B3d%C5%BA')))['x-echo'],
+    Buffer.from('Łódź').toString('latin1'),
+    'UTF-8 on the wire'
+  )
 })
 
 t.test('fields of framing, of one hop and of the proxy itself are refused when the policy is written', async (t) => {
-  const names = ['Content-Length', 'transfer-encoding', 'CONNECTION', 'keep-alive', 'te', 'trailer', 'upgrade', 'expect']
+  const names = [
+    'Content-Length',
+    'transfer-encoding',
+    'CONNECTION',
+    'keep-alive',
+    'te',
+    'trailer',
+    'upgrade',
+    'expect'
+  ]
   for (const name of [...names, 'sluice-error-code', 'Sluice_Error_Code', 'content_length', 'x y', 'x:y', '']) {
     for (const type of ['custom-response', 'add-headers']) {
-      t.match(kit.problems(type, { headers: { [name]: 'x' } }), [/^error CONFIG_INVALID .*config\.headers/], `${type} ${name}`)
+      t.match(
+        kit.problems(type, { headers: { [name]: 'x' } }),
+        [/^error CONFIG_INVALID .*config\.headers/],
+        `${type} ${name}`
+      )
     }
   }
   t.match(kit.problems('custom-response', { headers: { 'x-a': 'one\ntwo' } }), [/^error CONFIG_INVALID .*x-a/])
-  t.match(kit.problems('custom-response', { headers: { 'x-a': '1', 'X-A': '2' } }), [/^error CONFIG_INVALID .*X-A.*twice/])
+  t.match(kit.problems('custom-response', { headers: { 'x-a': '1', 'X-A': '2' } }), [
+    /^error CONFIG_INVALID .*X-A.*twice/
+  ])
   const eleven = Object.fromEntries(Array.from({ length: 11 }, (_, i) => [`x-${i}`, 'x']))
   t.match(kit.problems('custom-response', { headers: eleven }), [/at most 10/])
 })

@@ -40,7 +40,12 @@ t.test('everything else gets 401 with a challenge', async (t) => {
     [
       'two headers',
       makeFlow({
-        headers: ['Authorization', presenting('alice:password1').request?.headers.get('authorization') ?? '', 'authorization', 'x']
+        headers: [
+          'Authorization',
+          presenting('alice:password1').request?.headers.get('authorization') ?? '',
+          'authorization',
+          'x'
+        ]
       })
     ]
   ]
@@ -117,5 +122,8 @@ t.test('credentials and realm have bounds, and no problem repeats a secret', asy
     t.match(problems, [/^error CONFIG_INVALID/], problems.join())
     t.notMatch(problems.join(), new RegExp(canary))
   }
-  t.same(kit.problems('basic-auth', { credentials: [`alice:${'p'.repeat(8)}`, `bob:${'p'.repeat(128)}`], realm: '' }), [])
+  t.same(
+    kit.problems('basic-auth', { credentials: [`alice:${'p'.repeat(8)}`, `bob:${'p'.repeat(128)}`], realm: '' }),
+    []
+  )
 })

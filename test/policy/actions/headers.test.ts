@@ -50,9 +50,15 @@ t.test('a list becomes one value, and a number is text', async (t) => {
 
 t.test('user-agent and host stay, whatever case they are written in', async (t) => {
   t.match(kit.problems('add-headers', { headers: { 'User-Agent': 'x' } }), [/^error CONFIG_INVALID .*user-agent/])
-  t.match(kit.problems('remove-headers', { headers: ['USER-AGENT'] }), [/^error CONFIG_INVALID .*headers\[0\].*user-agent/])
+  t.match(kit.problems('remove-headers', { headers: ['USER-AGENT'] }), [
+    /^error CONFIG_INVALID .*headers\[0\].*user-agent/
+  ])
   for (const name of ['Host', 'content-length', 'Transfer-Encoding', 'sluice-error-code', 'transfer_encoding', 'a b']) {
-    t.match(kit.problems('remove-headers', { headers: ['x-fine', name] }), [/^error CONFIG_INVALID .*headers\[1\]/], name)
+    t.match(
+      kit.problems('remove-headers', { headers: ['x-fine', name] }),
+      [/^error CONFIG_INVALID .*headers\[1\]/],
+      name
+    )
   }
 })
 

@@ -40,6 +40,7 @@ export class Kit {
       expressions: createExpressions({
         results: resultsOf(actions),
         clock,
+        random: () => 0.5,
         secrets: { get: (vault, name) => (vault === 'vault' && name === 'password' ? 'correct horse' : undefined) }
       }),
       meter: {
@@ -79,7 +80,9 @@ export class Kit {
 
   /** Problems of one action, errors and warnings, as `severity code path: message`. */
   problems(type: string, config: unknown, phase: Phase = 'on_http_request'): string[] {
-    const { problems } = this.compile({ [phase]: [{ actions: [{ type, ...(config === undefined ? {} : { config }) }] }] })
+    const { problems } = this.compile({
+      [phase]: [{ actions: [{ type, ...(config === undefined ? {} : { config }) }] }]
+    })
     return problems.map(say)
   }
 
@@ -117,7 +120,8 @@ function say({ severity, code, path, message }: Problem): string {
 export function headersOf(verdict: Verdict | undefined): Record<string, string> {
   const headers: Record<string, string> = {}
   if (verdict?.kind !== 'respond') return headers
-  for (let i = 0; i < verdict.headers.length; i += 2) headers[verdict.headers[i] as string] = verdict.headers[i + 1] as string
+  for (let i = 0; i < verdict.headers.length; i += 2)
+    headers[verdict.headers[i] as string] = verdict.headers[i + 1] as string
   return headers
 }
 

@@ -73,15 +73,22 @@ t.test('log records plain data in order and publishes the last', async (t) => {
   const flow = makeFlow({ url: 'http://app.example.com/x' })
   t.equal(
     kit.actions([
-      ['log', { metadata: { path: '${req.url.path}', port: '${conn.client_port}', ok: false, nested: { list: ['${req.method}'] } } }],
+      [
+        'log',
+        {
+          metadata: {
+            path: '${req.url.path}',
+            port: '${conn.client_port}',
+            ok: false,
+            nested: { list: ['${req.method}'] }
+          }
+        }
+      ],
       ['log', { metadata: { second: 'port ${conn.client_port}' } }]
     ])(flow),
     undefined
   )
-  t.same(flow.logs, [
-    { path: '/x', port: 40_000, ok: false, nested: { list: ['GET'] } },
-    { second: 'port 40000' }
-  ])
+  t.same(flow.logs, [{ path: '/x', port: 40_000, ok: false, nested: { list: ['GET'] } }, { second: 'port 40000' }])
   t.equal(kit.read('actions.service.log.metadata.second', flow), 'port 40000')
 })
 
@@ -93,4 +100,9 @@ t.test('log may be without metadata, and runs in all phases that it is allowed i
   kit.action('log', { metadata: { status: '${res.status_code}' } }, 'on_http_response')(answer)
   t.same(answer.logs, [{ status: 404 }])
   t.match(kit.problems('log', { metadata: ['x'] }), [/^error CONFIG_INVALID .*metadata/])
+})
+
+t.test('a secret in metadata is warned of', async (t) => {
+  const metadata = { a: [{ b: "key ${secrets.get('vault', 'password')}" }], c: 'secrets.get is only a word here' }
+  t.match(kit.problems('log', { metadata }), [/^warning SECRET_LOGGED .*metadata\.a\[0\]\.b/])
 })

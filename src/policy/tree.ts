@@ -1,0 +1,74 @@
+import type { Span } from '../lib/positions.js'
+
+export type TreeNode = MapNode | ListNode | ScalarNode | BrokenNode
+
+export interface MapEntry {
+  readonly key: string
+  readonly keySpan: Span
+  readonly value: TreeNode
+}
+
+export interface MapNode {
+  readonly kind: 'map'
+  readonly span: Span
+  /** In order of the text; no key twice. */
+  readonly entries: readonly MapEntry[]
+}
+
+export interface ListNode {
+  readonly kind: 'list'
+  readonly span: Span
+  readonly items: readonly TreeNode[]
+}
+
+export interface ScalarNode {
+  readonly kind: 'scalar'
+  readonly span: Span
+  readonly value: string | number | boolean | null
+  /** Characters as written, escapes resolved: `1.30` for the number 1.3. */
+  readonly text: string
+  readonly style: 'plain' | 'single' | 'double' | 'literal' | 'folded'
+}
+
+/** Stands where a problem has been reported already, so that nobody reports a second one. */
+export interface BrokenNode {
+  readonly kind: 'broken'
+  readonly span: Span
+}
+
+export interface TreeProblem {
+  readonly code: 'SYNTAX' | 'TAG' | 'DUPLICATE_KEY' | 'LIMIT' | 'MANY_DOCUMENTS'
+  readonly message: string
+  readonly span: Span
+}
+
+/** Plain data of a node, for schemas. Maps become objects whose keys are all own properties. */
+export function dataOf(node: TreeNode): unknown {
+  if (node.kind === 'scalar') return node.value
+  if (node.kind === 'list') return node.items.map(dataOf)
+  const data: Record<string, unknown> = {}
+  if (node.kind === 'map') for (const { key, value } of node.entries) setOwn(data, key, dataOf(value))
+  return data
+}
+
+/** Like `data[key] = value`, also for the key `__proto__`. */
+export function setOwn(data: object, key: string, value: unknown): void {
+  Object.defineProperty(data, key, { value, writable: true, enumerable: true, configurable: true })
+}
+
+/** What a node is, with its article, for messages. */
+export function nameOf(node: TreeNode): string {
+  if (node.kind === 'map') return 'a map'
+  if (node.kind === 'list') return 'a list'
+  if (node.kind === 'broken' || node.value === null) return 'null'
+  if (typeof node.value === 'string') return node.value === '' ? 'an empty text' : 'a text'
+  return typeof node.value === 'number' ? `the number ${node.text}` : `${node.text}`
+}
+
+export function child(map: MapNode, key: string): TreeNode | undefined {
+  return map.entries.find((entry) => entry.key === key)?.value
+}
+
+export function isNull(node: TreeNode): boolean {
+  return node.kind === 'scalar' && node.value === null
+}

@@ -1,0 +1,185 @@
+import t from 'tap'
+import type { Phase } from '../../src/exchange/flow.js'
+import { EvaluationError } from '../../src/expression/expression.js'
+import { sampleExpressions, sampleFlow } from './sample-flow.js'
+
+const expressions = sampleExpressions()
+
+/** `code start-end message` of each problem. */
+function problems(source: string, phase: Phase = 'on_http_request'): string[] {
+  const result = expressions.expression(source, phase)
+  const found = result.ok ? result.warnings : result.problems
+  return found.map(({ severity, code, start, end, message }) => `${severity} ${code} ${start}-${end} ${message}`)
+}
+
+t.test('unknown names are refused where they stand, with what was probably meant', async (t) => {
+  const table: Record<string, RegExp> = {
+    "req.metod == 'GET'": /error EXPRESSION_UNKNOWN 0-9 .*did you mean req\.method\?/,
+    "true && req.path.startsWith('/')": /EXPRESSION_UNKNOWN 8-16 .*did you mean req\.url\.path\?/,
+    'req.url.pth': /0-11 .*did you mean req\.url\.path\?/,
+    "req.Method == 'a'": /did you mean req\.method\?/,
+    "request.headers['x'][0] == 'a'": /0-15 there is no variable request\.headers; did you mean req\.headers\?/,
+    "conn.geo.contry == 'a'": /did you mean conn\.geo\.country\?/,
+    req: /req is no value; name one of its members/,
+    "req.url.path.includes('a')": /EXPRESSION_UNKNOWN .*includes\(\); write contains\(/,
+    "req.url.path.starts_with('a')": /write startsWith\(/,
+    "req.url.path.startWith('a')": /did you mean startsWith\(/,
+    "hasReqHeadr('x')": /did you mean hasReqHeader\(/,
+    "hash.sha265('x')": /there is no function hash\.sha265\(\); did you mean hash\.sha256/,
+    'size()': /size\(\) does not take these arguments/,
+    'b"x".json()': /EXPRESSION_UNKNOWN/
+  }
+  for (const [source, expected] of Object.entries(table)) t.match(problems(source)[0], expected, source)
+  t.equal(problems("req.metod == 'a' || conn.cilent_ip == 'b'").length, 2, 'all unknown names at once')
+})
+
+t.test('what a phase cannot know is refused in it', async (t) => {
+  t.match(
+    problems('res.status_code == 200')[0],
+    /EXPRESSION_PHASE 0-15 res\.status_code is known in on_http_response only/
+  )
+  t.match(problems("getResHeader('x') == []")[0], /EXPRESSION_PHASE/)
+  t.match(
+    problems("req.method == 'GET'", 'on_tcp_connect')[0],
+    /EXPRESSION_PHASE .*on_http_request and on_http_response/
+  )
+  t.match(problems("getReqHeader('x') == []", 'on_tcp_connect')[0], /EXPRESSION_PHASE/)
+  t.same(problems("conn.client_ip == 'a' && vars.x == 1", 'on_tcp_connect'), [])
+  t.same(problems("res.status_code == 200 && req.method == 'GET'", 'on_http_response'), [])
+})
+
+t.test('types that do not fit are refused; comparisons of different types only warned about', async (t) => {
+  t.match(problems("1 + 'a'")[0], /error EXPRESSION_TYPE 0-7 \+ is not defined for int and string/)
+  t.match(problems('req.method && true')[0], /error EXPRESSION_TYPE .*&& takes bool/)
+  t.match(problems('size(1)')[0], /it is size\(string\)/)
+  t.match(problems("'a' in 'abc'")[0], /error EXPRESSION_TYPE .*write contains/)
+  t.match(problems("res.status_code < '200'", 'on_http_response')[0], /warning EXPRESSION_TYPE .*int and string/)
+  t.match(problems('req.method == 1')[0], /warning EXPRESSION_TYPE .*never equal/)
+  t.match(problems("!conn.client_ip in ['a']")[0], /warning EXPRESSION_TYPE/)
+  t.same(problems('1 < 2.5'), [], 'numbers of different types are comparable')
+  const compared = expressions.expression("req.content_length < '200'", 'on_http_request')
+  t.ok(compared.ok)
+  if (compared.ok) t.throws(() => compared.value.evaluate(sampleFlow()), { kind: 'failed' })
+})
+
+t.test('the type of an expression is known where it can be', async (t) => {
+  const type = (source: string) => {
+    const result = expressions.expression(source, 'on_http_request')
+    return result.ok ? result.value.type : undefined
+  }
+  t.equal(type("req.method == 'a'"), 'bool')
+  t.equal(type('req.url'), 'string')
+  t.equal(type('req.headers'), 'map<string, list<string>>')
+  t.equal(type("getReqHeader('a')"), 'list<string>')
+  t.equal(type('conn.ts.start'), 'timestamp')
+  t.equal(type('vars.x'), 'dyn')
+  t.equal(type('[1, 2].map(x, string(x))'), 'list<string>')
+})
+
+t.test('syntax errors say what to write', async (t) => {
+  const table: Record<string, RegExp> = {
+    "req.method = 'GET'": /EXPRESSION_SYNTAX 11-12 = is unexpected here; compare with ==/,
+    'true & false': /write &&/,
+    '1 +': /EXPRESSION_SYNTAX 3-3 the expression ends too early/,
+    '': /the expression is empty/,
+    "'abc": /no closing quote/,
+    "'\\d'": /escape is unknown/,
+    // biome-ignore lint/suspicious/noTemplateCurlyInString: the mistake that is looked for
+    '${vars.x} == 1': /belongs into the texts of a config/,
+    // biome-ignore lint/suspicious/noTemplateCurlyInString: the mistake that is looked for
+    'vars.y == ${vars.x}': /EXPRESSION_SYNTAX 10-11 .*belongs into the texts/,
+    '{{ .x }}': /\{\{ \}\} are not supported/,
+    '.ngrok.geo.country_code': /write conn\.geo\.country_code/,
+    'for == 1': /for is a reserved word/,
+    '9223372036854775808': /64 bits/,
+    'has(vars)': /has\(\) takes one member/,
+    '[1].all(1, true)': /name of a variable/,
+    '[1].sortBy(1, 2)': /name of a variable/,
+    "req.url.path.matches('(?=a)')": /EXPRESSION_REGEX 21-28 look-ahead/,
+    "'a'.matches('[')": /EXPRESSION_REGEX 12-15/,
+    "b'ÿ'": /bytes hold ASCII/
+  }
+  for (const [source, expected] of Object.entries(table)) t.match(problems(source)[0], expected, JSON.stringify(source))
+  t.same(problems('-9223372036854775808 < 0 // the smallest'), [], 'the smallest integer and comments are fine')
+})
+
+t.test('limits of size and depth', async (t) => {
+  const limit = /error EXPRESSION_LIMIT/
+  t.match(problems(`${'('.repeat(150)}1${')'.repeat(150)}`)[0], limit)
+  t.match(problems(Array.from({ length: 1500 }, () => '1').join('+'))[0], limit)
+  t.match(problems(`${'!'.repeat(8000)}true`)[0], limit)
+  t.match(problems(`'${'a'.repeat(9000)}'`)[0], limit)
+  t.match(problems(`[${'1,'.repeat(1500)}1]`)[0], limit)
+  const chain = expressions.expression(Array.from({ length: 900 }, () => '1').join('+'), 'on_http_request')
+  t.equal(chain.ok && chain.value.evaluate(sampleFlow()), 900n, 'below the limits it works')
+})
+
+t.test('whatever is written, compiling answers and never throws', async (t) => {
+  const pieces = [
+    'req',
+    '.',
+    'url',
+    'path',
+    '(',
+    ')',
+    '[',
+    ']',
+    '{',
+    '}',
+    "'a'",
+    '"',
+    "'",
+    '1',
+    '1u',
+    '2.5',
+    '&&',
+    '||',
+    '==',
+    '<',
+    '+',
+    '-',
+    '!',
+    '?',
+    ':',
+    ',',
+    'x',
+    'has',
+    'map',
+    'all',
+    'matches',
+    'vars',
+    'null',
+    'in',
+    '\\',
+    '$',
+    '//',
+    '\u{1F600}',
+    'headers',
+    'cel.bind',
+    'type'
+  ]
+  let seed = 7
+  const next = (below: number) => {
+    seed = (Math.imul(seed, 1_103_515_245) + 12_345) >>> 1
+    return seed % below
+  }
+  let accepted = 0
+  const flow = sampleFlow()
+  for (let i = 0; i < 6000; i++) {
+    const source = Array.from({ length: 1 + next(9) }, () => pieces[next(pieces.length)]).join(next(2) === 0 ? '' : ' ')
+    const result = expressions.expression(source, 'on_http_request')
+    if (!result.ok) {
+      if (!result.problems.every(({ start, end }) => start >= 0 && end >= start && end <= source.length + 1))
+        t.fail(`offsets in ${source}`)
+      continue
+    }
+    accepted++
+    try {
+      result.value.evaluate(flow)
+    } catch (error) {
+      if (!(error instanceof EvaluationError)) t.fail(`${source} threw ${error}`)
+      else if (/could not be evaluated/.test(error.message)) t.fail(`${source} is broken`)
+    }
+  }
+  t.ok(accepted > 20, `${accepted} of the sources are expressions`)
+})

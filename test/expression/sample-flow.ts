@@ -1,0 +1,83 @@
+import type { ConnectionFacts } from '../../src/exchange/connection.js'
+import { type EntryFacts, Flow } from '../../src/exchange/flow.js'
+import { HeaderFields, type HeaderList } from '../../src/exchange/headers.js'
+import { RequestTarget } from '../../src/exchange/target.js'
+import { createExpressions, type ExpressionSources } from '../../src/expression/expressions.js'
+
+export const START = Date.UTC(2026, 10, 20, 12, 30, 15)
+
+export interface FlowOptions {
+  readonly method?: string
+  readonly target?: string
+  readonly host?: string
+  readonly headers?: HeaderList
+  readonly body?: Uint8Array
+  readonly client?: string
+  readonly connection?: Partial<ConnectionFacts>
+  readonly entry?: Partial<EntryFacts>
+  readonly response?: { readonly status?: number; readonly headers?: HeaderList; readonly body?: Uint8Array }
+}
+
+/** A flow with a request and, when asked for, a response. */
+export function sampleFlow(options: FlowOptions = {}): Flow {
+  const { method = 'GET', target = '/', host = 'app.test', headers = [], body = new Uint8Array() } = options
+  const connection: ConnectionFacts = {
+    id: 1,
+    listener: 'public',
+    peer: { address: '198.51.100.7', port: 40_001 },
+    local: { address: '192.0.2.10', port: 8443 },
+    startedAt: START,
+    bytesIn: 120,
+    bytesOut: 30,
+    ...options.connection
+  }
+  const entry: EntryFacts = {
+    id: 'edge_1',
+    protocol: 'https',
+    host: 'app.test',
+    port: 443,
+    region: 'eu',
+    ...options.entry
+  }
+  const flow = new Flow(connection, entry, options.client ?? '198.51.100.7', 40_001)
+  const parsed = RequestTarget.fromRequestLine(method, target, host, 'https')
+  if (parsed === undefined) throw new Error(`Malformed target ${target}`)
+  const list = ['Host', host, ...headers]
+  flow.request = {
+    head: { method, target, authority: host, scheme: 'https', version: '1.1', headers: list },
+    version: '1.1',
+    method,
+    target: parsed,
+    headers: new HeaderFields(list),
+    body,
+    receivedAt: START + 5
+  }
+  if (options.response !== undefined) {
+    const { status = 200, headers: own = [], body: bytes } = options.response
+    flow.response = {
+      status,
+      reason: '',
+      headers: new HeaderFields([...own]),
+      body: bytes,
+      local: false,
+      transforms: [],
+      trailers: undefined
+    }
+  }
+  return flow
+}
+
+/** The documented language with a clock that stands still. */
+export function sampleExpressions(sources: Partial<ExpressionSources> = {}) {
+  return createExpressions({
+    results: {
+      rate_limit: { limited: 'bool', bucket_key: 'string', remaining: 'int', 'error.code': 'string' },
+      basic_auth: { 'credentials.presented': 'bool', 'credentials.username': 'string' },
+      http_request: { res: 'dyn' }
+    },
+    clock: { wall: () => START, monotonic: () => 0 },
+    random: () => 0.5,
+    secrets: { get: (vault, name) => (vault === 'main' && name === 'key' ? 's3cret' : undefined) },
+    ...sources
+  })
+}
