@@ -1,3 +1,4 @@
+import { randomInt } from 'node:crypto'
 import { readFile } from 'node:fs/promises'
 import { relative } from 'node:path'
 import type { Logger } from 'pino'
@@ -163,7 +164,7 @@ export class App {
       expressions: createExpressions({
         results: resultsOf(actions),
         clock,
-        random: Math.random,
+        random: unpredictable,
         geo: await openGeo(geoip.database),
         userAgent: new UserAgents(),
         secrets: { get: () => undefined }
@@ -238,6 +239,13 @@ export class App {
       fault: (error, operationId) => log.error({ err: error, operation_id: operationId }, 'the API failed')
     })
   }
+}
+
+const RANDOM_RANGE = 2 ** 48 - 1
+
+/** In [0, 1); a client that has seen many of them cannot tell the next. */
+function unpredictable(): number {
+  return randomInt(RANDOM_RANGE) / RANDOM_RANGE
 }
 
 function trustedSet(networks: readonly string[]): CidrSet | undefined {

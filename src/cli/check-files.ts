@@ -53,7 +53,7 @@ async function checkFile(file: string, input: Readable, services: PolicyServices
   const { problems } = compilePolicy(text, {
     owner: file,
     services,
-    keep: { keep: (_key, make) => make() },
+    keep: { keep: (key, make) => make(JSON.stringify(key)) },
     actions,
     unavailable: 'warn'
   })

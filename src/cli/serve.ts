@@ -72,16 +72,21 @@ async function run(
   // Reloading looks at the files before the first read of them, so that no change falls between.
   const reloading = await Reloading.prepare(input, loaded, log)
   let app: App
-  let started: Started
+  let started: Started | NodeJS.Signals
   try {
-    app = new App(options, { log, clock: systemClock, apiKey: process.env.SLUICE_API_KEY })
-    started = await app.start()
+    app = new App(options, { log, clock: systemClock, apiKey: process.env.SLUICE_API_KEY || undefined })
+    started = await Promise.race([app.start(), signals.next()])
   } catch (error) {
     await reloading.close()
     const explained = explainStart(error, options)
     if (explained === undefined) throw error
     for (const line of explained) console.error(line)
     return ExitCode.failure
+  }
+  if (typeof started === 'string') {
+    await reloading.close()
+    log.info({ signal: started }, 'stopped before it was ready')
+    return ExitCode.ok
   }
   announce(started, loaded, { log, demo: isDemoRun })
   reloading.begin(app)

@@ -162,7 +162,7 @@ export const optionsSchema = Type.Object(
           description: 'Memory for rate-limit buckets; reserved, and used only as buckets appear.',
           default: '1GiB',
           minimum: MIB,
-          maximum: 64 * GIB
+          maximum: 4 * GIB
         })
       },
       { ...strict, description: 'The table of the rate limiter.' }

@@ -5,10 +5,11 @@ type Run = (why: Failure) => void
 
 const nothing = (): void => undefined
 
-/** The list behind `AbortSignalLike`: costs one object per exchange and nothing more until somebody listens. */
+/** The list behind `AbortSignalLike`: costs one object per exchange, and a set only for a second listener. */
 export class AbortList implements AbortSignalLike {
   #aborted: Failure | undefined = undefined
-  #runs: Set<Run> | undefined = undefined
+  #first: Run | undefined = undefined
+  #others: Set<Run> | undefined = undefined
 
   get aborted(): Failure | undefined {
     return this.#aborted
@@ -19,11 +20,14 @@ export class AbortList implements AbortSignalLike {
       run(this.#aborted)
       return nothing
     }
-    const runs = this.#runs ?? new Set()
-    this.#runs = runs
-    runs.add(run)
+    if (this.#first === undefined) this.#first = run
+    else {
+      this.#others ??= new Set()
+      this.#others.add(run)
+    }
     return () => {
-      runs.delete(run)
+      if (this.#first === run) this.#first = undefined
+      else this.#others?.delete(run)
     }
   }
 
@@ -31,8 +35,10 @@ export class AbortList implements AbortSignalLike {
   abort(why: Failure): void {
     if (this.#aborted !== undefined) return
     this.#aborted = why
-    const runs = this.#runs
-    this.#runs = undefined
-    if (runs !== undefined) for (const run of runs) run(why)
+    const first = this.#first
+    const others = this.#others
+    this.#first = this.#others = undefined
+    first?.(why)
+    if (others !== undefined) for (const run of others) run(why)
   }
 }

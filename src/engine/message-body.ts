@@ -139,7 +139,7 @@ export class MessageBody implements Body {
     if (this.#taken) return
     this.#taken = true
     this.#message.resume()
-    if (this.#framing.kind !== 'none') this.#owner.abandoned()
+    this.#owner.abandoned()
   }
 
   /**
@@ -152,6 +152,7 @@ export class MessageBody implements Body {
     done: (complete: boolean) => void
   ): () => void {
     const message = this.#message
+    if (this.#framing.kind === 'none') return this.#sendNothing(sink, trailers, done)
     if (message.complete && this.#transforms === undefined && this.#front === undefined && !message.destroyed) {
       return this.#sendWhole(sink, trailers, done)
     }
@@ -159,6 +160,21 @@ export class MessageBody implements Body {
       if (complete) this.#finish(sink, trailers)
       done(complete)
     })
+  }
+
+  /** Nothing will come, so nothing is waited for. */
+  #sendNothing(
+    sink: OutgoingMessage,
+    trailers: (() => HeaderList) | undefined,
+    done: (complete: boolean) => void
+  ): () => void {
+    this.#taken = true
+    this.#want()
+    this.#settle(true)
+    if (trailers === undefined) sink.end()
+    else this.#finish(sink, trailers)
+    done(true)
+    return ignore
   }
 
   /** All of it has arrived: one write, no listeners. */

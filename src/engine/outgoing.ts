@@ -19,10 +19,13 @@ export function framingOf(body: Outgoing): Framing {
 /** Gives up `body` without sending it. */
 export function drop(body: Outgoing): void {
   if (body === undefined || body instanceof Uint8Array) return
-  if (body instanceof Readable) {
-    body.on('error', ignore)
-    body.destroy()
-  } else body.discard()
+  if (body instanceof Readable) giveUp(body)
+  else body.discard()
+}
+
+function giveUp(stream: Readable): void {
+  stream.on('error', ignore)
+  stream.destroy()
 }
 
 /**
@@ -49,12 +52,12 @@ export function send(
   const arrived = body instanceof Readable ? undefined : body
   const stop = copy(stream, sink as unknown as Writable, undefined, (complete) => {
     if (complete) finish(sink, trailers ?? trailersOf(arrived))
+    else giveUp(stream)
     done(complete)
   })
   return () => {
     stop()
-    stream.on('error', ignore)
-    stream.destroy()
+    giveUp(stream)
   }
 }
 

@@ -1,7 +1,10 @@
 import type { Clock } from '../lib/clock.js'
 
-/** What has deadlines. `now` is of the monotonic clock, in milliseconds. */
+/** What has deadlines. */
 export interface Swept {
+  /** Its place in the sweeper that watches it; -1 when none does. Written by the sweeper alone. */
+  place: number
+  /** `now` is of the monotonic clock, in milliseconds. */
   sweep(now: number): void
 }
 
@@ -14,7 +17,7 @@ export interface Swept {
 export class Sweeper {
   readonly #clock: Clock
   readonly #period: number
-  readonly #members = new Set<Swept>()
+  readonly #members: Swept[] = []
   #timer: NodeJS.Timeout | undefined = undefined
 
   constructor(clock: Clock, period: number) {
@@ -23,25 +26,33 @@ export class Sweeper {
   }
 
   add(member: Swept): void {
-    this.#members.add(member)
+    member.place = this.#members.push(member) - 1
     if (this.#timer === undefined) {
       this.#timer = setInterval(() => this.#tick(), this.#period)
       this.#timer.unref()
     }
   }
 
+  /** The last member takes the free place. */
   delete(member: Swept): void {
-    this.#members.delete(member)
+    const { place } = member
+    if (place === -1) return
+    member.place = -1
+    const last = this.#members.pop() as Swept
+    if (last === member) return
+    this.#members[place] = last
+    last.place = place
   }
 
-  /** Members may leave while they are swept. The timer ends itself when there is nothing left to watch. */
+  /** Backwards, so that a member that leaves moves none that is still to be swept. Ends the timer with the last member. */
   #tick(): void {
-    if (this.#members.size === 0) {
+    const members = this.#members
+    if (members.length === 0) {
       clearInterval(this.#timer)
       this.#timer = undefined
       return
     }
     const now = this.#clock.monotonic()
-    for (const member of this.#members) member.sweep(now)
+    for (let i = members.length - 1; i >= 0; i--) members[i]?.sweep(now)
   }
 }

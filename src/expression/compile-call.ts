@@ -4,7 +4,7 @@ import type { Node } from './engine.js'
 import { EvaluationError } from './expression.js'
 import type { Overload } from './function-table.js'
 import { accepts, acceptsType } from './signature.js'
-import { charge, chargeFor, type Run, type State } from './state.js'
+import { charge, chargeFor, chargeForResult, type Run, type State } from './state.js'
 import { literal } from './tree.js'
 import { MAX_LIST, MAX_TEXT } from './values.js'
 
@@ -88,10 +88,10 @@ const TOO_MANY = new EvaluationError('failed', `a list would have more than ${MA
 function bounded(state: State, result: unknown): unknown {
   if (typeof result === 'string') {
     if (result.length > MAX_TEXT) throw TOO_LONG
-    chargeFor(state, result)
+    chargeForResult(state, result)
   } else if (Array.isArray(result)) {
     if (result.length > MAX_LIST) throw TOO_MANY
-    chargeFor(state, result)
+    chargeForResult(state, result)
   }
   return result
 }
@@ -99,7 +99,7 @@ function bounded(state: State, result: unknown): unknown {
 const NOT_TEXT = new EvaluationError('failed', 'matches() takes a text and a pattern')
 
 /** Steps for a pattern that must be compiled. */
-const COMPILE_COST = 60_000
+const COMPILE_COST = 30_000
 
 /** `matches` takes its cost from the budget by the length of the text; a constant pattern is compiled here, once. */
 function compileMatches(
@@ -131,6 +131,6 @@ function compileMatches(
 
 function subject(state: State, value: unknown): string {
   if (typeof value !== 'string') throw NOT_TEXT
-  charge(state, value.length >> 1)
+  charge(state, value.length >> 2)
   return value
 }

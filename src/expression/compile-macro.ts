@@ -57,7 +57,7 @@ export function isBind(name: string, receiver: Node, args: readonly Node[]): boo
   return name === 'bind' && receiver.op === 'id' && receiver.args === 'cel' && args.length === 3
 }
 
-/** What a macro does with each element: `visit` answers false to stop. */
+/** What is walked, where the elements are bound, and what one round costs. */
 interface Loop {
   readonly range: Run
   readonly slot: number

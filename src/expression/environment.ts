@@ -73,10 +73,6 @@ export class Environment {
   *paths(phase: Phase): Iterable<string> {
     for (const { path, phases } of this.#variables.values()) if (isAvailable(phases, phase)) yield path
   }
-
-  get variables(): Iterable<VariableDefinition> {
-    return this.#variables.values()
-  }
 }
 
 /** `actions.ngrok` is another name of `actions.service`. */

@@ -63,6 +63,6 @@ export function oldTemplateHint(source: string): string | undefined {
     const match = pattern.exec(source)
     if (match !== null) return `templates that begin with a dot are not supported; write ${prefix}${match[1]}`
   }
-  if (source.includes('{{')) return 'templates with {{ }} are not supported; write ${…} with an expression'
+  if (source.includes('{{')) return `templates with {{ }} are not supported; write \${…} with an expression`
   return undefined
 }

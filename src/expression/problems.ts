@@ -52,7 +52,7 @@ function unexpected(source: string, start: number, found: string): string {
   const old = oldTemplateHint(source)
   if (old !== undefined) return old
   if (source.startsWith('${', start) || (source[start] === '{' && source[start - 1] === '$')) {
-    return '${…} belongs into the texts of a config; an expression writes vars.name as it is'
+    return `\${…} belongs into the texts of a config; an expression writes vars.name as it is`
   }
   if (source.trim() === '') return 'the expression is empty'
   if (found.trim() === '' || start >= source.length) return 'the expression ends too early'

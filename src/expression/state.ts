@@ -2,10 +2,11 @@ import type { Flow } from '../exchange/flow.js'
 import { EvaluationError } from './expression.js'
 
 /**
- * Steps that one evaluation may take; a step is about ten nanoseconds of work. What an expression costs without
- * comprehensions is far below it, and all of it together keeps the event loop under ten milliseconds.
+ * Steps that one evaluation may take. A step is the work of one node, some tens of nanoseconds, so that all of them
+ * together hold the event loop up for a few milliseconds. What a policy does without nested comprehensions over long
+ * lists is far below it.
  */
-export const BUDGET = 200_000
+export const BUDGET = 100_000
 
 /** Thrown when the budget is used up. One object, so that no operator that absorbs errors absorbs this one. */
 export const EXHAUSTED = new EvaluationError('failed', 'the expression takes too many steps')
@@ -40,9 +41,16 @@ export function weightier(first: EvaluationError | undefined, second: Evaluation
   return first === undefined || (first.kind === 'absent' && second.kind === 'failed') ? second : first
 }
 
-/** Takes from the budget what it costs to walk a text or list. */
+/** Takes from the budget what it costs a function to walk a text or list. */
 export function chargeFor(state: State, value: unknown): void {
   if (typeof value === 'string') {
-    if (value.length > 128) charge(state, value.length >> 4)
+    if (value.length > 256) charge(state, value.length >> 3)
   } else if (Array.isArray(value) && value.length > 16) charge(state, value.length)
+}
+
+/** Takes from the budget what it costs a function to make a text or list. */
+export function chargeForResult(state: State, value: unknown): void {
+  if (typeof value === 'string') {
+    if (value.length > 256) charge(state, value.length >> 3)
+  } else if (Array.isArray(value) && value.length > 16) charge(state, value.length * 4)
 }

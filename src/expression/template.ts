@@ -79,7 +79,7 @@ function split(source: string): Part[] | ExpressionProblem {
     if (open === -1) return parts
     const close = closingBrace(source, open + 2)
     if (close === undefined) {
-      return problem('EXPRESSION_SYNTAX', '${ has no closing }', { start: open, end: open + 2 })
+      return problem('EXPRESSION_SYNTAX', `\${ has no closing }`, { start: open, end: open + 2 })
     }
     parts.push({ expression: true, text: source.slice(open + 2, close), start: open + 2 })
     from = close + 1
@@ -106,16 +106,18 @@ function closingBrace(source: string, start: number): number | undefined {
   return undefined
 }
 
-/** Last character of the string that begins at `start`; undefined when it does not end. Raw strings know no escapes. */
+/**
+ * Last character of the string that begins at `start`; undefined when it does not end.
+ * The parser takes no quote after a backslash for the end, in raw strings either.
+ */
 function stringEnd(source: string, start: number): number | undefined {
   const quote = source[start] as string
-  const raw = /(?:^|[^A-Za-z0-9_])[rR]$/.test(source.slice(Math.max(0, start - 2), start))
   const delimiter = source.startsWith(quote.repeat(3), start) ? quote.repeat(3) : quote
   // The escaped quotes of a string inside a quoted YAML string: \" begins and ends the string.
   const escaped = source[start - 1] === '\\'
   for (let i = start + delimiter.length; i < source.length; i++) {
     if (escaped && source.startsWith(`\\${quote}`, i)) return i + 1
-    if (source[i] === '\\' && !raw) i++
+    if (source[i] === '\\') i++
     else if (source.startsWith(delimiter, i)) return i + delimiter.length - 1
   }
   return undefined

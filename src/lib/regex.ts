@@ -129,7 +129,8 @@ class Re2Regex implements Regex {
 /** An upper bound of a pattern's size when its counted repetitions are written out. */
 function expandedSize(pattern: string): number {
   let size = pattern.length
-  for (const [, low, high] of pattern.matchAll(/\{(\d+)(?:,(\d*))?\}/g)) size *= Math.max(1, Number(low), Number(high ?? 0))
+  for (const [, low, high] of pattern.matchAll(/\{(\d+)(?:,(\d*))?\}/g))
+    size *= Math.max(1, Number(low), Number(high ?? 0))
   return size
 }
 

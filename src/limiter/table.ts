@@ -217,7 +217,7 @@ export class LimiterTable {
     this.pressure.focus(segment, state, now)
     const fitted = this.buckets.fit(state, geometry, stamp, live, cost)
     if (fitted === 0) {
-      this.pressure.fold(state)
+      // The bucket stays as it is; what it cannot hold is counted beside it.
       this.pressure.spill(low, high, geometry.tens, stamp, cost)
       return
     }

@@ -32,7 +32,11 @@ export function readTree(text: string, limits: TreeLimits): Tree {
   const all = 'empty' in documents ? [] : [...documents]
   const syntax =
     'empty' in documents ? [...documents.errors, ...documents.warnings] : all.flatMap((document) => document.errors)
-  if (syntax.length > 0) return { root: undefined, problems: syntax.slice(0, MAX_SYNTAX_PROBLEMS).map(syntaxProblem) }
+  if (syntax.length > 0)
+    return {
+      root: undefined,
+      problems: syntax.slice(0, MAX_SYNTAX_PROBLEMS).map((error) => syntaxProblem(error, text))
+    }
   const filled = all.filter(({ contents }) => contents !== null && !isNothing(contents))
   const [first, second] = filled
   if (first?.contents == null) return { root: undefined, problems: [] }

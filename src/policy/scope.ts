@@ -82,7 +82,7 @@ export class ActionScope implements Scope {
     this.#document.report.error([...this.#anchor.path, ...at], 'CONFIG_INVALID', message, this.#find(at, onKey).span)
   }
 
-  keep<T>(key: readonly unknown[], make: () => T): T {
+  keep<T>(key: readonly unknown[], make: (identity: string) => T): T {
     return this.#document.keep(key, make)
   }
 

@@ -39,7 +39,10 @@ export interface PolicyServices {
   readonly rateLimitHeaders: 'none' | 'draft'
 }
 
-/** State that outlives a snapshot, by a key that says when continuity holds. What `make` builds becomes kept at the swap. */
+/**
+ * State that outlives a snapshot, by a key that says when continuity holds. What `make` builds becomes kept at the swap;
+ * `identity` is the whole key as text, the same in every process and after every restart.
+ */
 export interface KeptStateDraft {
-  keep<T>(key: readonly unknown[], make: () => T): T
+  keep<T>(key: readonly unknown[], make: (identity: string) => T): T
 }

@@ -5,10 +5,19 @@ import type { TreeProblem } from './tree.js'
 export const MAX_SYNTAX_PROBLEMS = 5
 
 /** A mistake of YAML in our own words. */
-export function syntaxProblem(error: YAMLError): TreeProblem {
+export function syntaxProblem(error: YAMLError, text: string): TreeProblem {
   const [start, end] = error.pos
-  const message = SYNTAX_MESSAGES[error.code] ?? 'this is not valid YAML'
+  const message = goesOn(error, text) ? GOES_ON : (SYNTAX_MESSAGES[error.code] ?? 'this is not valid YAML')
   return { code: error.code === 'RESOURCE_EXHAUSTION' ? 'LIMIT' : 'SYNTAX', message, span: { start, end } }
+}
+
+const GOES_ON = 'the value goes on after its closing quote or bracket; put all of it in quotes of the other kind'
+
+/** `- 'a' in b`: an expression that begins with a quoted text or a list, which YAML takes for the whole value. */
+function goesOn(error: YAMLError, text: string): boolean {
+  if (error.code !== 'UNEXPECTED_TOKEN') return false
+  const before = text.slice(text.lastIndexOf('\n', error.pos[0] - 1) + 1, error.pos[0]).trimEnd()
+  return /['"\])}]$/.test(before)
 }
 
 const SYNTAX_MESSAGES: Readonly<Partial<Record<YAMLError['code'], string>>> = {

@@ -38,12 +38,12 @@ export class Draft {
     const used = new Set<string>()
     this.#uses.set(unit, used)
     return {
-      keep: <T>(key: readonly unknown[], make: () => T): T => {
+      keep: <T>(key: readonly unknown[], make: (identity: string) => T): T => {
         const identity = JSON.stringify(key)
         used.add(identity)
         const kept = this.#kept.get(identity)
         if (kept !== undefined) return kept.value as T
-        if (!this.#made.has(identity)) this.#made.set(identity, make())
+        if (!this.#made.has(identity)) this.#made.set(identity, make(identity))
         return this.#made.get(identity) as T
       }
     }

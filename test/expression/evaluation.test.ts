@@ -1,6 +1,5 @@
 import t from 'tap'
 import { EvaluationError, type Expression } from '../../src/expression/expression.js'
-import { BUDGET } from '../../src/expression/state.js'
 import { engineValue } from '../../src/expression/values.js'
 import { type FlowOptions, sampleExpressions, sampleFlow } from './sample-flow.js'
 
@@ -69,7 +68,7 @@ t.test('the message of an error holds no data of the exchange', async (t) => {
     `${header}.matches(${header} + '(')`,
     `timestamp(${header})`
   ]
-  sources.push(`duration(${header})`, `json.decode(${header})`, `${header}.charAt(99)`, `base64.decode(${header})`)
+  sources.push(`duration(${header})`, `json.decode(${header})`, `${header}.charAt(99)`)
   for (const source of sources) {
     try {
       compiled(source).evaluate(sampleFlow(options))
@@ -84,7 +83,7 @@ t.test('the message of an error holds no data of the exchange', async (t) => {
 t.test('comprehension variables hide variables and namespaces, each in its own place', async (t) => {
   t.same(value('[1, 2].map(req, req * 10)'), [10, 20])
   t.equal(value("['x'].exists(hash, hash == 'x')"), true)
-  t.same(value('[1].map(x, [2].map(y, [3].map(x, x + y) + [x]))'), [[[5, 1]]].flat())
+  t.same(value('[1].map(x, [2].map(y, [3].map(x, x + y) + [x]))'), [[[5, 1]]])
   t.same(value("['b', 'a', 'c'].sortBy(x, x)"), ['a', 'b', 'c'])
   t.same(value("[{'n': 2}, {'n': 1}].sortBy(x, x.n).map(x, x.n)"), [1, 2])
   t.same(value("{'a': 1, 'b': 2}.transformList(k, v, k + string(v))"), ['a1', 'b2'])
@@ -151,11 +150,11 @@ t.test('the budget stops what takes too long, and nothing absorbs that', async (
     const flow = sampleFlow()
     t.throws(() => expression.evaluate(flow), { kind: 'failed', message: /too many steps/ }, source)
     const before = process.cpuUsage()
-    t.throws(() => expression.evaluate(flow), { kind: 'failed' })
+    t.throws(() => expression.evaluate(flow), { kind: 'failed', message: /./ })
     t.ok(milliseconds(before) < 50, `${source} ends soon`)
   }
   t.equal(value('lists.range(1000).filter(x, x % 2 == 0).size()'), 500, 'what a policy needs fits')
-  t.ok(BUDGET <= 300_000, 'about ten nanoseconds a step: less than ten milliseconds')
+  t.equal(value('lists.range(1000).map(x, string(x)).exists(x, x.startsWith(req.method) || x.endsWith("99"))'), true)
 })
 
 t.test('texts and lists cannot grow without bound', async (t) => {
@@ -173,7 +172,7 @@ t.test('an expression keeps nothing between evaluations', async (t) => {
   t.equal(expression.evaluate(sampleFlow({ target: '/a' })), 'GET/a')
   t.equal(expression.evaluate(sampleFlow({ method: 'POST', target: '/b' })), 'POST/b')
   const failing = compiled("req.headers['x'][0]")
-  t.throws(() => failing.evaluate(sampleFlow()), { kind: 'absent' })
+  t.throws(() => failing.evaluate(sampleFlow()), { kind: 'absent', message: /./ })
   t.equal(failing.evaluate(sampleFlow({ headers: ['X', '1'] })), '1')
 })
 

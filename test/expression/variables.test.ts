@@ -183,6 +183,7 @@ t.test('connection, endpoint and time', async (t) => {
     'conn.tls.client.validity.not_after': 'absent'
   }
   for (const [source, expected] of Object.entries(table)) t.same(value(source), expected, source)
+  t.equal(value('conn.server_ip', { connection: { local: { address: '::ffff:127.0.0.1', port: 1 } } }), '127.0.0.1')
   t.equal(value('endpoint.url', { entry: { port: 8443 } }), 'https://app.test:8443')
 })
 

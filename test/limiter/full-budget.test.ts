@@ -1,5 +1,9 @@
 import t from 'tap'
+import { Buckets } from '../../src/limiter/buckets.js'
 import { geometryOf } from '../../src/limiter/geometry.js'
+import { layoutOf } from '../../src/limiter/layout.js'
+import { Memory } from '../../src/limiter/memory.js'
+import { Sketch } from '../../src/limiter/sketch.js'
 import { SlidingWindow } from '../../src/limiter/sliding-window.js'
 import { LimiterTable } from '../../src/limiter/table.js'
 import { ExactLog, HandClock } from './support/exact-log.js'
@@ -98,4 +102,88 @@ t.test('a refusal by the sketch is bounded by the window and counted', async (t)
   clock.now += 75_001
   t.ok(window.take('key 59999', 3).admitted)
   t.equal(window.take('key 59999', 3).remaining, 1, 'the sketch has forgotten')
+})
+
+t.test('the bucket that is decided stays where it is while room is made for it', async (t) => {
+  const clock = new HandClock(0)
+  const table = new LimiterTable({ clock, budgetBytes: 256 * 1_024, seed: SEED })
+  const window = new SlidingWindow(table, 'pinned', 3_600)
+  for (let index = 0; index < 8_000; index += 1) window.take(`small ${index}`, 1_000_000)
+  for (let index = 0; index < 3_000; index += 1) {
+    const cost = 3 + (index % 70)
+    window.take(`large ${index % 1_000}`, 1_000_000, cost)
+    const { count } = window.inspect(`large ${index % 1_000}`)
+    if (count < cost) t.fail(`${index}: ${count} of ${cost}`)
+  }
+  const { sparse, rings, counts, buckets, folded, bytesInUse, bytesForPages } = table.statistics()
+  t.ok(folded > 1_000)
+  t.equal(sparse + rings + counts, buckets)
+  t.ok(bytesInUse <= bytesForPages && bytesInUse > bytesForPages / 2)
+  clock.now += 3_600_000
+  t.equal(table.sweep(1_000), buckets)
+  t.ok(table.statistics().bytesInUse <= 16 * 4_096, 'nothing is lost')
+})
+
+t.test('the sketch never reports less than the trailing window holds, and forgets in time', async (t) => {
+  const wrong: string[] = []
+  for (let seed = 1; seed <= RUNS * 4; seed += 1) {
+    const next = random(seed)
+    const sketch = new Sketch(new Memory(layoutOf(2 ** 20)))
+    const tens = Array.from({ length: whole(next, 1, 6) }, () => (next() < 0.5 ? 6 : whole(next, 6, 8_640)))
+    const logs = new Map<string, ExactLog>()
+    let now = whole(next, 0, 2 ** 33)
+    for (let step = 0; step < 600; step += 1) {
+      now += next() < 0.01 ? tens[0]! * 9_000 : Math.floor(next() * tens[0]! * 120)
+      const window = tens[Math.floor(next() * tens.length)]!
+      const key = whole(next, 1, 8)
+      const [low, high] = [Math.imul(key, 0x9e3779b1) >>> 0, Math.imul(key + 9, 0x85ebca6b) >>> 0]
+      const log = logs.get(`${window} ${key}`) ?? new ExactLog()
+      logs.set(`${window} ${key}`, log)
+      const count = whole(next, 1, 5)
+      const earlier = Math.max(log.last, now - whole(next, 0, window * 5_000))
+      sketch.begin(low, high, window, now)
+      for (const stamp of [earlier, now]) {
+        sketch.add(stamp, count)
+        log.add(stamp, count)
+      }
+      const until = sketch.end()
+      if (until < now + window * 10_000) wrong.push(`seed ${seed}, step ${step}: forgets early`)
+      const other = tens[Math.floor(next() * tens.length)]!
+      const expected = logs.get(`${other} ${key}`)?.count(now, other * 10_000) ?? 0
+      const estimate = sketch.estimate(low, high, other, now)
+      if (estimate < expected) wrong.push(`seed ${seed}, step ${step}: ${estimate} for ${expected}`)
+      const most = logs.get(`${other} ${key}`)?.count(now, other * 12_500 + 1) ?? 0
+      if (new Set(tens).size === 1 && estimate > most) wrong.push(`seed ${seed}, step ${step}: ${estimate} for ${most}`)
+    }
+  }
+  t.same(wrong.slice(0, 3), [])
+})
+
+t.test('a bucket is poured out whole, and no admission becomes older than it is', async (t) => {
+  const wrong: string[] = []
+  for (let seed = 1; seed <= 60; seed += 1) {
+    const next = random(seed)
+    const buckets = new Buckets(new Memory(layoutOf(2 ** 18)))
+    const geometry = geometryOf([60, 70, 7_200, 7_210, 86_400][seed % 5]!)
+    const times: number[] = []
+    let now = whole(next, 0, 2 ** 33) + 0.5
+    let state = buckets.create(1, 1, geometry)
+    for (let step = 0; step < 3 * seed; step += 1) {
+      now += Math.floor((next() * geometry.rate) / seed)
+      const live = buckets.expire(state, geometry, now)
+      state = buckets.fit(state, geometry, Math.ceil(now), live, 1)
+      buckets.add(state, geometry, now, Math.ceil(now), 1)
+      times.push(now)
+    }
+    const live = buckets.expire(state, geometry, now)
+    const poured: number[] = []
+    buckets.pour(state, geometry, Math.floor(now), {
+      add: (stamp, count) => poured.push(...Array.from({ length: count }, () => stamp))
+    })
+    const newest = times.slice(-live)
+    if (poured.length !== live) wrong.push(`seed ${seed}: ${poured.length} of ${live}`)
+    if (poured.some((stamp, place) => stamp < newest[place]!)) wrong.push(`seed ${seed}: made older`)
+    if (poured.some((stamp) => stamp > Math.ceil(now))) wrong.push(`seed ${seed}: made to come`)
+  }
+  t.same(wrong.slice(0, 3), [])
 })

@@ -184,7 +184,6 @@ t.test('what can never run is told of', async (t) => {
 
 t.test('an unavailable action is checked whole, and refused only where it would have to run', async (t) => {
   const { actions } = recording()
-  // biome-ignore lint/suspicious/noTemplateCurlyInString: the language of the documents
   const text = withConfig('{text: "a ${BAD}", match: "(", any: {a: [x, {b: "${BAD}"}]}}', 'later')
   t.same(short(compile(text, actions, { unavailable: 'warn' }).problems), [
     '(3:15 ACTION_UNAVAILABLE on_http_request[0].actions[0].type)',
@@ -220,9 +219,9 @@ t.test('a mistake inside a text is shown at its own characters', async (t) => {
 t.test('equal keys of one document keep state of their own, in order of the text', async (t) => {
   const keys: unknown[] = []
   const keep = {
-    keep: <T>(key: readonly unknown[], make: () => T) => {
+    keep: <T>(key: readonly unknown[], make: (identity: string) => T) => {
       keys.push(key)
-      return make()
+      return make(JSON.stringify(key))
     }
   }
   const action = defineAction({

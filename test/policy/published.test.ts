@@ -19,7 +19,7 @@ const published = JSON.parse(readFileSync(new URL('published.json', folder), 'ut
 const textOf = (file: string) => readFileSync(new URL(`published/${file}`, folder), 'utf8')
 
 function check(text: string) {
-  const keep = { keep: <T>(_key: readonly unknown[], make: () => T) => make() }
+  const keep = { keep: <T>(key: readonly unknown[], make: (identity: string) => T) => make(JSON.stringify(key)) }
   return compilePolicy(text, { owner: 'test', services, keep, actions, unavailable: 'warn' }).problems
 }
 

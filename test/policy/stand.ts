@@ -106,7 +106,7 @@ export function compile(text: string, actions: readonly Action[], setup: Compile
   return compilePolicy(text, {
     owner: 'api',
     services: (setup.stand ?? stand()).services,
-    keep: setup.keep ?? { keep: (_key, make) => make() },
+    keep: setup.keep ?? { keep: (key, make) => make(JSON.stringify(key)) },
     actions,
     unavailable: setup.unavailable ?? 'refuse'
   })

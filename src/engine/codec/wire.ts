@@ -10,9 +10,9 @@ export interface WireOwner {
   /** What was written has left; called when `Wire.congested` was true. */
   drained(): void
   /** The other side ended its direction. */
-  ended(): void
+  wireEnded(): void
   /** Nothing flows any more; called once. */
-  closed(): void
+  wireClosed(): void
 }
 
 /** Size of one read. */
@@ -47,11 +47,11 @@ export class Wire {
       stream.on('data', (chunk: Buffer) => this.#owner.received(chunk, chunk.length))
     }
     stream.on('drain', () => this.#owner.drained())
-    stream.on('end', () => this.#owner.ended())
-    stream.on('close', () => this.#owner.closed())
+    stream.on('end', () => this.#owner.wireEnded())
+    stream.on('close', () => this.#owner.wireClosed())
     // A break is heard as 'close'; without a listener an 'error' would end the process.
     stream.on('error', ignore)
-    if (stream.destroyed) process.nextTick(() => this.#owner.closed())
+    if (stream.destroyed) process.nextTick(() => this.#owner.wireClosed())
   }
 
   set owner(owner: WireOwner) {

@@ -35,6 +35,7 @@ export interface ConnectionHost {
  * of order and a flood of pipelined requests costs one exchange.
  */
 export class ClientConnection implements Swept {
+  place = -1
   readonly facts: SocketFacts
   readonly socket: Socket
   readonly scheme: 'http' | 'https'

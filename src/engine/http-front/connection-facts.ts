@@ -8,7 +8,8 @@ export class SocketFacts implements ConnectionFacts {
   readonly peer: { readonly address: string; readonly port: number }
   readonly local: { readonly address: string; readonly port: number }
   readonly startedAt: number
-  readonly tls?: NonNullable<ConnectionFacts['tls']>
+  /** There once the handshake is over. */
+  tls?: NonNullable<ConnectionFacts['tls']>
   readonly #socket: Socket
 
   constructor(id: number, listener: string, socket: Socket, startedAt: number) {

@@ -44,7 +44,7 @@ export class HttpExchange implements Exchange, BodyOwner {
     this.#expectsContinue = head.expectsContinue
     this.upgrade = head.upgrade
     const body = new MessageBody(message, head.framing, this, 'client-gone')
-    body.awaitsContinue = head.expectsContinue
+    body.awaitsContinue = head.expectsContinue && head.framing.kind !== 'none'
     this.request = {
       method: message.method as string,
       target: message.url as string,
@@ -68,7 +68,7 @@ export class HttpExchange implements Exchange, BodyOwner {
   }
 
   wanted(): void {
-    if (!this.#expectsContinue || this.#continued || this.#sent !== undefined || this.#ended) return
+    if (!this.request.body.awaitsContinue || this.#sent !== undefined || this.#ended) return
     this.#continued = true
     this.request.body.awaitsContinue = false
     this.#response.writeContinue()

@@ -7,11 +7,12 @@ import {
 import { type AddressInfo, createServer, type Server, type Socket } from 'node:net'
 import type { Failure } from '../../exchange/connection.js'
 import type { Clock } from '../../lib/clock.js'
-import type { Handler, Listening, ListenLimits, ListenOptions } from '../contract.js'
+import type { Handler, Listening, ListenLimits, ListenOptions, TlsTable } from '../contract.js'
 import { ignore } from '../copy.js'
 import { Sweeper } from '../sweeper.js'
 import { ClientConnection, type ConnectionHost } from './client-connection.js'
 import { SocketFacts } from './connection-facts.js'
+import { acceptTls } from './tls-accept.js'
 
 /** How long a joined pipe may take to end after its FIN at the end of a drain. */
 const PIPE_GRACE = 1000
@@ -26,9 +27,12 @@ export class HttpListener implements Listening, ConnectionHost {
   readonly #server: Server
   readonly #http: HttpServer
   readonly #sweeper: Sweeper
+  readonly #tls: TlsTable | undefined
   readonly #connections = new Map<Socket, ClientConnection>()
+  readonly #handshakes = new Set<Socket>()
+  #draining = false
   #count = 0
-  #emptied: (() => void) | undefined = undefined
+  #emptied: (() => void)[] = []
   address: { readonly host: string; readonly port: number } = { host: '', port: 0 }
 
   private constructor(clock: Clock, options: ListenOptions, handler: Handler) {
@@ -36,6 +40,7 @@ export class HttpListener implements Listening, ConnectionHost {
     this.limits = options.limits
     this.handler = handler
     this.#name = options.name
+    this.#tls = options.tls
     this.#sweeper = new Sweeper(clock, sweepPeriod(options.limits))
     this.#http = this.#parser()
     this.#server = createServer({ allowHalfOpen: true, noDelay: true }, (socket) => this.#accept(socket))
@@ -63,28 +68,30 @@ export class HttpListener implements Listening, ConnectionHost {
   }
 
   get open(): number {
-    return this.#connections.size
+    return this.#connections.size + this.#handshakes.size
   }
 
   gone(connection: ClientConnection): void {
     this.#sweeper.delete(connection)
     if (!this.#connections.delete(connection.socket)) return
     this.handler.closed?.(connection.facts)
-    if (this.#connections.size === 0) this.#emptied?.()
+    this.#left()
   }
 
   async drain(deadline: number): Promise<{ ended: number; cut: number }> {
-    const total = this.#connections.size
+    this.#draining = true
+    const total = this.open
     this.#server.close()
     if (total === 0) return { ended: 0, cut: 0 }
     const emptied = new Promise<void>((resolve) => {
-      this.#emptied = resolve
+      this.#emptied.push(resolve)
     })
     for (const connection of this.#connections.values()) connection.drain()
     let cut = 0
     let last: NodeJS.Timeout | undefined
     const timer = setTimeout(() => {
-      cut = this.#connections.size
+      cut = this.open
+      for (const socket of this.#handshakes) socket.destroy()
       for (const connection of this.#connections.values()) connection.cutOff()
       last = setTimeout(() => {
         for (const connection of this.#connections.values()) connection.reset()
@@ -124,7 +131,7 @@ export class HttpListener implements Listening, ConnectionHost {
 
   #accept(socket: Socket): void {
     const facts = new SocketFacts(++this.#count, this.#name, socket, this.clock.wall())
-    if (this.#connections.size >= this.limits.connections && this.limits.connections > 0) {
+    if (this.open >= this.limits.connections && this.limits.connections > 0) {
       socket.on('error', ignore)
       socket.end('HTTP/1.1 503 Service Unavailable\r\ncontent-length: 0\r\nconnection: close\r\n\r\n', () =>
         socket.destroy()
@@ -137,9 +144,36 @@ export class HttpListener implements Listening, ConnectionHost {
       socket.destroy()
       return
     }
-    const connection = new ClientConnection(this, facts, socket, 'http', () => this.#http.emit('connection', socket))
+    if (this.#tls === undefined) this.#serve(facts, socket, 'http')
+    else this.#handshake(facts, socket, this.#tls)
+  }
+
+  #serve(facts: SocketFacts, socket: Socket, scheme: 'http' | 'https'): void {
+    const connection = new ClientConnection(this, facts, socket, scheme, () => this.#http.emit('connection', socket))
     this.#connections.set(socket, connection)
     this.#sweeper.add(connection)
+    if (this.#draining) connection.drain()
+  }
+
+  /** A connection counts from its first byte, so a handshake is watched like one. */
+  #handshake(facts: SocketFacts, socket: Socket, table: TlsTable): void {
+    const failed = (): void => {
+      this.#handshakes.delete(socket)
+      this.handler.closed?.(facts)
+      this.#left()
+    }
+    this.#handshakes.add(socket)
+    socket.once('close', failed)
+    acceptTls(socket, table, this.limits.headTimeout, (secure, tls) => {
+      socket.removeListener('close', failed)
+      this.#handshakes.delete(socket)
+      facts.tls = tls
+      this.#serve(facts, secure, 'https')
+    })
+  }
+
+  #left(): void {
+    if (this.open === 0) for (const resolve of this.#emptied.splice(0)) resolve()
   }
 }
 

@@ -70,7 +70,6 @@ export function readHead(method: string, minor: number, headers: HeaderList): He
     }
   }
   if (hosts > 1 || (hosts === 0 && minor === 1) || lengths + encodings > 1) facts.refused = 400
-  if (facts.framing.kind === 'none') facts.expectsContinue = false
   if (connectionUpgrade && upgrade !== '' && minor === 1 && method === 'GET' && facts.framing.kind === 'none') {
     facts.upgrade = upgrade === 'websocket' ? 'websocket' : 'other'
   }

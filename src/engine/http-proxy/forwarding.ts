@@ -31,6 +31,7 @@ export interface Parts {
  * http-proxy lets write the body.
  */
 export class Forwarding implements Swept, BodyOwner {
+  place = -1
   readonly protocol = 'http:'
   readonly keepAlive = true
   readonly answer: Promise<Answer>
@@ -111,13 +112,12 @@ export class Forwarding implements Swept, BodyOwner {
 
   /** The answer's body was taken to its end, or broke. */
   settled(complete: boolean): void {
-    if (complete && this.#request?.writableEnded === true) this.#end()
+    if (complete) this.#end()
     else this.#discard()
   }
 
   abandoned(): void {
-    if (this.#response?.complete === true) this.#end()
-    else this.#discard()
+    this.#end()
   }
 
   sweep(now: number): void {
@@ -233,9 +233,13 @@ export class Forwarding implements Swept, BodyOwner {
     this.#since = this.#parts.clock.monotonic()
     this.#lastCarried = -1
     this.#body = new MessageBody(response, framing, this, 'upstream-gone')
-    if (method === 'HEAD' || status === 204 || status === 304) response.resume()
     const head: ResponseHead = { status, reason: response.statusMessage as string, headers: response.rawHeaders }
     this.#report({ kind: 'response', head, body: this.#body, reusedConnection: connection.reused })
+    if (method === 'HEAD' || status === 204 || status === 304) {
+      // Nothing will come: the connection must not wait for somebody to read nothing.
+      response.resume()
+      response.once('end', () => this.#end())
+    }
   }
 
   readonly #onUpgrade = (response: IncomingMessage, _stream: Duplex, first: Buffer): void => {
@@ -292,9 +296,13 @@ export class Forwarding implements Swept, BodyOwner {
     this.#connection?.destroy()
   }
 
-  /** The exchange with the upstream is complete. */
+  /** Nobody waits for more. A connection whose messages are both complete belongs to the pool, or to its next request. */
   #end(): void {
     if (this.#phase === 'over') return
+    if (this.#response?.complete !== true || this.#request?.writableEnded !== true) {
+      this.#discard()
+      return
+    }
     this.#phase = 'over'
     this.#leave()
   }

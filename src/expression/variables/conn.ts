@@ -1,4 +1,10 @@
+import type { Flow } from '../../exchange/flow.js'
 import type { VariableDefinition } from './definition.js'
+
+/** The local address; that of an IPv4 connection on an IPv6 socket without its prefix. */
+export function serverAddress({ connection }: Flow): string {
+  return connection.local.address.replace(/^::ffff:(?=\d+\.)/, '')
+}
 
 const KUBERNETES = 'a Kubernetes binding'
 
@@ -8,7 +14,7 @@ export const connVariables: readonly VariableDefinition[] = [
   { path: 'conn.bytes_out', type: 'int', read: ({ connection }) => BigInt(connection.bytesOut) },
   { path: 'conn.client_ip', type: 'string', read: (flow) => flow.clientAddress },
   { path: 'conn.client_port', type: 'int', read: (flow) => BigInt(flow.clientPort) },
-  { path: 'conn.server_ip', type: 'string', read: ({ connection }) => connection.local.address },
+  { path: 'conn.server_ip', type: 'string', read: serverAddress },
   { path: 'conn.server_port', type: 'int', read: ({ connection }) => BigInt(connection.local.port) },
   { path: 'conn.server_region', type: 'string', read: ({ entry }) => entry.region },
   { path: 'conn.ts.start', type: 'timestamp', read: ({ connection }) => new Date(connection.startedAt) },

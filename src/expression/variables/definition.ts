@@ -6,7 +6,7 @@ export interface VariableDefinition {
   readonly path: string
   /** CEL type: `string`, `int`, `map<string, list<string>>`, `timestamp`, … */
   readonly type: string
-  /** The value in the representation of the expression layer; undefined when it is absent. Throws nothing. */
+  /** The value in the representation of the expression layer; undefined when it is absent. `EvaluationError` where there is no request or response. */
   readonly read: (flow: Flow) => unknown
   /** Where it has a meaning; without it in every phase. */
   readonly phases?: 'http' | 'response'
@@ -33,9 +33,4 @@ export function isAvailable(phases: 'http' | 'response' | undefined, phase: Phas
 /** The phases by name, for a message. */
 export function phasesText(phases: 'http' | 'response'): string {
   return phases === 'http' ? 'on_http_request and on_http_response' : 'on_http_response'
-}
-
-/** `definition` under several paths. */
-export function aliased(paths: readonly string[], definition: Omit<VariableDefinition, 'path'>): VariableDefinition[] {
-  return paths.map((path) => ({ path, ...definition }))
 }

@@ -1,5 +1,6 @@
 import type { Flow } from '../../exchange/flow.js'
 import type { Geo, Place } from '../../lib/geo.js'
+import { serverAddress } from './conn.js'
 import type { VariableDefinition } from './definition.js'
 
 const CITY_DATA = 'a city database (MMDB)'
@@ -25,7 +26,7 @@ export function geoVariables(geo: Geo): readonly VariableDefinition[] {
 export function addressVariables(geo: Geo): readonly VariableDefinition[] {
   return [
     ...intelligence('conn.client_ip', (flow) => flow.clientAddress, geo),
-    ...intelligence('conn.server_ip', (flow) => flow.connection.local.address, geo)
+    ...intelligence('conn.server_ip', serverAddress, geo)
   ]
 }
 

@@ -24,8 +24,8 @@ t.test('every action stands in the list once, in order, and says what it publish
   t.equal(types.length, 29)
   for (const right of Object.values(suggestions)) t.ok(types.includes(right), right)
   const results = resultsOf(actions)
-  t.equal(results['compress']?.['negotiated_algorithm'], 'string')
-  t.equal(results['oidc']?.['identity.email'], 'string')
+  t.equal(results.compress?.negotiated_algorithm, 'string')
+  t.equal(results.oidc?.['identity.email'], 'string')
 })
 
 t.test('actions that are refused by name say why', async (t) => {

@@ -1,0 +1,83 @@
+import { type ChildProcess, spawn } from 'node:child_process'
+import { once } from 'node:events'
+import { existsSync } from 'node:fs'
+import { join } from 'node:path'
+import { createInterface } from 'node:readline'
+
+/** The built program. `npm test` builds it first. */
+const MAIN = join(process.env.TEST_DIST ?? 'dist', 'main.js')
+
+interface Test {
+  teardown(run: () => Promise<void>): void
+}
+
+export interface Ended {
+  readonly code: number | null
+  readonly out: string
+  readonly err: string
+}
+
+/** One run of `sluice` as a process of its own; it is ended with the test. */
+export class SluiceProcess {
+  readonly child: ChildProcess
+  readonly #ended: Promise<[number | null]>
+  readonly #lines: { out: string[]; err: string[] } = { out: [], err: [] }
+  readonly #waiting = new Set<() => void>()
+
+  constructor(t: Test, words: readonly string[], options: { cwd: string; env?: Record<string, string> }) {
+    if (!existsSync(MAIN)) throw new Error(`${MAIN} is missing: run npm run build first`)
+    const inherited = Object.entries(process.env).filter(
+      ([name]) => !name.startsWith('SLUICE_') && name !== 'NODE_OPTIONS'
+    )
+    this.child = spawn(process.execPath, [join(process.cwd(), MAIN), ...words], {
+      cwd: options.cwd,
+      env: { ...Object.fromEntries(inherited), ...options.env },
+      stdio: ['ignore', 'pipe', 'pipe']
+    })
+    this.#ended = once(this.child, 'close') as Promise<[number | null]>
+    for (const name of ['out', 'err'] as const) {
+      const stream = name === 'out' ? this.child.stdout : this.child.stderr
+      createInterface({ input: stream as NonNullable<typeof stream> }).on('line', (line) => {
+        this.#lines[name].push(line)
+        for (const look of this.#waiting) look()
+      })
+    }
+    t.teardown(async () => {
+      this.child.kill('SIGKILL')
+      await this.#ended
+    })
+  }
+
+  async ended(): Promise<Ended> {
+    const [code] = await this.#ended
+    return { code, out: this.#lines.out.join('\n'), err: this.#lines.err.join('\n') }
+  }
+
+  /** The next (or an earlier) line of the log that has `message`; a process that ends before is an error. */
+  async logged(message: string): Promise<Record<string, unknown>> {
+    const found = await this.#find('out', (line) => line.includes(`"msg":"${message}`))
+    return JSON.parse(found) as Record<string, unknown>
+  }
+
+  /** The next (or an earlier) line of standard error with `text`. */
+  told(text: string): Promise<string> {
+    return this.#find('err', (line) => line.includes(text))
+  }
+
+  async #find(name: 'out' | 'err', matches: (line: string) => boolean): Promise<string> {
+    const found = new Promise<string>((resolve) => {
+      const look = () => {
+        const line = this.#lines[name].find(matches)
+        if (line === undefined) return
+        this.#waiting.delete(look)
+        resolve(line)
+      }
+      this.#waiting.add(look)
+      look()
+    })
+    const early = this.ended().then(({ code, out, err }) => {
+      throw new Error(`the process ended with ${code}\n${out}\n${err}`)
+    })
+    return Promise.race([found, early])
+  }
+}

@@ -1,0 +1,195 @@
+import { once } from 'node:events'
+import { readdir, rename, writeFile } from 'node:fs/promises'
+import { createServer, type Server } from 'node:http'
+import type { AddressInfo } from 'node:net'
+import { join } from 'node:path'
+import t, { type Test } from 'tap'
+import { SluiceProcess } from './process.js'
+
+const FREE = ['--listen', '127.0.0.1:0', '--api', '127.0.0.1:0']
+const KEY = 'a-key-of-the-administrator'
+
+/** A policy that answers by itself. */
+function answering(status: number): string {
+  return `on_http_request:\n  - actions:\n      - type: custom-response\n        config:\n          status_code: ${status}\n`
+}
+
+async function upstream(t: Test, server: Server = createServer((_request, response) => response.end('from upstream'))) {
+  server.listen(0, '127.0.0.1')
+  await once(server, 'listening')
+  t.teardown(() => {
+    server.closeAllConnections()
+    server.close()
+  })
+  return `http://127.0.0.1:${(server.address() as AddressInfo).port}`
+}
+
+async function started(t: Test, words: string[], options: { cwd?: string; env?: Record<string, string> } = {}) {
+  const cwd = options.cwd ?? t.testdir()
+  const env = { SLUICE_API_KEY: KEY, SLUICE_DATA: ':memory:', SLUICE_LIMITER_BUDGET: '64MiB', ...options.env }
+  const sluice = new SluiceProcess(t, ['start', ...FREE, ...words], { cwd, env })
+  const { traffic, api } = (await sluice.logged('listening')) as { traffic: string; api: string }
+  return { sluice, traffic, api, cwd }
+}
+
+t.test('it forwards, tells its health, and leaves with 0 when asked', async (t) => {
+  const { sluice, traffic, api, cwd } = await started(t, ['--upstream', await upstream(t)])
+  t.equal(await (await fetch(traffic)).text(), 'from upstream')
+  const health = await fetch(`${api}/healthz`)
+  t.equal(health.status, 200)
+  t.same(await health.json(), { status: 'ok' })
+  t.equal((await fetch(`${api}/metrics`)).status, 401)
+  const metrics = await fetch(`${api}/metrics`, { headers: { authorization: `Bearer ${KEY}` } })
+  t.match(await metrics.text(), /^sluice_requests_total/m)
+  t.match(await sluice.logged('exchange'), { method: 'GET', status: 200, path: '/' })
+  sluice.child.kill('SIGTERM')
+  const { code, out, err } = await sluice.ended()
+  t.equal(code, 0)
+  t.equal(err, '')
+  t.notMatch(out, KEY)
+  t.same(await readdir(cwd), [], ':memory: leaves nothing on disk')
+})
+
+t.test('the demo limits without any argument, from any folder', async (t) => {
+  const { sluice, traffic, cwd } = await started(t, ['--demo'])
+  const statuses: number[] = []
+  for (let i = 0; i < 6; i++) statuses.push((await fetch(traffic)).status)
+  t.same(statuses, [200, 200, 200, 200, 200, 429])
+  sluice.child.kill('SIGINT')
+  t.equal((await sluice.ended()).code, 0)
+  t.same(await readdir(cwd), [])
+})
+
+t.test('the demo steps aside for an upstream', async (t) => {
+  const { traffic } = await started(t, ['--demo'], { env: { SLUICE_UPSTREAM: await upstream(t) } })
+  for (let i = 0; i < 7; i++) t.equal(await (await fetch(traffic)).text(), 'from upstream')
+})
+
+t.test('saving the policy and SIGHUP apply it; a broken one is told and changes nothing', async (t) => {
+  const cwd = t.testdir({ 'p.yaml': answering(201) })
+  const { sluice, traffic } = await started(t, ['--upstream', await upstream(t), '--policy', 'p.yaml'], { cwd })
+  const policy = join(cwd, 'p.yaml')
+  t.equal((await fetch(traffic)).status, 201)
+  await writeFile(join(cwd, 'p.tmp'), answering(202))
+  await rename(join(cwd, 'p.tmp'), policy)
+  t.match(await sluice.logged('reloaded'), { revision: 2, changed: true })
+  t.equal((await fetch(traffic)).status, 202)
+  await writeFile(policy, 'on_http_request:\n  - actions:\n      - type: dney\n')
+  t.match(await sluice.told('p.yaml:3:15: error ACTION_UNKNOWN: '), /deny/)
+  t.match(await sluice.logged('reload refused'), { revision: 2, errors: 1 })
+  t.equal((await fetch(traffic)).status, 202)
+  sluice.child.kill('SIGHUP')
+  t.match(await sluice.logged('reload refused'), { revision: 2 })
+})
+
+t.test('a stopping process finishes what is under way and ends at once when asked again', async (t) => {
+  const requests: (() => void)[] = []
+  const slow = createServer((_request, response) => {
+    requests.push(() => response.end('late'))
+    slow.emit('arrived')
+  })
+  const url = await upstream(t, slow)
+  const { sluice, traffic } = await started(t, ['--upstream', url])
+  let arrived = once(slow, 'arrived')
+  const pending = fetch(traffic)
+  await arrived
+  sluice.child.kill('SIGTERM')
+  await sluice.logged('stopping')
+  requests[0]?.()
+  t.equal(await (await pending).text(), 'late')
+  t.equal((await sluice.ended()).code, 0)
+
+  const stubborn = await started(t, ['--upstream', url])
+  arrived = once(slow, 'arrived')
+  const cut = fetch(stubborn.traffic)
+  await arrived
+  stubborn.sluice.child.kill('SIGINT')
+  await stubborn.sluice.logged('stopping')
+  // Two signals close together are one wish, so the second is repeated until it counts.
+  const again = setInterval(() => stubborn.sluice.child.kill('SIGINT'), 100)
+  t.teardown(() => clearInterval(again))
+  await t.rejects(cut)
+  t.equal((await stubborn.sluice.ended()).code, 130)
+})
+
+t.test('what a user did wrong is told in one line each, without a stack', async (t) => {
+  const taken = await upstream(t)
+  const address = taken.slice('http://'.length)
+  const cwd = t.testdir({ 'bad.yaml': 'on_http_request:\n  - actions:\n      - type: dney\n', file: '' })
+  const memory = ['--data', ':memory:']
+  const cases: [words: string[], env: Record<string, string>, code: number, told: RegExp][] = [
+    [
+      ['--listen', address, '--api', '127.0.0.1:0', ...memory],
+      {},
+      1,
+      new RegExp(`^listen: ${address} is in use .*--listen, SLUICE_LISTEN`)
+    ],
+    [
+      ['--api', address, '--listen', '127.0.0.1:0', ...memory],
+      {},
+      1,
+      new RegExp(`^api\\.listen: ${address} is in use .*--api, SLUICE_API_LISTEN`)
+    ],
+    [[...FREE, ...memory], { SLUICE_API_KEY: 'short' }, 1, /^SLUICE_API_KEY must have 16 to 256/],
+    [[...FREE, '--data', 'file/x'], {}, 1, /the option data names the folder$/],
+    [
+      [...FREE, ...memory, '--upstream', 'http://127.0.0.1:1', '--policy', 'none.yaml'],
+      {},
+      1,
+      /^policy: cannot read .*none\.yaml \(ENOENT\)$/
+    ],
+    [
+      [...FREE, ...memory, '--upstream', 'http://127.0.0.1:1', '--policy', 'bad.yaml'],
+      {},
+      1,
+      /^bad\.yaml:3:15: error ACTION_UNKNOWN: .*deny/
+    ],
+    [
+      ['--listen', 'x', '--upstream', 'y'],
+      {},
+      2,
+      /^--upstream: error: upstream: "y" is not allowed.*\n--listen: error: listen: "x" is not allowed/
+    ],
+    [['--frobnicate'], {}, 2, /^error: unknown option '--frobnicate'/]
+  ]
+  await Promise.all(
+    cases.map(async ([words, env, code, told]) => {
+      const ended = await new SluiceProcess(t, ['start', ...words], { cwd, env }).ended()
+      t.equal(ended.code, code, words.join(' '))
+      t.match(ended.err, told)
+      t.notMatch(ended.err, /^ +at /m)
+      t.notMatch(ended.out, 'listening')
+    })
+  )
+})
+
+t.test('a first key is made, printed once, and another can be added while running', async (t) => {
+  const cwd = t.testdir()
+  const env = { SLUICE_API_KEY: '', SLUICE_DATA: 'var' }
+  const { sluice, api } = await started(t, [], { cwd, env })
+  const first = (await sluice.told('API key')).split(' ').at(-1) ?? ''
+  const made = await new SluiceProcess(t, ['api-key', 'create', '--data', 'var'], { cwd }).ended()
+  t.equal(made.code, 0)
+  const statuses = [first, made.out.trim(), 'sluice_not-a-key'].map(
+    async (key) => (await fetch(`${api}/metrics`, { headers: { authorization: `Bearer ${key}` } })).status
+  )
+  t.same(await Promise.all(statuses), [200, 200, 401])
+  sluice.child.kill('SIGTERM')
+  t.notMatch((await sluice.ended()).out, first, 'the key is in no log line')
+  const second = await started(t, [], { cwd, env })
+  second.sluice.child.kill('SIGTERM')
+  t.notMatch((await second.sluice.ended()).err, 'API key', 'the second start makes none')
+  const nowhere = await new SluiceProcess(t, ['api-key', 'create', '--data', ':memory:'], { cwd }).ended()
+  t.equal(nowhere.code, 2)
+})
+
+t.test('the program tells its version and its commands, and guesses what was meant', async (t) => {
+  const cwd = t.testdir()
+  const run = (...words: string[]) => new SluiceProcess(t, words, { cwd }).ended()
+  const [version, help, none, typo] = await Promise.all([run('--version'), run('--help'), run(), run('strat')])
+  t.match(version, { code: 0, out: /^\d+\.\d+\.\d+$/, err: '' })
+  t.equal(help.code, 0)
+  for (const command of ['start', 'check', 'schema', 'api-key', 'Examples:']) t.match(help.out, command)
+  t.equal(none.code, 2)
+  t.match(typo, { code: 2, err: /Did you mean start\?/ })
+})

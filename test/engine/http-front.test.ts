@@ -1,0 +1,143 @@
+import { once } from 'node:events'
+import { readFileSync } from 'node:fs'
+import { connect, createSecureContext } from 'node:tls'
+import t from 'tap'
+import { httpFront } from '../../src/engine/http-front/http-front.js'
+import { RequestScanner } from '../../src/engine/http-front/request-scanner.js'
+import type { ConnectionFacts } from '../../src/exchange/connection.js'
+import { systemClock } from '../../src/lib/clock.js'
+import { rawClient } from '../helpers/raw-client.js'
+
+const LIMITS = {
+  headerBytes: 1000,
+  headers: 20,
+  targetBytes: 100,
+  headTimeout: 200,
+  bodyIdle: 0,
+  keepAlive: 0,
+  connections: 0
+}
+
+/** What the scanner says of `bytes` when they come in the given pieces: its end state and how far it read. */
+function verdict(bytes: Buffer, cuts: readonly number[], body: number | undefined): string {
+  const scanner = new RequestScanner(LIMITS)
+  let read = 0
+  let from = 0
+  for (const to of [...cuts, bytes.length]) {
+    const chunk = bytes.subarray(from, to)
+    let at = 0
+    while (at < chunk.length && scanner.state !== 'ended' && scanner.state !== 'refused') {
+      at = scanner.scan(chunk, at)
+      if (scanner.state === 'head-ended') scanner.expect(body)
+    }
+    if (scanner.state !== 'refused') read += at
+    from = to
+  }
+  return scanner.state === 'refused' ? `refused ${scanner.refusal.status}` : `${scanner.state} ${read}`
+}
+
+/** A small generator with a seed, so that a failure can be repeated. */
+function randoms(seed: number): (below: number) => number {
+  let state = seed
+  return (below) => {
+    state = (Math.imul(state, 1_664_525) + 1_013_904_223) >>> 0
+    return Math.floor((state / 2 ** 32) * below)
+  }
+}
+
+t.test('the scanner gives one answer however the bytes are split', async (t) => {
+  const seeds = [
+    'GET /abc HTTP/1.1\r\nHost: a\r\nX-Y:  z \r\n\r\nGET / HTTP/1.1\r\n\r\n',
+    'POST / HTTP/1.1\r\nHost: a\r\n\r\n5\r\nhello\r\nA;b=c\r\n0123456789\r\n0\r\nT: 1\r\nU: 2\r\n\r\nGET'
+  ]
+  const random = randoms(42)
+  const kinds = new Set<string>()
+  for (let round = 0; round < 4000; round++) {
+    const bytes = Buffer.from(seeds[round % 2] as string, 'latin1')
+    for (let n = random(3); n > 0; n--) bytes[random(bytes.length)] = [13, 10, 32, 0, 58, 255, 49][random(7)] as number
+    const body = round % 2 === 0 ? 0 : undefined
+    const whole = verdict(bytes, [], body)
+    kinds.add(whole.split(' ')[0] as string)
+    const cuts = Array.from({ length: random(6) }, () => random(bytes.length)).sort((a, b) => a - b)
+    if (verdict(bytes, cuts, body) !== whole) t.fail(`${JSON.stringify(bytes.toString('latin1'))} at ${cuts}`)
+    const each = verdict(bytes, [...bytes.keys()], body)
+    if (each !== whole) t.fail(`${JSON.stringify(bytes.toString('latin1'))} byte by byte: ${each}, whole: ${whole}`)
+  }
+  t.same(
+    [...kinds].sort(),
+    ['body', 'ended', 'head', 'refused'].filter((kind) => kinds.has(kind))
+  )
+  t.ok(kinds.has('ended') && kinds.has('refused'))
+})
+
+t.test('what the scanner passes, it passes up to the exact end of the message', async (t) => {
+  const head = 'GET / HTTP/1.1\r\nHost: a\r\n\r\n'
+  t.equal(verdict(Buffer.from(`${head}GET`), [], 0), `ended ${head.length}`)
+  t.equal(verdict(Buffer.from(`${head}abcGET`), [], 3), `ended ${head.length + 3}`)
+  t.equal(verdict(Buffer.from(`${head}1;x\r\na\r\n0\r\n\r\nGET`), [], undefined), `ended ${head.length + 13}`)
+  t.equal(verdict(Buffer.from(`${head}0;x\r\nA: b\r\nC: d\r\n\r\nGET`), [], undefined), `ended ${head.length + 19}`)
+  t.equal(verdict(Buffer.from(`\r\n${head}`), [], 0), `ended ${head.length + 2}`, 'one empty line before it')
+  t.equal(verdict(Buffer.from(`\r\n\r\n${head}`), [], 0), 'refused 400', 'two')
+})
+
+t.test('TLS: certificate by name, facts, http/1.1, and handshakes that do not come', async (t) => {
+  const at = (name: string) => readFileSync(new URL(`../fixtures/engine/${name}`, import.meta.url))
+  const context = createSecureContext({ cert: at('upstream.crt'), key: at('upstream.key') })
+  const asked: (string | undefined)[] = []
+  const opened: ConnectionFacts[] = []
+  let closed = 0
+  const ends = new Set<() => void>()
+  const tls = {
+    alpn: ['http/1.1'],
+    contextFor(sni: string | undefined) {
+      asked.push(sni)
+      return sni === 'unknown.test' ? undefined : context
+    }
+  }
+  const listening = await httpFront({ clock: systemClock }).listen(
+    { host: '127.0.0.1', port: 0 },
+    { name: 'secure', limits: LIMITS, tls },
+    {
+      connection(facts) {
+        opened.push(facts)
+        return true
+      },
+      async exchange(exchange) {
+        await exchange.respond({ status: 200, headers: [] }, Buffer.from(`${exchange.request.scheme}`))
+      },
+      refused: () => undefined,
+      closed() {
+        closed++
+        for (const end of ends) end()
+      }
+    }
+  )
+  const socket = connect({
+    host: '127.0.0.1',
+    port: listening.address.port,
+    servername: 'upstream.test',
+    ca: at('upstream.crt'),
+    ALPNProtocols: ['h2', 'http/1.1']
+  })
+  await once(socket, 'secureConnect')
+  socket.write('GET / HTTP/1.1\r\nHost: upstream.test\r\n\r\n')
+  const [bytes] = (await once(socket, 'data')) as [Buffer]
+  t.match(String(bytes), /^HTTP\/1\.1 200 OK\r\n(?:.*\r\n)*\r\nhttps$/)
+  t.match(opened[0]?.tls, { sni: 'upstream.test', alpn: 'http/1.1', version: 'TLSv1.3', resumed: false })
+  t.ok((opened[0]?.bytesIn ?? 0) > 0)
+  t.ok(asked.includes('upstream.test'))
+  const plain = await rawClient(listening.address.port)
+  plain.send('GET / HTTP/1.1\r\nHost: a\r\n\r\n')
+  await plain.untilEnd()
+  const mute = await rawClient(listening.address.port)
+  await mute.untilEnd()
+  t.notMatch(mute.text, 'HTTP', 'nobody shook hands in time')
+  socket.destroy()
+  const late = await rawClient(listening.address.port)
+  while (opened.length < 4) await new Promise(setImmediate)
+  t.ok(listening.open >= 1)
+  await listening.drain(10)
+  await late.untilEnd()
+  t.equal(listening.open, 0)
+  t.equal(closed, 4, 'each connection ended once')
+})
