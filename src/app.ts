@@ -64,6 +64,7 @@ export class ConfigurationRefused extends CodedError {
 
 /** How often the limiter looks for buckets that have become empty, and for how long. Milliseconds. */
 const SWEEP = { every: 250, atMost: 1 }
+const PRESSURE_EVERY = 60_000
 
 /**
  * The composition root: the only file that knows every folder. Each App is complete in itself; two in one process share
@@ -82,7 +83,8 @@ export class App {
   #listening: Listening | undefined
   #api: ApiServer | undefined
   #readiness: Readiness = 'starting'
-  #sweep: NodeJS.Timeout | undefined
+  #folded = 0
+  readonly #timers: NodeJS.Timeout[] = []
 
   constructor(options: Options, dependencies: AppDependencies) {
     this.#options = options
@@ -152,7 +154,7 @@ export class App {
     const drained = (await this.#listening?.drain(this.#options.timeouts.drain)) ?? { ended: 0, cut: 0 }
     this.#back.close()
     await this.#api?.close()
-    clearInterval(this.#sweep)
+    for (const timer of this.#timers) clearInterval(timer)
     return drained
   }
 
@@ -179,8 +181,21 @@ export class App {
   #observe(): void {
     this.#metrics.observeProcess()
     this.#metrics.observeLimiter(() => this.#limiter.statistics())
-    this.#sweep = setInterval(() => this.#limiter.sweep(SWEEP.atMost), SWEEP.every)
-    this.#sweep.unref()
+    this.#timers.push(
+      setInterval(() => this.#limiter.sweep(SWEEP.atMost), SWEEP.every).unref(),
+      setInterval(() => this.#reportPressure(), PRESSURE_EVERY).unref()
+    )
+  }
+
+  /** While the limiter's memory is full, keys share estimates and may be refused early: the operator has to know. */
+  #reportPressure(): void {
+    const { folded, sketchDecisions, sketchRefusals, buckets, bytesReserved } = this.#limiter.statistics()
+    if (folded + sketchDecisions === this.#folded) return
+    this.#folded = folded + sketchDecisions
+    this.#dependencies.log.warn(
+      { folded, sketchDecisions, sketchRefusals, buckets, bytesReserved },
+      'the memory of the rate limiter is full: buckets are folded and clients may be refused early; raise limiter.budget'
+    )
   }
 
   async #listen(): Promise<Listening> {

@@ -18,9 +18,9 @@ export interface NamedRequest {
 export class TrustedHosts {
   readonly #names: ReadonlySet<string>
 
-  /** Hosts without ports; IPv6 addresses without brackets. */
+  /** Hosts without ports. */
   constructor(names: Iterable<string>) {
-    this.#names = new Set([...LOOPBACK, ...[...names].map((name) => name.toLowerCase())])
+    this.#names = new Set([...LOOPBACK, ...[...names].map((name) => bare(name.toLowerCase()))])
   }
 
   /** The reason to refuse, or undefined. */
@@ -32,7 +32,7 @@ export class TrustedHosts {
       return new ApiError(403, 'HOST_NOT_ALLOWED', message)
     }
     if (origin === undefined) return undefined
-    const page = URL.canParse(origin) ? new URL(origin).hostname.replace(/^\[|\]$/g, '') : ''
+    const page = URL.canParse(origin) ? bare(new URL(origin).hostname) : ''
     if (this.#trusted(page, localAddress)) return undefined
     return new ApiError(403, 'ORIGIN_NOT_ALLOWED', 'The Origin of the request is not a name of this API.')
   }
@@ -40,4 +40,9 @@ export class TrustedHosts {
   #trusted(name: string, localAddress: string | undefined): boolean {
     return this.#names.has(name) || (localAddress !== undefined && name === localAddress.replace(/^::ffff:/, ''))
   }
+}
+
+/** An IPv6 address without the brackets that it has in a URL. */
+function bare(name: string): string {
+  return name.replace(/^\[|\]$/g, '')
 }

@@ -1,10 +1,11 @@
 import type { IncomingMessage, OutgoingMessage } from 'node:http'
-import { type Duplex, PassThrough, type Readable } from 'node:stream'
+import { type Duplex, PassThrough, type Readable, type Writable } from 'node:stream'
 import type { Body, Framing } from '../exchange/body.js'
 import type { Failure } from '../exchange/connection.js'
 import type { HeaderList } from '../exchange/headers.js'
 import { copy, ignore } from './copy.js'
 import { allowedTrailers, pairs } from './fields.js'
+import { chain } from './transforms.js'
 
 /** What the side that receives a body must know of it. */
 export interface BodyOwner {
@@ -90,12 +91,14 @@ export class MessageBody implements Body {
   }
 
   buffer(limit: number): Promise<Uint8Array | 'too-large'> {
-    if (this.#framing.kind === 'length' && this.#framing.bytes > limit) return Promise.resolve('too-large')
-    this.#want()
-    const message = this.#message
+    if (this.#framing.kind === 'none') return Promise.resolve(new Uint8Array(0))
     const chunks: Uint8Array[] = this.#front ?? []
-    this.#front = chunks
     let total = chunks.reduce((sum, chunk) => sum + chunk.length, 0)
+    const announced = this.#framing.kind === 'length' ? this.#framing.bytes : total
+    if (announced > limit) return Promise.resolve('too-large')
+    this.#want()
+    this.#front = chunks
+    const message = this.#message
     return new Promise((resolve, reject) => {
       const detach = (): void => {
         message.removeListener('data', onData)
@@ -126,6 +129,7 @@ export class MessageBody implements Body {
       message.on('data', onData)
       message.on('end', onEnd)
       message.on('close', onClose)
+      message.resume()
       return undefined
     })
   }
@@ -204,18 +208,19 @@ export class MessageBody implements Body {
   }
 
   /** Moves front, message and transforms to `sink` without ending it. */
-  #feed(
-    sink: (NodeJS.WritableStream & Parameters<typeof copy>[1]) | OutgoingMessage,
-    done: (complete: boolean) => void
-  ): () => void {
+  #feed(sink: Writable | OutgoingMessage, done: (complete: boolean) => void): () => void {
     this.#taken = true
     this.#want()
     const message = this.#message
-    const writable = sink as unknown as Parameters<typeof copy>[1]
+    // node:http's messages are writable streams in all but their type.
+    const writable = sink as Writable
     const counted = (bytes: number): void => {
       this.#bytes += bytes
     }
-    const first = this.#chain(writable, done)
+    const first =
+      this.#transforms === undefined || this.#framing.kind === 'none'
+        ? { into: writable, done, stop: ignore }
+        : chain(this.#transforms, writable, done)
     for (const chunk of this.#front ?? []) {
       if (!this.#settled) counted(chunk.length)
       first.into.write(chunk)
@@ -236,47 +241,6 @@ export class MessageBody implements Body {
     }
   }
 
-  /** Joins the transforms before `sink`: where the message goes in, and what its end does there. */
-  #chain(sink: Parameters<typeof copy>[1], done: (complete: boolean) => void): Chain {
-    if (this.#transforms === undefined || this.#framing.kind === 'none') return { into: sink, done, stop: ignore }
-    const streams = this.#transforms.map((make) => make())
-    const stops: (() => void)[] = []
-    let over = false
-    const fail = (): void => {
-      if (over) return
-      over = true
-      for (const stream of streams) stream.destroy()
-      done(false)
-    }
-    for (const [i, stream] of streams.entries()) {
-      const next = streams[i + 1]
-      stream.on('error', ignore)
-      stops.push(
-        copy(stream, next ?? sink, undefined, (complete) => {
-          if (!complete) fail()
-          else if (next !== undefined) next.end()
-          else {
-            over = true
-            done(true)
-          }
-        })
-      )
-    }
-    const head = streams[0] as Duplex
-    return {
-      into: head,
-      done: (complete) => {
-        if (complete) head.end()
-        else fail()
-      },
-      stop: () => {
-        over = true
-        for (const stop of stops) stop()
-        for (const stream of streams) stream.destroy()
-      }
-    }
-  }
-
   #want(): void {
     if (this.#wanted) return
     this.#wanted = true
@@ -288,10 +252,4 @@ export class MessageBody implements Body {
     this.#settled = true
     this.#owner.settled(complete)
   }
-}
-
-interface Chain {
-  readonly into: Parameters<typeof copy>[1]
-  done(complete: boolean): void
-  stop(): void
 }

@@ -4,6 +4,11 @@ import { problem } from './problems.js'
 import { textOf } from './text.js'
 import { MAX_TEXT } from './values.js'
 
+/** Problems of one text that are looked for. */
+const MAX_PROBLEMS = 20
+/** Parts of one text; more is generated text that belongs into a body from elsewhere. */
+const MAX_PARTS = 1_000
+
 /** A stretch of the source: text as it stands, or the expression between `${` and `}`. */
 interface Part {
   readonly expression: boolean
@@ -24,6 +29,8 @@ export function compileTemplate(source: string, compile: (source: string) => Com
   const pieces: (string | Expression)[] = []
   let failed = false
   for (const part of parts) {
+    // One wrong text must not cost seconds; the author mends these first.
+    if (problems.length >= MAX_PROBLEMS) break
     if (!part.expression) {
       pieces.push(part.text)
       continue
@@ -80,6 +87,9 @@ function split(source: string): Part[] | ExpressionProblem {
     const close = closingBrace(source, open + 2)
     if (close === undefined) {
       return problem('EXPRESSION_SYNTAX', `\${ has no closing }`, { start: open, end: open + 2 })
+    }
+    if (parts.length >= MAX_PARTS) {
+      return problem('EXPRESSION_LIMIT', `a text may have at most ${MAX_PARTS} parts`, { start: open, end: open + 2 })
     }
     parts.push({ expression: true, text: source.slice(open + 2, close), start: open + 2 })
     from = close + 1

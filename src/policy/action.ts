@@ -27,8 +27,13 @@ export interface Scope {
   regex(pattern: string, at: NodePath): Regex
   problem(at: NodePath, code: string, message: string): void
   warn(at: NodePath, code: string, message: string): void
-  /** State that survives a change of configuration. A second call with the same key in one document gets state of its own. */
-  keep<T>(key: readonly unknown[], make: () => T): T
+  /** What stands at `at` is valid and cannot run in this version: the policy is only checked, and refused where it would run. */
+  unavailable(at: NodePath, message: string, code?: string): void
+  /**
+   * State that survives a change of configuration. A second call with the same key in one document gets state of its
+   * own; `identity` names it, the same in every process.
+   */
+  keep<T>(key: readonly unknown[], make: (identity: string) => T): T
 }
 
 interface ActionBase<S extends TSchema> {

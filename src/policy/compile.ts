@@ -36,17 +36,22 @@ export interface CompileOptions {
 export function compilePolicy(text: string, options: CompileOptions): { policy?: CompiledPolicy; problems: Problem[] } {
   const { document, problems } = readDocument(text)
   const report = new Reporter(document.source, problems)
-  const compiler = new PolicyCompiler(options, {
+  let runnable = true
+  const compiler = new PolicyCompiler(options.actions, {
     owner: options.owner,
     services: options.services,
     keep: withOrdinals(options),
     source: document.source,
-    report
+    report,
+    unavailable(path, code, message, span) {
+      runnable = false
+      report[options.unavailable === 'refuse' ? 'error' : 'warning'](path, code, message, span)
+    }
   })
   const phases = {} as Record<Phase, CompiledPhase | null>
   for (const phase of PHASES) phases[phase] = compiler.phase(phase, document.phases[phase])
   const found = report.sorted()
-  if (report.failed || !compiler.runnable) return { problems: found }
+  if (report.failed || !runnable) return { problems: found }
   return { policy: { owner: options.owner, phases }, problems: found }
 }
 
@@ -62,16 +67,12 @@ function withOrdinals({ owner, keep }: CompileOptions): KeptStateDraft['keep'] {
 }
 
 class PolicyCompiler {
-  /** False once an action stood there that cannot run. */
-  runnable = true
-  readonly #options: CompileOptions
   readonly #document: DocumentScope
   readonly #actions: ReadonlyMap<string, Action>
 
-  constructor(options: CompileOptions, document: DocumentScope) {
-    this.#options = options
+  constructor(actions: readonly Action[], document: DocumentScope) {
     this.#document = document
-    this.#actions = new Map(options.actions.map((action) => [action.type, action]))
+    this.#actions = new Map(actions.map((action) => [action.type, action]))
   }
 
   phase(phase: Phase, rules: readonly RuleNode[]): CompiledPhase | null {
@@ -118,7 +119,10 @@ class PolicyCompiler {
     const anchor = { path: [...path, 'config'], node: node.config ?? typeNode }
     const scope = new ActionScope(this.#document, phase, rule.name, anchor)
     const config = this.#config(action, node, scope)
-    if (action.availability === 'unavailable') this.#unavailable(action, node)
+    if (action.availability === 'unavailable') {
+      const message = `${type} is checked but cannot run in this version`
+      this.#document.unavailable([...path, 'type'], 'ACTION_UNAVAILABLE', message, typeNode.span)
+    }
     if (config === undefined) return undefined
     if (action.availability === 'unavailable') {
       action.check?.(config, scope)
@@ -166,14 +170,6 @@ class PolicyCompiler {
     checkDurations(marked, scope)
     if (action.availability === 'unavailable') checkMarked(marked, scope)
     return report.problems.slice(before).some(({ severity }) => severity === 'error') ? undefined : (data as object)
-  }
-
-  #unavailable(action: UnavailableAction, { path, typeNode }: ActionNode): void {
-    this.runnable = false
-    const { report } = this.#document
-    const message = `${action.type} is checked but cannot run in this version`
-    const severity = this.#options.unavailable === 'refuse' ? 'error' : 'warning'
-    report[severity]([...path, 'type'], 'ACTION_UNAVAILABLE', message, typeNode.span)
   }
 
   /** What follows an action that always ends the phase has no effect; published examples do it, so it is no error. */

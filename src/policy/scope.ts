@@ -16,6 +16,8 @@ export interface DocumentScope {
   readonly keep: KeptStateDraft['keep']
   readonly source: SourceText
   readonly report: Reporter
+  /** Reports something that is valid and cannot run yet; the policy is not runnable then. */
+  unavailable(path: NodePath, code: string, message: string, span: Span): void
 }
 
 /** A place inside a document: its path there, and the node that the path leads to. */
@@ -75,6 +77,10 @@ export class ActionScope implements Scope {
   warn(at: NodePath, code: string, message: string): void {
     const { span } = this.#find(at, false)
     this.#document.report.warning([...this.#anchor.path, ...at], code, message, span)
+  }
+
+  unavailable(at: NodePath, message: string, code = 'ACTION_UNAVAILABLE'): void {
+    this.#document.unavailable([...this.#anchor.path, ...at], code, message, this.#find(at, false).span)
   }
 
   /** Like `problem`; with `onKey` the key of the last step is shown. */

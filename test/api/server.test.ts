@@ -18,7 +18,7 @@ async function listen(t: Test, overrides: Partial<ApiOptions> = {}) {
   const faults: string[] = []
   const api = createApi({
     keys: new ApiKeys([KEY], undefined),
-    hosts: ['api.example.com'],
+    hosts: ['api.example.com', '[2001:db8::4]'],
     clock: systemClock,
     readiness: () => 'ready',
     metrics: async () => 'sluice_up 1\n',

@@ -4,6 +4,7 @@ import { connections } from './suite/connections.js'
 import type { Make } from './suite/harness.js'
 import { requests } from './suite/requests.js'
 import { responses } from './suite/responses.js'
+import { storms } from './suite/storms.js'
 
 /** What every pair of front and back must hold; each point over real sockets with a scripted upstream. */
 export function engineSuite(t: Test, name: string, make: Make): void {
@@ -11,4 +12,5 @@ export function engineSuite(t: Test, name: string, make: Make): void {
   t.test(`${name}: responses`, async (t) => responses(t, make))
   t.test(`${name}: breaks and time-outs`, async (t) => breaks(t, make))
   t.test(`${name}: connections`, async (t) => connections(t, make))
+  t.test(`${name}: storms`, async (t) => storms(t, make))
 }

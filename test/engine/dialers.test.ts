@@ -44,9 +44,12 @@ t.test('TCP: a pipe with half-close', async (t) => {
   peer.send('still here')
   const [chunk] = (await once(pipe.duplex, 'data')) as [Buffer]
   t.equal(String(chunk), 'still here')
-  pipe.destroy('client-gone')
-  await peer.closed
-  t.equal(peer.error, 'ECONNRESET', 'destroy is no clean end')
+  peer.end()
+  const broken = await open(tcpDialer({ host: '127.0.0.1', port: upstream.port }))
+  const other = await upstream.next()
+  broken.destroy('client-gone')
+  await other.closed
+  t.equal(other.error, 'ECONNRESET', 'destroy is no clean end')
 })
 
 t.test('TCP: refused, unknown name, given up', async (t) => {

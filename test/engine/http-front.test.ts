@@ -63,11 +63,7 @@ t.test('the scanner gives one answer however the bytes are split', async (t) => 
     const each = verdict(bytes, [...bytes.keys()], body)
     if (each !== whole) t.fail(`${JSON.stringify(bytes.toString('latin1'))} byte by byte: ${each}, whole: ${whole}`)
   }
-  t.same(
-    [...kinds].sort(),
-    ['body', 'ended', 'head', 'refused'].filter((kind) => kinds.has(kind))
-  )
-  t.ok(kinds.has('ended') && kinds.has('refused'))
+  t.ok(kinds.has('ended') && kinds.has('refused'), 'both kinds of message were tried')
 })
 
 t.test('what the scanner passes, it passes up to the exact end of the message', async (t) => {

@@ -76,7 +76,7 @@ t.test('slow clients end at their time-outs, and nobody else notices', async (t)
 
 t.test('a client that does not read is given up, and its upstream with it', async (t) => {
   const upstream = await Upstream.start(t)
-  const sluice = await startSluice(t, { upstream: upstream.address, options: { TIMEOUTS_IDLE: '400ms' } })
+  const sluice = await startSluice(t, { upstream: upstream.address, options: { TIMEOUTS_REQUEST_BODY: '400ms' } })
   upstream.reply = (_request, { socket }) => {
     const block = 'x'.repeat(65_536)
     const push = (): void => {

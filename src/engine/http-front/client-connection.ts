@@ -11,6 +11,7 @@ import type { SocketFacts } from './connection-facts.js'
 import { DISCARD_LIMIT, HttpExchange } from './http-exchange.js'
 import { readHead } from './request-head.js'
 import { type Refusal, RequestScanner } from './request-scanner.js'
+import { WriteWatch } from './write-watch.js'
 
 /** Bytes that may wait behind a running exchange before the socket is no longer read. */
 const HELD_LIMIT = 65_536
@@ -58,8 +59,7 @@ export class ClientConnection implements Swept {
   #outBefore = 0
   #inBefore = 0
   #discarded = 0
-  #queue = 0
-  #queueAt = 0
+  readonly #writes = new WriteWatch()
 
   /** `enter` hands the socket to node:http's server, which adds its listeners. */
   constructor(host: ConnectionHost, facts: SocketFacts, socket: Socket, scheme: 'http' | 'https', enter: () => void) {
@@ -222,7 +222,7 @@ export class ClientConnection implements Swept {
       return
     }
     if (this.#phase !== 'http') return
-    if (this.#stuck(now, limits.bodyIdle)) {
+    if (this.#writes.stuck(this.socket, now, limits.bodyIdle)) {
       this.#abort('client-timeout')
       return
     }
@@ -246,22 +246,6 @@ export class ClientConnection implements Swept {
   #late(): void {
     if (this.#exchange === undefined) this.#abort('client-timeout')
     else this.refuse(OVERTIME)
-  }
-
-  /** True when bytes have waited for the client longer than `allowed` without any of them being taken. */
-  #stuck(now: number, allowed: number): boolean {
-    const waiting = this.socket.writableLength
-    if (waiting === 0 || allowed === 0) {
-      this.#queue = 0
-      return false
-    }
-    const taken = this.socket.bytesWritten - waiting
-    if (taken !== this.#queue || this.#queueAt === 0) {
-      this.#queue = taken
-      this.#queueAt = now
-      return false
-    }
-    return now - this.#queueAt > allowed
   }
 
   readonly #onData = (chunk: Buffer): void => {
@@ -347,7 +331,6 @@ export class ClientConnection implements Swept {
 
   readonly #onEnd = (): void => {
     if (this.#phase === 'lingering') this.socket.destroy()
-    else if (this.#phase === 'http' && this.#exchange?.begun !== true) this.#leave()
     else if (this.#phase === 'http') this.#leave()
   }
 

@@ -15,7 +15,6 @@ export type IpList = (address: string, flow: Flow) => string | undefined
 export function compileIpList(sources: readonly string[], at: NodePath, scope: Scope): IpList {
   const constant: Cidr[] = []
   const dynamic: ((address: string, flow: Flow) => string | undefined)[] = []
-  let placeholder = false
   for (const [i, source] of sources.entries()) {
     const template = scope.template(source, [...at, i])
     if (template.constant === undefined) dynamic.push(interpolated((flow) => template.value(flow)))
@@ -23,15 +22,12 @@ export function compileIpList(sources: readonly string[], at: NodePath, scope: S
       const cidr = parseCidr(template.constant.trim())
       if (cidr !== undefined) constant.push(cidr)
       else if (isPlaceholder(source)) {
-        placeholder = true
-        const message = `"${source}" is a placeholder: put an address or a network in its place; until then nobody passes`
-        scope.warn([...at, i], 'PLACEHOLDER', message)
+        const message = `"${source}" is a placeholder: put an address or a network in its place`
+        scope.unavailable([...at, i], message, 'PLACEHOLDER')
       } else
         scope.problem([...at, i], 'CONFIG_INVALID', `"${source}" is no IP address and no network such as 192.0.2.0/24`)
     }
   }
-  // A list that is not finished must not let anybody pass, nor refuse nobody.
-  if (placeholder) return unfinished
   const set = new CidrSet(constant)
   if (dynamic.length === 0) return (address) => set.match(address)
   return (address, flow) => {
@@ -43,10 +39,6 @@ export function compileIpList(sources: readonly string[], at: NodePath, scope: S
     }
     return undefined
   }
-}
-
-function unfinished(): never {
-  throw new EvaluationError('failed', 'the list of addresses holds a placeholder')
 }
 
 /** An entry whose text, or list of texts, an expression gives. */

@@ -1,4 +1,3 @@
-import { randomUUID } from 'node:crypto'
 import Type from 'typebox'
 import type { Flow } from '../../exchange/flow.js'
 import { refuse } from '../../exchange/verdict.js'
@@ -59,10 +58,9 @@ export const rateLimit = defineAction({
     const { services, owner } = scope
     const keys = bucket_key.map((source, i) => scope.expression(source, ['bucket_key', i]))
     const seconds = (parseDuration(rate) ?? DAY) / SECOND
-    // Named by what says when counts continue. A draft that knows more of the place gives the name itself.
     const window = scope.keep(
-      ['rate-limit', owner, name, seconds, ...bucket_key],
-      (identity: string = randomUUID()) => new SlidingWindow(services.limiter, identity, seconds)
+      ['rate-limit', name, seconds, ...bucket_key],
+      (identity) => new SlidingWindow(services.limiter, identity, seconds)
     )
     const meter = services.meter.limit(owner, name)
     const fields =

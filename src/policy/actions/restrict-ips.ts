@@ -1,8 +1,7 @@
 import Type from 'typebox'
 import type { Flow } from '../../exchange/flow.js'
 import { closeConnection, refuse } from '../../exchange/verdict.js'
-import { EvaluationError } from '../../expression/expression.js'
-import { defineAction, type Scope } from '../action.js'
+import { defineAction } from '../action.js'
 import { config, enforce, template, text } from '../fields.js'
 import { compileIpList } from './ip-list.js'
 
@@ -37,13 +36,16 @@ export const restrictIps = defineAction({
     fields: { action: 'string', matched_cidr: 'string', 'error.code': 'string', 'error.message': 'string' }
   },
   compile({ enforce = true, allow = [], deny = [], ip_policies = [] }, scope) {
-    const policies = compilePolicies(ip_policies, scope)
+    if (ip_policies.length > 0)
+      scope.unavailable(
+        ['ip_policies'],
+        'IP policies cannot be used in this version; list the networks in allow and deny'
+      )
     if (allow.length === 0 && ip_policies.length === 0) scope.warn([], 'NOTHING_ALLOWED', NOTHING_ALLOWED)
     const allowed = compileIpList(allow, ['allow'], scope)
     const denied = compileIpList(deny, ['deny'], scope)
     const verdict = scope.phase === 'on_tcp_connect' ? closeConnection : refuse(403, 'IP_RESTRICTED')
     return (flow) => {
-      policies()
       const denying = denied(flow.clientAddress, flow)
       const match = denying ?? allowed(flow.clientAddress, flow)
       const passes = denying === undefined && match !== undefined
@@ -52,19 +54,6 @@ export const restrictIps = defineAction({
     }
   }
 })
-
-/** IP policies are resources of the management API; a document that names one cannot run without them. */
-function compilePolicies(ids: readonly string[], scope: Scope): () => void {
-  if (ids.length === 0) return () => undefined
-  scope.warn(
-    ['ip_policies'],
-    'ACTION_UNAVAILABLE',
-    'IP policies cannot be used yet; list the networks in allow and deny'
-  )
-  return () => {
-    throw new EvaluationError('failed', 'restrict-ips names an IP policy, which cannot be used yet')
-  }
-}
 
 function publish(flow: Flow, passes: boolean, match: string | undefined): void {
   flow.publish('restrict_ips', {

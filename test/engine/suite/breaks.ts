@@ -323,6 +323,29 @@ export function breaks(t: Test, make: Make): void {
     t.same(failures, [{ failure: 'upstream-timeout', retry: 'never' }])
   })
 
+  t.test('an upstream that does not take the request body is late; one that answers is not', async (t) => {
+    const { client, clock, upstream, failures } = await bench(t, make, { timeouts: { response: 200, idle: 300 } })
+    const c = await client()
+    c.send(`POST / HTTP/1.1\r\nHost: a\r\nContent-Length: ${64 * 1024 * 1024}\r\n\r\n`)
+    const peer = await upstream.next()
+    await peer.head()
+    clock.advance(250)
+    await new Promise((resolve) => setTimeout(resolve, 120))
+    t.same(failures, [], 'no head is due before the request is complete')
+    peer.socket.pause()
+    const chunk = Buffer.alloc(65_536)
+    while (c.socket.write(chunk));
+    let before = -1
+    while (before !== c.socket.bytesWritten - c.socket.writableLength) {
+      before = c.socket.bytesWritten - c.socket.writableLength
+      if (c.socket.writableLength === 0) c.socket.write(Buffer.alloc(8 * 1024 * 1024))
+      await new Promise((resolve) => setTimeout(resolve, 120))
+    }
+    clock.advance(350)
+    t.equal((await c.answer()).status, 502)
+    t.same(failures, [{ failure: 'upstream-timeout', retry: 'never' }])
+  })
+
   t.test('a slow reader does not fill the memory, and is cut after the idle time', async (t) => {
     const total = 64 * 1024 * 1024
     let written = 0

@@ -1,7 +1,8 @@
 import type { Test } from 'tap'
+import { tcpDialer } from '../../../src/engine/dialers.js'
 import { valuesOf } from '../../helpers/raw-client.js'
 import { answering } from '../../helpers/upstream.js'
-import { bench, GET, type Make, OK, pass } from './harness.js'
+import { bench, GET, type Make, OK, pass, record } from './harness.js'
 
 /** Answers reach the client as the upstream meant them, and no doubtful one does. */
 export function responses(t: Test, make: Make): void {
@@ -305,6 +306,43 @@ export function responses(t: Test, make: Make): void {
     t.equal((await post('/request')).body, 'abc')
   })
 
+  t.test('an answer that a policy replaces leaves its upstream connection usable, or ends it', async (t) => {
+    const answers = ['HTTP/1.1 204 No Content\r\n\r\n', 'HTTP/1.1 304 Not Modified\r\nContent-Length: 9\r\n\r\n', OK]
+    const { client, upstream, clock, sent } = await bench(t, make, {
+      script: answering((_request, i) => answers[Math.min(i, 2)] as string),
+      async exchange(exchange, bench) {
+        if (exchange.request.target === '/pass') return await pass(exchange, bench)
+        const answer = await forward(exchange, bench, 100)
+        t.equal(answer.kind, 'response')
+        if (answer.kind === 'response' && exchange.request.target === '/discard') answer.body.discard()
+        return record(bench, await exchange.respond({ status: 200, headers: [] }, Buffer.from('mine')))
+      }
+    })
+    const c = await client()
+    for (const _ of [204, 304]) {
+      c.send(GET)
+      t.equal((await c.answer()).body, 'mine')
+    }
+    t.equal(upstream.peers.length, 1, 'bodiless answers need nobody to read them')
+    c.send('GET /pass HTTP/1.1\r\nHost: a\r\n\r\n')
+    t.equal((await c.answer()).body, 'ok')
+    clock.advance(1000)
+    await new Promise((resolve) => setTimeout(resolve, 120))
+    c.send('GET /pass HTTP/1.1\r\nHost: a\r\n\r\n')
+    t.equal((await c.answer()).body, 'ok')
+    t.equal(upstream.peers.length, 1, 'no watch of an ended exchange ends the connection of a later one')
+    c.send('GET /discard HTTP/1.1\r\nHost: a\r\n\r\n')
+    t.equal((await c.answer()).body, 'mine')
+    c.send(GET)
+    t.equal((await c.answer()).body, 'mine')
+    const peer = upstream.peers.at(-1)
+    clock.advance(1)
+    await new Promise((resolve) => setTimeout(resolve, 120))
+    clock.advance(1000)
+    await peer?.untilEnd()
+    t.equal(sent.length, 6, 'a body that nobody took is given up after the idle time')
+  })
+
   t.test('a body over its limit stays whole for who comes next', async (t) => {
     const { client, upstream } = await bench(t, make, {
       script: answering(OK),
@@ -333,15 +371,14 @@ async function respondDoubled(
   bench: Parameters<typeof pass>[1],
   transform: () => import('node:stream').Duplex
 ): Promise<void> {
-  const { tcpDialer } = await import('../../../src/engine/dialers.js')
-  const answer = await bench.back.forward(exchange, tcpDialer({ host: '127.0.0.1', port: bench.upstream.port }), {
-    head: exchange.request,
-    body: undefined,
-    connectTimeout: 0,
-    responseTimeout: 0,
-    idleTimeout: 0
-  })
+  const answer = await forward(exchange, bench, 0)
   if (answer.kind !== 'response') throw new Error(answer.kind)
   answer.body.through(transform)
   await exchange.respond(answer.head, answer.body)
+}
+
+function forward(exchange: Parameters<typeof pass>[0], bench: Parameters<typeof pass>[1], idleTimeout: number) {
+  const dialer = tcpDialer({ host: '127.0.0.1', port: bench.upstream.port })
+  const options = { head: exchange.request, body: undefined, connectTimeout: 0, responseTimeout: 0, idleTimeout }
+  return bench.back.forward(exchange, dialer, options)
 }

@@ -63,9 +63,9 @@ export class Kit {
 
   compile(document: object, owner = 'route:1') {
     const keep = {
-      keep: <T>(key: readonly unknown[], make: () => T): T => {
+      keep: <T>(key: readonly unknown[], make: (identity: string) => T): T => {
         const identity = JSON.stringify(key)
-        if (!this.kept.has(identity)) this.kept.set(identity, make())
+        if (!this.kept.has(identity)) this.kept.set(identity, make(identity))
         return this.kept.get(identity) as T
       }
     }
