@@ -58,8 +58,8 @@ export class Metrics {
       registers
     })
     const bytes = new Counter({
-      name: 'sluice_body_bytes_total',
-      help: 'Bytes of bodies from and to clients.',
+      name: 'sluice_bytes_total',
+      help: 'Bytes of requests from clients and of answers to them, heads included.',
       labelNames: ['direction'],
       registers
     })

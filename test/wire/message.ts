@@ -54,7 +54,9 @@ type Head = Pick<Message, 'line' | 'headers' | 'end'>
 function readHead(text: string, from: number, grammar: RegExp): Head | undefined {
   const end = text.indexOf('\r\n\r\n', from)
   if (end === -1) return undefined
-  const [line = '', ...fields] = text.slice(from, end).split('\r\n')
+  // A copy: a slice would keep everything that ever came on the connection in memory.
+  const head = Buffer.from(text.slice(from, end), 'latin1').toString('latin1')
+  const [line = '', ...fields] = head.split('\r\n')
   if (!grammar.test(line)) throw new MalformedMessage(`start line ${JSON.stringify(line.slice(0, 200))}`)
   return { line, headers: readFields(fields), end: end + 4 }
 }

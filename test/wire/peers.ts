@@ -2,6 +2,14 @@ import { once } from 'node:events'
 import { type AddressInfo, connect, createServer, type Server, type Socket } from 'node:net'
 import { MalformedMessage, type Message, readRequest, readResponse, statusOf, values } from './message.js'
 
+/** What was read and lies further back than this is forgotten. */
+const REMEMBERED = 50_000
+
+/** `text` from `at` on, without keeping the memory of what was before. */
+function behind(text: string, at: number): string {
+  return Buffer.from(text.slice(at), 'latin1').toString('latin1')
+}
+
 /** Lets the other side of a loopback connection, which lives in this process, see what was written. */
 export async function turn(times = 1): Promise<void> {
   for (let i = 0; i < times; i++) await new Promise((resolve) => setImmediate(resolve))
@@ -10,7 +18,7 @@ export async function turn(times = 1): Promise<void> {
 /** What one connection to the upstream did. */
 export interface UpstreamConnection {
   readonly socket: Socket
-  /** All bytes, one character each. */
+  /** The bytes, one character each; from time to time those of complete requests are dropped. */
   text: string
   /** Where the next request begins. */
   read: number
@@ -109,6 +117,10 @@ export class Upstream {
         this.requests.push(request)
         const reply = this.reply(request, connection)
         if (reply !== undefined) connection.socket.write(reply, 'latin1')
+        if (connection.read > REMEMBERED) {
+          connection.text = behind(connection.text, connection.read)
+          connection.read = 0
+        }
       }
     } catch (error) {
       if (!(error instanceof MalformedMessage)) throw error
@@ -136,6 +148,7 @@ export class Upstream {
 /** A client that writes raw bytes and reads answers strictly. */
 export class RawClient {
   readonly socket: Socket
+  /** The bytes, one character each; from time to time those of complete answers are dropped. */
   text = ''
   closed = false
   /** The system's code, when the connection broke. */
@@ -221,6 +234,10 @@ export class RawClient {
         const answer = readResponse(this.text, this.#read, method, this.closed)
         if (answer === undefined) return
         this.#read = answer.end
+        if (this.#read > REMEMBERED) {
+          this.text = behind(this.text, this.#read)
+          this.#read = 0
+        }
         const status = statusOf(answer)
         if (status < 200 && status !== 101) this.interim.push(answer)
         else this.answers.push(answer)

@@ -47,7 +47,6 @@ export class Forwarding implements Swept, BodyOwner {
   #phase: 'dialling' | 'waiting' | 'continuing' | 'answered' | 'over' = 'dialling'
   #since: number
   #interim = 0
-  #bytesBefore = 0
   #lastCarried = -1
   #stopSending: () => void = ignore
   #stopListening: () => void = ignore
@@ -183,7 +182,6 @@ export class Forwarding implements Swept, BodyOwner {
   #attach(connection: UpstreamConnection): void {
     const request = this.#request as ClientRequest
     connection.expecting = true
-    this.#bytesBefore = connection.bytesWritten
     this.#since = this.#parts.clock.monotonic()
     request.onSocket(connection.stream as Parameters<ClientRequest['onSocket']>[0])
     if (request.hasHeader('expect')) {
@@ -247,7 +245,6 @@ export class Forwarding implements Swept, BodyOwner {
     if (this.#phase === 'over') return
     if (this.#exchange.upgrade === undefined || response.statusCode !== 101) {
       this.#fail('upstream-malformed', 'never', 'switched protocols without being asked')
-      connection.destroy()
       return
     }
     const stream = connection.release()
@@ -269,7 +266,8 @@ export class Forwarding implements Swept, BodyOwner {
       return
     }
     const reused = this.#connection?.reused === true
-    const untouched = this.#connection === undefined || this.#connection.bytesWritten === this.#bytesBefore
+    // node:http writes as soon as the request has its socket; what left after that, nobody knows.
+    const untouched = this.#connection === undefined || !this.#request?.socket
     const retry = malformed ? 'never' : untouched ? 'safe' : reused && this.#interim === 0 ? 'idempotent-only' : 'never'
     this.#fail(malformed ? 'upstream-malformed' : 'upstream-gone', retry, error.code ?? 'the connection broke')
   }

@@ -302,7 +302,7 @@ export function responses(t: Test, make: Make): void {
     t.same(valuesOf(nothing, 'x'), [], 'a field that would break the framing is left out')
     const post = (path: string) => ask(`POST ${path} HTTP/1.1\r\nHost: a\r\nContent-Length: 2\r\n\r\nhi`)
     t.equal((await post('/claim')).body, 'hi')
-    t.equal((await get('/response')).body, 'aabbcc'.length === 6 ? 'abcabc' : '')
+    t.equal((await get('/response')).body, 'abcabc')
     t.equal((await post('/request')).body, 'abc')
   })
 
