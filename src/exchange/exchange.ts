@@ -17,6 +17,8 @@ export interface ResponseHead {
   readonly status: number
   readonly reason?: string
   readonly headers: HeaderList
+  /** The connection ends with this answer: what the client sent leaves a doubt about where its next request begins. */
+  readonly close?: boolean
 }
 
 /** What went over the wire for one exchange. Times are of the monotonic clock, in milliseconds; 0: never happened. */

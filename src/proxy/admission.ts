@@ -1,6 +1,6 @@
 import type { Exchange, RequestHead } from '../exchange/exchange.js'
 import { type EntryFacts, Flow, type FlowRequest } from '../exchange/flow.js'
-import { HeaderFields } from '../exchange/headers.js'
+import { HeaderFields, type HeaderList } from '../exchange/headers.js'
 import { RequestTarget } from '../exchange/target.js'
 import type { Clock } from '../lib/clock.js'
 import { formatAuthority } from '../lib/host.js'
@@ -26,14 +26,17 @@ export class Admission {
   admit(exchange: Exchange, entry: EntryFacts, results: Flow['results']): AdmittedFlow | FailureAnswer {
     const { request: head, connection } = exchange
     if (head.method === 'CONNECT' || head.method === 'TRACE') return REFUSALS.method
-    const authority =
-      head.authority === '' ? formatAuthority(connection.local.address, connection.local.port) : head.authority
+    // Only HTTP/1.0 may come without Host; an empty one names nobody.
+    const named = head.authority !== ''
+    if (!named && (head.version !== '1.0' || hasHost(head.headers))) return REFUSALS.target
+    const { local } = connection
+    const authority = named ? head.authority : formatAuthority(local.address, local.port)
     const target = RequestTarget.fromRequestLine(head.method, head.target, authority, head.scheme)
     if (target === undefined) return REFUSALS.target
     const peer = plainAddress(connection.peer.address)
     const origin = this.#forwarding.origin(peer, connection.peer.port, head.headers)
     const headers = cleanRequest(this.#kinds, head.headers, origin.trusted, exchange.upgrade === 'websocket')
-    if (head.authority === '') headers.unshift('Host', authority)
+    if (!named) headers.unshift('Host', authority)
     this.#forwarding.write(headers, peer, origin.trusted, head.scheme, authority)
     const flow = new Flow(connection, entry, origin.address, origin.port)
     flow.request = this.#request(head, exchange, target, headers)
@@ -52,4 +55,9 @@ export class Admission {
       receivedAt: this.#clock.wall()
     }
   }
+}
+
+function hasHost(headers: HeaderList): boolean {
+  for (let i = 0; i < headers.length; i += 2) if ((headers[i] as string).toLowerCase() === 'host') return true
+  return false
 }

@@ -4,6 +4,8 @@ import type { Failure } from '../exchange/connection.js'
 export interface FailureAnswer {
   readonly status: number
   readonly code: string
+  /** The connection ends with the answer. */
+  readonly close?: boolean
 }
 
 /** The error table of the data plane: every end that the seam knows. A client that is gone gets no answer; its status is for the log. */
@@ -26,9 +28,9 @@ export const FAILURES: Readonly<Record<Failure, FailureAnswer>> = {
 /** Refusals of the pipeline itself. */
 export const REFUSALS = {
   /** CONNECT and TRACE. */
-  method: { status: 405, code: 'METHOD_REFUSED' },
+  method: { status: 405, code: 'METHOD_REFUSED', close: true },
   /** No normal form: fragment, broken escape, another authority than Host, … */
-  target: { status: 400, code: 'BAD_TARGET' },
+  target: { status: 400, code: 'BAD_TARGET', close: true },
   route: { status: 404, code: 'NO_ROUTE' },
   upstream: { status: 503, code: 'NO_UPSTREAM' },
   /** A defect of ours: logged with its stack. */

@@ -65,7 +65,8 @@ export class Forwarder {
     if (answer.kind === 'switched') return { response, pipe: answer.pipe, duration }
     const { body } = answer
     response.body = body
-    response.trailers = () => body.trailers ?? []
+    // A body of known length has no trailers (RFC 9112 6.3), and asking for them would cost it its length.
+    if (body.framing.kind === 'open') response.trailers = () => body.trailers ?? []
     return { response, duration }
   }
 

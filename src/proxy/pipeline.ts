@@ -127,7 +127,7 @@ export class Pipeline {
   #refuse(passage: Passage, answer: FailureAnswer): Promise<Sent> {
     passage.status = answer.status
     passage.code = answer.code
-    return send(passage.exchange, failureResponse(answer))
+    return send(passage.exchange, failureResponse(answer), answer.close)
   }
 
   #close({ exchange }: Passage, how: 'fin' | 'reset'): Sent {

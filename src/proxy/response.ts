@@ -38,8 +38,8 @@ function localResponse(
 }
 
 /** Sends a response with its body through the transforms that were asked for. */
-export function send(exchange: Exchange, response: FlowResponse): Promise<Sent> {
-  const head = { status: response.status, reason: response.reason, headers: response.headers.list }
+export function send(exchange: Exchange, response: FlowResponse, close = false): Promise<Sent> {
+  const head = { status: response.status, reason: response.reason, headers: response.headers.list, close }
   return exchange.respond(head, transformed(response), response.trailers)
 }
 

@@ -18,6 +18,7 @@ interface Misbehaviour {
   readonly seen: number | 'aborted'
   readonly code?: string
   readonly body?: string
+  readonly framing?: Message['framing']
   /** May the same upstream connection serve the next request? Undefined: either. */
   readonly reused?: boolean
 }
@@ -32,8 +33,22 @@ const refused = (name: string, reply: string, after?: 'end' | 'reset'): Misbehav
 })
 
 const cases: readonly Misbehaviour[] = [
-  { name: 'a plain answer', reply: `${OK}Content-Length: 2\r\n\r\nok`, seen: 200, body: 'ok', reused: true },
-  { name: 'a chunked answer', reply: `${CHUNKED}2\r\nok\r\n0\r\n\r\n`, seen: 200, body: 'ok', reused: true },
+  {
+    name: 'a plain answer',
+    reply: `${OK}Content-Length: 2\r\n\r\nok`,
+    seen: 200,
+    body: 'ok',
+    framing: 'length',
+    reused: true
+  },
+  {
+    name: 'a chunked answer',
+    reply: `${CHUNKED}2\r\nok\r\n0\r\n\r\n`,
+    seen: 200,
+    body: 'ok',
+    framing: 'chunked',
+    reused: true
+  },
   {
     name: 'an answer until the end of the connection',
     reply: `${OK}\r\nok`,
@@ -238,6 +253,7 @@ function problemsOf(wire: Misbehaviour, client: RawClient, answer: Message | und
     return [...problems, `no answer, expected ${wire.seen}; ${JSON.stringify(client.text.slice(0, 200))}`]
   if (statusOf(answer) !== wire.seen) problems.push(`status ${statusOf(answer)}, expected ${wire.seen}`)
   if (wire.body !== undefined && answer.body !== wire.body) problems.push(`body ${JSON.stringify(answer.body)}`)
+  if (wire.framing !== undefined && answer.framing !== wire.framing) problems.push(`framing ${answer.framing}`)
   if (wire.code !== undefined && field(answer, 'sluice-error-code') !== wire.code) {
     problems.push(`code ${field(answer, 'sluice-error-code')}`)
   }

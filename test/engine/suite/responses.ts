@@ -343,6 +343,23 @@ export function responses(t: Test, make: Make): void {
     t.equal(sent.length, 6, 'a body that nobody took is given up after the idle time')
   })
 
+  t.test('a body that is discarded before its end ends its upstream connection', async (t) => {
+    const { client, upstream } = await bench(t, make, {
+      async exchange(exchange, bench) {
+        const answer = await forward(exchange, bench, 0)
+        if (answer.kind === 'response') answer.body.discard()
+        await exchange.respond({ status: 200, headers: [] }, Buffer.from('mine'))
+      }
+    })
+    const c = await client()
+    c.send(GET)
+    const peer = await upstream.next()
+    await peer.request()
+    peer.send('HTTP/1.1 200 OK\r\nContent-Length: 1000000\r\n\r\nsome')
+    t.equal((await c.answer()).body, 'mine')
+    await peer.untilEnd()
+  })
+
   t.test('a body over its limit stays whole for who comes next', async (t) => {
     const { client, upstream } = await bench(t, make, {
       script: answering(OK),

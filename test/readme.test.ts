@@ -1,0 +1,89 @@
+import { mkdtemp, readdir, readFile, rm, writeFile } from 'node:fs/promises'
+import { tmpdir } from 'node:os'
+import { join } from 'node:path'
+import t from 'tap'
+import { optionEntries } from '../src/config/catalogue.js'
+import { actions } from '../src/policy/actions/registry.js'
+import { FAILURES, REFUSALS } from '../src/proxy/failures.js'
+import { SluiceProcess } from './cli/process.js'
+
+const read = (file: string) => readFile(new URL(`../${file}`, import.meta.url), 'utf8')
+const readme = await read('README.md')
+const blocks = (language: string) =>
+  [...readme.matchAll(new RegExp(`\`\`\`${language}\n(.*?)\`\`\``, 'gs'))].map(([, text]) => text as string)
+
+interface Test {
+  teardown(run: () => Promise<void>): void
+}
+
+async function folderWith(t: Test, files: Readonly<Record<string, string>>): Promise<string> {
+  const folder = await mkdtemp(join(tmpdir(), 'sluice-readme-'))
+  t.teardown(() => rm(folder, { recursive: true, force: true }))
+  for (const [name, text] of Object.entries(files)) await writeFile(join(folder, name), text)
+  return folder
+}
+
+t.test('every policy that is shown is valid as it stands', async (t) => {
+  const files = Object.fromEntries(blocks('yaml').map((text, i) => [`${i}.yaml`, text]))
+  const cwd = await folderWith(t, files)
+  const ended = await new SluiceProcess(t, ['check', ...Object.keys(files)], { cwd }).ended()
+  t.equal(ended.code, 0, ended.out + ended.err)
+  t.match(ended.out + ended.err, `${Object.keys(files).length} file`)
+})
+
+t.test('the errors that are shown are what `sluice check` says', async (t) => {
+  const policy = [
+    'on_http_request:',
+    '  - name: admins only',
+    '    expressions:',
+    "      - req.url.paht.startsWith('/admin')",
+    '    actions:',
+    '      - type: denny',
+    '  - actions:',
+    '      - type: rate-limit',
+    '        config:',
+    '          name: api',
+    '          algorithm: sliding_window',
+    '          capacity: 0',
+    '          rate: 60s',
+    '          bucket_key: [conn.client_ip]'
+  ].join('\n')
+  const shown = blocks('console').find((text) => text.includes('sluice check')) as string
+  const expected = shown.slice(shown.indexOf('\n') + 1).trim()
+  const cwd = await folderWith(t, { 'my.yaml': policy })
+  const ended = await new SluiceProcess(t, ['check', 'my.yaml'], { cwd }).ended()
+  t.equal(ended.code, 1)
+  t.equal((ended.out + ended.err).trim(), expected)
+})
+
+t.test('the actions that are said to run are those that do', async (t) => {
+  const sentence = /Actions that run: (.*?)\. `sluice check`/s.exec(readme)?.[1] ?? ''
+  const named = [...sentence.matchAll(/`([a-z-]+)`/g)].map(([, name]) => name)
+  const ready = actions.filter(({ availability }) => availability === 'ready').map(({ type }) => type)
+  t.same([...named].sort(), [...ready].sort())
+})
+
+t.test('options, scripts, codes and files that are named exist', async (t) => {
+  const paths = optionEntries().map(({ path }) => path)
+  for (const [, option] of readme.matchAll(/^\| `--[a-z]+` \| `([a-z.]+)` \|/gm))
+    t.ok(paths.includes(option as string), option as string)
+  const { scripts } = JSON.parse(await read('package.json')) as { scripts: Record<string, string> }
+  for (const [, script] of readme.matchAll(/npm run ([a-z:]+)/g))
+    t.ok((script as string) in scripts, `npm run ${script}`)
+  const codes = [...Object.values(FAILURES), ...Object.values(REFUSALS)].map(({ code }) => code)
+  const shown = /`sluice-error-code` says why: (.*?) …/s.exec(readme)?.[1] ?? ''
+  const ofActions = ['RATE_LIMITED', 'POLICY_DENIED', 'IP_RESTRICTED', 'BASIC_AUTH', 'POLICY_EXPRESSION']
+  for (const [, code] of shown.matchAll(/`([A-Z_]+)`/g))
+    t.ok([...codes, ...ofActions].includes(code as string), code as string)
+  for (const [, file] of readme.matchAll(/\]\(([^)]+)\)/g)) {
+    await t.resolves(
+      readdir(new URL(`../${file}`, import.meta.url)).catch(() => read(file as string)),
+      file as string
+    )
+  }
+})
+
+t.test('each option of config/sluice.yaml is one of the schema, and each of the schema stands there', async (t) => {
+  const text = await read('config/sluice.yaml')
+  for (const { path } of optionEntries()) t.match(text, new RegExp(`^#? *#?${path.split('.').at(-1)}:`, 'm'), path)
+})
