@@ -143,7 +143,7 @@ export class HttpExchange implements Exchange, BodyOwner {
 
   #answer(head: ResponseHead, body: Outgoing, trailers: (() => HeaderList) | undefined): void {
     const response = this.#response
-    const shape = this.#shape(head.status, body, trailers !== undefined)
+    const shape = this.#shape(head, body, trailers !== undefined)
     this.#closeDelimited = shape.close && !shape.chunked && shape.length === undefined && !shape.bodiless
     if (this.request.version === '1.0') response.useChunkedEncodingByDefault = false
     if (!shape.close) response.removeHeader('connection')
@@ -174,7 +174,7 @@ export class HttpExchange implements Exchange, BodyOwner {
     process.nextTick(() => socket.uncork())
   }
 
-  #shape(status: number, body: Outgoing, trailed: boolean): AnswerShape {
+  #shape({ status, close }: ResponseHead, body: Outgoing, trailed: boolean): AnswerShape {
     const head = this.request.method === 'HEAD'
     const bodiless = head || status === 204 || status === 304
     const framing = trailed && !(body === undefined) ? OPEN : framingOf(body)
@@ -187,7 +187,12 @@ export class HttpExchange implements Exchange, BodyOwner {
       bodiless,
       length,
       chunked: !bodiless && framing.kind === 'open' && !old,
-      close: old || !this.#response.shouldKeepAlive || !this.bodyDue || this.#client.endsAfterAnswer(DISCARD_LIMIT)
+      close:
+        close === true ||
+        old ||
+        !this.#response.shouldKeepAlive ||
+        !this.bodyDue ||
+        this.#client.endsAfterAnswer(DISCARD_LIMIT)
     }
   }
 
