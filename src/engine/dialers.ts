@@ -1,4 +1,4 @@
-import { connect, type Socket } from 'node:net'
+import { connect, isIP, type Socket } from 'node:net'
 import { type ConnectionOptions, connect as connectTls, type TLSSocket } from 'node:tls'
 import type { BytePipe } from '../exchange/body.js'
 import type { Failure } from '../exchange/connection.js'
@@ -42,7 +42,8 @@ export function tlsDialer(at: TlsAddress): Dialer {
       const options: ConnectionOptions & { allowHalfOpen: boolean } = {
         host,
         port,
-        servername,
+        // SNI holds names only (RFC 6066 3); without one the certificate is checked against the address.
+        ...(isIP(servername) === 0 ? { servername } : {}),
         rejectUnauthorized,
         allowHalfOpen: true,
         ALPNProtocols: ['http/1.1'],
