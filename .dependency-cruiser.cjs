@@ -15,9 +15,11 @@ const HOUSE = {
   snapshot: ['plan', 'modules', 'policy', 'exchange', 'lib'],
   engine: ['exchange', 'lib'],
   proxy: ['snapshot', 'engine', 'modules', 'policy', 'plan', 'exchange', 'lib'],
-  control: ['snapshot', 'plan', 'lib'],
+  resources: ['modules', 'policy', 'lib'],
+  store: ['lib'],
+  control: ['resources', 'store', 'snapshot', 'plan', 'policy', 'exchange', 'lib'],
   config: ['lib'],
-  api: ['control', 'modules', 'lib']
+  api: ['control', 'resources', 'modules', 'lib']
 }
 
 const PACKAGES = {
@@ -30,6 +32,8 @@ const PACKAGES = {
   snapshot: ['lru-cache'],
   engine: [],
   proxy: ['pino', 'prom-client'],
+  resources: ['typebox'],
+  store: ['kysely', 'libsql', 'pg'],
   control: [],
   config: ['yaml', 'typebox'],
   api: ['fastify']
@@ -38,6 +42,7 @@ const PACKAGES = {
 /** The library that a file of `lib` may import, each its own; a cache beside it is no second subject. */
 const LEAVES = {
   'user-agent': ['bowser', 'lru-cache'],
+  x509: ['@peculiar/x509', 'reflect-metadata'],
   regex: ['re2js', 'lru-cache'],
   positions: ['yaml'],
   geo: ['maxmind', 'lru-cache', '@ip-location-db/geo-whois-asn-country-mmdb']
@@ -87,6 +92,12 @@ module.exports = {
       severity: 'error',
       from: { path: '^src/engine/http-proxy/' },
       to: { dependencyTypes: NPM, pathNot: packages(['http-proxy']) }
+    },
+    {
+      name: 'one-driver-one-file',
+      severity: 'error',
+      from: { path: '^src/store/', pathNot: '^src/store/(sqlite-file|postgres-driver)\\.ts$' },
+      to: { path: packages(['libsql', 'pg']) }
     },
     {
       name: 'folder-without-rule',

@@ -1,0 +1,99 @@
+import { createCipheriv, createDecipheriv, createHash, randomBytes } from 'node:crypto'
+import { CodedError } from './coded-error.js'
+
+/*
+ * A sealed value: version (1 byte), id of the key (8), nonce (12), ciphertext, tag (16). AES-256-GCM (NIST SP 800-38D)
+ * with random nonces: one key may seal 2^32 values before a collision of nonces becomes likelier than 2^-32.
+ */
+const VERSION = 1
+const ID_BYTES = 8
+const NONCE_BYTES = 12
+const TAG_BYTES = 16
+const KEY_BYTES = 32
+const HEAD_BYTES = 1 + ID_BYTES + NONCE_BYTES
+
+/** A key of 32 bytes with its id, which says which key opens a value and nothing about the key. */
+export interface SealKey {
+  readonly id: string
+  readonly bytes: Uint8Array
+}
+
+/** Throws a CodedError `SEAL_KEY_INVALID` when it is not 32 bytes. */
+export function sealKey(bytes: Uint8Array): SealKey {
+  if (bytes.length !== KEY_BYTES) throw new CodedError('SEAL_KEY_INVALID', 'a sealing key has 32 bytes')
+  const id = createHash('sha256')
+    .update('sluice sealing key')
+    .update(bytes)
+    .digest('hex')
+    .slice(0, ID_BYTES * 2)
+  return { id, bytes }
+}
+
+/** A key from its text: 64 hexadecimal digits or base64 of 32 bytes. Throws a CodedError `SEAL_KEY_INVALID`. */
+export function parseSealKey(text: string): SealKey {
+  const trimmed = text.trim()
+  if (/^[0-9a-fA-F]{64}$/.test(trimmed)) return sealKey(Buffer.from(trimmed, 'hex'))
+  if (/^[A-Za-z0-9+/_-]{43}=?$/.test(trimmed)) return sealKey(Buffer.from(trimmed, 'base64'))
+  throw new CodedError('SEAL_KEY_INVALID', 'a sealing key is written as 64 hexadecimal digits or base64 of 32 bytes')
+}
+
+/** A new random key as text that `parseSealKey` reads. */
+export function newSealKey(): string {
+  return randomBytes(KEY_BYTES).toString('base64')
+}
+
+/** Seals with one key and opens what it or an older one has sealed. */
+export class Sealer {
+  readonly #current: SealKey
+  readonly #keys: ReadonlyMap<string, SealKey>
+
+  constructor(current: SealKey, older: readonly SealKey[] = []) {
+    this.#current = current
+    this.#keys = new Map([...older, current].map((key) => [key.id, key]))
+  }
+
+  /** Id of the key that seals. */
+  get keyId(): string {
+    return this.#current.id
+  }
+
+  /** `owner` names what the value belongs to; it opens under the same name only, so that nobody can move it elsewhere. */
+  seal(plain: Uint8Array, owner: string): Uint8Array {
+    const nonce = randomBytes(NONCE_BYTES)
+    const head = Buffer.concat([Buffer.of(VERSION), Buffer.from(this.#current.id, 'hex'), nonce])
+    const cipher = createCipheriv('aes-256-gcm', this.#current.bytes, nonce, { authTagLength: TAG_BYTES })
+    cipher.setAAD(bound(head, owner))
+    return Buffer.concat([head, cipher.update(plain), cipher.final(), cipher.getAuthTag()])
+  }
+
+  /** Throws a CodedError: `SEAL_KEY_UNKNOWN` (another key is needed) or `SEAL_BROKEN` (changed, cut, or of another owner). */
+  open(sealed: Uint8Array, owner: string): Uint8Array {
+    const key = this.#keys.get(sealedBy(sealed))
+    if (key === undefined) {
+      throw new CodedError('SEAL_KEY_UNKNOWN', `the value is sealed by the key ${sealedBy(sealed)}, which is not here`)
+    }
+    const head = Buffer.from(sealed.subarray(0, HEAD_BYTES))
+    const end = sealed.length - TAG_BYTES
+    const nonce = head.subarray(1 + ID_BYTES)
+    const decipher = createDecipheriv('aes-256-gcm', key.bytes, nonce, { authTagLength: TAG_BYTES })
+    decipher.setAAD(bound(head, owner))
+    decipher.setAuthTag(sealed.subarray(end))
+    try {
+      return Buffer.concat([decipher.update(sealed.subarray(HEAD_BYTES, end)), decipher.final()])
+    } catch (error) {
+      throw new CodedError('SEAL_BROKEN', 'the sealed value has been changed or belongs elsewhere', { cause: error })
+    }
+  }
+}
+
+/** Id of the key that sealed the value. Throws a CodedError `SEAL_BROKEN` when it is no sealed value. */
+export function sealedBy(sealed: Uint8Array): string {
+  if (sealed[0] !== VERSION || sealed.length < HEAD_BYTES + TAG_BYTES) {
+    throw new CodedError('SEAL_BROKEN', 'this is no sealed value')
+  }
+  return Buffer.from(sealed.subarray(1, 1 + ID_BYTES)).toString('hex')
+}
+
+function bound(head: Uint8Array, owner: string): Uint8Array {
+  return Buffer.concat([head, Buffer.from(owner)])
+}

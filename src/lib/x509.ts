@@ -1,0 +1,250 @@
+import 'reflect-metadata'
+import { createPrivateKey, type KeyObject, X509Certificate } from 'node:crypto'
+import {
+  ExtendedKeyUsageExtension,
+  KeyUsageFlags,
+  KeyUsagesExtension,
+  type Name,
+  X509Certificate as ParsedCertificate,
+  SubjectAlternativeNameExtension
+} from '@peculiar/x509'
+
+export type KeyType = 'rsa' | 'ecdsa' | 'ed25519'
+
+/** What a certificate says of itself. Texts are '' and lists empty when it says nothing. */
+export interface CertificateFacts {
+  readonly commonName: string
+  readonly organization: string
+  readonly organizationalUnit: string
+  readonly locality: string
+  readonly province: string
+  readonly country: string
+  readonly issuerCommonName: string
+  /** Lower-case hexadecimal digits, an even number of them. */
+  readonly serialNumber: string
+  /** Milliseconds since the Unix epoch. */
+  readonly notBefore: number
+  readonly notAfter: number
+  /** Names of RFC 5280 4.2.1.3, in its order. */
+  readonly keyUsages: readonly string[]
+  /** Names of RFC 5280 4.2.1.12, a dotted OID where it has none. */
+  readonly extendedKeyUsages: readonly string[]
+  readonly dnsNames: readonly string[]
+  readonly ips: readonly string[]
+  readonly keyType: KeyType
+  /** Basic Constraints say that it may sign certificates (RFC 5280 4.2.1.9). */
+  readonly isAuthority: boolean
+}
+
+export type X509Problem =
+  | 'CERTIFICATE_MISSING'
+  | 'CERTIFICATE_IS_KEY'
+  | 'CERTIFICATE_BROKEN'
+  | 'CERTIFICATE_KEY_TYPE'
+  | 'PEM_INVALID'
+  | 'PEM_HEADERS'
+  | 'PEM_LABEL'
+  | 'CHAIN_ORDER'
+  | 'TOO_LONG'
+  | 'KEY_MISSING'
+  | 'KEY_IS_CERTIFICATE'
+  | 'KEY_ENCRYPTED'
+  | 'KEY_BROKEN'
+  | 'KEY_TYPE'
+  | 'KEY_MISMATCH'
+
+export interface X509Refusal {
+  readonly ok: false
+  readonly code: X509Problem
+  /** Holds nothing of the text. */
+  readonly message: string
+}
+
+export interface CertificateChain {
+  readonly ok: true
+  /** Leaf first. */
+  readonly certificates: readonly X509Certificate[]
+  readonly leaf: CertificateFacts
+}
+
+interface PemBlock {
+  readonly label: string
+  readonly text: string
+  readonly content: string
+}
+
+/** Longest text of a chain or key, in UTF-16 units. */
+export const MAX_PEM = 64 * 1024
+
+const BLOCK = /-----BEGIN ([A-Z0-9 ]{1,40})-----([^-]*(?:-(?!----)[^-]*)*)-----END \1-----/g
+const USAGES = [
+  ['digitalSignature', KeyUsageFlags.digitalSignature],
+  ['contentCommitment', KeyUsageFlags.nonRepudiation],
+  ['keyEncipherment', KeyUsageFlags.keyEncipherment],
+  ['dataEncipherment', KeyUsageFlags.dataEncipherment],
+  ['keyAgreement', KeyUsageFlags.keyAgreement],
+  ['keyCertSign', KeyUsageFlags.keyCertSign],
+  ['cRLSign', KeyUsageFlags.cRLSign],
+  ['encipherOnly', KeyUsageFlags.encipherOnly],
+  ['decipherOnly', KeyUsageFlags.decipherOnly]
+] as const
+const EXTENDED_USAGES: Readonly<Record<string, string>> = {
+  '1.3.6.1.5.5.7.3.1': 'serverAuth',
+  '1.3.6.1.5.5.7.3.2': 'clientAuth',
+  '1.3.6.1.5.5.7.3.3': 'codeSigning',
+  '1.3.6.1.5.5.7.3.4': 'emailProtection',
+  '1.3.6.1.5.5.7.3.8': 'timeStamping',
+  '1.3.6.1.5.5.7.3.9': 'OCSPSigning',
+  '2.5.29.37.0': 'anyExtendedKeyUsage'
+}
+
+const refuse = (code: X509Problem, message: string): X509Refusal => ({ ok: false, code, message })
+
+/** Reads a PEM bundle (RFC 7468), leaf first, each next certificate the issuer of the one before. Validity in time is not judged. */
+export function readChain(pem: string): CertificateChain | X509Refusal {
+  const blocks = readBlocks(pem, 'CERTIFICATE_MISSING')
+  if (!Array.isArray(blocks)) return blocks
+  const foreign = blocks.find(({ label }) => label !== 'CERTIFICATE')
+  if (foreign !== undefined) {
+    return foreign.label.endsWith('PRIVATE KEY')
+      ? refuse('CERTIFICATE_IS_KEY', 'a private key stands where the certificate belongs')
+      : refuse('PEM_LABEL', `must hold CERTIFICATE blocks only, not ${foreign.label}`)
+  }
+  const certificates: X509Certificate[] = []
+  for (const [index, { text }] of blocks.entries()) {
+    const certificate = parse(text)
+    if (certificate === undefined) return refuse('CERTIFICATE_BROKEN', `certificate ${index + 1} cannot be read`)
+    certificates.push(certificate)
+  }
+  const unordered = certificates.findIndex((one, index) => {
+    const issuer = certificates[index + 1]
+    return issuer !== undefined && !(one.checkIssued(issuer) && one.verify(issuer.publicKey))
+  })
+  if (unordered !== -1) {
+    return refuse(
+      'CHAIN_ORDER',
+      `certificate ${unordered + 2} did not sign certificate ${unordered + 1}; the leaf comes first`
+    )
+  }
+  return withFacts(certificates)
+}
+
+function withFacts(certificates: readonly X509Certificate[]): CertificateChain | X509Refusal {
+  const leaf = certificates[0] as X509Certificate
+  const keyType = keyTypeOf(leaf.publicKey)
+  if (keyType === undefined) return refuse('CERTIFICATE_KEY_TYPE', 'the key must be RSA, ECDSA or Ed25519')
+  const facts = factsOf(leaf, keyType)
+  return facts === undefined
+    ? refuse('CERTIFICATE_BROKEN', 'certificate 1 has a field that cannot be read')
+    : { ok: true, certificates, leaf: facts }
+}
+
+/** Does this text hold the private key of `certificate`, unencrypted, as PKCS #8, PKCS #1 or SEC 1? Undefined when it does. */
+export function checkPrivateKey(pem: string, certificate: X509Certificate): X509Refusal | undefined {
+  const blocks = readBlocks(pem, 'KEY_MISSING')
+  if (!Array.isArray(blocks)) return /Proc-Type:.*ENCRYPTED/.test(pem) ? ENCRYPTED : blocks
+  // OpenSSL writes the parameters of a curve before its key.
+  const keys = blocks.filter(({ label }) => label !== 'EC PARAMETERS')
+  const [block] = keys
+  if (block?.label === 'CERTIFICATE') {
+    return refuse('KEY_IS_CERTIFICATE', 'a certificate stands where the private key belongs')
+  }
+  if (block?.label === 'ENCRYPTED PRIVATE KEY') return ENCRYPTED
+  if (block === undefined || keys.length > 1 || !block.label.endsWith('PRIVATE KEY')) {
+    return refuse('PEM_LABEL', 'must hold one PRIVATE KEY block')
+  }
+  const key = parseKey(block.text)
+  if (key === undefined) return refuse('KEY_BROKEN', 'the private key cannot be read')
+  if (keyTypeOf(key) === undefined) return refuse('KEY_TYPE', 'the key must be RSA, ECDSA or Ed25519')
+  return certificate.checkPrivateKey(key)
+    ? undefined
+    : refuse('KEY_MISMATCH', 'the private key does not belong to the first certificate')
+}
+
+const ENCRYPTED = refuse('KEY_ENCRYPTED', 'the private key must not be encrypted')
+
+function readBlocks(pem: string, missing: X509Problem): PemBlock[] | X509Refusal {
+  if (pem.length > MAX_PEM) return refuse('TOO_LONG', `must not be longer than ${MAX_PEM} characters`)
+  const blocks: PemBlock[] = []
+  for (const [text, label = '', content = ''] of pem.matchAll(BLOCK)) blocks.push({ label, text, content })
+  if (blocks.length === 0) {
+    return pem.includes('-----BEGIN')
+      ? refuse('PEM_INVALID', 'a PEM block does not end as it begins')
+      : refuse(missing, 'must be in PEM format')
+  }
+  if (pem.replace(BLOCK, '').includes('-----')) return refuse('PEM_INVALID', 'a PEM block does not end as it begins')
+  for (const { content } of blocks) {
+    if (content.includes(':')) return refuse('PEM_HEADERS', 'PEM headers are not allowed')
+    if (!/^[A-Za-z0-9+/=\s]*$/.test(content))
+      return refuse('PEM_INVALID', 'a PEM block holds characters that are not base64')
+  }
+  return blocks
+}
+
+function parse(pem: string): X509Certificate | undefined {
+  try {
+    return new X509Certificate(pem)
+  } catch {
+    // Every way in which OpenSSL refuses the bytes means the same here.
+    return undefined
+  }
+}
+
+function parseKey(pem: string): KeyObject | undefined {
+  try {
+    return createPrivateKey(pem)
+  } catch {
+    // As with certificates; the message could hold parts of the key.
+    return undefined
+  }
+}
+
+function keyTypeOf(key: KeyObject): KeyType | undefined {
+  switch (key.asymmetricKeyType) {
+    case 'rsa':
+    case 'rsa-pss':
+      return 'rsa'
+    case 'ec':
+      return 'ecdsa'
+    case 'ed25519':
+      return 'ed25519'
+    default:
+      return undefined
+  }
+}
+
+/** Undefined when an extension's bytes are malformed, which OpenSSL reads later than here. */
+function factsOf(certificate: X509Certificate, keyType: KeyType): CertificateFacts | undefined {
+  try {
+    const parsed = new ParsedCertificate(new Uint8Array(certificate.raw))
+    const subject = parsed.subjectName
+    const usages = parsed.getExtension(KeyUsagesExtension)?.usages ?? 0
+    const names = parsed.getExtension(SubjectAlternativeNameExtension)?.names.items ?? []
+    const extended = parsed.getExtension(ExtendedKeyUsageExtension)?.usages ?? []
+    return {
+      commonName: field(subject, 'CN'),
+      organization: field(subject, 'O'),
+      organizationalUnit: field(subject, 'OU'),
+      locality: field(subject, 'L'),
+      province: field(subject, 'ST'),
+      country: field(subject, 'C'),
+      issuerCommonName: field(parsed.issuerName, 'CN'),
+      serialNumber: certificate.serialNumber.toLowerCase(),
+      notBefore: parsed.notBefore.getTime(),
+      notAfter: parsed.notAfter.getTime(),
+      keyUsages: USAGES.filter(([, flag]) => (usages & flag) !== 0).map(([name]) => name),
+      extendedKeyUsages: extended.map((oid) => EXTENDED_USAGES[String(oid)] ?? String(oid)),
+      dnsNames: names.filter(({ type }) => type === 'dns').map(({ value }) => value),
+      ips: names.filter(({ type }) => type === 'ip').map(({ value }) => value),
+      keyType,
+      isAuthority: certificate.ca
+    }
+  } catch {
+    // The parser tells malformed bytes apart by message only.
+    return undefined
+  }
+}
+
+function field(name: Name, short: string): string {
+  return name.getField(short)[0] ?? ''
+}

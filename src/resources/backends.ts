@@ -1,0 +1,122 @@
+import { boolean, described, map, text, whole } from './fields.js'
+import { tunnel } from './live.js'
+import { object } from './objects.js'
+import { liveRefs, refIds, refNumbers } from './references.js'
+import { defineResource } from './resource.js'
+
+const MAX_LABELS = 20
+
+/** Tunnels that carry all of its labels. */
+export const tunnelGroupBackend = defineResource({
+  name: 'tunnel_group_backend',
+  description: 'The tunnels that carry all of its labels.',
+  path: '/backends/tunnel_group',
+  listKey: 'backends',
+  idPrefix: 'bkdtg',
+  events: 'backend',
+  fields: {
+    ...described,
+    labels: map<string>({
+      description: 'Labels that a tunnel must carry, at least one.',
+      keys: 'label',
+      values: { type: 'string', minLength: 1, maxLength: 255, 'x-max-bytes': 255, 'x-form': 'label' },
+      min: 1,
+      max: MAX_LABELS,
+      required: true
+    }),
+    tunnels: liveRefs(tunnel, 'The tunnels that it selects now.', ({ id }, { tunnelsOf }) => tunnelsOf(id))
+  }
+})
+
+/** An address that is always there. */
+export const staticBackend = defineResource({
+  name: 'static_backend',
+  description: 'One upstream at a fixed address.',
+  path: '/backends/static',
+  listKey: 'backends',
+  idPrefix: 'bkdsc',
+  events: 'backend',
+  fields: {
+    ...described,
+    address: text({
+      description: 'host:port of the upstream.',
+      form: 'hostport',
+      bytes: 300,
+      required: true,
+      examples: ['127.0.0.1:3000']
+    }),
+    tls: object(
+      { enabled: boolean({ description: 'Connect with TLS?', default: false }) },
+      { description: 'TLS to the upstream; null: none.' }
+    )
+  }
+})
+
+/** An answer without an upstream. */
+export const httpResponseBackend = defineResource({
+  name: 'http_response_backend',
+  description: 'A fixed HTTP response.',
+  path: '/backends/http_response',
+  listKey: 'backends',
+  idPrefix: 'bkdhr',
+  events: 'backend',
+  fields: {
+    ...described,
+    body: text({ description: 'Body of the response.', bytes: 64 * 1024 }),
+    headers: map<string>({
+      description: 'Headers of the response; names come back in lower case.',
+      keys: 'header_name',
+      values: { type: 'string', maxLength: 4096, 'x-max-bytes': 4096, 'x-form': 'header_value' },
+      max: 50
+    }),
+    status_code: whole({ description: 'Status of the response.', min: 200, max: 599, default: 200 })
+  }
+})
+
+const SINGLE = [tunnelGroupBackend, staticBackend, httpResponseBackend] as const
+const MAX_MEMBERS = 100
+
+/** Shares traffic between backends. */
+export const weightedBackend = defineResource({
+  name: 'weighted_backend',
+  description: 'Shares traffic between backends in proportion to their weights.',
+  path: '/backends/weighted',
+  listKey: 'backends',
+  idPrefix: 'bkdwd',
+  events: 'backend',
+  fields: {
+    ...described,
+    backends: refNumbers(SINGLE, {
+      description: 'Ids of backends with their weights, 0 to 10000.',
+      min: 0,
+      max: 10_000,
+      most: MAX_MEMBERS,
+      required: true
+    })
+  }
+})
+
+/** Takes the first backend that works. */
+export const failoverBackend = defineResource({
+  name: 'failover_backend',
+  description: 'Sends traffic to the first of its backends that works.',
+  path: '/backends/failover',
+  listKey: 'backends',
+  idPrefix: 'bkdfo',
+  events: 'backend',
+  fields: {
+    ...described,
+    backends: refIds([...SINGLE, weightedBackend], {
+      description: 'Ids of backends, the first one preferred.',
+      min: 1,
+      max: MAX_MEMBERS,
+      required: true
+    })
+  }
+})
+
+/** What a route may forward to. */
+export const HTTP_BACKENDS = [...SINGLE, weightedBackend, failoverBackend] as const
+
+/** What a TCP edge may forward to: a fixed HTTP response is none. */
+export const TCP_BACKENDS = [tunnelGroupBackend, staticBackend, weightedBackend, failoverBackend] as const

@@ -1,0 +1,93 @@
+import Type from 'typebox'
+import { defineField } from './field.js'
+import { constant, described, text } from './fields.js'
+import type { RuleView } from './members.js'
+import { type Chosen, object, oneOf } from './objects.js'
+import { defineResource } from './resource.js'
+import { secret } from './secrets.js'
+
+const name = (description: string) => text({ description, bytes: 1024, required: true })
+const arn = (description: string) => text({ description, bytes: 2048, form: 'arn', required: true })
+const url = (description: string) => text({ description, bytes: 2048, form: 'url', required: true })
+const hidden = (description: string, required = true) => secret({ description, bytes: 4096, required, shown: 'null' })
+
+const aws = oneOf(
+  {
+    role: object({ role_arn: arn('Role to assume.') }, { description: 'Log in by a role.' }),
+    creds: object(
+      { aws_access_key_id: name('Id of the key.'), aws_secret_access_key: hidden('The key.') },
+      { description: 'Log in by a key.' }
+    )
+  },
+  { description: 'How to log in at AWS.', required: true }
+)
+
+const targets = {
+  kinesis: object({ auth: aws, stream_arn: arn('The stream.') }, { description: 'AWS Kinesis.' }),
+  firehose: object({ auth: aws, delivery_stream_arn: arn('The stream.') }, { description: 'AWS Firehose.' }),
+  cloudwatch_logs: object({ auth: aws, log_group_arn: arn('The log group.') }, { description: 'AWS CloudWatch Logs.' }),
+  datadog: object(
+    {
+      api_key: hidden('Key of the Datadog API.'),
+      ddtags: text({ description: 'Tags.', bytes: 1024 }),
+      service: text({ description: 'Name of the service.', bytes: 255 }),
+      ddsite: text({ description: 'Site of Datadog.', bytes: 255 })
+    },
+    { description: 'Datadog.' }
+  ),
+  azure_logs_ingestion: object(
+    {
+      tenant_id: name('Tenant.'),
+      client_id: name('Application.'),
+      client_secret: hidden('Secret of the application.'),
+      logs_ingestion_uri: url('Where logs are taken.'),
+      data_collection_rule_id: name('Rule.'),
+      data_collection_stream_name: name('Stream.')
+    },
+    { description: 'Azure Logs Ingestion.' }
+  ),
+  webhook: object(
+    { url: url('Where events are posted to.'), secret: hidden('What the posts are signed with.', false) },
+    { description: 'A POST for each event, signed with HMAC-SHA256 when there is a secret.' }
+  ),
+  file: object(
+    { path: text({ description: 'Absolute path.', bytes: 4096, form: 'absolute_path', required: true }) },
+    { description: 'A line for each event, appended to a file of the server.' }
+  ),
+  stdout: object({ supported: constant(true, 'Always true.') }, { description: 'A line for each event.' })
+}
+
+/** The one format, in any case, given back as it came. */
+const format = defineField<string>({
+  description: 'Format of the events: json.',
+  initial: 'json',
+  request: Type.String({ description: 'Format of the events: json.', default: 'json', pattern: '^[Jj][Ss][Oo][Nn]$' }),
+  response: Type.String({ description: 'Format of the events.' }),
+  read(value, at, _path, reading) {
+    if (typeof value === 'string' && value.toLowerCase() === 'json') return value
+    reading.report({ field: at, code: 'FIELD_INVALID', message: 'must be json' })
+    return undefined
+  },
+  present: (stored) => stored
+})
+
+/** Where events go. */
+export const eventDestination = defineResource({
+  name: 'event_destination',
+  description: 'Where events are sent to.',
+  path: '/event_destinations',
+  listKey: 'event_destinations',
+  idPrefix: 'ed',
+  events: 'event_destination',
+  fields: {
+    ...described,
+    format,
+    target: oneOf(targets, { description: 'Exactly one kind of destination, the same for ever.', required: true })
+  },
+  rules: [{ on: ['target'], check: sameKind }]
+})
+
+function sameKind({ body, before, report }: RuleView): void {
+  const [now, then] = [body.target as Chosen, before?.target as Chosen | undefined]
+  if (then !== undefined && then.name !== now.name) report('target', 'IMMUTABLE', `must stay a ${then.name}`)
+}

@@ -1,0 +1,116 @@
+import { isIP } from 'node:net'
+import { formatAddress, parseAddress, parseCidr } from '../lib/cidr.js'
+import { formatAuthority } from '../lib/host.js'
+import { compileRegex } from '../lib/regex.js'
+import { type Formed, formed, readDomain, readHostname, refuse } from './host-names.js'
+
+/** What a text of a field can be. Each reader answers with the normal form, or says in one phrase what is allowed. */
+export const FORMS = {
+  cidr: readNetwork,
+  domain: readDomain,
+  hostport: readHostport,
+  acl_rule: readAclRule,
+  label: (text) => (text === '' || text.includes('=') ? refuse('must not be empty or hold "="') : bounded(text, 255)),
+  name: matching(/^[A-Za-z0-9_/.-]+$/, 'may have letters, digits and _ / . - only'),
+  header_name: (text) =>
+    /^[!#$%&'*+.^_`|~0-9A-Za-z-]{1,256}$/.test(text)
+      ? formed(text.toLowerCase())
+      : refuse('must be a header name (RFC 9110 5.1) of at most 256 characters'),
+  // biome-ignore lint/suspicious/noControlCharactersInRegex: these are what a field value must not hold.
+  header_value: matching(/^(?![ \t])[^\x00-\x08\x0a-\x1f\x7f]*(?<![ \t])$/, 'must be a header value (RFC 9110 5.5)'),
+  regex: (text) => {
+    const compiled = compileRegex(text)
+    return compiled.ok ? formed(text) : refuse(`must be a regular expression: ${compiled.message}`)
+  },
+  path: (text) => (text.startsWith('/') ? formed(text) : refuse('must start with "/"')),
+  email: lowerCase(/^[^\s@A-Z]+@[^\s@A-Z]+\.[^\s@A-Z]+$/, 'must be an email address in lower case'),
+  email_domain: lowerCase(/^([a-z0-9]([a-z0-9-]*[a-z0-9])?\.)+[a-z0-9-]+$/, 'must be a domain in lower case'),
+  team: matching(/^(\d+|[\w.-]+\/[\w.-]+)$/, 'must be <organization>/<team> or the number of a team'),
+  slug: matching(/^[\w.-]+$/, 'may have letters, digits and _ . - only'),
+  cookie_prefix: matching(/^[A-Za-z0-9.]+$/, 'may have letters, digits and dots only'),
+  timestamp: readTimestamp,
+  url: (text) => {
+    const fits = URL.canParse(text) && /^https?:\/\//.test(text)
+    return fits ? formed(text) : refuse('must be a URL with http or https')
+  },
+  arn: matching(/^arn:[\w-]+:[\w-]+:[\w-]*:\d*:.+$/, 'must be an ARN'),
+  ssh_principal: matching(/^[^\s,]+$/, 'must not hold blanks or commas'),
+  absolute_path: (text) => (text.startsWith('/') ? formed(text) : refuse('must be an absolute path'))
+} as const satisfies Record<string, (text: string) => Formed>
+
+export type FormName = keyof typeof FORMS
+
+function matching(pattern: RegExp, allowed: string): (text: string) => Formed {
+  return (text) => (pattern.test(text) ? formed(text) : refuse(allowed))
+}
+
+function lowerCase(pattern: RegExp, allowed: string): (text: string) => Formed {
+  return (text) => (text === text.toLowerCase() && pattern.test(text) ? formed(text) : refuse(allowed))
+}
+
+function bounded(text: string, bytes: number): Formed {
+  return Buffer.byteLength(text) <= bytes ? formed(text) : refuse(`must not be longer than ${bytes} bytes`)
+}
+
+/** A mask is mandatory and host bits must be zero, because either is more often a slip than meant. */
+function readNetwork(text: string): Formed {
+  const trimmed = text.trim()
+  const cidr = parseCidr(trimmed)
+  if (cidr === undefined) return refuse('must be an IPv4 or IPv6 network such as 192.0.2.0/24 or 2001:db8::/32')
+  const slash = trimmed.indexOf('/')
+  if (slash === -1) return refuse(`needs a mask; did you mean ${cidr.text}?`)
+  const address = parseAddress(trimmed.slice(0, slash))
+  if (address === undefined || formatAddress(address) !== formatAddress(cidr.network)) {
+    return refuse(`has bits set behind the mask; did you mean ${cidr.text}?`)
+  }
+  return formed(cidr.text)
+}
+
+const HOSTPORT = /^(?:\[([^\]]*)\]|([^:[\]]*)):(\d{1,5})$/
+
+function readHostport(text: string): Formed {
+  const [, literal, name, digits] = HOSTPORT.exec(text.trim()) ?? []
+  const port = Number(digits)
+  if (digits === undefined || port < 1 || port > 65_535 || digits.startsWith('0')) {
+    return refuse('must be host:port with a port from 1 to 65535')
+  }
+  const ip = literal ?? (isIP(name ?? '') === 4 ? name : undefined)
+  if (ip !== undefined) {
+    const address = literal !== undefined && isIP(literal) !== 6 ? undefined : parseAddress(ip)
+    return address === undefined
+      ? refuse('must be host:port; only an IPv6 address has brackets')
+      : formed(formatAuthority(formatAddress(address), port))
+  }
+  const host = readHostname(name ?? '')
+  return host.ok ? formed(`${host.text}:${port}`) : host
+}
+
+/** `*` or `bind:<domain | host:port | key=value>`; a target with `=` is a label. */
+function readAclRule(text: string): Formed {
+  if (text === '*') return formed(text)
+  if (!text.startsWith('bind:')) return refuse('must be "*" or "bind:<target>"')
+  const target = text.slice('bind:'.length)
+  const equals = target.indexOf('=')
+  if (equals !== -1) {
+    const [key, value] = [target.slice(0, equals), target.slice(equals + 1)]
+    return key === '' || value === '' || value.includes('=')
+      ? refuse('must name a label as <key>=<value>; either may be "*"')
+      : formed(text)
+  }
+  const read = /:\d+$/.test(target) ? readHostport(target) : readDomain(target)
+  return read.ok ? formed(`bind:${read.text}`) : refuse('must name a domain, host:port or <key>=<value> after "bind:"')
+}
+
+const RFC3339 =
+  /^(\d{4}-(?:0[1-9]|1[0-2])-(?:0[1-9]|[12]\d|3[01]))[Tt]((?:[01]\d|2[0-3]):[0-5]\d:[0-5]\d)(?:\.\d{1,9})?([Zz]|[+-](?:[01]\d|2[0-3]):[0-5]\d)$/
+
+/** RFC 3339 to whole seconds in UTC. */
+function readTimestamp(text: string): Formed {
+  const match = RFC3339.exec(text)
+  const time = match === null ? Number.NaN : Date.parse(`${match[1]}T${match[2]}${match[3]?.toUpperCase()}`)
+  if (match === null || Number.isNaN(time))
+    return refuse('must be a time in RFC 3339 format such as 2026-01-02T15:04:05Z')
+  const day = new Date(`${match[1]}T00:00:00Z`).toISOString().slice(0, 10)
+  if (day !== match[1]) return refuse('must be a day that exists')
+  return formed(`${new Date(time).toISOString().slice(0, 19)}Z`)
+}

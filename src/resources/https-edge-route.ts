@@ -1,0 +1,57 @@
+import { HTTP_BACKENDS } from './backends.js'
+import { choice, constant, described, text } from './fields.js'
+import { HTTPS_EDGE } from './https-edge-target.js'
+import { backendModule } from './modules/backend.js'
+import { circuitBreakerModule } from './modules/circuit-breaker.js'
+import { compressionModule } from './modules/compression.js'
+import { headersModule } from './modules/headers.js'
+import { ipRestrictionModule } from './modules/ip-restriction.js'
+import { oauthModule } from './modules/oauth.js'
+import { trafficPolicyModule } from './modules/traffic-policy.js'
+import { userAgentFilterModule } from './modules/user-agent-filter.js'
+import { webhookVerificationModule } from './modules/webhook-verification.js'
+import { parent } from './references.js'
+import { defineResource } from './resource.js'
+
+const unsupported = (name: string) => constant(null, `${name} is not supported; always null.`)
+
+/** What happens to the requests of an HTTPS edge whose path matches. */
+export const httpsEdgeRoute = defineResource({
+  name: 'https_edge_route',
+  description: 'What happens to the requests of an HTTPS edge whose path matches.',
+  path: '/edges/https/{edge_id}/routes',
+  listKey: 'routes',
+  idPrefix: 'edghtsrt',
+  operations: ['create', 'get', 'update', 'delete'],
+  events: 'edge_https_route',
+  fields: {
+    edge_id: parent(HTTPS_EDGE, 'Id of its edge.'),
+    match_type: choice(['exact_path', 'path_prefix'], {
+      description: 'How match is compared.',
+      default: 'path_prefix'
+    }),
+    match: text({
+      description: 'The path, or its beginning.',
+      form: 'path',
+      bytes: 1024,
+      required: true,
+      unique: 'https_edge_route_match',
+      within: ['edge_id', 'match_type']
+    }),
+    ...described,
+    backend: backendModule(HTTP_BACKENDS),
+    ip_restriction: ipRestrictionModule(),
+    circuit_breaker: circuitBreakerModule(),
+    compression: compressionModule(),
+    request_headers: headersModule('requests'),
+    response_headers: headersModule('responses'),
+    webhook_verification: webhookVerificationModule(),
+    oauth: oauthModule(),
+    saml: unsupported('saml'),
+    oidc: unsupported('oidc'),
+    websocket_tcp_converter: unsupported('websocket_tcp_converter'),
+    user_agent_filter: userAgentFilterModule(),
+    traffic_policy: trafficPolicyModule('http'),
+    policy: unsupported('policy, the predecessor of traffic_policy,')
+  }
+})

@@ -1,0 +1,90 @@
+import Type from 'typebox'
+import { credential } from './credential.js'
+import { computed, kept, keptText, keptTextOrNull } from './fields.js'
+import { ref } from './references.js'
+import { defineResource } from './resource.js'
+
+const map = Type.Unsafe<Readonly<Record<string, string>>>({ type: 'object', additionalProperties: { type: 'string' } })
+
+/** A connected agent. Lives in memory: it is shown, never stored. */
+export const tunnelSession = defineResource({
+  name: 'tunnel_session',
+  description: 'A connected agent.',
+  path: '/tunnel_sessions',
+  listKey: 'tunnel_sessions',
+  idPrefix: 'ts',
+  operations: ['get', 'list'],
+  fields: {
+    agent_version: keptText('Version of the agent.'),
+    credential: { ...ref(credential, { description: 'What opened it.' }), settable: 'never' as const },
+    ip: keptText('Address of the agent.'),
+    metadata: keptText('What the agent says of itself.'),
+    os: keptText('Operating system of the agent.'),
+    region: keptText('Region that it is connected to.'),
+    started_at: keptText('When it connected (RFC 3339).'),
+    transport: keptText('Protocol of the session.')
+  }
+})
+
+const liveRef = (description: string) =>
+  kept<{ readonly id: string; readonly uri: string } | null>(
+    Type.Object({ id: Type.String(), uri: Type.String() }),
+    null,
+    description
+  )
+
+/** What an agent offers. Lives in memory. */
+export const tunnel = defineResource({
+  name: 'tunnel',
+  description: 'A listener of a connected agent.',
+  path: '/tunnels',
+  listKey: 'tunnels',
+  idPrefix: 'tn',
+  operations: ['get', 'list'],
+  fields: {
+    public_url: keptText('URL at which it is reached; empty for one that is selected by labels.'),
+    started_at: keptText('When it was opened (RFC 3339).'),
+    metadata: keptText('Data of the agent.'),
+    proto: keptText('http, https, tcp or tls; empty for one that is selected by labels.'),
+    region: keptText('Region that its agent is connected to.'),
+    tunnel_session: { ...ref(tunnelSession, { description: 'Session of its agent.' }), settable: 'never' as const },
+    endpoint: liveRef('The endpoint that it serves.'),
+    labels: kept<Readonly<Record<string, string>>>(map, {}, 'Labels that backends select it by.'),
+    backends: kept<readonly { readonly id: string; readonly uri: string }[]>(
+      Type.Array(Type.Object({ id: Type.String(), uri: Type.String() })),
+      [],
+      'Backends that select it.'
+    ),
+    forwards_to: keptText('Where the agent forwards to.')
+  }
+})
+
+/** A place where traffic is taken: of an edge, of an agent, or the default of the options. */
+export const endpoint = defineResource({
+  name: 'endpoint',
+  description: 'A place where traffic is taken: an edge, a tunnel, or the default of the options file.',
+  path: '/endpoints',
+  listKey: 'endpoints',
+  idPrefix: 'ep',
+  operations: ['get', 'list'],
+  fields: {
+    updated_at: keptText('When it was last changed (RFC 3339).'),
+    description: keptText('For people.'),
+    metadata: keptText('For programs.'),
+    source: keptText('Who declares it: file, api or agent.'),
+    type: keptText('edge, ephemeral or default.'),
+    proto: keptText('http, https, tcp or tls.'),
+    url: keptText('URL at which it is reached.'),
+    public_url: computed(Type.String(), 'The same as url.', (_stored, _path, { body }) => String(body.url ?? '')),
+    hostport: keptText('host:port of its URL.'),
+    host: keptText('Host of its URL.'),
+    port: kept<number>(Type.Integer(), 0, 'Port of its URL.'),
+    region: keptText('Always empty: endpoints are global.'),
+    upstream_url: keptTextOrNull('Where it forwards to, when that is one place.'),
+    edge: liveRef('The edge that it belongs to.'),
+    domain: liveRef('The reserved domain that it uses.'),
+    tunnel: liveRef('The tunnel that it belongs to.'),
+    tunnel_session: liveRef('The session that it belongs to.'),
+    traffic_policy: keptText('Its policy document; empty: none.')
+  }
+})

@@ -1,0 +1,30 @@
+import { fraction, whole } from '../fields.js'
+import { module } from '../objects.js'
+
+const UINT32 = 4_294_967_295
+
+/** Refuses while the upstream fails too often. */
+export function circuitBreakerModule() {
+  return module('Refuses requests while the upstream fails too often.', {
+    tripped_duration: whole({
+      description: 'Seconds that it stays open before the upstream is tried again.',
+      min: 1,
+      max: UINT32,
+      default: 10
+    }),
+    rolling_window: whole({ description: 'Seconds of the window of statistics.', min: 1, max: UINT32, default: 10 }),
+    num_buckets: whole({ description: 'Parts of the window.', min: 1, max: 128, default: 10 }),
+    volume_threshold: whole({
+      description: 'Requests in the window below which it never opens.',
+      min: 0,
+      max: UINT32,
+      default: 10
+    }),
+    error_threshold_percentage: fraction({
+      description: 'Share of failed requests that opens it, 0 to 1.',
+      min: 0,
+      max: 1,
+      default: 0.5
+    })
+  })
+}

@@ -1,0 +1,26 @@
+import { defineField, type Field } from '../field.js'
+import { text } from '../fields.js'
+import { module } from '../objects.js'
+
+const DESCRIPTION = 'A traffic policy document, YAML or JSON.'
+const MAX_DOCUMENT = 1024 * 1024
+
+/** Runs a policy document. `layer`: the kind of traffic that it sees. */
+export function trafficPolicyModule(layer: 'http' | 'tcp') {
+  return module('Runs a traffic policy document.', { value: policyDocument(layer) })
+}
+
+function policyDocument(layer: 'http' | 'tcp'): Field<string> {
+  const value = text({ description: DESCRIPTION, bytes: MAX_DOCUMENT, required: true })
+  return defineField<string>({
+    ...value,
+    read(written, at, path, reading) {
+      const document = value.read(written, at, path, reading)
+      if (document === undefined) return undefined
+      const problem = reading.checkPolicy(document, layer)
+      if (problem === undefined) return document
+      reading.report({ ...problem, field: at })
+      return undefined
+    }
+  })
+}

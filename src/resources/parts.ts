@@ -1,0 +1,64 @@
+import type { Body, Json, PresentContext, ResourceRecord } from './field.js'
+import { present, uriOf } from './present.js'
+import { type Read, type ReadOptions, readUpdate } from './read.js'
+import type { Part, Resource } from './resource.js'
+
+type Entry = Readonly<Record<string, unknown>>
+
+export function entriesOf(part: Part, record: ResourceRecord): readonly Entry[] {
+  return (record.body[part.field] ?? []) as readonly Entry[]
+}
+
+/** The entry that `key` names, undefined when there is none. */
+export function entryOf(part: Part, record: ResourceRecord, key: string): Entry | undefined {
+  return entriesOf(part, record).find((entry) => entry[part.key] === key)
+}
+
+/** Reads the body of a POST that adds an entry, as the update of the record that it is. */
+export function readAddition(
+  resource: Resource,
+  part: Part,
+  current: ResourceRecord,
+  body: unknown,
+  options: ReadOptions
+): Read {
+  const entries = entriesOf(part, current)
+  const path = { ...options.path }
+  const read = readUpdate(resource, current, { [part.field]: [...entries, withoutPath(body, path)] }, options)
+  if (read.ok) return read
+  const place = `${part.field}[${entries.length}]`
+  const problems = read.problems.map((problem) => {
+    const field = problem.field.startsWith(place) ? problem.field.slice(place.length).replace(/^\./, '') : part.key
+    return { ...problem, field }
+  })
+  return { ok: false, problems }
+}
+
+/** The record without the entry that `key` names. */
+export function withoutEntry(part: Part, record: ResourceRecord, key: string): ResourceRecord {
+  const entries = entriesOf(part, record).filter((entry) => entry[part.key] !== key)
+  return { ...record, body: { ...record.body, [part.field]: entries } }
+}
+
+/** The answer with all entries. */
+export function presentParts(resource: Resource, part: Part, record: ResourceRecord, context: PresentContext): Json {
+  const whole = present(resource, record, context)
+  return { [part.name]: whole[part.field] ?? [], uri: `${uriOf(resource, record, context.baseUrl)}/${part.name}` }
+}
+
+/** The answer with the entry that `key` names; undefined when there is none. */
+export function presentPart(
+  resource: Resource,
+  part: Part,
+  record: ResourceRecord,
+  key: string,
+  context: PresentContext
+): Json | undefined {
+  const shown = present(resource, record, context)[part.field] as readonly Entry[]
+  return shown.find((entry) => entry[part.key] === key) as Json | undefined
+}
+
+function withoutPath(body: unknown, path: Readonly<Record<string, string>>): unknown {
+  if (typeof body !== 'object' || body === null || Array.isArray(body)) return body
+  return Object.fromEntries(Object.entries(body as Body).filter(([key, value]) => path[key] !== value))
+}

@@ -1,0 +1,145 @@
+import { isObject } from './check.js'
+import type { Body, PolicyCheck, Problem, Reading, ResourceRecord } from './field.js'
+import { readMembers } from './members.js'
+import type { Resource } from './resource.js'
+
+export interface ReadOptions {
+  readonly checkPolicy: PolicyCheck
+  /** Parameters of the request's path, by name (`id`, `edge_id`, …). A body may repeat them. */
+  readonly path: Readonly<Record<string, string>>
+}
+
+/** What a valid request says: the stored form of its fields, not yet a record. */
+export interface Input {
+  /** Of a creation all kept fields, of an update the whole body that results. */
+  readonly body: Body
+  /** Names of the fields that the request gives. */
+  readonly given: ReadonlySet<string>
+  /** Sealed values that the request gives, by path. */
+  readonly secrets: Readonly<Record<string, string>>
+}
+
+export type Read = { readonly ok: true; readonly input: Input } | Refused
+
+export interface Refused {
+  readonly ok: false
+  /** In the order of the fields; at least one. */
+  readonly problems: readonly Problem[]
+}
+
+/** More problems than anybody reads; a hostile body could have a hundred thousand. */
+const MOST_PROBLEMS = 50
+
+/** Reads the body of a creation. Finds every problem in one pass and never throws for what the body says. */
+export function readCreate(resource: Resource, body: unknown, options: ReadOptions): Read {
+  const collected = collect(options)
+  const unwrapped = unwrap(body, options)
+  const parents = readPath(resource, options, collected)
+  const read = readMembers(
+    {
+      fields: resource.fields,
+      rules: resource.rules,
+      mode: 'create',
+      at: '',
+      path: '',
+      tolerated: repeated(unwrapped, options, collected),
+      secrets: (path) => collected.secrets[path]
+    },
+    unwrapped,
+    collected.reading
+  )
+  return finish(read && { ...read, body: { ...read.body, ...parents } }, collected)
+}
+
+/** Reads the body of an update of `current`: what is absent stays. */
+export function readUpdate(resource: Resource, current: ResourceRecord, body: unknown, options: ReadOptions): Read {
+  const collected = collect(options)
+  const unwrapped = unwrap(body, options)
+  const read = readMembers(
+    {
+      fields: resource.fields,
+      rules: resource.rules,
+      mode: 'update',
+      at: '',
+      path: '',
+      tolerated: repeated(unwrapped, options, collected),
+      before: current.body,
+      secrets: (path) => collected.secrets[path] ?? current.secrets[path]
+    },
+    unwrapped,
+    collected.reading
+  )
+  return finish(read, collected)
+}
+
+/** Reads the body of a PUT of the module `name`: it replaces the module whole. `{module: {…}}` is read as its content. */
+export function readModule(
+  resource: Resource,
+  current: ResourceRecord,
+  name: string,
+  body: unknown,
+  options: ReadOptions
+): Read {
+  const outer = unwrap(body, options)
+  if (!isObject(outer)) {
+    return { ok: false, problems: [{ field: '', code: 'FIELD_INVALID', message: 'the body must be a JSON object' }] }
+  }
+  const inner = Object.fromEntries(Object.entries(outer).filter(([key, value]) => options.path[key] !== value))
+  const read = readUpdate(resource, current, { [name]: inner }, options)
+  if (read.ok) return read
+  // In a request of its own the module is the body.
+  const problems = read.problems.map((problem) => {
+    return { ...problem, field: problem.field === name ? '' : problem.field.replace(`${name}.`, '') }
+  })
+  return { ok: false, problems }
+}
+
+interface Collected {
+  readonly reading: Reading
+  readonly problems: Problem[]
+  readonly secrets: Record<string, string>
+}
+
+function collect({ checkPolicy }: ReadOptions): Collected {
+  const problems: Problem[] = []
+  const secrets: Record<string, string> = {}
+  const reading: Reading = {
+    checkPolicy,
+    report(problem) {
+      if (problems.length < MOST_PROBLEMS) problems.push(problem)
+    },
+    secret(path, text) {
+      secrets[path] = text
+    }
+  }
+  return { reading, problems, secrets }
+}
+
+function finish(read: { body: Body; given: ReadonlySet<string> } | undefined, { problems, secrets }: Collected): Read {
+  return read === undefined || problems.length > 0 ? { ok: false, problems } : { ok: true, input: { ...read, secrets } }
+}
+
+/** Official clients send a module, and some a whole resource, inside `{…path ids, module: {…}}`. */
+function unwrap(body: unknown, { path }: ReadOptions): unknown {
+  if (!isObject(body) || !isObject(body.module)) return body
+  return Object.keys(body).every((key) => key === 'module' || Object.hasOwn(path, key)) ? body.module : body
+}
+
+/** Path ids that the body repeats; another value than in the path is a problem. */
+function repeated(body: unknown, { path }: ReadOptions, { reading }: Collected): ReadonlySet<string> {
+  const names = isObject(body) ? Object.keys(path).filter((name) => Object.hasOwn(body, name)) : []
+  for (const name of names) {
+    if (isObject(body) && body[name] !== path[name]) {
+      reading.report({ field: name, code: 'FIELD_INVALID', message: 'must be what the path says' })
+    }
+  }
+  return new Set(names)
+}
+
+function readPath(resource: Resource, { path }: ReadOptions, { reading }: Collected): Body {
+  const parents: Body = {}
+  for (const [name, field] of Object.entries(resource.fields)) {
+    if (field.settable === 'path') parents[name] = field.read(path[name], name, name, reading)
+  }
+  return parents
+}

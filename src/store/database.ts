@@ -1,0 +1,17 @@
+import type { ColumnDataType, Kysely, Transaction } from 'kysely'
+import type { Tables } from './tables.js'
+
+/** One opened database, as much of it as differs between SQLite and PostgreSQL. */
+export interface Database {
+  /** What people call it in logs and errors; holds no password. */
+  readonly name: string
+  /** Reads that do not wait for a running transaction, where the database can. */
+  readonly reads: Kysely<Tables>
+  readonly writes: Kysely<Tables>
+  readonly bytes: ColumnDataType
+  /** Holds off other processes that open the same database, until the transaction ends. */
+  holdForMigration(transaction: Transaction<Tables>): Promise<void>
+  /** Tells other processes about the revision when the transaction commits. */
+  announce(transaction: Transaction<Tables>, revision: number): Promise<void>
+  close(): Promise<void>
+}

@@ -1,0 +1,183 @@
+import type { Transaction } from 'kysely'
+import type { Clock } from '../lib/clock.js'
+import type { Database } from './database.js'
+import { newerSchema, SCHEMA_VERSION } from './migrations.js'
+import { Outcomes } from './outcomes.js'
+import { Queries } from './queries.js'
+import { printable } from './rows.js'
+import type { Change, Json, Outcome, ProcessReport, RevisionEntry, Store, StoreLog, StoreTransaction } from './store.js'
+import { StoreError } from './store-error.js'
+import type { Tables } from './tables.js'
+import { KyselyTransaction } from './transaction.js'
+import { Turns } from './turns.js'
+
+export interface KyselyStoreParts {
+  readonly log: StoreLog
+  readonly clock: Clock
+  /** Hears of each revision that this store has committed itself. */
+  readonly onCommit: (revision: number) => void
+  /** Stops whatever watches the database. */
+  readonly onClose: () => Promise<void>
+}
+
+/** The store over any database that Kysely speaks to. */
+export class KyselyStore extends Queries implements Store {
+  readonly #database: Database
+  readonly #parts: KyselyStoreParts
+  readonly #outcomes: Outcomes
+  readonly #turns = new Turns()
+  #closed: Promise<void> | undefined
+
+  constructor(database: Database, parts: KyselyStoreParts) {
+    super(() => database.reads)
+    this.#database = database
+    this.#parts = parts
+    this.#outcomes = new Outcomes(database, parts.log, parts.clock)
+  }
+
+  async transact<T>(operationId: string, work: (transaction: StoreTransaction) => Promise<T>): Promise<Outcome<T>> {
+    this.#mustBeOpen()
+    return await this.#turns.take(async () => {
+      const builder = this.#database.writes.startTransaction().setIsolationLevel('read committed')
+      const trx = await builder.execute()
+      const { transaction, value, kept } = await this.#work(trx, operationId, work)
+      const { number: revision, previous } = transaction
+      if (!kept) {
+        await this.#undo(trx)
+        return { value, committed: false, revision, previous }
+      }
+      await this.#commit(trx, operationId)
+      this.#parts.onCommit(revision)
+      return { value, committed: true, revision, previous }
+    })
+  }
+
+  async history(request: { readonly limit: number; readonly before?: number }): Promise<RevisionEntry[]> {
+    const { limit, before = Number.MAX_SAFE_INTEGER } = request
+    const rows = await this.#database.reads
+      .selectFrom('revisions')
+      .selectAll()
+      .where('revision', '<', before)
+      .orderBy('revision', 'desc')
+      .limit(limit)
+      .execute()
+    return rows.map(({ revision, operation_id, at, detail }) => {
+      return { revision, operationId: operation_id, at, detail: JSON.parse(detail) as Json }
+    })
+  }
+
+  async changesOf(revision: number): Promise<Change[]> {
+    return await this.#database.reads
+      .selectFrom('changes')
+      .select(['revision', 'kind', 'id', 'operation'])
+      .where('revision', '=', revision)
+      .orderBy('position')
+      .execute()
+  }
+
+  async forgetHistory(revision: number): Promise<void> {
+    this.#mustBeOpen()
+    await this.#turns.take(async () => {
+      await this.#database.writes.transaction().execute(async (trx) => {
+        const lock = trx.updateTable('meta').set((eb) => ({ sequence: eb.ref('sequence') }))
+        const meta = await lock.returning(['revision', 'history_from']).executeTakeFirstOrThrow()
+        const from = Math.max(meta.history_from, Math.min(revision, meta.revision + 1))
+        await trx.deleteFrom('revisions').where('revision', '<', from).execute()
+        await trx.deleteFrom('tombstones').where('revision', '<', from).execute()
+        await trx.updateTable('meta').set({ history_from: from }).execute()
+      })
+    })
+  }
+
+  async reportProcess(report: Omit<ProcessReport, 'seenAt'>): Promise<void> {
+    const row = {
+      applied_revision: report.appliedRevision,
+      last_error: report.lastError === null ? null : printable(report.lastError),
+      seen_at: Math.floor(this.#parts.clock.wall())
+    }
+    await this.#database.writes
+      .insertInto('processes')
+      .values({ id: report.id, ...row })
+      .onConflict((conflict) => conflict.column('id').doUpdateSet(row))
+      .execute()
+  }
+
+  async processes(): Promise<ProcessReport[]> {
+    const rows = await this.#database.reads.selectFrom('processes').selectAll().orderBy('id').execute()
+    return rows.map((row) => ({
+      id: row.id,
+      appliedRevision: row.applied_revision,
+      lastError: row.last_error,
+      seenAt: row.seen_at
+    }))
+  }
+
+  async forgetProcesses(seenBefore: number): Promise<void> {
+    await this.#database.writes.deleteFrom('processes').where('seen_at', '<', seenBefore).execute()
+  }
+
+  async close(): Promise<void> {
+    this.#closed ??= this.#turns.take(async () => {
+      await this.#parts.onClose()
+      await this.#database.close()
+    })
+    await this.#closed
+  }
+
+  /** Everything of a transaction but its end; what fails is undone. */
+  async #work<T>(trx: Started, operationId: string, work: (transaction: StoreTransaction) => Promise<T>) {
+    let transaction: KyselyTransaction | undefined
+    try {
+      transaction = await this.#begin(trx)
+      const value = await work(transaction)
+      const kept = await transaction.finish(operationId)
+      if (kept) await this.#database.announce(trx, transaction.number)
+      return { transaction, value, kept }
+    } catch (error) {
+      transaction?.end()
+      await this.#undo(trx)
+      throw error
+    }
+  }
+
+  /** Takes the writer's turn among all processes: the row stays locked until the end of the transaction. */
+  async #begin(trx: Started): Promise<KyselyTransaction> {
+    const meta = await trx
+      .updateTable('meta')
+      .set((eb) => ({ revision: eb('revision', '+', 1) }))
+      .returning(['revision', 'sequence', 'schema_version'])
+      .executeTakeFirstOrThrow()
+    // A newer version may have come to the cluster since this process started.
+    if (meta.schema_version > SCHEMA_VERSION) throw newerSchema(this.#database.name, meta.schema_version)
+    const at = Math.floor(this.#parts.clock.wall())
+    return new KyselyTransaction(trx, { number: meta.revision, sequence: meta.sequence, at })
+  }
+
+  async #commit(trx: Started, operationId: string): Promise<void> {
+    try {
+      await trx.commit().execute()
+    } catch (error) {
+      // The connection goes back only through a rollback, which tells nothing: the commit may have happened.
+      await this.#undo(trx)
+      if (!(await this.#outcomes.landed(operationId, error))) throw error
+    }
+  }
+
+  async #undo(trx: Started): Promise<void> {
+    try {
+      await trx.rollback().execute()
+    } catch (error) {
+      // The database undoes what its client can no longer speak about.
+      this.#parts.log.warn({ err: error, store: this.#database.name }, 'a transaction could not be rolled back')
+    }
+  }
+
+  #mustBeOpen(): void {
+    if (this.#closed !== undefined) throw new StoreError('STORE_CLOSED', `${this.#database.name} is closed`)
+  }
+}
+
+type Started = Transaction<Tables> & { commit(): Ending; rollback(): Ending }
+interface Ending {
+  execute(): Promise<void>
+}

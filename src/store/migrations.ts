@@ -1,0 +1,141 @@
+import { type Kysely, sql, type Transaction } from 'kysely'
+import type { Database } from './database.js'
+import { StoreError } from './store-error.js'
+import type { Tables } from './tables.js'
+
+/** One step of the schema; its place in the list is the version that it leads to. Steps are never changed or removed. */
+type Migration = (schema: Kysely<Tables>['schema'], bytes: Database['bytes']) => Promise<void>
+
+const records: Migration = async (schema, bytes) => {
+  await schema
+    .createTable('records')
+    .addColumn('kind', 'text', (column) => column.notNull())
+    .addColumn('id', 'text', (column) => column.notNull())
+    .addColumn('sequence', 'bigint', (column) => column.notNull())
+    .addColumn('revision', 'bigint', (column) => column.notNull())
+    .addColumn('created_at', 'bigint', (column) => column.notNull())
+    .addColumn('body', 'text', (column) => column.notNull())
+    .addColumn('sealed', bytes)
+    .addPrimaryKeyConstraint('records_key', ['kind', 'id'])
+    .execute()
+  await schema
+    .createIndex('records_newest')
+    .unique()
+    .on('records')
+    .columns(['kind', 'created_at', 'sequence'])
+    .execute()
+  await schema
+    .createTable('references')
+    .addColumn('from_kind', 'text', (column) => column.notNull())
+    .addColumn('from_id', 'text', (column) => column.notNull())
+    .addColumn('field', 'text', (column) => column.notNull())
+    .addColumn('position', 'integer', (column) => column.notNull())
+    .addColumn('to_kind', 'text', (column) => column.notNull())
+    .addColumn('to_id', 'text', (column) => column.notNull())
+    .addPrimaryKeyConstraint('references_key', ['from_kind', 'from_id', 'field', 'position'])
+    .addForeignKeyConstraint('references_from', ['from_kind', 'from_id'], 'records', ['kind', 'id'], (key) =>
+      key.onDelete('cascade')
+    )
+    .execute()
+  await schema.createIndex('references_to').on('references').columns(['to_kind', 'to_id']).execute()
+  await schema
+    .createTable('claims')
+    .addColumn('space', 'text', (column) => column.notNull())
+    .addColumn('value', 'text', (column) => column.notNull())
+    .addColumn('kind', 'text', (column) => column.notNull())
+    .addColumn('id', 'text', (column) => column.notNull())
+    .addPrimaryKeyConstraint('claims_key', ['space', 'value'])
+    .addForeignKeyConstraint('claims_keeper', ['kind', 'id'], 'records', ['kind', 'id'], (key) =>
+      key.onDelete('cascade')
+    )
+    .execute()
+  await schema.createIndex('claims_of').on('claims').columns(['kind', 'id']).execute()
+}
+
+const history: Migration = async (schema) => {
+  await schema
+    .createTable('revisions')
+    .addColumn('revision', 'bigint', (column) => column.primaryKey())
+    .addColumn('operation_id', 'text', (column) => column.notNull().unique())
+    .addColumn('at', 'bigint', (column) => column.notNull())
+    .addColumn('detail', 'text', (column) => column.notNull())
+    .execute()
+  await schema
+    .createTable('changes')
+    .addColumn('revision', 'bigint', (column) => column.notNull())
+    .addColumn('position', 'integer', (column) => column.notNull())
+    .addColumn('kind', 'text', (column) => column.notNull())
+    .addColumn('id', 'text', (column) => column.notNull())
+    .addColumn('operation', 'text', (column) => column.notNull())
+    .addPrimaryKeyConstraint('changes_key', ['revision', 'position'])
+    .addForeignKeyConstraint('changes_revision', ['revision'], 'revisions', ['revision'], (key) =>
+      key.onDelete('cascade')
+    )
+    .execute()
+  await schema
+    .createTable('tombstones')
+    .addColumn('kind', 'text', (column) => column.notNull())
+    .addColumn('id', 'text', (column) => column.notNull())
+    .addColumn('created_at', 'bigint', (column) => column.notNull())
+    .addColumn('sequence', 'bigint', (column) => column.notNull())
+    .addColumn('revision', 'bigint', (column) => column.notNull())
+    .addPrimaryKeyConstraint('tombstones_key', ['kind', 'id'])
+    .execute()
+  await schema.createIndex('tombstones_age').on('tombstones').column('revision').execute()
+  await schema
+    .alterTable('meta')
+    .addColumn('history_from', 'bigint', (column) => column.notNull().defaultTo(0))
+    .execute()
+}
+
+const processes: Migration = async (schema) => {
+  await schema
+    .createTable('processes')
+    .addColumn('id', 'text', (column) => column.primaryKey())
+    .addColumn('applied_revision', 'bigint', (column) => column.notNull())
+    .addColumn('last_error', 'text')
+    .addColumn('seen_at', 'bigint', (column) => column.notNull())
+    .execute()
+}
+
+const MIGRATIONS: readonly Migration[] = [records, history, processes]
+
+/** The version of the schema that this code reads and writes. */
+export const SCHEMA_VERSION = MIGRATIONS.length
+
+/**
+ * Brings the schema to `target` in one transaction: forward only, and all or nothing. Two processes that start at once
+ * wait for each other. Fails with `STORE_SCHEMA_NEWER` when the data is ahead of this code.
+ */
+export async function migrate(database: Database, target = SCHEMA_VERSION): Promise<{ from: number; to: number }> {
+  return await database.writes.transaction().execute(async (transaction) => {
+    await database.holdForMigration(transaction)
+    const from = await currentVersion(transaction)
+    if (from > SCHEMA_VERSION) throw newerSchema(database.name, from)
+    for (const migration of MIGRATIONS.slice(from, target)) await migration(transaction.schema, database.bytes)
+    const to = Math.max(from, target)
+    if (to > from) await transaction.updateTable('meta').set({ schema_version: to }).execute()
+    return { from, to }
+  })
+}
+
+/** The refusal to work on data of a newer version. */
+export function newerSchema(name: string, version: number): StoreError {
+  const message = `${name} has schema version ${version}, this version of sluice knows ${SCHEMA_VERSION}: run the newer one`
+  return new StoreError('STORE_SCHEMA_NEWER', message)
+}
+
+async function currentVersion(transaction: Transaction<Tables>): Promise<number> {
+  await transaction.schema
+    .createTable('meta')
+    .ifNotExists()
+    .addColumn('one', 'integer', (column) => column.primaryKey().check(sql`one = 1`))
+    .addColumn('revision', 'bigint', (column) => column.notNull())
+    .addColumn('sequence', 'bigint', (column) => column.notNull())
+    .addColumn('schema_version', 'integer', (column) => column.notNull())
+    .execute()
+  const fresh = sql`insert into meta (one, revision, sequence, schema_version) values (1, 0, 0, 0) on conflict do nothing`
+  await fresh.execute(transaction)
+  const meta = await transaction.selectFrom('meta').select('schema_version').executeTakeFirstOrThrow()
+  return meta.schema_version
+}

@@ -1,0 +1,58 @@
+import type { Clock } from '../lib/clock.js'
+import type { Database } from './database.js'
+import { KyselyStore } from './kysely-store.js'
+import { migrate } from './migrations.js'
+import { postgresDatabase, REVISIONS_CHANNEL } from './postgres-database.js'
+import { PostgresDriver } from './postgres-driver.js'
+import { Queries } from './queries.js'
+import { RevisionWatch } from './revision-watch.js'
+import { openSqlite, sqliteDatabase } from './sqlite-database.js'
+import { SqliteHere } from './sqlite-here.js'
+import { IN_MEMORY } from './sqlite-protocol.js'
+import type { Store, StoreLog } from './store.js'
+
+export interface StoreOptions {
+  readonly log: StoreLog
+  readonly clock: Clock
+  /**
+   * Called with the last revision when other processes have committed: rising numbers, with gaps. Now and then it names
+   * one of this process's own, so compare it with what is applied. It must not throw.
+   */
+  readonly onRevision: (revision: number) => void
+}
+
+/**
+ * Opens a store and brings its schema up to date. `address` is a `postgres://` URL, the path of a SQLite file, or
+ * `:memory:`. Fails with a `StoreError`: `STORE_ADDRESS`, `STORE_UNAVAILABLE`, `STORE_LOCKED`, `STORE_SCHEMA_NEWER`.
+ */
+export async function openStore(address: string, options: StoreOptions): Promise<Store> {
+  if (/^postgres(ql)?:/i.test(address)) return await openPostgres(address, options)
+  const inMemory = address === IN_MEMORY
+  const database = inMemory ? sqliteDatabase(address, SqliteHere.open(address)) : await openSqlite(address)
+  await prepare(database, options.log)
+  const { log, clock } = options
+  return new KyselyStore(database, { log, clock, onCommit: () => undefined, onClose: () => Promise.resolve() })
+}
+
+async function openPostgres(url: string, { log, clock, onRevision }: StoreOptions): Promise<Store> {
+  const driver = new PostgresDriver(url, log)
+  const database = postgresDatabase(driver)
+  const read = () => new Queries(() => database.reads).revision()
+  const seen = await prepare(database, log)
+  const watch = new RevisionWatch({ driver, channel: REVISIONS_CHANNEL, read, onRevision, log }, seen)
+  await watch.start()
+  const onCommit = (revision: number) => watch.saw(revision)
+  return new KyselyStore(database, { log, clock, onCommit, onClose: () => watch.stop() })
+}
+
+/** Migrates and answers the last revision; closes the database when that fails. */
+async function prepare(database: Database, log: StoreLog): Promise<number> {
+  try {
+    const { from, to } = await migrate(database)
+    if (from !== to) log.info({ store: database.name, from, to }, 'the store has a new schema')
+    return await new Queries(() => database.reads).revision()
+  } catch (error) {
+    await database.close()
+    throw error
+  }
+}

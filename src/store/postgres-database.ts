@@ -1,0 +1,30 @@
+import { Kysely, PostgresDialect, type PostgresPool, sql } from 'kysely'
+import type { Database } from './database.js'
+import type { PostgresDriver } from './postgres-driver.js'
+import type { Tables } from './tables.js'
+
+/** Where processes tell each other about new revisions; the message is the number. */
+export const REVISIONS_CHANNEL = 'sluice_revisions'
+
+/** Any number, as long as it stays the same: all processes that migrate one database wait at it. */
+const MIGRATION_LOCK = 7_583_942
+
+/** A PostgreSQL database, through the connections of `driver`. Nothing is opened before the first query. */
+export function postgresDatabase(driver: PostgresDriver): Database {
+  // Kysely's own type asks for cursors too, which nothing here opens.
+  const pool = driver as unknown as PostgresPool
+  const db = new Kysely<Tables>({ dialect: new PostgresDialect({ pool }) })
+  return {
+    name: driver.name,
+    reads: db,
+    writes: db,
+    bytes: 'bytea',
+    holdForMigration: async (transaction) => {
+      await sql`select pg_advisory_xact_lock(${MIGRATION_LOCK})`.execute(transaction)
+    },
+    announce: async (transaction, revision) => {
+      await sql`select pg_notify(${REVISIONS_CHANNEL}, ${String(revision)})`.execute(transaction)
+    },
+    close: () => driver.end()
+  }
+}

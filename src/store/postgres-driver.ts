@@ -1,0 +1,152 @@
+import pg from 'pg'
+import { codeOf } from '../lib/coded-error.js'
+import type { StoreLog } from './store.js'
+import { StoreError } from './store-error.js'
+
+const CONNECTIONS = 8
+const CONNECT_MILLISECONDS = 5000
+const STATEMENT_MILLISECONDS = 10_000
+/** A connection whose server fell silent is given up; later than the server's own limit. */
+const SILENCE_MILLISECONDS = 12_000
+/** How long a write waits for the writers of other processes. */
+const LOCK_MILLISECONDS = 8000
+/** A process that hangs within a transaction holds up the whole cluster, but no longer than this. */
+const IDLE_TRANSACTION_MILLISECONDS = 10_000
+const INT8 = 20
+
+/** What a query needs of a connection; a reserved connection goes back with `release`. */
+export interface PostgresClient {
+  query<R>(sql: string, parameters: readonly unknown[]): Promise<pg.QueryResult<R & pg.QueryResultRow>>
+  release(): void
+}
+
+/** The connections of one process to its PostgreSQL. The only file that knows the driver. */
+export class PostgresDriver {
+  readonly name: string
+  readonly #config: pg.ClientConfig
+  readonly #pool: pg.Pool
+  readonly #log: StoreLog
+  #ending: Promise<void> | undefined
+
+  constructor(url: string, log: StoreLog) {
+    this.name = nameOf(url)
+    this.#log = log
+    this.#config = {
+      connectionString: url,
+      application_name: 'sluice',
+      connectionTimeoutMillis: CONNECT_MILLISECONDS,
+      keepAlive: true,
+      keepAliveInitialDelayMillis: 5000,
+      types: { getTypeParser: parserOf }
+    }
+    this.#pool = new pg.Pool({
+      ...this.#config,
+      max: CONNECTIONS,
+      statement_timeout: STATEMENT_MILLISECONDS,
+      query_timeout: SILENCE_MILLISECONDS,
+      lock_timeout: LOCK_MILLISECONDS,
+      idle_in_transaction_session_timeout: IDLE_TRANSACTION_MILLISECONDS
+    })
+    this.#pool.on('error', (error) => this.#lost(error))
+    // Without a listener the loss of a connection in use would end the process; its query reports it already.
+    this.#pool.on('connect', (client) => client.on('error', () => undefined))
+  }
+
+  /** A connection of the pool, for one query or one transaction. */
+  async connect(): Promise<PostgresClient> {
+    if (this.#ending !== undefined) throw new StoreError('STORE_CLOSED', `${this.name} is closed`)
+    try {
+      return new Reserved(await this.#pool.connect(), this.name)
+    } catch (error) {
+      throw unreachable(this.name, error)
+    }
+  }
+
+  /**
+   * A connection of its own that calls `heard` for each notification on `channel` and `ended` once when it is lost.
+   * Resolves, once it listens, with what closes it.
+   */
+  async listen(channel: string, heard: () => void, ended: () => void): Promise<() => Promise<void>> {
+    const client = new pg.Client(this.#config)
+    client.on('error', (error) => this.#lost(error))
+    client.on('notification', heard)
+    await client.connect()
+    client.once('end', ended)
+    try {
+      await client.query(`listen ${channel}`)
+    } catch (error) {
+      await client.end()
+      throw error
+    }
+    return () => client.end()
+  }
+
+  /** Waits until the connections in use have come back. */
+  async end(): Promise<void> {
+    this.#ending ??= this.#pool.end()
+    await this.#ending
+  }
+
+  #lost(error: Error): void {
+    this.#log.warn({ store: this.name, reason: codeOf(error) ?? error.message }, 'a connection to PostgreSQL was lost')
+  }
+}
+
+/** One connection while somebody has it. What may be out of step with its server does not go back to the pool. */
+class Reserved implements PostgresClient {
+  readonly #client: pg.PoolClient
+  readonly #name: string
+  #broken = false
+
+  constructor(client: pg.PoolClient, name: string) {
+    this.#client = client
+    this.#name = name
+  }
+
+  async query<R>(sql: string, parameters: readonly unknown[]): Promise<pg.QueryResult<R & pg.QueryResultRow>> {
+    if (this.#broken) throw new StoreError('STORE_UNAVAILABLE', `the connection to ${this.#name} broke`)
+    try {
+      return await this.#client.query<R & pg.QueryResultRow>(sql, [...parameters])
+    } catch (error) {
+      if (!(error instanceof pg.DatabaseError) || sql === 'rollback') this.#broken = true
+      throw refused(this.#name, error)
+    }
+  }
+
+  release(): void {
+    this.#client.release(this.#broken)
+  }
+}
+
+/** Counters are far below 2^53; as text they would compare as text. */
+function parserOf(type: number, format?: 'text' | 'binary'): (text: string) => unknown {
+  return type === INT8 ? Number : (pg.types.getTypeParser(type, format as 'text') as (text: string) => unknown)
+}
+
+/** SQLSTATE classes of what passes: connection, transaction, resources, operator, plus read-only and lock time-outs. */
+const PASSING = /^(08|40|53|57|58)|^(25006|25P03|55P03)$/
+
+function refused(name: string, error: unknown): StoreError {
+  const state = error instanceof pg.DatabaseError ? error.code : undefined
+  const passing = state === undefined || PASSING.test(state)
+  return new StoreError(passing ? 'STORE_UNAVAILABLE' : 'STORE_FAILED', `${name}: ${reasonOf(error)}`, { cause: error })
+}
+
+function unreachable(name: string, error: unknown): StoreError {
+  return new StoreError('STORE_UNAVAILABLE', `cannot reach ${name}: ${reasonOf(error)}`, { cause: error })
+}
+
+function reasonOf(error: unknown): string {
+  const message = error instanceof Error ? error.message : String(error)
+  const code = codeOf(error)
+  // A host with several addresses fails with a list of errors and no message of its own.
+  if (message === '') return code ?? 'unknown'
+  return code === undefined || message.includes(code) ? message : `${message} (${code})`
+}
+
+/** Host, port and database of an address, without user and password. */
+function nameOf(url: string): string {
+  if (!URL.canParse(url)) throw new StoreError('STORE_ADDRESS', 'the address of PostgreSQL is no valid URL')
+  const { host, pathname, searchParams } = new URL(url)
+  return `postgres://${host || (searchParams.get('host') ?? 'localhost')}${pathname}`
+}

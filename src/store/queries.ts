@@ -1,0 +1,169 @@
+import type { Kysely } from 'kysely'
+import { claimText, pieces, storable, toRecord, toReference } from './rows.js'
+import type {
+  Change,
+  ChangeFeed,
+  Claim,
+  Page,
+  PageRequest,
+  Position,
+  RecordKey,
+  Reference,
+  StoredRecord,
+  StoreReader
+} from './store.js'
+import type { Tables } from './tables.js'
+
+const KEYS_PER_STATEMENT = 500
+
+/** The reads, over whatever connection they are given: the store's own or a transaction's. */
+export class Queries implements StoreReader {
+  readonly #connection: () => Kysely<Tables>
+
+  /** `connection` is asked before each read, so that it can refuse. */
+  constructor(connection: () => Kysely<Tables>) {
+    this.#connection = connection
+  }
+
+  async get(kind: string, id: string): Promise<StoredRecord | undefined> {
+    if (!storable(id)) return undefined
+    const row = await this.#connection()
+      .selectFrom('records')
+      .selectAll()
+      .where('kind', '=', kind)
+      .where('id', '=', id)
+      .executeTakeFirst()
+    return row === undefined ? undefined : toRecord(row)
+  }
+
+  async getMany(keys: readonly RecordKey[]): Promise<StoredRecord[]> {
+    const byKind = new Map<string, string[]>()
+    for (const { kind, id } of keys) {
+      const ids = byKind.get(kind) ?? []
+      byKind.set(kind, ids)
+      if (storable(id)) ids.push(id)
+    }
+    const found: StoredRecord[] = []
+    for (const [kind, ids] of byKind) {
+      for (const some of pieces([...new Set(ids)], KEYS_PER_STATEMENT)) {
+        const rows = this.#connection()
+          .selectFrom('records')
+          .selectAll()
+          .where('kind', '=', kind)
+          .where('id', 'in', some)
+        for (const row of await rows.execute()) found.push(toRecord(row))
+      }
+    }
+    return found
+  }
+
+  async list(kind: string, request: PageRequest): Promise<Page | undefined> {
+    const { limit, before, referring } = request
+    const place = typeof before === 'string' ? await this.#placeOf(kind, before) : before
+    if (before !== undefined && place === undefined) return undefined
+    let query = this.#connection().selectFrom('records').selectAll().where('kind', '=', kind)
+    if (place !== undefined) {
+      query = query.where(({ eb, refTuple, tuple }) =>
+        eb(refTuple('created_at', 'sequence'), '<', tuple(place.createdAt, place.sequence))
+      )
+    }
+    if (referring !== undefined) {
+      if (!storable(referring.to.id)) return { records: [], more: false }
+      query = query.where('id', 'in', (inner) =>
+        inner
+          .selectFrom('references')
+          .select('from_id')
+          .where('to_kind', '=', referring.to.kind)
+          .where('to_id', '=', referring.to.id)
+          .where('from_kind', '=', kind)
+          .where('field', '=', referring.field)
+      )
+    }
+    const ordered = query.orderBy('created_at', 'desc').orderBy('sequence', 'desc')
+    const rows = await ordered.limit(limit + 1).execute()
+    return { records: rows.slice(0, limit).map(toRecord), more: rows.length > limit }
+  }
+
+  async referencesTo(kind: string, id: string, limit?: number): Promise<Reference[]> {
+    if (!storable(id)) return []
+    let query = this.#connection()
+      .selectFrom('references')
+      .selectAll()
+      .where('to_kind', '=', kind)
+      .where('to_id', '=', id)
+    if (limit !== undefined) query = query.limit(limit)
+    return (await query.execute()).map(toReference)
+  }
+
+  async referencesFrom(kind: string, id: string): Promise<Reference[]> {
+    if (!storable(id)) return []
+    const query = this.#connection()
+      .selectFrom('references')
+      .selectAll()
+      .where('from_kind', '=', kind)
+      .where('from_id', '=', id)
+      .orderBy('field')
+      .orderBy('position')
+    return (await query.execute()).map(toReference)
+  }
+
+  async keeperOf(space: string, value: string): Promise<RecordKey | undefined> {
+    return await this.#connection()
+      .selectFrom('claims')
+      .select(['kind', 'id'])
+      .where('space', '=', space)
+      .where('value', '=', claimText(value))
+      .executeTakeFirst()
+  }
+
+  async claimsOf(kind: string, id: string): Promise<Claim[]> {
+    if (!storable(id)) return []
+    const query = this.#connection()
+      .selectFrom('claims')
+      .select(['space', 'value'])
+      .where('kind', '=', kind)
+      .where('id', '=', id)
+    const rows = await query.execute()
+    return rows.map(({ space, value }) => ({ space, value: JSON.parse(value) as string }))
+  }
+
+  async changesAfter(revision: number): Promise<ChangeFeed> {
+    // One statement, so that it sees one state: whole revisions, none of them half.
+    const rows = await this.#connection()
+      .selectFrom('meta')
+      .leftJoin('revisions', (join) => join.on('revisions.revision', '>', revision))
+      .leftJoin('changes', 'changes.revision', 'revisions.revision')
+      .select(['meta.history_from', 'revisions.revision', 'changes.kind', 'changes.id', 'changes.operation'])
+      .orderBy('revisions.revision')
+      .orderBy('changes.position')
+      .execute()
+    const changes: Change[] = []
+    let last = revision
+    for (const { revision: at, kind, id, operation } of rows) {
+      if (at !== null) last = at
+      if (at !== null && kind !== null && id !== null && operation !== null) {
+        changes.push({ revision: at, kind, id, operation })
+      }
+    }
+    return { complete: revision + 1 >= (rows[0]?.history_from ?? 0), revision: last, changes }
+  }
+
+  async revision(): Promise<number> {
+    const row = await this.#connection().selectFrom('meta').select('revision').executeTakeFirstOrThrow()
+    return row.revision
+  }
+
+  async #placeOf(kind: string, id: string): Promise<Position | undefined> {
+    if (!storable(id)) return undefined
+    for (const table of ['records', 'tombstones'] as const) {
+      const row = await this.#connection()
+        .selectFrom(table)
+        .select(['created_at', 'sequence'])
+        .where('kind', '=', kind)
+        .where('id', '=', id)
+        .executeTakeFirst()
+      if (row !== undefined) return { createdAt: row.created_at, sequence: row.sequence }
+    }
+    return undefined
+  }
+}

@@ -1,0 +1,78 @@
+import { Worker } from 'node:worker_threads'
+import { errorOf } from './sqlite-failure.js'
+import type {
+  SqliteCommand,
+  SqliteExecutor,
+  SqliteOpening,
+  SqliteReply,
+  SqliteRequest,
+  SqliteResult,
+  SqliteThreadData
+} from './sqlite-protocol.js'
+import { StoreError } from './store-error.js'
+
+interface Waiting {
+  resolve(result: SqliteResult): void
+  reject(error: StoreError): void
+}
+
+/** The main thread's end of the store thread. */
+export class SqliteClient implements SqliteExecutor {
+  readonly #worker: Worker
+  readonly #waiting = new Map<number, Waiting>()
+  readonly #name: string
+  readonly #exited: Promise<void>
+  #number = 0
+  #gone: StoreError | undefined
+
+  private constructor(name: string, worker: Worker) {
+    this.#name = name
+    this.#worker = worker
+    this.#exited = new Promise((resolve) => worker.once('exit', () => resolve()))
+    worker.on('message', (reply: SqliteReply) => this.#settle(reply))
+    worker.on('error', (error) => this.#lose(new StoreError('STORE_UNAVAILABLE', `${name}: ${error.message}`)))
+    worker.on('exit', () => this.#lose(new StoreError('STORE_CLOSED', `${name} is closed`)))
+  }
+
+  /** Starts the thread and opens the file. Fails with `STORE_LOCKED`, or with what keeps the file from being opened. */
+  static async open(path: string): Promise<SqliteClient> {
+    const workerData: SqliteThreadData = { path }
+    // Beside this file, in the same language: a loader may run the sources as they are.
+    const extension = import.meta.url.slice(import.meta.url.lastIndexOf('.'))
+    const worker = new Worker(new URL(`./sqlite-thread${extension}`, import.meta.url), { workerData })
+    const opening = await new Promise<SqliteOpening>((resolve, reject) => {
+      worker.once('message', resolve)
+      worker.once('error', reject)
+    })
+    if (!opening.opened) throw errorOf(path, opening.failure)
+    return new SqliteClient(path, worker)
+  }
+
+  async execute(command: SqliteCommand): Promise<SqliteResult> {
+    if (this.#gone !== undefined) throw this.#gone
+    const number = ++this.#number
+    return await new Promise((resolve, reject) => {
+      this.#waiting.set(number, { resolve, reject })
+      this.#worker.postMessage({ number, command } satisfies SqliteRequest)
+    })
+  }
+
+  /** Resolves once the file is closed, its lock free and the thread gone. */
+  async close(): Promise<void> {
+    if (this.#gone === undefined) await this.execute({ type: 'close' })
+    await this.#exited
+  }
+
+  #settle(reply: SqliteReply): void {
+    const waiting = this.#waiting.get(reply.number)
+    this.#waiting.delete(reply.number)
+    if ('result' in reply) waiting?.resolve(reply.result)
+    else waiting?.reject(errorOf(this.#name, reply.failure))
+  }
+
+  #lose(error: StoreError): void {
+    this.#gone ??= error
+    for (const waiting of this.#waiting.values()) waiting.reject(error)
+    this.#waiting.clear()
+  }
+}

@@ -1,0 +1,194 @@
+/**
+ * The store of the control plane: what it holds and what can be asked of it. Two implementations behind one interface:
+ * SQLite for one process, PostgreSQL for several.
+ *
+ * Every write is one transaction with one revision. Revisions are numbered in commit order without gaps, so that
+ * "everything after my last" never loses a write. Whatever fails, fails with a `StoreError`.
+ */
+export type Json = null | boolean | number | string | readonly Json[] | { readonly [key: string]: Json }
+
+/** Kinds and ids are opaque text without NUL; an id is unique within its kind. */
+export interface RecordKey {
+  readonly kind: string
+  readonly id: string
+}
+
+export interface StoredRecord extends RecordKey {
+  /** Greater than that of every record stored before, over all kinds. */
+  readonly sequence: number
+  /** The revision that wrote this record last. */
+  readonly revision: number
+  /** Milliseconds since the Unix epoch. */
+  readonly createdAt: number
+  readonly body: Json
+  /** Write-only values in sealed form; the store never looks inside. */
+  readonly sealed: Uint8Array | null
+}
+
+export interface NewRecord extends RecordKey {
+  readonly body: Json
+  readonly sealed?: Uint8Array | null
+  /** Milliseconds since the Unix epoch; the time of the transaction unless given. */
+  readonly createdAt?: number
+}
+
+export interface RecordUpdate {
+  readonly body?: Json
+  readonly sealed?: Uint8Array | null
+}
+
+/** A field of one record names another. The record that is named need not exist (any more). */
+export interface Reference {
+  readonly from: RecordKey
+  readonly field: string
+  readonly to: RecordKey
+  /** Place within the field, from 0. */
+  readonly position: number
+}
+
+/** A value that at most one record holds in its space: a hostport, a name, a token's hash. */
+export interface Claim {
+  readonly space: string
+  /** Any text of at most 1,000 bytes. */
+  readonly value: string
+}
+
+export type Operation = 'insert' | 'update' | 'delete'
+
+export interface Change extends RecordKey {
+  readonly revision: number
+  readonly operation: Operation
+}
+
+export interface ChangeFeed {
+  /** False when the revisions asked for are forgotten: read every record again instead. */
+  readonly complete: boolean
+  /** The last revision that the answer covers. */
+  readonly revision: number
+  /** In commit order. */
+  readonly changes: readonly Change[]
+}
+
+/** A place in a list, newest first. */
+export interface Position {
+  readonly createdAt: number
+  readonly sequence: number
+}
+
+export interface PageRequest {
+  readonly limit: number
+  /** Only what is older: an id of this kind, deleted ones included, or a place. */
+  readonly before?: string | Position
+  /** Only records with a reference to this one in this field. */
+  readonly referring?: { readonly field: string; readonly to: RecordKey }
+}
+
+export interface Page {
+  readonly records: readonly StoredRecord[]
+  /** Whether older records follow the last one. */
+  readonly more: boolean
+}
+
+export interface RevisionEntry {
+  readonly revision: number
+  readonly operationId: string
+  /** Milliseconds since the Unix epoch. */
+  readonly at: number
+  /** What the writer noted about itself and the write. */
+  readonly detail: Json
+}
+
+export interface ProcessReport {
+  readonly id: string
+  readonly appliedRevision: number
+  /** What this process could not apply, or null. */
+  readonly lastError: string | null
+  /** Milliseconds since the Unix epoch. */
+  readonly seenAt: number
+}
+
+export interface StoreReader {
+  get(kind: string, id: string): Promise<StoredRecord | undefined>
+  /** Those of the keys that exist, in no particular order. */
+  getMany(keys: readonly RecordKey[]): Promise<StoredRecord[]>
+  /** Newest first by (createdAt, sequence); undefined when `before` is an id that this kind never had or has forgotten. */
+  list(kind: string, request: PageRequest): Promise<Page | undefined>
+  /** Who names this record, in no particular order; all of them unless a limit is given. */
+  referencesTo(kind: string, id: string, limit?: number): Promise<Reference[]>
+  /** What this record names, by field and position. */
+  referencesFrom(kind: string, id: string): Promise<Reference[]>
+  keeperOf(space: string, value: string): Promise<RecordKey | undefined>
+  claimsOf(kind: string, id: string): Promise<Claim[]>
+  /** What was committed after `revision`, up to now; a transaction's own changes are not among it. */
+  changesAfter(revision: number): Promise<ChangeFeed>
+  /** The last committed revision; within a transaction its own. */
+  revision(): Promise<number>
+}
+
+/** The writer's view: reads see what it has written itself. Not usable after its work has ended. */
+export interface StoreTransaction extends StoreReader {
+  /** The revision that this transaction becomes. */
+  readonly number: number
+  /** The revision before; a process that has applied less reads `changesAfter` of its own first. */
+  readonly previous: number
+  /** When it began, milliseconds since the Unix epoch. */
+  readonly at: number
+  /** Fails with `STORE_EXISTS` when the key is taken. */
+  insert(record: NewRecord): Promise<StoredRecord>
+  /** In pieces, so that a long list holds up no loop; all or nothing. */
+  insertMany(records: readonly NewRecord[]): Promise<StoredRecord[]>
+  /** What is absent stays as it is. Fails with `STORE_MISSING`. */
+  update(kind: string, id: string, update: RecordUpdate): Promise<StoredRecord>
+  /** Takes its claims and its references to others with it; references to it stay. Fails with `STORE_MISSING`. */
+  delete(kind: string, id: string): Promise<void>
+  /** Sets all references of an existing record; positions count per field in the order given. */
+  replaceReferences(from: RecordKey, references: readonly { field: string; to: RecordKey }[]): Promise<void>
+  /** Takes a value for an existing record; free when the record holds it already. Fails with `ClaimConflict`. */
+  claim(keeper: RecordKey, space: string, value: string): Promise<void>
+  /** Gives a value back if the record holds it. */
+  release(keeper: RecordKey, space: string, value: string): Promise<void>
+  /** What the history shall say about this revision; holds no secret. */
+  note(detail: Json): void
+  /** Nothing of this transaction will be kept, though its work succeeds. */
+  abandon(): void
+}
+
+export interface Outcome<T> {
+  readonly value: T
+  /** False when the work wrote nothing or abandoned the transaction: then `revision` was not used up. */
+  readonly committed: boolean
+  readonly revision: number
+  readonly previous: number
+}
+
+export interface Store extends StoreReader {
+  /**
+   * Runs `work` as the only writer of all processes and commits what it wrote; what it throws is thrown after everything
+   * is undone. Transactions of one process wait for each other.
+   *
+   * `work` reads through its transaction, not through the store: a store in memory has one connection, and a read outside
+   * would wait for the transaction for ever. So would a transaction within it, in every store.
+   *
+   * When the connection breaks during the commit, the answer waits until the outcome is known by `operationId`, which
+   * must be new. Fails with `STORE_OUTCOME_UNKNOWN` when the database stays out of reach.
+   */
+  transact<T>(operationId: string, work: (transaction: StoreTransaction) => Promise<T>): Promise<Outcome<T>>
+  /** Newest first. */
+  history(request: { readonly limit: number; readonly before?: number }): Promise<RevisionEntry[]>
+  /** What one revision changed. */
+  changesOf(revision: number): Promise<Change[]>
+  /** Drops history and deleted places of revisions below `revision`. */
+  forgetHistory(revision: number): Promise<void>
+  reportProcess(report: Omit<ProcessReport, 'seenAt'>): Promise<void>
+  processes(): Promise<ProcessReport[]>
+  /** Drops reports that are older than this, milliseconds since the Unix epoch. */
+  forgetProcesses(seenBefore: number): Promise<void>
+  /** Waits for the transaction that runs, then lets go of everything. */
+  close(): Promise<void>
+}
+
+/** The part of a logger that the store uses. */
+export interface StoreLog {
+  info(fields: object, message: string): void
+  warn(fields: object, message: string): void
+}

@@ -1,0 +1,82 @@
+import type { ColumnType, Generated } from 'kysely'
+import type { Operation } from './store.js'
+
+/** The tables as both databases have them. Bodies and details are JSON text; times are milliseconds since the Unix epoch. */
+export interface Tables {
+  meta: MetaTable
+  records: RecordsTable
+  references: ReferencesTable
+  claims: ClaimsTable
+  revisions: RevisionsTable
+  changes: ChangesTable
+  tombstones: TombstonesTable
+  processes: ProcessesTable
+}
+
+/** One row. Its lock is the writer's turn among all processes. */
+interface MetaTable {
+  one: Generated<number>
+  revision: number
+  sequence: number
+  schema_version: number
+  /** Revisions below this one are forgotten. */
+  history_from: number
+}
+
+export interface RecordsTable {
+  kind: string
+  id: string
+  sequence: number
+  revision: number
+  created_at: number
+  body: string
+  sealed: ColumnType<Uint8Array | ArrayBuffer | null, Uint8Array | null, Uint8Array | null>
+}
+
+export interface ReferencesTable {
+  from_kind: string
+  from_id: string
+  field: string
+  position: number
+  to_kind: string
+  to_id: string
+}
+
+interface ClaimsTable {
+  space: string
+  /** JSON text of the value: neither database keeps a NUL or half a surrogate pair as it is. */
+  value: string
+  kind: string
+  id: string
+}
+
+interface RevisionsTable {
+  revision: number
+  operation_id: string
+  at: number
+  detail: string
+}
+
+interface ChangesTable {
+  revision: number
+  position: number
+  kind: string
+  id: string
+  operation: Operation
+}
+
+/** Where a deleted record stood, so that its id still works as a cursor. */
+interface TombstonesTable {
+  kind: string
+  id: string
+  created_at: number
+  sequence: number
+  revision: number
+}
+
+interface ProcessesTable {
+  id: string
+  applied_revision: number
+  last_error: string | null
+  seen_at: number
+}

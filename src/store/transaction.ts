@@ -1,0 +1,208 @@
+import type { Kysely, Transaction } from 'kysely'
+import { ChangeSet } from './change-set.js'
+import { Queries } from './queries.js'
+import { claimText, pieces, storable, toRecord } from './rows.js'
+import type { Json, NewRecord, RecordKey, RecordUpdate, StoredRecord, StoreTransaction } from './store.js'
+import { ClaimConflict, StoreError } from './store-error.js'
+import type { Tables } from './tables.js'
+
+/** Few enough that building such a statement holds up no loop. */
+const ROWS_PER_STATEMENT = 100
+
+export interface TransactionStart {
+  readonly number: number
+  /** The last sequence that is taken. */
+  readonly sequence: number
+  /** Milliseconds since the Unix epoch. */
+  readonly at: number
+}
+
+/** What the work of one write sees and does, and the rows that its revision leaves behind. */
+export class KyselyTransaction extends Queries implements StoreTransaction {
+  readonly number: number
+  readonly previous: number
+  readonly at: number
+  readonly #trx: Transaction<Tables>
+  readonly #changes = new ChangeSet()
+  readonly #firstSequence: number
+  #sequence: number
+  #touched = false
+  #ended = false
+  #abandoned = false
+  #spoiled = false
+  #detail: Json = null
+
+  constructor(trx: Transaction<Tables>, start: TransactionStart) {
+    super(() => this.#open())
+    this.#trx = trx
+    this.number = start.number
+    this.previous = start.number - 1
+    this.at = start.at
+    this.#sequence = start.sequence
+    this.#firstSequence = start.sequence
+  }
+
+  async insert(record: NewRecord): Promise<StoredRecord> {
+    const [stored] = await this.insertMany([record])
+    return stored as StoredRecord
+  }
+
+  async insertMany(records: readonly NewRecord[]): Promise<StoredRecord[]> {
+    const trx = this.#open()
+    for (const record of records) mustBeStorable(record)
+    const stored: StoredRecord[] = []
+    for (const some of pieces(records, ROWS_PER_STATEMENT)) {
+      this.#touched = true
+      const rows = some.map((record) => this.#rowOf(record))
+      // A violated key would end the whole transaction on PostgreSQL; a row that was not inserted says the same.
+      const result = await trx
+        .insertInto('records')
+        .values(rows)
+        .onConflict((conflict) => conflict.columns(['kind', 'id']).doNothing())
+        .executeTakeFirst()
+      if (Number(result.numInsertedOrUpdatedRows) !== rows.length) {
+        // Of several rows some may be in: work that catches the error must not commit those.
+        this.#spoiled ||= records.length > 1
+        throw exists(some)
+      }
+      for (const row of rows) {
+        this.#changes.add(row, 'insert')
+        stored.push(toRecord(row))
+      }
+    }
+    return stored
+  }
+
+  async update(kind: string, id: string, { body, sealed }: RecordUpdate): Promise<StoredRecord> {
+    const trx = this.#open()
+    this.#touched = true
+    const row = await trx
+      .updateTable('records')
+      .set({
+        revision: this.number,
+        ...(body === undefined ? {} : { body: JSON.stringify(body) }),
+        ...(sealed === undefined ? {} : { sealed })
+      })
+      .where('kind', '=', kind)
+      .where('id', '=', id)
+      .returningAll()
+      .executeTakeFirst()
+    if (row === undefined) throw missing(kind, id)
+    this.#changes.add({ kind, id }, 'update')
+    return toRecord(row)
+  }
+
+  async delete(kind: string, id: string): Promise<void> {
+    const trx = this.#open()
+    this.#touched = true
+    const place = await trx
+      .deleteFrom('records')
+      .where('kind', '=', kind)
+      .where('id', '=', id)
+      .returning(['created_at', 'sequence'])
+      .executeTakeFirst()
+    if (place === undefined) throw missing(kind, id)
+    const stone = { ...place, revision: this.number }
+    await trx
+      .insertInto('tombstones')
+      .values({ kind, id, ...stone })
+      .onConflict((conflict) => conflict.columns(['kind', 'id']).doUpdateSet(stone))
+      .execute()
+    this.#changes.add({ kind, id }, 'delete')
+  }
+
+  async replaceReferences(from: RecordKey, references: readonly { field: string; to: RecordKey }[]): Promise<void> {
+    const trx = this.#open()
+    this.#touched = true
+    await trx.deleteFrom('references').where('from_kind', '=', from.kind).where('from_id', '=', from.id).execute()
+    const counts = new Map<string, number>()
+    for (const { to } of references) mustBeStorable(to)
+    const rows = references.map(({ field, to }) => {
+      const position = counts.get(field) ?? 0
+      counts.set(field, position + 1)
+      return { from_kind: from.kind, from_id: from.id, field, position, to_kind: to.kind, to_id: to.id }
+    })
+    for (const some of pieces(rows, ROWS_PER_STATEMENT)) await trx.insertInto('references').values(some).execute()
+  }
+
+  async claim(keeper: RecordKey, space: string, value: string): Promise<void> {
+    const trx = this.#open()
+    this.#touched = true
+    const result = await trx
+      .insertInto('claims')
+      .values({ space, value: claimText(value), kind: keeper.kind, id: keeper.id })
+      .onConflict((conflict) => conflict.columns(['space', 'value']).doNothing())
+      .executeTakeFirst()
+    if (result.numInsertedOrUpdatedRows !== 0n) return
+    const holder = await this.keeperOf(space, value)
+    if (holder === undefined) throw new StoreError('STORE_FAILED', `a claim in ${space} was neither taken nor free`)
+    if (holder.kind !== keeper.kind || holder.id !== keeper.id) throw new ClaimConflict({ space, value }, holder)
+  }
+
+  async release(keeper: RecordKey, space: string, value: string): Promise<void> {
+    const trx = this.#open()
+    this.#touched = true
+    await trx
+      .deleteFrom('claims')
+      .where('space', '=', space)
+      .where('value', '=', claimText(value))
+      .where('kind', '=', keeper.kind)
+      .where('id', '=', keeper.id)
+      .execute()
+  }
+
+  note(detail: Json): void {
+    this.#detail = detail
+  }
+
+  abandon(): void {
+    this.#abandoned = true
+  }
+
+  /** Ends the handle and writes the revision's own rows; false when there is nothing to commit. */
+  async finish(operationId: string): Promise<boolean> {
+    const trx = this.#open()
+    this.end()
+    if (this.#abandoned || !this.#touched) return false
+    if (this.#spoiled) throw new StoreError('STORE_FAILED', 'the work went on after an insert that was half done')
+    const { number: revision, at } = this
+    const entry = { revision, operation_id: operationId, at, detail: JSON.stringify(this.#detail) }
+    await trx.insertInto('revisions').values(entry).execute()
+    const rows = this.#changes.entries().map((change, position) => ({ ...change, revision, position }))
+    for (const some of pieces(rows, ROWS_PER_STATEMENT)) await trx.insertInto('changes').values(some).execute()
+    if (this.#sequence !== this.#firstSequence) {
+      await trx.updateTable('meta').set({ sequence: this.#sequence }).execute()
+    }
+    return true
+  }
+
+  /** From here on the handle refuses everything. */
+  end(): void {
+    this.#ended = true
+  }
+
+  #rowOf({ kind, id, body, sealed = null, createdAt = this.at }: NewRecord) {
+    this.#sequence += 1
+    const place = { sequence: this.#sequence, revision: this.number, created_at: createdAt }
+    return { kind, id, ...place, body: JSON.stringify(body), sealed }
+  }
+
+  #open(): Kysely<Tables> {
+    if (this.#ended) throw new StoreError('STORE_CLOSED', 'the transaction has ended')
+    return this.#trx
+  }
+}
+
+function mustBeStorable({ kind, id }: RecordKey): void {
+  if (!storable(kind) || !storable(id)) throw new StoreError('STORE_FAILED', 'a kind or id holds what is not text')
+}
+
+function missing(kind: string, id: string): StoreError {
+  return new StoreError('STORE_MISSING', `there is no ${kind} ${id}`)
+}
+
+function exists(rows: readonly RecordKey[]): StoreError {
+  const [first] = rows
+  const which = rows.length === 1 ? `${first?.kind} ${first?.id}` : `one of ${rows.length} records`
+  return new StoreError('STORE_EXISTS', `${which} exists already`)
+}

@@ -1,0 +1,74 @@
+import { randomBytes } from 'node:crypto'
+import { offlineServices } from '../../src/cli/offline-services.js'
+import { newId } from '../../src/lib/id.js'
+import { generateSshKey } from '../../src/lib/ssh-key.js'
+import { actions } from '../../src/policy/actions/registry.js'
+import type { Json, Makers, PresentContext, ResourceRecord } from '../../src/resources/field.js'
+import { policyCheck } from '../../src/resources/policy-check.js'
+import type { Input, Read, ReadOptions } from '../../src/resources/read.js'
+import { readCreate, readUpdate } from '../../src/resources/read.js'
+import type { Resource } from '../../src/resources/resource.js'
+import { createRecord, updateRecord, type Written } from '../../src/resources/write.js'
+import { ManualClock } from '../helpers/clock.js'
+
+export const clock = new ManualClock()
+
+/** An id of the form that records of this prefix have, the same for the same number. */
+export const idOf = (prefix: string, number = 1) => `${prefix}_${String(number).padStart(27, '0')}`
+
+export const EDGE = idOf('edghts')
+/** Path of every request here, as if it went to a route of one edge. */
+export const options: ReadOptions = {
+  checkPolicy: policyCheck(offlineServices(actions), actions),
+  path: { edge_id: EDGE }
+}
+
+const sshAuthority = await generateSshKey({ type: 'ed25519' })
+
+export const makers: Makers = {
+  clock,
+  newId: (prefix) => newId(prefix, clock.wall()),
+  random: randomBytes,
+  principal: idOf('usr'),
+  zone: 'sluice.localhost',
+  find: async (kind, id) => ({
+    kind,
+    id,
+    createdAt: '2026-01-01T00:00:00Z',
+    body: {},
+    secrets: { private_key: sshAuthority.privateKey }
+  })
+}
+
+export const context: PresentContext = {
+  baseUrl: 'https://api.example.com',
+  zone: 'sluice.localhost',
+  regions: ['global', 'eu'],
+  showSecrets: false,
+  children: () => [],
+  tunnelsOf: () => [idOf('tn')]
+}
+
+export function input(read: Read): Input {
+  if (read.ok) return read.input
+  throw new Error(JSON.stringify(read.problems))
+}
+
+export function written(result: Written): { record: ResourceRecord; once: Readonly<Record<string, Json>> } {
+  if (result.ok) return result
+  throw new Error(JSON.stringify(result.problems))
+}
+
+export async function created(resource: Resource, body: unknown) {
+  return written(await createRecord(resource, input(readCreate(resource, body, options)), makers))
+}
+
+export async function updated(resource: Resource, current: ResourceRecord, body: unknown): Promise<ResourceRecord> {
+  return written(await updateRecord(resource, current, input(readUpdate(resource, current, body, options)), makers))
+    .record
+}
+
+/** `field code` of every problem. */
+export function problemsOf(read: Read | Written): string[] {
+  return read.ok ? [] : read.problems.map(({ field, code }) => `${field} ${code}`)
+}

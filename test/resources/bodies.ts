@@ -1,0 +1,199 @@
+import { idOf } from './bench.js'
+import { authority, issue } from './certificates.js'
+
+/** Bodies of one resource; `full` and `change` give every field that a client may give. */
+export interface Bodies {
+  readonly full: Readonly<Record<string, unknown>>
+  readonly change: Readonly<Record<string, unknown>>
+}
+
+/** Stands in every sealed value here: it must turn up nowhere else. */
+export const MARK = 'marked-as-a-secret'
+
+const described = { description: 'what it is', metadata: '{"a":1}' }
+const changed = { description: 'what it has become', metadata: '{"a":2}' }
+const ca = await authority('CN=Test Authority')
+const leaf = await issue({ subject: 'CN=app.example.com', issuer: ca })
+const policy = (phase: string, type: string) => JSON.stringify({ [phase]: [{ actions: [{ type, config: {} }] }] })
+
+const oauth = {
+  enabled: true,
+  provider: {
+    github: {
+      client_id: 'id',
+      client_secret: MARK,
+      scopes: ['read:org'],
+      email_addresses: ['ann@example.com'],
+      email_domains: ['example.com'],
+      teams: ['org/team', '12'],
+      organizations: ['org']
+    }
+  },
+  options_passthrough: true,
+  cookie_prefix: 'my.',
+  inactivity_timeout: 60,
+  maximum_duration: 3600,
+  auth_check_interval: 600
+}
+
+/** Module bodies of a route, all of them. */
+export const modules = {
+  backend: { enabled: true, backend_id: idOf('bkdsc') },
+  ip_restriction: { enabled: false, ip_policy_ids: [idOf('ipp'), idOf('ipp', 2)] },
+  circuit_breaker: {
+    enabled: true,
+    tripped_duration: 5,
+    rolling_window: 20,
+    num_buckets: 128,
+    volume_threshold: 3,
+    error_threshold_percentage: 0.25
+  },
+  compression: { enabled: true },
+  request_headers: { enabled: true, add: { 'X-Front': 'a' }, remove: ['X-Gone'] },
+  response_headers: { enabled: true, add: {}, remove: [] },
+  webhook_verification: { enabled: true, provider: 'TWILIO', secret: MARK },
+  oauth,
+  user_agent_filter: { enabled: true, allow: ['(?i)good'], deny: ['bad.*'] },
+  traffic_policy: { enabled: true, value: policy('on_http_request', 'deny') }
+}
+
+const target = {
+  webhook: { webhook: { url: 'https://example.com/hook', secret: MARK } },
+  other: { webhook: { url: 'http://example.com/other' } }
+}
+const sshKey = 'ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAIKL12HPVHSPC32vPW/OtqDp4JvMdtNbAyYLGImDzAYgz'
+const sshCertificate = {
+  ...described,
+  public_key: sshKey,
+  ssh_certificate_authority_id: idOf('sshca'),
+  principals: ['one', 'two'],
+  valid_after: '2026-01-01T01:00:00+01:00',
+  valid_until: '2026-02-01T00:00:00Z'
+}
+
+export const bodies: Readonly<Record<string, Bodies>> = {
+  bot_user: { full: { name: 'bot', active: false }, change: { name: 'other', active: true } },
+  credential: {
+    full: { ...described, acl: ['bind:*.example.com', 'bind:a=*', '*'], owner_id: idOf('bot') },
+    change: { ...changed, acl: ['bind:tcp.example.com:20000'] }
+  },
+  api_key: { full: { ...described, owner_id: idOf('usr', 2) }, change: changed },
+  ip_policy: { full: described, change: changed },
+  ip_policy_rule: {
+    full: { ...described, cidr: '192.0.2.0/24', ip_policy_id: idOf('ipp'), action: 'deny' },
+    change: { ...changed, cidr: '2001:db8::/32' }
+  },
+  ip_restriction: {
+    full: { ...described, enforced: true, type: 'agent', ip_policy_ids: [idOf('ipp')] },
+    change: { ...changed, enforced: false, ip_policy_ids: [idOf('ipp', 2), idOf('ipp')] }
+  },
+  tls_certificate: {
+    full: { ...described, certificate_pem: leaf.pem + ca.pem, private_key_pem: leaf.key },
+    change: changed
+  },
+  certificate_authority: { full: { ...described, ca_pem: ca.pem }, change: changed },
+  reserved_domain: {
+    full: {
+      ...described,
+      domain: 'app.example.com',
+      region: 'eu',
+      certificate_id: idOf('cert'),
+      certificate_management_policy: null
+    },
+    change: {
+      ...changed,
+      certificate_id: null,
+      certificate_management_policy: { authority: 'letsencrypt', private_key_type: 'rsa' },
+      http_endpoint_configuration_id: '',
+      https_endpoint_configuration_id: null
+    }
+  },
+  agent_ingress: {
+    full: {
+      ...described,
+      domain: 'connect.example.com',
+      certificate_management_policy: { authority: 'letsencrypt', private_key_type: 'ecdsa' }
+    },
+    change: { ...changed, certificate_management_policy: { authority: 'letsencrypt', private_key_type: 'rsa' } }
+  },
+  ssh_certificate_authority: {
+    full: { ...described, private_key_type: 'ecdsa', elliptic_curve: 'p384', key_size: null },
+    change: changed
+  },
+  ssh_host_certificate: { full: sshCertificate, change: changed },
+  ssh_user_certificate: {
+    full: { ...sshCertificate, critical_options: { 'force-command': '/bin/true' }, extensions: { 'permit-pty': '' } },
+    change: changed
+  },
+  vault: { full: { ...described, name: 'main' }, change: { ...changed, name: 'other' } },
+  vault_secret: {
+    full: { ...described, name: 'db-password', value: MARK, vault_id: idOf('vault') },
+    change: { ...changed, name: 'a/b.c_d', value: `${MARK} two` }
+  },
+  tunnel_group_backend: {
+    full: { ...described, labels: { app: 'web' } },
+    change: { ...changed, labels: { app: 'web', zone: 'b' } }
+  },
+  static_backend: {
+    full: { ...described, address: 'Web.Internal:8080', tls: { enabled: true } },
+    change: { ...changed, address: '[::1]:80', tls: { enabled: false } }
+  },
+  http_response_backend: {
+    full: { ...described, body: 'hello', headers: { 'Content-Type': 'text/plain' }, status_code: 404 },
+    change: { ...changed, body: '', headers: {}, status_code: 503 }
+  },
+  weighted_backend: {
+    full: { ...described, backends: { [idOf('bkdtg')]: 1, [idOf('bkdsc')]: 10_000 } },
+    change: { ...changed, backends: { [idOf('bkdhr')]: 0 } }
+  },
+  failover_backend: {
+    full: { ...described, backends: [idOf('bkdwd'), idOf('bkdtg')] },
+    change: { ...changed, backends: [idOf('bkdsc')] }
+  },
+  tcp_edge: {
+    full: {
+      ...described,
+      hostports: ['tcp.example.com:20000'],
+      backend: { backend_id: idOf('bkdtg') },
+      ip_restriction: { ip_policy_ids: [idOf('ipp')] },
+      traffic_policy: { value: policy('on_tcp_connect', 'deny') }
+    },
+    change: {
+      ...changed,
+      hostports: [],
+      backend: { enabled: false, backend_id: idOf('bkdsc') },
+      ip_restriction: { enabled: false, ip_policy_ids: [idOf('ipp', 2)] },
+      traffic_policy: { enabled: false, value: '{}' }
+    }
+  },
+  https_edge: {
+    full: {
+      ...described,
+      hostports: ['app.example.com:443', '*.example.com:443'],
+      mutual_tls: { certificate_authority_ids: [idOf('ca')] },
+      tls_termination: { min_version: '1.3' }
+    },
+    change: {
+      ...changed,
+      hostports: ['other.example.com:443'],
+      mutual_tls: { enabled: false, certificate_authority_ids: [idOf('ca', 2)] },
+      tls_termination: {}
+    }
+  },
+  https_edge_route: {
+    full: { ...described, match_type: 'exact_path', match: '/a', ...modules },
+    change: { ...changed, match_type: 'path_prefix', match: '/b', ...modules, compression: { enabled: false } }
+  },
+  event_destination: {
+    full: { ...described, format: 'JSON', target: target.webhook },
+    change: { ...changed, format: 'json', target: target.other }
+  },
+  event_subscription: {
+    full: {
+      ...described,
+      sources: [{ type: 'ip_policy_created.v0' }, { type: 'http_request_complete.v0' }],
+      destination_ids: [idOf('ed')]
+    },
+    change: { ...changed, sources: [{ type: 'vault_deleted.v0' }], destination_ids: [] }
+  }
+}

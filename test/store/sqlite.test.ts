@@ -1,0 +1,134 @@
+import { stat, writeFile } from 'node:fs/promises'
+import { join } from 'node:path'
+import { sql } from 'kysely'
+import Libsql from 'libsql'
+import t from 'tap'
+import { migrate } from '../../src/store/migrations.js'
+import { openSqlite, sqliteDatabase } from '../../src/store/sqlite-database.js'
+import { SqliteHere } from '../../src/store/sqlite-here.js'
+import { migrationSuite } from './migration-suite.js'
+import { folder, opened, operation, over, put, type Test } from './opened.js'
+import { storeSuite } from './suite.js'
+import { allWhole, startWriter } from './writing-process.js'
+
+const place = async (t: Test) => join(await folder(t), 'made', 'sluice.db')
+
+/** A file on this thread: the store thread takes seconds to start where sources run as they are. */
+const fileHere = async (t: Test) => {
+  const path = await place(t)
+  const database = sqliteDatabase(path, SqliteHere.open(path))
+  t.teardown(() => database.close())
+  return database
+}
+
+t.test('a file in the store thread', async (t) => {
+  const path = await place(t)
+  const database = await openSqlite(path)
+  t.teardown(() => database.close())
+  await migrate(database)
+
+  t.test('only this user reads the file', async (t) => {
+    for (const name of [path, `${path}-wal`]) t.equal((await stat(name)).mode & 0o777, 0o600, name)
+  })
+
+  t.test('a second opening is refused, and names who has it', async (t) => {
+    const refusal = { code: 'STORE_LOCKED', message: new RegExp(`${path}.*process ${process.pid} on`) }
+    await t.rejects(openSqlite(path), refusal)
+    t.throws(() => SqliteHere.open(path), refusal)
+  })
+
+  t.test('the main thread goes on while the file is busy', async (t) => {
+    const { store } = over(database)
+    const other = new Libsql(path)
+    other.exec('begin immediate')
+    const write = put(store, 'edge', 'a')
+    // The store thread now waits for this very thread: a write that ran here could only fail.
+    await new Promise((resolve) => setImmediate(resolve))
+    other.exec('rollback')
+    other.close()
+    t.equal(await write, 1)
+  })
+
+  t.test('what goes wrong in the thread arrives here', async (t) => {
+    await t.rejects(sql`select nonsense`.execute(database.reads), { code: 'STORE_FAILED', message: /no such column/ })
+    await t.rejects(
+      database.reads.transaction().execute(() => Promise.resolve()),
+      /no transactions/
+    )
+  })
+
+  await storeSuite(t, database, true)
+
+  t.test('closed, the file is free', async (t) => {
+    const again = SqliteHere.open(path)
+    await again.close()
+    t.pass()
+  })
+})
+
+t.test('memory', async (t) => {
+  const database = sqliteDatabase(':memory:', SqliteHere.open(':memory:'))
+  await migrate(database)
+  await storeSuite(t, database, false)
+})
+
+t.test('migrations', async (t) => migrationSuite(t, fileHere))
+
+t.test('opening by path and in memory', async (t) => {
+  const first = await opened(t, ':memory:')
+  const second = await opened(t, ':memory:')
+  await put(first.store, 'edge', 'a')
+  t.equal(await second.store.revision(), 0, 'each memory is its own')
+  t.match(first.log.texts, [/"from":0/])
+})
+
+t.test('what cannot be opened says why and leaves no lock', async (t) => {
+  const path = join(await folder(t), 'text.db')
+  await writeFile(path, 'this is no database, and it is long enough to be read as the head of one '.repeat(20))
+  const damaged = { code: 'STORE_FAILED', message: /text\.db: .*SQLITE_NOTADB/ }
+  t.throws(() => SqliteHere.open(path), damaged)
+  t.throws(() => SqliteHere.open(path), damaged, 'the lock is free again')
+  t.throws(() => SqliteHere.open(join(path, 'below.db')), { code: 'STORE_UNAVAILABLE' })
+})
+
+t.test('a full disk fails the write, keeps the rest, and heals', async (t) => {
+  const database = await fileHere(t)
+  await migrate(database)
+  const { store } = over(database)
+  await put(store, 'edge', 'a')
+  const pages = await sql<{ page_count: number }>`pragma page_count`.execute(database.writes)
+  await sql.raw(`pragma max_page_count = ${(pages.rows[0]?.page_count ?? 0) + 2}`).execute(database.writes)
+  const large = { kind: 'edge', id: 'large', body: 'x'.repeat(100_000) }
+  await t.rejects(
+    store.transact(operation(), (transaction) => transaction.insert(large)),
+    { code: 'STORE_UNAVAILABLE' }
+  )
+  const careless = store.transact(operation(), async (transaction) => {
+    await transaction.insert({ kind: 'edge', id: 'half', body: 0 })
+    await t.rejects(transaction.insert(large), { code: 'STORE_UNAVAILABLE', message: /SQLITE_FULL/ })
+    await transaction.insert({ kind: 'edge', id: 'other half', body: 0 })
+  })
+  await t.rejects(careless, { code: 'STORE_UNAVAILABLE' }, 'work that looks away from the failure cannot commit')
+  t.same(
+    (await store.list('edge', { limit: 9 }))?.records.map(({ id }) => id),
+    ['a']
+  )
+  await sql.raw('pragma max_page_count = 100000').execute(database.writes)
+  await store.transact(operation(), (transaction) => transaction.insert(large))
+  t.equal((await store.list('edge', { limit: 9 }))?.records.length, 2)
+  t.equal(await store.revision(), 2)
+})
+
+t.test('kill -9 in the middle of writing keeps what was acknowledged', async (t) => {
+  const path = await place(t)
+  const writer = await startWriter(t, path)
+  t.throws(() => SqliteHere.open(path), { code: 'STORE_LOCKED', message: new RegExp(`process ${writer.pid} on`) })
+  const acknowledged = await writer.killAfter(60)
+  const executor = SqliteHere.open(path)
+  t.teardown(() => executor.close())
+  const { store } = over(sqliteDatabase(path, executor))
+  await allWhole(t, store, acknowledged)
+  const check = new Libsql(path)
+  t.match(check.pragma('integrity_check'), [{ integrity_check: 'ok' }])
+  check.close()
+})
