@@ -1,4 +1,7 @@
 import type { FastifyReply } from 'fastify'
+import { ControlError } from '../control/control-error.js'
+import { codeOf } from '../lib/coded-error.js'
+import type { Problem } from '../resources/field.js'
 
 /** An answer of the API that is an error. `word` is stable; `details` holds strings only and no secret. */
 export class ApiError extends Error {
@@ -24,12 +27,15 @@ export class ApiError extends Error {
 
 /** Sends the one form of all errors; `details.operation_id` is the id that the answer's `Service-Operation-Id` has too. */
 export function sendError(reply: FastifyReply, error: ApiError): FastifyReply {
+  const { request } = reply
+  // What is left of the body would be read to its end, or stand where the next request is expected.
+  if (!request.raw.complete) reply.header('connection', 'close')
   return reply
     .code(error.status)
-    .header('service-operation-id', reply.request.id)
+    .header('service-operation-id', request.id)
     .headers(error.headers)
     .type('application/json; charset=utf-8')
-    .send(errorBody(error, reply.request.id))
+    .send(errorBody(error, request.id))
 }
 
 /** The body as text, for answers that no handler gives. */
@@ -42,17 +48,55 @@ export function errorBody({ status, word, message, details }: ApiError, operatio
   })
 }
 
-/** What the framework refused, in our words. Undefined: a fault of ours. */
-export function frameworkError(code: string | undefined, status: number | undefined): ApiError | undefined {
+/** What was refused, in the words of this API. Undefined: a fault of ours. */
+export function apiErrorOf(error: unknown): ApiError | undefined {
+  if (error instanceof ApiError) return error
+  if (error instanceof ControlError) return refusal(error)
+  const status =
+    typeof error === 'object' && error !== null && 'statusCode' in error ? Number(error.statusCode) : undefined
+  return frameworkError(codeOf(error), status)
+}
+
+/** Statuses of refusals that are not about the text of the request, which are 400. */
+const STATUSES: ReadonlyMap<string, number> = new Map([
+  ['FORBIDDEN', 403],
+  ['ADMIN_REQUIRED', 403],
+  ['NOT_FOUND', 404],
+  ['ALREADY_EXISTS', 409],
+  ['IN_USE', 409],
+  ['LOCKOUT', 409],
+  ['PORT_IN_USE', 409],
+  ['PRECONDITION_FAILED', 412],
+  ['INTERNAL', 500],
+  ['UNAVAILABLE', 503],
+  ['OUTCOME_UNKNOWN', 503]
+])
+
+const BAD_REQUEST = 400
+
+function refusal({ code, message, details, problems }: ControlError): ApiError {
+  const others = problems.slice(1)
+  const more = others.length === 0 ? details : { ...details, also: others.map(shown).join('; ') }
+  return new ApiError(STATUSES.get(code) ?? BAD_REQUEST, code, message, more)
+}
+
+function shown({ field, message }: Problem): string {
+  return field === '' ? message : `${field} ${message}`
+}
+
+/** What the framework refused, in our words. */
+function frameworkError(code: string | undefined, status: number | undefined): ApiError | undefined {
   switch (code) {
     case 'FST_ERR_CTP_BODY_TOO_LARGE':
-      return new ApiError(413, 'BODY_TOO_LARGE', 'The body is larger than 1 MiB.')
+      return bodyTooLarge()
     case 'FST_ERR_CTP_INVALID_MEDIA_TYPE':
     case 'FST_ERR_CTP_INVALID_CONTENT_TYPE':
-      return new ApiError(415, 'CONTENT_TYPE_UNSUPPORTED', 'The body must be application/json.')
-    case 'FST_ERR_CTP_EMPTY_JSON_BODY':
-    case 'FST_ERR_CTP_INVALID_JSON_BODY':
-      return new ApiError(400, 'BODY_INVALID', 'The body is not valid JSON.')
+      return new ApiError(415, 'CONTENT_TYPE_UNSUPPORTED', 'The body must be application/json in UTF-8.')
+    case 'FST_ERR_CTP_INVALID_CONTENT_LENGTH':
+      return new ApiError(400, 'BODY_UNREADABLE', 'The body ended before its announced length.')
+    case 'FST_ERR_MAX_PARAM_LENGTH':
+    case 'FST_ERR_ROUTE_MAX_PARAM_LENGTH':
+      return nothingThere()
     case 'FST_ERR_BAD_URL':
       return new ApiError(400, 'PATH_INVALID', 'The path is not a valid URL path.')
     default:
@@ -60,4 +104,13 @@ export function frameworkError(code: string | undefined, status: number | undefi
         ? new ApiError(status, 'REQUEST_INVALID', 'The request could not be understood.')
         : undefined
   }
+}
+
+export function bodyTooLarge(): ApiError {
+  return new ApiError(413, 'BODY_TOO_LARGE', 'The body is larger than 1 MiB.')
+}
+
+/** There is nothing at this path. */
+export function nothingThere(): ApiError {
+  return new ApiError(404, 'NOT_FOUND', 'There is nothing under this path.')
 }

@@ -1,15 +1,38 @@
-import Fastify, { type FastifyInstance, type FastifyReply, type HTTPMethods, type RouteHandlerMethod } from 'fastify'
+import type { Principal } from '../control/calls.js'
 import type { Clock } from '../lib/clock.js'
-import { codeOf } from '../lib/coded-error.js'
-import { newId } from '../lib/id.js'
-import { ApiError, errorBody, frameworkError, sendError } from './errors.js'
+import type { Resource } from '../resources/resource.js'
+import type { Account } from './account.js'
+import type { Router } from './calls.js'
+import { Cors } from './cors.js'
+import { type Doorkeeper, guard } from './gate.js'
 import type { ApiKeys } from './keys.js'
+import { KnownPaths } from './known-paths.js'
+import { createListener } from './listener.js'
+import { addModuleRoutes } from './module-routes.js'
+import { addNestedRoutes } from './nested-routes.js'
+import { openApiDocument } from './openapi.js'
+import { addPartRoutes } from './part-routes.js'
+import { type RequestRate, RequestRates } from './request-rate.js'
+import { addResourceRoutes } from './resource-routes.js'
+import { addDescription, addHealth, addMetrics, addProcesses } from './service-routes.js'
 import { TrustedHosts } from './trusted-hosts.js'
 
 /** Whether the process can carry traffic: `ready` is the only state that /healthz answers with 200. */
 export type Readiness = 'starting' | 'ready' | 'draining'
 
+/** What the API shows of the account. */
+export interface AccountOptions {
+  readonly control: Account
+  /** Every resource, `registry.ts` in production. */
+  readonly resources: readonly Resource[]
+  /** Scheme, host and port of the API as clients see it, without a slash at the end. */
+  readonly baseUrl: () => string
+  /** Of the program. */
+  readonly version: string
+}
+
 export interface ApiOptions {
+  /** Keys of the operator; with an account it is the account that knows all keys. */
   readonly keys: ApiKeys
   /** Names beside the loopback ones under which clients reach the API; hosts without ports. */
   readonly hosts: readonly string[]
@@ -18,6 +41,14 @@ export interface ApiOptions {
   readiness(): Readiness
   /** The metrics in the text format of Prometheus; absent: there is no /metrics. */
   metrics?: (() => Promise<string>) | undefined
+  /** Absent: there are only /healthz and /metrics. */
+  readonly account?: AccountOptions | undefined
+  /** Of each principal; absent: no limit. */
+  readonly rate?: RequestRate | undefined
+  /** Origins whose pages may use the API; absent or empty: only its own names. */
+  readonly corsOrigins?: readonly string[] | undefined
+  /** Milliseconds for a whole request to arrive; beyond: 408. */
+  readonly requestTimeout?: number | undefined
   /** Faults of ours; `error` may hold anything but a secret of a client. */
   fault(error: unknown, operationId: string): void
 }
@@ -29,39 +60,21 @@ export interface ApiServer {
   close(): Promise<void>
 }
 
-const BODY_LIMIT = 1024 * 1024
-const METHODS: readonly HTTPMethods[] = ['GET', 'HEAD', 'POST', 'PUT', 'PATCH', 'DELETE', 'OPTIONS']
-
-declare module 'fastify' {
-  interface FastifyContextConfig {
-    /** Answered without a key. */
-    open?: boolean
-  }
-}
-
-const OPEN = { open: true }
-
-type Handlers = Partial<Record<'GET' | 'POST' | 'PUT' | 'PATCH' | 'DELETE', RouteHandlerMethod>>
-
 /** The management listener: names checked against DNS rebinding, a key for everything but /healthz, one form of errors. */
 export function createApi(options: ApiOptions): ApiServer {
-  const server = createServer(options)
-  protect(server, options)
-  const health: RouteHandlerMethod = async (_request, reply) => {
-    const status = options.readiness()
-    const ready = status === 'ready'
-    return reply
-      .code(ready ? 200 : 503)
-      .header('cache-control', 'no-store')
-      .send({ status: ready ? 'ok' : status })
-  }
-  route(server, '/healthz', { GET: health }, OPEN)
-  const { metrics } = options
-  if (metrics !== undefined) {
-    route(server, '/metrics', {
-      GET: async (_request, reply) => reply.type('text/plain; version=0.0.4; charset=utf-8').send(await metrics())
-    })
-  }
+  const { account, clock, corsOrigins = [], fault, hosts, keys, metrics, rate, requestTimeout } = options
+  const server = createListener({ clock, fault, requestTimeout })
+  const router: Router = { server, paths: new KnownPaths() }
+  guard(server, {
+    trusted: new TrustedHosts(hosts),
+    cors: corsOrigins.length === 0 ? undefined : new Cors(corsOrigins),
+    paths: router.paths,
+    doorkeeper: account?.control ?? operatorOnly(keys),
+    rates: rate === undefined ? undefined : new RequestRates(rate, clock)
+  })
+  addHealth(router, () => options.readiness())
+  if (metrics !== undefined) addMetrics(router, metrics)
+  if (account !== undefined) addAccount(router, account)
   return {
     async listen(at) {
       await server.listen({ host: at.host, port: at.port })
@@ -73,93 +86,23 @@ export function createApi(options: ApiOptions): ApiServer {
   }
 }
 
-function createServer({ clock, fault }: ApiOptions): FastifyInstance {
-  const server = Fastify({
-    logger: false,
-    bodyLimit: BODY_LIMIT,
-    genReqId: () => newId('op', clock.wall()),
-    requestIdHeader: false,
-    forceCloseConnections: 'idle',
-    requestTimeout: 30_000,
-    ajv: { customOptions: { removeAdditional: false, coerceTypes: false } },
-    frameworkErrors: (error, _request, reply) => answerError(error, reply, fault),
-    clientErrorHandler: (error, socket) => {
-      if (!socket.writable || codeOf(error) === 'ECONNRESET') {
-        socket.destroy()
-        return
-      }
-      const refused = new ApiError(400, 'REQUEST_INVALID', 'The request could not be understood.')
-      const id = newId('op', clock.wall())
-      const body = errorBody(refused, id)
-      socket.end(
-        `HTTP/1.1 400 Bad Request\r\ncontent-type: application/json; charset=utf-8\r\nservice-operation-id: ${id}\r\n` +
-          `content-length: ${Buffer.byteLength(body)}\r\nconnection: close\r\n\r\n${body}`
-      )
-    }
-  })
-  server.setErrorHandler((error, _request, reply) => answerError(error, reply, fault))
-  server.setNotFoundHandler((_request, reply) =>
-    sendError(reply, new ApiError(404, 'NOT_FOUND', 'There is nothing under this path.'))
-  )
-  return server
-}
-
-function answerError(error: unknown, reply: FastifyReply, fault: ApiOptions['fault']): FastifyReply {
-  if (error instanceof ApiError) return sendError(reply, error)
-  const status =
-    typeof error === 'object' && error !== null && 'statusCode' in error ? Number(error.statusCode) : undefined
-  const refused = frameworkError(codeOf(error), status)
-  if (refused !== undefined) return sendError(reply, refused)
-  fault(error, reply.request.id)
-  return sendError(
-    reply,
-    new ApiError(500, 'INTERNAL', 'The service failed; its log says more under the operation id.')
-  )
-}
-
-/** Name, then path and method, then key: a foreign page learns nothing, not even which paths exist. */
-function protect(server: FastifyInstance, { keys, hosts }: ApiOptions): void {
-  const trusted = new TrustedHosts(hosts)
-  server.addHook('onRequest', async (request, reply) => {
-    reply.header('service-operation-id', request.id)
-    const { host, origin } = request.headers
-    const refusal = trusted.refusal({ host, origin, localAddress: request.socket.localAddress })
-    if (refusal !== undefined) throw refusal
-    if (request.is404 || request.routeOptions.config.open === true) return
-    await authorize(keys, request.headers.authorization)
-  })
-}
-
-async function authorize(keys: ApiKeys, authorization: string | undefined): Promise<void> {
-  const challenge = { 'www-authenticate': 'Bearer' }
-  if (authorization === undefined) {
-    throw new ApiError(401, 'AUTH_MISSING', 'The request needs an API key: Authorization: Bearer <key>.', {}, challenge)
+function addAccount(router: Router, { control, resources, baseUrl, version }: AccountOptions): void {
+  for (const resource of resources) {
+    addResourceRoutes(router, resource, control)
+    addModuleRoutes(router, resource, control)
+    addPartRoutes(router, resource, control)
   }
-  const key = /^Bearer +([\x21-\x7e]+) *$/i.exec(authorization)?.[1]
-  if (key === undefined)
-    throw new ApiError(401, 'AUTH_MALFORMED', 'Authorization must be: Bearer <key>.', {}, challenge)
-  if (!(await keys.accepts(key))) throw new ApiError(401, 'AUTH_INVALID', 'The API key is not valid.', {}, challenge)
+  addNestedRoutes(router, resources, control, baseUrl)
+  addProcesses(router, control, baseUrl)
+  addDescription(router, () => openApiDocument(resources, { baseUrl: baseUrl(), version }))
 }
 
-/** Registers the handlers of one path; every other method on it is 405 with `Allow`. */
-function route(server: FastifyInstance, url: string, handlers: Handlers, config: { open?: boolean } = {}): void {
-  const present = Object.keys(handlers) as (keyof Handlers)[]
-  const allowed = new Set<HTTPMethods>(present.includes('GET') ? ['HEAD', ...present] : present)
-  for (const method of present) server.route({ method, url, config, handler: handlers[method] as RouteHandlerMethod })
-  const refuse = async () => {
-    throw new ApiError(
-      405,
-      'METHOD_NOT_ALLOWED',
-      'The path does not have this method.',
-      {},
-      { allow: [...allowed].sort().join(', ') }
-    )
+const OPERATOR: Principal = { id: 'usr_operator', role: 'administrator', subject: 'operator', key: null }
+
+/** Without an account there are no users and no restrictions: who has a key of the operator is the operator. */
+function operatorOnly(keys: ApiKeys): Doorkeeper {
+  return {
+    authenticate: async (key) => ((await keys.accepts(key)) ? OPERATOR : undefined),
+    admits: () => true
   }
-  server.route({
-    method: METHODS.filter((method) => !allowed.has(method)),
-    url,
-    config: OPEN,
-    onRequest: refuse,
-    handler: refuse
-  })
 }

@@ -1,0 +1,57 @@
+import type { Resource } from '../resources/resource.js'
+import type { Account } from './account.js'
+import {
+  callOf,
+  type Handler,
+  pathOf,
+  queryOf,
+  type Router,
+  route,
+  sendDone,
+  sendShown,
+  sendWritten,
+  writeMode
+} from './calls.js'
+
+/** Sub-paths of the modules of a resource, and of the fields that a DELETE clears. */
+export function addModuleRoutes(router: Router, resource: Resource, account: Account): void {
+  const item = `${resource.path}/{id}`
+  for (const module of resource.modules) {
+    const path = `${item}/${module}`
+    route(router, 'PUT', path, { body: 'json' }, replace(resource, module, account))
+    route(router, 'GET', path, {}, get(resource, module, account))
+    route(router, 'DELETE', path, {}, remove(resource, module, account))
+  }
+  for (const field of resource.clearable)
+    route(router, 'DELETE', `${item}/${field}`, {}, remove(resource, field, account))
+}
+
+function replace(resource: Resource, module: string, account: Account): Handler {
+  return async (request, reply) => {
+    const call = callOf(request)
+    account.permit(resource, 'update', call)
+    const mode = writeMode(request)
+    const asked = { path: pathOf(request), module, body: request.body, ...mode }
+    return sendWritten(reply, await account.replaceModule(resource, asked, call), 200, mode)
+  }
+}
+
+function get(resource: Resource, module: string, account: Account): Handler {
+  return async (request, reply) => {
+    const call = callOf(request)
+    account.permit(resource, 'get', call)
+    queryOf(request, [])
+    const serving = account.revision
+    return sendShown(reply, await account.getModule(resource, { path: pathOf(request), module }, call), serving)
+  }
+}
+
+function remove(resource: Resource, module: string, account: Account): Handler {
+  return async (request, reply) => {
+    const call = callOf(request)
+    account.permit(resource, 'update', call)
+    const mode = writeMode(request)
+    const done = await account.removeModule(resource, { path: pathOf(request), module, ...mode }, call)
+    return sendDone(reply, done, mode)
+  }
+}

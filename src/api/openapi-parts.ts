@@ -1,0 +1,152 @@
+/** What the descriptions of all operations share. */
+export type Operations = Record<string, object>
+export type Paths = Record<string, Operations>
+
+interface OperationParts {
+  readonly parameters?: readonly (keyof typeof PARAMETERS)[]
+  /** Schema of the request's body. */
+  readonly body?: object
+  /** The success; errors have one form. */
+  readonly responses: Readonly<Record<number, object>>
+}
+
+export function ref(schema: string): { readonly $ref: string } {
+  return { $ref: `#/components/schemas/${schema}` }
+}
+
+export function operation(id: string, tag: string, description: string, parts: OperationParts): object {
+  const { parameters = [], body, responses } = parts
+  const shared = ['service_version', ...parameters] as const
+  return {
+    operationId: id,
+    tags: [tag],
+    description,
+    parameters: shared.map((name) => ({ $ref: `#/components/parameters/${name}` })),
+    ...(body === undefined ? {} : { requestBody: { required: true, content: json(body) } }),
+    responses: { ...responses, default: { description: 'What was wrong.', content: json(ref('Error')) } }
+  }
+}
+
+/** An answer; without a schema it has no body. */
+export function answer(description: string, schema?: object, headers: readonly (keyof typeof HEADERS)[] = []): object {
+  const named = Object.fromEntries([...headers, 'service-revision' as const].map((name) => [name, HEADERS[name]]))
+  return { description, headers: named, ...(schema === undefined ? {} : { content: json(schema) }) }
+}
+
+/** The parameters of a path, for its path item. */
+export function parametersOf(path: string): { parameters: object[] } | Record<string, never> {
+  const parameters = [...path.matchAll(/\{(\w+)\}/g)].map(([, name]) => {
+    return { name, in: 'path', required: true, schema: { type: 'string' } }
+  })
+  return parameters.length === 0 ? {} : { parameters }
+}
+
+function json(schema: object): object {
+  return { 'application/json': { schema } }
+}
+
+const HEADERS = {
+  etag: { description: 'Version of the record, for If-Match.', schema: { type: 'string' } },
+  'service-revision': { description: 'Revision of the account that the answer shows.', schema: { type: 'string' } }
+} as const
+
+export const PARAMETERS = {
+  service_version: {
+    name: 'service-version',
+    in: 'header',
+    required: true,
+    description: 'Version of this API.',
+    schema: { type: 'string', enum: ['2'] }
+  },
+  if_match: {
+    name: 'if-match',
+    in: 'header',
+    description: 'Goes on only while the record has this ETag; else 412.',
+    schema: { type: 'string' }
+  },
+  limit: {
+    name: 'limit',
+    in: 'query',
+    description: 'Most entries of the page.',
+    schema: { type: 'integer', minimum: 1, maximum: 100, default: 100 }
+  },
+  before_id: {
+    name: 'before_id',
+    in: 'query',
+    description: 'Only what was created before the record with this id, which may be deleted since.',
+    schema: { type: 'string' }
+  },
+  force: {
+    name: 'force',
+    in: 'query',
+    description: 'Goes on even when it shuts the caller out of this API.',
+    schema: { type: 'boolean', default: false }
+  },
+  dry_run: {
+    name: 'dry_run',
+    in: 'query',
+    description: 'Does everything but the commit; the answer is 200 with a DryRun.',
+    schema: { type: 'boolean', default: false }
+  }
+} as const
+
+const text = { type: 'string' } as const
+
+export const ERROR_SCHEMA = {
+  type: 'object',
+  title: 'Error',
+  properties: {
+    error_code: { ...text, description: 'Stable name of what is wrong: ERR_SLUICE_<WORD>.' },
+    status_code: { type: 'integer', description: 'The status of the answer.' },
+    msg: { ...text, description: 'For people.' },
+    details: {
+      type: 'object',
+      description: 'operation_id always; field and more where they are known.',
+      properties: { operation_id: text },
+      required: ['operation_id'],
+      additionalProperties: text
+    }
+  },
+  required: ['error_code', 'status_code', 'msg', 'details']
+} as const
+
+export const PROCESSES_SCHEMA = {
+  type: 'object',
+  title: 'ProcessList',
+  properties: {
+    processes: {
+      type: 'array',
+      items: {
+        type: 'object',
+        properties: {
+          id: text,
+          applied_revision: { type: 'integer', description: 'The last revision that it serves.' },
+          last_error: { type: ['string', 'null'], description: 'What it could not apply.' },
+          seen_at: { ...text, format: 'date-time' },
+          self: { type: 'boolean', description: 'Is it the one that answers?' }
+        },
+        required: ['id', 'applied_revision', 'last_error', 'seen_at', 'self']
+      }
+    },
+    uri: text,
+    next_page_uri: { type: 'null' }
+  },
+  required: ['processes', 'uri', 'next_page_uri']
+} as const
+
+export const DRY_RUN_SCHEMA = {
+  type: 'object',
+  title: 'DryRun',
+  properties: {
+    dry_run: { type: 'boolean', enum: [true] },
+    status_code: { type: 'integer', description: 'Status of the write itself.' },
+    body: { description: 'Body of the write itself; null when it has none.' },
+    difference: {
+      type: 'object',
+      description: 'Keys of the parts of the running configuration that the write changes.',
+      properties: { put: { type: 'array', items: text }, drop: { type: 'array', items: text } },
+      required: ['put', 'drop']
+    }
+  },
+  required: ['dry_run', 'status_code', 'body', 'difference']
+} as const

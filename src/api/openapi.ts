@@ -1,0 +1,226 @@
+import type { Operation, Part, Resource } from '../resources/resource.js'
+import { createSchema, listSchema, moduleSchemas, responseSchema, title, updateSchema } from '../resources/schemas.js'
+import { nestedLists } from './nested-routes.js'
+import {
+  answer,
+  DRY_RUN_SCHEMA,
+  ERROR_SCHEMA,
+  type Operations,
+  operation,
+  PARAMETERS,
+  type Paths,
+  PROCESSES_SCHEMA,
+  parametersOf,
+  ref
+} from './openapi-parts.js'
+
+type Schemas = Record<string, object>
+type ItemSchema = Parameters<typeof listSchema>[1]
+
+/** What the document says of the program that serves it. */
+interface Product {
+  /** Scheme, host and port of the API as clients see it. */
+  readonly baseUrl: string
+  readonly version: string
+}
+
+/** The description of the API (OpenAPI 3.1), generated from the declarations of the resources. */
+export function openApiDocument(resources: readonly Resource[], product: Product): object {
+  const paths: Paths = {}
+  const schemas: Schemas = { Error: ERROR_SCHEMA, ProcessList: PROCESSES_SCHEMA, DryRun: DRY_RUN_SCHEMA }
+  for (const resource of resources) {
+    describeResource(resource, paths, schemas)
+    for (const name of resource.modules) describeModule(resource, name, paths, schemas)
+    for (const name of resource.clearable) describeClearable(resource, name, paths)
+    for (const part of resource.parts) describePart(resource, part, paths, schemas)
+  }
+  for (const { parent, child, nested } of nestedLists(resources)) {
+    const path = `${parent.path}/{id}/${nested.name}`
+    const lists = list({ ...child, name: `${parent.name}_${child.name}` }, title(child.name))
+    paths[path] = { ...parametersOf(path), ...lists }
+  }
+  paths['/processes'] = {
+    get: operation('processes_list', 'Processes', 'The processes of the service and what they serve.', {
+      responses: { 200: answer('The processes.', ref('ProcessList')) }
+    })
+  }
+  return {
+    openapi: '3.1.0',
+    info: { title: 'Sluice management API', version: product.version },
+    servers: [{ url: product.baseUrl }],
+    security: [{ key: [] }],
+    tags: [...resources.map(({ name, description }) => ({ name: title(name), description })), PROCESSES_TAG],
+    paths,
+    components: {
+      schemas: linked(schemas),
+      parameters: PARAMETERS,
+      securitySchemes: { key: { type: 'http', scheme: 'bearer', description: 'An API key.' } }
+    }
+  }
+}
+
+const DRY_RUN = answer('With dry_run: what the write would have answered.', ref('DryRun'))
+
+const PROCESSES_TAG = { name: 'Processes', description: 'The processes of the service.' }
+
+/** A schema that stands inside of another and is a component itself becomes a reference to it, so that it is generated once. */
+function linked(schemas: Schemas): Schemas {
+  const link = (schema: unknown, root: boolean): unknown => {
+    if (Array.isArray(schema)) return schema.map((entry) => link(entry, false))
+    if (typeof schema !== 'object' || schema === null) return schema
+    const { title: name } = schema as { readonly title?: unknown }
+    if (!root && typeof name === 'string' && Object.hasOwn(schemas, name)) return ref(name)
+    return Object.fromEntries(Object.entries(schema).map(([key, value]) => [key, link(value, false)]))
+  }
+  return Object.fromEntries(Object.entries(schemas).map(([name, schema]) => [name, link(schema, true) as object]))
+}
+
+function describeResource(resource: Resource, paths: Paths, schemas: Schemas): void {
+  const name = title(resource.name)
+  const has = (operation: Operation) => resource.operations.includes(operation)
+  schemas[name] = responseSchema(resource)
+  if (has('create')) schemas[`${name}Create`] = createSchema(resource)
+  if (has('update')) schemas[`${name}Update`] = updateSchema(resource)
+  if (has('list')) schemas[`${name}List`] = listSchema(resource, ref(name) as ItemSchema)
+  const parents = parametersOf(resource.path)
+  const collection = { ...(has('list') ? list(resource) : {}), ...(has('create') ? create(resource) : {}) }
+  if (Object.keys(collection).length > 0) paths[resource.path] = { ...parents, ...collection }
+  const item = `${resource.path}/{id}`
+  const one = {
+    ...(has('get') ? get(resource) : {}),
+    ...(has('update') ? update(resource) : {}),
+    ...(has('delete') ? remove(resource) : {})
+  }
+  if (Object.keys(one).length > 0) paths[item] = { ...parametersOf(item), ...one }
+}
+
+function list({ name, description }: Resource, shown = title(name)): Operations {
+  return {
+    get: operation(`${name}_list`, shown, `Lists, newest first: ${description}`, {
+      parameters: ['limit', 'before_id'],
+      responses: { 200: answer('One page.', ref(`${shown}List`)) }
+    })
+  }
+}
+
+function create({ name, description }: Resource): Operations {
+  return {
+    post: operation(`${name}_create`, title(name), `Creates: ${description}`, {
+      parameters: ['force', 'dry_run'],
+      body: ref(`${title(name)}Create`),
+      responses: { 200: DRY_RUN, 201: answer('What was created.', ref(title(name)), ['etag']) }
+    })
+  }
+}
+
+function get({ name, description }: Resource): Operations {
+  return {
+    get: operation(`${name}_get`, title(name), `Reads one: ${description}`, {
+      responses: { 200: answer('The record.', ref(title(name)), ['etag']) }
+    })
+  }
+}
+
+function update({ name }: Resource): Operations {
+  return {
+    patch: operation(`${name}_update`, title(name), 'Changes what the body gives and leaves the rest.', {
+      parameters: ['if_match', 'force', 'dry_run'],
+      body: ref(`${title(name)}Update`),
+      responses: { 200: answer('The record as it is now.', ref(title(name)), ['etag']) }
+    })
+  }
+}
+
+function remove({ name }: Resource): Operations {
+  return {
+    delete: operation(`${name}_delete`, title(name), 'Deletes it.', {
+      parameters: ['if_match', 'force', 'dry_run'],
+      responses: { 200: DRY_RUN, 204: answer('It is deleted.') }
+    })
+  }
+}
+
+function describeModule(resource: Resource, module: string, paths: Paths, schemas: Schemas): void {
+  const name = title(resource.name)
+  const { request, response } = moduleSchemas(resource, module)
+  const shown = `${name}${title(module)}`
+  const description = resource.fields[module]?.description ?? ''
+  schemas[`${shown}Replace`] = request
+  schemas[shown] = response
+  const path = `${resource.path}/{id}/${module}`
+  const id = `${resource.name}_${module}`
+  paths[path] = {
+    ...parametersOf(path),
+    put: operation(`${id}_replace`, name, `Replaces the module: ${description}`, {
+      parameters: ['if_match', 'force', 'dry_run'],
+      body: ref(`${shown}Replace`),
+      responses: { 200: answer('The module as it is now.', ref(shown), ['etag']) }
+    }),
+    get: operation(`${id}_get`, name, `Reads the module: ${description}`, {
+      responses: { 200: answer('The module; 404 when it is not configured.', ref(shown), ['etag']) }
+    }),
+    delete: operation(`${id}_delete`, name, `Removes the module: ${description}`, {
+      parameters: ['if_match', 'force', 'dry_run'],
+      responses: { 200: DRY_RUN, 204: answer('The module is not configured any more.') }
+    })
+  }
+}
+
+function describeClearable(resource: Resource, field: string, paths: Paths): void {
+  const path = `${resource.path}/{id}/${field}`
+  paths[path] = {
+    ...parametersOf(path),
+    delete: operation(`${resource.name}_${field}_delete`, title(resource.name), `Clears ${field}.`, {
+      parameters: ['if_match', 'force', 'dry_run'],
+      responses: { 200: DRY_RUN, 204: answer('It is cleared.') }
+    })
+  }
+}
+
+function describePart(resource: Resource, part: Part, paths: Paths, schemas: Schemas): void {
+  const name = title(resource.name)
+  const { request, response } = resource.fields[part.field] as unknown as Record<'request' | 'response', ListOf>
+  const shown = `${name}${title(part.name)}`
+  schemas[`${shown}Add`] = request.items
+  schemas[`${shown}Entry`] = response.items
+  schemas[`${shown}List`] = {
+    type: 'object',
+    properties: { [part.name]: { type: 'array', items: ref(`${shown}Entry`) }, uri: { type: 'string' } },
+    required: [part.name, 'uri']
+  }
+  const path = `${resource.path}/{id}/${part.name}`
+  const one = `${path}/{${part.key}}`
+  const id = `${resource.name}_${part.name}`
+  const entry = ref(`${shown}Entry`)
+  const body = ref(`${shown}Add`)
+  paths[path] = {
+    ...parametersOf(path),
+    get: operation(`${id}_list`, name, `Lists ${part.name}.`, {
+      responses: { 200: answer('All entries.', ref(`${shown}List`)) }
+    }),
+    post: operation(`${id}_create`, name, `Adds to ${part.name}.`, {
+      parameters: ['if_match', 'dry_run'],
+      body,
+      responses: { 200: DRY_RUN, 201: answer('What was added.', entry) }
+    })
+  }
+  paths[one] = {
+    ...parametersOf(one),
+    get: operation(`${id}_get`, name, `Reads one of ${part.name}.`, {
+      responses: { 200: answer('The entry.', entry) }
+    }),
+    patch: operation(`${id}_update`, name, `Changes one of ${part.name}.`, {
+      parameters: ['if_match', 'dry_run'],
+      body,
+      responses: { 200: answer('The entry as it is now.', entry) }
+    }),
+    delete: operation(`${id}_delete`, name, `Removes one of ${part.name}.`, {
+      parameters: ['if_match', 'dry_run'],
+      responses: { 200: DRY_RUN, 204: answer('It is removed.') }
+    })
+  }
+}
+
+interface ListOf {
+  readonly items: object
+}

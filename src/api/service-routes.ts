@@ -1,0 +1,45 @@
+import type { Account } from './account.js'
+import { callOf, queryOf, type Router, route } from './calls.js'
+import type { Readiness } from './server.js'
+
+/** For load balancers and supervisors; no key. */
+export function addHealth(router: Router, readiness: () => Readiness): void {
+  route(router, 'GET', '/healthz', { open: true }, async (_request, reply) => {
+    const status = readiness()
+    const ready = status === 'ready'
+    return reply
+      .code(ready ? 200 : 503)
+      .header('cache-control', 'no-store')
+      .send({ status: ready ? 'ok' : status })
+  })
+}
+
+/** The metrics in the text format of Prometheus, whose scrapers send a key but no version. */
+export function addMetrics(router: Router, metrics: () => Promise<string>): void {
+  route(router, 'GET', '/metrics', { unversioned: true }, async (_request, reply) =>
+    reply.type('text/plain; version=0.0.4; charset=utf-8').send(await metrics())
+  )
+}
+
+/** The description of the API; it says nothing of this account, and tools fetch it without a key. */
+export function addDescription(router: Router, document: () => object): void {
+  let text: string | undefined
+  route(router, 'GET', '/openapi.json', { open: true }, async (_request, reply) => {
+    text ??= JSON.stringify(document())
+    return reply.type('application/json; charset=utf-8').header('cache-control', 'no-cache').send(text)
+  })
+}
+
+/** What each process of the service serves. */
+export function addProcesses(router: Router, account: Account, baseUrl: () => string): void {
+  route(router, 'GET', '/processes', {}, async (request, reply) => {
+    callOf(request)
+    queryOf(request, [])
+    const processes = (await account.processes()).map(({ id, appliedRevision, lastError, seenAt, self }) => {
+      return { id, applied_revision: appliedRevision, last_error: lastError, seen_at: seenAt, self }
+    })
+    return reply
+      .header('service-revision', String(account.revision))
+      .send({ processes, uri: `${baseUrl()}/processes`, next_page_uri: null })
+  })
+}

@@ -1,0 +1,82 @@
+import type { Json, PresentContext, ResourceRecord } from '../resources/field.js'
+import { present, presentList, presentModule } from '../resources/present.js'
+import type { Resource } from '../resources/resource.js'
+import type { StoreReader } from '../store/store.js'
+import type { Catalogue } from './catalogue.js'
+import { everyRecord, type Records } from './records.js'
+
+export interface AnswerOptions {
+  readonly baseUrl: () => string
+  readonly zone: string
+  readonly regions: readonly string[]
+  readonly tunnelsOf?: ((backend: string) => readonly string[]) | undefined
+}
+
+/** Answers of the API: records as its clients see them, with what stands below them. */
+export class Answers {
+  readonly #catalogue: Catalogue
+  readonly #records: Records
+  readonly #options: AnswerOptions
+
+  constructor(catalogue: Catalogue, records: Records, options: AnswerOptions) {
+    this.#catalogue = catalogue
+    this.#records = records
+    this.#options = options
+  }
+
+  get baseUrl(): string {
+    return this.#options.baseUrl()
+  }
+
+  /** `once`: members that only the answer of the creation has. */
+  async one(
+    reader: StoreReader,
+    resource: Resource,
+    record: ResourceRecord,
+    showSecrets: boolean,
+    once: Readonly<Record<string, Json>> = {}
+  ): Promise<Json> {
+    return present(resource, record, await this.context(reader, resource, [record], showSecrets), once)
+  }
+
+  async module(reader: StoreReader, resource: Resource, record: ResourceRecord, name: string): Promise<Json> {
+    return presentModule(resource, record, name, await this.context(reader, resource, [], true))
+  }
+
+  async list(
+    reader: StoreReader,
+    resource: Resource,
+    records: readonly ResourceRecord[],
+    page: Parameters<typeof presentList>[2]
+  ): Promise<Json> {
+    return presentList(resource, records, page, await this.context(reader, resource, records, false))
+  }
+
+  /** Fetches what the answers show of other records. */
+  async context(
+    reader: StoreReader,
+    resource: Resource,
+    records: readonly ResourceRecord[],
+    showSecrets: boolean
+  ): Promise<PresentContext> {
+    const { zone, regions, tunnelsOf } = this.#options
+    const below = new Map<string, readonly ResourceRecord[]>()
+    for (const { child, field } of this.#catalogue.childrenOf(resource)) {
+      for (const { kind, id } of records) {
+        const children: ResourceRecord[] = []
+        for await (const page of everyRecord(reader, child.name, { field, to: { kind, id } })) {
+          for (const stored of page) children.push(this.#records.open(stored).record)
+        }
+        below.set(`${child.name} ${id}`, children.reverse())
+      }
+    }
+    return {
+      baseUrl: this.baseUrl,
+      zone,
+      regions,
+      showSecrets,
+      children: (kind, parent) => below.get(`${kind} ${parent}`) ?? [],
+      tunnelsOf: (backend) => tunnelsOf?.(backend) ?? []
+    }
+  }
+}

@@ -1,0 +1,90 @@
+import type { Json, ResourceRecord } from '../resources/field.js'
+
+export type Role = 'administrator' | 'member'
+
+/** Who calls: a user or a bot. Bots are members. */
+export interface Principal {
+  /** `usr_…` or `bot_…`. */
+  readonly id: string
+  readonly role: Role
+  /** For people: the bot's name, or the user's role. */
+  readonly subject: string
+  /** The record of the API key that was used; null for the operator's own keys. */
+  readonly key: string | null
+}
+
+/** One call of the API. */
+export interface Call {
+  readonly principal: Principal
+  /** IP address of the caller; undefined when there is none. */
+  readonly address: string | undefined
+  /** New for each call; the history of the store holds it. */
+  readonly operationId: string
+}
+
+/** Parameters of the path by name: `id`, `edge_id`, … */
+export type PathValues = Readonly<Record<string, string>>
+
+/** Which record of a resource. */
+export interface Target {
+  readonly path: PathValues
+}
+
+/** How a write is done. */
+export interface WriteMode {
+  /** Revisions that the record may have; others fail with `PRECONDITION_FAILED`. Absent: any. */
+  readonly ifMatch?: readonly number[] | undefined
+  /** Do it although it shuts the caller out of the API. */
+  readonly force?: boolean | undefined
+  /** Everything but the commit; nothing changes. */
+  readonly dryRun?: boolean | undefined
+}
+
+/** Keys of the units of the plan that a write puts and drops. */
+export interface Difference {
+  readonly put: readonly string[]
+  readonly drop: readonly string[]
+}
+
+/** What a write did. */
+export interface Done {
+  /** Revision of the store that serves now; of a dry run the one before. */
+  readonly committed: number
+  readonly difference: Difference
+}
+
+/** The record as it is read. */
+export interface Shown {
+  readonly record: ResourceRecord
+  /** Body of the answer. */
+  readonly body: Json
+  /** Revision of the record: its ETag. */
+  readonly revision: number
+}
+
+export interface Written extends Shown, Done {
+  /** URL of the record. */
+  readonly uri: string
+}
+
+export interface ListRequest {
+  /** Ids of the parents. */
+  readonly path: PathValues
+  /** 1 to 100. */
+  readonly limit: number
+  readonly beforeId?: string | undefined
+  /** Only records whose field `field` refers to this record. */
+  readonly referring?: { readonly field: string; readonly kind: string; readonly id: string } | undefined
+}
+
+/** What this and the other processes on the same store have applied. */
+export interface ProcessState {
+  readonly id: string
+  readonly appliedRevision: number
+  /** What the process could not apply, or null. */
+  readonly lastError: string | null
+  /** RFC 3339. */
+  readonly seenAt: string
+  /** Is it the one that answers? */
+  readonly self: boolean
+}

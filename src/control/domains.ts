@@ -1,0 +1,40 @@
+import type { ResourceRecord } from '../resources/field.js'
+import { httpsEdge } from '../resources/https-edge.js'
+import { reservedDomain } from '../resources/reserved-domain.js'
+import type { StoreReader } from '../store/store.js'
+import { ControlError, inUse } from './control-error.js'
+import { splitHostport } from './host-index.js'
+
+/** Edges name domains by their hostports, not by references: these two checks stand in for them. */
+const DOMAIN_SPACE = 'domain'
+
+/** Fails with `IN_USE` when an edge serves the reserved domain that shall go. */
+export function mustNotServe({ kind, id, body }: ResourceRecord, edgeOn: (host: string) => string | undefined): void {
+  if (kind !== reservedDomain.name) return
+  const edge = edgeOn(String(body.domain))
+  if (edge !== undefined) throw inUse({ kind, id }, [`${httpsEdge.name} ${edge}`])
+}
+
+/** Fails with `REF_NOT_FOUND` when a host that an edge takes anew is below no reserved domain. */
+export async function hostsMustBeReserved(
+  reader: StoreReader,
+  before: ResourceRecord | undefined,
+  after: ResourceRecord
+): Promise<void> {
+  if (after.kind !== httpsEdge.name) return
+  const held = new Set((before?.body.hostports ?? []) as readonly string[])
+  for (const [index, hostport] of (after.body.hostports as readonly string[]).entries()) {
+    if (held.has(hostport) || (await isReserved(reader, splitHostport(hostport).host))) continue
+    const message = `${hostport} is below no reserved domain of the account`
+    throw new ControlError('REF_NOT_FOUND', message, { field: `hostports[${index}]` })
+  }
+}
+
+/** By its own name, or by a wildcard above it. */
+async function isReserved(reader: StoreReader, host: string): Promise<boolean> {
+  if ((await reader.keeperOf(DOMAIN_SPACE, host)) !== undefined) return true
+  for (let dot = host.indexOf('.'); dot !== -1; dot = host.indexOf('.', dot + 1)) {
+    if ((await reader.keeperOf(DOMAIN_SPACE, `*${host.slice(dot)}`)) !== undefined) return true
+  }
+  return false
+}

@@ -1,0 +1,140 @@
+import { isDeepStrictEqual } from 'node:util'
+import { eventType } from '../resources/event-types.js'
+import type { Json, Link, ResourceRecord } from '../resources/field.js'
+import { claimsOf, linksOf } from '../resources/relations.js'
+import type { Resource } from '../resources/resource.js'
+import type { RecordKey, StoreTransaction } from '../store/store.js'
+import { ClaimConflict } from '../store/store-error.js'
+import type { Answers } from './answers.js'
+import type { Catalogue } from './catalogue.js'
+import { ControlError, notFound } from './control-error.js'
+import { doomedWith } from './deletion.js'
+import type { Touched } from './derive.js'
+import { hostsMustBeReserved, mustNotServe } from './domains.js'
+import type { RecordEvent } from './events.js'
+import { mustLeadSomewhere } from './links.js'
+import type { Records, Versioned } from './records.js'
+
+export interface DraftParts {
+  readonly catalogue: Catalogue
+  readonly records: Records
+  readonly answers: Answers
+  /** The edge that serves a host. */
+  readonly edgeOn: (host: string) => string | undefined
+  /** Must the hosts of edges be reserved domains? */
+  readonly requireReserved: boolean
+  /** Does anybody hear of events? Their objects cost reads. */
+  readonly eventful: boolean
+}
+
+/** An event without what only the commit knows. */
+export type PendingEvent = Pick<RecordEvent, 'kind' | 'id' | 'change' | 'type' | 'object'>
+
+/** One write while it is not committed: changes records together with their claims and references, and remembers what it touched. */
+export class Draft {
+  readonly tx: StoreTransaction
+  readonly touched: Touched[] = []
+  readonly events: PendingEvent[] = []
+  readonly #parts: DraftParts
+
+  constructor(tx: StoreTransaction, parts: DraftParts) {
+    this.tx = tx
+    this.#parts = parts
+  }
+
+  /** Fails with `REF_NOT_FOUND`, `ALREADY_EXISTS`, or `NOT_FOUND` when the parent is gone. */
+  async insert(resource: Resource, record: ResourceRecord): Promise<Versioned> {
+    await this.#touchParent(resource, record, true)
+    await this.#mustHold(resource, undefined, record)
+    const { kind, id } = record
+    await this.tx.insert({ kind, id, ...this.#parts.records.stored(record) })
+    await this.#relate(resource, undefined, record)
+    await this.#note(resource, record, 'created')
+    return { record, revision: this.tx.number }
+  }
+
+  /** Writes nothing when nothing differs. Fails with `REF_NOT_FOUND` or `ALREADY_EXISTS`. */
+  async update(resource: Resource, before: Versioned, after: ResourceRecord): Promise<Versioned> {
+    if (isDeepStrictEqual(before.record, after)) return before
+    await this.#mustHold(resource, before.record, after)
+    await this.tx.update(after.kind, after.id, this.#parts.records.stored(after))
+    await this.#relate(resource, before.record, after)
+    await this.#touchParent(resource, after, false)
+    await this.#note(resource, after, 'updated')
+    return { record: after, revision: this.tx.number }
+  }
+
+  /** Deletes a record with everything that goes with it. Fails with `IN_USE`. */
+  async remove(record: ResourceRecord): Promise<void> {
+    mustNotServe(record, this.#parts.edgeOn)
+    const doomed = await doomedWith(this.tx, this.#parts, record)
+    // Told before anything goes: an event shows its record as it was, with what stood below it.
+    for (const one of doomed) await this.#note(this.#resource(one.kind), one, 'deleted')
+    for (const { kind, id } of doomed.reverse()) await this.tx.delete(kind, id)
+    await this.#touchParent(this.#resource(record.kind), record, false)
+  }
+
+  #resource(kind: string): Resource {
+    const resource = this.#parts.catalogue.find(kind)
+    if (resource === undefined) throw new RangeError(`there is no resource ${kind}`)
+    return resource
+  }
+
+  async #mustHold(resource: Resource, before: ResourceRecord | undefined, after: ResourceRecord): Promise<void> {
+    await mustLeadSomewhere(this.tx, resource, before, after)
+    if (this.#parts.requireReserved) await hostsMustBeReserved(this.tx, before, after)
+  }
+
+  /** A parent's answer shows its children, so that their change is a new revision of it. */
+  async #touchParent(resource: Resource, { body }: ResourceRecord, mustExist: boolean): Promise<void> {
+    const family = this.#parts.catalogue.parentOf(resource)
+    if (family === undefined) return
+    const id = String(body[family.field])
+    if ((await this.tx.get(family.parent.name, id)) !== undefined) await this.tx.update(family.parent.name, id, {})
+    else if (mustExist) throw notFound(family.parent.name)
+  }
+
+  async #relate(resource: Resource, before: ResourceRecord | undefined, after: ResourceRecord): Promise<void> {
+    const links = linksOf(resource, after)
+    const former = before === undefined ? [] : linksOf(resource, before)
+    if (!isDeepStrictEqual(links, former)) await this.tx.replaceReferences(keyOf(after), links.map(reference))
+    const claims = claimsOf(resource, after)
+    const kept = new Set(claims.map(({ space, value }) => `${space} ${value}`))
+    const held = before === undefined ? [] : claimsOf(resource, before)
+    for (const { space, value } of held) {
+      if (!kept.has(`${space} ${value}`)) await this.tx.release(keyOf(after), space, value)
+    }
+    const had = new Set(held.map(({ space, value }) => `${space} ${value}`))
+    for (const { space, value, field } of claims) {
+      if (!had.has(`${space} ${value}`)) await this.#claim(after, space, value, field)
+    }
+  }
+
+  async #claim(record: ResourceRecord, space: string, value: string, field: string): Promise<void> {
+    try {
+      await this.tx.claim(keyOf(record), space, value)
+    } catch (error) {
+      if (!(error instanceof ClaimConflict)) throw error
+      const { kind, id } = error.keeper
+      const details = { taken_by: `${kind} ${id}` }
+      throw new ControlError('ALREADY_EXISTS', `${field} is taken by ${kind} ${id}`, { field, details })
+    }
+  }
+
+  async #note(resource: Resource, record: ResourceRecord, change: PendingEvent['change']): Promise<void> {
+    const { kind, id } = record
+    this.touched.push({ kind, id, after: change === 'deleted' ? undefined : record })
+    if (!this.#parts.eventful) return
+    const object: Json = await this.#parts.answers.one(this.tx, resource, record, false)
+    const type = resource.events === undefined ? null : eventType(resource.events, change)
+    this.events.push({ kind, id, change, type, object })
+  }
+}
+
+function keyOf({ kind, id }: ResourceRecord): RecordKey {
+  return { kind, id }
+}
+
+function reference({ field, kind, id }: Link) {
+  return { field, to: { kind, id } }
+}

@@ -1,0 +1,111 @@
+import { randomBytes } from 'node:crypto'
+import type { Clock } from '../lib/clock.js'
+import { newId } from '../lib/id.js'
+import type { Json, Makers, PolicyCheck, ResourceRecord } from '../resources/field.js'
+import type { Input, Read, ReadOptions } from '../resources/read.js'
+import { readCreate } from '../resources/read.js'
+import type { Resource } from '../resources/resource.js'
+import { createRecord, updateRecord } from '../resources/write.js'
+import type { StoreReader } from '../store/store.js'
+import type { Call, PathValues } from './calls.js'
+import type { Catalogue } from './catalogue.js'
+import { ControlError, notFound, refusedBody } from './control-error.js'
+import { mustLeadSomewhere } from './links.js'
+import type { Records, Versioned } from './records.js'
+import { mayGive, ownersMustExist } from './rights.js'
+
+export interface EditsParts {
+  readonly catalogue: Catalogue
+  readonly records: Records
+  readonly clock: Clock
+  readonly checkPolicy: PolicyCheck
+  readonly zone: string
+}
+
+/** A record that is made and not yet written, with what only the answer of its creation shows. */
+export interface Made {
+  readonly record: ResourceRecord
+  readonly once: Readonly<Record<string, Json>>
+}
+
+/** From the body of a request to the record that it asks for. Fails with a `ControlError`; writes nothing. */
+export class Edits {
+  readonly #parts: EditsParts
+
+  constructor(parts: EditsParts) {
+    this.#parts = parts
+  }
+
+  /** The record that a path names. Fails with `NOT_FOUND`. */
+  async find(reader: StoreReader, resource: Resource, path: PathValues): Promise<Versioned> {
+    const found = await this.#parts.records.find(reader, resource.name, path.id ?? '')
+    const family = this.#parts.catalogue.parentOf(resource)
+    const astray = family !== undefined && found?.record.body[family.field] !== path[family.field]
+    if (found === undefined || astray) throw notFound(resource.name)
+    return found
+  }
+
+  /** Fails with `NOT_FOUND` when the record above a collection is not there. */
+  async mustHaveParent(reader: StoreReader, resource: Resource, path: PathValues): Promise<void> {
+    const family = this.#parts.catalogue.parentOf(resource)
+    if (family === undefined) return
+    const { name } = family.parent
+    if ((await reader.get(name, path[family.field] ?? '')) === undefined) throw notFound(name)
+  }
+
+  /** A new record. May take seconds: keys are made here. */
+  async make(reader: StoreReader, resource: Resource, path: PathValues, body: unknown, call: Call): Promise<Made> {
+    await this.mustHaveParent(reader, resource, path)
+    mayGive(call.principal, resource, body)
+    const input = accepted(readCreate(resource, body, this.readOptions(path)))
+    const draft = { kind: resource.name, id: '', createdAt: '', body: input.body, secrets: {} }
+    await mustLeadSomewhere(reader, resource, undefined, draft)
+    const written = await createRecord(resource, input, this.#makers(reader, call))
+    if (!written.ok) throw refusedBody(written.problems)
+    await ownersMustExist(reader, resource, written.record)
+    return written
+  }
+
+  /** The record after an update that is read already. */
+  async change(
+    reader: StoreReader,
+    resource: Resource,
+    current: ResourceRecord,
+    read: Read,
+    call: Call
+  ): Promise<ResourceRecord> {
+    const input = accepted(read)
+    if (input.given.size === 0) return current
+    const written = await updateRecord(resource, current, input, this.#makers(reader, call))
+    if (!written.ok) throw refusedBody(written.problems)
+    return written.record
+  }
+
+  readOptions(path: PathValues): ReadOptions {
+    return { checkPolicy: this.#parts.checkPolicy, path }
+  }
+
+  #makers(reader: StoreReader, { principal }: Call): Makers {
+    const { clock, records, zone } = this.#parts
+    return {
+      clock,
+      zone,
+      principal: principal.id,
+      newId: (prefix) => newId(prefix, clock.wall()),
+      random: (bytes) => randomBytes(bytes),
+      find: async (kind, id) => (await records.find(reader, kind, id))?.record
+    }
+  }
+}
+
+function accepted(read: Read): Input {
+  if (!read.ok) throw refusedBody(read.problems)
+  return read.input
+}
+
+/** Fails with `PRECONDITION_FAILED` when the caller knows another revision of the record. */
+export function mustMatch({ revision }: Versioned, ifMatch: readonly number[] | undefined): void {
+  if (ifMatch === undefined || ifMatch.includes(revision)) return
+  const details = { revision: String(revision) }
+  throw new ControlError('PRECONDITION_FAILED', `the record has changed; its revision is ${revision}`, { details })
+}

@@ -1,0 +1,128 @@
+import type { Clock } from '../lib/clock.js'
+import type { Sealer } from '../lib/seal.js'
+import type { PolicyCheck } from '../resources/field.js'
+import type { Resource } from '../resources/resource.js'
+import type { CompileOptions } from '../snapshot/compile.js'
+import type { SnapshotHolder } from '../snapshot/holder.js'
+import type { Snapshot } from '../snapshot/snapshot.js'
+import type { Store, StoreLog } from '../store/store.js'
+import { Answers } from './answers.js'
+import { ApiGate } from './api-gate.js'
+import { AppliedRevision } from './applied.js'
+import { Catalogue } from './catalogue.js'
+import { Derivation } from './derive.js'
+import { Edits } from './edits.js'
+import type { RecordEvent } from './events.js'
+import { Following } from './following.js'
+import { Live } from './live.js'
+import { Principals } from './principals.js'
+import { ProcessReports } from './process-reports.js'
+import { Records } from './records.js'
+import { Writer } from './writer.js'
+
+export interface ControlOptions {
+  /** Opens the store; `onRevision` is the hook of `StoreOptions`. The control plane closes it. */
+  readonly connect: (onRevision: (revision: number) => void) => Promise<Store>
+  /** Every resource; in production the list of `registry.ts`. */
+  readonly resources: readonly Resource[]
+  readonly seal: Sealer
+  readonly clock: Clock
+  readonly log: StoreLog
+  readonly checkPolicy: PolicyCheck
+  readonly holder: SnapshotHolder
+  readonly compile: CompileOptions
+  /** Hears of every new snapshot after it serves. Must not throw. */
+  readonly swapped?: (snapshot: Snapshot) => void
+  /** Keys of the operator, outside of the store: they are the administrator's. */
+  readonly operatorKeys: { accepts(key: string): Promise<boolean> }
+  /** Scheme, host and port of the API as clients see it, without a slash at the end; asked for each answer. */
+  readonly baseUrl: () => string
+  readonly zone: string
+  readonly regions: readonly string[]
+  /** Must the hosts of HTTPS edges be reserved domains? */
+  readonly requireReserved?: boolean
+  /** Ids of the live tunnels that a backend selects. */
+  readonly tunnelsOf?: (backend: string) => readonly string[]
+  /** Hears of each committed change of a record, after it serves. Absent: events are not even made. */
+  readonly published?: (event: RecordEvent) => void
+  /** Hears of each revision once it serves here, whoever wrote it. Must not throw. */
+  readonly served?: (revision: number) => void
+  /** Milliseconds between reports to the other processes on the store; absent: there are none. */
+  readonly reportEvery?: number
+}
+
+/** What the control plane is made of. */
+export interface ControlParts {
+  readonly store: Store
+  readonly catalogue: Catalogue
+  readonly records: Records
+  readonly answers: Answers
+  readonly edits: Edits
+  readonly live: Live
+  readonly gate: ApiGate
+  readonly principals: Principals
+  readonly applied: AppliedRevision
+  readonly writer: Writer
+  readonly reports: ProcessReports
+  readonly following: Following
+}
+
+/** Opens the store, applies what it holds and begins to follow it. Closes it again when that fails. */
+export async function openParts(options: ControlOptions): Promise<ControlParts> {
+  const following = new Following()
+  const store = await options.connect((revision) => following.hear(revision))
+  try {
+    const parts = await build(options, store, following)
+    const { writer, applied, reports } = parts
+    await writer.alone(() => applied.load(store))
+    following.start({ store, writer, applied, reports, log: options.log })
+    reports.soon()
+    return parts
+  } catch (error) {
+    await store.close()
+    throw error
+  }
+}
+
+async function build(options: ControlOptions, store: Store, following: Following): Promise<ControlParts> {
+  const { seal, clock, log, holder, compile, checkPolicy, zone, published, operatorKeys, reportEvery } = options
+  const { swapped = () => undefined, served = () => undefined } = options
+  const catalogue = new Catalogue(options.resources)
+  const records = new Records(seal)
+  const answers = new Answers(catalogue, records, options)
+  const principals = await Principals.open({ store, clock, operatorKeys })
+  const live = new Live(holder, compile, swapped)
+  const gate = new ApiGate(log)
+  const derivation = new Derivation()
+  const applied = new AppliedRevision({ derivation, live, gate, principals, log, served })
+  const reports = new ProcessReports({ store, applied, clock, log, every: reportEvery })
+  const writer = new Writer({
+    store,
+    applied,
+    derivation,
+    live,
+    gate,
+    principals,
+    draft: {
+      catalogue,
+      records,
+      answers,
+      edgeOn: (host) => derivation.edgeOn(host),
+      requireReserved: options.requireReserved === true,
+      eventful: published !== undefined
+    },
+    committed: () => reports.soon(),
+    published: (event) => tell(published, event, log)
+  })
+  const edits = new Edits({ catalogue, records, clock, checkPolicy, zone })
+  return { store, catalogue, records, answers, edits, live, gate, principals, applied, writer, reports, following }
+}
+
+/** The write is done: whoever hears of it cannot undo it by failing. */
+function tell(published: ControlOptions['published'], event: RecordEvent, log: StoreLog): void {
+  try {
+    published?.(event)
+  } catch (error) {
+    log.warn({ err: error, event: event.type, id: event.id }, 'an event was not taken')
+  }
+}

@@ -1,0 +1,70 @@
+import type { Sealer } from '../lib/seal.js'
+import { type ResourceRecord, timestampText } from '../resources/field.js'
+import type { Json, RecordUpdate, StoredRecord, StoreReader } from '../store/store.js'
+
+/** A record with the revision that wrote it last. */
+export interface Versioned {
+  readonly record: ResourceRecord
+  readonly revision: number
+}
+
+/** Records between their stored form, where secrets are sealed, and the form that resources work on. */
+export class Records {
+  readonly #seal: Sealer
+
+  constructor(seal: Sealer) {
+    this.#seal = seal
+  }
+
+  /** Throws a CodedError of the sealer when the secrets do not open. */
+  open({ kind, id, createdAt, body, sealed, revision }: StoredRecord): Versioned {
+    const secrets = sealed === null ? {} : this.#secrets(sealed, ownerOf(kind, id))
+    return {
+      record: { kind, id, createdAt: timestampText(createdAt), body: body as ResourceRecord['body'], secrets },
+      revision
+    }
+  }
+
+  /** What the store keeps of a record. */
+  stored({ kind, id, body, secrets }: ResourceRecord): Required<RecordUpdate> {
+    const empty = Object.keys(secrets).length === 0
+    const sealed = empty ? null : this.#seal.seal(Buffer.from(JSON.stringify(secrets)), ownerOf(kind, id))
+    return { body: body as Json, sealed }
+  }
+
+  async find(reader: StoreReader, kind: string, id: string): Promise<Versioned | undefined> {
+    const stored = await reader.get(kind, id)
+    return stored === undefined ? undefined : this.open(stored)
+  }
+
+  #secrets(sealed: Uint8Array, owner: string): Record<string, string> {
+    return JSON.parse(Buffer.from(this.#seal.open(sealed, owner)).toString('utf8')) as Record<string, string>
+  }
+}
+
+/** A sealed value opens only for the record that it was sealed for. */
+function ownerOf(kind: string, id: string): string {
+  return `${kind}/${id}`
+}
+
+const PAGE = 1000
+
+/** All records of a kind, newest first, page by page; with `referring` those that name the record in this field. */
+export async function* everyRecord(
+  reader: StoreReader,
+  kind: string,
+  referring?: { readonly field: string; readonly to: { readonly kind: string; readonly id: string } }
+): AsyncGenerator<readonly StoredRecord[]> {
+  let before: { createdAt: number; sequence: number } | undefined
+  while (true) {
+    const page = await reader.list(kind, {
+      limit: PAGE,
+      ...(before === undefined ? {} : { before }),
+      ...(referring === undefined ? {} : { referring })
+    })
+    if (page === undefined || page.records.length === 0) return
+    yield page.records
+    if (!page.more) return
+    before = page.records.at(-1)
+  }
+}

@@ -1,0 +1,113 @@
+import type { Store, StoreTransaction } from '../store/store.js'
+import { Turns } from '../store/turns.js'
+import { type ApiGate, allows, type Restriction, readRestriction } from './api-gate.js'
+import type { AppliedRevision } from './applied.js'
+import type { Call, Done, WriteMode } from './calls.js'
+import { ControlError } from './control-error.js'
+import type { Derivation, Derived } from './derive.js'
+import { Draft, type DraftParts } from './draft.js'
+import type { RecordEvent } from './events.js'
+import type { Live, Ready } from './live.js'
+import type { Principals } from './principals.js'
+import { orUnavailable, refusedPolicy } from './refusals.js'
+
+export interface WriterParts {
+  readonly store: Store
+  readonly applied: AppliedRevision
+  readonly derivation: Derivation
+  readonly live: Live
+  readonly gate: ApiGate
+  readonly principals: Principals
+  readonly draft: DraftParts
+  /** Hears that a revision of this process serves. Must not throw. */
+  readonly committed: () => void
+  /** Must not throw. */
+  readonly published: (event: RecordEvent) => void
+}
+
+/** A write that needs nothing but its commit. */
+interface Staged<T> {
+  readonly value: T
+  readonly draft: Draft
+  readonly derived: Derived
+  readonly ready: Ready & { readonly ok: true }
+  /** Who may call the API from then on; absent: as before. */
+  readonly gate: { readonly restriction: Restriction | undefined } | undefined
+}
+
+/**
+ * The turn of everything that changes what runs: a write goes prepare → commit → swap → events, and nothing comes between.
+ * What is committed serves when the write returns; what failed has changed nothing.
+ */
+export class Writer {
+  readonly #parts: WriterParts
+  readonly #turns = new Turns()
+
+  constructor(parts: WriterParts) {
+    this.#parts = parts
+  }
+
+  /** Runs `run` while nothing else changes what runs. */
+  async alone<T>(run: () => Promise<T>): Promise<T> {
+    return await this.#turns.take(run)
+  }
+
+  /** Runs `work` as one transaction and makes what it did serve. Fails with a `ControlError`. */
+  async write<T>(call: Call, mode: WriteMode, work: (draft: Draft) => Promise<T>): Promise<{ value: T; done: Done }> {
+    return await this.alone(async () => {
+      const { applied, store } = this.#parts
+      const outcome = await orUnavailable(
+        store.transact(call.operationId, async (tx) => {
+          // Another process may have written since: what is checked here must be checked against what is there.
+          if (tx.previous !== applied.revision) await applied.follow(tx, tx.previous)
+          const staged = await this.#stage(new Draft(tx, this.#parts.draft), call, mode, work)
+          tx.note({ principal: call.principal.id, key: call.principal.key })
+          if (mode.dryRun === true || staged.draft.touched.length === 0) tx.abandon()
+          return staged
+        })
+      )
+      const { value: staged, committed, revision } = outcome
+      if (committed) this.#serve(staged, call, revision)
+      const { put, drop } = staged.derived
+      const difference = { put: put.map(([key]) => key), drop }
+      return { value: staged.value, done: { committed: applied.revision, difference } }
+    })
+  }
+
+  /** Does the work and everything that can refuse it. */
+  async #stage<T>(draft: Draft, call: Call, mode: WriteMode, work: (draft: Draft) => Promise<T>): Promise<Staged<T>> {
+    const value = await work(draft)
+    const { derivation, live, gate } = this.#parts
+    const derived = derivation.derive(live.units, draft.touched)
+    const ready = live.ready(derived)
+    if (!ready.ok) throw refusedPolicy(ready.problems)
+    if (!gate.concerns(draft.touched)) return { value, draft, derived, ready, gate: undefined }
+    const restriction = await readRestriction(draft.tx)
+    if (mode.force !== true) mustAdmit(restriction, call.address)
+    return { value, draft, derived, ready, gate: { restriction } }
+  }
+
+  #serve({ draft, derived, ready, gate }: Staged<unknown>, call: Call, revision: number): void {
+    const { applied, principals, gate: served } = this.#parts
+    ready.swap()
+    derived.commit()
+    if (gate !== undefined) served.set(gate.restriction)
+    principals.forget(draft.touched)
+    applied.committed(revision, derived)
+    this.#parts.committed()
+    this.#publish(draft, call, revision)
+  }
+
+  #publish({ events, tx }: { events: Draft['events']; tx: StoreTransaction }, call: Call, revision: number): void {
+    const { id, subject, key } = call.principal
+    const about = { at: tx.at, revision, operationId: call.operationId, principal: { id, subject, key } }
+    for (const event of events) this.#parts.published({ ...event, ...about })
+  }
+}
+
+/** Fails with `LOCKOUT` when the restriction would refuse the caller itself. */
+function mustAdmit(restriction: Restriction | undefined, address: string | undefined): void {
+  if (restriction?.enforced !== true || address === undefined || allows(restriction, address)) return
+  const message = `the API would refuse ${address}, where this request comes from; with ?force=true it is done anyway`
+  throw new ControlError('LOCKOUT', message, { details: { address } })
+}

@@ -1,0 +1,78 @@
+import type { Account } from '../../src/api/account.js'
+import type { Call, Done, Principal, Shown, Written } from '../../src/control/calls.js'
+import { ControlError } from '../../src/control/control-error.js'
+import { KEY } from './asking.js'
+
+export const PRINCIPAL: Principal = { id: 'usr_1', role: 'administrator', subject: 'operator', key: null }
+
+const record = { kind: 'thing', id: 'x_1', createdAt: '2026-01-01T00:00:00Z', body: {}, secrets: {} }
+const shown: Shown = { record, body: { id: 'x_1' }, revision: 7 }
+const done: Done = { committed: 9, difference: { put: ['policy:a'], drop: [] } }
+const written: Written = { ...shown, ...done, uri: 'http://api.test/things/x_1' }
+
+/** Answers everything with one record and notes what it was asked: for what happens before and behind the account. */
+export class AccountDouble implements Account {
+  readonly asked: { readonly operation: string; readonly resource: string; readonly request: unknown }[] = []
+  /** Thrown by the next operation. */
+  failure: ControlError | undefined
+  admitted = true
+  permitted = true
+  principal: Principal = PRINCIPAL
+
+  readonly revision = 8
+
+  /** The last request. */
+  get last(): Readonly<Record<string, unknown>> {
+    return (this.asked.at(-1)?.request ?? {}) as Readonly<Record<string, unknown>>
+  }
+
+  async authenticate(key: string) {
+    return key === KEY ? this.principal : undefined
+  }
+
+  admits() {
+    return this.admitted
+  }
+
+  permit() {
+    if (!this.permitted) throw new ControlError('ADMIN_REQUIRED', 'only an administrator may do this')
+  }
+
+  create = this.#answer('create', written)
+  get = this.#answer('get', shown)
+  list = this.#answer('list', { things: [], uri: 'u', next_page_uri: null })
+  update = this.#answer('update', written)
+  remove = this.#answer('remove', done)
+  getModule = this.#answer('getModule', shown)
+  replaceModule = this.#answer('replaceModule', written)
+  removeModule = this.#answer('removeModule', done)
+  getParts = this.#partAnswer('getParts', shown)
+  getPart = this.#partAnswer('getPart', shown)
+  addPart = this.#partAnswer('addPart', written)
+  removePart = this.#partAnswer('removePart', done)
+
+  async processes() {
+    return [{ id: 'p1', appliedRevision: 8, lastError: null, seenAt: '2026-01-01T00:00:00Z', self: true }]
+  }
+
+  #answer<A>(operation: string, answer: A) {
+    return async (resource: { name: string }, request: unknown, _call: Call): Promise<A> => {
+      this.#note(operation, resource.name, request)
+      return answer
+    }
+  }
+
+  #partAnswer<A>(operation: string, answer: A) {
+    return async (resource: { name: string }, _part: unknown, request: unknown, _call: Call): Promise<A> => {
+      this.#note(operation, resource.name, request)
+      return answer
+    }
+  }
+
+  #note(operation: string, resource: string, request: unknown): void {
+    this.asked.push({ operation, resource, request })
+    const { failure } = this
+    this.failure = undefined
+    if (failure !== undefined) throw failure
+  }
+}

@@ -1,0 +1,74 @@
+import type { Test } from 'tap'
+import { ApiKeys } from '../../src/api/keys.js'
+import type { ApiOptions } from '../../src/api/server.js'
+import { offlineServices } from '../../src/cli/offline-services.js'
+import { ControlPlane } from '../../src/control/control-plane.js'
+import { systemClock } from '../../src/lib/clock.js'
+import { newSealKey, parseSealKey, Sealer } from '../../src/lib/seal.js'
+import { actions } from '../../src/policy/actions/registry.js'
+import { policyCheck } from '../../src/resources/policy-check.js'
+import { resources } from '../../src/resources/registry.js'
+import { SnapshotHolder } from '../../src/snapshot/holder.js'
+import { KeptState } from '../../src/snapshot/kept-state.js'
+import { Snapshot } from '../../src/snapshot/snapshot.js'
+import { openStore } from '../../src/store/open-store.js'
+import { type Answer, type Ask, KEY, listen } from './asking.js'
+
+export const BASE = 'http://api.example.com'
+
+interface AccountOptions extends Partial<ApiOptions> {
+  /** Of the store; in memory unless given. */
+  readonly address?: string
+  /** URLs in answers lead to the API itself instead of to a name that is the same in every test. */
+  readonly ownBase?: boolean
+  readonly reportEvery?: number
+}
+
+/** The API over a real control plane. */
+export async function openAccount(t: Test, options: AccountOptions = {}) {
+  const { address = ':memory:', ownBase = false, reportEvery, clock = systemClock, ...api } = options
+  let base = BASE
+  const baseUrl = () => base
+  const logged: { readonly fields: object; readonly message: string }[] = []
+  const note = (fields: object, message: string) => void logged.push({ fields, message })
+  const log = { info: note, warn: note }
+  const services = offlineServices(actions)
+  const holder = new SnapshotHolder(Snapshot.empty())
+  const keys = new ApiKeys([KEY], undefined)
+  const control = await ControlPlane.open({
+    connect: (onRevision) => openStore(address, { log, clock, onRevision }),
+    resources,
+    seal: new Sealer(parseSealKey(newSealKey())),
+    clock,
+    log,
+    checkPolicy: policyCheck(services, actions),
+    holder,
+    compile: { services, actions, keptState: new KeptState() },
+    operatorKeys: keys,
+    baseUrl,
+    zone: 'sluice.localhost',
+    regions: ['global'],
+    ...(reportEvery === undefined ? {} : { reportEvery })
+  })
+  const listening = await listen(t, {
+    clock,
+    keys,
+    account: { control, resources, baseUrl, version: '0.0.0' },
+    ...api
+  })
+  if (ownBase) base = `http://${listening.host}:${listening.port}`
+  t.teardown(() => control.close())
+  return { ...listening, control, holder, logged }
+}
+
+/** Creates and returns the answer's body; fails loudly, because what follows needs it. */
+export async function make(ask: Ask, path: string, body: object = {}): Promise<Answer['json']> {
+  const answer = await ask(path, { method: 'POST', body })
+  if (answer.status !== 201) throw new Error(`POST ${path}: ${answer.status} ${answer.text}`)
+  return answer.json
+}
+
+/** The path behind the base URL, wherever a `uri` names it. */
+export function pathIn(uri: string): string {
+  return uri.startsWith(BASE) ? uri.slice(BASE.length) : uri
+}

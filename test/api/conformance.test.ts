@@ -1,0 +1,4 @@
+import t from 'tap'
+import { conformance } from './conformance.js'
+
+t.test('over SQLite', (t) => conformance(t, ':memory:'))

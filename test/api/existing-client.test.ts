@@ -1,0 +1,136 @@
+import { createRequire } from 'node:module'
+import t, { type Test } from 'tap'
+import { openAccount } from './account.js'
+import { KEY } from './asking.js'
+
+/** The published TypeScript client of this API, unmodified. It is older than some fields and resources. */
+const PACKAGE = '@ngrok/ngrok-api'
+
+type Item = Record<string, unknown> & { readonly id: string }
+
+interface Service {
+  create(body: object): Promise<Item>
+  get(id: unknown): Promise<Item>
+  list(beforeId?: string, limit?: string): Promise<Item[]>
+  update(body: object): Promise<Item>
+  replace(body: object): Promise<Item>
+  delete(id: unknown): Promise<void>
+}
+
+type Services = { readonly [name: string]: Service }
+type Client = Services & { readonly backends: Services; readonly edges: Services; readonly edgeModules: Services }
+
+const require = createRequire(import.meta.url)
+const installed = isInstalled()
+const skip = installed ? false : `${PACKAGE} is not installed`
+
+function isInstalled(): boolean {
+  try {
+    require.resolve(PACKAGE)
+    return true
+  } catch {
+    return false
+  }
+}
+
+async function connect(t: Test): Promise<Client> {
+  const { host, port } = await openAccount(t, { ownBase: true })
+  const { Ngrok } = require(PACKAGE)
+  return new Ngrok({ apiToken: KEY, baseUrl: `http://${host}:${port}` })
+}
+
+/** Its `delete` reads JSON from the empty body of a 204, so success looks like a SyntaxError. */
+async function remove(service: Service, id: unknown): Promise<void> {
+  try {
+    await service.delete(id)
+  } catch (error) {
+    if (!(error instanceof SyntaxError)) throw error
+  }
+}
+
+/** Status of the error that the client throws; undefined when it throws none. */
+async function statusOf(call: Promise<unknown>): Promise<unknown> {
+  try {
+    await call
+    return undefined
+  } catch (error) {
+    return (error as { readonly statusCode?: unknown }).statusCode
+  }
+}
+
+async function life(t: Test, service: Service | undefined, create: object, change: object) {
+  if (service === undefined) return t.fail('the client does not know it')
+  const made = await service.create(create)
+  t.match(await service.get(made.id), { id: made.id })
+  t.ok((await service.list()).some(({ id }) => id === made.id))
+  t.match(await service.update({ id: made.id, ...change }), change)
+  await remove(service, made.id)
+  t.equal(await statusOf(service.get(made.id)), 404)
+  return undefined
+}
+
+t.test('an existing client creates, reads, lists, changes and deletes', { skip }, async (t) => {
+  const client = await connect(t)
+  const text = { description: 'changed' }
+  const policy = await (client.ipPolicies as Service).create({ description: 'd' })
+  const tunnels = await (client.backends.tunnelGroupBackends as Service).create({ labels: { app: 'web' } })
+  await life(t, client.botUsers, { name: 'a' }, { name: 'b' })
+  await life(t, client.ipPolicies, {}, text)
+  await life(
+    t,
+    client.ipPolicyRules,
+    { ipPolicyId: policy.id, cidr: '10.0.0.0/8', action: 'deny' },
+    { cidr: '11.0.0.0/8' }
+  )
+  await life(t, client.ipRestrictions, { type: 'agent', ipPolicyIds: [policy.id] }, { enforced: true })
+  await life(t, client.credentials, { acl: ['bind:*.a.test'] }, { acl: [] })
+  await life(t, client.apiKeys, {}, text)
+  await life(t, client.reservedDomains, { domain: 'a.test' }, text)
+  await life(t, client.agentIngresses, { domain: 'b.test' }, text)
+  await life(t, client.sshCertificateAuthorities, { privateKeyType: 'ed25519' }, text)
+  await life(t, client.backends.tunnelGroupBackends, { labels: { app: 'web' } }, text)
+  await life(t, client.backends.staticBackends, { address: 'a.test:80', tls: { enabled: false } }, text)
+  await life(t, client.backends.failoverBackends, { backends: [tunnels.id] }, text)
+  await life(t, client.backends.httpResponseBackends, { body: 'a', statusCode: 404 }, { body: 'b' })
+  await life(t, client.edges.edgesTcp, { hostports: ['a.test:2000'], backend: { backendId: tunnels.id } }, text)
+  await life(t, client.edges.edgesHttps, { hostports: ['a.test:443'] }, text)
+  await life(t, client.eventSubscriptions, { sources: [{ type: 'ip_policy_created.v0' }], destinationIds: [] }, text)
+})
+
+t.test('an existing client replaces, reads and removes modules', { skip }, async (t) => {
+  const client = await connect(t)
+  const { edgesHttps, edgesHttpsRoutes } = client.edges as Record<'edgesHttps' | 'edgesHttpsRoutes', Service>
+  const edge = await edgesHttps.create({})
+  const route = await edgesHttpsRoutes.create({ edgeId: edge.id, matchType: 'path_prefix', match: '/' })
+  const path = { edgeId: edge.id, id: route.id }
+  t.match(await edgesHttpsRoutes.update({ ...path, match: '/b' }), { match: '/b' })
+  const bodies: [string, object][] = [
+    [
+      'edgeRouteCircuitBreakerModule',
+      { trippedDuration: 5, rollingWindow: 10, numBuckets: 5, volumeThreshold: 3, errorThresholdPercentage: 0.2 }
+    ],
+    ['edgeRouteWebhookVerificationModule', { provider: 'github', secret: 's' }],
+    ['edgeRouteCompressionModule', { enabled: false }]
+  ]
+  for (const [name, body] of bodies) {
+    const service = client.edgeModules[name]
+    if (service === undefined) return t.fail(`the client does not know ${name}`)
+    t.match(await service.replace({ ...path, module: body }), body)
+    t.match(await service.get(path), body)
+    await remove(service, path)
+    t.equal(await statusOf(service.get(path)), 404, name)
+  }
+  return undefined
+})
+
+t.test('an existing client follows pages to their end', { skip }, async (t) => {
+  const client = await connect(t)
+  const service = client.ipPolicies as Service
+  const ids: string[] = []
+  for (let count = 0; count < 7; count++) ids.push((await service.create({})).id)
+  const listed = await service.list(undefined, '3')
+  t.same(
+    listed.map(({ id }) => id),
+    ids.reverse()
+  )
+})
