@@ -8,6 +8,8 @@ import { IN_MEMORY } from './config/fields.js'
 import type { Options } from './config/options.js'
 import { type Applied, Configuration } from './control/configuration.js'
 import { fileUnits } from './control/file-plan.js'
+import { codecBack } from './engine/codec/codec-back.js'
+import { codecFront } from './engine/codec/codec-front.js'
 import type { Back, Listening } from './engine/contract.js'
 import { httpFront } from './engine/http-front/http-front.js'
 import { httpProxyBack } from './engine/http-proxy/http-proxy-back.js'
@@ -62,6 +64,12 @@ export class ConfigurationRefused extends CodedError {
   }
 }
 
+/** What carries traffic: the client side and the upstream side. */
+const ENGINES = {
+  'http-proxy': { front: httpFront, back: httpProxyBack },
+  codec: { front: codecFront, back: codecBack }
+} as const
+
 /** How often the limiter looks for buckets that have become empty, and for how long. Milliseconds. */
 const SWEEP = { every: 250, atMost: 1 }
 const PRESSURE_EVERY = 60_000
@@ -90,7 +98,7 @@ export class App {
     this.#options = options
     this.#dependencies = dependencies
     const { clock } = dependencies
-    this.#back = httpProxyBack({ clock })
+    this.#back = ENGINES[options.engine].back({ clock })
     this.#limiter = new LimiterTable({ budgetBytes: options.limiter.budget, clock })
   }
 
@@ -222,7 +230,7 @@ export class App {
     })
     const unit = this.#holder.current().plan.units.get('listener:default') as ListenerUnit
     return openHttpListener(unit, {
-      front: httpFront({ clock }),
+      front: ENGINES[this.#options.engine].front({ clock }),
       pipeline,
       holder: this.#holder,
       metrics: this.#metrics,

@@ -179,9 +179,9 @@ export const optionsSchema = Type.Object(
       { ...strict, description: 'Where addresses are looked up.' }
     ),
     region: field.text({ description: 'Name of this place, as policies see it.', default: '' }),
-    engine: field.choice(['http-proxy'], {
-      description: 'What carries requests to upstreams.',
-      default: 'http-proxy'
+    engine: field.choice(['codec', 'http-proxy'], {
+      description: 'What carries traffic: "codec" on raw sockets, "http-proxy" on the HTTP of Node.',
+      default: 'codec'
     }),
     metrics: field.switched({ description: 'GET /metrics on the API listener.', default: 'on' })
   },

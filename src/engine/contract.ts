@@ -12,7 +12,7 @@ export interface Handler {
   /** Before the first byte is parsed or TLS begins; false closes. */
   connection(facts: ConnectionFacts): boolean
   exchange(exchange: Exchange): void | Promise<void>
-  /** What the front answered on its own because no Exchange could be made (400, 408, 414, 431, 503): for log and metrics. */
+  /** What the front answered on its own because no Exchange could be made (400, 408, 414, 431, 503) or `exchange` failed (500): for log and metrics. */
   refused(facts: ConnectionFacts, status: number, why: Failure): void
   /** A connection ended, for whatever reason; once for each one that `connection` let pass. */
   closed?(facts: ConnectionFacts): void

@@ -48,12 +48,17 @@ const FORBIDDEN_TRAILERS = new Set([
   'x-real-ip'
 ])
 
-/** The trailers that may pass; `_` counts as `-`, as many servers read it. */
+/** True for a name that no trailer may have; `_` counts as `-`, as many servers read it. */
+export function forbiddenTrailer(name: string): boolean {
+  return FORBIDDEN_TRAILERS.has(name.toLowerCase().replaceAll('_', '-'))
+}
+
+/** The trailers that may pass. */
 export function allowedTrailers(list: HeaderList): HeaderList {
   const kept: string[] = []
   for (let i = 0; i < list.length; i += 2) {
     const name = list[i] as string
-    if (!FORBIDDEN_TRAILERS.has(name.toLowerCase().replaceAll('_', '-'))) kept.push(name, list[i + 1] as string)
+    if (!forbiddenTrailer(name)) kept.push(name, list[i + 1] as string)
   }
   return kept
 }

@@ -1,6 +1,7 @@
 import type { OutgoingMessage } from 'node:http'
 import { Readable, type Writable } from 'node:stream'
 import type { Body, Framing, Outgoing } from '../exchange/body.js'
+import type { Failure } from '../exchange/connection.js'
 import type { HeaderList } from '../exchange/headers.js'
 import { copy, ignore } from './copy.js'
 import { pairs } from './fields.js'
@@ -14,6 +15,36 @@ export function framingOf(body: Outgoing): Framing {
   if (body === undefined) return NONE
   if (body instanceof Uint8Array) return { kind: 'length', bytes: body.length }
   return body instanceof Readable ? OPEN : body.framing
+}
+
+/** The sender of `body` holds it back until it is told to go on. */
+export function awaitsContinue(body: Outgoing): boolean {
+  return isBody(body) && body.awaitsContinue === true
+}
+
+/** Why `body`, which broke, did so. */
+export function failureOf(body: Outgoing): Failure {
+  return (isBody(body) ? body.failure : undefined) ?? 'upstream-gone'
+}
+
+function isBody(body: Outgoing): body is Body {
+  return body !== undefined && !(body instanceof Uint8Array || body instanceof Readable)
+}
+
+/**
+ * Sends the settled head of a message of node:http ahead of a body that may be long in coming. The empty text says the
+ * encoding; flushHeaders() would write obs-text of field values as UTF-8.
+ */
+export function sendHead(message: OutgoingMessage): void {
+  message.write('', 'latin1')
+}
+
+/** The same for a head that expects a 100: node:http sends it as soon as it is made, as text of no encoding. */
+export function sendExpectingHead(message: OutgoingMessage): void {
+  const raw = message as unknown as { _send(data: unknown, encoding?: unknown, ...rest: unknown[]): boolean }
+  const send = raw._send
+  raw._send = (data, encoding, ...rest) => send.call(message, data, data === '' ? 'latin1' : encoding, ...rest)
+  sendHead(message)
 }
 
 /** Gives up `body` without sending it. */

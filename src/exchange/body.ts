@@ -19,6 +19,10 @@ export interface Body {
   readonly framing: Framing
   /** Bytes carried so far, for the log. */
   readonly bytes: number
+  /** The sender holds the body back until it is wanted (RFC 9110 10.1.1). */
+  readonly awaitsContinue?: boolean
+  /** Why the message broke off; says nothing of a message that did not. */
+  readonly failure?: Failure
   /** Takes the bytes as a stream; reading it is the back-pressure. Ends cleanly only if the message did. */
   claim(): Readable
   /** The whole body up to `limit` bytes, or 'too-large' with nothing lost: what was read stays in front of the rest. */

@@ -6,6 +6,7 @@ export type Failure =
   | 'client-reset-flood'
   | 'too-large'
   | 'draining'
+  | 'overloaded'
   | 'dial-refused'
   | 'dial-timeout'
   | 'dial-tls'
@@ -13,6 +14,7 @@ export type Failure =
   | 'upstream-malformed'
   | 'upstream-timeout'
   | 'upstream-gone'
+  | 'internal'
 
 /** Facts of the accepted connection; plain values, so that a policy never holds a socket. */
 export interface ConnectionFacts {

@@ -16,13 +16,15 @@ export const FAILURES: Readonly<Record<Failure, FailureAnswer>> = {
   'client-reset-flood': { status: 429, code: 'RESET_FLOOD' },
   'too-large': { status: 413, code: 'TOO_LARGE' },
   draining: { status: 503, code: 'DRAINING' },
+  overloaded: { status: 503, code: 'OVERLOADED' },
   'dial-refused': { status: 502, code: 'UPSTREAM_REFUSED' },
   'dial-timeout': { status: 504, code: 'UPSTREAM_CONNECT_TIMEOUT' },
   'dial-tls': { status: 502, code: 'UPSTREAM_TLS' },
   'no-tunnel': { status: 503, code: 'NO_TUNNEL' },
   'upstream-malformed': { status: 502, code: 'UPSTREAM_MALFORMED' },
   'upstream-timeout': { status: 504, code: 'UPSTREAM_TIMEOUT' },
-  'upstream-gone': { status: 502, code: 'UPSTREAM_GONE' }
+  'upstream-gone': { status: 502, code: 'UPSTREAM_GONE' },
+  internal: { status: 500, code: 'INTERNAL_ERROR' }
 }
 
 /** Refusals of the pipeline itself. */
@@ -34,5 +36,5 @@ export const REFUSALS = {
   route: { status: 404, code: 'NO_ROUTE' },
   upstream: { status: 503, code: 'NO_UPSTREAM' },
   /** A defect of ours: logged with its stack. */
-  internal: { status: 500, code: 'INTERNAL_ERROR' }
+  internal: FAILURES.internal
 } as const satisfies Record<string, FailureAnswer>

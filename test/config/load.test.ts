@@ -56,7 +56,7 @@ t.test('without anything the defaults hold', async (t) => {
     limiter: { budget: 1_073_741_824 },
     geoip: {},
     region: '',
-    engine: 'http-proxy',
+    engine: 'codec',
     metrics: true
   })
   t.same(warnings, [])
@@ -160,7 +160,7 @@ t.test('a bad value names option, value, what is allowed, and where it came from
     ['SLUICE_ACCESS_LOG', 'yes', 'on or off'],
     ['SLUICE_ACCESS_LOG_SAMPLE', '1.01', 'a number from 0 to 1'],
     ['SLUICE_LOG_LEVEL', 'inof', 'did you mean "info"?'],
-    ['SLUICE_ENGINE', 'nginx', 'http-proxy']
+    ['SLUICE_ENGINE', 'nginx', 'codec']
   ]
   for (const [variable, text, allowed] of cases) {
     const lines = await refused(t, { environment: { [variable]: text } })

@@ -1,12 +1,6 @@
-import { once } from 'node:events'
-import { readFileSync } from 'node:fs'
-import { connect, createSecureContext } from 'node:tls'
 import t from 'tap'
-import { httpFront } from '../../src/engine/http-front/http-front.js'
-import { RequestScanner } from '../../src/engine/http-front/request-scanner.js'
-import type { ConnectionFacts } from '../../src/exchange/connection.js'
-import { systemClock } from '../../src/lib/clock.js'
-import { rawClient } from '../helpers/raw-client.js'
+import { RequestLine } from '../../src/engine/http-front/request-line.js'
+import { MessageScanner } from '../../src/engine/message-scanner.js'
 
 const LIMITS = {
   headerBytes: 1000,
@@ -20,7 +14,7 @@ const LIMITS = {
 
 /** What the scanner says of `bytes` when they come in the given pieces: its end state and how far it read. */
 function verdict(bytes: Buffer, cuts: readonly number[], body: number | undefined): string {
-  const scanner = new RequestScanner(LIMITS)
+  const scanner = new MessageScanner(LIMITS, new RequestLine(LIMITS.targetBytes))
   let read = 0
   let from = 0
   for (const to of [...cuts, bytes.length]) {
@@ -74,66 +68,4 @@ t.test('what the scanner passes, it passes up to the exact end of the message', 
   t.equal(verdict(Buffer.from(`${head}0;x\r\nA: b\r\nC: d\r\n\r\nGET`), [], undefined), `ended ${head.length + 19}`)
   t.equal(verdict(Buffer.from(`\r\n${head}`), [], 0), `ended ${head.length + 2}`, 'one empty line before it')
   t.equal(verdict(Buffer.from(`\r\n\r\n${head}`), [], 0), 'refused 400', 'two')
-})
-
-t.test('TLS: certificate by name, facts, http/1.1, and handshakes that do not come', async (t) => {
-  const at = (name: string) => readFileSync(new URL(`../fixtures/engine/${name}`, import.meta.url))
-  const context = createSecureContext({ cert: at('upstream.crt'), key: at('upstream.key') })
-  const asked: (string | undefined)[] = []
-  const opened: ConnectionFacts[] = []
-  let closed = 0
-  const ends = new Set<() => void>()
-  const tls = {
-    alpn: ['http/1.1'],
-    contextFor(sni: string | undefined) {
-      asked.push(sni)
-      return sni === 'unknown.test' ? undefined : context
-    }
-  }
-  const listening = await httpFront({ clock: systemClock }).listen(
-    { host: '127.0.0.1', port: 0 },
-    { name: 'secure', limits: LIMITS, tls },
-    {
-      connection(facts) {
-        opened.push(facts)
-        return true
-      },
-      async exchange(exchange) {
-        await exchange.respond({ status: 200, headers: [] }, Buffer.from(`${exchange.request.scheme}`))
-      },
-      refused: () => undefined,
-      closed() {
-        closed++
-        for (const end of ends) end()
-      }
-    }
-  )
-  const socket = connect({
-    host: '127.0.0.1',
-    port: listening.address.port,
-    servername: 'upstream.test',
-    ca: at('upstream.crt'),
-    ALPNProtocols: ['h2', 'http/1.1']
-  })
-  await once(socket, 'secureConnect')
-  socket.write('GET / HTTP/1.1\r\nHost: upstream.test\r\n\r\n')
-  const [bytes] = (await once(socket, 'data')) as [Buffer]
-  t.match(String(bytes), /^HTTP\/1\.1 200 OK\r\n(?:.*\r\n)*\r\nhttps$/)
-  t.match(opened[0]?.tls, { sni: 'upstream.test', alpn: 'http/1.1', version: 'TLSv1.3', resumed: false })
-  t.ok((opened[0]?.bytesIn ?? 0) > 0)
-  t.ok(asked.includes('upstream.test'))
-  const plain = await rawClient(listening.address.port)
-  plain.send('GET / HTTP/1.1\r\nHost: a\r\n\r\n')
-  await plain.untilEnd()
-  const mute = await rawClient(listening.address.port)
-  await mute.untilEnd()
-  t.notMatch(mute.text, 'HTTP', 'nobody shook hands in time')
-  socket.destroy()
-  const late = await rawClient(listening.address.port)
-  while (opened.length < 4) await new Promise(setImmediate)
-  t.ok(listening.open >= 1)
-  await listening.drain(10)
-  await late.untilEnd()
-  t.equal(listening.open, 0)
-  t.equal(closed, 4, 'each connection ended once')
 })

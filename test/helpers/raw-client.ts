@@ -1,5 +1,6 @@
 import { once } from 'node:events'
 import { connect, type Socket } from 'node:net'
+import { connect as connectTls } from 'node:tls'
 
 /** One parsed HTTP/1.x answer; names in the case they came in. */
 export interface RawAnswer {
@@ -111,6 +112,16 @@ export class RawPeer {
 export async function rawClient(port: number): Promise<RawPeer> {
   const socket = connect({ host: '127.0.0.1', port, allowHalfOpen: true, noDelay: true })
   await once(socket, 'connect')
+  return new RawPeer(socket)
+}
+
+/** The same over TLS; any certificate is accepted. */
+export async function secureClient(port: number, servername: string): Promise<RawPeer> {
+  const options = { host: '127.0.0.1', port, servername, rejectUnauthorized: false, ALPNProtocols: ['http/1.1'] }
+  // Half-open is an option of the socket below; the types of TLS leave it out.
+  const socket = connectTls(Object.assign(options, { allowHalfOpen: true }))
+  await once(socket, 'secureConnect')
+  socket.setNoDelay(true)
   return new RawPeer(socket)
 }
 

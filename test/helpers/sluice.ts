@@ -10,7 +10,19 @@ import { type Clock, systemClock } from '../../src/lib/clock.js'
 
 export const API_KEY = 'a-key-for-tests-0123456789'
 
+export type Engine = 'http-proxy' | 'codec'
+
+/** The engines that are tested; the environment variable TEST_ENGINE chooses one of them. */
+export const engines: readonly Engine[] = chosen(process.env.TEST_ENGINE)
+
+function chosen(only: string | undefined): readonly Engine[] {
+  const all: readonly Engine[] = ['http-proxy', 'codec']
+  return only === undefined ? all : all.filter((engine) => engine === only)
+}
+
 export interface SluiceSetup {
+  /** The product's default, or what TEST_ENGINE says, when left out. */
+  readonly engine?: Engine
   readonly upstream?: { readonly host?: string; readonly port: number; readonly protocol?: 'http' | 'https' }
   /** YAML text of the traffic policy. */
   readonly policy?: string
@@ -53,6 +65,8 @@ export async function startSluice(t: Test, setup: SluiceSetup = {}): Promise<Run
     environment.SLUICE_UPSTREAM = `${upstream.protocol ?? 'http'}://${upstream.host ?? '127.0.0.1'}:${upstream.port}`
   }
   if (policy !== undefined) environment.SLUICE_POLICY = policyFile
+  const engine = setup.engine ?? process.env.TEST_ENGINE
+  if (engine !== undefined) environment.SLUICE_ENGINE = engine
   for (const [name, value] of Object.entries(setup.options ?? {})) environment[`SLUICE_${name}`] = value
   const loaded = await loadOptions({ flags: [], environment, folder })
   if (!loaded.ok) throw new Error(JSON.stringify(loaded.problems))

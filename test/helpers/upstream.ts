@@ -1,5 +1,6 @@
 import { once } from 'node:events'
-import { type AddressInfo, createServer, type Server } from 'node:net'
+import { type AddressInfo, createServer, type Server, type Socket } from 'node:net'
+import { createServer as createTlsServer } from 'node:tls'
 import { parseChunks, RawPeer } from './raw-client.js'
 
 /** What stops with a test. */
@@ -48,6 +49,12 @@ export class UpstreamPeer extends RawPeer {
   }
 }
 
+/** Certificate and key of a server, in PEM. */
+export interface Identity {
+  readonly cert: string
+  readonly key: string
+}
+
 /** A TCP upstream that records every byte and does what a test's script says. */
 export class RawUpstream {
   readonly peers: UpstreamPeer[] = []
@@ -55,19 +62,22 @@ export class RawUpstream {
   #waiting: (() => void)[] = []
   #taken = 0
 
-  private constructor(script: ((peer: UpstreamPeer) => unknown) | undefined) {
-    this.#server = createServer({ allowHalfOpen: true, noDelay: true }, (socket) => {
+  private constructor(script: ((peer: UpstreamPeer) => unknown) | undefined, identity: Identity | undefined) {
+    const accept = (socket: Socket): void => {
       const peer = new UpstreamPeer(socket)
       this.peers.push(peer)
       // A script that waits for more than comes fails when the connection closes; the test sees the consequence.
       if (script !== undefined) Promise.resolve(script(peer)).catch(() => peer.socket.destroy())
       for (const wake of this.#waiting.splice(0)) wake()
-    })
+    }
+    const options = { allowHalfOpen: true, noDelay: true }
+    this.#server =
+      identity === undefined ? createServer(options, accept) : createTlsServer({ ...options, ...identity }, accept)
   }
 
-  /** Listens on a free port; `script` runs for each connection. */
-  static async start(t: Teardown, script?: (peer: UpstreamPeer) => unknown): Promise<RawUpstream> {
-    const upstream = new RawUpstream(script)
+  /** Listens on a free port; `script` runs for each connection. With an identity it speaks TLS. */
+  static async start(t: Teardown, script?: (peer: UpstreamPeer) => unknown, identity?: Identity): Promise<RawUpstream> {
+    const upstream = new RawUpstream(script, identity)
     upstream.#server.listen(0, '127.0.0.1')
     await once(upstream.#server, 'listening')
     t.teardown(() => upstream.close())

@@ -1,5 +1,5 @@
-import t from 'tap'
 import { startSluice } from '../helpers/sluice.js'
+import { onEngines } from './engines.js'
 import { statusOf, values } from './message.js'
 import { ask, Upstream } from './peers.js'
 
@@ -79,10 +79,10 @@ const trusting: readonly Chain[] = [
   }
 ]
 
-t.test('a peer that is trusted', async (t) => {
+onEngines('a peer that is trusted', async (t, engine) => {
   const upstream = await Upstream.start(t)
   const options = { TRUSTED_PROXIES: '127.0.0.0/8,10.0.0.0/8' }
-  const sluice = await startSluice(t, { upstream: upstream.address, policy: POLICY, options })
+  const sluice = await startSluice(t, { engine, upstream: upstream.address, policy: POLICY, options })
   for (const { name, fields, client, has } of trusting) {
     upstream.reset()
     const answer = await ask(sluice.port, get('/a', ...fields))
@@ -96,9 +96,10 @@ t.test('a peer that is trusted', async (t) => {
   }
 })
 
-t.test('a peer that is not trusted', async (t) => {
+onEngines('a peer that is not trusted', async (t, engine) => {
   const upstream = await Upstream.start(t)
   const sluice = await startSluice(t, {
+    engine,
     upstream: upstream.address,
     policy: POLICY,
     options: { TRUSTED_PROXIES: '10.0.0.0/8' }
@@ -114,25 +115,33 @@ t.test('a peer that is not trusted', async (t) => {
   }
 })
 
-t.test('a limit by address cannot be escaped by claims, and counts clients behind a trusted proxy', async (t) => {
-  const upstream = await Upstream.start(t)
-  const policy = `
+onEngines(
+  'a limit by address cannot be escaped by claims, and counts clients behind a trusted proxy',
+  async (t, engine) => {
+    const upstream = await Upstream.start(t)
+    const policy = `
 on_http_request:
   - actions:
       - type: rate-limit
         config: { name: address, algorithm: sliding_window, capacity: 2, rate: 60s, bucket_key: [conn.client_ip] }
 `
-  const open = await startSluice(t, { upstream: upstream.address, policy })
-  const behind = await startSluice(t, { upstream: upstream.address, policy, options: { TRUSTED_PROXIES: '127.0.0.1' } })
-  const statuses = async (port: number, chain: (i: number) => string): Promise<number[]> => {
-    const got: number[] = []
-    for (let i = 0; i < 4; i++) {
-      const answer = await ask(port, get('/a', `X-Forwarded-For: ${chain(i)}`))
-      got.push(answer === undefined ? 0 : statusOf(answer))
+    const open = await startSluice(t, { engine, upstream: upstream.address, policy })
+    const behind = await startSluice(t, {
+      engine,
+      upstream: upstream.address,
+      policy,
+      options: { TRUSTED_PROXIES: '127.0.0.1' }
+    })
+    const statuses = async (port: number, chain: (i: number) => string): Promise<number[]> => {
+      const got: number[] = []
+      for (let i = 0; i < 4; i++) {
+        const answer = await ask(port, get('/a', `X-Forwarded-For: ${chain(i)}`))
+        got.push(answer === undefined ? 0 : statusOf(answer))
+      }
+      return got
     }
-    return got
+    t.same(await statuses(open.port, (i) => `192.0.2.${i}`), [200, 200, 429, 429])
+    t.same(await statuses(behind.port, (i) => `192.0.2.${i}`), [200, 200, 200, 200])
+    t.same(await statuses(behind.port, (i) => `198.51.100.${i}, 192.0.2.99`), [200, 200, 429, 429])
   }
-  t.same(await statuses(open.port, (i) => `192.0.2.${i}`), [200, 200, 429, 429])
-  t.same(await statuses(behind.port, (i) => `192.0.2.${i}`), [200, 200, 200, 200])
-  t.same(await statuses(behind.port, (i) => `198.51.100.${i}, 192.0.2.99`), [200, 200, 429, 429])
-})
+)

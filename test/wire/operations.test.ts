@@ -4,6 +4,7 @@ import { type AddressInfo, connect } from 'node:net'
 import t from 'tap'
 import { WebSocket, WebSocketServer } from 'ws'
 import { type RunningSluice, startSluice } from '../helpers/sluice.js'
+import { onEngines } from './engines.js'
 import { statusOf } from './message.js'
 import { ask, field, ok, RawClient, Upstream } from './peers.js'
 
@@ -31,9 +32,10 @@ async function metrics(sluice: RunningSluice): Promise<string> {
   return response.text()
 }
 
-t.test('a reload under traffic drops nothing, and what runs ends as it began', async (t) => {
+onEngines('a reload under traffic drops nothing, and what runs ends as it began', async (t, engine) => {
   const upstream = await Upstream.start(t)
   const sluice = await startSluice(t, {
+    engine,
     upstream: upstream.address,
     policy: marked('0'),
     options: { ACCESS_LOG: 'off' }
@@ -79,9 +81,9 @@ t.test('a reload under traffic drops nothing, and what runs ends as it began', a
   for (const client of clients) client.close()
 })
 
-t.test('a broken policy changes nothing', async (t) => {
+onEngines('a broken policy changes nothing', async (t, engine) => {
   const upstream = await Upstream.start(t)
-  const sluice = await startSluice(t, { upstream: upstream.address, policy: marked('good') })
+  const sluice = await startSluice(t, { engine, upstream: upstream.address, policy: marked('good') })
   const revision = await metric(sluice, 'sluice_revision')
   for (const bad of [
     'on_http_request: [',
@@ -100,7 +102,7 @@ t.test('a broken policy changes nothing', async (t) => {
   t.equal(await metric(sluice, 'sluice_configuration_changes_total{result="refused"}'), 7)
 })
 
-t.test('buckets outlive a reload that leaves them alone', async (t) => {
+onEngines('buckets outlive a reload that leaves them alone', async (t, engine) => {
   const upstream = await Upstream.start(t)
   const policy = (capacity: number, more = ''): string => `
 on_http_request:
@@ -108,7 +110,7 @@ on_http_request:
       - type: rate-limit
         config: { name: one, algorithm: sliding_window, capacity: ${capacity}, rate: 10m, bucket_key: ["'x'"] }
 ${more}`
-  const sluice = await startSluice(t, { upstream: upstream.address, policy: policy(2) })
+  const sluice = await startSluice(t, { engine, upstream: upstream.address, policy: policy(2) })
   const status = async (): Promise<number> =>
     statusOf(
       (await ask(sluice.port, get('/a'))) ?? {
@@ -129,7 +131,7 @@ ${more}`
   t.equal(await status(), 429)
 })
 
-t.test('a WebSocket outlives reloads', async (t) => {
+onEngines('a WebSocket outlives reloads', async (t, engine) => {
   const server = createServer()
   new WebSocketServer({ server }).on('connection', (socket) => socket.on('message', (data) => socket.send(data)))
   server.listen(0, '127.0.0.1')
@@ -139,6 +141,7 @@ t.test('a WebSocket outlives reloads', async (t) => {
     server.closeAllConnections()
   })
   const sluice = await startSluice(t, {
+    engine,
     upstream: { port: (server.address() as AddressInfo).port },
     policy: marked('0')
   })
@@ -153,10 +156,10 @@ t.test('a WebSocket outlives reloads', async (t) => {
   socket.terminate()
 })
 
-t.test('draining: what runs may end, what idles ends at once, nothing new begins', async (t) => {
+onEngines('draining: what runs may end, what idles ends at once, nothing new begins', async (t, engine) => {
   const upstream = await Upstream.start(t)
   upstream.reply = (request, connection) => (request.line.includes('/held') ? undefined : ok(request, connection))
-  const sluice = await startSluice(t, { upstream: upstream.address, options: { TIMEOUTS_DRAIN: '10s' } })
+  const sluice = await startSluice(t, { engine, upstream: upstream.address, options: { TIMEOUTS_DRAIN: '10s' } })
   const idle = await RawClient.open(sluice.port)
   await idle.ask(get('/a'))
   const fresh = await RawClient.open(sluice.port)
@@ -178,10 +181,10 @@ t.test('draining: what runs may end, what idles ends at once, nothing new begins
   t.equal((await stopped).cut, 0)
 })
 
-t.test('draining ends at its time-out', async (t) => {
+onEngines('draining ends at its time-out', async (t, engine) => {
   const upstream = await Upstream.start(t)
   upstream.reply = () => undefined
-  const sluice = await startSluice(t, { upstream: upstream.address, options: { TIMEOUTS_DRAIN: '300ms' } })
+  const sluice = await startSluice(t, { engine, upstream: upstream.address, options: { TIMEOUTS_DRAIN: '300ms' } })
   const busy = await RawClient.open(sluice.port)
   busy.write(get('/held'))
   await upstream.until(() => upstream.requests.length === 1)
@@ -193,9 +196,10 @@ t.test('draining ends at its time-out', async (t) => {
   t.equal(upstream.connections.length, 0, 'its upstream connection too')
 })
 
-t.test('one access log line for each exchange, without secrets', async (t) => {
+onEngines('one access log line for each exchange, without secrets', async (t, engine) => {
   const upstream = await Upstream.start(t)
   const sluice = await startSluice(t, {
+    engine,
     upstream: upstream.address,
     policy: `
 on_http_request:
@@ -246,7 +250,7 @@ on_http_request:
   t.notMatch(JSON.stringify(sluice.log), sluice.apiKey)
 })
 
-t.test('metrics: what happened, in series that no client can multiply', async (t) => {
+onEngines('metrics: what happened, in series that no client can multiply', async (t, engine) => {
   const upstream = await Upstream.start(t)
   const policy = `
 on_http_request:
@@ -254,7 +258,7 @@ on_http_request:
     expressions: ["req.url.path == '/shut'"]
     actions: [{ type: deny }]
 `
-  const sluice = await startSluice(t, { upstream: upstream.address, policy, options: { ACCESS_LOG: 'off' } })
+  const sluice = await startSluice(t, { engine, upstream: upstream.address, policy, options: { ACCESS_LOG: 'off' } })
   await ask(sluice.port, get('/a'))
   const before = (await metrics(sluice)).split('\n').length
   for (let i = 0; i < 50; i++)
@@ -283,8 +287,8 @@ on_http_request:
   t.equal(health.status, 200, 'health does not')
 })
 
-t.test('without an upstream every host is unknown', async (t) => {
-  const sluice = await startSluice(t)
+onEngines('without an upstream every host is unknown', async (t, engine) => {
+  const sluice = await startSluice(t, { engine })
   const answer = await ask(sluice.port, get('/a'))
   t.equal(answer && statusOf(answer), 404)
   t.equal(field(answer, 'sluice-error-code'), 'NO_ROUTE')

@@ -1,6 +1,7 @@
 import { gunzipSync, gzipSync } from 'node:zlib'
-import t, { type Test } from 'tap'
-import { startSluice } from '../helpers/sluice.js'
+import type { Test } from 'tap'
+import { type Engine, startSluice } from '../helpers/sluice.js'
+import { onEngines } from './engines.js'
 import { type Message, statusOf, values } from './message.js'
 import { ask, field, RawClient, type Reply, Upstream } from './peers.js'
 
@@ -16,15 +17,16 @@ const answering =
   (request) =>
     `${['HTTP/1.1 200 OK', ...fields, `Content-Length: ${body.length}`].join('\r\n')}\r\n\r\n${request.line.startsWith('HEAD ') ? '' : body}`
 
-async function start(t: Test, policy: string, options: Record<string, string> = {}) {
+async function start(t: Test, engine: Engine, policy: string, options: Record<string, string> = {}) {
   const upstream = await Upstream.start(t)
-  const sluice = await startSluice(t, { upstream: upstream.address, policy, options })
+  const sluice = await startSluice(t, { engine, upstream: upstream.address, policy, options })
   return { upstream, sluice, ask: (text: string, milliseconds?: number) => ask(sluice.port, text, milliseconds) }
 }
 
-t.test('a rate limit: 429 with retry-after, one bucket for each key', async (t) => {
+onEngines('a rate limit: 429 with retry-after, one bucket for each key', async (t, engine) => {
   const { upstream, ask } = await start(
     t,
+    engine,
     `
 on_http_request:
   - actions:
@@ -45,9 +47,10 @@ on_http_response:
   t.equal(upstream.requests.length, 4, 'what was refused never reached the upstream')
 })
 
-t.test('concurrent requests: exactly the capacity is admitted', async (t) => {
+onEngines('concurrent requests: exactly the capacity is admitted', async (t, engine) => {
   const { upstream, sluice } = await start(
     t,
+    engine,
     `
 on_http_request:
   - actions:
@@ -69,9 +72,10 @@ on_http_request:
   for (const client of clients) client.close()
 })
 
-t.test('a limit that is not enforced only reports; later rules and the alias see it', async (t) => {
+onEngines('a limit that is not enforced only reports; later rules and the alias see it', async (t, engine) => {
   const { ask } = await start(
     t,
+    engine,
     `
 on_http_request:
   - actions:
@@ -85,9 +89,10 @@ on_http_request:
   t.match(await ask(get('/a')), { line: /^HTTP\/1.1 503/, body: 'busy, 0 left' })
 })
 
-t.test('the response phase runs on answers that are made here', async (t) => {
+onEngines('the response phase runs on answers that are made here', async (t, engine) => {
   const { upstream, sluice, ask } = await start(
     t,
+    engine,
     `
 on_http_request:
   - expressions: ["req.url.path == '/custom'"]
@@ -125,9 +130,10 @@ on_http_response:
   t.equal(field(await ask(get('/a')), 'x-seen'), '502', 'a failure of the upstream too')
 })
 
-t.test('header rules on both ways', async (t) => {
+onEngines('header rules on both ways', async (t, engine) => {
   const { upstream, ask } = await start(
     t,
+    engine,
     `
 on_http_request:
   - actions:
@@ -150,10 +156,11 @@ on_http_response:
   t.same(values(answer?.headers ?? [], 'set-cookie'), ['a=1', 'b=2'])
 })
 
-t.test('url-rewrite reaches the upstream and cannot choose it', async (t) => {
+onEngines('url-rewrite reaches the upstream and cannot choose it', async (t, engine) => {
   const other = await Upstream.start(t)
   const { upstream, ask } = await start(
     t,
+    engine,
     `
 on_http_request:
   - expressions: ["req.url.path.startsWith('/old/')"]
@@ -183,9 +190,10 @@ on_http_request:
   }
 })
 
-t.test('headers are looked up without regard to case, with all repeated fields', async (t) => {
+onEngines('headers are looked up without regard to case, with all repeated fields', async (t, engine) => {
   const { upstream, ask } = await start(
     t,
+    engine,
     `
 on_http_request:
   - expressions: ["req.headers['X-Role'].exists(v, v == 'admin')"]
@@ -201,9 +209,10 @@ on_http_request:
   t.equal(upstream.requests.length, 2)
 })
 
-t.test('names that objects know are plain data', async (t) => {
+onEngines('names that objects know are plain data', async (t, engine) => {
   const { ask } = await start(
     t,
+    engine,
     `
 on_http_request:
   - expressions: ["req.url.path == '/in'"]
@@ -228,9 +237,10 @@ on_http_request:
   t.equal(status(await ask(get('/a'))), 200, 'nothing is inherited')
 })
 
-t.test('what is interpolated cannot become another header', async (t) => {
+onEngines('what is interpolated cannot become another header', async (t, engine) => {
   const { upstream, ask } = await start(
     t,
+    engine,
     `
 on_http_request:
   - expressions: ["req.url.path == '/custom'"]
@@ -268,9 +278,10 @@ on_http_response:
   for (const request of upstream.requests) t.same(values(request.headers, 'set-cookie'), [])
 })
 
-t.test('compression: what, and what not', async (t) => {
+onEngines('compression: what, and what not', async (t, engine) => {
   const { upstream, ask } = await start(
     t,
+    engine,
     'on_http_response: [{ actions: [{ type: compress-response, config: { algorithms: [gzip, br] } }] }]'
   )
   const text = 'all work and no play makes jack a dull boy. '.repeat(100)
@@ -315,16 +326,17 @@ t.test('compression: what, and what not', async (t) => {
   t.equal(field(head, 'content-encoding'), undefined, 'HEAD')
 })
 
-t.test('compression of answers to requests with cookies is opt-in', async (t) => {
-  const { upstream, ask } = await start(t, 'on_http_response: [{ actions: [{ type: compress-response }] }]')
+onEngines('compression of answers to requests with cookies is opt-in', async (t, engine) => {
+  const { upstream, ask } = await start(t, engine, 'on_http_response: [{ actions: [{ type: compress-response }] }]')
   upstream.reply = answering('a'.repeat(5_000), 'Content-Type: text/plain')
   t.equal(field(await ask(get('/a', 'Accept-Encoding: gzip', 'Cookie: s=1')), 'content-encoding'), undefined)
   t.equal(field(await ask(get('/a', 'Accept-Encoding: gzip')), 'content-encoding'), 'gzip')
 })
 
-t.test('a compressed request body passes as it is', async (t) => {
+onEngines('a compressed request body passes as it is', async (t, engine) => {
   const { upstream, ask } = await start(
     t,
+    engine,
     'on_http_request: [{ expressions: ["\'gzip\' in req.content_encoding"], actions: [{ type: add-headers, config: { headers: { x-packed: yes } } }] }]'
   )
   // A bomb: 20 MB of zeros in 20 KB.
@@ -337,9 +349,10 @@ t.test('a compressed request body passes as it is', async (t) => {
   t.equal(field(upstream.requests[0], 'x-packed'), 'yes')
 })
 
-t.test('an expression that fails lets nothing pass', async (t) => {
+onEngines('an expression that fails lets nothing pass', async (t, engine) => {
   const { upstream, sluice, ask } = await start(
     t,
+    engine,
     `
 on_http_request:
   - name: broken
@@ -359,7 +372,7 @@ on_http_request:
   t.notMatch(JSON.stringify(sluice.log), 'canary', 'the value is in no log line')
 })
 
-t.test('expressions cannot be made slow by a request', async (t) => {
+onEngines('expressions cannot be made slow by a request', async (t, engine) => {
   const rules = Array.from(
     { length: 200 },
     (_, i) => `
@@ -368,6 +381,7 @@ t.test('expressions cannot be made slow by a request', async (t) => {
   ).join('')
   const { sluice, ask } = await start(
     t,
+    engine,
     `
 on_http_request:
   - expressions: ["req.url.path.matches('^/(a+)+$')"]
@@ -398,9 +412,10 @@ on_http_request:
   t.equal(bad.ok, false, 'a pattern that is none is refused when it is written')
 })
 
-t.test('connections are judged before their first byte', async (t) => {
+onEngines('connections are judged before their first byte', async (t, engine) => {
   const { upstream, sluice, ask } = await start(
     t,
+    engine,
     'on_tcp_connect: [{ actions: [{ type: restrict-ips, config: { deny: [127.0.0.0/8], allow: [0.0.0.0/0] } }] }]'
   )
   t.equal(await ask(get('/a')), undefined)

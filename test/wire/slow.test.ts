@@ -1,11 +1,11 @@
-import t from 'tap'
 import { startSluice } from '../helpers/sluice.js'
+import { onEngines } from './engines.js'
 import { statusOf } from './message.js'
 import { ask, RawClient, Upstream } from './peers.js'
 
 const GET = 'GET /a HTTP/1.1\r\nHost: a.test\r\n\r\n'
 
-t.test('slow clients end at their time-outs, and nobody else notices', async (t) => {
+onEngines('slow clients end at their time-outs, and nobody else notices', async (t, engine) => {
   const upstream = await Upstream.start(t)
   const options = {
     TIMEOUTS_HEADERS: '1s',
@@ -13,7 +13,7 @@ t.test('slow clients end at their time-outs, and nobody else notices', async (t)
     TIMEOUTS_REQUEST_BODY: '300ms',
     ACCESS_LOG: 'off'
   }
-  const sluice = await startSluice(t, { upstream: upstream.address, options })
+  const sluice = await startSluice(t, { engine, upstream: upstream.address, options })
   const port = sluice.port
 
   const heads = await Promise.all(Array.from({ length: 200 }, () => RawClient.open(port)))
@@ -74,9 +74,13 @@ t.test('slow clients end at their time-outs, and nobody else notices', async (t)
   })
 })
 
-t.test('a client that does not read is given up, and its upstream with it', async (t) => {
+onEngines('a client that does not read is given up, and its upstream with it', async (t, engine) => {
   const upstream = await Upstream.start(t)
-  const sluice = await startSluice(t, { upstream: upstream.address, options: { TIMEOUTS_REQUEST_BODY: '400ms' } })
+  const sluice = await startSluice(t, {
+    engine,
+    upstream: upstream.address,
+    options: { TIMEOUTS_REQUEST_BODY: '400ms' }
+  })
   upstream.reply = (_request, { socket }) => {
     const block = 'x'.repeat(65_536)
     const push = (): void => {
@@ -97,9 +101,9 @@ t.test('a client that does not read is given up, and its upstream with it', asyn
   client.close()
 })
 
-t.test('more connections than allowed are closed', async (t) => {
+onEngines('more connections than allowed are closed', async (t, engine) => {
   const upstream = await Upstream.start(t)
-  const sluice = await startSluice(t, { upstream: upstream.address, options: { LIMITS_CONNECTIONS: '5' } })
+  const sluice = await startSluice(t, { engine, upstream: upstream.address, options: { LIMITS_CONNECTIONS: '5' } })
   const clients: RawClient[] = []
   for (let i = 0; i < 5; i++) {
     const client = await RawClient.open(sluice.port)

@@ -2,9 +2,10 @@ import { createHash, randomBytes } from 'node:crypto'
 import { once } from 'node:events'
 import { createServer, get as httpGet, request as httpRequest, type IncomingMessage, type Server } from 'node:http'
 import type { AddressInfo } from 'node:net'
-import t, { type Test } from 'tap'
+import type { Test } from 'tap'
 import { WebSocket, WebSocketServer } from 'ws'
 import { startSluice } from '../helpers/sluice.js'
+import { onEngines } from './engines.js'
 import { RawClient, Upstream } from './peers.js'
 
 const MEBI = 1_048_576
@@ -45,9 +46,9 @@ async function settled(read: () => number): Promise<number> {
   return value
 }
 
-t.test('each event of an event stream passes at once', async (t) => {
+onEngines('each event of an event stream passes at once', async (t, engine) => {
   const upstream = await Upstream.start(t)
-  const sluice = await startSluice(t, { upstream: upstream.address, policy: POLICY })
+  const sluice = await startSluice(t, { engine, upstream: upstream.address, policy: POLICY })
   upstream.reply = () => 'HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\n\r\n'
   const client = await RawClient.open(sluice.port)
   client.write('GET /events HTTP/1.1\r\nHost: a.test\r\nAccept-Encoding: gzip\r\nAccept: text/event-stream\r\n\r\n')
@@ -62,7 +63,7 @@ t.test('each event of an event stream passes at once', async (t) => {
   t.pass('the stream ends at the upstream when the client leaves')
 })
 
-t.test('a WebSocket through a policy', async (t) => {
+onEngines('a WebSocket through a policy', async (t, engine) => {
   const server = createServer()
   const sockets = new WebSocketServer({ server })
   const seen: IncomingMessage[] = []
@@ -75,7 +76,7 @@ t.test('a WebSocket through a policy', async (t) => {
   const closes: [number, string][] = []
   const ended: Promise<unknown>[] = []
   const port = await listening(t, server)
-  const sluice = await startSluice(t, { upstream: { port }, policy: POLICY })
+  const sluice = await startSluice(t, { engine, upstream: { port }, policy: POLICY })
   const url = `ws://127.0.0.1:${sluice.port}`
 
   const socket = new WebSocket(`${url}/echo?x=1`, ['chat'])
@@ -120,7 +121,7 @@ t.test('a WebSocket through a policy', async (t) => {
   t.equal(abnormal, 1_006, 'an upstream that breaks off is seen by the client')
 })
 
-t.test('a large download: all bytes, and the upstream waits for a slow client', async (t) => {
+onEngines('a large download: all bytes, and the upstream waits for a slow client', async (t, engine) => {
   const block = randomBytes(MEBI)
   const expected = createHash('sha256')
   for (let i = 0; i < SIZE / MEBI; i++) expected.update(block)
@@ -137,7 +138,7 @@ t.test('a large download: all bytes, and the upstream waits for a slow client', 
       response.end()
     })
   )
-  const sluice = await startSluice(t, { upstream: { port }, policy: POLICY })
+  const sluice = await startSluice(t, { engine, upstream: { port }, policy: POLICY })
   const before = process.memoryUsage.rss()
   const [response] = (await once(httpGet({ port: sluice.port, path: '/large', agent: false }), 'response')) as [
     IncomingMessage
@@ -158,7 +159,7 @@ t.test('a large download: all bytes, and the upstream waits for a slow client', 
   t.ok(peak - before < 60 * MEBI, `memory grew by ${peak - before} bytes`)
 })
 
-t.test('a large upload: all bytes, and the client waits for a slow upstream', async (t) => {
+onEngines('a large upload: all bytes, and the client waits for a slow upstream', async (t, engine) => {
   const block = randomBytes(MEBI)
   const expected = createHash('sha256')
   for (let i = 0; i < SIZE / MEBI; i++) expected.update(block)
@@ -175,7 +176,7 @@ t.test('a large upload: all bytes, and the client waits for a slow upstream', as
       response.end(got.digest('hex'))
     })
   )
-  const sluice = await startSluice(t, { upstream: { port }, policy: POLICY })
+  const sluice = await startSluice(t, { engine, upstream: { port }, policy: POLICY })
   const before = process.memoryUsage.rss()
   const upload = httpRequest({ port: sluice.port, path: '/up', method: 'PUT', agent: false })
   const answered = once(upload, 'response') as Promise<[IncomingMessage]>
@@ -198,9 +199,9 @@ t.test('a large upload: all bytes, and the client waits for a slow upstream', as
   t.ok(peak - before < 60 * MEBI, `memory grew by ${peak - before} bytes`)
 })
 
-t.test('a client that leaves ends the request at the upstream', async (t) => {
+onEngines('a client that leaves ends the request at the upstream', async (t, engine) => {
   const upstream = await Upstream.start(t)
-  const sluice = await startSluice(t, { upstream: upstream.address, policy: POLICY })
+  const sluice = await startSluice(t, { engine, upstream: upstream.address, policy: POLICY })
   const states: [string, string, string | undefined][] = [
     ['waiting for the answer', 'GET /a HTTP/1.1\r\nHost: a.test\r\n\r\n', undefined],
     [
@@ -237,9 +238,9 @@ t.test('a client that leaves ends the request at the upstream', async (t) => {
   t.equal(line.status, 0, 'the log says so')
 })
 
-t.test('a client that ends its side counts as gone: the bytes do not tell one from the other', async (t) => {
+onEngines('a client that ends its side counts as gone: the bytes do not tell one from the other', async (t, engine) => {
   const upstream = await Upstream.start(t)
-  const sluice = await startSluice(t, { upstream: upstream.address })
+  const sluice = await startSluice(t, { engine, upstream: upstream.address })
   upstream.reply = () => undefined
   const client = await RawClient.open(sluice.port)
   client.write('GET /a HTTP/1.1\r\nHost: a.test\r\n\r\n')

@@ -1,5 +1,5 @@
-import t from 'tap'
 import { startSluice } from '../helpers/sluice.js'
+import { onEngines } from './engines.js'
 import { type Message, statusOf } from './message.js'
 import { ask, field, ok, RawClient, turn, Upstream, type UpstreamConnection } from './peers.js'
 
@@ -197,10 +197,10 @@ const cases: readonly Misbehaviour[] = [
 const request = (method: string, target: string): string =>
   `${method} ${target} HTTP/1.1\r\nHost: a.test\r\n${method === 'POST' ? 'Content-Length: 2\r\n\r\nhi' : '\r\n'}`
 
-t.test('what an upstream must not do', async (t) => {
+onEngines('what an upstream must not do', async (t, engine) => {
   const upstream = await Upstream.start(t)
   const options = { TIMEOUTS_RESPONSE: '300ms', TIMEOUTS_IDLE: '300ms', ACCESS_LOG: 'off' }
-  const sluice = await startSluice(t, { upstream: upstream.address, options })
+  const sluice = await startSluice(t, { engine, upstream: upstream.address, options })
   let bad: UpstreamConnection[] = []
   let next: UpstreamConnection[] = []
 
@@ -261,9 +261,9 @@ function problemsOf(wire: Misbehaviour, client: RawClient, answer: Message | und
   return problems
 }
 
-t.test('bytes on an idle upstream connection are never the answer to the next request', async (t) => {
+onEngines('bytes on an idle upstream connection are never the answer to the next request', async (t, engine) => {
   const upstream = await Upstream.start(t)
-  const sluice = await startSluice(t, { upstream: upstream.address })
+  const sluice = await startSluice(t, { engine, upstream: upstream.address })
   for (const poison of [
     'HTTP/1.1 200 OK\r\nContent-Length: 4\r\n\r\nevil',
     'evil',
@@ -281,9 +281,9 @@ t.test('bytes on an idle upstream connection are never the answer to the next re
   }
 })
 
-t.test('an answer before the end of the request body', async (t) => {
+onEngines('an answer before the end of the request body', async (t, engine) => {
   const upstream = await Upstream.start(t)
-  const sluice = await startSluice(t, { upstream: upstream.address })
+  const sluice = await startSluice(t, { engine, upstream: upstream.address })
   for (const framing of ['Content-Length: 1000000', 'Transfer-Encoding: chunked']) {
     const client = await RawClient.open(sluice.port)
     client.write(`POST /early HTTP/1.1\r\nHost: a.test\r\n${framing}\r\n\r\n`)
@@ -305,11 +305,11 @@ t.test('an answer before the end of the request body', async (t) => {
   }
 })
 
-t.test('an upstream that nobody listens for', async (t) => {
+onEngines('an upstream that nobody listens for', async (t, engine) => {
   const gone = await Upstream.start(t)
   const { address } = gone
   gone.close()
-  const sluice = await startSluice(t, { upstream: address })
+  const sluice = await startSluice(t, { engine, upstream: address })
   for (const method of ['GET', 'POST']) {
     const answer = await ask(sluice.port, request(method, '/a'))
     t.equal(answer && statusOf(answer), 502)
@@ -317,9 +317,9 @@ t.test('an upstream that nobody listens for', async (t) => {
   }
 })
 
-t.test('a connection that the upstream closed while idle', async (t) => {
+onEngines('a connection that the upstream closed while idle', async (t, engine) => {
   const upstream = await Upstream.start(t)
-  const sluice = await startSluice(t, { upstream: upstream.address })
+  const sluice = await startSluice(t, { engine, upstream: upstream.address })
   for (let i = 0; i < 5; i++) {
     t.equal((await ask(sluice.port, request('GET', '/a')))?.body, 'ok')
     const [idle] = upstream.connections

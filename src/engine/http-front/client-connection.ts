@@ -4,13 +4,15 @@ import type { BytePipe } from '../../exchange/body.js'
 import type { Failure } from '../../exchange/connection.js'
 import type { Clock } from '../../lib/clock.js'
 import { cut } from '../byte-pipe.js'
+import type { SocketFacts } from '../connection-facts.js'
 import type { Handler, ListenLimits } from '../contract.js'
 import { ignore } from '../copy.js'
+import { MALFORMED, MessageScanner, type Refusal } from '../message-scanner.js'
 import type { Swept } from '../sweeper.js'
-import type { SocketFacts } from './connection-facts.js'
+import { TrailerSieve } from '../trailer-sieve.js'
 import { DISCARD_LIMIT, HttpExchange } from './http-exchange.js'
 import { readHead } from './request-head.js'
-import { type Refusal, RequestScanner } from './request-scanner.js'
+import { RequestLine } from './request-line.js'
 import { WriteWatch } from './write-watch.js'
 
 /** Bytes that may wait behind a running exchange before the socket is no longer read. */
@@ -19,7 +21,6 @@ const HELD_LIMIT = 65_536
 const LINGER = 1000
 
 const OVERTIME: Refusal = { status: 408, why: 'client-timeout' }
-const MALFORMED: Refusal = { status: 400, why: 'client-malformed' }
 
 /** What a connection needs of the listener that accepted it. */
 export interface ConnectionHost {
@@ -44,13 +45,16 @@ export class ClientConnection implements Swept {
   /** Why a joined pipe was cut from here. */
   cutBy: Failure | undefined = undefined
   readonly #host: ConnectionHost
-  readonly #scanner: RequestScanner
+  readonly #scanner: MessageScanner
+  readonly #sieve = new TrailerSieve()
   readonly #feed: (chunk: Buffer) => void
   #phase: 'http' | 'lingering' | 'pipe' | 'closed' = 'http'
   #exchange: HttpExchange | undefined = undefined
   #pipe: BytePipe | undefined = undefined
   #draining = false
   #answeredAny = false
+  /** The request that is still being read has had its answer. */
+  #answered = false
   #held: Buffer[] = []
   #heldBytes = 0
   #since: number
@@ -68,7 +72,7 @@ export class ClientConnection implements Swept {
     this.socket = socket
     this.scheme = scheme
     this.clock = host.clock
-    this.#scanner = new RequestScanner(host.limits)
+    this.#scanner = new MessageScanner(host.limits, new RequestLine(host.limits.targetBytes))
     this.#since = this.#byteAt = host.clock.monotonic()
     enter()
     // node:http's own listener becomes a function that is fed what the scanner has passed; its reaction to a FIN
@@ -118,20 +122,23 @@ export class ClientConnection implements Swept {
     }
   }
 
-  /** Answers without an exchange, or instead of one, and closes. */
+  /** Answers without an exchange, or instead of one, and closes. A request that has an answer gets no second one. */
   refuse(refusal: Refusal): void {
     if (this.#phase !== 'http') return
     const exchange = this.#exchange
-    const begun = exchange?.begun === true
-    if (exchange !== undefined) {
-      this.#exchange = undefined
-      exchange.fail(refusal.why)
-    } else this.#host.handler.refused(this.facts, refusal.status, refusal.why)
-    if (begun) cut(this.socket)
-    else {
-      this.socket.write(bareAnswer(refusal.status))
+    if (this.#answered || exchange?.written === true) {
       this.linger()
+      return
     }
+    if (exchange?.begun === true) {
+      this.#abort(refusal.why)
+      return
+    }
+    this.#exchange = undefined
+    if (exchange !== undefined) exchange.fail(refusal.why)
+    else this.#host.handler.refused(this.facts, refusal.status, refusal.why)
+    this.socket.write(bareAnswer(refusal.status))
+    this.linger()
   }
 
   /** The parser or the socket failed. */
@@ -149,6 +156,7 @@ export class ClientConnection implements Swept {
     if (this.#phase !== 'http') return
     if (this.#scanner.state === 'ended') this.#next()
     else {
+      this.#answered = true
       this.#byteAt = this.#since
       exchange?.request.body.drain()
     }
@@ -218,7 +226,7 @@ export class ClientConnection implements Swept {
   sweep(now: number): void {
     const { limits } = this.#host
     if (this.#phase === 'lingering') {
-      if (now - this.#since > LINGER) this.socket.destroy()
+      this.#sweepEnd(now)
       return
     }
     if (this.#phase !== 'http') return
@@ -232,6 +240,13 @@ export class ClientConnection implements Swept {
       if (this.socket.isPaused()) this.#byteAt = now
       else if (limits.bodyIdle > 0 && now - this.#byteAt > limits.bodyIdle) this.#late()
     }
+  }
+
+  #sweepEnd(now: number): void {
+    // The time for the client's end begins when it has been given everything.
+    if (this.socket.writableLength > 0) this.#since = now
+    if (this.#writes.stuck(this.socket, now, this.#host.limits.bodyIdle)) this.#abort('client-timeout')
+    else if (now - this.#since > LINGER) this.socket.destroy()
   }
 
   #sweepHead(now: number): void {
@@ -268,17 +283,25 @@ export class ClientConnection implements Swept {
         this.#messageBytes = 0
         this.#discarded = 0
       }
+      const { trailing } = scanner
       const end = scanner.scan(chunk, at)
       if ((scanner.state as string) === 'refused') {
         this.refuse(scanner.refusal)
         return
       }
       this.#messageBytes += end - at
-      this.#feed(at === 0 && end === chunk.length ? chunk : chunk.subarray(at, end))
+      const part = at === 0 && end === chunk.length ? chunk : chunk.subarray(at, end)
+      if (!trailing) this.#feed(part)
+      else this.#feedTrailers(part)
       if (this.#phase !== 'http') return
       if (this.#exchange === undefined && this.#unwanted(end - at)) return
       at = end
     }
+  }
+
+  #feedTrailers(part: Buffer): void {
+    const passed = this.#sieve.pass(part, this.#scanner.state === 'ended')
+    if (passed.length > 0) this.#feed(passed)
   }
 
   /** The rest of a request that has been answered. True when there was too much of it. */
@@ -304,6 +327,7 @@ export class ClientConnection implements Swept {
   /** The next message may begin. */
   #next(): void {
     this.#scanner.next()
+    this.#answered = false
     if (this.#draining) {
       this.linger()
       return
@@ -318,8 +342,13 @@ export class ClientConnection implements Swept {
   }
 
   #crashed(exchange: HttpExchange): void {
-    if (exchange.begun) this.#abort('client-gone')
-    else exchange.respond({ status: 500, headers: [] }).catch(ignore)
+    // One that has ended leaves nothing to answer; the connection may be serving the next.
+    if (this.#exchange !== exchange) return
+    if (exchange.begun) this.#abort('internal')
+    else {
+      this.#host.handler.refused(this.facts, 500, 'internal')
+      exchange.respond({ status: 500, headers: [] }).catch(ignore)
+    }
   }
 
   #abort(why: Failure): void {

@@ -8,7 +8,7 @@ import { cut } from '../byte-pipe.js'
 import { ignore } from '../copy.js'
 import { join } from '../join.js'
 import { type BodyOwner, MessageBody } from '../message-body.js'
-import { drop, framingOf, send } from '../outgoing.js'
+import { drop, failureOf, framingOf, send, sendHead } from '../outgoing.js'
 import { type AnswerShape, answerFields, interimHead, writeHead } from './answer-head.js'
 import type { ClientConnection } from './client-connection.js'
 import type { HeadFacts } from './request-head.js'
@@ -41,10 +41,15 @@ export class HttpExchange implements Exchange, BodyOwner {
     this.connection = client.facts
     this.#client = client
     this.#response = response
-    this.#expectsContinue = head.expectsContinue
+    // An expectation needs a body that it can hold back (RFC 9110 10.1.1).
+    const bodiless = head.framing.kind === 'none' || (head.framing.kind === 'length' && head.framing.bytes === 0)
+    this.#expectsContinue = head.expectsContinue && !bodiless
+    // node:http would close the connection behind an answer without a 100, even where no body is due.
+    if (head.expectsContinue && bodiless)
+      (response as unknown as { _expect_continue: boolean })._expect_continue = false
     this.upgrade = head.upgrade
     const body = new MessageBody(message, head.framing, this, 'client-gone')
-    body.awaitsContinue = head.expectsContinue && head.framing.kind !== 'none'
+    body.awaitsContinue = this.#expectsContinue
     this.request = {
       method: message.method as string,
       target: message.url as string,
@@ -60,6 +65,11 @@ export class HttpExchange implements Exchange, BodyOwner {
   /** Bytes of the answer have left or are about to. */
   get begun(): boolean {
     return this.#firstByteAt !== 0
+  }
+
+  /** The whole answer has been handed to the socket. */
+  get written(): boolean {
+    return this.#response.writableEnded
   }
 
   /** The client is expected to send its body now. */
@@ -170,7 +180,7 @@ export class HttpExchange implements Exchange, BodyOwner {
   #flushHead(): void {
     const { socket } = this.#client
     socket.cork()
-    this.#response.flushHeaders()
+    sendHead(this.#response)
     process.nextTick(() => socket.uncork())
   }
 
@@ -199,7 +209,7 @@ export class HttpExchange implements Exchange, BodyOwner {
   #broke(body: Outgoing): void {
     if (this.#ended) return
     const socket = this.#client.socket
-    this.fail(body instanceof MessageBody ? body.failure : 'upstream-gone')
+    this.fail(failureOf(body))
     // A message that ends with its connection would look complete after a FIN.
     if (this.#closeDelimited) cut(socket)
     else socket.destroy()

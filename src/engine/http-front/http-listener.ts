@@ -7,16 +7,17 @@ import {
 import { type AddressInfo, createServer, type Server, type Socket } from 'node:net'
 import type { Failure } from '../../exchange/connection.js'
 import type { Clock } from '../../lib/clock.js'
-import type { Handler, Listening, ListenLimits, ListenOptions, TlsTable } from '../contract.js'
+import { SocketFacts } from '../connection-facts.js'
+import type { Handler, Listening, ListenLimits, ListenOptions } from '../contract.js'
 import { ignore } from '../copy.js'
 import { Sweeper } from '../sweeper.js'
+import { Handshakes } from '../tls-accept.js'
 import { ClientConnection, type ConnectionHost } from './client-connection.js'
-import { SocketFacts } from './connection-facts.js'
-import { acceptTls } from './tls-accept.js'
 
 /** How long a joined pipe may take to end after its FIN at the end of a drain. */
 const PIPE_GRACE = 1000
-const OVERLOAD: { status: number; why: Failure } = { status: 503, why: 'draining' }
+const OVERLOADED = 'HTTP/1.1 503 Service Unavailable\r\ncontent-length: 0\r\nconnection: close\r\n\r\n'
+const OVERLOAD: { status: number; why: Failure } = { status: 503, why: 'overloaded' }
 
 /** One listening address and its connections. */
 export class HttpListener implements Listening, ConnectionHost {
@@ -27,9 +28,8 @@ export class HttpListener implements Listening, ConnectionHost {
   readonly #server: Server
   readonly #http: HttpServer
   readonly #sweeper: Sweeper
-  readonly #tls: TlsTable | undefined
+  readonly #handshakes: Handshakes | undefined
   readonly #connections = new Map<Socket, ClientConnection>()
-  readonly #handshakes = new Set<Socket>()
   #draining = false
   #count = 0
   #emptied: (() => void)[] = []
@@ -40,7 +40,7 @@ export class HttpListener implements Listening, ConnectionHost {
     this.limits = options.limits
     this.handler = handler
     this.#name = options.name
-    this.#tls = options.tls
+    this.#handshakes = options.tls && new Handshakes(options.tls, options.limits.headTimeout)
     this.#sweeper = new Sweeper(clock, sweepPeriod(options.limits))
     this.#http = this.#parser()
     this.#server = createServer({ allowHalfOpen: true, noDelay: true }, (socket) => this.#accept(socket))
@@ -68,7 +68,7 @@ export class HttpListener implements Listening, ConnectionHost {
   }
 
   get open(): number {
-    return this.#connections.size + this.#handshakes.size
+    return this.#connections.size + (this.#handshakes?.size ?? 0)
   }
 
   gone(connection: ClientConnection): void {
@@ -91,7 +91,7 @@ export class HttpListener implements Listening, ConnectionHost {
     let last: NodeJS.Timeout | undefined
     const timer = setTimeout(() => {
       cut = this.open
-      for (const socket of this.#handshakes) socket.destroy()
+      this.#handshakes?.cut()
       for (const connection of this.#connections.values()) connection.cutOff()
       last = setTimeout(() => {
         for (const connection of this.#connections.values()) connection.reset()
@@ -133,9 +133,9 @@ export class HttpListener implements Listening, ConnectionHost {
     const facts = new SocketFacts(++this.#count, this.#name, socket, this.clock.wall())
     if (this.open >= this.limits.connections && this.limits.connections > 0) {
       socket.on('error', ignore)
-      socket.end('HTTP/1.1 503 Service Unavailable\r\ncontent-length: 0\r\nconnection: close\r\n\r\n', () =>
-        socket.destroy()
-      )
+      // Before a handshake there is no way to say it.
+      if (this.#handshakes === undefined) socket.end(OVERLOADED, () => socket.destroy())
+      else socket.destroy()
       this.handler.refused(facts, OVERLOAD.status, OVERLOAD.why)
       return
     }
@@ -144,8 +144,20 @@ export class HttpListener implements Listening, ConnectionHost {
       socket.destroy()
       return
     }
-    if (this.#tls === undefined) this.#serve(facts, socket, 'http')
-    else this.#handshake(facts, socket, this.#tls)
+    if (this.#handshakes === undefined) this.#serve(facts, socket, 'http')
+    else {
+      this.#handshakes.begin(
+        socket,
+        (secure, tls) => {
+          facts.tls = tls
+          this.#serve(facts, secure, 'https')
+        },
+        () => {
+          this.handler.closed?.(facts)
+          this.#left()
+        }
+      )
+    }
   }
 
   #serve(facts: SocketFacts, socket: Socket, scheme: 'http' | 'https'): void {
@@ -153,23 +165,6 @@ export class HttpListener implements Listening, ConnectionHost {
     this.#connections.set(socket, connection)
     this.#sweeper.add(connection)
     if (this.#draining) connection.drain()
-  }
-
-  /** A connection counts from its first byte, so a handshake is watched like one. */
-  #handshake(facts: SocketFacts, socket: Socket, table: TlsTable): void {
-    const failed = (): void => {
-      this.#handshakes.delete(socket)
-      this.handler.closed?.(facts)
-      this.#left()
-    }
-    this.#handshakes.add(socket)
-    socket.once('close', failed)
-    acceptTls(socket, table, this.limits.headTimeout, (secure, tls) => {
-      socket.removeListener('close', failed)
-      this.#handshakes.delete(socket)
-      facts.tls = tls
-      this.#serve(facts, secure, 'https')
-    })
   }
 
   #left(): void {

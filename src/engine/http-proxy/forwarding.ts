@@ -6,18 +6,18 @@ import type { Clock } from '../../lib/clock.js'
 import { StreamPipe } from '../byte-pipe.js'
 import { type Answer, DialError, type Dialer, type ForwardOptions } from '../contract.js'
 import { ignore } from '../copy.js'
-import { type BodyOwner, MessageBody } from '../message-body.js'
-import { framingOf, send } from '../outgoing.js'
+import { BodyBroken, type BodyOwner, MessageBody } from '../message-body.js'
+import { awaitsContinue, framingOf, send, sendExpectingHead, sendHead } from '../outgoing.js'
 import type { Sweeper, Swept } from '../sweeper.js'
 import type { Requester } from './facades.js'
 import { writeRequestHead } from './request-fields.js'
 import { responseFraming } from './response-framing.js'
-import { UpstreamConnection, type UpstreamPool } from './upstream-pool.js'
+import { MAX_RESPONSE_HEAD, UpstreamConnection } from './upstream-connection.js'
+import type { UpstreamPool } from './upstream-pool.js'
 
 /** A client that waits for 100 sends its body after this time anyway (RFC 9110 10.1.1). */
 const CONTINUE_WAIT = 1000
 const MAX_INTERIM = 32
-const MAX_RESPONSE_HEAD = 262_144
 
 export interface Parts {
   readonly clock: Clock
@@ -88,7 +88,7 @@ export class Forwarding implements Swept, BodyOwner {
   pipe(sink: object): void {
     const request = sink as ClientRequest & { maxHeadersCount: number; maxHeaderSize: number }
     const body = this.#options.body
-    const expects = body instanceof MessageBody && body.awaitsContinue
+    const expects = awaitsContinue(body)
     // Unlimited: node:http would drop fields beyond its limit in silence. The size of the block is bounded.
     request.maxHeadersCount = 0
     request.maxHeaderSize = MAX_RESPONSE_HEAD
@@ -181,12 +181,11 @@ export class Forwarding implements Swept, BodyOwner {
 
   #attach(connection: UpstreamConnection): void {
     const request = this.#request as ClientRequest
-    connection.expecting = true
     this.#since = this.#parts.clock.monotonic()
-    request.onSocket(connection.stream as Parameters<ClientRequest['onSocket']>[0])
+    connection.carry(request, () => this.#fail('upstream-malformed', 'never', 'the answer breaks the grammar'))
     if (request.hasHeader('expect')) {
       this.#phase = 'continuing'
-      request.flushHeaders()
+      sendExpectingHead(request)
     } else this.#sendBody()
   }
 
@@ -201,11 +200,12 @@ export class Forwarding implements Swept, BodyOwner {
       else if (!complete) this.#discard()
     })
     // The head does not wait for a body that may be long in coming.
-    if (this.#request?.writableEnded === false) this.#request.flushHeaders()
+    if (this.#request?.writableEnded === false) sendHead(this.#request)
   }
 
   readonly #onInformation = (head: { statusCode: number; statusMessage: string; rawHeaders: string[] }): void => {
     if (this.#phase === 'over') return
+    this.#connection?.expect('interim')
     if (++this.#interim > MAX_INTERIM) {
       this.#fail('upstream-malformed', 'never', 'too many interim answers')
     } else if (head.statusCode === 100) {
@@ -221,26 +221,27 @@ export class Forwarding implements Swept, BodyOwner {
     this.#response = response
     const framing = responseFraming(status, response.rawHeaders)
     if (this.#phase === 'over') return
-    if (framing === undefined || status < 200) {
+    if (framing === undefined) {
       this.#fail('upstream-malformed', 'never', 'the response head contradicts itself')
       return
     }
     const connection = this.#connection as UpstreamConnection
-    connection.message = response
+    const bodiless = method === 'HEAD' || status === 204 || status === 304
+    connection.expect(bodiless ? 0 : framing.follows)
     this.#phase = 'answered'
     this.#since = this.#parts.clock.monotonic()
     this.#lastCarried = -1
-    this.#body = new MessageBody(response, framing, this, 'upstream-gone')
+    this.#body = new MessageBody(response, framing.framing, this, 'upstream-gone')
     const head: ResponseHead = { status, reason: response.statusMessage as string, headers: response.rawHeaders }
     this.#report({ kind: 'response', head, body: this.#body, reusedConnection: connection.reused })
-    if (method === 'HEAD' || status === 204 || status === 304) {
+    if (bodiless) {
       // Nothing will come: the connection must not wait for somebody to read nothing.
       response.resume()
       response.once('end', () => this.#end())
     }
   }
 
-  readonly #onUpgrade = (response: IncomingMessage, _stream: Duplex, first: Buffer): void => {
+  readonly #onUpgrade = (response: IncomingMessage, _stream: Duplex): void => {
     const connection = this.#connection as UpstreamConnection
     if (this.#phase === 'over') return
     if (this.#exchange.upgrade === undefined || response.statusCode !== 101) {
@@ -249,7 +250,6 @@ export class Forwarding implements Swept, BodyOwner {
     }
     const stream = connection.release()
     stream.pause()
-    if (first.length > 0) stream.unshift(first)
     this.#phase = 'over'
     this.#leave()
     const head = { status: 101, reason: response.statusMessage as string, headers: response.rawHeaders }
@@ -290,6 +290,9 @@ export class Forwarding implements Swept, BodyOwner {
     if (this.#phase === 'over') return
     this.#phase = 'over'
     this.#leave()
+    // A body that ends with its connection would look complete: node:http takes every end for a clean one.
+    if (this.#response?.complete === false)
+      this.#response.destroy(new BodyBroken(this.#body?.failure ?? 'upstream-gone'))
     this.#request?.destroy()
     this.#connection?.destroy()
   }

@@ -1,4 +1,5 @@
 import { createConnection } from 'node:net'
+import { PassThrough } from 'node:stream'
 import type { Test } from 'tap'
 import { valuesOf } from '../../helpers/raw-client.js'
 import { answering } from '../../helpers/upstream.js'
@@ -53,12 +54,12 @@ export function connections(t: Test, make: Make): void {
     const third = await client()
     t.equal((await third.answer()).status, 503)
     await third.untilEnd()
-    t.equal(refused[0]?.status, 503)
+    t.same(refused, [{ status: 503, why: 'overloaded' }])
     t.equal(listening.open, 2)
   })
 
   t.test('a handler that throws or rejects is answered 500; the connection lives', async (t) => {
-    const { client } = await bench(t, make, {
+    const { client, refused } = await bench(t, make, {
       exchange(exchange) {
         if (exchange.request.target === '/throw') throw new Error('thrown')
         return Promise.reject(new Error('rejected'))
@@ -69,6 +70,49 @@ export function connections(t: Test, make: Make): void {
       c.send(`GET ${path} HTTP/1.1\r\nHost: a\r\n\r\n`)
       t.equal((await c.answer()).status, 500)
     }
+    t.same(refused, [
+      { status: 500, why: 'internal' },
+      { status: 500, why: 'internal' }
+    ])
+  })
+
+  t.test('a handler that fails in mid-answer aborts it; one that fails later hurts nobody', async (t) => {
+    let fail = (): void => undefined
+    const { client, exchanges } = await bench(t, make, {
+      async exchange(exchange) {
+        if (exchange.request.target === '/half') {
+          const body = new PassThrough()
+          body.write('half')
+          exchange.respond({ status: 200, headers: [] }, body)
+          await new Promise<void>((resolve) => {
+            fail = resolve
+          })
+          throw new Error('in mid-answer')
+        }
+        if (exchange.request.target === '/slow') {
+          await new Promise(setImmediate)
+          fail()
+          await new Promise(setImmediate)
+          await exchange.respond({ status: 200, headers: [] })
+          return
+        }
+        await exchange.respond({ status: 200, headers: [] })
+        await new Promise<void>((resolve) => {
+          fail = resolve
+        })
+        throw new Error('after the answer')
+      }
+    })
+    const c = await client()
+    c.send(`GET /done HTTP/1.1\r\nHost: a\r\n\r\nGET /slow HTTP/1.1\r\nHost: a\r\n\r\n`)
+    t.equal((await c.answer()).status, 200)
+    t.equal((await c.answer()).status, 200, 'the exchange behind one whose handler fails late')
+    c.send('GET /half HTTP/1.1\r\nHost: a\r\n\r\n')
+    await c.until('half')
+    fail()
+    await c.closed
+    t.equal(exchanges[2]?.signal.aborted, 'internal')
+    t.notMatch(c.text, /0\r\n\r\n$/)
   })
 
   t.test('close ends the connection without an answer', async (t) => {

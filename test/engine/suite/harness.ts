@@ -1,14 +1,18 @@
+import { createSecureContext } from 'node:tls'
 import type { Test } from 'tap'
-import type { Back, Front, Handler, Listening, ListenLimits } from '../../../src/engine/contract.js'
-import { tcpDialer } from '../../../src/engine/dialers.js'
+import type { Back, Dialer, Front, Handler, Listening, ListenLimits } from '../../../src/engine/contract.js'
+import { tcpDialer, tlsDialer } from '../../../src/engine/dialers.js'
 import type { ConnectionFacts } from '../../../src/exchange/connection.js'
 import type { Exchange, ResponseHead, Sent } from '../../../src/exchange/exchange.js'
 import type { Clock } from '../../../src/lib/clock.js'
 import { ManualClock } from '../../helpers/clock.js'
-import { type RawPeer, rawClient } from '../../helpers/raw-client.js'
-import { RawUpstream, type UpstreamPeer } from '../../helpers/upstream.js'
+import { type RawPeer, rawClient, secureClient } from '../../helpers/raw-client.js'
+import { type Identity, RawUpstream, type UpstreamPeer } from '../../helpers/upstream.js'
 
-export type Make = (parts: { clock: Clock }) => { front: Front; back: Back }
+/** With a `secure` identity both connections are TLS; its certificate is for NAME. */
+export type Make = (parts: { clock: Clock }) => { front: Front; back: Back; secure?: Identity }
+
+export const NAME = 'upstream.test'
 
 /** What one test of the suite runs against. */
 export interface Bench {
@@ -25,6 +29,8 @@ export interface Bench {
   readonly opened: ConnectionFacts[]
   readonly closed: ConnectionFacts[]
   client(): Promise<RawPeer>
+  /** Dials the scripted upstream, or another port of this machine. */
+  dialer(port?: number): Dialer
   /** Resolves when `holds` does; looked at whenever something was recorded. */
   until(holds: () => boolean): Promise<void>
 }
@@ -53,8 +59,8 @@ const LIMITS: ListenLimits = {
 /** A front and a back joined by a handler that passes everything through, on free ports. */
 export async function bench(t: Test, make: Make, options: BenchOptions = {}): Promise<Bench> {
   const clock = new ManualClock()
-  const { front, back } = make({ clock })
-  const upstream = await RawUpstream.start(t, options.script)
+  const { front, back, secure } = make({ clock })
+  const upstream = await RawUpstream.start(t, options.script, secure)
   const clients: RawPeer[] = []
   let wake: (() => void)[] = []
   const noted = (): void => {
@@ -76,9 +82,14 @@ export async function bench(t: Test, make: Make, options: BenchOptions = {}): Pr
   }
   const result: Bench = Object.assign(self as unknown as Bench, {
     async client() {
-      const client = await rawClient(result.listening.address.port)
+      const { port } = result.listening.address
+      const client = await (secure === undefined ? rawClient(port) : secureClient(port, NAME))
       clients.push(client)
       return client
+    },
+    dialer(port = upstream.port) {
+      const at = { host: '127.0.0.1', port }
+      return secure === undefined ? tcpDialer(at) : tlsDialer({ ...at, servername: NAME, ca: secure.cert })
     },
     async until(holds: () => boolean) {
       while (!holds()) {
@@ -109,7 +120,9 @@ export async function bench(t: Test, make: Make, options: BenchOptions = {}): Pr
     }
   }
   const limits = { ...LIMITS, ...options.limits }
-  const listening = await front.listen({ host: '127.0.0.1', port: 0 }, { name: 'test', limits }, handler)
+  const context = secure && createSecureContext(secure)
+  const tls = context && { tls: { alpn: ['http/1.1'], contextFor: () => context } }
+  const listening = await front.listen({ host: '127.0.0.1', port: 0 }, { name: 'test', limits, ...tls }, handler)
   Object.assign(self, { listening, noted })
   t.teardown(async () => {
     for (const client of clients) client.socket.destroy()
@@ -121,18 +134,14 @@ export async function bench(t: Test, make: Make, options: BenchOptions = {}): Pr
 
 /** Forwards and answers with what came back, as a proxy without any policy would. */
 export async function pass(exchange: Exchange, bench: Bench, options: BenchOptions = {}): Promise<void> {
-  const answer = await bench.back.forward(
-    exchange,
-    tcpDialer({ host: '127.0.0.1', port: options.port ?? bench.upstream.port }),
-    {
-      head: { ...exchange.request, headers: withoutHopByHop(exchange.request.headers) },
-      body: exchange.request.body,
-      connectTimeout: options.timeouts?.connect ?? 0,
-      responseTimeout: options.timeouts?.response ?? 0,
-      idleTimeout: options.timeouts?.idle ?? 0,
-      onInform: (head) => exchange.inform(head)
-    }
-  )
+  const answer = await bench.back.forward(exchange, bench.dialer(options.port), {
+    head: { ...exchange.request, headers: withoutHopByHop(exchange.request.headers) },
+    body: exchange.request.body,
+    connectTimeout: options.timeouts?.connect ?? 0,
+    responseTimeout: options.timeouts?.response ?? 0,
+    idleTimeout: options.timeouts?.idle ?? 0,
+    onInform: (head) => exchange.inform(head)
+  })
   let sent: Sent
   if (answer.kind === 'response') sent = await exchange.respond(clean(answer.head), answer.body)
   else if (answer.kind === 'switched') sent = await exchange.splice(clean(answer.head), answer.pipe)

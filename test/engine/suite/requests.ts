@@ -29,6 +29,23 @@ export function requests(t: Test, make: Make): void {
     t.equal((await c.answer()).body, 'ok')
   })
 
+  t.test('heads keep the bytes of their fields while their bodies are still to come', async (t) => {
+    const { client, upstream } = await bench(t, make)
+    for (const fields of ['Transfer-Encoding: chunked', 'Transfer-Encoding: chunked\r\nExpect: 100-continue']) {
+      const c = await client()
+      c.send(`POST / HTTP/1.1\r\nHost: a\r\nX-High: \xe9\xff\r\n${fields}\r\n\r\n`)
+      const peer = await upstream.next()
+      t.match(await peer.head(), /\r\nX-High: \xe9\xff\r\n/)
+      if (fields.includes('Expect')) peer.send('HTTP/1.1 100 Continue\r\n\r\n')
+      c.send('0\r\n\r\n')
+      await peer.request()
+      peer.send('HTTP/1.1 200 OK\r\nX-High: \xe9\xff\r\nTransfer-Encoding: chunked\r\n\r\n')
+      t.match(await c.until('X-High'), /\r\nX-High: \xe9\xff\r\n/)
+      peer.socket.destroy()
+      await c.untilEnd()
+    }
+  })
+
   t.test('bodies keep their framing for every method', async (t) => {
     const { client, upstream } = await bench(t, make, { script: answering(OK) })
     for (const method of ['POST', 'PUT', 'PATCH', 'DELETE', 'OPTIONS', 'GET']) {

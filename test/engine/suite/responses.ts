@@ -1,5 +1,4 @@
 import type { Test } from 'tap'
-import { tcpDialer } from '../../../src/engine/dialers.js'
 import { valuesOf } from '../../helpers/raw-client.js'
 import { answering } from '../../helpers/upstream.js'
 import { bench, GET, type Make, OK, pass, record } from './harness.js'
@@ -160,6 +159,12 @@ export function responses(t: Test, make: Make): void {
       'HTTP/1.1 200 OK\r\nX\0: y\r\n\r\n',
       'HTTP/1.1 2x0 OK\r\n\r\n',
       'SSH-2.0-OpenSSH\r\n\r\n',
+      'RTSP/1.0 200 OK\r\nContent-Length: 2\r\n\r\nok',
+      'ICE/1.0 200 OK\r\nContent-Length: 2\r\n\r\nok',
+      'HTTP/2.0 200 OK\r\nContent-Length: 2\r\n\r\nok',
+      'HTTP/0.9 200 OK\r\nContent-Length: 2\r\n\r\nok',
+      '\r\nHTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok',
+      'HTTP/1.1 200 OK\r\nX: a\r\n b\r\nContent-Length: 2\r\n\r\nok',
       `HTTP/1.1 200 OK\r\nX: ${'x'.repeat(300_000)}\r\n\r\n`,
       'HTTP/1.1 101 Switching Protocols\r\nConnection: upgrade\r\nUpgrade: x\r\n\r\n',
       'HTTP/1.1 101 Switching Protocols\r\n\r\n'
@@ -395,7 +400,7 @@ async function respondDoubled(
 }
 
 function forward(exchange: Parameters<typeof pass>[0], bench: Parameters<typeof pass>[1], idleTimeout: number) {
-  const dialer = tcpDialer({ host: '127.0.0.1', port: bench.upstream.port })
+  const dialer = bench.dialer()
   const options = { head: exchange.request, body: undefined, connectTimeout: 0, responseTimeout: 0, idleTimeout }
   return bench.back.forward(exchange, dialer, options)
 }

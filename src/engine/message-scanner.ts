@@ -1,4 +1,4 @@
-import type { Failure } from '../../exchange/connection.js'
+import type { Failure } from '../exchange/connection.js'
 
 /** What the engine refuses by itself. */
 export interface Refusal {
@@ -6,29 +6,37 @@ export interface Refusal {
   readonly why: Failure
 }
 
-export interface ScanLimits {
+export interface BlockLimits {
   readonly headerBytes: number
   readonly headers: number
-  readonly targetBytes: number
+}
+
+/** The grammar of a message's first line, up to and with its CR LF. */
+export interface StartLine {
+  /** True before its first byte. */
+  readonly fresh: boolean
+  /** The next message begins. */
+  reset(): void
+  take(byte: number): 'more' | 'ended' | Refusal
 }
 
 /** Where a message stands after a scan. */
 export type ScanState = 'head' | 'head-ended' | 'body' | 'ended' | 'refused'
 
-const MALFORMED: Refusal = { status: 400, why: 'client-malformed' }
-const VERSION = Buffer.from('HTTP/1.')
-const MAX_METHOD = 32
+export const MALFORMED: Refusal = { status: 400, why: 'client-malformed' }
+const TOO_LARGE: Refusal = { status: 431, why: 'too-large' }
 const MAX_CHUNK_LINE = 256
 /** 2^48 bytes in one chunk; more cannot be meant honestly and would leave the safe integers. */
 const MAX_CHUNK_DIGITS = 12
-const [CR, LF, SP, HT, COLON, SEMICOLON] = [0x0d, 0x0a, 0x20, 0x09, 0x3a, 0x3b]
+const [CR, LF, HT, COLON, SEMICOLON] = [0x0d, 0x0a, 0x09, 0x3a, 0x3b]
 
-const TOKEN = new Uint8Array(256)
+/** Characters of a name (RFC 9110 5.6.2). */
+export const TOKEN = new Uint8Array(256)
 for (const character of "!#$%&'*+-.^_`|~0123456789abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ") {
   TOKEN[character.charCodeAt(0)] = 1
 }
-/** Field values: visible, SP, HT, obs-text (RFC 9110 5.5). */
-const VALUE = new Uint8Array(256).fill(1, 0x20).fill(0, 0x7f, 0x80)
+/** Characters of field values and reasons: visible, SP, HT, obs-text (RFC 9110 5.5). */
+export const VALUE = new Uint8Array(256).fill(1, 0x20).fill(0, 0x7f, 0x80)
 VALUE[HT] = 1
 const HEX = new Int8Array(256).fill(-1)
 for (let i = 0; i < 16; i++) {
@@ -38,54 +46,51 @@ for (let i = 0; i < 16; i++) {
 
 /** Steps inside a message. */
 const Step = {
-  start: 0,
-  startLf: 1,
-  method: 2,
-  target: 3,
-  version: 4,
-  lineCr: 5,
-  lineLf: 6,
-  fieldStart: 7,
-  name: 8,
-  value: 9,
-  lastLf: 10,
-  bytes: 11,
-  chunkStart: 12,
-  chunkSize: 13,
-  chunkExtension: 14,
-  chunkLf: 15,
-  chunkBytes: 16,
-  chunkCr: 17,
-  chunkEnd: 18
+  startLine: 0,
+  lineLf: 1,
+  fieldStart: 2,
+  name: 3,
+  value: 4,
+  lastLf: 5,
+  bytes: 6,
+  chunkStart: 7,
+  chunkSize: 8,
+  chunkExtension: 9,
+  chunkLf: 10,
+  chunkBytes: 11,
+  chunkCr: 12,
+  chunkEnd: 13
 } as const
 
 /**
- * Strict grammar of RFC 9112 over the bytes of one connection, ahead of a parser that forgives more.
+ * Strict grammar of RFC 9112 over the bytes that one side of a connection sends, ahead of a parser that forgives more.
  *
  * node:http's parser accepts bare LF, folded lines and other things on which two readers of one message can
  * disagree; it also drops fields beyond its limit in silence. The scanner sees every byte first, copies none,
  * remembers only where it stands, and gives the same answer however the bytes are split.
  */
-export class RequestScanner {
-  readonly #limits: ScanLimits
-  #step: number = Step.start
-  /** Bytes of the element at hand: method, target, version, chunk line. */
+export class MessageScanner {
+  readonly #limits: BlockLimits
+  readonly #line: StartLine
+  #step: number = Step.startLine
+  /** Bytes of the chunk line at hand. */
   #length = 0
   #block = 0
   #fields = 0
   #rest = 0
-  #trailer = false
-  #emptyLines = 0
+  /** The next byte belongs to the trailer section, its last line included. */
+  trailing = false
   state: ScanState = 'head'
   refusal: Refusal = MALFORMED
 
-  constructor(limits: ScanLimits) {
+  constructor(limits: BlockLimits, line: StartLine) {
     this.#limits = limits
+    this.#line = line
   }
 
   /** True before the first byte of a message. */
   get fresh(): boolean {
-    return this.state === 'head' && this.#step === Step.start
+    return this.state === 'head' && this.#step === Step.startLine && this.#line.fresh
   }
 
   /** Bytes of the body that are still to come; undefined when only the message itself will say. */
@@ -96,99 +101,70 @@ export class RequestScanner {
 
   /** After 'ended': the next message begins. */
   next(): void {
-    this.#step = Step.start
-    this.#length = this.#block = this.#fields = this.#rest = this.#emptyLines = 0
-    this.#trailer = false
+    this.#step = Step.startLine
+    this.#line.reset()
+    this.#length = this.#block = this.#fields = this.#rest = 0
+    this.trailing = false
     this.state = 'head'
   }
 
-  /** After 'head-ended': what the head announced. `bytes` undefined: chunked. */
+  /** After 'head-ended': what the head announced. `bytes` undefined: chunked; Infinity: until the connection ends. */
   expect(bytes: number | undefined): void {
     this.#step = bytes === undefined ? Step.chunkStart : Step.bytes
     this.#rest = bytes ?? 0
     this.#length = this.#block = this.#fields = 0
-    this.#trailer = true
     this.state = bytes === 0 ? 'ended' : 'body'
   }
 
   /**
    * Reads on from `from`; returns the index behind the last byte that belongs to this part of the message: the whole
-   * chunk, or up to the end of the head or of the message.
+   * chunk, or up to the end of the head, of the last chunk's line, or of the message.
    */
   scan(chunk: Uint8Array, from: number): number {
     let at = from
     const end = chunk.length
+    const { trailing } = this
     while (at < end) {
       const step = this.#step
       if (step === Step.value) at = this.#value(chunk, at, end)
       else if (step === Step.name) at = this.#name(chunk, at, end)
       else if (step === Step.bytes || step === Step.chunkBytes) at = this.#skip(at, end)
-      else if (step < Step.fieldStart) this.#requestLine(chunk[at++] as number)
+      else if (step === Step.startLine) this.#startLine(chunk[at++] as number)
       else if (step < Step.bytes) this.#field(chunk[at++] as number)
       else this.#chunk(chunk[at++] as number)
       if (this.state === 'head-ended' || this.state === 'ended' || this.state === 'refused') break
+      if (this.trailing !== trailing) break
     }
     return at
   }
 
-  #refuse(status = 400, why: Failure = 'client-malformed'): void {
+  #refuse(why = MALFORMED): void {
     this.state = 'refused'
-    this.refusal = status === 400 ? MALFORMED : { status, why }
+    this.refusal = why
   }
 
-  #requestLine(byte: number): void {
-    switch (this.#step) {
-      case Step.start:
-        // One empty line before a request is forgiven (RFC 9112 2.2).
-        if (byte === CR && this.#emptyLines++ === 0) this.#step = Step.startLf
-        else if (TOKEN[byte] === 1) this.#go(Step.method, 1)
-        else this.#refuse()
-        return
-      case Step.startLf:
-        if (byte === LF) this.#step = Step.start
-        else this.#refuse()
-        return
-      case Step.method:
-        if (byte === SP) this.#go(Step.target, 0)
-        else if (TOKEN[byte] !== 1 || ++this.#length > MAX_METHOD) this.#refuse()
-        return
-      case Step.target:
-        if (byte === SP && this.#length > 0) this.#go(Step.version, 0)
-        else if (byte <= SP || byte >= 0x7f) this.#refuse()
-        else if (++this.#length > this.#limits.targetBytes) this.#refuse(414, 'too-large')
-        return
-      case Step.version:
-        this.#version(byte)
-        return
-      case Step.lineCr:
-        if (byte === CR) this.#step = Step.lineLf
-        else this.#refuse()
-        return
-      default:
-        if (byte === LF) this.#step = Step.fieldStart
-        else this.#refuse()
-    }
+  #startLine(byte: number): void {
+    const step = this.#line.take(byte)
+    if (step === 'ended') this.#step = Step.fieldStart
+    else if (step !== 'more') this.#refuse(step)
   }
 
-  #version(byte: number): void {
-    const i = this.#length++
-    if (i < VERSION.length) {
-      if (byte === VERSION[i]) return
-      this.#refuse(i === 5 && byte >= 0x30 && byte <= 0x39 ? 505 : 400)
-    } else if (byte === 0x30 || byte === 0x31) this.#step = Step.lineCr
-    else this.#refuse(byte >= 0x32 && byte <= 0x39 ? 505 : 400)
-  }
-
+  /** Between the lines of a field block. */
   #field(byte: number): void {
+    if (this.#step === Step.lineLf) {
+      if (byte === LF) this.#step = Step.fieldStart
+      else this.#refuse()
+      return
+    }
     this.#block++
     if (this.#step === Step.fieldStart) {
       if (byte === CR) this.#step = Step.lastLf
       else if (TOKEN[byte] === 1) {
-        if (++this.#fields > this.#limits.headers) this.#refuse(431, 'too-large')
+        if (++this.#fields > this.#limits.headers) this.#refuse(TOO_LARGE)
         else this.#step = Step.name
       } else this.#refuse()
     } else if (byte !== LF) this.#refuse()
-    else this.state = this.#trailer ? 'ended' : 'head-ended'
+    else this.state = this.trailing ? 'ended' : 'head-ended'
   }
 
   #name(chunk: Uint8Array, from: number, end: number): number {
@@ -206,7 +182,7 @@ export class RequestScanner {
     let at = from
     while (at < end && VALUE[chunk[at] as number] === 1) at++
     if (at < end) {
-      if (chunk[at++] === CR) this.#step = this.#trailer ? Step.chunkEnd : Step.lineLf
+      if (chunk[at++] === CR) this.#step = Step.lineLf
       else this.#refuse()
     }
     this.#count(at - from)
@@ -215,7 +191,7 @@ export class RequestScanner {
 
   #count(bytes: number): void {
     this.#block += bytes
-    if (this.#block > this.#limits.headerBytes && this.state !== 'refused') this.#refuse(431, 'too-large')
+    if (this.#block > this.#limits.headerBytes && this.state !== 'refused') this.#refuse(TOO_LARGE)
   }
 
   #skip(from: number, end: number): number {
@@ -240,16 +216,19 @@ export class RequestScanner {
         return
       case Step.chunkLf:
         if (byte !== LF) this.#refuse()
-        else this.#go(this.#rest === 0 ? Step.fieldStart : Step.chunkBytes, 0)
+        else if (this.#rest > 0) this.#go(Step.chunkBytes, 0)
+        else {
+          this.trailing = true
+          this.#go(Step.fieldStart, 0)
+        }
         return
       case Step.chunkCr:
-        if (byte === CR) this.#go(Step.chunkEnd, 1)
+        if (byte === CR) this.#step = Step.chunkEnd
         else this.#refuse()
         return
       default:
-        // The LF behind chunk data (length 1) or behind a trailer field (length 0).
         if (byte !== LF) this.#refuse()
-        else this.#go(this.#length === 1 ? Step.chunkStart : Step.fieldStart, 0)
+        else this.#go(Step.chunkStart, 0)
     }
   }
 

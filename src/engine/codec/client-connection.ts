@@ -1,0 +1,457 @@
+import type { Socket } from 'node:net'
+import type { BytePipe, Framing } from '../../exchange/body.js'
+import type { ConnectionFacts, Failure } from '../../exchange/connection.js'
+import type { HeaderList } from '../../exchange/headers.js'
+import type { Clock } from '../../lib/clock.js'
+import type { Handler, ListenLimits } from '../contract.js'
+import { ignore } from '../copy.js'
+import type { Swept } from '../sweeper.js'
+import { BodyReader } from './body-reader.js'
+import { type BodySource, CodecBody } from './codec-body.js'
+import { CodecExchange } from './codec-exchange.js'
+import { HeadReader, type Refusal } from './head-reader.js'
+import { MessageWriter } from './message-writer.js'
+import type { FieldNames } from './names.js'
+import { keepsAlive, refusalOf, requestFraming, upgradeOf } from './request-facts.js'
+import { bareAnswer, type Serialiser } from './serialise.js'
+import { READ_BYTES, Wire, type WireOwner } from './wire.js'
+import { WireDuplex } from './wire-duplex.js'
+
+/** What of an early-answered request is read and thrown away before the connection is given up instead. */
+const DISCARD_LIMIT = 65_536
+/** Bytes that may wait behind a running exchange before the socket is no longer read. */
+const HELD_LIMIT = 65_536
+/** How long a closed direction waits for the client's own end, so that RST does not overtake the last answer. */
+const LINGER = 1000
+/** How much of a chunk is read as text at once: a head mostly fits, a body behind it is not copied for nothing. */
+const PIECE = 4096
+
+const OVERTIME: Refusal = { status: 408, why: 'client-timeout' }
+const NO_FIELDS: HeaderList = []
+
+/** What a connection needs of the listener that accepted it. */
+export interface ConnectionHost {
+  readonly clock: Clock
+  readonly limits: ListenLimits
+  readonly handler: Handler
+  readonly names: FieldNames
+  readonly serialiser: Serialiser
+  readonly shared: Buffer
+  gone(connection: ClientConnection): void
+}
+
+/** One client connection: bytes in, one exchange at a time, bytes out. Requests behind the running one wait. */
+export class ClientConnection implements Swept, WireOwner, BodySource {
+  readonly facts: ConnectionFacts
+  readonly wire: Wire
+  readonly writer: MessageWriter
+  readonly clock: Clock
+  place = -1
+  /** Why a joined pipe was cut from here. */
+  cutBy: Failure | undefined = undefined
+  /** The answer at hand said that it is the last. */
+  closing = false
+  readonly #host: ConnectionHost
+  readonly #scheme: 'http' | 'https'
+  readonly #head: HeadReader
+  readonly #bodies: BodyReader
+  #phase: 'http' | 'lingering' | 'pipe' | 'closed' = 'http'
+  #reading: 'head' | 'body' | 'ended' = 'head'
+  #exchange: CodecExchange | undefined = undefined
+  #body: CodecBody | undefined = undefined
+  #duplex: WireDuplex | undefined = undefined
+  #pipe: BytePipe | undefined = undefined
+  #draining = false
+  #answeredAny = false
+  #consuming = false
+  #held: Buffer[] | undefined = undefined
+  #heldBytes = 0
+  #since: number
+  #byteAt: number
+  #messageBytes = 0
+  #discarded = 0
+  #queue = 0
+  #queueAt = 0
+
+  /** `facts` makes the facts of the socket that is used from now on. */
+  constructor(host: ConnectionHost, socket: Socket, facts: (socket: Socket) => ConnectionFacts) {
+    this.#host = host
+    this.clock = host.clock
+    this.wire = new Wire(socket, host.shared, this)
+    this.facts = facts(this.wire.stream as Socket)
+    this.#scheme = this.facts.tls === undefined ? 'http' : 'https'
+    this.writer = new MessageWriter(this.wire, this, host.serialiser)
+    this.#head = new HeadReader('request', host.limits, host.names)
+    this.#bodies = new BodyReader(this.#head)
+    this.#since = this.#byteAt = host.clock.monotonic()
+  }
+
+  get serialiser(): Serialiser {
+    return this.#host.serialiser
+  }
+
+  get idle(): boolean {
+    return this.#phase === 'http' && this.#exchange === undefined && this.#reading === 'head' && this.#head.fresh
+  }
+
+  /** Bytes of the running exchange. */
+  get bytesIn(): number {
+    return this.#messageBytes + (this.#duplex?.bytesRead ?? 0)
+  }
+
+  get bytesOut(): number {
+    return this.writer.carried + (this.#duplex?.bytesWritten ?? 0)
+  }
+
+  received(chunk: Buffer, length: number): void {
+    if (this.#phase !== 'http') return
+    this.#byteAt = this.clock.monotonic()
+    if (this.#held !== undefined) this.#hold(chunk, 0, length)
+    else this.#consume(chunk, length)
+  }
+
+  drained(): void {
+    this.writer.drained()
+  }
+
+  /** A client that ends its direction has left: nothing tells it from one that is gone, and work for it stops. */
+  wireEnded(): void {
+    if (this.#phase === 'http') {
+      const exchange = this.#exchange
+      this.#exchange = undefined
+      exchange?.fail('client-gone')
+    }
+    this.wire.destroy()
+  }
+
+  wireClosed(): void {
+    if (this.#phase === 'closed') return
+    this.#phase = 'closed'
+    const exchange = this.#exchange
+    this.#exchange = undefined
+    exchange?.fail(this.cutBy ?? 'client-gone')
+    this.#host.gone(this)
+  }
+
+  written(why: Failure | undefined): void {
+    this.#exchange?.written(why)
+  }
+
+  /** The exchange has its complete answer, since `now`. */
+  answered(now: number): void {
+    this.#exchange = undefined
+    this.#answeredAny = true
+    this.#since = this.#byteAt = now
+    if (this.#phase !== 'http') return
+    if (this.closing) this.#finish()
+    else if (this.#reading !== 'ended') this.wire.resume()
+    else if (!this.#consuming) this.#next()
+  }
+
+  /** Answers without an exchange, or instead of one, and closes. A request that has an answer gets no second one. */
+  refuse(refusal: Refusal): void {
+    if (this.#phase !== 'http') return
+    const exchange = this.#exchange
+    if (this.writer.leaving || (exchange === undefined && this.#reading === 'body')) {
+      this.linger()
+      return
+    }
+    if (exchange?.begun === true) {
+      this.#abort(refusal.why)
+      return
+    }
+    this.#exchange = undefined
+    if (exchange !== undefined) exchange.fail(refusal.why)
+    else this.#host.handler.refused(this.facts, refusal.status, refusal.why)
+    this.writer.send(bareAnswer(refusal.status))
+    this.linger()
+  }
+
+  /** FIN now; what the client still sends is thrown away until it ends too. */
+  linger(): void {
+    if (this.#phase === 'closed' || this.#phase === 'lingering') return
+    this.#phase = 'lingering'
+    this.#since = this.clock.monotonic()
+    this.#held = undefined
+    this.wire.end()
+    this.wire.resume()
+  }
+
+  /** The client was asked to go on: its time begins anew. */
+  touch(): void {
+    this.#byteAt = this.clock.monotonic()
+  }
+
+  /** True when the answer that is about to begin must be the last: draining, or too much of the request is left. */
+  endsAfterAnswer(): boolean {
+    return this.#draining || (this.#reading === 'body' && (this.#bodies.left ?? 0) > DISCARD_LIMIT)
+  }
+
+  bodyWanted(): void {
+    this.#exchange?.wanted()
+  }
+
+  pauseBody(): void {
+    if (this.#reading === 'body' && this.#phase === 'http') this.wire.pause()
+  }
+
+  resumeBody(): void {
+    if (this.#phase === 'http') this.wire.resume()
+  }
+
+  bodyAbandoned(): void {
+    this.resumeBody()
+  }
+
+  /** Leaves HTTP: the wire as a stream, and the bytes that came behind the head. */
+  becomePipe(other: BytePipe): { duplex: WireDuplex; first: readonly Buffer[] } {
+    const first = this.#held ?? []
+    this.#messageBytes += this.#heldBytes
+    this.#phase = 'pipe'
+    this.#pipe = other
+    this.#held = undefined
+    this.wire.bulk = true
+    this.#duplex = new WireDuplex(this.wire, () => this.wireClosed())
+    return { duplex: this.#duplex, first }
+  }
+
+  /** No further request; an idle connection ends at once. */
+  drain(): void {
+    this.#draining = true
+    if (this.idle) this.#endSoon()
+  }
+
+  /** Time is up: FIN for a pipe, an abort for everything else. */
+  cutOff(): void {
+    if (this.#phase === 'pipe') {
+      this.cutBy = 'draining'
+      this.#duplex?.end()
+      this.#pipe?.end()
+    } else this.#abort('draining')
+  }
+
+  /** RST, for a pipe that did not end after its FIN. */
+  reset(): void {
+    this.#pipe?.destroy('draining')
+    this.wire.cut()
+  }
+
+  sweep(now: number): void {
+    if (this.#phase === 'lingering') this.#sweepEnd(now)
+    if (this.#phase !== 'http') return
+    const { bodyIdle } = this.#host.limits
+    if (this.#stuck(now, bodyIdle)) this.#abort('client-timeout')
+    else if (this.#reading === 'head') this.#sweepHead(now)
+    else if (this.#reading === 'body' && this.#exchange?.bodyDue !== false) {
+      if (this.wire.paused) this.#byteAt = now
+      else if (bodyIdle > 0 && now - this.#byteAt > bodyIdle) {
+        if (this.#exchange === undefined) this.#abort('client-timeout')
+        else this.refuse(OVERTIME)
+      }
+    }
+  }
+
+  #sweepEnd(now: number): void {
+    // The time for the client's end begins when it has been given everything.
+    if (this.wire.waiting > 0) this.#since = now
+    if (this.#stuck(now, this.#host.limits.bodyIdle)) this.#abort('client-timeout')
+    else if (now - this.#since > LINGER) this.wire.destroy()
+  }
+
+  #sweepHead(now: number): void {
+    const { headTimeout, keepAlive } = this.#host.limits
+    if (this.#head.fresh) {
+      const allowed = this.#answeredAny ? keepAlive : headTimeout
+      // Nothing was asked, so nothing is answered.
+      if (allowed > 0 && now - this.#since > allowed) this.#endSoon()
+    } else if (headTimeout > 0 && now - this.#since > headTimeout) this.refuse(OVERTIME)
+  }
+
+  /** True when bytes have waited for the client longer than `allowed` without any of them being taken. */
+  #stuck(now: number, allowed: number): boolean {
+    const waiting = this.wire.waiting
+    if (waiting === 0 || allowed === 0) {
+      this.#queueAt = 0
+      return false
+    }
+    const taken = this.facts.bytesOut - waiting
+    if (taken !== this.#queue || this.#queueAt === 0) {
+      this.#queue = taken
+      this.#queueAt = now
+      return false
+    }
+    return now - this.#queueAt > allowed
+  }
+
+  /** Reads messages from `chunk` until one has to wait. What is re-entered from below only notes; the loop goes on here. */
+  #consume(chunk: Buffer, length: number): void {
+    let at = 0
+    this.#consuming = true
+    while (at < length && this.#phase === 'http') {
+      if (this.#reading === 'ended') {
+        if (this.#exchange !== undefined) {
+          this.#hold(chunk, at, length)
+          break
+        }
+        if (!this.#nextMessage()) break
+      }
+      at = this.#reading === 'head' ? this.#readHead(chunk, at, length) : this.#readBody(chunk, at, length)
+    }
+    this.#consuming = false
+    if (this.#phase !== 'http') return
+    if (this.#reading === 'body') this.#body?.flush()
+    else if (this.#reading === 'ended' && this.#exchange === undefined) this.#next()
+  }
+
+  #readHead(chunk: Buffer, from: number, to: number): number {
+    const head = this.#head
+    if (head.fresh) {
+      this.#since = this.#byteAt
+      this.#messageBytes = this.#discarded = 0
+    }
+    const piece = chunk.toString('latin1', from, Math.min(to, from + PIECE))
+    const used = head.read(piece)
+    if (used === -1) {
+      this.#messageBytes += piece.length
+      if (head.refusal !== undefined) this.refuse(head.refusal)
+      return from + piece.length
+    }
+    this.#messageBytes += used
+    this.#begin(head)
+    return from + used
+  }
+
+  #readBody(chunk: Buffer, from: number, to: number): number {
+    const bodies = this.#bodies
+    const end = bodies.read(chunk, from, to, this)
+    this.#messageBytes += end - from
+    if (bodies.refusal !== undefined) this.refuse(bodies.refusal)
+    else if (bodies.done) {
+      this.#reading = 'ended'
+      this.wire.bulk = false
+      this.#exchange?.bodyArrived()
+      this.#body?.finish(bodies.fields)
+    }
+    return end
+  }
+
+  /** Bytes of a body were found. */
+  data(chunk: Buffer, from: number, to: number): void {
+    if (this.#exchange !== undefined) {
+      this.#body?.push(chunk, from, to, this.wire)
+      return
+    }
+    this.#discarded += to - from
+    if (this.#discarded > DISCARD_LIMIT) this.linger()
+  }
+
+  /** A head is complete: makes the exchange and calls the handler. */
+  #begin(head: HeadReader): void {
+    const refusal = refusalOf(head)
+    if (refusal !== undefined) {
+      this.refuse(refusal)
+      return
+    }
+    const framing = requestFraming(head)
+    const none = framing.kind === 'none'
+    const body = new CodecBody(framing, none ? undefined : this, 'client-gone')
+    this.#body = body
+    this.#expectBody(framing)
+    // An expectation needs a body that it can hold back (RFC 9110 10.1.1).
+    const expects = this.#reading === 'body' && head.minor === 1 && head.expectation !== ''
+    body.awaitsContinue = expects
+    if (!none && this.#reading === 'ended') body.finish(NO_FIELDS)
+    this.writer.carried = 0
+    const request = {
+      method: head.method,
+      target: head.target,
+      authority: head.authority,
+      scheme: this.#scheme,
+      version: head.minor === 1 ? ('1.1' as const) : ('1.0' as const),
+      headers: head.list,
+      body
+    }
+    const exchange = new CodecExchange(this, request, upgradeOf(head, framing), expects, keepsAlive(head))
+    this.#exchange = exchange
+    this.#handle(exchange)
+  }
+
+  #expectBody(framing: Framing): void {
+    this.#reading = 'ended'
+    if (framing.kind === 'none') return
+    const length = framing.kind === 'length' ? framing.bytes : 0
+    this.#bodies.begin(framing.kind === 'length' ? 'length' : 'chunked', length)
+    if (this.#bodies.done) return
+    this.#reading = 'body'
+    this.wire.bulk = framing.kind === 'open' || length > READ_BYTES
+  }
+
+  #handle(exchange: CodecExchange): void {
+    try {
+      const work = this.#host.handler.exchange(exchange)
+      if (work !== undefined) work.catch(() => this.#crashed(exchange))
+    } catch {
+      this.#crashed(exchange)
+    }
+  }
+
+  /** The handler failed: 500, as the contract says. */
+  #crashed(exchange: CodecExchange): void {
+    // One that has ended leaves nothing to answer; the connection may be serving the next.
+    if (this.#exchange !== exchange) return
+    if (exchange.begun) this.#abort('internal')
+    else {
+      this.#host.handler.refused(this.facts, 500, 'internal')
+      exchange.respond({ status: 500, headers: [] }).catch(ignore)
+    }
+  }
+
+  #hold(chunk: Buffer, from: number, to: number): void {
+    this.#held ??= []
+    this.#held.push(this.wire.keep(chunk, from, to))
+    this.#heldBytes += to - from
+    if (this.#heldBytes > HELD_LIMIT) this.wire.pause()
+  }
+
+  /** The next message may begin; reads what waited. */
+  #next(): void {
+    if (!this.#nextMessage()) return
+    this.wire.resume()
+    const held = this.#held
+    if (held === undefined) return
+    this.#held = undefined
+    this.#heldBytes = 0
+    this.#byteAt = this.clock.monotonic()
+    const all = held.length === 1 ? (held[0] as Buffer) : Buffer.concat(held)
+    this.#consume(all, all.length)
+  }
+
+  /** False: there shall be none. */
+  #nextMessage(): boolean {
+    this.#head.next()
+    this.#reading = 'head'
+    this.#body = undefined
+    if (this.#draining) this.linger()
+    return !this.#draining
+  }
+
+  /** The last answer is out. Closing with unread bytes makes the kernel send RST, which can overtake it (RFC 9112 9.6). */
+  #finish(): void {
+    if (this.#reading === 'ended' && this.#held === undefined && !this.#consuming) this.#endSoon()
+    else this.linger()
+  }
+
+  #endSoon(): void {
+    this.#phase = 'lingering'
+    this.#since = this.clock.monotonic()
+    const socket = this.wire.stream as Socket
+    socket.destroySoon()
+  }
+
+  #abort(why: Failure): void {
+    const exchange = this.#exchange
+    this.#exchange = undefined
+    exchange?.fail(why)
+    this.wire.cut()
+  }
+}

@@ -1,0 +1,171 @@
+import { type OnReadOpts, Socket, type SocketConstructorOpts } from 'node:net'
+import type { Duplex } from 'node:stream'
+import { cut } from '../byte-pipe.js'
+import { ignore } from '../copy.js'
+
+/** Who reads a wire. */
+export interface WireOwner {
+  /** Bytes came: `chunk` from 0 to `length`, valid only during the call (see `Wire.keep`). */
+  received(chunk: Buffer, length: number): void
+  /** What was written has left; called when `Wire.congested` was true. */
+  drained(): void
+  /** The other side ended its direction. */
+  wireEnded(): void
+  /** Nothing flows any more; called once. */
+  wireClosed(): void
+}
+
+/** Size of one read. */
+export const READ_BYTES = 65_536
+
+/**
+ * One byte pipe with the least work per byte.
+ *
+ * A TCP socket is read into one buffer that all wires of a side share, so that a read allocates nothing, an idle
+ * connection holds no buffer, and node's readable stream is not in the way. Other pipes (TLS, tunnels) are read as the
+ * streams they are.
+ */
+export class Wire {
+  readonly stream: Duplex
+  #owner: WireOwner
+  readonly #shared: Buffer
+  readonly #lends: boolean
+  /** Only this wire reads into it, so that it may be kept without a copy. */
+  #own: Buffer | undefined = undefined
+  #bulk = false
+  #paused = false
+
+  /** `shared` must have `READ_BYTES`; `pipe` must not have been read. */
+  constructor(pipe: Duplex, shared: Buffer, owner: WireOwner) {
+    this.#owner = owner
+    this.#shared = shared
+    const taken = this.#adopt(pipe)
+    this.#lends = taken !== undefined
+    this.stream = taken ?? pipe
+    const { stream } = this
+    if (taken === undefined) {
+      stream.on('data', (chunk: Buffer) => this.#owner.received(chunk, chunk.length))
+    }
+    stream.on('drain', () => this.#owner.drained())
+    stream.on('end', () => this.#owner.wireEnded())
+    stream.on('close', () => this.#owner.wireClosed())
+    // A break is heard as 'close'; without a listener an 'error' would end the process.
+    stream.on('error', ignore)
+    if (stream.destroyed) process.nextTick(() => this.#owner.wireClosed())
+  }
+
+  set owner(owner: WireOwner) {
+    this.#owner = owner
+  }
+
+  get paused(): boolean {
+    return this.#paused
+  }
+
+  /** More was written than the other side took; writing should wait for `drained`. */
+  get congested(): boolean {
+    return this.stream.writableNeedDrain
+  }
+
+  /** Bytes that were written and have not left. */
+  get waiting(): number {
+    return this.stream.writableLength
+  }
+
+  /** Expect many bytes: they are read into a buffer of this wire alone, which can be sent on without a copy. */
+  set bulk(bulk: boolean) {
+    this.#bulk = bulk
+  }
+
+  pause(): void {
+    if (this.#paused) return
+    this.#paused = true
+    this.stream.pause()
+  }
+
+  resume(): void {
+    if (!this.#paused) return
+    this.#paused = false
+    this.stream.resume()
+  }
+
+  /** A part of the chunk at hand that stays valid. */
+  keep(chunk: Buffer, from: number, to: number): Buffer {
+    if (this.#lends && chunk === this.#shared) return Buffer.from(chunk.subarray(from, to))
+    if (chunk === this.#own) this.#own = undefined
+    return chunk.subarray(from, to)
+  }
+
+  /** Latin1 text. */
+  write(text: string): void {
+    this.stream.write(text, 'latin1')
+  }
+
+  writeBytes(bytes: Uint8Array): void {
+    this.stream.write(bytes)
+  }
+
+  /** Sends a part of the chunk at hand of `source` on to this wire; copies only what cannot be sent at once. */
+  forward(source: Wire, chunk: Buffer, from: number, to: number): void {
+    if (chunk !== source.#own) {
+      this.stream.write(source.keep(chunk, from, to))
+      return
+    }
+    this.stream.write(from === 0 && to === chunk.length ? chunk : chunk.subarray(from, to))
+    // Not all has left: the buffer belongs to the kernel's queue now.
+    if (this.stream.writableLength > 0) source.#own = undefined
+  }
+
+  /** Runs `then` when everything that was written has left. */
+  flushed(then: () => void): void {
+    if (this.stream.writableLength === 0 || this.stream.destroyed) then()
+    else this.stream.write('', 'latin1', () => then())
+  }
+
+  /** FIN. */
+  end(): void {
+    this.stream.end()
+  }
+
+  destroy(): void {
+    this.stream.destroy()
+  }
+
+  /** RST where there is TCP. */
+  cut(): void {
+    cut(this.stream)
+  }
+
+  #adopt(pipe: Duplex): Socket | undefined {
+    if (!(pipe instanceof Socket) || 'encrypted' in pipe) return undefined
+    const holder = pipe as unknown as { _handle: object | null | undefined }
+    const handle = holder._handle
+    if (handle === null || handle === undefined || pipe.destroyed) return undefined
+    if (pipe.readableLength > 0 || pipe.writableLength > 0 || pipe.readableEnded) return undefined
+    holder._handle = null
+    pipe.on('error', ignore)
+    pipe.destroy()
+    const options: SocketConstructorOpts & { handle: object; onread: OnReadOpts } = {
+      handle,
+      allowHalfOpen: true,
+      onread: {
+        buffer: () => this.#next(),
+        callback: (length, buffer) => {
+          this.#owner.received(buffer as Buffer, length)
+          return true
+        }
+      }
+    }
+    return new Socket(options)
+  }
+
+  /** Where the next read goes. */
+  #next(): Buffer {
+    if (!this.#bulk) {
+      this.#own = undefined
+      return this.#shared
+    }
+    this.#own ??= Buffer.allocUnsafeSlow(READ_BYTES)
+    return this.#own
+  }
+}

@@ -1,0 +1,71 @@
+import t from 'tap'
+import { codecBack } from '../../src/engine/codec/codec-back.js'
+import { codecFront } from '../../src/engine/codec/codec-front.js'
+import { answering } from '../helpers/upstream.js'
+import { bench, GET, type Make, OK } from './suite/harness.js'
+
+const IDLE_TIME = 30_000
+const make: Make = (parts) => ({ front: codecFront(parts), back: codecBack({ ...parts, mostIdle: 2 }) })
+
+t.test('an upstream connection that idles too long ends, and one that was used meanwhile begins anew', async (t) => {
+  const { client, clock, upstream } = await bench(t, make, { script: answering(OK) })
+  const c = await client()
+  const ask = async (): Promise<void> => {
+    c.send(GET)
+    t.equal((await c.answer()).body, 'ok')
+  }
+  await ask()
+  const first = await upstream.next()
+  for (let i = 0; i < 3; i++) {
+    await swept()
+    clock.advance(IDLE_TIME - 1000)
+    await swept()
+    await ask()
+  }
+  t.equal(upstream.peers.length, 1, 'each time before its time was over')
+  t.equal(first.requests.length, 4)
+  await swept()
+  clock.advance(IDLE_TIME + 1)
+  await first.untilEnd()
+  await ask()
+  t.equal(upstream.peers.length, 2)
+  const second = await upstream.next()
+  t.notOk(second.ended)
+})
+
+t.test('no more connections idle than the cap says', async (t) => {
+  const { client, upstream } = await bench(t, make)
+  const clients = await Promise.all(Array.from({ length: 4 }, client))
+  for (const c of clients) c.send(GET)
+  const peers = await Promise.all(clients.map(async () => await upstream.next()))
+  await Promise.all(peers.map(async (peer) => await peer.request()))
+  let ended = 0
+  const twoEnded = new Promise<void>((resolve) => {
+    for (const peer of peers) {
+      peer.untilEnd().then(
+        () => {
+          if (++ended === 2) resolve()
+        },
+        () => undefined
+      )
+    }
+  })
+  for (const peer of peers) peer.send(OK)
+  for (const c of clients) t.equal((await c.answer()).body, 'ok')
+  await twoEnded
+  await swept()
+  t.equal(peers.filter((peer) => peer.ended).length, 2, 'two stay')
+  const [again] = clients
+  again?.send(GET)
+  const [kept] = await Promise.all([
+    Promise.any(peers.filter((peer) => !peer.ended).map(async (peer) => peer.request().then(() => peer)))
+  ])
+  kept?.send(OK)
+  t.equal((await again?.answer())?.body, 'ok')
+  t.equal(upstream.peers.length, 4, 'the next request uses one of them')
+})
+
+/** Two passes of a sweeper whose period is 50 ms: nothing else tells that time was looked at. */
+function swept(): Promise<void> {
+  return new Promise((resolve) => setTimeout(resolve, 120))
+}
