@@ -38,6 +38,7 @@ const sluice: Peer = {
       SLUICE_UPSTREAM: `http://127.0.0.1:${upstream}`,
       SLUICE_ACCESS_LOG: scenario.accessLog ? 'on' : 'off',
       SLUICE_LOG_LEVEL: 'error',
+      SLUICE_LIMITS_CONNECTIONS: '20000',
       ...(scenario.policy === undefined ? {} : { SLUICE_POLICY: policy })
     }
     const running = await startProgram(process.execPath, [here('../src/main.js'), 'start'], port, { cpu: CPU, env })

@@ -57,7 +57,7 @@ async function main(): Promise<void> {
       present.filter(({ name }) => name === 'sluice' || name === 'http-proxy'),
       pass,
       origin.plain,
-      9_000
+      10_000
     )
   await worker.terminate()
 }
