@@ -1,13 +1,15 @@
 import { randomInt } from 'node:crypto'
 import { readFile } from 'node:fs/promises'
-import { relative } from 'node:path'
+import { join, relative } from 'node:path'
 import type { Logger } from 'pino'
 import { type ApiKeys, openKeys } from './api/keys.js'
 import { type ApiServer, createApi, type Readiness } from './api/server.js'
 import { IN_MEMORY } from './config/fields.js'
 import type { Options } from './config/options.js'
-import { type Applied, Configuration } from './control/configuration.js'
+import type { Applied } from './control/applied-units.js'
+import { ControlPlane } from './control/control-plane.js'
 import { fileUnits } from './control/file-plan.js'
+import { openSealer } from './control/seal-key-file.js'
 import { codecBack } from './engine/codec/codec-back.js'
 import { codecFront } from './engine/codec/codec-front.js'
 import type { Back, Listening } from './engine/contract.js'
@@ -18,6 +20,8 @@ import { CidrSet, parseCidr } from './lib/cidr.js'
 import type { Clock } from './lib/clock.js'
 import { CodedError } from './lib/coded-error.js'
 import { openGeo } from './lib/geo.js'
+import { reachableUrl } from './lib/host.js'
+import { packageVersion } from './lib/package-root.js'
 import { UserAgents } from './lib/user-agent.js'
 import { LimiterTable } from './limiter/table.js'
 import type { ListenerUnit } from './plan/plan.js'
@@ -33,16 +37,21 @@ import { openHttpListener } from './proxy/http-listener.js'
 import { Metrics } from './proxy/metrics.js'
 import { Pipeline } from './proxy/pipeline.js'
 import { Upstreams } from './proxy/upstreams.js'
+import { policyCheck } from './resources/policy-check.js'
+import { resources } from './resources/registry.js'
 import type { UnitProblems } from './snapshot/compile.js'
 import { SnapshotHolder } from './snapshot/holder.js'
 import { KeptState } from './snapshot/kept-state.js'
 import { Snapshot } from './snapshot/snapshot.js'
+import { openStore } from './store/open-store.js'
 
 export interface AppDependencies {
   readonly log: Logger
   readonly clock: Clock
   /** The administrator's key of the environment, if there is one. */
   readonly apiKey: string | undefined
+  /** The sealing key of the environment, if there is one. */
+  readonly sealKey: string | undefined
 }
 
 export interface Started {
@@ -73,6 +82,8 @@ const ENGINES = {
 /** How often the limiter looks for buckets that have become empty, and for how long. Milliseconds. */
 const SWEEP = { every: 250, atMost: 1 }
 const PRESSURE_EVERY = 60_000
+/** How often a process tells the others on its store how far it is. Milliseconds. */
+const REPORT_EVERY = 1_000
 
 /**
  * The composition root: the only file that knows every folder. Each App is complete in itself; two in one process share
@@ -87,9 +98,10 @@ export class App {
   readonly #kinds = new HeaderKinds()
   readonly #back: Back
   readonly #limiter: LimiterTable
-  #configuration: Configuration | undefined
+  #control: ControlPlane | undefined
   #listening: Listening | undefined
   #api: ApiServer | undefined
+  #apiUrl = ''
   #readiness: Readiness = 'starting'
   #folded = 0
   readonly #timers: NodeJS.Timeout[] = []
@@ -103,8 +115,8 @@ export class App {
   }
 
   /**
-   * First snapshot, then traffic, then the API. Rejects with `ConfigurationRefused`, with a CodedError
-   * (`FILE_UNREADABLE`, `API_KEY_INVALID`, …) or with the system's error of a bind; nothing stays open then.
+   * First snapshot (of the store and of the files), then traffic, then the API. Rejects with `ConfigurationRefused`, with a CodedError
+   * (`FILE_UNREADABLE`, `API_KEY_INVALID`, `STORE_LOCKED`, …) or with the system's error of a bind; nothing stays open then.
    */
   async start(): Promise<Started> {
     try {
@@ -119,18 +131,14 @@ export class App {
     const { clock, apiKey, log } = this.#dependencies
     const { data, api } = this.#options
     const { keys, created } = await openKeys(data === IN_MEMORY ? undefined : data, apiKey, clock)
-    const services = await this.#services()
-    this.#configuration = new Configuration(
-      this.#holder,
-      { services, actions, keptState: new KeptState() },
-      ({ upstreams }) => this.#back.retainUpstreams(this.#upstreams.retain(upstreams))
-    )
+    this.#control = await this.#openControl(keys)
     const applied = await this.reload()
     if (!applied.ok) throw new ConfigurationRefused(applied.problems)
     this.#observe()
     this.#listening = await this.#listen()
-    this.#api = this.#createApi(keys, log)
+    this.#api = this.#createApi(keys, this.#control, log)
     const apiAddress = await this.#api.listen(api.listen)
+    this.#apiUrl = api.public_url ?? reachableUrl(apiAddress)
     this.#readiness = 'ready'
     return {
       traffic: this.#listening.address,
@@ -150,9 +158,9 @@ export class App {
       certificateAuthorities: upstream_ca === undefined ? undefined : await read(upstream_ca, 'upstream_ca'),
       policy: policy === undefined ? undefined : { source: shown(policy), text: await read(policy, 'policy') }
     })
-    if (this.#configuration === undefined) throw new TypeError('reload before start')
-    const applied = this.#configuration.apply(units)
-    this.#metrics.configuration(applied.ok ? 'applied' : 'refused', applied.revision)
+    if (this.#control === undefined) throw new TypeError('reload before start')
+    const applied = await this.#control.applyOwn(units)
+    this.#metrics.configuration(applied.ok ? 'applied' : 'refused')
     return applied
   }
 
@@ -162,8 +170,40 @@ export class App {
     const drained = (await this.#listening?.drain(this.#options.timeouts.drain)) ?? { ended: 0, cut: 0 }
     this.#back.close()
     await this.#api?.close()
+    await this.#control?.close()
     for (const timer of this.#timers) clearInterval(timer)
     return drained
+  }
+
+  async #openControl(operatorKeys: ApiKeys): Promise<ControlPlane> {
+    const { clock, log, sealKey } = this.#dependencies
+    const { data, zone, regions, require_reserved } = this.#options
+    const address = storeAddress(this.#options)
+    const services = await this.#services()
+    return await ControlPlane.open({
+      connect: (onRevision) => openStore(address, { log, clock, onRevision }),
+      resources,
+      seal: await openSealer({
+        given: sealKey,
+        folder: data === IN_MEMORY ? undefined : data,
+        lasting: address !== IN_MEMORY
+      }),
+      clock,
+      log,
+      checkPolicy: policyCheck(services, actions),
+      holder: this.#holder,
+      compile: { services, actions, keptState: new KeptState() },
+      swapped: ({ upstreams, revision }) => {
+        this.#back.retainUpstreams(this.#upstreams.retain(upstreams))
+        this.#metrics.serves(revision)
+      },
+      operatorKeys,
+      baseUrl: () => this.#apiUrl,
+      zone,
+      regions,
+      requireReserved: require_reserved,
+      ...(isShared(address) ? { reportEvery: REPORT_EVERY } : {})
+    })
   }
 
   async #services(): Promise<PolicyServices> {
@@ -249,7 +289,7 @@ export class App {
     })
   }
 
-  #createApi(keys: ApiKeys, log: Logger): ApiServer {
+  #createApi(keys: ApiKeys, control: ControlPlane, log: Logger): ApiServer {
     const { api, metrics } = this.#options
     const hosts = [api.listen.host, ...api.allowed_hosts]
     if (api.public_url !== undefined) hosts.push(new URL(api.public_url).hostname)
@@ -257,11 +297,23 @@ export class App {
       keys,
       hosts,
       clock: this.#dependencies.clock,
-      readiness: () => this.#readiness,
+      readiness: () => (this.#readiness === 'ready' && control.lastError !== null ? 'degraded' : this.#readiness),
+      account: { control, resources, baseUrl: () => this.#apiUrl, version: packageVersion() },
+      rate: api.rate_limit,
+      corsOrigins: api.cors_origins,
       metrics: metrics ? () => this.#metrics.registry.metrics() : undefined,
       fault: (error, operationId) => log.error({ err: error, operation_id: operationId }, 'the API failed')
     })
   }
+}
+
+function storeAddress({ store, data }: Options): string {
+  return store ?? (data === IN_MEMORY ? IN_MEMORY : join(data, 'sluice.db'))
+}
+
+/** May other processes have the same store open? */
+function isShared(address: string): boolean {
+  return /^postgres(ql)?:/i.test(address)
 }
 
 const RANDOM_RANGE = 2 ** 48 - 1

@@ -17,8 +17,11 @@ import { addResourceRoutes } from './resource-routes.js'
 import { addDescription, addHealth, addMetrics, addProcesses } from './service-routes.js'
 import { TrustedHosts } from './trusted-hosts.js'
 
-/** Whether the process can carry traffic: `ready` is the only state that /healthz answers with 200. */
-export type Readiness = 'starting' | 'ready' | 'draining'
+/**
+ * Whether the process can carry traffic. /healthz answers 200 when it is `ready` or `degraded` (it serves, but not
+ * everything that the store holds), else 503.
+ */
+export type Readiness = 'starting' | 'ready' | 'degraded' | 'draining'
 
 /** What the API shows of the account. */
 export interface AccountOptions {

@@ -6,11 +6,11 @@ import type { Readiness } from './server.js'
 export function addHealth(router: Router, readiness: () => Readiness): void {
   route(router, 'GET', '/healthz', { open: true }, async (_request, reply) => {
     const status = readiness()
-    const ready = status === 'ready'
+    const serves = status === 'ready' || status === 'degraded'
     return reply
-      .code(ready ? 200 : 503)
+      .code(serves ? 200 : 503)
       .header('cache-control', 'no-store')
-      .send({ status: ready ? 'ok' : status })
+      .send({ status: status === 'ready' ? 'ok' : status })
   })
 }
 

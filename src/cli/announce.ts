@@ -1,9 +1,8 @@
 import { relative } from 'node:path'
 import type { Logger } from 'pino'
 import type { Started } from '../app.js'
-import type { ListenAddress } from '../config/fields.js'
 import type { LoadedOptions } from '../config/load.js'
-import { formatAuthority } from '../lib/host.js'
+import { formatAuthority, reachableUrl } from '../lib/host.js'
 import { printProblems } from './unit-report.js'
 
 /**
@@ -24,7 +23,7 @@ export function announce(
   }
   const target =
     upstream === undefined ? undefined : `${upstream.protocol}://${formatAuthority(upstream.host, upstream.port)}`
-  log.info({ traffic: urlOf(traffic), api: urlOf(api), upstream: target, policy, revision }, 'listening')
+  log.info({ traffic: reachableUrl(traffic), api: reachableUrl(api), upstream: target, policy, revision }, 'listening')
   if (createdKey !== undefined) process.stderr.write(`API key, shown only now: ${createdKey}\n`)
 }
 
@@ -33,7 +32,7 @@ function greeting(
   { upstream, policy }: LoadedOptions['options'],
   demo: boolean
 ): string[] {
-  const url = urlOf(traffic)
+  const url = reachableUrl(traffic)
   const target =
     upstream === undefined
       ? 'no upstream: every host gets 404'
@@ -41,16 +40,10 @@ function greeting(
   const lines = ['', 'Sluice is running.', `  traffic  ${url}  ->  ${target}${demo ? ' (a demo upstream)' : ''}`]
   if (policy !== undefined)
     lines.push(`  policy   ${relative(process.cwd(), policy)}  (applied again when you save it)`)
-  lines.push(`  API      ${urlOf(api)}  (health: curl ${urlOf(api)}/healthz)`)
+  lines.push(`  API      ${reachableUrl(api)}  (health: curl ${reachableUrl(api)}/healthz)`)
   if (createdKey !== undefined) lines.push(`  API key  ${createdKey}  (shown only now)`)
   lines.push('', demo ? `Try it: for i in 1 2 3 4 5 6; do curl -i ${url}/; done` : `Try it: curl -i ${url}/`)
   if (demo) lines.push('The sixth request within a minute is refused with 429, as the policy says.')
   lines.push('Ctrl-C stops it.', '')
   return lines
-}
-
-/** An address that listens on every interface is reached through loopback from here. */
-function urlOf({ host, port }: ListenAddress): string {
-  const reachable = host === '0.0.0.0' ? '127.0.0.1' : host === '::' ? '::1' : host
-  return `http://${formatAuthority(reachable, port)}`
 }

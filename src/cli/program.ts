@@ -1,7 +1,5 @@
-import { readFileSync } from 'node:fs'
-import { join } from 'node:path'
 import { Command, CommanderError } from 'commander'
-import { packageRoot } from '../lib/package-root.js'
+import { packageVersion } from '../lib/package-root.js'
 import { apiKeyCommand } from './api-key.js'
 import { checkCommand } from './check.js'
 import { ExitCode } from './exit-code.js'
@@ -36,7 +34,7 @@ export async function runProgram(words: readonly string[]): Promise<number> {
 function createProgram(): Command {
   const program = new Command('sluice')
     .description('A traffic proxy that evaluates policies on every request and reconfigures live.')
-    .version(version(), '-V, --version', 'print the version')
+    .version(packageVersion(), '-V, --version', 'print the version')
     .helpOption('-h, --help', 'print this help')
     .addHelpText('after', EXAMPLES)
   for (const command of [startCommand(), checkCommand(), schemaCommand(), apiKeyCommand()]) {
@@ -50,9 +48,4 @@ function inherit(command: Command, words = 'sluice'): Command {
   command.exitOverride().showHelpAfterError(`(${words} --help shows what there is)`)
   for (const child of command.commands) inherit(child, `${words} ${child.name()}`)
   return command
-}
-
-function version(): string {
-  const text = readFileSync(join(packageRoot(), 'package.json'), 'utf8')
-  return (JSON.parse(text) as { version: string }).version
 }

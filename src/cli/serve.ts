@@ -74,7 +74,12 @@ async function run(
   let app: App
   let started: Started | NodeJS.Signals
   try {
-    app = new App(options, { log, clock: systemClock, apiKey: process.env.SLUICE_API_KEY || undefined })
+    app = new App(options, {
+      log,
+      clock: systemClock,
+      apiKey: process.env.SLUICE_API_KEY || undefined,
+      sealKey: process.env.SLUICE_SEAL_KEY || undefined
+    })
     started = await Promise.race([app.start(), signals.next()])
   } catch (error) {
     await reloading.close()

@@ -11,8 +11,13 @@ export type OptionKind =
   | 'origin'
   | 'file'
   | 'directory'
+  | 'store'
+  | 'host'
   | 'hosts'
   | 'networks'
+  | 'origins'
+  | 'names'
+  | 'rate'
   | 'size'
   | 'duration'
   | 'integer'
@@ -48,6 +53,13 @@ export interface UpstreamAddress {
   readonly port: number
 }
 
+/** How many requests may come in a window that rolls. */
+export interface Rate {
+  readonly requests: number
+  /** Milliseconds. */
+  readonly window: number
+}
+
 /** The value of the option `data` that keeps nothing on disk. */
 export const IN_MEMORY = ':memory:'
 
@@ -63,6 +75,18 @@ export const origin = (text: OptionText) => field<string>('origin', { type: 'str
 export const file = (text: OptionText) => field<string>('file', { type: 'string' }, text)
 /** As `file`, or `:memory:`. */
 export const directory = (text: OptionText) => field<string>('directory', { type: 'string' }, text)
+/** As `directory`, or a `postgres://` URL. */
+export const store = (text: OptionText) => field<string>('store', { type: 'string' }, text)
+/** A host name without a port, lower-case. */
+export const host = (text: OptionText) => field<string>('host', { type: 'string' }, text)
+/** Origins as browsers write them. */
+export const origins = (text: OptionText) =>
+  field<readonly string[]>('origins', { type: 'array', items: { type: 'string' } }, text)
+/** Short words, at least one. */
+export const names = (text: OptionText) =>
+  field<readonly string[]>('names', { type: 'array', items: { type: 'string' }, minItems: 1 }, text)
+/** `<requests>/<duration>`; `off` is undefined. */
+export const rate = (text: OptionText) => field<Rate | undefined>('rate', { type: ['string', 'boolean'] }, text)
 export const hosts = (text: OptionText) =>
   field<readonly string[]>('hosts', { type: 'array', items: { type: 'string' } }, text)
 /** Networks as written; each one is readable by `parseCidr`. */

@@ -38,7 +38,7 @@ export type LoadResult =
   | { readonly ok: false; readonly problems: readonly OptionProblem[] }
 
 /** Variables that are no option of the file. */
-const OTHER_VARIABLES = ['SLUICE_CONFIG', 'SLUICE_API_KEY']
+const OTHER_VARIABLES = ['SLUICE_CONFIG', 'SLUICE_API_KEY', 'SLUICE_SEAL_KEY']
 
 /**
  * The options of the process: flags win over environment over file over defaults. All problems of all sources are

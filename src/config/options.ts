@@ -48,12 +48,36 @@ export const optionsSchema = Type.Object(
         allowed_hosts: field.hosts({
           description: 'Further host names that the API accepts in Host and Origin (protection against DNS rebinding).',
           default: []
+        }),
+        rate_limit: field.rate({
+          description: 'Most requests of one owner of keys in a window that rolls; beyond: 429. off: no limit.',
+          default: '6000/60s'
+        }),
+        cors_origins: field.origins({
+          description: 'Origins of foreign pages that may use the API with a key.',
+          default: []
         })
       },
       { ...strict, description: 'The management listener.' }
     ),
+    store: Type.Optional(
+      field.store({
+        description:
+          'Where the records of the API are kept: a SQLite file, ":memory:" or postgres://…; default: sluice.db in `data`.'
+      })
+    ),
+    zone: field.host({
+      description: 'Domain of this service: reserved domains below it need no CNAME record.',
+      default: 'sluice.localhost'
+    }),
+    regions: field.names({ description: 'Regions that records may name.', default: ['global'] }),
+    require_reserved: field.switched({
+      description: 'Must the hosts of HTTPS edges be reserved domains?',
+      default: 'off'
+    }),
     data: field.directory({
-      description: 'Folder for what must outlive the process (API keys). ":memory:" keeps nothing on disk.',
+      description:
+        'Folder for what must outlive the process (records, API keys, sealing key). ":memory:" keeps nothing on disk.',
       default: './data'
     }),
     trusted_proxies: field.networks({

@@ -31,8 +31,13 @@ const READERS: Readonly<Record<OptionKind, Reader>> = {
   origin: (written) => readOrigin(written),
   file: (written, _, base) => readPath(written, base),
   directory: (written, _, base) => (written === IN_MEMORY ? ok(IN_MEMORY) : readPath(written, base)),
+  store: (written, _, base) => readStore(written, base),
+  host: (written) => readHost(written, 'a host name without a port'),
   hosts: (written) => readList(written, (item) => readHost(item)),
   networks: (written) => readList(written, (item) => readNetwork(item)),
+  origins: (written) => readList(written, (item) => readOrigin(item)),
+  names: (written) => readNames(written),
+  rate: (written) => readRate(written),
   size: (written, schema) =>
     bounded(
       typeof written === 'string' ? parseSize(written) : written,
@@ -125,6 +130,38 @@ function readPath(written: unknown, base: string): Reading {
     : refuse('a path')
 }
 
+function readStore(written: unknown, base: string): Reading {
+  if (written === IN_MEMORY) return ok(IN_MEMORY)
+  const allowed = 'a path, :memory: or postgres://user:password@host/database'
+  if (typeof written !== 'string' || !/^[a-z][a-z0-9+.-]*:\/\//i.test(written)) {
+    const path = readPath(written, base)
+    return path.ok ? path : refuse(allowed)
+  }
+  return /^postgres(ql)?:/i.test(written) && URL.canParse(written) ? ok(written) : refuse(allowed)
+}
+
+const MOST_REQUESTS = 1_000_000
+const LONGEST_WINDOW = 3_600_000
+
+function readRate(written: unknown): Reading {
+  if (written === false || written === 'off') return ok(undefined)
+  const [, digits = '', duration = ''] = typeof written === 'string' ? (/^(\d{1,7})\/(.+)$/.exec(written) ?? []) : []
+  const requests = Number(digits)
+  const window = parseDuration(duration)
+  const fits =
+    requests >= 1 && requests <= MOST_REQUESTS && window !== undefined && window >= 1 && window <= LONGEST_WINDOW
+  return fits ? ok({ requests, window }) : refuse('off or requests/duration such as 600/60s, up to 1000000 and 1h')
+}
+
+function readNames(written: unknown): Reading {
+  const names = readList(written, (item) =>
+    typeof item === 'string' && /^[a-z0-9][a-z0-9-]{0,62}$/.test(item)
+      ? ok(item)
+      : refuse('names of lower-case letters, digits and hyphens')
+  )
+  return names.ok && (names.value as readonly string[]).length === 0 ? refuse('a list with at least one name') : names
+}
+
 /** A list in the file, or its items joined by commas. */
 function readList(written: unknown, read: (item: unknown) => Reading): Reading {
   const items =
@@ -144,11 +181,9 @@ function readList(written: unknown, read: (item: unknown) => Reading): Reading {
   return ok(values)
 }
 
-function readHost(item: unknown): Reading {
+function readHost(item: unknown, allowed = 'host names without a port'): Reading {
   const authority = typeof item === 'string' ? parseAuthority(isIP(item) === 6 ? `[${item}]` : item) : undefined
-  return authority === undefined || authority.port !== undefined
-    ? refuse('host names without a port')
-    : ok(authority.host)
+  return authority === undefined || authority.port !== undefined ? refuse(allowed) : ok(authority.host)
 }
 
 function readNetwork(item: unknown): Reading {

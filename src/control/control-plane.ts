@@ -6,8 +6,8 @@ import { type Read, readModule, readUpdate } from '../resources/read.js'
 import type { Operation, Part, Resource } from '../resources/resource.js'
 import { clearField } from '../resources/write.js'
 import type { StoreReader } from '../store/store.js'
+import type { Applied } from './applied-units.js'
 import type { Call, Done, ListRequest, Principal, ProcessState, Shown, Target, WriteMode, Written } from './calls.js'
-import type { Applied } from './configuration.js'
 import { ControlError, notFound } from './control-error.js'
 import type { Draft } from './draft.js'
 import { mustMatch } from './edits.js'
@@ -62,10 +62,10 @@ export class ControlPlane {
     const { store, edits, answers, writer } = this.#parts
     const { record, once } = await orUnavailable(edits.make(store, resource, request.path, request.body, call))
     const { value, done } = await writer.write(call, request, async (draft) => {
-      const { revision } = await draft.insert(resource, record)
-      return { revision, body: await answers.one(draft.tx, resource, record, true, once) }
+      const written = await draft.insert(resource, record)
+      return { ...written, body: await answers.one(draft.tx, resource, written.record, true, once) }
     })
-    return { ...value, ...done, record, uri: uriOf(resource, record, answers.baseUrl) }
+    return { ...value, ...done, uri: uriOf(resource, value.record, answers.baseUrl) }
   }
 
   async get(resource: Resource, { path }: Target, _call: Call): Promise<Shown> {

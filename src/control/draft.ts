@@ -1,6 +1,6 @@
 import { isDeepStrictEqual } from 'node:util'
 import { eventType } from '../resources/event-types.js'
-import type { Json, Link, ResourceRecord } from '../resources/field.js'
+import { type Json, type Link, type ResourceRecord, timestampText } from '../resources/field.js'
 import { claimsOf, linksOf } from '../resources/relations.js'
 import type { Resource } from '../resources/resource.js'
 import type { RecordKey, StoreTransaction } from '../store/store.js'
@@ -47,10 +47,12 @@ export class Draft {
     await this.#touchParent(resource, record, true)
     await this.#mustHold(resource, undefined, record)
     const { kind, id } = record
-    await this.tx.insert({ kind, id, ...this.#parts.records.stored(record) })
-    await this.#relate(resource, undefined, record)
-    await this.#note(resource, record, 'created')
-    return { record, revision: this.tx.number }
+    const { createdAt } = await this.tx.insert({ kind, id, ...this.#parts.records.stored(record) })
+    // The time of a record is the store's, so that every answer tells the same.
+    const stored = { ...record, createdAt: timestampText(createdAt) }
+    await this.#relate(resource, undefined, stored)
+    await this.#note(resource, stored, 'created')
+    return { record: stored, revision: this.tx.number }
   }
 
   /** Writes nothing when nothing differs. Fails with `REF_NOT_FOUND` or `ALREADY_EXISTS`. */

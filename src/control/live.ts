@@ -4,7 +4,7 @@ import type { Change, Unit } from '../plan/plan.js'
 import { type CompileOptions, prepare, type UnitProblems } from '../snapshot/compile.js'
 import type { SnapshotHolder } from '../snapshot/holder.js'
 import type { Snapshot } from '../snapshot/snapshot.js'
-import type { Applied } from './configuration.js'
+import type { Applied } from './applied-units.js'
 
 export type Units = Pick<Change, 'put' | 'drop'>
 

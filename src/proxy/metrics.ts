@@ -125,8 +125,12 @@ export class Metrics {
     this.#retries.inc()
   }
 
-  configuration(result: 'applied' | 'refused', revision: number): void {
+  configuration(result: 'applied' | 'refused'): void {
     this.#reloads.inc({ result })
+  }
+
+  /** This revision of the configuration serves from now on. */
+  serves(revision: number): void {
     this.#revision.set(revision)
   }
 

@@ -67,6 +67,10 @@ t.test('health needs no key and tells whether traffic is carried', async (t) => 
   t.same(JSON.parse(ready.text), { status: 'ok' })
   t.match(ready.headers['service-operation-id'], /^op_/)
   t.equal((await ask('/healthz', { method: 'HEAD' })).status, 200)
+  state = 'degraded'
+  const degraded = await ask('/healthz')
+  t.equal(degraded.status, 200, 'what serves most of it is not taken out of service')
+  t.same(JSON.parse(degraded.text), { status: 'degraded' })
   state = 'draining'
   t.equal((await ask('/healthz')).status, 503)
 })

@@ -36,7 +36,15 @@ t.test('without anything the defaults hold', async (t) => {
   const { options, origins, warnings } = await good()
   t.same(options, {
     listen: { host: '127.0.0.1', port: 8080 },
-    api: { listen: { host: '127.0.0.1', port: 4040 }, allowed_hosts: [] },
+    api: {
+      listen: { host: '127.0.0.1', port: 4040 },
+      allowed_hosts: [],
+      rate_limit: { requests: 6000, window: 60_000 },
+      cors_origins: []
+    },
+    zone: 'sluice.localhost',
+    regions: ['global'],
+    require_reserved: false,
     data: join(FOLDER, 'data'),
     trusted_proxies: [],
     limits: { header_bytes: 65_536, headers: 200, target_bytes: 65_536, connections: 10_000 },
@@ -195,7 +203,7 @@ t.test('all problems of a file are told, each with its place', async (t) => {
   t.same(await refused(t, file(t, text)), [
     'sluice.yaml:1:1: error: listn: there is no such option; did you mean "listen"?',
     'sluice.yaml:4:3: error: limits.header_byte: there is no such option; did you mean "header_bytes"?',
-    'sluice.yaml:5:6: error: api: must hold options: listen, public_url, allowed_hosts',
+    'sluice.yaml:5:6: error: api: must hold options: listen, public_url, allowed_hosts, rate_limit, cors_origins',
     'sluice.yaml:3:12: error: limits.headers: "many" is not allowed; give a whole number, from 8 to 10000',
     'sluice.yaml:8:10: error: timeouts.drain: 5 is not allowed; give a duration such as 250ms, 10s or 1m30s, from 0s to 1h',
     'sluice.yaml:9:18: error: trusted_proxies: ["10.0.0.0/8","nowhere"] is not allowed; give a list of networks such as 10.0.0.0/8 or 2001:db8::/32; "nowhere" is none'
@@ -271,4 +279,44 @@ t.test('sizes are read as written and written as read', (t) => {
     t.equal(parseSize(text), undefined, JSON.stringify(text))
   }
   t.end()
+})
+
+t.test(
+  'where the store is: a path from the folder on, memory, or PostgreSQL, whose password is in no message',
+  async (t) => {
+    const store = async (text: string) => (await good({ environment: { SLUICE_STORE: text } })).options.store
+    t.equal(await store('records.db'), join(FOLDER, 'records.db'))
+    t.equal(await store(':memory:'), ':memory:')
+    t.equal(await store('postgres://sluice:secret@db/sluice'), 'postgres://sluice:secret@db/sluice')
+    const [line = ''] = await refused(t, { environment: { SLUICE_STORE: 'mysql://sluice:secret@db/sluice' } })
+    t.match(line, /store/)
+    t.notMatch(line, 'secret')
+  }
+)
+
+t.test('the rate of the API, its foreign origins, the zone and the regions are read', async (t) => {
+  const { options, warnings } = await good({
+    environment: {
+      SLUICE_API_RATE_LIMIT: '20/1m',
+      SLUICE_API_CORS_ORIGINS: 'https://console.example.com, http://localhost:3000',
+      SLUICE_ZONE: 'Apps.Example.com',
+      SLUICE_REGIONS: 'eu,us',
+      SLUICE_SEAL_KEY: 'no option'
+    }
+  })
+  t.same(options.api.rate_limit, { requests: 20, window: 60_000 })
+  t.same(options.api.cors_origins, ['https://console.example.com', 'http://localhost:3000'])
+  t.equal(options.zone, 'apps.example.com')
+  t.same(options.regions, ['eu', 'us'])
+  t.same(warnings, [])
+  t.equal((await good({ environment: { SLUICE_API_RATE_LIMIT: 'off' } })).options.api.rate_limit, undefined)
+  for (const [variable, text] of [
+    ['SLUICE_API_RATE_LIMIT', '0/60s'],
+    ['SLUICE_API_RATE_LIMIT', '20'],
+    ['SLUICE_API_RATE_LIMIT', '20/0s'],
+    ['SLUICE_ZONE', 'example.com:80'],
+    ['SLUICE_REGIONS', 'EU'],
+    ['SLUICE_REGIONS', ',']
+  ] as const)
+    t.equal((await refused(t, { environment: { [variable]: text } })).length, 1, `${variable}=${text}`)
 })

@@ -5,7 +5,7 @@ import { Writable } from 'node:stream'
 import { pino } from 'pino'
 import { App } from '../../src/app.js'
 import { loadOptions } from '../../src/config/load.js'
-import type { Applied } from '../../src/control/configuration.js'
+import type { Applied } from '../../src/control/applied-units.js'
 import { type Clock, systemClock } from '../../src/lib/clock.js'
 
 export const API_KEY = 'a-key-for-tests-0123456789'
@@ -75,7 +75,8 @@ export async function startSluice(t: Test, setup: SluiceSetup = {}): Promise<Run
   const app = new App(loaded.options, {
     log: pino({ level: 'debug' }, sink),
     clock: setup.clock ?? systemClock,
-    apiKey: API_KEY
+    apiKey: API_KEY,
+    sealKey: undefined
   })
   const started = await app.start()
   let stopped: Promise<{ ended: number; cut: number }> | undefined
