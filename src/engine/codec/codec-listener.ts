@@ -1,6 +1,7 @@
-import { type AddressInfo, createServer, type Server, type Socket } from 'node:net'
+import { createServer, type Server, type Socket } from 'node:net'
 import type { ConnectionFacts } from '../../exchange/connection.js'
 import type { Clock } from '../../lib/clock.js'
+import { bind } from '../bind.js'
 import { SocketFacts } from '../connection-facts.js'
 import type { Handler, Listening, ListenLimits, ListenOptions } from '../contract.js'
 import { ignore } from '../copy.js'
@@ -55,17 +56,7 @@ export class CodecListener implements Listening, ConnectionHost {
     handler: Handler
   ): Promise<CodecListener> {
     const listener = new CodecListener(clock, options, handler)
-    await new Promise<void>((resolve, reject) => {
-      listener.#server.once('error', reject)
-      listener.#server.listen(at, () => {
-        listener.#server.removeListener('error', reject)
-        // accept() can fail (descriptors used up); the listener goes on.
-        listener.#server.on('error', ignore)
-        resolve()
-      })
-    })
-    const address = listener.#server.address() as AddressInfo
-    listener.address = { host: address.address, port: address.port }
+    listener.address = await bind(listener.#server, at)
     return listener
   }
 
