@@ -15,6 +15,7 @@ const HOUSE = {
   snapshot: ['plan', 'modules', 'policy', 'exchange', 'lib'],
   engine: ['exchange', 'lib'],
   proxy: ['snapshot', 'engine', 'modules', 'policy', 'plan', 'exchange', 'lib'],
+  tunnel: ['engine', 'exchange', 'lib'],
   resources: ['modules', 'policy', 'lib'],
   store: ['lib'],
   control: ['resources', 'store', 'snapshot', 'plan', 'policy', 'exchange', 'lib'],
@@ -31,18 +32,20 @@ const PACKAGES = {
   plan: ['typebox'],
   snapshot: ['lru-cache'],
   engine: [],
-  proxy: ['pino', 'prom-client'],
+  proxy: ['pino', 'prom-client', 'lru-cache'],
+  tunnel: ['@peculiar/x509', 'reflect-metadata'],
   resources: ['typebox'],
   store: ['kysely', 'libsql', 'pg'],
   control: [],
   config: ['yaml', 'typebox'],
-  api: ['fastify']
+  api: ['fastify', '@fastify/static', '@fastify/swagger-ui']
 }
 
 /** The library that a file of `lib` may import, each its own; a cache beside it is no second subject. */
 const LEAVES = {
   'user-agent': ['bowser', 'lru-cache'],
   x509: ['@peculiar/x509', 'reflect-metadata'],
+  'self-signed': ['@peculiar/x509', 'reflect-metadata'],
   regex: ['re2js', 'lru-cache'],
   positions: ['yaml'],
   geo: ['maxmind', 'lru-cache', '@ip-location-db/geo-whois-asn-country-mmdb']

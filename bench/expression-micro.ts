@@ -28,8 +28,7 @@ export function expressionMicro(): { name: string; nanoseconds: number }[] {
   const expressions = createExpressions({
     results: {},
     clock: systemClock,
-    random: Math.random,
-    secrets: { get: () => undefined }
+    random: Math.random
   })
   const flow = sampleFlow()
   return RULES.map((source) => {

@@ -1,5 +1,6 @@
 import { expressionMicro } from './expression-micro.js'
 import { limiterMicro } from './limiter-micro.js'
+import { modulesMicro } from './modules-micro.js'
 import { routesMicro } from './routes-micro.js'
 
 /** Nanoseconds of the steps that every request pays. `npm run bench:micro -- [--insertions N]` */
@@ -10,6 +11,8 @@ console.log('expressions')
 for (const line of expressionMicro()) print(line)
 console.log('routes')
 for (const line of routesMicro()) print(line)
+console.log('modules')
+for (const line of modulesMicro()) print(line)
 console.log('limiter')
 for (const line of limiterMicro(insertions)) print(line)
 

@@ -1,14 +1,16 @@
-import { type CompiledEdge, findEdge, PathTable, type Route } from '../src/snapshot/routes.js'
+import { type CompiledEdge, HostTable } from '../src/snapshot/hosts.js'
+import { PathTable, type Route } from '../src/snapshot/routes.js'
 import { type MicroResult, timed } from './timing.js'
 
 /** Host and path → route, in a table of 10,000 hosts whose edges have 100 routes each in common. */
 export function routesMicro(): MicroResult[] {
-  const routes = new PathTable(Array.from({ length: 100 }, (_, i) => route(`/api/v1/resource-${i}`)))
-  const hosts = new Map<string, CompiledEdge>()
+  const routes = PathTable.of(Array.from({ length: 100 }, (_, i) => route(`/api/v1/resource-${i}`)))
+  const edges: CompiledEdge[] = []
   for (let i = 0; i < 10_000; i++) {
     const host = i % 10 === 0 ? `*.wild-${i}.example.com` : `host-${i}.example.com`
-    hosts.set(host, { id: host, hosts: [host], routes, connectPolicy: undefined })
+    edges.push({ id: host, hosts: [{ host, port: 443 }], routes, connectPolicy: undefined, tls: undefined })
   }
+  const hosts = HostTable.empty.with(edges, [])
   const requests = Array.from({ length: 1_024 }, (_, i): [string, string] => {
     const host = i % 10 === 0 ? `a.b.wild-${i}.example.com` : `host-${i}.example.com`
     return [host, `/api/v1/resource-${i % 100}/items/${i}`]
@@ -17,7 +19,7 @@ export function routesMicro(): MicroResult[] {
   let found = 0
   const nanoseconds = timed(1_000_000, () => {
     const [host, path] = requests[at++ & 1_023] as [string, string]
-    if (findEdge(hosts, host)?.routes.find(path) !== undefined) found++
+    if (hosts.find(host)?.routes.find(path) !== undefined) found++
   })
   return [{ name: 'route: 10,000 hosts, prefix two segments up', nanoseconds, note: found > 0 ? '' : 'found nothing' }]
 }

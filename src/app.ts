@@ -8,40 +8,40 @@ import { IN_MEMORY } from './config/fields.js'
 import type { Options } from './config/options.js'
 import type { Applied } from './control/applied-units.js'
 import { ControlPlane } from './control/control-plane.js'
-import { fileUnits } from './control/file-plan.js'
+import { DEFAULT_LISTENER, fileUnits } from './control/file-plan.js'
 import { openSealer } from './control/seal-key-file.js'
 import { codecBack } from './engine/codec/codec-back.js'
 import { codecFront } from './engine/codec/codec-front.js'
-import type { Back, Listening } from './engine/contract.js'
+import type { Back } from './engine/contract.js'
 import { httpFront } from './engine/http-front/http-front.js'
 import { httpProxyBack } from './engine/http-proxy/http-proxy-back.js'
+import { refuse } from './exchange/verdict.js'
 import { createExpressions } from './expression/expressions.js'
 import { CidrSet, parseCidr } from './lib/cidr.js'
 import type { Clock } from './lib/clock.js'
 import { CodedError } from './lib/coded-error.js'
 import { openGeo } from './lib/geo.js'
 import { reachableUrl } from './lib/host.js'
+import { createOutbound, type Outbound } from './lib/outbound.js'
 import { packageVersion } from './lib/package-root.js'
+import { selfSigned } from './lib/self-signed.js'
 import { UserAgents } from './lib/user-agent.js'
 import { LimiterTable } from './limiter/table.js'
-import type { ListenerUnit } from './plan/plan.js'
 import { actions } from './policy/actions/registry.js'
+import { BodyBuffers } from './policy/body-buffers.js'
 import { resultsOf } from './policy/results.js'
 import type { PolicyServices } from './policy/services.js'
-import { AccessLog } from './proxy/access-log.js'
-import { Admission } from './proxy/admission.js'
-import { Forwarding } from './proxy/forwarded.js'
-import { Forwarder } from './proxy/forwarder.js'
+import { FAILURES } from './proxy/failures.js'
 import { HeaderKinds } from './proxy/header-kinds.js'
-import { openHttpListener } from './proxy/http-listener.js'
 import { Metrics } from './proxy/metrics.js'
-import { Pipeline } from './proxy/pipeline.js'
+import { createTraffic, type Traffic } from './proxy/traffic.js'
 import { Upstreams } from './proxy/upstreams.js'
 import { policyCheck } from './resources/policy-check.js'
 import { resources } from './resources/registry.js'
 import type { UnitProblems } from './snapshot/compile.js'
 import { SnapshotHolder } from './snapshot/holder.js'
 import { KeptState } from './snapshot/kept-state.js'
+import type { PortProblem } from './snapshot/ports.js'
 import { Snapshot } from './snapshot/snapshot.js'
 import { openStore } from './store/open-store.js'
 
@@ -82,6 +82,8 @@ const ENGINES = {
 /** How often the limiter looks for buckets that have become empty, and for how long. Milliseconds. */
 const SWEEP = { every: 250, atMost: 1 }
 const PRESSURE_EVERY = 60_000
+/** How often old revisions are forgotten. Milliseconds. */
+const FORGET_EVERY = 60_000
 /** How often a process tells the others on its store how far it is. Milliseconds. */
 const REPORT_EVERY = 1_000
 
@@ -94,12 +96,13 @@ export class App {
   readonly #dependencies: AppDependencies
   readonly #holder = new SnapshotHolder(Snapshot.empty())
   readonly #metrics = new Metrics()
-  readonly #upstreams = new Upstreams()
+  readonly #upstreams: Upstreams
   readonly #kinds = new HeaderKinds()
   readonly #back: Back
   readonly #limiter: LimiterTable
+  #outbound: Outbound | undefined
   #control: ControlPlane | undefined
-  #listening: Listening | undefined
+  #traffic: Traffic | undefined
   #api: ApiServer | undefined
   #apiUrl = ''
   #readiness: Readiness = 'starting'
@@ -110,6 +113,7 @@ export class App {
     this.#options = options
     this.#dependencies = dependencies
     const { clock } = dependencies
+    this.#upstreams = new Upstreams(clock)
     this.#back = ENGINES[options.engine].back({ clock })
     this.#limiter = new LimiterTable({ budgetBytes: options.limiter.budget, clock })
   }
@@ -131,17 +135,17 @@ export class App {
     const { clock, apiKey, log } = this.#dependencies
     const { data, api } = this.#options
     const { keys, created } = await openKeys(data === IN_MEMORY ? undefined : data, apiKey, clock)
-    this.#control = await this.#openControl(keys)
+    this.#traffic = await this.#createTraffic()
+    this.#control = await this.#openControl(keys, this.#traffic)
     const applied = await this.reload()
-    if (!applied.ok) throw new ConfigurationRefused(applied.problems)
+    if (!applied.ok) throw refusedStart(applied)
     this.#observe()
-    this.#listening = await this.#listen()
     this.#api = this.#createApi(keys, this.#control, log)
     const apiAddress = await this.#api.listen(api.listen)
     this.#apiUrl = api.public_url ?? reachableUrl(apiAddress)
     this.#readiness = 'ready'
     return {
-      traffic: this.#listening.address,
+      traffic: this.#traffic.ports.listener(DEFAULT_LISTENER) ?? this.#options.listen,
       api: apiAddress,
       revision: applied.revision,
       warnings: applied.warnings,
@@ -149,11 +153,15 @@ export class App {
     }
   }
 
-  /** Reads the files that the options name and applies them; what is wrong changes nothing. Rejects when a file cannot be read. */
-  async reload(): Promise<Applied> {
+  /**
+   * Reads the files that the options name and applies them together with `listeners`; what is wrong changes nothing. Rejects
+   * when a file cannot be read.
+   */
+  async reload(listeners = this.#options.listeners): Promise<Applied> {
     const { listen, upstream, upstream_ca, policy } = this.#options
     const units = fileUnits({
       listen,
+      listeners,
       upstream,
       certificateAuthorities: upstream_ca === undefined ? undefined : await read(upstream_ca, 'upstream_ca'),
       policy: policy === undefined ? undefined : { source: shown(policy), text: await read(policy, 'policy') }
@@ -167,15 +175,17 @@ export class App {
   /** Ends idle connections at once, busy ones when they are done, all after the drain time-out. */
   async stop(): Promise<{ ended: number; cut: number }> {
     this.#readiness = 'draining'
-    const drained = (await this.#listening?.drain(this.#options.timeouts.drain)) ?? { ended: 0, cut: 0 }
+    const drained = (await this.#traffic?.ports.drain(this.#options.timeouts.drain)) ?? { ended: 0, cut: 0 }
     this.#back.close()
     await this.#api?.close()
     await this.#control?.close()
+    this.#traffic?.stop()
+    this.#outbound?.close()
     for (const timer of this.#timers) clearInterval(timer)
     return drained
   }
 
-  async #openControl(operatorKeys: ApiKeys): Promise<ControlPlane> {
+  async #openControl(operatorKeys: ApiKeys, traffic: Traffic): Promise<ControlPlane> {
     const { clock, log, sealKey } = this.#dependencies
     const { data, zone, regions, require_reserved } = this.#options
     const address = storeAddress(this.#options)
@@ -193,9 +203,11 @@ export class App {
       checkPolicy: policyCheck(services, actions),
       holder: this.#holder,
       compile: { services, actions, keptState: new KeptState() },
-      swapped: ({ upstreams, revision }) => {
-        this.#back.retainUpstreams(this.#upstreams.retain(upstreams))
-        this.#metrics.serves(revision)
+      ports: traffic.ports,
+      swapped: (snapshot) => {
+        this.#back.retainUpstreams(this.#upstreams.follow(snapshot.tables.upstreams))
+        this.#metrics.serves(snapshot.revision)
+        traffic.serves(snapshot)
       },
       operatorKeys,
       baseUrl: () => this.#apiUrl,
@@ -208,7 +220,12 @@ export class App {
 
   async #services(): Promise<PolicyServices> {
     const { clock, log } = this.#dependencies
-    const { geoip, rate_limit_headers } = this.#options
+    const { geoip, rate_limit_headers, limits, outbound } = this.#options
+    this.#outbound = createOutbound({
+      clock,
+      allowPrivate: outbound.allow_private,
+      ...(outbound.ca === undefined ? {} : { authorities: [await read(outbound.ca, 'outbound.ca')] })
+    })
     return {
       clock,
       expressions: createExpressions({
@@ -216,13 +233,18 @@ export class App {
         clock,
         random: unpredictable,
         geo: await openGeo(geoip.database),
-        userAgent: new UserAgents(),
-        secrets: { get: () => undefined }
+        userAgent: new UserAgents()
       }),
       limiter: this.#limiter,
       meter: this.#metrics.policy,
       log,
-      rateLimitHeaders: rate_limit_headers
+      rateLimitHeaders: rate_limit_headers,
+      outbound: this.#outbound,
+      bodies: new BodyBuffers({
+        total: limits.buffered_bodies,
+        each: limits.buffered_body,
+        broken: (failure) => refuse(FAILURES[failure].status, FAILURES[failure].code)
+      })
     }
   }
 
@@ -231,8 +253,18 @@ export class App {
     this.#metrics.observeLimiter(() => this.#limiter.statistics())
     this.#timers.push(
       setInterval(() => this.#limiter.sweep(SWEEP.atMost), SWEEP.every).unref(),
-      setInterval(() => this.#reportPressure(), PRESSURE_EVERY).unref()
+      setInterval(() => this.#reportPressure(), PRESSURE_EVERY).unref(),
+      setInterval(() => void this.#forgetHistory(), FORGET_EVERY).unref()
     )
+  }
+
+  /** A store that cannot be reached keeps its history a while longer. */
+  async #forgetHistory(): Promise<void> {
+    try {
+      await this.#control?.revisions.forget(this.#options.history)
+    } catch (error) {
+      this.#dependencies.log.warn({ err: error }, 'old revisions could not be forgotten')
+    }
   }
 
   /** While the limiter's memory is full, keys share estimates and may be refused early: the operator has to know. */
@@ -246,46 +278,38 @@ export class App {
     )
   }
 
-  async #listen(): Promise<Listening> {
+  async #createTraffic(): Promise<Traffic> {
     const { clock, log } = this.#dependencies
-    const { timeouts, limits, access_log, access_log_sample, region, trusted_proxies } = this.#options
-    // The access log has a switch of its own, so the level of the other log does not silence it.
-    const lines = log.child({}, { level: 'info' })
-    const pipeline = new Pipeline({
+    const { timeouts, limits, access_log, access_log_sample, engine, region, trusted_proxies, zone } = this.#options
+    const { listen, listeners, api, tcp_host, tcp_proxy_protocol } = this.#options
+    return createTraffic({
+      front: ENGINES[engine].front({ clock }),
+      back: this.#back,
+      upstreams: this.#upstreams,
       holder: this.#holder,
-      admission: new Admission(this.#kinds, new Forwarding(trustedSet(trusted_proxies)), clock),
-      forwarder: new Forwarder({
-        back: this.#back,
-        upstreams: this.#upstreams,
-        kinds: this.#kinds,
-        clock,
-        metrics: this.#metrics,
-        timeouts: { connect: timeouts.connect, response: timeouts.response, idle: timeouts.idle },
-        log
-      }),
+      metrics: this.#metrics,
+      kinds: this.#kinds,
       clock,
-      metrics: this.#metrics,
-      accessLog: access_log ? new AccessLog(lines, access_log_sample) : undefined,
-      log
-    })
-    const unit = this.#holder.current().plan.units.get('listener:default') as ListenerUnit
-    return openHttpListener(unit, {
-      front: ENGINES[this.#options.engine].front({ clock }),
-      pipeline,
-      holder: this.#holder,
-      metrics: this.#metrics,
-      log: lines,
-      logRefused: access_log,
+      log,
+      // The access log has a switch of its own, so the level of the other log does not silence it.
+      lines: log.child({}, { level: 'info' }),
+      accessLog: access_log ? access_log_sample : undefined,
       region,
       limits: {
         headerBytes: limits.header_bytes,
         headers: limits.headers,
         targetBytes: limits.target_bytes,
         connections: limits.connections,
+        handshakes: limits.handshakes,
         headTimeout: timeouts.headers,
         bodyIdle: timeouts.request_body,
         keepAlive: timeouts.keep_alive
-      }
+      },
+      timeouts,
+      trusted: trustedSet(trusted_proxies),
+      development: await selfSigned('Sluice development', developmentNames(zone), clock.wall()),
+      tcp: { host: tcp_host ?? listen.host, proxyProtocol: tcp_proxy_protocol },
+      reserved: [listen, api.listen, ...listeners.map((one) => one.listen)]
     })
   }
 
@@ -305,6 +329,23 @@ export class App {
       fault: (error, operationId) => log.error({ err: error, operation_id: operationId }, 'the API failed')
     })
   }
+}
+
+/** What the certificate of development is good for. */
+function developmentNames(zone: string): string[] {
+  return ['localhost', '*.localhost', zone, `*.${zone}`, '127.0.0.1', '::1']
+}
+
+/** Why the configuration at the start is refused; a port that cannot be opened is told as the system tells it. */
+function refusedStart({ problems, ports }: Extract<Applied, { ok: false }>): Error {
+  const [first] = ports
+  return first === undefined ? new ConfigurationRefused(problems) : systemError(first)
+}
+
+function systemError({ host, port, reason }: PortProblem): Error {
+  const unresolved = reason === 'ENOTFOUND' || reason === 'EAI_AGAIN'
+  const about = unresolved ? { syscall: 'getaddrinfo', hostname: host } : { syscall: 'listen', address: host, port }
+  return Object.assign(new Error(`listen ${reason}: ${host}:${port}`), { code: reason, errno: undefined, ...about })
 }
 
 function storeAddress({ store, data }: Options): string {

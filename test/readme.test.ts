@@ -1,4 +1,8 @@
-import { mkdtemp, readdir, readFile, rm, writeFile } from 'node:fs/promises'
+import { spawn } from 'node:child_process'
+import { once } from 'node:events'
+import { cp, mkdtemp, readdir, readFile, rm, writeFile } from 'node:fs/promises'
+import { createServer } from 'node:http'
+import type { AddressInfo } from 'node:net'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import t from 'tap'
@@ -6,6 +10,7 @@ import { optionEntries } from '../src/config/catalogue.js'
 import { actions } from '../src/policy/actions/registry.js'
 import { FAILURES, REFUSALS } from '../src/proxy/failures.js'
 import { SluiceProcess } from './cli/process.js'
+import { startSluice } from './helpers/sluice.js'
 
 const read = (file: string) => readFile(new URL(`../${file}`, import.meta.url), 'utf8')
 const readme = await read('README.md')
@@ -61,6 +66,33 @@ t.test('the actions that are said to run are those that do', async (t) => {
   const named = [...sentence.matchAll(/`([a-z-]+)`/g)].map(([, name]) => name)
   const ready = actions.filter(({ availability }) => availability === 'ready').map(({ type }) => type)
   t.same([...named].sort(), [...ready].sort())
+})
+
+t.test('the tour of the API does what it says, command by command', async (t) => {
+  const upstream = createServer((_request, response) => response.end('your service'))
+  upstream.listen(0, '127.0.0.1')
+  await once(upstream, 'listening')
+  t.teardown(() => upstream.close())
+  const sluice = await startSluice(t)
+  const cwd = await folderWith(t, {})
+  await cp(new URL('../config', import.meta.url), join(cwd, 'config'), { recursive: true })
+  const script = blocks('sh')
+    .find((text) => text.startsWith('api()'))
+    ?.replaceAll('127.0.0.1:4040', `127.0.0.1:${sluice.apiPort}`)
+    .replaceAll('127.0.0.1:8080', `127.0.0.1:${sluice.port}`)
+    .replaceAll('127.0.0.1:3000', `127.0.0.1:${(upstream.address() as AddressInfo).port}`)
+  const env = { PATH: process.env.PATH, SLUICE_API_KEY: sluice.apiKey }
+  const run = spawn('bash', ['-euo', 'pipefail', '-c', script as string], { cwd, env })
+  const output: Buffer[] = []
+  run.stdout.on('data', (chunk: Buffer) => output.push(chunk))
+  run.stderr.on('data', (chunk: Buffer) => output.push(chunk))
+  const [code] = await once(run, 'close')
+  const text = Buffer.concat(output).toString('utf8')
+  t.equal(code, 0, text)
+  const [before, after] = [text.indexOf('your service'), text.indexOf('HTTP/1.1 503')]
+  t.ok(before > 0 && after > before, 'the service answers, then the policy')
+  t.match(text, 'Back soon')
+  t.match(text, '"revisions"')
 })
 
 t.test('options, scripts, codes and files that are named exist', async (t) => {

@@ -1,9 +1,15 @@
 import type { ControlPlane } from '../control/control-plane.js'
+import type { Revisions } from '../control/revisions.js'
 
 /** What the API asks of the control plane. */
-export type Account = Pick<
+export type Account = AccountOperations & {
+  readonly revisions: Pick<Revisions, 'list' | 'get' | 'diff'>
+}
+
+type AccountOperations = Pick<
   ControlPlane,
   | 'authenticate'
+  | 'otherThanKey'
   | 'admits'
   | 'permit'
   | 'create'
@@ -17,7 +23,9 @@ export type Account = Pick<
   | 'getParts'
   | 'getPart'
   | 'addPart'
+  | 'updatePart'
   | 'removePart'
+  | 'commandSession'
   | 'revision'
   | 'processes'
 >

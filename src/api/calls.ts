@@ -1,8 +1,8 @@
 import type { FastifyContextConfig, FastifyInstance, FastifyReply, FastifyRequest, HTTPMethods } from 'fastify'
-import type { Call, Done, PathValues, Shown, WriteMode, Written } from '../control/calls.js'
+import type { Call, Done, PathValues, Read, Shown, WriteMode, Written } from '../control/calls.js'
 import { nothingThere } from './errors.js'
 import type { KnownPaths } from './known-paths.js'
-import { entityTag, readIfMatch } from './preconditions.js'
+import { entityTag, readIfMatch, readIfNoneMatch } from './preconditions.js'
 import { type RawQuery, readQuery, readSwitch } from './query.js'
 
 /** Where routes are added. */
@@ -69,8 +69,17 @@ export function writeMode(request: FastifyRequest): WriteMode {
   }
 }
 
-/** Answers with what was read. */
-export function sendShown(reply: FastifyReply, shown: Shown, serving: number): FastifyReply {
+/** Answers with what was read, or that the client has it already. */
+export function sendRead(request: FastifyRequest, reply: FastifyReply, read: Read, serving: number): FastifyReply {
+  const known = readIfNoneMatch(request.headers['if-none-match'])
+  const { body, live, revision } = read
+  reply.header('service-revision', String(serving))
+  if (revision !== null) reply.header('etag', entityTag(revision))
+  return revision !== null && live !== true && known(revision) ? reply.code(304).send() : reply.send(body)
+}
+
+/** Answers with a record and its version. */
+function sendShown(reply: FastifyReply, shown: Shown, serving: number): FastifyReply {
   return reply.header('etag', entityTag(shown.revision)).header('service-revision', String(serving)).send(shown.body)
 }
 
@@ -93,8 +102,8 @@ export function sendDone(reply: FastifyReply, done: Done, { dryRun }: WriteMode)
 }
 
 function sendDryRun(reply: FastifyReply, { committed, difference }: Done, status: number, body: unknown): FastifyReply {
-  const { put, drop } = difference
+  const { put, drop, routes = [] } = difference
   return reply
     .header('service-revision', String(committed))
-    .send({ dry_run: true, status_code: status, body, difference: { put, drop } })
+    .send({ dry_run: true, status_code: status, body, difference: { put, drop }, routes })
 }

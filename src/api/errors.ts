@@ -1,4 +1,4 @@
-import type { FastifyReply } from 'fastify'
+import type { FastifyReply, FastifyRequest } from 'fastify'
 import { ControlError } from '../control/control-error.js'
 import { codeOf } from '../lib/coded-error.js'
 import type { Problem } from '../resources/field.js'
@@ -30,12 +30,25 @@ export function sendError(reply: FastifyReply, error: ApiError): FastifyReply {
   const { request } = reply
   // What is left of the body would be read to its end, or stand where the next request is expected.
   if (!request.raw.complete) reply.header('connection', 'close')
-  return reply
-    .code(error.status)
-    .header('service-operation-id', request.id)
-    .headers(error.headers)
-    .type('application/json; charset=utf-8')
-    .send(errorBody(error, request.id))
+  reply.code(error.status).header('service-operation-id', request.id).headers(error.headers)
+  return isForPeople(request)
+    ? reply.type('text/html; charset=utf-8').send(errorPage(error, request.id))
+    : reply.type('application/json; charset=utf-8').send(errorBody(error, request.id))
+}
+
+/** Does a browser ask for one of the pages? */
+function isForPeople({ headers, routeOptions }: FastifyRequest): boolean {
+  return routeOptions.config?.entrance === 'dashboard' && headers.accept?.includes('text/html') === true
+}
+
+/** Messages are ours and hold nothing of the request, so there is nothing to escape. */
+function errorPage({ status, word, message }: ApiError, operationId: string): string {
+  return `<!doctype html>
+<html lang="en">
+  <head><meta charset="utf-8"><title>${status}</title></head>
+  <body><h1>${status}</h1><p>${message}</p><p>ERR_SLUICE_${word}, operation ${operationId}</p></body>
+</html>
+`
 }
 
 /** The body as text, for answers that no handler gives. */
@@ -69,6 +82,7 @@ const STATUSES: ReadonlyMap<string, number> = new Map([
   ['PRECONDITION_FAILED', 412],
   ['INTERNAL', 500],
   ['UNAVAILABLE', 503],
+  ['SEAL_KEY_LOST', 503],
   ['OUTCOME_UNKNOWN', 503]
 ])
 

@@ -1,4 +1,5 @@
 import type { FastifyInstance, FastifyReply, FastifyRequest } from 'fastify'
+import type { Entrance } from '../control/api-gate.js'
 import type { Principal } from '../control/calls.js'
 import type { Account } from './account.js'
 import { addressOf } from './calls.js'
@@ -16,8 +17,10 @@ declare module 'fastify' {
     open?: boolean
     /** Answered without a version header. */
     unversioned?: boolean
-    /** What the request must bring; unless named it must bring no body. */
-    body?: 'json'
+    /** What the request must or may bring; unless named it must bring no body. */
+    body?: 'json' | 'optional'
+    /** Which IP restriction guards it although it is open: that of pages for people. */
+    entrance?: 'dashboard'
   }
   interface FastifyRequest {
     /** Who asks; undefined on open paths. */
@@ -26,7 +29,7 @@ declare module 'fastify' {
 }
 
 /** Who knows who may come in. */
-export type Doorkeeper = Pick<Account, 'authenticate' | 'admits'>
+export type Doorkeeper = Pick<Account, 'authenticate' | 'otherThanKey' | 'admits'>
 
 export interface Gate {
   readonly trusted: TrustedHosts
@@ -52,7 +55,8 @@ export function guard(server: FastifyInstance, gate: Gate): void {
       if (gate.cors?.isPreflight(request) !== true || methods.length === 0) throw unknownRefusal(methods, request)
       return gate.cors.answerPreflight(methods, request, reply)
     }
-    const { open, unversioned, body } = request.routeOptions.config
+    const { open, unversioned, body, entrance } = request.routeOptions.config
+    if (entrance !== undefined) checkAddress(gate, request, entrance)
     if (open === true) return
     await checkCaller(gate, request, reply)
     if (unversioned !== true) checkVersion(request)
@@ -90,9 +94,7 @@ function unknownRefusal(methods: readonly string[], { method }: FastifyRequest):
 async function checkCaller(gate: Gate, request: FastifyRequest, reply: FastifyReply): Promise<void> {
   reply.header('cache-control', 'no-store')
   const principal = await authenticate(gate.doorkeeper, request.headers.authorization)
-  if (!gate.doorkeeper.admits(addressOf(request))) {
-    throw new ApiError(403, 'IP_NOT_ALLOWED', 'The IP restriction of this API refuses the address of the client.')
-  }
+  checkAddress(gate, request, 'api')
   const wait = gate.rates?.take(principal.id)
   if (wait !== undefined) {
     const message = `Too many requests; the next one may come in ${wait} seconds.`
@@ -101,17 +103,25 @@ async function checkCaller(gate: Gate, request: FastifyRequest, reply: FastifyRe
   request.principal = principal
 }
 
+function checkAddress({ doorkeeper }: Gate, request: FastifyRequest, entrance: Entrance): void {
+  if (doorkeeper.admits(addressOf(request), entrance)) return
+  const what = entrance === 'api' ? 'this API' : 'these pages'
+  throw new ApiError(403, 'IP_NOT_ALLOWED', `The IP restriction of ${what} refuses the address of the client.`)
+}
+
 async function authenticate(doorkeeper: Doorkeeper, authorization: string | undefined): Promise<Principal> {
-  const challenge = { 'www-authenticate': 'Bearer' }
-  const refuse = (word: string, message: string) => new ApiError(401, word, message, {}, challenge)
+  const refuse = (word: string, message: string) =>
+    new ApiError(401, word, message, {}, { 'www-authenticate': 'Bearer' })
   if (authorization === undefined) {
     throw refuse('AUTH_MISSING', 'The request needs an API key: Authorization: Bearer <key>.')
   }
   const key = /^Bearer +([\x21-\x7e]+) *$/i.exec(authorization)?.[1]
   if (key === undefined) throw refuse('AUTH_MALFORMED', 'Authorization must be: Bearer <key>.')
   const principal = await doorkeeper.authenticate(key)
-  if (principal === undefined) throw refuse('AUTH_INVALID', 'The API key is not valid.')
-  return principal
+  if (principal !== undefined) return principal
+  const other = await doorkeeper.otherThanKey(key)
+  if (other === undefined) throw refuse('AUTH_INVALID', 'The API key is not valid.')
+  throw refuse('AUTH_WRONG_KIND', `What was given as API key is ${other}.`)
 }
 
 const VERSION = '2'
@@ -127,11 +137,11 @@ function checkVersion({ headers }: FastifyRequest): void {
   }
 }
 
-function checkForm({ headers }: FastifyRequest, body: 'json' | undefined): void {
-  if (body === 'json') {
+function checkForm({ headers }: FastifyRequest, body: 'json' | 'optional' | undefined): void {
+  if (body === 'json' || (body === 'optional' && hasBody(headers))) {
     const refusal = contentRefusal(headers)
     if (refusal !== undefined) throw refusal
-  } else if (hasBody(headers)) {
+  } else if (body === undefined && hasBody(headers)) {
     throw new ApiError(400, 'BODY_UNEXPECTED', 'The request must not have a body.')
   }
 }

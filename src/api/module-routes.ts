@@ -8,7 +8,7 @@ import {
   type Router,
   route,
   sendDone,
-  sendShown,
+  sendRead,
   sendWritten,
   writeMode
 } from './calls.js'
@@ -42,7 +42,7 @@ function get(resource: Resource, module: string, account: Account): Handler {
     account.permit(resource, 'get', call)
     queryOf(request, [])
     const serving = account.revision
-    return sendShown(reply, await account.getModule(resource, { path: pathOf(request), module }, call), serving)
+    return sendRead(request, reply, await account.getModule(resource, { path: pathOf(request), module }, call), serving)
   }
 }
 

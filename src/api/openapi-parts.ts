@@ -23,6 +23,8 @@ export function operation(id: string, tag: string, description: string, parts: O
     description,
     parameters: shared.map((name) => ({ $ref: `#/components/parameters/${name}` })),
     ...(body === undefined ? {} : { requestBody: { required: true, content: json(body) } }),
+    // Among the responses it would make every write of a generated client end in one of two types.
+    ...(parameters.includes('dry_run') ? { 'x-dry-run-response': { 200: ref('DryRun') } } : {}),
     responses: { ...responses, default: { description: 'What was wrong.', content: json(ref('Error')) } }
   }
 }
@@ -56,12 +58,18 @@ export const PARAMETERS = {
     in: 'header',
     required: true,
     description: 'Version of this API.',
-    schema: { type: 'string', enum: ['2'] }
+    schema: { type: 'string', enum: ['2'], default: '2' }
   },
   if_match: {
     name: 'if-match',
     in: 'header',
     description: 'Goes on only while the record has this ETag; else 412.',
+    schema: { type: 'string' }
+  },
+  if_none_match: {
+    name: 'if-none-match',
+    in: 'header',
+    description: 'ETags that the client has: while one of them is the current one the answer is 304 without a body.',
     schema: { type: 'string' }
   },
   limit: {
@@ -85,7 +93,7 @@ export const PARAMETERS = {
   dry_run: {
     name: 'dry_run',
     in: 'query',
-    description: 'Does everything but the commit; the answer is 200 with a DryRun.',
+    description: 'Does everything but the commit; the answer is 200 with a DryRun instead (x-dry-run-response).',
     schema: { type: 'boolean', default: false }
   }
 } as const
@@ -110,30 +118,6 @@ export const ERROR_SCHEMA = {
   required: ['error_code', 'status_code', 'msg', 'details']
 } as const
 
-export const PROCESSES_SCHEMA = {
-  type: 'object',
-  title: 'ProcessList',
-  properties: {
-    processes: {
-      type: 'array',
-      items: {
-        type: 'object',
-        properties: {
-          id: text,
-          applied_revision: { type: 'integer', description: 'The last revision that it serves.' },
-          last_error: { type: ['string', 'null'], description: 'What it could not apply.' },
-          seen_at: { ...text, format: 'date-time' },
-          self: { type: 'boolean', description: 'Is it the one that answers?' }
-        },
-        required: ['id', 'applied_revision', 'last_error', 'seen_at', 'self']
-      }
-    },
-    uri: text,
-    next_page_uri: { type: 'null' }
-  },
-  required: ['processes', 'uri', 'next_page_uri']
-} as const
-
 export const DRY_RUN_SCHEMA = {
   type: 'object',
   title: 'DryRun',
@@ -146,7 +130,8 @@ export const DRY_RUN_SCHEMA = {
       description: 'Keys of the parts of the running configuration that the write changes.',
       properties: { put: { type: 'array', items: text }, drop: { type: 'array', items: text } },
       required: ['put', 'drop']
-    }
+    },
+    routes: { type: 'array', items: text, description: 'Ids of the routes that the write touches.' }
   },
-  required: ['dry_run', 'status_code', 'body', 'difference']
+  required: ['dry_run', 'status_code', 'body', 'difference', 'routes']
 } as const

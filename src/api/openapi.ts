@@ -1,3 +1,4 @@
+import { type NamedReference, namedReferences } from '../control/named-references.js'
 import type { Operation, Part, Resource } from '../resources/resource.js'
 import { createSchema, listSchema, moduleSchemas, responseSchema, title, updateSchema } from '../resources/schemas.js'
 import { nestedLists } from './nested-routes.js'
@@ -9,10 +10,10 @@ import {
   operation,
   PARAMETERS,
   type Paths,
-  PROCESSES_SCHEMA,
   parametersOf,
   ref
 } from './openapi-parts.js'
+import { describeService } from './openapi-service.js'
 
 type Schemas = Record<string, object>
 type ItemSchema = Parameters<typeof listSchema>[1]
@@ -27,7 +28,7 @@ interface Product {
 /** The description of the API (OpenAPI 3.1), generated from the declarations of the resources. */
 export function openApiDocument(resources: readonly Resource[], product: Product): object {
   const paths: Paths = {}
-  const schemas: Schemas = { Error: ERROR_SCHEMA, ProcessList: PROCESSES_SCHEMA, DryRun: DRY_RUN_SCHEMA }
+  const schemas: Schemas = { Error: ERROR_SCHEMA, DryRun: DRY_RUN_SCHEMA }
   for (const resource of resources) {
     describeResource(resource, paths, schemas)
     for (const name of resource.modules) describeModule(resource, name, paths, schemas)
@@ -39,17 +40,13 @@ export function openApiDocument(resources: readonly Resource[], product: Product
     const lists = list({ ...child, name: `${parent.name}_${child.name}` }, title(child.name))
     paths[path] = { ...parametersOf(path), ...lists }
   }
-  paths['/processes'] = {
-    get: operation('processes_list', 'Processes', 'The processes of the service and what they serve.', {
-      responses: { 200: answer('The processes.', ref('ProcessList')) }
-    })
-  }
+  const serviceTags = describeService(paths, schemas)
   return {
     openapi: '3.1.0',
     info: { title: 'Sluice management API', version: product.version },
     servers: [{ url: product.baseUrl }],
     security: [{ key: [] }],
-    tags: [...resources.map(({ name, description }) => ({ name: title(name), description })), PROCESSES_TAG],
+    tags: [...resources.map(({ name, description }) => ({ name: title(name), description })), ...serviceTags],
     paths,
     components: {
       schemas: linked(schemas),
@@ -59,9 +56,7 @@ export function openApiDocument(resources: readonly Resource[], product: Product
   }
 }
 
-const DRY_RUN = answer('With dry_run: what the write would have answered.', ref('DryRun'))
-
-const PROCESSES_TAG = { name: 'Processes', description: 'The processes of the service.' }
+const NOT_MODIFIED = { 304: { description: 'The client has it already.' } }
 
 /** A schema that stands inside of another and is a component itself becomes a reference to it, so that it is generated once. */
 function linked(schemas: Schemas): Schemas {
@@ -79,7 +74,7 @@ function describeResource(resource: Resource, paths: Paths, schemas: Schemas): v
   const name = title(resource.name)
   const has = (operation: Operation) => resource.operations.includes(operation)
   schemas[name] = responseSchema(resource)
-  if (has('create')) schemas[`${name}Create`] = createSchema(resource)
+  if (has('create')) schemas[`${name}Create`] = withNames(createSchema(resource), namedReferences(resource))
   if (has('update')) schemas[`${name}Update`] = updateSchema(resource)
   if (has('list')) schemas[`${name}List`] = listSchema(resource, ref(name) as ItemSchema)
   const parents = parametersOf(resource.path)
@@ -92,6 +87,22 @@ function describeResource(resource: Resource, paths: Paths, schemas: Schemas): v
     ...(has('delete') ? remove(resource) : {})
   }
   if (Object.keys(one).length > 0) paths[item] = { ...parametersOf(item), ...one }
+}
+
+/** A creation may name some targets instead of giving their ids. */
+function withNames(schema: object, named: readonly NamedReference[]): object {
+  if (named.length === 0) return schema
+  const { properties, required = [], ...rest } = schema as { properties: object; required?: readonly string[] }
+  const names = Object.fromEntries(
+    named.map(({ name, id }) => [name, { type: 'string', description: `Instead of ${id}.` }])
+  )
+  const eachOne = named.map(({ name, id }) => ({ oneOf: [{ required: [id] }, { required: [name] }] }))
+  return {
+    ...rest,
+    properties: { ...properties, ...names },
+    required: required.filter((field) => !named.some(({ id }) => id === field)),
+    allOf: eachOne
+  }
 }
 
 function list({ name, description }: Resource, shown = title(name)): Operations {
@@ -108,7 +119,7 @@ function create({ name, description }: Resource): Operations {
     post: operation(`${name}_create`, title(name), `Creates: ${description}`, {
       parameters: ['force', 'dry_run'],
       body: ref(`${title(name)}Create`),
-      responses: { 200: DRY_RUN, 201: answer('What was created.', ref(title(name)), ['etag']) }
+      responses: { 201: answer('What was created.', ref(title(name)), ['etag']) }
     })
   }
 }
@@ -116,7 +127,8 @@ function create({ name, description }: Resource): Operations {
 function get({ name, description }: Resource): Operations {
   return {
     get: operation(`${name}_get`, title(name), `Reads one: ${description}`, {
-      responses: { 200: answer('The record.', ref(title(name)), ['etag']) }
+      parameters: ['if_none_match'],
+      responses: { ...NOT_MODIFIED, 200: answer('The record.', ref(title(name)), ['etag']) }
     })
   }
 }
@@ -135,7 +147,7 @@ function remove({ name }: Resource): Operations {
   return {
     delete: operation(`${name}_delete`, title(name), 'Deletes it.', {
       parameters: ['if_match', 'force', 'dry_run'],
-      responses: { 200: DRY_RUN, 204: answer('It is deleted.') }
+      responses: { 204: answer('It is deleted.') }
     })
   }
 }
@@ -157,11 +169,12 @@ function describeModule(resource: Resource, module: string, paths: Paths, schema
       responses: { 200: answer('The module as it is now.', ref(shown), ['etag']) }
     }),
     get: operation(`${id}_get`, name, `Reads the module: ${description}`, {
-      responses: { 200: answer('The module; 404 when it is not configured.', ref(shown), ['etag']) }
+      parameters: ['if_none_match'],
+      responses: { ...NOT_MODIFIED, 200: answer('The module; 404 when it is not configured.', ref(shown), ['etag']) }
     }),
     delete: operation(`${id}_delete`, name, `Removes the module: ${description}`, {
       parameters: ['if_match', 'force', 'dry_run'],
-      responses: { 200: DRY_RUN, 204: answer('The module is not configured any more.') }
+      responses: { 204: answer('The module is not configured any more.') }
     })
   }
 }
@@ -172,7 +185,7 @@ function describeClearable(resource: Resource, field: string, paths: Paths): voi
     ...parametersOf(path),
     delete: operation(`${resource.name}_${field}_delete`, title(resource.name), `Clears ${field}.`, {
       parameters: ['if_match', 'force', 'dry_run'],
-      responses: { 200: DRY_RUN, 204: answer('It is cleared.') }
+      responses: { 204: answer('It is cleared.') }
     })
   }
 }
@@ -201,7 +214,7 @@ function describePart(resource: Resource, part: Part, paths: Paths, schemas: Sch
     post: operation(`${id}_create`, name, `Adds to ${part.name}.`, {
       parameters: ['if_match', 'dry_run'],
       body,
-      responses: { 200: DRY_RUN, 201: answer('What was added.', entry) }
+      responses: { 201: answer('What was added.', entry) }
     })
   }
   paths[one] = {
@@ -216,7 +229,7 @@ function describePart(resource: Resource, part: Part, paths: Paths, schemas: Sch
     }),
     delete: operation(`${id}_delete`, name, `Removes one of ${part.name}.`, {
       parameters: ['if_match', 'dry_run'],
-      responses: { 200: DRY_RUN, 204: answer('It is removed.') }
+      responses: { 204: answer('It is removed.') }
     })
   }
 }

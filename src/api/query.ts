@@ -8,6 +8,9 @@ export interface RawQuery {
 /** Other spellings that clients of this API use. */
 const ALIASES: ReadonlyMap<string, string> = new Map([['beforeId', 'before_id']])
 
+/** Bounds of `limit`, the size of a page. */
+export const LIMIT = { least: 1, most: 100, absent: 100, word: 'PAGE_LIMIT' }
+
 /** Longest value of a parameter; ids and numbers are much shorter. */
 const MAX_VALUE = 256
 

@@ -9,13 +9,12 @@ import {
   type Router,
   route,
   sendDone,
-  sendShown,
+  sendRead,
   sendWritten,
   writeMode
 } from './calls.js'
-import { invalidParameter, readCount } from './query.js'
+import { invalidParameter, LIMIT, readCount } from './query.js'
 
-const LIMIT = { least: 1, most: 100, absent: 100, word: 'PAGE_LIMIT' }
 const ID = /^[A-Za-z0-9_]{1,100}$/
 
 /** The operations of a resource, whichever it is. */
@@ -67,7 +66,7 @@ function get(resource: Resource, account: Account): Handler {
     account.permit(resource, 'get', call)
     queryOf(request, [])
     const serving = account.revision
-    return sendShown(reply, await account.get(resource, { path: pathOf(request) }, call), serving)
+    return sendRead(request, reply, await account.get(resource, { path: pathOf(request) }, call), serving)
   }
 }
 

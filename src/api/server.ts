@@ -4,6 +4,7 @@ import type { Resource } from '../resources/resource.js'
 import type { Account } from './account.js'
 import type { Router } from './calls.js'
 import { Cors } from './cors.js'
+import { addDocsPages } from './docs-pages.js'
 import { type Doorkeeper, guard } from './gate.js'
 import type { ApiKeys } from './keys.js'
 import { KnownPaths } from './known-paths.js'
@@ -14,7 +15,9 @@ import { openApiDocument } from './openapi.js'
 import { addPartRoutes } from './part-routes.js'
 import { type RequestRate, RequestRates } from './request-rate.js'
 import { addResourceRoutes } from './resource-routes.js'
+import { addRevisions } from './revision-routes.js'
 import { addDescription, addHealth, addMetrics, addProcesses } from './service-routes.js'
+import { addSessionCommands } from './session-routes.js'
 import { TrustedHosts } from './trusted-hosts.js'
 
 /**
@@ -97,6 +100,9 @@ function addAccount(router: Router, { control, resources, baseUrl, version }: Ac
   }
   addNestedRoutes(router, resources, control, baseUrl)
   addProcesses(router, control, baseUrl)
+  addRevisions(router, control)
+  addSessionCommands(router, control)
+  addDocsPages(router)
   addDescription(router, () => openApiDocument(resources, { baseUrl: baseUrl(), version }))
 }
 
@@ -106,6 +112,7 @@ const OPERATOR: Principal = { id: 'usr_operator', role: 'administrator', subject
 function operatorOnly(keys: ApiKeys): Doorkeeper {
   return {
     authenticate: async (key) => ((await keys.accepts(key)) ? OPERATOR : undefined),
+    otherThanKey: async () => undefined,
     admits: () => true
   }
 }

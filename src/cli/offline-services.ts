@@ -1,9 +1,11 @@
+import { closeConnection } from '../exchange/verdict.js'
 import { createExpressions } from '../expression/expressions.js'
 import { systemClock } from '../lib/clock.js'
 import type { Geo } from '../lib/geo.js'
 import { UserAgents } from '../lib/user-agent.js'
 import { LimiterTable } from '../limiter/table.js'
 import type { Action } from '../policy/action.js'
+import { BodyBuffers } from '../policy/body-buffers.js'
 import { resultsOf } from '../policy/results.js'
 import type { Counter, PolicyServices } from '../policy/services.js'
 
@@ -29,12 +31,18 @@ export function offlineServices(actions: readonly Action[]): PolicyServices {
       clock: systemClock,
       random: Math.random,
       geo,
-      userAgent: new UserAgents(),
-      secrets: { get: () => undefined }
+      userAgent: new UserAgents()
     }),
     limiter: new LimiterTable({ budgetBytes: LEAST_BUDGET, clock: systemClock }),
     meter: { matched: () => counter, decided: () => counter, failed: () => counter, limit: () => limit },
     log: { debug: () => undefined, warn: () => undefined },
-    rateLimitHeaders: 'none'
+    rateLimitHeaders: 'none',
+    outbound: {
+      request: () => {
+        throw new TypeError('a document that is only checked makes no request')
+      },
+      close: () => undefined
+    },
+    bodies: new BodyBuffers({ total: 0, each: 0, broken: () => closeConnection })
   }
 }

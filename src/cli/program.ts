@@ -3,7 +3,10 @@ import { packageVersion } from '../lib/package-root.js'
 import { apiKeyCommand } from './api-key.js'
 import { checkCommand } from './check.js'
 import { ExitCode } from './exit-code.js'
+import { exportCommand } from './export.js'
+import { importCommand } from './import.js'
 import { schemaCommand } from './schema.js'
+import { sealCommand } from './seal.js'
 import { startCommand } from './start.js'
 
 const EXAMPLES = `
@@ -37,9 +40,9 @@ function createProgram(): Command {
     .version(packageVersion(), '-V, --version', 'print the version')
     .helpOption('-h, --help', 'print this help')
     .addHelpText('after', EXAMPLES)
-  for (const command of [startCommand(), checkCommand(), schemaCommand(), apiKeyCommand()]) {
-    program.addCommand(command)
-  }
+  const commands = [startCommand(), checkCommand(), schemaCommand(), apiKeyCommand()]
+  commands.push(exportCommand(), importCommand(), sealCommand())
+  for (const command of commands) program.addCommand(command)
   return inherit(program)
 }
 

@@ -64,10 +64,10 @@ export class Reloading {
   }
 
   async #reload(app: App, cause: string): Promise<void> {
-    await this.#compareOptions()
+    const options = await this.#readOptions()
     let applied: Awaited<ReturnType<App['reload']>>
     try {
-      applied = await app.reload()
+      applied = await app.reload(options?.listeners)
     } catch (error) {
       if (!(error instanceof CodedError)) throw error
       this.#log.error({ cause, code: error.code }, `reload refused, nothing changed: ${error.message}`)
@@ -75,6 +75,9 @@ export class Reloading {
     }
     const { revision } = applied
     if (!applied.ok) {
+      for (const { host, port, reason } of applied.ports) {
+        this.#log.error({ cause, host, port, reason }, 'a listener cannot be opened')
+      }
       printProblems(applied.problems, process.stderr)
       const errors = applied.problems
         .flatMap(({ problems }) => problems)
@@ -89,18 +92,20 @@ export class Reloading {
     )
   }
 
-  /** The options themselves are read at the start only: say so when they are others now. */
-  async #compareOptions(): Promise<void> {
+  /** But for the listeners, options are read at the start only: says so when they are others now. Undefined: they cannot be read. */
+  async #readOptions(): Promise<Options | undefined> {
     const loaded = await loadOptions(this.#input)
     if (!loaded.ok) {
       for (const problem of loaded.problems) this.#log.error(formatOptionProblem(problem))
-      return
+      return undefined
     }
     for (const { path, steps } of optionEntries()) {
+      if (path === 'listeners') continue
       if (!isDeepStrictEqual(valueAt(loaded.options, steps), valueAt(this.#options, steps))) {
         this.#log.warn({ option: path }, 'the option has changed; it takes effect at the next start')
       }
     }
+    return loaded.options
   }
 }
 

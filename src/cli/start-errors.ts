@@ -35,7 +35,13 @@ function isSystemError(error: unknown): error is SystemError {
   return error instanceof Error && codeOf(error) !== undefined && 'errno' in error
 }
 
-function explainBind(error: SystemError, { listen, api }: Options): string {
+function explainBind(error: SystemError, { listen, listeners, api }: Options): string {
+  const fits = (at: ListenAddress) =>
+    error.syscall === 'getaddrinfo' ? error.hostname === at.host : error.port === at.port
+  const further = listeners.map((one) => one.listen).find(fits)
+  if (further !== undefined && !fits(listen)) {
+    return `listeners: ${reason(error.code, further)}; choose another address with SLUICE_LISTENERS or listeners in the options file`
+  }
   const isApi =
     error.syscall === 'getaddrinfo'
       ? error.hostname !== listen.host

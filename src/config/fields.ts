@@ -7,6 +7,7 @@ import Type, { type TUnsafe } from 'typebox'
  */
 export type OptionKind =
   | 'address'
+  | 'listeners'
   | 'upstream'
   | 'origin'
   | 'file'
@@ -46,6 +47,17 @@ export interface ListenAddress {
   readonly port: number
 }
 
+/** A further place where traffic is accepted. */
+export interface Listener {
+  readonly listen: ListenAddress
+  /** TLS ends here. */
+  readonly tls: boolean
+  /** The port that clients know; then only edges with this port are served here. */
+  readonly public_port: number | undefined
+  /** Trusted peers say in a PROXY header whom they speak for. */
+  readonly proxy_protocol: boolean
+}
+
 /** The one upstream of the default entry. */
 export interface UpstreamAddress {
   readonly protocol: 'http' | 'https'
@@ -68,6 +80,9 @@ function field<T>(kind: OptionKind, shape: object, text: OptionText): TUnsafe<T>
 }
 
 export const address = (text: OptionText) => field<ListenAddress>('address', { type: 'string' }, text)
+/** Maps, or URLs such as `https://0.0.0.0:8443?public_port=443&proxy_protocol=on`. */
+export const listeners = (text: OptionText) =>
+  field<readonly Listener[]>('listeners', { type: ['array', 'string'] }, text)
 export const upstream = (text: OptionText) => field<UpstreamAddress>('upstream', { type: 'string' }, text)
 /** `http(s)://host[:port]`. */
 export const origin = (text: OptionText) => field<string>('origin', { type: 'string' }, text)

@@ -1,4 +1,5 @@
 import { dirname, resolve } from 'node:path'
+import { formatAuthority } from '../lib/host.js'
 import { didYouMean } from '../lib/suggest.js'
 import { type OptionEntry, optionEntries, optionTree } from './catalogue.js'
 import { readOptionsFile, type WrittenOption } from './file.js'
@@ -38,7 +39,14 @@ export type LoadResult =
   | { readonly ok: false; readonly problems: readonly OptionProblem[] }
 
 /** Variables that are no option of the file. */
-const OTHER_VARIABLES = ['SLUICE_CONFIG', 'SLUICE_API_KEY', 'SLUICE_SEAL_KEY']
+const OTHER_VARIABLES = [
+  'SLUICE_CONFIG',
+  'SLUICE_API_KEY',
+  'SLUICE_SEAL_KEY',
+  'SLUICE_SEAL_KEY_NEW',
+  'SLUICE_PASSPHRASE',
+  'SLUICE_TOKEN'
+]
 
 /**
  * The options of the process: flags win over environment over file over defaults. All problems of all sources are
@@ -137,7 +145,7 @@ function assemble(entries: readonly OptionEntry[], values: ReadonlyMap<string, u
 
 /** Options that are right alone and wrong together. */
 function contradictions(
-  { listen, api, upstream, upstream_ca, policy }: Options,
+  { listen, listeners, api, upstream, upstream_ca, policy }: Options,
   origins: LoadedOptions['origins']
 ): OptionProblem[] {
   const found: OptionProblem[] = []
@@ -149,6 +157,17 @@ function contradictions(
     a.port === b.port && a.host === b.host
   if (listen.port !== 0 && same(listen, api.listen)) {
     add('error', 'api.listen', `is the address of listen (${origin('listen')}); give each a port of its own`)
+  }
+  for (const [index, one] of listeners.entries()) {
+    if (one.listen.port === 0) continue
+    const where = `listeners[${index}] (${formatAuthority(one.listen.host, one.listen.port)})`
+    if (same(one.listen, listen)) add('error', 'listeners', `${where} is the address of listen (${origin('listen')})`)
+    if (same(one.listen, api.listen)) {
+      add('error', 'listeners', `${where} is the address of api.listen (${origin('api.listen')})`)
+    }
+    if (listeners.slice(0, index).some((other) => same(one.listen, other.listen))) {
+      add('error', 'listeners', `${where} is the address of another listener`)
+    }
   }
   if (upstream !== undefined && same(upstream, listen)) {
     add('error', 'upstream', `is the address of listen (${origin('listen')}): the proxy would forward to itself`)

@@ -17,6 +17,19 @@ const strict = { additionalProperties: false }
 export const optionsSchema = Type.Object(
   {
     listen: field.address({ description: 'Where traffic is accepted.', default: '127.0.0.1:8080' }),
+    listeners: field.listeners({
+      description:
+        'Further places where traffic is accepted: maps of listen, tls, public_port and proxy_protocol, or URLs such as ' +
+        'https://0.0.0.0:8443?public_port=443. Changes are applied while running.',
+      default: []
+    }),
+    tcp_host: Type.Optional(
+      field.host({ description: 'Address on which the ports of TCP edges listen; default: that of `listen`.' })
+    ),
+    tcp_proxy_protocol: field.switched({
+      description: 'Do trusted proxies in front of TCP edges say in a PROXY header whom they speak for?',
+      default: 'off'
+    }),
     upstream: Type.Optional(
       field.upstream({
         description: 'Where traffic goes that no edge claims: http:// or https://, a host and a port. Without it: 404.'
@@ -51,7 +64,7 @@ export const optionsSchema = Type.Object(
         }),
         rate_limit: field.rate({
           description: 'Most requests of one owner of keys in a window that rolls; beyond: 429. off: no limit.',
-          default: '6000/60s'
+          default: 'off'
         }),
         cors_origins: field.origins({
           description: 'Origins of foreign pages that may use the API with a key.',
@@ -105,9 +118,27 @@ export const optionsSchema = Type.Object(
           minimum: 256,
           maximum: MIB
         }),
+        buffered_body: field.size({
+          description: 'Largest body that a policy or module may hold whole; beyond: 413, or 502 for a response.',
+          default: '1MiB',
+          minimum: KIB,
+          maximum: GIB
+        }),
+        buffered_bodies: field.size({
+          description: 'Memory that all such bodies may take together; beyond: 503.',
+          default: '256MiB',
+          minimum: MIB,
+          maximum: 64 * GIB
+        }),
         connections: field.integer({
-          description: 'Most client connections at a time; further ones are closed.',
+          description: 'Most client connections of one listener at a time; further ones are closed.',
           default: 10_000,
+          minimum: 1,
+          maximum: 1_000_000
+        }),
+        handshakes: field.integer({
+          description: 'Most connections of one listener that are at their TLS handshake or PROXY header at a time.',
+          default: 1_000,
           minimum: 1,
           maximum: 1_000_000
         })
@@ -202,6 +233,28 @@ export const optionsSchema = Type.Object(
       },
       { ...strict, description: 'Where addresses are looked up.' }
     ),
+    outbound: Type.Object(
+      {
+        allow_private: field.switched({
+          description:
+            'May requests that policies and modules make reach private, loopback and other addresses that are not public?',
+          default: 'off'
+        }),
+        ca: Type.Optional(
+          field.file({
+            description:
+              'PEM file of the authorities that their servers are checked against, instead of the well-known ones.'
+          })
+        )
+      },
+      { ...strict, description: 'Requests that policies and modules make themselves.' }
+    ),
+    history: field.integer({
+      description: 'Revisions of the configuration whose history is kept.',
+      default: 10_000,
+      minimum: 1,
+      maximum: 10_000_000
+    }),
     region: field.text({ description: 'Name of this place, as policies see it.', default: '' }),
     engine: field.choice(['codec', 'http-proxy'], {
       description: 'What carries traffic: "codec" on raw sockets, "http-proxy" on the HTTP of Node.',

@@ -6,9 +6,8 @@ import { parseAuthority } from '../lib/host.js'
 import { formatSize, parseSize } from '../lib/size.js'
 import { didYouMean } from '../lib/suggest.js'
 import { IN_MEMORY, type OptionKind, type OptionSchema } from './fields.js'
-
-/** What a reader made of a written value. `refused` says what is allowed. */
-export type Reading = { readonly ok: true; readonly value: unknown } | { readonly ok: false; readonly refused: string }
+import { readAddress, readListener } from './read-listener.js'
+import { ok, type Reading, refuse } from './reading.js'
 
 type Reader = (written: unknown, schema: OptionSchema, base: string) => Reading
 
@@ -22,11 +21,9 @@ export function readOption(written: unknown, schema: OptionSchema, base: string)
   return READERS[schema['x-kind']](written, schema, base)
 }
 
-const ok = (value: unknown): Reading => ({ ok: true, value })
-const refuse = (refused: string): Reading => ({ ok: false, refused })
-
 const READERS: Readonly<Record<OptionKind, Reader>> = {
   address: (written) => readAddress(written),
+  listeners: (written) => readList(written, readListener),
   upstream: (written) => readUpstream(written),
   origin: (written) => readOrigin(written),
   file: (written, _, base) => readPath(written, base),
@@ -78,15 +75,6 @@ function bounded(value: unknown, schema: OptionSchema, format: (n: number) => st
   const { minimum = 0, maximum = Number.MAX_SAFE_INTEGER } = schema
   if (typeof value === 'number' && Number.isSafeInteger(value) && value >= minimum && value <= maximum) return ok(value)
   return refuse(`${what}, from ${format(minimum)} to ${format(maximum)}`)
-}
-
-function readAddress(written: unknown): Reading {
-  const allowed = 'host:port, for example 127.0.0.1:8080, 0.0.0.0:80 or [::1]:8080 (port 0 takes a free one)'
-  if (typeof written !== 'string') return refuse(allowed)
-  const free = written.endsWith(':0')
-  const authority = parseAuthority(free ? written.slice(0, -2) : written)
-  if (authority === undefined || (authority.port === undefined) !== free) return refuse(allowed)
-  return ok({ host: authority.host, port: authority.port ?? 0 })
 }
 
 function readUpstream(written: unknown): Reading {

@@ -1,8 +1,10 @@
 import type { Json, PresentContext, ResourceRecord } from '../resources/field.js'
+import { presentPart } from '../resources/parts.js'
 import { present, presentList, presentModule } from '../resources/present.js'
-import type { Resource } from '../resources/resource.js'
+import type { Part, Resource } from '../resources/resource.js'
 import type { StoreReader } from '../store/store.js'
 import type { Catalogue } from './catalogue.js'
+import { notFound } from './control-error.js'
 import { everyRecord, type Records } from './records.js'
 
 export interface AnswerOptions {
@@ -17,6 +19,7 @@ export class Answers {
   readonly #catalogue: Catalogue
   readonly #records: Records
   readonly #options: AnswerOptions
+  readonly #live = new WeakSet<object>()
 
   constructor(catalogue: Catalogue, records: Records, options: AnswerOptions) {
     this.#catalogue = catalogue
@@ -36,11 +39,35 @@ export class Answers {
     showSecrets: boolean,
     once: Readonly<Record<string, Json>> = {}
   ): Promise<Json> {
-    return present(resource, record, await this.context(reader, resource, [record], showSecrets), once)
+    const context = await this.context(reader, resource, [record], showSecrets)
+    let live = false
+    const watched: PresentContext = {
+      ...context,
+      tunnelsOf(backend) {
+        live = true
+        return context.tunnelsOf(backend)
+      }
+    }
+    const answer = present(resource, record, watched, once)
+    if (live) this.#live.add(answer)
+    return answer
+  }
+
+  /** Does this answer of `one` show what changes without a revision of the record? */
+  isLive(answer: Json): boolean {
+    return typeof answer === 'object' && answer !== null && this.#live.has(answer)
   }
 
   async module(reader: StoreReader, resource: Resource, record: ResourceRecord, name: string): Promise<Json> {
     return presentModule(resource, record, name, await this.context(reader, resource, [], true))
+  }
+
+  /** The entry of a list inside the record that `key` names. Fails with `NOT_FOUND`. */
+  async entry(reader: StoreReader, resource: Resource, part: Part, record: ResourceRecord, key: string): Promise<Json> {
+    const context = await this.context(reader, resource, [record], false)
+    const shown = presentPart(resource, part, record, key, context)
+    if (shown === undefined) throw notFound(`entry of ${part.name}`)
+    return shown
   }
 
   async list(

@@ -8,61 +8,93 @@ import type { Touched } from './derive.js'
 import { everyRecord } from './records.js'
 
 const RULE_POLICY = 'ip_policy'
-/** The class of traffic that the API is. */
-const API_TRAFFIC = 'api'
+
+/** The classes of traffic that the management listener carries: calls of the API, and pages for people. */
+const ENTRANCES = ['api', 'dashboard'] as const
+export type Entrance = (typeof ENTRANCES)[number]
 
 /** The IP restriction of one class of traffic, ready to be asked. */
-export interface Restriction {
+export interface AddressRule {
   readonly enforced: boolean
   readonly policies: ReadonlySet<string>
   readonly allow: CidrSet
   readonly deny: CidrSet
 }
 
+/** What restricts who reaches the management listener; an entrance without a rule is open. */
+export type Restriction = { readonly [E in Entrance]?: AddressRule }
+
+/** How often a rule has refused an address, and how often it only would have. */
+export interface GateCounts {
+  readonly refused: number
+  readonly warned: number
+}
+
 /** Deny beats allow; what nothing allows is refused, and so is what is no address. */
-export function allows({ allow, deny }: Restriction, address: string | undefined): boolean {
+export function allows({ allow, deny }: AddressRule, address: string | undefined): boolean {
   const parsed = address === undefined ? undefined : parseAddress(address)
   if (parsed === undefined || deny.matchAddress(parsed) !== undefined) return false
   return allow.matchAddress(parsed) !== undefined
 }
 
-/** Who may call the API by address. Nothing restricts it until there is a restriction of type `api`. */
+/** Who may come in by address. Nothing restricts an entrance until there is a restriction of its type. */
 export class ApiGate {
   readonly #log: StoreLog
-  #restriction: Restriction | undefined
+  readonly #counts = { api: { refused: 0, warned: 0 }, dashboard: { refused: 0, warned: 0 } }
+  #restriction: Restriction = {}
 
   constructor(log: StoreLog) {
     this.#log = log
   }
 
-  admits(address: string | undefined): boolean {
-    const restriction = this.#restriction
-    if (restriction === undefined || allows(restriction, address)) return true
-    if (restriction.enforced) return false
-    this.#log.warn({ address }, 'an IP restriction that is not enforced would refuse this address')
+  admits(address: string | undefined, entrance: Entrance): boolean {
+    const rule = this.#restriction[entrance]
+    if (rule === undefined || allows(rule, address)) return true
+    const counts = this.#counts[entrance]
+    if (rule.enforced) {
+      counts.refused++
+      return false
+    }
+    counts.warned++
+    this.#log.warn({ address, type: entrance }, 'an IP restriction that is not enforced would refuse this address')
     return true
+  }
+
+  get counts(): Readonly<Record<Entrance, GateCounts>> {
+    return this.#counts
   }
 
   /** Can these changes move the gate? */
   concerns(touched: readonly Touched[]): boolean {
-    const policies = this.#restriction?.policies
+    const rules = Object.values(this.#restriction)
+    const has = (policy: string) => rules.some(({ policies }) => policies.has(policy))
     return touched.some(({ kind, id, after }) => {
       if (kind === ipRestriction.name) return true
-      if (policies === undefined) return false
-      if (kind === ipPolicy.name) return policies.has(id)
+      if (rules.length === 0) return false
+      if (kind === ipPolicy.name) return has(id)
       if (kind !== ipPolicyRule.name) return false
-      return after === undefined || policies.has(String(after.body[RULE_POLICY]))
+      return after === undefined || has(String(after.record.body[RULE_POLICY]))
     })
   }
 
-  set(restriction: Restriction | undefined): void {
+  set(restriction: Restriction): void {
     this.#restriction = restriction
   }
 }
 
-/** The restriction of the API as the store has it; undefined when there is none. A policy that is gone has no rules. */
-export async function readRestriction(reader: StoreReader): Promise<Restriction | undefined> {
-  const keeper = await reader.keeperOf('ip_restriction_type', API_TRAFFIC)
+/** What restricts the listener as the store has it. */
+export async function readRestriction(reader: StoreReader): Promise<Restriction> {
+  const found: { [E in Entrance]?: AddressRule } = {}
+  for (const entrance of ENTRANCES) {
+    const rule = await readRule(reader, entrance)
+    if (rule !== undefined) found[entrance] = rule
+  }
+  return found
+}
+
+/** Undefined when there is no restriction of this type. A policy that is gone has no rules. */
+async function readRule(reader: StoreReader, entrance: Entrance): Promise<AddressRule | undefined> {
+  const keeper = await reader.keeperOf('ip_restriction_type', entrance)
   const stored = keeper === undefined ? undefined : await reader.get(keeper.kind, keeper.id)
   if (stored === undefined) return undefined
   const { enforced, ip_policies } = stored.body as unknown as RecordOf<typeof ipRestriction>['body']

@@ -1,4 +1,5 @@
 import type { UnitProblems } from '../snapshot/compile.js'
+import type { PortProblem } from '../snapshot/ports.js'
 
 /** What came of applying units. */
 export type Applied =
@@ -10,4 +11,9 @@ export type Applied =
       readonly warnings: readonly UnitProblems[]
     }
   /** Nothing has changed. */
-  | { readonly ok: false; readonly revision: number; readonly problems: readonly UnitProblems[] }
+  | {
+      readonly ok: false
+      readonly revision: number
+      readonly problems: readonly UnitProblems[]
+      readonly ports: readonly PortProblem[]
+    }

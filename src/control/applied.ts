@@ -1,19 +1,20 @@
+import { codeOf } from '../lib/coded-error.js'
 import { ipPolicyRule } from '../resources/ip-policy-rule.js'
 import type { UnitProblems } from '../snapshot/compile.js'
-import type { StoreLog, StoreReader } from '../store/store.js'
+import type { StoredRecord, StoreLog, StoreReader } from '../store/store.js'
 import { type ApiGate, readRestriction } from './api-gate.js'
-import type { Derivation, Touched } from './derive.js'
+import { derive, deriveAll, PLANNED_KINDS, type Touched } from './derive.js'
 import type { Live, Units } from './live.js'
 import type { Principals } from './principals.js'
-import { everyRecord } from './records.js'
+import { everyRecord, type Records } from './records.js'
 import { readyWhatCompiles } from './tolerant.js'
-import { PLANNED_KINDS } from './units.js'
+import type { PlannedRecord } from './units/planned.js'
 
 /** The kinds of which the content matters here; of others it is enough to know that they have changed. */
 const READ_KINDS: ReadonlySet<string> = new Set([...PLANNED_KINDS, ipPolicyRule.name])
 
 export interface AppliedParts {
-  readonly derivation: Derivation
+  readonly records: Records
   readonly live: Live
   readonly gate: ApiGate
   readonly principals: Principals
@@ -27,6 +28,8 @@ export class AppliedRevision {
   readonly #parts: AppliedParts
   /** Units that could not be applied, with the reason. */
   readonly #broken = new Map<string, string>()
+  /** Records whose secrets do not open, with the reason. */
+  readonly #sealed = new Map<string, string>()
   #revision = 0
   #stuck: string | null = null
 
@@ -41,9 +44,10 @@ export class AppliedRevision {
   /** What this process could not apply, or null. */
   get error(): string | null {
     if (this.#stuck !== null) return this.#stuck
-    const [first] = this.#broken.values()
+    const reasons = [...this.#broken.values(), ...this.#sealed.values()]
+    const [first] = reasons
     if (first === undefined) return null
-    return this.#broken.size === 1 ? first : `${first} (and ${this.#broken.size - 1} more)`
+    return reasons.length === 1 ? first : `${first} (and ${reasons.length - 1} more)`
   }
 
   /** This process cannot follow the store for now, for the reason with this code. */
@@ -56,15 +60,17 @@ export class AppliedRevision {
    * must say it, because it takes its own for the last.
    */
   async load(reader: StoreReader, committed?: number): Promise<void> {
-    const { derivation, live, gate } = this.#parts
+    const { live, gate } = this.#parts
     const revision = committed ?? (await reader.revision())
-    const records = []
+    const records: PlannedRecord[] = []
+    this.#sealed.clear()
     for (const kind of PLANNED_KINDS) {
-      for await (const page of everyRecord(reader, kind)) for (const stored of page) records.push(plain(stored))
+      for await (const page of everyRecord(reader, kind)) for (const stored of page) records.push(this.#open(stored))
     }
     const restriction = await readRestriction(reader)
     this.#broken.clear()
-    this.#serve(live.fromRecords(derivation.reset(records)))
+    const { units, secrets } = deriveAll(records)
+    await this.#serve(live.fromRecords(units, secrets))
     gate.set(restriction)
     this.#parts.principals.forgetAll()
     this.#serves(revision)
@@ -81,21 +87,19 @@ export class AppliedRevision {
     const found = new Map<string, Touched['after']>()
     const read = [...keys.values()].filter(({ kind }) => READ_KINDS.has(kind))
     for (const stored of await reader.getMany(read)) {
-      found.set(`${stored.kind} ${stored.id}`, plain(stored))
+      found.set(`${stored.kind} ${stored.id}`, this.#open(stored))
     }
     const touched = [...keys].map(([key, { kind, id }]) => ({ kind, id, after: found.get(key) }))
-    const { derivation, live, gate, principals } = this.#parts
+    const { live, gate, principals } = this.#parts
     const restriction = gate.concerns(touched) ? { now: await readRestriction(reader) } : undefined
-    const derived = derivation.derive(live.units, touched)
-    this.#serve(derived)
-    derived.commit()
+    await this.#serve(derive(live.units, touched))
     if (restriction !== undefined) gate.set(restriction.now)
     principals.forget(touched)
     this.#serves(feed.revision)
   }
 
   /** A write of this process serves: `revision` is its own, `units` what it put and dropped. */
-  committed(revision: number, units: Units): void {
+  committed(revision: number, units: Pick<Units, 'put' | 'drop'>): void {
     this.#mended(units)
     this.#serves(revision)
   }
@@ -106,10 +110,14 @@ export class AppliedRevision {
     this.#parts.served(revision)
   }
 
-  #serve(units: Units): void {
-    const { ready, problems } = readyWhatCompiles(this.#parts.live, units)
+  async #serve(units: Units): Promise<void> {
+    const { ready, problems } = await readyWhatCompiles(this.#parts.live, units)
     ready.swap()
     this.#mended(units)
+    for (const { unit, host, port, reason } of ready.ports) {
+      this.#broken.set(unit, `${host}:${port} cannot be opened: ${reason}`)
+      this.#parts.log.warn({ unit, host, port, reason }, 'a port of the store cannot be opened here')
+    }
     for (const problem of problems) {
       const text = reasonOf(problem)
       this.#broken.set(problem.key, text)
@@ -117,15 +125,25 @@ export class AppliedRevision {
     }
   }
 
-  #mended({ put, drop }: Units): void {
+  /** Secrets that do not open are missing: what needs them stays shut, and everything else serves. */
+  #open(stored: StoredRecord): PlannedRecord {
+    const key = `${stored.kind}/${stored.id}`
+    try {
+      const opened = this.#parts.records.open(stored)
+      this.#sealed.delete(key)
+      return opened
+    } catch (error) {
+      const code = codeOf(error) ?? 'INTERNAL'
+      this.#sealed.set(key, `the secrets of ${key} do not open: ${code}`)
+      this.#parts.log.warn({ record: key, code }, 'secrets of the store do not open')
+      return this.#parts.records.open({ ...stored, sealed: null })
+    }
+  }
+
+  #mended({ put, drop }: Pick<Units, 'put' | 'drop'>): void {
     for (const [key] of put) this.#broken.delete(key)
     for (const key of drop) this.#broken.delete(key)
   }
-}
-
-/** Records without their secrets: the plan holds none. */
-function plain({ kind, id, body }: { kind: string; id: string; body: unknown }): NonNullable<Touched['after']> {
-  return { kind, id, createdAt: '', body: body as NonNullable<Touched['after']>['body'], secrets: {} }
 }
 
 function reasonOf({ source, problems }: UnitProblems): string {

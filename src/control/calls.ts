@@ -44,6 +44,8 @@ export interface WriteMode {
 export interface Difference {
   readonly put: readonly string[]
   readonly drop: readonly string[]
+  /** Ids of the routes that it touches; worked out for dry runs alone. */
+  readonly routes?: readonly string[]
 }
 
 /** What a write did. */
@@ -53,12 +55,19 @@ export interface Done {
   readonly difference: Difference
 }
 
-/** The record as it is read. */
-export interface Shown {
+/** Something as it is read. */
+export interface Read {
   readonly record: ResourceRecord
   /** Body of the answer. */
   readonly body: Json
-  /** Revision of the record: its ETag. */
+  /** Revision of the record: its ETag. null: it is no record of the store. */
+  readonly revision: number | null
+  /** Does the answer show what changes without a revision, such as connected agents? */
+  readonly live?: boolean
+}
+
+/** The record as it is read. */
+export interface Shown extends Read {
   readonly revision: number
 }
 

@@ -11,6 +11,7 @@ import type { Problem } from '../resources/field.js'
  * - `PRECONDITION_FAILED`: the record has another revision than the caller knows.
  * - `ALREADY_EXISTS`: another record has the value. `IN_USE`: others need the record.
  * - `LOCKOUT`: the write would shut the caller out of the API.
+ * - `SEAL_KEY_LOST`: the key that sealed the record's secrets is not here.
  * - `UNAVAILABLE`: the store cannot be reached, nothing was changed. `OUTCOME_UNKNOWN`: it went away during the commit.
  */
 export class ControlError extends CodedError {
@@ -46,6 +47,16 @@ export function refusedBody(problems: readonly Problem[]): ControlError {
   const { field, code, message, details } = first
   const text = field === '' ? message : `${field} ${message}`
   return new ControlError(code, text, { field, problems, ...(details === undefined ? {} : { details }) })
+}
+
+/** The refusal of a request whose body is the member `name` of a record: there fields are named from the member on. */
+export function ofMember(error: unknown, name: string): unknown {
+  const prefix = `${name}.`
+  if (!(error instanceof ControlError) || error.field?.startsWith(prefix) !== true) return error
+  const { code, details, problems, cause } = error
+  const field = error.field.slice(prefix.length)
+  const message = error.message.replace(error.field, field)
+  return new ControlError(code, message, { field, details: { ...details, field }, problems, cause })
 }
 
 export function notFound(what: string): ControlError {

@@ -1,20 +1,38 @@
 import type { Unit } from '../plan/plan.js'
 import type { Json, ResourceRecord } from '../resources/field.js'
-import { entriesOf, entryOf, presentPart, presentParts, readAddition, withoutEntry } from '../resources/parts.js'
+import { entriesOf, entryOf, placeOf, readAddition, readReplacement, withoutEntry } from '../resources/parts.js'
 import { uriOf } from '../resources/present.js'
-import { type Read, readModule, readUpdate } from '../resources/read.js'
+import { type Read as ReadBody, readModule, readUpdate } from '../resources/read.js'
 import type { Operation, Part, Resource } from '../resources/resource.js'
 import { clearField } from '../resources/write.js'
 import type { StoreReader } from '../store/store.js'
+import type { Entrance, GateCounts } from './api-gate.js'
 import type { Applied } from './applied-units.js'
-import type { Call, Done, ListRequest, Principal, ProcessState, Shown, Target, WriteMode, Written } from './calls.js'
-import { ControlError, notFound } from './control-error.js'
+import type {
+  Call,
+  Done,
+  ListRequest,
+  Principal,
+  ProcessState,
+  Read,
+  Shown,
+  Target,
+  WriteMode,
+  Written
+} from './calls.js'
+import { ControlError, notFound, ofMember } from './control-error.js'
 import type { Draft } from './draft.js'
 import { mustMatch } from './edits.js'
+import { Endpoints } from './endpoints.js'
+import { LiveRecords } from './live-records.js'
+import { type LiveSources, noLiveSources, type SessionCommand } from './live-sources.js'
+import { withIds } from './named-references.js'
 import { type ControlOptions, type ControlParts, openParts } from './open.js'
-import type { Versioned } from './records.js'
+import { Reads } from './reads.js'
 import { orUnavailable } from './refusals.js'
+import { Revisions } from './revisions.js'
 import { mayChange, mayOperate } from './rights.js'
+import { otherThanKey } from './wrong-keys.js'
 
 type Body = { readonly body: unknown }
 type Module = { readonly module: string }
@@ -29,17 +47,31 @@ type Edit = (draft: Draft, current: ResourceRecord) => Promise<ResourceRecord>
  */
 export class ControlPlane {
   readonly #parts: ControlParts
+  readonly #revisions: Revisions
+  readonly #sources: LiveSources
+  readonly #reads: Reads
 
-  private constructor(parts: ControlParts) {
+  private constructor(parts: ControlParts, sources: LiveSources, startedAt: number) {
+    const { store, catalogue, answers, live } = parts
+    const endpoints = new Endpoints({
+      store,
+      sources,
+      units: () => live.units,
+      baseUrl: () => answers.baseUrl,
+      startedAt
+    })
     this.#parts = parts
+    this.#sources = sources
+    this.#reads = new Reads(parts, new LiveRecords({ store, answers, sources, endpoints }))
+    this.#revisions = new Revisions({ store, catalogue, baseUrl: () => answers.baseUrl })
   }
 
   /**
    * Opens the store and brings its records to life; the units of the process itself are `applyOwn`'s. Fails with a
-   * `StoreError` or a CodedError of the sealer.
+   * `StoreError` or a CodedError of the sealer. `sources`: what the API shows beside the records.
    */
-  static async open(options: ControlOptions): Promise<ControlPlane> {
-    return new ControlPlane(await openParts(options))
+  static async open(options: ControlOptions, sources: LiveSources = noLiveSources): Promise<ControlPlane> {
+    return new ControlPlane(await openParts(options), sources, options.clock.wall())
   }
 
   /** Who the key belongs to; undefined when it opens nothing. Fails with `FORBIDDEN` when its owner is not active. */
@@ -47,9 +79,19 @@ export class ControlPlane {
     return await orUnavailable(this.#parts.principals.authenticate(key))
   }
 
-  /** May this address call the API? What only warns is logged and allowed. */
-  admits(address: string | undefined): boolean {
-    return this.#parts.gate.admits(address)
+  /** What a key that opens nothing is instead, for people; undefined when it is nothing of this account. */
+  async otherThanKey(key: string): Promise<string | undefined> {
+    return await orUnavailable(otherThanKey(this.#parts.store, key))
+  }
+
+  /** May this address come in here? What only warns is logged, counted and allowed. */
+  admits(address: string | undefined, entrance: Entrance = 'api'): boolean {
+    return this.#parts.gate.admits(address, entrance)
+  }
+
+  /** What the IP restrictions of the management listener have done so far. */
+  get gateCounts(): Readonly<Record<Entrance, GateCounts>> {
+    return this.#parts.gate.counts
   }
 
   /** Fails with `ADMIN_REQUIRED`. What depends on the record or the body, the operations check themselves. */
@@ -60,7 +102,9 @@ export class ControlPlane {
   async create(resource: Resource, request: Target & WriteMode & Body, call: Call): Promise<Written> {
     mayOperate(call.principal, resource, 'create')
     const { store, edits, answers, writer } = this.#parts
-    const { record, once } = await orUnavailable(edits.make(store, resource, request.path, request.body, call))
+    const make = async () =>
+      edits.make(store, resource, request.path, await withIds(store, resource, request.body), call)
+    const { record, once } = await orUnavailable(make())
     const { value, done } = await writer.write(call, request, async (draft) => {
       const written = await draft.insert(resource, record)
       return { ...written, body: await answers.one(draft.tx, resource, written.record, true, once) }
@@ -68,35 +112,12 @@ export class ControlPlane {
     return { ...value, ...done, uri: uriOf(resource, value.record, answers.baseUrl) }
   }
 
-  async get(resource: Resource, { path }: Target, _call: Call): Promise<Shown> {
-    return await this.#read(resource, path, ({ record }, reader) =>
-      this.#parts.answers.one(reader, resource, record, true)
-    )
+  async get(resource: Resource, request: Target, _call: Call): Promise<Read> {
+    return await this.#reads.one(resource, request)
   }
 
-  /** Fails with `NOT_FOUND` (parent) or `QUERY_INVALID` (cursor). */
-  async list(resource: Resource, { path, limit, beforeId, referring }: ListRequest, _call: Call): Promise<Json> {
-    const { store, edits, catalogue, records, answers } = this.#parts
-    return await orUnavailable(
-      (async () => {
-        await edits.mustHaveParent(store, resource, path)
-        const family = catalogue.parentOf(resource)
-        const above = family && { field: family.field, kind: family.parent.name, id: path[family.field] ?? '' }
-        const filter = referring ?? above
-        const page = await store.list(resource.name, {
-          limit,
-          ...(beforeId === undefined ? {} : { before: beforeId }),
-          ...(filter && { referring: { field: filter.field, to: { kind: filter.kind, id: filter.id } } })
-        })
-        if (page === undefined) {
-          const message = 'before_id must be the id of a record of this list, present or deleted'
-          throw new ControlError('QUERY_INVALID', message, { field: 'before_id' })
-        }
-        const shown = page.records.map((stored) => records.open(stored).record)
-        const next = page.more ? shown.at(-1)?.id : undefined
-        return await answers.list(store, resource, shown, { limit, parents: path, ...(next && { next }) })
-      })()
-    )
+  async list(resource: Resource, request: ListRequest, _call: Call): Promise<Json> {
+    return await this.#reads.list(resource, request)
   }
 
   async update(resource: Resource, request: Target & WriteMode & Body, call: Call): Promise<Written> {
@@ -123,13 +144,8 @@ export class ControlPlane {
     return done
   }
 
-  /** The body of the answer is the module's. Fails with `NOT_FOUND` when it is not configured. */
-  async getModule(resource: Resource, { path, module }: Target & Module, _call: Call): Promise<Shown> {
-    return await this.#read(resource, path, async ({ record }, reader) => {
-      const body = await this.#parts.answers.module(reader, resource, record, module)
-      if (body === null) throw notFound(`${module} of ${resource.name} ${record.id}`)
-      return body
-    })
+  async getModule(resource: Resource, request: Target & Module, _call: Call): Promise<Shown> {
+    return await this.#reads.module(resource, request)
   }
 
   /** Replaces the module whole. */
@@ -137,13 +153,16 @@ export class ControlPlane {
     const { edits, answers } = this.#parts
     const { module, body, path } = request
     const options = edits.readOptions(path)
-    return await this.#update(
+    const written = this.#update(
       resource,
       request,
       call,
       this.#reading(resource, call, (current) => readModule(resource, current, module, body, options)),
       (record, reader) => answers.module(reader, resource, record, module)
     )
+    return await written.catch((error: unknown) => {
+      throw ofMember(error, module)
+    })
   }
 
   /** Also clears `clearable` fields. Does nothing when there is nothing to remove. */
@@ -152,14 +171,12 @@ export class ControlPlane {
     return await this.#update(resource, request, call, edit, async () => null)
   }
 
-  async getParts(resource: Resource, part: Part, { path }: Target, _call: Call): Promise<Shown> {
-    return await this.#read(resource, path, async ({ record }, reader) =>
-      presentParts(resource, part, record, await this.#parts.answers.context(reader, resource, [record], false))
-    )
+  async getParts(resource: Resource, part: Part, request: Target, _call: Call): Promise<Shown> {
+    return await this.#reads.entries(resource, part, request)
   }
 
-  async getPart(resource: Resource, part: Part, { path, key }: Target & Key, _call: Call): Promise<Shown> {
-    return await this.#read(resource, path, ({ record }, reader) => this.#part(reader, resource, part, record, key))
+  async getPart(resource: Resource, part: Part, request: Target & Key, _call: Call): Promise<Shown> {
+    return await this.#reads.entry(resource, part, request)
   }
 
   async addPart(resource: Resource, part: Part, request: Target & WriteMode & Body, call: Call): Promise<Written> {
@@ -171,9 +188,36 @@ export class ControlPlane {
       this.#reading(resource, call, (current) => readAddition(resource, part, current, request.body, options)),
       (record, reader) => {
         const added = entriesOf(part, record).at(-1)?.[part.key]
-        return this.#part(reader, resource, part, record, String(added))
+        return this.#parts.answers.entry(reader, resource, part, record, String(added))
       }
     )
+  }
+
+  /** Changes what the body gives of one entry and leaves its place. Fails with `NOT_FOUND`. */
+  async updatePart(
+    resource: Resource,
+    part: Part,
+    request: Target & WriteMode & Key & Body,
+    call: Call
+  ): Promise<Written> {
+    const { key, body, path } = request
+    const options = this.#parts.edits.readOptions(path)
+    let place = -1
+    const edit: Edit = async ({ tx }, current) => {
+      place = placeOf(part, current, key)
+      if (place === -1) throw notFound(`entry of ${part.name}`)
+      const read = readReplacement(resource, part, current, place, body, options)
+      return await this.#parts.edits.change(tx, resource, current, read, call)
+    }
+    return await this.#update(resource, request, call, edit, (record, reader) => {
+      return this.#parts.answers.entry(
+        reader,
+        resource,
+        part,
+        record,
+        String(entriesOf(part, record)[place]?.[part.key])
+      )
+    })
   }
 
   /** Fails with `NOT_FOUND`, and with `FIELD_INVALID` when the record cannot be without an entry. */
@@ -186,6 +230,16 @@ export class ControlPlane {
       throw new ControlError('FIELD_INVALID', `the last entry of ${part.name} must stay`, { field: part.name })
     }
     return await this.#update(resource, request, call, edit, async () => null)
+  }
+
+  /** Sends a command to a connected agent. Fails with `NOT_FOUND` when it is not connected. */
+  async commandSession(id: string, command: SessionCommand): Promise<void> {
+    if (!(await this.#sources.command(id, command))) throw notFound(`tunnel_session ${id}`)
+  }
+
+  /** What was written, by whom and when. */
+  get revisions(): Revisions {
+    return this.#revisions
   }
 
   /** The last revision of the store that serves. */
@@ -216,20 +270,7 @@ export class ControlPlane {
     await writer.alone(() => store.close())
   }
 
-  async #read(
-    resource: Resource,
-    path: Target['path'],
-    show: (found: Versioned, reader: StoreReader) => Promise<Json>
-  ): Promise<Shown> {
-    const { store, edits } = this.#parts
-    const run = async () => {
-      const found = await edits.find(store, resource, path)
-      return { ...found, body: await show(found, store) }
-    }
-    return await orUnavailable(run())
-  }
-
-  #reading(resource: Resource, call: Call, read: (current: ResourceRecord) => Read): Edit {
+  #reading(resource: Resource, call: Call, read: (current: ResourceRecord) => ReadBody): Edit {
     return async ({ tx }, current) => await this.#parts.edits.change(tx, resource, current, read(current), call)
   }
 
@@ -250,12 +291,5 @@ export class ControlPlane {
       return { ...written, body: await show(written.record, draft.tx) }
     })
     return { ...value, ...done, uri: uriOf(resource, value.record, answers.baseUrl) }
-  }
-
-  async #part(reader: StoreReader, resource: Resource, part: Part, record: ResourceRecord, key: string): Promise<Json> {
-    const context = await this.#parts.answers.context(reader, resource, [record], false)
-    const shown = presentPart(resource, part, record, key, context)
-    if (shown === undefined) throw notFound(`entry of ${part.name}`)
-    return shown
   }
 }

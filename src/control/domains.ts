@@ -3,10 +3,8 @@ import { httpsEdge } from '../resources/https-edge.js'
 import { reservedDomain } from '../resources/reserved-domain.js'
 import type { StoreReader } from '../store/store.js'
 import { ControlError, inUse } from './control-error.js'
-import { splitHostport } from './host-index.js'
-
-/** Edges name domains by their hostports, not by references: these two checks stand in for them. */
-const DOMAIN_SPACE = 'domain'
+import { splitHostport } from './hostport.js'
+import { keeperOfHost } from './reserved-hosts.js'
 
 /** Fails with `IN_USE` when an edge serves the reserved domain that shall go. */
 export function mustNotServe({ kind, id, body }: ResourceRecord, edgeOn: (host: string) => string | undefined): void {
@@ -24,17 +22,8 @@ export async function hostsMustBeReserved(
   if (after.kind !== httpsEdge.name) return
   const held = new Set((before?.body.hostports ?? []) as readonly string[])
   for (const [index, hostport] of (after.body.hostports as readonly string[]).entries()) {
-    if (held.has(hostport) || (await isReserved(reader, splitHostport(hostport).host))) continue
+    if (held.has(hostport) || (await keeperOfHost(reader, splitHostport(hostport).host)) !== undefined) continue
     const message = `${hostport} is below no reserved domain of the account`
     throw new ControlError('REF_NOT_FOUND', message, { field: `hostports[${index}]` })
   }
-}
-
-/** By its own name, or by a wildcard above it. */
-async function isReserved(reader: StoreReader, host: string): Promise<boolean> {
-  if ((await reader.keeperOf(DOMAIN_SPACE, host)) !== undefined) return true
-  for (let dot = host.indexOf('.'); dot !== -1; dot = host.indexOf('.', dot + 1)) {
-    if ((await reader.keeperOf(DOMAIN_SPACE, `*${host.slice(dot)}`)) !== undefined) return true
-  }
-  return false
 }

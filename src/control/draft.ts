@@ -14,6 +14,7 @@ import { hostsMustBeReserved, mustNotServe } from './domains.js'
 import type { RecordEvent } from './events.js'
 import { mustLeadSomewhere } from './links.js'
 import type { Records, Versioned } from './records.js'
+import { type RecordedChange, recordedChange } from './revision-note.js'
 
 export interface DraftParts {
   readonly catalogue: Catalogue
@@ -35,6 +36,8 @@ export class Draft {
   readonly tx: StoreTransaction
   readonly touched: Touched[] = []
   readonly events: PendingEvent[] = []
+  /** For the history. */
+  readonly changes: RecordedChange[] = []
   readonly #parts: DraftParts
 
   constructor(tx: StoreTransaction, parts: DraftParts) {
@@ -51,7 +54,7 @@ export class Draft {
     // The time of a record is the store's, so that every answer tells the same.
     const stored = { ...record, createdAt: timestampText(createdAt) }
     await this.#relate(resource, undefined, stored)
-    await this.#note(resource, stored, 'created')
+    await this.#note(resource, undefined, stored)
     return { record: stored, revision: this.tx.number }
   }
 
@@ -62,7 +65,7 @@ export class Draft {
     await this.tx.update(after.kind, after.id, this.#parts.records.stored(after))
     await this.#relate(resource, before.record, after)
     await this.#touchParent(resource, after, false)
-    await this.#note(resource, after, 'updated')
+    await this.#note(resource, before.record, after)
     return { record: after, revision: this.tx.number }
   }
 
@@ -71,7 +74,7 @@ export class Draft {
     mustNotServe(record, this.#parts.edgeOn)
     const doomed = await doomedWith(this.tx, this.#parts, record)
     // Told before anything goes: an event shows its record as it was, with what stood below it.
-    for (const one of doomed) await this.#note(this.#resource(one.kind), one, 'deleted')
+    for (const one of doomed) await this.#note(this.#resource(one.kind), one, undefined)
     for (const { kind, id } of doomed.reverse()) await this.tx.delete(kind, id)
     await this.#touchParent(this.#resource(record.kind), record, false)
   }
@@ -123,10 +126,21 @@ export class Draft {
     }
   }
 
-  async #note(resource: Resource, record: ResourceRecord, change: PendingEvent['change']): Promise<void> {
-    const { kind, id } = record
-    this.touched.push({ kind, id, after: change === 'deleted' ? undefined : record })
-    if (!this.#parts.eventful) return
+  async #note(
+    resource: Resource,
+    before: ResourceRecord | undefined,
+    after: ResourceRecord | undefined
+  ): Promise<void> {
+    const recorded = recordedChange(resource, before, after)
+    const { kind, id, change } = recorded
+    this.changes.push(recorded)
+    this.touched.push({
+      kind,
+      id,
+      after: after === undefined ? undefined : { record: after, revision: this.tx.number }
+    })
+    const record = after ?? before
+    if (!this.#parts.eventful || record === undefined) return
     const object: Json = await this.#parts.answers.one(this.tx, resource, record, false)
     const type = resource.events === undefined ? null : eventType(resource.events, change)
     this.events.push({ kind, id, change, type, object })

@@ -1,8 +1,18 @@
-import type { Unit } from '../plan/plan.js'
+import { formatAuthority } from '../lib/host.js'
+import type { ListenerUnit, Unit } from '../plan/plan.js'
+
+/** A further place where traffic is accepted. */
+export interface FileListener {
+  readonly listen: { readonly host: string; readonly port: number }
+  readonly tls: boolean
+  readonly public_port: number | undefined
+  readonly proxy_protocol: boolean
+}
 
 /** What the options say about traffic, with the texts of the files they name. */
 export interface FileConfiguration {
   readonly listen: { readonly host: string; readonly port: number }
+  readonly listeners: readonly FileListener[]
   readonly upstream: { readonly protocol: 'http' | 'https'; readonly host: string; readonly port: number } | undefined
   /** PEM text. */
   readonly certificateAuthorities: string | undefined
@@ -12,25 +22,58 @@ export interface FileConfiguration {
 /** Owner of the policy that the options name: part of the identity of its counters. */
 export const DEFAULT_ENTRY = 'default'
 
-/** The units that belong to the process itself: its listener and the entry that takes every host no other edge claims. */
+/** Key of the unit of the listener that is always there. */
+export const DEFAULT_LISTENER = `listener:${DEFAULT_ENTRY}`
+
+/** The units that belong to the process itself: its listeners and the entry that takes every host no other edge claims. */
 export function fileUnits(configuration: FileConfiguration): ReadonlyMap<string, Unit> {
-  const { listen, upstream, certificateAuthorities, policy } = configuration
+  const { listen, listeners, upstream, certificateAuthorities, policy } = configuration
   const units = new Map<string, Unit>()
-  units.set('listener:default', { kind: 'listener', name: DEFAULT_ENTRY, ...listen })
+  units.set(DEFAULT_LISTENER, { kind: 'listener', name: DEFAULT_ENTRY, tls: false, proxyProtocol: false, ...listen })
+  for (const listener of listeners) {
+    const unit = listenerUnit(listener, units)
+    units.set(`listener:${unit.name}`, unit)
+  }
   if (upstream === undefined) return units
   units.set('upstream:default', {
     kind: 'upstream',
+    form: 'address',
     ...upstream,
     ...(certificateAuthorities === undefined ? {} : { certificateAuthorities })
   })
-  const policyKey = policy === undefined ? {} : { policy: 'policy:default' }
   if (policy !== undefined) units.set('policy:default', { kind: 'policy', owner: DEFAULT_ENTRY, ...policy })
   units.set('edge:default', {
     kind: 'edge',
     id: DEFAULT_ENTRY,
-    hosts: ['*'],
-    routes: [{ id: DEFAULT_ENTRY, match: 'prefix', path: '/', upstream: 'upstream:default', ...policyKey }],
+    hosts: 'every',
     ...(policy === undefined ? {} : { connectPolicy: 'policy:default' })
   })
+  units.set('route:default', {
+    kind: 'route',
+    id: DEFAULT_ENTRY,
+    edge: DEFAULT_ENTRY,
+    match: 'prefix',
+    path: '/',
+    upstream: 'upstream:default',
+    modules: policy === undefined ? {} : { traffic_policy: { policy: 'policy:default' } }
+  })
   return units
+}
+
+/** Its name is its address, so that a listener is the same wherever it stands in the list; several free ports are told apart by number. */
+function listenerUnit(
+  { listen, tls, public_port, proxy_protocol }: FileListener,
+  units: Map<string, Unit>
+): ListenerUnit {
+  const address = formatAuthority(listen.host, listen.port)
+  let name = address
+  for (let n = 2; units.has(`listener:${name}`); n++) name = `${address}#${n}`
+  return {
+    kind: 'listener',
+    name,
+    ...listen,
+    tls,
+    proxyProtocol: proxy_protocol,
+    ...(public_port === undefined ? {} : { publicPort: public_port })
+  }
 }

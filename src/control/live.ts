@@ -1,76 +1,113 @@
 import { isDeepStrictEqual } from 'node:util'
 import type { ShardedMap } from '../lib/sharded-map.js'
-import type { Change, Unit } from '../plan/plan.js'
+import type { Change, SecretValues, Unit } from '../plan/plan.js'
 import { type CompileOptions, prepare, type UnitProblems } from '../snapshot/compile.js'
 import type { SnapshotHolder } from '../snapshot/holder.js'
+import type { BoundPorts, PortProblem, Ports } from '../snapshot/ports.js'
 import type { Snapshot } from '../snapshot/snapshot.js'
 import type { Applied } from './applied-units.js'
 
-export type Units = Pick<Change, 'put' | 'drop'>
+/** Units to put and to drop, and the values that those to put refer to. */
+export interface Units extends Pick<Change, 'put' | 'drop'> {
+  readonly secrets: SecretValues
+}
 
-/** A change that is compiled beside what runs. `swap` makes it serve and cannot fail; without it nothing has happened. */
+/** A change that is compiled beside what runs. `swap` makes it serve and cannot fail; instead `abandon` undoes what was prepared. */
 export type Ready =
-  | { readonly ok: true; readonly warnings: readonly UnitProblems[]; swap(): void }
-  | { readonly ok: false; readonly problems: readonly UnitProblems[] }
+  | {
+      readonly ok: true
+      readonly warnings: readonly UnitProblems[]
+      /** Ports that are not open although a unit asks for them. */
+      readonly ports: readonly PortProblem[]
+      swap(): void
+      abandon(): void
+    }
+  | { readonly ok: false; readonly problems: readonly UnitProblems[]; readonly ports: readonly PortProblem[] }
+
+export interface LiveParts {
+  readonly holder: SnapshotHolder
+  readonly compile: CompileOptions
+  readonly ports: Ports
+  /** Hears of every new snapshot after it serves. Must not throw. */
+  readonly swapped: (snapshot: Snapshot) => void
+}
+
+const NO_SECRETS: SecretValues = new Map()
+const NO_PORTS: readonly PortProblem[] = []
 
 /**
  * What runs, and the only hand that changes it. Between `ready` and `swap` nothing else may change it: callers take turns.
  * Two hands give units: the process itself (options and files) and the records of the store; their keys never meet.
  */
 export class Live {
-  readonly #holder: SnapshotHolder
-  readonly #options: CompileOptions
-  readonly #swapped: (snapshot: Snapshot) => void
+  readonly #parts: LiveParts
   /** Keys of the units of the process itself. */
   #own: ReadonlySet<string> = new Set()
 
-  constructor(holder: SnapshotHolder, options: CompileOptions, swapped: (snapshot: Snapshot) => void) {
-    this.#holder = holder
-    this.#options = options
-    this.#swapped = swapped
+  constructor(parts: LiveParts) {
+    this.#parts = parts
   }
 
   get units(): ShardedMap<Unit> {
-    return this.#holder.current().plan.units
+    return this.#running.plan.units
   }
 
-  /** Compiles a change beside the running snapshot. */
-  ready({ put, drop }: Units): Ready {
-    if (put.length === 0 && drop.length === 0) return { ok: true, warnings: [], swap: () => undefined }
-    const running = this.#holder.current()
+  /** Compiles a change beside the running snapshot and binds its ports. With `tolerant` a port that is taken does not refuse the change. */
+  async ready({ put, drop, secrets }: Units, tolerant = false): Promise<Ready> {
+    if (put.length === 0 && drop.length === 0) return NOTHING_TO_DO
+    const running = this.#running
     const change = { from: running.revision, to: running.revision + 1, put, drop }
-    const prepared = prepare(running, change, this.#options)
-    if (!prepared.ok) return prepared
-    return { ok: true, warnings: prepared.warnings, swap: () => this.#swap(prepared) }
+    const prepared = prepare(running, change, secrets, this.#parts.compile)
+    if (!prepared.ok) return { ...prepared, ports: NO_PORTS }
+    const bound = await this.#parts.ports.bind(running, prepared.snapshot)
+    if (bound.failed.length > 0 && !tolerant) {
+      bound.abandon()
+      return { ok: false, problems: [], ports: bound.failed }
+    }
+    return {
+      ok: true,
+      warnings: prepared.warnings,
+      ports: bound.failed,
+      swap: () => this.#swap(prepared, bound),
+      abandon: () => bound.abandon()
+    }
   }
 
   /** Makes exactly `units` those of the process itself; the records' stay. All or nothing. */
-  applyOwn(units: ReadonlyMap<string, Unit>): Applied {
+  async applyOwn(units: ReadonlyMap<string, Unit>): Promise<Applied> {
     const { put, drop } = this.#unlike(units, this.#own)
-    const ready = this.ready({ put, drop })
-    const { revision } = this.#holder.current()
-    if (!ready.ok) return { ok: false, revision, problems: ready.problems }
+    const ready = await this.ready({ put, drop, secrets: NO_SECRETS })
+    const { revision } = this.#running
+    if (!ready.ok) return { ok: false, revision, problems: ready.problems, ports: ready.ports }
     ready.swap()
     this.#own = new Set(units.keys())
     const changed = put.length > 0 || drop.length > 0
-    return { ok: true, revision: this.#holder.current().revision, changed, warnings: ready.warnings }
+    return { ok: true, revision: this.#running.revision, changed, warnings: ready.warnings }
   }
 
   /** The change after which the records' units are exactly `units`. */
-  fromRecords(units: ReadonlyMap<string, Unit>): Units {
+  fromRecords(units: ReadonlyMap<string, Unit>, secrets: SecretValues): Units {
     const keys = new Set<string>()
     for (const [key] of this.units) if (!this.#own.has(key)) keys.add(key)
-    return this.#unlike(units, keys)
+    return { ...this.#unlike(units, keys), secrets }
   }
 
-  #unlike(units: ReadonlyMap<string, Unit>, before: ReadonlySet<string>): Units {
+  get #running(): Snapshot {
+    return this.#parts.holder.current()
+  }
+
+  #unlike(units: ReadonlyMap<string, Unit>, before: ReadonlySet<string>): Pick<Change, 'put' | 'drop'> {
     const put = [...units].filter(([key, unit]) => !isDeepStrictEqual(this.units.get(key), unit))
     return { put, drop: [...before].filter((key) => !units.has(key)) }
   }
 
-  #swap({ commit, snapshot }: { commit(): void; readonly snapshot: Snapshot }): void {
+  #swap({ commit, snapshot }: { commit(): void; readonly snapshot: Snapshot }, bound: BoundPorts): void {
     commit()
-    this.#holder.swap(snapshot)
-    this.#swapped(snapshot)
+    this.#parts.holder.swap(snapshot)
+    bound.commit()
+    this.#parts.swapped(snapshot)
   }
 }
+
+const nothing = () => undefined
+const NOTHING_TO_DO: Ready = { ok: true, warnings: [], ports: NO_PORTS, swap: nothing, abandon: nothing }

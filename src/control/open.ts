@@ -4,13 +4,13 @@ import type { PolicyCheck } from '../resources/field.js'
 import type { Resource } from '../resources/resource.js'
 import type { CompileOptions } from '../snapshot/compile.js'
 import type { SnapshotHolder } from '../snapshot/holder.js'
+import { noPorts, type Ports } from '../snapshot/ports.js'
 import type { Snapshot } from '../snapshot/snapshot.js'
 import type { Store, StoreLog } from '../store/store.js'
 import { Answers } from './answers.js'
 import { ApiGate } from './api-gate.js'
 import { AppliedRevision } from './applied.js'
 import { Catalogue } from './catalogue.js'
-import { Derivation } from './derive.js'
 import { Edits } from './edits.js'
 import type { RecordEvent } from './events.js'
 import { Following } from './following.js'
@@ -31,6 +31,8 @@ export interface ControlOptions {
   readonly checkPolicy: PolicyCheck
   readonly holder: SnapshotHolder
   readonly compile: CompileOptions
+  /** Opens what the configuration listens on; absent: nothing. */
+  readonly ports?: Ports
   /** Hears of every new snapshot after it serves. Must not throw. */
   readonly swapped?: (snapshot: Snapshot) => void
   /** Keys of the operator, outside of the store: they are the administrator's. */
@@ -86,20 +88,18 @@ export async function openParts(options: ControlOptions): Promise<ControlParts> 
 
 async function build(options: ControlOptions, store: Store, following: Following): Promise<ControlParts> {
   const { seal, clock, log, holder, compile, checkPolicy, zone, published, operatorKeys, reportEvery } = options
-  const { swapped = () => undefined, served = () => undefined } = options
+  const { swapped = () => undefined, served = () => undefined, ports = noPorts } = options
   const catalogue = new Catalogue(options.resources)
   const records = new Records(seal)
   const answers = new Answers(catalogue, records, options)
   const principals = await Principals.open({ store, clock, operatorKeys })
-  const live = new Live(holder, compile, swapped)
+  const live = new Live({ holder, compile, ports, swapped })
   const gate = new ApiGate(log)
-  const derivation = new Derivation()
-  const applied = new AppliedRevision({ derivation, live, gate, principals, log, served })
+  const applied = new AppliedRevision({ records, live, gate, principals, log, served })
   const reports = new ProcessReports({ store, applied, clock, log, every: reportEvery })
   const writer = new Writer({
     store,
     applied,
-    derivation,
     live,
     gate,
     principals,
@@ -107,7 +107,7 @@ async function build(options: ControlOptions, store: Store, following: Following
       catalogue,
       records,
       answers,
-      edgeOn: (host) => derivation.edgeOn(host),
+      edgeOn: (host) => edgeOn(holder, host),
       requireReserved: options.requireReserved === true,
       eventful: published !== undefined
     },
@@ -116,6 +116,14 @@ async function build(options: ControlOptions, store: Store, following: Following
   })
   const edits = new Edits({ catalogue, records, clock, checkPolicy, zone })
   return { store, catalogue, records, answers, edits, live, gate, principals, applied, writer, reports, following }
+}
+
+/** The edge that serves exactly this host. */
+function edgeOn(holder: SnapshotHolder, host: string): string | undefined {
+  const edge = holder.current().edge(host)
+  return edge === undefined || edge.hosts === 'every' || !edge.hosts.some((at) => at.host === host)
+    ? undefined
+    : edge.id
 }
 
 /** The write is done: whoever hears of it cannot undo it by failing. */

@@ -13,7 +13,7 @@ import type { Touched } from './derive.js'
 /** Kind of the records of people. They are no resource: nothing lists or changes them. */
 export const USER = 'user'
 const KEY_SPACE = 'api_key_token'
-const USER_SPACE = 'user_name'
+export const USER_NAMES = 'user_name'
 const ADMINISTRATOR = 'administrator'
 
 export interface PrincipalsParts {
@@ -39,14 +39,14 @@ export class Principals {
   /** Makes the account's first user when there is none. */
   static async open(parts: PrincipalsParts): Promise<Principals> {
     const { store, clock } = parts
-    const there = await store.keeperOf(USER_SPACE, ADMINISTRATOR)
+    const there = await store.keeperOf(USER_NAMES, ADMINISTRATOR)
     if (there !== undefined) return new Principals(parts, there.id)
     const { value: id } = await store.transact(newId('op', clock.wall()), async (tx) => {
-      const other = await tx.keeperOf(USER_SPACE, ADMINISTRATOR)
+      const other = await tx.keeperOf(USER_NAMES, ADMINISTRATOR)
       if (other !== undefined) return other.id
       const key = { kind: USER, id: newId('usr', clock.wall()) }
       await tx.insert({ ...key, body: { role: ADMINISTRATOR } })
-      await tx.claim(key, USER_SPACE, ADMINISTRATOR)
+      await tx.claim(key, USER_NAMES, ADMINISTRATOR)
       return key.id
     })
     return new Principals(parts, id)

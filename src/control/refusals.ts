@@ -1,4 +1,6 @@
+import { codeOf } from '../lib/coded-error.js'
 import type { UnitProblems } from '../snapshot/compile.js'
+import type { PortProblem } from '../snapshot/ports.js'
 import { StoreError } from '../store/store-error.js'
 import { ControlError } from './control-error.js'
 
@@ -12,20 +14,36 @@ export function refusedPolicy(refused: readonly UnitProblems[]): ControlError {
   return new ControlError(`POLICY_${code}`, message, { field: 'traffic_policy.value', details })
 }
 
-/** What `run` resolves with; failures of the store that pass become `UNAVAILABLE` or `OUTCOME_UNKNOWN`. */
+export function refusedPort({ host, port, reason }: PortProblem): ControlError {
+  const message = `${host}:${port} cannot be opened: ${reason === 'EADDRINUSE' ? 'the port is in use' : reason}`
+  return new ControlError('PORT_IN_USE', message, { field: 'hostports', details: { port: String(port), reason } })
+}
+
+/** What `run` resolves with; failures that pass become `UNAVAILABLE`, `OUTCOME_UNKNOWN` or `SEAL_KEY_LOST`. */
 export async function orUnavailable<T>(run: Promise<T>): Promise<T> {
   try {
     return await run
   } catch (error) {
-    throw error instanceof StoreError ? inOurWords(error) : error
+    if (error instanceof StoreError) throw inOurWords(error)
+    throw codeOf(error) === 'SEAL_KEY_UNKNOWN' ? sealKeyLost(error) : error
   }
+}
+
+/** What is sealed can be read again as soon as the key is back, so this passes as an unreachable store does. */
+function sealKeyLost(cause: unknown): ControlError {
+  const message =
+    'a secret of the record is sealed by a key that this process does not have; start it with that key: ' +
+    'SLUICE_SEAL_KEY, or the key file of the data folder from a backup'
+  return new ControlError('SEAL_KEY_LOST', message, { cause })
 }
 
 function inOurWords(error: StoreError): Error {
   switch (error.code) {
     case 'STORE_UNAVAILABLE':
     case 'STORE_CLOSED':
-      return new ControlError('UNAVAILABLE', 'the store cannot be reached; nothing was changed', { cause: error })
+      return new ControlError('UNAVAILABLE', 'the store is out of reach, full or read-only; nothing was changed', {
+        cause: error
+      })
     case 'STORE_OUTCOME_UNKNOWN': {
       const message = 'the store went away during the commit; whether the change was made is not known'
       return new ControlError('OUTCOME_UNKNOWN', message, { cause: error })

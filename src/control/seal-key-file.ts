@@ -5,6 +5,8 @@ import { CodedError, codeOf } from '../lib/coded-error.js'
 import { newSealKey, parseSealKey, Sealer, type SealKey } from '../lib/seal.js'
 
 const FILE = 'seal.key'
+/** Where a rotation keeps the key to come. */
+const NEXT_FOLDER = 'seal.next'
 const FOR_OTHERS = 0o077
 
 export interface SealKeySource {
@@ -22,7 +24,11 @@ export interface SealKeySource {
  */
 export async function openSealer({ given, folder, lasting }: SealKeySource): Promise<Sealer> {
   if (given !== undefined) return new Sealer(named(given, 'SLUICE_SEAL_KEY'))
-  if (folder !== undefined) return new Sealer(await keyIn(folder))
+  if (folder !== undefined) {
+    // A rotation that was interrupted behind its commit: its values are under the key to come.
+    const next = await readKey(join(folder, NEXT_FOLDER, FILE))
+    return new Sealer(await keyIn(folder), next === undefined ? [] : [next])
+  }
   if (!lasting) return new Sealer(parseSealKey(newSealKey()))
   const message =
     'the store outlives the process, but its sealing key would not: set SLUICE_SEAL_KEY or name a data folder'

@@ -4,17 +4,18 @@ import { type ApiGate, allows, type Restriction, readRestriction } from './api-g
 import type { AppliedRevision } from './applied.js'
 import type { Call, Done, WriteMode } from './calls.js'
 import { ControlError } from './control-error.js'
-import type { Derivation, Derived } from './derive.js'
+import { type Derived, derive } from './derive.js'
 import { Draft, type DraftParts } from './draft.js'
 import type { RecordEvent } from './events.js'
 import type { Live, Ready } from './live.js'
 import type { Principals } from './principals.js'
-import { orUnavailable, refusedPolicy } from './refusals.js'
+import { orUnavailable, refusedPolicy, refusedPort } from './refusals.js'
+import type { RevisionNote } from './revision-note.js'
+import { touchedRoutes } from './touched-routes.js'
 
 export interface WriterParts {
   readonly store: Store
   readonly applied: AppliedRevision
-  readonly derivation: Derivation
   readonly live: Live
   readonly gate: ApiGate
   readonly principals: Principals
@@ -32,7 +33,7 @@ interface Staged<T> {
   readonly derived: Derived
   readonly ready: Ready & { readonly ok: true }
   /** Who may call the API from then on; absent: as before. */
-  readonly gate: { readonly restriction: Restriction | undefined } | undefined
+  readonly gate: { readonly restriction: Restriction } | undefined
 }
 
 /**
@@ -56,20 +57,30 @@ export class Writer {
   async write<T>(call: Call, mode: WriteMode, work: (draft: Draft) => Promise<T>): Promise<{ value: T; done: Done }> {
     return await this.alone(async () => {
       const { applied, store } = this.#parts
-      const outcome = await orUnavailable(
-        store.transact(call.operationId, async (tx) => {
-          // Another process may have written since: what is checked here must be checked against what is there.
-          if (tx.previous !== applied.revision) await applied.follow(tx, tx.previous)
-          const staged = await this.#stage(new Draft(tx, this.#parts.draft), call, mode, work)
-          tx.note({ principal: call.principal.id, key: call.principal.key })
-          if (mode.dryRun === true || staged.draft.touched.length === 0) tx.abandon()
-          return staged
-        })
-      )
+      let last: Staged<T> | undefined
+      const transaction = store.transact(call.operationId, async (tx) => {
+        // Another process may have written since: what is checked here must be checked against what is there.
+        if (tx.previous !== applied.revision) await applied.follow(tx, tx.previous)
+        last?.ready.abandon()
+        last = undefined
+        const staged = await this.#stage(new Draft(tx, this.#parts.draft), call, mode, work)
+        last = staged
+        const { id: principal, subject, key } = call.principal
+        tx.note({ principal, subject, key, changes: staged.draft.changes } satisfies RevisionNote)
+        if (mode.dryRun === true || staged.draft.touched.length === 0) tx.abandon()
+        return staged
+      })
+      const outcome = await orUnavailable(transaction).catch((error: unknown) => {
+        last?.ready.abandon()
+        throw error
+      })
       const { value: staged, committed, revision } = outcome
-      if (committed) this.#serve(staged, call, revision)
       const { put, drop } = staged.derived
-      const difference = { put: put.map(([key]) => key), drop }
+      // Before the swap: what is dropped is still there to be looked at.
+      const routes = mode.dryRun === true ? { routes: touchedRoutes(this.#parts.live.units, { put, drop }) } : {}
+      if (committed) this.#serve(staged, call, revision)
+      else staged.ready.abandon()
+      const difference = { put: put.map(([key]) => key), drop, ...routes }
       return { value: staged.value, done: { committed: applied.revision, difference } }
     })
   }
@@ -77,10 +88,10 @@ export class Writer {
   /** Does the work and everything that can refuse it. */
   async #stage<T>(draft: Draft, call: Call, mode: WriteMode, work: (draft: Draft) => Promise<T>): Promise<Staged<T>> {
     const value = await work(draft)
-    const { derivation, live, gate } = this.#parts
-    const derived = derivation.derive(live.units, draft.touched)
-    const ready = live.ready(derived)
-    if (!ready.ok) throw refusedPolicy(ready.problems)
+    const { live, gate } = this.#parts
+    const derived = derive(live.units, draft.touched)
+    const ready = await live.ready(derived)
+    if (!ready.ok) throw ready.ports[0] === undefined ? refusedPolicy(ready.problems) : refusedPort(ready.ports[0])
     if (!gate.concerns(draft.touched)) return { value, draft, derived, ready, gate: undefined }
     const restriction = await readRestriction(draft.tx)
     if (mode.force !== true) mustAdmit(restriction, call.address)
@@ -90,7 +101,6 @@ export class Writer {
   #serve({ draft, derived, ready, gate }: Staged<unknown>, call: Call, revision: number): void {
     const { applied, principals, gate: served } = this.#parts
     ready.swap()
-    derived.commit()
     if (gate !== undefined) served.set(gate.restriction)
     principals.forget(draft.touched)
     applied.committed(revision, derived)
@@ -106,8 +116,9 @@ export class Writer {
 }
 
 /** Fails with `LOCKOUT` when the restriction would refuse the caller itself. */
-function mustAdmit(restriction: Restriction | undefined, address: string | undefined): void {
-  if (restriction?.enforced !== true || address === undefined || allows(restriction, address)) return
+function mustAdmit(restriction: Restriction, address: string | undefined): void {
+  const rule = restriction.api
+  if (rule?.enforced !== true || address === undefined || allows(rule, address)) return
   const message = `the API would refuse ${address}, where this request comes from; with ?force=true it is done anyway`
   throw new ControlError('LOCKOUT', message, { details: { address } })
 }

@@ -1,7 +1,10 @@
+import type { Http2Stream } from 'node:http2'
 import { Socket } from 'node:net'
 import type { Duplex } from 'node:stream'
+import type { TLSSocket } from 'node:tls'
 import type { BytePipe } from '../exchange/body.js'
 import type { Failure } from '../exchange/connection.js'
+import { ignore } from './copy.js'
 
 /** Any duplex stream as a `BytePipe`. */
 export class StreamPipe implements BytePipe {
@@ -20,10 +23,29 @@ export class StreamPipe implements BytePipe {
   }
 }
 
-/** Ends a stream so that its peer cannot take the end for a clean one: RST where there is a TCP socket. */
+/** Lets a reset of `secure` reach the TCP connection below, because TLS has none of its own. */
+export function resetBelow(secure: TLSSocket, below: Socket): void {
+  secure.resetAndDestroy = () => {
+    below.resetAndDestroy()
+    return secure
+  }
+}
+
+/** Ends a stream so that its peer cannot take the end for a clean one: RST where there is TCP, RST_STREAM on HTTP/2. */
 export function cut(stream: Duplex): void {
   if (stream.destroyed) return
-  // TLS has no RST of its own; without close_notify its end counts as truncation (RFC 8446 6.1).
-  if (stream instanceof Socket && !('encrypted' in stream)) stream.resetAndDestroy()
+  if (stream instanceof Socket && (!('encrypted' in stream) || Object.hasOwn(stream, 'resetAndDestroy'))) {
+    stream.resetAndDestroy()
+  } else if ('rstCode' in stream) resetStream(stream as Http2Stream)
   else stream.destroy()
+}
+
+/**
+ * RST_STREAM with INTERNAL_ERROR. `Http2Stream.close` ends the writable side first, so that a message without a length looks
+ * complete to the client; of all the ways to end a stream only one with an error sends no END_STREAM.
+ */
+export function resetStream(stream: Http2Stream): void {
+  if (stream.destroyed) return
+  stream.on('error', ignore)
+  stream.destroy(new Error('the stream is given up'))
 }

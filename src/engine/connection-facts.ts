@@ -5,12 +5,14 @@ import type { ConnectionFacts } from '../exchange/connection.js'
 export class SocketFacts implements ConnectionFacts {
   readonly id: number
   readonly listener: string
-  readonly peer: { readonly address: string; readonly port: number }
-  readonly local: { readonly address: string; readonly port: number }
+  peer: ConnectionFacts['peer']
+  local: ConnectionFacts['local']
   readonly startedAt: number
+  via?: NonNullable<ConnectionFacts['via']>
   /** There once the handshake is over. */
   tls?: NonNullable<ConnectionFacts['tls']>
-  readonly #socket: Socket
+  /** Whose bytes are counted: the socket that is used from now on for the same connection. */
+  socket: Socket
 
   constructor(id: number, listener: string, socket: Socket, startedAt: number) {
     this.id = id
@@ -18,14 +20,21 @@ export class SocketFacts implements ConnectionFacts {
     this.peer = { address: socket.remoteAddress ?? '', port: socket.remotePort ?? 0 }
     this.local = { address: socket.localAddress ?? '', port: socket.localPort ?? 0 }
     this.startedAt = startedAt
-    this.#socket = socket
+    this.socket = socket
   }
 
   get bytesIn(): number {
-    return this.#socket.bytesRead
+    return this.socket.bytesRead
   }
 
   get bytesOut(): number {
-    return this.#socket.bytesWritten
+    return this.socket.bytesWritten
+  }
+
+  /** A PROXY header told who is there. */
+  relocate(peer: ConnectionFacts['peer'], local: ConnectionFacts['local']): void {
+    this.via = { peer: this.peer, local: this.local }
+    this.peer = peer
+    this.local = local
   }
 }

@@ -1,3 +1,4 @@
+import type { SecureContext } from 'node:tls'
 import type { Body, BytePipe, Outgoing } from '../exchange/body.js'
 import type { ConnectionFacts, Failure } from '../exchange/connection.js'
 import type { AbortSignalLike, Exchange, RequestHead, ResponseHead } from '../exchange/exchange.js'
@@ -14,9 +15,28 @@ export interface Handler {
   exchange(exchange: Exchange): void | Promise<void>
   /** What the front answered on its own because no Exchange could be made (400, 408, 414, 431, 503) or `exchange` failed (500): for log and metrics. */
   refused(facts: ConnectionFacts, status: number, why: Failure): void
+  /**
+   * A connection ended before its first request could be read: no PROXY header where one is due, no TLS. Called before
+   * `closed`, and without a `closed` when `connection` had not been asked yet.
+   */
+  handshakeFailed?(facts: ConnectionFacts, why: HandshakeFailure): void
   /** A connection ended, for whatever reason; once for each one that `connection` let pass. */
   closed?(facts: ConnectionFacts): void
 }
+
+/** Why a connection got no further than its beginning. One closed set, fit to be a label of a metric. */
+export type HandshakeFailure =
+  | 'proxy-header-missing'
+  | 'proxy-header-malformed'
+  | 'proxy-header-refused'
+  | 'not-tls'
+  | 'unknown-name'
+  | 'certificate-missing'
+  | 'certificate-refused'
+  | 'handshake-failed'
+  | 'timeout'
+  | 'client-gone'
+  | 'overloaded'
 
 /** Bytes and milliseconds. 0 switches a time-out off. */
 export interface ListenLimits {
@@ -27,16 +47,48 @@ export interface ListenLimits {
   readonly bodyIdle: number
   readonly keepAlive: number
   readonly connections: number
+  /** Connections of this listener that may be at their PROXY header or TLS handshake at once. Left out or 0: no limit. */
+  readonly handshakes?: number
+  /** Streams of one HTTP/2 session that may be open at once. Left out: 128. */
+  readonly streams?: number
 }
 
-export interface TlsTable {
-  contextFor(sni: string | undefined): unknown
+/** What the first message of a TLS client says of whom it wants (RFC 8446 4.1.2). */
+export interface ClientHello {
+  /** Lower-case, without a final dot; undefined when the client named nobody (RFC 6066 3). */
+  readonly sni: string | undefined
+  /** In the client's order of preference; empty when it offers nothing (RFC 7301). */
   readonly alpn: readonly string[]
+}
+
+/** Chooses what a TLS handshake gets. */
+export interface TlsTable {
+  /** Called once per handshake, synchronously. undefined: refused with the alert unrecognized_name. */
+  entryFor(hello: ClientHello, local: ConnectionFacts['local']): TlsEntry | undefined
+}
+
+export interface TlsEntry {
+  /** Certificate, versions, authorities, ticket keys: see `serverContext`. */
+  readonly context: SecureContext
+  /** In our order of preference. A client that offers others only is refused (RFC 7301 3.2). */
+  readonly alpn: readonly string[]
+  /**
+   * 'require': a handshake without a certificate that the authorities of the context verify fails. 'request': it
+   * passes, and the facts say what came and whether it was verified. Left out: none is asked for.
+   */
+  readonly clientCertificates?: 'request' | 'require'
+}
+
+/** Whose PROXY headers count. */
+export interface ProxyProtocol {
+  /** From a trusted peer the header is required; from others it is refused. Called once per connection. */
+  trusted(address: string): boolean
 }
 
 export interface ListenOptions {
   readonly name: string
   readonly tls?: TlsTable
+  readonly proxyProtocol?: ProxyProtocol
   readonly limits: ListenLimits
 }
 

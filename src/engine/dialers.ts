@@ -2,7 +2,7 @@ import { connect, isIP, type Socket } from 'node:net'
 import { type ConnectionOptions, connect as connectTls, type TLSSocket } from 'node:tls'
 import type { BytePipe } from '../exchange/body.js'
 import type { Failure } from '../exchange/connection.js'
-import { StreamPipe } from './byte-pipe.js'
+import { resetBelow, StreamPipe } from './byte-pipe.js'
 import { DialError, type Dialer } from './contract.js'
 import { ignore } from './copy.js'
 
@@ -39,9 +39,11 @@ export function tlsDialer(at: TlsAddress): Dialer {
     key: `tls ${host}:${port} ${servername} ${rejectUnauthorized} ${ca ?? ''}`,
     reusable: true,
     open: (why) => {
+      const below = connect({ host, port, noDelay: true, allowHalfOpen: true })
       const options: ConnectionOptions & { allowHalfOpen: boolean } = {
+        socket: below,
+        // Without SNI this is what the certificate is checked against.
         host,
-        port,
         // SNI holds names only (RFC 6066 3); without one the certificate is checked against the address.
         ...(isIP(servername) === 0 ? { servername } : {}),
         rejectUnauthorized,
@@ -50,7 +52,7 @@ export function tlsDialer(at: TlsAddress): Dialer {
         ...(ca === undefined ? {} : { ca })
       }
       const socket = connectTls(options)
-      socket.setNoDelay(true)
+      resetBelow(socket, below)
       return opened(socket, 'secureConnect', why)
     }
   }

@@ -1,10 +1,10 @@
-import type { IncomingMessage, OutgoingMessage } from 'node:http'
 import { type Duplex, PassThrough, type Readable, type Writable } from 'node:stream'
 import type { Body, Framing } from '../exchange/body.js'
 import type { Failure } from '../exchange/connection.js'
 import type { HeaderList } from '../exchange/headers.js'
 import { copy, ignore } from './copy.js'
-import { allowedTrailers, pairs } from './fields.js'
+import { allowedTrailers } from './fields.js'
+import type { MessageSink } from './message-sink.js'
 import { chain } from './transforms.js'
 
 /** What the side that receives a body must know of it. */
@@ -15,6 +15,13 @@ export interface BodyOwner {
   settled(complete: boolean): void
   /** Nobody will read what is left. */
   abandoned(): void
+}
+
+/** How a message ended. */
+export interface MessageEnd {
+  /** It was all there. */
+  readonly complete: boolean
+  readonly rawTrailers: HeaderList
 }
 
 /** A body that broke off before its end. */
@@ -28,9 +35,10 @@ export class BodyBroken extends Error {
 
 const OPEN: Framing = { kind: 'open' }
 
-/** The body of a message that node:http receives, on either side. */
+/** The body of a message that node:http or node:http2 receives, on either side. */
 export class MessageBody implements Body {
-  readonly #message: IncomingMessage
+  readonly #message: Readable
+  readonly #end: MessageEnd
   readonly #framing: Framing
   readonly #owner: BodyOwner
   #transforms: (() => Duplex)[] | undefined = undefined
@@ -40,13 +48,15 @@ export class MessageBody implements Body {
   #settled = false
   #wanted = false
   #bytes = 0
+  #arrived = 0
   /** Why it broke; the owner sets it before it destroys the message. */
   failure: Failure
   /** The sender holds the body back until it is wanted (RFC 9110 10.1.1). */
   awaitsContinue = false
 
-  constructor(message: IncomingMessage, framing: Framing, owner: BodyOwner, failure: Failure) {
+  constructor(message: Readable, end: MessageEnd, framing: Framing, owner: BodyOwner, failure: Failure) {
     this.#message = message
+    this.#end = end
     this.#framing = framing
     this.#owner = owner
     this.failure = failure
@@ -60,13 +70,18 @@ export class MessageBody implements Body {
     return this.#bytes
   }
 
+  /** Bytes taken from the message, those that wait in `buffer` included. */
+  get arrived(): number {
+    return Math.max(this.#arrived, this.#bytes)
+  }
+
   /** Somebody took the bytes, or asked for them. */
   get wanted(): boolean {
     return this.#wanted
   }
 
   get trailers(): HeaderList | undefined {
-    return this.#message.complete && this.#settled ? allowedTrailers(this.#message.rawTrailers) : undefined
+    return this.#end.complete && this.#settled ? allowedTrailers(this.#end.rawTrailers) : undefined
   }
 
   through(transform: () => Duplex): void {
@@ -77,7 +92,7 @@ export class MessageBody implements Body {
   claim(): Readable {
     const last = new PassThrough()
     last.on('error', ignore)
-    const stop = this.#feed(last, (complete) => {
+    const stop = this.#feed(last, undefined, (complete) => {
       if (complete) last.end()
       else last.destroy(new BodyBroken(this.failure))
     })
@@ -108,6 +123,7 @@ export class MessageBody implements Body {
       const onData = (chunk: Buffer): void => {
         chunks.push(chunk)
         total += chunk.length
+        this.#arrived = total
         if (total <= limit) return
         detach()
         message.pause()
@@ -147,43 +163,38 @@ export class MessageBody implements Body {
   }
 
   /**
-   * Sends what is left to a message of node:http and ends it, with `trailers` or those that came along (only a
-   * chunked message carries them). `done(false)`: broken, the sink is left as it is. Returns the way to stop.
+   * Sends what is left to `sink` and finishes it, with `trailers` or those that came along. `done(false)`: broken, the
+   * sink is left as it is. Returns the way to stop.
    */
-  sendTo(
-    sink: OutgoingMessage,
-    trailers: (() => HeaderList) | undefined,
-    done: (complete: boolean) => void
-  ): () => void {
+  sendTo(sink: MessageSink, trailers: (() => HeaderList) | undefined, done: (complete: boolean) => void): () => void {
     const message = this.#message
     if (this.#framing.kind === 'none') return this.#sendNothing(sink, trailers, done)
-    if (message.complete && this.#transforms === undefined && this.#front === undefined && !message.destroyed) {
+    if (this.#end.complete && this.#transforms === undefined && this.#front === undefined && !message.destroyed) {
       return this.#sendWhole(sink, trailers, done)
     }
-    return this.#feed(sink, (complete) => {
-      if (complete) this.#finish(sink, trailers)
+    return this.#feed(sink.stream, sink.carried, (complete) => {
+      if (complete) sink.finish(trailers === undefined ? this.trailers : trailers())
       done(complete)
     })
   }
 
   /** Nothing will come, so nothing is waited for. */
   #sendNothing(
-    sink: OutgoingMessage,
+    sink: MessageSink,
     trailers: (() => HeaderList) | undefined,
     done: (complete: boolean) => void
   ): () => void {
     this.#taken = true
     this.#want()
     this.#settle(true)
-    if (trailers === undefined) sink.end()
-    else this.#finish(sink, trailers)
+    sink.finish(trailers?.())
     done(true)
     return ignore
   }
 
   /** All of it has arrived: one write, no listeners. */
   #sendWhole(
-    sink: OutgoingMessage,
+    sink: MessageSink,
     trailers: (() => HeaderList) | undefined,
     done: (complete: boolean) => void
   ): () => void {
@@ -192,37 +203,25 @@ export class MessageBody implements Body {
     const chunk = this.#message.read() as Buffer | null
     if (chunk !== null) this.#bytes += chunk.length
     this.#settle(true)
-    if (trailers !== undefined || this.#message.rawTrailers.length > 0) {
-      if (chunk !== null) sink.write(chunk)
-      this.#finish(sink, trailers)
-    } else if (chunk === null) sink.end()
-    else sink.end(chunk)
+    sink.finish(trailers === undefined ? this.trailers : trailers(), chunk ?? undefined)
     done(true)
     return ignore
   }
 
-  #finish(sink: OutgoingMessage, trailers: (() => HeaderList) | undefined): void {
-    const list = trailers === undefined ? this.trailers : trailers()
-    if (list !== undefined && list.length > 0 && sink.chunkedEncoding) sink.addTrailers(pairs(list))
-    sink.end()
-  }
-
   /** Moves front, message and transforms to `sink` without ending it. */
-  #feed(sink: Writable | OutgoingMessage, done: (complete: boolean) => void): () => void {
+  #feed(sink: Writable, carried: ((bytes: number) => void) | undefined, done: (complete: boolean) => void): () => void {
     this.#taken = true
     this.#want()
     const message = this.#message
-    // node:http's messages are writable streams in all but their type.
-    const writable = sink as Writable
+    const plain = this.#transforms === undefined || this.#framing.kind === 'none'
+    const first = plain ? { into: sink, done, stop: ignore } : chain(this.#transforms ?? [], sink, carried, done)
     const counted = (bytes: number): void => {
       this.#bytes += bytes
+      if (plain) carried?.(bytes)
     }
-    const first =
-      this.#transforms === undefined || this.#framing.kind === 'none'
-        ? { into: writable, done, stop: ignore }
-        : chain(this.#transforms, writable, done)
     for (const chunk of this.#front ?? []) {
       if (!this.#settled) counted(chunk.length)
+      else if (plain) carried?.(chunk.length)
       first.into.write(chunk)
     }
     this.#front = undefined

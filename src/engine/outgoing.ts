@@ -1,11 +1,11 @@
 import type { OutgoingMessage } from 'node:http'
-import { Readable, type Writable } from 'node:stream'
+import { Readable } from 'node:stream'
 import type { Body, Framing, Outgoing } from '../exchange/body.js'
 import type { Failure } from '../exchange/connection.js'
 import type { HeaderList } from '../exchange/headers.js'
 import { copy, ignore } from './copy.js'
-import { pairs } from './fields.js'
 import { MessageBody } from './message-body.js'
+import type { MessageSink } from './message-sink.js'
 
 const NONE: Framing = { kind: 'none' }
 const OPEN: Framing = { kind: 'open' }
@@ -60,29 +60,25 @@ function giveUp(stream: Readable): void {
 }
 
 /**
- * Writes `body` to a message of node:http whose head is settled, and ends it. `done(false)`: the body broke and the
- * message was not ended. Returns the way to stop early.
+ * Writes `body` to `sink`, whose head is settled, and finishes it. `done(false)`: the body broke and the message was not
+ * ended. Returns the way to stop early.
  */
 export function send(
   body: Outgoing,
-  sink: OutgoingMessage,
+  sink: MessageSink,
   trailers: (() => HeaderList) | undefined,
   done: (complete: boolean) => void
 ): () => void {
   if (body instanceof MessageBody) return body.sendTo(sink, trailers, done)
   if (body === undefined || body instanceof Uint8Array) {
-    if (body !== undefined && body.length > 0 && trailers === undefined) sink.end(body)
-    else {
-      if (body !== undefined && body.length > 0) sink.write(body)
-      finish(sink, trailers)
-    }
+    sink.finish(trailers?.(), body)
     done(true)
     return ignore
   }
   const stream = body instanceof Readable ? body : body.claim()
   const arrived = body instanceof Readable ? undefined : body
-  const stop = copy(stream, sink as unknown as Writable, undefined, (complete) => {
-    if (complete) finish(sink, trailers ?? trailersOf(arrived))
+  const stop = copy(stream, sink.stream, sink.carried, (complete) => {
+    if (complete) sink.finish(trailers === undefined ? arrived?.trailers : trailers())
     else giveUp(stream)
     done(complete)
   })
@@ -90,15 +86,4 @@ export function send(
     stop()
     giveUp(stream)
   }
-}
-
-function trailersOf(body: Body | undefined): (() => HeaderList) | undefined {
-  const list = body?.trailers
-  return list === undefined ? undefined : () => list
-}
-
-function finish(sink: OutgoingMessage, trailers: (() => HeaderList) | undefined): void {
-  const list = trailers?.()
-  if (list !== undefined && list.length > 0 && sink.chunkedEncoding) sink.addTrailers(pairs(list))
-  sink.end()
 }

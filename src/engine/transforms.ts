@@ -10,9 +10,14 @@ export interface Chain {
 
 /**
  * Joins fresh transforms before `sink`, in order. `done(true)` when the last one has ended, `done(false)` when any of
- * them broke or the source did; the sink itself is never ended here.
+ * them broke or the source did; the sink itself is never ended here. `carried` hears of each chunk that reaches it.
  */
-export function chain(makers: readonly (() => Duplex)[], sink: Writable, done: (complete: boolean) => void): Chain {
+export function chain(
+  makers: readonly (() => Duplex)[],
+  sink: Writable,
+  carried: ((bytes: number) => void) | undefined,
+  done: (complete: boolean) => void
+): Chain {
   const streams = makers.map((make) => make())
   const stops: (() => void)[] = []
   let over = false
@@ -30,7 +35,7 @@ export function chain(makers: readonly (() => Duplex)[], sink: Writable, done: (
     const next = streams[i + 1]
     stream.on('error', ignore)
     stops.push(
-      copy(stream, next ?? sink, undefined, (complete) => {
+      copy(stream, next ?? sink, next === undefined ? carried : undefined, (complete) => {
         if (!complete) fail()
         else if (next !== undefined) next.end()
         else {

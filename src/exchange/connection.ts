@@ -22,6 +22,11 @@ export interface ConnectionFacts {
   readonly listener: string
   readonly peer: { readonly address: string; readonly port: number }
   readonly local: { readonly address: string; readonly port: number }
+  /** The socket's own two ends, where a PROXY header has put others into `peer` and `local`. */
+  readonly via?: {
+    readonly peer: { readonly address: string; readonly port: number }
+    readonly local: { readonly address: string; readonly port: number }
+  }
   /** Wall clock, milliseconds since the epoch. */
   readonly startedAt: number
   /** Bytes from and to the client so far; read live. */
@@ -32,7 +37,12 @@ export interface ConnectionFacts {
     readonly alpn?: string
     readonly version: string
     readonly cipher: string
+    /** DER of what the client showed, verified or not. */
     readonly clientCertificate?: Uint8Array
+    /** True when the authorities of the listener's entry vouch for `clientCertificate`. Left out: none was asked for. */
+    readonly clientVerified?: boolean
+    /** DER of what the client was shown. */
+    readonly serverCertificate?: Uint8Array
     readonly resumed: boolean
   }
 }

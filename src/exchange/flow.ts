@@ -1,8 +1,10 @@
 import type { Duplex } from 'node:stream'
 import type { Body, Outgoing } from './body.js'
 import type { ConnectionFacts } from './connection.js'
+import type { EventStreamMessage } from './event-stream.js'
 import type { RequestHead, Version } from './exchange.js'
 import type { HeaderFields, HeaderList } from './headers.js'
+import { NO_UNITS, type PinnedUnits } from './pinned.js'
 import type { RequestTarget } from './target.js'
 
 export const PHASES = ['on_tcp_connect', 'on_http_request', 'on_http_response', 'on_event_stream_message'] as const
@@ -14,6 +16,8 @@ export interface EntryFacts {
   readonly protocol: 'http' | 'https' | 'tcp' | 'tls'
   readonly host: string
   readonly port: number
+  /** The port that clients know; then only edges with this port are served. */
+  readonly publicPort?: number
   /** Configured name of the region that serves; '' when none. */
   readonly region: string
 }
@@ -59,8 +63,12 @@ export class Flow {
   /** The right-most untrusted address of the forwarding chain; without trusted proxies the peer. IPv4-mapped addresses are unmapped. */
   readonly clientAddress: string
   readonly clientPort: number
+  /** The configuration that serves the flow from its first step to its last. */
+  units: PinnedUnits = NO_UNITS
   request: FlowRequest | undefined = undefined
   response: FlowResponse | undefined = undefined
+  /** The message of the response's event stream that is looked at; undefined outside of `on_event_stream_message`. */
+  message: EventStreamMessage | undefined = undefined
   /** `vars.<name>`: values in the representation of the expression engine. Cleared between phases. */
   vars: Map<string, unknown> | undefined = undefined
   /** `actions.service.<name>.*`: the last execution of each action, by snake-case result name. */
@@ -73,6 +81,9 @@ export class Flow {
   decidedBy: { readonly phase: Phase; readonly rule: string; readonly action: string } | undefined = undefined
   /** Values worked out once per flow and kept for the next reader; the owner of a slot is the file that fills it. */
   readonly derived: { [slot: string]: unknown } = {}
+  #ends: (() => void)[] | undefined
+  #forwards: (() => void)[] | undefined
+  #over = false
 
   constructor(connection: ConnectionFacts, entry: EntryFacts, clientAddress: string, clientPort: number) {
     this.connection = connection
@@ -85,5 +96,36 @@ export class Flow {
   publish(name: string, values: Readonly<Record<string, unknown>>): void {
     this.results ??= new Map()
     this.results.set(name, values)
+  }
+
+  /** Calls `run` when the exchange is over, whatever ended it; at once when it is over already. `run` does not throw. */
+  onEnd(run: () => void): void {
+    if (this.#over) run()
+    else if (this.#ends === undefined) this.#ends = [run]
+    else this.#ends.push(run)
+  }
+
+  /**
+   * Calls `run` when something came of forwarding, an answer or a failure, before any step changes `response`. Not called when
+   * the exchange ends without being forwarded. `run` does not throw.
+   */
+  onForwarded(run: () => void): void {
+    if (this.#forwards === undefined) this.#forwards = [run]
+    else this.#forwards.push(run)
+  }
+
+  /** Something came of forwarding; it stands in `response`. Called by whoever forwards. */
+  forwarded(): void {
+    const forwards = this.#forwards
+    this.#forwards = undefined
+    if (forwards !== undefined) for (const run of forwards) run()
+  }
+
+  /** The exchange is over. Called by whoever made the flow; a second call does nothing. */
+  end(): void {
+    this.#over = true
+    const ends = this.#ends
+    this.#ends = undefined
+    if (ends !== undefined) for (const run of ends) run()
   }
 }

@@ -1,6 +1,6 @@
 import type { HeaderList } from './headers.js'
 
-/** What ends an exchange early: an answer of our own, or a closed connection. */
+/** What ends an exchange early: an answer of our own, a closed connection, or another entry that takes it from here. */
 export type Verdict =
   | {
       readonly kind: 'respond'
@@ -11,6 +11,13 @@ export type Verdict =
       readonly code?: string
     }
   | { readonly kind: 'close'; readonly how: 'fin' | 'reset' }
+  | {
+      readonly kind: 'forward'
+      /** An internal entry, lower-case. */
+      readonly host: string
+      /** Absent: the port that the host alone means. */
+      readonly port?: number
+    }
 
 /** An answer with headers as name and value by turns. */
 export function respond(status: number, headers: HeaderList = [], body?: Uint8Array): Verdict {

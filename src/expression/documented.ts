@@ -13,7 +13,7 @@ import { queryStringFunctions } from './functions/query-string.js'
 import { randomFunctions } from './functions/random.js'
 import { requestFunctions } from './functions/request.js'
 import { responseFunctions } from './functions/response.js'
-import { type Secrets, secretFunctions } from './functions/secrets.js'
+import { secretFunctions } from './functions/secrets.js'
 import { standardFunctions } from './functions/standard.js'
 import { stringFunctions } from './functions/strings.js'
 import { timeFunctions } from './functions/time.js'
@@ -55,7 +55,6 @@ export function documentedVariables(sources: {
 /** Every function of the language. An overload that stands earlier wins over a later one of the same signature. */
 export function documentedFunctions(sources: {
   readonly random: () => number
-  readonly secrets: Secrets
 }): readonly (FunctionDefinition | FlowFunctionDefinition)[] {
   return [
     ...standardFunctions,
@@ -72,6 +71,6 @@ export function documentedFunctions(sources: {
     ...requestFunctions,
     ...responseFunctions,
     ...randomFunctions(sources.random),
-    ...secretFunctions(sources.secrets)
+    ...secretFunctions
   ]
 }

@@ -1,8 +1,5 @@
 import type { Phase } from '../exchange/flow.js'
-import type { CelEngine } from './engine.js'
-import type { FunctionDefinition } from './function-definition.js'
-import { FunctionTable } from './function-table.js'
-import type { FlowFunctionDefinition } from './functions/flow-function.js'
+import type { FunctionTable } from './function-table.js'
 import { isAvailable, type VariableDefinition } from './variables/definition.js'
 
 /** What a chain of names such as `req.url.path.size` means. */
@@ -34,11 +31,8 @@ export class Environment {
   readonly #namespaces = new Set<string>()
   readonly #roots = new Set<string>()
 
-  constructor(
-    variables: Iterable<VariableDefinition>,
-    functions: Iterable<FunctionDefinition | FlowFunctionDefinition>,
-    engine: CelEngine
-  ) {
+  constructor(variables: Iterable<VariableDefinition>, functions: FunctionTable) {
+    this.functions = functions
     for (const variable of variables) {
       if (this.#variables.has(variable.path)) throw new Error(`Two variables named ${variable.path}`)
       this.#variables.set(variable.path, variable)
@@ -46,8 +40,11 @@ export class Environment {
       this.#roots.add(names[0] as string)
       for (let i = 1; i < names.length; i++) this.#namespaces.add(names.slice(0, i).join('.'))
     }
-    this.functions = new FunctionTable(functions)
-    this.functions.declareTo(engine)
+  }
+
+  /** An environment that also knows these variables. */
+  with(variables: readonly VariableDefinition[]): Environment {
+    return variables.length === 0 ? this : new Environment([...this.#variables.values(), ...variables], this.functions)
   }
 
   /** True when a chain that begins with `name` is about variables. */

@@ -1,4 +1,5 @@
 import type { Flow, Phase } from '../exchange/flow.js'
+import type { VariableDefinition } from './variables/definition.js'
 
 /** What is wrong with an expression or a template, and where: offsets are UTF-16 units into the text that was given. */
 export interface ExpressionProblem {
@@ -52,7 +53,8 @@ export type Compiled<T> =
 
 /** Compiles expressions against the one list of variables and functions. */
 export interface Expressions {
-  expression(source: string, phase: Phase): Compiled<Expression>
+  /** `more` are variables that this one expression knows besides. */
+  expression(source: string, phase: Phase, more?: readonly VariableDefinition[]): Compiled<Expression>
   template(source: string, phase: Phase): Compiled<Template>
   /** A value of the engine as text, as `Template.text` writes it. */
   textOf(value: unknown): string

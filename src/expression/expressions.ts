@@ -18,9 +18,9 @@ import {
   type Template
 } from './expression.js'
 import type { FunctionDefinition } from './function-definition.js'
+import { FunctionTable } from './function-table.js'
 import type { FlowFunctionDefinition } from './functions/flow-function.js'
 import { regexFunctions } from './functions/regex.js'
-import type { Secrets } from './functions/secrets.js'
 import { typeFunctions } from './functions/type.js'
 import { problem, syntaxProblem, typeProblem } from './problems.js'
 import { resolve } from './resolve.js'
@@ -38,7 +38,6 @@ export interface ExpressionSources {
   readonly clock: Clock
   /** Numbers in [0, 1), unpredictable to clients. */
   readonly random: () => number
-  readonly secrets: Secrets
   /** Without it all geographic variables are empty. */
   readonly geo?: Geo
   readonly userAgent?: UserAgents
@@ -69,7 +68,9 @@ export class Language implements Expressions {
       ...regexFunctions(this.#regexes),
       ...typeFunctions((name) => this.#engine.typeValue(name))
     ]
-    this.#environment = new Environment(variables, own, this.#engine)
+    const table = new FunctionTable(own)
+    table.declareTo(this.#engine)
+    this.#environment = new Environment(variables, table)
   }
 
   readonly textOf = textOf
@@ -79,7 +80,7 @@ export class Language implements Expressions {
     return compileTemplate(source, (part) => this.expression(part, phase))
   }
 
-  expression(source: string, phase: Phase): Compiled<Expression> {
+  expression(source: string, phase: Phase, more: readonly VariableDefinition[] = []): Compiled<Expression> {
     if (source.length > MAX_SOURCE) {
       const message = `the expression is longer than ${MAX_SOURCE} characters`
       return refused([problem('EXPRESSION_LIMIT', message, { start: 0, end: source.length })])
@@ -87,7 +88,7 @@ export class Language implements Expressions {
     const parsed = this.#engine.parse(source)
     if (isFault(parsed)) return refused([syntaxProblem(parsed, source)])
     try {
-      return this.#compile(source, parsed, phase)
+      return this.#compile(source, parsed, phase, this.#environment.with(more))
     } catch (error) {
       // A chain of operators as long as the limits allow can still be deeper than a small stack.
       if (!(error instanceof RangeError)) throw error
@@ -95,8 +96,8 @@ export class Language implements Expressions {
     }
   }
 
-  #compile(source: string, parsed: Parsed, phase: Phase): Compiled<Expression> {
-    const { problems, variables } = resolve(parsed.root, source, phase, this.#environment, this.#engine)
+  #compile(source: string, parsed: Parsed, phase: Phase, environment: Environment): Compiled<Expression> {
+    const { problems, variables } = resolve(parsed.root, source, phase, environment, this.#engine)
     if (problems.some(({ severity }) => severity === 'error')) return refused(problems)
     const type = parsed.check()
     if (isFault(type)) problems.push(typeProblem(type, this.#environment.functions))

@@ -1,3 +1,5 @@
+import { added, longestMatch, type PrefixNode, removed } from './prefix-tree.js'
+
 /** An IP address as its 32-bit words: one for IPv4, four for IPv6. IPv4-mapped IPv6 addresses are IPv4. */
 export type Address = readonly [number] | readonly [number, number, number, number]
 
@@ -74,28 +76,32 @@ export function formatAddress(address: Address): string {
 }
 
 /**
- * Many networks, asked for an address. One lookup per distinct prefix length, so ten thousand rules cost what a hundred
- * cost; the longest matching prefix wins.
+ * Many networks, asked for an address; the longest prefix that holds it wins. Immutable: a change costs as many steps as an
+ * address has bits, whatever the number of networks, and so does a lookup. A network that was added twice has to be dropped twice.
  */
 export class CidrSet {
-  readonly #v4: { readonly bits: number; readonly networks: Map<number, string> }[]
-  readonly #v6: { readonly bits: number; readonly networks: Map<number, V6Rule[]> }[]
+  #v4: PrefixNode | undefined
+  #v6: PrefixNode | undefined
+  #size = 0
 
-  constructor(rules: Iterable<Cidr>) {
-    const v4 = new Map<number, Map<number, string>>()
-    const v6 = new Map<number, Map<number, V6Rule[]>>()
-    for (const { network, bits, text } of rules) {
-      if (network.length === 1) {
-        const networks = v4.get(bits) ?? new Map<number, string>()
-        v4.set(bits, networks.set(network[0], text))
-      } else {
-        const networks = v6.get(bits) ?? new Map<number, V6Rule[]>()
-        const key = hash(...network)
-        v6.set(bits, networks.set(key, [...(networks.get(key) ?? []), { network, text }]))
-      }
-    }
-    this.#v4 = [...v4].map(([bits, networks]) => ({ bits, networks })).sort((a, b) => b.bits - a.bits)
-    this.#v6 = [...v6].map(([bits, networks]) => ({ bits, networks })).sort((a, b) => b.bits - a.bits)
+  constructor(networks: Iterable<Cidr>) {
+    for (const cidr of networks) this.#add(cidr)
+  }
+
+  /** How many networks were added, duplicates too. */
+  get size(): number {
+    return this.#size
+  }
+
+  /** The set without the networks of `drop` and with those of `put`. */
+  with(put: Iterable<Cidr>, drop: Iterable<Cidr> = []): CidrSet {
+    const set = new CidrSet([])
+    set.#v4 = this.#v4
+    set.#v6 = this.#v6
+    set.#size = this.#size
+    for (const cidr of drop) set.#remove(cidr)
+    for (const cidr of put) set.#add(cidr)
+    return set
   }
 
   /** The network of the longest prefix that holds `address`, in canonical text; undefined when none does or it is no address. */
@@ -105,45 +111,26 @@ export class CidrSet {
   }
 
   matchAddress(address: Address): string | undefined {
-    if (address.length === 4) return this.#matchV6(address)
-    for (const { bits, networks } of this.#v4) {
-      const text = networks.get((address[0] & maskOf(bits)) >>> 0)
-      if (text !== undefined) return text
-    }
-    return undefined
+    return longestMatch(address.length === 1 ? this.#v4 : this.#v6, address)
   }
 
-  #matchV6([a, b, c, d]: readonly [number, number, number, number]): string | undefined {
-    for (const { bits, networks } of this.#v6) {
-      const w = (a & maskOf(bits)) >>> 0
-      const x = (b & maskOf(bits - 32)) >>> 0
-      const y = (c & maskOf(bits - 64)) >>> 0
-      const z = (d & maskOf(bits - 96)) >>> 0
-      for (const { network, text } of networks.get(hash(w, x, y, z)) ?? NONE) {
-        if (network[0] === w && network[1] === x && network[2] === y && network[3] === z) return text
-      }
-    }
-    return undefined
+  #add(cidr: Cidr): void {
+    if (cidr.network.length === 1) this.#v4 = added(this.#v4, cidr)
+    else this.#v6 = added(this.#v6, cidr)
+    this.#size++
+  }
+
+  #remove(cidr: Cidr): void {
+    const [v4, v6] = [this.#v4, this.#v6]
+    if (cidr.network.length === 1) this.#v4 = removed(v4, cidr)
+    else this.#v6 = removed(v6, cidr)
+    if (this.#v4 !== v4 || this.#v6 !== v6) this.#size--
   }
 }
-
-interface V6Rule {
-  readonly network: readonly [number, number, number, number]
-  readonly text: string
-}
-
-const NONE: readonly V6Rule[] = []
 
 /** The upper `bits` of a word set; `bits` beyond 0..32 count as the nearer end. */
 function maskOf(bits: number): number {
   return bits <= 0 ? 0 : bits >= 32 ? -1 : -1 << (32 - bits)
-}
-
-function hash(a: number, b: number, c: number, d: number): number {
-  let mixed = Math.imul(a, 0x9e3779b1)
-  mixed = Math.imul(mixed ^ (mixed >>> 15) ^ b, 0x85ebca77)
-  mixed = Math.imul(mixed ^ (mixed >>> 13) ^ c, 0xc2b2ae3d)
-  return Math.imul(mixed ^ (mixed >>> 16) ^ d, 0x27d4eb2f)
 }
 
 function formatV4(word: number): string {

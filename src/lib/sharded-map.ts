@@ -52,6 +52,23 @@ export class ShardedMap<V> {
     return new ShardedMap(shards, size)
   }
 
+  /** What differs from `before`. Cheap when one map was made from the other: shards that both have are not looked into. */
+  *since(
+    before: ShardedMap<V>
+  ): Generator<{ readonly key: string; readonly before: V | undefined; readonly after: V | undefined }> {
+    for (let i = 0; i < SHARDS; i++) {
+      const [old, now] = [before.#shards[i], this.#shards[i]]
+      if (old === now) continue
+      for (const [key, after] of now ?? []) {
+        const was = old?.get(key) as V | undefined
+        if (was !== after) yield { key, before: was, after: after as V }
+      }
+      for (const [key, was] of old ?? []) {
+        if (now?.has(key) !== true) yield { key, before: was as V, after: undefined }
+      }
+    }
+  }
+
   *[Symbol.iterator](): Iterator<[string, V]> {
     for (const shard of this.#shards) if (shard !== undefined) yield* shard
   }

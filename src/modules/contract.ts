@@ -1,30 +1,52 @@
 import type { Flow } from '../exchange/flow.js'
+import type { PinnedUnits } from '../exchange/pinned.js'
 import type { Verdict } from '../exchange/verdict.js'
 import type { CompiledPolicy } from '../policy/compile.js'
+import type { KeptStateDraft, PolicyServices } from '../policy/services.js'
 
 /** What a module finds by key while an exchange runs: units of the snapshot that the exchange is pinned to. */
-export interface ModuleUnits {
+export interface ModuleUnits extends PinnedUnits {
   policy(key: string): CompiledPolicy | undefined
 }
 
+/** A verdict ends the exchange or the connection; undefined goes on. Stays synchronous unless it has to wait. */
+export type Step = (flow: Flow, units: ModuleUnits) => Verdict | undefined | Promise<Verdict | undefined>
+
 /**
- * A module of one route, compiled. A verdict ends the request; undefined goes on.
+ * A module of one route or TCP edge, compiled; it has the steps that it takes part in.
  *
- * The response steps of the modules that ran are called in reverse order, also on answers of our own.
+ * The response steps of the modules whose request step ran are called in reverse order, also on answers of our own.
  */
 export interface CompiledModule {
   readonly name: string
-  request(flow: Flow, units: ModuleUnits): Verdict | undefined | Promise<Verdict | undefined>
-  response(flow: Flow, units: ModuleUnits): Verdict | undefined | Promise<Verdict | undefined>
+  /** On an HTTP request. */
+  readonly request?: Step
+  /** On its response. */
+  readonly response?: Step
+  /** On a connection to a TCP edge, before its first byte. */
+  readonly connect?: Step
 }
 
-/** What a route's configuration says to the modules. */
-export interface ModuleConfigs {
-  readonly policy?: string
+/** What a module sees of its surroundings while it is compiled. */
+export interface ModuleScope extends KeptStateDraft {
+  /** Id of the route or TCP edge: part of the identity of what is kept, and a label of metrics. */
+  readonly owner: string
+  readonly services: PolicyServices
+  /** A secret of the module's configuration by its path there (`secret`, `provider.google.client_secret`). Undefined: there is none, or it cannot be read. */
+  secret(path: string): string | undefined
 }
 
 export interface ModuleDefinition {
+  /** Its name in routes and TCP edges. */
   readonly name: string
-  /** The module for a route, or undefined when the route does not configure it. */
-  compile(configs: ModuleConfigs): CompiledModule | undefined
+  /** Turns a configuration that a resource has validated into closures. Throws only for a defect. */
+  compile(config: Readonly<Record<string, unknown>>, scope: ModuleScope): CompiledModule
+}
+
+/** Declares a module. Keeps the type of its configuration. */
+export function defineModule<C extends object>(
+  name: string,
+  compile: (config: Readonly<C>, scope: ModuleScope) => Omit<CompiledModule, 'name'>
+): ModuleDefinition {
+  return { name, compile: (config, scope) => ({ name, ...compile(config as Readonly<C>, scope) }) }
 }

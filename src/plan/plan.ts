@@ -3,11 +3,17 @@ import { ShardedMap } from '../lib/sharded-map.js'
 
 /**
  * The whole running configuration as plain data: keyed, immutable units that refer to each other by key. Whatever can
- * be said about a configuration is a function of this. Secrets are no part of it.
+ * be said about a configuration is a function of this. Secrets are no part of it: units hold references to them.
  */
 export interface Plan {
   readonly revision: number
   readonly units: ShardedMap<Unit>
+}
+
+/** Where a secret value is found. Another version means that the value may be another. */
+export interface SecretReference {
+  readonly secret: string
+  readonly version: number
 }
 
 /** A socket that accepts traffic. Key `listener:<name>`. */
@@ -16,17 +22,58 @@ export interface ListenerUnit {
   readonly name: string
   readonly host: string
   readonly port: number
+  /** TLS ends here. */
+  readonly tls: boolean
+  /** The port that clients know; then only edges with this port are served here. Absent: the host alone selects. */
+  readonly publicPort?: number
+  /** Do trusted peers say in a PROXY header whom they speak for? */
+  readonly proxyProtocol: boolean
 }
 
-/** Where a route sends traffic. Key `upstream:<name>`. */
-export interface UpstreamUnit {
+interface UpstreamBase {
   readonly kind: 'upstream'
+}
+
+/** One server at an address. */
+export interface AddressUpstream extends UpstreamBase {
+  readonly form: 'address'
   readonly protocol: 'http' | 'https'
   readonly host: string
   readonly port: number
   /** PEM text of the certificate authorities to trust instead of the system's; only for https. */
   readonly certificateAuthorities?: string
 }
+
+/** A fixed answer. */
+export interface ResponseUpstream extends UpstreamBase {
+  readonly form: 'response'
+  readonly status: number
+  readonly headers: Readonly<Record<string, string>>
+  readonly body: string
+}
+
+/** Shares traffic between upstreams in proportion to their weights; keys of units with weights. */
+export interface WeightedUpstream extends UpstreamBase {
+  readonly form: 'weighted'
+  readonly members: readonly { readonly upstream: string; readonly weight: number }[]
+}
+
+/** The first of these upstreams that works; keys of units. */
+export interface FailoverUpstream extends UpstreamBase {
+  readonly form: 'failover'
+  readonly members: readonly string[]
+}
+
+/** The tunnels that carry all of these labels. */
+export interface TunnelUpstream extends UpstreamBase {
+  readonly form: 'tunnels'
+  /** Id of the backend. */
+  readonly id: string
+  readonly labels: Readonly<Record<string, string>>
+}
+
+/** Where a route sends traffic. Key `upstream:<name>`. */
+export type UpstreamUnit = AddressUpstream | ResponseUpstream | WeightedUpstream | FailoverUpstream | TunnelUpstream
 
 /** A traffic policy document. Key `policy:<owner>`. */
 export interface PolicyUnit {
@@ -36,29 +83,146 @@ export interface PolicyUnit {
   readonly text: string
   /** Where the text came from, for messages: a file name or a URI. */
   readonly source: string
+  /** What carries the policy, where that is a TCP edge: old names of phases have another meaning there. */
+  readonly carrier?: 'tcp'
 }
 
-export interface RouteConfig {
+/**
+ * What the modules of a route or of a TCP edge do, by their names: the configuration of each in the form that
+ * `modules/<name>` takes. The traffic policy names the key of its unit.
+ */
+export type ModuleConfigs = Readonly<Record<string, unknown>>
+
+/** What happens to the requests of an edge whose path matches. Key `route:<id>`. */
+export interface RouteUnit {
+  readonly kind: 'route'
   readonly id: string
+  /** Id of its edge; without it the route serves nobody. */
+  readonly edge: string
   readonly match: 'exact' | 'prefix'
   readonly path: string
-  /** Keys of units; absent: nothing to forward to, no policy. */
+  /** Key of a unit; absent: nothing to forward to. */
   readonly upstream?: string
-  readonly policy?: string
+  readonly modules: ModuleConfigs
 }
 
-/** An entry for traffic with its routes. Key `edge:<id>`. */
+/** A host with the public port on which it is served; `*.example.com` for every name below. */
+export interface HostPort {
+  readonly host: string
+  readonly port: number
+}
+
+/** An entry for HTTP traffic. Key `edge:<id>`. */
 export interface EdgeUnit {
   readonly kind: 'edge'
   readonly id: string
-  /** Lower-case host names; `*.example.com` for every name below; `*` for every host that no other edge claims. */
-  readonly hosts: readonly string[]
-  readonly routes: readonly RouteConfig[]
+  /** Lower-case names; `every`: each host and port that no other edge claims. */
+  readonly hosts: readonly HostPort[] | 'every'
   /** Key of the policy whose `on_tcp_connect` sees connections; only on the edge of every host. */
   readonly connectPolicy?: string
+  /** What TLS asks of clients here; absent: the rules of the listener. */
+  readonly tls?: EdgeTls
 }
 
-export type Unit = ListenerUnit | UpstreamUnit | PolicyUnit | EdgeUnit
+export interface EdgeTls {
+  readonly minVersion?: '1.0' | '1.1' | '1.2' | '1.3'
+  /** Keys of authorities one of which must have signed the client's certificate. */
+  readonly authorities?: readonly string[]
+}
+
+/** An entry for TCP traffic: each of its ports is open. Key `tcp_edge:<id>`. */
+export interface TcpEdgeUnit {
+  readonly kind: 'tcp_edge'
+  readonly id: string
+  readonly ports: readonly HostPort[]
+  readonly upstream?: string
+  readonly modules: ModuleConfigs
+}
+
+/** A set of networks; its rules are units of their own. Key `ip_policy:<id>`. */
+export interface IpPolicyUnit {
+  readonly kind: 'ip_policy'
+  readonly id: string
+}
+
+/** One network of an IP policy. Key `ip_rule:<id>`. */
+export interface IpRuleUnit {
+  readonly kind: 'ip_rule'
+  /** Id of the policy. */
+  readonly policy: string
+  readonly cidr: string
+  readonly action: 'allow' | 'deny'
+}
+
+/** Restricts one class of traffic to what IP policies allow. Key `restriction:<id>`. */
+export interface RestrictionUnit {
+  readonly kind: 'restriction'
+  readonly traffic: string
+  /** false: what it would refuse is only told. */
+  readonly enforced: boolean
+  /** Ids of IP policies. */
+  readonly policies: readonly string[]
+}
+
+/** A certificate with its key. Key `certificate:<id>`. */
+export interface CertificateUnit {
+  readonly kind: 'certificate'
+  readonly id: string
+  /** PEM, leaf first. */
+  readonly chain: string
+  /** PEM. */
+  readonly privateKey: SecretReference | undefined
+  /** DNS names of the leaf, lower-case; it is offered for these too. */
+  readonly names: readonly string[]
+  /** End of its validity, RFC 3339. */
+  readonly notAfter: string
+}
+
+/** The certificate that a name presents. Key `domain:<id>`. */
+export interface DomainUnit {
+  readonly kind: 'domain'
+  readonly name: string
+  /** Key of a unit; absent: none yet. */
+  readonly certificate?: string
+}
+
+/** An authority that clients' certificates are checked against. Key `authority:<id>`. */
+export interface AuthorityUnit {
+  readonly kind: 'authority'
+  readonly pem: string
+}
+
+/** Names a place for secrets. Key `vault:<id>`. */
+export interface VaultUnit {
+  readonly kind: 'vault'
+  readonly id: string
+  readonly name: string
+}
+
+/** A value that policies may read. Key `secret:<id>`. */
+export interface SecretUnit {
+  readonly kind: 'secret'
+  /** Id of the vault. */
+  readonly vault: string
+  readonly name: string
+  readonly value: SecretReference | undefined
+}
+
+export type Unit =
+  | ListenerUnit
+  | UpstreamUnit
+  | PolicyUnit
+  | RouteUnit
+  | EdgeUnit
+  | TcpEdgeUnit
+  | IpPolicyUnit
+  | IpRuleUnit
+  | RestrictionUnit
+  | CertificateUnit
+  | DomainUnit
+  | AuthorityUnit
+  | VaultUnit
+  | SecretUnit
 
 /** The units that a write puts and drops, from one revision to another. */
 export interface Change {
@@ -67,6 +231,9 @@ export interface Change {
   readonly put: readonly (readonly [key: string, unit: Unit])[]
   readonly drop: readonly string[]
 }
+
+/** Clear values by `SecretReference.secret`, beside a change and never inside it. */
+export type SecretValues = ReadonlyMap<string, string>
 
 export const emptyPlan: Plan = { revision: 0, units: ShardedMap.empty() }
 

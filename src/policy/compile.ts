@@ -5,6 +5,7 @@ import type { Action, ReadyAction, UnavailableAction } from './action.js'
 import { suggestions } from './actions/registry.js'
 import { readConfig } from './config.js'
 import { type ActionNode, type ExpressionNode, type RuleNode, readDocument } from './document.js'
+import type { Carrier } from './legacy.js'
 import { checkDurations, checkMarked } from './marked.js'
 import type { Problem } from './problem.js'
 import { Reporter } from './reporter.js'
@@ -26,6 +27,8 @@ export interface CompileOptions {
   readonly actions: readonly Action[]
   /** Actions that this version checks but cannot run: `refuse` before a policy goes live, `warn` where a text is only checked. */
   readonly unavailable: 'warn' | 'refuse'
+  /** What carries the document; `http` when left out. */
+  readonly carrier?: Carrier
 }
 
 /**
@@ -34,7 +37,7 @@ export interface CompileOptions {
  * `policy` is absent when there is an error, and when an unavailable action was only warned of.
  */
 export function compilePolicy(text: string, options: CompileOptions): { policy?: CompiledPolicy; problems: Problem[] } {
-  const { document, problems } = readDocument(text)
+  const { document, problems } = readDocument(text, options.carrier)
   const report = new Reporter(document.source, problems)
   let runnable = true
   const compiler = new PolicyCompiler(options.actions, {

@@ -1,7 +1,7 @@
 import { PHASES, type Phase } from '../exchange/flow.js'
 import { SourceText } from '../lib/positions.js'
 import { didYouMean } from '../lib/suggest.js'
-import { LEGACY_PHASES, legacyKey } from './legacy.js'
+import { type Carrier, LEGACY_PHASES, legacyKey } from './legacy.js'
 import type { NodePath, Problem } from './problem.js'
 import { readTree } from './read-tree.js'
 import { Reporter } from './reporter.js'
@@ -51,11 +51,17 @@ const LIMITS = { depth: 64, nodes: 100_000 }
 const RULE_KEYS = ['name', 'expressions', 'actions']
 const ACTION_KEYS = ['type', 'config']
 
-/** Reads the text of a policy document (YAML or JSON). An empty document is a policy without rules. Never throws. */
-export function readDocument(text: string): { document: PolicyDocument; problems: Problem[] } {
+/**
+ * Reads the text of a policy document (YAML or JSON). An empty document is a policy without rules. Never throws.
+ * `carrier` says what the old names of phases mean.
+ */
+export function readDocument(
+  text: string,
+  carrier: Carrier = 'http'
+): { document: PolicyDocument; problems: Problem[] } {
   const source = new SourceText(text.startsWith('\ufeff') ? text.slice(1) : text)
   const report = new Reporter(source)
-  const reader = new DocumentReader(report)
+  const reader = new DocumentReader(report, carrier)
   if (text.length > MAX_DOCUMENT) {
     report.error([], 'DOCUMENT_LIMIT', 'a policy document is limited to 1 MiB', { start: 0, end: 1 })
   } else {
@@ -82,9 +88,11 @@ class DocumentReader {
     on_event_stream_message: []
   }
   readonly #report: Reporter
+  readonly #carrier: Carrier
 
-  constructor(report: Reporter) {
+  constructor(report: Reporter, carrier: Carrier) {
     this.#report = report
+    this.#carrier = carrier
   }
 
   root(root: TreeNode): void {
@@ -98,7 +106,7 @@ class DocumentReader {
     const current = root.entries.filter(({ key }) => !LEGACY_PHASES.has(key))
     const legacy = root.entries.filter(({ key }) => LEGACY_PHASES.has(key))
     for (const entry of [...current, ...legacy]) {
-      const phase = isPhase(entry.key) ? entry.key : legacyKey(entry, this.#report)
+      const phase = isPhase(entry.key) ? entry.key : legacyKey(entry, this.#carrier, this.#report)
       if (phase !== undefined) this.#rules(phase, entry.value, [entry.key])
     }
   }

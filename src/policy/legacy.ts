@@ -3,18 +3,26 @@ import { didYouMean } from '../lib/suggest.js'
 import type { Reporter } from './reporter.js'
 import type { MapEntry } from './tree.js'
 
+/** What carries a document: a TCP edge, or everything else. */
+export type Carrier = 'http' | 'tcp'
+
 /** Names that phases had until 2024, with their present ones. */
 export const LEGACY_PHASES: ReadonlyMap<string, Phase> = new Map([
   ['inbound', 'on_http_request'],
   ['outbound', 'on_http_response']
 ])
 
+/** What came in at a TCP edge was the connection itself. */
+function presentName(key: string, carrier: Carrier): Phase | undefined {
+  return carrier === 'tcp' && key === 'inbound' ? 'on_tcp_connect' : LEGACY_PHASES.get(key)
+}
+
 /** Keys that belong to what carries a document, not to the document. */
 const WRAPPERS = ['policy', 'traffic_policy', 'value', 'spec', 'inline']
 
 /** A key of the root that is no phase: the phase that it stood for, or undefined after a report. */
-export function legacyKey({ key, keySpan, value }: MapEntry, report: Reporter): Phase | undefined {
-  const phase = LEGACY_PHASES.get(key)
+export function legacyKey({ key, keySpan, value }: MapEntry, carrier: Carrier, report: Reporter): Phase | undefined {
+  const phase = presentName(key, carrier)
   if (phase !== undefined) {
     report.warning(
       [key],

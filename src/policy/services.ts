@@ -1,7 +1,9 @@
 import type { Phase } from '../exchange/flow.js'
 import type { Expressions } from '../expression/expression.js'
 import type { Clock } from '../lib/clock.js'
+import type { Outbound } from '../lib/outbound.js'
 import type { LimiterTable } from '../limiter/table.js'
+import type { BodyBuffers } from './body-buffers.js'
 
 export interface Counter {
   inc(): void
@@ -20,7 +22,27 @@ export interface PolicyMeter {
     owner: string,
     name: string
   ): { readonly admitted: Counter; readonly refused: Counter; readonly wouldRefuse: Counter }
+  /**
+   * What one module of `owner`, or one action of its kind, decided: a counter for each word. `decisions` is a closed set.
+   * A meter without it counts no decisions.
+   */
+  decisions?<D extends string>(owner: string, name: string, decisions: readonly D[]): Readonly<Record<D, Counter>>
 }
+
+/** Counters of decisions, by word; they count nowhere when the meter has no such counters. */
+export function decisionCounters<D extends string>(
+  meter: PolicyMeter,
+  owner: string,
+  name: string,
+  decisions: readonly D[]
+): Readonly<Record<D, Counter>> {
+  return (
+    meter.decisions?.(owner, name, decisions) ??
+    (Object.fromEntries(decisions.map((decision) => [decision, UNCOUNTED])) as Record<D, Counter>)
+  )
+}
+
+const UNCOUNTED: Counter = { inc: () => undefined }
 
 /** Where the policy layer says what went wrong at run time. Fields hold no data of the exchange. */
 export interface PolicyLog {
@@ -37,6 +59,10 @@ export interface PolicyServices {
   readonly log: PolicyLog
   /** `draft` adds `RateLimit` and `RateLimit-Policy` (draft-ietf-httpapi-ratelimit-headers-10) to answers. */
   readonly rateLimitHeaders: 'none' | 'draft'
+  /** Whole bodies, within the budget of the process. */
+  readonly bodies: BodyBuffers
+  /** Requests of our own, kept away from private addresses. */
+  readonly outbound: Outbound
 }
 
 /**

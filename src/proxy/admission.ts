@@ -1,26 +1,44 @@
+import type { ConnectionFacts } from '../exchange/connection.js'
 import type { Exchange, RequestHead } from '../exchange/exchange.js'
 import { type EntryFacts, Flow, type FlowRequest } from '../exchange/flow.js'
 import { HeaderFields, type HeaderList } from '../exchange/headers.js'
 import { RequestTarget } from '../exchange/target.js'
 import type { Clock } from '../lib/clock.js'
 import { formatAuthority } from '../lib/host.js'
+import type { SnapshotHolder } from '../snapshot/holder.js'
+import { type EndpointGate, RESTRICTED } from './endpoint-gate.js'
 import { type FailureAnswer, REFUSALS } from './failures.js'
 import { type Forwarding, plainAddress } from './forwarded.js'
 import type { HeaderKinds } from './header-kinds.js'
 import { cleanRequest } from './hygiene.js'
+import type { ListenerTls } from './tls-table.js'
 
 export type AdmittedFlow = Flow & { request: FlowRequest }
+
+export interface AdmissionParts {
+  readonly kinds: HeaderKinds
+  readonly forwarding: Forwarding
+  readonly clock: Clock
+  readonly holder: SnapshotHolder
+  readonly endpoints: EndpointGate
+  readonly tls: ListenerTls
+}
+
+/** The request came on a connection whose handshake was not held against the edge of its host (RFC 9110 15.5.20). */
+const MISDIRECTED: FailureAnswer = { status: 421, code: 'MISDIRECTED_REQUEST' }
 
 /** Turns what an engine read into the flow that policies see, in its one normal form, or says why it is refused. */
 export class Admission {
   readonly #kinds: HeaderKinds
   readonly #forwarding: Forwarding
   readonly #clock: Clock
+  readonly #parts: AdmissionParts
 
-  constructor(kinds: HeaderKinds, forwarding: Forwarding, clock: Clock) {
-    this.#kinds = kinds
-    this.#forwarding = forwarding
-    this.#clock = clock
+  constructor(parts: AdmissionParts) {
+    this.#kinds = parts.kinds
+    this.#forwarding = parts.forwarding
+    this.#clock = parts.clock
+    this.#parts = parts
   }
 
   admit(exchange: Exchange, entry: EntryFacts, results: Flow['results']): AdmittedFlow | FailureAnswer {
@@ -35,6 +53,8 @@ export class Admission {
     if (target === undefined) return REFUSALS.target
     const peer = plainAddress(connection.peer.address)
     const origin = this.#forwarding.origin(peer, connection.peer.port, head.headers)
+    const refused = this.#refused(connection, origin.address, target.host, entry)
+    if (refused !== undefined) return refused
     const headers = cleanRequest(this.#kinds, head.headers, origin.trusted, exchange.upgrade === 'websocket')
     if (!named) headers.unshift('Host', authority)
     this.#forwarding.write(headers, peer, origin.trusted, head.scheme, authority)
@@ -42,6 +62,20 @@ export class Admission {
     flow.request = this.#request(head, exchange, target, headers)
     if (results !== undefined) flow.results = new Map(results)
     return flow as AdmittedFlow
+  }
+
+  /** What keeps a client away from this host before any route is looked for. The snapshot is that of the exchange: this is its first turn. */
+  #refused(
+    connection: ConnectionFacts,
+    client: string,
+    host: string,
+    { publicPort, port }: EntryFacts
+  ): FailureAnswer | undefined {
+    const { holder, endpoints, tls } = this.#parts
+    const snapshot = holder.current()
+    if (!endpoints.admits(snapshot, client, connection.listener)) return RESTRICTED
+    const edge = snapshot.edge(host, publicPort, port)
+    return tls.misdirected(connection, host, edge, snapshot) ? MISDIRECTED : undefined
   }
 
   #request(head: RequestHead, exchange: Exchange, target: RequestTarget, headers: string[]): FlowRequest {

@@ -28,6 +28,7 @@ export class ConnectionGate {
     const phase = holder.current().connectPolicy()?.phases.on_tcp_connect
     if (phase) {
       const flow = new Flow(facts, this.#entry, plainAddress(facts.peer.address), facts.peer.port)
+      flow.units = holder.current()
       const verdict = runPhase(phase, flow)
       const refused = verdict !== undefined
       if (refused) metrics.failed('CONNECTION_REFUSED')

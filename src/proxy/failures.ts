@@ -27,6 +27,9 @@ export const FAILURES: Readonly<Record<Failure, FailureAnswer>> = {
   internal: { status: 500, code: 'INTERNAL_ERROR' }
 }
 
+/** Internal entries that one exchange or connection may be led through. */
+export const MOST_HOPS = 10
+
 /** Refusals of the pipeline itself. */
 export const REFUSALS = {
   /** CONNECT and TRACE. */
@@ -34,6 +37,10 @@ export const REFUSALS = {
   /** No normal form: fragment, broken escape, another authority than Host, … */
   target: { status: 400, code: 'BAD_TARGET', close: true },
   route: { status: 404, code: 'NO_ROUTE' },
+  /** A policy leads to an internal entry that is not there any more. */
+  internalEntry: { status: 503, code: 'INTERNAL_ENTRY_GONE' },
+  /** Internal entries lead to each other without end. */
+  hops: { status: 508, code: 'TOO_MANY_HOPS' },
   upstream: { status: 503, code: 'NO_UPSTREAM' },
   /** A defect of ours: logged with its stack. */
   internal: FAILURES.internal

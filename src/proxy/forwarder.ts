@@ -1,16 +1,17 @@
 import type { Answer, Back, ForwardOptions } from '../engine/contract.js'
 import type { BytePipe } from '../exchange/body.js'
 import type { Exchange, ResponseHead } from '../exchange/exchange.js'
-import type { FlowRequest, FlowResponse } from '../exchange/flow.js'
+import type { Flow, FlowRequest, FlowResponse } from '../exchange/flow.js'
 import { HeaderFields } from '../exchange/headers.js'
 import type { Clock } from '../lib/clock.js'
-import type { UpstreamUnit } from '../plan/plan.js'
-import { FAILURES, REFUSALS } from './failures.js'
+import type { ResponseUpstream } from '../plan/plan.js'
+import { FAILURES, type FailureAnswer, REFUSALS } from './failures.js'
 import type { HeaderKinds } from './header-kinds.js'
 import { cleanResponse } from './hygiene.js'
 import type { Metrics } from './metrics.js'
-import { failureResponse } from './response.js'
-import type { Upstreams } from './upstreams.js'
+import { failureResponse, responseOf } from './response.js'
+import type { Server } from './server.js'
+import type { Target, UpstreamLookup, Upstreams } from './upstreams.js'
 
 /** Milliseconds. */
 export interface UpstreamTimeouts {
@@ -37,10 +38,15 @@ export interface ForwarderParts {
   readonly log: { warn(fields: object, message: string): void }
 }
 
+/** Attempts at one exchange, all servers together. */
+const MOST_ATTEMPTS = 3
+
+const NOBODY: ReadonlySet<Server> = new Set()
+
 /** RFC 9110 9.2.2: asking twice has the effect of asking once. */
 const IDEMPOTENT = new Set(['GET', 'HEAD', 'OPTIONS', 'PUT', 'DELETE'])
 
-/** Sends a request to its upstream, once more when that cannot do harm, and turns every way to fail into a response. */
+/** Sends a request to its upstream, again or elsewhere when that cannot do harm, and turns every way to fail into a response. */
 export class Forwarder {
   readonly #parts: ForwarderParts
 
@@ -48,19 +54,51 @@ export class Forwarder {
     this.#parts = parts
   }
 
-  async forward(exchange: Exchange, request: FlowRequest, upstream: UpstreamUnit | undefined): Promise<Forwarded> {
-    if (upstream === undefined) return { response: failureResponse(REFUSALS.upstream), duration: undefined }
-    const { back, upstreams, clock, metrics } = this.#parts
-    const dialer = upstreams.dialer(upstream)
-    const options = this.#options(exchange, request)
+  /** `units`: the snapshot that the flow is pinned to; `key`: the upstream of its route. */
+  async forward(
+    exchange: Exchange,
+    flow: Flow & { readonly request: FlowRequest },
+    units: UpstreamLookup,
+    key: string | undefined
+  ): Promise<Forwarded> {
+    const { upstreams, clock } = this.#parts
+    let tried = NOBODY
+    let target = key === undefined ? undefined : upstreams.choose(units, key, tried)
+    if (target === undefined) return { response: failureResponse(absence(units, key)), duration: undefined }
     const begun = clock.monotonic()
-    let answer = await back.forward(exchange, dialer, options)
-    if (mayRetry(answer, request) && exchange.signal.aborted === undefined) {
-      metrics.retried()
-      answer = await back.forward(exchange, dialer, options)
+    const options = this.#options(exchange, flow.request)
+    for (let attempt = 1; ; attempt++) {
+      if (target.kind === 'response') return { response: fixedResponse(target.unit), duration: undefined }
+      const { server } = target
+      const answer = await this.#attempt(exchange, flow, server, options)
+      const duration = clock.monotonic() - begun
+      if (answer.kind !== 'failed') return this.#forwarded(answer, duration)
+      const again = attempt < MOST_ATTEMPTS && mayRetry(answer, flow.request) && exchange.signal.aborted === undefined
+      // With nobody else to ask, the same server is asked once more: its connection may have been closed while it was idle.
+      if (again) tried = new Set([...tried, server])
+      const next: Target | undefined = again
+        ? (upstreams.choose(units, key as string, tried) ?? (attempt === 1 ? target : undefined))
+        : undefined
+      if (next === undefined) return { response: this.#failed(answer, server), duration }
+      this.#parts.metrics.retried()
+      target = next
     }
-    const duration = clock.monotonic() - begun
-    if (answer.kind === 'failed') return { response: this.#failed(answer, upstream), duration }
+  }
+
+  async #attempt(exchange: Exchange, flow: Flow, server: Server, options: ForwardOptions): Promise<Answer> {
+    const end = server.begin()
+    const answer = await this.#parts.back.forward(exchange, server.dialer, options)
+    if (answer.kind === 'failed') {
+      end()
+      server.failed(answer.failure, this.#parts.clock.monotonic())
+    } else {
+      server.succeeded()
+      flow.onEnd(end)
+    }
+    return answer
+  }
+
+  #forwarded(answer: Exclude<Answer, { kind: 'failed' }>, duration: number): Forwarded {
     const response = this.#response(answer.head, answer.kind === 'switched')
     if (answer.kind === 'switched') return { response, pipe: answer.pipe, duration }
     const { body } = answer
@@ -103,16 +141,24 @@ export class Forwarder {
     }
   }
 
-  #failed(answer: Extract<Answer, { kind: 'failed' }>, upstream: UpstreamUnit): FlowResponse {
+  #failed(answer: Extract<Answer, { kind: 'failed' }>, server: Server): FlowResponse {
     if (!answer.failure.startsWith('client-')) {
       const { failure, detail } = answer
-      this.#parts.log.warn(
-        { failure, detail, upstream: `${upstream.protocol}://${upstream.host}:${upstream.port}` },
-        'upstream failed'
-      )
+      this.#parts.log.warn({ failure, detail, upstream: server.name }, 'upstream failed')
     }
     return failureResponse(FAILURES[answer.failure])
   }
+}
+
+/** Why there is nothing to forward to: a group without tunnels, or no upstream at all. */
+function absence(units: UpstreamLookup, key: string | undefined): FailureAnswer {
+  const unit = key === undefined ? undefined : units.upstream(key)
+  return unit?.form === 'tunnels' ? FAILURES['no-tunnel'] : REFUSALS.upstream
+}
+
+function fixedResponse({ status, headers, body }: ResponseUpstream): FlowResponse {
+  const fields = Object.entries(headers).flat()
+  return responseOf({ kind: 'respond', status, headers: fields, ...(body === '' ? {} : { body: Buffer.from(body) }) })
 }
 
 /** Only a body that is absent or bytes can be sent again (a stream may have been read). */

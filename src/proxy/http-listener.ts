@@ -1,33 +1,72 @@
-import type { Front, Handler, Listening, ListenLimits } from '../engine/contract.js'
+import type { Front, Handler, ListenLimits, ListenOptions } from '../engine/contract.js'
 import type { EntryFacts } from '../exchange/flow.js'
 import type { ListenerUnit } from '../plan/plan.js'
 import { ConnectionGate, type ConnectionGateParts } from './connection-gate.js'
-import { plainAddress } from './forwarded.js'
+import { type Forwarding, plainAddress } from './forwarded.js'
 import type { Pipeline } from './pipeline.js'
+import type { OpenPort } from './ports.js'
+import type { ListenerTls } from './tls-table.js'
 
 export interface HttpListenerParts extends ConnectionGateParts {
   readonly front: Front
   readonly pipeline: Pipeline
+  readonly tls: ListenerTls
+  readonly forwarding: Forwarding
   readonly limits: ListenLimits
   readonly region: string
   /** Are refused requests written to the access log? */
   readonly logRefused: boolean
 }
 
-/** Opens a listening socket and hands its connections to the gate and its exchanges to the pipeline. */
-export async function openHttpListener(unit: ListenerUnit, parts: HttpListenerParts): Promise<Listening> {
-  const entry: EntryFacts = { id: unit.name, protocol: 'http', host: unit.host, port: unit.port, region: parts.region }
+/**
+ * Opens a listening socket and hands its connections to the gate and its exchanges to the pipeline. Until `accept` its
+ * connections are closed unread. Rejects with the system's error.
+ */
+export async function openHttpListener(unit: ListenerUnit, parts: HttpListenerParts): Promise<OpenPort> {
+  const { name, host, port, tls, publicPort, proxyProtocol } = unit
+  const protocol = tls ? 'https' : 'http'
+  const entry: EntryFacts = {
+    id: name,
+    protocol,
+    host,
+    port,
+    region: parts.region,
+    ...(publicPort === undefined ? {} : { publicPort })
+  }
   const gate = new ConnectionGate(entry, parts)
+  const tell = (facts: Parameters<Handler['connection']>[0], fields: object, message: string): void => {
+    if (!parts.logRefused) return
+    const client = plainAddress(facts.peer.address)
+    parts.log.info({ connection: facts.id, listener: facts.listener, client, ...fields }, message)
+  }
+  let accepting = false
   const handler: Handler = {
-    connection: (facts) => gate.admit(facts),
+    connection: (facts) => accepting && gate.admit(facts),
     closed: (facts) => gate.closed(facts),
     exchange: (exchange) => parts.pipeline.serve(exchange, entry, gate.results(exchange.connection.id)),
     refused(facts, status, why) {
       parts.metrics.malformed(status, why)
-      if (!parts.logRefused) return
-      const client = plainAddress(facts.peer.address)
-      parts.log.info({ connection: facts.id, listener: facts.listener, client, status, failure: why }, 'refused')
+      tell(facts, { status, failure: why }, 'refused')
+    },
+    handshakeFailed(facts, why) {
+      parts.metrics.handshakeFailed(why)
+      tell(facts, { failure: why }, 'handshake failed')
     }
   }
-  return parts.front.listen({ host: unit.host, port: unit.port }, { name: unit.name, limits: parts.limits }, handler)
+  const options: ListenOptions = {
+    name,
+    limits: parts.limits,
+    ...(tls ? { tls: parts.tls.table(entry) } : {}),
+    ...(proxyProtocol
+      ? { proxyProtocol: { trusted: (address) => parts.forwarding.isTrusted(plainAddress(address)) } }
+      : {})
+  }
+  const listening = await parts.front.listen({ host, port }, options, handler)
+  return {
+    address: listening.address,
+    accept() {
+      accepting = true
+    },
+    drain: (deadline) => listening.drain(deadline)
+  }
 }

@@ -30,6 +30,10 @@ export class Metrics {
   readonly #bytes: { in: { inc(by: number): void }; out: { inc(by: number): void } }
   readonly #failures: Counter
   readonly #refused: Counter
+  readonly #handshakes: Counter
+  readonly #restricted: Counter
+  readonly #tcp: Counter
+  readonly #tcpDuration: Histogram
   readonly #retries: Counter
   readonly #reloads: Counter
   readonly #revision: Gauge
@@ -76,6 +80,30 @@ export class Metrics {
       labelNames: ['status'],
       registers
     })
+    this.#handshakes = new Counter({
+      name: 'sluice_handshake_failures_total',
+      help: 'Connections that ended before their first request: no PROXY header, no TLS, no certificate, by reason.',
+      labelNames: ['reason'],
+      registers
+    })
+    this.#restricted = new Counter({
+      name: 'sluice_endpoint_restrictions_total',
+      help: 'What the IP restriction of all endpoints has refused, or would refuse were it enforced.',
+      labelNames: ['result'],
+      registers
+    })
+    this.#tcp = new Counter({
+      name: 'sluice_tcp_connections_total',
+      help: 'Connections to TCP edges that ended, by edge and code (ok: both sides had said all).',
+      labelNames: ['edge', 'code'],
+      registers
+    })
+    this.#tcpDuration = new Histogram({
+      name: 'sluice_tcp_connection_duration_seconds',
+      help: 'From accepting a connection to a TCP edge to its end.',
+      buckets: [...SECONDS, 300, 3_600],
+      registers
+    })
     this.#retries = new Counter({
       name: 'sluice_upstream_retries_total',
       help: 'Requests sent a second time.',
@@ -119,6 +147,29 @@ export class Metrics {
 
   malformed(status: number, _why: Failure): void {
     this.#refused.inc({ status: String(status) })
+  }
+
+  /** A connection got no further than its PROXY header or TLS handshake. `why` is a word of a closed set. */
+  handshakeFailed(why: string): void {
+    this.#handshakes.inc({ reason: why })
+  }
+
+  restricted(enforced: boolean): void {
+    this.#restricted.inc({ result: enforced ? 'refused' : 'would_refuse' })
+  }
+
+  /** A connection to a TCP edge ended. `code` is undefined when both sides had said all that they had to. */
+  connectionEnded(
+    edge: string,
+    code: string | undefined,
+    milliseconds: number,
+    bytesIn: number,
+    bytesOut: number
+  ): void {
+    this.#tcp.inc({ edge, code: code ?? 'ok' })
+    this.#tcpDuration.observe(milliseconds / 1_000)
+    if (bytesIn > 0) this.#bytes.in.inc(bytesIn)
+    if (bytesOut > 0) this.#bytes.out.inc(bytesOut)
   }
 
   retried(): void {
@@ -210,6 +261,12 @@ function policyMeter(registers: Registry[]): PolicyMeter {
     labelNames: ['owner', 'name', 'result'],
     registers
   })
+  const moduleDecisions = new Counter({
+    name: 'sluice_module_decisions_total',
+    help: 'What modules, and actions of their kind, decided about exchanges and connections.',
+    labelNames: ['owner', 'module', 'decision'],
+    registers
+  })
   return {
     matched: (owner: string, phase: Phase, name: string) => matched.labels({ owner, phase, rule: name }),
     decided: (owner, phase, name, action) => decided.labels({ owner, phase, rule: name, action }),
@@ -218,6 +275,10 @@ function policyMeter(registers: Registry[]): PolicyMeter {
       admitted: limits.labels({ owner, name, result: 'admitted' }),
       refused: limits.labels({ owner, name, result: 'refused' }),
       wouldRefuse: limits.labels({ owner, name, result: 'would_refuse' })
-    })
+    }),
+    decisions: <D extends string>(owner: string, module: string, decisions: readonly D[]) =>
+      Object.fromEntries(
+        decisions.map((decision) => [decision, moduleDecisions.labels({ owner, module, decision })])
+      ) as Record<D, Counter.Internal>
   }
 }

@@ -1,5 +1,6 @@
 import type { Exchange, Sent } from '../exchange/exchange.js'
 import type { EntryFacts, Flow } from '../exchange/flow.js'
+import { isInternal } from '../exchange/pinned.js'
 import type { Verdict } from '../exchange/verdict.js'
 import type { Clock } from '../lib/clock.js'
 import type { SnapshotHolder } from '../snapshot/holder.js'
@@ -7,7 +8,7 @@ import type { Route } from '../snapshot/routes.js'
 import type { Snapshot } from '../snapshot/snapshot.js'
 import type { AccessLog } from './access-log.js'
 import type { Admission, AdmittedFlow } from './admission.js'
-import { FAILURES, type FailureAnswer, REFUSALS } from './failures.js'
+import { FAILURES, type FailureAnswer, MOST_HOPS, REFUSALS } from './failures.js'
 import type { Forwarded, Forwarder } from './forwarder.js'
 import type { Metrics } from './metrics.js'
 import { discard, failureResponse, responseOf, send } from './response.js'
@@ -23,6 +24,14 @@ export interface PipelineParts {
   readonly log: { error(fields: object, message: string): void }
 }
 
+/** A route whose policy has led on to another entry. */
+interface Hop {
+  readonly route: Route | undefined
+  readonly ran: number
+}
+
+const NO_HOPS: readonly Hop[] = []
+
 /** One exchange on its way, with what the log will tell about it. */
 interface Passage {
   readonly exchange: Exchange
@@ -31,8 +40,10 @@ interface Passage {
   readonly begun: number
   flow: AdmittedFlow | undefined
   route: Route | undefined
-  /** Modules whose request step ran: their response steps run too. */
+  /** Modules of the route whose request step ran: their response steps run too. */
   ran: number
+  /** Routes whose policies led on to this one, the first one first. */
+  before: readonly Hop[]
   status: number
   code: string | undefined
   upstreamDuration: number | undefined
@@ -60,6 +71,7 @@ export class Pipeline {
       flow: undefined,
       route: undefined,
       ran: 0,
+      before: NO_HOPS,
       status: 0,
       code: undefined,
       upstreamDuration: undefined
@@ -72,6 +84,7 @@ export class Pipeline {
       this.#ended(passage, await this.#refuse(passage, REFUSALS.internal))
     } finally {
       metrics.inFlight.dec()
+      passage.flow?.end()
     }
   }
 
@@ -79,20 +92,31 @@ export class Pipeline {
     const { exchange, snapshot } = passage
     const flow = this.#parts.admission.admit(exchange, entry, results)
     if ('status' in flow) return this.#refuse(passage, flow)
+    flow.units = snapshot
     passage.flow = flow
-    passage.route = snapshot.route(flow.request.target.host, flow.request.target.path)
+    const { host, path } = flow.request.target
+    // What is internal is reached through policies alone.
+    passage.route = isInternal(host) ? undefined : snapshot.route(host, path, entry.publicPort, entry.port)
     if (passage.route === undefined) return this.#refuse(passage, REFUSALS.route)
     let verdict = requestSteps(passage, flow)
     if (verdict instanceof Promise) verdict = await verdict
+    while (verdict?.kind === 'forward') {
+      const refusal = lead(passage, flow, verdict)
+      if (refusal !== undefined) return this.#answer(passage, flow, refusedWith(refusal))
+      verdict = requestSteps(passage, flow)
+      if (verdict instanceof Promise) verdict = await verdict
+    }
     if (verdict?.kind === 'close') return this.#close(passage, verdict.how)
     if (verdict !== undefined)
       return this.#answer(passage, flow, { response: responseOf(verdict), duration: undefined })
-    return this.#answer(passage, flow, await this.#forward(passage, flow))
+    const forwarded = await this.#forward(passage, flow)
+    flow.response = forwarded.response
+    flow.forwarded()
+    return this.#answer(passage, flow, forwarded)
   }
 
   #forward({ exchange, snapshot, route }: Passage, flow: AdmittedFlow): Promise<Forwarded> {
-    const upstream = route?.upstream === undefined ? undefined : snapshot.upstream(route.upstream)
-    return this.#parts.forwarder.forward(exchange, flow.request, upstream)
+    return this.#parts.forwarder.forward(exchange, flow, snapshot, route?.upstream)
   }
 
   async #answer(passage: Passage, flow: AdmittedFlow, forwarded: Forwarded): Promise<Sent> {
@@ -105,10 +129,14 @@ export class Pipeline {
     if (replaced instanceof Promise) replaced = await replaced
     if (exchange.signal.aborted !== undefined) return this.#abandon(passage, forwarded)
     if (replaced === undefined && forwarded.pipe !== undefined) return this.#splice(passage, flow, forwarded)
-    if (replaced !== undefined) {
-      release(forwarded)
+    while (replaced !== undefined) {
+      if (flow.response === forwarded.response) release(forwarded)
+      if (replaced.kind === 'forward') throw new TypeError('a response cannot be forwarded')
       if (replaced.kind === 'close') return this.#close(passage, replaced.how)
       flow.response = responseOf(replaced)
+      // The modules before the one that put an answer of its own in place see that answer.
+      replaced = responseSteps(passage, flow)
+      if (replaced instanceof Promise) replaced = await replaced
     }
     passage.status = flow.response.status
     passage.code = flow.response.local ? flow.response.headers.get('sluice-error-code') : undefined
@@ -170,17 +198,46 @@ function requestSteps(passage: Passage, flow: AdmittedFlow): Verdict | undefined
   const modules = route?.modules
   if (!modules) return undefined
   while (passage.ran < modules.length) {
-    const verdict = modules[passage.ran++]?.request(flow, snapshot)
+    const verdict = modules[passage.ran++]?.request?.(flow, snapshot)
     if (verdict instanceof Promise) return verdict.then((late) => late ?? requestSteps(passage, flow))
     if (verdict !== undefined) return verdict
   }
   return undefined
 }
 
+/** Goes on at the internal entry of a verdict; answers why that cannot be. */
+function lead(
+  passage: Passage,
+  { request }: AdmittedFlow,
+  { host, port }: Extract<Verdict, { kind: 'forward' }>
+): FailureAnswer | undefined {
+  const { snapshot, route, ran, before } = passage
+  if (before.length >= MOST_HOPS) return REFUSALS.hops
+  const edge = snapshot.internalEdge(host, port)
+  if (edge === undefined) return REFUSALS.internalEntry
+  passage.before = [...before, { route, ran }]
+  passage.route = edge.routes.find(request.target.path)
+  passage.ran = 0
+  return passage.route === undefined ? REFUSALS.route : undefined
+}
+
+function stepBack(passage: Passage): void {
+  const hop = passage.before.at(-1)
+  passage.before = passage.before.slice(0, -1)
+  passage.route = hop?.route
+  passage.ran = hop?.ran ?? 0
+}
+
+function refusedWith(answer: FailureAnswer): Forwarded {
+  return { response: failureResponse(answer), duration: undefined }
+}
+
 function responseSteps(passage: Passage, flow: AdmittedFlow): Verdict | undefined | Promise<Verdict | undefined> {
-  const { route, snapshot } = passage
-  while (passage.ran > 0) {
-    const verdict = route?.modules?.[--passage.ran]?.response(flow, snapshot)
+  const { snapshot } = passage
+  while (passage.ran > 0 || passage.before.length > 0) {
+    if (passage.ran === 0) stepBack(passage)
+    const { route } = passage
+    const verdict = route?.modules?.[--passage.ran]?.response?.(flow, snapshot)
     if (verdict instanceof Promise) return verdict.then((late) => late ?? responseSteps(passage, flow))
     if (verdict !== undefined) return verdict
   }

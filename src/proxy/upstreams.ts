@@ -1,34 +1,172 @@
 import type { Dialer } from '../engine/contract.js'
 import { tcpDialer, tlsDialer } from '../engine/dialers.js'
-import type { ShardedMap } from '../lib/sharded-map.js'
-import type { UpstreamUnit } from '../plan/plan.js'
+import type { Clock } from '../lib/clock.js'
+import { formatAuthority } from '../lib/host.js'
+import { ShardedMap } from '../lib/sharded-map.js'
+import type { AddressUpstream, ResponseUpstream, TunnelUpstream, UpstreamUnit, WeightedUpstream } from '../plan/plan.js'
+import { Server } from './server.js'
+import { WeightedChoice } from './weighted-choice.js'
+
+/** Where one attempt goes. */
+export type Target =
+  | { readonly kind: 'server'; readonly server: Server }
+  | { readonly kind: 'response'; readonly unit: ResponseUpstream }
+
+/** Upstream units by key, of the snapshot that serves. */
+export interface UpstreamLookup {
+  upstream(key: string): UpstreamUnit | undefined
+}
+
+/** The live tunnels of groups. */
+export interface TunnelGroups {
+  /** Opens pipes through the tunnels that carry the labels; rejects with `no-tunnel` when there is none. */
+  dialer(labels: TunnelUpstream['labels']): Dialer
+  /** Is there a tunnel that carries the labels? */
+  has(labels: TunnelUpstream['labels']): boolean
+}
+
+/** How good a choice a unit is: it works, it is down, or it cannot be tried (again). */
+type State = 'up' | 'down' | 'none'
 
 /**
- * Upstream units → dialers. One dialer per unit object: as long as a unit stays as it was, its connections are reused
- * across snapshots.
+ * Upstream units → servers. One server per unit object: as long as a unit stays as it was, its connections are reused
+ * and its health is remembered across snapshots.
  */
 export class Upstreams {
-  #dialers = new Map<UpstreamUnit, Dialer>()
+  readonly #clock: Clock
+  readonly #tunnels: TunnelGroups | undefined
+  readonly #servers = new WeakMap<AddressUpstream | TunnelUpstream, Server>()
+  readonly #choices = new WeakMap<WeightedUpstream, WeightedChoice>()
+  #followed: ShardedMap<UpstreamUnit> = ShardedMap.empty()
+  /** Pool key → units that use it. */
+  readonly #uses = new Map<string, number>()
+  #keys: ReadonlySet<string> = new Set()
 
-  dialer(unit: UpstreamUnit): Dialer {
-    let dialer = this.#dialers.get(unit)
-    if (dialer === undefined) {
-      dialer = createDialer(unit)
-      this.#dialers.set(unit, dialer)
-    }
-    return dialer
+  constructor(clock: Clock, tunnels?: TunnelGroups) {
+    this.#clock = clock
+    this.#tunnels = tunnels
   }
 
-  /** Forgets the dialers of units that are gone. Answers the pool keys that stay. */
-  retain(units: ShardedMap<UpstreamUnit>): ReadonlySet<string> {
-    const kept = new Map<UpstreamUnit, Dialer>()
-    for (const [, unit] of units) kept.set(unit, this.dialer(unit))
-    this.#dialers = kept
-    return new Set([...kept.values()].map((dialer) => dialer.key))
+  /**
+   * Where the next attempt goes when `tried` have failed; undefined when nothing is left. Servers that are down are taken
+   * only when nothing else is left: they may have come back.
+   */
+  choose(units: UpstreamLookup, key: string, tried: ReadonlySet<Server>): Target | undefined {
+    const unit = units.upstream(key)
+    return unit === undefined ? undefined : this.#choose(units, unit, tried)
+  }
+
+  /** Pool keys in use once `units` serve. Costs what has changed since the last call. */
+  follow(units: ShardedMap<UpstreamUnit>): ReadonlySet<string> {
+    let changed = false
+    for (const { before, after } of units.since(this.#followed)) {
+      changed = this.#count(after, 1) || changed
+      changed = this.#count(before, -1) || changed
+    }
+    this.#followed = units
+    if (changed) this.#keys = new Set(this.#uses.keys())
+    return this.#keys
+  }
+
+  #choose(units: UpstreamLookup, unit: UpstreamUnit, tried: ReadonlySet<Server>): Target | undefined {
+    switch (unit.form) {
+      case 'response':
+        return { kind: 'response', unit }
+      case 'address':
+      case 'tunnels': {
+        const server = this.#server(unit)
+        return server === undefined || tried.has(server) ? undefined : { kind: 'server', server }
+      }
+      case 'failover': {
+        const member =
+          unit.members.find((key) => this.#state(units, key, tried) === 'up') ??
+          unit.members.find((key) => this.#state(units, key, tried) === 'down')
+        return member === undefined ? undefined : this.choose(units, member, tried)
+      }
+      case 'weighted':
+        return this.#weighted(units, unit, tried)
+    }
+  }
+
+  #weighted(units: UpstreamLookup, unit: WeightedUpstream, tried: ReadonlySet<Server>): Target | undefined {
+    let choice = this.#choices.get(unit)
+    if (choice === undefined) {
+      choice = new WeightedChoice()
+      this.#choices.set(unit, choice)
+    }
+    const shares = (wanted: State) =>
+      unit.members.flatMap(({ upstream, weight }, index) =>
+        weight > 0 && this.#state(units, upstream, tried) === wanted
+          ? [{ index, weight, load: this.#load(units, upstream) }]
+          : []
+      )
+    const index = choice.take(shares('up')) ?? choice.take(shares('down'))
+    const member = index === undefined ? undefined : unit.members[index]
+    return member === undefined ? undefined : this.choose(units, member.upstream, tried)
+  }
+
+  #state(units: UpstreamLookup, key: string, tried: ReadonlySet<Server>): State {
+    const unit = units.upstream(key)
+    switch (unit?.form) {
+      case undefined:
+        return 'none'
+      case 'response':
+        return 'up'
+      case 'address':
+      case 'tunnels': {
+        const server = this.#server(unit)
+        if (server === undefined || tried.has(server)) return 'none'
+        if (unit.form === 'tunnels' && this.#tunnels?.has(unit.labels) !== true) return 'none'
+        return server.isUp(this.#clock.monotonic()) ? 'up' : 'down'
+      }
+      case 'failover':
+        return best(unit.members.map((member) => this.#state(units, member, tried)))
+      case 'weighted':
+        return best(
+          unit.members.map(({ upstream, weight }) => (weight > 0 ? this.#state(units, upstream, tried) : 'none'))
+        )
+    }
+  }
+
+  #load(units: UpstreamLookup, key: string): number {
+    const unit = units.upstream(key)
+    if (unit?.form !== 'address' && unit?.form !== 'tunnels') return 0
+    return this.#server(unit)?.active ?? 0
+  }
+
+  #server(unit: AddressUpstream | TunnelUpstream): Server | undefined {
+    let server = this.#servers.get(unit)
+    if (server === undefined) {
+      if (unit.form === 'address') server = new Server(createDialer(unit), nameOf(unit))
+      else if (this.#tunnels !== undefined) server = new Server(this.#tunnels.dialer(unit.labels), `tunnels ${unit.id}`)
+      else return undefined
+      this.#servers.set(unit, server)
+    }
+    return server
+  }
+
+  /** Answers whether the set of keys has changed. */
+  #count(unit: UpstreamUnit | undefined, by: 1 | -1): boolean {
+    if (unit?.form !== 'address' && unit?.form !== 'tunnels') return false
+    const key = this.#server(unit)?.dialer.key
+    if (key === undefined) return false
+    const before = this.#uses.get(key) ?? 0
+    if (before + by === 0) this.#uses.delete(key)
+    else this.#uses.set(key, before + by)
+    return before === 0 || before + by === 0
   }
 }
 
-function createDialer(unit: UpstreamUnit): Dialer {
+function best(states: readonly State[]): State {
+  if (states.includes('up')) return 'up'
+  return states.includes('down') ? 'down' : 'none'
+}
+
+function nameOf({ protocol, host, port }: AddressUpstream): string {
+  return `${protocol}://${formatAuthority(host, port)}`
+}
+
+function createDialer(unit: AddressUpstream): Dialer {
   if (unit.protocol === 'http') return tcpDialer({ host: unit.host, port: unit.port })
   return tlsDialer({
     host: unit.host,

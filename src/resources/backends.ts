@@ -1,5 +1,6 @@
 import { boolean, described, map, text, whole } from './fields.js'
 import { tunnel } from './live.js'
+import { refuseUnwritable } from './modules/headers.js'
 import { object } from './objects.js'
 import { liveRefs, refIds, refNumbers } from './references.js'
 import { defineResource } from './resource.js'
@@ -70,7 +71,13 @@ export const httpResponseBackend = defineResource({
       max: 50
     }),
     status_code: whole({ description: 'Status of the response.', min: 200, max: 599, default: 200 })
-  }
+  },
+  rules: [
+    {
+      on: ['headers'],
+      check: ({ body, report }) => refuseUnwritable(body.headers as Readonly<Record<string, string>>, 'headers', report)
+    }
+  ]
 })
 
 const SINGLE = [tunnelGroupBackend, staticBackend, httpResponseBackend] as const

@@ -1,4 +1,5 @@
-import type { Body, Json, PresentContext, ResourceRecord } from './field.js'
+import { isObject } from './check.js'
+import type { Json, PresentContext, ResourceRecord } from './field.js'
 import { present, uriOf } from './present.js'
 import { type Read, type ReadOptions, readUpdate } from './read.js'
 import type { Part, Resource } from './resource.js'
@@ -11,7 +12,12 @@ export function entriesOf(part: Part, record: ResourceRecord): readonly Entry[] 
 
 /** The entry that `key` names, undefined when there is none. */
 export function entryOf(part: Part, record: ResourceRecord, key: string): Entry | undefined {
-  return entriesOf(part, record).find((entry) => entry[part.key] === key)
+  return entriesOf(part, record)[placeOf(part, record, key)]
+}
+
+/** Where the entry that `key` names stands; -1 when there is none. */
+export function placeOf(part: Part, record: ResourceRecord, key: string): number {
+  return entriesOf(part, record).findIndex((entry) => entry[part.key] === key)
 }
 
 /** Reads the body of a POST that adds an entry, as the update of the record that it is. */
@@ -23,12 +29,38 @@ export function readAddition(
   options: ReadOptions
 ): Read {
   const entries = entriesOf(part, current)
-  const path = { ...options.path }
-  const read = readUpdate(resource, current, { [part.field]: [...entries, withoutPath(body, path)] }, options)
+  const list = [...entries, withoutPath(body, options.path)]
+  return readEntries(resource, part, current, { list, place: entries.length }, options)
+}
+
+/** Reads the body of a PATCH of the entry at `place`: what it does not give stays. */
+export function readReplacement(
+  resource: Resource,
+  part: Part,
+  current: ResourceRecord,
+  place: number,
+  body: unknown,
+  options: ReadOptions
+): Read {
+  const given = withoutPath(body, options.path)
+  const entries = entriesOf(part, current)
+  const changed = isObject(given) ? { ...entries[place], ...given } : given
+  return readEntries(resource, part, current, { list: entries.with(place, changed as Entry), place }, options)
+}
+
+/** Reads a whole list of which one entry comes from the request: there that entry is the body. */
+function readEntries(
+  resource: Resource,
+  part: Part,
+  current: ResourceRecord,
+  { list, place }: { readonly list: readonly unknown[]; readonly place: number },
+  options: ReadOptions
+): Read {
+  const read = readUpdate(resource, current, { [part.field]: list }, options)
   if (read.ok) return read
-  const place = `${part.field}[${entries.length}]`
+  const at = `${part.field}[${place}]`
   const problems = read.problems.map((problem) => {
-    const field = problem.field.startsWith(place) ? problem.field.slice(place.length).replace(/^\./, '') : part.key
+    const field = problem.field.startsWith(at) ? problem.field.slice(at.length).replace(/^\./, '') : part.key
     return { ...problem, field }
   })
   return { ok: false, problems }
@@ -59,6 +91,6 @@ export function presentPart(
 }
 
 function withoutPath(body: unknown, path: Readonly<Record<string, string>>): unknown {
-  if (typeof body !== 'object' || body === null || Array.isArray(body)) return body
-  return Object.fromEntries(Object.entries(body as Body).filter(([key, value]) => path[key] !== value))
+  if (!isObject(body)) return body
+  return Object.fromEntries(Object.entries(body).filter(([key, value]) => path[key] !== value))
 }

@@ -17,7 +17,8 @@ export function policyCheck(services: PolicyServices, actions: readonly Action[]
       // Nothing is kept: counters belong to the policies that run.
       keep: { keep: (key, make) => make(JSON.stringify(key)) },
       actions,
-      unavailable: 'refuse'
+      unavailable: 'refuse',
+      carrier: layer
     })
     const first = problems.find(({ severity }) => severity === 'error')
     return first === undefined ? wrongLayer(text, layer) : refusal(first)
@@ -30,7 +31,7 @@ function refusal({ code, message, path, line, column }: Omit<Problem, 'severity'
 
 /** HTTPS edges have no `on_tcp_connect`, TCP edges nothing else. */
 function wrongLayer(text: string, layer: 'http' | 'tcp'): ReturnType<PolicyCheck> {
-  const { document } = readDocument(text)
+  const { document } = readDocument(text, layer)
   for (const [phase, [rule]] of Object.entries(document.phases)) {
     if (rule === undefined || (phase === 'on_tcp_connect') === (layer === 'tcp')) continue
     const message = `${phase} does not run on ${layer === 'tcp' ? 'a TCP edge' : 'a route of an HTTPS edge'}`

@@ -1,14 +1,12 @@
 import type { ShardedMap } from '../lib/sharded-map.js'
-import type { CompiledModule } from '../modules/contract.js'
-import { modules } from '../modules/registry.js'
-import { apply, type Change, type EdgeUnit, type PolicyUnit, type UpstreamUnit } from '../plan/plan.js'
+import { apply, type Change, type PolicyUnit, type SecretValues, type UpstreamUnit } from '../plan/plan.js'
 import type { Action } from '../policy/action.js'
 import { type CompiledPolicy, compilePolicy } from '../policy/compile.js'
 import type { Problem } from '../policy/problem.js'
 import type { PolicyServices } from '../policy/services.js'
 import type { Draft, KeptState } from './kept-state.js'
-import { type CompiledEdge, PathTable, type Route } from './routes.js'
 import { Snapshot } from './snapshot.js'
+import { asKind, type UnitChange, unitChanges } from './unit-change.js'
 
 /** The problems of one policy document of a plan. */
 export interface UnitProblems {
@@ -31,35 +29,47 @@ export type Prepared =
 
 /**
  * Compiles the units of a change beside the running snapshot. Nothing that runs is touched before `commit`, which only
- * makes kept state real and cannot fail; the caller swaps the snapshot in the same turn.
+ * makes kept state real and cannot fail; the caller swaps the snapshot in the same turn. `secrets`: the values that units
+ * of the change refer to.
  */
-export function prepare(running: Snapshot, change: Change, options: CompileOptions): Prepared {
+export function prepare(
+  running: Snapshot,
+  change: Change,
+  secrets: SecretValues,
+  { services, actions, keptState }: CompileOptions
+): Prepared {
   const plan = apply(running.plan, change)
-  const draft = options.keptState.draft()
-  const policies = compilePolicies(change, draft, options)
+  const draft = keptState.draft()
+  const changes = unitChanges(running.plan, change)
+  const policies = compilePolicies(changes, draft, services, actions)
   if (policies.failed.length > 0) return { ok: false, problems: policies.failed }
-  const upstreams: [string, UpstreamUnit][] = []
-  const edges: [string, CompiledEdge][] = []
-  for (const [key, unit] of change.put) {
-    if (unit.kind === 'upstream') upstreams.push([key, unit])
-    if (unit.kind === 'edge') edges.push([key, compileEdge(unit)])
-  }
-  const snapshot = new Snapshot(
-    plan,
-    running.policies.with(policies.compiled, change.drop),
-    running.upstreams.with(upstreams, change.drop),
-    running.edges.with(edges, change.drop),
-    claimHosts(running, edges, change.drop)
-  )
+  const { tables } = running
+  const compilation = { services, draft, secrets }
+  const snapshot = new Snapshot(plan, {
+    policies: tables.policies.with(policies.compiled, change.drop),
+    upstreams: changedUpstreams(tables.upstreams, changes),
+    edges: tables.edges.with(changes, compilation),
+    tcpEdges: tables.tcpEdges.with(changes, compilation),
+    ipPolicies: tables.ipPolicies.with(changes),
+    restrictions: tables.restrictions.with(changes),
+    certificates: tables.certificates.with(changes, secrets),
+    secrets: tables.secrets.with(changes, secrets)
+  })
   return { ok: true, snapshot, warnings: policies.doubtful, commit: () => draft.commit(change.drop) }
 }
 
-function compilePolicies(change: Change, draft: Draft, { services, actions }: CompileOptions) {
+function compilePolicies(
+  changes: readonly UnitChange[],
+  draft: Draft,
+  services: PolicyServices,
+  actions: readonly Action[]
+) {
   const compiled: [string, CompiledPolicy][] = []
   const failed: UnitProblems[] = []
   const doubtful: UnitProblems[] = []
-  for (const [key, unit] of change.put) {
-    if (unit.kind !== 'policy') continue
+  for (const { key, after } of changes) {
+    const unit = asKind(after, 'policy')
+    if (unit === undefined) continue
     const { policy, problems } = compileUnit(unit, draft, key, services, actions)
     const found: UnitProblems = { key, source: unit.source, text: unit.text, problems }
     if (policy === undefined) failed.push(found)
@@ -78,36 +88,20 @@ function compileUnit(
   services: PolicyServices,
   actions: readonly Action[]
 ) {
-  return compilePolicy(unit.text, { owner: unit.owner, services, keep: draft.for(key), actions, unavailable: 'refuse' })
+  const { owner, text, carrier = 'http' } = unit
+  return compilePolicy(text, { owner, services, keep: draft.for(key), actions, unavailable: 'refuse', carrier })
 }
 
-function compileEdge(edge: EdgeUnit): CompiledEdge {
-  const routes = edge.routes.map((route): Route => {
-    const compiled: CompiledModule[] = []
-    for (const definition of modules) {
-      const module = definition.compile(route)
-      if (module !== undefined) compiled.push(module)
-    }
-    return {
-      id: route.id,
-      edge: edge.id,
-      match: route.match,
-      path: route.path,
-      upstream: route.upstream,
-      modules: compiled.length === 0 ? null : compiled
-    }
+function changedUpstreams(running: ShardedMap<UpstreamUnit>, changes: readonly UnitChange[]): ShardedMap<UpstreamUnit> {
+  const put = changes.flatMap(({ key, after }) => {
+    const unit = asKind(after, 'upstream')
+    return unit === undefined ? [] : [[key, unit] as const]
   })
-  return { id: edge.id, hosts: edge.hosts, routes: new PathTable(routes), connectPolicy: edge.connectPolicy }
-}
-
-/** Hosts that a changed edge gave up are freed before the new claims are entered. */
-function claimHosts(
-  running: Snapshot,
-  edges: readonly (readonly [string, CompiledEdge])[],
-  dropped: readonly string[]
-): ShardedMap<CompiledEdge> {
-  const freed: string[] = []
-  for (const key of [...dropped, ...edges.map(([key]) => key)]) freed.push(...(running.edges.get(key)?.hosts ?? []))
-  const claims = edges.flatMap(([, edge]) => edge.hosts.map((host) => [host, edge] as const))
-  return running.hosts.with([], freed).with(claims)
+  const drop = changes.filter(({ before, after }) => before?.kind === 'upstream' && after === undefined)
+  return put.length === 0 && drop.length === 0
+    ? running
+    : running.with(
+        put,
+        drop.map(({ key }) => key)
+      )
 }

@@ -11,31 +11,47 @@ export interface Route {
   readonly modules: readonly CompiledModule[] | null
 }
 
-/** An edge's routes, ready for lookup. */
-export interface CompiledEdge {
-  readonly id: string
-  readonly hosts: readonly string[]
-  readonly routes: PathTable
-  /** Key of the policy whose `on_tcp_connect` sees connections. */
-  readonly connectPolicy: string | undefined
-}
-
 /**
  * Path → route: an exact match first, then the longest prefix that ends on a segment border (`/a` holds `/a` and `/a/b`,
- * not `/ab`). Cost grows with the segments of the request's path, not with the number of routes.
+ * not `/ab`). Cost grows with the segments of the request's path, not with the number of routes. Immutable.
  */
 export class PathTable {
-  readonly #exact = new Map<string, Route>()
-  readonly #prefixes = new Map<string, Route>()
+  readonly #exact: ReadonlyMap<string, Route>
+  readonly #prefixes: ReadonlyMap<string, Route>
   /** The route of `/`, when it is the only one: the lookup then needs no search. */
   readonly #only: Route | undefined
 
-  constructor(routes: readonly Route[]) {
-    for (const route of routes) {
-      if (route.match === 'exact') this.#exact.set(route.path, route)
-      else this.#prefixes.set(withoutSlash(route.path), route)
+  private constructor(exact: ReadonlyMap<string, Route>, prefixes: ReadonlyMap<string, Route>) {
+    this.#exact = exact
+    this.#prefixes = prefixes
+    this.#only = exact.size === 0 && prefixes.size === 1 ? prefixes.get('') : undefined
+  }
+
+  static readonly empty = new PathTable(new Map(), new Map())
+
+  static of(routes: Iterable<Route>): PathTable {
+    return PathTable.empty.with(routes, [])
+  }
+
+  get size(): number {
+    return this.#exact.size + this.#prefixes.size
+  }
+
+  /** The table without `drop`, which are routes of its own, and then with `put`. */
+  with(put: Iterable<Route>, drop: Iterable<Pick<Route, 'id' | 'match' | 'path'>>): PathTable {
+    const exact = new Map(this.#exact)
+    const prefixes = new Map(this.#prefixes)
+    const placeOf = ({ match, path }: Pick<Route, 'match' | 'path'>): [Map<string, Route>, string] =>
+      match === 'exact' ? [exact, path] : [prefixes, withoutSlash(path)]
+    for (const route of drop) {
+      const [table, path] = placeOf(route)
+      if (table.get(path)?.id === route.id) table.delete(path)
     }
-    this.#only = routes.length === 1 ? this.#prefixes.get('') : undefined
+    for (const route of put) {
+      const [table, path] = placeOf(route)
+      table.set(path, route)
+    }
+    return new PathTable(exact, prefixes)
   }
 
   find(path: string): Route | undefined {
@@ -54,24 +70,4 @@ export class PathTable {
 
 function withoutSlash(path: string): string {
   return path.endsWith('/') ? path.slice(0, -1) : path
-}
-
-/**
- * Host → edge: the exact name first, then the longest wildcard, then the edge that takes every host.
- * A wildcard holds the names below its suffix, at any depth, and not the suffix itself.
- */
-export interface HostTable {
-  get(host: string): CompiledEdge | undefined
-}
-
-export function findEdge(table: HostTable, host: string): CompiledEdge | undefined {
-  const exact = table.get(host)
-  if (exact !== undefined) return exact
-  let dot = host.indexOf('.')
-  while (dot !== -1) {
-    const edge = table.get(`*${host.slice(dot)}`)
-    if (edge !== undefined) return edge
-    dot = host.indexOf('.', dot + 1)
-  }
-  return table.get('*')
 }

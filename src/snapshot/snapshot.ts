@@ -1,36 +1,51 @@
+import { isInternal } from '../exchange/pinned.js'
+import type { AddressRules } from '../lib/address-rules.js'
 import { ShardedMap } from '../lib/sharded-map.js'
 import type { ModuleUnits } from '../modules/contract.js'
 import { emptyPlan, type Plan, type UpstreamUnit } from '../plan/plan.js'
 import type { CompiledPolicy } from '../policy/compile.js'
-import { type CompiledEdge, findEdge, type Route } from './routes.js'
+import { Certificates } from './certificates.js'
+import { Edges } from './edges.js'
+import type { CompiledEdge } from './hosts.js'
+import { IpPolicies } from './ip-policies.js'
+import { Restrictions } from './restrictions.js'
+import type { Route } from './routes.js'
+import { SecretTable } from './secrets.js'
+import { type CompiledTcpEdge, TcpEdges } from './tcp-edges.js'
 
-/** A plan compiled for execution. Immutable; its tables are shared with the snapshot before. */
-export class Snapshot implements ModuleUnits {
-  readonly plan: Plan
+/** What a plan is compiled to. Each table is immutable and shared with the snapshot before where nothing changed. */
+export interface Tables {
   readonly policies: ShardedMap<CompiledPolicy>
   readonly upstreams: ShardedMap<UpstreamUnit>
-  readonly edges: ShardedMap<CompiledEdge>
-  /** Host pattern → edge. */
-  readonly hosts: ShardedMap<CompiledEdge>
-  readonly #everyHost: CompiledEdge | undefined
+  readonly edges: Edges
+  readonly tcpEdges: TcpEdges
+  readonly ipPolicies: IpPolicies
+  readonly restrictions: Restrictions
+  readonly certificates: Certificates
+  readonly secrets: SecretTable
+}
 
-  constructor(
-    plan: Plan,
-    policies: ShardedMap<CompiledPolicy>,
-    upstreams: ShardedMap<UpstreamUnit>,
-    edges: ShardedMap<CompiledEdge>,
-    hosts: ShardedMap<CompiledEdge>
-  ) {
+/** A plan compiled for execution. Immutable. */
+export class Snapshot implements ModuleUnits {
+  readonly plan: Plan
+  readonly tables: Tables
+
+  constructor(plan: Plan, tables: Tables) {
     this.plan = plan
-    this.policies = policies
-    this.upstreams = upstreams
-    this.edges = edges
-    this.hosts = hosts
-    this.#everyHost = hosts.size === 1 ? hosts.get('*') : undefined
+    this.tables = tables
   }
 
   static empty(): Snapshot {
-    return new Snapshot(emptyPlan, ShardedMap.empty(), ShardedMap.empty(), ShardedMap.empty(), ShardedMap.empty())
+    return new Snapshot(emptyPlan, {
+      policies: ShardedMap.empty(),
+      upstreams: ShardedMap.empty(),
+      edges: Edges.empty,
+      tcpEdges: TcpEdges.empty,
+      ipPolicies: IpPolicies.empty,
+      restrictions: Restrictions.empty,
+      certificates: Certificates.empty,
+      secrets: SecretTable.empty
+    })
   }
 
   get revision(): number {
@@ -38,22 +53,50 @@ export class Snapshot implements ModuleUnits {
   }
 
   policy(key: string): CompiledPolicy | undefined {
-    return this.policies.get(key)
+    return this.tables.policies.get(key)
   }
 
   upstream(key: string): UpstreamUnit | undefined {
-    return this.upstreams.get(key)
+    return this.tables.upstreams.get(key)
+  }
+
+  ipPolicy(id: string): AddressRules | undefined {
+    return this.tables.ipPolicies.get(id)
+  }
+
+  secret(vault: string, name: string): string | undefined {
+    return this.tables.secrets.get(vault, name)
+  }
+
+  hasInternal(layer: 'http' | 'tcp', host: string, port: number | undefined): boolean {
+    return layer === 'http'
+      ? this.internalEdge(host, port) !== undefined
+      : this.internalTcpEdge(host, port) !== undefined
+  }
+
+  /** The edge with an internal host; undefined also when the host is not internal. */
+  internalEdge(host: string, port: number | undefined): CompiledEdge | undefined {
+    const edge = isInternal(host) ? this.edge(host, port) : undefined
+    return edge?.hosts === 'every' ? undefined : edge
+  }
+
+  internalTcpEdge(host: string, port: number | undefined): CompiledTcpEdge | undefined {
+    return isInternal(host) && port !== undefined ? this.tables.tcpEdges.at(host, port) : undefined
+  }
+
+  /** The edge of a lower-case host. For the ports see `HostTable.find`. */
+  edge(host: string, publicPort?: number, ownPort?: number): CompiledEdge | undefined {
+    return this.tables.edges.hosts.find(host, publicPort, ownPort)
   }
 
   /** The route of a request, by lower-case host and normal path. */
-  route(host: string, path: string): Route | undefined {
-    const edge = this.#everyHost ?? findEdge(this.hosts, host)
-    return edge?.routes.find(path)
+  route(host: string, path: string, publicPort?: number, ownPort?: number): Route | undefined {
+    return this.edge(host, publicPort, ownPort)?.routes.find(path)
   }
 
   /** The policy that sees a connection before its first byte: that of the edge that takes every host. */
   connectPolicy(): CompiledPolicy | undefined {
-    const key = this.hosts.get('*')?.connectPolicy
-    return key === undefined ? undefined : this.policies.get(key)
+    const key = this.tables.edges.hosts.every?.connectPolicy
+    return key === undefined ? undefined : this.policy(key)
   }
 }

@@ -36,6 +36,11 @@ export class Queries implements StoreReader {
     return row === undefined ? undefined : toRecord(row)
   }
 
+  async kinds(): Promise<string[]> {
+    const rows = await this.#connection().selectFrom('records').select('kind').distinct().orderBy('kind').execute()
+    return rows.map(({ kind }) => kind)
+  }
+
   async getMany(keys: readonly RecordKey[]): Promise<StoredRecord[]> {
     const byKind = new Map<string, string[]>()
     for (const { kind, id } of keys) {

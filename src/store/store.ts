@@ -117,6 +117,8 @@ export interface StoreReader {
   referencesTo(kind: string, id: string, limit?: number): Promise<Reference[]>
   /** What this record names, by field and position. */
   referencesFrom(kind: string, id: string): Promise<Reference[]>
+  /** Every kind of which there is a record. */
+  kinds(): Promise<string[]>
   keeperOf(space: string, value: string): Promise<RecordKey | undefined>
   claimsOf(kind: string, id: string): Promise<Claim[]>
   /** What was committed after `revision`, up to now; a transaction's own changes are not among it. */

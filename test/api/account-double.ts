@@ -1,4 +1,5 @@
 import type { Account } from '../../src/api/account.js'
+import type { Entrance } from '../../src/control/api-gate.js'
 import type { Call, Done, Principal, Shown, Written } from '../../src/control/calls.js'
 import { ControlError } from '../../src/control/control-error.js'
 import { KEY } from './asking.js'
@@ -16,6 +17,7 @@ export class AccountDouble implements Account {
   /** Thrown by the next operation. */
   failure: ControlError | undefined
   admitted = true
+  pagesAdmitted = true
   permitted = true
   principal: Principal = PRINCIPAL
 
@@ -30,8 +32,12 @@ export class AccountDouble implements Account {
     return key === KEY ? this.principal : undefined
   }
 
-  admits() {
-    return this.admitted
+  async otherThanKey() {
+    return undefined
+  }
+
+  admits(_address: string | undefined, entrance: Entrance) {
+    return entrance === 'api' ? this.admitted : this.pagesAdmitted
   }
 
   permit() {
@@ -49,7 +55,27 @@ export class AccountDouble implements Account {
   getParts = this.#partAnswer('getParts', shown)
   getPart = this.#partAnswer('getPart', shown)
   addPart = this.#partAnswer('addPart', written)
+  updatePart = this.#partAnswer('updatePart', written)
   removePart = this.#partAnswer('removePart', done)
+
+  async commandSession(id: string, command: string) {
+    this.#note('commandSession', 'tunnel_session', { id, command })
+  }
+
+  readonly revisions = {
+    list: async (page: object) => {
+      this.#note('list', 'revision', page)
+      return { revisions: [], uri: 'u', next_page_uri: null }
+    },
+    get: async (revision: number) => {
+      this.#note('get', 'revision', { revision })
+      return { id: revision }
+    },
+    diff: async (revision: number) => {
+      this.#note('diff', 'revision', { revision })
+      return { id: revision, changes: [] }
+    }
+  }
 
   async processes() {
     return [{ id: 'p1', appliedRevision: 8, lastError: null, seenAt: '2026-01-01T00:00:00Z', self: true }]

@@ -29,6 +29,40 @@ t.test('an unknown key and a wrong one get the same answer', async (t) => {
   t.equal((await ask('/vaults/nothing_1', { key: 'nothing-of-this-kind' })).status, 401, 'nor is existence told')
 })
 
+const skip = process.env.SLUICE_TEST_LONG === '1' ? false : 'a measurement of the long suite'
+t.test('an unknown key and a wrong one take the same time', { skip }, async (t) => {
+  const { ask, control } = await openAccount(t)
+  const { token } = await make(ask, '/api_keys')
+  const [id, secret] = token.split('_')
+  const wrong = `${id}_${secret.slice(1)}0`
+  const unknown = `${'0'.repeat(27)}_${secret.slice(1)}1`
+  const times = new Map<string, number[]>([
+    [wrong, []],
+    [unknown, []]
+  ])
+  const SAMPLES = 10_000
+  for (let sample = -500; sample < SAMPLES; sample++) {
+    // In turns, so that whatever else the machine does meets both.
+    for (const key of sample % 2 === 0 ? [wrong, unknown] : [unknown, wrong]) {
+      const start = process.hrtime.bigint()
+      if ((await control.authenticate(key)) !== undefined) t.fail('it opens something')
+      if (sample >= 0) times.get(key)?.push(Number(process.hrtime.bigint() - start))
+    }
+  }
+  // The slowest tenth is the machine's, not ours.
+  const [a, b] = [...times.values()].map((all) => statistics(all.sort((x, y) => x - y).slice(0, SAMPLES * 0.9)))
+  if (a === undefined || b === undefined) return t.fail('nothing was measured')
+  const score = Math.abs(a.mean - b.mean) / Math.sqrt(a.variance / a.count + b.variance / b.count)
+  t.ok(score < 4.5, `Welch's t is ${score.toFixed(2)}`)
+  return undefined
+})
+
+function statistics(values: readonly number[]) {
+  const count = values.length
+  const mean = values.reduce((sum, value) => sum + value, 0) / count
+  return { count, mean, variance: values.reduce((sum, value) => sum + (value - mean) ** 2, 0) / (count - 1) }
+}
+
 t.test('a bot has the rights of a member while it is active', async (t) => {
   const { ask } = await openAccount(t)
   const bot = await make(ask, '/bot_users', { name: 'deployer' })

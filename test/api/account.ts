@@ -3,6 +3,7 @@ import { ApiKeys } from '../../src/api/keys.js'
 import type { ApiOptions } from '../../src/api/server.js'
 import { offlineServices } from '../../src/cli/offline-services.js'
 import { ControlPlane } from '../../src/control/control-plane.js'
+import type { LiveSources } from '../../src/control/live-sources.js'
 import { systemClock } from '../../src/lib/clock.js'
 import { newSealKey, parseSealKey, Sealer } from '../../src/lib/seal.js'
 import { actions } from '../../src/policy/actions/registry.js'
@@ -22,11 +23,13 @@ interface AccountOptions extends Partial<ApiOptions> {
   /** URLs in answers lead to the API itself instead of to a name that is the same in every test. */
   readonly ownBase?: boolean
   readonly reportEvery?: number
+  /** What lives beside the records. */
+  readonly sources?: LiveSources
 }
 
 /** The API over a real control plane. */
 export async function openAccount(t: Test, options: AccountOptions = {}) {
-  const { address = ':memory:', ownBase = false, reportEvery, clock = systemClock, ...api } = options
+  const { address = ':memory:', ownBase = false, reportEvery, sources, clock = systemClock, ...api } = options
   let base = BASE
   const baseUrl = () => base
   const logged: { readonly fields: object; readonly message: string }[] = []
@@ -35,21 +38,24 @@ export async function openAccount(t: Test, options: AccountOptions = {}) {
   const services = offlineServices(actions)
   const holder = new SnapshotHolder(Snapshot.empty())
   const keys = new ApiKeys([KEY], undefined)
-  const control = await ControlPlane.open({
-    connect: (onRevision) => openStore(address, { log, clock, onRevision }),
-    resources,
-    seal: new Sealer(parseSealKey(newSealKey())),
-    clock,
-    log,
-    checkPolicy: policyCheck(services, actions),
-    holder,
-    compile: { services, actions, keptState: new KeptState() },
-    operatorKeys: keys,
-    baseUrl,
-    zone: 'sluice.localhost',
-    regions: ['global'],
-    ...(reportEvery === undefined ? {} : { reportEvery })
-  })
+  const control = await ControlPlane.open(
+    {
+      connect: (onRevision) => openStore(address, { log, clock, onRevision }),
+      resources,
+      seal: new Sealer(parseSealKey(newSealKey())),
+      clock,
+      log,
+      checkPolicy: policyCheck(services, actions),
+      holder,
+      compile: { services, actions, keptState: new KeptState() },
+      operatorKeys: keys,
+      baseUrl,
+      zone: 'sluice.localhost',
+      regions: ['global'],
+      ...(reportEvery === undefined ? {} : { reportEvery })
+    },
+    sources
+  )
   const listening = await listen(t, {
     clock,
     keys,

@@ -308,7 +308,6 @@ t.test('paths that name nothing are 404 and reach no account', async (t) => {
     }
   }
   for (const path of [
-    '/',
     '/IP_POLICIES',
     '/ip_policies/',
     '//ip_policies',
@@ -369,10 +368,28 @@ t.test('a dry run tells what the write would have answered and what it would hav
     t.equal(control.last.dryRun, true)
     return answer.json
   }
-  t.same(await dry('POST', '/ip_policies', {}), { dry_run: true, status_code: 201, body: { id: 'x_1' }, difference })
-  t.same(await dry('PATCH', '/ip_policies/a', {}), { dry_run: true, status_code: 200, body: { id: 'x_1' }, difference })
-  t.same(await dry('DELETE', '/ip_policies/a'), { dry_run: true, status_code: 204, body: null, difference })
-  t.same(await dry('DELETE', '/edges/tcp/a/backend'), { dry_run: true, status_code: 204, body: null, difference })
+  t.same(await dry('POST', '/ip_policies', {}), {
+    dry_run: true,
+    status_code: 201,
+    body: { id: 'x_1' },
+    difference,
+    routes: []
+  })
+  t.same(await dry('PATCH', '/ip_policies/a', {}), {
+    dry_run: true,
+    status_code: 200,
+    body: { id: 'x_1' },
+    difference,
+    routes: []
+  })
+  t.same(await dry('DELETE', '/ip_policies/a'), { dry_run: true, status_code: 204, body: null, difference, routes: [] })
+  t.same(await dry('DELETE', '/edges/tcp/a/backend'), {
+    dry_run: true,
+    status_code: 204,
+    body: null,
+    difference,
+    routes: []
+  })
 })
 
 t.test('every refusal of the account has its status', async (t) => {

@@ -36,10 +36,12 @@ t.test('without anything the defaults hold', async (t) => {
   const { options, origins, warnings } = await good()
   t.same(options, {
     listen: { host: '127.0.0.1', port: 8080 },
+    listeners: [],
+    tcp_proxy_protocol: false,
     api: {
       listen: { host: '127.0.0.1', port: 4040 },
       allowed_hosts: [],
-      rate_limit: { requests: 6000, window: 60_000 },
+      rate_limit: undefined,
       cors_origins: []
     },
     zone: 'sluice.localhost',
@@ -47,7 +49,15 @@ t.test('without anything the defaults hold', async (t) => {
     require_reserved: false,
     data: join(FOLDER, 'data'),
     trusted_proxies: [],
-    limits: { header_bytes: 65_536, headers: 200, target_bytes: 65_536, connections: 10_000 },
+    limits: {
+      header_bytes: 65_536,
+      headers: 200,
+      target_bytes: 65_536,
+      buffered_body: 1_048_576,
+      buffered_bodies: 268_435_456,
+      connections: 10_000,
+      handshakes: 1_000
+    },
     timeouts: {
       headers: 10_000,
       keep_alive: 75_000,
@@ -63,6 +73,8 @@ t.test('without anything the defaults hold', async (t) => {
     rate_limit_headers: 'none',
     limiter: { budget: 1_073_741_824 },
     geoip: {},
+    outbound: { allow_private: false },
+    history: 10_000,
     region: '',
     engine: 'codec',
     metrics: true
@@ -319,4 +331,31 @@ t.test('the rate of the API, its foreign origins, the zone and the regions are r
     ['SLUICE_REGIONS', ',']
   ] as const)
     t.equal((await refused(t, { environment: { [variable]: text } })).length, 1, `${variable}=${text}`)
+})
+
+t.test('listeners are maps or URLs, in a file or joined by commas', async (t) => {
+  const wanted = [
+    { listen: { host: '0.0.0.0', port: 8443 }, tls: true, public_port: 443, proxy_protocol: false },
+    { listen: { host: '::1', port: 8081 }, tls: false, public_port: undefined, proxy_protocol: true }
+  ]
+  const maps = `
+listeners:
+  - { listen: 0.0.0.0:8443, tls: on, public_port: 443 }
+  - listen: '[::1]:8081'
+    proxy_protocol: on
+`
+  t.same((await good(file(t, maps))).options.listeners, wanted)
+  const urls = 'https://0.0.0.0:8443?public_port=443, http://[::1]:8081?proxy_protocol=on'
+  t.same((await good({ environment: { SLUICE_LISTENERS: urls } })).options.listeners, wanted)
+  t.same((await good(file(t, `listeners: [${JSON.stringify(urls.split(', ')[0])}]`))).options.listeners, [wanted[0]])
+  const why = async (text: string) => (await refused(t, { environment: { SLUICE_LISTENERS: text } }))[0]
+  t.match(await why('tcp://127.0.0.1:1'), /URLs such as http/)
+  t.match(await why('https://127.0.0.1'), /host:port/)
+  t.match(await why('https://127.0.0.1:1?public_prt=443'), /did you mean "public_port"/)
+  t.match(await why('https://127.0.0.1:1?public_port=70000'), /1 to 65535/)
+  t.match(await why('https://127.0.0.1:1?proxy_protocol=yes'), /on or off/)
+  t.match((await refused(t, file(t, 'listeners: [{ listen: 127.0.0.1:1, tsl: on }]')))[0], /did you mean "tls"/)
+  t.match(await why('http://127.0.0.1:8080'), /is the address of listen/)
+  t.match(await why('http://127.0.0.1:4040'), /is the address of api.listen/)
+  t.match(await why('http://127.0.0.1:1,https://127.0.0.1:1'), /another listener/)
 })

@@ -1,13 +1,12 @@
 import t from 'tap'
-import { Derivation, type Touched } from '../../src/control/derive.js'
-import { deriveAll } from '../../src/control/derive-all.js'
+import { derive, deriveAll, PLANNED_KINDS, type Touched } from '../../src/control/derive.js'
 import { everyRecord, Records } from '../../src/control/records.js'
-import { PLANNED_KINDS } from '../../src/control/units.js'
+import type { PlannedRecord } from '../../src/control/units/planned.js'
 import { newSealKey, parseSealKey, Sealer } from '../../src/lib/seal.js'
 import { ShardedMap } from '../../src/lib/sharded-map.js'
-import type { EdgeUnit, Unit } from '../../src/plan/plan.js'
+import type { EdgeUnit, RouteUnit, Unit } from '../../src/plan/plan.js'
 import type { ResourceRecord } from '../../src/resources/field.js'
-import { findEdge } from '../../src/snapshot/routes.js'
+import type { Snapshot } from '../../src/snapshot/snapshot.js'
 import { random as seeded } from '../limiter/support/random.js'
 import { type Account, DENY, open } from './account.js'
 
@@ -17,17 +16,15 @@ const PORTS = [80, 443, 8443]
 /** Records that a history of writes leaves, and the plan that follows it write by write. */
 class Model {
   readonly records = new Map<string, ResourceRecord>()
-  readonly derivation = new Derivation()
   units = ShardedMap.empty<Unit>()
   #ids = 0
 
   write(touched: Touched[]): void {
-    const { put, drop, commit } = this.derivation.derive(this.units, touched)
+    const { put, drop } = derive(this.units, touched)
     this.units = this.units.with(put, drop)
-    commit()
     for (const { id, after } of touched) {
       if (after === undefined) this.records.delete(id)
-      else this.records.set(id, after)
+      else this.records.set(id, after.record)
     }
   }
 
@@ -36,7 +33,7 @@ class Model {
   }
 
   put(kind: string, body: Record<string, unknown>, id = `${kind}_${++this.#ids}`): Touched {
-    return { kind, id, after: { kind, id, createdAt: '', body, secrets: {} } }
+    return { kind, id, after: planned({ kind, id, createdAt: '', body, secrets: {} }) }
   }
 
   gone({ kind, id }: ResourceRecord): Touched {
@@ -48,6 +45,8 @@ class Model {
     return [edge, ...this.of('https_edge_route').filter(({ body }) => body.edge_id === edge.id)].map(this.gone)
   }
 }
+
+const planned = (record: ResourceRecord): PlannedRecord => ({ record, revision: 1 })
 
 const sorted = (units: Iterable<readonly [string, Unit]>) => [...units].sort(([a], [b]) => (a < b ? -1 : 1))
 
@@ -106,7 +105,7 @@ t.test('changes applied one by one give what all records give at once', async (t
   ]
   for (; steps < 600; steps++) {
     model.write(pick(writes)?.() ?? [])
-    const expected = sorted(deriveAll(model.records.values()).units)
+    const expected = sorted(deriveAll([...model.records.values()].map(planned)).units)
     const actual = sorted(model.units)
     if (JSON.stringify(actual) !== JSON.stringify(expected)) {
       t.same(actual, expected, `after step ${steps}`)
@@ -116,31 +115,19 @@ t.test('changes applied one by one give what all records give at once', async (t
   t.ok(model.of('https_edge').length > 3 && model.of('https_edge_route').length > 10, 'the history came to something')
 })
 
-t.test('a host on several ports belongs to the edge on 443, else to the lowest port', (t) => {
-  const model = new Model()
-  const hosts = (id: string) => (model.units.get(`edge:${id}`) as EdgeUnit | undefined)?.hosts
-  model.write([model.put('https_edge', { hostports: ['a.test:8443'] }, 'high')])
-  t.same(hosts('high'), ['a.test'])
-  model.write([model.put('https_edge', { hostports: ['a.test:80', 'b.test:80'] }, 'low')])
-  t.same(hosts('high'), [])
-  t.same(hosts('low'), ['a.test', 'b.test'])
-  model.write([model.put('https_edge', { hostports: ['a.test:443'] }, 'tls')])
-  t.same(hosts('low'), ['b.test'])
-  t.same(hosts('tls'), ['a.test'])
-  model.write([{ kind: 'https_edge', id: 'tls', after: undefined }])
-  t.same(hosts('low'), ['a.test', 'b.test'], 'who stood behind comes forward')
-  model.write([model.put('https_edge', { hostports: ['b.test:80'] }, 'low')])
-  t.same(hosts('high'), ['a.test'])
-  t.end()
-})
+function routeOf(snapshot: Snapshot, { edge, path }: RouteUnit) {
+  const { hosts } = snapshot.plan.units.get(`edge:${edge}`) as EdgeUnit
+  const at = hosts === 'every' ? undefined : hosts[0]
+  return at === undefined ? undefined : snapshot.route(at.host, path, at.port)
+}
 
 /** The oracle at run time: the units that run against those of everything in the store. */
 async function mustEqualStore(account: Account): Promise<void> {
   const records = new Records(new Sealer(parseSealKey(newSealKey())))
-  const all: ResourceRecord[] = []
+  const all: PlannedRecord[] = []
   for (const kind of PLANNED_KINDS) {
     for await (const page of everyRecord(account.store, kind)) {
-      for (const stored of page) all.push(records.open({ ...stored, sealed: null }).record)
+      for (const stored of page) all.push(records.open({ ...stored, sealed: null }))
     }
   }
   const running = sorted(account.holder.current().plan.units)
@@ -182,9 +169,11 @@ t.test('what runs is what the store holds after every write, refused ones includ
   }
   t.ok(refused > 10, 'some writes were refused')
   t.ok(account.holder.current().plan.units.size > 3, 'some units run')
-  const { plan, hosts } = account.holder.current()
-  for (const [, unit] of plan.units) {
-    if (unit.kind !== 'edge') continue
-    for (const name of unit.hosts) t.equal(findEdge(hosts, name)?.id, unit.id, `${name} leads to its edge`)
+  const snapshot = account.holder.current()
+  for (const [, unit] of snapshot.plan.units) {
+    if (unit.kind === 'route') t.equal(routeOf(snapshot, unit)?.id, unit.id, `${unit.path} leads to its route`)
+    if (unit.kind !== 'edge' || unit.hosts === 'every') continue
+    for (const { host, port } of unit.hosts)
+      t.equal(snapshot.edge(host, port)?.id, unit.id, `${host} leads to its edge`)
   }
 })

@@ -32,12 +32,22 @@ t.test('a policy is live on its host when the write is answered', async (t) => {
   const backend = await account.create('static_backend', { address: '[::1]:3000', tls: { enabled: true } })
   await account.put('https_edge_route', path, 'backend', { backend_id: backend.id })
   const upstream = holder.current().route('a.test', '/x')?.upstream
-  t.same(holder.current().upstream(upstream ?? ''), { kind: 'upstream', protocol: 'https', host: '::1', port: 3000 })
+  t.same(holder.current().upstream(upstream ?? ''), {
+    kind: 'upstream',
+    form: 'address',
+    protocol: 'https',
+    host: '::1',
+    port: 3000
+  })
   await account.put('https_edge_route', path, 'backend', { backend_id: backend.id, enabled: false })
   t.equal(holder.current().route('a.test', '/x')?.upstream, undefined)
   const group = await account.create('tunnel_group_backend', { labels: { app: 'x' } })
   await account.put('https_edge_route', path, 'backend', { backend_id: group.id })
-  t.match(holder.current().route('a.test', '/x'), { upstream: undefined, modules: [{ name: 'traffic_policy' }] })
+  t.match(holder.current().route('a.test', '/x'), {
+    upstream: `upstream:${group.id}`,
+    modules: [{ name: 'traffic_policy' }]
+  })
+  t.match(holder.current().upstream(`upstream:${group.id}`), { form: 'tunnels', labels: { app: 'x' } })
   await account.put('https_edge_route', path, 'traffic_policy', { value: DENY, enabled: false })
   t.equal(holder.current().policy(`policy:${route}`), undefined)
   await account.update('https_edge', { id: edge }, { hostports: ['*.c.test:443'] })
@@ -172,7 +182,7 @@ t.test('the process reloads its own units only between writes', async (t) => {
   hold = true
   const write = account.create('https_edge', { hostports: ['a.test:443'] })
   await ready
-  const own: Unit = { kind: 'upstream', protocol: 'http', host: '127.0.0.1', port: 1 }
+  const own: Unit = { kind: 'upstream', form: 'address', protocol: 'http', host: '127.0.0.1', port: 1 }
   const reload = account.control.applyOwn(new Map([['upstream:default', own]]))
   release()
   const [{ id }] = await Promise.all([write, reload])
@@ -262,17 +272,19 @@ t.test('the units of the process itself change beside those of the records', asy
   const { control, holder } = account
   const own = (port: number, text = DENY) =>
     new Map<string, Unit>([
-      ['upstream:default', { kind: 'upstream', protocol: 'http', host: '127.0.0.1', port }],
+      ['upstream:default', { kind: 'upstream', form: 'address', protocol: 'http', host: '127.0.0.1', port }],
       ['policy:default', { kind: 'policy', owner: 'default', text, source: 'policy.yaml' }],
+      ['edge:default', { kind: 'edge', id: 'default', hosts: 'every' }],
       [
-        'edge:default',
+        'route:default',
         {
-          kind: 'edge',
+          kind: 'route',
           id: 'default',
-          hosts: ['*'],
-          routes: [
-            { id: 'default', match: 'prefix', path: '/', upstream: 'upstream:default', policy: 'policy:default' }
-          ]
+          edge: 'default',
+          match: 'prefix',
+          path: '/',
+          upstream: 'upstream:default',
+          modules: { traffic_policy: { policy: 'policy:default' } }
         }
       ]
     ])

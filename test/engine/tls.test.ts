@@ -4,11 +4,15 @@ import { connect, createSecureContext } from 'node:tls'
 import t from 'tap'
 import { codecBack } from '../../src/engine/codec/codec-back.js'
 import { codecFront } from '../../src/engine/codec/codec-front.js'
+import type { ClientHello } from '../../src/engine/contract.js'
 import { httpFront } from '../../src/engine/http-front/http-front.js'
 import { httpProxyBack } from '../../src/engine/http-proxy/http-proxy-back.js'
 import type { ConnectionFacts } from '../../src/exchange/connection.js'
 import { systemClock } from '../../src/lib/clock.js'
 import { rawClient } from '../helpers/raw-client.js'
+import { breaks } from './suite/breaks.js'
+import { connections } from './suite/connections.js'
+import { endings } from './suite/endings.js'
 import { bench, eventually, GET, type Make, OK } from './suite/harness.js'
 import { requests } from './suite/requests.js'
 import { responses } from './suite/responses.js'
@@ -35,6 +39,9 @@ const engines: Readonly<Record<string, Make>> = {
 for (const [name, make] of Object.entries(engines)) {
   t.test(`${name}: requests`, async (t) => requests(t, make))
   t.test(`${name}: responses`, async (t) => responses(t, make))
+  t.test(`${name}: breaks and time-outs`, async (t) => breaks(t, make))
+  t.test(`${name}: endings`, async (t) => endings(t, make))
+  t.test(`${name}: connections`, async (t) => connections(t, make))
 
   t.test(`${name}: certificate by name, facts, http/1.1, and handshakes that do not come`, async (t) => {
     const context = createSecureContext(secure)
@@ -43,10 +50,9 @@ for (const [name, make] of Object.entries(engines)) {
     let closed = 0
     const ends = new Set<() => void>()
     const tls = {
-      alpn: ['http/1.1'],
-      contextFor(sni: string | undefined) {
+      entryFor({ sni }: ClientHello) {
         asked.push(sni)
-        return sni === 'unknown.test' ? undefined : context
+        return sni === 'unknown.test' ? undefined : { context, alpn: ['http/1.1'] }
       }
     }
     const listening = await make({ clock: systemClock }).front.listen(

@@ -95,7 +95,7 @@ const flow = new Flow(
   1
 )
 
-const functions = documentedFunctions({ random: () => 0, secrets: { get: () => undefined } })
+const functions = documentedFunctions({ random: () => 0 })
 const languages = new Map<string, Language>()
 let bindings: Readonly<Record<string, Tagged>> = {}
 

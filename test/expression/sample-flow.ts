@@ -1,6 +1,7 @@
 import type { ConnectionFacts } from '../../src/exchange/connection.js'
 import { type EntryFacts, Flow } from '../../src/exchange/flow.js'
 import { HeaderFields, type HeaderList } from '../../src/exchange/headers.js'
+import { NO_UNITS } from '../../src/exchange/pinned.js'
 import { RequestTarget } from '../../src/exchange/target.js'
 import { createExpressions, type ExpressionSources } from '../../src/expression/expressions.js'
 
@@ -40,6 +41,7 @@ export function sampleFlow(options: FlowOptions = {}): Flow {
     ...options.entry
   }
   const flow = new Flow(connection, entry, options.client ?? '198.51.100.7', 40_001)
+  flow.units = { ...NO_UNITS, secret: (vault, name) => (vault === 'main' && name === 'key' ? 's3cret' : undefined) }
   const parsed = RequestTarget.fromRequestLine(method, target, host, 'https')
   if (parsed === undefined) throw new Error(`Malformed target ${target}`)
   const list = ['Host', host, ...headers]
@@ -77,7 +79,6 @@ export function sampleExpressions(sources: Partial<ExpressionSources> = {}) {
     },
     clock: { wall: () => START, monotonic: () => 0 },
     random: () => 0.5,
-    secrets: { get: (vault, name) => (vault === 'main' && name === 'key' ? 's3cret' : undefined) },
     ...sources
   })
 }

@@ -2,9 +2,12 @@ import type { Outgoing } from '../../src/exchange/body.js'
 import type { ConnectionFacts } from '../../src/exchange/connection.js'
 import { type EntryFacts, Flow } from '../../src/exchange/flow.js'
 import { HeaderFields, type HeaderList } from '../../src/exchange/headers.js'
+import { NO_UNITS, type PinnedUnits } from '../../src/exchange/pinned.js'
 import { RequestTarget } from '../../src/exchange/target.js'
 
 export interface FlowOptions {
+  /** What the flow finds in the configuration. */
+  readonly units?: Partial<PinnedUnits>
   method?: string
   /** Absolute, in any form that a client may send. */
   url?: string
@@ -44,6 +47,7 @@ export function makeFlow(options: FlowOptions = {}): Flow {
     ...options.entry
   }
   const flow = new Flow(connection, entry, clientAddress, clientPort)
+  flow.units = { ...NO_UNITS, ...options.units }
   if (options.request !== false) addRequest(flow, options, startedAt)
   const { response } = options
   if (response !== undefined) {

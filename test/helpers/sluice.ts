@@ -4,6 +4,7 @@ import { join } from 'node:path'
 import { Writable } from 'node:stream'
 import { pino } from 'pino'
 import { App } from '../../src/app.js'
+import type { Listener } from '../../src/config/fields.js'
 import { loadOptions } from '../../src/config/load.js'
 import type { Applied } from '../../src/control/applied-units.js'
 import { type Clock, systemClock } from '../../src/lib/clock.js'
@@ -41,6 +42,8 @@ export interface RunningSluice {
   line(matches: (line: Record<string, unknown>) => boolean): Promise<Record<string, unknown>>
   /** Writes another policy and applies it. */
   reload(policy: string): Promise<Applied>
+  /** Listens there too, and nowhere else but on `port`. */
+  listeners(wanted: readonly Listener[]): Promise<Applied>
   stop(): Promise<{ ended: number; cut: number }>
 }
 
@@ -98,6 +101,7 @@ export async function startSluice(t: Test, setup: SluiceSetup = {}): Promise<Run
       await writeFile(policyFile, text)
       return app.reload()
     },
+    listeners: (wanted) => app.reload(wanted),
     stop
   }
 }

@@ -2,7 +2,7 @@ import t from 'tap'
 import { ShardedMap } from '../../src/lib/sharded-map.js'
 import { apply, difference, emptyPlan, type Plan, type Unit } from '../../src/plan/plan.js'
 
-const unit = (port: number): Unit => ({ kind: 'upstream', protocol: 'http', host: 'h', port })
+const unit = (port: number): Unit => ({ kind: 'upstream', form: 'address', protocol: 'http', host: 'h', port })
 
 t.test('a change leaves the plan before it as it was', async (t) => {
   const one = apply(emptyPlan, { from: 0, to: 1, put: [['upstream:a', unit(1)]], drop: [] })

@@ -1,5 +1,6 @@
 import type { ConnectionFacts } from '../../src/exchange/connection.js'
 import { Flow, type Phase } from '../../src/exchange/flow.js'
+import { closeConnection } from '../../src/exchange/verdict.js'
 import {
   type Compiled,
   EvaluationError,
@@ -9,6 +10,7 @@ import {
   type Template
 } from '../../src/expression/expression.js'
 import type { Action } from '../../src/policy/action.js'
+import { BodyBuffers } from '../../src/policy/body-buffers.js'
 import { type CompiledPolicy, compilePolicy } from '../../src/policy/compile.js'
 import type { Problem } from '../../src/policy/problem.js'
 import type { KeptStateDraft, PolicyServices } from '../../src/policy/services.js'
@@ -91,7 +93,9 @@ export function stand(expressions: Expressions = words): Stand {
         debug: (fields) => void logs.push({ level: 'debug', fields }),
         warn: (fields) => void logs.push({ level: 'warn', fields })
       },
-      rateLimitHeaders: 'none'
+      rateLimitHeaders: 'none',
+      outbound: undefined as unknown as PolicyServices['outbound'],
+      bodies: new BodyBuffers({ total: 0, each: 0, broken: () => closeConnection })
     }
   }
 }

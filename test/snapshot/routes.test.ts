@@ -1,5 +1,5 @@
 import t from 'tap'
-import { type CompiledEdge, findEdge, PathTable, type Route } from '../../src/snapshot/routes.js'
+import { PathTable, type Route } from '../../src/snapshot/routes.js'
 
 const route = (match: 'exact' | 'prefix', path: string): Route => ({
   id: `${match} ${path}`,
@@ -11,7 +11,7 @@ const route = (match: 'exact' | 'prefix', path: string): Route => ({
 })
 
 t.test('an exact path goes before the longest prefix, and a prefix ends on a segment border', async (t) => {
-  const table = new PathTable([
+  const table = PathTable.of([
     route('prefix', '/'),
     route('prefix', '/api'),
     route('prefix', '/api/v1/'),
@@ -33,25 +33,19 @@ t.test('an exact path goes before the longest prefix, and a prefix ends on a seg
 })
 
 t.test('a table without a root finds nothing elsewhere', async (t) => {
-  const table = new PathTable([route('prefix', '/api')])
+  const table = PathTable.of([route('prefix', '/api')])
   t.equal(table.find('/other'), undefined)
   t.equal(table.find('*'), undefined)
-  t.equal(new PathTable([]).find('/'), undefined)
+  t.equal(PathTable.of([]).find('/'), undefined)
 })
 
-t.test('the exact host goes before the longest wildcard, and that before every host', async (t) => {
-  const edge = (id: string): CompiledEdge => ({ id, hosts: [], routes: new PathTable([]), connectPolicy: undefined })
-  const hosts = new Map(
-    ['a.example.com', '*.example.com', '*.b.example.com', '*'].map((host) => [host, edge(host)] as const)
-  )
-  const cases: [host: string, found: string][] = [
-    ['a.example.com', 'a.example.com'],
-    ['c.example.com', '*.example.com'],
-    ['x.b.example.com', '*.b.example.com'],
-    ['y.x.b.example.com', '*.b.example.com'],
-    ['b.example.com', '*.example.com'],
-    ['example.com', '*'],
-    ['evilexample.com', '*']
-  ]
-  for (const [host, found] of cases) t.equal(findEdge(hosts, host)?.id, found, host)
+t.test('a table that is changed leaves the one before as it was', async (t) => {
+  const before = PathTable.of([route('prefix', '/'), route('exact', '/a')])
+  const after = before.with([route('prefix', '/b')], [route('exact', '/a')])
+  t.equal(before.find('/a')?.id, 'exact /a')
+  t.equal(before.find('/b')?.id, 'prefix /')
+  t.equal(after.find('/a')?.id, 'prefix /')
+  t.equal(after.find('/b')?.id, 'prefix /b')
+  const taken = after.with([{ ...route('prefix', '/b'), id: 'another' }], [])
+  t.equal(taken.with([], [route('prefix', '/b')]).find('/b')?.id, 'another', 'what another route has taken stays')
 })

@@ -3,9 +3,9 @@ import type { BytePipe, Framing } from '../../exchange/body.js'
 import type { ConnectionFacts, Failure } from '../../exchange/connection.js'
 import type { HeaderList } from '../../exchange/headers.js'
 import type { Clock } from '../../lib/clock.js'
-import type { Handler, ListenLimits } from '../contract.js'
+import type { SocketFacts } from '../connection-facts.js'
 import { ignore } from '../copy.js'
-import type { Swept } from '../sweeper.js'
+import type { Served, ServingHost } from '../listener.js'
 import { BodyReader } from './body-reader.js'
 import { type BodySource, CodecBody } from './codec-body.js'
 import { CodecExchange } from './codec-exchange.js'
@@ -29,19 +29,15 @@ const PIECE = 4096
 const OVERTIME: Refusal = { status: 408, why: 'client-timeout' }
 const NO_FIELDS: HeaderList = []
 
-/** What a connection needs of the listener that accepted it. */
-export interface ConnectionHost {
-  readonly clock: Clock
-  readonly limits: ListenLimits
-  readonly handler: Handler
+/** What the connections of one listener share. */
+export interface Shared {
   readonly names: FieldNames
   readonly serialiser: Serialiser
   readonly shared: Buffer
-  gone(connection: ClientConnection): void
 }
 
 /** One client connection: bytes in, one exchange at a time, bytes out. Requests behind the running one wait. */
-export class ClientConnection implements Swept, WireOwner, BodySource {
+export class ClientConnection implements Served, WireOwner, BodySource {
   readonly facts: ConnectionFacts
   readonly wire: Wire
   readonly writer: MessageWriter
@@ -51,7 +47,8 @@ export class ClientConnection implements Swept, WireOwner, BodySource {
   cutBy: Failure | undefined = undefined
   /** The answer at hand said that it is the last. */
   closing = false
-  readonly #host: ConnectionHost
+  readonly serialiser: Serialiser
+  readonly #host: ServingHost
   readonly #scheme: 'http' | 'https'
   readonly #head: HeadReader
   readonly #bodies: BodyReader
@@ -73,21 +70,19 @@ export class ClientConnection implements Swept, WireOwner, BodySource {
   #queue = 0
   #queueAt = 0
 
-  /** `facts` makes the facts of the socket that is used from now on. */
-  constructor(host: ConnectionHost, socket: Socket, facts: (socket: Socket) => ConnectionFacts) {
+  constructor(host: ServingHost, { names, serialiser, shared }: Shared, facts: SocketFacts, socket: Socket) {
     this.#host = host
     this.clock = host.clock
-    this.wire = new Wire(socket, host.shared, this)
-    this.facts = facts(this.wire.stream as Socket)
+    this.serialiser = serialiser
+    this.wire = new Wire(socket, shared, this)
+    // A socket that the wire has replaced counts no more.
+    if (facts.socket === socket) facts.socket = this.wire.stream as Socket
+    this.facts = facts
     this.#scheme = this.facts.tls === undefined ? 'http' : 'https'
-    this.writer = new MessageWriter(this.wire, this, host.serialiser)
-    this.#head = new HeadReader('request', host.limits, host.names)
+    this.writer = new MessageWriter(this.wire, this, serialiser)
+    this.#head = new HeadReader('request', host.limits, names)
     this.#bodies = new BodyReader(this.#head)
     this.#since = this.#byteAt = host.clock.monotonic()
-  }
-
-  get serialiser(): Serialiser {
-    return this.#host.serialiser
   }
 
   get idle(): boolean {

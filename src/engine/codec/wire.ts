@@ -45,6 +45,7 @@ export class Wire {
     const { stream } = this
     if (taken === undefined) {
       stream.on('data', (chunk: Buffer) => this.#owner.received(chunk, chunk.length))
+      stream.resume()
     }
     stream.on('drain', () => this.#owner.drained())
     stream.on('end', () => this.#owner.wireEnded())

@@ -5,10 +5,9 @@ import type { Failure } from '../../exchange/connection.js'
 import type { Clock } from '../../lib/clock.js'
 import { cut } from '../byte-pipe.js'
 import type { SocketFacts } from '../connection-facts.js'
-import type { Handler, ListenLimits } from '../contract.js'
 import { ignore } from '../copy.js'
+import type { Served, ServingHost } from '../listener.js'
 import { MALFORMED, MessageScanner, type Refusal } from '../message-scanner.js'
-import type { Swept } from '../sweeper.js'
 import { TrailerSieve } from '../trailer-sieve.js'
 import { DISCARD_LIMIT, HttpExchange } from './http-exchange.js'
 import { readHead } from './request-head.js'
@@ -22,21 +21,13 @@ const LINGER = 1000
 
 const OVERTIME: Refusal = { status: 408, why: 'client-timeout' }
 
-/** What a connection needs of the listener that accepted it. */
-export interface ConnectionHost {
-  readonly clock: Clock
-  readonly limits: ListenLimits
-  readonly handler: Handler
-  gone(connection: ClientConnection): void
-}
-
 /**
  * One client connection: bytes go through the scanner to node:http's parser, one exchange at a time.
  *
  * Bytes of a next request wait until the running exchange has been answered, so that nothing is answered out
  * of order and a flood of pipelined requests costs one exchange.
  */
-export class ClientConnection implements Swept {
+export class ClientConnection implements Served {
   place = -1
   readonly facts: SocketFacts
   readonly socket: Socket
@@ -44,7 +35,7 @@ export class ClientConnection implements Swept {
   readonly clock: Clock
   /** Why a joined pipe was cut from here. */
   cutBy: Failure | undefined = undefined
-  readonly #host: ConnectionHost
+  readonly #host: ServingHost
   readonly #scanner: MessageScanner
   readonly #sieve = new TrailerSieve()
   readonly #feed: (chunk: Buffer) => void
@@ -66,11 +57,11 @@ export class ClientConnection implements Swept {
   readonly #writes = new WriteWatch()
 
   /** `enter` hands the socket to node:http's server, which adds its listeners. */
-  constructor(host: ConnectionHost, facts: SocketFacts, socket: Socket, scheme: 'http' | 'https', enter: () => void) {
+  constructor(host: ServingHost, facts: SocketFacts, socket: Socket, enter: () => void) {
     this.#host = host
     this.facts = facts
     this.socket = socket
-    this.scheme = scheme
+    this.scheme = facts.tls === undefined ? 'http' : 'https'
     this.clock = host.clock
     this.#scanner = new MessageScanner(host.limits, new RequestLine(host.limits.targetBytes))
     this.#since = this.#byteAt = host.clock.monotonic()

@@ -8,6 +8,7 @@ import { cut } from '../byte-pipe.js'
 import { ignore } from '../copy.js'
 import { join } from '../join.js'
 import { type BodyOwner, MessageBody } from '../message-body.js'
+import { httpSink } from '../message-sink.js'
 import { drop, failureOf, framingOf, send, sendHead } from '../outgoing.js'
 import { type AnswerShape, answerFields, interimHead, writeHead } from './answer-head.js'
 import type { ClientConnection } from './client-connection.js'
@@ -48,7 +49,7 @@ export class HttpExchange implements Exchange, BodyOwner {
     if (head.expectsContinue && bodiless)
       (response as unknown as { _expect_continue: boolean })._expect_continue = false
     this.upgrade = head.upgrade
-    const body = new MessageBody(message, head.framing, this, 'client-gone')
+    const body = new MessageBody(message, message, head.framing, this, 'client-gone')
     body.awaitsContinue = this.#expectsContinue
     this.request = {
       method: message.method as string,
@@ -169,7 +170,7 @@ export class HttpExchange implements Exchange, BodyOwner {
       response.end()
       return
     }
-    this.#stop = send(body, response, trailers, (complete) => {
+    this.#stop = send(body, httpSink(response), trailers, (complete) => {
       this.#stop = ignore
       if (!complete) this.#broke(body)
     })

@@ -1,10 +1,16 @@
 import type { Clock } from '../../lib/clock.js'
 import type { Front } from '../contract.js'
-import { HttpListener } from './http-listener.js'
+import { Http2Protocol } from '../http2-front/http2-protocol.js'
+import { ClientListener } from '../listener.js'
+import { HttpProtocol } from './http-protocol.js'
 
-/** HTTP/1.x for clients, on node:http. */
-export function httpFront(parts: { clock: Clock }): Front {
+/** HTTP/1.x for clients, on node:http; HTTP/2 for those that choose it over TLS. */
+export function httpFront({ clock }: { clock: Clock }): Front {
   return {
-    listen: (at, options, handler) => HttpListener.open(parts.clock, at, options, handler)
+    listen: (at, options, handler) =>
+      ClientListener.open(clock, at, options, handler, (host) => ({
+        http1: new HttpProtocol(host),
+        h2: new Http2Protocol(host)
+      }))
   }
 }

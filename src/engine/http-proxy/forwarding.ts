@@ -7,6 +7,7 @@ import { StreamPipe } from '../byte-pipe.js'
 import { type Answer, DialError, type Dialer, type ForwardOptions } from '../contract.js'
 import { ignore } from '../copy.js'
 import { BodyBroken, type BodyOwner, MessageBody } from '../message-body.js'
+import { httpSink } from '../message-sink.js'
 import { awaitsContinue, framingOf, send, sendExpectingHead, sendHead } from '../outgoing.js'
 import type { Sweeper, Swept } from '../sweeper.js'
 import type { Requester } from './facades.js'
@@ -192,7 +193,7 @@ export class Forwarding implements Swept, BodyOwner {
   #sendBody(): void {
     this.#phase = 'waiting'
     this.#since = this.#parts.clock.monotonic()
-    this.#stopSending = send(this.#options.body, this.#request as ClientRequest, undefined, (complete) => {
+    this.#stopSending = send(this.#options.body, httpSink(this.#request as ClientRequest), undefined, (complete) => {
       this.#stopSending = ignore
       this.#since = this.#parts.clock.monotonic()
       // The body broke, so the upstream must not see a complete request; the client's side knows why.
@@ -231,7 +232,7 @@ export class Forwarding implements Swept, BodyOwner {
     this.#phase = 'answered'
     this.#since = this.#parts.clock.monotonic()
     this.#lastCarried = -1
-    this.#body = new MessageBody(response, framing.framing, this, 'upstream-gone')
+    this.#body = new MessageBody(response, response, framing.framing, this, 'upstream-gone')
     const head: ResponseHead = { status, reason: response.statusMessage as string, headers: response.rawHeaders }
     this.#report({ kind: 'response', head, body: this.#body, reusedConnection: connection.reused })
     if (bodiless) {

@@ -1,23 +1,16 @@
 import { EvaluationError } from '../expression.js'
-import type { FunctionDefinition } from '../function-definition.js'
-
-/** Where expressions find the values of secrets. */
-export interface Secrets {
-  get(vault: string, name: string): string | undefined
-}
+import type { FlowFunctionDefinition } from './flow-function.js'
 
 const MISSING = new EvaluationError('failed', 'there is no such secret')
 
-/** `secrets.get(vault, name)`: looked up at each evaluation, so a new value counts at once. */
-export function secretFunctions(secrets: Secrets): readonly FunctionDefinition[] {
-  return [
-    {
-      signature: 'secrets.get(string, string): string',
-      run: (vault: string, name: string) => {
-        const value = secrets.get(vault, name)
-        if (value === undefined) throw MISSING
-        return value
-      }
+/** `secrets.get(vault, name)`: from the configuration that serves the flow, so a new value counts from the next one on. */
+export const secretFunctions: readonly FlowFunctionDefinition[] = [
+  {
+    signature: 'secrets.get(string, string): string',
+    runWith: (flow, vault: string, name: string) => {
+      const value = flow.units.secret(vault, name)
+      if (value === undefined) throw MISSING
+      return value
     }
-  ]
-}
+  }
+]

@@ -11,6 +11,17 @@ export interface Name {
 }
 export type NameAttribute = 'C' | 'L' | 'O' | 'OU' | 'postalCode' | 'ST' | 'street'
 
+/** Fields of a name that expressions see as lists, with their short names. */
+export const NAME_ATTRIBUTES: Readonly<Record<string, NameAttribute>> = {
+  country: 'C',
+  locality: 'L',
+  organization: 'O',
+  organizational_unit: 'OU',
+  postal_code: 'postalCode',
+  province: 'ST',
+  street_address: 'street'
+}
+
 /** What expressions see of a certificate (RFC 5280). */
 export interface Certificate {
   readonly pem: string

@@ -1,5 +1,5 @@
 import type { Flow } from '../../exchange/flow.js'
-import { type Certificate, type Name, type NameAttribute, parseCertificate } from './certificate.js'
+import { type Certificate, NAME_ATTRIBUTES, type Name, parseCertificate } from './certificate.js'
 import type { VariableDefinition } from './definition.js'
 import { derive } from './message.js'
 
@@ -11,23 +11,17 @@ function clientCertificate(flow: Flow): Certificate | undefined {
   return der === undefined ? undefined : derive(flow, 'expression.conn.tls.client', der, parseCertificate)
 }
 
-const SERVER = 'the certificate that the listener used'
-
-const ATTRIBUTES: Readonly<Record<string, NameAttribute>> = {
-  country: 'C',
-  locality: 'L',
-  organization: 'O',
-  organizational_unit: 'OU',
-  postal_code: 'postalCode',
-  province: 'ST',
-  street_address: 'street'
+/** The certificate that the client was shown. */
+function serverCertificate(flow: Flow): Certificate | undefined {
+  const der = flow.connection.tls?.serverCertificate
+  return der === undefined ? undefined : derive(flow, 'expression.conn.tls.server', der, parseCertificate)
 }
 
 function nameLines(root: string, name: (flow: Flow) => Name | undefined): VariableDefinition[] {
   return [
     { path: root, type: 'string', read: (flow) => name(flow)?.text ?? '' },
     { path: `${root}.common_name`, type: 'string', read: (flow) => name(flow)?.commonName ?? '' },
-    ...Object.entries(ATTRIBUTES).map(
+    ...Object.entries(NAME_ATTRIBUTES).map(
       ([field, attribute]): VariableDefinition => ({
         path: `${root}.${field}`,
         type: 'list<string>',
@@ -64,8 +58,7 @@ export const tlsVariables: readonly VariableDefinition[] = [
   { path: 'conn.tls.version', type: 'string', read: ({ connection }) => versionText(connection.tls?.version) },
   { path: 'conn.tls.client.pem', type: 'string', read: (flow) => clientCertificate(flow)?.pem ?? '' },
   ...certificateLines('conn.tls.client', clientCertificate),
-  // The engine does not tell which certificate a listener presented.
-  ...certificateLines('conn.tls.server', () => undefined).map((line) => ({ ...line, missing: SERVER }))
+  ...certificateLines('conn.tls.server', serverCertificate)
 ]
 
 /** `1.3` for `TLSv1.3`. */

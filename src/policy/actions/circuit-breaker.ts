@@ -1,13 +1,19 @@
 import Type from 'typebox'
-import { defineUnavailable } from '../action.js'
+import { parseDuration } from '../../lib/duration.js'
+import { defineAction } from '../action.js'
+import { CIRCUIT_RESULTS, Circuit } from '../circuit.js'
 import { config, duration, enforce, whole } from '../fields.js'
 
 const SECOND = 1_000
 const span = (description: string) =>
   Type.Optional(duration({ description, min: SECOND, max: 120 * SECOND, default: '10s' }))
 
-/** Refuses while the upstream fails too often. */
-export const circuitBreaker = defineUnavailable({
+/**
+ * Refuses while the upstream fails too often: 503 with `retry-after`. An upstream fails when it does not answer, and when it
+ * answers with 500 or above; only requests that reach the action are counted. A named rule keeps its breaker when
+ * other rules come and go.
+ */
+export const circuitBreaker = defineAction({
   type: 'circuit-breaker',
   phases: ['on_http_request'],
   config: config({
@@ -33,5 +39,37 @@ export const circuitBreaker = defineUnavailable({
     enforce: enforce()
   }),
   configOptional: true,
-  terminates: 'sometimes'
+  terminates: 'sometimes',
+  results: CIRCUIT_RESULTS,
+  compile(
+    {
+      error_threshold: threshold = 0.5,
+      volume_threshold: volume = 10,
+      window_duration = '10s',
+      tripped_duration = '10s',
+      num_buckets: buckets = 10,
+      enforce = true
+    },
+    scope
+  ) {
+    const circuit = new Circuit(
+      {
+        window: milliseconds(window_duration),
+        tripped: milliseconds(tripped_duration),
+        buckets,
+        volume,
+        threshold,
+        enforce,
+        // A rule without a name has only its place, which is no reason to forget what is known.
+        identity: [scope.rule.startsWith('#') ? '' : scope.rule]
+      },
+      scope
+    )
+    return (flow) => circuit.admit(flow)
+  }
 })
+
+/** The schema has refused what is no duration. */
+function milliseconds(text: string): number {
+  return parseDuration(text) ?? 10 * SECOND
+}

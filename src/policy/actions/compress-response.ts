@@ -1,17 +1,8 @@
 import Type from 'typebox'
-import type { FlowResponse } from '../../exchange/flow.js'
-import type { HeaderFields } from '../../exchange/headers.js'
 import { defineAction, type Scope } from '../action.js'
 import { choice, config } from '../fields.js'
-import { negotiate } from './accept-encoding.js'
-import { isCompressible, isEncoded, knownLength } from './compressible.js'
-import { availableCodings, type Coding, encoder } from './encoders.js'
-
-/** Negotiated codings remembered for one action; browsers send few different values. */
-const REMEMBERED = 256
-
-/** Digests of the bytes before the coding: wrong afterwards (RFC 9530 2, RFC 9110 8.8 for the entity tag). */
-const DROPPED = ['content-length', 'accept-ranges', 'content-md5', 'digest', 'content-digest', 'repr-digest']
+import { Compressor } from './compressor.js'
+import { availableCodings, type Coding } from './encoders.js'
 
 /**
  * Compresses responses for clients that accept it.
@@ -38,17 +29,14 @@ export const compressResponse = defineAction({
   results: { name: 'compress', fields: { already_compressed: 'bool', negotiated_algorithm: 'string' } },
   compile({ algorithms }, scope) {
     const offered = algorithms === undefined ? availableCodings : offeredOf(algorithms, scope)
-    const coded = negotiation(offered)
+    const compressor = new Compressor(offered, { withCookies: algorithms !== undefined })
     return (flow) => {
-      const { request, response } = flow
-      if (request === undefined || response === undefined) return undefined
-      const already = isEncoded(response.headers)
-      let coding: Coding | undefined
-      if (!already && isCompressible(flow, response) && (algorithms !== undefined || !request.headers.has('cookie'))) {
-        coding = coded(request.headers.values('accept-encoding').join(','))
-      }
-      if (coding !== undefined) apply(response, coding)
-      flow.publish('compress', { already_compressed: already, negotiated_algorithm: coding ?? '' })
+      const outcome = compressor.compress(flow)
+      if (outcome !== undefined)
+        flow.publish('compress', {
+          already_compressed: outcome.already,
+          negotiated_algorithm: outcome.coding ?? ''
+        })
       return undefined
     }
   }
@@ -66,32 +54,4 @@ function offeredOf(algorithms: readonly string[], scope: Scope): readonly Coding
     }
   }
   return offered
-}
-
-/** Remembers outcomes by header text; what clients make up does not grow it without bound. */
-function negotiation(offered: readonly Coding[]): (header: string) => Coding | undefined {
-  const known = new Map<string, Coding | undefined>()
-  return (header) => {
-    if (header === '') return undefined
-    if (known.has(header)) return known.get(header)
-    const coding = negotiate(header, offered)
-    if (known.size < REMEMBERED && header.length <= 128) known.set(header, coding)
-    return coding
-  }
-}
-
-function apply(response: FlowResponse, coding: Coding): void {
-  const { headers } = response
-  const live = knownLength(response.body) === undefined
-  for (const name of DROPPED) headers.delete(name)
-  headers.set('content-encoding', coding)
-  varyByEncoding(headers)
-  const tag = headers.get('etag')
-  if (tag?.startsWith('"')) headers.set('etag', `W/${tag}`)
-  response.transforms.push(() => encoder(coding, live))
-}
-
-function varyByEncoding(headers: HeaderFields): void {
-  const names = headers.values('vary').flatMap((value) => value.split(',').map((name) => name.trim().toLowerCase()))
-  if (!names.includes('*') && !names.includes('accept-encoding')) headers.append('vary', 'Accept-Encoding')
 }

@@ -1,19 +1,31 @@
 import Type from 'typebox'
-import { defineUnavailable } from '../action.js'
+import { refuse } from '../../exchange/verdict.js'
+import type { Expression } from '../../expression/expression.js'
+import { httpAttemptVariables } from '../../expression/variables/http-attempt.js'
+import { parseDuration } from '../../lib/duration.js'
+import { defineAction, type Scope } from '../action.js'
 import { choice, config, duration, headerMap, template, text, whole } from '../fields.js'
 import { checkUrl } from './absolute-url.js'
-import { compileHeaders } from './header-writing.js'
+import { requesting } from './http-request-attempts.js'
+import { compileMessage } from './http-request-message.js'
 
 const SECOND = 1_000
 const METHODS = ['GET', 'HEAD', 'POST', 'PUT', 'PATCH', 'DELETE', 'OPTIONS'] as const
+const HEADERS = 'map<string, list<string>>'
 
 const parameter = config({
   key: template({ description: 'Name of the parameter.', minLength: 1, maxLength: 128 }),
   value: template({ description: 'Its value.', maxLength: 8192 })
 })
 
-/** Makes a request of its own and publishes the answer. */
-export const httpRequest = defineUnavailable({
+/**
+ * Makes a request of its own and publishes the answer.
+ *
+ * Whatever the answer says is no failure: expressions of later rules look at `res.status_code`. Without `max_redirects` a
+ * redirect is an answer like any other. Addresses that are not public are refused unless the operator allows them, for
+ * each redirect anew, and whoever wrote the name.
+ */
+export const httpRequest = defineAction({
   type: 'http-request',
   phases: ['on_http_request', 'on_http_response'],
   config: config({
@@ -22,13 +34,13 @@ export const httpRequest = defineUnavailable({
     query_params: Type.Optional(Type.Array(parameter, { description: 'Added to the URL.', maxItems: 32 })),
     headers: Type.Optional(headerMap({ description: 'Fields of the request.', max: 10 })),
     body: Type.Optional(template({ description: 'Body of the request.' })),
-    max_redirects: Type.Optional(whole({ description: 'Redirects to follow.', min: 0, max: 100 })),
+    max_redirects: Type.Optional(whole({ description: 'Redirects to follow; none when left out.', min: 0, max: 100 })),
     timeout: Type.Optional(
       duration({ description: 'For all attempts and redirects', min: SECOND, max: 30 * SECOND, default: '3s' })
     ),
-    // It reads `attempts` and `last_attempt`, which no other expression knows, so it is not compiled here.
+    // It reads `attempts` and `last_attempt`, which no other expression knows, so it is not compiled by its mark.
     retry_condition: Type.Optional(
-      text({ description: 'CEL over attempts and last_attempt; true tries again.', default: 'false' })
+      text({ description: 'CEL over attempts and last_attempt; true tries again, up to 3 times.', default: 'false' })
     ),
     on_error: Type.Optional(
       choice(['continue', 'halt'], { description: 'What follows a failure.', default: 'continue' })
@@ -44,17 +56,47 @@ export const httpRequest = defineUnavailable({
       attempts: 'list<dyn>',
       'req.method': 'string',
       'req.url': 'string',
-      'req.header': 'map<string, list<string>>',
+      'req.header': HEADERS,
       'req.body': 'string',
       'res.resolved_ip': 'string',
       'res.status_code': 'int',
       'res.time_ms': 'int',
-      'res.header': 'map<string, list<string>>',
+      'res.header': HEADERS,
       'res.body': 'string'
     }
   },
-  check({ url, headers = {} }, scope) {
-    compileHeaders(headers, ['headers'], scope)
+  compile(settings, scope) {
+    const { url, max_redirects = 0, timeout = '3s', retry_condition = 'false', on_error } = settings
     checkUrl(url, /^https?:\/\/[^\s/]/i, 'an absolute http or https URL', ['url'], scope)
+    const message = compileMessage(settings, scope)
+    const request = requesting({
+      outbound: scope.services.outbound,
+      clock: scope.services.clock,
+      timeout: parseDuration(timeout) ?? 3 * SECOND,
+      redirects: max_redirects,
+      retry: compileCondition(retry_condition, scope)
+    })
+    return async (flow) => {
+      const failure = await request(message(flow), flow)
+      if (failure === undefined || on_error !== 'halt') return undefined
+      return failure === 'TIMEOUT' ? refuse(504, 'HTTP_REQUEST_TIMEOUT') : refuse(502, 'HTTP_REQUEST_FAILED')
+    }
   }
 })
+
+/** Undefined: never. */
+function compileCondition(source: string, scope: Scope): Expression | undefined {
+  if (source.trim() === 'false') return undefined
+  const at = ['retry_condition']
+  const compiled = scope.services.expressions.expression(source, scope.phase, httpAttemptVariables)
+  for (const { severity, code, message } of compiled.ok ? compiled.warnings : compiled.problems) {
+    if (severity === 'error') scope.problem(at, code, message)
+    else scope.warn(at, code, message)
+  }
+  if (!compiled.ok) return undefined
+  const { type } = compiled.value
+  if (type !== 'bool' && type !== 'dyn') {
+    scope.problem(at, 'EXPRESSION_TYPE', `retry_condition must be true or false; this one is of type ${type}`)
+  }
+  return compiled.value
+}

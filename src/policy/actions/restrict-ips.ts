@@ -4,6 +4,7 @@ import { closeConnection, refuse } from '../../exchange/verdict.js'
 import { defineAction } from '../action.js'
 import { config, enforce, template, text } from '../fields.js'
 import { compileIpList } from './ip-list.js'
+import { compileIpPolicies } from './ip-policies.js'
 
 const NOTHING_ALLOWED =
   'without an entry in allow nobody passes; allow 0.0.0.0/0 and ::/0 to refuse only what deny holds'
@@ -15,8 +16,9 @@ function addresses(description: string) {
 }
 
 /**
- * Lets a client pass only when its address is in `allow` and not in `deny`. The address is that of the peer, or the one
- * that trusted proxies vouch for; a client's own header never counts.
+ * Lets a client pass only when its address is in `allow`, or allowed by one of `ip_policies`, and neither `deny` nor one of
+ * the policies denies it. The address is that of the peer, or the one that trusted proxies vouch for; a client's own
+ * header never counts.
  */
 export const restrictIps = defineAction({
   type: 'restrict-ips',
@@ -26,7 +28,9 @@ export const restrictIps = defineAction({
     allow: addresses('Who may pass.'),
     deny: addresses('Who may not, even if allowed.'),
     ip_policies: Type.Optional(
-      Type.Array(text({ description: 'Id of an IP policy.' }), { description: 'IP policies to apply.' })
+      Type.Array(text({ description: 'Id of an IP policy; one that does not exist allows nobody.' }), {
+        description: 'IP policies to apply beside allow and deny.'
+      })
     )
   }),
   configOptional: false,
@@ -36,18 +40,15 @@ export const restrictIps = defineAction({
     fields: { action: 'string', matched_cidr: 'string', 'error.code': 'string', 'error.message': 'string' }
   },
   compile({ enforce = true, allow = [], deny = [], ip_policies = [] }, scope) {
-    if (ip_policies.length > 0)
-      scope.unavailable(
-        ['ip_policies'],
-        'IP policies cannot be used in this version; list the networks in allow and deny'
-      )
     if (allow.length === 0 && ip_policies.length === 0) scope.warn([], 'NOTHING_ALLOWED', NOTHING_ALLOWED)
     const allowed = compileIpList(allow, ['allow'], scope)
     const denied = compileIpList(deny, ['deny'], scope)
+    const policies = compileIpPolicies(ip_policies, ['ip_policies'], scope)
     const verdict = scope.phase === 'on_tcp_connect' ? closeConnection : refuse(403, 'IP_RESTRICTED')
     return (flow) => {
-      const denying = denied(flow.clientAddress, flow)
-      const match = denying ?? allowed(flow.clientAddress, flow)
+      const { clientAddress } = flow
+      const denying = denied(clientAddress, flow) ?? policies('deny', clientAddress, flow)
+      const match = denying ?? allowed(clientAddress, flow) ?? policies('allow', clientAddress, flow)
       const passes = denying === undefined && match !== undefined
       publish(flow, passes, match)
       return passes || !enforce ? undefined : verdict

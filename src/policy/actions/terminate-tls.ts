@@ -1,11 +1,20 @@
 import Type from 'typebox'
-import { defineUnavailable } from '../action.js'
+import type { Flow } from '../../exchange/flow.js'
+import { type Termination, takeTermination } from '../../exchange/termination.js'
+import { closeConnection } from '../../exchange/verdict.js'
+import type { Template } from '../../expression/expression.js'
+import { NAME_ATTRIBUTES, parseCertificate } from '../../expression/variables/certificate.js'
+import { checkPrivateKey, readChain } from '../../lib/x509.js'
+import { defineAction, type Scope } from '../action.js'
 import { choice, config, template } from '../fields.js'
 
 const version = (description: string, standard: '1.2' | '1.3') =>
   Type.Optional(choice(['1.0', '1.1', '1.2', '1.3'], { description, default: standard }))
 
 const STRATEGIES = ['require-and-verify', 'require-any', 'request'] as const
+
+const MUSTS = { 'require-and-verify': 'verified', 'require-any': 'any', request: 'requested' } as const
+const RESULT = 'terminate_tls'
 
 const NAME_FIELDS: Readonly<Record<string, string>> = {
   common_name: 'string',
@@ -18,8 +27,12 @@ const NAME_FIELDS: Readonly<Record<string, string>> = {
   street_address: 'list<string>'
 }
 
-/** Ends TLS here, with a certificate of the policy or the entry's own. */
-export const terminateTls = defineUnavailable({
+/**
+ * Ends TLS on a connection to a TCP edge, with a certificate of the policy or the one that the name of the client's choice
+ * has. What comes behind sees plain bytes, and rules that follow see the client's certificate. Where TLS cannot end (it
+ * has ended, or HTTP listens there) the connection is closed: who asks for certificates must not get clients without.
+ */
+export const terminateTls = defineAction({
   type: 'terminate-tls',
   phases: ['on_tcp_connect'],
   config: config({
@@ -33,13 +46,15 @@ export const terminateTls = defineUnavailable({
       })
     ),
     mutual_tls_verification_strategy: Type.Optional(
-      choice(STRATEGIES, { description: 'What is asked of clients.', default: 'require-and-verify' })
+      choice(STRATEGIES, {
+        description: 'What is asked of clients; with authorities and without this: require-and-verify.'
+      })
     )
   }),
   configOptional: true,
-  terminates: 'never',
+  terminates: 'sometimes',
   results: {
-    name: 'terminate_tls',
+    name: RESULT,
     fields: {
       cipher_suite: 'string',
       sni: 'string',
@@ -54,23 +69,162 @@ export const terminateTls = defineUnavailable({
       ...certificateFields('server')
     }
   },
-  check({ min_version, max_version, server_private_key, server_certificate }, scope) {
-    const lowest = Number(min_version ?? '1.2')
-    if (lowest > Number(max_version ?? '1.3')) {
+  compile({ min_version = '1.2', max_version = '1.3', ...config }, scope) {
+    const versions = { minVersion: speaks(min_version), maxVersion: speaks(max_version) }
+    if (Number(min_version) > Number(max_version)) {
       scope.problem(['min_version'], 'CONFIG_INVALID', 'min_version is above max_version')
     }
-    if (lowest < 1.2)
-      scope.warn(['min_version'], 'TLS_OUTDATED', 'TLS 1.0 and 1.1 are broken (RFC 8996); use 1.2 or 1.3')
-    if ((server_private_key === undefined) !== (server_certificate === undefined)) {
-      const given = server_private_key === undefined ? 'server_certificate' : 'server_private_key'
-      scope.problem(
-        [given],
-        'CONFIG_INVALID',
-        'server_private_key and server_certificate belong together: give both or neither'
-      )
+    if (Number(max_version) < 1.2) {
+      scope.unavailable(['max_version'], 'TLS 1.0 and 1.1 are broken (RFC 8996) and not spoken; use 1.2 or 1.3')
+    } else if (Number(min_version) < 1.2) {
+      const message = 'TLS 1.0 and 1.1 are broken (RFC 8996) and not spoken: 1.2 is the lowest version'
+      scope.warn(['min_version'], 'TLS_OUTDATED', message)
+    }
+    const identity = compileIdentity(config.server_certificate, config.server_private_key, scope)
+    const clients = compileClients(
+      config.mutual_tls_certificate_authorities,
+      config.mutual_tls_verification_strategy,
+      scope
+    )
+    return async (flow) => {
+      const terminate = takeTermination(flow)
+      if (terminate === undefined) return failed(flow, 'NO_TLS_HERE', 'TLS cannot be ended on this connection')
+      const [own, asked] = [identity(flow), clients(flow)]
+      const result = await terminate({
+        ...versions,
+        ...(own === undefined ? {} : { identity: own }),
+        ...(asked === undefined ? {} : { clients: asked })
+      })
+      if (result.kind === 'failed') return failed(flow, 'HANDSHAKE_FAILED', result.why)
+      publish(flow, result.tls)
+      return undefined
     }
   }
 })
+
+/** Nothing below 1.2 is spoken. */
+function speaks(version: string): 'TLSv1.2' | 'TLSv1.3' {
+  return version === '1.3' ? 'TLSv1.3' : 'TLSv1.2'
+}
+
+/** One object as long as the texts stay the same, because contexts are kept by it. */
+function compileIdentity(
+  certificate: string | undefined,
+  privateKey: string | undefined,
+  scope: Scope
+): (flow: Flow) => Termination['identity'] {
+  if (certificate === undefined && privateKey === undefined) return () => undefined
+  if (certificate === undefined || privateKey === undefined) {
+    const given = certificate === undefined ? 'server_private_key' : 'server_certificate'
+    const message = 'server_private_key and server_certificate belong together: give both or neither'
+    scope.problem([given], 'CONFIG_INVALID', message)
+    return () => undefined
+  }
+  const chain = scope.template(certificate, ['server_certificate'])
+  const key = scope.template(privateKey, ['server_private_key'])
+  if (chain.constant !== undefined && key.constant !== undefined) checkIdentity(chain.constant, key.constant, scope)
+  let last: NonNullable<Termination['identity']> = { chain: '', privateKey: '' }
+  return (flow) => {
+    const now = { chain: chain.text(flow), privateKey: key.text(flow) }
+    if (now.chain !== last.chain || now.privateKey !== last.privateKey) last = now
+    return last
+  }
+}
+
+function checkIdentity(chain: string, privateKey: string, scope: Scope): void {
+  const read = readChain(chain)
+  if (!read.ok) {
+    scope.unavailable(['server_certificate'], `server_certificate cannot be used: ${read.message}`, 'CONFIG_INVALID')
+    return
+  }
+  const [leaf] = read.certificates
+  const refused = leaf === undefined ? undefined : checkPrivateKey(privateKey, leaf)
+  if (refused !== undefined) {
+    scope.unavailable(['server_private_key'], `server_private_key cannot be used: ${refused.message}`, 'CONFIG_INVALID')
+  }
+}
+
+function compileClients(
+  authorities: readonly string[] | undefined,
+  strategy: (typeof STRATEGIES)[number] | undefined,
+  scope: Scope
+): (flow: Flow) => Termination['clients'] {
+  if (authorities === undefined && strategy === undefined) return () => undefined
+  const must = MUSTS[strategy ?? 'require-and-verify']
+  if (must === 'verified' && (authorities === undefined || authorities.length === 0)) {
+    const message = 'require-and-verify needs mutual_tls_certificate_authorities to verify by'
+    scope.problem(['mutual_tls_verification_strategy'], 'CONFIG_INVALID', message)
+  }
+  const at = 'mutual_tls_certificate_authorities'
+  const templates = (authorities ?? []).map((text, index): Template => {
+    const compiled = scope.template(text, [at, index])
+    const { constant } = compiled
+    const read = constant?.includes('-----BEGIN') === true ? readChain(constant) : undefined
+    if (read?.ok === false) {
+      scope.unavailable([at, index], `the authority cannot be used: ${read.message}`, 'CONFIG_INVALID')
+    } else if (constant !== undefined && read === undefined && !/^ca_\w+$/.test(constant.trim())) {
+      scope.problem([at, index], 'CONFIG_INVALID', 'an authority is a PEM text or the id of one (ca_…)')
+    }
+    return compiled
+  })
+  return (flow) => ({ must, authorities: templates.map((one) => one.text(flow)) })
+}
+
+function failed(flow: Flow, code: string, message: string): typeof closeConnection {
+  flow.publish(RESULT, { 'error.code': code, 'error.message': message, error_code: code, error_message: message })
+  return closeConnection
+}
+
+type Tls = NonNullable<Flow['connection']['tls']>
+
+function publish(
+  flow: Flow,
+  { cipher, sni, version, clientCertificate, clientVerified, serverCertificate }: Tls
+): void {
+  const warnings =
+    clientCertificate !== undefined && clientVerified === false
+      ? ['the certificate of the client is vouched for by none of the authorities']
+      : []
+  flow.publish(RESULT, {
+    cipher_suite: cipher,
+    sni: sni ?? '',
+    version: version.replace(/^TLSv/, ''),
+    warnings,
+    'error.code': '',
+    'error.message': '',
+    error_code: '',
+    error_message: '',
+    ...certificateValues('client', clientCertificate),
+    ...certificateValues('server', serverCertificate)
+  })
+}
+
+/** The fields of a certificate; of one that is not there none but what is empty text anyway. */
+function certificateValues(side: string, der: Uint8Array | undefined): Record<string, unknown> {
+  const certificate = der === undefined ? undefined : parseCertificate(der)
+  if (certificate === undefined) return {}
+  const values: Record<string, unknown> = {
+    [`${side}.extensions`]: certificate.extensions,
+    [`${side}.serial_number`]: certificate.serialNumber,
+    [`${side}.signature_algorithm`]: certificate.signatureAlgorithm,
+    [`${side}.validity.not_before`]: certificate.notBefore,
+    [`${side}.validity.not_after`]: certificate.notAfter,
+    [`${side}.san`]: certificate.san,
+    [`${side}.san.dns_names`]: certificate.dnsNames,
+    [`${side}.san.email_addresses`]: certificate.emailAddresses,
+    [`${side}.san.ip_addresses`]: certificate.ipAddresses,
+    [`${side}.san.uris`]: certificate.uris
+  }
+  if (side === 'client') values['client.pem'] = certificate.pem
+  for (const name of ['issuer', 'subject'] as const) {
+    values[`${side}.${name}`] = certificate[name].text
+    values[`${side}.${name}.common_name`] = certificate[name].commonName
+    for (const [field, attribute] of Object.entries(NAME_ATTRIBUTES)) {
+      values[`${side}.${name}.${field}`] = certificate[name].values[attribute]
+    }
+  }
+  return values
+}
 
 function certificateFields(side: string): Record<string, string> {
   const fields: Record<string, string> = {

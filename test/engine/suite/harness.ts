@@ -1,16 +1,23 @@
-import { createSecureContext } from 'node:tls'
+import { once } from 'node:events'
+import { type ClientHttp2Session, connect } from 'node:http2'
+import { connect as connectTcp, Socket } from 'node:net'
+import { connect as connectTls, createSecureContext, type TLSSocket } from 'node:tls'
 import type { Test } from 'tap'
+import { resetBelow } from '../../../src/engine/byte-pipe.js'
 import type { Back, Dialer, Front, Handler, Listening, ListenLimits } from '../../../src/engine/contract.js'
 import { tcpDialer, tlsDialer } from '../../../src/engine/dialers.js'
 import type { ConnectionFacts } from '../../../src/exchange/connection.js'
 import type { Exchange, ResponseHead, Sent } from '../../../src/exchange/exchange.js'
 import type { Clock } from '../../../src/lib/clock.js'
 import { ManualClock } from '../../helpers/clock.js'
-import { type RawPeer, rawClient, secureClient } from '../../helpers/raw-client.js'
+import { RawPeer, rawClient } from '../../helpers/raw-client.js'
 import { type Identity, RawUpstream, type UpstreamPeer } from '../../helpers/upstream.js'
 
-/** With a `secure` identity both connections are TLS; its certificate is for NAME. */
-export type Make = (parts: { clock: Clock }) => { front: Front; back: Back; secure?: Identity }
+/**
+ * With a `secure` identity both connections are TLS, with an `h2` identity that of the client, which may speak HTTP/2; the
+ * certificate is for NAME.
+ */
+export type Make = (parts: { clock: Clock }) => { front: Front; back: Back; secure?: Identity; h2?: Identity }
 
 export const NAME = 'upstream.test'
 
@@ -29,6 +36,10 @@ export interface Bench {
   readonly opened: ConnectionFacts[]
   readonly closed: ConnectionFacts[]
   client(): Promise<RawPeer>
+  /** An HTTP/2 client, over a TCP connection of the test if it has one; its errors are ignored. */
+  session(below?: Socket): ClientHttp2Session
+  /** Resolves when connection `n` is past its handshake, where there is one. */
+  served(n: number): Promise<void>
   /** Dials the scripted upstream, or another port of this machine. */
   dialer(port?: number): Dialer
   /** Resolves when `holds` does; looked at whenever something was recorded. */
@@ -59,9 +70,11 @@ const LIMITS: ListenLimits = {
 /** A front and a back joined by a handler that passes everything through, on free ports. */
 export async function bench(t: Test, make: Make, options: BenchOptions = {}): Promise<Bench> {
   const clock = new ManualClock()
-  const { front, back, secure } = make({ clock })
-  const upstream = await RawUpstream.start(t, options.script, secure)
+  const { front, back, secure, h2 } = make({ clock })
+  const identity = secure ?? h2
+  const upstream = await RawUpstream.start(t, (peer) => scripted(peer, options.script), secure)
   const clients: RawPeer[] = []
+  const sessions: ClientHttp2Session[] = []
   let wake: (() => void)[] = []
   const noted = (): void => {
     const waiting = wake
@@ -83,13 +96,26 @@ export async function bench(t: Test, make: Make, options: BenchOptions = {}): Pr
   const result: Bench = Object.assign(self as unknown as Bench, {
     async client() {
       const { port } = result.listening.address
-      const client = await (secure === undefined ? rawClient(port) : secureClient(port, NAME))
+      const client = await (identity === undefined ? rawClient(port) : resettable(port))
       clients.push(client)
       return client
+    },
+    session(below = connectTcp({ host: '127.0.0.1', port: result.listening.address.port })) {
+      const options = { socket: below, servername: NAME, rejectUnauthorized: false, ALPNProtocols: ['h2'] }
+      const session = connect(`https://${NAME}`, { createConnection: () => connectTls(options) })
+      session.on('error', () => undefined)
+      sessions.push(session)
+      return session
     },
     dialer(port = upstream.port) {
       const at = { host: '127.0.0.1', port }
       return secure === undefined ? tcpDialer(at) : tlsDialer({ ...at, servername: NAME, ca: secure.cert })
+    },
+    async served(n: number) {
+      await eventually(() => {
+        const facts = result.opened[n]
+        return facts !== undefined && (identity === undefined || facts.tls !== undefined)
+      })
     },
     async until(holds: () => boolean) {
       while (!holds()) {
@@ -120,12 +146,14 @@ export async function bench(t: Test, make: Make, options: BenchOptions = {}): Pr
     }
   }
   const limits = { ...LIMITS, ...options.limits }
-  const context = secure && createSecureContext(secure)
-  const tls = context && { tls: { alpn: ['http/1.1'], contextFor: () => context } }
+  const context = identity && createSecureContext(identity)
+  const alpn = h2 === undefined ? ['http/1.1'] : ['h2', 'http/1.1']
+  const tls = context && { tls: { entryFor: () => ({ context, alpn }) } }
   const listening = await front.listen({ host: '127.0.0.1', port: 0 }, { name: 'test', limits, ...tls }, handler)
   Object.assign(self, { listening, noted })
   t.teardown(async () => {
     for (const client of clients) client.socket.destroy()
+    for (const session of sessions) session.destroy()
     back.close()
     await listening.drain(0)
   })
@@ -161,6 +189,23 @@ export async function eventually(holds: () => boolean): Promise<void> {
 export function record(bench: Bench, sent: Sent): void {
   bench.sent.push(sent)
   ;(bench as unknown as { noted(): void }).noted()
+}
+
+/** A TLS client whose reset is one of TCP. */
+async function resettable(port: number): Promise<RawPeer> {
+  const below = connectTcp({ host: '127.0.0.1', port, noDelay: true, allowHalfOpen: true })
+  const options = { socket: below, servername: NAME, rejectUnauthorized: false, ALPNProtocols: ['http/1.1'] }
+  const socket = connectTls(Object.assign(options, { allowHalfOpen: true }))
+  resetBelow(socket, below)
+  await once(socket, 'secureConnect')
+  return new RawPeer(socket)
+}
+
+/** The same for the peer of an upstream's TLS server. */
+function scripted(peer: UpstreamPeer, script: BenchOptions['script']): unknown {
+  const { _parent: below } = peer.socket as unknown as { _parent?: Socket }
+  if (below instanceof Socket) resetBelow(peer.socket as TLSSocket, below)
+  return script?.(peer)
 }
 
 function clean(head: ResponseHead): ResponseHead {

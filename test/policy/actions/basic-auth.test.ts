@@ -5,7 +5,12 @@ import { headersOf, Kit, outcomeOf } from './kit.js'
 const kit = new Kit()
 
 function presenting(pair: string | Buffer, scheme = 'Basic') {
-  return makeFlow({ headers: ['Authorization', `${scheme} ${Buffer.from(pair).toString('base64')}`] })
+  const secret = (vault: string, name: string) =>
+    vault === 'vault' && name === 'password' ? 'correct horse' : undefined
+  return makeFlow({
+    headers: ['Authorization', `${scheme} ${Buffer.from(pair).toString('base64')}`],
+    units: { secret }
+  })
 }
 
 function published(flow: ReturnType<typeof makeFlow>) {

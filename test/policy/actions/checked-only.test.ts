@@ -120,8 +120,6 @@ t.test('what is documented is accepted', async (t) => {
       {
         min_version: 1.2,
         max_version: '1.3',
-        server_private_key: 'PEM',
-        server_certificate: 'PEM',
         mutual_tls_certificate_authorities: ['ca_1', "${secrets.get('vault', 'password')}"],
         mutual_tls_verification_strategy: 'require-any'
       },

@@ -1,8 +1,11 @@
 import type { Flow, Phase } from '../../../src/exchange/flow.js'
-import type { Verdict } from '../../../src/exchange/verdict.js'
+import { refuse, type Verdict } from '../../../src/exchange/verdict.js'
 import { createExpressions } from '../../../src/expression/expressions.js'
+import { systemClock } from '../../../src/lib/clock.js'
+import { createOutbound } from '../../../src/lib/outbound.js'
 import { LimiterTable } from '../../../src/limiter/table.js'
 import { actions } from '../../../src/policy/actions/registry.js'
+import { BodyBuffers } from '../../../src/policy/body-buffers.js'
 import { compilePolicy } from '../../../src/policy/compile.js'
 import type { Problem } from '../../../src/policy/problem.js'
 import { resultsOf } from '../../../src/policy/results.js'
@@ -27,11 +30,16 @@ export class Kit {
   readonly clock = new TestClock()
   readonly counts: Counts = { admitted: 0, refused: 0, wouldRefuse: 0 }
   readonly logged: string[] = []
+  readonly bodies = new BodyBuffers({
+    total: 4 * 1024 * 1024,
+    each: 1024 * 1024,
+    broken: (failure) => refuse(502, failure)
+  })
   /** Kept state over all compilations of one kit. */
   readonly kept = new Map<string, unknown>()
   readonly services: PolicyServices
 
-  constructor(rateLimitHeaders: 'none' | 'draft' = 'none') {
+  constructor(rateLimitHeaders: 'none' | 'draft' = 'none', { allowPrivate = true } = {}) {
     const { clock, counts, logged } = this
     const nothing = { inc: () => undefined }
     this.services = {
@@ -40,8 +48,7 @@ export class Kit {
       expressions: createExpressions({
         results: resultsOf(actions),
         clock,
-        random: () => 0.5,
-        secrets: { get: (vault, name) => (vault === 'vault' && name === 'password' ? 'correct horse' : undefined) }
+        random: () => 0.5
       }),
       meter: {
         matched: () => nothing,
@@ -57,7 +64,9 @@ export class Kit {
         debug: (fields, message) => logged.push(`${message} ${JSON.stringify(fields)}`),
         warn: (fields, message) => logged.push(`${message} ${JSON.stringify(fields)}`)
       },
-      rateLimitHeaders
+      rateLimitHeaders,
+      bodies: this.bodies,
+      outbound: createOutbound({ clock: systemClock, allowPrivate })
     }
   }
 
@@ -100,6 +109,16 @@ export class Kit {
     }
   }
 
+  /** Like `actions`, for those that wait. */
+  waiting(list: readonly (readonly [string, unknown?])[], phase: Phase = 'on_http_request') {
+    const { policy, problems } = this.compile({
+      [phase]: [{ actions: list.map(([type, config]) => (config === undefined ? { type } : { type, config })) }]
+    })
+    const compiled = policy?.phases[phase]
+    if (compiled === null || compiled === undefined) throw new Error(problems.map(say).join('\n'))
+    return async (flow: Flow): Promise<Verdict | undefined> => runPhase(compiled, flow)
+  }
+
   action(type: string, config?: unknown, phase: Phase = 'on_http_request') {
     return this.actions([[type, config]], phase)
   }
@@ -128,5 +147,6 @@ export function headersOf(verdict: Verdict | undefined): Record<string, string> 
 /** `status code` of a verdict, `close`, or `goes on`. */
 export function outcomeOf(verdict: Verdict | undefined): string {
   if (verdict === undefined) return 'goes on'
+  if (verdict.kind === 'forward') return `forward ${verdict.host}:${verdict.port ?? ''}`
   return verdict.kind === 'close' ? 'close' : `${verdict.status} ${verdict.code ?? '-'}`
 }

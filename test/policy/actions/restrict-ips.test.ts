@@ -1,4 +1,6 @@
 import t from 'tap'
+import { NO_UNITS } from '../../../src/exchange/pinned.js'
+import { type Cidr, CidrSet, parseCidr } from '../../../src/lib/cidr.js'
 import { makeFlow } from '../../helpers/flow.js'
 import { Kit, outcomeOf } from './kit.js'
 
@@ -110,7 +112,7 @@ t.test(
   }
 )
 
-t.test('placeholders and IP policies are warned of, and such a policy never runs', async (t) => {
+t.test('placeholders are warned of, and such a policy never runs', async (t) => {
   const compiled = (config: object) =>
     kit.compile({ on_http_request: [{ actions: [{ type: 'restrict-ips', config }] }] })
   for (const entry of ['$YOUR_IP/32', '<YOUR_IP>']) {
@@ -118,8 +120,77 @@ t.test('placeholders and IP policies are warned of, and such a policy never runs
     t.equal(compiled({ allow: [entry, '0.0.0.0/0'] }).policy, undefined)
     t.equal(compiled({ allow: ['0.0.0.0/0'], deny: [entry] }).policy, undefined)
   }
-  const config = { ip_policies: ['ipp_1'] }
-  t.match(kit.problems('restrict-ips', config), [/^warning ACTION_UNAVAILABLE .*config\.ip_policies/])
-  t.equal(compiled(config).policy, undefined)
+  t.match(kit.problems('restrict-ips', { ip_policies: ['<IP policy id>'] }), [
+    /^warning PLACEHOLDER .*ip_policies\[0\]/
+  ])
+  t.equal(compiled({ ip_policies: ['<IP policy id>'] }).policy, undefined)
+})
+
+/** A configuration with these IP policies. */
+function pinned(
+  flow: ReturnType<typeof from>,
+  policies: Readonly<Record<string, { allow?: string[]; deny?: string[] }>>
+) {
+  const set = (texts: string[] = []) => new CidrSet(texts.map((text) => parseCidr(text) as Cidr))
+  flow.units = {
+    ...NO_UNITS,
+    ipPolicy: (id) => {
+      const policy = policies[id]
+      return policy === undefined ? undefined : { allow: set(policy.allow), deny: set(policy.deny) }
+    }
+  }
+  return flow
+}
+
+t.test('IP policies are asked together with the lists', async (t) => {
+  const office = 'ipp_2p2q5Yt85IKQQ7zbpR4XmUpyVIN'
+  const partners = 'ipp_1yjqdrIBwgciY2I9zH2EelgBbJF'
+  const run = kit.action('restrict-ips', {
+    allow: ['192.0.2.0/24'],
+    deny: ['203.0.113.99'],
+    ip_policies: [office, partners]
+  })
+  const policies = {
+    [office]: { allow: ['198.51.100.0/24', '203.0.113.0/24'], deny: ['192.0.2.66/32'] },
+    [partners]: { allow: ['2001:db8::/32'], deny: ['198.51.100.128/25'] }
+  }
+  const cases: readonly (readonly [string, string, string])[] = [
+    ['192.0.2.1', 'goes on', '192.0.2.0/24'],
+    ['192.0.2.66', '403 IP_RESTRICTED', '192.0.2.66/32'],
+    ['198.51.100.1', 'goes on', '198.51.100.0/24'],
+    ['198.51.100.200', '403 IP_RESTRICTED', '198.51.100.128/25'],
+    ['::ffff:198.51.100.200', '403 IP_RESTRICTED', '198.51.100.128/25'],
+    ['203.0.113.98', 'goes on', '203.0.113.0/24'],
+    ['203.0.113.99', '403 IP_RESTRICTED', '203.0.113.99/32'],
+    ['2001:db8::1', 'goes on', '2001:db8::/32'],
+    ['::1', '403 IP_RESTRICTED', '']
+  ]
+  for (const [address, outcome, network] of cases) {
+    const flow = pinned(from(address), policies)
+    t.equal(outcomeOf(run(flow)), outcome, address)
+    t.equal(kit.read('actions.service.restrict_ips.matched_cidr', flow), network, address)
+  }
+})
+
+t.test('an IP policy that does not exist, or has no rules, allows nobody', async (t) => {
+  const id = 'ipp_2p2q5Yt85IKQQ7zbpR4XmUpyVIN'
+  for (const phase of ['on_tcp_connect', 'on_http_request', 'on_http_response'] as const) {
+    const run = kit.action('restrict-ips', { ip_policies: [id] }, phase)
+    const refusal = phase === 'on_tcp_connect' ? 'close' : '403 IP_RESTRICTED'
+    const flow = () => makeFlow({ clientAddress: '192.0.2.1', response: { status: 200 } })
+    t.equal(outcomeOf(run(pinned(flow(), {}))), refusal)
+    t.equal(outcomeOf(run(pinned(flow(), { [id]: {} }))), refusal)
+    t.equal(outcomeOf(run(pinned(flow(), { [id]: { allow: ['::/0'] } }))), refusal, 'IPv6 says nothing of IPv4')
+    t.equal(outcomeOf(run(pinned(flow(), { [id]: { allow: ['0.0.0.0/0'] } }))), 'goes on')
+  }
+})
+
+t.test('what is no id of an IP policy is refused where it stands', async (t) => {
+  for (const id of ['', 'ipp_', 'ipr_2p2q5Yt85IKQQ7zbpR4XmUpyVIN', 'ipp_a-b', ' ipp_1', '192.0.2.0/24']) {
+    const problems = kit.problems('restrict-ips', { ip_policies: ['ipp_1', id] })
+    t.match(problems, [/^error CONFIG_INVALID .*config\.ip_policies\[1\]/], JSON.stringify(id))
+  }
+  t.same(kit.problems('restrict-ips', { ip_policies: ['ipp_2p2q5Yt85IKQQ7zbpR4XmUpyVIN'] }), [])
   t.same(kit.problems('restrict-ips', { allow: ['::/0'], ip_policies: [] }), [])
+  t.match(kit.problems('restrict-ips', { ip_policies: [] }), [/^warning NOTHING_ALLOWED/])
 })

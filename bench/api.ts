@@ -1,0 +1,30 @@
+import { loadavg } from 'node:os'
+import { scale } from './api/scale.js'
+import { storm } from './api/storm.js'
+
+/**
+ * What changes of the configuration cost, and what traffic notices of them.
+ *
+ * `npm run bench:api -- [--only scale,storm] [--resources 1000,10000,100000] [--writes N] [--storm N] [--rate N]`
+ */
+const argument = (name: string, fallback: string) => {
+  const at = process.argv.indexOf(`--${name}`)
+  return at === -1 ? fallback : (process.argv[at + 1] ?? fallback)
+}
+const only = argument('only', '')
+const wanted = (name: string) => only === '' || only.split(',').includes(name)
+
+console.log(
+  `load of the machine before: ${loadavg()
+    .map((load) => load.toFixed(1))
+    .join(' ')}`
+)
+if (wanted('scale')) {
+  const sizes = argument('resources', '1000,10000,100000').split(',').map(Number)
+  const shapes = sizes.map((resources) => ({ resources, routesPerEdge: 1 }))
+  await scale([...shapes, { resources: 1_000, routesPerEdge: 998 }], Number(argument('writes', '500')))
+}
+if (wanted('storm')) {
+  const traffic = { rate: Number(argument('rate', '1000')), connections: 32 }
+  await storm({ writes: Number(argument('storm', '10000')), writers: 4, resources: 1_000, traffic })
+}

@@ -1,0 +1,66 @@
+import type { AddressInfo } from 'node:net'
+import { ApiKeys } from '../../src/api/keys.js'
+import { createApi } from '../../src/api/server.js'
+import { offlineServices } from '../../src/cli/offline-services.js'
+import { ControlPlane } from '../../src/control/control-plane.js'
+import { systemClock } from '../../src/lib/clock.js'
+import { Sealer, sealKey } from '../../src/lib/seal.js'
+import { actions } from '../../src/policy/actions/registry.js'
+import { policyCheck } from '../../src/resources/policy-check.js'
+import { resources } from '../../src/resources/registry.js'
+import { SnapshotHolder } from '../../src/snapshot/holder.js'
+import { KeptState } from '../../src/snapshot/kept-state.js'
+import { Snapshot } from '../../src/snapshot/snapshot.js'
+import { openStore } from '../../src/store/open-store.js'
+import type { Store } from '../../src/store/store.js'
+
+export const KEY = 'a-key-for-the-benchmark'
+
+const QUIET = { info: () => undefined, warn: () => undefined }
+/** No secret is sealed here. */
+const SEAL = new Sealer(sealKey(Buffer.alloc(32, 'k')))
+
+export interface BenchAccount {
+  readonly control: ControlPlane
+  readonly api: AddressInfo | { readonly port: number }
+  close(): Promise<void>
+}
+
+/** API and control plane over the store at `address`, without any traffic. `wrap` may stand between plane and store. */
+export async function openAccount(
+  address: string,
+  wrap: (store: Store) => Store = (store) => store
+): Promise<BenchAccount> {
+  const clock = systemClock
+  const services = offlineServices(actions)
+  const keys = new ApiKeys([KEY], undefined)
+  const baseUrl = () => 'http://api.test'
+  const control = await ControlPlane.open({
+    connect: async (onRevision) => wrap(await openStore(address, { log: QUIET, clock, onRevision })),
+    resources,
+    seal: SEAL,
+    clock,
+    log: QUIET,
+    checkPolicy: policyCheck(services, actions),
+    holder: new SnapshotHolder(Snapshot.empty()),
+    compile: { services, actions, keptState: new KeptState() },
+    operatorKeys: keys,
+    baseUrl,
+    zone: 'sluice.localhost',
+    regions: ['global']
+  })
+  const server = createApi({
+    keys,
+    hosts: [],
+    clock,
+    readiness: () => 'ready',
+    fault: (error) => console.error(error),
+    account: { control, resources, baseUrl, version: '0.0.0' }
+  })
+  const api = await server.listen({ host: '127.0.0.1', port: 0 })
+  const close = async () => {
+    await server.close()
+    await control.close()
+  }
+  return { control, api, close }
+}

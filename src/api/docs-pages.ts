@@ -1,0 +1,86 @@
+import { createRequire } from 'node:module'
+import { dirname } from 'node:path'
+import fastifyStatic from '@fastify/static'
+import type { FastifyReply } from 'fastify'
+import { queryOf, type Router, route } from './calls.js'
+
+/** Path of the page; everything that it loads lies below. */
+const PAGE = '/docs'
+
+/** The files of the installed package that the page loads, and nothing else of it. */
+const ASSETS = ['swagger-ui.css', 'index.css', 'swagger-ui-bundle.js', 'favicon-32x32.png']
+
+/** Nothing comes from elsewhere and nothing goes there; the page's own styles are set by its scripts. */
+const SECURITY_POLICY = [
+  "default-src 'none'",
+  "script-src 'self'",
+  "style-src 'self'",
+  "img-src 'self' data:",
+  "connect-src 'self'",
+  "base-uri 'none'",
+  "form-action 'none'",
+  "frame-ancestors 'none'"
+].join('; ')
+
+/** References are relative, so that the page also works below a path of a proxy. */
+const HTML = `<!doctype html>
+<html lang="en">
+  <head>
+    <meta charset="utf-8">
+    <meta name="viewport" content="width=device-width, initial-scale=1">
+    <title>Sluice management API</title>
+    <link rel="stylesheet" href="docs/swagger-ui.css">
+    <link rel="stylesheet" href="docs/index.css">
+    <link rel="icon" type="image/png" href="docs/favicon-32x32.png">
+  </head>
+  <body>
+    <div id="swagger-ui"></div>
+    <noscript>This page needs JavaScript. The description itself is at <a href="openapi.json">openapi.json</a>.</noscript>
+    <script src="docs/swagger-ui-bundle.js"></script>
+    <script src="docs/page.js"></script>
+  </body>
+</html>
+`
+
+/** Calls go to where the page came from, also when clients know the API under another URL. Keys are not kept. */
+const SCRIPT = `(async () => {
+  const response = await fetch('openapi.json')
+  const spec = await response.json()
+  spec.servers = [{ url: new URL('.', location.href).href.replace(/\\/$/, '') }]
+  SwaggerUIBundle({
+    spec,
+    dom_id: '#swagger-ui',
+    deepLinking: true,
+    displayRequestDuration: true,
+    docExpansion: 'none',
+    persistAuthorization: false,
+    validatorUrl: null
+  })
+})()
+`
+
+/** The page for reading and trying the API. It needs no key; the calls that it makes do. */
+export function addDocsPages(router: Router): void {
+  const root = dirname(createRequire(import.meta.url).resolve('@fastify/swagger-ui/static/swagger-ui.css'))
+  router.server.register(fastifyStatic, { root, serve: false })
+  const page = { open: true, entrance: 'dashboard' } as const
+  route(router, 'GET', '/', page, async (request, reply) => {
+    queryOf(request, [])
+    return reply.header('location', PAGE.slice(1)).code(302).send()
+  })
+  route(router, 'GET', PAGE, page, async (_request, reply) => send(reply, 'text/html', HTML))
+  route(router, 'GET', `${PAGE}/page.js`, page, async (_request, reply) => send(reply, 'text/javascript', SCRIPT))
+  for (const asset of ASSETS) {
+    route(router, 'GET', `${PAGE}/${asset}`, page, async (_request, reply) =>
+      secured(reply).sendFile(asset, { maxAge: '1h' })
+    )
+  }
+}
+
+function send(reply: FastifyReply, type: string, text: string): FastifyReply {
+  return secured(reply).type(`${type}; charset=utf-8`).header('cache-control', 'no-cache').send(text)
+}
+
+function secured(reply: FastifyReply): FastifyReply {
+  return reply.header('content-security-policy', SECURITY_POLICY).header('referrer-policy', 'no-referrer')
+}

@@ -1,0 +1,118 @@
+import { tunnelSession } from '../resources/live.js'
+import { title } from '../resources/schemas.js'
+import { answer, operation, type Paths, parametersOf, ref } from './openapi-parts.js'
+import { COMMANDS } from './session-routes.js'
+
+const text = { type: 'string' } as const
+const textOrNull = { type: ['string', 'null'] } as const
+const count = { type: 'integer', minimum: 0 } as const
+const time = { ...text, format: 'date-time' } as const
+
+/** An object that has all of its members, always. */
+function object(title: string | undefined, properties: Readonly<Record<string, object>>): object {
+  const named = title === undefined ? {} : { title }
+  return { type: 'object', ...named, properties, required: Object.keys(properties) }
+}
+
+const orNull = (schema: object) => ({ anyOf: [schema, { type: 'null' }] })
+const listOf = (items: object) => ({ type: 'array', items })
+
+const PROCESS = object(undefined, {
+  id: text,
+  applied_revision: { type: 'integer', description: 'The last revision that it serves.' },
+  last_error: { ...textOrNull, description: 'What it could not apply.' },
+  seen_at: time,
+  self: { type: 'boolean', description: 'Is it the one that answers?' }
+})
+
+const REVISION = object('Revision', {
+  id: { type: 'integer', minimum: 1, description: 'Its number: one more than that of the revision before.' },
+  uri: text,
+  created_at: { ...time, description: 'When it was made (RFC 3339).' },
+  operation_id: { ...text, description: 'The service-operation-id of the write that made it.' },
+  principal: {
+    ...orNull(object(undefined, { id: text, subject: text })),
+    description: 'The user or bot who made it; null when it was the service itself.'
+  },
+  api_key: {
+    ...orNull(object(undefined, { id: text, uri: textOrNull })),
+    description: 'The API key that was used; null when it was not one of the account.'
+  },
+  created: { ...count, description: 'How many records it created.' },
+  updated: { ...count, description: 'How many records it updated.' },
+  deleted: { ...count, description: 'How many records it deleted.' }
+})
+
+const REVISION_CHANGE = object('RevisionChange', {
+  resource: { ...text, description: 'Kind of the record.' },
+  id: text,
+  uri: { ...textOrNull, description: 'URL of the record, which may be gone by now.' },
+  change: { ...text, enum: ['created', 'updated', 'deleted'] },
+  fields: {
+    type: ['object', 'null'],
+    description:
+      'What differs, by field as answers show it, with URLs below the base of the API. No secret. null when it was not recorded.',
+    additionalProperties: object(undefined, {
+      before: { description: 'null when it was not set or there was no record.' },
+      after: { description: 'null when it is not set or there is no record.' }
+    })
+  },
+  secrets: { ...listOf(text), description: 'Paths of the secrets that differ. Their values are not kept.' }
+})
+
+const SCHEMAS = {
+  ProcessList: object('ProcessList', { processes: listOf(PROCESS), uri: text, next_page_uri: { type: 'null' } }),
+  Revision: REVISION,
+  RevisionList: object('RevisionList', { revisions: listOf(ref('Revision')), uri: text, next_page_uri: textOrNull }),
+  RevisionChange: REVISION_CHANGE,
+  RevisionDiff: object('RevisionDiff', {
+    id: { type: 'integer' },
+    uri: text,
+    revision: object(undefined, { id: { type: 'integer' }, uri: text }),
+    changes: listOf(ref('RevisionChange'))
+  })
+}
+
+const TAGS = [
+  { name: 'Processes', description: 'The processes of the service.' },
+  { name: 'Revisions', description: 'The history of the account: one revision for each write that was accepted.' }
+]
+
+/** The paths that belong to no resource. Adds them and their schemas; returns their tags. */
+export function describeService(paths: Paths, schemas: Record<string, object>): readonly object[] {
+  Object.assign(schemas, SCHEMAS)
+  paths['/processes'] = {
+    get: operation('processes_list', 'Processes', 'The processes of the service and what they serve.', {
+      responses: { 200: answer('The processes.', ref('ProcessList')) }
+    })
+  }
+  paths['/revisions'] = {
+    get: operation('revisions_list', 'Revisions', 'Lists, newest first, what the history keeps.', {
+      parameters: ['limit', 'before_id'],
+      responses: { 200: answer('One page.', ref('RevisionList')) }
+    })
+  }
+  paths['/revisions/{id}'] = {
+    ...parametersOf('/revisions/{id}'),
+    get: operation('revisions_get', 'Revisions', 'Reads one revision; 404 when the history does not keep it.', {
+      responses: { 200: answer('The revision.', ref('Revision')) }
+    })
+  }
+  paths['/revisions/{id}/diff'] = {
+    ...parametersOf('/revisions/{id}/diff'),
+    get: operation('revisions_diff', 'Revisions', 'What the revision changed, record by record.', {
+      responses: { 200: answer('The changes.', ref('RevisionDiff')) }
+    })
+  }
+  for (const command of COMMANDS) {
+    const path = `${tunnelSession.path}/{id}/${command}`
+    const tag = title(tunnelSession.name)
+    paths[path] = {
+      ...parametersOf(path),
+      post: operation(`${tunnelSession.name}_${command}`, tag, `Tells the agent to ${command}.`, {
+        responses: { 204: answer('The agent was told.') }
+      })
+    }
+  }
+  return TAGS
+}

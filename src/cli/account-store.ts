@@ -1,0 +1,104 @@
+import { randomBytes } from 'node:crypto'
+import { existsSync } from 'node:fs'
+import { join } from 'node:path'
+import { IN_MEMORY } from '../config/fields.js'
+import { type LoadInput, loadOptions } from '../config/load.js'
+import type { Options } from '../config/options.js'
+import { formatOptionProblem } from '../config/problem.js'
+import { Records } from '../control/records.js'
+import { openSealer } from '../control/seal-key-file.js'
+import type { ImportOptions } from '../control/transfer/import-account.js'
+import { systemClock } from '../lib/clock.js'
+import { CodedError, codeOf } from '../lib/coded-error.js'
+import { packageVersion } from '../lib/package-root.js'
+import type { Sealer } from '../lib/seal.js'
+import { actions } from '../policy/actions/registry.js'
+import { policyCheck } from '../resources/policy-check.js'
+import { resources } from '../resources/registry.js'
+import { openStore } from '../store/open-store.js'
+import type { Store } from '../store/store.js'
+import { ExitCode } from './exit-code.js'
+import { offlineServices } from './offline-services.js'
+
+/** The flags of the commands that work on a store themselves. */
+export interface StoreFlags {
+  readonly data?: string
+  readonly store?: string
+  readonly config?: string
+}
+
+/** Where a store is and what belongs to it. */
+export interface StorePlace {
+  readonly options: Options
+  /** As `openStore` takes it. */
+  readonly address: string
+  /** Folder of the sealing key; undefined: only the environment has one. */
+  readonly folder: string | undefined
+  /** Can only one process have it open? */
+  readonly isFile: boolean
+}
+
+/** The place that flags, environment and options file name; undefined after the problems were told. */
+export async function storePlace({ data, store, config }: StoreFlags): Promise<StorePlace | undefined> {
+  const flags: LoadInput['flags'] = [
+    ...(data === undefined ? [] : [{ flag: '--data', option: 'data', text: data }]),
+    ...(store === undefined ? [] : [{ flag: '--store', option: 'store', text: store }])
+  ]
+  const named = config === undefined ? {} : { config }
+  const loaded = await loadOptions({ flags, environment: process.env, folder: process.cwd(), ...named })
+  if (!loaded.ok) {
+    for (const problem of loaded.problems) console.error(formatOptionProblem(problem))
+    return undefined
+  }
+  const { options } = loaded
+  const folder = options.data === IN_MEMORY ? undefined : options.data
+  const address = options.store ?? (folder === undefined ? IN_MEMORY : join(folder, 'sluice.db'))
+  if (address === IN_MEMORY) {
+    console.error('a store in memory belongs to its process alone; name a folder with --data or a store with --store')
+    return undefined
+  }
+  return { options, address, folder, isFile: !/^postgres(ql)?:/i.test(address) }
+}
+
+/** Opens a store that must be there, or may be made. Fails with a StoreError, or with a CodedError `STORE_ABSENT`. */
+export async function openPlace({ address, isFile }: StorePlace, { make }: { readonly make: boolean }): Promise<Store> {
+  if (isFile && !make && !existsSync(address)) {
+    throw new CodedError('STORE_ABSENT', `there is no store ${address}; name its folder with --data`)
+  }
+  const log = {
+    info: () => undefined,
+    warn: (fields: object, message: string) =>
+      console.error(`${message} (${codeOf((fields as { err?: unknown }).err)})`)
+  }
+  return await openStore(address, { log, clock: systemClock, onRevision: () => undefined })
+}
+
+/** The sealer of a place, as a process that starts there has it. */
+export async function sealerOf({ folder }: StorePlace): Promise<Sealer> {
+  return await openSealer({ given: process.env.SLUICE_SEAL_KEY || undefined, folder, lasting: true })
+}
+
+/** What exports and imports need to know of the program. */
+export function transferOptions(
+  { options }: StorePlace,
+  seal: Sealer
+): Omit<ImportOptions, 'prune'> & { version: string } {
+  return {
+    resources,
+    records: new Records(seal),
+    clock: systemClock,
+    checkPolicy: policyCheck(offlineServices(actions), actions),
+    zone: options.zone,
+    requireReserved: options.require_reserved,
+    random: (bytes) => randomBytes(bytes),
+    version: packageVersion()
+  }
+}
+
+/** Tells what a user can cause and answers with the exit code; throws what is a fault of ours. */
+export function explained(error: unknown, what: string): number {
+  if (!(error instanceof CodedError) && codeOf(error) === undefined) throw error
+  const hint = codeOf(error) === 'STORE_LOCKED' ? '; stop that process first' : ''
+  console.error(`${what}: ${error instanceof CodedError ? error.message : codeOf(error)}${hint}`)
+  return ExitCode.failure
+}

@@ -1,0 +1,109 @@
+import { setTimeout as wait } from 'node:timers/promises'
+import { systemClock } from '../lib/clock.js'
+import { CodedError } from '../lib/coded-error.js'
+import { formatAuthority } from '../lib/host.js'
+import { packageVersion } from '../lib/package-root.js'
+import { Agent, type AgentEvent } from '../tunnel/agent/agent.js'
+import type { AgentFlags } from './agent.js'
+import { type AgentSetup, type NamedTunnel, readAgentSetup } from './agent-setup.js'
+import { ExitCode } from './exit-code.js'
+import { StopSignals } from './signals.js'
+
+/** Where the agent says what happens. */
+export interface AgentOutput {
+  readonly isTTY?: boolean
+  write(text: string): unknown
+}
+
+/** Runs an agent until a signal or its server ends it; resolves with the exit code. */
+export async function runAgent(
+  flags: AgentFlags,
+  environment: Readonly<Record<string, string | undefined>>,
+  out: AgentOutput
+): Promise<number> {
+  try {
+    const setup = await readAgentSetup(flags, environment)
+    const status = new StatusLine(out)
+    const agent = new Agent({
+      ...setup,
+      version: packageVersion(),
+      clock: systemClock,
+      random: Math.random,
+      wait: sleep,
+      report: (event) => status.show(describe(event, setup), isState(event))
+    })
+    void new StopSignals(systemClock).next().then(() => agent.stop())
+    await agent.run()
+    status.show('stopped', false)
+    return ExitCode.ok
+  } catch (error) {
+    if (!(error instanceof CodedError)) throw error
+    out.write(`${error.code === 'AGENT_SETUP' ? '' : 'the server does not take this agent: '}${error.message}\n`)
+    return error.code === 'AGENT_SETUP' ? ExitCode.usage : ExitCode.failure
+  }
+}
+
+async function sleep(milliseconds: number, signal: AbortSignal): Promise<void> {
+  try {
+    await wait(milliseconds, undefined, { signal })
+  } catch (error) {
+    if (!signal.aborted) throw error
+  }
+}
+
+function isState({ kind }: AgentEvent): boolean {
+  return kind === 'connecting' || kind === 'waiting'
+}
+
+function describe(event: AgentEvent, { server }: AgentSetup): string {
+  const at = formatAuthority(server.host, server.port)
+  switch (event.kind) {
+    case 'connecting':
+      return `connecting to ${at}`
+    case 'connected':
+      return `connected to ${at}${event.account === '' ? '' : ` as ${printable(event.account)}`} (${printable(event.sessionId)})`
+    case 'bound':
+      return `${nameOf(event.tunnel)}: ${printable(event.url) || labelsOf(event.tunnel)} -> ${event.tunnel.forwardsTo}`
+    case 'lost':
+      return `connection lost: ${event.why}`
+    case 'waiting':
+      return `not connected (${printable(event.why)}); next attempt in ${(event.milliseconds / 1000).toFixed(1)} s`
+    case 'tunnel-stopped':
+      return `${nameOf(event.tunnel)}: ended by the server: ${printable(event.why)}`
+    case 'unreachable':
+      return `${nameOf(event.tunnel)}: ${event.tunnel.forwardsTo} cannot be reached: ${event.why}`
+  }
+}
+
+function nameOf(tunnel: AgentEvent extends infer E ? (E extends { tunnel: infer T } ? T : never) : never): string {
+  return (tunnel as NamedTunnel).name
+}
+
+function labelsOf({ labels = {} }: { readonly labels?: Readonly<Record<string, string>> | undefined }): string {
+  return Object.entries(labels)
+    .map(([key, value]) => `${key}=${value}`)
+    .join(' ')
+}
+
+/** Texts of the server go to a terminal. */
+function printable(text: string): string {
+  return text.replace(/[\p{Cc}\p{Cf}]/gu, '?')
+}
+
+/** On a terminal the state replaces itself in the last line; elsewhere everything is a line. */
+class StatusLine {
+  readonly #out: AgentOutput
+  readonly #terminal: boolean
+  #state = false
+
+  constructor(out: AgentOutput) {
+    this.#out = out
+    this.#terminal = out.isTTY === true
+  }
+
+  show(text: string, state: boolean): void {
+    const erase = this.#state ? '\r\u001b[2K' : ''
+    this.#state = state && this.#terminal
+    this.#out.write(`${erase}${text}${this.#state ? '' : '\n'}`)
+  }
+}

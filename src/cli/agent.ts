@@ -1,0 +1,64 @@
+import { Command } from 'commander'
+
+const EXAMPLES = `
+Examples:
+  export SLUICE_TOKEN=…
+  sluice agent --server localhost:4443 --ca data/agents/ca.pem --label app=web --forward http://127.0.0.1:3000
+  sluice agent --server localhost:4443 --ca data/agents/ca.pem --https app.example.com --forward 3000
+  sluice agent --server localhost:4443 --ca data/agents/ca.pem --tcp --forward tcp://127.0.0.1:5432
+  sluice agent --config agent.yaml
+
+agent.yaml:
+  server: localhost:4443
+  ca: data/agents/ca.pem
+  tunnels:
+    web: {labels: {app: web}, forward: "http://127.0.0.1:3000"}
+    shop: {https: shop.example.com, policy: shop.yaml, forward: "https://127.0.0.1:8443", verify: false}
+    database: {tcp: true, forward: "tcp://127.0.0.1:5432"}
+
+The token comes from --token or SLUICE_TOKEN; the variable keeps it out of lists of processes. A lost connection is
+made again after half a second to 15 s. Exit code 0: stopped; 1: the server refuses the token or a tunnel; 2: the
+command line or the file is wrong.`
+
+/** What the command line says; each may be missing. */
+export interface AgentFlags {
+  readonly server?: string
+  readonly token?: string
+  readonly ca?: string
+  readonly serverName?: string
+  readonly label?: readonly string[]
+  readonly https?: string | true
+  readonly http?: string | true
+  readonly tcp?: string | true
+  readonly policy?: string
+  readonly forward?: string
+  readonly metadata?: string
+  readonly config?: string
+}
+
+/** `sluice agent`: offers what listens here to a Sluice elsewhere. */
+export function agentCommand(): Command {
+  return new Command('agent')
+    .description('connect local upstreams to a Sluice elsewhere')
+    .option('--server <host:port>', 'where the server listens for agents')
+    .option('--token <token>', 'token of a tunnel credential (or SLUICE_TOKEN)')
+    .option('--ca <file>', "authorities that are trusted instead of the system's")
+    .option('--server-name <name>', "name in the server's certificate, when it is not the host")
+    .option('--label <key=value>', 'label that backends select the tunnel by; may be repeated', collect, [])
+    .option('--https [name]', 'endpoint of its own, under this name or a made-up one')
+    .option('--http [name]', 'the same without TLS')
+    .option('--tcp [host:port]', 'TCP endpoint of its own, on this port or any')
+    .option('--policy <file>', 'traffic policy that the server runs for the endpoint')
+    .option('--forward <target>', 'http(s)://host:port, tcp://host:port, tls://host:port, unix:/path or a port')
+    .option('--metadata <text>', 'shown with the session')
+    .option('--config <file>', 'several tunnels, and any of the above')
+    .addHelpText('after', EXAMPLES)
+    .action(async (flags: AgentFlags) => {
+      const { runAgent } = await import('./agent-run.js')
+      process.exitCode = await runAgent(flags, process.env, process.stderr)
+    })
+}
+
+function collect(value: string, values: readonly string[]): string[] {
+  return [...values, value]
+}

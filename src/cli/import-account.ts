@@ -1,0 +1,127 @@
+import { readFile } from 'node:fs/promises'
+import { buffer } from 'node:stream/consumers'
+import { isDeepStrictEqual } from 'node:util'
+import { type RevisionNote, recordedChange } from '../control/revision-note.js'
+import type { AccountDocument } from '../control/transfer/account-document.js'
+import { readAccountDocument } from '../control/transfer/account-document.js'
+import { type ImportDifference, type ImportOptions, importAccount } from '../control/transfer/import-account.js'
+import { ImportRefused } from '../control/transfer/import-refused.js'
+import { openPassphraseKey } from '../control/transfer/passphrase.js'
+import { systemClock } from '../lib/clock.js'
+import { CodedError } from '../lib/coded-error.js'
+import { newId } from '../lib/id.js'
+import { resources } from '../resources/registry.js'
+import type { Store } from '../store/store.js'
+import { explained, openPlace, type StoreFlags, sealerOf, storePlace, transferOptions } from './account-store.js'
+import { type AccountText, type Located, readAccountText } from './account-yaml.js'
+import { formatDifference } from './difference-report.js'
+import { ExitCode } from './exit-code.js'
+import { confirmed, passphrase } from './terminal.js'
+
+export interface ImportMode {
+  readonly dryRun: boolean
+  readonly yes: boolean
+  readonly prune: boolean
+}
+
+/** Imports a document; resolves with the exit code. */
+export async function importFile(file: string, flags: StoreFlags, mode: ImportMode): Promise<number> {
+  const place = await storePlace(flags)
+  if (place === undefined) return ExitCode.usage
+  if (!mode.yes && !mode.dryRun && (file === '-' || !process.stdin.isTTY)) {
+    console.error(
+      'there is no terminal to ask: give --yes to import without a question, or --dry-run to see what it does'
+    )
+    return ExitCode.usage
+  }
+  try {
+    const text = await readText(file)
+    if (!text.ok) return tell(file, text.problems)
+    return await located(file, text, async () => {
+      const document = readAccountDocument(text.data, resources)
+      const sealing = document.secrets
+      const sealer =
+        sealing === undefined ? {} : { sealer: await openPassphraseKey(await passphrase({ again: false }), sealing) }
+      const store = await openPlace(place, { make: true })
+      try {
+        const options = transferOptions(place, await sealerOf(place))
+        return await importInto(store, document, { ...options, ...sealer, prune: mode.prune }, mode)
+      } finally {
+        await store.close()
+      }
+    })
+  } catch (error) {
+    return explained(error, 'nothing was imported')
+  }
+}
+
+async function importInto(
+  store: Store,
+  document: AccountDocument,
+  options: ImportOptions,
+  { dryRun, yes }: ImportMode
+): Promise<number> {
+  const shown = await attempt(store, document, options, () => false)
+  for (const line of formatDifference(shown)) console.log(line)
+  if (dryRun || shown.records.length === 0) return ExitCode.ok
+  if (!yes && (await confirmed('Import this?')) !== true) {
+    console.error('nothing was imported')
+    return ExitCode.failure
+  }
+  let committed = false
+  const done = await attempt(store, document, options, (now) => {
+    committed = isDeepStrictEqual(now, shown)
+    return committed
+  })
+  if (committed) console.log('imported')
+  else {
+    for (const line of formatDifference(done)) console.error(line)
+    console.error('nothing was imported: the account has changed meanwhile, and the import would now do this')
+  }
+  return committed ? ExitCode.ok : ExitCode.failure
+}
+
+/** One transaction, which is kept when `keep` says so of what it does. */
+async function attempt(
+  store: Store,
+  document: AccountDocument,
+  options: ImportOptions,
+  keep: (difference: ImportDifference) => boolean
+): Promise<ImportDifference> {
+  const { value } = await store.transact(newId('op', systemClock.wall()), async (tx) => {
+    const { difference, edits, principal } = await importAccount(tx, document, options)
+    const changes = edits.map(({ resource, before, after }) => recordedChange(resource, before, after))
+    tx.note({ principal, subject: 'sluice import', key: null, changes } satisfies RevisionNote)
+    if (!keep(difference)) tx.abandon()
+    return difference
+  })
+  return value
+}
+
+async function readText(file: string): Promise<AccountText> {
+  const bytes = file === '-' ? await buffer(process.stdin) : await readFile(file)
+  try {
+    return readAccountText(new TextDecoder('utf-8', { fatal: true }).decode(bytes))
+  } catch (error) {
+    if (!(error instanceof TypeError)) throw error
+    throw new CodedError('FILE_UNREADABLE', `${file} is no UTF-8 text`)
+  }
+}
+
+/** Runs `run`; what it finds wrong with the document is told with its place. */
+async function located(file: string, text: AccountText & { ok: true }, run: () => Promise<number>): Promise<number> {
+  try {
+    return await run()
+  } catch (error) {
+    if (!(error instanceof ImportRefused)) throw error
+    return tell(file, error.problems.map(text.locate))
+  }
+}
+
+function tell(file: string, problems: readonly Located[]): number {
+  for (const { line, column, code, message } of problems) {
+    console.error(`${file}:${line}:${column}: error ${code}: ${message}`)
+  }
+  console.error('nothing was imported')
+  return ExitCode.failure
+}

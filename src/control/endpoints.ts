@@ -1,0 +1,206 @@
+import type { ShardedMap } from '../lib/sharded-map.js'
+import type { Unit } from '../plan/plan.js'
+import { type Body, type ResourceRecord, timestampText } from '../resources/field.js'
+import { httpsEdge } from '../resources/https-edge.js'
+import { endpoint } from '../resources/live.js'
+import { uriOf } from '../resources/present.js'
+import { reservedDomain } from '../resources/reserved-domain.js'
+import type { Resource } from '../resources/resource.js'
+import { tcpEdge } from '../resources/tcp-edge.js'
+import type { StoredRecord, StoreReader } from '../store/store.js'
+
+import {
+  comparePlaces,
+  comparePositions,
+  type EndpointPlace,
+  endpointId,
+  placeOfAddress,
+  placeOfId
+} from './endpoint-places.js'
+import { splitHostport } from './hostport.js'
+import type { LiveSources, LiveTunnel } from './live-sources.js'
+import { keeperOfHost } from './reserved-hosts.js'
+
+/** The one endpoint that no edge and no agent declares: it comes last. */
+const FILE_ID = 'ep_file_default'
+const PAGE = 100
+const PORTS: Readonly<Record<string, number>> = { http: 80, https: 443 }
+
+interface EndpointsParts {
+  readonly store: StoreReader
+  readonly sources: LiveSources
+  /** The configuration that runs. */
+  readonly units: () => ShardedMap<Unit>
+  readonly baseUrl: () => string
+  /** When the process started, milliseconds since the Unix epoch. */
+  readonly startedAt: number
+}
+
+/** The endpoints of one edge or one tunnel. */
+interface Group {
+  readonly place: EndpointPlace
+  endpoints(): Promise<Endpoint[]>
+}
+
+interface Endpoint {
+  readonly place: EndpointPlace
+  readonly record: ResourceRecord
+}
+
+/** Every place where traffic is taken: host and port of the edges, addresses of the agents, and the default of the options. */
+export class Endpoints {
+  readonly #parts: EndpointsParts
+
+  constructor(parts: EndpointsParts) {
+    this.#parts = parts
+  }
+
+  /** Newest first, the default last. Undefined when `before` is no id of an endpoint. */
+  async list(limit: number, before: string | undefined): Promise<ResourceRecord[] | undefined> {
+    if (before === FILE_ID) return []
+    const after = before === undefined ? undefined : placeOfId(before)
+    if (before !== undefined && after === undefined) return undefined
+    const found: ResourceRecord[] = []
+    for await (const group of this.#groups(after)) {
+      for (const { place, record } of await group.endpoints()) {
+        if (after === undefined || comparePlaces(after, place) < 0) found.push(record)
+      }
+      if (found.length >= limit) return found.slice(0, limit)
+    }
+    const last = this.#fileEndpoint()
+    return last === undefined ? found : [...found, last]
+  }
+
+  async get(id: string): Promise<ResourceRecord | undefined> {
+    if (id === FILE_ID) return this.#fileEndpoint()
+    const place = placeOfId(id)
+    if (place === undefined) return undefined
+    for await (const group of this.#groups(place)) {
+      if (comparePositions(place, group.place) !== 0) return undefined
+      const found = (await group.endpoints()).find(({ record }) => record.id === id)
+      if (found !== undefined) return found.record
+    }
+    return undefined
+  }
+
+  /** Edges and tunnels from a place on, merged into one order. */
+  async *#groups(from: EndpointPlace | undefined): AsyncGenerator<Group> {
+    const lanes = [this.#edges(httpsEdge, from), this.#edges(tcpEdge, from), this.#tunnels(from)]
+    const heads = await Promise.all(lanes.map(async (lane) => ({ lane, head: await lane.next() })))
+    while (true) {
+      let first: (typeof heads)[number] | undefined
+      for (const candidate of heads) {
+        if (candidate.head.done === true) continue
+        if (first === undefined || comparePlaces(candidate.head.value.place, first.head.value.place) < 0)
+          first = candidate
+      }
+      if (first === undefined) return
+      yield first.head.value
+      first.head = await first.lane.next()
+    }
+  }
+
+  async *#edges(resource: Resource, from: EndpointPlace | undefined): AsyncGenerator<Group> {
+    // Its own edge is part of it: more of its endpoints may follow.
+    let before = from && { createdAt: from.createdAt, sequence: from.sequence + 1 }
+    while (true) {
+      const page = await this.#parts.store.list(resource.name, { limit: PAGE, ...(before && { before }) })
+      for (const edge of page?.records ?? []) {
+        yield { place: placeOfAddress(edge, ''), endpoints: () => this.#endpointsOf(resource, edge) }
+      }
+      before = page?.records.at(-1)
+      if (page?.more !== true || before === undefined) return
+    }
+  }
+
+  async *#tunnels(from: EndpointPlace | undefined): AsyncGenerator<Group> {
+    const tunnels = [...this.#parts.sources.tunnels()]
+      .filter(({ publicUrl }) => publicUrl !== '')
+      .map((tunnel) => ({ tunnel, place: placeOfAddress({ createdAt: tunnel.startedAt, sequence: 0 }, tunnel.id) }))
+      .sort((a, b) => comparePlaces(a.place, b.place))
+    for (const { tunnel, place } of tunnels) {
+      if (from !== undefined && comparePlaces(from, place) > 0) continue
+      yield { place, endpoints: async () => [{ place, record: this.#endpointOf(tunnel, place) }] }
+    }
+  }
+
+  async #endpointsOf(edge: Resource, stored: StoredRecord): Promise<Endpoint[]> {
+    const body = stored.body as {
+      readonly hostports?: readonly string[]
+      readonly traffic_policy?: { value?: string } | null
+    }
+    const found: Endpoint[] = []
+    for (const hostport of body.hostports ?? []) {
+      const { host, port } = splitHostport(hostport)
+      const domain = await keeperOfHost(this.#parts.store, host)
+      const place = placeOfAddress(stored, hostport)
+      const proto = edge === httpsEdge ? 'https' : 'tcp'
+      found.push({
+        place,
+        record: record(endpointId(place), stored.createdAt, {
+          source: 'api',
+          type: 'edge',
+          ...address(proto, host, port),
+          edge: this.#ref(edge, stored.id),
+          domain: domain === undefined ? null : this.#ref(reservedDomain, domain),
+          traffic_policy: body.traffic_policy?.value ?? ''
+        })
+      })
+    }
+    return found.sort((a, b) => comparePlaces(a.place, b.place))
+  }
+
+  #endpointOf(
+    { id, startedAt, publicUrl, proto, session, metadata }: LiveTunnel,
+    place: EndpointPlace
+  ): ResourceRecord {
+    const { hostname, port } = new URL(publicUrl)
+    const base = this.#parts.baseUrl()
+    return record(endpointId(place), startedAt, {
+      source: 'agent',
+      type: 'ephemeral',
+      metadata,
+      ...address(proto, hostname.replace(/^\[|\]$/g, ''), Number(port) || (PORTS[proto] ?? 0)),
+      tunnel: { id, uri: `${base}/tunnels/${id}` },
+      tunnel_session: { id: session, uri: `${base}/tunnel_sessions/${session}` }
+    })
+  }
+
+  #fileEndpoint(): ResourceRecord | undefined {
+    const units = this.#parts.units()
+    const listener = units.get('listener:default')
+    const edge = units.get('edge:default')
+    if (listener?.kind !== 'listener' || edge?.kind !== 'edge') return undefined
+    const upstream = units.get('upstream:default')
+    const policy = units.get('policy:default')
+    return record(FILE_ID, this.#parts.startedAt, {
+      source: 'file',
+      type: 'default',
+      description: 'Every host that no edge claims.',
+      ...address('http', listener.host, listener.port),
+      upstream_url:
+        upstream?.kind === 'upstream' && upstream.form === 'address'
+          ? `${upstream.protocol}://${bracketed(upstream.host)}:${upstream.port}`
+          : null,
+      traffic_policy: policy?.kind === 'policy' ? policy.text : ''
+    })
+  }
+
+  #ref(resource: Resource, id: string): { readonly id: string; readonly uri: string } {
+    return { id, uri: uriOf(resource, { id, body: {} }, this.#parts.baseUrl()) }
+  }
+}
+
+function record(id: string, createdAt: number, body: Body): ResourceRecord {
+  const time = timestampText(createdAt)
+  return { kind: endpoint.name, id, createdAt: time, body: { updated_at: time, ...body }, secrets: {} }
+}
+
+function address(proto: string, host: string, port: number): Body {
+  const shown = PORTS[proto] === port ? bracketed(host) : `${bracketed(host)}:${port}`
+  return { proto, url: `${proto}://${shown}`, hostport: `${bracketed(host)}:${port}`, host, port }
+}
+
+function bracketed(host: string): string {
+  return host.includes(':') ? `[${host}]` : host
+}

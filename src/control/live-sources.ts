@@ -1,0 +1,52 @@
+/** A connected agent. */
+export interface LiveSession {
+  /** `ts_` and a KSUID, so that ids sort by time. */
+  readonly id: string
+  /** Milliseconds since the Unix epoch. */
+  readonly startedAt: number
+  readonly agentVersion: string
+  /** Id of the credential that opened it. */
+  readonly credential: string
+  readonly ip: string
+  readonly metadata: string
+  readonly os: string
+  readonly region: string
+  readonly transport: string
+}
+
+/** What an agent offers. */
+export interface LiveTunnel {
+  /** `tn_` and a KSUID, so that ids sort by time. */
+  readonly id: string
+  /** Milliseconds since the Unix epoch. */
+  readonly startedAt: number
+  /** Id of its session. */
+  readonly session: string
+  /** Empty for one that is selected by labels. */
+  readonly publicUrl: string
+  /** http, https, tcp or tls; empty for one that is selected by labels. */
+  readonly proto: string
+  readonly region: string
+  readonly metadata: string
+  readonly labels: Readonly<Record<string, string>>
+  readonly forwardsTo: string
+  /** Ids of the tunnel group backends that select it. */
+  readonly backends: readonly string[]
+}
+
+export type SessionCommand = 'stop' | 'restart' | 'update'
+
+/** What lives in memory and is shown by the API beside the records: agents and their tunnels. */
+export interface LiveSources {
+  tunnelSessions(): Iterable<LiveSession>
+  tunnels(): Iterable<LiveTunnel>
+  /** Sends a command to an agent; false when there is no such session. */
+  command(session: string, command: SessionCommand): Promise<boolean>
+}
+
+/** A process without agents. */
+export const noLiveSources: LiveSources = {
+  tunnelSessions: () => [],
+  tunnels: () => [],
+  command: async () => false
+}

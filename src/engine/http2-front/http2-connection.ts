@@ -1,0 +1,209 @@
+import { constants, performServerHandshake, type ServerHttp2Session, type ServerHttp2Stream } from 'node:http2'
+import type { TLSSocket } from 'node:tls'
+import type { Failure } from '../../exchange/connection.js'
+import type { Clock } from '../../lib/clock.js'
+import { cut } from '../byte-pipe.js'
+import type { SocketFacts } from '../connection-facts.js'
+import type { ListenLimits } from '../contract.js'
+import { ignore } from '../copy.js'
+import type { Served, ServingHost } from '../listener.js'
+import type { Refusal } from '../message-scanner.js'
+import { FloodWatch } from './flood-watch.js'
+import { Http2Exchange } from './http2-exchange.js'
+import { readHead } from './request-head.js'
+
+const STREAMS = 128
+/** How long a session that has ended may take to close. */
+const LINGER = 1000
+/** The largest stream id: a first GOAWAY with it says that the end is near and refuses nothing yet (RFC 9113 6.8). */
+const LAST_STREAM = 2 ** 31 - 1
+/** What HPACK adds to each field when it counts a list (RFC 7541 4.1). */
+const FIELD_OVERHEAD = 32
+/** Fields beyond the limit that are still read, so that the client gets 431 and no reset. */
+const SPARE_FIELDS = 128
+
+/** One HTTP/2 session: streams become exchanges that run beside each other. */
+export class Http2Connection implements Served {
+  place = -1
+  readonly facts: SocketFacts
+  readonly clock: Clock
+  readonly #host: ServingHost
+  readonly #socket: TLSSocket
+  readonly #session: ServerHttp2Session
+  readonly #exchanges = new Set<Http2Exchange>()
+  readonly #floods = new FloodWatch()
+  /** Why streams end that end from here. */
+  #cutBy: Failure = 'client-gone'
+  #answeredAny = false
+  #gone = false
+  #since: number
+
+  constructor(host: ServingHost, facts: SocketFacts, socket: TLSSocket) {
+    this.#host = host
+    this.facts = facts
+    this.clock = host.clock
+    this.#since = host.clock.monotonic()
+    this.#socket = socket
+    socket.allowHalfOpen = false
+    const session = performServerHandshake(socket, sessionOptions(host.limits))
+    this.#session = session
+    session.on('stream', (stream, _headers, flags, rawHeaders?: string[]) => {
+      this.#begin(stream, rawHeaders ?? [], (flags & constants.NGHTTP2_FLAG_END_STREAM) !== 0)
+    })
+    session.on('ping', this.#onControl)
+    session.on('remoteSettings', this.#onControl)
+    session.on('error', this.#onError)
+    // The end of the client's direction is the end of the client, as on HTTP/1.1.
+    socket.on('end', () => socket.destroy())
+    socket.once('close', this.#onClose)
+    if (socket.destroyed) process.nextTick(this.#onClose)
+  }
+
+  /** The exchange is over, with an answer or without. */
+  ended(exchange: Http2Exchange): void {
+    this.#exchanges.delete(exchange)
+    this.#answeredAny = true
+    this.#since = this.clock.monotonic()
+  }
+
+  /** The stream of an exchange has closed; `byClient`: with a reset of the client. */
+  closed(byClient: boolean): void {
+    if (byClient && this.#floods.reset(this.clock.monotonic())) this.#calm('client-reset-flood')
+  }
+
+  /** Why an exchange ends whose stream closed under it. */
+  get why(): Failure {
+    return this.#cutBy
+  }
+
+  drain(): void {
+    if (this.#exchanges.size === 0) this.#end()
+    else if (!this.#session.closed && !this.#session.destroyed) {
+      this.#session.goaway(constants.NGHTTP2_NO_ERROR, LAST_STREAM)
+      // What the client sent before it knew has arrived when the answer to this has.
+      this.#session.ping(() => this.#end())
+    }
+  }
+
+  cutOff(): void {
+    this.#cutBy = 'draining'
+    let piped = false
+    for (const exchange of this.#exchanges) {
+      if (exchange.piped) {
+        exchange.endPipe()
+        piped = true
+      } else exchange.abort('draining')
+    }
+    if (piped) this.#end()
+    else this.#session.destroy()
+  }
+
+  reset(): void {
+    for (const exchange of this.#exchanges) exchange.abort('draining')
+    this.#session.destroy()
+    cut(this.#socket)
+  }
+
+  sweep(now: number): void {
+    const { limits } = this.#host
+    if (this.#exchanges.size > 0) {
+      for (const exchange of this.#exchanges) exchange.sweep(now, limits.bodyIdle)
+      return
+    }
+    if (this.#session.closed || this.#session.destroyed) {
+      if (now - this.#since > LINGER) this.#socket.destroy()
+      return
+    }
+    const allowed = this.#answeredAny ? limits.keepAlive : limits.headTimeout
+    if (allowed > 0 && now - this.#since > allowed) this.#end()
+  }
+
+  #begin(stream: ServerHttp2Stream, block: readonly string[], ended: boolean): void {
+    stream.on('error', ignore)
+    this.#floods.stream()
+    if (stream.destroyed) {
+      // The reset came with the head: no work is done for it.
+      this.closed(true)
+      return
+    }
+    const head = readHead(block, ended, this.#host.limits)
+    if ('status' in head) {
+      this.#refuse(stream, head)
+      return
+    }
+    const exchange = new Http2Exchange(this, stream, head, ended)
+    this.#exchanges.add(exchange)
+    try {
+      const work = this.#host.handler.exchange(exchange)
+      if (work !== undefined) work.catch(() => this.#crashed(exchange))
+    } catch {
+      this.#crashed(exchange)
+    }
+  }
+
+  /** Answers a stream that is no exchange, and reads no more of it. */
+  #refuse(stream: ServerHttp2Stream, { status, why }: Refusal): void {
+    this.#host.handler.refused(this.facts, status, why)
+    this.#answeredAny = true
+    this.#since = this.clock.monotonic()
+    stream.respond({ ':status': status }, { endStream: true })
+    setImmediate(() => stream.close(constants.NGHTTP2_NO_ERROR))
+  }
+
+  /** The handler failed: 500, as the contract says. */
+  #crashed(exchange: Http2Exchange): void {
+    if (!this.#exchanges.has(exchange)) return
+    if (exchange.begun) exchange.abort('internal')
+    else {
+      this.#host.handler.refused(this.facts, 500, 'internal')
+      exchange.respond({ status: 500, headers: [] }).catch(ignore)
+    }
+  }
+
+  readonly #onControl = (): void => {
+    if (this.#floods.control(this.clock.monotonic())) this.#calm('client-malformed')
+  }
+
+  /** Ends a session that floods us. */
+  #calm(why: Failure): void {
+    if (this.#session.destroyed) return
+    this.#cutBy = why
+    this.#host.handler.refused(this.facts, 429, why)
+    this.#session.destroy(undefined, constants.NGHTTP2_ENHANCE_YOUR_CALM)
+  }
+
+  readonly #onError = (error: NodeJS.ErrnoException): void => {
+    // Only what nghttp2 refused; a broken connection is none of it.
+    if (error.code !== 'ERR_HTTP2_ERROR' || this.#cutBy !== 'client-gone') return
+    this.#cutBy = 'client-malformed'
+    this.#host.handler.refused(this.facts, 400, 'client-malformed')
+  }
+
+  /** GOAWAY; the session closes with its last stream. */
+  #end(): void {
+    if (this.#session.closed || this.#session.destroyed) return
+    this.#since = this.clock.monotonic()
+    this.#session.close()
+  }
+
+  readonly #onClose = (): void => {
+    if (this.#gone) return
+    this.#gone = true
+    for (const exchange of this.#exchanges) exchange.fail(this.#cutBy)
+    this.#session.destroy()
+    this.#host.gone(this)
+  }
+}
+
+function sessionOptions(limits: ListenLimits): Parameters<typeof performServerHandshake>[1] & object {
+  const fields = limits.headers + SPARE_FIELDS
+  return {
+    // Pseudo-header fields count too.
+    maxHeaderListPairs: fields + 8,
+    settings: {
+      maxConcurrentStreams: limits.streams ?? STREAMS,
+      enableConnectProtocol: true,
+      maxHeaderListSize: limits.headerBytes + 2 * limits.targetBytes + (fields + 8) * FIELD_OVERHEAD + 4096
+    }
+  }
+}

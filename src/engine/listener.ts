@@ -1,0 +1,242 @@
+import { createServer, type Server, type Socket } from 'node:net'
+import type { ConnectionFacts } from '../exchange/connection.js'
+import type { Clock } from '../lib/clock.js'
+import { bind } from './bind.js'
+import { SocketFacts } from './connection-facts.js'
+import type { Handler, HandshakeFailure, Listening, ListenLimits, ListenOptions } from './contract.js'
+import { ignore } from './copy.js'
+import { readProxyHeader } from './proxy-protocol/read-header.js'
+import { Sweeper, type Swept } from './sweeper.js'
+import { terminateTls } from './tls/terminate.js'
+
+/** How long a joined pipe may take to end after its FIN at the end of a drain. */
+const PIPE_GRACE = 1000
+const OVERLOADED = 'HTTP/1.1 503 Service Unavailable\r\ncontent-length: 0\r\nconnection: close\r\n\r\n'
+
+/** A connection that speaks HTTP, as its listener knows it. */
+export interface Served extends Swept {
+  readonly facts: ConnectionFacts
+  /** No further request; an idle connection ends at once. */
+  drain(): void
+  /** Time is up: FIN for a joined pipe, an abort for everything else. */
+  cutOff(): void
+  /** RST, for what did not end after its FIN. */
+  reset(): void
+}
+
+/** What a connection needs of the listener that accepted it. */
+export interface ServingHost {
+  readonly clock: Clock
+  readonly limits: ListenLimits
+  readonly handler: Handler
+  gone(connection: Served): void
+}
+
+/** One way to speak HTTP on a connection. */
+export interface Protocol {
+  /** Takes a socket that nobody has read over; it may be paused, and bytes that were put back count as its first. */
+  serve(facts: SocketFacts, socket: Socket): Served
+}
+
+/** The protocols of a listener; `h2` serves those that chose it in their handshake. */
+export interface Protocols {
+  readonly http1: Protocol
+  readonly h2: Protocol
+}
+
+/**
+ * One listening address and its connections, from accepting them over PROXY header and TLS handshake to the protocol that
+ * serves them.
+ */
+export class ClientListener implements Listening, ServingHost {
+  readonly clock: Clock
+  readonly limits: ListenLimits
+  readonly handler: Handler
+  readonly #options: ListenOptions
+  readonly #server: Server
+  readonly #sweeper: Sweeper
+  readonly #protocols: Protocols
+  /** Those at their PROXY header or handshake. */
+  readonly #arriving = new Set<Arrival>()
+  readonly #connections = new Set<Served>()
+  readonly #emptied: (() => void)[] = []
+  #draining = false
+  #count = 0
+  address: { readonly host: string; readonly port: number } = { host: '', port: 0 }
+
+  private constructor(
+    clock: Clock,
+    options: ListenOptions,
+    handler: Handler,
+    protocols: (host: ServingHost) => Protocols
+  ) {
+    this.clock = clock
+    this.limits = options.limits
+    this.handler = handler
+    this.#options = options
+    this.#sweeper = new Sweeper(clock, sweepPeriod(options.limits))
+    this.#protocols = protocols(this)
+    // Paused: the socket is not read before it has its owner.
+    this.#server = createServer({ allowHalfOpen: true, noDelay: true, pauseOnConnect: true }, (socket) =>
+      this.#accept(socket)
+    )
+  }
+
+  /** Binds and listens. Rejects with the system's error. */
+  static async open(
+    clock: Clock,
+    at: { fd: number } | { host: string; port: number },
+    options: ListenOptions,
+    handler: Handler,
+    protocols: (host: ServingHost) => Protocols
+  ): Promise<ClientListener> {
+    const listener = new ClientListener(clock, options, handler, protocols)
+    listener.address = await bind(listener.#server, at)
+    return listener
+  }
+
+  get open(): number {
+    return this.#connections.size + this.#arriving.size
+  }
+
+  gone(connection: Served): void {
+    this.#sweeper.delete(connection)
+    if (!this.#connections.delete(connection)) return
+    this.handler.closed?.(connection.facts)
+    this.#left()
+  }
+
+  async drain(deadline: number): Promise<{ ended: number; cut: number }> {
+    this.#draining = true
+    const total = this.open
+    this.#server.close()
+    if (total === 0) return { ended: 0, cut: 0 }
+    const emptied = new Promise<void>((resolve) => {
+      this.#emptied.push(resolve)
+    })
+    for (const connection of this.#connections) connection.drain()
+    let cut = 0
+    let last: NodeJS.Timeout | undefined
+    const timer = setTimeout(() => {
+      cut = this.open
+      for (const arrival of this.#arriving) arrival.giveUp('client-gone')
+      for (const connection of this.#connections) connection.cutOff()
+      last = setTimeout(() => {
+        for (const connection of this.#connections) connection.reset()
+      }, PIPE_GRACE)
+    }, deadline)
+    await emptied
+    clearTimeout(timer)
+    clearTimeout(last)
+    return { ended: total - cut, cut }
+  }
+
+  #accept(socket: Socket): void {
+    const { tls, proxyProtocol } = this.#options
+    const { connections, handshakes = 0 } = this.limits
+    const facts = new SocketFacts(++this.#count, this.#options.name, socket, this.clock.wall())
+    if (connections > 0 && this.open >= connections) {
+      this.#turnAway(socket, tls === undefined && proxyProtocol === undefined)
+      this.handler.refused(facts, 503, 'overloaded')
+    } else if (tls === undefined && proxyProtocol === undefined) this.#admit(facts, socket)
+    else if (handshakes > 0 && this.#arriving.size >= handshakes) {
+      this.#turnAway(socket, false)
+      this.handler.handshakeFailed?.(facts, 'overloaded')
+    } else if (proxyProtocol === undefined) this.#admit(facts, socket)
+    else {
+      const trusted = proxyProtocol.trusted(facts.peer.address)
+      const arrival = this.#arrives()
+      arrival.giveUp = readProxyHeader(socket, { trusted }, (result) => {
+        this.#arrived(arrival)
+        if (result.kind === 'failed') {
+          this.handler.handshakeFailed?.(facts, result.why)
+          this.#left()
+          return
+        }
+        if (result.kind === 'proxied') facts.relocate(result.peer, result.local)
+        this.#admit(facts, socket)
+      })
+    }
+  }
+
+  /** Before a handshake there is no way to say it. */
+  #turnAway(socket: Socket, plain: boolean): void {
+    socket.on('error', ignore)
+    if (plain) socket.end(OVERLOADED, () => socket.destroy())
+    else socket.destroy()
+  }
+
+  #admit(facts: SocketFacts, socket: Socket): void {
+    const { tls } = this.#options
+    if (!this.handler.connection(facts)) {
+      socket.on('error', ignore)
+      socket.destroy()
+      this.#left()
+    } else if (tls === undefined) this.#serve(this.#protocols.http1, facts, socket)
+    else {
+      const arrival = this.#arrives()
+      arrival.giveUp = terminateTls(socket, { table: tls, local: facts.local }, (result) => {
+        this.#arrived(arrival)
+        if (result.kind === 'failed') this.#failed(facts, result.why)
+        else {
+          facts.tls = result.tls
+          const { h2, http1 } = this.#protocols
+          this.#serve(result.tls.alpn === 'h2' ? h2 : http1, facts, result.secure)
+        }
+      })
+    }
+  }
+
+  #arrives(): Arrival {
+    const arrival = new Arrival(this.clock.monotonic(), this.limits.headTimeout)
+    this.#arriving.add(arrival)
+    this.#sweeper.add(arrival)
+    return arrival
+  }
+
+  #arrived(arrival: Arrival): void {
+    this.#arriving.delete(arrival)
+    this.#sweeper.delete(arrival)
+  }
+
+  #failed(facts: ConnectionFacts, why: HandshakeFailure): void {
+    this.handler.handshakeFailed?.(facts, why)
+    this.handler.closed?.(facts)
+    this.#left()
+  }
+
+  #serve(protocol: Protocol, facts: SocketFacts, socket: Socket): void {
+    const connection = protocol.serve(facts, socket)
+    this.#connections.add(connection)
+    this.#sweeper.add(connection)
+    if (this.#draining) connection.drain()
+  }
+
+  #left(): void {
+    if (this.open === 0) for (const resolve of this.#emptied.splice(0)) resolve()
+  }
+}
+
+/** A connection at its PROXY header or its handshake. */
+class Arrival implements Swept {
+  place = -1
+  giveUp: (why: HandshakeFailure) => void = ignore
+  readonly #since: number
+  readonly #allowed: number
+
+  /** `allowed` in milliseconds; 0: for ever. */
+  constructor(since: number, allowed: number) {
+    this.#since = since
+    this.#allowed = allowed
+  }
+
+  sweep(now: number): void {
+    if (this.#allowed > 0 && now - this.#since > this.#allowed) this.giveUp('timeout')
+  }
+}
+
+/** Often enough for the shortest time-out, seldom enough to cost nothing. */
+function sweepPeriod(limits: ListenLimits): number {
+  const set = [limits.headTimeout, limits.bodyIdle, limits.keepAlive].filter((time) => time > 0)
+  return Math.max(10, Math.min(500, ...set.map((time) => time / 4)))
+}

@@ -1,0 +1,137 @@
+import type { ClientHello } from '../contract.js'
+
+/** A larger first message is none of an honest client; with post-quantum keys one has two kilobytes. */
+const MAX_BYTES = 16_384
+const RECORD_HEADER = 5
+const MESSAGE_HEADER = 4
+const HANDSHAKE = 22
+const CLIENT_HELLO = 1
+const SERVER_NAME = 0
+const ALPN = 16
+const HOST_NAME = 0
+const NAME = /^[\w\-.:]{1,255}$/
+
+/** What was made of the bytes so far. */
+export type HelloRead = ClientHello | 'more' | 'malformed'
+
+/**
+ * Reads a ClientHello out of the records at the beginning of a TLS connection (RFC 8446 4.1.2, 5.1) without taking part
+ * in the handshake. However the bytes are cut, by TCP or into records, the result is the same.
+ */
+export class HelloReader {
+  /** Everything that was given to `take`. */
+  bytes: Buffer = Buffer.alloc(0)
+  /** The message as far as it came, without the records around it. */
+  #message: Buffer[] = []
+  #messageLength = 0
+  /** First byte that no record read so far covers. */
+  #at = 0
+
+  take(chunk: Buffer): HelloRead {
+    this.bytes = this.bytes.length === 0 ? chunk : Buffer.concat([this.bytes, chunk])
+    while (this.bytes.length - this.#at >= RECORD_HEADER) {
+      const { bytes } = this
+      const length = bytes.readUInt16BE(this.#at + 3)
+      if (bytes[this.#at] !== HANDSHAKE || bytes[this.#at + 1] !== 3 || length === 0) return 'malformed'
+      if (this.#at + length > MAX_BYTES) return 'malformed'
+      const end = this.#at + RECORD_HEADER + length
+      if (bytes.length < end) return 'more'
+      this.#message.push(bytes.subarray(this.#at + RECORD_HEADER, end))
+      this.#messageLength += length
+      this.#at = end
+      if (this.#messageLength >= MESSAGE_HEADER) {
+        const message = Buffer.concat(this.#message)
+        this.#message = [message]
+        if (message[0] !== CLIENT_HELLO) return 'malformed'
+        const wanted = MESSAGE_HEADER + message.readUIntBE(1, 3)
+        if (wanted > MAX_BYTES) return 'malformed'
+        if (message.length >= wanted) return readHello(new Reader(message.subarray(MESSAGE_HEADER, wanted)))
+      }
+    }
+    // What cannot be the beginning of a record is not waited for.
+    return this.bytes.length > this.#at && this.bytes[this.#at] !== HANDSHAKE ? 'malformed' : 'more'
+  }
+}
+
+function readHello(hello: Reader): ClientHello | 'malformed' {
+  // Version and random; session id; cipher suites; compression methods.
+  hello.skip(2 + 32)
+  hello.vector(1)
+  hello.vector(2)
+  hello.vector(1)
+  let sni: string | undefined
+  let alpn: readonly string[] = []
+  const seen = new Set<number>()
+  const extensions = hello.empty ? undefined : hello.vector(2)
+  while (extensions !== undefined && !extensions.empty && !extensions.broken) {
+    const type = extensions.number(2)
+    const content = extensions.vector(2)
+    if (seen.has(type)) return 'malformed'
+    seen.add(type)
+    if (type === SERVER_NAME) {
+      sni = serverName(content)
+      if (sni === undefined) return 'malformed'
+    } else if (type === ALPN) alpn = protocols(content)
+    if (content.broken) return 'malformed'
+  }
+  if (hello.broken || !hello.empty || extensions?.broken === true) return 'malformed'
+  return { sni, alpn }
+}
+
+/** The one host name of the extension, lower-case; undefined when it cannot be one (RFC 6066 3). */
+function serverName(content: Reader): string | undefined {
+  const list = content.vector(2)
+  const type = list.number(1)
+  const name = list.vector(2).text()
+  if (list.broken || content.broken || !content.empty || type !== HOST_NAME || !NAME.test(name)) return undefined
+  return (name.endsWith('.') ? name.slice(0, -1) : name).toLowerCase()
+}
+
+function protocols(content: Reader): string[] {
+  const list = content.vector(2)
+  const names: string[] = []
+  while (!list.empty && !list.broken) names.push(list.vector(1).text())
+  if (list.broken || !content.empty) content.broken = true
+  return names
+}
+
+/** Takes numbers and vectors from bytes. What goes beyond the end gives nothing and is noted. */
+class Reader {
+  broken = false
+  readonly #bytes: Buffer
+  #at = 0
+
+  constructor(bytes: Buffer) {
+    this.#bytes = bytes
+  }
+
+  get empty(): boolean {
+    return this.#at >= this.#bytes.length
+  }
+
+  skip(bytes: number): void {
+    this.#at += bytes
+    if (this.#at > this.#bytes.length) this.broken = true
+  }
+
+  /** Big-endian, of `size` bytes. */
+  number(size: 1 | 2): number {
+    const at = this.#at
+    this.skip(size)
+    return this.broken ? 0 : this.#bytes.readUIntBE(at, size)
+  }
+
+  /** What follows a length of `size` bytes. */
+  vector(size: 1 | 2): Reader {
+    const length = this.number(size)
+    const at = this.#at
+    this.skip(length)
+    const content = new Reader(this.#bytes.subarray(at, at + length))
+    content.broken = this.broken
+    return content
+  }
+
+  text(): string {
+    return this.#bytes.toString('latin1')
+  }
+}

@@ -1,0 +1,50 @@
+import { type Address, CidrSet, parseAddress, parseCidr } from './cidr.js'
+
+/**
+ * Networks that are not the public internet: the special-purpose registries of RFC 6890 for IPv4, and what lies outside of
+ * them but belongs to the machine's surroundings. IPv4-mapped addresses are IPv4 addresses.
+ */
+const NOT_PUBLIC_V4 = [
+  '0.0.0.0/8',
+  '10.0.0.0/8',
+  '100.64.0.0/10',
+  '127.0.0.0/8',
+  '169.254.0.0/16',
+  '172.16.0.0/12',
+  '192.0.0.0/24',
+  '192.0.2.0/24',
+  '192.88.99.0/24',
+  '192.168.0.0/16',
+  '198.18.0.0/15',
+  '198.51.100.0/24',
+  '203.0.113.0/24',
+  '224.0.0.0/4',
+  '240.0.0.0/4',
+  // The service address of a large cloud, which answers machines about themselves.
+  '168.63.129.16/32'
+]
+/** The unicast space that is given out, and what in it is no destination: protocol assignments, documentation, 6to4. */
+const PUBLIC_V6 = ['2000::/3']
+const NOT_PUBLIC_V6 = ['2001::/23', '2001:db8::/32', '2002::/16', '3fff::/20']
+/** RFC 6052: the last 32 bits are the IPv4 address that is reached through a translator. */
+const TRANSLATED = ['64:ff9b::/96']
+
+const notPublic = setOf([...NOT_PUBLIC_V4, ...NOT_PUBLIC_V6])
+const publicV6 = setOf(PUBLIC_V6)
+const translated = setOf(TRANSLATED)
+
+/** Is this the text of an address on the public internet? False for what is no address, and for one with a zone. */
+export function isPublicAddress(text: string): boolean {
+  const address = parseAddress(text)
+  return address !== undefined && isPublic(address)
+}
+
+function isPublic(address: Address): boolean {
+  if (address.length === 1) return notPublic.matchAddress(address) === undefined
+  if (translated.matchAddress(address) !== undefined) return isPublic([address[3]])
+  return publicV6.matchAddress(address) !== undefined && notPublic.matchAddress(address) === undefined
+}
+
+function setOf(networks: readonly string[]): CidrSet {
+  return new CidrSet(networks.flatMap((network) => parseCidr(network) ?? []))
+}

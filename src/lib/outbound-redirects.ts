@@ -1,0 +1,89 @@
+import type { Clock } from './clock.js'
+import type { Outbound } from './outbound.js'
+import type { OutboundError, OutboundRequest, OutboundResponse } from './outbound-answer.js'
+
+/** A redirect that is not followed: too many of them, no usable place, or from https to http. */
+export interface RedirectRefused {
+  readonly ok: false
+  readonly code: 'REDIRECT_REFUSED'
+  readonly message: string
+  readonly timeMs: number
+}
+
+/** The outcome, with the request that it belongs to. */
+export interface Followed {
+  readonly outcome: OutboundResponse | OutboundError | RedirectRefused
+  readonly method: string
+  readonly url: string
+}
+
+const REDIRECTS = new Set([301, 302, 303, 307, 308])
+/** Meant for the origin that they were written for. */
+const OF_ORIGIN = new Set(['authorization', 'cookie', 'host', 'proxy-authorization'])
+const OF_CONTENT = new Set(['content-type', 'content-encoding', 'content-language', 'content-location'])
+
+/**
+ * Makes a request and follows up to `most` redirects within its deadline, each as guarded as the first. With 0 the
+ * redirect itself is the answer. As browsers do, 303 (and 301 and 302 after POST) become GET without a body; credentials
+ * do not go to another origin.
+ */
+export async function follow(
+  outbound: Outbound,
+  first: OutboundRequest,
+  most: number,
+  clock: Clock
+): Promise<Followed> {
+  const begun = clock.monotonic()
+  let request = first
+  for (let followed = 0; ; followed++) {
+    const outcome = await outbound.request(request)
+    const { method, url } = request
+    const place = outcome.ok && REDIRECTS.has(outcome.status) ? locationOf(outcome) : undefined
+    if (!outcome.ok || place === undefined || most === 0) return { outcome, method, url }
+    const timeMs = clock.monotonic() - begun
+    const refused = (message: string): Followed => {
+      return { outcome: { ok: false, code: 'REDIRECT_REFUSED', message, timeMs }, method, url }
+    }
+    if (followed === most) return refused('there are more redirects than allowed')
+    if (!URL.canParse(place, url)) return refused('a redirect leads to no URL')
+    const next = new URL(place, url)
+    const before = new URL(url)
+    if (before.protocol === 'https:' && next.protocol !== 'https:')
+      return refused('a redirect leads from https to http')
+    request = redirected(request, before, next, outcome.status, first.deadline - timeMs)
+  }
+}
+
+function redirected(
+  request: OutboundRequest,
+  before: URL,
+  next: URL,
+  status: number,
+  deadline: number
+): OutboundRequest {
+  const { method, body, headers = [] } = request
+  const asGet = status === 303 ? method !== 'HEAD' : (status === 301 || status === 302) && method === 'POST'
+  const kept: string[] = []
+  for (let i = 0; i < headers.length; i += 2) {
+    const name = (headers[i] as string).toLowerCase()
+    if (OF_ORIGIN.has(name) && next.origin !== before.origin) continue
+    if (asGet && OF_CONTENT.has(name)) continue
+    kept.push(headers[i] as string, headers[i + 1] as string)
+  }
+  next.hash = ''
+  return {
+    ...request,
+    method: asGet ? 'GET' : method,
+    body: asGet ? undefined : body,
+    url: next.href,
+    headers: kept,
+    deadline
+  }
+}
+
+function locationOf({ headers }: OutboundResponse): string | undefined {
+  for (let i = 0; i < headers.length; i += 2) {
+    if (headers[i]?.toLowerCase() === 'location') return headers[i + 1]
+  }
+  return undefined
+}

@@ -1,0 +1,197 @@
+import { lookup as systemLookup } from 'node:dns/promises'
+import http from 'node:http'
+import https from 'node:https'
+import { isIP, type LookupFunction } from 'node:net'
+import { createSecureContext } from 'node:tls'
+import type { Clock } from './clock.js'
+import { isPublicAddress } from './outbound-addresses.js'
+import {
+  OUTBOUND_MESSAGES,
+  type OutboundError,
+  type OutboundFailure,
+  type OutboundRequest,
+  type OutboundResponse
+} from './outbound-answer.js'
+import { type AttemptOutcome, OutboundAttempt } from './outbound-attempt.js'
+import { OutboundCut } from './outbound-cut.js'
+import { systemRoots } from './outbound-roots.js'
+
+/** Makes requests of our own. Follows no redirect. Never rejects. */
+export interface Outbound {
+  request(request: OutboundRequest): Promise<OutboundResponse | OutboundError>
+  /** Ends idle connections. */
+  close(): void
+}
+
+export interface OutboundParts {
+  readonly clock: Clock
+  /** May it reach addresses that are not public? */
+  readonly allowPrivate: boolean
+  /** All addresses of a name; the system's resolver when left out. Rejects or is empty when there is none. */
+  readonly lookup?: (host: string) => Promise<readonly string[]>
+  /** Authorities in PEM; those of the system when left out. */
+  readonly authorities?: readonly string[]
+}
+
+/** Connections of one destination; more requests wait for one, within their deadline. */
+const MAX_SOCKETS = 256
+const MAX_IDLE = 16
+/** Milliseconds that an unused connection stays; shorter than what servers commonly allow. */
+const IDLE = 4_000
+const MAX_HEADER_BYTES = 65_536
+/** RFC 9110 9.2.2. A request that must not be made twice gets a new connection, which cannot have been closed before. */
+const IDEMPOTENT = new Set(['GET', 'HEAD', 'OPTIONS', 'PUT', 'DELETE'])
+
+/**
+ * A guarded client. The guard looks at addresses, not names: names are resolved here, only public addresses are handed on,
+ * and the address of the connection is looked at again before a byte is written. What the resolver says a second time
+ * is never asked.
+ */
+export function createOutbound(parts: OutboundParts): Outbound {
+  return new GuardedClient(parts)
+}
+
+class GuardedClient implements Outbound {
+  readonly #parts: OutboundParts
+  readonly #plain = agentsOf((options) => new http.Agent(options))
+  #secure: Agents<https.Agent> | undefined
+
+  constructor(parts: OutboundParts) {
+    this.#parts = parts
+  }
+
+  async request(request: OutboundRequest): Promise<OutboundResponse | OutboundError> {
+    const { clock } = this.#parts
+    const begun = clock.monotonic()
+    const failed = (code: OutboundFailure): OutboundError => {
+      return { ok: false, code, message: OUTBOUND_MESSAGES[code], timeMs: clock.monotonic() - begun }
+    }
+    const url = parseUrl(request.url)
+    if (url === undefined) return failed('URL_INVALID')
+    const cut = new OutboundCut(request.deadline, request.signal)
+    try {
+      const addresses = await Promise.race([this.#addresses(hostOf(url)), cut.happened])
+      if (typeof addresses === 'string') return failed(addresses)
+      for (let attempt = 1; ; attempt++) {
+        const answer = await this.#attempt(request, url, addresses, cut)
+        if (typeof answer !== 'string') return { ok: true, ...answer, timeMs: clock.monotonic() - begun }
+        // The server closed an idle connection while we took it up again.
+        if (answer !== 'STALE') return failed(answer)
+        if (attempt === 2 + MAX_IDLE) return failed('BROKEN')
+      }
+    } finally {
+      cut.over()
+    }
+  }
+
+  close(): void {
+    for (const { kept, once } of [this.#plain, this.#secure ?? this.#plain]) {
+      kept.destroy()
+      once.destroy()
+    }
+  }
+
+  /** The addresses that may be connected to, in the resolver's order. */
+  async #addresses(host: string): Promise<readonly string[] | OutboundFailure> {
+    const { allowPrivate, lookup = resolve } = this.#parts
+    let found: readonly string[]
+    try {
+      found = isIP(host) === 0 ? await lookup(host) : [host]
+    } catch {
+      return 'NAME_UNRESOLVED'
+    }
+    if (found.length === 0) return 'NAME_UNRESOLVED'
+    const allowed = allowPrivate ? found : found.filter(isPublicAddress)
+    return allowed.length === 0 ? 'ADDRESS_REFUSED' : allowed
+  }
+
+  #attempt(
+    request: OutboundRequest,
+    url: URL,
+    addresses: readonly string[],
+    cut: OutboundCut
+  ): Promise<AttemptOutcome> {
+    const secure = url.protocol === 'https:'
+    const host = hostOf(url)
+    const options: https.RequestOptions = {
+      method: request.method,
+      host,
+      port: url.port === '' ? (secure ? 443 : 80) : Number(url.port),
+      path: `${url.pathname}${url.search}`,
+      headers: headersOf(request, url),
+      agent: this.#agent(secure, request.method),
+      lookup: answering(addresses),
+      maxHeaderSize: MAX_HEADER_BYTES,
+      ...(secure && isIP(host) === 0 ? { servername: host } : {})
+    }
+    return new Promise((resolve) => {
+      const sending = secure ? https.request(options) : http.request(options)
+      const attempt = new OutboundAttempt(sending, secure, request.maxResponseBytes, this.#parts.allowPrivate, resolve)
+      cut.onCut((why) => attempt.end(why))
+      sending.end(request.body)
+    })
+  }
+
+  #agent(secure: boolean, method: string): http.Agent {
+    if (secure && this.#secure === undefined) {
+      const { authorities = systemRoots() } = this.#parts
+      const secureContext = createSecureContext({ ca: [...authorities], minVersion: 'TLSv1.2' })
+      this.#secure = agentsOf((options) => new https.Agent({ ...options, secureContext }))
+    }
+    const agents = secure ? (this.#secure ?? this.#plain) : this.#plain
+    return IDEMPOTENT.has(method) ? agents.kept : agents.once
+  }
+}
+
+interface Agents<A extends http.Agent> {
+  readonly kept: A
+  readonly once: A
+}
+
+function agentsOf<A extends http.Agent>(make: (options: http.AgentOptions) => A): Agents<A> {
+  return {
+    kept: make({ keepAlive: true, maxSockets: MAX_SOCKETS, maxFreeSockets: MAX_IDLE, timeout: IDLE }),
+    once: make({ keepAlive: false, maxSockets: MAX_SOCKETS })
+  }
+}
+
+function parseUrl(text: string): URL | undefined {
+  if (!URL.canParse(text)) return undefined
+  const url = new URL(text)
+  const web = url.protocol === 'http:' || url.protocol === 'https:'
+  return web && url.username === '' && url.password === '' && url.hostname !== '' ? url : undefined
+}
+
+/** Without the brackets of an IPv6 literal. */
+function hostOf(url: URL): string {
+  return url.hostname.startsWith('[') ? url.hostname.slice(1, -1) : url.hostname
+}
+
+function headersOf({ method, headers = [], body }: OutboundRequest, url: URL): string[] {
+  const list: string[] = []
+  let host: string | undefined
+  for (let i = 0; i < headers.length; i += 2) {
+    const name = (headers[i] as string).toLowerCase()
+    if (name === 'host') host = headers[i + 1]
+    else if (name !== 'content-length' && name !== 'transfer-encoding' && name !== 'connection') {
+      list.push(headers[i] as string, headers[i + 1] as string)
+    }
+  }
+  // RFC 9110 8.6: without content, a length is expected of methods that usually have some.
+  const framed = body !== undefined || method === 'POST' || method === 'PUT' || method === 'PATCH'
+  return ['host', host ?? url.host, ...list, ...(framed ? ['content-length', String(body?.length ?? 0)] : [])]
+}
+
+async function resolve(host: string): Promise<readonly string[]> {
+  return (await systemLookup(host, { all: true })).map(({ address }) => address)
+}
+
+/** A resolver that knows these addresses and asks nobody. */
+function answering(addresses: readonly string[]): LookupFunction {
+  const all = addresses.map((address) => ({ address, family: isIP(address) }))
+  return (_host, { all: every }, done) => {
+    const [first] = all
+    if (every === true) done(null, all)
+    else done(null, first?.address ?? '', first?.family ?? 4)
+  }
+}

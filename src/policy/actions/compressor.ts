@@ -1,0 +1,70 @@
+import type { Flow, FlowResponse } from '../../exchange/flow.js'
+import type { HeaderFields } from '../../exchange/headers.js'
+import { negotiate } from './accept-encoding.js'
+import { isCompressible, isEncoded, knownLength } from './compressible.js'
+import { type Coding, encoder } from './encoders.js'
+
+/** Negotiated codings remembered by one compressor; browsers send few different values. */
+const REMEMBERED = 256
+
+/** Digests of the bytes before the coding: wrong afterwards (RFC 9530 2, RFC 9110 8.8 for the entity tag). */
+const DROPPED = ['content-length', 'accept-ranges', 'content-md5', 'digest', 'content-digest', 'repr-digest']
+
+export interface Compression {
+  /** The response had a coding when it came. */
+  readonly already: boolean
+  /** The coding that it gets on its way out; undefined: it stays as it is. */
+  readonly coding: Coding | undefined
+}
+
+/** Compresses responses with the codings of `offered`, the preferred first, where client and response allow it. */
+export class Compressor {
+  readonly #coded: (header: string) => Coding | undefined
+  readonly #withCookies: boolean
+
+  /** `withCookies`: responses to requests with cookies too. */
+  constructor(offered: readonly Coding[], { withCookies }: { withCookies: boolean }) {
+    this.#coded = negotiation(offered)
+    this.#withCookies = withCookies
+  }
+
+  /** undefined: there is no response to look at. */
+  compress(flow: Flow): Compression | undefined {
+    const { request, response } = flow
+    if (request === undefined || response === undefined) return undefined
+    const already = isEncoded(response.headers)
+    if (already || !isCompressible(flow, response) || (!this.#withCookies && request.headers.has('cookie')))
+      return { already, coding: undefined }
+    const coding = this.#coded(request.headers.values('accept-encoding').join(','))
+    if (coding !== undefined) apply(response, coding)
+    return { already, coding }
+  }
+}
+
+/** Remembers outcomes by header text; what clients make up does not grow it without bound. */
+function negotiation(offered: readonly Coding[]): (header: string) => Coding | undefined {
+  const known = new Map<string, Coding | undefined>()
+  return (header) => {
+    if (header === '') return undefined
+    if (known.has(header)) return known.get(header)
+    const coding = negotiate(header, offered)
+    if (known.size < REMEMBERED && header.length <= 128) known.set(header, coding)
+    return coding
+  }
+}
+
+function apply(response: FlowResponse, coding: Coding): void {
+  const { headers } = response
+  const live = knownLength(response.body) === undefined
+  for (const name of DROPPED) headers.delete(name)
+  headers.set('content-encoding', coding)
+  varyByEncoding(headers)
+  const tag = headers.get('etag')
+  if (tag?.startsWith('"')) headers.set('etag', `W/${tag}`)
+  response.transforms.push(() => encoder(coding, live))
+}
+
+function varyByEncoding(headers: HeaderFields): void {
+  const names = headers.values('vary').flatMap((value) => value.split(',').map((name) => name.trim().toLowerCase()))
+  if (!names.includes('*') && !names.includes('accept-encoding')) headers.append('vary', 'Accept-Encoding')
+}

@@ -1,0 +1,122 @@
+import type { Flow } from '../../exchange/flow.js'
+import { HeaderFields } from '../../exchange/headers.js'
+import { EvaluationError, type Expression } from '../../expression/expression.js'
+import { engineValue } from '../../expression/values.js'
+import { showAttempts } from '../../expression/variables/http-attempt.js'
+import type { Clock } from '../../lib/clock.js'
+import type { Outbound } from '../../lib/outbound.js'
+import { type Followed, follow } from '../../lib/outbound-redirects.js'
+import { codingsOf, decoded } from '../content-coding.js'
+import { readText } from './body-text.js'
+import type { Message } from './http-request-message.js'
+
+/** Bytes of a response, before and after its content codings are undone. */
+const MAX_RESPONSE = 256 * 1024
+const MAX_RETRIES = 3
+
+export interface RequestingParts {
+  readonly outbound: Outbound
+  readonly clock: Clock
+  /** Milliseconds for everything. */
+  readonly timeout: number
+  readonly redirects: number
+  /** Undefined: no second attempt. */
+  readonly retry: Expression | undefined
+}
+
+/** One attempt as expressions see it; either `res` or `error`. */
+interface Attempt {
+  readonly req: {
+    readonly method: string
+    readonly url: string
+    readonly header: ReadonlyMap<string, readonly string[]>
+    readonly body: string
+  }
+  readonly res?: {
+    readonly resolved_ip: string
+    readonly status_code: number
+    readonly time_ms: number
+    readonly header: ReadonlyMap<string, readonly string[]>
+    readonly body: string
+  }
+  readonly error?: { readonly code: string; readonly message: string }
+}
+
+/**
+ * Makes a request, again for as long as the condition says so, and publishes what came of it. Answers the code of the last
+ * attempt's failure; undefined when there is a response.
+ */
+export function requesting(parts: RequestingParts): (message: Message, flow: Flow) => Promise<string | undefined> {
+  const { clock, timeout } = parts
+  return async (message, flow) => {
+    const end = clock.monotonic() + timeout
+    const attempts: Attempt[] = []
+    for (;;) {
+      const attempt = await attemptOf(message, Math.max(0, end - clock.monotonic()), parts)
+      attempts.push(attempt)
+      publish(flow, attempts, attempt)
+      const over = attempts.length > MAX_RETRIES || end - clock.monotonic() <= 0
+      if (over || !wantsMore(parts.retry, attempts.length, attempt, flow)) return attempt.error?.code
+    }
+  }
+}
+
+async function attemptOf(message: Message, deadline: number, parts: RequestingParts): Promise<Attempt> {
+  const request = { ...message, deadline, maxResponseBytes: MAX_RESPONSE }
+  const followed = await follow(parts.outbound, request, parts.redirects, parts.clock)
+  const req = {
+    method: followed.method,
+    url: followed.url,
+    header: new HeaderFields(message.headers).byName,
+    body: message.body === undefined ? '' : Buffer.from(message.body).toString('utf8')
+  }
+  return { req, ...(await answerOf(followed)) }
+}
+
+async function answerOf({ outcome }: Followed): Promise<Pick<Attempt, 'res' | 'error'>> {
+  if (!outcome.ok) return { error: { code: outcome.code, message: outcome.message } }
+  const headers = new HeaderFields(outcome.headers)
+  const content = await decoded(outcome.body, codingsOf(headers), MAX_RESPONSE)
+  if (content === 'too-large') {
+    return { error: { code: 'RESPONSE_TOO_LARGE', message: 'the content of the response is too large' } }
+  }
+  if (!(content instanceof Uint8Array)) {
+    return { error: { code: 'RESPONSE_MALFORMED', message: 'the content coding of the response cannot be undone' } }
+  }
+  const { status, address, timeMs } = outcome
+  const body = readText(content, headers.get('content-type')).text
+  return {
+    res: { resolved_ip: address, status_code: status, time_ms: Math.round(timeMs), header: headers.byName, body }
+  }
+}
+
+function publish(flow: Flow, attempts: readonly Attempt[], { req, res, error }: Attempt): void {
+  flow.publish('http_request', {
+    req,
+    ...(res === undefined ? {} : { res }),
+    error: error ?? { code: '', message: '' },
+    attempts: attempts.map(({ res: answer, error: failure }) => ({
+      resolved_ip: answer?.resolved_ip ?? '',
+      response_status_code: answer?.status_code ?? 0,
+      response_time_ms: answer?.time_ms ?? 0,
+      response_header: answer?.header ?? new Map(),
+      error_code: failure?.code ?? ''
+    }))
+  })
+}
+
+function wantsMore(retry: Expression | undefined, count: number, { req, res, error }: Attempt, flow: Flow): boolean {
+  if (retry === undefined) return false
+  const last = new Map<string, unknown>([['req', engineValue(req)]])
+  // The name that published examples use stands beside the one of the results.
+  if (res !== undefined) last.set('res', engineValue({ ...res, statusCode: res.status_code }))
+  if (error !== undefined) last.set('error', engineValue(error))
+  showAttempts(flow, { count: BigInt(count), last })
+  try {
+    return retry.evaluate(flow) === true
+  } catch (failed) {
+    // As in a rule: what is absent does not match.
+    if (failed instanceof EvaluationError && failed.kind === 'absent') return false
+    throw failed
+  }
+}

@@ -1,0 +1,82 @@
+import type { Duplex } from 'node:stream'
+import { promisify } from 'node:util'
+import zlib from 'node:zlib'
+import type { HeaderFields } from '../exchange/headers.js'
+import { codeOf } from '../lib/coded-error.js'
+
+/** Codings on top of each other that are undone; more are not sent by anybody who means well. */
+const MAX_CODINGS = 3
+
+const gunzip = promisify(zlib.gunzip)
+const inflate = promisify(zlib.inflate)
+const inflateRaw = promisify(zlib.inflateRaw)
+const brotli = promisify(zlib.brotliDecompress)
+
+/** Undoes one coding within `maxOutputLength` bytes; rejects with a coded error. */
+type Decode = (bytes: Uint8Array, options: { readonly maxOutputLength: number }) => Promise<Buffer>
+
+const DECODERS: ReadonlyMap<string, Decode> = new Map<string, Decode>([
+  ['gzip', gunzip],
+  ['x-gzip', gunzip],
+  ['br', brotli],
+  // RFC 9110 8.4.1.2 means the zlib format; some servers send the raw one, as every client knows.
+  ['deflate', (bytes, options) => (isZlib(bytes) ? inflate(bytes, options) : inflateRaw(bytes, options))]
+])
+
+const STREAMS: ReadonlyMap<string, () => Duplex> = new Map<string, () => Duplex>([
+  ['gzip', zlib.createGunzip],
+  ['x-gzip', zlib.createGunzip],
+  ['br', zlib.createBrotliDecompress],
+  ['deflate', zlib.createInflate]
+])
+
+/** Content codings of a message in the order in which they were applied; `identity` is none. */
+export function codingsOf(headers: HeaderFields): string[] {
+  return headers
+    .values('content-encoding')
+    .flatMap((value) => value.split(','))
+    .map((coding) => coding.trim().toLowerCase())
+    .filter((coding) => coding !== '' && coding !== 'identity')
+}
+
+/**
+ * `bytes` without their content codings, at most `limit` of them: a few compressed bytes may stand for gigabytes.
+ * `unknown`: a coding that this proxy cannot undo. `malformed`: not what the coding says.
+ */
+export async function decoded(
+  bytes: Uint8Array,
+  codings: readonly string[],
+  limit: number
+): Promise<Uint8Array | 'too-large' | 'unknown' | 'malformed'> {
+  if (codings.length > MAX_CODINGS) return 'unknown'
+  let content = bytes
+  for (const coding of [...codings].reverse()) {
+    const decode = DECODERS.get(coding)
+    if (decode === undefined) return 'unknown'
+    if (content.length === 0) return content
+    try {
+      content = await decode(content, { maxOutputLength: limit })
+    } catch (error) {
+      return codeOf(error) === 'ERR_BUFFER_TOO_LARGE' ? 'too-large' : 'malformed'
+    }
+  }
+  return content
+}
+
+/** Streams that undo `codings` one after another, giving out at once what they can; undefined when one is unknown. */
+export function decoders(codings: readonly string[]): (() => Duplex)[] | undefined {
+  if (codings.length > MAX_CODINGS) return undefined
+  const streams: (() => Duplex)[] = []
+  for (const coding of [...codings].reverse()) {
+    const stream = STREAMS.get(coding)
+    if (stream === undefined) return undefined
+    streams.push(() => stream())
+  }
+  return streams
+}
+
+/** RFC 1950: a method of 8 in the low half of the first byte, and two bytes that 31 divides. */
+function isZlib(bytes: Uint8Array): boolean {
+  const [first = 0, second = 0] = bytes
+  return (first & 0x0f) === 8 && (first * 256 + second) % 31 === 0
+}

@@ -1,0 +1,248 @@
+import type { Socket } from 'node:net'
+import { AbortList } from '../engine/abort-list.js'
+import { cut } from '../engine/byte-pipe.js'
+import type { SocketFacts } from '../engine/connection-facts.js'
+import { DialError } from '../engine/contract.js'
+import { ignore } from '../engine/copy.js'
+import type { Sweeper } from '../engine/sweeper.js'
+import type { BytePipe } from '../exchange/body.js'
+import type { Failure } from '../exchange/connection.js'
+import { type EntryFacts, Flow } from '../exchange/flow.js'
+import { offerTermination } from '../exchange/termination.js'
+import { closeConnection, type Verdict } from '../exchange/verdict.js'
+import type { Clock } from '../lib/clock.js'
+import type { SnapshotHolder } from '../snapshot/holder.js'
+import type { Snapshot } from '../snapshot/snapshot.js'
+import type { CompiledTcpEdge } from '../snapshot/tcp-edges.js'
+import type { ConnectionLog } from './connection-log.js'
+import { type EndpointGate, RESTRICTED } from './endpoint-gate.js'
+import { FAILURES, MOST_HOPS, REFUSALS } from './failures.js'
+import { plainAddress } from './forwarded.js'
+import type { Metrics } from './metrics.js'
+import type { Server } from './server.js'
+import { type PipeEnd, TcpPipe } from './tcp-pipe.js'
+import type { TcpTermination } from './tcp-termination.js'
+import type { Upstreams } from './upstreams.js'
+
+export interface TcpConnectionParts {
+  readonly holder: SnapshotHolder
+  readonly clock: Clock
+  readonly metrics: Metrics
+  readonly endpoints: EndpointGate
+  readonly upstreams: Upstreams
+  readonly termination: TcpTermination
+  /** Undefined: no access log. */
+  readonly lines: ConnectionLog | undefined
+  readonly log: { warn(fields: object, message: string): void; error(fields: object, message: string): void }
+  /** Milliseconds; 0: no limit. */
+  readonly timeouts: {
+    readonly headers: number
+    readonly connect: number
+    readonly idle: number
+    readonly drain: number
+  }
+}
+
+/** Most upstreams that are tried for one connection. */
+const ATTEMPTS = 3
+
+/**
+ * One connection to a TCP edge: restriction of all endpoints → modules → upstream → bytes both ways → log. One
+ * snapshot serves it from its first step to its last.
+ */
+export class TcpConnection {
+  /** Once, when it is over. Never rejects. */
+  readonly ended: Promise<void>
+  readonly #parts: TcpConnectionParts
+  readonly #facts: SocketFacts
+  readonly #snapshot: Snapshot
+  readonly #edge: string
+  readonly #flow: Flow
+  readonly #sweeper: Sweeper
+  readonly #gone = new AbortList()
+  /** The client's side: its socket, and after a handshake what speaks TLS on it. */
+  #client: Socket
+  #pipe: TcpPipe | undefined
+  #code: string | undefined
+
+  constructor(
+    socket: Socket,
+    facts: SocketFacts,
+    edge: string,
+    entry: EntryFacts,
+    sweeper: Sweeper,
+    parts: TcpConnectionParts
+  ) {
+    this.#parts = parts
+    this.#facts = facts
+    this.#edge = edge
+    this.#sweeper = sweeper
+    this.#client = socket
+    this.#snapshot = parts.holder.current()
+    this.#flow = new Flow(facts, entry, plainAddress(facts.peer.address), facts.peer.port)
+    this.#flow.units = this.#snapshot
+    socket.on('error', ignore)
+    socket.once('close', () => this.#gone.abort('client-gone'))
+    this.ended = this.#run()
+  }
+
+  /** FIN, once what was sent is on its way; before bytes flow, an end. */
+  finish(): void {
+    if (this.#pipe === undefined) this.reset()
+    else this.#pipe.finish()
+  }
+
+  reset(): void {
+    if (this.#pipe === undefined) cut(this.#client)
+    else this.#pipe.reset('drained')
+  }
+
+  async #run(): Promise<void> {
+    const { metrics, clock, log } = this.#parts
+    const begun = clock.monotonic()
+    metrics.connections.inc()
+    try {
+      const edge = this.#snapshot.tables.tcpEdges.get(this.#edge)
+      const admitted = edge === undefined ? this.#refuse(REFUSALS.route.code) : await this.#admit(edge)
+      if ('kind' in admitted) this.#close(admitted)
+      else await this.#carry(admitted)
+    } catch (error) {
+      log.error({ err: error, connection: this.#facts.id, edge: this.#edge }, 'a connection failed inside the proxy')
+      this.#code = REFUSALS.internal.code
+      cut(this.#client)
+    } finally {
+      metrics.connections.dec()
+      this.#flow.end()
+      this.#tell(clock.monotonic() - begun)
+    }
+  }
+
+  /** The edge whose upstream gets the connection: this one, or where policies lead to. A verdict when it must not go on. */
+  async #admit(edge: CompiledTcpEdge): Promise<CompiledTcpEdge | Verdict> {
+    const flow = this.#flow
+    if (!this.#parts.endpoints.admits(this.#snapshot, flow.clientAddress, this.#facts.listener)) {
+      return this.#refuse(RESTRICTED.code)
+    }
+    offerTermination(flow, async (how) => {
+      const { timeouts, termination } = this.#parts
+      const result = await termination.end(this.#client, this.#facts, how, this.#snapshot, timeouts.headers)
+      if (result.kind === 'failed') {
+        this.#parts.metrics.handshakeFailed(result.why)
+        return result
+      }
+      this.#client = result.secure
+      this.#facts.tls = result.tls
+      return { kind: 'secure', tls: result.tls }
+    })
+    let current = edge
+    for (let hops = 0; ; hops++) {
+      const verdict = await this.#steps(current)
+      if (verdict === undefined) return current
+      if (verdict.kind !== 'forward') return this.#refuse(refusalCode(verdict), verdict)
+      if (hops === MOST_HOPS) return this.#refuse(REFUSALS.hops.code)
+      const next = this.#snapshot.internalTcpEdge(verdict.host, verdict.port)
+      if (next === undefined) return this.#refuse(REFUSALS.internalEntry.code)
+      current = next
+    }
+  }
+
+  async #steps({ modules }: CompiledTcpEdge): Promise<Verdict | undefined> {
+    for (const { connect } of modules ?? []) {
+      const verdict = await connect?.(this.#flow, this.#snapshot)
+      if (verdict !== undefined) return verdict
+    }
+    return undefined
+  }
+
+  async #carry(edge: CompiledTcpEdge): Promise<void> {
+    const found = await this.#dial(edge)
+    if (found === undefined) {
+      cut(this.#client)
+      return
+    }
+    const { pipe: upstream, done } = found
+    if (this.#client.destroyed) {
+      upstream.destroy('client-gone')
+      done()
+      return
+    }
+    const pipe = new TcpPipe(this.#client, upstream, this.#parts.timeouts.idle)
+    this.#pipe = pipe
+    this.#sweeper.add(pipe)
+    const end = await pipe.ended
+    this.#sweeper.delete(pipe)
+    done()
+    this.#code = ENDS[end]
+  }
+
+  /** A pipe to the first upstream that answers; undefined when none did. */
+  async #dial({ upstream: key }: CompiledTcpEdge): Promise<{ pipe: BytePipe; done: () => void } | undefined> {
+    const { upstreams, timeouts, clock } = this.#parts
+    const tried = new Set<Server>()
+    this.#code = REFUSALS.upstream.code
+    while (key !== undefined && tried.size < ATTEMPTS) {
+      const target = upstreams.choose(this.#snapshot, key, tried)
+      // A fixed answer is HTTP: there is nothing to say on plain bytes.
+      if (target === undefined || target.kind === 'response') return undefined
+      const { server } = target
+      tried.add(server)
+      const done = server.begin()
+      try {
+        const why = { client: this.#facts, deadline: timeouts.connect, signal: this.#gone }
+        const pipe = await server.dialer.open(why)
+        server.succeeded()
+        this.#code = undefined
+        return { pipe, done }
+      } catch (error) {
+        done()
+        if (!(error instanceof DialError)) throw error
+        if (!this.#failed(server, error.failure, error.message, clock.monotonic())) return undefined
+      }
+    }
+    return undefined
+  }
+
+  /** May another upstream be tried? */
+  #failed(server: Server, failure: Failure, detail: string, now: number): boolean {
+    this.#code = FAILURES[failure].code
+    if (this.#gone.aborted !== undefined) return false
+    server.failed(failure, now)
+    this.#parts.log.warn({ failure, detail, upstream: server.name, edge: this.#edge }, 'upstream failed')
+    return true
+  }
+
+  #refuse(code: string, verdict: Verdict = closeConnection): Verdict {
+    this.#code = code
+    return verdict
+  }
+
+  #close(verdict: Verdict): void {
+    if (verdict.kind === 'close' && verdict.how === 'reset') cut(this.#client)
+    else this.#client.destroy()
+  }
+
+  #tell(duration: number): void {
+    const { metrics, lines } = this.#parts
+    const { bytesIn, bytesOut } = this.#facts
+    metrics.connectionEnded(this.#edge, this.#code, duration, bytesIn, bytesOut)
+    lines?.write({
+      connection: this.#facts,
+      flow: this.#flow,
+      edge: this.#edge,
+      code: this.#code,
+      revision: this.#snapshot.revision,
+      duration
+    })
+  }
+}
+
+const ENDS: Readonly<Record<PipeEnd, string | undefined>> = {
+  complete: undefined,
+  broken: 'CONNECTION_BROKEN',
+  idle: 'IDLE',
+  drained: 'DRAINING'
+}
+
+function refusalCode(verdict: Verdict): string {
+  return (verdict.kind === 'respond' ? verdict.code : undefined) ?? 'CONNECTION_REFUSED'
+}

@@ -1,0 +1,127 @@
+import type { Back, Front, ListenLimits } from '../engine/contract.js'
+import type { CidrSet } from '../lib/cidr.js'
+import type { Clock } from '../lib/clock.js'
+import type { SnapshotHolder } from '../snapshot/holder.js'
+import type { Snapshot } from '../snapshot/snapshot.js'
+import { AccessLog, type LineWriter } from './access-log.js'
+import { Admission } from './admission.js'
+import { ConnectionLog } from './connection-log.js'
+import { EndpointGate } from './endpoint-gate.js'
+import { Forwarding } from './forwarded.js'
+import { Forwarder, type UpstreamTimeouts } from './forwarder.js'
+import type { HeaderKinds } from './header-kinds.js'
+import { openHttpListener } from './http-listener.js'
+import type { Metrics } from './metrics.js'
+import { Pipeline } from './pipeline.js'
+import { type Address, ProcessPorts } from './ports.js'
+import { TcpListener } from './tcp-listener.js'
+import { TcpTermination } from './tcp-termination.js'
+import { type ServerIdentity, TlsContexts } from './tls-contexts.js'
+import { ListenerTls } from './tls-table.js'
+import type { Upstreams } from './upstreams.js'
+
+export interface TrafficParts {
+  readonly front: Front
+  readonly back: Back
+  readonly upstreams: Upstreams
+  readonly holder: SnapshotHolder
+  readonly metrics: Metrics
+  readonly kinds: HeaderKinds
+  readonly clock: Clock
+  readonly log: {
+    info(fields: object, message: string): void
+    warn(fields: object, message: string): void
+    error(fields: object, message: string): void
+  }
+  /** Takes the lines of the access log, which has a switch of its own. */
+  readonly lines: LineWriter
+  /** Share of the exchanges that get a line; undefined: no access log. */
+  readonly accessLog: number | undefined
+  readonly region: string
+  readonly limits: ListenLimits
+  readonly timeouts: UpstreamTimeouts & { readonly headers: number; readonly drain: number }
+  /** Peers whose word about their clients counts; undefined for none. */
+  readonly trusted: CidrSet | undefined
+  /** Shown by TLS listeners for names without a certificate. */
+  readonly development: ServerIdentity
+  readonly tcp: { readonly host: string; readonly proxyProtocol: boolean }
+  /** What the process itself listens on: see `PortsParts`. */
+  readonly reserved: readonly Address[]
+}
+
+/** What carries traffic, put together. */
+export interface Traffic {
+  readonly ports: ProcessPorts
+  /** A snapshot serves from now on. */
+  serves(snapshot: Snapshot): void
+  /** Ends what runs beside connections. */
+  stop(): void
+}
+
+/** Composes the data plane above the engine. Opens nothing: the ports do when a configuration asks for it. */
+export function createTraffic(parts: TrafficParts): Traffic {
+  const { holder, clock, metrics, log, lines, upstreams, accessLog, region, limits, timeouts } = parts
+  const contexts = new TlsContexts({ clock })
+  const tls = new ListenerTls({ holder, contexts, development: parts.development, log })
+  const forwarding = new Forwarding(parts.trusted)
+  const endpoints = new EndpointGate({ metrics, log: lines })
+  const pipeline = new Pipeline({
+    holder,
+    admission: new Admission({ kinds: parts.kinds, forwarding, clock, holder, endpoints, tls }),
+    forwarder: new Forwarder({ back: parts.back, upstreams, kinds: parts.kinds, clock, metrics, timeouts, log }),
+    clock,
+    metrics,
+    accessLog: accessLog === undefined ? undefined : new AccessLog(lines, accessLog),
+    log
+  })
+  const http = {
+    front: parts.front,
+    pipeline,
+    tls,
+    forwarding,
+    limits,
+    region,
+    holder,
+    metrics,
+    log: lines,
+    logRefused: accessLog !== undefined
+  }
+  const tcp = {
+    holder,
+    clock,
+    metrics,
+    endpoints,
+    upstreams,
+    termination: new TcpTermination({
+      contexts,
+      listeners: tls,
+      handshakes: limits.handshakes ?? Number.POSITIVE_INFINITY,
+      log
+    }),
+    lines: accessLog === undefined ? undefined : new ConnectionLog(lines),
+    log,
+    timeouts,
+    forwarding,
+    proxyProtocol: parts.tcp.proxyProtocol,
+    connections: limits.connections,
+    region
+  }
+  const ports = new ProcessPorts({
+    openHttp: (unit) => openHttpListener(unit, http),
+    openTcp: (edge, at, address) => TcpListener.open(edge, at, address, tcp),
+    tcpHost: parts.tcp.host,
+    reserved: parts.reserved,
+    drain: timeouts.drain,
+    log
+  })
+  let certificates: Snapshot['tables']['certificates'] | undefined
+  return {
+    ports,
+    serves(snapshot) {
+      if (snapshot.tables.certificates === certificates) return
+      certificates = snapshot.tables.certificates
+      tls.ahead(snapshot)
+    },
+    stop: () => contexts.stop()
+  }
+}

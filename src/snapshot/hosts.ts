@@ -1,0 +1,96 @@
+import { ShardedMap } from '../lib/sharded-map.js'
+import type { EdgeTls, EdgeUnit, HostPort } from '../plan/plan.js'
+import type { PathTable } from './routes.js'
+
+/** An edge's routes, ready for lookup. */
+export interface CompiledEdge {
+  readonly id: string
+  readonly hosts: EdgeUnit['hosts']
+  readonly routes: PathTable
+  /** Key of the policy whose `on_tcp_connect` sees connections. */
+  readonly connectPolicy: string | undefined
+  readonly tls: EdgeTls | undefined
+}
+
+/** Who serves one host, by port; the first is meant when no port is told. */
+type Holders = readonly { readonly port: number; readonly edge: CompiledEdge }[]
+
+/** The port of TLS by default: an edge with it is what a host without a port means. */
+const DEFAULT_PORT = 443
+
+/**
+ * Host and port → edge: the exact name first, then the longest wildcard, then the edge that takes every host. A wildcard
+ * holds the names below its suffix, at any depth, and not the suffix itself. Immutable.
+ *
+ * Edges hold `host:port` pairs. Who asks without a port gets the edge on 443, else the one on the lowest port.
+ */
+export class HostTable {
+  readonly #holders: ShardedMap<Holders>
+  readonly #every: CompiledEdge | undefined
+
+  private constructor(holders: ShardedMap<Holders>, every: CompiledEdge | undefined) {
+    this.#holders = holders
+    this.#every = every
+  }
+
+  static readonly empty = new HostTable(ShardedMap.empty(), undefined)
+
+  /** The edge that takes every host that no other edge claims. */
+  get every(): CompiledEdge | undefined {
+    return this.#every
+  }
+
+  /** The table without what `drop` held, and then with what `put` holds. */
+  with(put: readonly CompiledEdge[], drop: readonly CompiledEdge[]): HostTable {
+    const changed = new Map<string, Holders>()
+    let every = this.#every
+    const of = (host: string): Holders => changed.get(host) ?? this.#holders.get(host) ?? []
+    for (const edge of drop) {
+      if (edge.hosts === 'every') every = undefined
+      else for (const { host } of edge.hosts) changed.set(host, without(of(host), edge))
+    }
+    for (const edge of put) {
+      if (edge.hosts === 'every') every = edge
+      else for (const at of edge.hosts) changed.set(at.host, including(of(at.host), at, edge))
+    }
+    const kept = [...changed].filter(([, holders]) => holders.length > 0)
+    const gone = [...changed].filter(([, holders]) => holders.length === 0).map(([host]) => host)
+    return new HostTable(this.#holders.with(kept, gone), every)
+  }
+
+  /** `publicPort`: the port that clients know; then only edges with it are found. `ownPort` is preferred where the host stands on several. */
+  find(host: string, publicPort?: number, ownPort?: number): CompiledEdge | undefined {
+    if (this.#holders.size === 0) return this.#every
+    const exact = chosen(this.#holders.get(host), publicPort, ownPort)
+    if (exact !== undefined) return exact
+    let dot = host.indexOf('.')
+    while (dot !== -1) {
+      const edge = chosen(this.#holders.get(`*${host.slice(dot)}`), publicPort, ownPort)
+      if (edge !== undefined) return edge
+      dot = host.indexOf('.', dot + 1)
+    }
+    return this.#every
+  }
+}
+
+function chosen(
+  holders: Holders | undefined,
+  publicPort: number | undefined,
+  ownPort: number | undefined
+): CompiledEdge | undefined {
+  if (holders === undefined) return undefined
+  if (publicPort !== undefined) return holders.find(({ port }) => port === publicPort)?.edge
+  const own = holders.length > 1 ? holders.find(({ port }) => port === ownPort) : undefined
+  return (own ?? holders[0])?.edge
+}
+
+const without = (holders: Holders, { id }: CompiledEdge): Holders => holders.filter(({ edge }) => edge.id !== id)
+
+function including(holders: Holders, { port }: HostPort, edge: CompiledEdge): Holders {
+  const others = holders.filter((holder) => holder.port !== port)
+  return [...others, { port, edge }].sort((a, b) => rank(a.port) - rank(b.port))
+}
+
+function rank(port: number): number {
+  return port === DEFAULT_PORT ? 0 : port
+}

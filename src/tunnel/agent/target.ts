@@ -1,0 +1,57 @@
+import { connect as connectTcp, isIP, type Socket } from 'node:net'
+import { connect as connectTls } from 'node:tls'
+import { parseAuthority } from '../../lib/host.js'
+
+/** Where an agent forwards to. */
+export type Target =
+  | { readonly kind: 'tcp'; readonly host: string; readonly port: number }
+  | { readonly kind: 'tls'; readonly host: string; readonly port: number; readonly verify: boolean }
+  | { readonly kind: 'unix'; readonly path: string }
+
+const DEFAULT_PORTS: Readonly<Record<string, number>> = { http: 80, https: 443 }
+
+/**
+ * Reads `http://host:port`, `https://host:port`, `tcp://host:port`, `tls://host:port`, `unix:/path`, `host:port` or a
+ * port of this machine. Undefined: none of them. Bytes are carried as they are, so a path has no meaning here.
+ */
+export function readTarget(text: string, verify = true): Target | undefined {
+  if (text.startsWith('unix:')) {
+    const path = text.slice('unix:'.length)
+    return path.startsWith('/') ? { kind: 'unix', path } : undefined
+  }
+  if (/^\d{1,5}$/.test(text)) return readTarget(`127.0.0.1:${text}`)
+  const [, scheme = 'tcp', rest = ''] = /^(?:([a-z]+):\/\/)?([^/?#@]+)\/?$/i.exec(text) ?? []
+  const authority = parseAuthority(rest)
+  const port = authority?.port ?? DEFAULT_PORTS[scheme.toLowerCase()]
+  if (authority === undefined || port === undefined) return undefined
+  const { host } = authority
+  switch (scheme.toLowerCase()) {
+    case 'http':
+    case 'tcp':
+      return { kind: 'tcp', host, port }
+    case 'https':
+    case 'tls':
+      return { kind: 'tls', host, port, verify }
+    default:
+      return undefined
+  }
+}
+
+/** A connection to the target, and the event that says that it stands. */
+export function connectTarget(target: Target): {
+  readonly socket: Socket
+  readonly ready: 'connect' | 'secureConnect'
+} {
+  if (target.kind === 'unix') {
+    return { socket: connectTcp({ path: target.path, allowHalfOpen: true }), ready: 'connect' }
+  }
+  const { host, port } = target
+  if (target.kind === 'tcp') {
+    return { socket: connectTcp({ host, port, noDelay: true, allowHalfOpen: true }), ready: 'connect' }
+  }
+  const name = isIP(host) === 0 ? { servername: host } : {}
+  const options = { host, port, rejectUnauthorized: target.verify, allowHalfOpen: true, ...name }
+  const socket = connectTls(options)
+  socket.setNoDelay(true)
+  return { socket, ready: 'secureConnect' }
+}

@@ -1,0 +1,104 @@
+import type { AgentSession } from './agent-session.js'
+import type { Grant, Labels } from './authority.js'
+import type { Tunnel } from './tunnel.js'
+
+/** Hears of what comes and goes; what it does must not throw. */
+export interface TunnelWatch<G extends Grant = Grant> {
+  sessionStarted?(session: AgentSession<G>): void
+  sessionEnded?(session: AgentSession<G>, why: string): void
+  tunnelStarted?(tunnel: Tunnel): void
+  tunnelEnded?(tunnel: Tunnel): void
+}
+
+/**
+ * The sessions and tunnels of this process. An agent that comes back has the ids that it had, often before its former
+ * connection is known to be dead: an id may stand here twice, and each instance removes only itself.
+ */
+export class Registry<G extends Grant = Grant> {
+  readonly #watch: TunnelWatch<G>
+  readonly #sessions = new Set<AgentSession<G>>()
+  readonly #tunnels = new Set<Tunnel>()
+  readonly #byLabel = new Map<string, Set<Tunnel>>()
+
+  constructor(watch: TunnelWatch<G> = {}) {
+    this.#watch = watch
+  }
+
+  sessions(): Iterable<AgentSession<G>> {
+    return this.#sessions
+  }
+
+  tunnels(): Iterable<Tunnel> {
+    return this.#tunnels
+  }
+
+  session(id: string): AgentSession<G> | undefined {
+    let found: AgentSession<G> | undefined
+    for (const session of this.#sessions) if (session.id === id) found = session
+    return found
+  }
+
+  /** Tunnels that carry all of `labels`, the one with the fewest streams first. */
+  select(labels: Labels): Tunnel[] {
+    return this.#matching(labels).sort((a, b) => a.active - b.active)
+  }
+
+  /** The tunnel with the fewest streams that carries all of `labels`, can take one more and is not in `without`. */
+  leastBusy(labels: Labels, without?: ReadonlySet<Tunnel>): Tunnel | undefined {
+    return leastBusy(this.#matching(labels), without)
+  }
+
+  addSession(session: AgentSession<G>): void {
+    this.#sessions.add(session)
+    this.#watch.sessionStarted?.(session)
+  }
+
+  removeSession(session: AgentSession<G>, why: string): void {
+    if (this.#sessions.delete(session)) this.#watch.sessionEnded?.(session, why)
+  }
+
+  add(tunnel: Tunnel): void {
+    this.#tunnels.add(tunnel)
+    for (const label of entries(tunnel.labels)) {
+      const carriers = this.#byLabel.get(label)
+      if (carriers === undefined) this.#byLabel.set(label, new Set([tunnel]))
+      else carriers.add(tunnel)
+    }
+    this.#watch.tunnelStarted?.(tunnel)
+  }
+
+  remove(tunnel: Tunnel): void {
+    if (!this.#tunnels.delete(tunnel)) return
+    for (const label of entries(tunnel.labels)) {
+      const carriers = this.#byLabel.get(label)
+      carriers?.delete(tunnel)
+      if (carriers?.size === 0) this.#byLabel.delete(label)
+    }
+    this.#watch.tunnelEnded?.(tunnel)
+  }
+
+  #matching(labels: Labels): Tunnel[] {
+    let smallest: ReadonlySet<Tunnel> | undefined
+    for (const label of entries(labels)) {
+      const carriers = this.#byLabel.get(label)
+      if (carriers === undefined) return []
+      if (smallest === undefined || carriers.size < smallest.size) smallest = carriers
+    }
+    const wanted = Object.entries(labels)
+    return [...(smallest ?? [])].filter((tunnel) => wanted.every(([key, value]) => tunnel.labels?.[key] === value))
+  }
+}
+
+export function leastBusy(tunnels: Iterable<Tunnel>, without?: ReadonlySet<Tunnel>): Tunnel | undefined {
+  let best: Tunnel | undefined
+  for (const tunnel of tunnels) {
+    if (!tunnel.ready || without?.has(tunnel) === true) continue
+    if (best === undefined || tunnel.active < best.active) best = tunnel
+  }
+  return best
+}
+
+/** Key and value in one text that no other pair has. */
+function entries(labels: Labels | undefined): string[] {
+  return labels === undefined ? [] : Object.entries(labels).map((pair) => JSON.stringify(pair))
+}

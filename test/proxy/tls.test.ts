@@ -1,0 +1,194 @@
+import { once } from 'node:events'
+import { connect } from 'node:tls'
+import t, { type Test } from 'tap'
+import { account, create, site, visit } from '../helpers/account.js'
+import { ManualClock } from '../helpers/clock.js'
+import { type RunningSluice, startSluice } from '../helpers/sluice.js'
+import { answering, RawUpstream } from '../helpers/upstream.js'
+import { freePort } from './free-port.js'
+import { type Authority, askTls, authority, certificate, session, shownTo } from './tls-client.js'
+
+const OK = 'HTTP/1.1 200 OK\r\ncontent-length: 2\r\n\r\nok'
+
+interface Started {
+  readonly sluice: RunningSluice
+  /** Of the TLS listener. */
+  readonly port: number
+  readonly backend: string
+  readonly ca: Authority
+}
+
+async function start(t: Test, clock?: ManualClock): Promise<Started> {
+  const port = await freePort()
+  const sluice = await startSluice(t, {
+    options: { LISTENERS: `https://127.0.0.1:${port}` },
+    ...(clock === undefined ? {} : { clock })
+  })
+  const upstream = await RawUpstream.start(t, answering(OK))
+  const { id } = await create(sluice, '/backends/static', { address: `127.0.0.1:${upstream.port}` })
+  return { sluice, port, backend: id, ca: await authority('Test CA') }
+}
+
+async function upload(sluice: RunningSluice, { pem, key }: Authority): Promise<string> {
+  return (await create(sluice, '/tls_certificates', { certificate_pem: pem, private_key_pem: key })).id
+}
+
+const from = (id: string) => ({ backend: { backend_id: id } })
+
+/** Asks clients of an edge for certificates that this authority has signed. */
+async function mutual(sluice: RunningSluice, edge: string, { pem }: Authority): Promise<void> {
+  const ca = await create(sluice, '/certificate_authorities', { ca_pem: pem })
+  const body = { enabled: true, certificate_authority_ids: [ca.id] }
+  const answer = await account(sluice)(`${edge}/mutual_tls`, { method: 'PUT', body })
+  if (answer.status !== 200) throw new Error(answer.text)
+}
+
+t.test('the certificate is chosen by the name that the client asks for', async (t) => {
+  const { sluice, port, backend, ca } = await start(t)
+  for (const host of ['a.example.com', 'b.example.com', 'x.wild.example.com']) await site(sluice, host, from(backend))
+  await upload(sluice, await certificate('A', ca, ['a.example.com']))
+  await upload(sluice, await certificate('B', ca, ['b.example.com']))
+  await upload(sluice, await certificate('W', ca, ['*.wild.example.com']))
+  t.match(await askTls(port, 'a.example.com', { ca: ca.pem }), { status: 200, body: 'ok', certificate: 'CN=A' })
+  t.match(await askTls(port, 'b.example.com', { ca: ca.pem }), { status: 200, certificate: 'CN=B' })
+  t.match(await askTls(port, 'x.wild.example.com', { ca: ca.pem }), { status: 200, certificate: 'CN=W' })
+})
+
+t.test('without a certificate a self-signed one is shown, and the log says so once for each name', async (t) => {
+  const { sluice, port, backend } = await start(t)
+  await site(sluice, 'a.example.com', from(backend))
+  for (let i = 0; i < 3; i++) t.match(await askTls(port, 'a.example.com'), { status: 200, certificate: /development/ })
+  const warnings = sluice.log.filter(({ msg }) => /self-signed/.test(String(msg)))
+  t.match(warnings, [{ name: 'a.example.com' }])
+  t.equal(warnings.length, 1)
+})
+
+t.test('another certificate is shown from the next handshake on, and nobody is dropped', async (t) => {
+  const { sluice, port, backend, ca } = await start(t)
+  await site(sluice, 'a.example.com', from(backend))
+  const first = await upload(sluice, await certificate('One', ca, ['a.example.com'], 1_000_000))
+  const open = session(port, 'a.example.com')
+  t.equal((await open.ask('a.example.com')).status, 200)
+  await upload(sluice, await certificate('Two', ca, ['a.example.com']))
+  t.equal((await account(sluice)(`/tls_certificates/${first}`, { method: 'DELETE' })).status, 204)
+  t.equal(await shownTo(port, { servername: 'a.example.com' }), 'CN=Two')
+  t.equal((await open.ask('a.example.com')).status, 200, 'on the connection that has seen the former one')
+  open.close()
+})
+
+t.test(
+  'HTTP/2 is spoken with those who choose it; hosts of one certificate share a connection, others do not',
+  async (t) => {
+    const { sluice, port, backend, ca } = await start(t)
+    for (const host of ['a.example.com', 'b.example.com', 'c.example.com']) await site(sluice, host, from(backend))
+    await upload(sluice, await certificate('AB', ca, ['a.example.com', 'b.example.com']))
+    await upload(sluice, await certificate('C', ca, ['c.example.com']))
+    const client = session(port, 'a.example.com')
+    t.match(await client.ask('a.example.com'), { status: 200, body: 'ok' })
+    t.match(await client.ask('b.example.com'), { status: 200 })
+    t.match(await client.ask('c.example.com'), { status: 421, code: 'MISDIRECTED_REQUEST' })
+    t.match(await client.ask('a.example.com'), { status: 200 }, 'the connection goes on')
+    client.close()
+    t.match(await askTls(port, 'c.example.com', { servername: 'a.example.com' }), { status: 421 }, 'HTTP/1.1 too')
+    t.match(await askTls(port, 'a.example.com', { servername: '' }), { status: 421 }, 'and without a name')
+  }
+)
+
+t.test('mutual TLS: only a client whose certificate an authority has signed is let in', async (t) => {
+  const { sluice, port, backend, ca } = await start(t)
+  const { edge } = await site(sluice, 'a.example.com', from(backend))
+  const clients = await authority('Clients')
+  await mutual(sluice, edge, clients)
+  const good = await certificate('client', clients)
+  const bad = await certificate('client', ca)
+  t.match(await askTls(port, 'a.example.com', { cert: good.pem, key: good.key }), { status: 200 })
+  await t.rejects(askTls(port, 'a.example.com'), 'without one')
+  await t.rejects(askTls(port, 'a.example.com', { cert: bad.pem, key: bad.key }), 'of another authority')
+  t.match(await sluice.line(({ msg }) => msg === 'handshake failed'), { failure: /certificate/ })
+})
+
+t.test(
+  'mutual TLS cannot be passed by over a connection of another host, without TLS, or with an old session',
+  async (t) => {
+    const { sluice, port, backend, ca } = await start(t)
+    const { edge } = await site(sluice, 'closed.example.com', from(backend))
+    await site(sluice, 'open.example.com', from(backend))
+    await upload(sluice, await certificate('Both', ca, ['closed.example.com', 'open.example.com']))
+    const before = session(port, 'closed.example.com')
+    t.match(await before.ask('closed.example.com'), { status: 200 }, 'nothing is asked yet')
+    // A ticket of a time when nothing was asked.
+    const early = connect({ host: '127.0.0.1', port, servername: 'closed.example.com', rejectUnauthorized: false })
+    const ticket = (await once(early, 'session')) as [Buffer]
+    early.destroy()
+    const [first, second] = [await authority('First'), await authority('Second')]
+    await mutual(sluice, edge, first)
+    t.match(await before.ask('closed.example.com'), { status: 421, code: 'MISDIRECTED_REQUEST' })
+    before.close()
+    const other = session(port, 'open.example.com')
+    t.match(await other.ask('open.example.com'), { status: 200 })
+    t.match(await other.ask('closed.example.com'), { status: 421 })
+    other.close()
+    t.match(await askTls(port, 'closed.example.com', { servername: 'open.example.com' }), { status: 421 })
+    t.match(await visit(sluice, 'closed.example.com'), {
+      status: 421,
+      headers: { 'sluice-error-code': 'MISDIRECTED_REQUEST' }
+    })
+    await t.rejects(askTls(port, 'closed.example.com', { session: ticket[0] }), 'an old ticket opens nothing')
+    const client = await certificate('client', first)
+    const known = session(port, 'closed.example.com', { cert: client.pem, key: client.key })
+    t.match(await known.ask('closed.example.com'), { status: 200 })
+    await mutual(sluice, edge, second)
+    t.match(await known.ask('closed.example.com'), { status: 421 }, 'another authority is asked for now')
+    known.close()
+  }
+)
+
+t.test('the lowest version of an edge is kept; nothing below 1.2 is spoken', async (t) => {
+  const { sluice, port, backend } = await start(t)
+  const { edge } = await site(sluice, 'new.example.com', from(backend))
+  await site(sluice, 'any.example.com', from(backend))
+  const body = { enabled: true, min_version: '1.3' }
+  t.match(await account(sluice)(edge, { method: 'PATCH', body: { tls_termination: body } }), { status: 200 })
+  await t.rejects(askTls(port, 'new.example.com', { maxVersion: 'TLSv1.2' }))
+  t.match(await askTls(port, 'new.example.com'), { status: 200 })
+  t.match(await askTls(port, 'any.example.com', { maxVersion: 'TLSv1.2' }), { status: 200 })
+  const coalesced = session(port, 'any.example.com', { maxVersion: 'TLSv1.2' })
+  t.match(await coalesced.ask('new.example.com'), { status: 421 })
+  coalesced.close()
+  await t.rejects(
+    askTls(port, 'any.example.com', { minVersion: 'TLSv1.1', maxVersion: 'TLSv1.1', ciphers: 'DEFAULT:@SECLEVEL=0' })
+  )
+})
+
+t.test('sessions are resumed, until the ticket keys are made anew', async (t) => {
+  const clock = new ManualClock(Date.now())
+  const { sluice, port, backend, ca } = await start(t, clock)
+  await site(sluice, 'a.example.com', from(backend))
+  await upload(sluice, await certificate('A', ca, ['a.example.com']))
+  const shake = async (session?: Buffer) => {
+    const options = { host: '127.0.0.1', port, servername: 'a.example.com', rejectUnauthorized: false }
+    const socket = connect({ ...options, ...(session === undefined ? {} : { session }) })
+    const ticket = session === undefined ? (((await once(socket, 'session')) as [Buffer])[0] as Buffer) : session
+    if (session !== undefined) await once(socket, 'secureConnect')
+    const reused = socket.isSessionReused()
+    socket.destroy()
+    return { ticket, reused }
+  }
+  const { ticket, reused } = await shake()
+  t.equal(reused, false)
+  t.equal((await shake(ticket)).reused, true)
+  clock.advance(13 * 3_600_000)
+  t.equal((await shake(ticket)).reused, false)
+})
+
+t.test('policies see the handshake and both certificates', async (t) => {
+  const { sluice, port, backend, ca } = await start(t)
+  const value = `on_http_request: [{ actions: [{ type: custom-response, config: { status_code: 200, body: "\${conn.tls.sni} \${conn.tls.version} \${conn.tls.negotiated_alpn} \${conn.tls.server.subject.common_name} \${conn.tls.server.san.dns_names[0]} \${conn.tls.client.subject.common_name} \${endpoint.protocol}" } }] }]`
+  const { edge } = await site(sluice, 'a.example.com', { ...from(backend), traffic_policy: { enabled: true, value } })
+  await upload(sluice, await certificate('A', ca, ['a.example.com']))
+  await mutual(sluice, edge, ca)
+  const { pem, key } = await certificate('alice', ca)
+  const client = session(port, 'a.example.com', { cert: pem, key })
+  t.equal((await client.ask('a.example.com')).body, 'a.example.com 1.3 h2 A a.example.com alice https')
+  client.close()
+})

@@ -1,0 +1,124 @@
+import { once } from 'node:events'
+import { writeFile } from 'node:fs/promises'
+import { get } from 'node:http'
+import { connect } from 'node:net'
+import { join } from 'node:path'
+import t, { type Test } from 'tap'
+import { runAgent } from '../../src/cli/agent-run.js'
+import { readAgentSetup } from '../../src/cli/agent-setup.js'
+import { labelDialer } from '../../src/tunnel/dialer.js'
+import { AgentServer, TOKEN } from './agent-server.js'
+import { answerOf, body } from './agent-suite.js'
+import { Front } from './front.js'
+import { Upstream } from './upstream.js'
+
+async function setup(t: Test) {
+  const server = await AgentServer.start(t)
+  const upstream = await Upstream.start(t)
+  const folder = t.testdir({})
+  const ca = join(folder, 'ca.pem')
+  await writeFile(ca, server.ca)
+  return { server, upstream, folder, ca, address: `127.0.0.1:${server.port}` }
+}
+
+class Output {
+  text = ''
+  readonly isTTY: boolean
+  #changes: (() => void)[] = []
+
+  constructor(isTTY = false) {
+    this.isTTY = isTTY
+  }
+
+  write(text: string): void {
+    this.text += text
+    for (const run of this.#changes.splice(0)) run()
+  }
+
+  async until(pattern: RegExp): Promise<void> {
+    while (!pattern.test(this.text)) await new Promise<void>((resolve) => this.#changes.push(resolve))
+  }
+}
+
+t.test('one tunnel by flags: traffic flows, the server stops it', async (t) => {
+  const { server, upstream, ca, address } = await setup(t)
+  const out = new Output()
+  const flags = { server: address, ca, label: ['app=web', 'zone=a'], forward: `http://127.0.0.1:${upstream.port}` }
+  const running = runAgent(flags, { SLUICE_TOKEN: TOKEN }, out)
+  await out.until(/app=web zone=a -> http/)
+  const front = await Front.start(t, labelDialer(server.registry, { app: 'web' }, 'http'))
+  t.equal(await body(await answerOf(get(`${front.url}/a`))), 'hello from /a')
+  t.equal(await server.sessions()[0]?.command('stop'), undefined)
+  t.equal(await running, 0)
+  t.match(
+    out.text,
+    /^connecting to 127\.0\.0\.1:\d+\nconnected to 127\.0\.0\.1:\d+ as tests \(ts_\w+\)\ntunnel: app=web/
+  )
+  t.match(out.text, /\nstopped\n$/)
+  t.notMatch(out.text, TOKEN)
+})
+
+t.test('several tunnels from a file; a target that is not there is said', async (t) => {
+  const { server, upstream, folder, address } = await setup(t)
+  const config = join(folder, 'agent.yaml')
+  await writeFile(join(folder, 'policy.yaml'), 'on_http_request: []\n')
+  await writeFile(
+    config,
+    `server: ${address}
+ca: ca.pem
+metadata: from a file
+tunnels:
+  web: {labels: {app: web, number: 1}, forward: ${upstream.port}}
+  shop: {https: shop.example.com, policy: policy.yaml, forward: 'http://127.0.0.1:${upstream.port}'}
+  database: {tcp: true, forward: 'tcp://127.0.0.1:1', metadata: db}
+`
+  )
+  const out = new Output(true)
+  const running = runAgent({ config }, { SLUICE_TOKEN: TOKEN }, out)
+  await out.until(/database: tcp:\/\/127\.0\.0\.1:\d+ -> tcp:\/\/127\.0\.0\.1:1\n/)
+  t.match(out.text, '\r\u001b[2Kconnected', 'on a terminal the state is replaced')
+  t.equal(server.registry.select({ app: 'web', number: '1' }).length, 1)
+  t.equal(server.endpoints.get('https://shop.example.com')?.trafficPolicy, 'on_http_request: []\n')
+  t.equal(server.sessions()[0]?.facts.metadata, 'from a file')
+  const url = [...server.endpoints.keys()].find((key) => key.startsWith('tcp:')) ?? ''
+  const socket = connect(Number(new URL(url).port), '127.0.0.1')
+  socket.on('error', () => undefined)
+  await once(socket, 'close')
+  t.match(out.text, /database: tcp:\/\/127\.0\.0\.1:1 cannot be reached: ECONNREFUSED/)
+  await server.sessions()[0]?.command('stop')
+  t.equal(await running, 0)
+})
+
+t.test('refusals are said in words, with an exit code', async (t) => {
+  const { ca, address } = await setup(t)
+  const flags = { server: address, ca, label: ['app=web'], forward: '3000' }
+  const attempt = async (changed: object, environment: Record<string, string> = { SLUICE_TOKEN: TOKEN }) => {
+    const out = new Output()
+    const code = await runAgent({ ...flags, ...changed }, environment, out)
+    return `${code} ${out.text.split('\n').at(-2)}`
+  }
+  t.equal(await attempt({ token: 'bad' }), '1 the server does not take this agent: this token is not known here')
+  t.equal(await attempt({}, {}), '2 the token is missing: set SLUICE_TOKEN, or give --token')
+  t.match(await attempt({ ca: undefined }), /^1 .*the authority of the server is not trusted; name its certificate/)
+  t.match(await attempt({ serverName: 'other.example' }), /^1 .*the certificate is for another name/)
+  t.match(await attempt({ ca: '/nowhere' }), '2 /nowhere cannot be read: ENOENT')
+  t.match(await attempt({ server: 'nowhere' }), '2 "nowhere" is no host:port of a server')
+  t.match(await attempt({ label: ['app'] }), '2 --label app: must be key=value')
+  t.match(await attempt({ forward: 'ftp://x:1' }), '2 tunnel: cannot forward to "ftp://x:1"')
+  t.match(await attempt({ https: true }), '2 tunnel: needs either labels or one of https, http, tcp')
+})
+
+t.test('a file that is wrong says where', async (t) => {
+  const cases: [text: string, message: RegExp][] = [
+    ['server: [1]', /agent\.yaml:1:9: server must be a text/],
+    ['servr: a:1', /agent\.yaml:1:1: "servr" is not known; server, ca/],
+    ['tunnels:\n  web:\n    forwards: 1', /agent\.yaml:3:5: "forwards" is not known/],
+    ['tunnels:\n  web: 3', /agent\.yaml:2:8: must be a map/],
+    ['tunnels:\n  web: {tcp: true, pooled: 3, forward: 1}', /agent\.yaml:2:28: pooled must be true or false/],
+    ['a: b: c', /agent\.yaml: .*line 1/]
+  ]
+  for (const [text, message] of cases) {
+    const config = join(t.testdir({ 'agent.yaml': text }), 'agent.yaml')
+    await t.rejects(readAgentSetup({ config, server: 'a:1', token: 'x' }, {}), message)
+  }
+})
