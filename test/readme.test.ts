@@ -1,4 +1,5 @@
 import { spawn } from 'node:child_process'
+import { randomBytes } from 'node:crypto'
 import { once } from 'node:events'
 import { cp, mkdtemp, readdir, readFile, rm, writeFile } from 'node:fs/promises'
 import { createServer } from 'node:http'
@@ -11,6 +12,7 @@ import { actions } from '../src/policy/actions/registry.js'
 import { FAILURES, REFUSALS } from '../src/proxy/failures.js'
 import { SluiceProcess } from './cli/process.js'
 import { startSluice } from './helpers/sluice.js'
+import { startPostgres } from './store/postgres-server.js'
 
 const read = (file: string) => readFile(new URL(`../${file}`, import.meta.url), 'utf8')
 const readme = await read('README.md')
@@ -93,6 +95,44 @@ t.test('the tour of the API does what it says, command by command', async (t) =>
   t.ok(before > 0 && after > before, 'the service answers, then the policy')
   t.match(text, 'Back soon')
   t.match(text, '"revisions"')
+})
+
+t.test('an account is exported, looked at, imported elsewhere, and its key rotated, as shown', async (t) => {
+  const cwd = await folderWith(t, {})
+  const env = { SLUICE_LISTEN: '127.0.0.1:0', SLUICE_API_LISTEN: '127.0.0.1:0', SLUICE_LIMITER_BUDGET: '64MiB' }
+  const first = new SluiceProcess(t, ['start'], { cwd, env })
+  await first.logged('listening')
+  first.child.kill('SIGTERM')
+  t.equal((await first.ended()).code, 0)
+  const commands = blocks('sh').find((text) => text.includes('sluice export'))
+  const run = async (words: readonly string[], variables: Record<string, string> = {}) => {
+    const ended = await new SluiceProcess(t, words, { cwd, env: variables }).ended()
+    t.equal(ended.code, 0, `${words.join(' ')}\n${ended.err}`)
+    return ended.out
+  }
+  const SHOWN = /^(?:SLUICE_PASSPHRASE='(.*?)' )?npx sluice (.*?)\s*(?:#.*)?$/gm
+  const passphrase = { SLUICE_PASSPHRASE: 'a long sentence' }
+  let count = 0
+  for (const [, , words = ''] of (commands ?? '').matchAll(SHOWN)) {
+    await run(words.split(' '), passphrase)
+    count++
+  }
+  t.equal(count, 5)
+  t.equal(await run(['export', '--data', 'elsewhere']), await run(['export']))
+})
+
+t.test('a process starts on PostgreSQL as shown', async (t) => {
+  const server = await startPostgres(t)
+  const url = await server.database()
+  const cwd = await folderWith(t, {})
+  const block = blocks('sh').find((text) => text.includes('--store postgres://')) ?? ''
+  const words = /npx sluice (start .*)$/m.exec(block)?.[1]?.split(' ') ?? []
+  const here = words.map((word) => (word.startsWith('postgres://') ? url : word.replace(/:\d+$/, ':0')))
+  const key = randomBytes(32).toString('hex')
+  t.match(block, 'SLUICE_SEAL_KEY=$(openssl rand -hex 32)')
+  const env = { SLUICE_SEAL_KEY: key, SLUICE_LIMITER_BUDGET: '64MiB' }
+  const process = new SluiceProcess(t, here, { cwd, env })
+  t.ok(await process.logged('listening'))
 })
 
 t.test('options, scripts, codes and files that are named exist', async (t) => {
