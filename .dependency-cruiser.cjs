@@ -27,7 +27,7 @@ const PACKAGES = {
   exchange: [],
   limiter: [],
   expression: ['cel-js', 're2js'],
-  policy: ['yaml', 'typebox'],
+  policy: ['yaml', 'typebox', 'jose', 'lru-cache'],
   modules: ['typebox'],
   plan: ['typebox'],
   snapshot: ['lru-cache'],
@@ -95,6 +95,12 @@ module.exports = {
       severity: 'error',
       from: { path: '^src/engine/http-proxy/' },
       to: { dependencyTypes: NPM, pathNot: packages(['http-proxy']) }
+    },
+    {
+      name: 'one-jwt-verifier',
+      severity: 'error',
+      from: { path: '^src/policy/jwt/', pathNot: 'signature\\.ts$' },
+      to: { path: packages(['jose']) }
     },
     {
       name: 'one-driver-one-file',

@@ -1,7 +1,9 @@
 import { expressionMicro } from './expression-micro.js'
+import { jwtMicro } from './jwt-micro.js'
 import { limiterMicro } from './limiter-micro.js'
 import { modulesMicro } from './modules-micro.js'
 import { routesMicro } from './routes-micro.js'
+import { webhookMicro } from './webhook-micro.js'
 
 /** Nanoseconds of the steps that every request pays. `npm run bench:micro -- [--insertions N]` */
 const at = process.argv.indexOf('--insertions')
@@ -13,6 +15,10 @@ console.log('routes')
 for (const line of routesMicro()) print(line)
 console.log('modules')
 for (const line of modulesMicro()) print(line)
+console.log('tokens')
+for (const line of await jwtMicro()) print(line)
+console.log('webhooks')
+for (const line of webhookMicro()) print(line)
 console.log('limiter')
 for (const line of limiterMicro(insertions)) print(line)
 

@@ -26,7 +26,8 @@ export class StreamPipe implements BytePipe {
 /** Lets a reset of `secure` reach the TCP connection below, because TLS has none of its own. */
 export function resetBelow(secure: TLSSocket, below: Socket): void {
   secure.resetAndDestroy = () => {
-    below.resetAndDestroy()
+    if (shutting(secure)) below.destroy()
+    else below.resetAndDestroy()
     return secure
   }
 }
@@ -35,9 +36,18 @@ export function resetBelow(secure: TLSSocket, below: Socket): void {
 export function cut(stream: Duplex): void {
   if (stream.destroyed) return
   if (stream instanceof Socket && (!('encrypted' in stream) || Object.hasOwn(stream, 'resetAndDestroy'))) {
-    stream.resetAndDestroy()
+    if (shutting(stream)) stream.destroy()
+    else stream.resetAndDestroy()
   } else if ('rstCode' in stream) resetStream(stream as Http2Stream)
   else stream.destroy()
+}
+
+/**
+ * Its FIN is handed over but has not left. The system takes no reset then, and node forgets the open handle with the refusal:
+ * the connection would stay for ever. A plain end says no more than the FIN does.
+ */
+function shutting(socket: Socket): boolean {
+  return socket.writableEnded && !socket.writableFinished && socket.writableLength === 0
 }
 
 /**

@@ -6,6 +6,7 @@ import { requestHeaders } from './request-headers.js'
 import { responseHeaders } from './response-headers.js'
 import { trafficPolicy } from './traffic-policy.js'
 import { userAgentFilter } from './user-agent-filter.js'
+import { webhookVerification } from './webhook-verification.js'
 
 /**
  * Every module, in the order in which they see a request; they see its response in reverse.
@@ -20,6 +21,7 @@ import { userAgentFilter } from './user-agent-filter.js'
 export const modules: readonly ModuleDefinition[] = [
   ipRestriction,
   userAgentFilter,
+  webhookVerification,
   requestHeaders,
   circuitBreaker,
   compression,

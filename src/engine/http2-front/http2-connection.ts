@@ -15,6 +15,8 @@ import { readHead } from './request-head.js'
 const STREAMS = 128
 /** How long a session that has ended may take to close. */
 const LINGER = 1000
+/** A session that nothing came from for so long is asked for a sign of life; one that gives none for so long again is given up. */
+const SILENCE = 60_000
 /** The largest stream id: a first GOAWAY with it says that the end is near and refuses nothing yet (RFC 9113 6.8). */
 const LAST_STREAM = 2 ** 31 - 1
 /** What HPACK adds to each field when it counts a list (RFC 7541 4.1). */
@@ -31,18 +33,25 @@ export class Http2Connection implements Served {
   readonly #socket: TLSSocket
   readonly #session: ServerHttp2Session
   readonly #exchanges = new Set<Http2Exchange>()
+  /** Those that came since the last turn of the event loop; what was read with them may have reset them. */
+  readonly #fresh: Http2Exchange[] = []
   readonly #floods = new FloodWatch()
   /** Why streams end that end from here. */
   #cutBy: Failure = 'client-gone'
   #answeredAny = false
   #gone = false
   #since: number
+  /** Bytes that had come when something last came, and whether we have asked since. */
+  #heard = 0
+  #heardAt: number
+  #probed = false
 
   constructor(host: ServingHost, facts: SocketFacts, socket: TLSSocket) {
     this.#host = host
     this.facts = facts
     this.clock = host.clock
     this.#since = host.clock.monotonic()
+    this.#heardAt = this.#since
     this.#socket = socket
     socket.allowHalfOpen = false
     const session = performServerHandshake(socket, sessionOptions(host.limits))
@@ -106,6 +115,7 @@ export class Http2Connection implements Served {
 
   sweep(now: number): void {
     const { limits } = this.#host
+    this.#listen(now)
     if (this.#exchanges.size > 0) {
       for (const exchange of this.#exchanges) exchange.sweep(now, limits.bodyIdle)
       return
@@ -118,10 +128,31 @@ export class Http2Connection implements Served {
     if (allowed > 0 && now - this.#since > allowed) this.#end()
   }
 
+  /**
+   * Notices a session that is dead without an end. nghttp2 makes one of each that breaks the protocol: it sends GOAWAY and
+   * node neither reads nor writes from then on, not even the end of the connection, and nobody is told.
+   */
+  #listen(now: number): void {
+    const heard = this.#socket.bytesRead
+    if (heard !== this.#heard) {
+      this.#heard = heard
+      this.#heardAt = now
+      this.#probed = false
+    } else if (this.#session.destroyed) return
+    else if (!this.#probed && now - this.#heardAt > SILENCE) {
+      this.#probed = true
+      this.#heardAt = now
+      this.#session.ping(ignore)
+    } else if (this.#probed && now - this.#heardAt > SILENCE) {
+      this.#cutBy = 'client-timeout'
+      this.#session.destroy()
+    }
+  }
+
   #begin(stream: ServerHttp2Stream, block: readonly string[], ended: boolean): void {
     stream.on('error', ignore)
     this.#floods.stream()
-    if (stream.destroyed) {
+    if (stream.destroyed || stream.closed) {
       // The reset came with the head: no work is done for it.
       this.closed(true)
       return
@@ -133,6 +164,15 @@ export class Http2Connection implements Served {
     }
     const exchange = new Http2Exchange(this, stream, head, ended)
     this.#exchanges.add(exchange)
+    if (this.#fresh.push(exchange) === 1) setImmediate(this.#handOver)
+  }
+
+  /** No work is done for a stream whose reset came right behind its head. */
+  readonly #handOver = (): void => {
+    for (const exchange of this.#fresh.splice(0)) if (this.#exchanges.has(exchange)) this.#hand(exchange)
+  }
+
+  #hand(exchange: Http2Exchange): void {
     try {
       const work = this.#host.handler.exchange(exchange)
       if (work !== undefined) work.catch(() => this.#crashed(exchange))
@@ -169,7 +209,8 @@ export class Http2Connection implements Served {
     if (this.#session.destroyed) return
     this.#cutBy = why
     this.#host.handler.refused(this.facts, 429, why)
-    this.#session.destroy(undefined, constants.NGHTTP2_ENHANCE_YOUR_CALM)
+    // Without an error node takes the code for none.
+    this.#session.destroy(new Error(`the session is ended: ${why}`), constants.NGHTTP2_ENHANCE_YOUR_CALM)
   }
 
   readonly #onError = (error: NodeJS.ErrnoException): void => {
@@ -189,7 +230,7 @@ export class Http2Connection implements Served {
   readonly #onClose = (): void => {
     if (this.#gone) return
     this.#gone = true
-    for (const exchange of this.#exchanges) exchange.fail(this.#cutBy)
+    for (const exchange of this.#exchanges) exchange.lost()
     this.#session.destroy()
     this.#host.gone(this)
   }

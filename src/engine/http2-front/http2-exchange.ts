@@ -189,6 +189,12 @@ export class Http2Exchange implements Exchange, BodyOwner {
     this.#finish()
   }
 
+  /** The connection is gone. What it had taken of the answer, its last byte included, is delivered as far as anybody can tell. */
+  lost(): void {
+    if (this.#whole && this.#stream.writableLength === 0) this.#complete()
+    else this.fail(this.#session.why)
+  }
+
   /** Ends both directions of a joined pipe. */
   endPipe(): void {
     this.#stream.end()
@@ -306,8 +312,11 @@ export class Http2Exchange implements Exchange, BodyOwner {
   readonly #onClose = (): void => {
     const stream = this.#stream
     const byClient = !this.#closing && (!(this.#ended || this.#whole) || stream.rstCode !== NGHTTP2_NO_ERROR)
-    // A stream whose both sides have ended closes before its writable side says that it has finished.
-    if (this.#whole && stream.rstCode === NGHTTP2_NO_ERROR && stream.writableLength === 0) this.#complete()
+    // A stream whose both sides have ended closes before its writable side says that it has finished, and while the socket is
+    // busy even before it knows that its bytes have left. A client that resets with NO_ERROR then looks the same.
+    const ended = this.#end.complete && this.#session.why === 'client-gone'
+    const delivered = stream.rstCode === NGHTTP2_NO_ERROR && (ended || stream.writableLength === 0)
+    if (this.#whole && delivered) this.#complete()
     else this.fail(this.#session.why)
     this.#session.closed(byClient)
   }

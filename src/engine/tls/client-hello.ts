@@ -83,7 +83,8 @@ function serverName(content: Reader): string | undefined {
   const list = content.vector(2)
   const type = list.number(1)
   const name = list.vector(2).text()
-  if (list.broken || content.broken || !content.empty || type !== HOST_NAME || !NAME.test(name)) return undefined
+  const whole = !list.broken && list.empty && !content.broken && content.empty
+  if (!whole || type !== HOST_NAME || !NAME.test(name)) return undefined
   return (name.endsWith('.') ? name.slice(0, -1) : name).toLowerCase()
 }
 

@@ -1,70 +1,120 @@
-import Type from 'typebox'
-import { defineUnavailable } from '../action.js'
-import { choice, config, template, text } from '../fields.js'
+import type { Flow } from '../../exchange/flow.js'
+import type { Verdict } from '../../exchange/verdict.js'
+import { parseDuration } from '../../lib/duration.js'
+import { defineAction, type Scope } from '../action.js'
+import type { ClaimRules } from '../jwt/claims.js'
+import { compileKeys } from '../jwt/compile-keys.js'
+import { type JwtConfig, jwtConfig } from '../jwt/config.js'
+import { KeySetPlaces } from '../jwt/key-sources.js'
+import { type JwtProblem, messageOf, verdictOf } from '../jwt/problems.js'
+import { type Checked, compileTokens, type TokenCheck } from '../jwt/token-check.js'
+import { SignatureMemory, TokenVerifier } from '../jwt/verifier.js'
+import { type Counter, decisionCounters } from '../services.js'
 
-const ALGORITHMS = [
-  ...['RS256', 'RS384', 'RS512', 'PS256', 'PS384', 'PS512'],
-  ...['ES256', 'ES384', 'ES512', 'EdDSA', 'HS256', 'HS384', 'HS512']
-] as const
-const TOKEN_TYPES = ['id_token', 'access_token', 'at+jwt', 'it+jwt', 'plain', 'jwt'] as const
-
-const token = config({
-  type: choice(TOKEN_TYPES, { description: 'How the token is read.' }),
-  method: choice(['header', 'body'], { description: 'Where it stands.' }),
-  name: template({ description: 'Name of the header or of the field of the body.', minLength: 1 }),
-  prefix: Type.Optional(template({ description: 'Text before the token.' }))
-})
-
-const keys = config({
-  sources: config({
-    additional_jkus: Type.Array(template({ description: 'URL of a key set.', minLength: 1 }), {
-      description: 'Key sets.',
-      minItems: 1
-    })
-  }),
-  identification: Type.Optional(
-    config({
-      token_claims: Type.Array(choice(['kid'], { description: 'Claim that names the key.' }), {
-        description: 'How the key is found.'
-      })
-    })
-  )
-})
-
-/** Lets requests with a valid JSON Web Token pass. */
-export const jwtValidation = defineUnavailable({
+/**
+ * Lets requests with valid JSON Web Tokens pass (RFC 7519, RFC 8725).
+ *
+ * Every listed token must be there, be signed by an accepted key with an accepted algorithm, come from an accepted
+ * issuer, be meant for an accepted audience, and be valid now; `leeway` seconds (30 when left out) are forgiven. Keys
+ * come from key sets that are fetched (`additional_jkus`), from the document (`inline`, `shared_secrets`) and from files
+ * of the machine (`files`); no issuer is asked where its keys are, and what a token says about keys counts for nothing
+ * but the comparison of `kid`. A failure is 401 with a challenge; 503 `JWT_KEYS_UNAVAILABLE` when keys cannot be had.
+ */
+export const jwtValidation = defineAction({
   type: 'jwt-validation',
   phases: ['on_http_request'],
-  config: config({
-    issuer: config({
-      allow_list: Type.Array(config({ value: template({ description: 'Exact issuer.', minLength: 1 }) }), {
-        description: 'Accepted issuers.',
-        minItems: 1
-      })
-    }),
-    audience: Type.Optional(
-      config({
-        allow_list: Type.Array(config({ value: text({ description: 'Exact audience.', minLength: 1 }) }), {
-          description: 'Accepted audiences; the token names at least one.',
-          minItems: 1
-        })
-      })
-    ),
-    http: config({ tokens: Type.Array(token, { description: 'Tokens; every one must be there.', minItems: 1 }) }),
-    jws: config({
-      allowed_algorithms: Type.Array(choice(ALGORITHMS, { description: 'A signature algorithm; never none.' }), {
-        description: 'Accepted algorithms.',
-        minItems: 1
-      }),
-      keys: Type.Union([keys, Type.Array(keys, { minItems: 1 })], {
-        description: 'Where keys come from; a map, or a list of such maps.'
-      })
-    })
-  }),
+  config: jwtConfig,
   configOptional: false,
   terminates: 'sometimes',
   results: {
     name: 'jwt_validation',
     fields: { tokens: 'list<dyn>', 'error.code': 'string', 'error.message': 'string' }
+  },
+  compile(config, scope) {
+    const { services, owner } = scope
+    const { enforce = true } = config
+    const { places, memory } = scope.keep(['jwt-validation'], () => ({
+      places: new KeySetPlaces(services, owner),
+      memory: new SignatureMemory()
+    }))
+    const algorithms = new Set<string>(config.jws.allowed_algorithms)
+    const verifier = new TokenVerifier({ ...compileKeys(config.jws, places, scope), algorithms, memory })
+    const checks = compileTokens(config.http.tokens, { verifier, rules: compileRules(config, scope), scope })
+    const counters = decisionCounters(services.meter, owner, 'jwt_validation', DECISIONS)
+    const finish = (checked: readonly Checked[], flow: Flow): Verdict | undefined => {
+      const problem = checked.at(-1)?.problem
+      flow.publish('jwt_validation', results(checked, problem))
+      counterOf(problem, enforce, counters).inc()
+      return problem === undefined || !enforce ? undefined : verdictOf(problem)
+    }
+    return (flow) => checkFrom(checks, [], flow, finish)
   }
 })
+
+const DECISIONS = ['allow', 'deny', 'would_deny', 'unavailable'] as const
+
+type Finish = (checked: readonly Checked[], flow: Flow) => Verdict | undefined
+
+/** Goes on after the tokens that are checked; the first problem ends it. Waits only for what is not at hand. */
+function checkFrom(
+  checks: readonly TokenCheck[],
+  checked: Checked[],
+  flow: Flow,
+  finish: Finish
+): Verdict | undefined | Promise<Verdict | undefined> {
+  for (let i = checked.length; i < checks.length; i++) {
+    const outcome = (checks[i] as TokenCheck)(flow)
+    if (outcome instanceof Promise) {
+      return outcome.then((late) => {
+        if ('kind' in late) return late
+        checked.push(late)
+        return late.problem === undefined ? checkFrom(checks, checked, flow, finish) : finish(checked, flow)
+      })
+    }
+    checked.push(outcome)
+    if (outcome.problem !== undefined) break
+  }
+  return finish(checked, flow)
+}
+
+function compileRules({ issuer, audience, leeway = '30s' }: JwtConfig, scope: Scope): (flow: Flow) => ClaimRules {
+  const issuers = issuer.allow_list.map(({ value }, i) => scope.template(value, ['issuer', 'allow_list', i, 'value']))
+  const accepted = audience?.allow_list?.map(({ value }) => value)
+  const fixed = {
+    audiences: accepted === undefined ? undefined : new Set(accepted),
+    leeway: (parseDuration(leeway) ?? 0) / 1_000
+  }
+  if (issuers.every(({ constant }) => constant !== undefined)) {
+    const rules = { ...fixed, issuers: new Set(issuers.map(({ constant }) => constant as string)) }
+    return () => rules
+  }
+  return (flow) => ({ ...fixed, issuers: new Set(issuers.map((one) => one.text(flow))) })
+}
+
+function results(checked: readonly Checked[], problem: JwtProblem | undefined): Readonly<Record<string, unknown>> {
+  const tokens = checked.flatMap(({ location, property, token, problem }) =>
+    token === undefined
+      ? []
+      : [
+          {
+            header: token.header,
+            location,
+            location_property: property,
+            payload: token.payload,
+            signature: token.signature,
+            verified: problem === undefined
+          }
+        ]
+  )
+  return { tokens, 'error.code': problem ?? '', 'error.message': problem === undefined ? '' : messageOf(problem) }
+}
+
+function counterOf(
+  problem: JwtProblem | undefined,
+  enforce: boolean,
+  counters: Readonly<Record<(typeof DECISIONS)[number], Counter>>
+): Counter {
+  if (problem === undefined) return counters.allow
+  if (!enforce) return counters.would_deny
+  return problem === 'JWT_KEYS_UNAVAILABLE' ? counters.unavailable : counters.deny
+}

@@ -1,6 +1,6 @@
-import { createPublicKey } from 'node:crypto'
 import { didYouMean } from '../../lib/suggest.js'
 import { WEBHOOK_PROVIDERS } from '../../policy/actions/webhook-providers.js'
+import { providers, secretProblem, UNCONFIRMED } from '../../policy/webhook/providers.js'
 import { defineField, type Field } from '../field.js'
 import { text } from '../fields.js'
 import type { RuleView } from '../members.js'
@@ -23,8 +23,10 @@ export function webhookVerificationModule() {
   )
 }
 
+const DESCRIPTION = `Who sends, in any case. Not confirmed by public documentation: ${UNCONFIRMED}.`
+
 function provider(): Field<string> {
-  const name = text({ description: 'Who sends.', bytes: 64, required: true, examples: WEBHOOK_PROVIDERS })
+  const name = text({ description: DESCRIPTION, bytes: 64, required: true, examples: WEBHOOK_PROVIDERS })
   return defineField<string>({
     ...name,
     read(written, at, path, reading) {
@@ -37,29 +39,20 @@ function provider(): Field<string> {
   })
 }
 
-/** Senders are named in any case; sns signs with a certificate of its own, sendgrid with a key whose public half is the secret. */
+/** Senders are named in any case; what a secret looks like is the sender's affair. */
 function needsSecret({ body, secret: clear, report }: RuleView): void {
   const sender = (body.provider as string).toLowerCase()
+  const provider = providers.get(sender)
   const given = body.secret === true
-  if (sender === 'sns' && given) {
-    report('secret', 'CONFLICTING_FIELDS', 'is not used by sns')
+  if (provider?.withoutSecret === true) {
+    if (given) report('secret', 'CONFLICTING_FIELDS', `is not used by ${sender}`)
     return
   }
-  if (sender !== 'sns' && !given) {
+  if (!given) {
     report('secret', 'FIELD_REQUIRED', `is required for ${sender}`)
     return
   }
-  if (sender === 'sendgrid' && !isEcdsaKey(clear('secret') ?? '')) {
-    report('secret', 'FIELD_INVALID', 'must be the base64 form of an ECDSA public key')
-  }
-}
-
-function isEcdsaKey(base64: string): boolean {
-  try {
-    const key = createPublicKey({ key: Buffer.from(base64, 'base64'), format: 'der', type: 'spki' })
-    return key.asymmetricKeyType === 'ec'
-  } catch {
-    // OpenSSL has many ways to say that this is no key.
-    return false
-  }
+  const text = clear('secret')
+  const problem = provider === undefined || text === undefined ? undefined : secretProblem(provider, text)
+  if (problem !== undefined) report('secret', 'FIELD_INVALID', problem)
 }

@@ -1,11 +1,9 @@
 import { once } from 'node:events'
-import { connect } from 'node:net'
 import type { Test } from 'tap'
-import { StreamPipe } from '../../../src/engine/byte-pipe.js'
 import type { Dialer } from '../../../src/engine/contract.js'
 import { valuesOf } from '../../helpers/raw-client.js'
 import { answering } from '../../helpers/upstream.js'
-import { bench, eventually, GET, type Make, OK, record } from './harness.js'
+import { type Bench, bench, eventually, GET, type Make, OK, record } from './harness.js'
 
 const CHUNKED = 'POST / HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\n'
 /** Fields that mean something to a parser that reads trailers as if they stood in the head, and others that may not pass. */
@@ -98,7 +96,7 @@ export function endings(t: Test, make: Make): void {
           ? {}
           : {
               async exchange(exchange, bench) {
-                const answer = await bench.back.forward(exchange, loopback(bench.upstream.port), {
+                const answer = await bench.back.forward(exchange, loopback(bench), {
                   head: exchange.request,
                   body: undefined,
                   connectTimeout: 0,
@@ -244,7 +242,7 @@ export function endings(t: Test, make: Make): void {
     const { client } = await bench(t, make, {
       script: (peer) => peer.send(OK),
       async exchange(exchange, bench) {
-        const answer = await bench.back.forward(exchange, loopback(bench.upstream.port, true), {
+        const answer = await bench.back.forward(exchange, loopback(bench, true), {
           head: exchange.request,
           body: undefined,
           connectTimeout: 0,
@@ -284,15 +282,16 @@ export function endings(t: Test, make: Make): void {
   })
 }
 
-/** Dials the port; `readable`: hands the pipe over only when bytes wait in it. */
-function loopback(port: number, readable = false): Dialer {
+/** Dials the upstream anew; `readable`: hands the pipe over only when bytes wait in it. */
+function loopback(bench: Bench, readable = false): Dialer {
+  const dialer = bench.dialer()
   return {
-    key: `loopback ${port}`,
+    key: dialer.key,
     reusable: false,
-    async open() {
-      const socket = connect({ host: '127.0.0.1', port })
-      await once(socket, readable ? 'readable' : 'connect')
-      return new StreamPipe(socket)
+    async open(why) {
+      const pipe = await dialer.open(why)
+      if (readable) await once(pipe.duplex, 'readable')
+      return pipe
     }
   }
 }

@@ -26,6 +26,8 @@ export interface Bench {
   readonly clock: ManualClock
   readonly front: Front
   readonly back: Back
+  /** Clients come over TLS. */
+  readonly secure: boolean
   readonly listening: Listening
   readonly upstream: RawUpstream
   readonly exchanges: Exchange[]
@@ -85,6 +87,7 @@ export async function bench(t: Test, make: Make, options: BenchOptions = {}): Pr
     clock,
     front,
     back,
+    secure: identity !== undefined,
     upstream,
     exchanges: [],
     sent: [],

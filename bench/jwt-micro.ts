@@ -1,0 +1,141 @@
+import { generateKeyPairSync, type KeyObject, sign } from 'node:crypto'
+import { offlineServices } from '../src/cli/offline-services.js'
+import { type EntryFacts, Flow } from '../src/exchange/flow.js'
+import { HeaderFields } from '../src/exchange/headers.js'
+import { RequestTarget } from '../src/exchange/target.js'
+import { actions } from '../src/policy/actions/registry.js'
+import { compilePolicy } from '../src/policy/compile.js'
+import { type CompiledPhase, runPhase } from '../src/policy/run.js'
+import { type MicroResult, timed } from './timing.js'
+
+const ISSUER = 'https://issuer.example/'
+const AUDIENCE = 'https://api.example'
+/** Tokens whose signature is new, of each algorithm. */
+const NEW = 1_000
+
+interface Key {
+  readonly alg: 'RS256' | 'ES256' | 'EdDSA'
+  readonly privateKey: KeyObject
+  readonly publicKey: KeyObject
+}
+
+/** What `jwt-validation` costs: a token that was seen before, and a first signature of each kind. */
+export async function jwtMicro(): Promise<MicroResult[]> {
+  const keys: readonly Key[] = [
+    { alg: 'RS256', ...generateKeyPairSync('rsa', { modulusLength: 2048 }) },
+    { alg: 'ES256', ...generateKeyPairSync('ec', { namedCurve: 'P-256' }) },
+    { alg: 'EdDSA', ...generateKeyPairSync('ed25519') }
+  ]
+  const phase = compiled(keys)
+  const token = tokenOf(keys[0] as Key, 0)
+  if ((await runPhase(phase, flowWith(token))) !== undefined) throw new Error('The token is refused')
+  let passed = 0
+  const bare = timed(200_000, () => {
+    if (flowWith(token).request?.headers.get('authorization') !== undefined) passed++
+  })
+  const known = timed(200_000, () => {
+    if (runPhase(phase, flowWith(token)) === undefined) passed++
+  })
+  const results: MicroResult[] = [
+    {
+      name: `jwt: a token of ${token.length} characters that was seen before`,
+      nanoseconds: known - bare,
+      note: `${passed} passed`
+    }
+  ]
+  for (const key of keys) results.push(await first(phase, key))
+  return results
+}
+
+/** CPU of all threads for tokens that were never seen, one after the other. */
+async function first(phase: CompiledPhase, key: Key): Promise<MicroResult> {
+  const tokens = Array.from({ length: NEW }, (_, i) => tokenOf(key, i + 1))
+  const before = process.cpuUsage()
+  for (const token of tokens) {
+    if ((await runPhase(phase, flowWith(token))) !== undefined) throw new Error(`${key.alg}: the token is refused`)
+  }
+  const { user, system } = process.cpuUsage(before)
+  return { name: `jwt: a first signature, ${key.alg}`, nanoseconds: ((user + system) * 1_000) / NEW, note: 'CPU' }
+}
+
+function compiled(keys: readonly Key[]): CompiledPhase {
+  const config = {
+    issuer: { allow_list: [{ value: ISSUER }] },
+    audience: { allow_list: [{ value: AUDIENCE }] },
+    http: { tokens: [{ type: 'access_token', method: 'header', name: 'Authorization', prefix: 'Bearer ' }] },
+    jws: {
+      allowed_algorithms: keys.map(({ alg }) => alg),
+      keys: {
+        sources: { inline: keys.map(({ alg, publicKey }) => ({ ...publicKey.export({ format: 'jwk' }), kid: alg })) }
+      }
+    }
+  }
+  const { policy, problems } = compilePolicy(
+    JSON.stringify({ on_http_request: [{ actions: [{ type: 'jwt-validation', config }] }] }),
+    {
+      owner: 'bench',
+      services: offlineServices(actions),
+      keep: { keep: (key, make) => make(JSON.stringify(key)) },
+      actions,
+      unavailable: 'refuse'
+    }
+  )
+  const phase = policy?.phases.on_http_request
+  if (phase === undefined || phase === null) throw new Error(JSON.stringify(problems))
+  return phase
+}
+
+/** About the size of what identity providers hand out. */
+function tokenOf({ alg, privateKey }: Key, id: number): string {
+  const now = Math.floor(Date.now() / 1_000)
+  const claims = {
+    ...{ iss: ISSUER, aud: [AUDIENCE, 'https://issuer.example/userinfo'], sub: 'auth0|5f7c8ec7c33c6c004bbafe82' },
+    ...{
+      iat: now,
+      exp: now + 3_600,
+      jti: `token-${id}`,
+      azp: 'x'.repeat(32),
+      scope: 'openid profile email read:orders'
+    },
+    permissions: ['read:orders', 'write:orders', 'read:customers']
+  }
+  const parts = [{ alg, typ: 'at+jwt', kid: alg }, claims]
+  const text = parts.map((part) => Buffer.from(JSON.stringify(part)).toString('base64url')).join('.')
+  const options = alg === 'ES256' ? ({ key: privateKey, dsaEncoding: 'ieee-p1363' } as const) : privateKey
+  return `${text}.${sign(alg === 'EdDSA' ? null : 'sha256', Buffer.from(text), options).toString('base64url')}`
+}
+
+const CONNECTION = {
+  id: 1,
+  listener: 'http',
+  peer: { address: '192.0.2.10', port: 40_000 },
+  local: { address: '192.0.2.1', port: 8080 },
+  startedAt: 0,
+  bytesIn: 0,
+  bytesOut: 0
+} as const
+const ENTRY: EntryFacts = { id: 'ep_1', protocol: 'http', host: 'app.example.com', port: 80, region: '' }
+const TARGET = RequestTarget.fromUrl('http://app.example.com/orders') as RequestTarget
+
+function flowWith(token: string): Flow {
+  const flow = new Flow(CONNECTION, ENTRY, '192.0.2.10', 40_000)
+  const headers = ['Host', 'app.example.com', 'Accept', '*/*', 'Authorization', `Bearer ${token}`]
+  const head = {
+    method: 'GET',
+    target: '/orders',
+    authority: 'app.example.com',
+    scheme: 'http',
+    version: '1.1',
+    headers
+  } as const
+  flow.request = {
+    head,
+    version: '1.1',
+    method: 'GET',
+    target: TARGET,
+    headers: new HeaderFields(headers),
+    body: new Uint8Array(0),
+    receivedAt: 0
+  }
+  return flow
+}

@@ -1,0 +1,72 @@
+import { constants } from 'node:fs'
+import { type FileHandle, open } from 'node:fs/promises'
+import type { LoadedKeySet } from './jwks-cache.js'
+import type { Outbound } from './outbound.js'
+
+/** Milliseconds for the whole answer. */
+const DEADLINE = 5_000
+const MAX_BYTES = 512 * 1024
+/** Milliseconds that a set is fresh: when its server says nothing, and the bounds of what it may say. */
+const FRESH = { usual: 15 * 60_000, least: 60_000, most: 3_600_000 }
+/** Milliseconds after which a file is looked at again. */
+const FILE_FRESH = 10_000
+const MAX_AGE = /(?:^|[\s,])max-age="?(\d{1,10})/i
+const NO_REUSE = /(?:^|[\s,])no-(?:store|cache)(?:$|[\s,=])/i
+
+/** Gets a key set from its server. A redirect is a failure: the place of keys is what the configuration says. */
+export async function fetchKeySet(outbound: Outbound, url: string): Promise<LoadedKeySet> {
+  const headers = ['accept', 'application/jwk-set+json, application/json', 'user-agent', 'Sluice']
+  const answer = await outbound.request({
+    method: 'GET',
+    url,
+    headers,
+    deadline: DEADLINE,
+    maxResponseBytes: MAX_BYTES
+  })
+  if (!answer.ok) return { ok: false, reason: answer.message }
+  if (answer.status !== 200) return { ok: false, reason: `the server answered ${answer.status}` }
+  return { ok: true, text: Buffer.from(answer.body).toString('utf8'), freshFor: freshness(answer.headers) }
+}
+
+/** Milliseconds that an answer is fresh by its `Cache-Control` and `Age` (RFC 9111 5.2.2, 4.2.3), within our bounds. */
+export function freshness(headers: readonly string[]): number {
+  let control = ''
+  let age = 0
+  for (let i = 0; i < headers.length; i += 2) {
+    const name = (headers[i] as string).toLowerCase()
+    if (name === 'cache-control') control += `,${headers[i + 1]}`
+    else if (name === 'age') age = Number(headers[i + 1])
+  }
+  if (NO_REUSE.test(control)) return FRESH.least
+  const seconds = MAX_AGE.exec(control)?.[1]
+  if (seconds === undefined) return FRESH.usual
+  const left = (Number(seconds) - (age > 0 ? age : 0)) * 1_000
+  return Math.min(FRESH.most, Math.max(FRESH.least, left))
+}
+
+/** Reads a key set from a file. Whoever wrote its name learns nothing about a file that holds no keys. */
+export async function readKeySetFile(path: string): Promise<LoadedKeySet> {
+  try {
+    // A pipe that nobody writes to would keep a thread of the process for ever.
+    const file = await open(path, constants.O_RDONLY | constants.O_NONBLOCK)
+    try {
+      return await contentOf(file)
+    } finally {
+      await file.close()
+    }
+  } catch {
+    // Not there, no permission, a folder: all the same to who reads the log without access to the disk.
+    return UNREADABLE
+  }
+}
+
+async function contentOf(file: FileHandle): Promise<LoadedKeySet> {
+  const facts = await file.stat()
+  if (!facts.isFile() || facts.size > MAX_BYTES) return UNREADABLE
+  const { buffer, bytesRead } = await file.read(Buffer.alloc(facts.size + 1), 0, facts.size + 1, 0)
+  // What grows while it is read, as files of the system do, may have no end.
+  if (bytesRead !== facts.size) return UNREADABLE
+  return { ok: true, text: buffer.toString('utf8', 0, bytesRead), freshFor: FILE_FRESH }
+}
+
+const UNREADABLE: LoadedKeySet = { ok: false, reason: 'the file cannot be read' }

@@ -1,0 +1,112 @@
+import { EvaluationError, type Template } from '../../expression/expression.js'
+import type { KeySet } from '../../lib/jwks.js'
+import type { Scope } from '../action.js'
+import { checkUrl } from '../actions/absolute-url.js'
+import type { NodePath } from '../problem.js'
+import type { JwtConfig, KeysConfig, SourcesConfig } from './config.js'
+import {
+  heldKeys,
+  type KeySetPlaces,
+  type KeySource,
+  loadedKeys,
+  readHeldKeys,
+  readSharedSecret
+} from './key-sources.js'
+
+const KEYS: NodePath = ['jws', 'keys']
+
+/** The sources of keys in the order of the document, and whether tokens must name their key. */
+export interface CompiledKeys {
+  readonly sources: readonly KeySource[]
+  readonly kidNeeded: boolean
+}
+
+/** Compiles `jws`. Reports what can never check a signature. */
+export function compileKeys(
+  { keys, allowed_algorithms }: JwtConfig['jws'],
+  places: KeySetPlaces,
+  scope: Scope
+): CompiledKeys {
+  const compiled: KeySource[] = []
+  let kidNeeded = false
+  let secrets = false
+  for (const [group, at] of each<KeysConfig>(keys, KEYS)) {
+    for (const [sources, below] of each<SourcesConfig>(group.sources, [...at, 'sources'])) {
+      compiled.push(...compileSources(sources, below, places, scope))
+      secrets ||= sources.inline !== undefined || sources.files !== undefined || sources.shared_secrets !== undefined
+    }
+    for (const [identification] of each(group.identification ?? [], at)) {
+      kidNeeded ||= identification.token_claims?.includes('kid') === true
+    }
+  }
+  if (!secrets && allowed_algorithms.some((name) => name.startsWith('HS'))) {
+    const message = 'HS256, HS384 and HS512 take keys from shared_secrets, inline or files, never from a URL'
+    scope.warn(['jws', 'allowed_algorithms'], 'KEYS_MISSING', message)
+  }
+  return { sources: compiled, kidNeeded }
+}
+
+/** A value, or each of a list, with its path. */
+function each<T>(value: T | readonly T[], at: NodePath): readonly (readonly [T, NodePath])[] {
+  if (!Array.isArray(value)) return [[value as T, at]]
+  return (value as readonly T[]).map((item, i) => [item, [...at, i]] as const)
+}
+
+function compileSources(sources: SourcesConfig, at: NodePath, places: KeySetPlaces, scope: Scope): KeySource[] {
+  const { additional_jkus = [], inline = [], files = [], shared_secrets = [] } = sources
+  if (Object.keys(sources).length === 0)
+    scope.problem(at, 'CONFIG_INVALID', `\`${at.join('.')}\` names no source of keys`)
+  return [
+    ...additional_jkus.map((url, i) => compileUrl(url, [...at, 'additional_jkus', i], places, scope)),
+    ...inline.map((keys, i) => compileInline(keys, [...at, 'inline', i], scope)),
+    ...files.map((path, i) => compileFile(path, [...at, 'files', i], places, scope)),
+    ...shared_secrets.map(({ value, ...facts }, i) =>
+      compileHeld(value, (text) => readSharedSecret(text, facts), [...at, 'shared_secrets', i, 'value'], scope)
+    )
+  ]
+}
+
+function compileUrl(source: string, at: NodePath, places: KeySetPlaces, scope: Scope): KeySource {
+  checkUrl(source, /^https?:\/\/[^\s/]/i, 'an absolute http or https URL', at, scope)
+  if (/^http:/i.test(source)) {
+    scope.warn(at, 'KEYS_UNPROTECTED', 'keys that come over plain HTTP can be replaced on their way; use https')
+  }
+  const url = scope.template(source, at)
+  if (url.constant === undefined) return loadedKeys((flow) => places.url(url.text(flow), originOf(source)))
+  const cache = places.url(url.constant, originOf(url.constant))
+  return loadedKeys(() => cache)
+}
+
+/** What a log may say of a URL or of a template of one: scheme and host. */
+function originOf(url: string): string {
+  return /^https?:\/\/[^/?#@]*(?=[/?#]|$)/i.exec(url)?.[0] ?? ''
+}
+
+function compileFile(path: string, at: NodePath, places: KeySetPlaces, scope: Scope): KeySource {
+  if (!path.startsWith('/')) scope.problem(at, 'CONFIG_INVALID', `\`${at.join('.')}\` must be an absolute path`)
+  const cache = places.file(path)
+  return loadedKeys(() => cache)
+}
+
+function compileInline(keys: string | Readonly<Record<string, unknown>>, at: NodePath, scope: Scope): KeySource {
+  return compileHeld(typeof keys === 'string' ? keys : literal(JSON.stringify(keys)), readHeldKeys, at, scope)
+}
+
+/** A text that is no template, whatever stands in it. */
+function literal(text: string): Template {
+  return { source: text, constant: text, variables: new Set(), text: () => text, value: () => text }
+}
+
+/** What the document holds is read now, so that it is refused when it is wrong; nothing says what it is. */
+function compileHeld(source: string | Template, read: (text: string) => KeySet, at: NodePath, scope: Scope): KeySource {
+  const text = typeof source === 'string' ? scope.template(source, at) : source
+  if (text.constant !== undefined) {
+    try {
+      read(text.constant)
+    } catch (error) {
+      if (!(error instanceof EvaluationError)) throw error
+      scope.problem(at, 'CONFIG_INVALID', `\`${at.join('.')}\`: ${error.message}`)
+    }
+  }
+  return heldKeys(text, read)
+}

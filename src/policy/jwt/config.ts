@@ -1,0 +1,120 @@
+import Type, { type Static, type TSchema } from 'typebox'
+import { choice, config, duration, enforce, template, text } from '../fields.js'
+import { TOKEN_TYPES } from './claims.js'
+import { ENCODINGS } from './key-sources.js'
+
+const HMAC = ['HS256', 'HS384', 'HS512'] as const
+const ALGORITHMS = [
+  ...['RS256', 'RS384', 'RS512', 'PS256', 'PS384', 'PS512'],
+  ...['ES256', 'ES384', 'ES512', 'EdDSA', 'Ed25519'],
+  ...HMAC
+] as const
+
+const token = config({
+  type: choice(TOKEN_TYPES, {
+    description: 'What the token is. Identity and access tokens must expire, and none may declare to be another.'
+  }),
+  method: choice(['header', 'body'], {
+    description: 'Where it stands. A body needs POST, PUT or PATCH and JSON or a form. Never in the URL.'
+  }),
+  name: template({ description: 'Name of the header or of the field of the body, in any case.', minLength: 1 }),
+  prefix: Type.Optional(template({ description: 'Text before the token, in any case.' }))
+})
+
+const sharedSecret = config({
+  value: template({ description: "The secret; better ${secrets.get('vault', 'name')} than its text.", minLength: 1 }),
+  encoding: Type.Optional(choice(ENCODINGS, { description: 'How its bytes are written.', default: 'utf8' })),
+  kid: Type.Optional(text({ description: 'Name that tokens give it.', minLength: 1 })),
+  algorithm: Type.Optional(choice(HMAC, { description: 'The only algorithm that it is for.' }))
+})
+
+const sources = config({
+  additional_jkus: Type.Optional(
+    Type.Array(template({ description: 'URL of a key set.', minLength: 1 }), {
+      description: 'Key sets that are fetched, and again when they are no longer fresh or lack a key.',
+      minItems: 1,
+      maxItems: 16
+    })
+  ),
+  inline: Type.Optional(
+    Type.Array(
+      Type.Union([
+        template({ description: 'A JSON Web Key, a set of them, a public key or a certificate in PEM.', minLength: 1 }),
+        Type.Record(Type.String(), Type.Unknown(), { description: 'A JSON Web Key, or a set of them.' })
+      ]),
+      { description: 'Keys that stand in the document.', minItems: 1, maxItems: 16 }
+    )
+  ),
+  files: Type.Optional(
+    Type.Array(text({ description: 'Absolute path of a file with keys as in inline.', minLength: 1 }), {
+      description: 'Keys of the machine that Sluice runs on; a change of the file counts after about ten seconds.',
+      minItems: 1,
+      maxItems: 16
+    })
+  ),
+  shared_secrets: Type.Optional(
+    Type.Array(sharedSecret, { description: 'Secrets of HS256, HS384 and HS512.', minItems: 1, maxItems: 16 })
+  )
+})
+
+const identification = config({
+  token_claims: Type.Optional(
+    Type.Array(choice(['kid'], { description: 'Header parameter that names the key.' }), {
+      description: 'kid: a token that does not name its key is refused.'
+    })
+  )
+})
+
+const keys = config({
+  sources: Type.Union([sources, Type.Array(sources, { minItems: 1 })], { description: 'Where the keys come from.' }),
+  identification: Type.Optional(
+    Type.Union([identification, Type.Array(identification)], { description: 'How a token names its key.' })
+  )
+})
+
+const allowed = <V extends TSchema>(value: V, description: string) =>
+  Type.Array(config({ value }), { description, minItems: 1, maxItems: 100 })
+
+/** The config of `jwt-validation`. */
+export const jwtConfig = config({
+  issuer: config({
+    allow_list: allowed(
+      template({ description: 'The issuer, character for character.', minLength: 1 }),
+      'Accepted issuers; the claim iss is one of them.'
+    )
+  }),
+  audience: Type.Optional(
+    config({
+      allow_list: Type.Optional(
+        allowed(
+          text({ description: 'The audience, character for character.', minLength: 1 }),
+          'Accepted audiences; the claim aud names at least one.'
+        )
+      )
+    })
+  ),
+  http: config({
+    tokens: Type.Array(token, {
+      description: 'Where tokens stand; every one must be there and valid.',
+      minItems: 1,
+      maxItems: 8
+    })
+  }),
+  jws: config({
+    allowed_algorithms: Type.Array(choice(ALGORITHMS, { description: 'A signature algorithm; never none.' }), {
+      description: 'Accepted algorithms. A key is only used for algorithms of its own kind.',
+      minItems: 1
+    }),
+    keys: Type.Union([keys, Type.Array(keys, { minItems: 1 })], {
+      description: 'Where keys come from; a map, or a list of such maps.'
+    })
+  }),
+  leeway: Type.Optional(
+    duration({ description: 'How far our clock and the issuer’s may be apart', min: 0, max: 300_000, default: '30s' })
+  ),
+  enforce: enforce()
+})
+
+export type JwtConfig = Static<typeof jwtConfig>
+export type KeysConfig = Static<typeof keys>
+export type SourcesConfig = Static<typeof sources>

@@ -1,0 +1,14 @@
+import { compactVerify, errors } from 'jose'
+import type { VerificationKey } from '../../lib/jwks.js'
+import type { Token } from './token.js'
+
+/** Is the signature of the token right? The key must be one for the token's algorithm. Runs beside the event loop. */
+export async function signatureIsRight(token: Token, { key }: VerificationKey): Promise<boolean> {
+  try {
+    await compactVerify(token.text, key, { algorithms: [token.algorithm] })
+    return true
+  } catch (error) {
+    if (error instanceof errors.JOSEError) return false
+    throw error
+  }
+}

@@ -1,0 +1,300 @@
+import { readFileSync } from 'node:fs'
+import { connect, type TLSSocket } from 'node:tls'
+import t, { type Test } from 'tap'
+import { codecBack } from '../../src/engine/codec/codec-back.js'
+import { codecFront } from '../../src/engine/codec/codec-front.js'
+import { bench, eventually, type Make, NAME } from './suite/harness.js'
+
+/** Raw frames: what no client library would send. */
+
+const at = (name: string) => readFileSync(new URL(`../fixtures/engine/${name}`, import.meta.url), 'utf8')
+const h2 = { cert: at('upstream.crt'), key: at('upstream.key') }
+const make: Make = (parts) => ({ front: codecFront(parts), back: codecBack(parts), h2 })
+
+const DATA = 0
+const HEADERS = 1
+const RST_STREAM = 3
+const SETTINGS = 4
+const PING = 6
+const GOAWAY = 7
+const CONTINUATION = 9
+const ACK = 1
+const END_STREAM = 1
+const END_HEADERS = 4
+const PROTOCOL_ERROR = 1
+const ENHANCE_YOUR_CALM = 11
+const PREFACE = 'PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n'
+
+function frame(type: number, flags: number, stream: number, payload: Buffer | string = ''): Buffer {
+  const body = Buffer.from(payload as string, 'latin1')
+  const head = Buffer.alloc(9)
+  head.writeUIntBE(body.length, 0, 3)
+  head[3] = type
+  head[4] = flags
+  head.writeUInt32BE(stream, 5)
+  return Buffer.concat([head, body])
+}
+
+/** A header block of literals that enter no table (RFC 7541 6.2.2). */
+function block(fields: readonly (readonly [string, string])[]): Buffer {
+  return Buffer.concat(
+    fields.flatMap(([name, value]) => [
+      Buffer.from([0, name.length]),
+      Buffer.from(name, 'latin1'),
+      Buffer.from([value.length]),
+      Buffer.from(value, 'latin1')
+    ])
+  )
+}
+
+const GET: readonly (readonly [string, string])[] = [
+  [':method', 'GET'],
+  [':scheme', 'https'],
+  [':authority', 'a.test'],
+  [':path', '/']
+]
+const RESET = Buffer.from([0, 0, 0, 8])
+
+/** The client's side of a session, frame by frame. */
+class Frames {
+  readonly socket: TLSSocket
+  bytes = Buffer.alloc(0)
+  over = false
+
+  constructor(port: number) {
+    this.socket = connect({
+      host: '127.0.0.1',
+      port,
+      servername: NAME,
+      rejectUnauthorized: false,
+      ALPNProtocols: ['h2']
+    })
+    this.socket.on('error', () => undefined)
+    this.socket.on('data', (chunk: Buffer) => {
+      this.bytes = Buffer.concat([this.bytes, chunk])
+    })
+    this.socket.on('close', () => {
+      this.over = true
+    })
+  }
+
+  /** The frames that came. */
+  all(): { type: number; stream: number; payload: Buffer }[] {
+    const frames = []
+    for (let at = 0; at + 9 <= this.bytes.length; ) {
+      const length = this.bytes.readUIntBE(at, 3)
+      const payload = this.bytes.subarray(at + 9, at + 9 + length)
+      frames.push({ type: this.bytes[at + 3] as number, stream: this.bytes.readUInt32BE(at + 5), payload })
+      at += 9 + length
+    }
+    return frames
+  }
+
+  /** The code of the last GOAWAY. */
+  get goaway(): number | undefined {
+    return this.all()
+      .filter(({ type }) => type === GOAWAY)
+      .at(-1)
+      ?.payload.readUInt32BE(4)
+  }
+
+  /** The code of the reset of `stream`. */
+  resetOf(stream: number): number | undefined {
+    return this.all()
+      .find((frame) => frame.type === RST_STREAM && frame.stream === stream)
+      ?.payload.readUInt32BE(0)
+  }
+
+  send(...frames: Buffer[]): void {
+    this.socket.write(Buffer.concat(frames))
+  }
+
+  start(): void {
+    this.send(Buffer.from(PREFACE), frame(SETTINGS, 0, 0))
+  }
+}
+
+async function start(t: Test): Promise<Frames & { bench: Awaited<ReturnType<typeof bench>> }> {
+  const running = await bench(t, make, { limits: { headTimeout: 10_000, keepAlive: 10_000 } })
+  const frames = new Frames(running.listening.address.port)
+  t.teardown(() => frames.socket.destroy())
+  frames.start()
+  return Object.assign(frames, { bench: running })
+}
+
+t.test('malformed requests are reset and never reach anybody', async (t) => {
+  const without = (name: string) => GET.filter(([one]) => one !== name)
+  const bad: Readonly<Record<string, readonly (readonly [string, string])[]>> = {
+    'an upper-case name': [...GET, ['X-Up', '1']],
+    'a field of a connection': [...GET, ['connection', 'close']],
+    'an encoding': [...GET, ['transfer-encoding', 'chunked']],
+    'keep-alive': [...GET, ['keep-alive', '5']],
+    'an upgrade': [...GET, ['upgrade', 'h2c']],
+    'te with more than trailers': [...GET, ['te', 'gzip']],
+    'no method': without(':method'),
+    'no scheme': without(':scheme'),
+    'no path': without(':path'),
+    'an empty path': [...without(':path'), [':path', '']],
+    'a pseudo-header twice': [...GET, [':path', '/b']],
+    'an unknown pseudo-header': [...GET, [':x', '1']],
+    'one of an answer': [...GET, [':status', '200']],
+    'a pseudo-header behind a field': [...without(':path'), ['x', '1'], [':path', '/']],
+    'a length that does not fit': [...GET, ['content-length', '5']],
+    'two lengths': [...GET, ['content-length', '0'], ['content-length', '0']]
+  }
+  const frames = await start(t)
+  let stream = 1
+  for (const [what, fields] of Object.entries(bad)) {
+    frames.send(frame(HEADERS, END_HEADERS | END_STREAM, stream, block(fields)))
+    const id = stream
+    await eventually(() => frames.over || frames.resetOf(id) !== undefined)
+    t.equal(frames.resetOf(id), PROTOCOL_ERROR, what)
+    stream += 2
+  }
+  t.notOk(frames.over, 'the session lives')
+  t.same(frames.bench.exchanges, [])
+})
+
+t.test('a value that cannot be one goes nowhere', async (t) => {
+  const frames = await start(t)
+  for (const [i, value] of ['a\r\nb: c', 'a\0b', 'a\nb'].entries()) {
+    frames.send(frame(HEADERS, END_HEADERS | END_STREAM, 1 + 2 * i, block([...GET, ['x', value], ['y', '1']])))
+    const peer = await frames.bench.upstream.next()
+    t.same(
+      (await peer.request()).headers.filter(([name]) => /^[bxy]$/i.test(name)),
+      [['y', '1']],
+      'node:http2 leaves the field out'
+    )
+  }
+})
+
+t.test('broken sessions end with GOAWAY', async (t) => {
+  const headers = (stream: number, flags = END_HEADERS | END_STREAM) => frame(HEADERS, flags, stream, block(GET))
+  const broken: Readonly<Record<string, Buffer[]>> = {
+    'an even stream': [headers(2)],
+    'DATA on no stream': [frame(DATA, 0, 0, 'x')],
+    'DATA on an idle stream': [frame(DATA, 0, 7, 'x')],
+    'a frame too large': [frame(DATA, 0, 1, 'x'.repeat(16_385))],
+    'a CONTINUATION of nothing': [frame(CONTINUATION, END_HEADERS, 1, block(GET))],
+    'another frame inside a block': [headers(1, END_STREAM), frame(PING, 0, 0, '12345678')],
+    'a PING of a wrong size': [frame(PING, 0, 0, '1')],
+    'SETTINGS on a stream': [frame(SETTINGS, 0, 1)],
+    'a block that cannot be decoded': [
+      frame(HEADERS, END_HEADERS | END_STREAM, 1, Buffer.from([0xff, 0xff, 0xff, 0xff, 0xff]))
+    ],
+    'endless CONTINUATION': [
+      headers(1, END_STREAM),
+      ...Array.from({ length: 50 }, () => frame(CONTINUATION, 0, 1, block([['x', 'y']])))
+    ]
+  }
+  for (const [what, bytes] of Object.entries(broken)) {
+    const frames = await start(t)
+    frames.send(...bytes)
+    let turns = 0
+    await eventually(() => frames.over || ++turns > 20_000)
+    t.ok((frames.goaway ?? 0) > 0, `${what}: ${frames.goaway}`)
+    frames.socket.destroy()
+    // node reads some of these no more.
+    frames.bench.clock.advance(10_001)
+    await frames.bench.until(() => frames.bench.closed.length === 1)
+  }
+  const plain = await bench(t, make)
+  const other = new Frames(plain.listening.address.port)
+  other.send(Buffer.from('GET / HTTP/1.1\r\nHost: a\r\n\r\n'))
+  await eventually(() => other.over)
+  await plain.until(() => plain.closed.length === 1)
+})
+
+t.test('a flood of resets ends the session before it makes work; a hundred do not', async (t) => {
+  const storm = (from: number, count: number) =>
+    Array.from({ length: count }, (_, i) => [
+      frame(HEADERS, END_HEADERS | END_STREAM, from + 2 * i, block(GET)),
+      frame(RST_STREAM, 0, from + 2 * i, RESET)
+    ]).flat()
+  const frames = await start(t)
+  frames.send(...storm(1, 100))
+  frames.send(frame(PING, 0, 0, '12345678'))
+  await eventually(() => frames.over || frames.all().some(({ type, payload }) => type === PING && payload.length === 8))
+  t.notOk(frames.over, 'a hundred')
+  frames.send(...storm(201, 1))
+  await eventually(() => frames.over)
+  t.equal(frames.goaway, ENHANCE_YOUR_CALM)
+  t.same(frames.bench.refused, [{ status: 429, why: 'client-reset-flood' }])
+  await frames.bench.until(() => frames.bench.closed.length === 1)
+  t.same(frames.bench.upstream.peers, [], 'no work was done')
+})
+
+t.test('a client that resets most of its streams slowly ends its session too', async (t) => {
+  const frames = await start(t)
+  let sent = 0
+  while (!frames.over && sent < 400) {
+    const stream = 1 + 2 * sent++
+    frames.send(
+      frame(HEADERS, END_HEADERS | END_STREAM, stream, block(GET)),
+      frame(RST_STREAM, 0, stream, RESET),
+      frame(PING, 0, 0, '12345678')
+    )
+    const wanted = sent
+    await eventually(() => frames.over || frames.all().filter(({ type }) => type === PING).length === wanted)
+    frames.bench.clock.advance(50)
+  }
+  t.equal(sent, 101)
+  t.equal(frames.goaway, ENHANCE_YOUR_CALM)
+})
+
+t.test('a flood of PING or SETTINGS ends the session', async (t) => {
+  for (const [what, one] of [
+    ['PING', frame(PING, 0, 0, '12345678')],
+    ['SETTINGS', frame(SETTINGS, 0, 0)]
+  ] as const) {
+    const frames = await start(t)
+    frames.send(...Array.from({ length: 1500 }, () => one))
+    await eventually(() => frames.over)
+    t.same(frames.bench.refused, [{ status: 429, why: 'client-malformed' }], what)
+    await frames.bench.until(() => frames.bench.closed.length === 1)
+  }
+})
+
+t.test('resets that the client provokes count as its own', async (t) => {
+  const frames = await start(t)
+  for (let i = 0; i < 101; i++) {
+    const stream = 1 + 2 * i
+    // More than was announced is an error of the stream (RFC 9113 8.1.1), and its reset is ours.
+    const head = block([...GET, ['content-length', '1']])
+    frames.send(frame(HEADERS, END_HEADERS, stream, head), frame(DATA, 0, stream, 'xx'))
+  }
+  await eventually(() => frames.over)
+  t.same(frames.bench.refused, [{ status: 429, why: 'client-reset-flood' }])
+  await frames.bench.until(() => frames.bench.closed.length === 1)
+})
+
+t.test('a silent session is asked for a sign of life, and given up without one', async (t) => {
+  const dead = await start(t)
+  const { clock, upstream, exchanges, listening } = dead.bench
+  const live = new Frames(listening.address.port)
+  t.teardown(() => live.socket.destroy())
+  live.start()
+  for (const one of [dead, live]) one.send(frame(HEADERS, END_HEADERS | END_STREAM, 1, block(GET)))
+  const peers = [await upstream.next(), await upstream.next()]
+  for (const peer of peers) await peer.request()
+  // nghttp2 answers this with GOAWAY, and node reads and writes no more.
+  dead.send(frame(DATA, 0, 7, 'x'))
+  await eventually(() => dead.goaway !== undefined)
+  const pings = (): number => live.all().filter(({ type }) => type === PING).length
+  const swept = async (): Promise<void> => await new Promise((resolve) => setTimeout(resolve, 600))
+  await swept()
+  clock.advance(60_001)
+  await eventually(() => pings() === 1)
+  t.equal(dead.over, false)
+  live.send(frame(PING, ACK, 0, live.all().find(({ type }) => type === PING)?.payload))
+  await swept()
+  clock.advance(59_000)
+  await swept()
+  t.equal(dead.over, false, 'not before')
+  clock.advance(1_500)
+  await eventually(() => exchanges.some(({ signal }) => signal.aborted !== undefined))
+  await eventually(() => dead.over)
+  t.same(exchanges.map(({ signal }) => signal.aborted).sort(), ['client-timeout', undefined])
+  t.equal(live.over, false)
+  t.equal(upstream.peers.filter(({ ended }) => ended).length, 1)
+})

@@ -1,0 +1,17 @@
+import { readFileSync } from 'node:fs'
+import t from 'tap'
+import { codecBack } from '../../src/engine/codec/codec-back.js'
+import { codecFront } from '../../src/engine/codec/codec-front.js'
+import { httpFront } from '../../src/engine/http-front/http-front.js'
+import { httpProxyBack } from '../../src/engine/http-proxy/http-proxy-back.js'
+import { multiplexed } from './suite/multiplexed.js'
+
+const at = (name: string) => readFileSync(new URL(`../fixtures/engine/${name}`, import.meta.url), 'utf8')
+const h2 = { cert: at('upstream.crt'), key: at('upstream.key') }
+
+t.test('HTTP/2 before the codec', async (t) =>
+  multiplexed(t, (parts) => ({ front: codecFront(parts), back: codecBack(parts), h2 }))
+)
+t.test('HTTP/2 before http-proxy', async (t) =>
+  multiplexed(t, (parts) => ({ front: httpFront(parts), back: httpProxyBack(parts), h2 }))
+)
