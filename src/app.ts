@@ -2,19 +2,24 @@ import { randomInt } from 'node:crypto'
 import { readFile } from 'node:fs/promises'
 import { join, relative } from 'node:path'
 import type { Logger } from 'pino'
+import { Agents, type AgentsAddress } from './agents/agents.js'
+import { OwnUnits } from './agents/own-units.js'
 import { type ApiKeys, openKeys } from './api/keys.js'
 import { type ApiServer, createApi, type Readiness } from './api/server.js'
+import { authorityOf, CertificateService } from './certificates/service.js'
 import { IN_MEMORY } from './config/fields.js'
 import type { Options } from './config/options.js'
 import type { Applied } from './control/applied-units.js'
 import { ControlPlane } from './control/control-plane.js'
 import { DEFAULT_LISTENER, fileUnits } from './control/file-plan.js'
+import type { ControlOptions } from './control/open.js'
 import { openSealer } from './control/seal-key-file.js'
 import { codecBack } from './engine/codec/codec-back.js'
 import { codecFront } from './engine/codec/codec-front.js'
 import type { Back } from './engine/contract.js'
 import { httpFront } from './engine/http-front/http-front.js'
 import { httpProxyBack } from './engine/http-proxy/http-proxy-back.js'
+import { Events } from './events/events.js'
 import { refuse } from './exchange/verdict.js'
 import { createExpressions } from './expression/expressions.js'
 import { CidrSet, parseCidr } from './lib/cidr.js'
@@ -22,13 +27,17 @@ import type { Clock } from './lib/clock.js'
 import { CodedError } from './lib/coded-error.js'
 import { openGeo } from './lib/geo.js'
 import { reachableUrl } from './lib/host.js'
+import { newId } from './lib/id.js'
 import { createOutbound, type Outbound } from './lib/outbound.js'
 import { packageVersion } from './lib/package-root.js'
+import type { Sealer } from './lib/seal.js'
 import { selfSigned } from './lib/self-signed.js'
 import { UserAgents } from './lib/user-agent.js'
 import { LimiterTable } from './limiter/table.js'
 import { actions } from './policy/actions/registry.js'
 import { BodyBuffers } from './policy/body-buffers.js'
+import { Login } from './policy/login/login.js'
+import { defaultProviders, readOperatorProviders } from './policy/login/operator-providers.js'
 import { resultsOf } from './policy/results.js'
 import type { PolicyServices } from './policy/services.js'
 import { FAILURES } from './proxy/failures.js'
@@ -44,6 +53,7 @@ import { KeptState } from './snapshot/kept-state.js'
 import type { PortProblem } from './snapshot/ports.js'
 import { Snapshot } from './snapshot/snapshot.js'
 import { openStore } from './store/open-store.js'
+import type { Store } from './store/store.js'
 
 export interface AppDependencies {
   readonly log: Logger
@@ -57,6 +67,8 @@ export interface AppDependencies {
 export interface Started {
   readonly traffic: { readonly host: string; readonly port: number }
   readonly api: { readonly host: string; readonly port: number }
+  /** Where agents connect, and the file of the authority that they must trust; absent: nowhere. */
+  readonly agents?: AgentsAddress
   readonly revision: number
   readonly warnings: readonly UnitProblems[]
   /** The API key that was made because there was none. Shown once, kept nowhere. */
@@ -100,9 +112,15 @@ export class App {
   readonly #kinds = new HeaderKinds()
   readonly #back: Back
   readonly #limiter: LimiterTable
+  readonly #agents: Agents
+  readonly #own: OwnUnits
+  #store: Store | undefined
   #outbound: Outbound | undefined
   #control: ControlPlane | undefined
+  #events: Events | undefined
   #traffic: Traffic | undefined
+  #certificates: CertificateService | undefined
+  #acmeOutbound: Outbound | undefined
   #api: ApiServer | undefined
   #apiUrl = ''
   #readiness: Readiness = 'starting'
@@ -113,7 +131,9 @@ export class App {
     this.#options = options
     this.#dependencies = dependencies
     const { clock } = dependencies
-    this.#upstreams = new Upstreams(clock)
+    this.#own = new OwnUnits((units) => this.#plane.applyOwn(units))
+    this.#agents = this.#createAgents()
+    this.#upstreams = new Upstreams(clock, this.#agents.groups)
     this.#back = ENGINES[options.engine].back({ clock })
     this.#limiter = new LimiterTable({ budgetBytes: options.limiter.budget, clock })
   }
@@ -139,14 +159,18 @@ export class App {
     this.#control = await this.#openControl(keys, this.#traffic)
     const applied = await this.reload()
     if (!applied.ok) throw refusedStart(applied)
+    const agents = await this.#openAgents()
+    this.#certificates = await this.#openCertificates(this.#control)
     this.#observe()
     this.#api = this.#createApi(keys, this.#control, log)
     const apiAddress = await this.#api.listen(api.listen)
     this.#apiUrl = api.public_url ?? reachableUrl(apiAddress)
+    await this.#events?.start()
     this.#readiness = 'ready'
     return {
       traffic: this.#traffic.ports.listener(DEFAULT_LISTENER) ?? this.#options.listen,
       api: apiAddress,
+      ...(agents === undefined ? {} : { agents }),
       revision: applied.revision,
       warnings: applied.warnings,
       ...(created === undefined ? {} : { createdKey: created })
@@ -166,8 +190,7 @@ export class App {
       certificateAuthorities: upstream_ca === undefined ? undefined : await read(upstream_ca, 'upstream_ca'),
       policy: policy === undefined ? undefined : { source: shown(policy), text: await read(policy, 'policy') }
     })
-    if (this.#control === undefined) throw new TypeError('reload before start')
-    const applied = await this.#control.applyOwn(units)
+    const applied = await this.#own.put('files', units)
     this.#metrics.configuration(applied.ok ? 'applied' : 'refused')
     return applied
   }
@@ -176,8 +199,12 @@ export class App {
   async stop(): Promise<{ ended: number; cut: number }> {
     this.#readiness = 'draining'
     const drained = (await this.#traffic?.ports.drain(this.#options.timeouts.drain)) ?? { ended: 0, cut: 0 }
+    await this.#agents.close()
+    await this.#certificates?.stop()
+    this.#acmeOutbound?.close()
     this.#back.close()
     await this.#api?.close()
+    await this.#events?.stop()
     await this.#control?.close()
     this.#traffic?.stop()
     this.#outbound?.close()
@@ -189,15 +216,34 @@ export class App {
     const { clock, log, sealKey } = this.#dependencies
     const { data, zone, regions, require_reserved } = this.#options
     const address = storeAddress(this.#options)
-    const services = await this.#services()
-    return await ControlPlane.open({
-      connect: (onRevision) => openStore(address, { log, clock, onRevision }),
+    const seal = await openSealer({
+      given: sealKey,
+      folder: data === IN_MEMORY ? undefined : data,
+      lasting: address !== IN_MEMORY
+    })
+    const services = await this.#services(seal)
+    const events = new Events({
+      outbound: services.outbound,
+      clock,
+      log,
+      seal,
+      stdout: process.stdout,
+      random: unpredictable,
+      baseUrl: () => this.#apiUrl,
+      process: isShared(address) ? newId('proc', clock.wall()) : undefined
+    })
+    this.#events = events
+    const options: ControlOptions = {
+      connect: async (onRevision) => {
+        this.#store = await openStore(address, { log, clock, onRevision })
+        await events.attach(this.#store)
+        return this.#store
+      },
       resources,
-      seal: await openSealer({
-        given: sealKey,
-        folder: data === IN_MEMORY ? undefined : data,
-        lasting: address !== IN_MEMORY
-      }),
+      seal,
+      events,
+      deliveryOf: events.deliveryOf,
+      testDestination: events.test,
       clock,
       log,
       checkPolicy: policyCheck(services, actions),
@@ -208,19 +254,27 @@ export class App {
         this.#back.retainUpstreams(this.#upstreams.follow(snapshot.tables.upstreams))
         this.#metrics.serves(snapshot.revision)
         traffic.serves(snapshot)
+        this.#agents.serves(snapshot)
       },
+      served: () => {
+        this.#agents.written()
+        events.served()
+        this.#certificates?.wake()
+      },
+      tunnelsOf: (backend) => this.#agents.live.tunnelsOf(backend),
       operatorKeys,
       baseUrl: () => this.#apiUrl,
       zone,
       regions,
       requireReserved: require_reserved,
       ...(isShared(address) ? { reportEvery: REPORT_EVERY } : {})
-    })
+    }
+    return await ControlPlane.open(options, this.#agents.live)
   }
 
-  async #services(): Promise<PolicyServices> {
+  async #services(seal: Sealer): Promise<PolicyServices> {
     const { clock, log } = this.#dependencies
-    const { geoip, rate_limit_headers, limits, outbound } = this.#options
+    const { geoip, rate_limit_headers, limits, outbound, login } = this.#options
     this.#outbound = createOutbound({
       clock,
       allowPrivate: outbound.allow_private,
@@ -240,6 +294,15 @@ export class App {
       log,
       rateLimitHeaders: rate_limit_headers,
       outbound: this.#outbound,
+      login: new Login({
+        keys: seal.derive('login'),
+        providers:
+          login.providers === undefined
+            ? defaultProviders()
+            : readOperatorProviders(await read(login.providers, 'login.providers')),
+        outbound: this.#outbound,
+        clock
+      }),
       bodies: new BodyBuffers({
         total: limits.buffered_bodies,
         each: limits.buffered_body,
@@ -278,14 +341,47 @@ export class App {
     )
   }
 
+  get #plane(): ControlPlane {
+    if (this.#control === undefined) throw new TypeError('the control plane is not open yet')
+    return this.#control
+  }
+
+  #createAgents(): Agents {
+    const { clock, log } = this.#dependencies
+    const { zone, regions, require_reserved, listen, tcp_host, data, limits, timeouts } = this.#options
+    const { agents_certificate, agents_key, agents_tcp_ports } = this.#options
+    return new Agents({
+      holder: this.#holder,
+      clock,
+      log,
+      own: this.#own,
+      zone,
+      regions,
+      requireReserved: require_reserved,
+      tcp: { host: tcp_host ?? listen.host, ports: agents_tcp_ports },
+      version: packageVersion(),
+      folder: data === IN_MEMORY ? undefined : join(data, 'agents'),
+      certificate: certificateOf(agents_certificate, agents_key),
+      handshakes: { most: limits.handshakes, timeout: timeouts.headers },
+      handshakeFailed: (why) => this.#metrics.handshakeFailed(why)
+    })
+  }
+
+  async #openAgents(): Promise<AgentsAddress | undefined> {
+    const { agents } = this.#options
+    if (agents === undefined || this.#store === undefined) return undefined
+    return await this.#agents.open(agents, this.#store)
+  }
+
   async #createTraffic(): Promise<Traffic> {
     const { clock, log } = this.#dependencies
     const { timeouts, limits, access_log, access_log_sample, engine, region, trusted_proxies, zone } = this.#options
-    const { listen, listeners, api, tcp_host, tcp_proxy_protocol } = this.#options
+    const { listen, listeners, agents, api, tcp_host, tcp_proxy_protocol } = this.#options
     return createTraffic({
       front: ENGINES[engine].front({ clock }),
       back: this.#back,
       upstreams: this.#upstreams,
+      challenge: (host, path) => this.#certificates?.answer(host, path),
       holder: this.#holder,
       metrics: this.#metrics,
       kinds: this.#kinds,
@@ -294,6 +390,10 @@ export class App {
       // The access log has a switch of its own, so the level of the other log does not silence it.
       lines: log.child({}, { level: 'info' }),
       accessLog: access_log ? access_log_sample : undefined,
+      events: {
+        wants: (type) => this.#events?.traffic.wants(type) === true,
+        put: (type, values) => this.#events?.traffic.put(type, values)
+      },
       region,
       limits: {
         headerBytes: limits.header_bytes,
@@ -309,7 +409,32 @@ export class App {
       trusted: trustedSet(trusted_proxies),
       development: await selfSigned('Sluice development', developmentNames(zone), clock.wall()),
       tcp: { host: tcp_host ?? listen.host, proxyProtocol: tcp_proxy_protocol },
-      reserved: [listen, api.listen, ...listeners.map((one) => one.listen)]
+      reserved: [listen, api.listen, ...(agents === undefined ? [] : [agents]), ...listeners.map((one) => one.listen)]
+    })
+  }
+
+  async #openCertificates(control: ControlPlane): Promise<CertificateService> {
+    const { clock, log } = this.#dependencies
+    const { acme, dns, zone, regions } = this.#options
+    this.#acmeOutbound = createOutbound({
+      clock,
+      // The operator names the authority, which may be in a network of one's own.
+      allowPrivate: true,
+      ...(acme.ca === undefined ? {} : { authorities: [await read(acme.ca, 'acme.ca')] })
+    })
+    const hmacKey = acme.eab_key === undefined ? undefined : await read(acme.eab_key, 'acme.eab_key')
+    const { directory, email, agree_terms: agreed, eab_kid: kid } = acme
+    return await CertificateService.open({
+      control: control.parts,
+      outbound: this.#acmeOutbound,
+      authority: authorityOf({ directory, email, agreed, kid, hmacKey }),
+      clock,
+      random: unpredictable,
+      log,
+      zone,
+      regions,
+      dns: dns.listen,
+      addresses: dns.addresses
     })
   }
 
@@ -329,6 +454,13 @@ export class App {
       fault: (error, operationId) => log.error({ err: error, operation_id: operationId }, 'the API failed')
     })
   }
+}
+
+/** Both or none. */
+function certificateOf(certificate: string | undefined, key: string | undefined) {
+  if (certificate !== undefined && key !== undefined) return { certificate, key }
+  if (certificate === undefined && key === undefined) return undefined
+  throw new CodedError('AGENTS_CERTIFICATE', 'agents_certificate and agents_key belong together: one is missing')
 }
 
 /** What the certificate of development is good for. */

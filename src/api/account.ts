@@ -26,6 +26,7 @@ type AccountOperations = Pick<
   | 'updatePart'
   | 'removePart'
   | 'commandSession'
+  | 'testDestination'
   | 'revision'
   | 'processes'
 >

@@ -1,5 +1,7 @@
+import { eventDestination } from '../resources/event-destination.js'
 import { tunnelSession } from '../resources/live.js'
 import { title } from '../resources/schemas.js'
+import { TEST_PATH } from './event-routes.js'
 import { answer, operation, type Paths, parametersOf, ref } from './openapi-parts.js'
 import { COMMANDS } from './session-routes.js'
 
@@ -65,6 +67,11 @@ const SCHEMAS = {
   Revision: REVISION,
   RevisionList: object('RevisionList', { revisions: listOf(ref('Revision')), uri: text, next_page_uri: textOrNull }),
   RevisionChange: REVISION_CHANGE,
+  EventDestinationTest: object('EventDestinationTest', {
+    delivered: { type: 'boolean' },
+    error: { ...textOrNull, description: 'Why it was not delivered.' },
+    duration_ms: { type: 'integer' }
+  }),
   RevisionDiff: object('RevisionDiff', {
     id: { type: 'integer' },
     uri: text,
@@ -113,6 +120,17 @@ export function describeService(paths: Paths, schemas: Record<string, object>): 
         responses: { 204: answer('The agent was told.') }
       })
     }
+  }
+  paths[TEST_PATH] = {
+    ...parametersOf(TEST_PATH),
+    post: operation(
+      'event_destination_test',
+      title(eventDestination.name),
+      'Sends a test event and says what came of it.',
+      {
+        responses: { 200: answer('What came of it.', ref('EventDestinationTest')) }
+      }
+    )
   }
   return TAGS
 }

@@ -5,6 +5,7 @@ import type { Account } from './account.js'
 import type { Router } from './calls.js'
 import { Cors } from './cors.js'
 import { addDocsPages } from './docs-pages.js'
+import { addEventRoutes } from './event-routes.js'
 import { type Doorkeeper, guard } from './gate.js'
 import type { ApiKeys } from './keys.js'
 import { KnownPaths } from './known-paths.js'
@@ -102,6 +103,7 @@ function addAccount(router: Router, { control, resources, baseUrl, version }: Ac
   addProcesses(router, control, baseUrl)
   addRevisions(router, control)
   addSessionCommands(router, control)
+  addEventRoutes(router, control)
   addDocsPages(router)
   addDescription(router, () => openApiDocument(resources, { baseUrl: baseUrl(), version }))
 }

@@ -25,7 +25,7 @@ function send(command: SessionCommand, account: Account): Handler {
 }
 
 /** Existing clients send an empty object, or the id once more. */
-function mustSayNothing(body: unknown, id: string): void {
+export function mustSayNothing(body: unknown, id: string): void {
   if (body === undefined || body === null) return
   const fields = typeof body === 'object' ? Object.entries(body) : [['', body]]
   const other = fields.find(([name, value]) => name !== 'id' || value !== id)

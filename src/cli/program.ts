@@ -1,7 +1,9 @@
 import { Command, CommanderError } from 'commander'
 import { packageVersion } from '../lib/package-root.js'
+import { agentCommand } from './agent.js'
 import { apiKeyCommand } from './api-key.js'
 import { checkCommand } from './check.js'
+import { domainsCommand } from './domains.js'
 import { ExitCode } from './exit-code.js'
 import { exportCommand } from './export.js'
 import { importCommand } from './import.js'
@@ -40,8 +42,8 @@ function createProgram(): Command {
     .version(packageVersion(), '-V, --version', 'print the version')
     .helpOption('-h, --help', 'print this help')
     .addHelpText('after', EXAMPLES)
-  const commands = [startCommand(), checkCommand(), schemaCommand(), apiKeyCommand()]
-  commands.push(exportCommand(), importCommand(), sealCommand())
+  const commands = [startCommand(), checkCommand(), schemaCommand(), apiKeyCommand(), domainsCommand()]
+  commands.push(agentCommand(), exportCommand(), importCommand(), sealCommand())
   for (const command of commands) program.addCommand(command)
   return inherit(program)
 }

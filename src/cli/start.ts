@@ -17,6 +17,7 @@ const FLAGS = [
   ['policy', 'file', 'policy', 'traffic policy for that traffic'],
   ['listen', 'host:port', 'listen', 'where traffic is accepted (default: 127.0.0.1:8080)'],
   ['api', 'host:port', 'api.listen', 'where the management API listens (default: 127.0.0.1:4040)'],
+  ['agents', 'host:port', 'agents', 'where agents connect (default: nowhere)'],
   ['data', 'folder', 'data', 'what must outlive the process; ":memory:" keeps nothing (default: ./data)'],
   ['store', 'address', 'store', 'records of the API: a file, ":memory:" or postgres://… (default: <data>/sluice.db)']
 ] as const

@@ -19,6 +19,7 @@ export type OptionKind =
   | 'origins'
   | 'names'
   | 'rate'
+  | 'ports'
   | 'size'
   | 'duration'
   | 'integer'
@@ -72,6 +73,12 @@ export interface Rate {
   readonly window: number
 }
 
+/** Ports; both ends belong to them. */
+export interface PortRange {
+  readonly from: number
+  readonly to: number
+}
+
 /** The value of the option `data` that keeps nothing on disk. */
 export const IN_MEMORY = ':memory:'
 
@@ -102,6 +109,8 @@ export const names = (text: OptionText) =>
   field<readonly string[]>('names', { type: 'array', items: { type: 'string' }, minItems: 1 }, text)
 /** `<requests>/<duration>`; `off` is undefined. */
 export const rate = (text: OptionText) => field<Rate | undefined>('rate', { type: ['string', 'boolean'] }, text)
+/** `<first>-<last>`. */
+export const ports = (text: OptionText) => field<PortRange>('ports', { type: 'string' }, text)
 export const hosts = (text: OptionText) =>
   field<readonly string[]>('hosts', { type: 'array', items: { type: 'string' } }, text)
 /** Networks as written; each one is readable by `parseCidr`. */

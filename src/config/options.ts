@@ -84,6 +84,62 @@ export const optionsSchema = Type.Object(
       default: 'sluice.localhost'
     }),
     regions: field.names({ description: 'Regions that records may name.', default: ['global'] }),
+    agents: Type.Optional(
+      field.address({
+        description: 'Where agents connect to offer tunnels (TLS); without it there are no agents.'
+      })
+    ),
+    agents_certificate: Type.Optional(
+      field.file({
+        description:
+          'PEM file of the certificate that agents are shown, leaf first; default: one of an authority of its own.'
+      })
+    ),
+    agents_key: Type.Optional(field.file({ description: 'PEM file of the key of `agents_certificate`.' })),
+    agents_tcp_ports: Type.Optional(
+      field.ports({
+        description: 'Ports that agents may open for TCP endpoints, such as 20000-20999; default: what is free.'
+      })
+    ),
+    acme: Type.Object(
+      {
+        agree_terms: field.switched({
+          description:
+            'Do you agree to the terms of service of the authority? Without that no certificate is requested.',
+          default: 'off'
+        }),
+        directory: field.text({
+          description: 'URL of the directory of the authority "letsencrypt" (RFC 8555).',
+          default: 'https://acme-v02.api.letsencrypt.org/directory'
+        }),
+        email: Type.Optional(field.text({ description: 'Where the authority may write to.' })),
+        ca: Type.Optional(
+          field.file({
+            description: 'PEM file of the authorities that its API is checked against, instead of the well-known ones.'
+          })
+        ),
+        eab_kid: Type.Optional(
+          field.text({ description: 'Key identifier, when the authority wants an external account (RFC 8555 7.3.4).' })
+        ),
+        eab_key: Type.Optional(field.file({ description: 'File with its HMAC key, base64url.' }))
+      },
+      { ...strict, description: 'Where managed certificates come from.' }
+    ),
+    dns: Type.Object(
+      {
+        listen: Type.Optional(
+          field.address({
+            description:
+              'Where the DNS is served (UDP and TCP) for acme.<zone> and for the domains of agent ingresses; default: nowhere.'
+          })
+        ),
+        addresses: field.hosts({
+          description: 'Public addresses of this service: answers for the addresses of agents.',
+          default: []
+        })
+      },
+      { ...strict, description: 'The name server of challenges for certificates.' }
+    ),
     require_reserved: field.switched({
       description: 'Must the hosts of HTTPS edges be reserved domains?',
       default: 'off'
@@ -248,6 +304,18 @@ export const optionsSchema = Type.Object(
         )
       },
       { ...strict, description: 'Requests that policies and modules make themselves.' }
+    ),
+    login: Type.Object(
+      {
+        providers: Type.Optional(
+          field.file({
+            description:
+              'YAML file of the identity providers: for github, google, … the client_id and client_secret of the application ' +
+              'that routes and policies without one of their own use, and other addresses (GitLab, GitHub Enterprise).'
+          })
+        )
+      },
+      { ...strict, description: 'Logins at identity providers.' }
     ),
     history: field.integer({
       description: 'Revisions of the configuration whose history is kept.',

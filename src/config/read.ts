@@ -35,6 +35,7 @@ const READERS: Readonly<Record<OptionKind, Reader>> = {
   origins: (written) => readList(written, (item) => readOrigin(item)),
   names: (written) => readNames(written),
   rate: (written) => readRate(written),
+  ports: (written) => readPorts(written),
   size: (written, schema) =>
     bounded(
       typeof written === 'string' ? parseSize(written) : written,
@@ -75,6 +76,14 @@ function bounded(value: unknown, schema: OptionSchema, format: (n: number) => st
   const { minimum = 0, maximum = Number.MAX_SAFE_INTEGER } = schema
   if (typeof value === 'number' && Number.isSafeInteger(value) && value >= minimum && value <= maximum) return ok(value)
   return refuse(`${what}, from ${format(minimum)} to ${format(maximum)}`)
+}
+
+function readPorts(written: unknown): Reading {
+  const [, first, last] = typeof written === 'string' ? (/^(\d{1,5})-(\d{1,5})$/.exec(written) ?? []) : []
+  const [from, to] = [Number(first ?? 0), Number(last ?? 0)]
+  return from >= 1024 && from <= to && to <= 65_535
+    ? ok({ from, to })
+    : refuse('two ports such as 20000-20999, from 1024 to 65535')
 }
 
 function readUpstream(written: unknown): Reading {

@@ -12,6 +12,7 @@ export interface AnswerOptions {
   readonly zone: string
   readonly regions: readonly string[]
   readonly tunnelsOf?: ((backend: string) => readonly string[]) | undefined
+  readonly deliveryOf?: ((destination: string) => Json | undefined) | undefined
 }
 
 /** Answers of the API: records as its clients see them, with what stands below them. */
@@ -46,6 +47,10 @@ export class Answers {
       tunnelsOf(backend) {
         live = true
         return context.tunnelsOf(backend)
+      },
+      deliveryOf(destination) {
+        live = true
+        return context.deliveryOf?.(destination)
       }
     }
     const answer = present(resource, record, watched, once)
@@ -86,7 +91,7 @@ export class Answers {
     records: readonly ResourceRecord[],
     showSecrets: boolean
   ): Promise<PresentContext> {
-    const { zone, regions, tunnelsOf } = this.#options
+    const { zone, regions, tunnelsOf, deliveryOf } = this.#options
     const below = new Map<string, readonly ResourceRecord[]>()
     for (const { child, field } of this.#catalogue.childrenOf(resource)) {
       for (const { kind, id } of records) {
@@ -103,7 +108,8 @@ export class Answers {
       regions,
       showSecrets,
       children: (kind, parent) => below.get(`${kind} ${parent}`) ?? [],
-      tunnelsOf: (backend) => tunnelsOf?.(backend) ?? []
+      tunnelsOf: (backend) => tunnelsOf?.(backend) ?? [],
+      deliveryOf: (destination) => deliveryOf?.(destination)
     }
   }
 }

@@ -1,4 +1,5 @@
 import type { Unit } from '../plan/plan.js'
+import { eventDestination } from '../resources/event-destination.js'
 import type { Json, ResourceRecord } from '../resources/field.js'
 import { entriesOf, entryOf, placeOf, readAddition, readReplacement, withoutEntry } from '../resources/parts.js'
 import { uriOf } from '../resources/present.js'
@@ -20,14 +21,14 @@ import type {
   WriteMode,
   Written
 } from './calls.js'
-import { ControlError, notFound, ofMember } from './control-error.js'
+import { ControlError, notFound, ofMember, refusedBody } from './control-error.js'
 import type { Draft } from './draft.js'
 import { mustMatch } from './edits.js'
 import { Endpoints } from './endpoints.js'
 import { LiveRecords } from './live-records.js'
 import { type LiveSources, noLiveSources, type SessionCommand } from './live-sources.js'
 import { withIds } from './named-references.js'
-import { type ControlOptions, type ControlParts, openParts } from './open.js'
+import { type ControlOptions, type ControlParts, openParts, type TestDestination } from './open.js'
 import { Reads } from './reads.js'
 import { orUnavailable } from './refusals.js'
 import { Revisions } from './revisions.js'
@@ -37,6 +38,12 @@ import { otherThanKey } from './wrong-keys.js'
 type Body = { readonly body: unknown }
 type Module = { readonly module: string }
 type Key = { readonly key: string }
+
+const notDelivered: TestDestination = async () => ({
+  delivered: false,
+  error: 'events are not delivered',
+  duration_ms: 0
+})
 
 /** How an update comes to its record. */
 type Edit = (draft: Draft, current: ResourceRecord) => Promise<ResourceRecord>
@@ -50,8 +57,10 @@ export class ControlPlane {
   readonly #revisions: Revisions
   readonly #sources: LiveSources
   readonly #reads: Reads
+  readonly #test: TestDestination
 
-  private constructor(parts: ControlParts, sources: LiveSources, startedAt: number) {
+  private constructor(parts: ControlParts, sources: LiveSources, startedAt: number, test: TestDestination) {
+    this.#test = test
     const { store, catalogue, answers, live } = parts
     const endpoints = new Endpoints({
       store,
@@ -71,7 +80,8 @@ export class ControlPlane {
    * `StoreError` or a CodedError of the sealer. `sources`: what the API shows beside the records.
    */
   static async open(options: ControlOptions, sources: LiveSources = noLiveSources): Promise<ControlPlane> {
-    return new ControlPlane(await openParts(options), sources, options.clock.wall())
+    const { clock, testDestination = notDelivered } = options
+    return new ControlPlane(await openParts(options), sources, clock.wall(), testDestination)
   }
 
   /** Who the key belongs to; undefined when it opens nothing. Fails with `FORBIDDEN` when its owner is not active. */
@@ -167,7 +177,11 @@ export class ControlPlane {
 
   /** Also clears `clearable` fields. Does nothing when there is nothing to remove. */
   async removeModule(resource: Resource, request: Target & WriteMode & Module, call: Call): Promise<Done> {
-    const edit: Edit = async (_draft, current) => clearField(resource, current, request.module)
+    const edit: Edit = async (_draft, current) => {
+      const written = clearField(resource, current, request.module)
+      if (!written.ok) throw refusedBody(written.problems)
+      return written.record
+    }
     return await this.#update(resource, request, call, edit, async () => null)
   }
 
@@ -237,9 +251,24 @@ export class ControlPlane {
     if (!(await this.#sources.command(id, command))) throw notFound(`tunnel_session ${id}`)
   }
 
+  /**
+   * Sends a test event to a destination, at once and once, with the destination as its object. Fails with `NOT_FOUND`, and
+   * with `FORBIDDEN` for callers who may not change it.
+   */
+  async testDestination(request: Target, call: Call): Promise<Json> {
+    mayOperate(call.principal, eventDestination, 'update')
+    const { record, body } = await this.#reads.one(eventDestination, request)
+    return await this.#test(record.id, body)
+  }
+
   /** What was written, by whom and when. */
   get revisions(): Revisions {
     return this.#revisions
+  }
+
+  /** What services beside the API read and write with, as the API does. Lives as long as the control plane. */
+  get parts(): ControlParts {
+    return this.#parts
   }
 
   /** The last revision of the store that serves. */

@@ -11,7 +11,7 @@ import { ControlError, notFound } from './control-error.js'
 import { doomedWith } from './deletion.js'
 import type { Touched } from './derive.js'
 import { hostsMustBeReserved, mustNotServe } from './domains.js'
-import type { RecordEvent } from './events.js'
+import type { ChangeEvent } from './events.js'
 import { mustLeadSomewhere } from './links.js'
 import type { Records, Versioned } from './records.js'
 import { type RecordedChange, recordedChange } from './revision-note.js'
@@ -24,18 +24,15 @@ export interface DraftParts {
   readonly edgeOn: (host: string) => string | undefined
   /** Must the hosts of edges be reserved domains? */
   readonly requireReserved: boolean
-  /** Does anybody hear of events? Their objects cost reads. */
-  readonly eventful: boolean
+  /** Does anybody hear of such an event? Its object costs reads. */
+  readonly eventful: (tx: StoreTransaction, record: Pick<ChangeEvent, 'kind' | 'type'>) => Promise<boolean>
 }
-
-/** An event without what only the commit knows. */
-export type PendingEvent = Pick<RecordEvent, 'kind' | 'id' | 'change' | 'type' | 'object'>
 
 /** One write while it is not committed: changes records together with their claims and references, and remembers what it touched. */
 export class Draft {
   readonly tx: StoreTransaction
   readonly touched: Touched[] = []
-  readonly events: PendingEvent[] = []
+  readonly events: ChangeEvent[] = []
   /** For the history. */
   readonly changes: RecordedChange[] = []
   readonly #parts: DraftParts
@@ -140,9 +137,9 @@ export class Draft {
       after: after === undefined ? undefined : { record: after, revision: this.tx.number }
     })
     const record = after ?? before
-    if (!this.#parts.eventful || record === undefined) return
-    const object: Json = await this.#parts.answers.one(this.tx, resource, record, false)
     const type = resource.events === undefined ? null : eventType(resource.events, change)
+    if (record === undefined || !(await this.#parts.eventful(this.tx, { kind, type }))) return
+    const object: Json = await this.#parts.answers.one(this.tx, resource, record, false)
     this.events.push({ kind, id, change, type, object })
   }
 }

@@ -40,7 +40,7 @@ export type SessionCommand = 'stop' | 'restart' | 'update'
 export interface LiveSources {
   tunnelSessions(): Iterable<LiveSession>
   tunnels(): Iterable<LiveTunnel>
-  /** Sends a command to an agent; false when there is no such session. */
+  /** Sends a command to an agent; false when there is no such session. Fails with `UNAVAILABLE` when the agent does not do it. */
   command(session: string, command: SessionCommand): Promise<boolean>
 }
 

@@ -1,6 +1,6 @@
 import type { Clock } from '../lib/clock.js'
 import type { Sealer } from '../lib/seal.js'
-import type { PolicyCheck } from '../resources/field.js'
+import type { Json, PolicyCheck } from '../resources/field.js'
 import type { Resource } from '../resources/resource.js'
 import type { CompileOptions } from '../snapshot/compile.js'
 import type { SnapshotHolder } from '../snapshot/holder.js'
@@ -12,13 +12,16 @@ import { ApiGate } from './api-gate.js'
 import { AppliedRevision } from './applied.js'
 import { Catalogue } from './catalogue.js'
 import { Edits } from './edits.js'
-import type { RecordEvent } from './events.js'
+import type { EventRecorder, RecordEvent } from './events.js'
 import { Following } from './following.js'
 import { Live } from './live.js'
 import { Principals } from './principals.js'
 import { ProcessReports } from './process-reports.js'
 import { Records } from './records.js'
 import { Writer } from './writer.js'
+
+/** Sends a test event with this object to a destination; answers what came of it. */
+export type TestDestination = (destination: string, object: Json) => Promise<Json>
 
 export interface ControlOptions {
   /** Opens the store; `onRevision` is the hook of `StoreOptions`. The control plane closes it. */
@@ -45,7 +48,12 @@ export interface ControlOptions {
   readonly requireReserved?: boolean
   /** Ids of the live tunnels that a backend selects. */
   readonly tunnelsOf?: (backend: string) => readonly string[]
-  /** Hears of each committed change of a record, after it serves. Absent: events are not even made. */
+  /** Keeps the events of each write in its transaction. Absent: there are none. */
+  readonly events?: EventRecorder
+  /** How the delivery to an event destination goes. */
+  readonly deliveryOf?: (destination: string) => Json | undefined
+  readonly testDestination?: TestDestination
+  /** Hears of each committed change of a record, after it serves. */
   readonly published?: (event: RecordEvent) => void
   /** Hears of each revision once it serves here, whoever wrote it. Must not throw. */
   readonly served?: (revision: number) => void
@@ -87,7 +95,7 @@ export async function openParts(options: ControlOptions): Promise<ControlParts> 
 }
 
 async function build(options: ControlOptions, store: Store, following: Following): Promise<ControlParts> {
-  const { seal, clock, log, holder, compile, checkPolicy, zone, published, operatorKeys, reportEvery } = options
+  const { seal, clock, log, holder, compile, checkPolicy, zone, published, events, operatorKeys, reportEvery } = options
   const { swapped = () => undefined, served = () => undefined, ports = noPorts } = options
   const catalogue = new Catalogue(options.resources)
   const records = new Records(seal)
@@ -109,8 +117,9 @@ async function build(options: ControlOptions, store: Store, following: Following
       answers,
       edgeOn: (host) => edgeOn(holder, host),
       requireReserved: options.requireReserved === true,
-      eventful: published !== undefined
+      eventful: async (tx, about) => published !== undefined || (await events?.wants(tx, about)) === true
     },
+    recorder: events,
     committed: () => reports.soon(),
     published: (event) => tell(published, event, log)
   })

@@ -6,7 +6,7 @@ import type { Call, Done, WriteMode } from './calls.js'
 import { ControlError } from './control-error.js'
 import { type Derived, derive } from './derive.js'
 import { Draft, type DraftParts } from './draft.js'
-import type { RecordEvent } from './events.js'
+import type { EventRecorder, RecordEvent } from './events.js'
 import type { Live, Ready } from './live.js'
 import type { Principals } from './principals.js'
 import { orUnavailable, refusedPolicy, refusedPort } from './refusals.js'
@@ -20,6 +20,8 @@ export interface WriterParts {
   readonly gate: ApiGate
   readonly principals: Principals
   readonly draft: DraftParts
+  /** Keeps events in the transaction of their cause; absent: nobody does. */
+  readonly recorder: EventRecorder | undefined
   /** Hears that a revision of this process serves. Must not throw. */
   readonly committed: () => void
   /** Must not throw. */
@@ -88,7 +90,8 @@ export class Writer {
   /** Does the work and everything that can refuse it. */
   async #stage<T>(draft: Draft, call: Call, mode: WriteMode, work: (draft: Draft) => Promise<T>): Promise<Staged<T>> {
     const value = await work(draft)
-    const { live, gate } = this.#parts
+    const { live, gate, recorder } = this.#parts
+    await recorder?.record(draft.tx, { call, events: draft.events, touched: draft.touched })
     const derived = derive(live.units, draft.touched)
     const ready = await live.ready(derived)
     if (!ready.ok) throw ready.ports[0] === undefined ? refusedPolicy(ready.problems) : refusedPort(ready.ports[0])

@@ -41,6 +41,8 @@ export type Outgoing = Body | Uint8Array | Readable | undefined
 /** Ordered bytes both ways with half-close: a socket, a TLS socket, an HTTP/2 stream, a tunnel stream, a hop to another worker. */
 export interface BytePipe {
   readonly duplex: Duplex
+  /** True once no new exchange should use it, although it still stands: what it leads to is given up. */
+  readonly stale?: boolean
   end(): void
   destroy(why: Failure): void
 }

@@ -1,4 +1,4 @@
-import { createCipheriv, createDecipheriv, createHash, randomBytes } from 'node:crypto'
+import { createCipheriv, createDecipheriv, createHash, hkdfSync, randomBytes } from 'node:crypto'
 import { CodedError } from './coded-error.js'
 
 /*
@@ -55,6 +55,12 @@ export class Sealer {
   /** Id of the key that seals. */
   get keyId(): string {
     return this.#current.id
+  }
+
+  /** Keys for another purpose (HKDF, RFC 5869), 32 bytes each: first the one of the key that seals. They say nothing about the keys. */
+  derive(purpose: string): readonly Uint8Array[] {
+    const keys = [this.#current, ...[...this.#keys.values()].filter((key) => key.id !== this.#current.id)]
+    return keys.map(({ bytes }) => new Uint8Array(hkdfSync('sha256', bytes, '', `sluice ${purpose}`, KEY_BYTES)))
   }
 
   /** `owner` names what the value belongs to; it opens under the same name only, so that nobody can move it elsewhere. */

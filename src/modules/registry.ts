@@ -2,6 +2,8 @@ import { circuitBreaker } from './circuit-breaker.js'
 import { compression } from './compression.js'
 import type { ModuleDefinition } from './contract.js'
 import { ipRestriction } from './ip-restriction.js'
+import { oauth } from './oauth.js'
+import { oidc } from './oidc.js'
 import { requestHeaders } from './request-headers.js'
 import { responseHeaders } from './response-headers.js'
 import { trafficPolicy } from './traffic-policy.js'
@@ -22,6 +24,8 @@ export const modules: readonly ModuleDefinition[] = [
   ipRestriction,
   userAgentFilter,
   webhookVerification,
+  oauth,
+  oidc,
   requestHeaders,
   circuitBreaker,
   compression,

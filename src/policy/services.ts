@@ -4,6 +4,7 @@ import type { Clock } from '../lib/clock.js'
 import type { Outbound } from '../lib/outbound.js'
 import type { LimiterTable } from '../limiter/table.js'
 import type { BodyBuffers } from './body-buffers.js'
+import type { Login } from './login/login.js'
 
 export interface Counter {
   inc(): void
@@ -63,6 +64,8 @@ export interface PolicyServices {
   readonly bodies: BodyBuffers
   /** Requests of our own, kept away from private addresses. */
   readonly outbound: Outbound
+  /** What logins need. Absent where no policy will run. */
+  readonly login?: Login
 }
 
 /**

@@ -91,7 +91,8 @@ function pathOnly(target: string): string {
   return mark === -1 ? target : target.slice(0, mark)
 }
 
-function redactQuery(query: string): string {
+/** A query without the values of parameters whose name sounds like a secret. */
+export function redactQuery(query: string): string {
   if (!SENSITIVE.test(query)) return query
   return query
     .split('&')

@@ -3,6 +3,7 @@ import type { EntryFacts, Flow } from '../exchange/flow.js'
 import { isInternal } from '../exchange/pinned.js'
 import type { Verdict } from '../exchange/verdict.js'
 import type { Clock } from '../lib/clock.js'
+import { dropLoginCookies } from '../policy/login/cookies.js'
 import type { SnapshotHolder } from '../snapshot/holder.js'
 import type { Route } from '../snapshot/routes.js'
 import type { Snapshot } from '../snapshot/snapshot.js'
@@ -12,6 +13,7 @@ import { FAILURES, type FailureAnswer, MOST_HOPS, REFUSALS } from './failures.js
 import type { Forwarded, Forwarder } from './forwarder.js'
 import type { Metrics } from './metrics.js'
 import { discard, failureResponse, responseOf, send } from './response.js'
+import type { TrafficEvents } from './traffic-events.js'
 
 export interface PipelineParts {
   readonly holder: SnapshotHolder
@@ -19,8 +21,11 @@ export interface PipelineParts {
   readonly forwarder: Forwarder
   readonly clock: Clock
   readonly metrics: Metrics
+  /** What a certificate authority that checks a host is told at a path; undefined for every other request. */
+  readonly challenge: (host: string, path: string) => Uint8Array | undefined
   /** Undefined: no access log. */
   readonly accessLog: AccessLog | undefined
+  readonly events: TrafficEvents
   readonly log: { error(fields: object, message: string): void }
 }
 
@@ -95,6 +100,13 @@ export class Pipeline {
     flow.units = snapshot
     passage.flow = flow
     const { host, path } = flow.request.target
+    // Before any route and policy: neither can take it away, and nothing else gets past them by it.
+    const proof = this.#parts.challenge(host, path)
+    if (proof !== undefined) {
+      const headers = ['content-type', 'application/octet-stream']
+      const response = responseOf({ kind: 'respond', status: 200, headers, body: proof })
+      return this.#answer(passage, flow, { response, duration: undefined })
+    }
     // What is internal is reached through policies alone.
     passage.route = isInternal(host) ? undefined : snapshot.route(host, path, entry.publicPort, entry.port)
     if (passage.route === undefined) return this.#refuse(passage, REFUSALS.route)
@@ -109,6 +121,8 @@ export class Pipeline {
     if (verdict?.kind === 'close') return this.#close(passage, verdict.how)
     if (verdict !== undefined)
       return this.#answer(passage, flow, { response: responseOf(verdict), duration: undefined })
+    // An open route beside one that asks for a login gets the same cookies: no upstream is to see them.
+    dropLoginCookies(flow.request.headers)
     const forwarded = await this.#forward(passage, flow)
     flow.response = forwarded.response
     flow.forwarded()
@@ -172,13 +186,13 @@ export class Pipeline {
   }
 
   #ended(passage: Passage, sent: Sent): void {
-    const { metrics, accessLog, clock } = this.#parts
+    const { metrics, accessLog, events, clock } = this.#parts
     const { exchange, flow, route, status, code, upstreamDuration } = passage
     const duration = (sent.endedAt === 0 ? clock.monotonic() : sent.endedAt) - passage.begun
     metrics.ended(route?.edge ?? '', status, duration, upstreamDuration, sent.bytesIn, sent.bytesOut)
     const failed = code ?? (sent.failure === undefined ? undefined : FAILURES[sent.failure].code)
     if (failed !== undefined) metrics.failed(failed)
-    accessLog?.write({
+    const record = {
       connection: exchange.connection,
       request: exchange.request,
       flow,
@@ -189,7 +203,9 @@ export class Pipeline {
       sent,
       duration,
       upstreamDuration
-    })
+    }
+    accessLog?.write(record)
+    events.exchange(record)
   }
 }
 

@@ -22,6 +22,7 @@ import type { Metrics } from './metrics.js'
 import type { Server } from './server.js'
 import { type PipeEnd, TcpPipe } from './tcp-pipe.js'
 import type { TcpTermination } from './tcp-termination.js'
+import type { TrafficEvents } from './traffic-events.js'
 import type { Upstreams } from './upstreams.js'
 
 export interface TcpConnectionParts {
@@ -33,6 +34,7 @@ export interface TcpConnectionParts {
   readonly termination: TcpTermination
   /** Undefined: no access log. */
   readonly lines: ConnectionLog | undefined
+  readonly events: TrafficEvents
   readonly log: { warn(fields: object, message: string): void; error(fields: object, message: string): void }
   /** Milliseconds; 0: no limit. */
   readonly timeouts: {
@@ -222,17 +224,19 @@ export class TcpConnection {
   }
 
   #tell(duration: number): void {
-    const { metrics, lines } = this.#parts
+    const { metrics, lines, events } = this.#parts
     const { bytesIn, bytesOut } = this.#facts
     metrics.connectionEnded(this.#edge, this.#code, duration, bytesIn, bytesOut)
-    lines?.write({
+    const record = {
       connection: this.#facts,
       flow: this.#flow,
       edge: this.#edge,
       code: this.#code,
       revision: this.#snapshot.revision,
       duration
-    })
+    }
+    lines?.write(record)
+    events.connection(record)
   }
 }
 

@@ -18,12 +18,15 @@ import { TcpListener } from './tcp-listener.js'
 import { TcpTermination } from './tcp-termination.js'
 import { type ServerIdentity, TlsContexts } from './tls-contexts.js'
 import { ListenerTls } from './tls-table.js'
+import { type EventSink, TrafficEvents } from './traffic-events.js'
 import type { Upstreams } from './upstreams.js'
 
 export interface TrafficParts {
   readonly front: Front
   readonly back: Back
   readonly upstreams: Upstreams
+  /** See `PipelineParts`. */
+  readonly challenge: (host: string, path: string) => Uint8Array | undefined
   readonly holder: SnapshotHolder
   readonly metrics: Metrics
   readonly kinds: HeaderKinds
@@ -37,6 +40,8 @@ export interface TrafficParts {
   readonly lines: LineWriter
   /** Share of the exchanges that get a line; undefined: no access log. */
   readonly accessLog: number | undefined
+  /** Hears of what went through. */
+  readonly events: EventSink
   readonly region: string
   readonly limits: ListenLimits
   readonly timeouts: UpstreamTimeouts & { readonly headers: number; readonly drain: number }
@@ -65,13 +70,16 @@ export function createTraffic(parts: TrafficParts): Traffic {
   const tls = new ListenerTls({ holder, contexts, development: parts.development, log })
   const forwarding = new Forwarding(parts.trusted)
   const endpoints = new EndpointGate({ metrics, log: lines })
+  const events = new TrafficEvents(parts.events)
   const pipeline = new Pipeline({
     holder,
     admission: new Admission({ kinds: parts.kinds, forwarding, clock, holder, endpoints, tls }),
     forwarder: new Forwarder({ back: parts.back, upstreams, kinds: parts.kinds, clock, metrics, timeouts, log }),
     clock,
     metrics,
+    challenge: parts.challenge,
     accessLog: accessLog === undefined ? undefined : new AccessLog(lines, accessLog),
+    events,
     log
   })
   const http = {
@@ -99,6 +107,7 @@ export function createTraffic(parts: TrafficParts): Traffic {
       log
     }),
     lines: accessLog === undefined ? undefined : new ConnectionLog(lines),
+    events,
     log,
     timeouts,
     forwarding,

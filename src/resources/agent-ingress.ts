@@ -1,11 +1,23 @@
 import Type from 'typebox'
-import { managementPolicy, managementStatus } from './certificate-management.js'
+import {
+  automaticCertificate,
+  certificateWork,
+  managementPolicy,
+  managementStatus,
+  settleManagement
+} from './certificate-management.js'
 import { computed, described, text } from './fields.js'
 import type { RuleView } from './members.js'
 import { defineResource, type MakeView } from './resource.js'
+import { tlsCertificate } from './tls-certificate.js'
 
 const NAMES = Type.Array(Type.String())
 const SERVERS = ['ns1', 'ns2'] as const
+
+/** Addresses for agents below a domain, one for each region. */
+export function agentHosts(domain: string, regions: readonly string[]): string[] {
+  return regions.map((region) => `tunnel.${region}.${domain}`)
+}
 
 /** Addresses of one's own for agents to connect to. */
 export const agentIngress = defineResource({
@@ -33,24 +45,22 @@ export const agentIngress = defineResource({
     region_domains: computed(
       NAMES,
       'Addresses for agents, one for each region.',
-      (_stored, _path, { body }, { regions }) => regions.map((region) => `tunnel.${region}.${body.domain}`)
+      (_stored, _path, { body }, { regions }) => agentHosts(String(body.domain), regions)
     ),
     certificate_management_policy: managementPolicy('rsa'),
-    certificate_management_status: managementStatus()
+    certificate_management_status: managementStatus(),
+    certificate: automaticCertificate(tlsCertificate),
+    certificate_work: certificateWork()
   },
   rules: [
     { on: ['domain'], check: noWildcard },
-    { on: ['certificate_management_policy'], check: endStatus }
+    { on: ['certificate_management_policy'], check: settleManagement }
   ],
   make: refuseOwnZone
 })
 
 function noWildcard({ body, report }: RuleView): void {
   if ((body.domain as string).startsWith('*')) report('domain', 'FIELD_INVALID', 'must not be a wildcard')
-}
-
-function endStatus({ body }: RuleView): void {
-  if (body.certificate_management_policy === null) body.certificate_management_status = null
 }
 
 async function refuseOwnZone({ body, before, makers: { zone }, report }: MakeView): Promise<void> {

@@ -1,6 +1,6 @@
 import Type from 'typebox'
 import { defineField } from './field.js'
-import { constant, described, text } from './fields.js'
+import { computed, constant, described, nullable, text } from './fields.js'
 import type { RuleView } from './members.js'
 import { type Chosen, object, oneOf } from './objects.js'
 import { defineResource } from './resource.js'
@@ -47,8 +47,11 @@ const targets = {
     { description: 'Azure Logs Ingestion.' }
   ),
   webhook: object(
-    { url: url('Where events are posted to.'), secret: hidden('What the posts are signed with.', false) },
-    { description: 'A POST for each event, signed with HMAC-SHA256 when there is a secret.' }
+    {
+      url: url('Where events are posted to.'),
+      secret: hidden('What the posts are signed with; base64 after whsec_, else as it stands.', false)
+    },
+    { description: 'A POST for each event; those of traffic as lists. Signed with HMAC-SHA256 when there is a secret.' }
   ),
   file: object(
     { path: text({ description: 'Absolute path.', bytes: 4096, form: 'absolute_path', required: true }) },
@@ -71,6 +74,29 @@ const format = defineField<string>({
   present: (stored) => stored
 })
 
+const nullableText = nullable(Type.String())
+
+/** How the delivery goes, as far as this process knows. */
+const delivery = computed(
+  nullable(
+    Type.Object({
+      state: Type.Enum(['ok', 'failing', 'unsupported'], {
+        description: 'failing: it is tried again; unsupported: nothing is sent.'
+      }),
+      reason: nullableText,
+      delivered: Type.Integer({ description: 'Events that were taken.' }),
+      dropped: Type.Integer({ description: 'Traffic events for which there was no room.' }),
+      waiting: Type.Integer({ description: 'Other events that waited when the delivery failed last.' }),
+      failures: Type.Integer({ description: 'Attempts since the last success.' }),
+      last_error: nullableText,
+      last_failure_at: nullableText,
+      last_success_at: nullableText
+    })
+  ),
+  'How the delivery goes; null before it has begun.',
+  (_stored, _path, { id }, { deliveryOf }) => deliveryOf?.(id) ?? null
+)
+
 /** Where events go. */
 export const eventDestination = defineResource({
   name: 'event_destination',
@@ -82,7 +108,8 @@ export const eventDestination = defineResource({
   fields: {
     ...described,
     format,
-    target: oneOf(targets, { description: 'Exactly one kind of destination, the same for ever.', required: true })
+    target: oneOf(targets, { description: 'Exactly one kind of destination, the same for ever.', required: true }),
+    delivery
   },
   rules: [{ on: ['target'], check: sameKind }]
 })

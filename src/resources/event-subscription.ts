@@ -2,17 +2,28 @@ import Type from 'typebox'
 import { didYouMean } from '../lib/suggest.js'
 import { isObject } from './check.js'
 import { eventDestination } from './event-destination.js'
+import { EventFilters } from './event-filter.js'
 import { EVENT_TYPES } from './event-types.js'
 import { defineField, type Reading } from './field.js'
-import { text } from './fields.js'
+import { nullable, text } from './fields.js'
 import { refs } from './references.js'
 import { defineResource } from './resource.js'
+import { TRAFFIC_FIELDS } from './traffic-fields.js'
 
 const PATH = '/event_subscriptions'
+/** Longest filter, in UTF-16 units. */
+const LONGEST_FILTER = 8_192
 
 interface Source {
   readonly type: string
+  /** Of traffic events alone; all of them when absent. */
+  readonly fields?: readonly string[]
+  /** Of traffic events alone. */
+  readonly filter?: string
 }
+
+const FIELDS = 'Fields that the events show, such as conn.client_ip; all of them when left out. Traffic events only.'
+const FILTER = 'CEL over `ev`; only events for which it is true are sent. Traffic events only.'
 
 const sources = defineField<readonly Source[]>({
   description: 'Types of events that are sent.',
@@ -20,17 +31,32 @@ const sources = defineField<readonly Source[]>({
   required: true,
   request: Type.Array(
     Type.Object(
-      { type: Type.Enum([...EVENT_TYPES], { description: 'Type of an event.' }) },
+      {
+        type: Type.Enum([...EVENT_TYPES], { description: 'Type of an event.' }),
+        fields: Type.Optional(nullable(Type.Array(Type.String(), { description: FIELDS, minItems: 1 }))),
+        filter: Type.Optional(nullable(Type.String({ description: FILTER, maxLength: LONGEST_FILTER })))
+      },
       { additionalProperties: false }
     ),
     { description: 'Types of events that are sent.', minItems: 1 }
   ),
-  response: Type.Array(Type.Object({ type: Type.String(), uri: Type.String() }), {
-    description: 'Types of events that are sent.'
-  }),
+  response: Type.Array(
+    Type.Object({
+      type: Type.String(),
+      uri: Type.String(),
+      fields: Type.Optional(Type.Array(Type.String(), { description: FIELDS })),
+      filter: Type.Optional(Type.String({ description: FILTER }))
+    }),
+    { description: 'Types of events that are sent.' }
+  ),
   read: readSources,
   present: (stored, _path, { id }, { baseUrl }) =>
-    stored.map(({ type }) => ({ type, uri: `${baseUrl}${PATH}/${id}/sources/${type}` }))
+    stored.map(({ type, fields, filter }) => ({
+      type,
+      uri: `${baseUrl}${PATH}/${id}/sources/${type}`,
+      ...(fields === undefined ? {} : { fields }),
+      ...(filter === undefined ? {} : { filter })
+    }))
 })
 
 /** Sends events of some types to destinations. */
@@ -71,11 +97,57 @@ function readSource(value: unknown, at: string, reading: Reading): Source | unde
   }
   if (!isObject(value)) return refuse(at, 'FIELD_INVALID', 'must be an object')
   const { type } = value
-  const other = Object.keys(value).find((key) => key !== 'type' && key !== 'uri')
+  const other = Object.keys(value).find((key) => !MEMBERS.includes(key))
   if (other !== undefined)
-    return refuse(`${at}.${other.slice(0, 64)}`, 'FIELD_UNKNOWN', 'is not a field here; the field is type')
+    return refuse(
+      `${at}.${other.slice(0, 64)}`,
+      'FIELD_UNKNOWN',
+      'is not a field here; the fields are type, fields and filter'
+    )
   if (type === undefined || type === null) return refuse(`${at}.type`, 'FIELD_REQUIRED', 'is required')
-  if (typeof type === 'string' && EVENT_TYPES.includes(type)) return { type }
-  const near = typeof type === 'string' && type.length < 64 ? didYouMean(type, EVENT_TYPES) : ''
-  return refuse(`${at}.type`, 'FIELD_INVALID', `must be one of ${EVENT_TYPES.join(', ')}${near}`)
+  if (typeof type !== 'string' || !EVENT_TYPES.includes(type)) {
+    const near = typeof type === 'string' && type.length < 64 ? didYouMean(type, EVENT_TYPES) : ''
+    return refuse(`${at}.type`, 'FIELD_INVALID', `must be one of ${EVENT_TYPES.join(', ')}${near}`)
+  }
+  const fields = readFields(type, value.fields ?? undefined, `${at}.fields`, reading)
+  const filter = readFilter(type, value.filter ?? undefined, `${at}.filter`, reading)
+  if (fields === null || filter === null) return undefined
+  return { type, ...(fields === undefined ? {} : { fields }), ...(filter === undefined ? {} : { filter }) }
+}
+
+const MEMBERS: readonly string[] = ['type', 'uri', 'fields', 'filter']
+const ONLY_TRAFFIC = `is for ${[...TRAFFIC_FIELDS.keys()].join(' and ')} only`
+
+/** Undefined when not given, null after a report. */
+function readFields(type: string, value: unknown, at: string, reading: Reading): readonly string[] | undefined | null {
+  if (value === undefined) return undefined
+  const refuse = (field: string, message: string) => {
+    reading.report({ field, code: 'FIELD_INVALID', message })
+    return null
+  }
+  const known = TRAFFIC_FIELDS.get(type)
+  if (known === undefined) return refuse(at, ONLY_TRAFFIC)
+  if (!Array.isArray(value) || value.length === 0) return refuse(at, 'must be a list of at least one name of a field')
+  const names = Object.keys(known)
+  const wrong = value.findIndex((name) => typeof name !== 'string' || !names.includes(name))
+  if (wrong !== -1) {
+    const name: unknown = value[wrong]
+    const near = typeof name === 'string' && name.length < 64 ? didYouMean(name, names) : ''
+    return refuse(`${at}[${wrong}]`, `must be one of ${names.join(', ')}${near}`)
+  }
+  return [...new Set(value as string[])]
+}
+
+/** Undefined when not given, null after a report. */
+function readFilter(type: string, value: unknown, at: string, reading: Reading): string | undefined | null {
+  if (value === undefined || value === '') return undefined
+  const refuse = (code: string, message: string) => {
+    reading.report({ field: at, code, message })
+    return null
+  }
+  if (!TRAFFIC_FIELDS.has(type)) return refuse('FIELD_INVALID', ONLY_TRAFFIC)
+  if (typeof value !== 'string') return refuse('FIELD_INVALID', 'must be a text')
+  if (value.length > LONGEST_FILTER) return refuse('TOO_LONG', `must not be longer than ${LONGEST_FILTER} characters`)
+  const compiled = new EventFilters().compile(type, value)
+  return compiled.ok ? value : refuse('FIELD_INVALID', `at ${compiled.start + 1}: ${compiled.message}`)
 }

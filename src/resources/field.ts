@@ -66,6 +66,8 @@ export interface PresentContext {
   children(kind: string, parent: string): readonly ResourceRecord[]
   /** Ids of the live tunnels that a backend selects. */
   tunnelsOf(backend: string): readonly string[]
+  /** How the delivery to an event destination goes; undefined when nothing is known of it. */
+  deliveryOf?(destination: string): Json | undefined
 }
 
 /** What values that the service makes are made of. */

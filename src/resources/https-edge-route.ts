@@ -7,6 +7,7 @@ import { compressionModule } from './modules/compression.js'
 import { headersModule } from './modules/headers.js'
 import { ipRestrictionModule } from './modules/ip-restriction.js'
 import { oauthModule } from './modules/oauth.js'
+import { oidcModule, oneLogin } from './modules/oidc.js'
 import { trafficPolicyModule } from './modules/traffic-policy.js'
 import { userAgentFilterModule } from './modules/user-agent-filter.js'
 import { webhookVerificationModule } from './modules/webhook-verification.js'
@@ -24,6 +25,7 @@ export const httpsEdgeRoute = defineResource({
   idPrefix: 'edghtsrt',
   operations: ['create', 'get', 'update', 'delete'],
   events: 'edge_https_route',
+  rules: [{ on: ['oauth', 'oidc'], check: oneLogin }],
   fields: {
     edge_id: parent(HTTPS_EDGE, 'Id of its edge.'),
     match_type: choice(['exact_path', 'path_prefix'], {
@@ -48,7 +50,7 @@ export const httpsEdgeRoute = defineResource({
     webhook_verification: webhookVerificationModule(),
     oauth: oauthModule(),
     saml: unsupported('saml'),
-    oidc: unsupported('oidc'),
+    oidc: oidcModule(),
     websocket_tcp_converter: unsupported('websocket_tcp_converter'),
     user_agent_filter: userAgentFilterModule(),
     traffic_policy: trafficPolicyModule('http'),

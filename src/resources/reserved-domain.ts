@@ -1,5 +1,5 @@
 import Type from 'typebox'
-import { managementPolicy, managementStatus } from './certificate-management.js'
+import { certificateWork, managementPolicy, managementStatus, settleManagement } from './certificate-management.js'
 import type { Makers } from './field.js'
 import { constant, described, keptTextOrNull, text } from './fields.js'
 import type { RuleView } from './members.js'
@@ -39,6 +39,7 @@ export const reservedDomain = defineResource({
     certificate: ref(tlsCertificate, { description: 'The certificate in use.' }),
     certificate_management_policy: managementPolicy('ecdsa'),
     certificate_management_status: managementStatus(),
+    certificate_work: certificateWork(),
     acme_challenge_cname_target: keptTextOrNull(
       'Target of the CNAME record of _acme-challenge.<domain>; of wildcards outside of the zones of the service, else null.'
     ),
@@ -53,17 +54,26 @@ export const reservedDomain = defineResource({
 })
 
 /** A certificate is uploaded or managed: the one that is given last ends the other. */
-function oneCertificate({ body, given, report }: RuleView): void {
+function oneCertificate(view: RuleView): void {
+  const { body, given, before, report } = view
   const uploaded = given.has('certificate') && body.certificate !== null
   const managed = given.has('certificate_management_policy') && body.certificate_management_policy !== null
+  const wasManaged = before !== undefined && before.certificate_management_policy !== null
   if (uploaded && managed) {
     const message = 'cannot stand beside certificate_management_policy: a certificate is uploaded or managed'
     report('certificate', 'CONFLICTING_FIELDS', message)
     return
   }
-  if (uploaded) Object.assign(body, { certificate_management_policy: null, certificate_management_status: null })
-  if (managed) Object.assign(body, { certificate: null })
-  if (body.certificate_management_policy === null) body.certificate_management_status = null
+  const detached = given.has('certificate') && body.certificate === null && before?.certificate !== null
+  if (wasManaged && detached && body.certificate_management_policy !== null && !managed) {
+    const message = 'is managed: removing certificate_management_policy removes it'
+    report('certificate', 'CONFLICTING_FIELDS', message)
+    return
+  }
+  if (uploaded) body.certificate_management_policy = null
+  // The automatic certificate of a policy that is only written again stays in use.
+  if (managed) body.certificate = wasManaged ? before.certificate : null
+  settleManagement(view)
 }
 
 async function makeTargets({ body, before, makers, report }: MakeView): Promise<void> {

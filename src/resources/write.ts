@@ -44,14 +44,28 @@ export async function updateRecord(
   return make(resource, { ...current, body, secrets }, {}, makers, current.body)
 }
 
-/** The record without the module, or without the clearable field, `name`. */
-export function clearField(resource: Resource, current: ResourceRecord, name: string): ResourceRecord {
-  const body = { ...current.body, [name]: resource.fields[name]?.initial }
-  return { ...current, body, secrets: secretsWithout(current.secrets, new Set([name])) }
+/** The record without the module, or without the clearable field, `name`, whose rules may refuse that. */
+export function clearField(resource: Resource, current: ResourceRecord, name: string): Written {
+  const body: Body = { ...current.body, [name]: resource.fields[name]?.initial }
+  const given = new Set([name])
+  const problems: Problem[] = []
+  const rules = resource.clearable.includes(name) ? resource.rules.filter(({ on }) => on.includes(name)) : []
+  for (const { check } of rules) {
+    check({
+      body,
+      given,
+      before: current.body,
+      secret: (path) => current.secrets[path],
+      report: (field, code, message) => problems.push({ field, code, message })
+    })
+  }
+  if (problems.length > 0) return { ok: false, problems }
+  const gone = replaced(current.body, body, { given })
+  return { ok: true, record: { ...current, body, secrets: secretsWithout(current.secrets, gone) }, once: {} }
 }
 
 /** Fields that the request gives, and those that a rule has changed on the way. */
-function replaced(before: Readonly<Body>, after: Body, { given }: Input): ReadonlySet<string> {
+function replaced(before: Readonly<Body>, after: Body, { given }: Pick<Input, 'given'>): ReadonlySet<string> {
   return new Set([...given, ...Object.keys(after).filter((name) => after[name] !== before[name])])
 }
 

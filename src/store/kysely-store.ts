@@ -1,7 +1,9 @@
 import type { Transaction } from 'kysely'
 import type { Clock } from '../lib/clock.js'
 import type { Database } from './database.js'
+import { KyselyOutbox } from './kysely-outbox.js'
 import { newerSchema, SCHEMA_VERSION } from './migrations.js'
+import type { Outbox } from './outbox.js'
 import { Outcomes } from './outcomes.js'
 import { Queries } from './queries.js'
 import { printable } from './rows.js'
@@ -22,6 +24,7 @@ export interface KyselyStoreParts {
 
 /** The store over any database that Kysely speaks to. */
 export class KyselyStore extends Queries implements Store {
+  readonly outbox: Outbox
   readonly #database: Database
   readonly #parts: KyselyStoreParts
   readonly #outcomes: Outcomes
@@ -30,6 +33,7 @@ export class KyselyStore extends Queries implements Store {
 
   constructor(database: Database, parts: KyselyStoreParts) {
     super(() => database.reads)
+    this.outbox = new KyselyOutbox(database)
     this.#database = database
     this.#parts = parts
     this.#outcomes = new Outcomes(database, parts.log, parts.clock)

@@ -98,7 +98,36 @@ const processes: Migration = async (schema) => {
     .execute()
 }
 
-const MIGRATIONS: readonly Migration[] = [records, history, processes]
+const outbox: Migration = async (schema) => {
+  await schema
+    .createTable('outbox')
+    .addColumn('destination', 'text', (column) => column.notNull())
+    .addColumn('revision', 'bigint', (column) => column.notNull())
+    .addColumn('position', 'integer', (column) => column.notNull())
+    .addColumn('body', 'text', (column) => column.notNull())
+    .addPrimaryKeyConstraint('outbox_key', ['destination', 'revision', 'position'])
+    .execute()
+  await schema.createIndex('outbox_age').on('outbox').column('revision').execute()
+  await schema
+    .createTable('deliveries')
+    .addColumn('destination', 'text', (column) => column.primaryKey())
+    .addColumn('delivered', 'bigint', (column) => column.notNull())
+    .addColumn('waiting', 'bigint', (column) => column.notNull())
+    .addColumn('failures', 'bigint', (column) => column.notNull())
+    .addColumn('last_error', 'text')
+    .addColumn('last_failure_at', 'bigint')
+    .addColumn('last_success_at', 'bigint')
+    .execute()
+  await schema
+    .createTable('leases')
+    .addColumn('destination', 'text', (column) => column.primaryKey())
+    .addColumn('holder', 'text', (column) => column.notNull())
+    .addColumn('number', 'bigint', (column) => column.notNull())
+    .execute()
+  await schema.alterTable('meta').addColumn('account_id', 'text').execute()
+}
+
+const MIGRATIONS: readonly Migration[] = [records, history, processes, outbox]
 
 /** The version of the schema that this code reads and writes. */
 export const SCHEMA_VERSION = MIGRATIONS.length

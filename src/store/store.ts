@@ -1,3 +1,5 @@
+import type { Outbox } from './outbox.js'
+
 /**
  * The store of the control plane: what it holds and what can be asked of it. Two implementations behind one interface:
  * SQLite for one process, PostgreSQL for several.
@@ -127,6 +129,13 @@ export interface StoreReader {
   revision(): Promise<number>
 }
 
+/** Something to deliver. */
+export interface Posted {
+  readonly destination: string
+  /** JSON text. */
+  readonly body: string
+}
+
 /** The writer's view: reads see what it has written itself. Not usable after its work has ended. */
 export interface StoreTransaction extends StoreReader {
   /** The revision that this transaction becomes. */
@@ -149,6 +158,10 @@ export interface StoreTransaction extends StoreReader {
   claim(keeper: RecordKey, space: string, value: string): Promise<void>
   /** Gives a value back if the record holds it. */
   release(keeper: RecordKey, space: string, value: string): Promise<void>
+  /** Leaves entries in the outbox; they wait for delivery once this transaction is committed. Counts as no change of a record. */
+  post(entries: readonly Posted[]): Promise<void>
+  /** Takes everything that waits for a destination out of the outbox, and what is known of its delivery. */
+  withdraw(destination: string): Promise<void>
   /** What the history shall say about this revision; holds no secret. */
   note(detail: Json): void
   /** Nothing of this transaction will be kept, though its work succeeds. */
@@ -164,6 +177,7 @@ export interface Outcome<T> {
 }
 
 export interface Store extends StoreReader {
+  readonly outbox: Outbox
   /**
    * Runs `work` as the only writer of all processes and commits what it wrote; what it throws is thrown after everything
    * is undone. Transactions of one process wait for each other.

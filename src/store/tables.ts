@@ -11,6 +11,9 @@ export interface Tables {
   changes: ChangesTable
   tombstones: TombstonesTable
   processes: ProcessesTable
+  outbox: OutboxTable
+  deliveries: DeliveriesTable
+  leases: LeasesTable
 }
 
 /** One row. Its lock is the writer's turn among all processes. */
@@ -21,6 +24,8 @@ interface MetaTable {
   schema_version: number
   /** Revisions below this one are forgotten. */
   history_from: number
+  /** Made when it is asked for first. */
+  account_id: string | null
 }
 
 export interface RecordsTable {
@@ -79,4 +84,32 @@ interface ProcessesTable {
   applied_revision: number
   last_error: string | null
   seen_at: number
+}
+
+/** What waits for a destination. */
+interface OutboxTable {
+  destination: string
+  revision: number
+  position: number
+  /** JSON text. */
+  body: string
+}
+
+/** How the delivery to a destination goes. */
+export interface DeliveriesTable {
+  destination: string
+  delivered: number
+  waiting: number
+  failures: number
+  last_error: string | null
+  last_failure_at: number | null
+  last_success_at: number | null
+}
+
+/** Which process delivers to a destination. */
+interface LeasesTable {
+  destination: string
+  holder: string
+  /** Another one with every sign of life of the holder. */
+  number: number
 }

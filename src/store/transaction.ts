@@ -2,7 +2,7 @@ import type { Kysely, Transaction } from 'kysely'
 import { ChangeSet } from './change-set.js'
 import { Queries } from './queries.js'
 import { claimText, pieces, storable, toRecord } from './rows.js'
-import type { Json, NewRecord, RecordKey, RecordUpdate, StoredRecord, StoreTransaction } from './store.js'
+import type { Json, NewRecord, Posted, RecordKey, RecordUpdate, StoredRecord, StoreTransaction } from './store.js'
 import { ClaimConflict, StoreError } from './store-error.js'
 import type { Tables } from './tables.js'
 
@@ -26,6 +26,7 @@ export class KyselyTransaction extends Queries implements StoreTransaction {
   readonly #changes = new ChangeSet()
   readonly #firstSequence: number
   #sequence: number
+  #posted = 0
   #touched = false
   #ended = false
   #abandoned = false
@@ -149,6 +150,19 @@ export class KyselyTransaction extends Queries implements StoreTransaction {
       .where('kind', '=', keeper.kind)
       .where('id', '=', keeper.id)
       .execute()
+  }
+
+  async post(entries: readonly Posted[]): Promise<void> {
+    const trx = this.#open()
+    const rows = entries.map((entry) => ({ ...entry, revision: this.number, position: this.#posted++ }))
+    for (const some of pieces(rows, ROWS_PER_STATEMENT)) await trx.insertInto('outbox').values(some).execute()
+  }
+
+  async withdraw(destination: string): Promise<void> {
+    const trx = this.#open()
+    for (const table of ['outbox', 'deliveries', 'leases'] as const) {
+      await trx.deleteFrom(table).where('destination', '=', destination).execute()
+    }
   }
 
   note(detail: Json): void {

@@ -1,21 +1,10 @@
-import 'reflect-metadata'
-import { type webcrypto, X509Certificate } from 'node:crypto'
+import { X509Certificate } from 'node:crypto'
 import { chmod, mkdir, readFile, rename, stat, writeFile } from 'node:fs/promises'
 import { isIP } from 'node:net'
 import { join } from 'node:path'
-import {
-  BasicConstraintsExtension,
-  ExtendedKeyUsage,
-  ExtendedKeyUsageExtension,
-  type JsonGeneralName,
-  KeyUsageFlags,
-  KeyUsagesExtension,
-  SubjectAlternativeNameExtension,
-  SubjectKeyIdentifierExtension,
-  X509CertificateGenerator
-} from '@peculiar/x509'
 import type { Clock } from '../lib/clock.js'
 import { CodedError, codeOf } from '../lib/coded-error.js'
+import { makeAuthority, makeServerCertificate, readSigningKey } from '../lib/make-certificate.js'
 
 /** What the agent listener shows, and what agents trust. PEM texts. */
 export interface AgentsIdentity {
@@ -34,14 +23,11 @@ interface Pair {
   readonly key: string
 }
 
-const ALGORITHM = { name: 'ECDSA', namedCurve: 'P-256', hash: 'SHA-256' }
 const DAY = 86_400_000
 const CA_LIFE = 3650 * DAY
 const LEAF_LIFE = 365 * DAY
 /** A leaf is made anew when a third of its life is left. */
 const RENEW_BEFORE = LEAF_LIFE / 3
-/** Clocks of agents may be late. */
-const BACKDATED = DAY
 const FOR_OTHERS = 0o077
 const SUBJECT = 'CN=Sluice agents'
 
@@ -59,11 +45,12 @@ export async function openAgentsIdentity(
   const now = clock.wall()
   if (folder !== undefined) await mkdir(folder, { recursive: true, mode: 0o700 })
   const known = await readPair(folder, 'ca')
-  const authority = known ?? (await makeAuthority(now))
+  const authority = known ?? (await makeAuthority(SUBJECT, { now, life: CA_LIFE }))
   if (known === undefined) await writePair(folder, 'ca', authority)
   let leaf = await readPair(folder, 'server')
   if (leaf === undefined || !serves(leaf, authority, names, now)) {
-    leaf = await makeLeaf(authority, names, now)
+    const signer = { subject: SUBJECT, key: authority.key }
+    leaf = await makeServerCertificate(`${SUBJECT} server`, names, { now, life: LEAF_LIFE }, signer)
     await writePair(folder, 'server', leaf)
   }
   return {
@@ -84,54 +71,6 @@ function serves(leaf: Pair, authority: Pair, names: readonly string[], now: numb
   )
 }
 
-async function makeAuthority(now: number): Promise<Pair> {
-  const keys = await crypto.subtle.generateKey(ALGORITHM, true, ['sign', 'verify'])
-  const certificate = await X509CertificateGenerator.createSelfSigned({
-    name: SUBJECT,
-    notBefore: new Date(now - BACKDATED),
-    notAfter: new Date(now + CA_LIFE),
-    keys,
-    signingAlgorithm: ALGORITHM,
-    extensions: [
-      new BasicConstraintsExtension(true, 0, true),
-      new KeyUsagesExtension(KeyUsageFlags.keyCertSign | KeyUsageFlags.cRLSign, true),
-      await SubjectKeyIdentifierExtension.create(keys.publicKey)
-    ]
-  })
-  return { cert: `${certificate.toString('pem')}\n`, key: await exportKey(keys.privateKey) }
-}
-
-async function makeLeaf(authority: Pair, names: readonly string[], now: number): Promise<Pair> {
-  const keys = await crypto.subtle.generateKey(ALGORITHM, true, ['sign', 'verify'])
-  const san: JsonGeneralName[] = names.map((value) => ({ type: isIP(value) === 0 ? 'dns' : 'ip', value }))
-  const certificate = await X509CertificateGenerator.create({
-    subject: `${SUBJECT} server`,
-    issuer: SUBJECT,
-    notBefore: new Date(now - BACKDATED),
-    notAfter: new Date(now + LEAF_LIFE),
-    publicKey: keys.publicKey,
-    signingKey: await importKey(authority.key),
-    signingAlgorithm: ALGORITHM,
-    extensions: [
-      new BasicConstraintsExtension(false, undefined, true),
-      new KeyUsagesExtension(KeyUsageFlags.digitalSignature, true),
-      new ExtendedKeyUsageExtension([ExtendedKeyUsage.serverAuth]),
-      new SubjectAlternativeNameExtension(san)
-    ]
-  })
-  return { cert: `${certificate.toString('pem')}\n`, key: await exportKey(keys.privateKey) }
-}
-
-async function exportKey(key: webcrypto.CryptoKey): Promise<string> {
-  const der = Buffer.from(await crypto.subtle.exportKey('pkcs8', key)).toString('base64')
-  return `-----BEGIN PRIVATE KEY-----\n${der.replace(/.{64}/g, '$&\n').trimEnd()}\n-----END PRIVATE KEY-----\n`
-}
-
-function importKey(pem: string): Promise<webcrypto.CryptoKey> {
-  const der = Buffer.from(pem.replace(/-----[^-]+-----|\s/g, ''), 'base64')
-  return crypto.subtle.importKey('pkcs8', der, ALGORITHM, false, ['sign'])
-}
-
 /** Undefined when neither file is there. */
 async function readPair(folder: string | undefined, name: string): Promise<Pair | undefined> {
   if (folder === undefined) return undefined
@@ -146,7 +85,7 @@ async function readPair(folder: string | undefined, name: string): Promise<Pair 
   }
   try {
     new X509Certificate(texts[0])
-    await importKey(texts[1])
+    await readSigningKey(texts[1])
   } catch (error) {
     throw new CodedError('AGENTS_CA_BROKEN', `${cert} or ${key} cannot be read; remove both for a new pair`, {
       cause: error

@@ -58,6 +58,10 @@ export class AccountDouble implements Account {
   updatePart = this.#partAnswer('updatePart', written)
   removePart = this.#partAnswer('removePart', done)
 
+  async testDestination() {
+    return { delivered: true, error: null, duration_ms: 1 }
+  }
+
   async commandSession(id: string, command: string) {
     this.#note('commandSession', 'tunnel_session', { id, command })
   }

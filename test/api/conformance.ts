@@ -218,6 +218,8 @@ async function modulesOf(t: Test, ask: Ask, resource: Resource, item: string, { 
     const replaced = await ask(item, { method: 'PATCH', body: { [module]: change[module] } })
     t.equal(replaced.status, 200, replaced.text)
     t.same((await ask(path)).json, replaced.json[module])
+    // Some modules exclude each other.
+    t.equal((await remove()).status, 204)
   }
   for (const field of resource.clearable) {
     t.equal((await ask(`${item}/${field}`, { method: 'DELETE' })).status, 204)

@@ -74,6 +74,9 @@ t.test('without anything the defaults hold', async (t) => {
     limiter: { budget: 1_073_741_824 },
     geoip: {},
     outbound: { allow_private: false },
+    acme: { agree_terms: false, directory: 'https://acme-v02.api.letsencrypt.org/directory' },
+    dns: { addresses: [] },
+    login: {},
     history: 10_000,
     region: '',
     engine: 'codec',
@@ -81,6 +84,15 @@ t.test('without anything the defaults hold', async (t) => {
   })
   t.same(warnings, [])
   t.ok([...origins.values()].every(({ kind }) => kind === 'default'))
+})
+
+t.test('ports for endpoints of agents', async (t) => {
+  const { options } = await good({ environment: { SLUICE_AGENTS_TCP_PORTS: '20000-20999' } })
+  t.same(options.agents_tcp_ports, { from: 20_000, to: 20_999 })
+  t.equal(options.agents, undefined)
+  for (const wrong of ['20000', '20999-20000', '80-90', '60000-70000']) {
+    t.match(await refused(t, { environment: { SLUICE_AGENTS_TCP_PORTS: wrong } }), [/two ports such as 20000-20999/])
+  }
 })
 
 t.test('flags win over environment, environment over file, file over defaults', async (t) => {

@@ -53,6 +53,18 @@ export const modules = {
   response_headers: { enabled: true, add: {}, remove: [] },
   webhook_verification: { enabled: true, provider: 'TWILIO', secret: MARK },
   oauth,
+  // A route has one login only.
+  oidc: {
+    enabled: false,
+    issuer: 'https://issuer.example.com',
+    client_id: 'id',
+    client_secret: MARK,
+    scopes: ['email'],
+    options_passthrough: true,
+    cookie_prefix: 'my.',
+    inactivity_timeout: 60,
+    maximum_duration: 3600
+  },
   user_agent_filter: { enabled: true, allow: ['(?i)good'], deny: ['bad.*'] },
   traffic_policy: { enabled: true, value: policy('on_http_request', 'deny') }
 }

@@ -328,7 +328,7 @@ t.test('answers have the documented keys', async (t) => {
     https_edge_route: `${described} edge_id match_type match ${modules} circuit_breaker compression request_headers response_headers webhook_verification oauth saml oidc websocket_tcp_converter user_agent_filter policy`,
     vault: `${described} updated_at name created_by last_updated_by`,
     api_key: `${described} token owner_id`,
-    event_destination: `${described} format target`,
+    event_destination: `${described} format target delivery`,
     ssh_host_certificate: `${described} public_key key_type ssh_certificate_authority_id principals valid_after valid_until certificate`,
     ssh_user_certificate: `${described} public_key key_type ssh_certificate_authority_id principals critical_options extensions valid_after valid_until certificate`
   }

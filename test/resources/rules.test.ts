@@ -248,7 +248,12 @@ t.test('a domain has an uploaded certificate, a managed one, or none', async (t)
   })
   t.equal((await updated(resource, replaced, managed)).body.certificate, null)
   const cleared = clearField(resource, running, 'certificate_management_policy')
-  t.equal(present(resource, cleared, context).certificate_management_policy, null)
+  t.match(cleared.ok && present(resource, cleared.record, context), {
+    certificate_management_policy: null,
+    certificate_management_status: null
+  })
+  const automatic = { ...running, body: { ...running.body, certificate: idOf('cert') } }
+  t.same(problemsOf(clearField(resource, automatic, 'certificate')), ['certificate CONFLICTING_FIELDS'])
   t.same(codes('reserved_domain', { domain: 'a.test', certificate_management_policy: { authority: 'other' } }), [
     'certificate_management_policy.authority FIELD_INVALID'
   ])

@@ -5,11 +5,20 @@ import type { Position, Store } from '../../src/store/store.js'
 import { ClaimConflict } from '../../src/store/store-error.js'
 import type { ManualClock } from '../helpers/clock.js'
 import { type Opened, operation, over, put } from './opened.js'
+import { outboxSuite } from './outbox-suite.js'
 
 /** What every store does, whatever it stands on. `database` holds nothing but its schema; it is closed in the end. */
 export async function storeSuite(t: TapTest, database: Database, isolated: boolean): Promise<void> {
   const fresh = async (): Promise<Opened> => {
-    for (const table of ['records', 'revisions', 'tombstones', 'processes'] as const) {
+    for (const table of [
+      'records',
+      'revisions',
+      'tombstones',
+      'processes',
+      'outbox',
+      'deliveries',
+      'leases'
+    ] as const) {
       await database.writes.deleteFrom(table).execute()
     }
     await database.writes.updateTable('meta').set({ revision: 0, sequence: 0, history_from: 0 }).execute()
@@ -21,6 +30,7 @@ export async function storeSuite(t: TapTest, database: Database, isolated: boole
   transactions(t, fresh)
   history(t, fresh)
   paging(t, fresh)
+  outboxSuite(t, fresh)
   if (isolated) isolation(t, fresh)
   closing(t, async () => {
     const { store, ...rest } = await fresh()

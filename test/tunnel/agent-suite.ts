@@ -12,16 +12,19 @@ import { AgentServer, type AgentServerSetup, open, TOKEN, ZONE } from './agent-s
 import { Front } from './front.js'
 import { hashOf, pattern, startEcho, Upstream } from './upstream.js'
 
+/** Where agents connect. */
+export type AgentPlace = Pick<AgentServer, 'port' | 'address' | 'ca'>
+
 /** One kind of agent, as the suite drives it. */
 export interface AgentKind {
   readonly name: string
   /** Connects; rejects with an error whose message holds what the server said. */
-  start(server: AgentServer, token: string, offer: Offer): Promise<RunningAgent>
+  start(server: AgentPlace, token: string, offer: Offer): Promise<RunningAgent>
 }
 
 export type Offer =
   | { readonly labels: Labels; readonly target: number }
-  | { readonly endpoint: 'https' | 'tcp'; readonly at?: string; readonly target: number }
+  | { readonly endpoint: 'https' | 'tcp'; readonly at?: string; readonly target: number; readonly policy?: string }
 
 export interface RunningAgent {
   /** Of its tunnel, as the agent knows it. */

@@ -3,58 +3,14 @@ import { forward, SessionBuilder } from '@ngrok/ngrok'
 import t from 'tap'
 import { labelDialer } from '../../src/tunnel/dialer.js'
 import { AgentServer, open, TOKEN } from './agent-server.js'
-import { type AgentKind, answerOf, body, runAgentSuite } from './agent-suite.js'
+import { answerOf, body, runAgentSuite } from './agent-suite.js'
 import { Front } from './front.js'
+import { sdkAgent } from './sdk-agent.js'
 import { Upstream } from './upstream.js'
-
-/** The open-source agent SDK as it comes from the registry. */
-const sdk: AgentKind = {
-  name: 'SDK',
-  async start(server, token, offer) {
-    const session = await new SessionBuilder()
-      .authtoken(token)
-      .serverAddr(server.address)
-      .caCert(Buffer.from(server.ca))
-      .connect()
-    const to = `${'endpoint' in offer && offer.endpoint === 'tcp' ? 'tcp' : 'http'}://127.0.0.1:${offer.target}`
-    const builder = () => {
-      if ('labels' in offer) {
-        const labelled = session.labeledListener()
-        for (const [key, value] of Object.entries(offer.labels)) labelled.label(key, value)
-        return labelled
-      }
-      if (offer.endpoint === 'tcp') return session.tcpEndpoint()
-      return offer.at === undefined ? session.httpEndpoint() : session.httpEndpoint().domain(offer.at)
-    }
-    try {
-      const listener = await builder().listen()
-      const stopped = listener.forward(to).then(
-        () => 'ended',
-        (error: Error) => error.message
-      )
-      let closing: Promise<void> | undefined
-      return {
-        id: listener.id(),
-        url: listener.url() ?? '',
-        stopped,
-        close: () => {
-          closing ??= listener
-            .close()
-            .catch(() => undefined)
-            .then(() => session.close())
-          return closing
-        }
-      }
-    } catch (error) {
-      await session.close()
-      throw error
-    }
-  }
-}
 
 // An exit before the last test must not look like success.
 t.plan(18)
-runAgentSuite(sdk)
+runAgentSuite(sdkAgent)
 
 t.test('SDK: stop, restart and update call its handlers', async (t) => {
   const server = await AgentServer.start(t)
@@ -97,7 +53,7 @@ t.test('SDK: forward() in one call, with labels and without', async (t) => {
 t.test('SDK: more visitors than its core survives wait for nobody', async (t) => {
   const server = await AgentServer.start(t)
   const upstream = await Upstream.start(t)
-  const agent = await sdk.start(server, TOKEN, { labels: { app: 'web' }, target: upstream.port })
+  const agent = await sdkAgent.start(server, TOKEN, { labels: { app: 'web' }, target: upstream.port })
   t.teardown(() => agent.close())
   const dialer = labelDialer(server.registry, { app: 'web' }, 'http')
   const pipes = await Promise.all(Array.from({ length: 448 }, () => open(dialer)))

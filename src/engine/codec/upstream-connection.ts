@@ -70,15 +70,23 @@ export class UpstreamConnection implements WireOwner, BodySource, Swept {
   /** Did an earlier exchange use it? */
   reused = false
 
+  readonly #pipe: BytePipe
+
   constructor(host: UpstreamHost, key: string, pipe: BytePipe, reusable: boolean) {
     this.#host = host
     this.#key = key
+    this.#pipe = pipe
     this.#reusable = reusable
     this.wire = new Wire(pipe.duplex, host.shared, this)
     this.writer = new MessageWriter(this.wire, this, host.serialiser)
     this.#head = new HeadReader('response', LIMITS, host.names)
     this.#bodies = new BodyReader(this.#head)
     host.sweeper.add(this)
+  }
+
+  /** It stands, and what it leads to is given up. */
+  get stale(): boolean {
+    return this.#pipe.stale === true
   }
 
   /** A request of `user` is about to be written. */

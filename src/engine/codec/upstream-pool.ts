@@ -17,12 +17,17 @@ export class UpstreamPool {
 
   /** An idle connection that still stands, or undefined. */
   take(key: string): UpstreamConnection | undefined {
-    return this.#idle.get(key)?.pop()
+    const idle = this.#idle.get(key)
+    for (let connection = idle?.pop(); connection !== undefined; connection = idle?.pop()) {
+      if (!connection.stale) return connection
+      connection.destroy()
+    }
+    return undefined
   }
 
   /** False: the connection is not to be reused. */
   keep(key: string, connection: UpstreamConnection): boolean {
-    if (this.#closed || this.#retained?.has(key) === false) return false
+    if (this.#closed || connection.stale || this.#retained?.has(key) === false) return false
     const idle = this.#idle.get(key)
     if (idle === undefined) this.#idle.set(key, [connection])
     else if (idle.length >= this.#most) return false

@@ -32,8 +32,11 @@ export class UpstreamConnection {
   #read = 0
   reused = false
 
+  readonly #pipe: BytePipe
+
   constructor(pool: UpstreamPool, key: string, pipe: BytePipe, reusable: boolean) {
     this.stream = pipe.duplex
+    this.#pipe = pipe
     this.#pool = pool
     this.#key = key
     this.#reusable = reusable
@@ -59,6 +62,7 @@ export class UpstreamConnection {
     return (
       (this.#state === 'busy' || this.#state === 'idle') &&
       !this.#poisoned &&
+      this.#pipe.stale !== true &&
       this.stream.writable &&
       !this.stream.readableEnded
     )

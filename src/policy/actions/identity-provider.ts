@@ -1,9 +1,34 @@
-import Type from 'typebox'
-import type { Scope } from '../action.js'
-import { duration, flag, template, text } from '../fields.js'
+import Type, { type Static } from 'typebox'
+import type { Flow } from '../../exchange/flow.js'
+import type { Template } from '../../expression/expression.js'
+import { parseDuration } from '../../lib/duration.js'
+import type { ActionRun, Scope } from '../action.js'
+import { config, duration, flag, template, text } from '../fields.js'
+import type { AccessLists } from '../login/access.js'
+import { accessOf } from '../login/access.js'
+import { createGate } from '../login/gate.js'
+import type { Application } from '../login/operator-providers.js'
+import type { Provider } from '../login/providers.js'
+import type { LoginResult } from '../login/published.js'
 
 const SECOND = 1_000
 const YEAR = 8_760 * 3_600 * SECOND
+const COOKIE_PREFIX = 'sluice.'
+/** Parameters of RFC 6749 4.1.1, RFC 7636 and OpenID Connect Core that the protocol sets itself, or that would change its kind. */
+const OWN_PARAMETERS = new Set([
+  'client_id',
+  'code_challenge',
+  'code_challenge_method',
+  'nonce',
+  'redirect_uri',
+  'request',
+  'request_uri',
+  'response_mode',
+  'response_type',
+  'scope',
+  'state'
+])
+const DOMAIN = /^(?!.{254})(?:(?!-)[a-z0-9-]{1,63}(?<!-)\.)+(?!\d+$)(?!-)[a-z0-9-]{1,63}(?<!-)$/
 
 export function span(description: string) {
   return Type.Optional(duration({ description, min: SECOND, max: YEAR }))
@@ -29,6 +54,9 @@ export const loginFields = {
   auth_cookie_domain: Type.Optional(text({ description: 'Domain of the session cookie.', minLength: 1 }))
 }
 
+const shared = config(loginFields)
+type LoginConfig = Static<typeof shared>
+
 /** What such an action publishes besides `identity.<more>`. */
 export function loginResults(more: Readonly<Record<string, string>>): Readonly<Record<string, string>> {
   return {
@@ -49,8 +77,44 @@ export function loginResults(more: Readonly<Record<string, string>>): Readonly<R
   }
 }
 
+/** Where a login action gets what the fields of all of them do not say. */
+export interface LoginSource {
+  readonly result: LoginResult
+  readonly provider: Provider
+  /** Of the operator; for configurations without an application of their own. */
+  readonly operatorApplication: Application | undefined
+  readonly idle: string | undefined
+  readonly access: AccessLists
+}
+
+/** The gate of an action. */
+export function compileLogin(settings: LoginConfig, source: LoginSource, scope: Scope): ActionRun {
+  checkApplication(settings.client_id, settings.client_secret, scope)
+  checkParameters(settings.authz_url_params ?? {}, scope)
+  const { result, provider, operatorApplication, idle, access } = source
+  return createGate(
+    {
+      result,
+      owner: scope.owner,
+      authId: settings.auth_id ?? '',
+      provider,
+      application: applicationOf(settings, operatorApplication, scope),
+      scopes: settings.scopes ?? [],
+      parameters: settings.authz_url_params ?? {},
+      cookiePrefix: COOKIE_PREFIX,
+      cookieDomain: cookieDomain(settings.auth_cookie_domain, scope),
+      inactivity: milliseconds(idle),
+      maximum: milliseconds(settings.max_session_duration),
+      check: milliseconds(settings.userinfo_refresh_interval),
+      preflight: settings.allow_cors_preflight === true ? 'cors' : 'none',
+      access: accessOf(access)
+    },
+    scope.services
+  )
+}
+
 /** An application of one's own has an id and a secret. */
-export function checkApplication(clientId: string | undefined, clientSecret: string | undefined, scope: Scope): void {
+function checkApplication(clientId: string | undefined, clientSecret: string | undefined, scope: Scope): void {
   if ((clientId === undefined) === (clientSecret === undefined)) return
   const [given, missing] = clientId === undefined ? ['client_secret', 'client_id'] : ['client_id', 'client_secret']
   scope.problem(
@@ -58,4 +122,45 @@ export function checkApplication(clientId: string | undefined, clientSecret: str
     'CONFIG_INVALID',
     `${given} needs ${missing}: give both, or neither for the operator's application`
   )
+}
+
+function checkParameters(parameters: Readonly<Record<string, string>>, scope: Scope): void {
+  for (const name of Object.keys(parameters)) {
+    if (!OWN_PARAMETERS.has(name)) continue
+    scope.problem(['authz_url_params', name], 'CONFIG_INVALID', `${name} is set by the login itself`)
+  }
+}
+
+function applicationOf(
+  { client_id, client_secret }: LoginConfig,
+  operator: Application | undefined,
+  scope: Scope
+): (flow: Flow) => Application | undefined {
+  if (client_id === undefined || client_secret === undefined) return () => operator
+  const id = scope.template(client_id, ['client_id'])
+  const secret = scope.template(client_secret, ['client_secret'])
+  const constant = isConstant(id) && isConstant(secret) ? known(id.constant, secret.constant) : undefined
+  return constant === undefined ? (flow) => known(id.text(flow), secret.text(flow)) : () => constant
+}
+
+function isConstant(template: Template): template is Template & { readonly constant: string } {
+  return template.constant !== undefined
+}
+
+/** Undefined when what should give it gave nothing. */
+function known(id: string, secret: string): Application | undefined {
+  return id === '' || secret === '' ? undefined : { id, secret }
+}
+
+/** Browsers keep no cookie for an address or for a name without a dot (RFC 6265 5.3). */
+function cookieDomain(given: string | undefined, scope: Scope): string | undefined {
+  if (given === undefined) return undefined
+  const domain = given.toLowerCase().replace(/^\./, '')
+  if (DOMAIN.test(domain)) return domain
+  scope.problem(['auth_cookie_domain'], 'CONFIG_INVALID', `"${given}" is no domain such as example.com`)
+  return undefined
+}
+
+function milliseconds(duration: string | undefined): number {
+  return duration === undefined ? 0 : (parseDuration(duration) ?? 0)
 }

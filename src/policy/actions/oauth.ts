@@ -1,18 +1,24 @@
 import Type from 'typebox'
-import { defineUnavailable } from '../action.js'
+import { defineAction } from '../action.js'
 import { choice, config, text } from '../fields.js'
-import { checkApplication, loginFields, loginResults } from './identity-provider.js'
+import { PROVIDER_NAMES, PROVIDERS } from '../login/providers.js'
+import type { LoginServices } from '../login/settings.js'
+import { compileLogin, loginFields, loginResults } from './identity-provider.js'
 
-const PROVIDERS = ['amazon', 'facebook', 'github', 'gitlab', 'google', 'linkedin', 'microsoft', 'twitch'] as const
 const list = (description: string) =>
   Type.Optional(Type.Array(text({ description: 'An entry.', minLength: 1 }), { description }))
 
-/** Logs users in at a well-known OAuth provider. */
-export const oauth = defineUnavailable({
+/**
+ * Logs users in at a well-known OAuth provider: authorization code with state, nonce and proof key, session in sealed cookies.
+ *
+ * `/.sluice/login`, `/.sluice/logout` (also `/ngrok/login`, `/ngrok/logout`) and `/.sluice/callback` must reach the action:
+ * expressions of its rule have to be true for them.
+ */
+export const oauth = defineAction({
   type: 'oauth',
   phases: ['on_http_request'],
   config: config({
-    provider: choice(PROVIDERS, { description: 'Identity provider.' }),
+    provider: choice(PROVIDER_NAMES, { description: 'Identity provider.' }),
     ...loginFields,
     email_addresses: list('Addresses that may pass.'),
     email_domains: list('Domains of addresses that may pass.')
@@ -20,8 +26,17 @@ export const oauth = defineUnavailable({
   configOptional: false,
   terminates: 'sometimes',
   results: { name: 'oauth', fields: loginResults({ 'identity.current_provider_session_id': 'string' }) },
-  check({ client_id, client_secret, scopes, provider }, scope) {
-    checkApplication(client_id, client_secret, scope)
+  compile(settings, scope) {
+    const {
+      client_id,
+      scopes,
+      provider: name,
+      email_addresses = [],
+      email_domains = [],
+      idle_session_timeout
+    } = settings
+    const { login }: LoginServices = scope.services
+    const { provider, application } = login?.providers[name] ?? { provider: PROVIDERS[name], application: undefined }
     if (scopes !== undefined && client_id === undefined) {
       scope.warn(
         ['scopes'],
@@ -29,12 +44,22 @@ export const oauth = defineUnavailable({
         'scopes need an application of your own: give client_id and client_secret'
       )
     }
-    if (client_id === undefined && (provider === 'amazon' || provider === 'facebook')) {
+    if (client_id === undefined && application === undefined && (name === 'amazon' || name === 'facebook')) {
       scope.warn(
         ['provider'],
         'CONFIG_INCOMPLETE',
-        `${provider} needs an application of your own: give client_id and client_secret`
+        `${name} needs an application of your own: give client_id and client_secret`
       )
     }
+    const asked = client_id === undefined ? { ...settings, scopes: [] } : settings
+    const access = { email_addresses, email_domains }
+    const source = {
+      result: 'oauth',
+      provider,
+      operatorApplication: application,
+      idle: idle_session_timeout,
+      access
+    } as const
+    return compileLogin(asked, source, scope)
   }
 })

@@ -1,8 +1,14 @@
 import type { Static } from 'typebox'
-import { defineUnavailable, type Scope } from '../action.js'
+import { type ActionRun, defineAction, type Scope } from '../action.js'
 import { config, text } from '../fields.js'
+import { openidProvider } from '../login/providers.js'
 import { checkUrl } from './absolute-url.js'
-import { checkApplication, loginFields, loginResults, span } from './identity-provider.js'
+import { compileLogin, loginFields, loginResults, span } from './identity-provider.js'
+import { isPlaceholder } from './placeholder.js'
+
+const URL_FORM = /^https?:\/\/./i
+/** Stands where a document names no issuer that could be asked. */
+const NO_ISSUER = 'https://issuer.invalid'
 
 const fields = config({
   issuer_url: text({ description: 'Issuer; its discovery document is fetched from there.', minLength: 1 }),
@@ -18,22 +24,24 @@ const shared = {
   results: { name: 'oidc', fields: loginResults({ 'identity.current_session_id': 'string', identity_token: 'string' }) }
 } as const
 
-/** Logs users in at an OpenID Connect provider. */
-export const openidConnect = defineUnavailable({ ...shared, type: 'openid-connect', check })
+/**
+ * Logs users in at an OpenID Connect provider. Its discovery document and its keys are fetched when first needed and kept; the
+ * paths of `oauth` must reach the action.
+ */
+export const openidConnect = defineAction({ ...shared, type: 'openid-connect', compile })
 
 /** Another name of `openid-connect` that published documents use. */
-export const oidc = defineUnavailable({
+export const oidc = defineAction({
   ...shared,
   type: 'oidc',
-  check(config, scope) {
+  compile(settings, scope) {
     scope.warn([], 'ACTION_RENAMED', 'oidc is called openid-connect; the old name is accepted')
-    check(config, scope)
+    return compile(settings, scope)
   }
 })
 
-function check(config: Static<typeof fields>, scope: Scope): void {
-  const { client_id, client_secret, idle_session_duration, idle_session_timeout, issuer_url } = config
-  checkApplication(client_id, client_secret, scope)
+function compile(settings: Static<typeof fields>, scope: Scope): ActionRun {
+  const { issuer_url, idle_session_duration, idle_session_timeout } = settings
   if (idle_session_duration !== undefined && idle_session_timeout !== undefined) {
     scope.problem(
       ['idle_session_duration'],
@@ -41,5 +49,24 @@ function check(config: Static<typeof fields>, scope: Scope): void {
       'idle_session_duration and idle_session_timeout are one; give one of them'
     )
   }
-  checkUrl(issuer_url, /^https?:\/\/./i, 'an absolute http or https URL', ['issuer_url'], scope)
+  const source = {
+    result: 'oidc',
+    provider: openidProvider(readIssuer(issuer_url, scope)),
+    operatorApplication: undefined,
+    idle: idle_session_duration ?? idle_session_timeout,
+    access: {}
+  } as const
+  return compileLogin(settings, source, scope)
+}
+
+function readIssuer(url: string, scope: Scope): string {
+  const at = ['issuer_url']
+  if (isPlaceholder(url)) {
+    scope.unavailable(at, `"${url}" is a placeholder: put an absolute http or https URL in its place`, 'PLACEHOLDER')
+    return NO_ISSUER
+  }
+  checkUrl(url, URL_FORM, 'an absolute http or https URL', at, scope)
+  if (URL.canParse(url)) return url
+  if (URL_FORM.test(url)) scope.problem(at, 'CONFIG_INVALID', `"${url}" is not an absolute http or https URL`)
+  return NO_ISSUER
 }

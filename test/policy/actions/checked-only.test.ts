@@ -98,7 +98,7 @@ t.test('what is documented is accepted', async (t) => {
       }
     ],
     ['openid-connect', oidc],
-    ['openid-connect', { issuer_url: 'https://<tenant>.test', idle_session_duration: '1h' }],
+    ['openid-connect', { issuer_url: 'https://idp.test', idle_session_duration: '1h' }],
     [
       'request-body-find-replace',
       { replacements: [{ from: '(a)', to: '$1' }, { from: 'b' }, { from: '${req.host}', to: '' }] }
@@ -205,6 +205,7 @@ t.test('doubtful documents are warned of', async (t) => {
   t.match(problems('terminate-tls', { min_version: '1.0' }, 'on_tcp_connect'), [/^warning TLS_OUTDATED/])
   t.match(problems('forward-internal', { url: '<URL here>' }), [/^warning PLACEHOLDER .*config\.url/])
   t.match(problems('openid-connect', { issuer_url: 'YOUR_ISSUER' }), [/^warning PLACEHOLDER .*config\.issuer_url/])
+  t.match(problems('openid-connect', { issuer_url: 'https://<tenant>.test' }), [/^warning PLACEHOLDER /])
   for (const [provider, right] of [
     ['vmware_workspace', 'vmware'],
     ['launch-darkly', 'launch_darkly'],

@@ -1,0 +1,121 @@
+import { createServer, type Server, type Socket } from 'node:net'
+import { bind } from '../engine/bind.js'
+import { SocketFacts } from '../engine/connection-facts.js'
+import type { HandshakeFailure, TlsEntry, TlsTable } from '../engine/contract.js'
+import { ignore } from '../engine/copy.js'
+import { terminateTls } from '../engine/tls/terminate.js'
+import type { Clock } from '../lib/clock.js'
+import type { TunnelListener } from '../tunnel/tunnel-listener.js'
+import type { AgentGate } from './agent-gate.js'
+import type { CredentialGrant } from './credential-grant.js'
+import type { ListenerIdentity } from './listener-identity.js'
+
+export interface AgentDoorParts {
+  readonly gate: AgentGate
+  readonly identity: ListenerIdentity
+  readonly listener: TunnelListener<CredentialGrant>
+  readonly clock: Clock
+  /** Most connections at their handshake at a time. */
+  readonly handshakes: number
+  /** For a handshake. Milliseconds. */
+  readonly timeout: number
+  readonly handshakeFailed: (why: HandshakeFailure) => void
+  readonly log: { warn(fields: object, message: string): void }
+}
+
+/** Where agents connect: gate, handshake, and then the tunnel listener. */
+export class AgentDoor {
+  readonly address: { readonly host: string; readonly port: number }
+  readonly #server: Server
+  readonly #parts: AgentDoorParts
+  readonly #table: TlsTable
+  readonly #sockets = new Set<Socket>()
+  #handshakes = 0
+  #count = 0
+
+  private constructor(address: AgentDoor['address'], server: Server, parts: AgentDoorParts) {
+    this.address = address
+    this.#server = server
+    this.#parts = parts
+    this.#table = { entryFor: ({ sni }) => this.#entry(sni) }
+  }
+
+  /** Binds. Rejects with the system's error. */
+  static async open(at: AgentDoor['address'], parts: AgentDoorParts): Promise<AgentDoor> {
+    const server = createServer({ allowHalfOpen: true, noDelay: true, pauseOnConnect: true })
+    let door: AgentDoor | undefined
+    const before: Socket[] = []
+    // Connections may come in the same turn as the bind's answer.
+    server.on('connection', (socket) => {
+      if (door === undefined) before.push(socket)
+      else door.#arrive(socket)
+    })
+    door = new AgentDoor(await bind(server, at), server, parts)
+    for (const socket of before) door.#arrive(socket)
+    return door
+  }
+
+  /** Nobody comes in any more; who is here stays. */
+  shut(): void {
+    this.#server.close()
+  }
+
+  /** Waits until everybody has gone and breaks what is left after `grace` milliseconds: a goodbye takes a moment to leave. */
+  async emptied(grace: number): Promise<void> {
+    const leaving = [...this.#sockets].map((socket) => new Promise((resolve) => socket.once('close', resolve)))
+    const timer = setTimeout(() => {
+      for (const socket of this.#sockets) socket.destroy()
+    }, grace)
+    await Promise.all(leaving)
+    clearTimeout(timer)
+  }
+
+  #arrive(socket: Socket): void {
+    const { gate, clock, handshakes, timeout, handshakeFailed } = this.#parts
+    socket.on('error', ignore)
+    const facts = new SocketFacts(++this.#count, 'agents', socket, clock.wall())
+    facts.peer = { ...facts.peer, address: plain(facts.peer.address) }
+    if (!gate.admits(facts.peer.address)) {
+      socket.destroy()
+      return
+    }
+    if (this.#handshakes >= handshakes) {
+      socket.destroy()
+      handshakeFailed('overloaded')
+      return
+    }
+    this.#handshakes++
+    this.#sockets.add(socket)
+    socket.once('close', () => this.#sockets.delete(socket))
+    const giveUp = terminateTls(socket, { table: this.#table, local: facts.local }, (result) => {
+      clearTimeout(timer)
+      this.#handshakes--
+      if (result.kind === 'failed') {
+        handshakeFailed(result.why)
+        return
+      }
+      facts.tls = result.tls
+      facts.socket = result.secure
+      this.#parts.listener.accept(result.secure, facts)
+    })
+    const timer = setTimeout(() => giveUp('timeout'), timeout)
+  }
+
+  #entry(sni: string | undefined): TlsEntry | undefined {
+    const { identity, log } = this.#parts
+    try {
+      // Agents offer no protocols of the application layer.
+      return { context: identity.contextFor(sni), alpn: [] }
+    } catch (error) {
+      log.warn({ err: error, name: sni }, 'the certificate of an agent ingress cannot be used; the agent is refused')
+      return undefined
+    }
+  }
+}
+
+const MAPPED = '::ffff:'
+
+/** An IPv4 address that came to an IPv6 socket, as itself. */
+function plain(address: string): string {
+  return address.startsWith(MAPPED) && address.includes('.') ? address.slice(MAPPED.length) : address
+}

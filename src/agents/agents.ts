@@ -1,0 +1,247 @@
+import { everyRecord } from '../control/records.js'
+import type { HandshakeFailure } from '../engine/contract.js'
+import type { Clock } from '../lib/clock.js'
+import { CodedError, codeOf } from '../lib/coded-error.js'
+import { formatAuthority } from '../lib/host.js'
+import { agentHosts, agentIngress } from '../resources/agent-ingress.js'
+import type { RecordOf } from '../resources/resource.js'
+import type { SnapshotHolder } from '../snapshot/holder.js'
+import type { Snapshot } from '../snapshot/snapshot.js'
+import type { StoreReader } from '../store/store.js'
+import type { AgentSession } from '../tunnel/agent-session.js'
+import { Registry, type TunnelWatch } from '../tunnel/registry.js'
+import { TunnelListener } from '../tunnel/tunnel-listener.js'
+import { AgentDoor } from './agent-door.js'
+import { AgentGate, type AgentGateCounts } from './agent-gate.js'
+import { CredentialAuthority } from './credential-authority.js'
+import type { CredentialGrant } from './credential-grant.js'
+import { CredentialWatch } from './credential-watch.js'
+import { EphemeralEndpoints, type PortRange } from './ephemeral-endpoints.js'
+import { ListenerIdentity } from './listener-identity.js'
+import { LiveAgents } from './live-agents.js'
+import { openNamesSecret } from './names-secret.js'
+import type { OwnUnits } from './own-units.js'
+import { LiveTunnelGroups } from './tunnel-groups.js'
+
+interface Log {
+  info(fields: object, message: string): void
+  warn(fields: object, message: string): void
+  error(fields: object, message: string): void
+}
+
+export interface AgentsParts {
+  readonly holder: SnapshotHolder
+  readonly clock: Clock
+  readonly log: Log
+  readonly own: OwnUnits
+  readonly zone: string
+  readonly regions: readonly string[]
+  readonly requireReserved: boolean
+  readonly tcp: { readonly host: string; readonly ports: PortRange | undefined }
+  /** Of this program; agents show it. */
+  readonly version: string
+  /** Where what must outlive the process lies; undefined: nowhere. */
+  readonly folder: string | undefined
+  /** The operator's certificate; undefined: one of an authority of our own. Paths of PEM files. */
+  readonly certificate: { readonly certificate: string; readonly key: string } | undefined
+  /** Most agents at their handshake at a time, and milliseconds for one. */
+  readonly handshakes: { readonly most: number; readonly timeout: number }
+  readonly handshakeFailed: (why: HandshakeFailure) => void
+  /** Hears of sessions and tunnels. Must not throw. */
+  readonly watch?: TunnelWatch<CredentialGrant>
+}
+
+/** Where agents connect to, and how they know it. */
+export interface AgentsAddress {
+  readonly host: string
+  readonly port: number
+  /** File of the authority that agents must trust; undefined: the operator's business, or kept nowhere. */
+  readonly caFile: string | undefined
+}
+
+/** What listens, while it does. */
+interface Serving {
+  readonly door: AgentDoor
+  readonly listener: TunnelListener<CredentialGrant>
+  readonly identity: ListenerIdentity
+  readonly watch: CredentialWatch
+  readonly endpoints: EphemeralEndpoints
+}
+
+/** How long agents have to hear that the process stops. Milliseconds. */
+const GOODBYE = 500
+
+/**
+ * The agents of this process and their tunnels: what the data plane dials, what the API shows, and the listener. Without
+ * `open` there are none, and everything else says so.
+ */
+export class Agents {
+  /** For the upstreams of the data plane. */
+  readonly groups: LiveTunnelGroups
+  /** For the API. */
+  readonly live: LiveAgents
+  readonly #parts: AgentsParts
+  readonly #registry: Registry<CredentialGrant>
+  readonly #gate: AgentGate
+  #serving: Serving | undefined
+  #restrictions: readonly unknown[] = []
+
+  constructor(parts: AgentsParts) {
+    const { holder, regions, log } = parts
+    this.#parts = parts
+    this.#registry = new Registry(watching(parts))
+    this.#gate = new AgentGate({ holder, log })
+    this.groups = new LiveTunnelGroups(
+      this.#registry,
+      ({ listener }) => holder.current().tables.tcpEdges.get(listener) !== undefined
+    )
+    this.live = new LiveAgents(this.#registry, holder, regions[0] ?? '')
+  }
+
+  /** What the IP restriction of agents has done so far. */
+  get gateCounts(): AgentGateCounts {
+    return this.#gate.counts
+  }
+
+  /**
+   * Opens the listener. The configuration of the store must serve already. Rejects with a CodedError
+   * `AGENTS_ADDRESS` and those of `ListenerIdentity` and `openNamesSecret`.
+   */
+  async open(at: { readonly host: string; readonly port: number }, reader: StoreReader): Promise<AgentsAddress> {
+    const { holder, clock, log, own, zone, regions, requireReserved, tcp, version, folder, handshakes } = this.#parts
+    const failed = (error: unknown) => log.error({ err: error }, 'the agent listener failed')
+    const revision = await reader.revision()
+    const authority = new CredentialAuthority(reader)
+    const endpoints = new EphemeralEndpoints({
+      own,
+      groups: this.groups,
+      reader,
+      holder,
+      zone,
+      requireReserved,
+      tcp,
+      failed
+    })
+    const ingresses = () => ingressNames(reader, regions)
+    const names = [...new Set([at.host, 'localhost', '127.0.0.1', '::1', ...agentHosts(zone, regions)])]
+    const given = this.#parts.certificate
+    const identity = await ListenerIdentity.open(
+      { given, folder, names: names.filter(nameable), holder, clock, log },
+      await ingresses()
+    )
+    const listener = new TunnelListener<CredentialGrant>({
+      authority,
+      registry: this.#registry,
+      opener: endpoints,
+      secret: await openNamesSecret(folder),
+      clock,
+      zone,
+      region: regions[0] ?? '',
+      version,
+      failed
+    })
+    const watch = new CredentialWatch(revision, {
+      reader,
+      authority,
+      registry: this.#registry,
+      end: (credential, why) => listener.end(({ grant }) => grant.credential === credential, why),
+      ingressesChanged: async () => await identity.names(await ingresses()),
+      log
+    })
+    try {
+      const { handshakeFailed } = this.#parts
+      const { most, timeout } = handshakes
+      const parts = { gate: this.#gate, identity, listener, clock, handshakes: most, timeout, handshakeFailed, log }
+      const door = await AgentDoor.open(at, parts)
+      this.#serving = { door, listener, identity, watch, endpoints }
+      const { host, port } = door.address
+      // What was written since the start was read has told nobody.
+      watch.look()
+      log.info({ host, port, ca: identity.caFile }, 'agents may connect')
+      return { host, port, caFile: identity.caFile }
+    } catch (error) {
+      listener.close()
+      identity.close()
+      throw unopened(at, error)
+    }
+  }
+
+  /** A revision of the store serves, whoever wrote it. */
+  written(): void {
+    this.#serving?.watch.look()
+  }
+
+  /** A snapshot serves: sessions that it does not admit and names that it gives to edges end. */
+  serves({ tables }: Snapshot): void {
+    const serving = this.#serving
+    if (serving === undefined) return
+    const restrictions = [tables.restrictions, tables.ipPolicies]
+    if (restrictions.some((table, index) => table !== this.#restrictions[index])) {
+      this.#restrictions = restrictions
+      serving.listener.end(({ ip }) => this.#gate.expels(ip), 'an IP restriction refuses the address of this agent')
+    }
+    for (const url of serving.endpoints.overtaken()) this.#endUrl(url)
+  }
+
+  /** Says goodbye to all agents, which connect again at once. */
+  async close(): Promise<void> {
+    const serving = this.#serving
+    if (serving === undefined) return
+    this.#serving = undefined
+    serving.door.shut()
+    serving.identity.close()
+    await serving.watch.stop()
+    serving.listener.close()
+    await serving.door.emptied(GOODBYE)
+  }
+
+  #endUrl(url: string): void {
+    for (const tunnel of [...this.#registry.tunnels()]) {
+      if (tunnel.url === url)
+        this.#registry.session(tunnel.session.id)?.endTunnel(tunnel.id, `${url} belongs to an edge now`)
+    }
+  }
+}
+
+/** Tells the log, and whoever else wants to hear, who comes and goes. */
+function watching({ log, watch }: AgentsParts): TunnelWatch<CredentialGrant> {
+  const about = ({ id, ip, grant }: AgentSession<CredentialGrant>) => ({
+    session: id,
+    ip,
+    credential: grant.credential
+  })
+  return {
+    ...watch,
+    sessionStarted(session) {
+      log.info(about(session), 'an agent has connected')
+      watch?.sessionStarted?.(session)
+    },
+    sessionEnded(session, why) {
+      log.info({ ...about(session), why }, 'an agent has gone')
+      watch?.sessionEnded?.(session, why)
+    }
+  }
+}
+
+async function ingressNames(reader: StoreReader, regions: readonly string[]): Promise<string[]> {
+  const found: string[] = []
+  for await (const page of everyRecord(reader, agentIngress.name)) {
+    for (const { body } of page) {
+      const { domain } = body as unknown as RecordOf<typeof agentIngress>['body']
+      found.push(...agentHosts(domain, regions))
+    }
+  }
+  return found
+}
+
+/** The option is named, because the system's error knows only the address. */
+function unopened({ host, port }: { readonly host: string; readonly port: number }, error: unknown): unknown {
+  if (codeOf(error) === undefined) return error
+  const message = `agents: cannot listen on ${formatAuthority(host, port)}`
+  return new CodedError('AGENTS_ADDRESS', message, { cause: error })
+}
+
+/** Addresses that mean every address are in no certificate. */
+function nameable(name: string): boolean {
+  return name !== '0.0.0.0' && name !== '::'
+}

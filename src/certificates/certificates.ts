@@ -1,0 +1,199 @@
+import type { Call } from '../control/calls.js'
+import type { Clock } from '../lib/clock.js'
+import { codeOf } from '../lib/coded-error.js'
+import { newId } from '../lib/id.js'
+import type { Outbound } from '../lib/outbound.js'
+import { Accounts, type AuthorityOptions } from './account.js'
+import { AcmeError } from './acme-error.js'
+import { AcmeTransport } from './acme-transport.js'
+import { Challenges } from './challenges.js'
+import { Issuance } from './issuance.js'
+import { Lease } from './lease.js'
+import { type CertificateControl, Ledger, OURSELVES } from './ledger.js'
+import { challengesOf, stageOf, type Target, type TargetOptions } from './target.js'
+
+export interface CertificatesParts extends TargetOptions {
+  readonly control: CertificateControl
+  /** May reach private addresses: the operator names the authority. */
+  readonly outbound: Outbound
+  /** Whom to ask; a text: nobody, for this reason. */
+  readonly authority: AuthorityOptions | string
+  readonly clock: Clock
+  /** In [0, 1). */
+  readonly random: () => number
+  readonly log: { info(fields: object, message: string): void; warn(fields: object, message: string): void }
+}
+
+const DUTY = 'certificates'
+const AT_ONCE = 4
+/** Milliseconds between looks at an order that waits for the authority. */
+const POLL = 2_000
+const NO_DNS = 'a wildcard is proved by DNS, and the operator has not opened a DNS listener (option dns.listen)'
+
+/**
+ * Managed certificates: follows the records that want one, requests and renews, and knows what authorities may be told
+ * meanwhile. `tick` does everything that is due; between ticks nothing happens.
+ */
+export class Certificates {
+  /** What the data plane and the DNS listener answer from. */
+  readonly challenges = new Challenges()
+  readonly #parts: CertificatesParts
+  readonly #ledger: Ledger
+  readonly #lease: Lease
+  readonly #issuance: Issuance
+  readonly #targets = new Map<string, Target>()
+  /** When to look at an order again, monotonic milliseconds. */
+  readonly #polls = new Map<string, number>()
+  #revision: number | undefined
+  #ticking: Promise<void> | undefined
+  #swept = false
+  #closed = false
+
+  constructor(parts: CertificatesParts) {
+    const { control, clock, outbound, authority, random, dns } = parts
+    this.#parts = parts
+    this.#ledger = new Ledger(control, clock, parts)
+    this.#lease = new Lease(control.store.outbox, DUTY, newId('process', clock.wall()), clock)
+    const transport = new AcmeTransport({ outbound, clock })
+    const accounts = typeof authority === 'string' ? undefined : new Accounts(control, transport, authority)
+    this.#issuance = new Issuance({
+      ledger: this.#ledger,
+      clock,
+      random,
+      noDns: dns ? undefined : NO_DNS,
+      accountLost: () => accounts?.lose(),
+      authority: async () => {
+        if (accounts === undefined) throw new AcmeError('INTERNAL_ERROR', String(authority))
+        return await accounts.open(() => this.#call())
+      }
+    })
+  }
+
+  /** Domains that are delegated to this service. */
+  *delegated(): Generator<string> {
+    for (const { delegated } of this.#targets.values()) if (delegated !== null) yield delegated
+  }
+
+  /** Is this an address for agents, in a delegated domain? */
+  isAgentHost(name: string): boolean {
+    for (const { delegated, names } of this.#targets.values()) {
+      if (delegated !== null && names.includes(name)) return true
+    }
+    return false
+  }
+
+  /**
+   * Reads what has changed, goes on with every certificate that is due and waits for it. Calls at the same time are one.
+   * Never rejects: a store that cannot be reached is asked again at the next tick.
+   */
+  async tick(): Promise<void> {
+    this.#ticking ??= this.#tick().finally(() => {
+      this.#ticking = undefined
+    })
+    await this.#ticking
+  }
+
+  /** Waits for the step that runs and lets another process take over. */
+  async close(): Promise<void> {
+    this.#closed = true
+    await this.#ticking
+    try {
+      await this.#lease.release()
+    } catch (error) {
+      // The lease runs out by itself.
+      this.#parts.log.warn({ code: codeOf(error) }, 'the lease of the certificates could not be given back')
+    }
+  }
+
+  async #tick(): Promise<void> {
+    if (this.#closed) return
+    try {
+      await this.#follow()
+      if (!(await this.#lease.hold())) return
+      if (!this.#swept) await this.#ledger.removeOrphans()
+      this.#swept = true
+      await this.#work(this.#issuance)
+      await this.#follow()
+    } catch (error) {
+      this.#parts.log.warn({ err: error }, 'managed certificates could not be looked after; trying again')
+    }
+  }
+
+  async #work(issuance: Issuance): Promise<void> {
+    const { clock } = this.#parts
+    const due = [...this.#targets.values()].filter((target) => stageOf(target, clock.wall()).is !== 'wait')
+    const next = due[Symbol.iterator]()
+    const worker = async () => {
+      for (const target of next) if (!this.#closed) await this.#one(issuance, target)
+    }
+    await Promise.all(Array.from({ length: Math.min(AT_ONCE, due.length) }, worker))
+  }
+
+  async #one(issuance: Issuance, target: Target): Promise<void> {
+    const { clock, log } = this.#parts
+    const { is } = stageOf(target, clock.wall())
+    try {
+      if (is === 'detach') await this.#ledger.detach(target)
+      else if (is === 'begin') await issuance.begin(target)
+      else if ((this.#polls.get(target.id) ?? 0) <= clock.monotonic()) {
+        const waits = await issuance.proceed(target, this.#revision ?? 0)
+        if (waits) this.#polls.set(target.id, clock.monotonic() + POLL)
+        else this.#polls.delete(target.id)
+      }
+    } catch (error) {
+      // One record that cannot be written must not hold up the others.
+      log.warn({ err: error, kind: target.kind, id: target.id }, 'a managed certificate could not be looked after')
+    }
+  }
+
+  async #follow(): Promise<void> {
+    const changes = this.#revision === undefined ? undefined : await this.#ledger.changes(this.#revision)
+    if (changes === undefined) return await this.#load()
+    for (const [id, target] of changes.touched) this.#note(id, target)
+    this.#revision = changes.revision
+  }
+
+  async #load(): Promise<void> {
+    // What changes while this reads is read again by the next call.
+    const revision = await this.#ledger.revision()
+    const found = new Map<string, Target>()
+    for await (const target of this.#ledger.targets()) found.set(target.id, target)
+    for (const id of this.#targets.keys()) if (!found.has(id)) this.#note(id, undefined)
+    for (const [id, target] of found) this.#note(id, target)
+    this.#revision = revision
+  }
+
+  #note(id: string, target: Target | undefined): void {
+    const before = this.#targets.get(id)
+    const automatic = before !== undefined && before.certificate !== null
+    // Its certificate may be nobody's now.
+    if (target === undefined && automatic) this.#swept = false
+    if (target === undefined) this.#targets.delete(id)
+    else this.#targets.set(id, target)
+    this.challenges.set(id, target === undefined ? [] : challengesOf(target))
+    this.#tell(before, target)
+  }
+
+  /** The operator learns what the user of a record sees. */
+  #tell(before: Target | undefined, after: Target | undefined): void {
+    if (before === undefined || after === undefined) return
+    const { log } = this.#parts
+    const job = after.status?.provisioning_job ?? null
+    const was = before.status?.provisioning_job ?? null
+    const about = { kind: after.kind, id: after.id, names: after.names }
+    const failed = job !== null && job.error_code !== null
+    if (failed && (job.error_code !== was?.error_code || job.retries_at !== was.retries_at)) {
+      const { error_code: code, msg: why, retries_at } = job
+      log.warn({ ...about, code, why, retries_at }, 'a certificate could not be requested')
+    } else if (after.certificate !== null && after.certificate !== before.certificate && after.keyType !== null) {
+      log.info(
+        { ...about, certificate: after.certificate, renews_at: after.status?.renews_at },
+        'a certificate was issued'
+      )
+    }
+  }
+
+  #call(): Call {
+    return { principal: OURSELVES, address: undefined, operationId: newId('op', this.#parts.clock.wall()) }
+  }
+}

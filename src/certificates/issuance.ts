@@ -1,0 +1,189 @@
+import type { Clock } from '../lib/clock.js'
+import { checkPrivateKey, readChain } from '../lib/x509.js'
+import type { CertificateWork, PendingChallenge, ProvisioningJob } from '../resources/certificate-management.js'
+import { timestampText } from '../resources/field.js'
+import { AcmeError } from './acme-error.js'
+import type { Authority, Authorization, KeyType, OpenChallenge, OrderState } from './authority.js'
+import type { Ledger } from './ledger.js'
+import { renewalTime, retryDelay } from './schedule.js'
+import type { Target } from './target.js'
+
+export interface IssuanceParts {
+  readonly ledger: Ledger
+  readonly authority: () => Promise<Authority>
+  /** Hears that the authority no longer knows our account. */
+  readonly accountLost: () => void
+  readonly clock: Clock
+  /** In [0, 1). */
+  readonly random: () => number
+  /** Why dns-01 is not possible here; undefined when it is. */
+  readonly noDns: string | undefined
+}
+
+const MINUTE = 60_000
+/** An order that is not done by then is given up. */
+const LONGEST = 60 * MINUTE
+/** Processes that have not reported for this long are not waited for. */
+const ALIVE = 10_000
+const NO_WORK: CertificateWork = { order: null, challenges: [], failures: 0, issued: null }
+
+/**
+ * The request of one certificate, a step at a time: each step looks at how things stand at the authority and does what is
+ * next. What must outlive the process is in the record, so that another process or another day can go on.
+ */
+export class Issuance {
+  readonly #parts: IssuanceParts
+
+  constructor(parts: IssuanceParts) {
+    this.#parts = parts
+  }
+
+  /** Places the order and publishes what proves the names. Never rejects for a reason at the authority. */
+  async begin(target: Target): Promise<void> {
+    await this.#orFail(target, async () => {
+      const authority = await this.#parts.authority()
+      const { order, open } = await authority.order(target.names)
+      const challenges = open.map((one) => this.#pending(target, one))
+      const work = { ...(target.work ?? NO_WORK), order: order.url, challenges }
+      const renews = target.status?.renews_at ?? null
+      const status = { renews_at: renews, provisioning_job: this.#job(target, null, PROGRESS, null) }
+      await this.#parts.ledger.step(target, { status, work, requestedKey: null })
+    })
+  }
+
+  /** Goes on with an order; true when there is nothing to do but wait. `since`: the revision that published the challenges. */
+  async proceed(target: Target, since: number): Promise<boolean> {
+    return await this.#orFail(target, async () => {
+      const { clock } = this.#parts
+      const url = target.work?.order
+      if (url == null) return false
+      const started = Date.parse(target.status?.provisioning_job?.started_at ?? '')
+      if (clock.wall() - started > LONGEST) throw new AcmeError('INTERNAL_ERROR', 'the authority took too long')
+      const authority = await this.#parts.authority()
+      const { order, open } = await authority.look(url)
+      if (order.status === 'pending') return await this.#prove(target, authority, open, since)
+      if (order.status === 'ready') return await this.#finalize(target, authority, order)
+      if (order.status === 'valid') return await this.#install(target, authority, order)
+      return true
+    })
+  }
+
+  async #prove(target: Target, authority: Authority, open: readonly Authorization[], since: number): Promise<boolean> {
+    const { ledger, clock } = this.#parts
+    if (!(await ledger.isEverywhere(since, clock.wall() - ALIVE))) return true
+    for (const one of open) {
+      const challenge = this.#chosen(target, one)
+      if (!challenge.begun) await authority.begin(challenge)
+    }
+    return true
+  }
+
+  async #finalize(target: Target, authority: Authority, order: OrderState): Promise<boolean> {
+    const { ledger } = this.#parts
+    const { work, status, names, keyType } = target
+    if (work === null || status === null || keyType === null) return true
+    if (target.requestedKey === undefined) {
+      // Kept before it is used: a process that ends now can still take the certificate later.
+      const { newPrivateKey } = await import('./authority.js')
+      await ledger.step(target, { status, work, requestedKey: await newPrivateKey(keyType) })
+      return false
+    }
+    await authority.finalize(order.url, names, target.requestedKey)
+    return false
+  }
+
+  async #install(target: Target, authority: Authority, order: OrderState): Promise<boolean> {
+    const { ledger, random, clock } = this.#parts
+    const { requestedKey, names, keyType, work } = target
+    if (requestedKey === undefined || keyType === null || work === null) {
+      throw new AcmeError('INTERNAL_ERROR', 'the key of the certificate is lost')
+    }
+    const chain = await authority.certificate(order.url)
+    const leaf = usableLeaf(chain, requestedKey, names, clock.wall())
+    const renews = Math.max(renewalTime(leaf.notBefore, leaf.notAfter, random()), clock.wall() + MINUTE)
+    await ledger.install(
+      target,
+      { chain, privateKey: requestedKey },
+      {
+        status: { renews_at: timestampText(renews), provisioning_job: null },
+        work: { order: null, challenges: [], failures: 0, issued: { names, key_type: keyType as KeyType } },
+        requestedKey: null
+      }
+    )
+    return false
+  }
+
+  #pending(target: Target, open: Authorization): PendingChallenge {
+    const { name } = open
+    const { token, value } = this.#chosen(target, open)
+    const way = target.challenge(name)
+    return way.type === 'http-01'
+      ? { type: 'http-01', host: name.toLowerCase(), token, value }
+      : { type: 'dns-01', name: way.record.toLowerCase(), value }
+  }
+
+  #chosen(target: Target, { name, challenges }: Authorization): OpenChallenge {
+    const { type } = target.challenge(name)
+    const { noDns } = this.#parts
+    if (type === 'dns-01' && noDns !== undefined) throw new AcmeError('INTERNAL_ERROR', noDns)
+    const chosen = challenges.find((one) => one.type === type)
+    if (chosen === undefined) throw new AcmeError('INTERNAL_ERROR', `the authority offers no ${type} for ${name}`)
+    return chosen
+  }
+
+  #job(
+    { status }: Target,
+    code: ProvisioningJob['error_code'],
+    msg: string,
+    retriesAt: string | null
+  ): ProvisioningJob {
+    const job = status?.provisioning_job ?? null
+    const goesOn = job !== null && (job.error_code === null || code !== null)
+    const started_at = goesOn ? job.started_at : timestampText(this.#parts.clock.wall())
+    return { error_code: code, msg, started_at, retries_at: retriesAt }
+  }
+
+  async #orFail<T>(target: Target, run: () => Promise<T>): Promise<T | false> {
+    try {
+      return await run()
+    } catch (error) {
+      if (!(error instanceof AcmeError)) throw error
+      if (error.accountLost) this.#parts.accountLost()
+      await this.#fail(target, error)
+      return false
+    }
+  }
+
+  async #fail(target: Target, error: AcmeError): Promise<void> {
+    const { ledger, clock, random } = this.#parts
+    const { code, message, retryAfter } = error
+    const work = target.work ?? NO_WORK
+    const failures = work.failures + 1
+    const retries =
+      code === 'DNS_ERROR' ? null : timestampText(clock.wall() + retryDelay(failures, random(), retryAfter) + 999)
+    const renews = target.status?.renews_at ?? null
+    await ledger.step(target, {
+      status: { renews_at: renews, provisioning_job: this.#job(target, code, message, retries) },
+      work: { ...work, order: null, challenges: [], failures },
+      requestedKey: null
+    })
+  }
+}
+
+const PROGRESS = 'The certificate is being requested.'
+
+/** What the authority sent must be what was asked for: otherwise what serves now is better. */
+function usableLeaf(chain: string, key: string, names: readonly string[], now: number) {
+  const read = readChain(chain)
+  if (!read.ok) throw new AcmeError('INTERNAL_ERROR', `the authority sent a chain that cannot be used: ${read.message}`)
+  const [first] = read.certificates
+  const wrongKey = first === undefined ? undefined : checkPrivateKey(key, first)
+  if (wrongKey !== undefined) throw new AcmeError('INTERNAL_ERROR', 'the authority sent the certificate of another key')
+  const named = new Set(read.leaf.dnsNames.map((name) => name.toLowerCase()))
+  const missing = names.find((name) => !named.has(name))
+  if (missing !== undefined)
+    throw new AcmeError('INTERNAL_ERROR', `the authority sent a certificate without ${missing}`)
+  if (read.leaf.notAfter <= now)
+    throw new AcmeError('INTERNAL_ERROR', 'the authority sent a certificate that has expired')
+  return read.leaf
+}

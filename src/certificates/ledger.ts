@@ -1,0 +1,202 @@
+import type { Call, Principal } from '../control/calls.js'
+import type { Draft } from '../control/draft.js'
+import type { ControlParts } from '../control/open.js'
+import { everyRecord, type Versioned } from '../control/records.js'
+import type { Clock } from '../lib/clock.js'
+import { codeOf } from '../lib/coded-error.js'
+import { newId } from '../lib/id.js'
+import type { CertificateWork, ManagementStatus } from '../resources/certificate-management.js'
+import { REQUESTED_KEY } from '../resources/certificate-management.js'
+import type { ResourceRecord } from '../resources/field.js'
+import { timestampText } from '../resources/field.js'
+import type { Resource } from '../resources/resource.js'
+import { tlsCertificate } from '../resources/tls-certificate.js'
+import type { StoredRecord } from '../store/store.js'
+import { TARGET_KINDS, type Target, type TargetOptions, targetOf } from './target.js'
+
+/** What this folder uses of the control plane: writes of ours are writes like any other. */
+export type CertificateControl = Pick<ControlParts, 'store' | 'records' | 'writer' | 'edits'>
+
+/** What a step makes of a target. */
+export interface TargetChange {
+  readonly status: ManagementStatus
+  readonly work: CertificateWork
+  /** Absent: as before. null: none any more. */
+  readonly requestedKey?: string | null
+}
+
+/** A certificate as the authority issued it. PEM texts. */
+export interface Issued {
+  readonly chain: string
+  readonly privateKey: string
+}
+
+/** Users see who has written. */
+export const OURSELVES: Principal = {
+  id: 'certificates',
+  role: 'administrator',
+  subject: 'certificate management',
+  key: null
+}
+
+/** Reads targets and writes what becomes of them. Fails as the control plane does. */
+export class Ledger {
+  readonly #control: CertificateControl
+  readonly #clock: Clock
+  readonly #options: TargetOptions
+
+  constructor(control: CertificateControl, clock: Clock, options: TargetOptions) {
+    this.#control = control
+    this.#clock = clock
+    this.#options = options
+  }
+
+  /** Every target that the store holds. */
+  async *targets(): AsyncGenerator<Target> {
+    const { store } = this.#control
+    for (const kind of TARGET_KINDS.keys()) {
+      for await (const page of everyRecord(store, kind)) {
+        for (const stored of page) {
+          const target = this.#open(stored)
+          if (target !== undefined) yield target
+        }
+      }
+    }
+  }
+
+  /** What has changed after a revision; undefined when that is forgotten. */
+  async changes(revision: number): Promise<{ revision: number; touched: Map<string, Target | undefined> } | undefined> {
+    const { store } = this.#control
+    const feed = await store.changesAfter(revision)
+    if (!feed.complete) return undefined
+    const keys = new Map(feed.changes.filter(({ kind }) => TARGET_KINDS.has(kind)).map((key) => [key.id, key]))
+    const touched = new Map<string, Target | undefined>([...keys.keys()].map((id) => [id, undefined]))
+    if (keys.size > 0) {
+      const found = await store.getMany([...keys.values()].map(({ kind, id }) => ({ kind, id })))
+      for (const stored of found) touched.set(stored.id, this.#open(stored))
+    }
+    return { revision: feed.revision, touched }
+  }
+
+  async revision(): Promise<number> {
+    return await this.#control.store.revision()
+  }
+
+  /** Have the other processes on the store applied this revision, as far as they are alive? */
+  async isEverywhere(revision: number, aliveAfter: number): Promise<boolean> {
+    const reports = await this.#control.store.processes()
+    return reports.every(({ appliedRevision, seenAt }) => appliedRevision >= revision || seenAt < aliveAfter)
+  }
+
+  /** Writes a step; false when the target is no longer what the step began with. Answers with the revision. */
+  async step(target: Target, change: TargetChange): Promise<number | undefined> {
+    return await this.#write(target, async (draft, current) => {
+      await this.#put(draft, current, change)
+    })
+  }
+
+  /** The new certificate becomes a record and takes the place of the one before, which goes if nothing else needs it. */
+  async install(target: Target, issued: Issued, change: TargetChange): Promise<number | undefined> {
+    const { edits, store } = this.#control
+    const body = {
+      certificate_pem: issued.chain,
+      private_key_pem: issued.privateKey,
+      description: `Requested for ${target.names.join(', ')}.`.slice(0, 255)
+    }
+    const { record } = await edits.make(store, tlsCertificate, {}, body, this.#call())
+    const issuedAt = { issued_at: timestampText(this.#clock.wall()) }
+    return await this.#write(target, async (draft, current) => {
+      await draft.insert(tlsCertificate, { ...record, body: { ...record.body, ...issuedAt } })
+      await this.#put(draft, current, change, record.id)
+      await this.#dropUnused(draft, current.record.body.certificate)
+    })
+  }
+
+  /** Ends what is left of a management that its user has ended. */
+  async detach(target: Target): Promise<void> {
+    await this.#write(target, async (draft, current) => {
+      const { record } = current
+      const body = { ...record.body, certificate: null, certificate_work: null, certificate_management_status: null }
+      await draft.update(resourceOf(target), current, { ...record, body, secrets: withoutKey(record.secrets) })
+      await this.#dropUnused(draft, record.body.certificate)
+    })
+  }
+
+  /** Removes automatic certificates that no record refers to. */
+  async removeOrphans(): Promise<void> {
+    const { store, records, writer } = this.#control
+    for await (const page of everyRecord(store, tlsCertificate.name)) {
+      for (const { id, body } of page) {
+        const { issued_at } = body as { issued_at?: string | null }
+        if (issued_at == null || (await store.referencesTo(tlsCertificate.name, id, 1)).length > 0) continue
+        await writer.write(this.#call(), {}, (draft) => dropUnused(draft, records, id))
+      }
+    }
+  }
+
+  /** A record whose secrets do not open is left alone: the control plane says so. */
+  #open(stored: StoredRecord): Target | undefined {
+    try {
+      return targetOf(this.#control.records.open(stored).record, this.#options)
+    } catch (error) {
+      if (codeOf(error)?.startsWith('SEAL_') === true) return undefined
+      throw error
+    }
+  }
+
+  async #write(target: Target, work: (draft: Draft, current: Versioned) => Promise<void>): Promise<number | undefined> {
+    const { writer, records } = this.#control
+    const { value, done } = await writer.write(this.#call(), {}, async (draft) => {
+      const current = await records.find(draft.tx, target.kind, target.id)
+      if (current === undefined || !isSame(targetOf(current.record, this.#options), target)) return false
+      await work(draft, current)
+      return true
+    })
+    return value ? done.committed : undefined
+  }
+
+  async #put(draft: Draft, current: Versioned, change: TargetChange, certificate?: string): Promise<void> {
+    const { record } = current
+    const body = {
+      ...record.body,
+      certificate_management_status: change.status,
+      certificate_work: change.work,
+      ...(certificate === undefined ? {} : { certificate })
+    }
+    const { requestedKey } = change
+    const secrets = requestedKey === undefined ? record.secrets : withoutKey(record.secrets)
+    const key = typeof requestedKey === 'string' ? { [REQUESTED_KEY]: requestedKey } : {}
+    await draft.update(resourceOf(record), current, { ...record, body, secrets: { ...secrets, ...key } })
+  }
+
+  async #dropUnused(draft: Draft, certificate: unknown): Promise<void> {
+    if (typeof certificate === 'string') await dropUnused(draft, this.#control.records, certificate)
+  }
+
+  #call(): Call {
+    return { principal: OURSELVES, address: undefined, operationId: newId('op', this.#clock.wall()) }
+  }
+}
+
+function resourceOf({ kind }: { readonly kind: string }): Resource {
+  const resource = TARGET_KINDS.get(kind)
+  if (resource === undefined) throw new RangeError(`${kind} has no managed certificates`)
+  return resource
+}
+
+async function dropUnused(draft: Draft, records: CertificateControl['records'], id: string): Promise<void> {
+  const found = await records.find(draft.tx, tlsCertificate.name, id)
+  if (found === undefined || found.record.body.issued_at === null) return
+  if ((await draft.tx.referencesTo(tlsCertificate.name, id, 1)).length === 0) await draft.remove(found.record)
+}
+
+/** Nobody has written to it what a step would overwrite. */
+function isSame(current: Target | undefined, target: Target): boolean {
+  if (current === undefined || current.keyType !== target.keyType) return false
+  const same = (a: unknown, b: unknown) => JSON.stringify(a) === JSON.stringify(b)
+  return same(current.work, target.work) && same(current.status, target.status)
+}
+
+function withoutKey(secrets: ResourceRecord['secrets']): Record<string, string> {
+  return Object.fromEntries(Object.entries(secrets).filter(([path]) => path !== REQUESTED_KEY))
+}

@@ -1,0 +1,101 @@
+import { agentHosts, agentIngress } from '../resources/agent-ingress.js'
+import type { CertificateWork, ManagementStatus, PendingChallenge } from '../resources/certificate-management.js'
+import { REQUESTED_KEY } from '../resources/certificate-management.js'
+import type { ResourceRecord } from '../resources/field.js'
+import { reservedDomain } from '../resources/reserved-domain.js'
+import type { RecordOf, Resource } from '../resources/resource.js'
+import type { KeyType } from './authority.js'
+
+/** A record whose certificate the service manages, or has managed until now, or whose domain is delegated to it. */
+export interface Target {
+  readonly kind: string
+  readonly id: string
+  /** Names of the certificate, the first one its subject. */
+  readonly names: readonly string[]
+  /** null: its management has ended. */
+  readonly keyType: KeyType | null
+  readonly certificate: string | null
+  readonly status: ManagementStatus | null
+  readonly work: CertificateWork | null
+  /** Key of the certificate that is being requested. */
+  readonly requestedKey: string | undefined
+  /** Domain that is delegated to this service; null: none. */
+  readonly delegated: string | null
+  /** How a name of the certificate is proved. `name`: without the `*.` of a wildcard. */
+  challenge(name: string): { readonly type: 'http-01' } | { readonly type: 'dns-01'; readonly record: string }
+}
+
+/** What the shape of targets depends on. */
+export interface TargetOptions {
+  readonly regions: readonly string[]
+  /** Is there a DNS listener? */
+  readonly dns: boolean
+}
+
+/** The kinds of records that have managed certificates. */
+export const TARGET_KINDS: ReadonlyMap<string, Resource> = new Map<string, Resource>([
+  [reservedDomain.name, reservedDomain],
+  [agentIngress.name, agentIngress]
+])
+
+const NOTHING: readonly PendingChallenge[] = []
+
+/** Undefined when the record has nothing to do with it. */
+export function targetOf(record: ResourceRecord, options: TargetOptions): Target | undefined {
+  if (record.kind === reservedDomain.name) return domainTarget(record as RecordOf<typeof reservedDomain>)
+  if (record.kind === agentIngress.name) return ingressTarget(record as RecordOf<typeof agentIngress>, options)
+  return undefined
+}
+
+export function challengesOf({ work }: Target): readonly PendingChallenge[] {
+  return work?.challenges ?? NOTHING
+}
+
+function domainTarget(record: RecordOf<typeof reservedDomain>): Target | undefined {
+  const { domain, certificate, acme_challenge_cname_target: record01 } = record.body
+  const { certificate_management_policy: policy, certificate_work: work = null } = record.body
+  if (policy === null && work === null) return undefined
+  // A wildcard can only be proved by DNS (RFC 8555 7.1.3), where its owner points to a name of ours.
+  const challenge = () =>
+    record01 === null ? { type: 'http-01' as const } : { type: 'dns-01' as const, record: record01 }
+  return { ...managed(record), names: [domain], certificate, delegated: null, challenge }
+}
+
+function ingressTarget(record: RecordOf<typeof agentIngress>, { regions, dns }: TargetOptions): Target {
+  const { domain, certificate = null } = record.body
+  // With a DNS listener the domain is delegated to our name servers.
+  const challenge = (name: string) =>
+    dns ? { type: 'dns-01' as const, record: `_acme-challenge.${name}` } : { type: 'http-01' as const }
+  return { ...managed(record), names: agentHosts(domain, regions), certificate, delegated: domain, challenge }
+}
+
+function managed({ kind, id, body, secrets }: RecordOf<typeof reservedDomain> | RecordOf<typeof agentIngress>) {
+  const { certificate_management_policy: policy, certificate_management_status: status } = body
+  const keyType = policy === null ? null : policy.private_key_type === 'rsa' ? ('rsa' as const) : ('ecdsa' as const)
+  // Records of an older version lack what came later.
+  return { kind, id, keyType, status, work: body.certificate_work ?? null, requestedKey: secrets[REQUESTED_KEY] }
+}
+
+/** What a target is waiting for. `moment`: milliseconds since the Unix epoch; Infinity when only its user can go on. */
+export type Stage = { readonly is: 'begin' | 'continue' | 'detach' } | { readonly is: 'wait'; readonly moment: number }
+
+const NEVER: Stage = { is: 'wait', moment: Number.POSITIVE_INFINITY }
+
+/** What to do for a target at the time `now`. */
+export function stageOf(target: Target, now: number): Stage {
+  const { keyType, status, work, certificate, names } = target
+  if (keyType === null) return work === null ? NEVER : { is: 'detach' }
+  const job = status?.provisioning_job ?? null
+  if (job !== null && job.error_code === 'DNS_ERROR') return NEVER
+  if (job !== null && job.error_code === 'INTERNAL_ERROR') return at(job.retries_at, now)
+  if (job !== null) return { is: work?.order == null ? 'begin' : 'continue' }
+  const issued = work?.issued ?? null
+  const fits = issued !== null && issued.key_type === keyType && issued.names.join() === names.join()
+  if (status === null || certificate === null || !fits) return { is: 'begin' }
+  return at(status.renews_at, now)
+}
+
+function at(time: string | null, now: number): Stage {
+  const moment = time === null ? now : Date.parse(time)
+  return moment <= now ? { is: 'begin' } : { is: 'wait', moment }
+}

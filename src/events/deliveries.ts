@@ -1,0 +1,218 @@
+import { setTimeout as sleep } from 'node:timers/promises'
+import { everyRecord, type Records } from '../control/records.js'
+import type { Clock } from '../lib/clock.js'
+import { eventDestination } from '../resources/event-destination.js'
+import { eventSubscription } from '../resources/event-subscription.js'
+import type { ResourceRecord } from '../resources/field.js'
+import type { DeliveryReport } from '../store/outbox.js'
+import type { Store, StoreLog } from '../store/store.js'
+import { BACK_OFF, type BackOffRange } from './back-off.js'
+import { type DeliveryAnswer, DeliveryState } from './delivery-state.js'
+import { Destination } from './destination.js'
+import { type SenderParts, type Way, wayTo } from './destinations/registry.js'
+import type { SendFailure } from './destinations/sender.js'
+import { Leases } from './leases.js'
+import { readSubscriptions, type Subscribed } from './subscriptions.js'
+
+export interface DeliveriesParts extends SenderParts {
+  readonly clock: Clock
+  readonly log: StoreLog
+  readonly store: Store
+  readonly records: Records
+  /** In [0, 1). */
+  readonly random: () => number
+  /** This life of this process, among processes on one store; absent: nobody else has the store. */
+  readonly process?: string | undefined
+  readonly backOff?: BackOffRange | undefined
+  /** Milliseconds without a sign of life after which another process delivers. */
+  readonly patience?: number | undefined
+  /** UTF-16 units of traffic events that wait for one destination. */
+  readonly budget?: number | undefined
+  /** Hears of the subscriptions whenever they have changed. */
+  readonly subscribed: (subscriptions: ReadonlyMap<string, readonly Subscribed[]>) => void
+}
+
+const PATIENCE = 6_000
+const BUDGET = 16 * 1024 * 1024
+/** Milliseconds that traffic events get at the end to leave, and that what is on its way then gets to arrive. */
+const LAST_WAIT = 2_000
+
+/** All destinations at work. It follows the records of the store: a change counts from its revision on. */
+export class Deliveries {
+  readonly #parts: DeliveriesParts
+  readonly #destinations = new Map<string, Destination>()
+  readonly #leases: Leases | undefined
+  #revision = -1
+  #posted = 0
+  #looking: Promise<void> | undefined
+  #again = false
+  #stopped = false
+  #tick: NodeJS.Timeout | undefined
+
+  constructor(parts: DeliveriesParts) {
+    this.#parts = parts
+    const { store, clock, process, patience = PATIENCE } = parts
+    if (process !== undefined) this.#leases = new Leases({ outbox: store.outbox, clock, holder: process, patience })
+  }
+
+  /** Goes on where the last process stopped. Fails with a `StoreError`. */
+  async start(): Promise<void> {
+    await this.#look()
+    if (this.#leases !== undefined) {
+      this.#tick = setInterval(() => this.#renewSafely(), (this.#parts.patience ?? PATIENCE) / 3).unref()
+    }
+    this.hear()
+  }
+
+  /** The store has a new revision: there may be something to deliver, or another place to deliver to. Does not throw. */
+  hear(): void {
+    if (this.#stopped) return
+    this.#again = true
+    this.#looking ??= this.#lookSafely().finally(() => {
+      this.#looking = undefined
+    })
+  }
+
+  /** Takes a traffic event; counts it when it is dropped. */
+  put(destination: string, event: string): void {
+    this.#destinations.get(destination)?.put(event)
+  }
+
+  /** Undefined when there is no such destination. */
+  answer(destination: string): DeliveryAnswer | undefined {
+    const found = this.#destinations.get(destination)
+    return found?.state.answer(found.unsupported)
+  }
+
+  /** What is counted of each destination, by id. */
+  *counts(): Iterable<readonly [string, DeliveryAnswer]> {
+    for (const [id, { state, unsupported }] of this.#destinations) yield [id, state.answer(unsupported)]
+  }
+
+  /**
+   * Sends one event at once, past everything that waits; answers why that failed, undefined when it was taken. What has
+   * failed before is tried again, too.
+   */
+  async test(destination: string, id: string, event: string): Promise<SendFailure | undefined> {
+    const found = this.#destinations.get(destination)
+    const { sender, unsupported = 'there is no such destination' } = found ?? {}
+    if (sender === undefined) return { message: unsupported }
+    const failure = await sender.send({ id, events: [event], list: false }, new AbortController().signal)
+    if (failure === undefined) found?.hurry()
+    return failure
+  }
+
+  /** Call it before the store is closed. What is not delivered stays there, but for traffic events. */
+  async stop(): Promise<void> {
+    this.#stopped = true
+    clearInterval(this.#tick)
+    await this.#looking
+    const all = [...this.#destinations.values()]
+    const waiting = new AbortController()
+    const drained = Promise.all(all.map((one) => one.drained()))
+    await Promise.race([drained, sleep(LAST_WAIT, undefined, { signal: waiting.signal }).catch(() => undefined)])
+    waiting.abort()
+    await Promise.all(all.map((one) => one.stop(LAST_WAIT)))
+    try {
+      await this.#leases?.release()
+    } catch (error) {
+      this.#fault(error)
+    }
+  }
+
+  async #lookSafely(): Promise<void> {
+    while (this.#again && !this.#stopped) {
+      this.#again = false
+      try {
+        await this.#look()
+        await this.#wake()
+      } catch (error) {
+        this.#fault(error)
+        this.#again = true
+        await sleep(500)
+      }
+    }
+  }
+
+  /** Brings destinations and subscriptions up to the last revision. */
+  async #look(): Promise<void> {
+    const { store } = this.#parts
+    const { complete, changes, revision } = await store.changesAfter(this.#revision)
+    const ours = changes.some(({ kind }) => kind === eventDestination.name || kind === eventSubscription.name)
+    if (this.#revision === -1 || !complete || ours) {
+      await this.#reload()
+      await this.#renew()
+    }
+    this.#revision = revision
+  }
+
+  async #reload(): Promise<void> {
+    const { store, records, subscribed } = this.#parts
+    const there = new Set<string>()
+    const reports = new Map((await store.outbox.reports()).map((report) => [report.destination, report]))
+    for await (const page of everyRecord(store, eventDestination.name)) {
+      for (const stored of page) {
+        there.add(stored.id)
+        await this.#follow(records.open(stored).record, reports.get(stored.id))
+      }
+    }
+    for (const [id, destination] of this.#destinations) {
+      if (there.has(id)) continue
+      this.#destinations.delete(id)
+      await destination.stop(0)
+    }
+    subscribed(await readSubscriptions(store))
+  }
+
+  async #follow(record: ResourceRecord, report: DeliveryReport | undefined): Promise<void> {
+    const { id, body, secrets } = record
+    const before = this.#destinations.get(id)
+    const target = JSON.stringify([body.target, secrets])
+    if (before?.leadsTo(target) === true) return
+    await before?.stop(0)
+    const state = before?.state ?? new DeliveryState(id, this.#parts.clock)
+    if (before === undefined && report !== undefined) state.restore(report)
+    const destination = this.#destination(id, state, target, wayTo(record, this.#parts))
+    this.#destinations.set(id, destination)
+    destination.wake()
+  }
+
+  #destination(id: string, state: DeliveryState, target: string, way: Way): Destination {
+    const { clock, store, random, backOff = BACK_OFF, budget = BUDGET } = this.#parts
+    const mine = () => !this.#stopped && (this.#leases?.holds(id) ?? true)
+    const fault = (error: unknown) => this.#fault(error)
+    return new Destination({ state, target, way, outbox: store.outbox, clock, backOff, random, budget, mine, fault })
+  }
+
+  /** Whoever got something starts to deliver. */
+  async #wake(): Promise<void> {
+    const { destinations, revision } = await this.#parts.store.outbox.postedAfter(this.#posted)
+    this.#posted = revision
+    for (const id of destinations) this.#destinations.get(id)?.wake()
+  }
+
+  async #renewSafely(): Promise<void> {
+    try {
+      await this.#renew()
+    } catch (error) {
+      this.#fault(error)
+    }
+  }
+
+  /** Takes part in the cluster: shows life, takes over what was left, reads how the others get on. */
+  async #renew(): Promise<void> {
+    if (this.#leases === undefined || this.#stopped) return
+    const supported = [...this.#destinations].filter(([, { unsupported }]) => unsupported === undefined)
+    const fresh = await this.#leases.renew(supported.map(([id]) => id))
+    for (const report of await this.#parts.store.outbox.reports()) {
+      const { destination } = report
+      if (fresh.includes(destination) || !this.#leases.holds(destination))
+        this.#destinations.get(destination)?.state.restore(report)
+    }
+    for (const id of fresh) this.#destinations.get(id)?.wake()
+  }
+
+  #fault(error: unknown): void {
+    this.#parts.log.warn({ err: error }, 'events wait: the store cannot be used')
+  }
+}

@@ -1,0 +1,99 @@
+import type { Clock } from '../lib/clock.js'
+import type { Outbox } from '../store/outbox.js'
+import type { BackOffRange } from './back-off.js'
+import type { DeliveryState } from './delivery-state.js'
+import type { Way } from './destinations/registry.js'
+import type { Sender } from './destinations/sender.js'
+import { Lane } from './lane.js'
+import { OutboxSource } from './outbox-source.js'
+import { TrafficQueue } from './traffic-queue.js'
+
+export interface DestinationParts {
+  readonly state: DeliveryState
+  /** Where it leads, as a text: another text is another way. Holds secrets. */
+  readonly target: string
+  readonly way: Way
+  readonly outbox: Outbox
+  readonly clock: Clock
+  readonly backOff: BackOffRange
+  readonly random: () => number
+  readonly budget: number
+  readonly mine: () => boolean
+  readonly fault: (error: unknown) => void
+}
+
+/**
+ * One destination at work. Audit events and traffic events travel in lanes of their own: the first are never dropped and
+ * may therefore wait for long, the second must not wait behind them.
+ */
+export class Destination {
+  readonly #parts: DestinationParts
+  readonly #audit: { readonly source: OutboxSource; readonly lane: Lane } | undefined
+  readonly #traffic: { readonly source: TrafficQueue; readonly lane: Lane } | undefined
+
+  constructor(parts: DestinationParts) {
+    this.#parts = parts
+    if ('unsupported' in parts.way) return
+    const { sender } = parts.way
+    const { outbox, state, clock, mine, budget } = parts
+    const audit = new OutboxSource({ outbox, state, clock, mine, most: sender.most })
+    const traffic = new TrafficQueue({ state, clock, budget })
+    this.#audit = { source: audit, lane: new Lane({ ...parts, source: audit, sender }) }
+    this.#traffic = { source: traffic, lane: new Lane({ ...parts, source: traffic, sender }) }
+  }
+
+  leadsTo(target: string): boolean {
+    return this.#parts.target === target
+  }
+
+  get state(): DeliveryState {
+    return this.#parts.state
+  }
+
+  /** Why nothing is sent. */
+  get unsupported(): string | undefined {
+    return 'unsupported' in this.#parts.way ? this.#parts.way.unsupported : undefined
+  }
+
+  get sender(): Sender | undefined {
+    return 'sender' in this.#parts.way ? this.#parts.way.sender : undefined
+  }
+
+  /** Audit events may wait. */
+  wake(): void {
+    this.#audit?.lane.wake()
+  }
+
+  /** Try again now what has failed. */
+  hurry(): void {
+    this.#audit?.lane.hurry()
+    this.#traffic?.lane.hurry()
+  }
+
+  /** Takes a traffic event, or counts that it was dropped. */
+  put(event: string): void {
+    if (this.#traffic === undefined) this.#parts.state.drop(1)
+    else if (this.#traffic.source.put(event)) this.#traffic.lane.wake()
+  }
+
+  /** Resolves when no traffic event is under way any more. */
+  async drained(): Promise<void> {
+    if (this.#parts.state.report.failures === 0) await this.#traffic?.lane.idle()
+  }
+
+  /**
+   * What is on its way gets `grace` milliseconds. Audit events that are not taken stay in the store; traffic events that
+   * wait are dropped.
+   */
+  async stop(grace: number): Promise<void> {
+    await Promise.all([this.#audit?.lane.stop(grace), this.#traffic?.lane.stop(grace)])
+    this.#traffic?.source.discard()
+    try {
+      await this.#audit?.source.flush()
+    } catch (error) {
+      // They are delivered once more.
+      this.#parts.fault(error)
+    }
+    await this.sender?.close()
+  }
+}

@@ -1,0 +1,80 @@
+import { constants } from 'node:fs'
+import { type FileHandle, open, stat } from 'node:fs/promises'
+import { codeOf } from '../../lib/coded-error.js'
+import { Turns } from '../../store/turns.js'
+import type { Parcel, Sender, SendFailure } from './sender.js'
+
+const MODE = 0o600
+const LINE_FEED = 10
+/** A file, made when it is missing; never one that a reader of a pipe holds up. */
+const FLAGS = constants.O_APPEND | constants.O_CREAT | constants.O_RDWR | constants.O_NONBLOCK | constants.O_NOCTTY
+
+/**
+ * Appends a line for each event. The file is opened anew when its path leads to another one, so that it can be rotated by
+ * renaming. A line that a full disk or a crash has cut off is ended first, so that only that one is broken.
+ */
+export class File implements Sender {
+  readonly most = 100
+  readonly #path: string
+  readonly #turns = new Turns()
+  #file: { readonly handle: FileHandle; readonly dev: bigint; readonly ino: bigint } | undefined
+  #cut = false
+
+  constructor(path: string) {
+    this.#path = path
+  }
+
+  async send({ events }: Parcel): Promise<SendFailure | undefined> {
+    return await this.#turns.take(async () => {
+      try {
+        const handle = await this.#open()
+        await this.#write(handle, Buffer.from(`${this.#cut ? '\n' : ''}${events.join('\n')}\n`))
+        return undefined
+      } catch (error) {
+        await this.#let()
+        return { message: `the file cannot be written: ${codeOf(error) ?? 'it failed'}` }
+      }
+    })
+  }
+
+  async close(): Promise<void> {
+    await this.#turns.take(() => this.#let())
+  }
+
+  async #open(): Promise<FileHandle> {
+    const at = await stat(this.#path, { bigint: true }).catch((error: unknown) => {
+      if (codeOf(error) === 'ENOENT') return undefined
+      throw error
+    })
+    const known = this.#file
+    if (known !== undefined && at?.dev === known.dev && at.ino === known.ino) return known.handle
+    await this.#let()
+    const handle = await open(this.#path, FLAGS, MODE)
+    const { dev, ino, size } = await handle.stat({ bigint: true })
+    this.#file = { handle, dev, ino }
+    this.#cut = size > 0n && (await lastByte(handle, Number(size))) !== LINE_FEED
+    return handle
+  }
+
+  async #write(handle: FileHandle, bytes: Buffer): Promise<void> {
+    for (let done = 0; done < bytes.length; ) {
+      done += (await handle.write(bytes, done)).bytesWritten
+    }
+    this.#cut = false
+  }
+
+  async #let(): Promise<void> {
+    const { handle } = this.#file ?? {}
+    this.#file = undefined
+    try {
+      await handle?.close()
+    } catch {
+      // What could not be written was reported by the write itself; the descriptor is gone either way.
+    }
+  }
+}
+
+async function lastByte(handle: FileHandle, size: number): Promise<number | undefined> {
+  const { buffer, bytesRead } = await handle.read(Buffer.alloc(1), 0, 1, size - 1)
+  return bytesRead === 1 ? buffer[0] : undefined
+}

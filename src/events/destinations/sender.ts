@@ -1,0 +1,27 @@
+/** Events that travel together: JSON texts of envelopes. */
+export interface Parcel {
+  /** The same in every repetition of this parcel. */
+  readonly id: string
+  /** At least one. */
+  readonly events: readonly string[]
+  /** One object, or a list of them? Traffic events come in lists, however many there are. */
+  readonly list: boolean
+}
+
+/** Why a parcel was not taken. */
+export interface SendFailure {
+  /** For people: one sentence without secrets and without data of the answer. */
+  readonly message: string
+  /** Milliseconds that the receiver asks to wait. */
+  readonly retryAfter?: number | undefined
+}
+
+/** The way to one destination. */
+export interface Sender {
+  /** Most audit events that one parcel may hold. */
+  readonly most: number
+  /** Sends once. Undefined when the receiver has taken all of it; never rejects. */
+  send(parcel: Parcel, signal: AbortSignal): Promise<SendFailure | undefined>
+  /** Lets go of what it holds. */
+  close(): Promise<void>
+}

@@ -1,0 +1,125 @@
+import { type BackOffRange, pauseAfter } from './back-off.js'
+import type { Parcel, Sender, SendFailure } from './destinations/sender.js'
+
+/** What waits for one destination, oldest first. */
+export interface Source {
+  /** What goes next; the same until `done`, undefined when nothing waits. */
+  next(): Promise<Parcel | undefined>
+  /** It was taken. */
+  done(parcel: Parcel): Promise<void>
+  /** It was not taken, for the `failures`th time in a row. */
+  failed(failure: SendFailure, failures: number): Promise<void>
+}
+
+export interface LaneParts {
+  readonly source: Source
+  readonly sender: Sender
+  readonly backOff: BackOffRange
+  /** In [0, 1). */
+  readonly random: () => number
+  /** Something of our own failed, the store most likely. Must not throw. */
+  readonly fault: (error: unknown) => void
+}
+
+/**
+ * Brings what waits to one destination, one parcel after the other: the next goes when the one before was taken. It sleeps
+ * while nothing waits and pauses after failures.
+ */
+export class Lane {
+  readonly #parts: LaneParts
+  /** Breaks off what is on its way. */
+  readonly #ending = new AbortController()
+  #stopping = false
+  #running: Promise<void> | undefined
+  #again = false
+  #pause: { readonly timer: NodeJS.Timeout; readonly over: () => void } | undefined
+
+  constructor(parts: LaneParts) {
+    this.#parts = parts
+  }
+
+  /** Something may wait. */
+  wake(): void {
+    if (this.#stopping) return
+    this.#again = true
+    this.#running ??= this.#run().finally(() => {
+      this.#running = undefined
+    })
+  }
+
+  /** Ends a pause: try again now. */
+  hurry(): void {
+    this.#pause?.over()
+    this.wake()
+  }
+
+  /** Resolves when nothing is under way and nothing is waited for. */
+  async idle(): Promise<void> {
+    await this.#running
+  }
+
+  /**
+   * What is on its way gets `grace` milliseconds to arrive, then it is broken off; whoever comes next sends it again. Nothing
+   * else is begun.
+   */
+  async stop(grace: number): Promise<void> {
+    this.#stopping = true
+    this.#pause?.over()
+    const timer = setTimeout(() => this.#ending.abort(), grace)
+    await this.#running
+    clearTimeout(timer)
+  }
+
+  async #run(): Promise<void> {
+    let failures = 0
+    while (this.#again && !this.#stopping) {
+      this.#again = false
+      try {
+        failures = await this.#drain(failures)
+      } catch (error) {
+        // Whatever our own store refuses may work later.
+        this.#parts.fault(error)
+        this.#again = true
+        await this.#wait(this.#pauseAfter(++failures))
+      }
+    }
+  }
+
+  /** Sends until nothing waits; answers how many attempts have failed since the last success. */
+  async #drain(failures: number): Promise<number> {
+    const { source, sender } = this.#parts
+    const { signal } = this.#ending
+    let failed = failures
+    while (!this.#stopping) {
+      const parcel = await source.next()
+      if (parcel === undefined || this.#stopping) return failed
+      const failure = await sender.send(parcel, signal)
+      if (failure === undefined) {
+        failed = 0
+        await source.done(parcel)
+      } else if (!signal.aborted) {
+        failed += 1
+        await source.failed(failure, failed)
+        await this.#wait(Math.max(this.#pauseAfter(failed), failure.retryAfter ?? 0))
+      }
+    }
+    return failed
+  }
+
+  #pauseAfter(failures: number): number {
+    const { backOff, random } = this.#parts
+    return pauseAfter(failures, backOff, random)
+  }
+
+  async #wait(milliseconds: number): Promise<void> {
+    if (this.#stopping) return
+    await new Promise<void>((resolve) => {
+      const over = () => {
+        clearTimeout(this.#pause?.timer)
+        this.#pause = undefined
+        resolve()
+      }
+      this.#pause = { timer: setTimeout(over, milliseconds).unref(), over }
+    })
+  }
+}

@@ -1,0 +1,59 @@
+import { accessOf } from '../policy/login/access.js'
+import { createGate } from '../policy/login/gate.js'
+import { PROVIDERS, type ProviderName } from '../policy/login/providers.js'
+import type { LoginServices } from '../policy/login/settings.js'
+import { defineModule } from './contract.js'
+
+const SECOND = 1_000
+
+interface OauthConfig {
+  readonly provider: {
+    readonly name: ProviderName
+    readonly value: {
+      /** '': the application of the operator. */
+      readonly client_id: string
+      readonly scopes: readonly string[]
+      readonly email_addresses: readonly string[]
+      readonly email_domains: readonly string[]
+      readonly teams?: readonly string[]
+      readonly organizations?: readonly string[]
+    }
+  }
+  readonly options_passthrough: boolean
+  readonly cookie_prefix: string
+  /** Seconds, like the others; 0: no such limit. */
+  readonly inactivity_timeout: number
+  readonly maximum_duration: number
+  readonly auth_check_interval: number
+}
+
+/** Lets users pass who have logged in at an OAuth provider and stand in one of its lists, if there are any. */
+export const oauth = defineModule<OauthConfig>('oauth', (config, scope) => {
+  const { name, value } = config.provider
+  const { login }: LoginServices = scope.services
+  const { provider, application } = login?.providers[name] ?? { provider: PROVIDERS[name], application: undefined }
+  const secret = scope.secret(`provider.${name}.client_secret`)
+  const own = secret === undefined ? undefined : { id: value.client_id, secret }
+  const chosen = value.client_id === '' ? application : own
+  return {
+    request: createGate(
+      {
+        result: 'oauth',
+        owner: scope.owner,
+        authId: '',
+        provider,
+        application: () => chosen,
+        scopes: value.scopes,
+        parameters: {},
+        cookiePrefix: config.cookie_prefix,
+        cookieDomain: undefined,
+        inactivity: config.inactivity_timeout * SECOND,
+        maximum: config.maximum_duration * SECOND,
+        check: config.auth_check_interval * SECOND,
+        preflight: config.options_passthrough ? 'options' : 'none',
+        access: accessOf(value)
+      },
+      scope.services
+    )
+  }
+})

@@ -1,0 +1,44 @@
+import { accessOf } from '../policy/login/access.js'
+import { createGate } from '../policy/login/gate.js'
+import { openidProvider } from '../policy/login/providers.js'
+import { defineModule } from './contract.js'
+
+const SECOND = 1_000
+
+interface OidcConfig {
+  readonly issuer: string
+  readonly client_id: string
+  readonly scopes: readonly string[]
+  readonly options_passthrough: boolean
+  readonly cookie_prefix: string
+  /** Seconds, like the other; 0: no such limit. */
+  readonly inactivity_timeout: number
+  readonly maximum_duration: number
+}
+
+/** Lets users pass who have logged in at an OpenID Connect provider. */
+export const oidc = defineModule<OidcConfig>('oidc', (config, scope) => {
+  const secret = scope.secret('client_secret')
+  const application = secret === undefined ? undefined : { id: config.client_id, secret }
+  return {
+    request: createGate(
+      {
+        result: 'oidc',
+        owner: scope.owner,
+        authId: '',
+        provider: openidProvider(config.issuer),
+        application: () => application,
+        scopes: config.scopes,
+        parameters: {},
+        cookiePrefix: config.cookie_prefix,
+        cookieDomain: undefined,
+        inactivity: config.inactivity_timeout * SECOND,
+        maximum: config.maximum_duration * SECOND,
+        check: 0,
+        preflight: config.options_passthrough ? 'options' : 'none',
+        access: accessOf({})
+      },
+      scope.services
+    )
+  }
+})

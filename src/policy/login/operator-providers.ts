@@ -1,0 +1,103 @@
+import Type, { type Static } from 'typebox'
+import { Check, Errors } from 'typebox/value'
+import { parse } from 'yaml'
+import { CodedError } from '../../lib/coded-error.js'
+import { PROVIDER_NAMES, PROVIDERS, type Provider, type ProviderName } from './providers.js'
+
+const url = (description: string) => Type.Optional(Type.String({ pattern: '^https?://[^/?#]+[^?#]*$', description }))
+const text = (description: string) => Type.Optional(Type.String({ minLength: 1, maxLength: 4096, description }))
+
+const entry = Type.Object(
+  {
+    client_id: text('Id of the application that routes and policies without one of their own use.'),
+    client_secret: text('Its secret.'),
+    issuer: url('gitlab, google, linkedin: another issuer, such as a GitLab of your own.'),
+    authorization_url: url('The others: where users log in.'),
+    token_url: url('The others: where tokens are given.'),
+    api_url: url('The others: base of the API that says who a user is.')
+  },
+  { additionalProperties: false }
+)
+const schema = Type.Object(
+  Object.fromEntries(PROVIDER_NAMES.map((name) => [name, Type.Optional(entry)])) as Record<
+    ProviderName,
+    ReturnType<typeof Type.Optional<typeof entry>>
+  >,
+  { additionalProperties: false }
+)
+
+export interface Application {
+  readonly id: string
+  readonly secret: string
+}
+
+/** A provider as it is used here, and the application that the operator has set up for everybody. */
+export interface OperatorProvider {
+  readonly provider: Provider
+  readonly application: Application | undefined
+}
+
+export type OperatorProviders = Readonly<Record<ProviderName, OperatorProvider>>
+
+/**
+ * Reads the operator's file: YAML, a map of providers with `client_id`, `client_secret` and other addresses. Fails with a
+ * CodedError `LOGIN_PROVIDERS_INVALID` that names the place and never a value.
+ */
+export function readOperatorProviders(yaml: string): OperatorProviders {
+  const written = parsed(yaml) ?? {}
+  if (!Check(schema, written)) {
+    const [first] = Errors(schema, written)
+    throw invalid(
+      `${first?.instancePath.slice(1).replaceAll('/', '.') || 'the file'} ${first?.message ?? 'is not valid'}`
+    )
+  }
+  return operatorProviders(written)
+}
+
+/** The providers when the operator has set up nothing. */
+export function defaultProviders(): OperatorProviders {
+  return operatorProviders({})
+}
+
+function operatorProviders(written: Partial<Record<ProviderName, Static<typeof entry>>>): OperatorProviders {
+  return Object.fromEntries(
+    PROVIDER_NAMES.map((name) => [name, operatorProvider(name, written[name] ?? {})])
+  ) as unknown as OperatorProviders
+}
+
+function operatorProvider(name: ProviderName, given: Static<typeof entry>): OperatorProvider {
+  const { client_id, client_secret, issuer, authorization_url, token_url, api_url } = given
+  if ((client_id === undefined) !== (client_secret === undefined)) {
+    throw invalid(`${name} needs client_id and client_secret together`)
+  }
+  const application = client_id === undefined ? undefined : { id: client_id, secret: client_secret as string }
+  const provider = PROVIDERS[name]
+  if (provider.kind === 'openid') {
+    if ((authorization_url ?? token_url ?? api_url) !== undefined)
+      throw invalid(`${name} takes issuer and no other address`)
+    return { application, provider: issuer === undefined ? provider : { ...provider, issuer } }
+  }
+  if (issuer !== undefined) throw invalid(`${name} takes authorization_url, token_url and api_url, no issuer`)
+  return {
+    application,
+    provider: {
+      ...provider,
+      authorization: authorization_url ?? provider.authorization,
+      token: token_url ?? provider.token,
+      api: (api_url ?? provider.api).replace(/\/$/, '')
+    }
+  }
+}
+
+function parsed(yaml: string): unknown {
+  try {
+    return parse(yaml)
+  } catch (error) {
+    // The parser's message quotes the text, which holds secrets.
+    throw invalid('the file is no YAML', { cause: error instanceof Error ? error.name : undefined })
+  }
+}
+
+function invalid(message: string, options?: ErrorOptions): CodedError {
+  return new CodedError('LOGIN_PROVIDERS_INVALID', `login.providers: ${message}`, options)
+}

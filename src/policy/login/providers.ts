@@ -1,0 +1,151 @@
+import { githubMemberships, githubProfile } from './github.js'
+import { type Json, type Memberships, type Profile, type ProviderApi, profileOf, textOf } from './profile.js'
+
+interface Common {
+  /** Asked for when none are given, and added when a given list lacks them. */
+  readonly scopes: readonly string[]
+  /** Scopes that the provider knew once and refuses now; taken out of a given list. */
+  readonly retired?: readonly string[]
+  /** false: the provider refuses the proof key of RFC 7636 from applications with a secret. State and nonce remain. */
+  readonly proofKey: boolean
+}
+
+/** A provider that says by discovery where its endpoints are, and who the user is by a signed token. */
+export interface OpenidProvider extends Common {
+  readonly kind: 'openid'
+  readonly issuer: string
+}
+
+/** A provider with an access token (RFC 6749) for an API of its own that says who the user is. */
+export interface ApiProvider extends Common {
+  readonly kind: 'api'
+  /** As it names itself in the answers of RFC 9207, if it does. */
+  readonly issuer: string
+  readonly authorization: string
+  readonly token: string
+  readonly api: string
+  /** Field of API requests that holds the id of the application. */
+  readonly clientField?: string
+  readonly profile: (api: ProviderApi) => Promise<Profile>
+  readonly memberships?: (api: ProviderApi) => Promise<Memberships>
+}
+
+export type Provider = OpenidProvider | ApiProvider
+
+export const PROVIDER_NAMES = [
+  'amazon',
+  'facebook',
+  'github',
+  'gitlab',
+  'google',
+  'linkedin',
+  'microsoft',
+  'twitch'
+] as const
+export type ProviderName = (typeof PROVIDER_NAMES)[number]
+
+/** The well-known providers. Addresses and scopes are those of their documentation. */
+export const PROVIDERS: Readonly<Record<ProviderName, Provider>> = {
+  amazon: {
+    kind: 'api',
+    issuer: 'https://www.amazon.com',
+    authorization: 'https://www.amazon.com/ap/oa',
+    token: 'https://api.amazon.com/auth/o2/token',
+    api: 'https://api.amazon.com',
+    scopes: ['profile'],
+    proofKey: true,
+    profile: async (api) => {
+      const { user_id, name, email } = await api.object('/user/profile')
+      return profileOf(user_id, name, email)
+    }
+  },
+  facebook: {
+    kind: 'api',
+    issuer: 'https://www.facebook.com',
+    authorization: 'https://www.facebook.com/v23.0/dialog/oauth',
+    token: 'https://graph.facebook.com/v23.0/oauth/access_token',
+    api: 'https://graph.facebook.com/v23.0',
+    scopes: ['email'],
+    proofKey: true,
+    profile: async (api) => {
+      const { id, name, email } = await api.object('/me?fields=id,name,email')
+      return profileOf(id, name, email)
+    }
+  },
+  github: {
+    kind: 'api',
+    issuer: 'https://github.com/login/oauth',
+    authorization: 'https://github.com/login/oauth/authorize',
+    token: 'https://github.com/login/oauth/access_token',
+    api: 'https://api.github.com',
+    // read:user alone does not show which addresses are checked.
+    scopes: ['read:org', 'read:user', 'user:email'],
+    proofKey: true,
+    profile: githubProfile,
+    memberships: githubMemberships
+  },
+  gitlab: { kind: 'openid', issuer: 'https://gitlab.com', scopes: ['openid', 'email', 'profile'], proofKey: true },
+  google: {
+    kind: 'openid',
+    issuer: 'https://accounts.google.com',
+    scopes: [
+      'openid',
+      'https://www.googleapis.com/auth/userinfo.email',
+      'https://www.googleapis.com/auth/userinfo.profile'
+    ],
+    proofKey: true
+  },
+  linkedin: {
+    kind: 'openid',
+    issuer: 'https://www.linkedin.com/oauth',
+    scopes: ['openid', 'email', 'profile'],
+    retired: ['r_emailaddress', 'r_liteprofile'],
+    // Its proof keys belong to native applications, which have no secret and other endpoints.
+    proofKey: false
+  },
+  microsoft: {
+    kind: 'api',
+    issuer: 'https://login.microsoftonline.com/common/v2.0',
+    authorization: 'https://login.microsoftonline.com/common/oauth2/v2.0/authorize',
+    token: 'https://login.microsoftonline.com/common/oauth2/v2.0/token',
+    api: 'https://graph.microsoft.com/v1.0',
+    scopes: ['User.Read'],
+    proofKey: true,
+    profile: async (api) => microsoftProfile(await api.object('/me'))
+  },
+  twitch: {
+    kind: 'api',
+    issuer: 'https://id.twitch.tv/oauth2',
+    authorization: 'https://id.twitch.tv/oauth2/authorize',
+    token: 'https://id.twitch.tv/oauth2/token',
+    api: 'https://api.twitch.tv/helix',
+    clientField: 'client-id',
+    scopes: ['user:read:email'],
+    proofKey: true,
+    profile: async (api) => {
+      const { data } = await api.object('/users')
+      const { id, display_name, email } = (Array.isArray(data) ? (data[0] ?? {}) : {}) as Json
+      return profileOf(id, display_name, email)
+    }
+  }
+}
+
+/**
+ * `mail` is whatever an administrator of any organization wrote there; only the name under which the user logs in lies
+ * in a domain that the organization has proved to own. The name of a guest (`#EXT#`) is no address.
+ */
+function microsoftProfile({ id, displayName, mail, userPrincipalName }: Json): Profile {
+  const login = textOf(userPrincipalName)
+  const own = login.includes('@') && !login.includes('#')
+  return profileOf(id, displayName, own ? login : mail, own)
+}
+
+/** What is asked for when a configuration names `given`. */
+export function scopesOf({ scopes, retired = [] }: Provider, given: readonly string[]): string {
+  return [...new Set([...given.filter((scope) => !retired.includes(scope)), ...scopes])].join(' ')
+}
+
+/** A provider of OpenID Connect that is named by its issuer. */
+export function openidProvider(issuer: string): OpenidProvider {
+  return { kind: 'openid', issuer, scopes: ['openid'], proofKey: true }
+}

@@ -1,0 +1,204 @@
+import { randomBytes } from 'node:crypto'
+import type { CookieStyle, Jar } from './cookies.js'
+import { ProviderFailure } from './failure.js'
+import type { Visit } from './gate.js'
+import type { Identities, Identity } from './identities.js'
+import type { Login } from './login.js'
+import type { Application } from './operator-providers.js'
+import type { SessionEnd } from './published.js'
+import { decodeSession, encodeSession, type Session } from './session.js'
+import { type Held, hold } from './session-cache.js'
+import { dropPieces, joinPieces, LONGEST_SESSION, setPieces } from './session-text.js'
+import type { GateSettings } from './settings.js'
+import type { Vault } from './vault.js'
+
+/** Milliseconds in which a provider that did not answer is left alone; sessions pass meanwhile. */
+const REST = 10_000
+/** Activity is written down at most this often, in milliseconds. */
+const STAMP_EVERY = 1_000
+/** Clocks of the processes of one cluster may differ by that much. */
+const CLOCK_DIFFERENCE = 60_000
+
+/** A session that is good, and Set-Cookie values that tell the browser about it. */
+export interface Found {
+  readonly held: Held
+  readonly cookies: readonly string[]
+}
+
+/** Sessions of one gate: in sealed cookies, and in the cache of the process while they are in use. */
+export class Sessions {
+  readonly #settings: GateSettings
+  readonly #login: Login
+  readonly #vault: Vault
+  readonly #identities: Identities
+  /** The provider is down: nobody waits for it until then. */
+  #restUntil = 0
+
+  constructor(settings: GateSettings, login: Login, vault: Vault, identities: Identities) {
+    this.#settings = settings
+    this.#login = login
+    this.#vault = vault
+    this.#identities = identities
+  }
+
+  /** The session of a visit, or why there is none. */
+  find(visit: Visit): Found | SessionEnd {
+    const { style, jar, application } = visit
+    if (jar.size === 0) return 'none'
+    const sealed = joinPieces(style, jar)
+    const sent = sealed === '' ? undefined : this.#open(sealed)
+    if (sent === undefined || sent.session.client !== application.id) return 'none'
+    const held = latest(sent)
+    if (held.ended) return 'revoked'
+    const end = this.#endOf(held, style, jar)
+    if (end !== undefined) return end
+    return { held, cookies: held === sent ? [] : this.cookiesOf(held, visit) }
+  }
+
+  /** Takes note of a request. A Set-Cookie value that tells the browser, when it is time to. */
+  touch(held: Held, style: CookieStyle): string | undefined {
+    const { inactivity } = this.#settings
+    const now = this.#login.clock.wall()
+    held.seen = now
+    if (inactivity === 0 || now - held.stamped < STAMP_EVERY) return undefined
+    held.stamped = now
+    const stamp = now.toString(36)
+    const mark = this.#vault.mark(markedText(held.session, stamp))
+    return style.set(style.activity, `${stamp}.${mark}`, Math.ceil(inactivity / 1_000))
+  }
+
+  /** Set-Cookie values that keep a session. */
+  cookiesOf({ sealed, session }: Held, { style, jar }: Pick<Visit, 'style' | 'jar'>): string[] {
+    const { maximum } = this.#settings
+    const left = session.begun + maximum - this.#login.clock.wall()
+    return setPieces(style, sealed, jar, maximum === 0 ? undefined : Math.max(1, Math.ceil(left / 1_000)))
+  }
+
+  /** Set-Cookie values that end what the browser keeps of a session. */
+  drop(style: CookieStyle, jar: Jar): string[] {
+    return [...dropPieces(style, jar), ...(jar.has(style.activity) ? [style.drop(style.activity)] : [])]
+  }
+
+  #open(sealed: string): Held | undefined {
+    const { tag } = this.#vault
+    const known = this.#login.sessions.get(sealed)
+    if (known !== undefined) return known.tag === tag ? known : undefined
+    const text = this.#vault.open(sealed, 'session')
+    const session = text === undefined ? undefined : decodeSession(text)
+    if (session === undefined) return undefined
+    const held = hold(tag, session, sealed, 0)
+    this.#login.sessions.set(held)
+    return held
+  }
+
+  #endOf(held: Held, style: CookieStyle, jar: Jar): SessionEnd | undefined {
+    const { maximum, inactivity } = this.#settings
+    const now = this.#login.clock.wall()
+    const { begun } = held.session
+    if (begun > now + CLOCK_DIFFERENCE) return 'none'
+    if (maximum > 0 && now - begun >= maximum) return 'maximum'
+    if (inactivity === 0 || now - held.seen < inactivity) return undefined
+    // Another process may have seen the user since.
+    held.seen = Math.max(held.seen, Math.min(now, this.#stampIn(held, style, jar)))
+    return now - held.seen < inactivity ? undefined : 'inactivity'
+  }
+
+  /** The time that the activity cookie of this very session holds; 0: none. */
+  #stampIn({ session }: Held, style: CookieStyle, jar: Jar): number {
+    const [stamp = '', mark = ''] = jar.get(style.activity)?.split('.') ?? []
+    if (!/^[0-9a-z]{1,11}$/.test(stamp) || !this.#vault.isMarked(markedText(session, stamp), mark)) return 0
+    return Number.parseInt(stamp, 36)
+  }
+
+  /** Is there something to ask the provider? */
+  isDue({ session, restUntil }: Held): boolean {
+    const { check } = this.#settings
+    const now = this.#login.clock.wall()
+    const due =
+      (check > 0 && now - session.checked >= check) ||
+      (session.refreshToken !== '' && session.expiresAt !== 0 && now >= session.expiresAt)
+    return due && now >= restUntil && now >= this.#restUntil
+  }
+
+  /**
+   * Asks the provider about the user, once for all requests that wait. `ended`: it does not know the user any more. `unknown`: it
+   * did not answer.
+   */
+  check(
+    held: Held,
+    application: Application,
+    report: (failure: ProviderFailure) => void
+  ): NonNullable<Held['checking']> {
+    held.checking ??= this.#check(held, application, report).finally(() => {
+      held.checking = undefined
+    })
+    return held.checking
+  }
+
+  async #check(
+    held: Held,
+    application: Application,
+    report: (failure: ProviderFailure) => void
+  ): Promise<Held | 'ended' | 'unknown'> {
+    try {
+      const identity = await this.#identities.recheck(application, held.session)
+      // The user has logged out meanwhile.
+      if (held.ended) return 'ended'
+      const facts = this.#facts(identity)
+      const { checked } = identity.current ? facts : held.session
+      const renewed = this.#keep({ ...held.session, ...facts, checked }, held)
+      if (!identity.current) renewed.restUntil = this.#login.clock.wall() + REST
+      return renewed
+    } catch (error) {
+      if (!(error instanceof ProviderFailure)) throw error
+      if (error.trouble === 'refused') {
+        held.ended = true
+        return 'ended'
+      }
+      report(error)
+      const now = this.#login.clock.wall()
+      held.restUntil = now + REST
+      if (error.trouble === 'unavailable') this.#restUntil = now + REST
+      return 'unknown'
+    }
+  }
+
+  /** A new session. Rejects with a ProviderFailure when it does not fit into cookies. */
+  create(identity: Identity, client: string): Held {
+    const id = randomBytes(16).toString('base64url')
+    return this.#keep({ id, client, begun: this.#login.clock.wall(), ...this.#facts(identity) }, undefined)
+  }
+
+  #facts({ profile, teams, organizations, tokens }: Identity): Omit<Session, 'id' | 'client' | 'begun'> {
+    return { profile, teams, organizations, ...tokens, checked: this.#login.clock.wall() }
+  }
+
+  #keep(session: Session, before: Held | undefined): Held {
+    const [kept, sealed] = this.#seal(session)
+    const held = hold(this.#vault.tag, kept, sealed, this.#login.clock.wall())
+    if (before !== undefined) before.successor = held
+    this.#login.sessions.set(held)
+    return held
+  }
+
+  /** Without the identity token when the session is too long with it: no check needs it. */
+  #seal(session: Session): readonly [Session, string] {
+    for (const fitting of [session, { ...session, identityToken: '' }]) {
+      const sealed = this.#vault.seal(encodeSession(fitting), 'session')
+      if (sealed.length <= LONGEST_SESSION) return [fitting, sealed]
+    }
+    throw new ProviderFailure('garbage', 'the tokens of the provider are too long for cookies')
+  }
+}
+
+/** Requests that were under way with the cookies of before lead to the session as it is now. */
+function latest(sent: Held): Held {
+  let held = sent
+  while (held.successor !== undefined) held = held.successor
+  if (held !== sent) sent.successor = held
+  return held
+}
+
+function markedText({ id }: Session, stamp: string): string {
+  return `${id} ${stamp}`
+}

@@ -1,0 +1,82 @@
+import {
+  createCipheriv,
+  createDecipheriv,
+  createHash,
+  createHmac,
+  hkdfSync,
+  randomBytes,
+  timingSafeEqual
+} from 'node:crypto'
+
+const KEY_BYTES = 32
+const NONCE_BYTES = 12
+const TAG_BYTES = 16
+const MARK_BYTES = 16
+
+/** What a sealed value is for; it opens for the same purpose only. */
+export type Purpose = 'session' | 'attempt'
+
+/**
+ * Seals what browsers keep for one realm: nonce (12 bytes), ciphertext, tag (16), in base64url; AES-256-GCM (NIST SP
+ * 800-38D). Each realm has keys of its own, derived by HKDF (RFC 5869), so that a value of one realm opens in no other.
+ */
+export class Vault {
+  /** Names the realm in names of cookies; says nothing about the keys. */
+  readonly tag: string
+  readonly #keys: readonly Buffer[]
+
+  /** `keys`: 32 bytes each; the first one seals, all of them open. Every process of a cluster has the same. */
+  constructor(keys: readonly Uint8Array[], realm: string) {
+    if (keys.length === 0) throw new RangeError('a vault needs a key')
+    this.tag = `sl${createHash('sha256').update(realm).digest('hex').slice(0, 12)}`
+    this.#keys = keys.map((key) => Buffer.from(hkdfSync('sha256', key, '', `sluice login ${realm}`, KEY_BYTES)))
+  }
+
+  seal(plain: string, purpose: Purpose): string {
+    const nonce = randomBytes(NONCE_BYTES)
+    const cipher = createCipheriv('aes-256-gcm', this.#keys[0] as Buffer, nonce, { authTagLength: TAG_BYTES })
+    cipher.setAAD(Buffer.from(purpose))
+    return Buffer.concat([nonce, cipher.update(plain, 'utf8'), cipher.final(), cipher.getAuthTag()]).toString(
+      'base64url'
+    )
+  }
+
+  /** Undefined when the value was changed, cut, made for something else, or sealed by a key that is not here. */
+  open(sealed: string, purpose: Purpose): string | undefined {
+    const bytes = Buffer.from(sealed, 'base64url')
+    // Buffer forgives what is no base64url; two spellings of one value would be two values that open.
+    if (bytes.length < NONCE_BYTES + TAG_BYTES || bytes.toString('base64url') !== sealed) return undefined
+    for (const key of this.#keys) {
+      const plain = openWith(key, bytes, purpose)
+      if (plain !== undefined) return plain
+    }
+    return undefined
+  }
+
+  /** A mark that only this realm can make; 22 characters of base64url. */
+  mark(text: string): string {
+    return markOf(this.#keys[0] as Buffer, text).toString('base64url')
+  }
+
+  isMarked(text: string, mark: string): boolean {
+    const given = Buffer.from(mark, 'base64url')
+    return given.length === MARK_BYTES && this.#keys.some((key) => timingSafeEqual(markOf(key, text), given))
+  }
+}
+
+function openWith(key: Buffer, bytes: Buffer, purpose: Purpose): string | undefined {
+  const end = bytes.length - TAG_BYTES
+  const decipher = createDecipheriv('aes-256-gcm', key, bytes.subarray(0, NONCE_BYTES), { authTagLength: TAG_BYTES })
+  decipher.setAAD(Buffer.from(purpose))
+  decipher.setAuthTag(bytes.subarray(end))
+  try {
+    return Buffer.concat([decipher.update(bytes.subarray(NONCE_BYTES, end)), decipher.final()]).toString('utf8')
+  } catch {
+    // The only failure that is left: the tag does not fit.
+    return undefined
+  }
+}
+
+function markOf(key: Buffer, text: string): Buffer {
+  return createHmac('sha256', key).update('mark ').update(text).digest().subarray(0, MARK_BYTES)
+}

@@ -1,0 +1,181 @@
+import { createServer, type RequestListener } from 'node:http'
+import t from 'tap'
+import type { Authority, OpenChallenge, OrderState } from '../../src/certificates/authority.js'
+import { Issuance } from '../../src/certificates/issuance.js'
+import { Ledger } from '../../src/certificates/ledger.js'
+import { targetOf } from '../../src/certificates/target.js'
+import { selfSigned } from '../../src/lib/self-signed.js'
+import type { ManagementStatus } from '../../src/resources/certificate-management.js'
+import { hasFailed, isIssued, LETSENCRYPT, Managed } from './managed.js'
+
+interface Test {
+  teardown(run: () => Promise<void> | void): void
+}
+
+/** A server that answers every request in the same wrong way. */
+async function wrongAuthority(t: Test, listener: RequestListener) {
+  let asked = 0
+  const server = createServer((request, response) => {
+    asked++
+    listener(request, response)
+  })
+  await new Promise<void>((resolve) => server.listen(0, '127.0.0.1', resolve))
+  t.teardown(() => {
+    server.closeAllConnections()
+    server.close()
+  })
+  const { port } = server.address() as { port: number }
+  const directory = `http://127.0.0.1:${port}/dir`
+  return { directory, email: undefined, externalAccount: undefined, asked: () => asked }
+}
+
+const json = { 'content-type': 'application/json' }
+const problem = (kind: string) =>
+  JSON.stringify({ type: `urn:ietf:params:acme:error:${kind}`, detail: 'a\u0007 reason' })
+
+const WRONG: Readonly<Record<string, { answer: RequestListener; says: RegExp }>> = {
+  'a page': { answer: (_, to) => to.writeHead(200).end('<html>'), says: /nobody understands/ },
+  'JSON that is none': { answer: (_, to) => to.writeHead(200, json).end('{'), says: /no JSON/ },
+  null: { answer: (_, to) => to.writeHead(200, json).end('null'), says: /nobody understands/ },
+  'a directory without entries': { answer: (_, to) => to.writeHead(200, json).end('{}'), says: /nobody understands/ },
+  'entries that are no URLs': {
+    answer: (_, to) => to.writeHead(200, json).end('{"newNonce": 1, "newAccount": {}}'),
+    says: /cannot be reached|nobody understands/
+  },
+  'a redirect': { answer: (_, to) => to.writeHead(302, { location: '/' }).end(), says: /redirect/ },
+  'a fault': { answer: (_, to) => to.writeHead(500).end(), says: /status 500/ },
+  'a refusal with a reason': {
+    answer: (_, to) => to.writeHead(403, { 'content-type': 'application/problem+json' }).end(problem('unauthorized')),
+    says: /unauthorized \(403\): a {1,2}reason/
+  },
+  'a body without an end': {
+    answer: (_, to) => {
+      to.writeHead(200, json)
+      to.write(' '.repeat(1_000_000))
+    },
+    says: /cannot be reached: the response is too large/
+  },
+  'a cut connection': { answer: (_, to) => void to.socket?.destroy(), says: /cannot be reached/ }
+}
+
+for (const [name, { answer, says }] of Object.entries(WRONG)) {
+  t.test(`an authority that answers with ${name}`, async (t) => {
+    const authority = await wrongAuthority(t, answer)
+    const managed = await Managed.open(t, { authority })
+    const { id } = await managed.create('reserved_domain', { domain: 'app.example.com', ...LETSENCRYPT })
+    await managed.until('reserved_domain', id, hasFailed)
+    const job = (await managed.status('reserved_domain', id))?.provisioning_job
+    t.match(job, { error_code: 'INTERNAL_ERROR', msg: says, retries_at: /Z$/ })
+    const asked = authority.asked()
+    await managed.certificates.tick()
+    t.equal(authority.asked(), asked, 'is left alone until it is asked again')
+  })
+}
+
+t.test('attempts come less and less often', async (t) => {
+  const authority = await wrongAuthority(t, (_, to) => to.writeHead(500).end())
+  const managed = await Managed.open(t, { authority })
+  const { id } = await managed.create('reserved_domain', { domain: 'app.example.com', ...LETSENCRYPT })
+  const waits: number[] = []
+  for (let attempt = 0; attempt < 14; attempt++) {
+    await managed.certificates.tick()
+    const job = (await managed.status('reserved_domain', id))?.provisioning_job
+    const retries = Date.parse(job?.retries_at ?? '')
+    waits.push(Math.round((retries - managed.clock.wall()) / 60_000))
+    managed.clock.advance(retries - managed.clock.wall())
+  }
+  t.same(waits.slice(0, 4), [1, 2, 4, 9])
+  t.equal(waits.at(-1), 792, 'half a day and a tenth at most')
+})
+
+t.test('what an authority asks for in Retry-After is kept', async (t) => {
+  const authority = await wrongAuthority(t, (_, to) => {
+    to.writeHead(429, { 'retry-after': '7200', 'content-type': 'application/problem+json' }).end(problem('rateLimited'))
+  })
+  const managed = await Managed.open(t, { authority })
+  const { id } = await managed.create('reserved_domain', { domain: 'app.example.com', ...LETSENCRYPT })
+  await managed.until('reserved_domain', id, hasFailed)
+  const asked = authority.asked()
+  managed.clock.advance(7_190_000)
+  await managed.certificates.tick()
+  t.equal(authority.asked(), asked)
+  managed.clock.advance(1_450_000)
+  await managed.certificates.tick()
+  t.ok(authority.asked() > asked)
+})
+
+t.test('without an authority the user learns why', async (t) => {
+  const managed = await Managed.open(t, { authority: 'the terms of the authority are not agreed to' })
+  const { id } = await managed.create('reserved_domain', { domain: 'app.example.com', ...LETSENCRYPT })
+  await managed.certificates.tick()
+  const status = await managed.status('reserved_domain', id)
+  t.match(status?.provisioning_job, {
+    error_code: 'INTERNAL_ERROR',
+    msg: 'the terms of the authority are not agreed to'
+  })
+})
+
+/** An authority whose order is done, and which sends this chain for it. */
+function sending(chain: string): Authority {
+  const order: OrderState = { url: 'https://ca.test/order', status: 'valid' }
+  const challenge: OpenChallenge = { type: 'http-01', token: 't', url: 'u', value: 'v', begun: false }
+  const open = [{ name: 'app.example.com', wildcard: false, challenges: [challenge] }]
+  return {
+    order: async () => ({ order: { ...order, status: 'pending' }, open }),
+    look: async () => ({ order, open: [] }),
+    certificate: async () => chain
+  } as unknown as Authority
+}
+
+const CHAINS: Readonly<Record<string, (now: number) => Promise<{ chain: string; says: RegExp; key?: string }>>> = {
+  'no certificate': async () => ({ chain: 'hello', says: /cannot be used/ }),
+  'a certificate for another key': async (now) => {
+    const { chain } = await selfSigned('x', ['app.example.com'], now)
+    return { chain, says: /another key/ }
+  },
+  'a certificate for another name': async (now) => {
+    const { chain, privateKey: key } = await selfSigned('x', ['b.example.com'], now)
+    return { chain, key, says: /without app\.example\.com/ }
+  },
+  'a certificate that has expired': async (now) => {
+    const { chain, privateKey: key } = await selfSigned('x', ['app.example.com'], now - 366 * 86_400_000)
+    return { chain, key, says: /expired/ }
+  }
+}
+
+for (const [name, make] of Object.entries(CHAINS)) {
+  t.test(`what serves stays when the authority sends ${name}`, async (t) => {
+    const managed = await Managed.open(t)
+    const { chain, key, says } = await make(managed.clock.wall())
+    const options = { regions: ['global'], dns: true }
+    const ledger = new Ledger(managed.control, managed.clock, options)
+    const authority = async () => sending(chain)
+    const parts = {
+      ledger,
+      authority,
+      clock: managed.clock,
+      random: () => 0,
+      noDns: undefined,
+      accountLost: () => undefined
+    }
+    const issuance = new Issuance(parts)
+    const { id } = await managed.create('reserved_domain', { domain: 'app.example.com', ...LETSENCRYPT })
+    const target = async () => {
+      const found = targetOf(await managed.get('reserved_domain', id), options)
+      if (found === undefined) throw new Error('no target')
+      return found
+    }
+    await issuance.begin(await target())
+    const { status, work } = await target()
+    if (status === null || work === null) throw new Error('not begun')
+    const other = (await selfSigned('y', ['y.test'], managed.clock.wall())).privateKey
+    await ledger.step(await target(), { status, work, requestedKey: key ?? other })
+    await issuance.proceed(await target(), 0)
+    const record = await managed.get('reserved_domain', id)
+    t.notOk(isIssued(record))
+    const failed = record.body.certificate_management_status as ManagementStatus
+    t.match(failed.provisioning_job, { error_code: 'INTERNAL_ERROR', msg: says })
+    t.same(record.secrets, {}, 'the key is not kept')
+    t.same((record.body.certificate_work as { challenges: unknown }).challenges, [])
+  })
+}

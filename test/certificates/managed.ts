@@ -1,0 +1,221 @@
+import { randomBytes } from 'node:crypto'
+import { createServer } from 'node:http'
+import { Certificates, type CertificatesParts } from '../../src/certificates/certificates.js'
+import { openDnsListener } from '../../src/certificates/dns/dns-listener.js'
+import { Zones } from '../../src/certificates/dns/zones.js'
+import { offlineServices } from '../../src/cli/offline-services.js'
+import type { Call } from '../../src/control/calls.js'
+import { type ControlParts, openParts } from '../../src/control/open.js'
+import { createOutbound } from '../../src/lib/outbound.js'
+import { Sealer, sealKey } from '../../src/lib/seal.js'
+import { actions } from '../../src/policy/actions/registry.js'
+import type { ManagementStatus } from '../../src/resources/certificate-management.js'
+import type { ResourceRecord } from '../../src/resources/field.js'
+import { policyCheck } from '../../src/resources/policy-check.js'
+import { readUpdate } from '../../src/resources/read.js'
+import { resources } from '../../src/resources/registry.js'
+import type { Resource } from '../../src/resources/resource.js'
+import { SnapshotHolder } from '../../src/snapshot/holder.js'
+import { KeptState } from '../../src/snapshot/kept-state.js'
+import { Snapshot } from '../../src/snapshot/snapshot.js'
+import { openStore } from '../../src/store/open-store.js'
+import { ManualClock } from '../helpers/clock.js'
+import { Lines, operation } from '../store/opened.js'
+
+interface Test {
+  teardown(run: () => Promise<void> | void): void
+}
+
+const services = offlineServices(actions)
+const KEY = sealKey(randomBytes(32))
+export const ZONE = 'sluice.test'
+export const LETSENCRYPT = { certificate_management_policy: { authority: 'letsencrypt' } }
+
+export interface ManagedSetup {
+  readonly authority?: CertificatesParts['authority']
+  /** PEM that the authority's API is checked against. */
+  readonly ca?: string
+  readonly dns?: boolean
+  /** Address of the store. */
+  readonly at?: string
+  readonly clock?: ManualClock
+  readonly sealedBy?: Sealer
+}
+
+/** A real store and control plane with managed certificates over it, and a clock that only tests move. */
+export class Managed {
+  readonly control: ControlParts
+  readonly certificates: Certificates
+  readonly holder: SnapshotHolder
+  readonly clock: ManualClock
+  readonly log: Lines
+  #stopped: Promise<void> | undefined
+
+  private constructor(parts: Pick<Managed, 'control' | 'certificates' | 'holder' | 'clock' | 'log'>) {
+    this.control = parts.control
+    this.certificates = parts.certificates
+    this.holder = parts.holder
+    this.clock = parts.clock
+    this.log = parts.log
+  }
+
+  static async open(t: Test, setup: ManagedSetup = {}): Promise<Managed> {
+    const { clock = new ManualClock(Date.now()), authority = 'no authority is asked here', dns = true } = setup
+    const log = new Lines()
+    const holder = new SnapshotHolder(Snapshot.empty())
+    const control = await openParts({
+      connect: (onRevision) => openStore(setup.at ?? ':memory:', { log, clock, onRevision }),
+      resources,
+      seal: setup.sealedBy ?? new Sealer(KEY),
+      clock,
+      log,
+      checkPolicy: policyCheck(services, actions),
+      holder,
+      compile: { services, actions, keptState: new KeptState() },
+      operatorKeys: { accepts: async () => false },
+      baseUrl: () => 'https://api.test',
+      zone: ZONE,
+      regions: ['global']
+    })
+    const outbound = createOutbound({
+      clock,
+      allowPrivate: true,
+      ...(setup.ca === undefined ? {} : { authorities: [setup.ca] })
+    })
+    const certificates = new Certificates({
+      control,
+      outbound,
+      authority,
+      clock,
+      random: () => 0.5,
+      log,
+      regions: ['global', 'eu'],
+      dns
+    })
+    const managed = new Managed({ control, certificates, holder, clock, log })
+    t.teardown(async () => {
+      await managed.stop()
+      outbound.close()
+    })
+    return managed
+  }
+
+  /** As a process ends, once. */
+  stop(): Promise<void> {
+    this.#stopped ??= this.#stop()
+    return this.#stopped
+  }
+
+  /** As a user writes it by the API. */
+  async create(kind: string, body: object): Promise<ResourceRecord> {
+    const { edits, store, writer } = this.control
+    const { record } = await edits.make(store, resourceOf(kind), {}, body, call())
+    await writer.write(call(), {}, (draft) => draft.insert(resourceOf(kind), record))
+    return record
+  }
+
+  async update(kind: string, id: string, body: object): Promise<void> {
+    const { edits, writer } = this.control
+    const resource = resourceOf(kind)
+    await writer.write(call(), {}, async (draft) => {
+      const current = await edits.find(draft.tx, resource, { id })
+      const read = readUpdate(resource, current.record, body, edits.readOptions({ id }))
+      await draft.update(resource, current, await edits.change(draft.tx, resource, current.record, read, call()))
+    })
+  }
+
+  async remove(kind: string, id: string): Promise<void> {
+    await this.control.writer.write(call(), {}, async (draft) => draft.remove(await this.get(kind, id)))
+  }
+
+  async get(kind: string, id: string): Promise<ResourceRecord> {
+    const found = await this.control.records.find(this.control.store, kind, id)
+    if (found === undefined) throw new Error(`no ${kind} ${id}`)
+    return found.record
+  }
+
+  async status(kind: string, id: string): Promise<ManagementStatus | null> {
+    return (await this.get(kind, id)).body.certificate_management_status as ManagementStatus | null
+  }
+
+  /** Goes on, with a clock that moves with each step, until the record is as it should be. Fails after a while. */
+  async until(kind: string, id: string, isDone: (record: ResourceRecord) => boolean): Promise<ResourceRecord> {
+    for (let step = 0; step < 300; step++) {
+      await this.certificates.tick()
+      const record = await this.get(kind, id)
+      if (isDone(record)) return record
+      this.clock.advance(2_000)
+    }
+    throw new Error(`never: ${JSON.stringify(await this.status(kind, id))}`)
+  }
+
+  /** The certificate that a name presents, as the data plane looks it up. */
+  presented(name: string) {
+    return this.holder.current().tables.certificates.find(name)
+  }
+
+  async #stop(): Promise<void> {
+    await this.certificates.close()
+    const { following, writer, reports, store } = this.control
+    await following.stop()
+    await reports.stop()
+    await writer.alone(() => store.close())
+  }
+}
+
+export const isIssued = ({ body }: ResourceRecord) => body.certificate !== null && jobOf(body) === null
+export const hasFailed = ({ body }: ResourceRecord) => jobOf(body)?.error_code != null
+
+function jobOf(body: ResourceRecord['body']) {
+  return (body.certificate_management_status as ManagementStatus | null)?.provisioning_job ?? null
+}
+
+export function resourceOf(kind: string): Resource {
+  const found = resources.find(({ name }) => name === kind)
+  if (found === undefined) throw new RangeError(`no resource ${kind}`)
+  return found
+}
+
+function call(): Call {
+  const principal = { id: 'usr_test', role: 'administrator' as const, subject: 'test', key: null }
+  return { principal, address: undefined, operationId: operation() }
+}
+
+/** Where an authority asks for http-01, as the data plane answers it. */
+export async function startHttp(t: Test, asked: () => Certificates | undefined): Promise<number> {
+  const server = createServer((request, response) => {
+    const host = (request.headers.host ?? '').split(':')[0] ?? ''
+    const answer = asked()?.challenges.answer(host, request.url ?? '')
+    if (answer === undefined) response.writeHead(404).end()
+    else response.writeHead(200, { 'content-type': 'application/octet-stream' }).end(answer)
+  })
+  await new Promise<void>((resolve) => server.listen(0, '127.0.0.1', resolve))
+  t.teardown(async () => {
+    server.closeAllConnections()
+    await new Promise((resolve) => server.close(resolve))
+  })
+  const address = server.address()
+  if (address === null || typeof address === 'string') throw new Error('no port')
+  return address.port
+}
+
+/** The name server of a process. */
+export async function startDns(t: Test, managed: Managed): Promise<number> {
+  const { certificates } = managed
+  const zones = new Zones({
+    apex: `acme.${ZONE}`,
+    servers: [`ns1.${ZONE}`, `ns2.${ZONE}`],
+    addresses: ['192.0.2.1', '2001:db8::1'],
+    content: {
+      domains: () => certificates.delegated(),
+      texts: (name) => certificates.challenges.texts(name),
+      isAgentHost: (name) => certificates.isAgentHost(name)
+    }
+  })
+  const listener = await openDnsListener(
+    { host: '127.0.0.1', port: 0 },
+    { answer: (query) => zones.answer(query), log: managed.log }
+  )
+  t.teardown(() => listener.close())
+  return listener.address.port
+}

@@ -1,0 +1,103 @@
+import t from 'tap'
+import { retryAfterOf } from '../../src/certificates/acme-transport.js'
+import { Challenges } from '../../src/certificates/challenges.js'
+import { Lease } from '../../src/certificates/lease.js'
+import { renewalTime, retryDelay } from '../../src/certificates/schedule.js'
+import { ManualClock } from '../helpers/clock.js'
+import { opened } from '../store/opened.js'
+import { LETSENCRYPT, Managed } from './managed.js'
+
+t.test('renewal is due by two thirds of the life and never before three fifths', async (t) => {
+  const day = 86_400_000
+  for (let i = 0; i < 1000; i++) {
+    const begin = Math.floor(i * 12_345_678)
+    const life = day * (1 + (i % 400))
+    const share = (renewalTime(begin, begin + life, (i % 100) / 100) - begin) / life
+    t.ok(share > 0.6 && share < 0.66667) || t.fail(`${share} of ${life}`)
+  }
+  t.equal(renewalTime(1000, 500, 0.5), 1000, 'a life that is none')
+})
+
+t.test('delays double, stop at half a day, and are never shorter than asked', async (t) => {
+  for (let failures = 1; failures < 2000; failures++) {
+    const wait = retryDelay(failures, 0.999)
+    t.ok(wait >= 60_000 && wait <= 12 * 3_600_000 * 1.2) || t.fail(`${failures}: ${wait}`)
+    t.ok(retryDelay(failures, 0, 90_000_000) >= 90_000_000)
+  }
+})
+
+t.test('Retry-After in seconds, as a date, and as anything else', async (t) => {
+  const now = Date.UTC(2026, 0, 1)
+  t.equal(retryAfterOf('120', now), 120_000)
+  t.equal(retryAfterOf(new Date(now + 5_000).toUTCString(), now), 5_000)
+  t.equal(retryAfterOf(new Date(now - 5_000).toUTCString(), now), 0)
+  t.equal(retryAfterOf('99999999', now), 86_400_000, 'a day at most')
+  for (const text of [undefined, '', '-1', 'soon', '1e9', '١٢']) t.equal(retryAfterOf(text, now), 0, String(text))
+})
+
+t.test('a challenge is answered for its host and its path alone', async (t) => {
+  const challenges = new Challenges()
+  const path = '/.well-known/acme-challenge/token'
+  t.equal(challenges.answer('a.test', path), undefined)
+  challenges.set('rd_1', [{ type: 'http-01', host: 'a.test', token: 'token', value: 'token.print' }])
+  t.equal(Buffer.from(challenges.answer('a.test', path) ?? []).toString(), 'token.print')
+  const others = [
+    '',
+    '/',
+    `${path}/`,
+    `${path}x`,
+    '/.well-known/acme-challenge/',
+    '/.well-known/acme-challenge/..',
+    '/x'
+  ]
+  for (const other of others) t.equal(challenges.answer('a.test', other), undefined, other)
+  for (const host of ['b.test', 'x.a.test', '', 'a.test ']) t.equal(challenges.answer(host, path), undefined, host)
+  challenges.set('rd_2', [{ type: 'dns-01', name: 'x.acme.test', value: 'v' }])
+  challenges.set('rd_3', [{ type: 'dns-01', name: 'x.acme.test', value: 'w' }])
+  t.same(challenges.texts('x.acme.test'), ['v', 'w'], 'a name and its wildcard at once')
+  challenges.set('rd_1', [])
+  challenges.set('rd_2', [])
+  t.equal(challenges.answer('a.test', path), undefined)
+  t.same(challenges.texts('x.acme.test'), ['w'])
+})
+
+t.test('one process has the duty; another takes it over when the first is gone', async (t) => {
+  const { store } = await opened(t, ':memory:')
+  const clock = new ManualClock()
+  const [a, b] = ['a', 'b'].map((holder) => new Lease(store.outbox, 'certificates', holder, clock)) as [Lease, Lease]
+  t.equal(await a.hold(), true)
+  for (let seconds = 0; seconds < 120; seconds++) {
+    clock.advance(1_000)
+    t.same([await a.hold(), await b.hold()], [true, false])
+  }
+  let taken = 0
+  while (!(await b.hold())) {
+    clock.advance(1_000)
+    taken++
+  }
+  t.ok(taken >= 15 && taken <= 26, `after ${taken} s of silence`)
+  t.equal(await a.hold(), false, 'who comes back learns it')
+  await b.release()
+  t.equal(await a.hold(), true, 'given back, it is free at once')
+})
+
+t.test('domains of a process without the duty are left alone', async (t) => {
+  const managed = await Managed.open(t, { authority: 'no' })
+  const other = new Lease(managed.control.store.outbox, 'certificates', 'other', managed.clock)
+  await other.hold()
+  const { id } = await managed.create('reserved_domain', { domain: 'a.example.com', ...LETSENCRYPT })
+  await managed.certificates.tick()
+  t.equal(await managed.status('reserved_domain', id), null)
+})
+
+t.test('what the sub-path of the policy leaves behind is cleared away', async (t) => {
+  const managed = await Managed.open(t, { authority: 'no' })
+  const { id } = await managed.create('reserved_domain', { domain: 'a.example.com', ...LETSENCRYPT })
+  await managed.certificates.tick()
+  t.not(await managed.status('reserved_domain', id), null)
+  await managed.update('reserved_domain', id, { certificate_management_policy: null })
+  t.match((await managed.get('reserved_domain', id)).body, {
+    certificate_work: null,
+    certificate_management_status: null
+  })
+})

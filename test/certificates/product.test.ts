@@ -1,0 +1,80 @@
+import { once } from 'node:events'
+import { writeFile } from 'node:fs/promises'
+import { Agent, get } from 'node:http'
+import { join } from 'node:path'
+import { connect } from 'node:tls'
+import t from 'tap'
+import { account, create } from '../helpers/account.js'
+import { engines, startSluice } from '../helpers/sluice.js'
+import { freePort, needsPebble, startPebble } from './pebble.js'
+import { startResolver } from './resolver.js'
+
+const CHALLENGE = '/.well-known/acme-challenge/other'
+const DENY = 'on_http_request:\n  - actions:\n      - type: deny\n        config: {status_code: 418}\n'
+
+function fetchThrough(agent: Agent, port: number, host: string, path: string): Promise<number> {
+  return new Promise((resolve, reject) => {
+    get({ agent, port, host: '127.0.0.1', path, headers: { host } }, (answer) => {
+      answer.resume().on('end', () => resolve(answer.statusCode ?? 0))
+    }).on('error', reject)
+  })
+}
+
+for (const engine of engines) {
+  t.test(`${engine}: a certificate comes to life while traffic goes on`, needsPebble, async (t) => {
+    const resolver = await startResolver(t)
+    const port = await freePort()
+    const secure = await freePort()
+    const pebble = await startPebble(t, { dns: resolver.port, http: port })
+    const ca = join(t.testdir({}), 'ca.pem')
+    await writeFile(ca, pebble.ca)
+    const sluice = await startSluice(t, {
+      engine,
+      upstream: { port: 1 },
+      policy: DENY,
+      options: {
+        LISTEN: `127.0.0.1:${port}`,
+        LISTENERS: `https://127.0.0.1:${secure}`,
+        ACME_AGREE_TERMS: 'on',
+        ACME_DIRECTORY: pebble.directory,
+        ACME_CA: ca
+      }
+    })
+    const agent = new Agent({ keepAlive: true, maxSockets: 1 })
+    t.teardown(() => agent.destroy())
+    const policy = { authority: 'letsencrypt' }
+    const made = await create(sluice, '/reserved_domains', {
+      domain: 'app.example.com',
+      certificate_management_policy: policy
+    })
+    const path = `/reserved_domains/${made.id}`
+    let isIssued = false
+    const issued = sluice
+      .line(({ msg }) => msg === 'a certificate was issued')
+      .then(() => {
+        isIssued = true
+      })
+    const statuses = new Set<number>()
+    while (!isIssued) statuses.add(await fetchThrough(agent, port, 'app.example.com', CHALLENGE))
+    await issued
+    t.same([...statuses], [418], 'what is no challenge goes its way')
+    const domain = (await account(sluice)(path)).json
+    t.match(domain, { certificate: { id: /^cert_/ }, certificate_management_status: { provisioning_job: null } })
+    const socket = connect({
+      port: secure,
+      host: '127.0.0.1',
+      servername: 'app.example.com',
+      rejectUnauthorized: false
+    })
+    await once(socket, 'secureConnect')
+    t.match(socket.getPeerCertificate().subjectaltname, 'DNS:app.example.com')
+    socket.destroy()
+    const refused = await account(sluice)(`${path}/certificate`, { method: 'DELETE' })
+    t.match(refused, { status: 400, json: { error_code: /CONFLICTING_FIELDS/ } }, 'it is managed')
+    t.equal((await account(sluice)(`${path}/certificate_management_policy`, { method: 'DELETE' })).status, 204)
+    t.match((await account(sluice)(path)).json, {
+      certificate_management_policy: null,
+      certificate_management_status: null
+    })
+  })
+}

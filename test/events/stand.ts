@@ -1,0 +1,77 @@
+import { randomBytes } from 'node:crypto'
+import { Writable } from 'node:stream'
+import { Events } from '../../src/events/events.js'
+import { systemClock } from '../../src/lib/clock.js'
+import { createOutbound } from '../../src/lib/outbound.js'
+import { Sealer, sealKey } from '../../src/lib/seal.js'
+import type { Store } from '../../src/store/store.js'
+import { type Account, BASE, open, type Setup } from '../control/account.js'
+import { Lines, type Test } from '../store/opened.js'
+
+/** One for all, so that two processes can share a store. */
+const SEAL_KEY = sealKey(randomBytes(32))
+export const PATIENCE = 900
+
+export interface Stand {
+  readonly account: Account
+  readonly events: Events
+  readonly log: Lines
+  /** Ends it as a crash would, as far as others can tell: nothing is given back. */
+  stop(): Promise<void>
+  /** A subscription to these types that leads to a new webhook; answers the id of the destination. */
+  hook(url: string, types: readonly (string | object)[], secret?: string): Promise<string>
+}
+
+/** A control plane whose events are delivered. `process`: its name among others on the store. */
+export async function stand(t: Test, options: Setup & { readonly process?: string } = {}): Promise<Stand> {
+  const { process, ...setup } = options
+  const seal = new Sealer(SEAL_KEY)
+  const log = new Lines()
+  const events = new Events({
+    // Names of the outer world have no address here.
+    outbound: createOutbound({ clock: systemClock, allowPrivate: true, lookup: async () => [] }),
+    clock: systemClock,
+    log,
+    seal,
+    stdout: new Writable({ write: (_chunk, _encoding, done) => done() }),
+    random: Math.random,
+    baseUrl: () => BASE,
+    backOff: { first: 20, longest: 100 },
+    patience: PATIENCE,
+    process
+  })
+  let attached: Promise<unknown> = Promise.resolve()
+  const account = await open(t, {
+    seal,
+    events,
+    served: events.served,
+    deliveryOf: events.deliveryOf,
+    testDestination: events.test,
+    wrap: (store: Store) => {
+      attached = events.attach(store)
+      return store
+    },
+    ...setup
+  })
+  await attached
+  await events.start()
+  let stopped: Promise<void> | undefined
+  const stop = () => {
+    stopped ??= events.stop()
+    return stopped
+  }
+  t.teardown(stop)
+  return {
+    account,
+    events,
+    log,
+    stop,
+    async hook(url, types, secret) {
+      const target = { webhook: { url, ...(secret === undefined ? {} : { secret }) } }
+      const { id } = await account.create('event_destination', { target })
+      const sources = types.map((type) => (typeof type === 'string' ? { type } : type))
+      await account.create('event_subscription', { sources, destination_ids: [id] })
+      return id
+    }
+  }
+}

@@ -1,0 +1,184 @@
+import t from 'tap'
+import { DeliveryState } from '../../src/events/delivery-state.js'
+import { TrafficEvents } from '../../src/events/traffic.js'
+import { TrafficQueue } from '../../src/events/traffic-queue.js'
+import { EventFilters } from '../../src/resources/event-filter.js'
+import { eventSubscription } from '../../src/resources/event-subscription.js'
+import { readCreate } from '../../src/resources/read.js'
+import { HTTP_REQUEST_COMPLETE as HTTP, TCP_CONNECTION_CLOSED as TCP } from '../../src/resources/traffic-fields.js'
+import { ManualClock } from '../helpers/clock.js'
+
+const VALUES = {
+  'conn.client_ip': '192.0.2.7',
+  'conn.start_ts': '2026-01-01T00:00:00.000Z',
+  'http.request.method': 'GET',
+  'http.request.headers': { accept: ['*/*', 'a'] },
+  'http.request.url.path': '/a',
+  'http.response.status_code': 503,
+  'traffic_policy.logs': [{ tier: 'gold' }]
+}
+
+function traffic() {
+  const put: [string, Record<string, unknown>][] = []
+  const events = new TrafficEvents({
+    clock: new ManualClock(),
+    account: () => 'ac_1',
+    put: (destination, event) => put.push([destination, JSON.parse(event)])
+  })
+  return { events, put }
+}
+
+t.test('an event shows the fields that were asked for, null for what does not apply', async (t) => {
+  const { events, put } = traffic()
+  t.equal(events.wants(HTTP), false)
+  events.put(HTTP, VALUES)
+  t.same(put, [], 'nobody subscribed')
+  const fields = ['conn.client_ip', 'http.response.status_code', 'ja4_fingerprint', 'http.request.headers']
+  events.follow(new Map([[HTTP, [{ type: HTTP, fields, destinations: ['a'] }]]]))
+  t.equal(events.wants(HTTP), true)
+  t.equal(events.wants(TCP), false)
+  events.put(HTTP, VALUES)
+  t.match(put, [['a', { event_id: /^ev_/, event_type: HTTP, account_id: 'ac_1', principal: null }]])
+  t.same(put[0]?.[1].object, {
+    conn: { client_ip: '192.0.2.7' },
+    http: { response: { status_code: 503 }, request: { headers: { accept: ['*/*', 'a'] } } },
+    ja4_fingerprint: null
+  })
+})
+
+t.test('subscriptions that lead to one destination make one event with what any of them asks for', async (t) => {
+  const { events, put } = traffic()
+  const of = (destinations: string[], field: string, filter?: string) => ({
+    type: HTTP,
+    fields: [field],
+    filter,
+    destinations
+  })
+  events.follow(
+    new Map([
+      [
+        HTTP,
+        [
+          of(['a', 'b'], 'conn.client_ip'),
+          of(['a'], 'http.request.method'),
+          of(['a', 'c'], 'http.request.url.path', 'ev.http.response.status_code < 500')
+        ]
+      ]
+    ])
+  )
+  events.put(HTTP, VALUES)
+  t.same(
+    put.map(([destination, { object }]) => [destination, object]),
+    [
+      ['a', { conn: { client_ip: '192.0.2.7' }, http: { request: { method: 'GET' } } }],
+      ['b', { conn: { client_ip: '192.0.2.7' } }]
+    ]
+  )
+})
+
+t.test('filters', async (t) => {
+  const filters = new EventFilters()
+  const passes = (source: string, values: object = VALUES) => {
+    const compiled = filters.compile(HTTP, source)
+    return compiled.ok ? compiled.filter(values as typeof VALUES) : compiled.message
+  }
+  for (const source of [
+    'ev.http.response.status_code >= 500',
+    "ev.conn.client_ip == '192.0.2.7' && ev.http.request.method in ['GET', 'HEAD']",
+    "ev.http.request.url.path.startsWith('/a')",
+    "ev.http.request.headers['accept'][1] == 'a'",
+    "ev.traffic_policy.logs.exists(entry, entry.tier == 'gold')",
+    "ev.conn.start_ts < timestamp('2027-01-01T00:00:00Z')"
+  ]) {
+    t.equal(passes(source), true, source)
+  }
+  t.equal(passes('ev.http.response.status_code == 200'), false)
+  t.equal(passes("ev.oauth.decision == 'allow'"), false, 'what is absent does not pass')
+  t.equal(passes('1 / (ev.http.response.status_code - 503) > 0'), false, 'nor does what fails')
+  for (const source of ['', 'ev.', 'req.method == "GET"', 'ev.nothing == 1', 'ev.http.request.method']) {
+    t.type(passes(source), 'string', `${source} is refused`)
+  }
+})
+
+t.test('a subscription keeps fields and filter of traffic events, and refuses them elsewhere', async (t) => {
+  const read = (source: object) =>
+    readCreate(eventSubscription, { sources: [source] }, { checkPolicy: () => undefined, path: {} })
+  const codes = (source: object) => {
+    const result = read(source)
+    return result.ok ? [] : result.problems.map(({ field, code }) => `${field} ${code}`)
+  }
+  const whole = { type: HTTP, fields: ['conn.client_ip'], filter: "ev.conn.client_ip != ''" }
+  const result = read(whole)
+  t.same(result.ok && result.input.body.sources, [whole])
+  t.same(codes({ type: HTTP }), [], 'all fields, every event')
+  t.same(codes({ type: HTTP, fields: null, filter: '' }), [])
+  t.same(codes({ type: TCP, fields: ['http.request.method'] }), ['sources[0].fields[0] FIELD_INVALID'])
+  t.same(codes({ type: TCP, filter: 'ev.http.request.method == ""' }), ['sources[0].filter FIELD_INVALID'])
+  t.same(codes({ type: HTTP, fields: [] }), ['sources[0].fields FIELD_INVALID'])
+  t.same(codes({ type: HTTP, filter: 'ev.conn.client_ip' }), ['sources[0].filter FIELD_INVALID'])
+  t.same(codes({ type: HTTP, filter: 'x'.repeat(9000) }), ['sources[0].filter TOO_LONG'])
+  t.same(codes({ type: 'vault_created.v0', fields: ['id'] }), ['sources[0].fields FIELD_INVALID'])
+  t.same(codes({ type: 'agent_session_start.v0', filter: 'true' }), ['sources[0].filter FIELD_INVALID'])
+})
+
+t.test('a full queue drops what comes and counts it; what waits keeps its order', async (t) => {
+  const clock = new ManualClock()
+  const state = new DeliveryState('d', clock)
+  const queue = new TrafficQueue({ state, clock, budget: 1_000 })
+  const event = (n: number) => `{"n":${String(n).padStart(4, '0')}}`
+  const kept = Array.from({ length: 200 }, (_, n) => n).filter((n) => queue.put(event(n)))
+  t.same(
+    kept,
+    Array.from({ length: kept.length }, (_, n) => n),
+    'the first stay'
+  )
+  t.equal(state.dropped, 200 - kept.length)
+  const parcel = await queue.next()
+  t.same(parcel?.events, kept.map(event))
+  t.equal(await queue.next(), parcel, 'the same until it was taken')
+  t.equal(queue.put(event(1)), false, 'what is on its way still takes room')
+  if (parcel !== undefined) await queue.done(parcel)
+  t.equal(state.delivered, kept.length)
+  t.equal(queue.put(event(7)), true)
+  queue.discard()
+  t.equal(await queue.next(), undefined)
+  t.equal(state.dropped, 200 - kept.length + 2)
+})
+
+t.test('whatever comes and goes, nothing is lost uncounted', async (t) => {
+  const clock = new ManualClock()
+  let seed = 7
+  const random = () => {
+    seed = (seed * 48_271) % 2_147_483_647
+    return seed / 2_147_483_647
+  }
+  const state = new DeliveryState('d', clock)
+  const queue = new TrafficQueue({ state, clock, budget: 2_000 })
+  const taken: number[] = []
+  let put = 0
+  let accepted = 0
+  for (let step = 0; step < 20_000; step++) {
+    if (random() < 0.9) {
+      if (queue.put(JSON.stringify({ n: put++, text: 'x'.repeat(random() * 300) }))) accepted += 1
+    } else {
+      const parcel = await queue.next()
+      if (parcel === undefined) continue
+      if (random() < 0.3) await queue.failed({ message: 'no' }, 1)
+      else {
+        await queue.done(parcel)
+        taken.push(...parcel.events.map((text) => (JSON.parse(text) as { n: number }).n))
+      }
+    }
+  }
+  for (let parcel = await queue.next(); parcel !== undefined; parcel = await queue.next()) {
+    await queue.done(parcel)
+    taken.push(...parcel.events.map((text) => (JSON.parse(text) as { n: number }).n))
+  }
+  t.equal(taken.length, accepted)
+  t.equal(accepted + state.dropped, put)
+  t.ok(state.dropped > 0)
+  t.same(
+    taken,
+    [...taken].sort((a, b) => a - b)
+  )
+})

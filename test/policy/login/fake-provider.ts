@@ -1,0 +1,200 @@
+import { createHash, generateKeyPairSync, type KeyObject, randomBytes } from 'node:crypto'
+import { createServer, type IncomingMessage, type ServerResponse } from 'node:http'
+import type { AddressInfo } from 'node:net'
+import { exportJWK, SignJWT } from 'jose'
+
+interface Test {
+  teardown(run: () => Promise<void>): void
+}
+
+interface Grant {
+  readonly challenge: string | null
+  readonly redirect: string
+  readonly nonce: string | null
+}
+
+export const CLIENT = { id: 'sluice-client', secret: 'sluice secret/+%' }
+
+/** A provider that a test scripts: OpenID Connect, and the API of GitHub. It checks what it is asked, as real ones do. */
+export class FakeProvider {
+  url = ''
+  user: Record<string, unknown> = { sub: 'u1', name: 'Ann', email: 'ann@example.com', email_verified: true }
+  emails: unknown[] = [
+    { email: 'ann@private.test', verified: false, primary: false },
+    { email: 'Ann@Example.com', verified: true, primary: true }
+  ]
+  teams: unknown[] = []
+  organizations: unknown[] = []
+  /** Answers of these paths are replaced. */
+  readonly broken = new Map<string, (response: ServerResponse) => void>()
+  /** Paths that were asked for, without their query. */
+  readonly asked: string[] = []
+  /** Queries of the authorization endpoint. */
+  readonly authorizations: URLSearchParams[] = []
+  /** What a test found wrong with requests. */
+  readonly faults: string[] = []
+  refreshTokens = false
+  accessTokenLasts = 3600
+  /** Tokens that are worth nothing any more. */
+  readonly revoked = new Set<string>()
+  /** Is every token worthless? */
+  gone = false
+  /** Bytes that are added to each access token. */
+  padding = 0
+  #key = newKey()
+  #published = this.#key
+  readonly #grants = new Map<string, Grant>()
+  readonly #refresh = new Set<string>()
+  readonly #access = new Set<string>()
+
+  async start(t: Test): Promise<this> {
+    const server = createServer((request, response) => {
+      this.#serve(request, response).catch((error: unknown) => {
+        this.faults.push(String(error))
+        response.destroy()
+      })
+    }).listen(0, '127.0.0.1')
+    await new Promise((listening) => server.once('listening', listening))
+    this.url = `http://127.0.0.1:${(server.address() as AddressInfo).port}`
+    t.teardown(async () => {
+      server.close()
+      server.closeAllConnections()
+    })
+    return this
+  }
+
+  count(path: string): number {
+    return this.asked.filter((asked) => asked === path).length
+  }
+
+  /** Signs with another key from now on, and publishes it unless told otherwise. */
+  rotate(publish = true): void {
+    this.#key = newKey()
+    if (publish) this.#published = this.#key
+  }
+
+  async #serve(request: IncomingMessage, response: ServerResponse): Promise<void> {
+    const url = new URL(request.url ?? '/', this.url)
+    const path = url.pathname
+    this.asked.push(path)
+    const broken = this.broken.get(path)
+    if (broken !== undefined) return broken(response)
+    if (path === '/.well-known/openid-configuration') return json(response, 200, this.#metadata())
+    if (path === '/jwks') return json(response, 200, { keys: [await this.#jwk()] })
+    if (path === '/authorize') return this.#authorize(url, response)
+    if (path === '/token') return this.#token(request, response, await bodyOf(request))
+    if (!this.#known(request)) return json(response, 401, { message: 'Bad credentials' })
+    const pages: Record<string, unknown> = {
+      '/userinfo': this.user,
+      '/user': this.user,
+      '/user/emails': this.emails,
+      '/user/teams': paged(this.teams, url),
+      '/user/orgs': paged(this.organizations, url)
+    }
+    return pages[path] === undefined ? json(response, 404, {}) : json(response, 200, pages[path])
+  }
+
+  #metadata() {
+    return {
+      issuer: this.url,
+      authorization_endpoint: `${this.url}/authorize`,
+      token_endpoint: `${this.url}/token`,
+      userinfo_endpoint: `${this.url}/userinfo`,
+      jwks_uri: `${this.url}/jwks`,
+      response_types_supported: ['code'],
+      subject_types_supported: ['public'],
+      id_token_signing_alg_values_supported: ['ES256']
+    }
+  }
+
+  async #jwk() {
+    return { ...(await exportJWK(this.#published.publicKey)), kid: this.#published.kid, alg: 'ES256', use: 'sig' }
+  }
+
+  #authorize(url: URL, response: ServerResponse): void {
+    const query = url.searchParams
+    this.authorizations.push(query)
+    const code = randomBytes(8).toString('hex')
+    const redirect = query.get('redirect_uri') ?? ''
+    this.#grants.set(code, { redirect, challenge: query.get('code_challenge'), nonce: query.get('nonce') })
+    const back = new URL(redirect)
+    back.searchParams.set('code', code)
+    back.searchParams.set('state', query.get('state') ?? '')
+    response.writeHead(302, { location: back.href }).end()
+  }
+
+  async #token(request: IncomingMessage, response: ServerResponse, text: string): Promise<void> {
+    const body = new URLSearchParams(text)
+    if (!authenticated(request, body)) return json(response, 401, { error: 'invalid_client' })
+    if (body.get('grant_type') === 'refresh_token') {
+      const token = body.get('refresh_token') ?? ''
+      if (this.gone || !this.#refresh.delete(token)) return json(response, 400, { error: 'invalid_grant' })
+      return json(response, 200, await this.#tokens(null))
+    }
+    const code = body.get('code') ?? ''
+    const grant = this.#grants.get(code)
+    this.#grants.delete(code)
+    if (grant === undefined) return json(response, 400, { error: 'invalid_grant' })
+    const proof = createHash('sha256')
+      .update(body.get('code_verifier') ?? '')
+      .digest('base64url')
+    if (grant.challenge !== proof) return json(response, 400, { error: 'invalid_grant', error_description: 'PKCE' })
+    if (grant.redirect !== body.get('redirect_uri')) return json(response, 400, { error: 'invalid_grant' })
+    return json(response, 200, await this.#tokens(grant.nonce))
+  }
+
+  async #tokens(nonce: string | null) {
+    const token = `${randomBytes(12).toString('hex')}${'x'.repeat(this.padding)}`
+    this.#access.add(token)
+    const refresh = randomBytes(12).toString('hex')
+    if (this.refreshTokens) this.#refresh.add(refresh)
+    const identity = await new SignJWT(nonce === null ? {} : { nonce })
+      .setProtectedHeader({ alg: 'ES256', kid: this.#key.kid })
+      .setIssuer(this.url)
+      .setAudience(CLIENT.id)
+      .setSubject(String(this.user.sub ?? this.user.id))
+      .setIssuedAt()
+      .setExpirationTime('1h')
+      .sign(this.#key.privateKey)
+    return {
+      access_token: token,
+      token_type: 'bearer',
+      expires_in: this.accessTokenLasts,
+      ...(this.refreshTokens ? { refresh_token: refresh } : {}),
+      ...(nonce === null ? {} : { id_token: identity })
+    }
+  }
+
+  #known({ headers }: IncomingMessage): boolean {
+    const [scheme, token = ''] = (headers.authorization ?? '').split(' ')
+    return scheme?.toLowerCase() === 'bearer' && !this.gone && this.#access.has(token) && !this.revoked.has(token)
+  }
+}
+
+function authenticated({ headers }: IncomingMessage, body: URLSearchParams): boolean {
+  const [scheme, basic = ''] = (headers.authorization ?? '').split(' ')
+  if (scheme !== 'Basic') return body.get('client_id') === CLIENT.id && body.get('client_secret') === CLIENT.secret
+  const given = Buffer.from(basic, 'base64').toString().split(':')
+  const [id, secret] = given.map((part) => decodeURIComponent(part.replaceAll('+', ' ')))
+  return id === CLIENT.id && secret === CLIENT.secret
+}
+
+function newKey(): { privateKey: KeyObject; publicKey: KeyObject; kid: string } {
+  return { ...generateKeyPairSync('ec', { namedCurve: 'P-256' }), kid: randomBytes(4).toString('hex') }
+}
+
+function json(response: ServerResponse, status: number, body: unknown): void {
+  response.writeHead(status, { 'content-type': 'application/json' }).end(JSON.stringify(body))
+}
+
+function paged(list: unknown[], url: URL): unknown[] {
+  const size = Number(url.searchParams.get('per_page') ?? 30)
+  const page = Number(url.searchParams.get('page') ?? 1)
+  return list.slice((page - 1) * size, page * size)
+}
+
+async function bodyOf(request: IncomingMessage): Promise<string> {
+  const chunks: Buffer[] = []
+  for await (const chunk of request) chunks.push(chunk as Buffer)
+  return Buffer.concat(chunks).toString()
+}

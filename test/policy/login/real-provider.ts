@@ -1,0 +1,75 @@
+import { createServer } from 'node:http'
+import type { AddressInfo } from 'node:net'
+import Provider, { type Configuration } from 'oidc-provider'
+import type { Browser } from './browser.js'
+import { CLIENT } from './fake-provider.js'
+
+interface Test {
+  teardown(run: () => Promise<void>): void
+}
+
+/** A certified OpenID Connect provider in this process, with its own login pages. Users are whoever they say. */
+export class RealProvider {
+  url = ''
+  /** Users whom it does not know any more. */
+  readonly gone = new Set<string>()
+  #serve: ReturnType<Provider['callback']> | undefined
+
+  async start(t: Test): Promise<this> {
+    const server = createServer((request, response) => {
+      if (this.#serve === undefined) response.writeHead(503).end()
+      else void this.#serve(request, response)
+    }).listen(0, '127.0.0.1')
+    await new Promise((listening) => server.once('listening', listening))
+    this.url = `http://127.0.0.1:${(server.address() as AddressInfo).port}`
+    t.teardown(async () => {
+      server.close()
+      server.closeAllConnections()
+    })
+    return this
+  }
+
+  /** Registers the application and begins to serve. */
+  register(redirectUri: string): void {
+    const configuration: Configuration = {
+      clients: [
+        {
+          client_id: CLIENT.id,
+          client_secret: CLIENT.secret,
+          redirect_uris: [redirectUri],
+          grant_types: ['authorization_code', 'refresh_token']
+        }
+      ],
+      claims: {
+        openid: ['sub'],
+        email: ['email', 'email_verified'],
+        profile: ['name'],
+        [GOOGLE('email')]: ['email', 'email_verified'],
+        [GOOGLE('profile')]: ['name']
+      },
+      scopes: ['openid', 'email', 'profile', GOOGLE('email'), GOOGLE('profile')],
+      cookies: { keys: ['a key of the test'] },
+      issueRefreshToken: async () => true,
+      findAccount: (_context, id) =>
+        this.gone.has(id)
+          ? undefined
+          : {
+              accountId: id,
+              claims: () => ({ sub: id, email: `${id}@example.com`, email_verified: true, name: id.toUpperCase() })
+            }
+    }
+    this.#serve = new Provider(this.url, configuration).callback()
+  }
+}
+
+const GOOGLE = (what: string) => `https://www.googleapis.com/auth/userinfo.${what}`
+
+/** Goes to `url` and logs in on the pages of the provider as `user`; answers the page where that ends. */
+export async function logIn(browser: Browser, url: string, user: string) {
+  let page = await browser.visit(url)
+  for (let forms = 0; page.body.includes('name="prompt"') && forms < 3; forms++) {
+    const login = page.body.includes('name="login"')
+    page = await browser.submit(page, login ? { login: user, password: 'any' } : {})
+  }
+  return page
+}
