@@ -6,7 +6,7 @@ import { runProgram } from '../../src/cli/program.js'
 
 const good = 'on_http_request:\n  - actions:\n      - type: deny\n'
 const bad =
-  "on_http_request:\n  - expressions:\n      - req.methd == 'GET'\n    actions:\n      - type: denny\n      - type: oauth\n        config: {provider: google}\n"
+  "on_http_request:\n  - expressions:\n      - req.methd == 'GET'\n    actions:\n      - type: denny\n      - type: forward-internal\n        config: {url: https://x.test}\n"
 
 /** Checks files as the command does and hands back what it wrote. */
 async function check(
@@ -51,7 +51,7 @@ t.test('each problem is one line with its place; the summary counts', async (t) 
     lines[1],
     `${file}:5:15: error ACTION_UNKNOWN: there is no action "denny"; did you mean "deny"? (on_http_request[0].actions[0].type)`
   )
-  t.match(lines[2], `${file}:6:15: warning ACTION_UNAVAILABLE: `)
+  t.match(lines[2], `${file}:7:23: warning NOT_INTERNAL: `)
   t.equal(lines[3], '2 files: 1 valid, 1 with errors (2 errors, 1 warning)')
 })
 
@@ -69,7 +69,7 @@ t.test('--json: one object for each file and line, and nothing else', async (t) 
     Array(2).fill(['line', 'column', 'path', 'code', 'message'])
   )
   t.match(second.errors[1], { line: 5, column: 15, path: 'on_http_request[0].actions[0].type', code: 'ACTION_UNKNOWN' })
-  t.match(second.warnings, [{ code: 'ACTION_UNAVAILABLE' }])
+  t.match(second.warnings, [{ code: 'NOT_INTERNAL' }])
   t.match(third, {
     file: files[2],
     ok: false,
