@@ -93,7 +93,10 @@ t.test('no write-only value stands in a document in clear', async (t) => {
     t.notMatch(text, PASSPHRASE)
   }
   t.match(plain, /withheld:\n +- token/)
-  t.match(plain, /withheld:\n +- oauth\.provider\.github\.client_secret\n +- webhook_verification\.secret/)
+  t.match(
+    plain,
+    /withheld:\n +- oauth\.provider\.github\.client_secret\n +- oidc\.client_secret\n +- webhook_verification\.secret/
+  )
   t.notMatch(sealed, 'withheld:')
 })
 
