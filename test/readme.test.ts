@@ -11,10 +11,11 @@ import { optionEntries } from '../src/config/catalogue.js'
 import { actions } from '../src/policy/actions/registry.js'
 import { FAILURES, REFUSALS } from '../src/proxy/failures.js'
 import { SluiceProcess } from './cli/process.js'
+import { projectFile } from './helpers/files.js'
 import { startSluice } from './helpers/sluice.js'
 import { startPostgres } from './store/postgres-server.js'
 
-const read = (file: string) => readFile(new URL(`../${file}`, import.meta.url), 'utf8')
+const read = (file: string) => readFile(projectFile(file), 'utf8')
 const readme = await read('README.md')
 const blocks = (language: string) =>
   [...readme.matchAll(new RegExp(`\`\`\`${language}\n(.*?)\`\`\``, 'gs'))].map(([, text]) => text as string)
@@ -77,7 +78,7 @@ t.test('the tour of the API does what it says, command by command', async (t) =>
   t.teardown(() => upstream.close())
   const sluice = await startSluice(t)
   const cwd = await folderWith(t, {})
-  await cp(new URL('../config', import.meta.url), join(cwd, 'config'), { recursive: true })
+  await cp(projectFile('config'), join(cwd, 'config'), { recursive: true })
   const script = blocks('sh')
     .find((text) => text.startsWith('api()'))
     ?.replaceAll('127.0.0.1:4040', `127.0.0.1:${sluice.apiPort}`)
@@ -149,7 +150,7 @@ t.test('options, scripts, codes and files that are named exist', async (t) => {
     t.ok([...codes, ...ofActions].includes(code as string), code as string)
   for (const [, file] of readme.matchAll(/\]\(([^)]+)\)/g)) {
     await t.resolves(
-      readdir(new URL(`../${file}`, import.meta.url)).catch(() => read(file as string)),
+      readdir(projectFile(file as string)).catch(() => read(file as string)),
       file as string
     )
   }

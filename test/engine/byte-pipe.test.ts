@@ -4,8 +4,9 @@ import { type AddressInfo, connect, createServer, type Socket } from 'node:net'
 import { connect as connectTls, createSecureContext, TLSSocket } from 'node:tls'
 import t, { type Test } from 'tap'
 import { cut, resetBelow } from '../../src/engine/byte-pipe.js'
+import { fixture } from '../helpers/files.js'
 
-const at = (name: string) => readFileSync(new URL(`../fixtures/engine/${name}`, import.meta.url), 'utf8')
+const at = (name: string) => readFileSync(fixture(`engine/${name}`), 'utf8')
 const identity = { cert: at('upstream.crt'), key: at('upstream.key') }
 
 interface Ends {

@@ -8,9 +8,10 @@ import { DialError, type Dialer } from '../../src/engine/contract.js'
 import { tcpDialer, tlsDialer } from '../../src/engine/dialers.js'
 import type { BytePipe } from '../../src/exchange/body.js'
 import type { ConnectionFacts } from '../../src/exchange/connection.js'
+import { fixture } from '../helpers/files.js'
 import { RawUpstream } from '../helpers/upstream.js'
 
-const at = (name: string) => readFileSync(new URL(`../fixtures/engine/${name}`, import.meta.url), 'utf8')
+const at = (name: string) => readFileSync(fixture(`engine/${name}`), 'utf8')
 const client = {} as ConnectionFacts
 
 function open(dialer: Dialer, deadline = 0, signal = new AbortList()): Promise<BytePipe> {

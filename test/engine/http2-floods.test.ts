@@ -3,11 +3,12 @@ import { connect, type TLSSocket } from 'node:tls'
 import t, { type Test } from 'tap'
 import { codecBack } from '../../src/engine/codec/codec-back.js'
 import { codecFront } from '../../src/engine/codec/codec-front.js'
+import { fixture } from '../helpers/files.js'
 import { bench, eventually, type Make, NAME } from './suite/harness.js'
 
 /** Raw frames: what no client library would send. */
 
-const at = (name: string) => readFileSync(new URL(`../fixtures/engine/${name}`, import.meta.url), 'utf8')
+const at = (name: string) => readFileSync(fixture(`engine/${name}`), 'utf8')
 const h2 = { cert: at('upstream.crt'), key: at('upstream.key') }
 const make: Make = (parts) => ({ front: codecFront(parts), back: codecBack(parts), h2 })
 

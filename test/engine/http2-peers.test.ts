@@ -9,12 +9,13 @@ import { codecBack } from '../../src/engine/codec/codec-back.js'
 import { codecFront } from '../../src/engine/codec/codec-front.js'
 import { httpFront } from '../../src/engine/http-front/http-front.js'
 import { httpProxyBack } from '../../src/engine/http-proxy/http-proxy-back.js'
+import { fixture } from '../helpers/files.js'
 import type { RawRequest, UpstreamPeer } from '../helpers/upstream.js'
 import { type Bench, bench, type Make, NAME } from './suite/harness.js'
 
 /** Clients of others: what they understand by HTTP/2 is what we mean. */
 const LONG = process.env.SLUICE_TEST_LONG === '1'
-const at = (name: string) => readFileSync(new URL(`../fixtures/engine/${name}`, import.meta.url), 'utf8')
+const at = (name: string) => readFileSync(fixture(`engine/${name}`), 'utf8')
 const h2 = { cert: at('upstream.crt'), key: at('upstream.key') }
 const engines: Readonly<Record<string, Make>> = {
   codec: (parts) => ({ front: codecFront(parts), back: codecBack(parts), h2 }),

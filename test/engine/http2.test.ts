@@ -4,9 +4,10 @@ import { codecBack } from '../../src/engine/codec/codec-back.js'
 import { codecFront } from '../../src/engine/codec/codec-front.js'
 import { httpFront } from '../../src/engine/http-front/http-front.js'
 import { httpProxyBack } from '../../src/engine/http-proxy/http-proxy-back.js'
+import { fixture } from '../helpers/files.js'
 import { multiplexed } from './suite/multiplexed.js'
 
-const at = (name: string) => readFileSync(new URL(`../fixtures/engine/${name}`, import.meta.url), 'utf8')
+const at = (name: string) => readFileSync(fixture(`engine/${name}`), 'utf8')
 const h2 = { cert: at('upstream.crt'), key: at('upstream.key') }
 
 t.test('HTTP/2 before the codec', async (t) =>

@@ -8,6 +8,7 @@ import { httpFront } from '../../src/engine/http-front/http-front.js'
 import { readHeader } from '../../src/engine/proxy-protocol/header.js'
 import type { ConnectionFacts } from '../../src/exchange/connection.js'
 import { systemClock } from '../../src/lib/clock.js'
+import { fixture } from '../helpers/files.js'
 import { rawClient } from '../helpers/raw-client.js'
 import { GET, NAME } from './suite/harness.js'
 
@@ -21,7 +22,7 @@ const LIMITS = {
   keepAlive: 0,
   connections: 0
 }
-const at = (name: string) => readFileSync(new URL(`../fixtures/engine/${name}`, import.meta.url), 'utf8')
+const at = (name: string) => readFileSync(fixture(`engine/${name}`), 'utf8')
 
 /** A header of version 2. */
 function binary(command: number, family: number, block: number[], extra = 0): string {

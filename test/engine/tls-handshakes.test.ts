@@ -12,10 +12,11 @@ import { type ServerContextOptions, serverContext } from '../../src/engine/tls/s
 import { type Terminated, terminateTls } from '../../src/engine/tls/terminate.js'
 import type { ConnectionFacts } from '../../src/exchange/connection.js'
 import { ManualClock } from '../helpers/clock.js'
+import { fixture } from '../helpers/files.js'
 import { rawClient } from '../helpers/raw-client.js'
 import { eventually, GET, NAME } from './suite/harness.js'
 
-const at = (path: string) => readFileSync(new URL(`../fixtures/${path}`, import.meta.url), 'utf8')
+const at = (path: string) => readFileSync(fixture(`${path}`), 'utf8')
 const SERVER = { cert: at('engine/upstream.crt'), key: at('engine/upstream.key') }
 const OTHER_SERVER = { cert: at('tls/localhost.crt'), key: at('tls/localhost.key') }
 const CLIENTS_CA = at('tls/clients-ca.crt')

@@ -9,6 +9,7 @@ import { httpFront } from '../../src/engine/http-front/http-front.js'
 import { httpProxyBack } from '../../src/engine/http-proxy/http-proxy-back.js'
 import type { ConnectionFacts } from '../../src/exchange/connection.js'
 import { systemClock } from '../../src/lib/clock.js'
+import { fixture } from '../helpers/files.js'
 import { rawClient } from '../helpers/raw-client.js'
 import { breaks } from './suite/breaks.js'
 import { connections } from './suite/connections.js'
@@ -28,7 +29,7 @@ const LIMITS = {
   keepAlive: 0,
   connections: 0
 }
-const at = (name: string) => readFileSync(new URL(`../fixtures/engine/${name}`, import.meta.url), 'utf8')
+const at = (name: string) => readFileSync(fixture(`engine/${name}`), 'utf8')
 const secure = { cert: at('upstream.crt'), key: at('upstream.key') }
 
 const engines: Readonly<Record<string, Make>> = {

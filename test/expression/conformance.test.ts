@@ -6,8 +6,9 @@ import { Duration, UnsignedInt } from '../../src/expression/engine.js'
 import { EvaluationError } from '../../src/expression/expression.js'
 import { Language } from '../../src/expression/expressions.js'
 import { equals, typeOf } from '../../src/expression/values.js'
+import { fixture } from '../helpers/files.js'
 
-const FIXTURES = new URL('../fixtures/cel/', import.meta.url)
+const FIXTURES = fixture('cel/')
 
 interface Tagged {
   readonly [tag: string]: unknown

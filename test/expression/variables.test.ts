@@ -4,6 +4,7 @@ import { documentedVariables } from '../../src/expression/documented.js'
 import { EvaluationError } from '../../src/expression/expression.js'
 import { noGeo, openGeo } from '../../src/lib/geo.js'
 import { UserAgents } from '../../src/lib/user-agent.js'
+import { fixture } from '../helpers/files.js'
 import { type FlowOptions, START, sampleExpressions, sampleFlow } from './sample-flow.js'
 
 const expressions = sampleExpressions()
@@ -224,7 +225,7 @@ t.test('a client certificate is read in full', async (t) => {
 
 async function certificate(): Promise<{ clientCertificate: Uint8Array; pem: string }> {
   const { readFile } = await import('node:fs/promises')
-  const pem = await readFile(new URL('../fixtures/expression/client.pem', import.meta.url), 'utf8')
+  const pem = await readFile(fixture('expression/client.pem'), 'utf8')
   const base64 = pem.replace(/-----[^-]+-----|\s/g, '')
   return { clientCertificate: new Uint8Array(Buffer.from(base64, 'base64')), pem }
 }

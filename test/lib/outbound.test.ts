@@ -10,8 +10,9 @@ import type { OutboundRequest } from '../../src/lib/outbound-answer.js'
 import { type AttemptOutcome, OutboundAttempt } from '../../src/lib/outbound-attempt.js'
 import { follow } from '../../src/lib/outbound-redirects.js'
 import { systemRoots } from '../../src/lib/outbound-roots.js'
+import { fixture } from '../helpers/files.js'
 
-const fixture = (name: string) => readFileSync(new URL(`../fixtures/tls/${name}`, import.meta.url), 'utf8')
+const pem = (name: string) => readFileSync(fixture(`tls/${name}`), 'utf8')
 
 interface Test {
   teardown(run: () => void): void
@@ -236,7 +237,7 @@ t.test('an answer beyond its limit is given up while it comes', async (t) => {
 })
 
 t.test('TLS checks certificate and name', async (t) => {
-  const identity = { cert: fixture('localhost.crt'), key: fixture('localhost.key') }
+  const identity = { cert: pem('localhost.crt'), key: pem('localhost.key') }
   let names: (string | undefined)[] = []
   const server = createSecureServer(identity, (_, response) => response.end('ok'))
   server.on('secureConnection', (socket) => names.push((socket as { servername?: string }).servername))
@@ -255,8 +256,8 @@ t.test('TLS checks certificate and name', async (t) => {
 
 t.test('authorities are the system’s', async (t) => {
   t.match(systemRoots(undefined).join('\n'), /-----BEGIN CERTIFICATE-----/)
-  const named = new URL('../fixtures/tls/localhost.crt', import.meta.url).pathname
-  t.same(systemRoots(named), [fixture('localhost.crt')])
+  const named = fixture('tls/localhost.crt').pathname
+  t.same(systemRoots(named), [pem('localhost.crt')])
   t.throws(() => systemRoots('/nowhere/at/all.pem'), { code: 'ENOENT' })
 })
 

@@ -6,8 +6,9 @@ import { offlineServices } from '../../src/cli/offline-services.js'
 import { actions } from '../../src/policy/actions/registry.js'
 import { compilePolicy } from '../../src/policy/compile.js'
 import { policySchema } from '../../src/policy/schema.js'
+import { fixture } from '../helpers/files.js'
 
-const folder = new URL('../fixtures/policies/', import.meta.url)
+const folder = fixture('policies/')
 const services = offlineServices(actions)
 
 interface Published {

@@ -4,12 +4,13 @@ import { createServer } from 'node:https'
 import type { AddressInfo } from 'node:net'
 import { fileURLToPath } from 'node:url'
 import t from 'tap'
+import { fixture } from '../helpers/files.js'
 import { startSluice } from '../helpers/sluice.js'
 
-const fixture = (name: string) => fileURLToPath(new URL(`../fixtures/tls/${name}`, import.meta.url))
+const pem = (name: string) => fileURLToPath(fixture(`tls/${name}`))
 
 const server = createServer(
-  { cert: readFileSync(fixture('localhost.crt')), key: readFileSync(fixture('localhost.key')) },
+  { cert: readFileSync(pem('localhost.crt')), key: readFileSync(pem('localhost.key')) },
   (request, response) => response.end(`${request.method} ${request.url} for ${request.headers.host}`)
 )
 server.listen(0, '0.0.0.0')
@@ -23,7 +24,7 @@ t.teardown(() => {
 t.test('an https upstream whose authority is trusted is reached', async (t) => {
   const sluice = await startSluice(t, {
     upstream: { protocol: 'https', host: 'localhost', port },
-    options: { UPSTREAM_CA: fixture('localhost.crt') }
+    options: { UPSTREAM_CA: pem('localhost.crt') }
   })
   const answer = await fetch(`http://127.0.0.1:${sluice.port}/a?b`)
   t.equal(answer.status, 200)
@@ -43,7 +44,7 @@ t.test('the certificate must be for the name or address that was asked for', asy
   const at = async (host: string) => {
     const sluice = await startSluice(t, {
       upstream: { protocol: 'https', host, port },
-      options: { UPSTREAM_CA: fixture('localhost.crt') }
+      options: { UPSTREAM_CA: pem('localhost.crt') }
     })
     const answer = await fetch(`http://127.0.0.1:${sluice.port}/`)
     return answer.headers.get('sluice-error-code') ?? answer.status

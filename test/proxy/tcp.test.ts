@@ -319,6 +319,7 @@ t.test(
     peer.send('from inside')
     await client.until('from inside')
     client.end()
+    peer.end()
     t.match(await line(sluice, outer), { logs: [{ by: 'inner' }] })
     const refused = connect({ host: '127.0.0.1', port })
     const [error] = await once(refused, 'error')

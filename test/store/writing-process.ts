@@ -16,10 +16,9 @@ export interface WritingProcess {
 
 /** Another process that opens a store and, once it is told to, writes without end. */
 export async function startWriter(t: Test, address: string): Promise<WritingProcess> {
-  // Of the loaders of a test only the one for TypeScript: the child starts in half the time.
-  const loaders = process.execArgv.filter((flag) => flag.includes('typescript'))
-  const args = [...loaders, fileURLToPath(import.meta.url), address]
-  const child = spawn(process.execPath, args, { stdio: ['pipe', 'pipe', 'inherit'] })
+  const child = spawn(process.execPath, [fileURLToPath(import.meta.url), address], {
+    stdio: ['pipe', 'pipe', 'inherit']
+  })
   const exited = once(child, 'exit')
   t.teardown(async () => {
     child.kill('SIGKILL')

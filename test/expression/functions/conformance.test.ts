@@ -5,6 +5,7 @@ import { EvaluationError } from '../../../src/expression/expression.js'
 import { listFunctions } from '../../../src/expression/functions/lists.js'
 import { stringFunctions } from '../../../src/expression/functions/strings.js'
 import { timeFunctions } from '../../../src/expression/functions/time.js'
+import { fixture } from '../../helpers/files.js'
 
 /** Cases of the conformance suite of CEL (strings extension, timestamps). */
 interface Case {
@@ -22,7 +23,7 @@ interface Tagged {
   readonly duration?: { readonly seconds: string; readonly nanos: number }
 }
 
-const file = new URL('../../fixtures/cel-functions/cases.json', import.meta.url)
+const file = fixture('cel-functions/cases.json')
 const cases = JSON.parse(readFileSync(file, 'utf8')) as readonly Case[]
 const definitions = [...stringFunctions, ...listFunctions, ...timeFunctions]
 
