@@ -6,12 +6,12 @@ import { ignore } from '../engine/copy.js'
 import { terminateTls } from '../engine/tls/terminate.js'
 import type { Clock } from '../lib/clock.js'
 import type { TunnelListener } from '../tunnel/tunnel-listener.js'
-import type { AgentGate } from './agent-gate.js'
 import type { CredentialGrant } from './credential-grant.js'
 import type { ListenerIdentity } from './listener-identity.js'
 
 export interface AgentDoorParts {
-  readonly gate: AgentGate
+  /** May an agent come in from this address? */
+  readonly admits: (address: string) => boolean
   readonly identity: ListenerIdentity
   readonly listener: TunnelListener<CredentialGrant>
   readonly clock: Clock
@@ -71,11 +71,11 @@ export class AgentDoor {
   }
 
   #arrive(socket: Socket): void {
-    const { gate, clock, handshakes, timeout, handshakeFailed } = this.#parts
+    const { admits, clock, handshakes, timeout, handshakeFailed } = this.#parts
     socket.on('error', ignore)
     const facts = new SocketFacts(++this.#count, 'agents', socket, clock.wall())
     facts.peer = { ...facts.peer, address: plain(facts.peer.address) }
-    if (!gate.admits(facts.peer.address)) {
+    if (!admits(facts.peer.address)) {
       socket.destroy()
       return
     }

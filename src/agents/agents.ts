@@ -5,6 +5,7 @@ import { CodedError, codeOf } from '../lib/coded-error.js'
 import { formatAuthority } from '../lib/host.js'
 import { agentHosts, agentIngress } from '../resources/agent-ingress.js'
 import type { RecordOf } from '../resources/resource.js'
+import { AddressGate, type GateCounts, refuses, sameAddressRules } from '../snapshot/address-gate.js'
 import type { SnapshotHolder } from '../snapshot/holder.js'
 import type { Snapshot } from '../snapshot/snapshot.js'
 import type { StoreReader } from '../store/store.js'
@@ -12,7 +13,6 @@ import type { AgentSession } from '../tunnel/agent-session.js'
 import { Registry, type TunnelWatch } from '../tunnel/registry.js'
 import { TunnelListener } from '../tunnel/tunnel-listener.js'
 import { AgentDoor } from './agent-door.js'
-import { AgentGate, type AgentGateCounts } from './agent-gate.js'
 import { CredentialAuthority } from './credential-authority.js'
 import type { CredentialGrant } from './credential-grant.js'
 import { CredentialWatch } from './credential-watch.js'
@@ -82,15 +82,16 @@ export class Agents {
   readonly live: LiveAgents
   readonly #parts: AgentsParts
   readonly #registry: Registry<CredentialGrant>
-  readonly #gate: AgentGate
+  readonly #gate: AddressGate
   #serving: Serving | undefined
-  #restrictions: readonly unknown[] = []
+  /** Whose addresses the sessions were last held against. */
+  #judged: Snapshot | undefined
 
   constructor(parts: AgentsParts) {
     const { holder, regions, log } = parts
     this.#parts = parts
     this.#registry = new Registry(watching(parts))
-    this.#gate = new AgentGate({ holder, log })
+    this.#gate = new AddressGate('agent', { log })
     this.groups = new LiveTunnelGroups(
       this.#registry,
       ({ listener }) => holder.current().tables.tcpEdges.get(listener) !== undefined
@@ -99,7 +100,7 @@ export class Agents {
   }
 
   /** What the IP restriction of agents has done so far. */
-  get gateCounts(): AgentGateCounts {
+  get gateCounts(): GateCounts {
     return this.#gate.counts
   }
 
@@ -151,7 +152,8 @@ export class Agents {
     try {
       const { handshakeFailed } = this.#parts
       const { most, timeout } = handshakes
-      const parts = { gate: this.#gate, identity, listener, clock, handshakes: most, timeout, handshakeFailed, log }
+      const admits = (address: string) => this.#gate.admits(holder.current(), address)
+      const parts = { admits, identity, listener, clock, handshakes: most, timeout, handshakeFailed, log }
       const door = await AgentDoor.open(at, parts)
       this.#serving = { door, listener, identity, watch, endpoints }
       const { host, port } = door.address
@@ -172,14 +174,16 @@ export class Agents {
   }
 
   /** A snapshot serves: sessions that it does not admit and names that it gives to edges end. */
-  serves({ tables }: Snapshot): void {
+  serves(snapshot: Snapshot): void {
     const serving = this.#serving
     if (serving === undefined) return
-    const restrictions = [tables.restrictions, tables.ipPolicies]
-    if (restrictions.some((table, index) => table !== this.#restrictions[index])) {
-      this.#restrictions = restrictions
-      serving.listener.end(({ ip }) => this.#gate.expels(ip), 'an IP restriction refuses the address of this agent')
+    if (this.#judged === undefined || !sameAddressRules(this.#judged, snapshot)) {
+      serving.listener.end(
+        ({ ip }) => refuses(snapshot, 'agent', ip),
+        'an IP restriction refuses the address of this agent'
+      )
     }
+    this.#judged = snapshot
     for (const url of serving.endpoints.overtaken()) this.#endUrl(url)
   }
 

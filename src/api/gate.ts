@@ -1,6 +1,6 @@
 import type { FastifyInstance, FastifyReply, FastifyRequest } from 'fastify'
-import type { Entrance } from '../control/api-gate.js'
 import type { Principal } from '../control/calls.js'
+import type { Entrance } from '../control/open.js'
 import type { Account } from './account.js'
 import { addressOf } from './calls.js'
 import type { Cors } from './cors.js'

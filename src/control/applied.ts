@@ -1,8 +1,6 @@
 import { codeOf } from '../lib/coded-error.js'
-import { ipPolicyRule } from '../resources/ip-policy-rule.js'
 import type { UnitProblems } from '../snapshot/compile.js'
 import type { StoredRecord, StoreLog, StoreReader } from '../store/store.js'
-import { type ApiGate, readRestriction } from './api-gate.js'
 import { derive, deriveAll, PLANNED_KINDS, type Touched } from './derive.js'
 import type { Live, Units } from './live.js'
 import type { Principals } from './principals.js'
@@ -11,12 +9,11 @@ import { readyWhatCompiles } from './tolerant.js'
 import type { PlannedRecord } from './units/planned.js'
 
 /** The kinds of which the content matters here; of others it is enough to know that they have changed. */
-const READ_KINDS: ReadonlySet<string> = new Set([...PLANNED_KINDS, ipPolicyRule.name])
+const READ_KINDS: ReadonlySet<string> = new Set(PLANNED_KINDS)
 
 export interface AppliedParts {
   readonly records: Records
   readonly live: Live
-  readonly gate: ApiGate
   readonly principals: Principals
   readonly log: StoreLog
   /** Hears of each revision once it serves. Must not throw. */
@@ -60,18 +57,16 @@ export class AppliedRevision {
    * must say it, because it takes its own for the last.
    */
   async load(reader: StoreReader, committed?: number): Promise<void> {
-    const { live, gate } = this.#parts
+    const { live } = this.#parts
     const revision = committed ?? (await reader.revision())
     const records: PlannedRecord[] = []
     this.#sealed.clear()
     for (const kind of PLANNED_KINDS) {
       for await (const page of everyRecord(reader, kind)) for (const stored of page) records.push(this.#open(stored))
     }
-    const restriction = await readRestriction(reader)
     this.#broken.clear()
     const { units, secrets } = deriveAll(records)
     await this.#serve(live.fromRecords(units, secrets))
-    gate.set(restriction)
     this.#parts.principals.forgetAll()
     this.#serves(revision)
     // Records may have changed while they were read, one kind after the other.
@@ -90,10 +85,8 @@ export class AppliedRevision {
       found.set(`${stored.kind} ${stored.id}`, this.#open(stored))
     }
     const touched = [...keys].map(([key, { kind, id }]) => ({ kind, id, after: found.get(key) }))
-    const { live, gate, principals } = this.#parts
-    const restriction = gate.concerns(touched) ? { now: await readRestriction(reader) } : undefined
+    const { live, principals } = this.#parts
     await this.#serve(derive(live.units, touched))
-    if (restriction !== undefined) gate.set(restriction.now)
     principals.forget(touched)
     this.#serves(feed.revision)
   }

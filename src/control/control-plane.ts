@@ -6,8 +6,8 @@ import { uriOf } from '../resources/present.js'
 import { type Read as ReadBody, readModule, readUpdate } from '../resources/read.js'
 import type { Operation, Part, Resource } from '../resources/resource.js'
 import { clearField } from '../resources/write.js'
+import type { GateCounts } from '../snapshot/address-gate.js'
 import type { StoreReader } from '../store/store.js'
-import type { Entrance, GateCounts } from './api-gate.js'
 import type { Applied } from './applied-units.js'
 import type {
   Call,
@@ -28,7 +28,7 @@ import { Endpoints } from './endpoints.js'
 import { LiveRecords } from './live-records.js'
 import { type LiveSources, noLiveSources, type SessionCommand } from './live-sources.js'
 import { withIds } from './named-references.js'
-import { type ControlOptions, type ControlParts, openParts, type TestDestination } from './open.js'
+import { type ControlOptions, type ControlParts, type Entrance, openParts, type TestDestination } from './open.js'
 import { Reads } from './reads.js'
 import { orUnavailable } from './refusals.js'
 import { Revisions } from './revisions.js'
@@ -96,12 +96,14 @@ export class ControlPlane {
 
   /** May this address come in here? What only warns is logged, counted and allowed. */
   admits(address: string | undefined, entrance: Entrance = 'api'): boolean {
-    return this.#parts.gate.admits(address, entrance)
+    const { gates, holder } = this.#parts
+    return gates[entrance].admits(holder.current(), address)
   }
 
   /** What the IP restrictions of the management listener have done so far. */
   get gateCounts(): Readonly<Record<Entrance, GateCounts>> {
-    return this.#parts.gate.counts
+    const { api, dashboard } = this.#parts.gates
+    return { api: api.counts, dashboard: dashboard.counts }
   }
 
   /** Fails with `ADMIN_REQUIRED`. What depends on the record or the body, the operations check themselves. */

@@ -16,6 +16,8 @@ export interface Units extends Pick<Change, 'put' | 'drop'> {
 export type Ready =
   | {
       readonly ok: true
+      /** What serves after `swap`. */
+      readonly snapshot: Snapshot
       readonly warnings: readonly UnitProblems[]
       /** Ports that are not open although a unit asks for them. */
       readonly ports: readonly PortProblem[]
@@ -54,8 +56,8 @@ export class Live {
 
   /** Compiles a change beside the running snapshot and binds its ports. With `tolerant` a port that is taken does not refuse the change. */
   async ready({ put, drop, secrets }: Units, tolerant = false): Promise<Ready> {
-    if (put.length === 0 && drop.length === 0) return NOTHING_TO_DO
     const running = this.#running
+    if (put.length === 0 && drop.length === 0) return { ...NOTHING_TO_DO, snapshot: running }
     const change = { from: running.revision, to: running.revision + 1, put, drop }
     const prepared = prepare(running, change, secrets, this.#parts.compile)
     if (!prepared.ok) return { ...prepared, ports: NO_PORTS }
@@ -66,6 +68,7 @@ export class Live {
     }
     return {
       ok: true,
+      snapshot: prepared.snapshot,
       warnings: prepared.warnings,
       ports: bound.failed,
       swap: () => this.#swap(prepared, bound),
@@ -110,4 +113,4 @@ export class Live {
 }
 
 const nothing = () => undefined
-const NOTHING_TO_DO: Ready = { ok: true, warnings: [], ports: NO_PORTS, swap: nothing, abandon: nothing }
+const NOTHING_TO_DO = { ok: true, warnings: [], ports: NO_PORTS, swap: nothing, abandon: nothing } as const

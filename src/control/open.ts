@@ -2,13 +2,13 @@ import type { Clock } from '../lib/clock.js'
 import type { Sealer } from '../lib/seal.js'
 import type { Json, PolicyCheck } from '../resources/field.js'
 import type { Resource } from '../resources/resource.js'
+import { AddressGate, type GatedTraffic } from '../snapshot/address-gate.js'
 import type { CompileOptions } from '../snapshot/compile.js'
 import type { SnapshotHolder } from '../snapshot/holder.js'
 import { noPorts, type Ports } from '../snapshot/ports.js'
 import type { Snapshot } from '../snapshot/snapshot.js'
 import type { Store, StoreLog } from '../store/store.js'
 import { Answers } from './answers.js'
-import { ApiGate } from './api-gate.js'
 import { AppliedRevision } from './applied.js'
 import { Catalogue } from './catalogue.js'
 import { Edits } from './edits.js'
@@ -61,6 +61,9 @@ export interface ControlOptions {
   readonly reportEvery?: number
 }
 
+/** The classes of traffic that the management listener carries: calls of the API, and pages for people. */
+export type Entrance = Extract<GatedTraffic, 'api' | 'dashboard'>
+
 /** What the control plane is made of. */
 export interface ControlParts {
   readonly store: Store
@@ -69,7 +72,9 @@ export interface ControlParts {
   readonly answers: Answers
   readonly edits: Edits
   readonly live: Live
-  readonly gate: ApiGate
+  /** Who may reach the management listener. */
+  readonly gates: Readonly<Record<Entrance, AddressGate>>
+  readonly holder: SnapshotHolder
   readonly principals: Principals
   readonly applied: AppliedRevision
   readonly writer: Writer
@@ -102,14 +107,14 @@ async function build(options: ControlOptions, store: Store, following: Following
   const answers = new Answers(catalogue, records, options)
   const principals = await Principals.open({ store, clock, operatorKeys })
   const live = new Live({ holder, compile, ports, swapped })
-  const gate = new ApiGate(log)
-  const applied = new AppliedRevision({ records, live, gate, principals, log, served })
+  const gates = { api: new AddressGate('api', { log }), dashboard: new AddressGate('dashboard', { log }) }
+  const applied = new AppliedRevision({ records, live, principals, log, served })
   const reports = new ProcessReports({ store, applied, clock, log, every: reportEvery })
   const writer = new Writer({
     store,
     applied,
     live,
-    gate,
+    holder,
     principals,
     draft: {
       catalogue,
@@ -124,7 +129,21 @@ async function build(options: ControlOptions, store: Store, following: Following
     published: (event) => tell(published, event, log)
   })
   const edits = new Edits({ catalogue, records, clock, checkPolicy, zone })
-  return { store, catalogue, records, answers, edits, live, gate, principals, applied, writer, reports, following }
+  return {
+    store,
+    catalogue,
+    records,
+    answers,
+    edits,
+    live,
+    gates,
+    holder,
+    principals,
+    applied,
+    writer,
+    reports,
+    following
+  }
 }
 
 /** The edge that serves exactly this host. */

@@ -1,6 +1,8 @@
+import { refuses, sameAddressRules } from '../snapshot/address-gate.js'
+import type { SnapshotHolder } from '../snapshot/holder.js'
+import type { Snapshot } from '../snapshot/snapshot.js'
 import type { Store, StoreTransaction } from '../store/store.js'
 import { Turns } from '../store/turns.js'
-import { type ApiGate, allows, type Restriction, readRestriction } from './api-gate.js'
 import type { AppliedRevision } from './applied.js'
 import type { Call, Done, WriteMode } from './calls.js'
 import { ControlError } from './control-error.js'
@@ -17,7 +19,7 @@ export interface WriterParts {
   readonly store: Store
   readonly applied: AppliedRevision
   readonly live: Live
-  readonly gate: ApiGate
+  readonly holder: SnapshotHolder
   readonly principals: Principals
   readonly draft: DraftParts
   /** Keeps events in the transaction of their cause; absent: nobody does. */
@@ -34,8 +36,6 @@ interface Staged<T> {
   readonly draft: Draft
   readonly derived: Derived
   readonly ready: Ready & { readonly ok: true }
-  /** Who may call the API from then on; absent: as before. */
-  readonly gate: { readonly restriction: Restriction } | undefined
 }
 
 /**
@@ -90,21 +90,23 @@ export class Writer {
   /** Does the work and everything that can refuse it. */
   async #stage<T>(draft: Draft, call: Call, mode: WriteMode, work: (draft: Draft) => Promise<T>): Promise<Staged<T>> {
     const value = await work(draft)
-    const { live, gate, recorder } = this.#parts
+    const { live, holder, recorder } = this.#parts
     await recorder?.record(draft.tx, { call, events: draft.events, touched: draft.touched })
     const derived = derive(live.units, draft.touched)
     const ready = await live.ready(derived)
     if (!ready.ok) throw ready.ports[0] === undefined ? refusedPolicy(ready.problems) : refusedPort(ready.ports[0])
-    if (!gate.concerns(draft.touched)) return { value, draft, derived, ready, gate: undefined }
-    const restriction = await readRestriction(draft.tx)
-    if (mode.force !== true) mustAdmit(restriction, call.address)
-    return { value, draft, derived, ready, gate: { restriction } }
+    try {
+      if (mode.force !== true) mustAdmit(holder.current(), ready.snapshot, call.address)
+    } catch (error) {
+      ready.abandon()
+      throw error
+    }
+    return { value, draft, derived, ready }
   }
 
-  #serve({ draft, derived, ready, gate }: Staged<unknown>, call: Call, revision: number): void {
-    const { applied, principals, gate: served } = this.#parts
+  #serve({ draft, derived, ready }: Staged<unknown>, call: Call, revision: number): void {
+    const { applied, principals } = this.#parts
     ready.swap()
-    if (gate !== undefined) served.set(gate.restriction)
     principals.forget(draft.touched)
     applied.committed(revision, derived)
     this.#parts.committed()
@@ -118,10 +120,9 @@ export class Writer {
   }
 }
 
-/** Fails with `LOCKOUT` when the restriction would refuse the caller itself. */
-function mustAdmit(restriction: Restriction, address: string | undefined): void {
-  const rule = restriction.api
-  if (rule?.enforced !== true || address === undefined || allows(rule, address)) return
+/** Fails with `LOCKOUT` when a restriction that changes would refuse the caller itself. */
+function mustAdmit(now: Snapshot, then: Snapshot, address: string | undefined): void {
+  if (address === undefined || sameAddressRules(now, then) || !refuses(then, 'api', address)) return
   const message = `the API would refuse ${address}, where this request comes from; with ?force=true it is done anyway`
   throw new ControlError('LOCKOUT', message, { details: { address } })
 }

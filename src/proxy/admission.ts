@@ -5,8 +5,8 @@ import { HeaderFields, type HeaderList } from '../exchange/headers.js'
 import { RequestTarget } from '../exchange/target.js'
 import type { Clock } from '../lib/clock.js'
 import { formatAuthority } from '../lib/host.js'
+import type { AddressGate } from '../snapshot/address-gate.js'
 import type { SnapshotHolder } from '../snapshot/holder.js'
-import { type EndpointGate, RESTRICTED } from './endpoint-gate.js'
 import { type FailureAnswer, REFUSALS } from './failures.js'
 import { type Forwarding, plainAddress } from './forwarded.js'
 import type { HeaderKinds } from './header-kinds.js'
@@ -20,7 +20,7 @@ export interface AdmissionParts {
   readonly forwarding: Forwarding
   readonly clock: Clock
   readonly holder: SnapshotHolder
-  readonly endpoints: EndpointGate
+  readonly endpoints: AddressGate
   readonly tls: ListenerTls
 }
 
@@ -73,7 +73,7 @@ export class Admission {
   ): FailureAnswer | undefined {
     const { holder, endpoints, tls } = this.#parts
     const snapshot = holder.current()
-    if (!endpoints.admits(snapshot, client, connection.listener)) return RESTRICTED
+    if (!endpoints.admits(snapshot, client, { listener: connection.listener })) return REFUSALS.restricted
     const edge = snapshot.edge(host, publicPort, port)
     return tls.misdirected(connection, host, edge, snapshot) ? MISDIRECTED : undefined
   }

@@ -36,6 +36,8 @@ export const REFUSALS = {
   method: { status: 405, code: 'METHOD_REFUSED', close: true },
   /** No normal form: fragment, broken escape, another authority than Host, … */
   target: { status: 400, code: 'BAD_TARGET', close: true },
+  /** The IP restriction of all endpoints keeps this client out. */
+  restricted: { status: 403, code: 'IP_RESTRICTED' },
   route: { status: 404, code: 'NO_ROUTE' },
   /** A policy leads to an internal entry that is not there any more. */
   internalEntry: { status: 503, code: 'INTERNAL_ENTRY_GONE' },

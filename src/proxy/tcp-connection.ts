@@ -11,11 +11,11 @@ import { type EntryFacts, Flow } from '../exchange/flow.js'
 import { offerTermination } from '../exchange/termination.js'
 import { closeConnection, type Verdict } from '../exchange/verdict.js'
 import type { Clock } from '../lib/clock.js'
+import type { AddressGate } from '../snapshot/address-gate.js'
 import type { SnapshotHolder } from '../snapshot/holder.js'
 import type { Snapshot } from '../snapshot/snapshot.js'
 import type { CompiledTcpEdge } from '../snapshot/tcp-edges.js'
 import type { ConnectionLog } from './connection-log.js'
-import { type EndpointGate, RESTRICTED } from './endpoint-gate.js'
 import { FAILURES, MOST_HOPS, REFUSALS } from './failures.js'
 import { plainAddress } from './forwarded.js'
 import type { Metrics } from './metrics.js'
@@ -29,7 +29,7 @@ export interface TcpConnectionParts {
   readonly holder: SnapshotHolder
   readonly clock: Clock
   readonly metrics: Metrics
-  readonly endpoints: EndpointGate
+  readonly endpoints: AddressGate
   readonly upstreams: Upstreams
   readonly termination: TcpTermination
   /** Undefined: no access log. */
@@ -122,8 +122,8 @@ export class TcpConnection {
   /** The edge whose upstream gets the connection: this one, or where policies lead to. A verdict when it must not go on. */
   async #admit(edge: CompiledTcpEdge): Promise<CompiledTcpEdge | Verdict> {
     const flow = this.#flow
-    if (!this.#parts.endpoints.admits(this.#snapshot, flow.clientAddress, this.#facts.listener)) {
-      return this.#refuse(RESTRICTED.code)
+    if (!this.#parts.endpoints.admits(this.#snapshot, flow.clientAddress, { listener: this.#facts.listener })) {
+      return this.#refuse(REFUSALS.restricted.code)
     }
     offerTermination(flow, async (how) => {
       const { timeouts, termination } = this.#parts

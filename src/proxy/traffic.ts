@@ -1,12 +1,12 @@
 import type { Back, Front, ListenLimits } from '../engine/contract.js'
 import type { CidrSet } from '../lib/cidr.js'
 import type { Clock } from '../lib/clock.js'
+import { AddressGate } from '../snapshot/address-gate.js'
 import type { SnapshotHolder } from '../snapshot/holder.js'
 import type { Snapshot } from '../snapshot/snapshot.js'
 import { AccessLog, type LineWriter } from './access-log.js'
 import { Admission } from './admission.js'
 import { ConnectionLog } from './connection-log.js'
-import { EndpointGate } from './endpoint-gate.js'
 import { Forwarding } from './forwarded.js'
 import { Forwarder, type UpstreamTimeouts } from './forwarder.js'
 import type { HeaderKinds } from './header-kinds.js'
@@ -69,7 +69,7 @@ export function createTraffic(parts: TrafficParts): Traffic {
   const contexts = new TlsContexts({ clock })
   const tls = new ListenerTls({ holder, contexts, development: parts.development, log })
   const forwarding = new Forwarding(parts.trusted)
-  const endpoints = new EndpointGate({ metrics, log: lines })
+  const endpoints = new AddressGate('endpoints', { log: lines, told: (enforced) => metrics.restricted(enforced) })
   const events = new TrafficEvents(parts.events)
   const pipeline = new Pipeline({
     holder,

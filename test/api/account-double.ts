@@ -1,7 +1,7 @@
 import type { Account } from '../../src/api/account.js'
-import type { Entrance } from '../../src/control/api-gate.js'
 import type { Call, Done, Principal, Shown, Written } from '../../src/control/calls.js'
 import { ControlError } from '../../src/control/control-error.js'
+import type { Entrance } from '../../src/control/open.js'
 import { KEY } from './asking.js'
 
 export const PRINCIPAL: Principal = { id: 'usr_1', role: 'administrator', subject: 'operator', key: null }

@@ -83,7 +83,7 @@ t.test('an IP restriction of type dashboard guards the pages and nothing else', 
   const body = { type: 'dashboard', ip_policy_ids: [policy.id] }
   const { id } = await make(ask, '/ip_restrictions', body)
   t.equal((await ask('/docs')).status, 200, 'it is not enforced')
-  t.match(logged.at(-1), { fields: { address: '127.0.0.1', type: 'dashboard' } })
+  t.match(logged.at(-1), { fields: { client: '127.0.0.1', type: 'dashboard' } })
   t.same(control.gateCounts.dashboard, { refused: 0, warned: 1 })
   const enforced = await ask(`/ip_restrictions/${id}`, { method: 'PATCH', body: { enforced: true } })
   t.equal(enforced.status, 200, 'it shuts nobody out of the API')

@@ -99,5 +99,5 @@ t.test('an import that is refused leaves what serves', async (t) => {
   t.same(units(), before)
   t.equal(await parts.store.revision(), revision)
   await transfers.import({ ...MODE, document: lockout, force: true }, call())
-  t.equal(parts.gate.admits('127.0.0.1', 'api'), false, 'and with force it is done')
+  t.equal(parts.gates.api.admits(parts.holder.current(), '127.0.0.1'), false, 'and with force it is done')
 })
