@@ -1,27 +1,12 @@
 import type { Flow, FlowResponse } from '../../exchange/flow.js'
 import type { HeaderFields } from '../../exchange/headers.js'
+import { PACKED_MEDIA } from './packed-media.js'
 
 /** Below this length a coding costs more than it saves. */
 const MIN_BYTES = 1024
 
 /** Media types whose content is compressed already, so that another coding only costs time. */
-const COMPRESSED = new Set([
-  'application/zip',
-  'application/gzip',
-  'application/x-gzip',
-  'application/x-bzip2',
-  'application/x-xz',
-  'application/zstd',
-  'application/x-7z-compressed',
-  'application/x-rar-compressed',
-  'application/vnd.rar',
-  'application/java-archive',
-  'application/epub+zip',
-  'application/pdf',
-  'font/woff',
-  'font/woff2',
-  'application/font-woff'
-])
+const COMPRESSED = new Set([...PACKED_MEDIA, 'font/woff', 'font/woff2'])
 const PLAIN_IMAGES = new Set(['image/svg+xml', 'image/bmp', 'image/x-icon', 'image/vnd.microsoft.icon'])
 
 /** Does the response carry a content coding? */

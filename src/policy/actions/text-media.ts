@@ -1,21 +1,11 @@
+import { PACKED_MEDIA } from './packed-media.js'
+
 /** Media types below `application/` whose content is no text. */
 const BINARY = new Set([
-  'application/zip',
-  'application/gzip',
-  'application/x-gzip',
-  'application/x-bzip2',
-  'application/x-xz',
-  'application/zstd',
-  'application/x-7z-compressed',
-  'application/x-rar-compressed',
-  'application/vnd.rar',
+  ...PACKED_MEDIA,
   'application/x-tar',
-  'application/java-archive',
-  'application/epub+zip',
-  'application/pdf',
   'application/wasm',
   'application/grpc',
-  'application/font-woff',
   'application/vnd.ms-fontobject'
 ])
 const BINARY_KINDS = ['image/', 'audio/', 'video/', 'font/', 'application/grpc+']
