@@ -1,9 +1,10 @@
 import { createHash, randomBytes, timingSafeEqual } from 'node:crypto'
-import { mkdir, open, readFile, rename, stat, unlink } from 'node:fs/promises'
+import { mkdir, readFile, stat } from 'node:fs/promises'
 import { join } from 'node:path'
 import type { Clock } from '../lib/clock.js'
 import { CodedError, codeOf } from '../lib/coded-error.js'
 import { newId } from '../lib/id.js'
+import { replaceFile } from '../lib/whole-file.js'
 
 /** A key as the file holds it: never the key itself. It has 256 random bits, so a plain hash keeps it. */
 interface StoredKey {
@@ -157,18 +158,6 @@ function isStoredKey(value: unknown): value is StoredKey {
   )
 }
 
-/** Written beside and renamed, so that no reader ever sees half a file and a crash keeps the old one. */
 async function writeKeys(path: string, keys: readonly StoredKey[]): Promise<void> {
-  const beside = `${path}.${randomBytes(6).toString('hex')}`
-  const handle = await open(beside, 'wx', 0o600)
-  try {
-    await handle.writeFile(`${JSON.stringify({ keys }, null, 2)}\n`)
-    await handle.sync()
-    await handle.close()
-    await rename(beside, path)
-  } catch (error) {
-    await handle.close()
-    await unlink(beside)
-    throw error
-  }
+  await replaceFile(path, `${JSON.stringify({ keys }, null, 2)}\n`)
 }

@@ -1,8 +1,7 @@
-import { randomBytes } from 'node:crypto'
-import { open, rename, unlink } from 'node:fs/promises'
 import { exportAccount } from '../control/transfer/export-account.js'
 import { newPassphraseKey } from '../control/transfer/passphrase.js'
 import { systemClock } from '../lib/clock.js'
+import { replaceFile } from '../lib/whole-file.js'
 import { explained, openPlace, type StoreFlags, sealerOf, storePlace, transferOptions } from './account-store.js'
 import { accountText } from './account-yaml.js'
 import { ExitCode } from './exit-code.js'
@@ -36,20 +35,4 @@ function print(text: string): Promise<void> {
   return new Promise((resolve, reject) => {
     process.stdout.write(text, (error) => (error == null ? resolve() : reject(error)))
   })
-}
-
-/** Written beside and renamed: a backup of yesterday is there until that of today is whole. */
-async function replaceFile(path: string, text: string): Promise<void> {
-  const beside = `${path}.${randomBytes(6).toString('hex')}`
-  const handle = await open(beside, 'wx', 0o600)
-  try {
-    await handle.writeFile(text)
-    await handle.sync()
-    await handle.close()
-    await rename(beside, path)
-  } catch (error) {
-    await handle.close()
-    await unlink(beside)
-    throw error
-  }
 }

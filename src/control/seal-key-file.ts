@@ -1,13 +1,12 @@
-import { randomBytes } from 'node:crypto'
-import { link, mkdir, open, readFile, stat, unlink } from 'node:fs/promises'
+import { mkdir } from 'node:fs/promises'
 import { join } from 'node:path'
-import { CodedError, codeOf } from '../lib/coded-error.js'
+import { CodedError } from '../lib/coded-error.js'
 import { newSealKey, parseSealKey, Sealer, type SealKey } from '../lib/seal.js'
+import { createFile, readPrivateFile } from '../lib/whole-file.js'
 
 const FILE = 'seal.key'
 /** Where a rotation keeps the key to come. */
 const NEXT_FOLDER = 'seal.next'
-const FOR_OTHERS = 0o077
 
 export interface SealKeySource {
   /** The key of the environment; it wins. */
@@ -41,36 +40,16 @@ async function keyIn(folder: string): Promise<SealKey> {
 }
 
 async function readKey(path: string): Promise<SealKey | undefined> {
-  let text: string
-  try {
-    const { mode } = await stat(path)
-    if ((mode & FOR_OTHERS) !== 0) {
-      throw new CodedError('SEAL_KEY_EXPOSED', `${path} may be read by others than its owner; chmod 600 ends that`)
-    }
-    text = await readFile(path, 'utf8')
-  } catch (error) {
-    if (codeOf(error) === 'ENOENT') return undefined
-    if (error instanceof CodedError) throw error
-    throw new CodedError('SEAL_KEY_UNREADABLE', `cannot read the sealing key ${path}`, { cause: error })
-  }
-  return named(text, path)
+  const content = await readPrivateFile(path).catch((cause: unknown) => {
+    throw new CodedError('SEAL_KEY_UNREADABLE', `cannot read the sealing key ${path}`, { cause })
+  })
+  if (content !== 'exposed') return content === undefined ? undefined : named(content.toString(), path)
+  throw new CodedError('SEAL_KEY_EXPOSED', `${path} may be read by others than its owner; chmod 600 ends that`)
 }
 
-/** Written beside and linked: nobody sees half a key, and of two processes that make one, one wins. */
 async function makeKey(folder: string, path: string): Promise<SealKey> {
   await mkdir(folder, { recursive: true, mode: 0o700 })
-  const beside = `${path}.${randomBytes(6).toString('hex')}`
-  const handle = await open(beside, 'wx', 0o600)
-  try {
-    await handle.writeFile(`${newSealKey()}\n`)
-    await handle.sync()
-    await link(beside, path)
-  } catch (error) {
-    if (codeOf(error) !== 'EEXIST') throw error
-  } finally {
-    await handle.close()
-    await unlink(beside)
-  }
+  await createFile(path, `${newSealKey()}\n`)
   const key = await readKey(path)
   if (key === undefined) throw new CodedError('SEAL_KEY_UNREADABLE', `the sealing key ${path} has gone`)
   return key

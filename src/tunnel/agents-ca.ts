@@ -1,10 +1,11 @@
 import { X509Certificate } from 'node:crypto'
-import { chmod, mkdir, readFile, rename, stat, writeFile } from 'node:fs/promises'
+import { mkdir, readFile, stat } from 'node:fs/promises'
 import { isIP } from 'node:net'
 import { join } from 'node:path'
 import type { Clock } from '../lib/clock.js'
 import { CodedError, codeOf } from '../lib/coded-error.js'
 import { makeAuthority, makeServerCertificate, readSigningKey } from '../lib/make-certificate.js'
+import { replaceFile } from '../lib/whole-file.js'
 
 /** What the agent listener shows, and what agents trust. PEM texts. */
 export interface AgentsIdentity {
@@ -97,15 +98,8 @@ async function readPair(folder: string | undefined, name: string): Promise<Pair 
 /** Each file appears as a whole; the key comes first, so that a certificate is never without its key. */
 async function writePair(folder: string | undefined, name: string, { cert, key }: Pair): Promise<void> {
   if (folder === undefined) return
-  await writeWhole(join(folder, `${name}.key`), key, 0o600)
-  await writeWhole(join(folder, `${name}.pem`), cert, 0o644)
-}
-
-async function writeWhole(path: string, text: string, mode: number): Promise<void> {
-  const beside = `${path}.${process.pid}.new`
-  await writeFile(beside, text, { mode })
-  await chmod(beside, mode)
-  await rename(beside, path)
+  await replaceFile(join(folder, `${name}.key`), key)
+  await replaceFile(join(folder, `${name}.pem`), cert, 0o644)
 }
 
 async function readIfThere(path: string): Promise<string | undefined> {

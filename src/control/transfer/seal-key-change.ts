@@ -1,7 +1,8 @@
-import { mkdir, open, rename, rm, stat } from 'node:fs/promises'
+import { mkdir, rename, rm, stat } from 'node:fs/promises'
 import { join } from 'node:path'
 import { CodedError, codeOf } from '../../lib/coded-error.js'
 import type { Sealer } from '../../lib/seal.js'
+import { syncFolder } from '../../lib/whole-file.js'
 import { openSealer } from '../seal-key-file.js'
 
 const FILE = 'seal.key'
@@ -31,15 +32,15 @@ export async function changeKeyFile(folder: string): Promise<KeyChange> {
   const old = await openSealer({ given: undefined, folder, lasting: true })
   await mkdir(beside, { recursive: true, mode: 0o700 })
   const next = await openSealer({ given: undefined, folder: beside, lasting: true })
-  await sync(beside)
-  await sync(folder)
+  await syncFolder(beside)
+  await syncFolder(folder)
   return {
     old,
     next,
     resumed,
     async finish() {
       await rename(join(beside, FILE), path)
-      await sync(folder)
+      await syncFolder(folder)
       await rm(beside, { recursive: true })
     }
   }
@@ -62,15 +63,5 @@ async function isThere(path: string): Promise<boolean> {
   } catch (error) {
     if (codeOf(error) === 'ENOENT') return false
     throw error
-  }
-}
-
-/** A name in a folder outlives a power failure only when the folder is on the disk too. */
-async function sync(folder: string): Promise<void> {
-  const handle = await open(folder, 'r')
-  try {
-    await handle.sync()
-  } finally {
-    await handle.close()
   }
 }
