@@ -101,7 +101,7 @@ t.test('an IP restriction of this API warns or refuses, and does not shut its au
   const elsewhere = await make(ask, '/ip_policy_rules', rule(policy.id, 'allow', '192.0.2.0/24'))
   const restriction = await make(ask, '/ip_restrictions', { type: 'api', ip_policy_ids: [policy.id] })
   t.equal((await ask('/vaults')).status, 200)
-  t.match(logged.at(-1), { fields: { address: '127.0.0.1' } }, 'it would have been refused')
+  t.match(logged.at(-1), { fields: { client: '127.0.0.1' } }, 'it would have been refused')
   const path = `/ip_restrictions/${restriction.id}`
   const enforce = { method: 'PATCH', body: { enforced: true } }
   const locked = await ask(path, enforce)
