@@ -38,6 +38,7 @@ import { actions } from './policy/actions/registry.js'
 import { BodyBuffers } from './policy/body-buffers.js'
 import { Login } from './policy/login/login.js'
 import { defaultProviders, readOperatorProviders } from './policy/login/operator-providers.js'
+import { RecentDocuments } from './policy/recent-documents.js'
 import { resultsOf } from './policy/results.js'
 import type { PolicyServices } from './policy/services.js'
 import { FAILURES } from './proxy/failures.js'
@@ -293,6 +294,7 @@ export class App {
       meter: this.#metrics.policy,
       log,
       rateLimitHeaders: rate_limit_headers,
+      documents: new RecentDocuments(),
       outbound: this.#outbound,
       login: new Login({
         keys: seal.derive('login'),

@@ -6,6 +6,7 @@ import { UserAgents } from '../lib/user-agent.js'
 import { LimiterTable } from '../limiter/table.js'
 import type { Action } from '../policy/action.js'
 import { BodyBuffers } from '../policy/body-buffers.js'
+import { RecentDocuments } from '../policy/recent-documents.js'
 import { resultsOf } from '../policy/results.js'
 import type { Counter, PolicyServices } from '../policy/services.js'
 
@@ -37,6 +38,7 @@ export function offlineServices(actions: readonly Action[]): PolicyServices {
     meter: { matched: () => counter, decided: () => counter, failed: () => counter, limit: () => limit },
     log: { debug: () => undefined, warn: () => undefined },
     rateLimitHeaders: 'none',
+    documents: new RecentDocuments(),
     outbound: {
       request: () => {
         throw new TypeError('a document that is only checked makes no request')

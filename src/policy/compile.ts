@@ -4,7 +4,7 @@ import { didYouMean } from '../lib/suggest.js'
 import type { Action, ReadyAction, UnavailableAction } from './action.js'
 import { suggestions } from './actions/registry.js'
 import { readConfig } from './config.js'
-import { type ActionNode, type ExpressionNode, type RuleNode, readDocument } from './document.js'
+import type { ActionNode, ExpressionNode, RuleNode } from './document.js'
 import type { Carrier } from './legacy.js'
 import { checkDurations, checkMarked } from './marked.js'
 import type { Problem } from './problem.js'
@@ -37,7 +37,7 @@ export interface CompileOptions {
  * `policy` is absent when there is an error, and when an unavailable action was only warned of.
  */
 export function compilePolicy(text: string, options: CompileOptions): { policy?: CompiledPolicy; problems: Problem[] } {
-  const { document, problems } = readDocument(text, options.carrier)
+  const { document, problems } = options.services.documents.read(text, options.carrier)
   const report = new Reporter(document.source, problems)
   let runnable = true
   const compiler = new PolicyCompiler(options.actions, {

@@ -45,6 +45,11 @@ export interface PolicyDocument {
   readonly phases: Readonly<Record<Phase, readonly RuleNode[]>>
 }
 
+export interface ReadDocument {
+  readonly document: PolicyDocument
+  readonly problems: readonly Problem[]
+}
+
 /** Largest document in UTF-16 units. */
 export const MAX_DOCUMENT = 1024 * 1024
 const LIMITS = { depth: 64, nodes: 100_000 }
@@ -55,10 +60,7 @@ const ACTION_KEYS = ['type', 'config']
  * Reads the text of a policy document (YAML or JSON). An empty document is a policy without rules. Never throws.
  * `carrier` says what the old names of phases mean.
  */
-export function readDocument(
-  text: string,
-  carrier: Carrier = 'http'
-): { document: PolicyDocument; problems: Problem[] } {
+export function readDocument(text: string, carrier: Carrier = 'http'): ReadDocument {
   const source = new SourceText(text.startsWith('\ufeff') ? text.slice(1) : text)
   const report = new Reporter(source)
   const reader = new DocumentReader(report, carrier)

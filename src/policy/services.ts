@@ -5,6 +5,7 @@ import type { Outbound } from '../lib/outbound.js'
 import type { LimiterTable } from '../limiter/table.js'
 import type { BodyBuffers } from './body-buffers.js'
 import type { Login } from './login/login.js'
+import type { RecentDocuments } from './recent-documents.js'
 
 export interface Counter {
   inc(): void
@@ -62,6 +63,7 @@ export interface PolicyServices {
   readonly rateLimitHeaders: 'none' | 'draft'
   /** Whole bodies, within the budget of the process. */
   readonly bodies: BodyBuffers
+  readonly documents: RecentDocuments
   /** Requests of our own, kept away from private addresses. */
   readonly outbound: Outbound
   /** What logins need. Absent where no policy will run. */

@@ -1,6 +1,6 @@
 import type { Action } from '../policy/action.js'
 import { compilePolicy } from '../policy/compile.js'
-import { readDocument } from '../policy/document.js'
+import type { PolicyDocument } from '../policy/document.js'
 import { formatPath, type Problem } from '../policy/problem.js'
 import type { PolicyServices } from '../policy/services.js'
 import type { PolicyCheck } from './field.js'
@@ -21,7 +21,7 @@ export function policyCheck(services: PolicyServices, actions: readonly Action[]
       carrier: layer
     })
     const first = problems.find(({ severity }) => severity === 'error')
-    return first === undefined ? wrongLayer(text, layer) : refusal(first)
+    return first === undefined ? wrongLayer(services.documents.read(text, layer).document, layer) : refusal(first)
   }
 }
 
@@ -30,8 +30,7 @@ function refusal({ code, message, path, line, column }: Omit<Problem, 'severity'
 }
 
 /** HTTPS edges have no `on_tcp_connect`, TCP edges nothing else. */
-function wrongLayer(text: string, layer: 'http' | 'tcp'): ReturnType<PolicyCheck> {
-  const { document } = readDocument(text, layer)
+function wrongLayer(document: PolicyDocument, layer: 'http' | 'tcp'): ReturnType<PolicyCheck> {
   for (const [phase, [rule]] of Object.entries(document.phases)) {
     if (rule === undefined || (phase === 'on_tcp_connect') === (layer === 'tcp')) continue
     const message = `${phase} does not run on ${layer === 'tcp' ? 'a TCP edge' : 'a route of an HTTPS edge'}`

@@ -13,6 +13,7 @@ import type { Action } from '../../src/policy/action.js'
 import { BodyBuffers } from '../../src/policy/body-buffers.js'
 import { type CompiledPolicy, compilePolicy } from '../../src/policy/compile.js'
 import type { Problem } from '../../src/policy/problem.js'
+import { RecentDocuments } from '../../src/policy/recent-documents.js'
 import type { KeptStateDraft, PolicyServices } from '../../src/policy/services.js'
 
 /**
@@ -94,6 +95,7 @@ export function stand(expressions: Expressions = words): Stand {
         warn: (fields) => void logs.push({ level: 'warn', fields })
       },
       rateLimitHeaders: 'none',
+      documents: new RecentDocuments(),
       outbound: undefined as unknown as PolicyServices['outbound'],
       bodies: new BodyBuffers({ total: 0, each: 0, broken: () => closeConnection })
     }

@@ -8,6 +8,7 @@ import { actions } from '../../../src/policy/actions/registry.js'
 import { BodyBuffers } from '../../../src/policy/body-buffers.js'
 import { compilePolicy } from '../../../src/policy/compile.js'
 import type { Problem } from '../../../src/policy/problem.js'
+import { RecentDocuments } from '../../../src/policy/recent-documents.js'
 import { resultsOf } from '../../../src/policy/results.js'
 import { runPhase } from '../../../src/policy/run.js'
 import type { PolicyServices } from '../../../src/policy/services.js'
@@ -65,6 +66,7 @@ export class Kit {
         warn: (fields, message) => logged.push(`${message} ${JSON.stringify(fields)}`)
       },
       rateLimitHeaders,
+      documents: new RecentDocuments(),
       bodies: this.bodies,
       outbound: createOutbound({ clock: systemClock, allowPrivate })
     }

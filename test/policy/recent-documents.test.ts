@@ -1,0 +1,42 @@
+import { readFileSync } from 'node:fs'
+import t from 'tap'
+import { offlineServices } from '../../src/cli/offline-services.js'
+import { actions } from '../../src/policy/actions/registry.js'
+import { compilePolicy } from '../../src/policy/compile.js'
+import { readDocument } from '../../src/policy/document.js'
+import { RecentDocuments } from '../../src/policy/recent-documents.js'
+import { fixture } from '../helpers/files.js'
+
+const published = JSON.parse(readFileSync(fixture('policies/published.json'), 'utf8')) as { readonly file: string }[]
+
+t.test('a text is read once for each kind of carrier', async (t) => {
+  const documents = new RecentDocuments()
+  const text = 'inbound: [{ actions: [{ type: deny }] }]'
+  const read = documents.read(text)
+  t.equal(documents.read(text, 'http'), read)
+  t.not(documents.read(text, 'tcp'), read)
+  t.equal(documents.read(text).document.phases.on_http_request.length, 1)
+  t.equal(documents.read(text, 'tcp').document.phases.on_tcp_connect.length, 1)
+})
+
+t.test('what is remembered has a bound', async (t) => {
+  const documents = new RecentDocuments()
+  const large = `# ${'x'.repeat(500_000)}\non_http_request: []`
+  t.not(documents.read(large), documents.read(large), 'one text does not push out all others')
+  const first = documents.read('on_http_request: []')
+  for (let index = 0; index < 20; index++) documents.read(`# ${index}${'x'.repeat(200_000)}`)
+  t.not(documents.read('on_http_request: []'), first)
+})
+
+t.test('compiling leaves a document as it was read, and finds the same again', async (t) => {
+  const services = offlineServices(actions)
+  const keep = { keep: <T>(key: readonly unknown[], make: (identity: string) => T) => make(JSON.stringify(key)) }
+  const compile = (text: string) =>
+    compilePolicy(text, { owner: 'test', services, keep, actions, unavailable: 'warn' }).problems
+  for (const { file } of published) {
+    const text = readFileSync(fixture(`policies/published/${file}`), 'utf8')
+    const once = compile(text)
+    t.same(services.documents.read(text), readDocument(text), file)
+    t.same(compile(text), once, file)
+  }
+})
