@@ -2,8 +2,8 @@ import { LRUCache } from 'lru-cache'
 import { type ReadDocument, readDocument } from './document.js'
 import type { Carrier } from './legacy.js'
 
-/** UTF-16 units of text that are remembered. What was read of it takes several times as much. */
-const TEXT = 2 * 1024 * 1024
+/** Few: what was read takes many times the memory of its text. In UTF-16 units of text. */
+const MOST = { documents: 64, text: 512 * 1024, each: 256 * 1024 }
 
 /**
  * Documents that were read a moment ago, by their text: a write reads one for its check and again for what serves, and many
@@ -11,8 +11,9 @@ const TEXT = 2 * 1024 * 1024
  */
 export class RecentDocuments {
   readonly #documents = new LRUCache<string, ReadDocument>({
-    maxSize: TEXT,
-    maxEntrySize: TEXT / 8,
+    max: MOST.documents,
+    maxSize: MOST.text,
+    maxEntrySize: MOST.each,
     sizeCalculation: (_document, key) => key.length
   })
 

@@ -133,24 +133,31 @@ export class Queries implements StoreReader {
   }
 
   async changesAfter(revision: number): Promise<ChangeFeed> {
-    // One statement, so that it sees one state: whole revisions, none of them half.
+    // One statement, so that it sees one state: whole revisions, none of them half. Two ranges and no join of revisions with
+    // changes, for which SQLite would index all changes anew each time.
     const rows = await this.#connection()
       .selectFrom('meta')
-      .leftJoin('revisions', (join) => join.on('revisions.revision', '>', revision))
-      .leftJoin('changes', 'changes.revision', 'revisions.revision')
-      .select(['meta.history_from', 'revisions.revision', 'changes.kind', 'changes.id', 'changes.operation'])
-      .orderBy('revisions.revision')
+      .leftJoin('changes', (join) => join.on('changes.revision', '>', revision))
+      .select((of) => [
+        'meta.history_from',
+        of.selectFrom('revisions').select(of.fn.max('revision').as('last')).as('last'),
+        'changes.revision',
+        'changes.kind',
+        'changes.id',
+        'changes.operation'
+      ])
+      .orderBy('changes.revision')
       .orderBy('changes.position')
       .execute()
+    const [first] = rows
     const changes: Change[] = []
-    let last = revision
     for (const { revision: at, kind, id, operation } of rows) {
-      if (at !== null) last = at
       if (at !== null && kind !== null && id !== null && operation !== null) {
         changes.push({ revision: at, kind, id, operation })
       }
     }
-    return { complete: revision + 1 >= (rows[0]?.history_from ?? 0), revision: last, changes }
+    const last = Math.max(revision, first?.last ?? 0)
+    return { complete: revision + 1 >= (first?.history_from ?? 0), revision: last, changes }
   }
 
   async revision(): Promise<number> {

@@ -24,8 +24,11 @@ t.test('what is remembered has a bound', async (t) => {
   const large = `# ${'x'.repeat(500_000)}\non_http_request: []`
   t.not(documents.read(large), documents.read(large), 'one text does not push out all others')
   const first = documents.read('on_http_request: []')
-  for (let index = 0; index < 20; index++) documents.read(`# ${index}${'x'.repeat(200_000)}`)
-  t.not(documents.read('on_http_request: []'), first)
+  for (let index = 0; index < 5; index++) documents.read(`# ${index}${'x'.repeat(200_000)}`)
+  t.not(documents.read('on_http_request: []'), first, 'many large ones push it out')
+  const second = documents.read('on_http_request: []')
+  for (let index = 0; index < 100; index++) documents.read(`# ${index}`)
+  t.not(documents.read('on_http_request: []'), second, 'and so do very many small ones')
 })
 
 t.test('compiling leaves a document as it was read, and finds the same again', async (t) => {
