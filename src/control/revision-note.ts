@@ -1,5 +1,5 @@
 import { isDeepStrictEqual } from 'node:util'
-import type { Json, PresentContext, ResourceRecord } from '../resources/field.js'
+import { type Json, noContext, type ResourceRecord } from '../resources/field.js'
 import { pathOf, present } from '../resources/present.js'
 import type { Resource } from '../resources/resource.js'
 
@@ -34,17 +34,10 @@ export type RevisionNote = {
   readonly changes: readonly RecordedChange[]
 }
 
-/** What only live state or other records tell is not part of a record's history, and neither are secrets of their owner. */
-const BARE: PresentContext = {
-  baseUrl: '',
-  zone: '',
-  regions: [],
-  showSecrets: false,
-  children: () => [],
-  tunnelsOf: () => []
-}
-
-/** How a record changed; undefined stands for not being there. */
+/**
+ * How a record changed; undefined stands for not being there. What only live state or other records tell is not part of a
+ * record's history, and neither are secrets of its owner.
+ */
 export function recordedChange(
   resource: Resource,
   before: ResourceRecord | undefined,
@@ -66,7 +59,7 @@ export function recordedChange(
 
 function shownFields(resource: Resource, record: ResourceRecord | undefined): Record<string, Json> | undefined {
   if (record === undefined) return undefined
-  const shown = present(resource, record, BARE)
+  const shown = present(resource, record, noContext)
   return Object.fromEntries(Object.entries(shown).filter(([name]) => resource.fields[name]?.kept === true))
 }
 

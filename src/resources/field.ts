@@ -70,6 +70,16 @@ export interface PresentContext {
   deliveryOf?(destination: string): Json | undefined
 }
 
+/** For what a record says by itself, whatever stands around it. */
+export const noContext: PresentContext = {
+  baseUrl: '',
+  zone: '',
+  regions: [],
+  showSecrets: false,
+  children: () => [],
+  tunnelsOf: () => []
+}
+
 /** What values that the service makes are made of. */
 export interface Makers {
   readonly clock: Clock

@@ -1,17 +1,7 @@
 import { isDeepStrictEqual } from 'node:util'
 import { isObject } from '../../resources/check.js'
-import type { Body, Field, Json, PresentContext, ResourceRecord } from '../../resources/field.js'
+import { type Body, type Field, type Json, noContext, type ResourceRecord } from '../../resources/field.js'
 import type { Resource } from '../../resources/resource.js'
-
-/** Nothing that these answers show depends on where the service stands. */
-const NOWHERE: PresentContext = {
-  baseUrl: '',
-  zone: '',
-  regions: [],
-  showSecrets: false,
-  children: () => [],
-  tunnelsOf: () => []
-}
 
 /** What the service has put into a record: `shown` stands in its answers, `hidden` (hashes of tokens) never does. */
 export interface MadeValues {
@@ -30,7 +20,7 @@ export function madeValues(resource: Resource, record: ResourceRecord): MadeValu
   for (const [name, field] of madeFields(resource)) {
     const stored = record.body[name] as Json
     if (stored === undefined || isDeepStrictEqual(stored, field.initial)) continue
-    const isHidden = field.present(stored, name, record, NOWHERE) === null
+    const isHidden = field.present(stored, name, record, noContext) === null
     if (isHidden) hidden[name] = stored
     else shown[name] = stored
   }

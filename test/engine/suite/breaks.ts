@@ -1,4 +1,5 @@
 import type { Test } from 'tap'
+import { Pouring } from '../../helpers/pouring.js'
 import { valuesOf } from '../../helpers/raw-client.js'
 import { answering } from '../../helpers/upstream.js'
 import { bench, eventually, GET, type Make, OK, pass, record } from './harness.js'
@@ -356,29 +357,20 @@ export function breaks(t: Test, make: Make): void {
 
   t.test('a slow reader does not fill the memory, and is cut after the idle time', async (t) => {
     const total = 64 * 1024 * 1024
-    let written = 0
+    const pouring = new Pouring()
     const { client, clock, sent, upstream } = await bench(t, make, {
       limits: { bodyIdle: 400 },
       async script(peer) {
         await peer.request()
         peer.send(`HTTP/1.1 200 OK\r\nContent-Length: ${total}\r\n\r\n`)
-        const chunk = Buffer.alloc(65_536)
-        const more = (): void => {
-          while (written < total && peer.socket.write(chunk)) written += chunk.length
-        }
-        peer.socket.on('drain', more)
-        more()
+        pouring.into(peer.socket, total)
       }
     })
     const c = await client()
     c.send(GET)
     await c.until('200 OK')
     c.socket.pause()
-    let before = -1
-    while (before !== written) {
-      before = written
-      await new Promise((resolve) => setTimeout(resolve, 50))
-    }
+    const written = await pouring.stuck()
     t.ok(written < total / 2, `the upstream is held back (${written} bytes)`)
     clock.advance(200)
     await new Promise((resolve) => setTimeout(resolve, 150))
@@ -399,18 +391,7 @@ export function breaks(t: Test, make: Make): void {
     const peer = await upstream.next()
     await peer.head()
     peer.socket.pause()
-    const chunk = Buffer.alloc(65_536)
-    let written = 0
-    const more = (): void => {
-      while (written < total && c.socket.write(chunk)) written += chunk.length
-    }
-    c.socket.on('drain', more)
-    more()
-    let before = -1
-    while (before !== written) {
-      before = written
-      await new Promise((resolve) => setTimeout(resolve, 50))
-    }
+    const written = await new Pouring().into(c.socket, total).stuck()
     t.ok(written < total / 2, `the client is held back (${written} bytes)`)
     c.reset()
     peer.socket.resume()

@@ -1,6 +1,7 @@
 import { createConnection } from 'node:net'
 import { PassThrough } from 'node:stream'
 import type { Test } from 'tap'
+import { Pouring } from '../../helpers/pouring.js'
 import { valuesOf } from '../../helpers/raw-client.js'
 import { answering } from '../../helpers/upstream.js'
 import { bench, GET, type Make, OK, record } from './harness.js'
@@ -214,18 +215,7 @@ export function connections(t: Test, make: Make): void {
     peer.send(SWITCHED)
     await c.until('\r\n\r\n')
     c.socket.pause()
-    const chunk = Buffer.alloc(65_536)
-    let written = 0
-    const more = (): void => {
-      while (written < 64 * 1024 * 1024 && peer.socket.write(chunk)) written += chunk.length
-    }
-    peer.socket.on('drain', more)
-    more()
-    let before = -1
-    while (before !== written) {
-      before = written
-      await new Promise((resolve) => setTimeout(resolve, 50))
-    }
+    const written = await new Pouring().into(peer.socket, 64 * 1024 * 1024).stuck()
     t.ok(written < 32 * 1024 * 1024, `${written} bytes`)
     c.reset()
     await peer.untilEnd()

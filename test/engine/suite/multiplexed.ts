@@ -4,6 +4,7 @@ import { type ClientHttp2Stream, constants } from 'node:http2'
 import { connect } from 'node:net'
 import { PassThrough, Transform } from 'node:stream'
 import type { Test } from 'tap'
+import { Pouring } from '../../helpers/pouring.js'
 import { answering, type UpstreamPeer } from '../../helpers/upstream.js'
 import { Asked, ask } from '../http2-client.js'
 import { bench, eventually, type Make, OK, pass, record } from './harness.js'
@@ -216,7 +217,7 @@ export function multiplexed(t: Test, make: Make): void {
 
   t.test('a slow reader holds the upstream back, alone, and is cut after the idle time', async (t) => {
     const total = 64 * 1024 * 1024
-    let written = 0
+    const pouring = new Pouring()
     const { session, clock, sent } = await bench(t, make, {
       limits: { bodyIdle: 400 },
       async script(peer) {
@@ -224,23 +225,14 @@ export function multiplexed(t: Test, make: Make): void {
         if (line.includes('/quick'))
           return peer.send('HTTP/1.1 200 OK\r\nConnection: close\r\nContent-Length: 0\r\n\r\n')
         peer.send(`HTTP/1.1 200 OK\r\nContent-Length: ${total}\r\n\r\n`)
-        const chunk = Buffer.alloc(65_536)
-        const more = (): void => {
-          while (written < total && peer.socket.write(chunk)) written += chunk.length
-        }
-        peer.socket.on('drain', more)
-        more()
+        pouring.into(peer.socket, total)
       }
     })
     const client = session()
     const slow = ask(client)
     slow.stream.pause()
     await once(slow.stream, 'response')
-    let before = -1
-    while (before !== written) {
-      before = written
-      await new Promise((resolve) => setTimeout(resolve, 50))
-    }
+    const written = await pouring.stuck()
     t.ok(written < total / 2, `${written} bytes`)
     t.match(await ask(client, { ':path': '/quick' }).answer(), { status: 200 })
     clock.advance(1)
@@ -262,18 +254,7 @@ export function multiplexed(t: Test, make: Make): void {
     const peer = await upstream.next()
     await peer.head()
     peer.socket.pause()
-    let written = 0
-    const chunk = Buffer.alloc(65_536)
-    const more = (): void => {
-      while (written < 64 * 1024 * 1024 && upload.stream.write(chunk)) written += chunk.length
-    }
-    upload.stream.on('drain', more)
-    more()
-    let before = -1
-    while (before !== written) {
-      before = written
-      await new Promise((resolve) => setTimeout(resolve, 50))
-    }
+    const written = await new Pouring().into(upload.stream, 64 * 1024 * 1024).stuck()
     t.ok(written < 32 * 1024 * 1024, `${written} bytes`)
     const other = ask(client)
     const second = await upstream.next()
