@@ -3,7 +3,7 @@ import { once } from 'node:events'
 import { join } from 'node:path'
 import { createInterface } from 'node:readline'
 
-const MAIN = join(process.cwd(), process.env.TEST_DIST ?? 'dist', 'main.js')
+const MAIN = join(process.cwd(), 'dist-test', 'src', 'main.js')
 
 interface Test {
   teardown(run: () => Promise<void>): void

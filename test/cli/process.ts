@@ -4,8 +4,8 @@ import { existsSync } from 'node:fs'
 import { join } from 'node:path'
 import { createInterface } from 'node:readline'
 
-/** The built program. `npm test` builds it first. */
-const MAIN = join(process.env.TEST_DIST ?? 'dist', 'main.js')
+/** The program, compiled together with its tests. */
+const MAIN = join('dist-test', 'src', 'main.js')
 
 interface Test {
   teardown(run: () => Promise<void>): void
@@ -25,7 +25,7 @@ export class SluiceProcess {
   readonly #waiting = new Set<() => void>()
 
   constructor(t: Test, words: readonly string[], options: { cwd: string; env?: Record<string, string> }) {
-    if (!existsSync(MAIN)) throw new Error(`${MAIN} is missing: run npm run build first`)
+    if (!existsSync(MAIN)) throw new Error(`${MAIN} is missing: run npm run build:test first`)
     const inherited = Object.entries(process.env).filter(
       ([name]) => !name.startsWith('SLUICE_') && name !== 'NODE_OPTIONS'
     )
