@@ -41,7 +41,7 @@ const PACKAGES = {
   resources: ['typebox'],
   store: ['kysely', 'libsql', 'pg'],
   control: [],
-  events: [],
+  events: ['aws4fetch'],
   certificates: [],
   config: ['yaml', 'typebox'],
   api: ['fastify', '@fastify/static', '@fastify/swagger-ui']

@@ -9,8 +9,9 @@ import { cpuSeconds, freePort, startProgram } from './process.js'
 import { median, table } from './table.js'
 
 /**
- * What events of traffic cost: the same paced load with nobody subscribed, with a file and with a webhook, by turns. By
- * default 1,700 requests a second, which is 102,000 events a minute. `events [SECONDS] [ROUNDS] [RATE]`.
+ * What events of traffic cost: the same paced load with nobody subscribed, with a file and with a webhook, by turns, and how
+ * requests fare beside those of the same round with nobody subscribed. By default 1,700 requests a second, which is 102,000
+ * events a minute. `events [SECONDS] [ROUNDS] [RATE]`.
  */
 const [seconds = 20, rounds = 3, rate = 1_700] = process.argv.slice(2).map(Number)
 const CLIENT = fileURLToPath(new URL('./paced-client.js', import.meta.url))
@@ -106,13 +107,24 @@ for (let round = 0; round <= rounds; round++) {
   }
 }
 console.log(`${rate} requests a second, ${rate * 60} events a minute: ${rounds} rounds of ${seconds} s`)
+const quiet = samples.get('nobody') ?? []
+
+/** The median over the rounds, and beside it that of the ratios to the round's own quiet run. */
+function beside(list: readonly Sample[], read: (sample: Sample) => number, digits: number): string {
+  const ratios = list.flatMap((sample, round) => {
+    const base = quiet[round]
+    return base === undefined ? [] : [read(sample) / read(base)]
+  })
+  return `${median(list.map(read)).toFixed(digits)} (×${median(ratios).toFixed(2)})`
+}
+
 table(
   ['subscribed', 'p50 ms', 'p99 ms', 'CPU µs/request', 'errors'],
   [...samples].map(([name, list]) => [
     name,
-    median(list.map(({ p50 }) => p50)).toFixed(2),
-    median(list.map(({ p99 }) => p99)).toFixed(2),
-    median(list.map(({ cpu }) => cpu)).toFixed(1),
+    beside(list, ({ p50 }) => p50, 2),
+    beside(list, ({ p99 }) => p99, 2),
+    beside(list, ({ cpu }) => cpu, 1),
     String(list.reduce((sum, { errors }) => sum + errors, 0))
   ])
 )

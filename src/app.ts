@@ -316,6 +316,7 @@ export class App {
   #observe(): void {
     this.#metrics.observeProcess()
     this.#metrics.observeLimiter(() => this.#limiter.statistics())
+    this.#metrics.observeEvents(() => this.#events?.counts() ?? [])
     this.#timers.push(
       setInterval(() => this.#limiter.sweep(SWEEP.atMost), SWEEP.every).unref(),
       setInterval(() => this.#reportPressure(), PRESSURE_EVERY).unref(),
@@ -431,6 +432,7 @@ export class App {
       outbound: this.#acmeOutbound,
       authority: authorityOf({ directory, email, agreed, kid, hmacKey }),
       clock,
+      shared: isShared(storeAddress(this.#options)),
       random: unpredictable,
       log,
       zone,

@@ -10,20 +10,28 @@ export type AcmeFailure =
 /** The authority refused, failed, or said what nobody understands. `message` is for users; it holds no key and no token. */
 export class AcmeError extends CodedError {
   override readonly code: AcmeFailure
-  /** Milliseconds that the authority wants to be left alone. */
+  /** Milliseconds before this request may be made again. */
   readonly retryAfter: number
+  /** Milliseconds that the authority is to be left alone with any request. */
+  readonly pause: number
   /** Does the authority no longer know our account? */
   readonly accountLost: boolean
 
   constructor(
     code: AcmeFailure,
     message: string,
-    about: { readonly retryAfter?: number; readonly accountLost?: boolean; readonly cause?: unknown } = {}
+    about: {
+      readonly retryAfter?: number
+      readonly pause?: number
+      readonly accountLost?: boolean
+      readonly cause?: unknown
+    } = {}
   ) {
     super(code, message, about.cause === undefined ? {} : { cause: about.cause })
     this.name = 'AcmeError'
     this.code = code
     this.retryAfter = about.retryAfter ?? 0
+    this.pause = about.pause ?? 0
     this.accountLost = about.accountLost ?? false
   }
 }
@@ -65,6 +73,18 @@ function printable(text: string): string {
   return text.slice(0, MOST_DETAIL).replace(/[\u0000-\u001f\u007f-\u009f]+/g, ' ')
 }
 
+const MINUTE = 60_000
+const LONGEST_PAUSE = 60 * MINUTE
+
+/**
+ * An authority that is overloaded (503) says when it is not. A limit (429) may be that of one domain alone, so others wait for a
+ * minute at most: they then learn their own.
+ */
+function pauseOf(status: number, retryAfter: number): number {
+  if (status === 503) return Math.min(Math.max(retryAfter, MINUTE), LONGEST_PAUSE)
+  return status === 429 ? MINUTE : 0
+}
+
 /** What an answer with an error status means. */
 export function refusedRequest(status: number, problem: AcmeProblem, retryAfter: number): AcmeError {
   const said = problem.detail === '' ? '' : `: ${problem.detail}`
@@ -72,6 +92,7 @@ export function refusedRequest(status: number, problem: AcmeProblem, retryAfter:
   const toCorrect = problem.kind === 'rejectedIdentifier' || problem.kind === 'caa' || problem.kind === 'dns'
   return new AcmeError(toCorrect ? 'DNS_ERROR' : 'INTERNAL_ERROR', `the authority answered ${what}${said}`, {
     retryAfter,
+    pause: pauseOf(status, retryAfter),
     accountLost: problem.kind === 'accountDoesNotExist'
   })
 }

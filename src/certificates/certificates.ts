@@ -19,6 +19,8 @@ export interface CertificatesParts extends TargetOptions {
   /** Whom to ask; a text: nobody, for this reason. */
   readonly authority: AuthorityOptions | string
   readonly clock: Clock
+  /** Are there other processes on the store? */
+  readonly shared: boolean
   /** In [0, 1). */
   readonly random: () => number
   readonly log: { info(fields: object, message: string): void; warn(fields: object, message: string): void }
@@ -39,21 +41,25 @@ export class Certificates {
   readonly challenges = new Challenges()
   readonly #parts: CertificatesParts
   readonly #ledger: Ledger
-  readonly #lease: Lease
+  readonly #lease: Lease | undefined
   readonly #issuance: Issuance
   readonly #targets = new Map<string, Target>()
   /** When to look at an order again, monotonic milliseconds. */
   readonly #polls = new Map<string, number>()
+  /** Until when the authority is left alone, monotonic milliseconds. */
+  #pausedUntil = 0
   #revision: number | undefined
   #ticking: Promise<void> | undefined
   #swept = false
   #closed = false
 
   constructor(parts: CertificatesParts) {
-    const { control, clock, outbound, authority, random, dns } = parts
+    const { control, clock, outbound, authority, random, dns, shared } = parts
     this.#parts = parts
     this.#ledger = new Ledger(control, clock, parts)
-    this.#lease = new Lease(control.store.outbox, DUTY, newId('process', clock.wall()), clock)
+    const holder = newId('process', clock.wall())
+    // Who has the store alone goes on at once after a crash.
+    this.#lease = shared ? new Lease(control.store.outbox, DUTY, holder, clock) : undefined
     const transport = new AcmeTransport({ outbound, clock })
     const accounts = typeof authority === 'string' ? undefined : new Accounts(control, transport, authority)
     this.#issuance = new Issuance({
@@ -62,6 +68,9 @@ export class Certificates {
       random,
       noDns: dns ? undefined : NO_DNS,
       accountLost: () => accounts?.lose(),
+      pause: (milliseconds) => {
+        this.#pausedUntil = Math.max(this.#pausedUntil, clock.monotonic() + milliseconds)
+      },
       authority: async () => {
         if (accounts === undefined) throw new AcmeError('INTERNAL_ERROR', String(authority))
         return await accounts.open(() => this.#call())
@@ -98,7 +107,7 @@ export class Certificates {
     this.#closed = true
     await this.#ticking
     try {
-      await this.#lease.release()
+      await this.#lease?.release()
     } catch (error) {
       // The lease runs out by itself.
       this.#parts.log.warn({ code: codeOf(error) }, 'the lease of the certificates could not be given back')
@@ -109,7 +118,7 @@ export class Certificates {
     if (this.#closed) return
     try {
       await this.#follow()
-      if (!(await this.#lease.hold())) return
+      if (this.#lease !== undefined && !(await this.#lease.hold())) return
       if (!this.#swept) await this.#ledger.removeOrphans()
       this.#swept = true
       await this.#work(this.#issuance)
@@ -134,6 +143,7 @@ export class Certificates {
     const { is } = stageOf(target, clock.wall())
     try {
       if (is === 'detach') await this.#ledger.detach(target)
+      else if (clock.monotonic() < this.#pausedUntil) return
       else if (is === 'begin') await issuance.begin(target)
       else if ((this.#polls.get(target.id) ?? 0) <= clock.monotonic()) {
         const waits = await issuance.proceed(target, this.#revision ?? 0)

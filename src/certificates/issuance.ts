@@ -13,6 +13,8 @@ export interface IssuanceParts {
   readonly authority: () => Promise<Authority>
   /** Hears that the authority no longer knows our account. */
   readonly accountLost: () => void
+  /** Hears that the authority is to be left alone for so many milliseconds. */
+  readonly pause: (milliseconds: number) => void
   readonly clock: Clock
   /** In [0, 1). */
   readonly random: () => number
@@ -149,6 +151,7 @@ export class Issuance {
     } catch (error) {
       if (!(error instanceof AcmeError)) throw error
       if (error.accountLost) this.#parts.accountLost()
+      if (error.pause > 0) this.#parts.pause(error.pause)
       await this.#fail(target, error)
       return false
     }

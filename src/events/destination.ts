@@ -22,6 +22,9 @@ export interface DestinationParts {
   readonly fault: (error: unknown) => void
 }
 
+/** Milliseconds in which events of traffic gather: many small parcels cost more than what is in them. */
+const GATHER = 100
+
 /**
  * One destination at work. Audit events and traffic events travel in lanes of their own: the first are never dropped and
  * may therefore wait for long, the second must not wait behind them.
@@ -30,6 +33,7 @@ export class Destination {
   readonly #parts: DestinationParts
   readonly #audit: { readonly source: OutboxSource; readonly lane: Lane } | undefined
   readonly #traffic: { readonly source: TrafficQueue; readonly lane: Lane } | undefined
+  #gathering: NodeJS.Timeout | undefined
 
   constructor(parts: DestinationParts) {
     this.#parts = parts
@@ -67,18 +71,24 @@ export class Destination {
   /** Try again now what has failed. */
   hurry(): void {
     this.#audit?.lane.hurry()
+    this.#traffic?.source.release()
     this.#traffic?.lane.hurry()
   }
 
   /** Takes a traffic event, or counts that it was dropped. */
   put(event: string): void {
     if (this.#traffic === undefined) this.#parts.state.drop(1)
-    else if (this.#traffic.source.put(event)) this.#traffic.lane.wake()
+    else if (this.#traffic.source.put(event)) {
+      if (this.#traffic.source.isFull) this.#traffic.lane.wake()
+      this.#gathering ??= setTimeout(() => this.#release(), GATHER).unref()
+    }
   }
 
   /** Resolves when no traffic event is under way any more. */
   async drained(): Promise<void> {
-    if (this.#parts.state.report.failures === 0) await this.#traffic?.lane.idle()
+    if (this.#parts.state.report.failures > 0) return
+    this.#release()
+    await this.#traffic?.lane.idle()
   }
 
   /**
@@ -86,6 +96,7 @@ export class Destination {
    * wait are dropped.
    */
   async stop(grace: number): Promise<void> {
+    clearTimeout(this.#gathering)
     await Promise.all([this.#audit?.lane.stop(grace), this.#traffic?.lane.stop(grace)])
     this.#traffic?.source.discard()
     try {
@@ -95,5 +106,13 @@ export class Destination {
       this.#parts.fault(error)
     }
     await this.sender?.close()
+  }
+
+  /** What has gathered goes. */
+  #release(): void {
+    clearTimeout(this.#gathering)
+    this.#gathering = undefined
+    this.#traffic?.source.release()
+    this.#traffic?.lane.wake()
   }
 }

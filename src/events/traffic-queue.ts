@@ -21,6 +21,8 @@ export class TrafficQueue implements Source {
   #waiting: string[] = []
   #from = 0
   #text = 0
+  /** How many of those that wait go although they make no full parcel. */
+  #due = 0
   #sending: Parcel | undefined
 
   constructor(parts: TrafficQueueParts) {
@@ -39,10 +41,22 @@ export class TrafficQueue implements Source {
     return true
   }
 
+  /** There is enough for a parcel. */
+  get isFull(): boolean {
+    return this.#waiting.length - this.#from >= MOST_EVENTS
+  }
+
+  /** What waits now goes, however little it is. */
+  release(): void {
+    this.#due = this.#waiting.length - this.#from
+  }
+
   async next(): Promise<Parcel | undefined> {
     if (this.#sending !== undefined) return this.#sending
+    if (this.#due <= 0 && !this.isFull) return undefined
     const events = this.#take()
     if (events.length === 0) return undefined
+    this.#due -= events.length
     this.#sending = { id: newId('evb', this.#parts.clock.wall()), events, list: true }
     return this.#sending
   }
@@ -63,6 +77,7 @@ export class TrafficQueue implements Source {
     this.#parts.state.drop(this.#waiting.length - this.#from + (this.#sending?.events.length ?? 0))
     this.#waiting = []
     this.#from = 0
+    this.#due = 0
     this.#text = 0
     this.#sending = undefined
   }

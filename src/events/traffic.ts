@@ -1,6 +1,6 @@
 import type { Clock } from '../lib/clock.js'
 import { newId } from '../lib/id.js'
-import { type EventFilter, EventFilters, type FieldValues } from '../resources/event-filter.js'
+import { type EventFilter, EventFilters, type FieldReader } from '../resources/event-filter.js'
 import type { Json } from '../resources/field.js'
 import { TRAFFIC_FIELDS } from '../resources/traffic-fields.js'
 import { envelope } from './envelope.js'
@@ -20,11 +20,23 @@ interface Route {
   readonly destinations: readonly string[]
 }
 
+/** Keys of an object, in order: each with the path of the field that it shows, or with the object below it. */
+type Shape = readonly (readonly [key: string, at: string | Shape])[]
+
+/** The subscriptions to one type, and what those that an event passes come to, by their places. */
+interface Routes {
+  readonly list: readonly Route[]
+  readonly outcomes: Map<string, readonly (readonly [destination: string, shape: Shape])[]>
+}
+
+/** Of one type; filters that differ can come to many. */
+const MOST_OUTCOMES = 64
+
 /** Events that no write causes: they are made when somebody subscribed to them, and only then. */
 export class TrafficEvents {
   readonly #parts: TrafficParts
   readonly #filters = new EventFilters()
-  #routes: ReadonlyMap<string, readonly Route[]> = new Map()
+  #routes: ReadonlyMap<string, Routes> = new Map()
 
   constructor(parts: TrafficParts) {
     this.#parts = parts
@@ -35,21 +47,18 @@ export class TrafficEvents {
     return this.#routes.has(type)
   }
 
-  /** An event with fields to choose from: `http_request_complete.v0`, `tcp_connection_closed.v0`. */
-  put(type: string, values: FieldValues): void {
-    const routes = this.#routes.get(type)?.filter(({ filter }) => filter?.(values) !== false)
-    if (routes === undefined || routes.length === 0) return
-    // One event however many subscriptions lead to a destination: it shows what any of them asks for.
-    const chosen = new Map<string, Set<string>>()
-    for (const { fields, destinations } of routes) {
-      for (const destination of destinations) {
-        const names = chosen.get(destination) ?? new Set()
-        chosen.set(destination, names)
-        for (const field of fields) names.add(field)
-      }
-    }
+  /**
+   * An event with fields to choose from: `http_request_complete.v0`, `tcp_connection_closed.v0`. Only those are read that
+   * somebody chose or filters by.
+   */
+  put(type: string, read: FieldReader): void {
+    const routes = this.#routes.get(type)
+    if (routes === undefined) return
+    let passed = ''
+    for (const [place, { filter }] of routes.list.entries()) if (filter?.(read) !== false) passed += `${place} `
+    if (passed === '') return
     const make = this.#maker(type)
-    for (const [destination, names] of chosen) this.#parts.put(destination, make(selected(names, values)))
+    for (const [destination, shape] of outcomeOf(routes, passed)) this.#parts.put(destination, make(shown(shape, read)))
   }
 
   /** An event that shows everything: `agent_session_start.v0`, `agent_session_stop.v0`. */
@@ -57,19 +66,16 @@ export class TrafficEvents {
     const routes = this.#routes.get(type)
     if (routes === undefined) return
     const event = this.#maker(type)(object)
-    for (const destination of new Set(routes.flatMap(({ destinations }) => destinations))) {
+    for (const destination of new Set(routes.list.flatMap(({ destinations }) => destinations))) {
       this.#parts.put(destination, event)
     }
   }
 
   /** From now on these subscriptions count. */
   follow(subscriptions: ReadonlyMap<string, readonly Subscribed[]>): void {
-    const routes = new Map<string, readonly Route[]>()
+    const routes = new Map<string, Routes>()
     for (const [type, list] of subscriptions)
-      routes.set(
-        type,
-        list.map((one) => this.#route(type, one))
-      )
+      routes.set(type, { list: list.map((one) => this.#route(type, one)), outcomes: new Map() })
     this.#routes = routes
   }
 
@@ -89,18 +95,36 @@ export class TrafficEvents {
   }
 }
 
-/** The values of these fields as the nested object that their dotted paths describe. */
-function selected(names: Iterable<string>, values: FieldValues): Json {
-  const root: Record<string, unknown> = {}
-  for (const name of names) {
-    const path = name.split('.')
-    const last = path.pop() as string
-    let at = root
-    for (const part of path) {
-      at[part] ??= {}
-      at = at[part] as Record<string, unknown>
-    }
-    at[last] = values[name] ?? null
+/** One event however many subscriptions lead to a destination: it shows what any of them asks for. */
+function outcomeOf({ list, outcomes }: Routes, passed: string): readonly (readonly [string, Shape])[] {
+  const known = outcomes.get(passed)
+  if (known !== undefined) return known
+  const chosen = new Map<string, Set<string>>()
+  for (const place of passed.trimEnd().split(' ')) {
+    const { fields, destinations } = list[Number(place)] as Route
+    for (const destination of destinations)
+      chosen.set(destination, new Set([...(chosen.get(destination) ?? []), ...fields]))
   }
-  return root as Json
+  const outcome = [...chosen].map(([destination, names]) => [destination, shapeOf(names)] as const)
+  if (outcomes.size < MOST_OUTCOMES) outcomes.set(passed, outcome)
+  return outcome
+}
+
+/** The nested object that dotted paths describe. */
+function shapeOf(paths: Iterable<string>, before = ''): Shape {
+  const keys = new Map<string, string[]>()
+  for (const path of paths) {
+    const [key = '', ...rest] = path.split('.')
+    keys.set(key, [...(keys.get(key) ?? []), rest.join('.')])
+  }
+  return [...keys].map(([key, below]) => {
+    const path = `${before}${key}`
+    return [key, below[0] === '' ? path : shapeOf(below, `${path}.`)] as const
+  })
+}
+
+function shown(shape: Shape, read: FieldReader): Json {
+  const object: Record<string, unknown> = {}
+  for (const [key, at] of shape) object[key] = typeof at === 'string' ? (read(at) ?? null) : shown(at, read)
+  return object as Json
 }

@@ -21,10 +21,13 @@ export interface ExchangeRecord {
   readonly sent: Sent
   readonly duration: number
   readonly upstreamDuration: number | undefined
+  /** Undefined without an ordinary answer of an upstream. */
+  readonly reusedConnection: boolean | undefined
 }
 
 const SENSITIVE = /authorization|cookie|passw|secret|token|api[-_]?key|credential|signature|private|session/i
-const REDACTED = '[redacted]'
+/** Stands where a secret stood. */
+export const REDACTED = '[redacted]'
 
 /**
  * One structured line per exchange, written when it ends. Header values are never logged; values of query parameters
@@ -89,6 +92,11 @@ function round(milliseconds: number): number {
 function pathOnly(target: string): string {
   const mark = target.indexOf('?')
   return mark === -1 ? target : target.slice(0, mark)
+}
+
+/** Does what has this name sound like a secret? */
+export function isSensitive(name: string): boolean {
+  return SENSITIVE.test(name)
 }
 
 /** A query without the values of parameters whose name sounds like a secret. */

@@ -26,6 +26,8 @@ export interface Forwarded {
   readonly pipe?: BytePipe
   /** Milliseconds from forwarding to the head of the answer; undefined when nothing was sent. */
   readonly duration: number | undefined
+  /** Had the upstream's connection carried a request before? Left out without an ordinary answer of an upstream. */
+  readonly reusedConnection?: boolean
 }
 
 export interface ForwarderParts {
@@ -101,11 +103,11 @@ export class Forwarder {
   #forwarded(answer: Exclude<Answer, { kind: 'failed' }>, duration: number): Forwarded {
     const response = this.#response(answer.head, answer.kind === 'switched')
     if (answer.kind === 'switched') return { response, pipe: answer.pipe, duration }
-    const { body } = answer
+    const { body, reusedConnection } = answer
     response.body = body
     // A body of known length has no trailers (RFC 9112 6.3), and asking for them would cost it its length.
     if (body.framing.kind === 'open') response.trailers = () => body.trailers ?? []
-    return { response, duration }
+    return { response, duration, reusedConnection }
   }
 
   #options(exchange: Exchange, request: FlowRequest): ForwardOptions {

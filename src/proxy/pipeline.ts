@@ -52,6 +52,7 @@ interface Passage {
   status: number
   code: string | undefined
   upstreamDuration: number | undefined
+  reusedConnection: boolean | undefined
 }
 
 /**
@@ -79,7 +80,8 @@ export class Pipeline {
       before: NO_HOPS,
       status: 0,
       code: undefined,
-      upstreamDuration: undefined
+      upstreamDuration: undefined,
+      reusedConnection: undefined
     }
     metrics.inFlight.inc()
     try {
@@ -137,6 +139,7 @@ export class Pipeline {
     const { exchange } = passage
     flow.response = forwarded.response
     passage.upstreamDuration = forwarded.duration
+    passage.reusedConnection = forwarded.reusedConnection
     if (exchange.signal.aborted !== undefined) return this.#abandon(passage, forwarded)
     addFields(flow)
     let replaced = responseSteps(passage, flow)
@@ -202,7 +205,8 @@ export class Pipeline {
       code,
       sent,
       duration,
-      upstreamDuration
+      upstreamDuration,
+      reusedConnection: passage.reusedConnection
     }
     accessLog?.write(record)
     events.exchange(record)

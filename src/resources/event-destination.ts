@@ -13,19 +13,38 @@ const hidden = (description: string, required = true) => secret({ description, b
 
 const aws = oneOf(
   {
-    role: object({ role_arn: arn('Role to assume.') }, { description: 'Log in by a role.' }),
+    role: object(
+      { role_arn: arn('Role to assume.') },
+      { description: 'Log in by a role. Kept, and nothing is sent: this version assumes no roles.' }
+    ),
     creds: object(
       { aws_access_key_id: name('Id of the key.'), aws_secret_access_key: hidden('The key.') },
-      { description: 'Log in by a key.' }
+      { description: 'Log in by a key. Requests are signed with Signature Version 4.' }
     )
   },
   { description: 'How to log in at AWS.', required: true }
 )
 
 const targets = {
-  kinesis: object({ auth: aws, stream_arn: arn('The stream.') }, { description: 'AWS Kinesis.' }),
-  firehose: object({ auth: aws, delivery_stream_arn: arn('The stream.') }, { description: 'AWS Firehose.' }),
-  cloudwatch_logs: object({ auth: aws, log_group_arn: arn('The log group.') }, { description: 'AWS CloudWatch Logs.' }),
+  kinesis: object(
+    { auth: aws, stream_arn: arn('The stream.') },
+    {
+      description: 'Amazon Kinesis: a record for each event. Audit events share one partition key and keep their order.'
+    }
+  ),
+  firehose: object(
+    { auth: aws, delivery_stream_arn: arn('The stream.') },
+    {
+      description: 'Amazon Data Firehose: a line for each event.'
+    }
+  ),
+  cloudwatch_logs: object(
+    { auth: aws, log_group_arn: arn('The log group.') },
+    {
+      description:
+        'Amazon CloudWatch Logs: a log event for each event, in the log stream sluice, which is made when it is missing.'
+    }
+  ),
   datadog: object(
     {
       api_key: hidden('Key of the Datadog API.'),
@@ -33,7 +52,7 @@ const targets = {
       service: text({ description: 'Name of the service.', bytes: 255 }),
       ddsite: text({ description: 'Site of Datadog.', bytes: 255 })
     },
-    { description: 'Datadog.' }
+    { description: 'Logs of Datadog: an entry for each event.' }
   ),
   azure_logs_ingestion: object(
     {
@@ -44,7 +63,7 @@ const targets = {
       data_collection_rule_id: name('Rule.'),
       data_collection_stream_name: name('Stream.')
     },
-    { description: 'Azure Logs Ingestion.' }
+    { description: 'Logs Ingestion of Azure Monitor: lists of events, as they are.' }
   ),
   webhook: object(
     {

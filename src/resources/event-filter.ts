@@ -5,11 +5,11 @@ import { Language } from '../expression/expressions.js'
 import type { VariableDefinition } from '../expression/variables/definition.js'
 import { TRAFFIC_FIELDS, type TrafficFieldType } from './traffic-fields.js'
 
-/** Values of the fields of one event by their dotted paths; times are RFC 3339, absent is null or not there. */
-export type FieldValues = Readonly<Record<string, unknown>>
+/** Reads one field of an event by its dotted path; times are RFC 3339, absent is null or undefined. */
+export type FieldReader = (path: string) => unknown
 
 /** Whether an event passes. What cannot be evaluated does not pass. */
-export type EventFilter = (values: FieldValues) => boolean
+export type EventFilter = (read: FieldReader) => boolean
 
 export type CompiledFilter =
   | { readonly ok: true; readonly filter: EventFilter }
@@ -33,9 +33,9 @@ export class EventFilters {
     }
     return {
       ok: true,
-      filter(values) {
+      filter(read) {
         try {
-          return expression.evaluate(flowOf(values)) === true
+          return expression.evaluate(flowOf(read)) === true
         } catch (error) {
           if (error instanceof EvaluationError) return false
           throw error
@@ -49,7 +49,7 @@ export class EventFilters {
     if (known !== undefined) return known
     const fields = TRAFFIC_FIELDS.get(type)
     if (fields === undefined) throw new RangeError(`events of type ${type} have no fields`)
-    const variables = Object.entries(fields).map(([path, of]) => variable(path, of))
+    const variables = Object.entries(fields).map(([path, { type: of }]) => variable(path, of))
     // A filter that says something else each time would be of no use, so chance is not in it.
     const language = new Language(variables, documentedFunctions({ random: () => 0 }))
     this.#languages.set(type, language)
@@ -58,7 +58,7 @@ export class EventFilters {
 }
 
 function variable(path: string, type: TrafficFieldType): VariableDefinition {
-  return { path: `ev.${path}`, type, optional: true, read: (flow) => typed(valuesOf(flow)[path], type) }
+  return { path: `ev.${path}`, type, optional: true, read: (flow) => typed(readerOf(flow)(path), type) }
 }
 
 /** In the representation of the expression layer. */
@@ -76,10 +76,10 @@ function dataOf(value: unknown): unknown {
 }
 
 /** The variables of this language read the fields of an event and nothing else of a flow. */
-function flowOf(values: FieldValues): Flow {
-  return { derived: values } as unknown as Flow
+function flowOf(read: FieldReader): Flow {
+  return { derived: { read } } as unknown as Flow
 }
 
-function valuesOf({ derived }: Flow): FieldValues {
-  return derived
+function readerOf({ derived }: Flow): FieldReader {
+  return derived.read as FieldReader
 }

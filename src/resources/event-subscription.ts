@@ -8,7 +8,7 @@ import { defineField, type Reading } from './field.js'
 import { nullable, text } from './fields.js'
 import { refs } from './references.js'
 import { defineResource } from './resource.js'
-import { TRAFFIC_FIELDS } from './traffic-fields.js'
+import { TRAFFIC_FIELDS, trafficFieldsText } from './traffic-fields.js'
 
 const PATH = '/event_subscriptions'
 /** Longest filter, in UTF-16 units. */
@@ -23,6 +23,7 @@ interface Source {
 }
 
 const FIELDS = 'Fields that the events show, such as conn.client_ip; all of them when left out. Traffic events only.'
+const ALL_FIELDS = `${FIELDS}\n${trafficFieldsText()}`
 const FILTER = 'CEL over `ev`; only events for which it is true are sent. Traffic events only.'
 
 const sources = defineField<readonly Source[]>({
@@ -33,7 +34,7 @@ const sources = defineField<readonly Source[]>({
     Type.Object(
       {
         type: Type.Enum([...EVENT_TYPES], { description: 'Type of an event.' }),
-        fields: Type.Optional(nullable(Type.Array(Type.String(), { description: FIELDS, minItems: 1 }))),
+        fields: Type.Optional(nullable(Type.Array(Type.String(), { description: ALL_FIELDS, minItems: 1 }))),
         filter: Type.Optional(nullable(Type.String({ description: FILTER, maxLength: LONGEST_FILTER })))
       },
       { additionalProperties: false }

@@ -104,6 +104,27 @@ t.test('what an authority asks for in Retry-After is kept', async (t) => {
   t.ok(authority.asked() > asked)
 })
 
+for (const [status, seconds, wait] of [
+  [429, 7200, 60],
+  [503, 600, 600],
+  [503, 86_400, 3_600]
+] as const) {
+  t.test(`an authority that answers ${status} is left alone by all domains`, async (t) => {
+    const authority = await wrongAuthority(t, (_, to) => to.writeHead(status, { 'retry-after': String(seconds) }).end())
+    const managed = await Managed.open(t, { authority })
+    for (let n = 0; n < 9; n++) await managed.create('reserved_domain', { domain: `d${n}.example.com`, ...LETSENCRYPT })
+    await managed.certificates.tick()
+    const asked = authority.asked()
+    t.ok(asked >= 1 && asked <= 4, `${asked} requests that were under way at once`)
+    managed.clock.advance((wait - 1) * 1_000)
+    await managed.certificates.tick()
+    t.equal(authority.asked(), asked)
+    managed.clock.advance(2_000)
+    await managed.certificates.tick()
+    t.ok(authority.asked() > asked, 'others are tried again')
+  })
+}
+
 t.test('without an authority the user learns why', async (t) => {
   const managed = await Managed.open(t, { authority: 'the terms of the authority are not agreed to' })
   const { id } = await managed.create('reserved_domain', { domain: 'app.example.com', ...LETSENCRYPT })
@@ -156,7 +177,8 @@ for (const [name, make] of Object.entries(CHAINS)) {
       clock: managed.clock,
       random: () => 0,
       noDns: undefined,
-      accountLost: () => undefined
+      accountLost: () => undefined,
+      pause: () => undefined
     }
     const issuance = new Issuance(parts)
     const { id } = await managed.create('reserved_domain', { domain: 'app.example.com', ...LETSENCRYPT })

@@ -87,6 +87,7 @@ export class Managed {
       outbound,
       authority,
       clock,
+      shared: true,
       random: () => 0.5,
       log,
       regions: ['global', 'eu'],

@@ -36,6 +36,8 @@ export interface Pebble {
   /** Ends it; `start` begins a new one that remembers nothing, at the same address. */
   kill(): Promise<void>
   start(): Promise<void>
+  /** Orders that were placed since it was started. */
+  orders(): number
 }
 
 export interface PebbleSetup {
@@ -71,8 +73,13 @@ export async function startPebble(
   }
   await writeFile(join(folder, 'config.json'), JSON.stringify({ pebble }))
   let child: ChildProcess | undefined
+  let orders = 0
   const start = async () => {
+    orders = 0
     child = await run(folder, dns, badNonces)
+    child.stdout?.on('data', (chunk: Buffer) => {
+      orders += chunk.toString().split('Added order').length - 1
+    })
   }
   const kill = async () => {
     if (child === undefined) return
@@ -86,7 +93,7 @@ export async function startPebble(
     await rm(folder, { recursive: true, force: true })
   })
   await start()
-  return { directory: `https://127.0.0.1:${api}/dir`, ca: tls.chain, start, kill }
+  return { directory: `https://127.0.0.1:${api}/dir`, ca: tls.chain, start, kill, orders: () => orders }
 }
 
 async function run(folder: string, dns: number, badNonces: number): Promise<ChildProcess> {

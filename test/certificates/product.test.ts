@@ -78,3 +78,36 @@ for (const engine of engines) {
     })
   })
 }
+
+t.test('an agent ingress: agents are shown its certificate once it is there', needsPebble, async (t) => {
+  const resolver = await startResolver(t)
+  const port = await freePort()
+  const pebble = await startPebble(t, { dns: resolver.port, http: port })
+  const ca = join(t.testdir({}), 'ca.pem')
+  await writeFile(ca, pebble.ca)
+  const sluice = await startSluice(t, {
+    options: {
+      LISTEN: `127.0.0.1:${port}`,
+      AGENTS: '127.0.0.1:0',
+      ACME_AGREE_TERMS: 'on',
+      ACME_DIRECTORY: pebble.directory,
+      ACME_CA: ca
+    }
+  })
+  const agents = Number((await sluice.line(({ msg }) => msg === 'agents may connect')).port)
+  const shown = async (servername: string) => {
+    const socket = connect({ port: agents, host: '127.0.0.1', servername, rejectUnauthorized: false })
+    await once(socket, 'secureConnect')
+    const { issuer } = socket.getPeerCertificate()
+    socket.destroy()
+    return String(issuer.CN)
+  }
+  const policy = { authority: 'letsencrypt', private_key_type: 'ecdsa' }
+  const body = { domain: 'connect.example.com', certificate_management_policy: policy }
+  const made = await create(sluice, '/agent_ingresses', body)
+  const [name = ''] = made.region_domains as string[]
+  t.notMatch(await shown(name), /^Pebble/, 'before, one of our own authority')
+  await sluice.line(({ msg }) => msg === 'a certificate was issued')
+  t.match(await shown(name), /^Pebble/)
+  t.notMatch(await shown('localhost'), /^Pebble/)
+})

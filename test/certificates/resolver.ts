@@ -15,26 +15,37 @@ export interface TestResolver {
   server: number | undefined
   /** Answers every question with SERVFAIL. */
   broken: boolean
+  /** Called with each question, which is answered when what this answers is there. */
+  before: (name: string) => Promise<void>
 }
 
 export async function startResolver(t: Test): Promise<TestResolver> {
   const socket = createSocket('udp4')
+  let isOpen = true
   const state: { -readonly [K in keyof TestResolver]: TestResolver[K] } = {
     port: 0,
     aliases: new Map(),
     server: undefined,
-    broken: false
+    broken: false,
+    before: async () => undefined
   }
   socket.on('message', (bytes, peer) => {
     const reading = readQuery(bytes)
     if (reading === undefined || !reading.ok) return
-    void answer(reading.query, state).then((found) => {
-      socket.send(writeAnswer(reading.query, found, 'udp'), peer.port, peer.address)
-    })
+    const { query } = reading
+    void state
+      .before(query.name)
+      .then(() => answer(query, state))
+      .then((found) => {
+        if (isOpen) socket.send(writeAnswer(query, found, 'udp'), peer.port, peer.address)
+      })
   })
   await new Promise<void>((resolve) => socket.bind(0, '127.0.0.1', resolve))
   state.port = socket.address().port
-  t.teardown(() => new Promise<void>((resolve) => socket.close(() => resolve())))
+  t.teardown(() => {
+    isOpen = false
+    return new Promise<void>((resolve) => socket.close(() => resolve()))
+  })
   return state
 }
 

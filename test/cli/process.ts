@@ -53,9 +53,12 @@ export class SluiceProcess {
     return { code, out: this.#lines.out.join('\n'), err: this.#lines.err.join('\n') }
   }
 
-  /** The next (or an earlier) line of the log that has `message`; a process that ends before is an error. */
-  async logged(message: string): Promise<Record<string, unknown>> {
-    const found = await this.#find('out', (line) => line.includes(`"msg":"${message}`))
+  /**
+   * The first line of the log that has `message`, or the `nth`, as soon as it is there; a process that ends before is an
+   * error.
+   */
+  async logged(message: string, nth = 1): Promise<Record<string, unknown>> {
+    const found = await this.#find('out', (line) => line.includes(`"msg":"${message}`), nth)
     return JSON.parse(found) as Record<string, unknown>
   }
 
@@ -64,10 +67,10 @@ export class SluiceProcess {
     return this.#find('err', (line) => line.includes(text))
   }
 
-  async #find(name: 'out' | 'err', matches: (line: string) => boolean): Promise<string> {
+  async #find(name: 'out' | 'err', matches: (line: string) => boolean, nth = 1): Promise<string> {
     const found = new Promise<string>((resolve) => {
       const look = () => {
-        const line = this.#lines[name].find(matches)
+        const line = this.#lines[name].filter(matches)[nth - 1]
         if (line === undefined) return
         this.#waiting.delete(look)
         resolve(line)

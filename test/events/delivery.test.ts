@@ -91,7 +91,21 @@ t.test('a destination that nothing is sent to says so, and nothing is kept for i
   await vaults(one, 0, 3)
   t.equal(await one.account.store.outbox.count(id), 0)
   const { delivery } = await one.account.get('event_destination', { id })
-  t.match(delivery, { state: 'unsupported', reason: String })
+  t.match(delivery, { state: 'unsupported', reason: /assumes no roles.*auth\.creds/ })
   const tested = await one.account.control.testDestination({ path: { id } }, one.account.call())
   t.match(tested, { delivered: false, error: String })
+})
+
+t.test('a destination at AWS with a key is delivered to, and what does not get there waits', async (t) => {
+  const one = await stand(t)
+  const secret = 'hidden-key-of-aws'
+  const auth = { creds: { aws_access_key_id: 'AKIDEXAMPLE', aws_secret_access_key: secret } }
+  const stream_arn = 'arn:aws:kinesis:eu-west-1:123456789012:stream/events'
+  const { id, answer } = await one.account.create('event_destination', { target: { kinesis: { auth, stream_arn } } })
+  await one.account.create('event_subscription', { sources: [{ type: TYPE }], destination_ids: [id] })
+  await vaults(one, 0, 1)
+  t.equal(await one.account.store.outbox.count(id), 1)
+  const tested = await one.account.control.testDestination({ path: { id } }, one.account.call())
+  t.match(tested, { delivered: false, error: /^NAME_UNRESOLVED/ })
+  t.notMatch(JSON.stringify([answer, await one.account.get('event_destination', { id }), one.log]), secret)
 })

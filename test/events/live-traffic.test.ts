@@ -1,7 +1,7 @@
 import { once } from 'node:events'
 import { type AddressInfo, connect, createServer } from 'node:net'
 import t from 'tap'
-import { create, visit } from '../helpers/account.js'
+import { account, create, visit } from '../helpers/account.js'
 import { engines, startSluice } from '../helpers/sluice.js'
 import { receiver } from './receiver.js'
 
@@ -43,9 +43,37 @@ for (const engine of engines) {
       }
     })
     t.equal(sink.taken.length, 2)
+    const metrics = (await account(sluice)('/metrics')).text
+    t.match(metrics, `sluice_events_delivered_total{destination="${id}"} 2`)
+    t.match(metrics, `sluice_events_dropped_total{destination="${id}"} 0`)
+    t.match(metrics, `sluice_event_delivery_failures{destination="${id}"} 0`)
     for (const { body } of sink.all) t.notMatch(body, /hidden-|id=1/)
   })
 }
+
+t.test(
+  'events gather for a moment, so that many requests make few posts; what gathers at the end still goes',
+  async (t) => {
+    const upstream = await receiver(t)
+    const sluice = await startSluice(t, {
+      upstream: { port: upstream.port },
+      options: { OUTBOUND_ALLOW_PRIVATE: 'true' }
+    })
+    const sink = await receiver(t)
+    const { id } = await create(sluice, '/event_destinations', { target: { webhook: { url: sink.url } } })
+    const sources = [{ type: 'http_request_complete.v0', fields: ['http.request.url.path'] }]
+    await create(sluice, '/event_subscriptions', { sources, destination_ids: [id] })
+    const paths = Array.from({ length: 200 }, (_, n) => `/${n}`)
+    for (let n = 0; n < paths.length; n += 20)
+      await Promise.all(paths.slice(n, n + 20).map((path) => visit(sluice, 'localhost', { path })))
+    await sluice.stop()
+    const seen = sink.taken.map(
+      ({ object }) => (object.http as { request: { url: { path: string } } }).request.url.path
+    )
+    t.same([...seen].sort(), [...paths].sort())
+    t.ok(sink.all.length < 100, `${sink.all.length} posts`)
+  }
+)
 
 t.test('connections to a TCP edge tell of themselves', async (t) => {
   const echo = createServer((socket) => socket.pipe(socket))

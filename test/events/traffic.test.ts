@@ -2,10 +2,16 @@ import t from 'tap'
 import { DeliveryState } from '../../src/events/delivery-state.js'
 import { TrafficEvents } from '../../src/events/traffic.js'
 import { TrafficQueue } from '../../src/events/traffic-queue.js'
+import { CONNECTION_FIELDS } from '../../src/proxy/connection-fields.js'
+import { EXCHANGE_FIELDS } from '../../src/proxy/exchange-fields.js'
 import { EventFilters } from '../../src/resources/event-filter.js'
 import { eventSubscription } from '../../src/resources/event-subscription.js'
 import { readCreate } from '../../src/resources/read.js'
-import { HTTP_REQUEST_COMPLETE as HTTP, TCP_CONNECTION_CLOSED as TCP } from '../../src/resources/traffic-fields.js'
+import {
+  HTTP_REQUEST_COMPLETE as HTTP,
+  TCP_CONNECTION_CLOSED as TCP,
+  TRAFFIC_FIELDS
+} from '../../src/resources/traffic-fields.js'
 import { ManualClock } from '../helpers/clock.js'
 
 const VALUES = {
@@ -17,6 +23,8 @@ const VALUES = {
   'http.response.status_code': 503,
   'traffic_policy.logs': [{ tier: 'gold' }]
 }
+
+const read = (path: string) => (VALUES as Record<string, unknown>)[path]
 
 function traffic() {
   const put: [string, Record<string, unknown>][] = []
@@ -31,13 +39,13 @@ function traffic() {
 t.test('an event shows the fields that were asked for, null for what does not apply', async (t) => {
   const { events, put } = traffic()
   t.equal(events.wants(HTTP), false)
-  events.put(HTTP, VALUES)
+  events.put(HTTP, read)
   t.same(put, [], 'nobody subscribed')
   const fields = ['conn.client_ip', 'http.response.status_code', 'ja4_fingerprint', 'http.request.headers']
   events.follow(new Map([[HTTP, [{ type: HTTP, fields, destinations: ['a'] }]]]))
   t.equal(events.wants(HTTP), true)
   t.equal(events.wants(TCP), false)
-  events.put(HTTP, VALUES)
+  events.put(HTTP, read)
   t.match(put, [['a', { event_id: /^ev_/, event_type: HTTP, account_id: 'ac_1', principal: null }]])
   t.same(put[0]?.[1].object, {
     conn: { client_ip: '192.0.2.7' },
@@ -66,7 +74,7 @@ t.test('subscriptions that lead to one destination make one event with what any 
       ]
     ])
   )
-  events.put(HTTP, VALUES)
+  events.put(HTTP, read)
   t.same(
     put.map(([destination, { object }]) => [destination, object]),
     [
@@ -76,11 +84,33 @@ t.test('subscriptions that lead to one destination make one event with what any 
   )
 })
 
+t.test('only what somebody chose or filters by is read', async (t) => {
+  const { events } = traffic()
+  const asked: string[] = []
+  const noting = (path: string) => {
+    asked.push(path)
+    return read(path)
+  }
+  const filter = 'ev.http.response.status_code >= 500'
+  events.follow(new Map([[HTTP, [{ type: HTTP, fields: ['conn.client_ip'], filter, destinations: ['a'] }]]]))
+  events.put(HTTP, noting)
+  t.same(asked, ['http.response.status_code', 'conn.client_ip'])
+})
+
+t.test('every field has a reader where traffic passes, and every reader a field', async (t) => {
+  for (const [type, readers] of [
+    [HTTP, EXCHANGE_FIELDS],
+    [TCP, CONNECTION_FIELDS]
+  ] as const) {
+    t.same(Object.keys(readers).sort(), Object.keys(TRAFFIC_FIELDS.get(type) ?? {}).sort(), type)
+  }
+})
+
 t.test('filters', async (t) => {
   const filters = new EventFilters()
-  const passes = (source: string, values: object = VALUES) => {
+  const passes = (source: string) => {
     const compiled = filters.compile(HTTP, source)
-    return compiled.ok ? compiled.filter(values as typeof VALUES) : compiled.message
+    return compiled.ok ? compiled.filter(read) : compiled.message
   }
   for (const source of [
     'ev.http.response.status_code >= 500',
@@ -133,6 +163,8 @@ t.test('a full queue drops what comes and counts it; what waits keeps its order'
     'the first stay'
   )
   t.equal(state.dropped, 200 - kept.length)
+  t.equal(await queue.next(), undefined, 'too little for a parcel, and not released')
+  queue.release()
   const parcel = await queue.next()
   t.same(parcel?.events, kept.map(event))
   t.equal(await queue.next(), parcel, 'the same until it was taken')
@@ -141,8 +173,20 @@ t.test('a full queue drops what comes and counts it; what waits keeps its order'
   t.equal(state.delivered, kept.length)
   t.equal(queue.put(event(7)), true)
   queue.discard()
+  queue.release()
   t.equal(await queue.next(), undefined)
   t.equal(state.dropped, 200 - kept.length + 2)
+})
+
+t.test('enough for a parcel goes at once', async (t) => {
+  const clock = new ManualClock()
+  const queue = new TrafficQueue({ state: new DeliveryState('d', clock), clock, budget: 1_000_000 })
+  for (let n = 0; n < 499; n++) queue.put('{}')
+  t.equal(queue.isFull, false)
+  t.equal(await queue.next(), undefined)
+  queue.put('{}')
+  t.equal(queue.isFull, true)
+  t.equal((await queue.next())?.events.length, 500)
 })
 
 t.test('whatever comes and goes, nothing is lost uncounted', async (t) => {
@@ -161,6 +205,7 @@ t.test('whatever comes and goes, nothing is lost uncounted', async (t) => {
     if (random() < 0.9) {
       if (queue.put(JSON.stringify({ n: put++, text: 'x'.repeat(random() * 300) }))) accepted += 1
     } else {
+      if (random() < 0.5) queue.release()
       const parcel = await queue.next()
       if (parcel === undefined) continue
       if (random() < 0.3) await queue.failed({ message: 'no' }, 1)
@@ -170,6 +215,7 @@ t.test('whatever comes and goes, nothing is lost uncounted', async (t) => {
       }
     }
   }
+  queue.release()
   for (let parcel = await queue.next(); parcel !== undefined; parcel = await queue.next()) {
     await queue.done(parcel)
     taken.push(...parcel.events.map((text) => (JSON.parse(text) as { n: number }).n))

@@ -1,35 +1,19 @@
-import type { Writable } from 'node:stream'
-import type { Clock } from '../../lib/clock.js'
-import type { Outbound } from '../../lib/outbound.js'
 import type { ResourceRecord } from '../../resources/field.js'
 import type { Chosen } from '../../resources/objects.js'
+import { awsKind } from './aws-kind.js'
+import { AzureLogs } from './azure-logs.js'
+import { CloudWatchLogs } from './cloudwatch-logs.js'
 import { Datadog } from './datadog.js'
 import { File } from './file.js'
+import { Firehose } from './firehose.js'
+import { type Kind, type SenderParts, textOf } from './kind.js'
+import { Kinesis } from './kinesis.js'
 import type { Sender } from './sender.js'
 import { Stdout } from './stdout.js'
 import { Webhook } from './webhook.js'
 
-export interface SenderParts {
-  readonly outbound: Outbound
-  readonly clock: Clock
-  readonly stdout: Writable
-}
-
-/** The configuration of one target, with its sealed values by their names in it. */
-export interface TargetConfig {
-  readonly body: Readonly<Record<string, unknown>>
-  secret(name: string): string | undefined
-}
-
 /** The way to a destination, or why there is none. */
 export type Way = { readonly sender: Sender } | { readonly unsupported: string }
-
-/** How one kind of target gets its events. */
-interface Kind {
-  open(config: TargetConfig, parts: SenderParts): Sender
-  /** Why nothing is sent to such a target; undefined when something is. */
-  unsupported?(body: TargetConfig['body']): string | undefined
-}
 
 const KINDS: Readonly<Record<string, Kind>> = {
   webhook: {
@@ -46,6 +30,39 @@ const KINDS: Readonly<Record<string, Kind>> = {
         tags: textOf(body.ddtags),
         service: textOf(body.service),
         outbound
+      })
+  },
+  kinesis: awsKind({
+    member: 'stream_arn',
+    service: 'kinesis',
+    resource: /^stream\/([\w.-]+)$/,
+    open: (service, { arn }) => new Kinesis(service, arn)
+  }),
+  firehose: awsKind({
+    member: 'delivery_stream_arn',
+    service: 'firehose',
+    resource: /^deliverystream\/([\w.-]+)$/,
+    open: (service, { name }) => new Firehose(service, name)
+  }),
+  cloudwatch_logs: awsKind({
+    member: 'log_group_arn',
+    service: 'logs',
+    resource: /^log-group:([\w.#/-]+)(?::\*)?$/,
+    open: (service, { name }, { clock }) => new CloudWatchLogs({ service, group: name, clock })
+  }),
+  azure_logs_ingestion: {
+    unsupported: ({ logs_ingestion_uri: uri }) =>
+      textOf(uri).startsWith('https:') ? undefined : 'logs_ingestion_uri must be https: a token is sent there',
+    open: ({ body, secret }, { outbound, clock }) =>
+      new AzureLogs({
+        tenant: textOf(body.tenant_id),
+        clientId: textOf(body.client_id),
+        clientSecret: secret('client_secret') ?? '',
+        uri: textOf(body.logs_ingestion_uri),
+        rule: textOf(body.data_collection_rule_id),
+        stream: textOf(body.data_collection_stream_name),
+        outbound,
+        clock
       })
   }
 }
@@ -64,8 +81,4 @@ export function wayTo({ body, secrets }: ResourceRecord, parts: SenderParts): Wa
   const kind = KINDS[name]
   if (reason !== undefined || kind === undefined) return { unsupported: reason ?? name }
   return { sender: kind.open({ body: value, secret: (path) => secrets[`target.${name}.${path}`] }, parts) }
-}
-
-function textOf(value: unknown): string {
-  return typeof value === 'string' ? value : ''
 }

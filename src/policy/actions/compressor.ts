@@ -2,7 +2,7 @@ import type { Flow, FlowResponse } from '../../exchange/flow.js'
 import type { HeaderFields } from '../../exchange/headers.js'
 import { negotiate } from './accept-encoding.js'
 import { isCompressible, isEncoded, knownLength } from './compressible.js'
-import { type Coding, encoder } from './encoders.js'
+import { type Coding, type Encoder, encoder } from './encoders.js'
 
 /** Negotiated codings remembered by one compressor; browsers send few different values. */
 const REMEMBERED = 256
@@ -15,6 +15,21 @@ export interface Compression {
   readonly already: boolean
   /** The coding that it gets on its way out; undefined: it stays as it is. */
   readonly coding: Coding | undefined
+}
+
+/** What compression came to in one exchange, as far as the response has gone. */
+export interface Saving {
+  /** Undefined: the response stayed as it was. */
+  readonly coding: Coding | undefined
+  /** Bytes of the body before the coding, less those after it; negative when it has grown. */
+  readonly bytesSaved: number
+}
+
+const SLOT = 'policy.compression'
+
+/** Undefined when no compression looked at the response. */
+export function savingOf({ derived }: Flow): Saving | undefined {
+  return derived[SLOT] as Saving | undefined
 }
 
 /** Compresses responses with the codings of `offered`, the preferred first, where client and response allow it. */
@@ -32,11 +47,12 @@ export class Compressor {
   compress(flow: Flow): Compression | undefined {
     const { request, response } = flow
     if (request === undefined || response === undefined) return undefined
+    flow.derived[SLOT] ??= { coding: undefined, bytesSaved: 0 } satisfies Saving
     const already = isEncoded(response.headers)
     if (already || !isCompressible(flow, response) || (!this.#withCookies && request.headers.has('cookie')))
       return { already, coding: undefined }
     const coding = this.#coded(request.headers.values('accept-encoding').join(','))
-    if (coding !== undefined) apply(response, coding)
+    if (coding !== undefined) flow.derived[SLOT] = apply(response, coding)
     return { already, coding }
   }
 }
@@ -53,7 +69,7 @@ function negotiation(offered: readonly Coding[]): (header: string) => Coding | u
   }
 }
 
-function apply(response: FlowResponse, coding: Coding): void {
+function apply(response: FlowResponse, coding: Coding): Saving {
   const { headers } = response
   const live = knownLength(response.body) === undefined
   for (const name of DROPPED) headers.delete(name)
@@ -61,7 +77,34 @@ function apply(response: FlowResponse, coding: Coding): void {
   varyByEncoding(headers)
   const tag = headers.get('etag')
   if (tag?.startsWith('"')) headers.set('etag', `W/${tag}`)
-  response.transforms.push(() => encoder(coding, live))
+  const count = new Count(coding)
+  response.transforms.push(() => count.of(encoder(coding, live)))
+  return count
+}
+
+class Count implements Saving {
+  readonly coding: Coding
+  #encoder: Encoder | undefined
+  #bytesOut = 0
+
+  constructor(coding: Coding) {
+    this.coding = coding
+  }
+
+  get bytesSaved(): number {
+    return (this.#encoder?.bytesWritten ?? 0) - this.#bytesOut
+  }
+
+  of(encoder: Encoder): Encoder {
+    this.#encoder = encoder
+    // node:zlib counts what goes in, not what comes out; a stream in between would cost a copy of every chunk.
+    const push = encoder.push.bind(encoder)
+    encoder.push = (chunk: Uint8Array | null, encoding) => {
+      this.#bytesOut += chunk?.length ?? 0
+      return push(chunk, encoding)
+    }
+    return encoder
+  }
 }
 
 function varyByEncoding(headers: HeaderFields): void {

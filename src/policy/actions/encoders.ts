@@ -5,8 +5,14 @@ import zlib from 'node:zlib'
 export const CODINGS = ['br', 'zstd', 'gzip', 'deflate'] as const
 export type Coding = (typeof CODINGS)[number]
 
+/** A stream of node:zlib. */
+export type Encoder = Duplex & {
+  /** Bytes that went in. */
+  readonly bytesWritten: number
+}
+
 /** Not in Node 20, so the type definitions do not know it. */
-const { createZstdCompress } = zlib as { createZstdCompress?: (options: object) => Duplex }
+const { createZstdCompress } = zlib as { createZstdCompress?: (options: object) => Encoder }
 const { constants } = zlib
 const ZSTD_FLUSH = 1
 
@@ -19,7 +25,7 @@ export const availableCodings: readonly Coding[] = CODINGS.filter(
  * A stream that encodes. `live`: everything that was written comes out at once, so that a stream is not held back; else
  * the encoder gathers, which gives smaller bodies. Windows are small enough to keep thousands of streams.
  */
-export function encoder(coding: Coding, live: boolean): Duplex {
+export function encoder(coding: Coding, live: boolean): Encoder {
   switch (coding) {
     case 'br':
       return zlib.createBrotliCompress({

@@ -24,6 +24,12 @@ export interface Visit {
 }
 
 const UNAVAILABLE = refuse(503, 'LOGIN_UNAVAILABLE')
+const SLOT = 'policy.login.application'
+
+/** Client id of the application that the last gate of this flow sends users to; undefined when none was asked. */
+export function applicationOf({ derived }: Flow): string | undefined {
+  return derived[SLOT] as string | undefined
+}
 
 /** A step that lets logged-in users pass, for a module or an action. Stays synchronous for a session that is good as it is. */
 export function createGate(
@@ -67,6 +73,7 @@ class Gate {
     }
     const application = this.#settings.application(flow)
     if (application === undefined) return this.#refused(flow, REFUSALS.noApplication, 'fail')
+    flow.derived[SLOT] = application.id
     const style = isSecure(request) ? this.#secure : this.#plain
     const visit = { flow, request, jar: loginCookies(request.head.headers), style, application }
     const found = this.#sessions.find(visit)

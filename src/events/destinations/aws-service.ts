@@ -1,0 +1,85 @@
+import { AwsV4Signer } from 'aws4fetch'
+import type { Clock } from '../../lib/clock.js'
+import type { Outbound } from '../../lib/outbound.js'
+import type { OutboundError, OutboundResponse } from '../../lib/outbound-answer.js'
+import { type Arn, endpointOf } from './aws-arn.js'
+import { failureOf } from './http-answer.js'
+import { jsonOf, wordOf } from './json-answer.js'
+import type { SendFailure } from './sender.js'
+
+export interface AwsKey {
+  readonly id: string
+  readonly secret: string
+}
+
+export interface AwsServiceParts {
+  readonly arn: Arn
+  readonly key: AwsKey
+  readonly outbound: Outbound
+  readonly clock: Clock
+}
+
+/** What came of a call. */
+export type AwsAnswer =
+  | { readonly ok: true; readonly data: Readonly<Record<string, unknown>> }
+  /** `error`: the name of the exception; '' when the service gave none. */
+  | { readonly ok: false; readonly failure: SendFailure; readonly error: string }
+
+/** Milliseconds for one whole call. */
+const DEADLINE = 15_000
+const MOST_BYTES = 1024 * 1024
+
+/** One service of AWS that speaks JSON 1.1, asked with requests that are signed by Signature Version 4. */
+export class AwsService {
+  readonly #parts: AwsServiceParts
+
+  constructor(parts: AwsServiceParts) {
+    this.#parts = parts
+  }
+
+  /** `target`: name of the API and of the operation, as the header X-Amz-Target says them. Never rejects. */
+  async call(target: string, body: object, signal: AbortSignal): Promise<AwsAnswer> {
+    const { arn, outbound } = this.#parts
+    const text = JSON.stringify(body)
+    const answer = await outbound.request({
+      method: 'POST',
+      url: endpointOf(arn),
+      headers: await this.#signed(target, text),
+      body: Buffer.from(text),
+      deadline: DEADLINE,
+      maxResponseBytes: MOST_BYTES,
+      signal
+    })
+    const data = answer.ok ? jsonOf(answer.body) : {}
+    const failure = failureOf(answer)
+    if (failure === undefined) return { ok: true, data }
+    const error = exceptionOf(answer, data)
+    return { ok: false, error, failure: { ...failure, message: `${failure.message}${error && ` (${error})`}` } }
+  }
+
+  async #signed(target: string, body: string): Promise<string[]> {
+    const { arn, key, clock } = this.#parts
+    const signer = new AwsV4Signer({
+      method: 'POST',
+      url: endpointOf(arn),
+      headers: { 'content-type': 'application/x-amz-json-1.1', 'x-amz-target': target },
+      body,
+      accessKeyId: key.id,
+      secretAccessKey: key.secret,
+      service: arn.service,
+      region: arn.region,
+      datetime: new Date(clock.wall()).toISOString().replace(/[:-]|\.\d{3}/g, ''),
+      // What the service acts on is what was signed.
+      allHeaders: true
+    })
+    const { headers } = await signer.sign()
+    return [...headers].flat()
+  }
+}
+
+/** The name stands in the body, in some services behind `#`, or in a field. */
+function exceptionOf(answer: OutboundResponse | OutboundError, data: Readonly<Record<string, unknown>>): string {
+  if (!answer.ok) return ''
+  const { __type: type } = data
+  return wordOf(typeof type === 'string' ? type.slice(type.lastIndexOf('#') + 1) : undefined)
+}

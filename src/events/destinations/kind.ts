@@ -1,0 +1,27 @@
+import type { Writable } from 'node:stream'
+import type { Clock } from '../../lib/clock.js'
+import type { Outbound } from '../../lib/outbound.js'
+import type { Sender } from './sender.js'
+
+export interface SenderParts {
+  readonly outbound: Outbound
+  readonly clock: Clock
+  readonly stdout: Writable
+}
+
+/** The configuration of one target, with its sealed values by their names in it. */
+export interface TargetConfig {
+  readonly body: Readonly<Record<string, unknown>>
+  secret(name: string): string | undefined
+}
+
+/** How one kind of target gets its events. */
+export interface Kind {
+  open(config: TargetConfig, parts: SenderParts): Sender
+  /** Why nothing is sent to such a target; undefined when something is. */
+  unsupported?(body: TargetConfig['body']): string | undefined
+}
+
+export function textOf(value: unknown): string {
+  return typeof value === 'string' ? value : ''
+}
