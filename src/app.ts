@@ -4,6 +4,7 @@ import { join, relative } from 'node:path'
 import type { Logger } from 'pino'
 import { Agents, type AgentsAddress } from './agents/agents.js'
 import { OwnUnits } from './agents/own-units.js'
+import { SessionEvents } from './agents/session-events.js'
 import { type ApiKeys, openKeys } from './api/keys.js'
 import { type ApiServer, createApi, type Readiness } from './api/server.js'
 import { authorityOf, CertificateService } from './certificates/service.js'
@@ -44,6 +45,7 @@ import type { PolicyServices } from './policy/services.js'
 import { FAILURES } from './proxy/failures.js'
 import { HeaderKinds } from './proxy/header-kinds.js'
 import { Metrics } from './proxy/metrics.js'
+import { observeAgents, observeDeliveries, observeRestrictions } from './proxy/service-metrics.js'
 import { createTraffic, type Traffic } from './proxy/traffic.js'
 import { Upstreams } from './proxy/upstreams.js'
 import { policyCheck } from './resources/policy-check.js'
@@ -160,13 +162,14 @@ export class App {
     this.#control = await this.#openControl(keys, this.#traffic)
     const applied = await this.reload()
     if (!applied.ok) throw refusedStart(applied)
-    const agents = await this.#openAgents()
     this.#certificates = await this.#openCertificates(this.#control)
     this.#observe()
     this.#api = this.#createApi(keys, this.#control, log)
     const apiAddress = await this.#api.listen(api.listen)
     this.#apiUrl = api.public_url ?? reachableUrl(apiAddress)
     await this.#events?.start()
+    // Last, so that the sessions of agents that come at once are told to those who subscribed to them.
+    const agents = await this.#openAgents()
     this.#readiness = 'ready'
     return {
       traffic: this.#traffic.ports.listener(DEFAULT_LISTENER) ?? this.#options.listen,
@@ -262,7 +265,6 @@ export class App {
         events.served()
         this.#certificates?.wake()
       },
-      tunnelsOf: (backend) => this.#agents.live.tunnelsOf(backend),
       operatorKeys,
       baseUrl: () => this.#apiUrl,
       zone,
@@ -316,7 +318,10 @@ export class App {
   #observe(): void {
     this.#metrics.observeProcess()
     this.#metrics.observeLimiter(() => this.#limiter.statistics())
-    this.#metrics.observeEvents(() => this.#events?.counts() ?? [])
+    const { registry } = this.#metrics
+    observeAgents(registry, () => this.#agents.statistics)
+    observeRestrictions(registry, () => ({ agent: this.#agents.gateCounts, ...this.#plane.gateCounts }))
+    observeDeliveries(registry, () => this.#events?.counts() ?? [])
     this.#timers.push(
       setInterval(() => this.#limiter.sweep(SWEEP.atMost), SWEEP.every).unref(),
       setInterval(() => this.#reportPressure(), PRESSURE_EVERY).unref(),
@@ -366,7 +371,17 @@ export class App {
       folder: data === IN_MEMORY ? undefined : join(data, 'agents'),
       certificate: certificateOf(agents_certificate, agents_key),
       handshakes: { most: limits.handshakes, timeout: timeouts.headers },
-      handshakeFailed: (why) => this.#metrics.handshakeFailed(why)
+      handshakeFailed: (why) => this.#metrics.handshakeFailed(why),
+      watch: new SessionEvents({
+        events: {
+          wants: (type) => this.#events?.traffic.wants(type) === true,
+          tell: (type, object) => this.#events?.traffic.tell(type, object)
+        },
+        clock,
+        baseUrl: () => this.#apiUrl,
+        zone,
+        regions
+      })
     })
   }
 

@@ -9,10 +9,10 @@ import { AddressGate, type GateCounts, refuses, sameAddressRules } from '../snap
 import type { SnapshotHolder } from '../snapshot/holder.js'
 import type { Snapshot } from '../snapshot/snapshot.js'
 import type { StoreReader } from '../store/store.js'
-import type { AgentSession } from '../tunnel/agent-session.js'
 import { Registry, type TunnelWatch } from '../tunnel/registry.js'
 import { TunnelListener } from '../tunnel/tunnel-listener.js'
 import { AgentDoor } from './agent-door.js'
+import { watching } from './agent-watch.js'
 import { CredentialAuthority } from './credential-authority.js'
 import type { CredentialGrant } from './credential-grant.js'
 import { CredentialWatch } from './credential-watch.js'
@@ -48,7 +48,7 @@ export interface AgentsParts {
   readonly handshakes: { readonly most: number; readonly timeout: number }
   readonly handshakeFailed: (why: HandshakeFailure) => void
   /** Hears of sessions and tunnels. Must not throw. */
-  readonly watch?: TunnelWatch<CredentialGrant>
+  readonly watch: TunnelWatch<CredentialGrant>
 }
 
 /** Where agents connect to, and how they know it. */
@@ -57,6 +57,12 @@ export interface AgentsAddress {
   readonly port: number
   /** File of the authority that agents must trust; undefined: the operator's business, or kept nowhere. */
   readonly caFile: string | undefined
+}
+
+export interface AgentStatistics {
+  readonly sessions: number
+  readonly tunnels: number
+  readonly streams: number
 }
 
 /** What listens, while it does. */
@@ -88,15 +94,26 @@ export class Agents {
   #judged: Snapshot | undefined
 
   constructor(parts: AgentsParts) {
-    const { holder, regions, log } = parts
+    const { holder, regions, log, watch } = parts
     this.#parts = parts
-    this.#registry = new Registry(watching(parts))
+    this.#registry = new Registry(watching({ log, watch, changed: (...change) => this.live.changed(...change) }))
     this.#gate = new AddressGate('agent', { log })
     this.groups = new LiveTunnelGroups(
       this.#registry,
       ({ listener }) => holder.current().tables.tcpEdges.get(listener) !== undefined
     )
     this.live = new LiveAgents(this.#registry, holder, regions[0] ?? '')
+  }
+
+  /** Connections of agents that have authenticated, their tunnels, and the visitors' streams through them, now. */
+  get statistics(): AgentStatistics {
+    let [sessions, tunnels, streams] = [0, 0, 0]
+    for (const _ of this.#registry.sessions()) sessions++
+    for (const { active } of this.#registry.tunnels()) {
+      tunnels++
+      streams += active
+    }
+    return { sessions, tunnels, streams }
   }
 
   /** What the IP restriction of agents has done so far. */
@@ -203,26 +220,6 @@ export class Agents {
     for (const tunnel of [...this.#registry.tunnels()]) {
       if (tunnel.url === url)
         this.#registry.session(tunnel.session.id)?.endTunnel(tunnel.id, `${url} belongs to an edge now`)
-    }
-  }
-}
-
-/** Tells the log, and whoever else wants to hear, who comes and goes. */
-function watching({ log, watch }: AgentsParts): TunnelWatch<CredentialGrant> {
-  const about = ({ id, ip, grant }: AgentSession<CredentialGrant>) => ({
-    session: id,
-    ip,
-    credential: grant.credential
-  })
-  return {
-    ...watch,
-    sessionStarted(session) {
-      log.info(about(session), 'an agent has connected')
-      watch?.sessionStarted?.(session)
-    },
-    sessionEnded(session, why) {
-      log.info({ ...about(session), why }, 'an agent has gone')
-      watch?.sessionEnded?.(session, why)
     }
   }
 }

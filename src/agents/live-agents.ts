@@ -1,8 +1,9 @@
 import { ControlError } from '../control/control-error.js'
-import type { LiveSession, LiveSources, LiveTunnel, SessionCommand } from '../control/live-sources.js'
+import type { LiveChange, LiveSession, LiveSources, LiveTunnel, SessionCommand } from '../control/live-sources.js'
 import type { ShardedMap } from '../lib/sharded-map.js'
 import type { TunnelUpstream, UpstreamUnit } from '../plan/plan.js'
 import type { SnapshotHolder } from '../snapshot/holder.js'
+import type { AgentSession } from '../tunnel/agent-session.js'
 import type { Labels } from '../tunnel/authority.js'
 import type { Registry } from '../tunnel/registry.js'
 import type { CredentialGrant } from './credential-grant.js'
@@ -14,6 +15,7 @@ export class LiveAgents implements LiveSources {
   readonly #registry: Registry<CredentialGrant>
   readonly #holder: SnapshotHolder
   readonly #region: string
+  #changed: LiveChange = () => undefined
   #groups: readonly TunnelUpstream[] = []
   #groupsOf: ShardedMap<UpstreamUnit> | undefined
 
@@ -26,18 +28,11 @@ export class LiveAgents implements LiveSources {
   /** One for each agent: a connection that another has replaced is not shown. */
   tunnelSessions(): Iterable<LiveSession> {
     const shown = new Map<string, LiveSession>()
-    for (const { id, startedAt, grant, facts } of this.#registry.sessions()) {
-      const { credential } = grant
-      const { ip, metadata, os, version, userAgent } = facts
-      const agentVersion = version === '' ? userAgent : version
-      const common = { agentVersion, credential, ip, metadata, os, region: this.#region, transport: TRANSPORT }
-      shown.set(id, { id, startedAt, ...common })
-    }
+    for (const session of this.#registry.sessions()) shown.set(session.id, liveSession(session, this.#region))
     return shown.values()
   }
 
   tunnels(): Iterable<LiveTunnel> {
-    const groups = this.#liveGroups()
     const shown = new Map<string, LiveTunnel>()
     for (const { id, startedAt, session, url, proto, metadata, labels, forwardsTo } of this.#registry.tunnels()) {
       shown.set(id, {
@@ -49,19 +44,25 @@ export class LiveAgents implements LiveSources {
         region: this.#region,
         metadata,
         labels: labels ?? {},
-        forwardsTo,
-        backends:
-          labels === undefined ? [] : groups.filter((group) => carries(labels, group.labels)).map(({ id }) => id)
+        forwardsTo
       })
     }
     return shown.values()
   }
 
-  /** Ids of the live tunnels that a backend selects. */
-  tunnelsOf(backend: string): readonly string[] {
-    const unit = this.#holder.current().upstream(`upstream:${backend}`)
-    if (unit?.form !== 'tunnels') return []
-    return [...new Set(this.#registry.select(unit.labels).map(({ id }) => id))]
+  backendsOf(labels: Labels): readonly string[] {
+    return this.#liveGroups()
+      .filter((group) => carries(labels, group.labels))
+      .map(({ id }) => id)
+  }
+
+  watch(changed: LiveChange): void {
+    this.#changed = changed
+  }
+
+  /** A session or a tunnel has come, changed or gone. */
+  changed(...change: Parameters<LiveChange>): void {
+    this.#changed(...change)
   }
 
   /** Fails with `UNAVAILABLE` when the agent does not do it. */
@@ -82,6 +83,16 @@ export class LiveAgents implements LiveSources {
     }
     return this.#groups
   }
+}
+
+/** A session as the API shows it. */
+export function liveSession(
+  { id, startedAt, grant, facts }: AgentSession<CredentialGrant>,
+  region: string
+): LiveSession {
+  const { ip, metadata, os, version, userAgent } = facts
+  const agentVersion = version === '' ? userAgent : version
+  return { id, startedAt, agentVersion, credential: grant.credential, ip, metadata, os, region, transport: TRANSPORT }
 }
 
 function carries(labels: Labels, wanted: Labels): boolean {

@@ -2,35 +2,40 @@ import { relative } from 'node:path'
 import type { Logger } from 'pino'
 import type { Started } from '../app.js'
 import type { LoadedOptions } from '../config/load.js'
-import { formatAuthority, reachableUrl } from '../lib/host.js'
+import { formatAuthority, reachableAuthority, reachableUrl } from '../lib/host.js'
+import { DEMO_AGENTS } from './demo-agents.js'
 import { printProblems } from './unit-report.js'
 
 /**
  * Says that the process is ready: a few lines on a terminal, one log line elsewhere. A key that was made is printed
- * here and nowhere else; it never reaches the log.
+ * here and nowhere else; it never reaches the log. `agentsTaken`: the demo would have opened a port for agents, which is
+ * another process's.
  */
 export function announce(
   started: Started,
   { options }: LoadedOptions,
-  { log, demo }: { log: Logger; demo: boolean }
+  { log, demo, agentsTaken = false }: { log: Logger; demo: boolean; agentsTaken?: boolean }
 ): void {
   printProblems(started.warnings, process.stderr)
-  const { traffic, api, revision, createdKey } = started
+  const { traffic, api, agents, revision, createdKey } = started
   const { policy, upstream } = options
   if (process.stdout.isTTY) {
-    process.stdout.write(`${greeting(started, options, demo).join('\n')}\n`)
+    process.stdout.write(`${greeting(started, options, { demo, agentsTaken }).join('\n')}\n`)
     return
   }
   const target =
     upstream === undefined ? undefined : `${upstream.protocol}://${formatAuthority(upstream.host, upstream.port)}`
-  log.info({ traffic: reachableUrl(traffic), api: reachableUrl(api), upstream: target, policy, revision }, 'listening')
+  const where = agents && { agents: reachableAuthority(agents), agents_ca: agents.caFile }
+  const about = { traffic: reachableUrl(traffic), api: reachableUrl(api), ...where, upstream: target, policy, revision }
+  log.info(about, 'listening')
+  if (agentsTaken) log.warn({ port: DEMO_AGENTS.port }, 'no agents: their port of the demo is in use')
   if (createdKey !== undefined) process.stderr.write(`API key, shown only now: ${createdKey}\n`)
 }
 
 function greeting(
-  { traffic, api, createdKey }: Started,
+  { traffic, api, agents, createdKey }: Started,
   { upstream, policy }: LoadedOptions['options'],
-  demo: boolean
+  { demo, agentsTaken }: { demo: boolean; agentsTaken: boolean }
 ): string[] {
   const url = reachableUrl(traffic)
   const target =
@@ -38,12 +43,21 @@ function greeting(
       ? 'no upstream: every host gets 404'
       : `${upstream.protocol}://${formatAuthority(upstream.host, upstream.port)}`
   const lines = ['', 'Sluice is running.', `  traffic  ${url}  ->  ${target}${demo ? ' (a demo upstream)' : ''}`]
-  if (policy !== undefined)
-    lines.push(`  policy   ${relative(process.cwd(), policy)}  (applied again when you save it)`)
+  if (policy !== undefined) lines.push(`  policy   ${shown(policy)}  (applied again when you save it)`)
   lines.push(`  API      ${reachableUrl(api)}  (health: curl ${reachableUrl(api)}/healthz)`)
+  if (agents !== undefined) {
+    const ca = agents.caFile
+    const trust = ca === undefined ? '' : `  (they trust ${shown(ca)}: sluice agent --ca ${shown(ca)} …)`
+    lines.push(`  agents   ${reachableAuthority(agents)}${trust}`)
+  }
+  if (agentsTaken) lines.push(`  agents   nowhere: port ${DEMO_AGENTS.port} is in use by another process`)
   if (createdKey !== undefined) lines.push(`  API key  ${createdKey}  (shown only now)`)
   lines.push('', demo ? `Try it: for i in 1 2 3 4 5 6; do curl -i ${url}/; done` : `Try it: curl -i ${url}/`)
   if (demo) lines.push('The sixth request within a minute is refused with 429, as the policy says.')
   lines.push('Ctrl-C stops it.', '')
   return lines
+}
+
+function shown(path: string): string {
+  return relative(process.cwd(), path)
 }

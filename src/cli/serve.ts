@@ -5,6 +5,7 @@ import { formatOptionProblem, formatOrigin } from '../config/problem.js'
 import { systemClock } from '../lib/clock.js'
 import { packageRoot } from '../lib/package-root.js'
 import { announce } from './announce.js'
+import { withDemoAgents } from './demo-agents.js'
 import { type DemoUpstream, startDemoUpstream } from './demo-upstream.js'
 import { ExitCode } from './exit-code.js'
 import { createLog, type ProcessLog } from './process-log.js'
@@ -17,12 +18,21 @@ export interface ServeInput extends Pick<LoadInput, 'flags' | 'config'> {
   readonly demo: boolean
 }
 
+/** What is told of a demo. */
+interface DemoRun {
+  readonly demo: boolean
+  readonly agentsTaken: boolean
+}
+
 /** Runs the proxy until a signal ends it; resolves with the exit code. What a user can cause is told without a stack. */
 export async function serve(input: ServeInput): Promise<number> {
   const signals = new StopSignals(systemClock)
   const demo = isDemo(input) ? await startDemoUpstream() : undefined
   try {
-    return await serveWith(loadInput(input, demo), demo, signals)
+    const loaded = loadInput(input, demo)
+    const { input: options, agentsTaken } =
+      demo === undefined ? { input: loaded, agentsTaken: false } : await withDemoAgents(loaded)
+    return await serveWith(options, { demo: demo !== undefined, agentsTaken }, signals)
   } finally {
     await demo?.close()
   }
@@ -44,7 +54,7 @@ function loadInput({ flags, config }: ServeInput, demo: DemoUpstream | undefined
   }
 }
 
-async function serveWith(input: LoadInput, demo: DemoUpstream | undefined, signals: StopSignals): Promise<number> {
+async function serveWith(input: LoadInput, demo: DemoRun, signals: StopSignals): Promise<number> {
   const loaded = await loadOptions(input)
   if (!loaded.ok) {
     for (const problem of loaded.problems) console.error(formatOptionProblem(problem))
@@ -52,7 +62,7 @@ async function serveWith(input: LoadInput, demo: DemoUpstream | undefined, signa
   }
   const log = createLog(loaded.options.log.level, process.stdout)
   try {
-    return await run(input, loaded, log, signals, demo !== undefined)
+    return await run(input, loaded, log, signals, demo)
   } finally {
     log.flush()
   }
@@ -63,7 +73,7 @@ async function run(
   loaded: LoadedOptions,
   processLog: ProcessLog,
   signals: StopSignals,
-  isDemoRun: boolean
+  demo: DemoRun
 ): Promise<number> {
   const { options, warnings } = loaded
   const log = processLog.logger
@@ -93,7 +103,7 @@ async function run(
     log.info({ signal: started }, 'stopped before it was ready')
     return ExitCode.ok
   }
-  announce(started, loaded, { log, demo: isDemoRun })
+  announce(started, loaded, { log, ...demo })
   reloading.begin(app)
   const signal = await signals.next()
   log.info({ signal }, 'stopping: no new connections, waiting for what is under way')

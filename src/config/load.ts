@@ -2,6 +2,7 @@ import { dirname, resolve } from 'node:path'
 import { formatAuthority } from '../lib/host.js'
 import { didYouMean } from '../lib/suggest.js'
 import { type OptionEntry, optionEntries, optionTree } from './catalogue.js'
+import type { ListenAddress } from './fields.js'
 import { readOptionsFile, type WrittenOption } from './file.js'
 import type { Options } from './options.js'
 import { formatOrigin, type OptionOrigin, type OptionProblem } from './problem.js'
@@ -144,10 +145,8 @@ function assemble(entries: readonly OptionEntry[], values: ReadonlyMap<string, u
 }
 
 /** Options that are right alone and wrong together. */
-function contradictions(
-  { listen, listeners, api, upstream, upstream_ca, policy }: Options,
-  origins: LoadedOptions['origins']
-): OptionProblem[] {
+function contradictions(options: Options, origins: LoadedOptions['origins']): OptionProblem[] {
+  const { listen, listeners, api, upstream, upstream_ca, policy } = options
   const found: OptionProblem[] = []
   const add = (severity: 'error' | 'warning', option: string, message: string) => {
     found.push({ severity, option, message, origin: origins.get(option) ?? { kind: 'default' } })
@@ -169,6 +168,7 @@ function contradictions(
       add('error', 'listeners', `${where} is the address of another listener`)
     }
   }
+  found.push(...agentContradictions(options, origins))
   if (upstream !== undefined && same(upstream, listen)) {
     add('error', 'upstream', `is the address of listen (${origin('listen')}): the proxy would forward to itself`)
   }
@@ -179,4 +179,42 @@ function contradictions(
     add('warning', 'policy', 'is used only together with upstream')
   }
   return found
+}
+
+const EVERYWHERE: ReadonlySet<string> = new Set(['0.0.0.0', '::'])
+
+/** Agents need a port of their own, or share that of a listener with TLS, where names tell them from visitors. */
+function agentContradictions(options: Options, origins: LoadedOptions['origins']): OptionProblem[] {
+  const { agents, listen, listeners, api, dns } = options
+  const originOf = (option: string) => origins.get(option) ?? { kind: 'default' as const }
+  if (agents === undefined) {
+    const idle = (['agents_certificate', 'agents_key', 'agents_tcp_ports'] as const).filter(
+      (option) => options[option] !== undefined
+    )
+    return idle.map((option) => {
+      const message = 'is used only together with agents'
+      return { severity: 'warning', option, message, origin: originOf(option) }
+    })
+  }
+  const overlaps = (other: ListenAddress) =>
+    other.port === agents.port &&
+    agents.port !== 0 &&
+    (other.host === agents.host || EVERYWHERE.has(other.host) || EVERYWHERE.has(agents.host))
+  const others: readonly (readonly [option: string, at: ListenAddress | undefined])[] = [
+    ['listen', listen],
+    ['api.listen', api.listen],
+    ['dns.listen', dns.listen]
+  ]
+  const taken = others.filter(([, at]) => at !== undefined && overlaps(at))
+  const messages = taken.map(
+    ([option]) => `is the address of ${option} (${formatOrigin(originOf(option))}); give each a port of its own`
+  )
+  for (const [index, one] of listeners.entries()) {
+    if (!overlaps(one.listen)) continue
+    const name = `listeners[${index}] (${formatAuthority(one.listen.host, one.listen.port)})`
+    if (one.listen.host !== agents.host) messages.push(`overlaps with ${name}; give both the same host or another port`)
+    else if (!one.tls)
+      messages.push(`is the address of ${name}, which is without TLS: agents can share only one with it`)
+  }
+  return messages.map((message) => ({ severity: 'error', option: 'agents', message, origin: originOf('agents') }))
 }

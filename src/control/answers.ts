@@ -1,7 +1,8 @@
+import { tunnelGroupBackend } from '../resources/backends.js'
 import type { Json, PresentContext, ResourceRecord } from '../resources/field.js'
 import { presentPart } from '../resources/parts.js'
 import { present, presentList, presentModule } from '../resources/present.js'
-import type { Part, Resource } from '../resources/resource.js'
+import type { Part, RecordOf, Resource } from '../resources/resource.js'
 import type { StoreReader } from '../store/store.js'
 import type { Catalogue } from './catalogue.js'
 import { notFound } from './control-error.js'
@@ -11,8 +12,15 @@ export interface AnswerOptions {
   readonly baseUrl: () => string
   readonly zone: string
   readonly regions: readonly string[]
-  readonly tunnelsOf?: ((backend: string) => readonly string[]) | undefined
+  /** Ids of the live tunnels that carry all of the labels, for each of `groups`, by its id. */
+  readonly selectedBy?: (groups: readonly LabelGroup[]) => Promise<ReadonlyMap<string, readonly string[]>>
   readonly deliveryOf?: ((destination: string) => Json | undefined) | undefined
+}
+
+/** A backend and the labels that a tunnel must carry to be selected by it. */
+export interface LabelGroup {
+  readonly id: string
+  readonly labels: Readonly<Record<string, string>>
 }
 
 /** Answers of the API: records as its clients see them, with what stands below them. */
@@ -91,7 +99,7 @@ export class Answers {
     records: readonly ResourceRecord[],
     showSecrets: boolean
   ): Promise<PresentContext> {
-    const { zone, regions, tunnelsOf, deliveryOf } = this.#options
+    const { zone, regions, deliveryOf } = this.#options
     const below = new Map<string, readonly ResourceRecord[]>()
     for (const { child, field } of this.#catalogue.childrenOf(resource)) {
       for (const { kind, id } of records) {
@@ -102,14 +110,22 @@ export class Answers {
         below.set(`${child.name} ${id}`, children.reverse())
       }
     }
+    const tunnels = await this.#tunnelsOf(resource, records)
     return {
       baseUrl: this.baseUrl,
       zone,
       regions,
       showSecrets,
       children: (kind, parent) => below.get(`${kind} ${parent}`) ?? [],
-      tunnelsOf: (backend) => tunnelsOf?.(backend) ?? [],
+      tunnelsOf: (backend) => tunnels?.get(backend) ?? [],
       deliveryOf: (destination) => deliveryOf?.(destination)
     }
+  }
+  async #tunnelsOf({ name }: Resource, records: readonly ResourceRecord[]) {
+    if (name !== tunnelGroupBackend.name || records.length === 0) return undefined
+    type Body = RecordOf<typeof tunnelGroupBackend>['body']
+    return await this.#options.selectedBy?.(
+      records.map(({ id, body }) => ({ id, labels: (body as unknown as Body).labels }))
+    )
   }
 }

@@ -55,23 +55,22 @@ type Edit = (draft: Draft, current: ResourceRecord) => Promise<ResourceRecord>
 export class ControlPlane {
   readonly #parts: ControlParts
   readonly #revisions: Revisions
-  readonly #sources: LiveSources
   readonly #reads: Reads
   readonly #test: TestDestination
 
   private constructor(parts: ControlParts, sources: LiveSources, startedAt: number, test: TestDestination) {
     this.#test = test
-    const { store, catalogue, answers, live } = parts
+    const { store, catalogue, answers, live, agents } = parts
     const endpoints = new Endpoints({
       store,
       sources,
+      agents,
       units: () => live.units,
       baseUrl: () => answers.baseUrl,
       startedAt
     })
     this.#parts = parts
-    this.#sources = sources
-    this.#reads = new Reads(parts, new LiveRecords({ store, answers, sources, endpoints }))
+    this.#reads = new Reads(parts, new LiveRecords({ store, answers, agents, endpoints }))
     this.#revisions = new Revisions({ store, catalogue, baseUrl: () => answers.baseUrl })
   }
 
@@ -81,7 +80,7 @@ export class ControlPlane {
    */
   static async open(options: ControlOptions, sources: LiveSources = noLiveSources): Promise<ControlPlane> {
     const { clock, testDestination = notDelivered } = options
-    return new ControlPlane(await openParts(options), sources, clock.wall(), testDestination)
+    return new ControlPlane(await openParts(options, sources), sources, clock.wall(), testDestination)
   }
 
   /** Who the key belongs to; undefined when it opens nothing. Fails with `FORBIDDEN` when its owner is not active. */
@@ -248,9 +247,13 @@ export class ControlPlane {
     return await this.#update(resource, request, call, edit, async () => null)
   }
 
-  /** Sends a command to a connected agent. Fails with `NOT_FOUND` when it is not connected. */
+  /**
+   * Sends a command to a connected agent, of whichever process on the store. Fails with `NOT_FOUND` when it is not
+   * connected, with `UNAVAILABLE` when it does not obey or its process does not answer.
+   */
   async commandSession(id: string, command: SessionCommand): Promise<void> {
-    if (!(await this.#sources.command(id, command))) throw notFound(`tunnel_session ${id}`)
+    const sent = await orUnavailable(this.#parts.agents.command(id, command))
+    if (!sent) throw notFound(`tunnel_session ${id}`)
   }
 
   /**
@@ -295,9 +298,10 @@ export class ControlPlane {
 
   /** Waits for the write that runs and closes the store. */
   async close(): Promise<void> {
-    const { following, writer, reports, store } = this.#parts
+    const { following, writer, reports, agents, store } = this.#parts
     await following.stop()
     await reports.stop()
+    await agents.stop()
     await writer.alone(() => store.close())
   }
 

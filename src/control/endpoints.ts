@@ -8,14 +8,15 @@ import { reservedDomain } from '../resources/reserved-domain.js'
 import type { Resource } from '../resources/resource.js'
 import { tcpEdge } from '../resources/tcp-edge.js'
 import type { StoredRecord, StoreReader } from '../store/store.js'
-
+import type { ClusterAgents } from './cluster-agents.js'
 import {
   comparePlaces,
   comparePositions,
   type EndpointPlace,
   endpointId,
   placeOfAddress,
-  placeOfId
+  placeOfId,
+  placeOfTunnel
 } from './endpoint-places.js'
 import { splitHostport } from './hostport.js'
 import type { LiveSources, LiveTunnel } from './live-sources.js'
@@ -28,7 +29,9 @@ const PORTS: Readonly<Record<string, number>> = { http: 80, https: 443 }
 
 interface EndpointsParts {
   readonly store: StoreReader
+  /** Of this process. */
   readonly sources: LiveSources
+  readonly agents: Pick<ClusterAgents, 'othersEndpoints'>
   /** The configuration that runs. */
   readonly units: () => ShardedMap<Unit>
   readonly baseUrl: () => string
@@ -85,7 +88,12 @@ export class Endpoints {
 
   /** Edges and tunnels from a place on, merged into one order. */
   async *#groups(from: EndpointPlace | undefined): AsyncGenerator<Group> {
-    const lanes = [this.#edges(httpsEdge, from), this.#edges(tcpEdge, from), this.#tunnels(from)]
+    const lanes = [
+      this.#edges(httpsEdge, from),
+      this.#edges(tcpEdge, from),
+      this.#tunnels(from),
+      this.#othersTunnels(from)
+    ]
     const heads = await Promise.all(lanes.map(async (lane) => ({ lane, head: await lane.next() })))
     while (true) {
       let first: (typeof heads)[number] | undefined
@@ -116,10 +124,17 @@ export class Endpoints {
   async *#tunnels(from: EndpointPlace | undefined): AsyncGenerator<Group> {
     const tunnels = [...this.#parts.sources.tunnels()]
       .filter(({ publicUrl }) => publicUrl !== '')
-      .map((tunnel) => ({ tunnel, place: placeOfAddress({ createdAt: tunnel.startedAt, sequence: 0 }, tunnel.id) }))
+      .map((tunnel) => ({ tunnel, place: placeOfTunnel(tunnel) }))
       .sort((a, b) => comparePlaces(a.place, b.place))
     for (const { tunnel, place } of tunnels) {
       if (from !== undefined && comparePlaces(from, place) > 0) continue
+      yield { place, endpoints: async () => [{ place, record: this.#endpointOf(tunnel, place) }] }
+    }
+  }
+
+  async *#othersTunnels(from: EndpointPlace | undefined): AsyncGenerator<Group> {
+    for await (const tunnel of this.#parts.agents.othersEndpoints(from)) {
+      const place = placeOfTunnel(tunnel)
       yield { place, endpoints: async () => [{ place, record: this.#endpointOf(tunnel, place) }] }
     }
   }

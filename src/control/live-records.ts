@@ -4,14 +4,16 @@ import { endpoint, tunnel, tunnelSession } from '../resources/live.js'
 import type { Resource } from '../resources/resource.js'
 import type { StoreReader } from '../store/store.js'
 import type { Answers } from './answers.js'
+import type { ClusterAgents, LivePage } from './cluster-agents.js'
 import { ControlError, notFound } from './control-error.js'
+import { endpointId, placeOfTunnel } from './endpoint-places.js'
 import type { Endpoints } from './endpoints.js'
-import type { LiveSession, LiveSources, LiveTunnel } from './live-sources.js'
+import type { LiveSession, LiveTunnel } from './live-sources.js'
 
 interface LiveRecordsParts {
   readonly store: StoreReader
   readonly answers: Answers
-  readonly sources: LiveSources
+  readonly agents: ClusterAgents
   readonly endpoints: Endpoints
 }
 
@@ -28,11 +30,25 @@ export class LiveRecords {
   readonly #kinds: ReadonlyMap<string, Kind>
 
   constructor(parts: LiveRecordsParts) {
-    const { sources, endpoints, answers } = parts
+    const { agents, endpoints, answers } = parts
     this.#parts = parts
     this.#kinds = new Map<string, Kind>([
-      [tunnelSession.name, inMemory(tunnelSession, () => [...sources.tunnelSessions()].map(ofSession))],
-      [tunnel.name, inMemory(tunnel, () => [...sources.tunnels()].map((one) => ofTunnel(one, answers.baseUrl)))],
+      [
+        tunnelSession.name,
+        kindOf(tunnelSession, {
+          list: (page) => agents.sessions(page),
+          get: (id) => agents.session(id),
+          show: sessionRecord
+        })
+      ],
+      [
+        tunnel.name,
+        kindOf(tunnel, {
+          list: (page) => agents.tunnels(page),
+          get: (id) => agents.tunnel(id),
+          show: (one) => tunnelRecord(one, agents.backendsOf(one.labels), answers.baseUrl)
+        })
+      ],
       [endpoint.name, endpoints]
     ])
   }
@@ -68,31 +84,38 @@ export class LiveRecords {
   }
 }
 
+interface Lister<T> {
+  list(page: LivePage): Promise<readonly T[]>
+  get(id: string): Promise<T | undefined>
+  show(one: T): ResourceRecord
+}
+
 /** KSUIDs sort by time, so the id alone is the order, and that of something gone is a cursor too. */
-function inMemory({ idPrefix }: Resource, all: () => readonly ResourceRecord[]): Kind {
+function kindOf<T>({ idPrefix }: Resource, { list, get, show }: Lister<T>): Kind {
   const form = new RegExp(`^${idPrefix}_[0-9A-Za-z]+$`)
   return {
     async list(limit, before) {
       if (before !== undefined && !form.test(before)) return undefined
-      return all()
-        .filter(({ id }) => before === undefined || id < before)
-        .sort((a, b) => (a.id < b.id ? 1 : -1))
-        .slice(0, limit)
+      return (await list({ limit, before })).map(show)
     },
     async get(id) {
-      return all().find((record) => record.id === id)
+      const found = form.test(id) ? await get(id) : undefined
+      return found === undefined ? undefined : show(found)
     }
   }
 }
 
-function ofSession({ id, startedAt, agentVersion, credential, ip, metadata, os, region, transport }: LiveSession) {
+/** A session as a record that no store holds. */
+export function sessionRecord(session: LiveSession): ResourceRecord {
+  const { id, startedAt, agentVersion, credential, ip, metadata, os, region, transport } = session
   const time = timestampText(startedAt)
   const body = { agent_version: agentVersion, credential, ip, metadata, os, region, started_at: time, transport }
   return { kind: tunnelSession.name, id, createdAt: time, body, secrets: {} }
 }
 
-function ofTunnel(one: LiveTunnel, baseUrl: string): ResourceRecord {
-  const { id, startedAt, publicUrl, metadata, proto, region, session, labels, forwardsTo, backends } = one
+/** `backends`: ids of those that select it. */
+function tunnelRecord(one: LiveTunnel, backends: readonly string[], baseUrl: string): ResourceRecord {
+  const { id, startedAt, publicUrl, metadata, proto, region, session, labels, forwardsTo } = one
   const time = timestampText(startedAt)
   const body = {
     public_url: publicUrl,
@@ -101,9 +124,15 @@ function ofTunnel(one: LiveTunnel, baseUrl: string): ResourceRecord {
     proto,
     region,
     tunnel_session: session,
+    endpoint: publicUrl === '' ? null : endpointRef(one, baseUrl),
     labels,
     backends: backends.map((backend) => ({ id: backend, uri: `${baseUrl}${tunnelGroupBackend.path}/${backend}` })),
     forwards_to: forwardsTo
   }
   return { kind: tunnel.name, id, createdAt: time, body, secrets: {} }
+}
+
+function endpointRef(one: LiveTunnel, baseUrl: string): { readonly id: string; readonly uri: string } {
+  const id = endpointId(placeOfTunnel(one))
+  return { id, uri: `${baseUrl}${endpoint.path}/${id}` }
 }

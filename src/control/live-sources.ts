@@ -28,25 +28,33 @@ export interface LiveTunnel {
   readonly proto: string
   readonly region: string
   readonly metadata: string
+  /** Empty for one that has a URL. */
   readonly labels: Readonly<Record<string, string>>
   readonly forwardsTo: string
-  /** Ids of the tunnel group backends that select it. */
-  readonly backends: readonly string[]
 }
 
 export type SessionCommand = 'stop' | 'restart' | 'update'
 
-/** What lives in memory and is shown by the API beside the records: agents and their tunnels. */
+/** What has come, changed or gone. */
+export type LiveChange = (what: 'session' | 'tunnel', id: string) => void
+
+/** What lives in the memory of this process and is shown by the API beside the records: agents and their tunnels. */
 export interface LiveSources {
   tunnelSessions(): Iterable<LiveSession>
   tunnels(): Iterable<LiveTunnel>
+  /** Ids of the tunnel group backends that select a tunnel with these labels, in the configuration that serves here. */
+  backendsOf(labels: LiveTunnel['labels']): readonly string[]
   /** Sends a command to an agent; false when there is no such session. Fails with `UNAVAILABLE` when the agent does not do it. */
   command(session: string, command: SessionCommand): Promise<boolean>
+  /** From now on `changed` hears of each change; it must not throw. There is one listener. */
+  watch(changed: LiveChange): void
 }
 
 /** A process without agents. */
 export const noLiveSources: LiveSources = {
   tunnelSessions: () => [],
   tunnels: () => [],
-  command: async () => false
+  backendsOf: () => [],
+  command: async () => false,
+  watch: () => undefined
 }

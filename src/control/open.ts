@@ -11,10 +11,12 @@ import type { Store, StoreLog } from '../store/store.js'
 import { Answers } from './answers.js'
 import { AppliedRevision } from './applied.js'
 import { Catalogue } from './catalogue.js'
+import { ClusterAgents } from './cluster-agents.js'
 import { Edits } from './edits.js'
 import type { EventRecorder, RecordEvent } from './events.js'
 import { Following } from './following.js'
 import { Live } from './live.js'
+import { type LiveSources, noLiveSources } from './live-sources.js'
 import { Principals } from './principals.js'
 import { ProcessReports } from './process-reports.js'
 import { Records } from './records.js'
@@ -46,8 +48,6 @@ export interface ControlOptions {
   readonly regions: readonly string[]
   /** Must the hosts of HTTPS edges be reserved domains? */
   readonly requireReserved?: boolean
-  /** Ids of the live tunnels that a backend selects. */
-  readonly tunnelsOf?: (backend: string) => readonly string[]
   /** Keeps the events of each write in its transaction. Absent: there are none. */
   readonly events?: EventRecorder
   /** How the delivery to an event destination goes. */
@@ -79,15 +79,20 @@ export interface ControlParts {
   readonly applied: AppliedRevision
   readonly writer: Writer
   readonly reports: ProcessReports
+  /** Of all processes on the store. */
+  readonly agents: ClusterAgents
   readonly following: Following
 }
 
-/** Opens the store, applies what it holds and begins to follow it. Closes it again when that fails. */
-export async function openParts(options: ControlOptions): Promise<ControlParts> {
+/**
+ * Opens the store, applies what it holds and begins to follow it. Closes it again when that fails. `sources`: what lives
+ * in this process beside the records.
+ */
+export async function openParts(options: ControlOptions, sources: LiveSources = noLiveSources): Promise<ControlParts> {
   const following = new Following()
   const store = await options.connect((revision) => following.hear(revision))
   try {
-    const parts = await build(options, store, following)
+    const parts = await build(options, sources, store, following)
     const { writer, applied, reports } = parts
     await writer.alone(() => applied.load(store))
     following.start({ store, writer, applied, reports, log: options.log })
@@ -99,17 +104,23 @@ export async function openParts(options: ControlOptions): Promise<ControlParts> 
   }
 }
 
-async function build(options: ControlOptions, store: Store, following: Following): Promise<ControlParts> {
+async function build(
+  options: ControlOptions,
+  sources: LiveSources,
+  store: Store,
+  following: Following
+): Promise<ControlParts> {
   const { seal, clock, log, holder, compile, checkPolicy, zone, published, events, operatorKeys, reportEvery } = options
   const { swapped = () => undefined, served = () => undefined, ports = noPorts } = options
   const catalogue = new Catalogue(options.resources)
   const records = new Records(seal)
-  const answers = new Answers(catalogue, records, options)
   const principals = await Principals.open({ store, clock, operatorKeys })
   const live = new Live({ holder, compile, ports, swapped })
   const gates = { api: new AddressGate('api', { log }), dashboard: new AddressGate('dashboard', { log }) }
   const applied = new AppliedRevision({ records, live, principals, log, served })
   const reports = new ProcessReports({ store, applied, clock, log, every: reportEvery })
+  const agents = new ClusterAgents({ store, reports, sources, clock, log })
+  const answers = new Answers(catalogue, records, { ...options, selectedBy: (groups) => agents.selectedBy(groups) })
   const writer = new Writer({
     store,
     applied,
@@ -142,6 +153,7 @@ async function build(options: ControlOptions, store: Store, following: Following
     applied,
     writer,
     reports,
+    agents,
     following
   }
 }

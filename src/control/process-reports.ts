@@ -1,7 +1,7 @@
 import type { Clock } from '../lib/clock.js'
 import { newId } from '../lib/id.js'
 import { timestampText } from '../resources/field.js'
-import type { Store, StoreLog } from '../store/store.js'
+import type { Reported, Store, StoreLog } from '../store/store.js'
 import type { AppliedRevision } from './applied.js'
 import type { ProcessState } from './calls.js'
 
@@ -19,16 +19,33 @@ export interface ProcessReportsParts {
 
 /** Tells the other processes on the store how far this one is. */
 export class ProcessReports {
+  /** Of this process. */
+  readonly id: string
   readonly #parts: ProcessReportsParts
-  readonly #id: string
   #timer: NodeJS.Timeout | undefined
   #writing: Promise<void> | undefined
   #again = false
+  #reported: (said: Reported) => void = () => undefined
 
   constructor(parts: ProcessReportsParts) {
     this.#parts = parts
-    this.#id = newId('proc', parts.clock.wall())
+    this.id = newId('proc', parts.clock.wall())
     if (parts.every !== undefined) this.#timer = setInterval(() => this.soon(), parts.every).unref()
+  }
+
+  /** Are there other processes that may read the reports? */
+  get shared(): boolean {
+    return this.#parts.every !== undefined
+  }
+
+  /** Processes whose last report is older are gone. Milliseconds since the Unix epoch. */
+  get aliveSince(): number {
+    return this.#parts.clock.wall() - GONE_AFTER
+  }
+
+  /** From now on `reported` hears what the store says to each report; it must not throw. There is one listener. */
+  watch(reported: (said: Reported) => void): void {
+    this.#reported = reported
   }
 
   /** Reports without anybody waiting; at most one report is under way. */
@@ -48,12 +65,11 @@ export class ProcessReports {
 
   /** All processes that live, this one included. */
   async list(): Promise<ProcessState[]> {
-    const { store, clock } = this.#parts
     await this.#write()
-    const all = await store.processes()
+    const all = await this.#parts.store.processes()
     return all
-      .filter(({ seenAt }) => seenAt >= clock.wall() - GONE_AFTER)
-      .map(({ seenAt, ...report }) => ({ ...report, seenAt: timestampText(seenAt), self: report.id === this.#id }))
+      .filter(({ seenAt }) => seenAt >= this.aliveSince)
+      .map(({ seenAt, ...report }) => ({ ...report, seenAt: timestampText(seenAt), self: report.id === this.id }))
   }
 
   async stop(): Promise<void> {
@@ -66,7 +82,7 @@ export class ProcessReports {
   async #report(): Promise<void> {
     try {
       await this.#write()
-      await this.#parts.store.forgetProcesses(this.#parts.clock.wall() - GONE_AFTER)
+      await this.#parts.store.forgetProcesses(this.aliveSince)
     } catch (error) {
       this.#parts.log.warn({ err: error }, 'cannot tell the other processes how far this one is')
     }
@@ -74,6 +90,7 @@ export class ProcessReports {
 
   async #write(): Promise<void> {
     const { store, applied } = this.#parts
-    await store.reportProcess({ id: this.#id, appliedRevision: applied.revision, lastError: applied.error })
+    const report = { id: this.id, appliedRevision: applied.revision, lastError: applied.error }
+    this.#reported(await store.reportProcess(report))
   }
 }

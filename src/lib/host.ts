@@ -24,8 +24,13 @@ export function formatAuthority(host: string, port: number): string {
   return host.includes(':') ? `[${host}]:${port}` : `${host}:${port}`
 }
 
-/** The URL of a listener for clients on this machine: one that listens on every interface is reached through loopback. */
-export function reachableUrl({ host, port }: { readonly host: string; readonly port: number }): string {
+/** The URL of a listener for clients on this machine, as for `reachableAuthority`. */
+export function reachableUrl(at: { readonly host: string; readonly port: number }): string {
+  return `http://${reachableAuthority(at)}`
+}
+
+/** host:port of a listener for clients on this machine: one that listens on every interface is reached through loopback. */
+export function reachableAuthority({ host, port }: { readonly host: string; readonly port: number }): string {
   const reachable = host === '0.0.0.0' ? '127.0.0.1' : host === '::' ? '::1' : host
-  return `http://${formatAuthority(reachable, port)}`
+  return formatAuthority(reachable, port)
 }

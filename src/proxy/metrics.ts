@@ -15,13 +15,6 @@ export interface LimiterStatistics {
 
 const SECONDS = [0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30]
 
-/** What is counted of one destination of events. */
-export interface DeliveryCounts {
-  readonly delivered: number
-  readonly dropped: number
-  readonly failures: number
-}
-
 /**
  * All metrics of the data plane, in one registry of its own. Labels come from the configuration and from closed
  * sets, never from a request, so that a client cannot make series.
@@ -217,37 +210,6 @@ export class Metrics {
       'Decisions by the sketch since the start.',
       (limiter) => limiter.sketchDecisions
     )
-  }
-
-  /** How the delivery of events goes, by id of the destination; read at each scrape. */
-  observeEvents(read: () => Iterable<readonly [string, DeliveryCounts]>): void {
-    const counter = (name: string, help: string, value: (counts: DeliveryCounts) => number) =>
-      new Counter({
-        name,
-        help,
-        labelNames: ['destination'],
-        registers: [this.registry],
-        collect() {
-          this.reset()
-          for (const [destination, counts] of read()) this.inc({ destination }, value(counts))
-        }
-      })
-    counter('sluice_events_delivered_total', 'Events that a destination took.', ({ delivered }) => delivered)
-    counter(
-      'sluice_events_dropped_total',
-      'Events of traffic that came faster than a destination took them.',
-      ({ dropped }) => dropped
-    )
-    new Gauge({
-      name: 'sluice_event_delivery_failures',
-      help: 'Attempts to deliver to a destination since the last success.',
-      labelNames: ['destination'],
-      registers: [this.registry],
-      collect() {
-        this.reset()
-        for (const [destination, { failures }] of read()) this.set({ destination }, failures)
-      }
-    })
   }
 
   /** Memory and CPU of the process, read at each scrape. */

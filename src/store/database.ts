@@ -13,5 +13,7 @@ export interface Database {
   holdForMigration(transaction: Transaction<Tables>): Promise<void>
   /** Tells other processes about the revision when the transaction commits. */
   announce(transaction: Transaction<Tables>, revision: number): Promise<void>
+  /** Tells another process, when the transaction commits, that there is something for it on the board. */
+  wake(transaction: Transaction<Tables>, process: string): Promise<void>
   close(): Promise<void>
 }

@@ -1,13 +1,25 @@
 import type { Transaction } from 'kysely'
 import type { Clock } from '../lib/clock.js'
+import type { Board } from './board.js'
 import type { Database } from './database.js'
+import { KyselyBoard } from './kysely-board.js'
 import { KyselyOutbox } from './kysely-outbox.js'
 import { newerSchema, SCHEMA_VERSION } from './migrations.js'
 import type { Outbox } from './outbox.js'
 import { Outcomes } from './outcomes.js'
 import { Queries } from './queries.js'
 import { printable } from './rows.js'
-import type { Change, Json, Outcome, ProcessReport, RevisionEntry, Store, StoreLog, StoreTransaction } from './store.js'
+import type {
+  Change,
+  Json,
+  Outcome,
+  ProcessReport,
+  Reported,
+  RevisionEntry,
+  Store,
+  StoreLog,
+  StoreTransaction
+} from './store.js'
 import { StoreError } from './store-error.js'
 import type { Tables } from './tables.js'
 import { KyselyTransaction } from './transaction.js'
@@ -16,6 +28,8 @@ import { Turns } from './turns.js'
 export interface KyselyStoreParts {
   readonly log: StoreLog
   readonly clock: Clock
+  /** Somebody else tells it what other processes say; absent: nobody does. */
+  readonly board?: Board
   /** Hears of each revision that this store has committed itself. */
   readonly onCommit: (revision: number) => void
   /** Stops whatever watches the database. */
@@ -25,6 +39,7 @@ export interface KyselyStoreParts {
 /** The store over any database that Kysely speaks to. */
 export class KyselyStore extends Queries implements Store {
   readonly outbox: Outbox
+  readonly board: Board
   readonly #database: Database
   readonly #parts: KyselyStoreParts
   readonly #outcomes: Outcomes
@@ -34,6 +49,7 @@ export class KyselyStore extends Queries implements Store {
   constructor(database: Database, parts: KyselyStoreParts) {
     super(() => database.reads)
     this.outbox = new KyselyOutbox(database)
+    this.board = parts.board ?? new KyselyBoard(database, () => parts.clock.wall())
     this.#database = database
     this.#parts = parts
     this.#outcomes = new Outcomes(database, parts.log, parts.clock)
@@ -93,17 +109,26 @@ export class KyselyStore extends Queries implements Store {
     })
   }
 
-  async reportProcess(report: Omit<ProcessReport, 'seenAt'>): Promise<void> {
+  async reportProcess(report: Omit<ProcessReport, 'seenAt'>): Promise<Reported> {
     const row = {
       applied_revision: report.appliedRevision,
       last_error: report.lastError === null ? null : printable(report.lastError),
       seen_at: Math.floor(this.#parts.clock.wall())
     }
-    await this.#database.writes
+    const { writes } = this.#database
+    const former = await writes
+      .updateTable('processes')
+      .set(row)
+      .where('id', '=', report.id)
+      .returning('calls')
+      .executeTakeFirst()
+    if (former !== undefined) return { known: true, calls: former.calls }
+    await writes
       .insertInto('processes')
-      .values({ id: report.id, ...row })
+      .values({ id: report.id, calls: 0, ...row })
       .onConflict((conflict) => conflict.column('id').doUpdateSet(row))
       .execute()
+    return { known: false, calls: 0 }
   }
 
   async processes(): Promise<ProcessReport[]> {

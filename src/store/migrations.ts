@@ -127,7 +127,37 @@ const outbox: Migration = async (schema) => {
   await schema.alterTable('meta').addColumn('account_id', 'text').execute()
 }
 
-const MIGRATIONS: readonly Migration[] = [records, history, processes, outbox]
+const board: Migration = async (schema, bytes) => {
+  await schema
+    .alterTable('processes')
+    .addColumn('calls', 'bigint', (column) => column.notNull().defaultTo(0))
+    .execute()
+  await schema
+    .createTable('entries')
+    .addColumn('process', 'text', (column) => column.notNull())
+    .addColumn('kind', 'text', (column) => column.notNull())
+    .addColumn('id', 'text', (column) => column.notNull())
+    .addColumn('rank', bytes, (column) => column.notNull())
+    .addColumn('body', 'text', (column) => column.notNull())
+    .addPrimaryKeyConstraint('entries_key', ['kind', 'id', 'process'])
+    .addForeignKeyConstraint('entries_process', ['process'], 'processes', ['id'], (key) => key.onDelete('cascade'))
+    .execute()
+  await schema.createIndex('entries_of').on('entries').column('process').execute()
+  await schema.createIndex('entries_newest').on('entries').columns(['kind', 'rank']).execute()
+  await schema
+    .createTable('calls')
+    .addColumn('id', 'text', (column) => column.primaryKey())
+    .addColumn('process', 'text', (column) => column.notNull())
+    .addColumn('caller', 'text', (column) => column.notNull())
+    .addColumn('body', 'text', (column) => column.notNull())
+    .addColumn('answer', 'text')
+    .addColumn('at', 'bigint', (column) => column.notNull())
+    .addForeignKeyConstraint('calls_process', ['process'], 'processes', ['id'], (key) => key.onDelete('cascade'))
+    .execute()
+  await schema.createIndex('calls_for').on('calls').column('process').execute()
+}
+
+const MIGRATIONS: readonly Migration[] = [records, history, processes, outbox, board]
 
 /** The version of the schema that this code reads and writes. */
 export const SCHEMA_VERSION = MIGRATIONS.length

@@ -1,8 +1,9 @@
 import type { Clock } from '../lib/clock.js'
 import type { Database } from './database.js'
+import { KyselyBoard } from './kysely-board.js'
 import { KyselyStore } from './kysely-store.js'
 import { migrate } from './migrations.js'
-import { postgresDatabase, REVISIONS_CHANNEL } from './postgres-database.js'
+import { CALLS_CHANNEL, postgresDatabase, REVISIONS_CHANNEL } from './postgres-database.js'
 import { PostgresDriver } from './postgres-driver.js'
 import { Queries } from './queries.js'
 import { RevisionWatch } from './revision-watch.js'
@@ -39,10 +40,12 @@ async function openPostgres(url: string, { log, clock, onRevision }: StoreOption
   const database = postgresDatabase(driver)
   const read = () => new Queries(() => database.reads).revision()
   const seen = await prepare(database, log)
-  const watch = new RevisionWatch({ driver, channel: REVISIONS_CHANNEL, read, onRevision, log }, seen)
+  const board = new KyselyBoard(database, () => clock.wall())
+  const beside = { channel: CALLS_CHANNEL, heard: (process: string | undefined) => board.heard(process) }
+  const watch = new RevisionWatch({ driver, channel: REVISIONS_CHANNEL, beside, read, onRevision, log }, seen)
   await watch.start()
   const onCommit = (revision: number) => watch.saw(revision)
-  return new KyselyStore(database, { log, clock, onCommit, onClose: () => watch.stop() })
+  return new KyselyStore(database, { log, clock, board, onCommit, onClose: () => watch.stop() })
 }
 
 /** Migrates and answers the last revision; closes the database when that fails. */

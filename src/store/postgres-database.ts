@@ -6,6 +6,9 @@ import type { Tables } from './tables.js'
 /** Where processes tell each other about new revisions; the message is the number. */
 export const REVISIONS_CHANNEL = 'sluice_revisions'
 
+/** Where a process tells another one to look at the board; the message is the id of the other one. */
+export const CALLS_CHANNEL = 'sluice_calls'
+
 /** Any number, as long as it stays the same: all processes that migrate one database wait at it. */
 const MIGRATION_LOCK = 7_583_942
 
@@ -24,6 +27,9 @@ export function postgresDatabase(driver: PostgresDriver): Database {
     },
     announce: async (transaction, revision) => {
       await sql`select pg_notify(${REVISIONS_CHANNEL}, ${String(revision)})`.execute(transaction)
+    },
+    wake: async (transaction, process) => {
+      await sql`select pg_notify(${CALLS_CHANNEL}, ${process})`.execute(transaction)
     },
     close: () => driver.end()
   }

@@ -8,6 +8,8 @@ const LONGEST_PAUSE_MILLISECONDS = 5000
 export interface RevisionWatchParts {
   readonly driver: PostgresDriver
   readonly channel: string
+  /** Hears, on the same connection, what is said on another channel; undefined: something may have been missed. */
+  readonly beside: { readonly channel: string; readonly heard: (message: string | undefined) => void }
   /** Reads the last committed revision. */
   readonly read: () => Promise<number>
   readonly onRevision: (revision: number) => void
@@ -95,12 +97,13 @@ export class RevisionWatch {
   }
 
   async #listen(): Promise<void> {
-    const { driver, channel, log } = this.#parts
+    const { driver, channel, beside, log } = this.#parts
     try {
-      const heard = () => this.#wake()
-      this.#unlisten = await driver.listen(channel, heard, () => this.#lost())
+      const heard = { [channel]: () => this.#wake(), [beside.channel]: beside.heard }
+      this.#unlisten = await driver.listen(heard, () => this.#lost())
       this.#pause = FIRST_PAUSE_MILLISECONDS
       this.#wake()
+      beside.heard(undefined)
     } catch (error) {
       log.warn({ err: error, store: driver.name }, 'cannot listen for new revisions; polling')
       this.#lost()

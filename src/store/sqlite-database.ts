@@ -32,6 +32,7 @@ export function sqliteDatabase(path: string, executor: SqliteExecutor): Database
     // The lock file has already refused every other process.
     holdForMigration: () => Promise.resolve(),
     announce: () => Promise.resolve(),
+    wake: () => Promise.resolve(),
     close: () => executor.close()
   }
 }

@@ -1,3 +1,4 @@
+import type { Board } from './board.js'
 import type { Outbox } from './outbox.js'
 
 /**
@@ -109,6 +110,14 @@ export interface ProcessReport {
   readonly seenAt: number
 }
 
+/** What the store says to a report. */
+export interface Reported {
+  /** False: nothing was known of the process, and so there is nothing of it on the board either. */
+  readonly known: boolean
+  /** How many calls others have left for it since its first report. */
+  readonly calls: number
+}
+
 export interface StoreReader {
   get(kind: string, id: string): Promise<StoredRecord | undefined>
   /** Those of the keys that exist, in no particular order. */
@@ -178,6 +187,7 @@ export interface Outcome<T> {
 
 export interface Store extends StoreReader {
   readonly outbox: Outbox
+  readonly board: Board
   /**
    * Runs `work` as the only writer of all processes and commits what it wrote; what it throws is thrown after everything
    * is undone. Transactions of one process wait for each other.
@@ -195,9 +205,9 @@ export interface Store extends StoreReader {
   changesOf(revision: number): Promise<Change[]>
   /** Drops history and deleted places of revisions below `revision`. */
   forgetHistory(revision: number): Promise<void>
-  reportProcess(report: Omit<ProcessReport, 'seenAt'>): Promise<void>
+  reportProcess(report: Omit<ProcessReport, 'seenAt'>): Promise<Reported>
   processes(): Promise<ProcessReport[]>
-  /** Drops reports that are older than this, milliseconds since the Unix epoch. */
+  /** Drops reports that are older than this, milliseconds since the Unix epoch, and what is on the board of their processes. */
   forgetProcesses(seenBefore: number): Promise<void>
   /** Waits for the transaction that runs, then lets go of everything. */
   close(): Promise<void>

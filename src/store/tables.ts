@@ -11,6 +11,8 @@ export interface Tables {
   changes: ChangesTable
   tombstones: TombstonesTable
   processes: ProcessesTable
+  entries: EntriesTable
+  calls: CallsTable
   outbox: OutboxTable
   deliveries: DeliveriesTable
   leases: LeasesTable
@@ -84,6 +86,31 @@ interface ProcessesTable {
   applied_revision: number
   last_error: string | null
   seen_at: number
+  /** How many calls were left for it, ever. */
+  calls: number
+}
+
+/** What lives in the processes. */
+interface EntriesTable {
+  process: string
+  kind: string
+  id: string
+  /** Bytes, because databases do not agree on the order of text. */
+  rank: ColumnType<Uint8Array | ArrayBuffer, Uint8Array, Uint8Array>
+  /** JSON text. */
+  body: string
+}
+
+/** What processes ask of each other. */
+interface CallsTable {
+  id: string
+  process: string
+  caller: string
+  /** JSON text. */
+  body: string
+  /** JSON text; null: none yet. */
+  answer: string | null
+  at: number
 }
 
 /** What waits for a destination. */

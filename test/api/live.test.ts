@@ -34,8 +34,7 @@ function tunnel(number: number, of: LiveSession, publicUrl: string): LiveTunnel 
     region: 'global',
     metadata: 'm',
     labels: publicUrl === '' ? { app: 'web' } : {},
-    forwardsTo: 'http://localhost:3000',
-    backends: []
+    forwardsTo: 'http://localhost:3000'
   }
 }
 
@@ -45,6 +44,8 @@ class Agents implements LiveSources {
   readonly commands: [string, SessionCommand][] = []
   tunnelSessions = () => this.sessions
   tunnels = () => this.open
+  backendsOf = () => []
+  watch = () => undefined
 
   async command(id: string, command: SessionCommand) {
     this.commands.push([id, command])

@@ -270,6 +270,24 @@ t.test('options that contradict each other are refused', async (t) => {
   t.match((await refused(t, { environment: plain }))[0], 'SLUICE_UPSTREAM_CA: error: upstream_ca: needs an upstream')
 })
 
+t.test('agents have an address of their own, or share that of a listener with TLS', async (t) => {
+  const why = async (environment: Record<string, string>) => (await refused(t, { environment }))[0]
+  t.match(await why({ SLUICE_AGENTS: '127.0.0.1:8080' }), 'agents: is the address of listen (default)')
+  t.match(await why({ SLUICE_AGENTS: '0.0.0.0:4040' }), 'agents: is the address of api.listen')
+  const dns = { SLUICE_DNS_LISTEN: '127.0.0.1:53', SLUICE_AGENTS: '127.0.0.1:53' }
+  t.match(await why(dns), 'agents: is the address of dns.listen (SLUICE_DNS_LISTEN)')
+  const at = { SLUICE_AGENTS: '127.0.0.1:8443' }
+  t.match(await why({ ...at, SLUICE_LISTENERS: 'http://127.0.0.1:8443' }), /is without TLS/)
+  t.match(
+    await why({ ...at, SLUICE_LISTENERS: 'https://0.0.0.0:8443' }),
+    /overlaps with listeners\[0\] \(0\.0\.0\.0:8443\)/
+  )
+  t.ok((await good({ environment: { ...at, SLUICE_LISTENERS: 'https://127.0.0.1:8443' } })).options.agents)
+  t.ok((await good({ environment: { SLUICE_AGENTS: '127.0.0.1:0', SLUICE_LISTEN: '127.0.0.1:0' } })).options.agents)
+  const { warnings } = await good({ environment: { SLUICE_AGENTS_TCP_PORTS: '20000-20999' } })
+  t.match(warnings.map(formatOptionProblem), [/agents_tcp_ports: is used only together with agents/])
+})
+
 t.test('every option is described, has its own variable, and a default that its reader takes', (t) => {
   const entries = optionEntries()
   t.equal(new Set(entries.map(({ variable }) => variable)).size, entries.length)

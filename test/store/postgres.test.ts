@@ -142,7 +142,7 @@ t.test('notifications', async (t) => {
   const woken = new Promise<void>((resolve) => {
     notice = resolve
   })
-  const unlisten = await driver.listen('sluice_revisions', notice, () => undefined)
+  const unlisten = await driver.listen({ sluice_revisions: notice }, () => undefined)
   await put(store, 'edge', 'b')
   await woken
   await unlisten()

@@ -4,6 +4,7 @@ import { KyselyStore } from '../../src/store/kysely-store.js'
 import type { Position, Store } from '../../src/store/store.js'
 import { ClaimConflict } from '../../src/store/store-error.js'
 import type { ManualClock } from '../helpers/clock.js'
+import { boardSuite } from './board-suite.js'
 import { type Opened, operation, over, put } from './opened.js'
 import { outboxSuite } from './outbox-suite.js'
 
@@ -31,6 +32,7 @@ export async function storeSuite(t: TapTest, database: Database, isolated: boole
   history(t, fresh)
   paging(t, fresh)
   outboxSuite(t, fresh)
+  boardSuite(t, fresh)
   if (isolated) isolation(t, fresh)
   closing(t, async () => {
     const { store, ...rest } = await fresh()
@@ -127,11 +129,13 @@ function records(t: TapTest, fresh: Fresh): void {
 
   t.test('the reports of processes', async (t) => {
     const { store, clock } = await fresh()
-    await store.reportProcess({ id: 'b', appliedRevision: 3, lastError: null })
+    const first = await store.reportProcess({ id: 'b', appliedRevision: 3, lastError: null })
+    t.same(first, { known: false, calls: 0 })
     await store.reportProcess({ id: 'a', appliedRevision: 2, lastError: 'port busy\0' })
     const before = clock.wall()
     clock.advance(5000)
-    await store.reportProcess({ id: 'b', appliedRevision: 4, lastError: null })
+    const second = await store.reportProcess({ id: 'b', appliedRevision: 4, lastError: null })
+    t.same(second, { known: true, calls: 0 })
     t.same(await store.processes(), [
       { id: 'a', appliedRevision: 2, lastError: 'port busy\u{fffd}', seenAt: before },
       { id: 'b', appliedRevision: 4, lastError: null, seenAt: before + 5000 }

@@ -1,0 +1,87 @@
+import { Counter, Gauge, type Registry } from 'prom-client'
+
+/** What agents use now. */
+export interface AgentCounts {
+  readonly sessions: number
+  readonly tunnels: number
+  readonly streams: number
+}
+
+/** How often an IP restriction has refused an address, and how often it only would have. */
+export interface RestrictionCounts {
+  readonly refused: number
+  readonly warned: number
+}
+
+/** How the delivery of events to one destination goes. */
+export interface DeliveryCounts {
+  readonly delivered: number
+  readonly dropped: number
+  readonly waiting: number
+  readonly failures: number
+}
+
+/** Reads what agents use at each scrape. */
+export function observeAgents(registry: Registry, read: () => AgentCounts): void {
+  const gauge = (name: string, help: string, member: keyof AgentCounts) =>
+    new Gauge({
+      name,
+      help,
+      registers: [registry],
+      collect() {
+        this.set(read()[member])
+      }
+    })
+  gauge('sluice_agent_sessions', 'Connections of agents that have authenticated, open now.', 'sessions')
+  gauge('sluice_agent_tunnels', 'Tunnels of the agents of this process.', 'tunnels')
+  gauge('sluice_agent_streams', 'Connections to upstreams open now through tunnels.', 'streams')
+}
+
+/** Reads at each scrape what the IP restrictions of agents and of the management listener have done, by their type. */
+export function observeRestrictions(registry: Registry, read: () => Readonly<Record<string, RestrictionCounts>>): void {
+  new Counter({
+    name: 'sluice_restrictions_total',
+    help: 'What the IP restrictions of agents and of the management listener have refused, or would refuse were they enforced.',
+    labelNames: ['type', 'result'],
+    registers: [registry],
+    collect() {
+      this.reset()
+      for (const [type, { refused, warned }] of Object.entries(read())) {
+        this.inc({ type, result: 'refused' }, refused)
+        this.inc({ type, result: 'would_refuse' }, warned)
+      }
+    }
+  })
+}
+
+/** Reads at each scrape how events are delivered; `read` gives the counts with the id of each destination. */
+export function observeDeliveries(
+  registry: Registry,
+  read: () => Iterable<readonly [destination: string, counts: DeliveryCounts]>
+): void {
+  const about = { labelNames: ['destination'], registers: [registry] }
+  const counter = (name: string, help: string, member: keyof DeliveryCounts) =>
+    new Counter({
+      ...about,
+      name,
+      help,
+      collect() {
+        this.reset()
+        for (const [destination, counts] of read()) this.inc({ destination }, counts[member])
+      }
+    })
+  const gauge = (name: string, help: string, member: keyof DeliveryCounts) =>
+    new Gauge({
+      ...about,
+      name,
+      help,
+      collect() {
+        this.reset()
+        for (const [destination, counts] of read()) this.set({ destination }, counts[member])
+      }
+    })
+  counter('sluice_events_delivered_total', 'Events that the destination has taken.', 'delivered')
+  counter('sluice_events_dropped_total', 'Events of traffic that came faster than they went.', 'dropped')
+  gauge('sluice_events_waiting', 'Audit events that wait, as of the last failure.', 'waiting')
+  gauge('sluice_event_delivery_failures', 'Attempts to deliver since the last success.', 'failures')
+}

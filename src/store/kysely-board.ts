@@ -1,0 +1,147 @@
+import type { Transaction } from 'kysely'
+import type { Board, BoardCall, BoardChange, BoardEntry, BoardPage, Published, PublishedEntry } from './board.js'
+import type { Database } from './database.js'
+import { pieces, storable } from './rows.js'
+import type { Tables } from './tables.js'
+
+/** Rows of one statement; each takes five parameters. */
+const ROWS = 200
+const IDS = 500
+
+/** The board over any database that Kysely speaks to. Its statements take no writer's turn. */
+export class KyselyBoard implements Board {
+  readonly #database: Database
+  readonly #now: () => number
+  readonly #listeners = new Map<string, Set<() => void>>()
+
+  /** `now`: milliseconds since the Unix epoch. */
+  constructor(database: Database, now: () => number) {
+    this.#database = database
+    this.#now = now
+  }
+
+  async publish(process: string, { put, drop }: BoardChange): Promise<void> {
+    await this.#database.writes.transaction().execute(async (trx) => {
+      for (const kind of new Set(drop.map((entry) => entry.kind))) {
+        const ids = drop.filter((entry) => entry.kind === kind).map(({ id }) => id)
+        for (const some of pieces(ids, IDS)) await this.#drop(trx, process, kind, some)
+      }
+      for (const some of pieces(put, ROWS)) {
+        await trx
+          .insertInto('entries')
+          .values(some.map(({ kind, id, rank, body }) => ({ process, kind, id, rank: Buffer.from(rank), body })))
+          .onConflict((conflict) =>
+            conflict
+              .columns(['kind', 'id', 'process'])
+              .doUpdateSet((eb) => ({ rank: eb.ref('excluded.rank'), body: eb.ref('excluded.body') }))
+          )
+          .execute()
+      }
+    })
+  }
+
+  async clear(process: string): Promise<void> {
+    await this.#database.writes.deleteFrom('entries').where('process', '=', process).execute()
+  }
+
+  async list(kind: string, { limit, below }: BoardPage, of: Published): Promise<BoardEntry[]> {
+    let query = this.#entries(kind, of)
+    if (below !== undefined) query = query.where('entries.rank', '<', Buffer.from(below))
+    const rows = await query.orderBy('entries.rank', 'desc').limit(limit).execute()
+    return rows.map(toEntry)
+  }
+
+  async get(kind: string, id: string, of: Published): Promise<PublishedEntry[]> {
+    if (!storable(id)) return []
+    const rows = await this.#entries(kind, of).where('entries.id', '=', id).execute()
+    return rows.map((row) => ({ ...toEntry(row), process: row.process }))
+  }
+
+  async call({ id, process, from, body }: BoardCall): Promise<boolean> {
+    const left = await this.#database.writes.transaction().execute(async (trx) => {
+      const { numUpdatedRows } = await trx
+        .updateTable('processes')
+        .set((eb) => ({ calls: eb('calls', '+', 1) }))
+        .where('id', '=', process)
+        .executeTakeFirstOrThrow()
+      if (numUpdatedRows === 0n) return false
+      const at = Math.floor(this.#now())
+      await trx.insertInto('calls').values({ id, process, caller: from, body, answer: null, at }).execute()
+      await this.#database.wake(trx, process)
+      return true
+    })
+    if (left) this.heard(process)
+    return left
+  }
+
+  async waiting(process: string): Promise<BoardCall[]> {
+    const rows = await this.#database.reads
+      .selectFrom('calls')
+      .select(['id', 'process', 'caller', 'body'])
+      .where('process', '=', process)
+      .where('answer', 'is', null)
+      .orderBy('at')
+      .execute()
+    return rows.map(({ caller, ...call }) => ({ ...call, from: caller }))
+  }
+
+  async answer({ id, from }: Pick<BoardCall, 'id' | 'from'>, text: string): Promise<void> {
+    await this.#database.writes.transaction().execute(async (trx) => {
+      await trx.updateTable('calls').set({ answer: text }).where('id', '=', id).execute()
+      await this.#database.wake(trx, from)
+    })
+    this.heard(from)
+  }
+
+  async answerTo(id: string): Promise<string | null | undefined> {
+    const row = await this.#database.reads.selectFrom('calls').select('answer').where('id', '=', id).executeTakeFirst()
+    return row?.answer
+  }
+
+  async withdraw(id: string): Promise<void> {
+    await this.#database.writes.deleteFrom('calls').where('id', '=', id).execute()
+  }
+
+  listen(process: string, heard: () => void): () => void {
+    const listeners = this.#listeners.get(process) ?? new Set()
+    this.#listeners.set(process, listeners.add(heard))
+    return () => {
+      listeners.delete(heard)
+      if (listeners.size === 0) this.#listeners.delete(process)
+    }
+  }
+
+  /** There may be something for this process; undefined: for any. */
+  heard(process: string | undefined): void {
+    const concerned = process === undefined ? [...this.#listeners.values()] : [this.#listeners.get(process) ?? []]
+    for (const listeners of concerned) for (const run of listeners) run()
+  }
+
+  #entries(kind: string, { since, except }: Published) {
+    return this.#database.reads
+      .selectFrom('entries')
+      .innerJoin('processes', 'processes.id', 'entries.process')
+      .select(['entries.process', 'entries.kind', 'entries.id', 'entries.rank', 'entries.body'])
+      .where('entries.kind', '=', kind)
+      .where('entries.process', '<>', except)
+      .where('processes.seen_at', '>=', Math.floor(since))
+  }
+
+  async #drop(trx: Transaction<Tables>, process: string, kind: string, ids: readonly string[]): Promise<void> {
+    await trx
+      .deleteFrom('entries')
+      .where('process', '=', process)
+      .where('kind', '=', kind)
+      .where('id', 'in', ids)
+      .execute()
+  }
+}
+
+function toEntry(row: {
+  readonly kind: string
+  readonly id: string
+  readonly rank: Uint8Array | ArrayBuffer
+  readonly body: string
+}): BoardEntry {
+  return { kind: row.kind, id: row.id, rank: Buffer.from(row.rank as Uint8Array).toString(), body: row.body }
+}
