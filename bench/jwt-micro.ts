@@ -1,12 +1,11 @@
 import { generateKeyPairSync, type KeyObject, sign } from 'node:crypto'
 import { offlineServices } from '../src/cli/offline-services.js'
-import { type EntryFacts, Flow } from '../src/exchange/flow.js'
-import { HeaderFields } from '../src/exchange/headers.js'
-import { RequestTarget } from '../src/exchange/target.js'
+import type { Flow } from '../src/exchange/flow.js'
 import { actions } from '../src/policy/actions/registry.js'
 import { compilePolicy } from '../src/policy/compile.js'
 import { type CompiledPhase, runPhase } from '../src/policy/run.js'
-import { type MicroResult, timed } from './timing.js'
+import { requestFlow } from './request-flow.js'
+import { cpuSince, type MicroResult, timed } from './timing.js'
 
 const ISSUER = 'https://issuer.example/'
 const AUDIENCE = 'https://api.example'
@@ -54,8 +53,7 @@ async function first(phase: CompiledPhase, key: Key): Promise<MicroResult> {
   for (const token of tokens) {
     if ((await runPhase(phase, flowWith(token))) !== undefined) throw new Error(`${key.alg}: the token is refused`)
   }
-  const { user, system } = process.cpuUsage(before)
-  return { name: `jwt: a first signature, ${key.alg}`, nanoseconds: ((user + system) * 1_000) / NEW, note: 'CPU' }
+  return { name: `jwt: a first signature, ${key.alg}`, nanoseconds: cpuSince(before) / NEW, note: 'CPU' }
 }
 
 function compiled(keys: readonly Key[]): CompiledPhase {
@@ -105,37 +103,6 @@ function tokenOf({ alg, privateKey }: Key, id: number): string {
   return `${text}.${sign(alg === 'EdDSA' ? null : 'sha256', Buffer.from(text), options).toString('base64url')}`
 }
 
-const CONNECTION = {
-  id: 1,
-  listener: 'http',
-  peer: { address: '192.0.2.10', port: 40_000 },
-  local: { address: '192.0.2.1', port: 8080 },
-  startedAt: 0,
-  bytesIn: 0,
-  bytesOut: 0
-} as const
-const ENTRY: EntryFacts = { id: 'ep_1', protocol: 'http', host: 'app.example.com', port: 80, region: '' }
-const TARGET = RequestTarget.fromUrl('http://app.example.com/orders') as RequestTarget
-
 function flowWith(token: string): Flow {
-  const flow = new Flow(CONNECTION, ENTRY, '192.0.2.10', 40_000)
-  const headers = ['Host', 'app.example.com', 'Accept', '*/*', 'Authorization', `Bearer ${token}`]
-  const head = {
-    method: 'GET',
-    target: '/orders',
-    authority: 'app.example.com',
-    scheme: 'http',
-    version: '1.1',
-    headers
-  } as const
-  flow.request = {
-    head,
-    version: '1.1',
-    method: 'GET',
-    target: TARGET,
-    headers: new HeaderFields(headers),
-    body: new Uint8Array(0),
-    receivedAt: 0
-  }
-  return flow
+  return requestFlow(['Host', 'app.example.com', 'Accept', '*/*', 'Authorization', `Bearer ${token}`])
 }

@@ -1,28 +1,37 @@
 import { expressionMicro } from './expression-micro.js'
 import { jwtMicro } from './jwt-micro.js'
 import { limiterMicro } from './limiter-micro.js'
+import { loginMicro } from './login-micro.js'
 import { modulesMicro } from './modules-micro.js'
 import { routesMicro } from './routes-micro.js'
+import type { MicroResult } from './timing.js'
 import { webhookMicro } from './webhook-micro.js'
 
-/** Nanoseconds of the steps that every request pays. `npm run bench:micro -- [--insertions N]` */
 const at = process.argv.indexOf('--insertions')
 const insertions = at === -1 ? 10_000_000 : Number(process.argv[at + 1])
 
-console.log('expressions')
-for (const line of expressionMicro()) print(line)
-console.log('routes')
-for (const line of routesMicro()) print(line)
-console.log('modules')
-for (const line of modulesMicro()) print(line)
-console.log('tokens')
-for (const line of await jwtMicro()) print(line)
-console.log('webhooks')
-for (const line of webhookMicro()) print(line)
-console.log('limiter')
-for (const line of limiterMicro(insertions)) print(line)
+const subjects: Readonly<Record<string, () => readonly MicroResult[] | Promise<readonly MicroResult[]>>> = {
+  expressions: expressionMicro,
+  routes: routesMicro,
+  modules: modulesMicro,
+  logins: loginMicro,
+  tokens: jwtMicro,
+  webhooks: webhookMicro,
+  limiter: () => limiterMicro(insertions)
+}
 
-function print({ name, nanoseconds, note }: { name: string; nanoseconds: number; note?: string }): void {
+/**
+ * Nanoseconds of the steps that every request pays: of every subject, or of those that are named.
+ * `npm run bench:micro -- [SUBJECT…] [--insertions N]`
+ */
+const named = process.argv.slice(2).filter((word) => word in subjects)
+for (const [subject, run] of Object.entries(subjects)) {
+  if (named.length > 0 && !named.includes(subject)) continue
+  console.log(subject)
+  for (const line of await run()) print(line)
+}
+
+function print({ name, nanoseconds, note }: MicroResult): void {
   console.log(
     `  ${nanoseconds.toFixed(0).padStart(8)} ns  ${name}${note === undefined || note === '' ? '' : `  (${note})`}`
   )

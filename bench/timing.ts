@@ -4,6 +4,19 @@ export interface MicroResult {
   readonly note?: string
 }
 
+/** CPU nanoseconds of one call, garbage collection and other threads included; waiting for a core is not. */
+export function cpu(calls: number, run: () => void): number {
+  const begun = process.cpuUsage()
+  for (let i = 0; i < calls; i++) run()
+  return cpuSince(begun) / calls
+}
+
+/** CPU nanoseconds of all threads since `begun`. */
+export function cpuSince(begun: NodeJS.CpuUsage): number {
+  const { user, system } = process.cpuUsage(begun)
+  return (user + system) * 1_000
+}
+
 /** Nanoseconds of one call: the median of five timed series after a warm-up. */
 export function timed(calls: number, run: () => void): number {
   for (let i = 0; i < calls / 5; i++) run()

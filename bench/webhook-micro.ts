@@ -1,5 +1,4 @@
 import { createHmac } from 'node:crypto'
-import { pathToFileURL } from 'node:url'
 import { HeaderFields } from '../src/exchange/headers.js'
 import { providers } from '../src/policy/webhook/providers.js'
 import type { SenderKeys, WebhookRequest } from '../src/policy/webhook/scheme.js'
@@ -42,8 +41,4 @@ export function webhookMicro(): MicroResult[] {
     verifying('stripe', ['stripe-signature', `t=${TIME},v1=${hex(`${TIME}.`)}`]),
     verifying('slack', ['x-slack-signature', `v0=${hex(`v0:${TIME}:`)}`, 'x-slack-request-timestamp', TIME])
   ]
-}
-
-if (process.argv[1] !== undefined && import.meta.url === pathToFileURL(process.argv[1]).href) {
-  for (const { name, nanoseconds } of webhookMicro()) console.log(`${name}: ${(nanoseconds / 1000).toFixed(1)} µs`)
 }

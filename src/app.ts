@@ -37,6 +37,7 @@ import { UserAgents } from './lib/user-agent.js'
 import { LimiterTable } from './limiter/table.js'
 import { actions } from './policy/actions/registry.js'
 import { BodyBuffers } from './policy/body-buffers.js'
+import { KeySetPlaces } from './policy/jwt/key-sources.js'
 import { Login } from './policy/login/login.js'
 import { defaultProviders, readOperatorProviders } from './policy/login/operator-providers.js'
 import { RecentDocuments } from './policy/recent-documents.js'
@@ -277,7 +278,7 @@ export class App {
 
   async #services(seal: Sealer): Promise<PolicyServices> {
     const { clock, log } = this.#dependencies
-    const { geoip, rate_limit_headers, limits, outbound, login } = this.#options
+    const { geoip, rate_limit_headers, limits, outbound, login, jwt } = this.#options
     this.#outbound = createOutbound({
       clock,
       allowPrivate: outbound.allow_private,
@@ -298,6 +299,8 @@ export class App {
       rateLimitHeaders: rate_limit_headers,
       documents: new RecentDocuments(),
       outbound: this.#outbound,
+      keySets: new KeySetPlaces({ clock, log, outbound: this.#outbound }),
+      keyFolders: jwt.key_folders ?? [],
       login: new Login({
         keys: seal.derive('login'),
         providers:

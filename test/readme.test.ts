@@ -6,7 +6,7 @@ import { createServer } from 'node:http'
 import type { AddressInfo } from 'node:net'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
-import t from 'tap'
+import t, { type Test as TapTest } from 'tap'
 import { optionEntries } from '../src/config/catalogue.js'
 import { actions } from '../src/policy/actions/registry.js'
 import { FAILURES, REFUSALS } from '../src/proxy/failures.js'
@@ -71,7 +71,26 @@ t.test('the actions that are said to run are those that do', async (t) => {
   t.same([...named].sort(), [...ready].sort())
 })
 
+t.test('the modules that are shown do what is said of them', async (t) => {
+  const text = await runTour(t, (tour) => {
+    const [begin] = tour.split('\n# A policy') as [string]
+    return `${begin}\n${blocks('sh').find((block) => block.includes('/oauth -X PUT'))}`
+  })
+  t.match(text, 'your service')
+  t.match(text, /location: https:\/\/github\.com\/login\/oauth\/authorize\?.*client_id=my-app/)
+  t.match(text, /HTTP\/1\.1 403 .*sluice-error-code: WEBHOOK_UNVERIFIED/s)
+})
+
 t.test('the tour of the API does what it says, command by command', async (t) => {
+  const text = await runTour(t, (tour) => tour)
+  const [before, after] = [text.indexOf('your service'), text.indexOf('HTTP/1.1 503')]
+  t.ok(before > 0 && after > before, 'the service answers, then the policy')
+  t.match(text, 'Back soon')
+  t.match(text, '"revisions"')
+})
+
+/** Runs what `choose` makes of the tour against the product; answers everything that is printed. */
+async function runTour(t: TapTest, choose: (tour: string) => string): Promise<string> {
   const upstream = createServer((_request, response) => response.end('your service'))
   upstream.listen(0, '127.0.0.1')
   await once(upstream, 'listening')
@@ -79,24 +98,20 @@ t.test('the tour of the API does what it says, command by command', async (t) =>
   const sluice = await startSluice(t)
   const cwd = await folderWith(t, {})
   await cp(projectFile('config'), join(cwd, 'config'), { recursive: true })
-  const script = blocks('sh')
-    .find((text) => text.startsWith('api()'))
-    ?.replaceAll('127.0.0.1:4040', `127.0.0.1:${sluice.apiPort}`)
+  const script = choose(blocks('sh').find((text) => text.startsWith('api()')) as string)
+    .replaceAll('127.0.0.1:4040', `127.0.0.1:${sluice.apiPort}`)
     .replaceAll('127.0.0.1:8080', `127.0.0.1:${sluice.port}`)
     .replaceAll('127.0.0.1:3000', `127.0.0.1:${(upstream.address() as AddressInfo).port}`)
   const env = { PATH: process.env.PATH, SLUICE_API_KEY: sluice.apiKey }
-  const run = spawn('bash', ['-euo', 'pipefail', '-c', script as string], { cwd, env })
+  const run = spawn('bash', ['-euo', 'pipefail', '-c', script], { cwd, env })
   const output: Buffer[] = []
   run.stdout.on('data', (chunk: Buffer) => output.push(chunk))
   run.stderr.on('data', (chunk: Buffer) => output.push(chunk))
   const [code] = await once(run, 'close')
   const text = Buffer.concat(output).toString('utf8')
   t.equal(code, 0, text)
-  const [before, after] = [text.indexOf('your service'), text.indexOf('HTTP/1.1 503')]
-  t.ok(before > 0 && after > before, 'the service answers, then the policy')
-  t.match(text, 'Back soon')
-  t.match(text, '"revisions"')
-})
+  return text
+}
 
 t.test('an account is exported, looked at, imported elsewhere, and its key rotated, as shown', async (t) => {
   const cwd = await folderWith(t, {})

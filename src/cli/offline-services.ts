@@ -6,6 +6,7 @@ import { UserAgents } from '../lib/user-agent.js'
 import { LimiterTable } from '../limiter/table.js'
 import type { Action } from '../policy/action.js'
 import { BodyBuffers } from '../policy/body-buffers.js'
+import { KeySetPlaces } from '../policy/jwt/key-sources.js'
 import { RecentDocuments } from '../policy/recent-documents.js'
 import { resultsOf } from '../policy/results.js'
 import type { Counter, PolicyServices } from '../policy/services.js'
@@ -24,6 +25,13 @@ const geo: Geo = {
 /** What a compiler of policies needs where no policy will run: nothing counts, logs, or reads data. */
 export function offlineServices(actions: readonly Action[]): PolicyServices {
   const counter: Counter = { inc: () => undefined }
+  const log = { debug: () => undefined, warn: () => undefined }
+  const outbound = {
+    request: () => {
+      throw new TypeError('a document that is only checked makes no request')
+    },
+    close: () => undefined
+  }
   const limit = { admitted: counter, refused: counter, wouldRefuse: counter }
   return {
     clock: systemClock,
@@ -36,15 +44,12 @@ export function offlineServices(actions: readonly Action[]): PolicyServices {
     }),
     limiter: new LimiterTable({ budgetBytes: LEAST_BUDGET, clock: systemClock }),
     meter: { matched: () => counter, decided: () => counter, failed: () => counter, limit: () => limit },
-    log: { debug: () => undefined, warn: () => undefined },
+    log,
     rateLimitHeaders: 'none',
     documents: new RecentDocuments(),
-    outbound: {
-      request: () => {
-        throw new TypeError('a document that is only checked makes no request')
-      },
-      close: () => undefined
-    },
+    outbound,
+    keySets: new KeySetPlaces({ clock: systemClock, log, outbound }),
+    keyFolders: undefined,
     bodies: new BodyBuffers({ total: 0, each: 0, broken: () => closeConnection })
   }
 }

@@ -11,6 +11,7 @@ export type OptionKind =
   | 'upstream'
   | 'origin'
   | 'file'
+  | 'directories'
   | 'directory'
   | 'store'
   | 'host'
@@ -97,6 +98,9 @@ export const origin = (text: OptionText) => field<string>('origin', { type: 'str
 export const file = (text: OptionText) => field<string>('file', { type: 'string' }, text)
 /** As `file`, or `:memory:`. */
 export const directory = (text: OptionText) => field<string>('directory', { type: 'string' }, text)
+/** Absolute paths, like that of `file`. */
+export const directories = (text: OptionText) =>
+  field<readonly string[]>('directories', { type: 'array', items: { type: 'string' } }, text)
 /** As `directory`, or a `postgres://` URL. */
 export const store = (text: OptionText) => field<string>('store', { type: 'string' }, text)
 /** A host name without a port, lower-case. */

@@ -39,6 +39,9 @@ export type LoadResult =
   | ({ readonly ok: true } & LoadedOptions)
   | { readonly ok: false; readonly problems: readonly OptionProblem[] }
 
+/** The option whose default is the folder of the options file; without one it is empty. */
+const KEY_FOLDERS = 'jwt.key_folders'
+
 /** Variables that are no option of the file. */
 const OTHER_VARIABLES = [
   'SLUICE_CONFIG',
@@ -80,6 +83,8 @@ export async function loadOptions(input: LoadInput): Promise<LoadResult> {
   }
   for (const option of environmentOf(input.environment, entries, problems)) take(option, input.folder)
   for (const option of flagsOf(input.flags, entries)) take(option, input.folder)
+  // Whoever may write policies need not be whoever may read this machine.
+  if (!values.has(KEY_FOLDERS)) values.set(KEY_FOLDERS, file === undefined ? [] : [dirname(file)])
 
   const options = assemble(entries, values)
   if (problems.some(({ severity }) => severity === 'error')) return { ok: false, problems }

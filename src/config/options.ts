@@ -317,6 +317,18 @@ export const optionsSchema = Type.Object(
       },
       { ...strict, description: 'Logins at identity providers.' }
     ),
+    jwt: Type.Object(
+      {
+        key_folders: Type.Optional(
+          field.directories({
+            description:
+              'Folders that jwt-validation may read key files from (`files`); default: that of the options file. An empty list ' +
+              'allows none.'
+          })
+        )
+      },
+      { ...strict, description: 'Tokens.' }
+    ),
     history: field.integer({
       description: 'Revisions of the configuration whose history is kept.',
       default: 10_000,

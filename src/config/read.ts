@@ -27,6 +27,7 @@ const READERS: Readonly<Record<OptionKind, Reader>> = {
   upstream: (written) => readUpstream(written),
   origin: (written) => readOrigin(written),
   file: (written, _, base) => readPath(written, base),
+  directories: (written, _, base) => readList(written, (item) => readPath(item, base)),
   directory: (written, _, base) => (written === IN_MEMORY ? ok(IN_MEMORY) : readPath(written, base)),
   store: (written, _, base) => readStore(written, base),
   host: (written) => readHost(written, 'a host name without a port'),

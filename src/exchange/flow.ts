@@ -6,9 +6,12 @@ import type { RequestHead, Version } from './exchange.js'
 import type { HeaderFields, HeaderList } from './headers.js'
 import { NO_UNITS, type PinnedUnits } from './pinned.js'
 import type { RequestTarget } from './target.js'
+import type { Verdict } from './verdict.js'
 
 export const PHASES = ['on_tcp_connect', 'on_http_request', 'on_http_response', 'on_event_stream_message'] as const
 export type Phase = (typeof PHASES)[number]
+
+const NO_HOSTS: readonly PublicHost[] = []
 
 /** `endpoint.*`: the entry through which traffic came; the same for every flow of one edge on one listener. */
 export interface EntryFacts {
@@ -51,6 +54,19 @@ export interface FlowResponse {
   trailers: (() => HeaderList) | undefined
 }
 
+/** A request for a path that is ours, such as that of a login: one module or action of the route answers it. */
+export interface OwnRequest {
+  /** Who answers; the same object for every request. */
+  readonly by: object
+  answer(flow: Flow): Verdict | Promise<Verdict>
+}
+
+/** A name and the public port under which an entry is known. */
+export interface PublicHost {
+  readonly host: string
+  readonly port: number
+}
+
 /**
  * What modules and policies see and change of one exchange, or of one connection before any exchange.
  *
@@ -77,6 +93,10 @@ export class Flow {
   logs: Readonly<Record<string, unknown>>[] | undefined = undefined
   /** Fields that go on the answer whoever makes it: name and value by turns. Added before `on_http_response` runs. */
   responseFields: string[] | undefined = undefined
+  /** The request is for a path of ours: access control looks at it, and then whoever it is for answers. */
+  own: OwnRequest | undefined = undefined
+  /** How the edge through which the request came is known; empty when it takes every host. */
+  hosts: readonly PublicHost[] = NO_HOSTS
   /** Rule and action that ended the exchange. */
   decidedBy: { readonly phase: Phase; readonly rule: string; readonly action: string } | undefined = undefined
   /** Values worked out once per flow and kept for the next reader; the owner of a slot is the file that fills it. */

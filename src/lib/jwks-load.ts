@@ -1,5 +1,6 @@
 import { constants } from 'node:fs'
-import { type FileHandle, open } from 'node:fs/promises'
+import { type FileHandle, open, realpath } from 'node:fs/promises'
+import { sep } from 'node:path'
 import type { LoadedKeySet } from './jwks-cache.js'
 import type { Outbound } from './outbound.js'
 
@@ -44,11 +45,17 @@ export function freshness(headers: readonly string[]): number {
   return Math.min(FRESH.most, Math.max(FRESH.least, left))
 }
 
-/** Reads a key set from a file. Whoever wrote its name learns nothing about a file that holds no keys. */
-export async function readKeySetFile(path: string): Promise<LoadedKeySet> {
+/**
+ * Reads a key set from a file in or below one of `folders`, links followed. Whoever wrote its name learns nothing about a
+ * file that holds no keys.
+ */
+export async function readKeySetFile(path: string, folders: readonly string[]): Promise<LoadedKeySet> {
   try {
+    const place = await realpath(path)
+    const allowed = await Promise.all(folders.map(placeOf))
+    if (!allowed.some((folder) => folder !== undefined && place.startsWith(folder))) return FORBIDDEN
     // A pipe that nobody writes to would keep a thread of the process for ever.
-    const file = await open(path, constants.O_RDONLY | constants.O_NONBLOCK)
+    const file = await open(place, constants.O_RDONLY | constants.O_NONBLOCK)
     try {
       return await contentOf(file)
     } finally {
@@ -69,4 +76,16 @@ async function contentOf(file: FileHandle): Promise<LoadedKeySet> {
   return { ok: true, text: buffer.toString('utf8', 0, bytesRead), freshFor: FILE_FRESH }
 }
 
+/** Where a folder really is, with a separator at its end; undefined when it is not there. */
+async function placeOf(folder: string): Promise<string | undefined> {
+  try {
+    const place = await realpath(folder)
+    return place.endsWith(sep) ? place : place + sep
+  } catch {
+    // The operator names folders that need not exist yet.
+    return undefined
+  }
+}
+
+const FORBIDDEN: LoadedKeySet = { ok: false, reason: 'the file lies outside the folders that keys may be read from' }
 const UNREADABLE: LoadedKeySet = { ok: false, reason: 'the file cannot be read' }

@@ -2,6 +2,7 @@ import type { Flow } from '../exchange/flow.js'
 import type { PinnedUnits } from '../exchange/pinned.js'
 import type { Verdict } from '../exchange/verdict.js'
 import type { CompiledPolicy } from '../policy/compile.js'
+import type { LoginGate } from '../policy/login/desk.js'
 import type { KeptStateDraft, PolicyServices } from '../policy/services.js'
 
 /** What a module finds by key while an exchange runs: units of the snapshot that the exchange is pinned to. */
@@ -25,6 +26,8 @@ export interface CompiledModule {
   readonly response?: Step
   /** On a connection to a TCP edge, before its first byte. */
   readonly connect?: Step
+  /** The logins that it asks for; a request for a path of theirs stands in `flow.own`, and the steps answer it. */
+  readonly logins?: (units: ModuleUnits) => readonly LoginGate[]
 }
 
 /** What a module sees of its surroundings while it is compiled. */

@@ -1,8 +1,8 @@
-import { accessOf } from '../policy/login/access.js'
 import { createGate } from '../policy/login/gate.js'
 import { PROVIDERS, type ProviderName } from '../policy/login/providers.js'
 import type { LoginServices } from '../policy/login/settings.js'
 import { defineModule } from './contract.js'
+import { loginSteps } from './login.js'
 
 const SECOND = 1_000
 
@@ -35,13 +35,14 @@ export const oauth = defineModule<OauthConfig>('oauth', (config, scope) => {
   const secret = scope.secret(`provider.${name}.client_secret`)
   const own = secret === undefined ? undefined : { id: value.client_id, secret }
   const chosen = value.client_id === '' ? application : own
-  return {
-    request: createGate(
+  return loginSteps(
+    createGate(
       {
         result: 'oauth',
         owner: scope.owner,
         authId: '',
         provider,
+        client: value.client_id,
         application: () => chosen,
         scopes: value.scopes,
         parameters: {},
@@ -51,9 +52,13 @@ export const oauth = defineModule<OauthConfig>('oauth', (config, scope) => {
         maximum: config.maximum_duration * SECOND,
         check: config.auth_check_interval * SECOND,
         preflight: config.options_passthrough ? 'options' : 'none',
-        access: accessOf(value)
+        access: listsOf(value)
       },
       scope.services
     )
-  }
+  )
 })
+
+function listsOf({ email_addresses, email_domains, teams = [], organizations = [] }: OauthConfig['provider']['value']) {
+  return { email_addresses, email_domains, teams, organizations }
+}

@@ -1,7 +1,7 @@
-import { accessOf } from '../policy/login/access.js'
 import { createGate } from '../policy/login/gate.js'
 import { openidProvider } from '../policy/login/providers.js'
 import { defineModule } from './contract.js'
+import { loginSteps } from './login.js'
 
 const SECOND = 1_000
 
@@ -20,13 +20,14 @@ interface OidcConfig {
 export const oidc = defineModule<OidcConfig>('oidc', (config, scope) => {
   const secret = scope.secret('client_secret')
   const application = secret === undefined ? undefined : { id: config.client_id, secret }
-  return {
-    request: createGate(
+  return loginSteps(
+    createGate(
       {
         result: 'oidc',
         owner: scope.owner,
         authId: '',
         provider: openidProvider(config.issuer),
+        client: config.client_id,
         application: () => application,
         scopes: config.scopes,
         parameters: {},
@@ -36,9 +37,9 @@ export const oidc = defineModule<OidcConfig>('oidc', (config, scope) => {
         maximum: config.maximum_duration * SECOND,
         check: 0,
         preflight: config.options_passthrough ? 'options' : 'none',
-        access: accessOf({})
+        access: {}
       },
       scope.services
     )
-  }
+  )
 })

@@ -1,4 +1,6 @@
-import type { Phase } from '../exchange/flow.js'
+import type { Flow, Phase } from '../exchange/flow.js'
+import type { Verdict } from '../exchange/verdict.js'
+import type { CompiledPolicy } from '../policy/compile.js'
 import { watchEventStream } from '../policy/event-stream.js'
 import { runPhase } from '../policy/run.js'
 import { defineModule, type Step } from './contract.js'
@@ -11,9 +13,11 @@ export const trafficPolicy = defineModule<{ policy: string }>('traffic_policy', 
       const rules = units.policy(key)?.phases[phase]
       return rules ? runPhase(rules, flow) : undefined
     }
+  const request = step('on_http_request')
   const response = step('on_http_response')
   return {
-    request: step('on_http_request'),
+    logins: (units) => units.policy(key)?.logins.map(({ gate }) => gate) ?? [],
+    request: (flow, units) => (flow.own === undefined ? request(flow, units) : answerOwn(flow, units.policy(key))),
     response(flow, units) {
       const verdict = response(flow, units)
       const messages = units.policy(key)?.phases.on_event_stream_message
@@ -24,3 +28,12 @@ export const trafficPolicy = defineModule<{ policy: string }>('traffic_policy', 
     connect: step('on_tcp_connect')
   }
 })
+
+/** No rule sees a request for a path of a login: what it says of other requests need not hold for these. */
+function answerOwn(flow: Flow, policy: CompiledPolicy | undefined): Verdict | undefined | Promise<Verdict> {
+  const login = policy?.logins.find(({ gate }) => gate === flow.own?.by)
+  if (login === undefined) return undefined
+  flow.decidedBy = login.decidedBy
+  login.decided.inc()
+  return flow.own?.answer(flow)
+}

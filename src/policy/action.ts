@@ -3,6 +3,7 @@ import type { Flow, Phase } from '../exchange/flow.js'
 import type { Verdict } from '../exchange/verdict.js'
 import type { Expression, Template } from '../expression/expression.js'
 import type { Regex } from '../lib/regex.js'
+import type { LoginGate } from './login/desk.js'
 import type { NodePath } from './problem.js'
 import type { PolicyServices } from './services.js'
 
@@ -29,6 +30,8 @@ export interface Scope {
   warn(at: NodePath, code: string, message: string): void
   /** What stands at `at` is valid and cannot run in this version: the policy is only checked, and refused where it would run. */
   unavailable(at: NodePath, message: string, code?: string): void
+  /** The action asks for a login: requests for its paths reach the gate whatever the rules say. At most one for an action. */
+  login(gate: LoginGate): void
   /**
    * State that survives a change of configuration. A second call with the same key in one document gets state of its
    * own; `identity` names it, the same in every process.

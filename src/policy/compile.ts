@@ -6,17 +6,27 @@ import { suggestions } from './actions/registry.js'
 import { readConfig } from './config.js'
 import type { ActionNode, ExpressionNode, RuleNode } from './document.js'
 import type { Carrier } from './legacy.js'
+import type { LoginGate } from './login/desk.js'
 import { checkDurations, checkMarked } from './marked.js'
 import type { Problem } from './problem.js'
 import { Reporter } from './reporter.js'
 import { type CompiledAction, type CompiledPhase, type CompiledRule, failureVerdict } from './run.js'
 import { ActionScope, type DocumentScope, reportExpression } from './scope.js'
-import type { KeptStateDraft, PolicyServices } from './services.js'
+import type { Counter, KeptStateDraft, PolicyServices } from './services.js'
 
 export interface CompiledPolicy {
   readonly owner: string
   /** null: no rules. */
   readonly phases: Readonly<Record<Phase, CompiledPhase | null>>
+  /** The logins that its actions ask for, in the order of the document. */
+  readonly logins: readonly PolicyLogin[]
+}
+
+/** A login that an action asks for, with what is written down when it answers a path of its own. */
+export interface PolicyLogin {
+  readonly gate: LoginGate
+  readonly decidedBy: CompiledAction['decidedBy']
+  readonly decided: Counter
 }
 
 export interface CompileOptions {
@@ -55,7 +65,7 @@ export function compilePolicy(text: string, options: CompileOptions): { policy?:
   for (const phase of PHASES) phases[phase] = compiler.phase(phase, document.phases[phase])
   const found = report.sorted()
   if (report.failed || !runnable) return { problems: found }
-  return { policy: { owner: options.owner, phases }, problems: found }
+  return { policy: { owner: options.owner, phases, logins: compiler.logins }, problems: found }
 }
 
 /** Makes equal keys of one document different: the second one gets an ordinal, in order of the text. */
@@ -70,6 +80,7 @@ function withOrdinals({ owner, keep }: CompileOptions): KeptStateDraft['keep'] {
 }
 
 class PolicyCompiler {
+  readonly logins: PolicyLogin[] = []
   readonly #document: DocumentScope
   readonly #actions: ReadonlyMap<string, Action>
 
@@ -132,7 +143,20 @@ class PolicyCompiler {
       return undefined
     }
     const decided = this.#document.services.meter.decided(scope.owner, phase, rule.name, type)
-    return { type, run: action.compile(config, scope), decidedBy: { phase, rule: rule.name, action: type }, decided }
+    const decidedBy = { phase, rule: rule.name, action: type }
+    const run = action.compile(config, scope)
+    if (scope.gate !== undefined) this.#login({ gate: scope.gate, decidedBy, decided }, scope)
+    return { type, run, decidedBy, decided }
+  }
+
+  #login(login: PolicyLogin, scope: ActionScope): void {
+    const { tag, authId } = login.gate
+    if (this.logins.some(({ gate }) => gate.authId === authId && gate.tag !== tag)) {
+      const message =
+        'another login of this document has the same auth_id, so /.sluice/login cannot tell them apart; give each its own'
+      scope.warn(authId === '' ? [] : ['auth_id'], 'LOGIN_AMBIGUOUS', message)
+    }
+    this.logins.push(login)
   }
 
   #known({ type, path, typeNode }: ActionNode): ReadyAction | UnavailableAction | undefined {

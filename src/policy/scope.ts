@@ -3,6 +3,7 @@ import { type Compiled, EvaluationError, type Expression, type Template } from '
 import type { SourceText, Span } from '../lib/positions.js'
 import { compileRegex, type Regex } from '../lib/regex.js'
 import type { Scope } from './action.js'
+import type { LoginGate } from './login/desk.js'
 import type { NodePath } from './problem.js'
 import type { Reporter } from './reporter.js'
 import { scalarOffsets } from './scalar-offsets.js'
@@ -30,6 +31,8 @@ export interface Anchor {
 export class ActionScope implements Scope {
   readonly phase: Phase
   readonly rule: string
+  /** What the action has said by `login`. */
+  gate: LoginGate | undefined = undefined
   readonly #document: DocumentScope
   readonly #anchor: Anchor
 
@@ -86,6 +89,10 @@ export class ActionScope implements Scope {
   /** Like `problem`; with `onKey` the key of the last step is shown. */
   field(at: NodePath, message: string, onKey: boolean): void {
     this.#document.report.error([...this.#anchor.path, ...at], 'CONFIG_INVALID', message, this.#find(at, onKey).span)
+  }
+
+  login(gate: LoginGate): void {
+    this.gate = gate
   }
 
   keep<T>(key: readonly unknown[], make: (identity: string) => T): T {

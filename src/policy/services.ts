@@ -4,6 +4,7 @@ import type { Clock } from '../lib/clock.js'
 import type { Outbound } from '../lib/outbound.js'
 import type { LimiterTable } from '../limiter/table.js'
 import type { BodyBuffers } from './body-buffers.js'
+import type { KeySetPlaces } from './jwt/key-sources.js'
 import type { Login } from './login/login.js'
 import type { RecentDocuments } from './recent-documents.js'
 
@@ -66,6 +67,10 @@ export interface PolicyServices {
   readonly documents: RecentDocuments
   /** Requests of our own, kept away from private addresses. */
   readonly outbound: Outbound
+  /** Keys of tokens by their place, shared by all who take them from there. */
+  readonly keySets: KeySetPlaces
+  /** Absolute folders that key files may be read from. Undefined where no policy will run: it is for the operator to say. */
+  readonly keyFolders: readonly string[] | undefined
   /** What logins need. Absent where no policy will run. */
   readonly login?: Login
 }

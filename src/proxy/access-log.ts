@@ -26,6 +26,8 @@ export interface ExchangeRecord {
 }
 
 const SENSITIVE = /authorization|cookie|passw|secret|token|api[-_]?key|credential|signature|private|session/i
+/** What identity providers send to the callback of a login: who has both could be taken for the user. */
+const GRANT = /^(?:code|state)$/i
 /** Stands where a secret stood. */
 export const REDACTED = '[redacted]'
 
@@ -48,7 +50,7 @@ export class AccessLog {
     if (!this.#chosen(record)) return
     const { connection, request, flow, route, sent } = record
     const target = flow?.request?.target
-    const query = target?.query
+    const query = shownQuery(flow)
     this.#log.info(
       {
         connection: connection.id,
@@ -57,7 +59,7 @@ export class AccessLog {
         method: request.method,
         host: request.authority,
         path: target?.path ?? pathOnly(request.target),
-        ...(query === undefined ? undefined : { query: redactQuery(query) }),
+        ...(query === undefined ? undefined : { query }),
         status: record.status,
         ...(record.code === undefined ? undefined : { code: record.code }),
         ...(sent.failure === undefined ? undefined : { failure: sent.failure }),
@@ -99,14 +101,18 @@ export function isSensitive(name: string): boolean {
   return SENSITIVE.test(name)
 }
 
-/** A query without the values of parameters whose name sounds like a secret. */
-export function redactQuery(query: string): string {
-  if (!SENSITIVE.test(query)) return query
+/** The query of a request without the values of parameters whose name sounds like a secret; undefined when there is none. */
+export function shownQuery(flow: Flow | undefined): string | undefined {
+  const query = flow?.request?.target.query
+  if (query === undefined || flow === undefined) return undefined
+  const own = flow.own !== undefined
+  if (!own && !SENSITIVE.test(query)) return query
   return query
     .split('&')
     .map((pair) => {
       const [name = '', ...value] = pair.split('=')
-      return value.length > 0 && SENSITIVE.test(name) ? `${name}=${REDACTED}` : pair
+      const secret = SENSITIVE.test(name) || (own && GRANT.test(name))
+      return value.length > 0 && secret ? `${name}=${REDACTED}` : pair
     })
     .join('&')
 }

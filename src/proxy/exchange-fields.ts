@@ -3,7 +3,7 @@ import type { Body, Outgoing } from '../exchange/body.js'
 import type { HeaderList } from '../exchange/headers.js'
 import { savingOf } from '../policy/actions/compressor.js'
 import { applicationOf } from '../policy/login/gate.js'
-import { type ExchangeRecord, isSensitive, REDACTED, redactQuery } from './access-log.js'
+import { type ExchangeRecord, isSensitive, REDACTED, shownQuery } from './access-log.js'
 import { FAILURES } from './failures.js'
 import { decision, type FieldReaders, FLOW_FIELDS, published } from './flow-fields.js'
 
@@ -86,8 +86,7 @@ function pathOf({ flow }: ExchangeRecord): string {
 }
 
 function queryOf({ flow }: ExchangeRecord): string {
-  const query = flow?.request?.target.query
-  return query === undefined ? '' : redactQuery(query)
+  return shownQuery(flow) ?? ''
 }
 
 /** Bytes that went through, as far as they were counted. */

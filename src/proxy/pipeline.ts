@@ -4,7 +4,9 @@ import { isInternal } from '../exchange/pinned.js'
 import type { Verdict } from '../exchange/verdict.js'
 import type { Clock } from '../lib/clock.js'
 import { dropLoginCookies } from '../policy/login/cookies.js'
+import { ownPath } from '../policy/login/visit.js'
 import type { SnapshotHolder } from '../snapshot/holder.js'
+import type { CompiledEdge } from '../snapshot/hosts.js'
 import type { Route } from '../snapshot/routes.js'
 import type { Snapshot } from '../snapshot/snapshot.js'
 import type { AccessLog } from './access-log.js'
@@ -110,7 +112,9 @@ export class Pipeline {
       return this.#answer(passage, flow, { response, duration: undefined })
     }
     // What is internal is reached through policies alone.
-    passage.route = isInternal(host) ? undefined : snapshot.route(host, path, entry.publicPort, entry.port)
+    const edge = isInternal(host) ? undefined : snapshot.edge(host, entry.publicPort, entry.port)
+    if (edge !== undefined && edge.hosts !== 'every') flow.hosts = edge.hosts
+    passage.route = edge === undefined ? undefined : routeIn(edge, snapshot, flow)
     if (passage.route === undefined) return this.#refuse(passage, REFUSALS.route)
     let verdict = requestSteps(passage, flow)
     if (verdict instanceof Promise) verdict = await verdict
@@ -123,6 +127,8 @@ export class Pipeline {
     if (verdict?.kind === 'close') return this.#close(passage, verdict.how)
     if (verdict !== undefined)
       return this.#answer(passage, flow, { response: responseOf(verdict), duration: undefined })
+    // Nothing but whoever it is for looked at it.
+    if (flow.own !== undefined) return this.#answer(passage, flow, refusedWith(REFUSALS.route))
     // An open route beside one that asks for a login gets the same cookies: no upstream is to see them.
     dropLoginCookies(flow.request.headers)
     const forwarded = await this.#forward(passage, flow)
@@ -213,6 +219,14 @@ export class Pipeline {
   }
 }
 
+/** The route of a request. Paths of logins lead to whichever route of the edge asks for the login. */
+function routeIn(edge: CompiledEdge, snapshot: Snapshot, flow: AdmittedFlow): Route | undefined {
+  const own = ownPath(flow.request)
+  const login = own === undefined ? undefined : snapshot.login(edge, own, flow.request)
+  flow.own = login
+  return login?.route ?? edge.routes.find(flow.request.target.path)
+}
+
 function requestSteps(passage: Passage, flow: AdmittedFlow): Verdict | undefined | Promise<Verdict | undefined> {
   const { route, snapshot } = passage
   const modules = route?.modules
@@ -228,7 +242,7 @@ function requestSteps(passage: Passage, flow: AdmittedFlow): Verdict | undefined
 /** Goes on at the internal entry of a verdict; answers why that cannot be. */
 function lead(
   passage: Passage,
-  { request }: AdmittedFlow,
+  flow: AdmittedFlow,
   { host, port }: Extract<Verdict, { kind: 'forward' }>
 ): FailureAnswer | undefined {
   const { snapshot, route, ran, before } = passage
@@ -236,7 +250,7 @@ function lead(
   const edge = snapshot.internalEdge(host, port)
   if (edge === undefined) return REFUSALS.internalEntry
   passage.before = [...before, { route, ran }]
-  passage.route = edge.routes.find(request.target.path)
+  passage.route = routeIn(edge, snapshot, flow)
   passage.ran = 0
   return passage.route === undefined ? REFUSALS.route : undefined
 }

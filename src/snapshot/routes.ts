@@ -54,6 +54,11 @@ export class PathTable {
     return new PathTable(exact, prefixes)
   }
 
+  *[Symbol.iterator](): Iterator<Route> {
+    yield* this.#exact.values()
+    yield* this.#prefixes.values()
+  }
+
   find(path: string): Route | undefined {
     if (this.#only !== undefined) return this.#only
     const exact = this.#exact.get(path)

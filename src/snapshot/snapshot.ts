@@ -1,13 +1,16 @@
+import type { FlowRequest } from '../exchange/flow.js'
 import { isInternal } from '../exchange/pinned.js'
 import type { AddressRules } from '../lib/address-rules.js'
 import { ShardedMap } from '../lib/sharded-map.js'
 import type { ModuleUnits } from '../modules/contract.js'
 import { emptyPlan, type Plan, type UpstreamUnit } from '../plan/plan.js'
 import type { CompiledPolicy } from '../policy/compile.js'
+import type { OwnPath } from '../policy/login/visit.js'
 import { Certificates } from './certificates.js'
 import { Edges } from './edges.js'
 import type { CompiledEdge } from './hosts.js'
 import { IpPolicies } from './ip-policies.js'
+import { EdgeLogins, type FoundLogin } from './logins.js'
 import { Restrictions } from './restrictions.js'
 import type { Route } from './routes.js'
 import { SecretTable } from './secrets.js'
@@ -29,6 +32,8 @@ export interface Tables {
 export class Snapshot implements ModuleUnits {
   readonly plan: Plan
   readonly tables: Tables
+  /** By the id of the edge, worked out when the first path of a login is asked for there. */
+  readonly #logins = new Map<string, EdgeLogins>()
 
   constructor(plan: Plan, tables: Tables) {
     this.plan = plan
@@ -92,6 +97,16 @@ export class Snapshot implements ModuleUnits {
   /** The route of a request, by lower-case host and normal path. */
   route(host: string, path: string, publicPort?: number, ownPort?: number): Route | undefined {
     return this.edge(host, publicPort, ownPort)?.routes.find(path)
+  }
+
+  /** The login of an edge that a request for a path of logins is for. */
+  login({ id, routes }: CompiledEdge, own: OwnPath, request: FlowRequest): FoundLogin | undefined {
+    let logins = this.#logins.get(id)
+    if (logins === undefined) {
+      logins = new EdgeLogins(routes, this)
+      this.#logins.set(id, logins)
+    }
+    return logins.find(own, request)
   }
 
   /** The policy that sees a connection before its first byte: that of the edge that takes every host. */

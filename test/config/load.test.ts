@@ -77,6 +77,7 @@ t.test('without anything the defaults hold', async (t) => {
     acme: { agree_terms: false, directory: 'https://acme-v02.api.letsencrypt.org/directory' },
     dns: { addresses: [] },
     login: {},
+    jwt: { key_folders: [] },
     history: 10_000,
     region: '',
     engine: 'codec',
@@ -84,6 +85,27 @@ t.test('without anything the defaults hold', async (t) => {
   })
   t.same(warnings, [])
   t.ok([...origins.values()].every(({ kind }) => kind === 'default'))
+})
+
+t.test('keys of tokens are read from the folder of the options file, unless it names others', async (t) => {
+  const folders = async (input: Parameters<typeof good>[0]) => (await good(input)).options.jwt.key_folders
+  t.same(await folders({}), [], 'without a file from nowhere')
+  const plain = file(t, 'region: eu')
+  t.same(await folders(plain), [plain.folder])
+  t.same(await folders({ ...plain, environment: { SLUICE_JWT_KEY_FOLDERS: '/etc/keys, keys' } }), [
+    '/etc/keys',
+    join(plain.folder, 'keys')
+  ])
+})
+
+t.test('a list of folders in the options file', async (t) => {
+  const folders = async (input: Parameters<typeof good>[0]) => (await good(input)).options.jwt.key_folders
+  const named = file(t, 'jwt: { key_folders: [keys, /etc/keys] }')
+  t.same(await folders(named), [join(named.folder, 'keys'), '/etc/keys'])
+  t.same(
+    await folders({ ...named, config: 'none.yaml', folder: t.testdir({ 'none.yaml': 'jwt: { key_folders: [] }' }) }),
+    []
+  )
 })
 
 t.test('ports for endpoints of agents', async (t) => {
@@ -310,7 +332,8 @@ t.test('the file that is shipped shows every option with its default', async (t)
   }
   const asShipped = await good({ config: 'config/sluice.yaml', folder: process.cwd() })
   const plain = await good({ folder: process.cwd() })
-  t.same({ ...asShipped.options, policy: undefined }, { ...plain.options, policy: undefined })
+  const ofPlace = { policy: undefined, jwt: undefined }
+  t.same({ ...asShipped.options, ...ofPlace }, { ...plain.options, ...ofPlace })
 })
 
 t.test('sizes are read as written and written as read', (t) => {

@@ -25,7 +25,7 @@ t.test('a browser logs in, is refused, logs out', { skip: missing, timeout: 90_0
     cookies.push(request.headers.cookie)
     response.setHeader('content-type', 'text/html').setHeader('set-cookie', 'own=1; Path=/')
     response.end(
-      '<h1>Hello</h1><script>fetch("/data", {method: "POST"}).then((r) => { document.title = "data " + r.status })</script>'
+      '<h1>Hello</h1><script>fetch("/app/data", {method: "POST"}).then((r) => { document.title = "data " + r.status })</script>'
     )
   }).listen(0, '127.0.0.1')
   await new Promise((listening) => upstream.once('listening', listening))
@@ -36,9 +36,10 @@ t.test('a browser logs in, is refused, logs out', { skip: missing, timeout: 90_0
   const login = {
     client_id: CLIENT.id,
     client_secret: CLIENT.secret,
-    email_addresses: ['ann@example.com']
+    email_domains: ['example.com']
   }
   const { route } = await site(sluice, 'app.localhost', {
+    match: '/app',
     backend: { backend_id: backend.id },
     oauth: { provider: { gitlab: login } }
   })
@@ -58,7 +59,7 @@ t.test('a browser logs in, is refused, logs out', { skip: missing, timeout: 90_0
   const enter = async (user: string) => {
     const context = await browser.newContext()
     const page = await context.newPage()
-    await page.goto(`${origin}/welcome?from=here`)
+    await page.goto(`${origin}/app/welcome?from=here`)
     t.ok(page.url().startsWith(`${provider.url}/interaction/`), page.url())
     await page.fill('input[name=login]', user)
     await page.fill('input[name=password]', 'any')
@@ -68,7 +69,7 @@ t.test('a browser logs in, is refused, logs out', { skip: missing, timeout: 90_0
   }
 
   const { context, page } = await enter('ann')
-  await page.waitForURL(`${origin}/welcome?from=here`)
+  await page.waitForURL(`${origin}/app/welcome?from=here`)
   t.equal(await page.textContent('h1'), 'Hello')
   await page.waitForFunction('document.title !== ""')
   t.equal(await page.title(), 'data 200', "the page's own requests carry the session")
@@ -83,10 +84,13 @@ t.test('a browser logs in, is refused, logs out', { skip: missing, timeout: 90_0
     (await context.cookies(origin)).map(({ name }) => name),
     ['own']
   )
+  await page.click('a')
+  await page.waitForURL(`${origin}/app`)
+  t.equal(await page.textContent('h1'), 'Hello', 'the link of that page logs in again')
 
-  const refused = await enter('bob')
+  const refused = await enter('bob@elsewhere.test')
   await refused.page.waitForSelector('h1:has-text("No access")')
   t.same(await refused.context.cookies(origin), [], 'no session was made')
-  t.notOk((await visit(sluice, 'app.localhost')).body.includes('Hello'))
+  t.notOk((await visit(sluice, 'app.localhost', { path: '/app' })).body.includes('Hello'))
   t.equal((await account(sluice)(route, {})).status, 200)
 })

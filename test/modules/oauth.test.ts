@@ -1,4 +1,5 @@
 import { mkdtemp, rm, writeFile } from 'node:fs/promises'
+import type { ServerResponse } from 'node:http'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import t, { type Test } from 'tap'
@@ -85,6 +86,105 @@ t.test('a user whom the provider has dropped is out after the interval, and not 
   t.ok(String(out.headers.location).startsWith(`${provider.url}/auth?`))
 })
 
+t.test('cookies that were changed, cut, mixed, brought elsewhere or kept too long begin a new login', async (t) => {
+  const provider = await new FakeProvider().start(t)
+  provider.padding = 5_000
+  const { put, site, seen, clock, made, edge, get } = await stage(t, '')
+  await put('oidc', { ...application, issuer: provider.url, maximum_duration: 3600 })
+  const backend = await made('/backends/http_response', { status_code: 200, body: 'beside' })
+  const beside = { match: '/beside', backend: { backend_id: backend.id } }
+  await made(`/edges/https/${edge}/routes`, { ...beside, oidc: { ...application, issuer: provider.url } })
+  const browser = new Browser(overNetwork)
+  await browser.visit(`${site}/`)
+  await browser.visit(`${site}/beside`)
+  const all = [...browser.cookies(HOST)].map(([name, { value }]) => [name, value] as const)
+  const own = all.slice(0, all.length / 2)
+  const other = all.slice(all.length / 2)
+  t.match([own.length, other.length], [3, 3], 'sessions in three pieces each')
+  const ask = async (cookies: readonly (readonly [string, string])[], path = '/') => {
+    const cookie = cookies.map(([name, value]) => `${name}=${value}`).join('; ')
+    return outcome(await get({ path, headers: { cookie, accept: 'text/html' } }))
+  }
+  t.equal(await ask(own), '200')
+  t.equal(await ask([...own].reverse()), '200', 'in any order')
+  const before = seen.length
+  for (const [i, [name, value]] of own.entries()) {
+    const changed = (text: string) => own.map((one, at) => (at === i ? ([name, text] as const) : one))
+    const flip = value.endsWith('A') ? 'B' : 'A'
+    for (const text of [value.slice(0, -1) + flip, value.slice(0, -1), `${value}A`, '', other[i]?.[1] ?? ''])
+      t.equal(await ask(changed(text)), '302', `${i}: ${text.slice(0, 8)}`)
+    t.equal(await ask(own.filter((_, at) => at !== i)), '302')
+  }
+  t.equal(await ask(own, '/beside'), '302', 'another route')
+  t.equal(
+    await ask(
+      own.map(([, value], i) => [other[i]?.[0] ?? '', value] as const),
+      '/beside'
+    ),
+    '302',
+    'under its names'
+  )
+  clock.advance(3_600_000)
+  t.equal(await ask(own), '302')
+  t.equal(seen.length, before, 'nothing of this reached the upstream')
+})
+
+t.test('an identity provider in trouble: who is logged in passes, others read a page that says so', async (t) => {
+  const provider = await new FakeProvider().start(t)
+  provider.user = { id: 1, login: 'ann', name: 'Ann' }
+  const { url } = provider
+  const file = `github: {authorization_url: '${url}/authorize', token_url: '${url}/token', api_url: '${url}'}`
+  const { put, site, clock, seen } = await stage(t, file)
+  await put('oauth', { provider: { github: { ...application, organizations: ['acme'] } }, auth_check_interval: 60 })
+  provider.organizations = [{ login: 'acme' }]
+  const ann = new Browser(overNetwork)
+  t.equal((await ann.visit(`${site}/`)).status, 200)
+  for (const [path, status, code, broken] of [
+    ['/token', 503, 'LOGIN_PROVIDER_UNAVAILABLE', (response) => response.writeHead(500).end()],
+    ['/token', 502, 'LOGIN_PROVIDER_FAILED', (response) => response.end('<html>')],
+    ['/user', 503, 'LOGIN_PROVIDER_UNAVAILABLE', (response) => response.destroy()],
+    ['/user/orgs', 503, 'LOGIN_PROVIDER_UNAVAILABLE', (response) => response.writeHead(429).end()],
+    ['/user/orgs', 502, 'LOGIN_PROVIDER_FAILED', (response) => response.end('{"login": "acme"}')],
+    ['/user/emails', 502, 'LOGIN_PROVIDER_FAILED', (response) => response.end('[1')]
+  ] as const satisfies readonly (readonly [string, number, string, (response: ServerResponse) => unknown])[]) {
+    provider.broken.set(path, broken)
+    clock.advance(60_000)
+    t.equal((await ann.once(`${site}/`)).status, 200, `${path}: a session passes`)
+    const bob = await new Browser(overNetwork).visit(`${site}/`)
+    t.match(bob, { status, headers: { 'sluice-error-code': code, 'content-type': /html/ }, body: /<h1>The identity/ })
+    provider.broken.clear()
+    clock.advance(60_000)
+    t.equal((await ann.once(`${site}/`)).status, 200)
+  }
+  t.equal(seen.length, 13)
+})
+
+t.test('inactivity and maximum duration of a module, to the second', async (t) => {
+  const provider = await new RealProvider().start(t)
+  const { put, site, clock } = await stage(t, `google: {issuer: '${provider.url}'}`)
+  provider.register(`${site}/.sluice/callback`)
+  const browser = new Browser(overNetwork)
+  const ask = async () => (await browser.once(`${site}/`)).status
+  await put('oauth', { provider: { google: application }, inactivity_timeout: 60, maximum_duration: 100 })
+  await logIn(browser, `${site}/`, 'ann')
+  for (const [milliseconds, status] of [
+    [59_999, 200],
+    [40_000, 200],
+    [1, 302]
+  ] as const) {
+    clock.advance(milliseconds)
+    t.equal(await ask(), status, 'one hundred seconds after the login')
+  }
+  await logIn(browser, `${site}/`, 'ann')
+  clock.advance(59_999)
+  t.equal(await ask(), 200)
+  await put('oauth', { provider: { google: application }, inactivity_timeout: 30 })
+  clock.advance(29_999)
+  t.equal(await ask(), 200, 'the session outlives the change')
+  clock.advance(30_000)
+  t.equal(await ask(), 302, 'half a minute after the last request')
+})
+
 t.test('who may pass changes with the module, while sessions stay', async (t) => {
   const provider = await new FakeProvider().start(t)
   provider.user = { id: 1, login: 'ann', name: 'Ann' }
@@ -98,10 +198,18 @@ t.test('who may pass changes with the module, while sessions stay', async (t) =>
   t.match(await browser.once(`${site}/`), { status: 403, headers: { 'sluice-error-code': 'LOGIN_NOT_ALLOWED' } })
   await put('oauth', { provider: { github: { email_addresses: ['ann@example.com'] } } })
   t.equal((await browser.once(`${site}/`)).status, 200)
+  const logins = provider.count('/token')
   await put('oauth', { provider: { github: { teams: ['acme/core'] } } })
-  await browser.once(`${site}/.sluice/logout`)
-  t.equal((await browser.visit(`${site}/`)).status, 200)
-  t.equal(seen.length, 3)
+  t.equal((await browser.once(`${site}/`)).status, 200, 'nobody had asked about this team yet')
+  await put('oauth', { provider: { github: { teams: ['acme/other'], organizations: ['elsewhere'] } } })
+  t.equal((await browser.once(`${site}/`)).status, 403)
+  await put('oauth', { provider: { github: { organizations: ['acme'] } } })
+  t.equal((await browser.once(`${site}/`)).status, 200)
+  const questions = provider.count('/user/orgs')
+  t.equal((await browser.once(`${site}/`)).status, 200)
+  t.equal(provider.count('/user/orgs'), questions, 'once for each list')
+  t.equal(provider.count('/token'), logins, 'and no login was needed')
+  t.equal(seen.length, 5)
   const scopes = await api('PUT', `${path}/oauth`, { provider: { github: { scopes: ['gist'] } } })
   t.equal(scopes.status, 400, 'scopes need an application of their own')
   t.equal((await api('PUT', `${path}/oauth`, { provider: { github: { client_id: 'x' } } })).status, 400)

@@ -48,11 +48,12 @@ async function startHooks(t: Test, setup: SluiceSetup = {}) {
   const sluice = await startSluice(t, setup)
   const address = `127.0.0.1:${(upstream.address() as AddressInfo).port}`
   const backend = await create(sluice, '/backends/static', { address })
-  const { route } = await site(sluice, HOST, { match_type: 'path_prefix', backend: { backend_id: backend.id } })
+  const { edge, route } = await site(sluice, HOST, { match_type: 'path_prefix', backend: { backend_id: backend.id } })
   const ask = account(sluice)
   return {
     sluice,
     taken,
+    edge,
     route,
     ask,
     answering(other: number): void {
@@ -233,10 +234,23 @@ t.test('a signed URL is that of the route: a client cannot say that it was anoth
   t.equal(await plain.deliver(signedFor(`https://${HOST}:443/call?x=%2f`)), '200')
   t.equal(await plain.deliver(signedFor(other)), UNVERIFIED)
   t.equal(await plain.deliver(signedFor(other, forwarded)), UNVERIFIED)
+  t.equal(await plain.deliver(signedFor(`https://${HOST}:8443/call?x=%2f`)), UNVERIFIED)
   const behind = await startHooks(t, { options: { TRUSTED_PROXIES: '127.0.0.1/32' } })
   await behind.module({ provider: 'twilio', secret })
   t.equal(await behind.deliver(signedFor(other, forwarded)), '200', 'a trusted proxy knows better')
   t.equal(await behind.deliver(signedFor(ours)), '200')
+
+  const elsewhere = await startHooks(t)
+  await elsewhere.module({ provider: 'twilio', secret })
+  const hostports = [`${HOST}:8443`, '*.example.com:9443', 'x.example.com:7443']
+  t.equal((await elsewhere.ask(elsewhere.edge, { method: 'PATCH', body: { hostports } })).status, 200)
+  for (const port of [8443, 9443, 443]) {
+    const signed = signedFor(`https://${HOST}:${port}/call?x=%2f`)
+    t.equal(await elsewhere.deliver(signed), '200', `the edge says that it is known by port ${port}`)
+  }
+  for (const url of [`https://${HOST}:7443/call?x=%2f`, 'https://x.example.com:7443/call?x=%2f']) {
+    t.equal(await elsewhere.deliver(signedFor(url)), UNVERIFIED, 'a port of another name is none of this one')
+  }
 })
 
 t.test('the action and the module are one verification', async (t) => {

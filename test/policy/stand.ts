@@ -97,6 +97,8 @@ export function stand(expressions: Expressions = words): Stand {
       rateLimitHeaders: 'none',
       documents: new RecentDocuments(),
       outbound: undefined as unknown as PolicyServices['outbound'],
+      keySets: undefined as unknown as PolicyServices['keySets'],
+      keyFolders: undefined,
       bodies: new BodyBuffers({ total: 0, each: 0, broken: () => closeConnection })
     }
   }

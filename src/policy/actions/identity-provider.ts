@@ -5,7 +5,6 @@ import { parseDuration } from '../../lib/duration.js'
 import type { ActionRun, Scope } from '../action.js'
 import { config, duration, flag, template, text } from '../fields.js'
 import type { AccessLists } from '../login/access.js'
-import { accessOf } from '../login/access.js'
 import { createGate } from '../login/gate.js'
 import type { Application } from '../login/operator-providers.js'
 import type { Provider } from '../login/providers.js'
@@ -28,6 +27,8 @@ const OWN_PARAMETERS = new Set([
   'scope',
   'state'
 ])
+/** Values that only earlier actions give. */
+const LATE = /^(?:vars|actions)\b/
 const DOMAIN = /^(?!.{254})(?:(?!-)[a-z0-9-]{1,63}(?<!-)\.)+(?!\d+$)(?!-)[a-z0-9-]{1,63}(?<!-)$/
 
 export function span(description: string) {
@@ -92,12 +93,13 @@ export function compileLogin(settings: LoginConfig, source: LoginSource, scope: 
   checkApplication(settings.client_id, settings.client_secret, scope)
   checkParameters(settings.authz_url_params ?? {}, scope)
   const { result, provider, operatorApplication, idle, access } = source
-  return createGate(
+  const gate = createGate(
     {
       result,
       owner: scope.owner,
       authId: settings.auth_id ?? '',
       provider,
+      client: settings.client_id ?? '',
       application: applicationOf(settings, operatorApplication, scope),
       scopes: settings.scopes ?? [],
       parameters: settings.authz_url_params ?? {},
@@ -107,10 +109,12 @@ export function compileLogin(settings: LoginConfig, source: LoginSource, scope: 
       maximum: milliseconds(settings.max_session_duration),
       check: milliseconds(settings.userinfo_refresh_interval),
       preflight: settings.allow_cors_preflight === true ? 'cors' : 'none',
-      access: accessOf(access)
+      access
     },
     scope.services
   )
+  scope.login(gate)
+  return (flow) => gate.run(flow)
 }
 
 /** An application of one's own has an id and a secret. */
@@ -139,8 +143,17 @@ function applicationOf(
   if (client_id === undefined || client_secret === undefined) return () => operator
   const id = scope.template(client_id, ['client_id'])
   const secret = scope.template(client_secret, ['client_secret'])
+  warnOfLate('client_id', id, scope)
+  warnOfLate('client_secret', secret, scope)
   const constant = isConstant(id) && isConstant(secret) ? known(id.constant, secret.constant) : undefined
   return constant === undefined ? (flow) => known(id.text(flow), secret.text(flow)) : () => constant
+}
+
+function warnOfLate(field: string, { variables }: Template, scope: Scope): void {
+  const late = [...variables].find((name) => LATE.test(name))
+  if (late === undefined) return
+  const message = `${late} has no value where the login answers its own paths, which no rule sees; the login would fail there`
+  scope.warn([field], 'LOGIN_VALUE_ABSENT', message)
 }
 
 function isConstant(template: Template): template is Template & { readonly constant: string } {

@@ -5,7 +5,6 @@ import { defineAction, type Scope } from '../action.js'
 import type { ClaimRules } from '../jwt/claims.js'
 import { compileKeys } from '../jwt/compile-keys.js'
 import { type JwtConfig, jwtConfig } from '../jwt/config.js'
-import { KeySetPlaces } from '../jwt/key-sources.js'
 import { type JwtProblem, messageOf, verdictOf } from '../jwt/problems.js'
 import { type Checked, compileTokens, type TokenCheck } from '../jwt/token-check.js'
 import { SignatureMemory, TokenVerifier } from '../jwt/verifier.js'
@@ -33,12 +32,12 @@ export const jwtValidation = defineAction({
   compile(config, scope) {
     const { services, owner } = scope
     const { enforce = true } = config
-    const { places, memory } = scope.keep(['jwt-validation'], () => ({
-      places: new KeySetPlaces(services, owner),
+    const { chosen, memory } = scope.keep(['jwt-validation'], () => ({
+      chosen: services.keySets.chosen(),
       memory: new SignatureMemory()
     }))
     const algorithms = new Set<string>(config.jws.allowed_algorithms)
-    const verifier = new TokenVerifier({ ...compileKeys(config.jws, places, scope), algorithms, memory })
+    const verifier = new TokenVerifier({ ...compileKeys(config.jws, chosen, scope), algorithms, memory })
     const checks = compileTokens(config.http.tokens, { verifier, rules: compileRules(config, scope), scope })
     const counters = decisionCounters(services.meter, owner, 'jwt_validation', DECISIONS)
     const finish = (checked: readonly Checked[], flow: Flow): Verdict | undefined => {

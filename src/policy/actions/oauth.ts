@@ -11,8 +11,8 @@ const list = (description: string) =>
 /**
  * Logs users in at a well-known OAuth provider: authorization code with state, nonce and proof key, session in sealed cookies.
  *
- * `/.sluice/login`, `/.sluice/logout` (also `/ngrok/login`, `/ngrok/logout`) and `/.sluice/callback` must reach the action:
- * expressions of its rule have to be true for them.
+ * `/.sluice/login`, `/.sluice/logout` (also `/ngrok/login`, `/ngrok/logout`) and `/.sluice/callback` belong to the action on
+ * every host of its entry: no rule sees requests for them, whatever its expressions say. Modules for access by address do.
  */
 export const oauth = defineAction({
   type: 'oauth',

@@ -26,7 +26,7 @@ const shared = {
 
 /**
  * Logs users in at an OpenID Connect provider. Its discovery document and its keys are fetched when first needed and kept; the
- * paths of `oauth` must reach the action.
+ * paths of `oauth` belong to the action too.
  */
 export const openidConnect = defineAction({ ...shared, type: 'openid-connect', compile })
 

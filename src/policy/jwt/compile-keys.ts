@@ -1,3 +1,4 @@
+import { isAbsolute, relative, sep } from 'node:path'
 import { EvaluationError, type Template } from '../../expression/expression.js'
 import type { KeySet } from '../../lib/jwks.js'
 import type { Scope } from '../action.js'
@@ -21,10 +22,10 @@ export interface CompiledKeys {
   readonly kidNeeded: boolean
 }
 
-/** Compiles `jws`. Reports what can never check a signature. */
+/** Compiles `jws`. Reports what can never check a signature. `chosen`: for URLs that `${…}` makes. */
 export function compileKeys(
   { keys, allowed_algorithms }: JwtConfig['jws'],
-  places: KeySetPlaces,
+  chosen: KeySetPlaces,
   scope: Scope
 ): CompiledKeys {
   const compiled: KeySource[] = []
@@ -32,7 +33,7 @@ export function compileKeys(
   let secrets = false
   for (const [group, at] of each<KeysConfig>(keys, KEYS)) {
     for (const [sources, below] of each<SourcesConfig>(group.sources, [...at, 'sources'])) {
-      compiled.push(...compileSources(sources, below, places, scope))
+      compiled.push(...compileSources(sources, below, chosen, scope))
       secrets ||= sources.inline !== undefined || sources.files !== undefined || sources.shared_secrets !== undefined
     }
     for (const [identification] of each(group.identification ?? [], at)) {
@@ -52,28 +53,28 @@ function each<T>(value: T | readonly T[], at: NodePath): readonly (readonly [T, 
   return (value as readonly T[]).map((item, i) => [item, [...at, i]] as const)
 }
 
-function compileSources(sources: SourcesConfig, at: NodePath, places: KeySetPlaces, scope: Scope): KeySource[] {
+function compileSources(sources: SourcesConfig, at: NodePath, chosen: KeySetPlaces, scope: Scope): KeySource[] {
   const { additional_jkus = [], inline = [], files = [], shared_secrets = [] } = sources
   if (Object.keys(sources).length === 0)
     scope.problem(at, 'CONFIG_INVALID', `\`${at.join('.')}\` names no source of keys`)
   return [
-    ...additional_jkus.map((url, i) => compileUrl(url, [...at, 'additional_jkus', i], places, scope)),
+    ...additional_jkus.map((url, i) => compileUrl(url, [...at, 'additional_jkus', i], chosen, scope)),
     ...inline.map((keys, i) => compileInline(keys, [...at, 'inline', i], scope)),
-    ...files.map((path, i) => compileFile(path, [...at, 'files', i], places, scope)),
+    ...files.map((path, i) => compileFile(path, [...at, 'files', i], scope)),
     ...shared_secrets.map(({ value, ...facts }, i) =>
       compileHeld(value, (text) => readSharedSecret(text, facts), [...at, 'shared_secrets', i, 'value'], scope)
     )
   ]
 }
 
-function compileUrl(source: string, at: NodePath, places: KeySetPlaces, scope: Scope): KeySource {
+function compileUrl(source: string, at: NodePath, chosen: KeySetPlaces, scope: Scope): KeySource {
   checkUrl(source, /^https?:\/\/[^\s/]/i, 'an absolute http or https URL', at, scope)
   if (/^http:/i.test(source)) {
     scope.warn(at, 'KEYS_UNPROTECTED', 'keys that come over plain HTTP can be replaced on their way; use https')
   }
   const url = scope.template(source, at)
-  if (url.constant === undefined) return loadedKeys((flow) => places.url(url.text(flow), originOf(source)))
-  const cache = places.url(url.constant, originOf(url.constant))
+  if (url.constant === undefined) return loadedKeys((flow) => chosen.url(url.text(flow), originOf(source)))
+  const cache = scope.services.keySets.url(url.constant, originOf(url.constant))
   return loadedKeys(() => cache)
 }
 
@@ -82,10 +83,22 @@ function originOf(url: string): string {
   return /^https?:\/\/[^/?#@]*(?=[/?#]|$)/i.exec(url)?.[0] ?? ''
 }
 
-function compileFile(path: string, at: NodePath, places: KeySetPlaces, scope: Scope): KeySource {
-  if (!path.startsWith('/')) scope.problem(at, 'CONFIG_INVALID', `\`${at.join('.')}\` must be an absolute path`)
-  const cache = places.file(path)
+function compileFile(path: string, at: NodePath, scope: Scope): KeySource {
+  const { keySets, keyFolders } = scope.services
+  if (!isAbsolute(path)) scope.problem(at, 'CONFIG_INVALID', `\`${at.join('.')}\` must be an absolute path`)
+  else if (keyFolders !== undefined && !keyFolders.some((folder) => liesIn(folder, path))) {
+    const where = keyFolders.length === 0 ? 'none is allowed here' : `allowed are ${keyFolders.join(', ')}`
+    const message = `\`${at.join('.')}\` lies in no folder that keys may be read from (option jwt.key_folders): ${where}`
+    scope.problem(at, 'KEYS_FORBIDDEN', message)
+  }
+  const cache = keySets.file(path, keyFolders ?? [])
   return loadedKeys(() => cache)
+}
+
+/** By their names alone; where links lead is looked at when the file is read. */
+function liesIn(folder: string, path: string): boolean {
+  const inside = relative(folder, path)
+  return inside !== '' && inside !== '..' && !inside.startsWith(`..${sep}`) && !isAbsolute(inside)
 }
 
 function compileInline(keys: string | Readonly<Record<string, unknown>>, at: NodePath, scope: Scope): KeySource {

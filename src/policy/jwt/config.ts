@@ -47,7 +47,8 @@ const sources = config({
   ),
   files: Type.Optional(
     Type.Array(text({ description: 'Absolute path of a file with keys as in inline.', minLength: 1 }), {
-      description: 'Keys of the machine that Sluice runs on; a change of the file counts after about ten seconds.',
+      description:
+        'Keys of the machine that Sluice runs on, from the folders that the operator allows (jwt.key_folders); a change of the file counts after about ten seconds.',
       minItems: 1,
       maxItems: 16
     })

@@ -20,18 +20,30 @@ export interface KeySource {
 
 export const ENCODINGS = ['utf8', 'base64', 'base64url', 'hex'] as const
 
-/** Key sets that one action keeps when its `${…}` gives many places. */
-const MAX_PLACES = 64
+/** Places that are kept ready for further actions; who uses a place keeps its own hold on it. */
+const MAX_PLACES = 1_024
+/** Places that one action keeps when its `${…}` gives many. */
+const MAX_CHOSEN_PLACES = 64
 
-/** Key sets by the place that they come from, kept while configurations change. */
+/** What loading key sets needs. */
+export type KeySetServices = Pick<PolicyServices, 'clock' | 'log' | 'outbound'>
+
+/**
+ * Key sets by the place that they come from, kept while configurations change: one for all actions of a process, so that a
+ * server is asked once, however many actions take its keys.
+ */
 export class KeySetPlaces {
-  readonly #services: PolicyServices
-  readonly #owner: string
-  readonly #caches = new LRUCache<string, KeySetCache>({ max: MAX_PLACES })
+  readonly #services: KeySetServices
+  readonly #caches: LRUCache<string, KeySetCache>
 
-  constructor(services: PolicyServices, owner: string) {
+  constructor(services: KeySetServices, max = MAX_PLACES) {
     this.#services = services
-    this.#owner = owner
+    this.#caches = new LRUCache({ max })
+  }
+
+  /** For places that requests choose: they push out each other and nothing else. */
+  chosen(): KeySetPlaces {
+    return new KeySetPlaces(this.#services, MAX_CHOSEN_PLACES)
   }
 
   /** `source`: what the log may say of the URL, which may hold a key, or what a client chose. */
@@ -39,15 +51,16 @@ export class KeySetPlaces {
     return this.#cache(`url ${url}`, source, false, () => fetchKeySet(this.#services.outbound, url))
   }
 
-  file(path: string): KeySetCache {
-    return this.#cache(`file ${path}`, path, true, () => readKeySetFile(path))
+  /** `folders`: where the file has to lie, whatever links lead to it. */
+  file(path: string, folders: readonly string[]): KeySetCache {
+    return this.#cache(`file ${path}`, path, true, () => readKeySetFile(path, folders))
   }
 
   #cache(place: string, source: string, secrets: boolean, load: () => Promise<LoadedKeySet>): KeySetCache {
     let cache = this.#caches.get(place)
     if (cache === undefined) {
       const { clock, log } = this.#services
-      const fields = { owner: this.#owner, action: 'jwt-validation', source }
+      const fields = { action: 'jwt-validation', source }
       const failed = (reason: string) => log.warn({ ...fields, reason }, 'the keys of tokens could not be loaded')
       cache = new KeySetCache({ clock, secrets, load, failed })
       this.#caches.set(place, cache)

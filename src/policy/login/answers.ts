@@ -2,7 +2,7 @@ import type { FlowRequest } from '../../exchange/flow.js'
 import type { HeaderList } from '../../exchange/headers.js'
 import { respond, type Verdict } from '../../exchange/verdict.js'
 import type { ProviderTrouble } from './failure.js'
-import { isNavigation, LOGIN_PATH } from './visit.js'
+import { isNavigation } from './visit.js'
 
 const UNSTORED = ['cache-control', 'no-store', 'referrer-policy', 'no-referrer']
 const PAGE = [
@@ -90,8 +90,8 @@ export function troubleAnswer(trouble: ProviderTrouble): Refusal {
   return TROUBLES[trouble]
 }
 
-/** A refusal: a page for people, the code alone for programs. */
-export function refusal(request: FlowRequest, answer: Refusal, authId: string): Verdict {
+/** A refusal: a page for people, the code alone for programs. `link`: path and query of the login. */
+export function refusal(request: FlowRequest, answer: Refusal, link: string): Verdict {
   const { status, code, title, text, login, cookies = [] } = answer
   const headers = [...setCookies(cookies), ...UNSTORED]
   if (status === 503) headers.push('retry-after', RETRY_AFTER)
@@ -100,17 +100,17 @@ export function refusal(request: FlowRequest, answer: Refusal, authId: string): 
     kind: 'respond',
     status,
     headers: [...headers, ...PAGE],
-    body: page(title, text, login ? authId : undefined),
+    body: page(title, text, login ? link : undefined),
     code
   }
 }
 
 /** 401 for whoever cannot be sent to a login page. Cookies are no scheme of RFC 9110; the field must be there all the same. */
-export function loginRequired(authId: string, cookies: readonly string[]): Verdict {
+export function loginRequired(link: string, cookies: readonly string[]): Verdict {
   return {
     kind: 'respond',
     status: 401,
-    headers: [...setCookies(cookies), ...UNSTORED, 'www-authenticate', `Cookie form-action="${loginPath(authId)}"`],
+    headers: [...setCookies(cookies), ...UNSTORED, 'www-authenticate', `Cookie form-action="${link}"`],
     code: 'LOGIN_REQUIRED'
   }
 }
@@ -120,21 +120,17 @@ export function redirect(url: string, cookies: readonly string[]): Verdict {
   return respond(302, [...setCookies(cookies), ...UNSTORED, 'location', url])
 }
 
-export function loggedOut(authId: string, cookies: readonly string[]): Verdict {
-  return respond(200, [...setCookies(cookies), ...UNSTORED, ...PAGE], page('You are logged out', '', authId))
+export function loggedOut(link: string, cookies: readonly string[]): Verdict {
+  return respond(200, [...setCookies(cookies), ...UNSTORED, ...PAGE], page('You are logged out', '', link))
 }
 
 function setCookies(cookies: readonly string[]): HeaderList {
   return cookies.flatMap((cookie) => ['set-cookie', cookie])
 }
 
-function loginPath(authId: string): string {
-  return authId === '' ? LOGIN_PATH : `${LOGIN_PATH}?auth_id=${encodeURIComponent(authId)}`
-}
-
-/** Holds nothing that a client has sent; the id comes from the configuration and is encoded. */
-function page(title: string, text: string, authId: string | undefined): Uint8Array {
-  const link = authId === undefined ? '' : `<p><a href="${loginPath(authId)}">Log in</a></p>`
+/** Of what a client has sent it holds the path of its link, which is encoded. */
+function page(title: string, text: string, href: string | undefined): Uint8Array {
+  const link = href === undefined ? '' : `<p><a href="${href.replaceAll('&', '&amp;')}">Log in</a></p>`
   return Buffer.from(
     `<!doctype html><html lang="en"><head><meta charset="utf-8"><meta name="viewport" content="width=device-width">` +
       `<title>${title}</title><style>body{font:1rem/1.5 system-ui,sans-serif;max-width:34rem;margin:20vh auto;padding:0 1rem}` +

@@ -15,21 +15,29 @@ export interface Attempt extends AuthorizationRequest {
   readonly begun: number
 }
 
-/** What a state says without being trusted: which realm it belongs to, which cookie, and how often the login was begun anew. */
+/** What a state says without being trusted: realm and gate, which cookie, and how often the login was begun anew. */
 export interface StateFacts {
   readonly tag: string
+  /** Of the gate; see `markOf`. */
+  readonly mark: string
   readonly id: string
   readonly round: number
 }
 
-const STATE = /^(sl[0-9a-f]{12})\.([0-9])\.([0-9a-f]{12})\.[A-Za-z0-9_-]{32}$/
+const STATE = /^(sl[0-9a-f]{12})\.([0-9a-f]{8})\.([0-9])\.([0-9a-f]{12})\.[A-Za-z0-9_-]{32}$/
 
 /** A new attempt with unguessable values of 192 and 256 bits. */
-export function newAttempt(tag: string, round: number, redirectUri: string, path: string, begun: number): Attempt {
+export function newAttempt(
+  { tag, mark }: { readonly tag: string; readonly mark: string },
+  round: number,
+  redirectUri: string,
+  path: string,
+  begun: number
+): Attempt {
   const id = randomBytes(6).toString('hex')
   return {
     id,
-    state: `${tag}.${round}.${id}.${randomBytes(24).toString('base64url')}`,
+    state: `${tag}.${mark}.${round}.${id}.${randomBytes(24).toString('base64url')}`,
     nonce: randomBytes(24).toString('base64url'),
     verifier: randomBytes(32).toString('base64url'),
     redirectUri,
@@ -40,8 +48,9 @@ export function newAttempt(tag: string, round: number, redirectUri: string, path
 
 /** Undefined when no realm of ours can have made this state. */
 export function readState(state: string): StateFacts | undefined {
-  const match = STATE.exec(state)
-  return match === null ? undefined : { tag: match[1] as string, round: Number(match[2]), id: match[3] as string }
+  const [, tag, mark, round, id] = STATE.exec(state) ?? []
+  if (tag === undefined || mark === undefined || id === undefined) return undefined
+  return { tag, mark, round: Number(round), id }
 }
 
 export function sealAttempt(vault: Vault, { id, state, nonce, verifier, redirectUri, path, begun }: Attempt): string {

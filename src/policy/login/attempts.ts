@@ -1,7 +1,8 @@
 import type { Verdict } from '../../exchange/verdict.js'
-import { loggedOut, REFUSALS, type Refusal, redirect } from './answers.js'
+import type { Access } from './access.js'
+import { REFUSALS, type Refusal, redirect } from './answers.js'
 import { ATTEMPT_LASTS, type Attempt, newAttempt, openAttempt, readState, sealAttempt } from './attempt.js'
-import type { Jar } from './cookies.js'
+import type { LoginCall, LoginGate } from './desk.js'
 import { ProviderFailure } from './failure.js'
 import type { Visit } from './gate.js'
 import type { Identities, Identity } from './identities.js'
@@ -12,42 +13,51 @@ import { returnPath } from './return-path.js'
 import type { Found, Sessions } from './sessions.js'
 import type { GateSettings } from './settings.js'
 import type { Vault } from './vault.js'
-import { CALLBACK_PATH, type OwnPath, originOf, uriOf } from './visit.js'
+import { CALLBACK_PATH, originOf, uriOf } from './visit.js'
 
 /** Logins that one browser may have under way: tabs that were opened at once. */
 const MOST_ATTEMPTS = 4
 /** How often a login is begun anew by itself when the browser has lost it. */
 const MOST_ROUNDS = 1
 
-/** Logins of one gate, from the redirect to the provider to the session; and logouts. Rejects with a ProviderFailure. */
+type Answer = Verdict | Refusal
+
+export interface AttemptsParts {
+  readonly settings: GateSettings
+  readonly gate: Pick<LoginGate, 'tag' | 'mark'>
+  readonly login: Login
+  readonly vault: Vault
+  readonly identities: Identities
+  readonly sessions: Sessions
+  readonly access: Access
+}
+
+/** Logins of one gate, from the redirect to the provider to the session. Rejects with a ProviderFailure. */
 export class Attempts {
   readonly #settings: GateSettings
+  readonly #gate: AttemptsParts['gate']
   readonly #login: Login
   readonly #vault: Vault
   readonly #identities: Identities
   readonly #sessions: Sessions
+  readonly #access: Access
 
-  constructor(settings: GateSettings, login: Login, vault: Vault, identities: Identities, sessions: Sessions) {
+  constructor({ settings, gate, login, vault, identities, sessions, access }: AttemptsParts) {
     this.#settings = settings
+    this.#gate = gate
+    this.#access = access
     this.#login = login
     this.#vault = vault
     this.#identities = identities
     this.#sessions = sessions
   }
 
-  /** Answers a path of the login. `passes`: it is meant for another gate, so here it is a request like any other. */
-  serve(
-    own: OwnPath,
-    visit: Visit,
-    found: Found | SessionEnd
-  ): 'passes' | Verdict | Refusal | Promise<Verdict | Refusal> {
+  /** Answers the login's path or the callback of the provider. `found`: the session of the request, if it has one. */
+  serve({ own, home }: LoginCall, visit: Visit, found: Found | SessionEnd): Answer | Promise<Answer> {
     const { parameters } = visit.request.target
-    if (own === 'callback') return this.#callback(visit, parameters.get('state') ?? [], found)
-    const [authId] = parameters.get('auth_id') ?? []
-    if (authId !== undefined && authId !== this.#settings.authId) return 'passes'
+    if (own === 'callback') return this.#callback(visit, parameters.get('state') ?? [], found, home)
     const [asked = ''] = parameters.get('redirect_path') ?? []
-    const path = returnPath(asked)
-    return own === 'login' ? this.begin(visit, [], path ?? '/') : this.#logout(visit, path, found)
+    return this.begin(visit, [], returnPath(asked) ?? home)
   }
 
   /** Sends the browser to the provider. `cookies`: further Set-Cookie values. */
@@ -56,12 +66,12 @@ export class Attempts {
     cookies: readonly string[],
     path = returnPath(uriOf(visit.request)) ?? '/',
     round = 0
-  ): Promise<Verdict | Refusal> {
+  ): Promise<Answer> {
     const { request, style, jar, application } = visit
     const { provider, scopes, parameters, cookieDomain } = this.#settings
     if (cookieDomain !== undefined && !lies(request.target.host, cookieDomain)) return REFUSALS.cookieDomain
     const origin = originOf(request)
-    const attempt = newAttempt(this.#vault.tag, round, origin + CALLBACK_PATH, path, this.#login.clock.wall())
+    const attempt = newAttempt(this.#gate, round, origin + CALLBACK_PATH, path, this.#login.clock.wall())
     const url = await this.#login.protocol.authorizationUrl(
       provider,
       application,
@@ -80,23 +90,20 @@ export class Attempts {
   #callback(
     visit: Visit,
     states: readonly string[],
-    found: Found | SessionEnd
-  ): 'passes' | Verdict | Refusal | Promise<Verdict | Refusal> {
+    found: Found | SessionEnd,
+    home: string
+  ): Answer | Promise<Answer> {
     const { jar, style, request } = visit
     const [state = ''] = states
     const facts = readState(state)
-    if (facts !== undefined && facts.tag !== this.#vault.tag) {
-      // Only a browser that has begun a login at another gate is let on to that.
-      return typeof found !== 'string' && hasAttempt(jar, facts.tag, facts.id) ? 'passes' : this.#lost(visit, 0, found)
-    }
-    if (facts === undefined || states.length !== 1) return this.#lost(visit, 0, found)
+    if (facts?.tag !== this.#gate.tag || states.length !== 1) return this.#lost(visit, 0, found, home)
     const name = style.attempt(facts.id)
     const attempt = openAttempt(this.#vault, jar.get(name) ?? '', state, this.#login.clock.wall())
-    if (attempt === undefined) return this.#lost(visit, facts.round, found)
+    if (attempt === undefined) return this.#lost(visit, facts.round, found, home)
     return this.#complete(visit, attempt, facts.round, request.target.query ?? '')
   }
 
-  async #complete(visit: Visit, attempt: Attempt, round: number, query: string): Promise<Verdict | Refusal> {
+  async #complete(visit: Visit, attempt: Attempt, round: number, query: string): Promise<Answer> {
     const { application, jar, style } = visit
     const spent = style.drop(style.attempt(attempt.id))
     let identity: Identity
@@ -110,7 +117,7 @@ export class Attempts {
       throw error
     }
     const held = this.#sessions.create(identity, application.id)
-    if (!this.#settings.access.allows(held.session)) return { ...REFUSALS.notAllowed, cookies: [spent] }
+    if (!this.#access.allows(held.session)) return { ...REFUSALS.notAllowed, cookies: [spent] }
     return redirect(originOf(visit.request) + attempt.path, [
       spent,
       ...(jar.has(style.activity) ? [style.drop(style.activity)] : []),
@@ -119,22 +126,10 @@ export class Attempts {
   }
 
   /** A callback that this browser has not begun, or too long ago: who is logged in goes on, others begin anew, once. */
-  #lost(visit: Visit, round: number, found: Found | SessionEnd): Verdict | Refusal | Promise<Verdict | Refusal> {
-    if (typeof found !== 'string') return redirect(`${originOf(visit.request)}/`, [])
-    return round < MOST_ROUNDS ? this.begin(visit, [], '/', round + 1) : REFUSALS.lost
+  #lost(visit: Visit, round: number, found: Found | SessionEnd, home: string): Answer | Promise<Answer> {
+    if (typeof found !== 'string') return redirect(originOf(visit.request) + home, [])
+    return round < MOST_ROUNDS ? this.begin(visit, [], home, round + 1) : REFUSALS.lost
   }
-
-  #logout({ request, style, jar }: Visit, path: string | undefined, found: Found | SessionEnd): Verdict {
-    if (typeof found !== 'string') found.held.ended = true
-    const cookies = [...this.#sessions.drop(style, jar), ...style.attemptsIn(jar).map((name) => style.drop(name))]
-    return path === undefined ? loggedOut(this.#settings.authId, cookies) : redirect(originOf(request) + path, cookies)
-  }
-}
-
-function hasAttempt(jar: Jar, tag: string, id: string): boolean {
-  const end = `nonce.${tag}.${id}`
-  for (const name of jar.keys()) if (name.endsWith(end)) return true
-  return false
 }
 
 function lies(host: string, domain: string): boolean {

@@ -1,18 +1,23 @@
 import type { Flow, FlowRequest } from '../../exchange/flow.js'
 import { refuse, type Verdict } from '../../exchange/verdict.js'
+import { EvaluationError } from '../../expression/expression.js'
 import { decisionCounters } from '../services.js'
-import { loginRequired, REFUSALS, type Refusal, refusal, troubleAnswer } from './answers.js'
+import { accessOf } from './access.js'
+import { loggedOut, loginRequired, REFUSALS, type Refusal, redirect, refusal, troubleAnswer } from './answers.js'
 import { Attempts } from './attempts.js'
 import { CookieStyle, dropLoginCookies, type Jar, loginCookies } from './cookies.js'
+import { LOGIN_PARAMETER, type LoginCall, type LoginGate } from './desk.js'
 import { ProviderFailure } from './failure.js'
 import { Identities } from './identities.js'
 import type { Login } from './login.js'
 import type { Application } from './operator-providers.js'
 import { refusedResults, type SessionEnd, sessionResults } from './published.js'
+import { returnPath } from './return-path.js'
 import type { Held } from './session-cache.js'
 import { Sessions } from './sessions.js'
-import { type GateSettings, type LoginServices, realmOf } from './settings.js'
-import { isExempt, isNavigation, isSecure, ownPath } from './visit.js'
+import { type GateSettings, type LoginServices, markOf, realmOf } from './settings.js'
+import { tagOf } from './vault.js'
+import { isExempt, isNavigation, isSecure, LOGIN_PATH, originOf, uriOf } from './visit.js'
 
 /** A visit at the gate. */
 export interface Visit {
@@ -24,6 +29,7 @@ export interface Visit {
 }
 
 const UNAVAILABLE = refuse(503, 'LOGIN_UNAVAILABLE')
+const NO_VALUE = refuse(500, 'POLICY_EXPRESSION')
 const SLOT = 'policy.login.application'
 
 /** Client id of the application that the last gate of this flow sends users to; undefined when none was asked. */
@@ -31,19 +37,30 @@ export function applicationOf({ derived }: Flow): string | undefined {
   return derived[SLOT] as string | undefined
 }
 
-/** A step that lets logged-in users pass, for a module or an action. Stays synchronous for a session that is good as it is. */
-export function createGate(
-  settings: GateSettings,
-  services: LoginServices
-): (flow: Flow) => Verdict | undefined | Promise<Verdict | undefined> {
+/** The gate of a module or an action. */
+export function createGate(settings: GateSettings, services: LoginServices): LoginGate {
   const { login } = services
-  if (login === undefined) return () => UNAVAILABLE
-  const gate = new Gate(settings, services, login)
-  return (flow) => gate.run(flow)
+  return login === undefined ? closedGate(settings) : new Gate(settings, services, login)
 }
 
-class Gate {
+/** Where no policy will run there is nobody to log in. */
+function closedGate(settings: GateSettings): LoginGate {
+  return {
+    tag: tagOf(realmOf(settings)),
+    mark: markOf(settings),
+    authId: settings.authId,
+    run: () => UNAVAILABLE,
+    answer: () => UNAVAILABLE,
+    leave: () => []
+  }
+}
+
+class Gate implements LoginGate {
+  readonly tag: string
+  readonly mark: string
+  readonly authId: string
   readonly #settings: GateSettings
+  readonly #access
   readonly #log: LoginServices['log']
   readonly #sessions: Sessions
   readonly #attempts: Attempts
@@ -52,13 +69,19 @@ class Gate {
   readonly #counters
 
   constructor(settings: GateSettings, services: LoginServices, login: Login) {
-    const { cookiePrefix, cookieDomain, provider, access, owner, result } = settings
+    const { cookiePrefix, cookieDomain, provider, owner, result, authId } = settings
     const vault = login.vault(realmOf(settings))
-    const identities = new Identities(login, provider, access)
+    this.tag = vault.tag
+    this.mark = markOf(settings)
+    this.authId = authId
     this.#settings = settings
     this.#log = services.log
-    this.#sessions = new Sessions(settings, login, vault, identities)
-    this.#attempts = new Attempts(settings, login, vault, identities, this.#sessions)
+    const access = accessOf(settings.access)
+    const identities = new Identities(login, provider, access)
+    const sessions = new Sessions(settings, login, vault, identities, access)
+    this.#access = access
+    this.#sessions = sessions
+    this.#attempts = new Attempts({ settings, gate: this, login, vault, identities, sessions, access })
     this.#plain = new CookieStyle(cookiePrefix, vault.tag, false, cookieDomain)
     this.#secure = new CookieStyle(cookiePrefix, vault.tag, true, cookieDomain)
     this.#counters = decisionCounters(services.meter, owner, result, ['pass', 'login', 'deny', 'fail'])
@@ -73,18 +96,63 @@ class Gate {
     }
     const application = this.#settings.application(flow)
     if (application === undefined) return this.#refused(flow, REFUSALS.noApplication, 'fail')
-    flow.derived[SLOT] = application.id
-    const style = isSecure(request) ? this.#secure : this.#plain
-    const visit = { flow, request, jar: loginCookies(request.head.headers), style, application }
+    const visit = this.#visit(flow, request, application)
     const found = this.#sessions.find(visit)
-    const own = ownPath(request)
-    if (own !== undefined) {
-      const answer = this.#attempts.serve(own, visit, found)
-      if (answer !== 'passes') return this.#guarded(answer, visit)
-    }
     if (typeof found === 'string') return this.#login(visit, found)
     if (!this.#sessions.isDue(found.held)) return this.#pass(visit, found.held, found.cookies, false)
-    return this.#checked(visit, found.held)
+    if (!this.#sessions.down) return this.#checked(visit, found.held)
+    void this.#probed(visit, found.held)
+    return this.#pass(visit, found.held, found.cookies, false)
+  }
+
+  answer(flow: Flow, call: LoginCall): Verdict | Promise<Verdict> {
+    const request = flow.request as FlowRequest
+    if (call.own === 'logout') return this.#logout(flow, request, call.others)
+    let application: Application | undefined
+    try {
+      application = this.#settings.application(flow)
+    } catch (error) {
+      // No rule has run that could give a value or end the phase.
+      if (!(error instanceof EvaluationError)) throw error
+      this.#log.warn({ owner: this.#settings.owner, reason: error.message }, 'a login has no application')
+      return NO_VALUE
+    }
+    if (application === undefined) return this.#refused(flow, REFUSALS.noApplication, 'fail')
+    const visit = this.#visit(flow, request, application)
+    return this.#guarded(this.#attempts.serve(call, visit, this.#sessions.find(visit)), visit)
+  }
+
+  leave(flow: Flow): readonly string[] {
+    const request = flow.request as FlowRequest
+    const [style, jar] = [this.#styleOf(request), loginCookies(request.head.headers)]
+    return [...this.#sessions.end(style, jar), ...style.attemptsIn(jar).map((name) => style.drop(name))]
+  }
+
+  #visit(flow: Flow, request: FlowRequest, application: Application): Visit {
+    flow.derived[SLOT] = application.id
+    return { flow, request, jar: loginCookies(request.head.headers), style: this.#styleOf(request), application }
+  }
+
+  #styleOf(request: FlowRequest): CookieStyle {
+    return isSecure(request) ? this.#secure : this.#plain
+  }
+
+  #logout(flow: Flow, request: FlowRequest, others: readonly LoginGate[]): Verdict {
+    const [asked = ''] = request.target.parameters.get('redirect_path') ?? []
+    const path = returnPath(asked)
+    // Gates of one realm end the same cookies.
+    const cookies = [...new Set([this, ...others].flatMap((gate) => gate.leave(flow)))]
+    this.#counters.login.inc()
+    return path === undefined ? loggedOut(this.#link(request), cookies) : redirect(originOf(request) + path, cookies)
+  }
+
+  /** Looks whether the provider answers again, for a session that passes meanwhile. */
+  async #probed({ application }: Visit, held: Held): Promise<void> {
+    try {
+      await this.#sessions.check(held, application, (failure) => this.#report(failure))
+    } catch (error) {
+      this.#log.warn({ owner: this.#settings.owner, err: error }, 'a session could not be checked')
+    }
   }
 
   async #checked(visit: Visit, held: Held): Promise<Verdict | undefined> {
@@ -101,8 +169,8 @@ class Gate {
     cookies: readonly string[],
     refreshed: boolean
   ): Verdict | undefined {
-    const { result, provider, access } = this.#settings
-    if (!access.allows(held.session)) return this.#refused(flow, { ...REFUSALS.notAllowed, cookies }, 'deny')
+    const { result, provider } = this.#settings
+    if (!this.#access.allows(held.session)) return this.#refused(flow, { ...REFUSALS.notAllowed, cookies }, 'deny')
     held.results ??= sessionResults(result, provider.issuer, held, false)
     flow.publish(result, refreshed ? sessionResults(result, provider.issuer, held, true) : held.results)
     dropLoginCookies(request.headers)
@@ -118,12 +186,11 @@ class Gate {
 
   #login(visit: Visit, end: SessionEnd): Verdict | Promise<Verdict | undefined> {
     const { flow, request, style, jar } = visit
-    const { result, authId } = this.#settings
-    flow.publish(result, refusedResults(end, 'LOGIN_REQUIRED', 'there is no session'))
+    flow.publish(this.#settings.result, refusedResults(end, 'LOGIN_REQUIRED', 'there is no session'))
     const ended = this.#sessions.drop(style, jar)
     if (!isNavigation(request)) {
       this.#counters.login.inc()
-      return loginRequired(authId, ended)
+      return loginRequired(this.#link(request), ended)
     }
     return this.#guarded(this.#attempts.begin(visit, ended), visit) as Promise<Verdict | undefined>
   }
@@ -146,10 +213,17 @@ class Gate {
   }
 
   #refused(flow: Flow, answer: Refusal, decision: 'deny' | 'fail'): Verdict {
-    const { result, authId } = this.#settings
-    flow.publish(result, refusedResults('none', answer.code, answer.title))
+    const request = flow.request as FlowRequest
+    flow.publish(this.#settings.result, refusedResults('none', answer.code, answer.title))
     this.#counters[decision].inc()
-    return refusal(flow.request as FlowRequest, answer, authId)
+    return refusal(request, answer, this.#link(request))
+  }
+
+  /** Leads to the login of this very gate and then back to where the request wanted to go. */
+  #link(request: FlowRequest): string {
+    const path = returnPath(uriOf(request))
+    const back = path === undefined ? '' : `&redirect_path=${encodeURIComponent(path)}`
+    return `${LOGIN_PATH}?${LOGIN_PARAMETER}=${this.tag}.${this.mark}${back}`
   }
 
   #report({ trouble, message, cause }: ProviderFailure): void {

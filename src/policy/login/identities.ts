@@ -13,6 +13,8 @@ import type { Session } from './session.js'
 export interface Identity extends Memberships {
   readonly profile: Profile
   readonly tokens: Omit<Tokens, 'claims'>
+  /** Of the lists that the memberships were looked up for; see `MembershipLists`. */
+  readonly listed: string
   /** false: the tokens are new, the rest is of before, because the provider did not answer. */
   readonly current: boolean
 }
@@ -23,7 +25,7 @@ export interface IdentityParts {
   readonly clock: Clock
 }
 
-const NO_MEMBERSHIPS: Memberships = { teams: [], organizations: [] }
+const NO_MEMBERSHIPS = { teams: [], organizations: [], listed: '' } as const
 
 /** Asks one provider who users are. Methods reject with a ProviderFailure. */
 export class Identities {
@@ -76,8 +78,8 @@ export class Identities {
     } catch (error) {
       if (!(error instanceof ProviderFailure) || error.trouble === 'refused') throw error
       // The old refresh token may be spent, so the new one must not be lost.
-      const { teams, organizations } = session
-      return { profile, teams, organizations, tokens: kept, current: false }
+      const { teams, organizations, listed } = session
+      return { profile, teams, organizations, listed, tokens: kept, current: false }
     }
   }
 
@@ -110,6 +112,7 @@ export class Identities {
       profile: identified(profile),
       tokens: kept,
       current: true,
+      listed: provider.memberships === undefined ? '' : (wanted?.mark ?? ''),
       teams: memberships?.teams.filter((team) => wanted?.teams.has(team)) ?? [],
       organizations: memberships?.organizations.filter((name) => wanted?.organizations.has(name)) ?? []
     }

@@ -71,7 +71,7 @@ export class OpenidProtocol {
       redirect_uri: redirectUri,
       scope,
       state,
-      ...(provider.kind === 'openid' ? { nonce } : {}),
+      ...(provider.kind === 'openid' && provider.nonce ? { nonce } : {}),
       ...(provider.proofKey
         ? { code_challenge: await client.calculatePKCECodeChallenge(verifier), code_challenge_method: 'S256' }
         : {})
@@ -95,7 +95,8 @@ export class OpenidProtocol {
     const checks = {
       expectedState: request.state,
       ...(provider.proofKey ? { pkceCodeVerifier: request.verifier } : {}),
-      ...(provider.kind === 'openid' ? { expectedNonce: request.nonce, idTokenExpected: true } : {})
+      ...(provider.kind === 'openid' ? { idTokenExpected: true } : {}),
+      ...(provider.kind === 'openid' && provider.nonce ? { expectedNonce: request.nonce } : {})
     }
     try {
       return this.#tokens(await client.authorizationCodeGrant(config, callback, checks))
@@ -147,10 +148,10 @@ export class OpenidProtocol {
 
   async #configuration(provider: Provider, { id, secret }: Application): Promise<client.Configuration> {
     const server = provider.kind === 'openid' ? await this.#discoveries.get(provider.issuer) : serverOf(provider)
-    const key = JSON.stringify([server.issuer, server.token_endpoint, id, secret])
+    const key = JSON.stringify([provider.kind, server.issuer, server.token_endpoint, id, secret])
     const ready = this.#ready.get(key)
     if (ready !== undefined && (provider.kind === 'api' || ready.server === server)) return ready.config
-    const config = new client.Configuration(server, id, undefined, authentication(server, secret))
+    const config = new client.Configuration(server, id, undefined, authentication(provider, server, secret))
     config.timeout = TIMEOUT
     if (provider.kind === 'openid') {
       config[client.customFetch] = this.#fetch as client.CustomFetch
@@ -202,9 +203,10 @@ function isPlain(url: string): boolean {
   return url.startsWith('http:')
 }
 
-/** OpenID Connect Discovery 3: without a word about it, Basic is meant; the other providers take the secret in the body. */
-function authentication(server: client.ServerMetadata, secret: string): client.ClientAuth {
-  if (server.jwks_uri === undefined) return client.ClientSecretPost(secret)
-  const known = server.token_endpoint_auth_methods_supported ?? ['client_secret_basic']
+/** Providers with an API of their own take the secret in the body; the others say how, or Basic is meant. */
+function authentication(provider: Provider, server: client.ServerMetadata, secret: string): client.ClientAuth {
+  if (provider.kind === 'api') return client.ClientSecretPost(secret)
+  const usual = provider.secretIn === 'body' ? 'client_secret_post' : 'client_secret_basic'
+  const known = server.token_endpoint_auth_methods_supported ?? [usual]
   return known.includes('client_secret_basic') ? client.ClientSecretBasic(secret) : client.ClientSecretPost(secret)
 }

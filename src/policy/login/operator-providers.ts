@@ -77,16 +77,25 @@ function operatorProvider(name: ProviderName, given: Static<typeof entry>): Oper
       throw invalid(`${name} takes issuer and no other address`)
     return { application, provider: issuer === undefined ? provider : { ...provider, issuer } }
   }
+  for (const [field, address] of Object.entries({ authorization_url, token_url, api_url })) {
+    if (address !== undefined && !URL.canParse(address)) throw invalid(`${name}.${field} is no URL`)
+  }
   if (issuer !== undefined) throw invalid(`${name} takes authorization_url, token_url and api_url, no issuer`)
   return {
     application,
     provider: {
       ...provider,
+      issuer: authorization_url === undefined ? provider.issuer : issuerAt(authorization_url, provider.issuer),
       authorization: authorization_url ?? provider.authorization,
       token: token_url ?? provider.token,
       api: (api_url ?? provider.api).replace(/\/$/, '')
     }
   }
+}
+
+/** A provider of one's own names itself by the same path at its own origin, as GitHub Enterprise does. */
+function issuerAt(authorization: string, usual: string): string {
+  return new URL(authorization).origin + new URL(usual).pathname.replace(/\/$/, '')
 }
 
 function parsed(yaml: string): unknown {

@@ -6,7 +6,7 @@ interface Common {
   readonly scopes: readonly string[]
   /** Scopes that the provider knew once and refuses now; taken out of a given list. */
   readonly retired?: readonly string[]
-  /** false: the provider refuses the proof key of RFC 7636 from applications with a secret. State and nonce remain. */
+  /** false: the provider does not take the proof key of RFC 7636 from applications with a secret. State and nonce remain. */
   readonly proofKey: boolean
 }
 
@@ -14,6 +14,10 @@ interface Common {
 export interface OpenidProvider extends Common {
   readonly kind: 'openid'
   readonly issuer: string
+  /** false: its identity tokens repeat no nonce. State remains. */
+  readonly nonce: boolean
+  /** Where the secret goes when its discovery document does not say; the header by OpenID Connect Discovery 3. */
+  readonly secretIn?: 'body'
 }
 
 /** A provider with an access token (RFC 6749) for an API of its own that says who the user is. */
@@ -44,8 +48,9 @@ export const PROVIDER_NAMES = [
 ] as const
 export type ProviderName = (typeof PROVIDER_NAMES)[number]
 
-/** The well-known providers. Addresses and scopes are those of their documentation. */
+/** The well-known providers. Addresses, scopes and members are those of the documentation that each line names. */
 export const PROVIDERS: Readonly<Record<ProviderName, Provider>> = {
+  // developer.amazon.com/docs/login-with-amazon: authorization-code-grant, obtain-customer-profile
   amazon: {
     kind: 'api',
     issuer: 'https://www.amazon.com',
@@ -59,19 +64,22 @@ export const PROVIDERS: Readonly<Record<ProviderName, Provider>> = {
       return profileOf(user_id, name, email)
     }
   },
+  // developers.facebook.com/docs/facebook-login/guides/advanced/manual-flow, docs/graph-api/reference/user
   facebook: {
     kind: 'api',
     issuer: 'https://www.facebook.com',
-    authorization: 'https://www.facebook.com/v23.0/dialog/oauth',
-    token: 'https://graph.facebook.com/v23.0/oauth/access_token',
-    api: 'https://graph.facebook.com/v23.0',
+    authorization: 'https://www.facebook.com/v26.0/dialog/oauth',
+    token: 'https://graph.facebook.com/v26.0/oauth/access_token',
+    api: 'https://graph.facebook.com/v26.0',
     scopes: ['email'],
-    proofKey: true,
+    // Its dialog forgets a challenge that comes without the scope openid, and its token endpoint then refuses the verifier.
+    proofKey: false,
     profile: async (api) => {
       const { id, name, email } = await api.object('/me?fields=id,name,email')
       return profileOf(id, name, email)
     }
   },
+  // docs.github.com: authorizing-oauth-apps; rest/users/users, rest/users/emails, rest/teams/teams, rest/orgs/orgs
   github: {
     kind: 'api',
     issuer: 'https://github.com/login/oauth',
@@ -84,7 +92,15 @@ export const PROVIDERS: Readonly<Record<ProviderName, Provider>> = {
     profile: githubProfile,
     memberships: githubMemberships
   },
-  gitlab: { kind: 'openid', issuer: 'https://gitlab.com', scopes: ['openid', 'email', 'profile'], proofKey: true },
+  // docs.gitlab.com/integration/openid_connect_provider
+  gitlab: {
+    kind: 'openid',
+    issuer: 'https://gitlab.com',
+    scopes: ['openid', 'email', 'profile'],
+    proofKey: true,
+    nonce: true
+  },
+  // developers.google.com/identity/openid-connect/openid-connect
   google: {
     kind: 'openid',
     issuer: 'https://accounts.google.com',
@@ -93,16 +109,22 @@ export const PROVIDERS: Readonly<Record<ProviderName, Provider>> = {
       'https://www.googleapis.com/auth/userinfo.email',
       'https://www.googleapis.com/auth/userinfo.profile'
     ],
-    proofKey: true
+    proofKey: true,
+    nonce: true
   },
+  // learn.microsoft.com/linkedin/consumer/integrations/self-serve/sign-in-with-linkedin-v2
   linkedin: {
     kind: 'openid',
     issuer: 'https://www.linkedin.com/oauth',
     scopes: ['openid', 'email', 'profile'],
     retired: ['r_emailaddress', 'r_liteprofile'],
     // Its proof keys belong to native applications, which have no secret and other endpoints.
-    proofKey: false
+    proofKey: false,
+    nonce: false,
+    secretIn: 'body'
   },
+  // learn.microsoft.com/entra/identity-platform/v2-oauth2-auth-code-flow, graph/api/user-get. `common` takes the users of
+  // every organization and personal accounts; the operator's file names the endpoints of one organization instead.
   microsoft: {
     kind: 'api',
     issuer: 'https://login.microsoftonline.com/common/v2.0',
@@ -113,6 +135,7 @@ export const PROVIDERS: Readonly<Record<ProviderName, Provider>> = {
     proofKey: true,
     profile: async (api) => microsoftProfile(await api.object('/me'))
   },
+  // dev.twitch.tv/docs/authentication/getting-tokens-oauth, docs/api/reference (Get Users)
   twitch: {
     kind: 'api',
     issuer: 'https://id.twitch.tv/oauth2',
@@ -121,7 +144,7 @@ export const PROVIDERS: Readonly<Record<ProviderName, Provider>> = {
     api: 'https://api.twitch.tv/helix',
     clientField: 'client-id',
     scopes: ['user:read:email'],
-    proofKey: true,
+    proofKey: false,
     profile: async (api) => {
       const { data } = await api.object('/users')
       const { id, display_name, email } = (Array.isArray(data) ? (data[0] ?? {}) : {}) as Json
@@ -147,5 +170,5 @@ export function scopesOf({ scopes, retired = [] }: Provider, given: readonly str
 
 /** A provider of OpenID Connect that is named by its issuer. */
 export function openidProvider(issuer: string): OpenidProvider {
-  return { kind: 'openid', issuer, scopes: ['openid'], proofKey: true }
+  return { kind: 'openid', issuer, scopes: ['openid'], proofKey: true, nonce: true }
 }

@@ -11,6 +11,8 @@ export interface Session extends Memberships {
   /** When the provider was last asked about the user. */
   readonly checked: number
   readonly profile: Profile
+  /** Of the lists that the memberships were looked up for; '' when there were none. */
+  readonly listed: string
   readonly accessToken: string
   /** '' when there is none. */
   readonly refreshToken: string
@@ -20,7 +22,7 @@ export interface Session extends Memberships {
   readonly identityToken: string
 }
 
-const VERSION = 1
+const VERSION = 2
 
 export function encodeSession(session: Session): string {
   const { profile, teams, organizations } = session
@@ -33,6 +35,7 @@ export function encodeSession(session: Session): string {
     [profile.id, profile.name, profile.email, profile.emails],
     teams,
     organizations,
+    session.listed,
     session.accessToken,
     session.refreshToken,
     session.expiresAt,
@@ -44,7 +47,8 @@ export function encodeSession(session: Session): string {
 export function decodeSession(text: string): Session | undefined {
   const fields = JSON.parse(text) as readonly unknown[]
   if (fields[0] !== VERSION) return undefined
-  const [, id, client, begun, checked, [user, name, email, emails], teams, organizations, ...tokens] = fields as Encoded
+  const [, id, client, begun, checked, [user, name, email, emails], teams, organizations, listed, ...tokens] =
+    fields as Encoded
   const [accessToken, refreshToken, expiresAt, identityToken] = tokens
   return {
     id,
@@ -54,6 +58,7 @@ export function decodeSession(text: string): Session | undefined {
     profile: { id: user, name, email, emails },
     teams,
     organizations,
+    listed,
     accessToken,
     refreshToken,
     expiresAt,
@@ -70,6 +75,7 @@ type Encoded = readonly [
   profile: readonly [id: string, name: string, email: string, emails: readonly string[]],
   teams: readonly string[],
   organizations: readonly string[],
+  listed: string,
   accessToken: string,
   refreshToken: string,
   expiresAt: number,

@@ -1,4 +1,5 @@
 import { randomBytes } from 'node:crypto'
+import type { Access } from './access.js'
 import type { CookieStyle, Jar } from './cookies.js'
 import { ProviderFailure } from './failure.js'
 import type { Visit } from './gate.js'
@@ -31,10 +32,15 @@ export class Sessions {
   readonly #login: Login
   readonly #vault: Vault
   readonly #identities: Identities
-  /** The provider is down: nobody waits for it until then. */
+  /** What sessions must have been looked up for. */
+  readonly #listed: string
+  /** The provider is down: it is not asked until then. */
   #restUntil = 0
+  #down = false
 
-  constructor(settings: GateSettings, login: Login, vault: Vault, identities: Identities) {
+  constructor(settings: GateSettings, login: Login, vault: Vault, identities: Identities, access: Access) {
+    const { provider } = settings
+    this.#listed = provider.kind === 'api' && provider.memberships !== undefined ? (access.memberships?.mark ?? '') : ''
     this.#settings = settings
     this.#login = login
     this.#vault = vault
@@ -74,6 +80,14 @@ export class Sessions {
     return setPieces(style, sealed, jar, maximum === 0 ? undefined : Math.max(1, Math.ceil(left / 1_000)))
   }
 
+  /** Ends the session that the browser keeps, whichever application it came through; Set-Cookie values that tell it. */
+  end(style: CookieStyle, jar: Jar): string[] {
+    const sealed = joinPieces(style, jar)
+    const sent = sealed === '' ? undefined : this.#open(sealed)
+    if (sent !== undefined) latest(sent).ended = true
+    return this.drop(style, jar)
+  }
+
   /** Set-Cookie values that end what the browser keeps of a session. */
   drop(style: CookieStyle, jar: Jar): string[] {
     return [...dropPieces(style, jar), ...(jar.has(style.activity) ? [style.drop(style.activity)] : [])]
@@ -110,11 +124,18 @@ export class Sessions {
     return Number.parseInt(stamp, 36)
   }
 
+  /** Did the provider give no answer when it was last asked? Then nobody waits for the next one. */
+  get down(): boolean {
+    return this.#down
+  }
+
   /** Is there something to ask the provider? */
   isDue({ session, restUntil }: Held): boolean {
     const { check } = this.#settings
     const now = this.#login.clock.wall()
     const due =
+      // Another list may hold a membership that nobody has asked about.
+      (this.#listed !== '' && session.listed !== this.#listed) ||
       (check > 0 && now - session.checked >= check) ||
       (session.refreshToken !== '' && session.expiresAt !== 0 && now >= session.expiresAt)
     return due && now >= restUntil && now >= this.#restUntil
@@ -142,6 +163,7 @@ export class Sessions {
   ): Promise<Held | 'ended' | 'unknown'> {
     try {
       const identity = await this.#identities.recheck(application, held.session)
+      this.#down = false
       // The user has logged out meanwhile.
       if (held.ended) return 'ended'
       const facts = this.#facts(identity)
@@ -151,6 +173,7 @@ export class Sessions {
       return renewed
     } catch (error) {
       if (!(error instanceof ProviderFailure)) throw error
+      this.#down = error.trouble === 'unavailable'
       if (error.trouble === 'refused') {
         held.ended = true
         return 'ended'
@@ -158,7 +181,7 @@ export class Sessions {
       report(error)
       const now = this.#login.clock.wall()
       held.restUntil = now + REST
-      if (error.trouble === 'unavailable') this.#restUntil = now + REST
+      if (this.#down) this.#restUntil = now + REST
       return 'unknown'
     }
   }
@@ -169,8 +192,8 @@ export class Sessions {
     return this.#keep({ id, client, begun: this.#login.clock.wall(), ...this.#facts(identity) }, undefined)
   }
 
-  #facts({ profile, teams, organizations, tokens }: Identity): Omit<Session, 'id' | 'client' | 'begun'> {
-    return { profile, teams, organizations, ...tokens, checked: this.#login.clock.wall() }
+  #facts({ profile, teams, organizations, listed, tokens }: Identity): Omit<Session, 'id' | 'client' | 'begun'> {
+    return { profile, teams, organizations, listed, ...tokens, checked: this.#login.clock.wall() }
   }
 
   #keep(session: Session, before: Held | undefined): Held {

@@ -1,6 +1,7 @@
+import { createHash } from 'node:crypto'
 import type { Flow } from '../../exchange/flow.js'
 import type { PolicyServices } from '../services.js'
-import type { Access } from './access.js'
+import type { AccessLists } from './access.js'
 import type { Login } from './login.js'
 import type { Application } from './operator-providers.js'
 import type { Provider } from './providers.js'
@@ -16,6 +17,8 @@ export interface GateSettings {
   /** Keeps several gates of one owner apart; '' when there is no need. */
   readonly authId: string
   readonly provider: Provider
+  /** How the configuration writes the id of the application; '': that of the operator. */
+  readonly client: string
   /** Undefined: there is none. Throws `EvaluationError` where an expression of the configuration has no value. */
   readonly application: (flow: Flow) => Application | undefined
   readonly scopes: readonly string[]
@@ -28,7 +31,7 @@ export interface GateSettings {
   readonly maximum: number
   readonly check: number
   readonly preflight: Preflight
-  readonly access: Access
+  readonly access: AccessLists
 }
 
 /** The services with what logins need. Absent where no policy will run. */
@@ -36,8 +39,15 @@ export type LoginServices = PolicyServices & { readonly login?: Login }
 
 /**
  * Whose sessions a gate accepts: those of its own owner; with a domain of its own for cookies, those of every gate that
- * shares the domain, the provider and the id.
+ * shares the domain. Provider, application and id are part of it, so that gates whose sessions differ never share a cookie.
  */
-export function realmOf({ result, owner, authId, provider, cookieDomain }: GateSettings): string {
-  return JSON.stringify([result, cookieDomain === undefined ? owner : `.${cookieDomain}`, authId, provider.issuer])
+export function realmOf({ result, owner, authId, provider, client, cookieDomain }: GateSettings): string {
+  const place = cookieDomain === undefined ? owner : `.${cookieDomain}`
+  return JSON.stringify([result, place, authId, provider.issuer, client])
+}
+
+/** Tells gates of one realm apart: 8 hexadecimal digits of everything that a configuration says, its secrets left out. */
+export function markOf({ provider, ...settings }: GateSettings): string {
+  const text = JSON.stringify([provider.issuer, settings])
+  return createHash('sha256').update(text).digest('hex').slice(0, 8)
 }

@@ -16,19 +16,24 @@ const MARK_BYTES = 16
 /** What a sealed value is for; it opens for the same purpose only. */
 export type Purpose = 'session' | 'attempt'
 
+/** Names a realm in cookies, states and links; says nothing about keys. */
+export function tagOf(realm: string): string {
+  return `sl${createHash('sha256').update(realm).digest('hex').slice(0, 12)}`
+}
+
 /**
  * Seals what browsers keep for one realm: nonce (12 bytes), ciphertext, tag (16), in base64url; AES-256-GCM (NIST SP
  * 800-38D). Each realm has keys of its own, derived by HKDF (RFC 5869), so that a value of one realm opens in no other.
  */
 export class Vault {
-  /** Names the realm in names of cookies; says nothing about the keys. */
+  /** Of its realm; see `tagOf`. */
   readonly tag: string
   readonly #keys: readonly Buffer[]
 
   /** `keys`: 32 bytes each; the first one seals, all of them open. Every process of a cluster has the same. */
   constructor(keys: readonly Uint8Array[], realm: string) {
     if (keys.length === 0) throw new RangeError('a vault needs a key')
-    this.tag = `sl${createHash('sha256').update(realm).digest('hex').slice(0, 12)}`
+    this.tag = tagOf(realm)
     this.#keys = keys.map((key) => Buffer.from(hkdfSync('sha256', key, '', `sluice login ${realm}`, KEY_BYTES)))
   }
 

@@ -14,9 +14,12 @@ const OWN_PATHS: ReadonlyMap<string, OwnPath> = new Map([
   ['/ngrok/logout', 'logout']
 ])
 
-/** What a path of the login itself asks for; undefined for every other request. */
+/** What a path of logins asks for; undefined for every other request. */
 export function ownPath({ method, target }: FlowRequest): OwnPath | undefined {
-  return method === 'GET' || method === 'HEAD' ? OWN_PATHS.get(target.path) : undefined
+  const { path } = target
+  // Asked of every request: most paths differ in these few characters.
+  if (!path.startsWith('/.sluice/') && !path.startsWith('/ngrok/')) return undefined
+  return method === 'GET' || method === 'HEAD' ? OWN_PATHS.get(path) : undefined
 }
 
 /** Did the client come over TLS, here or at a proxy that we trust? What untrusted clients claim is gone before. */

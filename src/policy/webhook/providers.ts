@@ -33,8 +33,13 @@ const v0 = { prefix: 'v0=', before: (timestamp: string) => `v0:${timestamp}:` } 
 const table = {
   aftership: { scheme: bodyMac({ header: 'aftership-hmac-sha256', ...base64 }) },
   airship: {
-    scheme: timedMac({ headers: ['x-ua-signature'], timestamp: 'x-ua-timestamp', before: (time) => `${time}:` }),
-    unconfirmed: 'whether the signature of a compressed delivery is over the compressed body'
+    // Its documentation signs the JSON text, and shows a delivery that travels compressed.
+    scheme: timedMac({
+      headers: ['x-ua-signature'],
+      timestamp: 'x-ua-timestamp',
+      before: (time) => `${time}:`,
+      content: true
+    })
   },
   alchemy: { scheme: bodyMac({ header: 'x-alchemy-signature' }) },
   sns: { scheme: sns, withoutSecret: true },

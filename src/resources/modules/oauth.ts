@@ -3,6 +3,7 @@ import { boolean, text, texts, whole } from '../fields.js'
 import type { Rule, RuleView } from '../members.js'
 import { module, object, oneOf } from '../objects.js'
 import { secret } from '../secrets.js'
+import { LOGIN_PATHS } from './login-paths.js'
 
 const YEAR = 365 * 24 * 3600
 const MAX_ENTRIES = 1000
@@ -43,7 +44,7 @@ const provider = (name: string, fields: Fields = {}) =>
 export function oauthModule() {
   const seconds = (description: string, max: number) =>
     whole({ description: `${description} (seconds; 0: no such limit)`, min: 0, max, default: 0 })
-  return module('Lets users pass who have logged in at an identity provider.', {
+  return module(`Lets users pass who have logged in at an identity provider. ${LOGIN_PATHS}`, {
     provider: oneOf(
       {
         github: provider('GitHub', memberships),

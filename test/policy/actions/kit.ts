@@ -7,6 +7,7 @@ import { LimiterTable } from '../../../src/limiter/table.js'
 import { actions } from '../../../src/policy/actions/registry.js'
 import { BodyBuffers } from '../../../src/policy/body-buffers.js'
 import { compilePolicy } from '../../../src/policy/compile.js'
+import { KeySetPlaces } from '../../../src/policy/jwt/key-sources.js'
 import type { Problem } from '../../../src/policy/problem.js'
 import { RecentDocuments } from '../../../src/policy/recent-documents.js'
 import { resultsOf } from '../../../src/policy/results.js'
@@ -43,6 +44,11 @@ export class Kit {
   constructor(rateLimitHeaders: 'none' | 'draft' = 'none', { allowPrivate = true } = {}) {
     const { clock, counts, logged } = this
     const nothing = { inc: () => undefined }
+    const outbound = createOutbound({ clock: systemClock, allowPrivate })
+    const log: PolicyServices['log'] = {
+      debug: (fields, message) => logged.push(`${message} ${JSON.stringify(fields)}`),
+      warn: (fields, message) => logged.push(`${message} ${JSON.stringify(fields)}`)
+    }
     this.services = {
       clock,
       limiter: new LimiterTable({ clock, budgetBytes: 16 * 1024 * 1024 }),
@@ -61,14 +67,13 @@ export class Kit {
           wouldRefuse: { inc: () => counts.wouldRefuse++ }
         })
       },
-      log: {
-        debug: (fields, message) => logged.push(`${message} ${JSON.stringify(fields)}`),
-        warn: (fields, message) => logged.push(`${message} ${JSON.stringify(fields)}`)
-      },
+      log,
       rateLimitHeaders,
       documents: new RecentDocuments(),
       bodies: this.bodies,
-      outbound: createOutbound({ clock: systemClock, allowPrivate })
+      outbound,
+      keySets: new KeySetPlaces({ clock, log, outbound }),
+      keyFolders: ['/']
     }
   }
 

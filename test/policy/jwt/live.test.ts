@@ -4,7 +4,7 @@ import type { AddressInfo } from 'node:net'
 import t from 'tap'
 import { account, create, site, visit } from '../../helpers/account.js'
 import { startSluice } from '../../helpers/sluice.js'
-import { configFor, keyServer, sign, signer } from './issuer.js'
+import { configFor, jwkOf, keyServer, sign, signer } from './issuer.js'
 
 const KEY = signer('ES256', 'live')
 const HOST = 'api.example.com'
@@ -161,4 +161,62 @@ t.test('a shared secret of a vault, changed live', async (t) => {
   t.equal(await status(second), 200)
   t.equal(await status(first), 401)
   t.notMatch(JSON.stringify(sluice.log), new RegExp(`eyJ|${text(first).slice(0, 12)}`))
+})
+
+t.test('two routes that take the keys of one server ask it once', async (t) => {
+  const server = await keyServer(t, KEY)
+  const sluice = await startSluice(t, { options: { OUTBOUND_ALLOW_PRIVATE: 'on' } })
+  const config = configFor({ additional_jkus: [server.url] }, { algorithms: ['ES256'] })
+  const traffic_policy = { value: policy(config) }
+  const backend = await create(sluice, '/backends/http_response', { status_code: 200, body: 'in' })
+  for (const host of [HOST, `other.${HOST}`]) {
+    await site(sluice, host, { backend: { backend_id: backend.id }, traffic_policy })
+    const token = await sign(KEY, { claims: { roles: ['admin'] } })
+    t.equal((await visit(sluice, host, { headers: { authorization: `Bearer ${token}` } })).status, 200)
+  }
+  t.equal(server.requests, 1)
+  const unknown = await sign(signer('ES256', 'made-up'), { claims: { roles: ['admin'] } })
+  for (const host of [HOST, `other.${HOST}`]) {
+    t.equal((await visit(sluice, host, { headers: { authorization: `Bearer ${unknown}` } })).status, 401)
+  }
+  t.equal(server.requests, 1, 'and made-up keys on both cost no more loads than on one')
+})
+
+t.test('key files: from the folders of the operator, wherever links lead', async (t) => {
+  const keys = JSON.stringify({ keys: [jwkOf(KEY)] })
+  const folder = t.testdir({
+    allowed: { 'keys.json': keys, deeper: { 'keys.json': keys }, link: t.fixture('symlink', '../outside/keys.json') },
+    allowed2: { 'keys.json': keys },
+    outside: { 'keys.json': keys }
+  })
+  const sluice = await startSluice(t, { options: { JWT_KEY_FOLDERS: `${folder}/allowed,${folder}/absent` } })
+  const backend = await create(sluice, '/backends/http_response', { status_code: 200, body: 'in' })
+  const { route } = await site(sluice, HOST, { backend: { backend_id: backend.id } })
+  const put = (path: string) =>
+    account(sluice)(`${route}/traffic_policy`, {
+      method: 'PUT',
+      body: { value: policy(configFor({ files: [path] }, { algorithms: ['ES256'] })) }
+    })
+  const token = await sign(KEY, { claims: { roles: ['admin'] } })
+  const ask = async () => {
+    const { status, headers } = await visit(sluice, HOST, { headers: { authorization: `Bearer ${token}` } })
+    return `${status} ${headers['sluice-error-code'] ?? ''}`.trim()
+  }
+  for (const path of ['allowed/keys.json', 'allowed/deeper/keys.json', 'outside/../allowed/keys.json']) {
+    t.equal((await put(`${folder}/${path}`)).status, 200, path)
+    t.equal(await ask(), '200', path)
+  }
+  for (const path of ['outside/keys.json', 'allowed/../outside/keys.json', 'allowed2/keys.json', 'allowed']) {
+    const refused = await put(`${folder}/${path}`)
+    t.equal(refused.status, 400, path)
+    t.match(refused.json, {
+      error_code: 'ERR_SLUICE_POLICY_KEYS_FORBIDDEN',
+      msg: /no folder that keys may be read from \(option jwt\.key_folders\): allowed are/
+    })
+  }
+  t.equal(await ask(), '200', 'what is refused changes nothing')
+  t.equal((await put(`${folder}/allowed/link`)).status, 200)
+  t.equal(await ask(), '503 JWT_KEYS_UNAVAILABLE')
+  const line = await sluice.line(({ msg }) => msg === 'the keys of tokens could not be loaded')
+  t.match(line, { reason: /outside the folders/ })
 })

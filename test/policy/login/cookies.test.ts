@@ -16,6 +16,7 @@ const session: Session = {
   profile: { id: 'u', name: 'Ann Ö "x";', email: 'a@b.test', emails: ['a@b.test'] },
   teams: ['a/b'],
   organizations: ['a'],
+  listed: 'mark',
   accessToken: 'access',
   refreshToken: 'refresh',
   expiresAt: 3,
@@ -58,12 +59,13 @@ t.test('a sealed value opens in its realm, for its purpose, and only as it was',
 
 t.test('an attempt belongs to its state and ends after ten minutes', async (t) => {
   const vault = new Vault([randomBytes(32)], 'realm')
-  const attempt = newAttempt(vault.tag, 1, 'https://a.test/cb', '/x', 1_000)
+  const gate = { tag: vault.tag, mark: '0123abcd' }
+  const attempt = newAttempt(gate, 1, 'https://a.test/cb', '/x', 1_000)
   const sealed = sealAttempt(vault, attempt)
   t.same(openAttempt(vault, sealed, attempt.state, 600_999), attempt)
   t.equal(openAttempt(vault, sealed, attempt.state, 601_000), undefined)
-  t.equal(openAttempt(vault, sealed, newAttempt(vault.tag, 1, '', '', 0).state, 1_000), undefined)
-  t.same(readState(attempt.state), { tag: vault.tag, id: attempt.id, round: 1 })
+  t.equal(openAttempt(vault, sealed, newAttempt(gate, 1, '', '', 0).state, 1_000), undefined)
+  t.same(readState(attempt.state), { ...gate, id: attempt.id, round: 1 })
   for (const state of ['', 'x', `${attempt.state}x`, attempt.state.slice(1), ` ${attempt.state}`])
     t.equal(readState(state), undefined)
   t.equal(attempt.nonce.length, 32)

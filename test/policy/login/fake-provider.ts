@@ -39,6 +39,10 @@ export class FakeProvider {
   readonly revoked = new Set<string>()
   /** Is every token worthless? */
   gone = false
+  /** Like LinkedIn: no nonce in identity tokens, and the secret only in the body. */
+  plain = false
+  /** Path by which it names itself in callbacks (RFC 9207); '' when it does not. */
+  names = ''
   /** Bytes that are added to each access token. */
   padding = 0
   #key = newKey()
@@ -87,6 +91,9 @@ export class FakeProvider {
     const pages: Record<string, unknown> = {
       '/userinfo': this.user,
       '/user': this.user,
+      '/user/profile': this.user,
+      '/me': this.user,
+      '/users': { data: [this.user] },
       '/user/emails': this.emails,
       '/user/teams': paged(this.teams, url),
       '/user/orgs': paged(this.organizations, url)
@@ -120,11 +127,14 @@ export class FakeProvider {
     const back = new URL(redirect)
     back.searchParams.set('code', code)
     back.searchParams.set('state', query.get('state') ?? '')
+    if (this.names !== '') back.searchParams.set('iss', this.url + this.names)
     response.writeHead(302, { location: back.href }).end()
   }
 
   async #token(request: IncomingMessage, response: ServerResponse, text: string): Promise<void> {
     const body = new URLSearchParams(text)
+    if (this.plain && request.headers.authorization !== undefined)
+      return json(response, 401, { error: 'invalid_client' })
     if (!authenticated(request, body)) return json(response, 401, { error: 'invalid_client' })
     if (body.get('grant_type') === 'refresh_token') {
       const token = body.get('refresh_token') ?? ''
@@ -138,7 +148,9 @@ export class FakeProvider {
     const proof = createHash('sha256')
       .update(body.get('code_verifier') ?? '')
       .digest('base64url')
-    if (grant.challenge !== proof) return json(response, 400, { error: 'invalid_grant', error_description: 'PKCE' })
+    if (grant.challenge === null && body.has('code_verifier')) return json(response, 400, { error: 'invalid_request' })
+    if (grant.challenge !== null && grant.challenge !== proof)
+      return json(response, 400, { error: 'invalid_grant', error_description: 'PKCE' })
     if (grant.redirect !== body.get('redirect_uri')) return json(response, 400, { error: 'invalid_grant' })
     return json(response, 200, await this.#tokens(grant.nonce))
   }
@@ -148,7 +160,7 @@ export class FakeProvider {
     this.#access.add(token)
     const refresh = randomBytes(12).toString('hex')
     if (this.refreshTokens) this.#refresh.add(refresh)
-    const identity = await new SignJWT(nonce === null ? {} : { nonce })
+    const identity = await new SignJWT(nonce === null || this.plain ? {} : { nonce })
       .setProtectedHeader({ alg: 'ES256', kid: this.#key.kid })
       .setIssuer(this.url)
       .setAudience(CLIENT.id)
@@ -161,7 +173,7 @@ export class FakeProvider {
       token_type: 'bearer',
       expires_in: this.accessTokenLasts,
       ...(this.refreshTokens ? { refresh_token: refresh } : {}),
-      ...(nonce === null ? {} : { id_token: identity })
+      ...(nonce === null && !this.plain ? {} : { id_token: identity })
     }
   }
 

@@ -1,4 +1,5 @@
 import t, { type Test as TapTest } from 'tap'
+import { PROVIDER_NAMES, PROVIDERS, type ProviderName } from '../../../src/policy/login/providers.js'
 import { Browser, overNetwork, type Send } from './browser.js'
 import { CLIENT, FakeProvider } from './fake-provider.js'
 import { LoginStand, moduleStep, policy } from './stand.js'
@@ -280,6 +281,32 @@ t.test('a provider in trouble: sessions pass, others are told, nothing hangs', a
   }
   t.notMatch(stand.kit.logged.join('\n'), new RegExp(CLIENT.secret.replace(/[/+%]/g, '.')))
 })
+
+t.test(
+  'a provider that is down is waited for once; then sessions pass at once, and its return is noticed',
+  async (t) => {
+    const { provider, stand, browser } = await stage(t, '          userinfo_refresh_interval: 30s')
+    await browser.visit(`${SITE}/`)
+    provider.broken.set('/userinfo', (response) => response.writeHead(503).end())
+    stand.clock.advance(30_000)
+    t.equal((await browser.once(`${SITE}/`)).status, 200)
+    const waiting: import('node:http').ServerResponse[] = []
+    provider.broken.set('/userinfo', (response) => waiting.push(response))
+    stand.clock.advance(10_000)
+    for (let i = 0; i < 3; i++) t.equal((await browser.once(`${SITE}/`)).status, 200, 'while nothing answers')
+    while (waiting.length === 0) await new Promise(setImmediate)
+    t.equal(waiting.length, 1, 'one question for all of them')
+    provider.gone = true
+    provider.broken.clear()
+    waiting[0]?.writeHead(401).end()
+    let status = 200
+    while (status === 200) {
+      await new Promise(setImmediate)
+      status = (await browser.once(`${SITE}/`, { headers: { accept: 'a/b' } })).status
+    }
+    t.equal(status, 401, 'who was dropped meanwhile is out with the first answer')
+  }
+)
 
 t.test('without its discovery document nobody new gets in; the failure is remembered for a moment', async (t) => {
   const { provider, stand, browser } = await stage(t)
@@ -563,6 +590,60 @@ t.test('github: addresses, domains, teams over pages, organizations', async (t) 
   stand.clock.advance(1)
   t.match(await browser.once(`${SITE}/`), { status: 403 }, 'who has left the organization is out after the interval')
   t.equal((await stand.send('OPTIONS', new URL(SITE), {}, '')).status, 401)
+})
+
+t.test('every well-known provider, as it is', async (t) => {
+  const users: Readonly<Record<ProviderName, object>> = {
+    amazon: { user_id: 'u1', name: 'Ann', email: 'ann@example.com' },
+    facebook: { id: 'u1', name: 'Ann', email: 'ann@example.com' },
+    github: { id: 'u1', login: 'ann', name: 'Ann' },
+    gitlab: { sub: 'u1', name: 'Ann', email: 'ann@example.com', email_verified: true },
+    google: { sub: 'u1', name: 'Ann', email: 'ann@example.com', email_verified: true },
+    linkedin: { sub: 'u1', name: 'Ann', email: 'ann@example.com', email_verified: true },
+    microsoft: { id: 'u1', displayName: 'Ann', mail: null, userPrincipalName: 'ann@example.com' },
+    twitch: { id: 'u1', login: 'ann', display_name: 'Ann', email: 'ann@example.com' }
+  }
+  for (const name of PROVIDER_NAMES) {
+    const provider = await new FakeProvider().start(t)
+    provider.user = { ...users[name] }
+    provider.emails = [{ email: 'ann@example.com', verified: true, primary: true }]
+    provider.plain = name === 'linkedin'
+    if (name === 'github') provider.names = '/login/oauth'
+    const { url } = provider
+    const api = `authorization_url: '${url}/authorize', token_url: '${url}/token', api_url: '${url}'`
+    const providers = `${name}: {${PROVIDERS[name].kind === 'openid' ? `issuer: '${url}'` : api}}`
+    const value = {
+      client_id: CLIENT.id,
+      client_secret: true,
+      scopes: [],
+      email_addresses: [],
+      email_domains: ['example.com']
+    }
+    const config = {
+      provider: { name, value },
+      options_passthrough: false,
+      cookie_prefix: 'p.',
+      inactivity_timeout: 0,
+      maximum_duration: 0,
+      auth_check_interval: 60
+    }
+    const secrets = { [`provider.${name}.client_secret`]: CLIENT.secret }
+    const stand = new LoginStand(t, moduleStep('oauth', config, secrets), { providers })
+    const browser = browse(stand)
+    t.equal((await browser.visit(`${SITE}/`)).status, 200, name)
+    t.match(stand.arrived[0]?.results?.get('oauth'), {
+      'identity.provider_user_id': 'u1',
+      'identity.name': 'Ann',
+      'identity.email': 'ann@example.com'
+    })
+    const asked = provider.authorizations[0]
+    t.equal(asked?.has('code_challenge'), PROVIDERS[name].proofKey, name)
+    t.equal(asked?.has('nonce'), ['gitlab', 'google'].includes(name), name)
+    provider.gone = true
+    stand.clock.advance(60_000)
+    t.equal((await browser.once(`${SITE}/`)).status, 302, `${name} is asked about the user after the interval`)
+    t.same(provider.faults, [])
+  }
 })
 
 t.test('without an application nobody passes, and none is asked', async (t) => {

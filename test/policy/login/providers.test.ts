@@ -96,11 +96,11 @@ t.test('token answers of other forms become those of the standard', async (t) =>
 
 t.test("the operator's file: addresses and applications; mistakes are named without values", async (t) => {
   const read = readOperatorProviders(
-    'github: {client_id: a, client_secret: b, api_url: "https://github.example.com/api/v3/"}\ngitlab: {issuer: "https://git.example.com"}'
+    'github: {client_id: a, client_secret: b, authorization_url: "https://github.example.com/login/oauth/authorize", api_url: "https://github.example.com/api/v3/"}\ngitlab: {issuer: "https://git.example.com"}'
   )
   t.match(read.github, {
     application: { id: 'a', secret: 'b' },
-    provider: { api: 'https://github.example.com/api/v3' }
+    provider: { issuer: 'https://github.example.com/login/oauth', api: 'https://github.example.com/api/v3' }
   })
   t.match(read.gitlab, { application: undefined, provider: { issuer: 'https://git.example.com' } })
   t.equal(read.google.provider, PROVIDERS.google)
@@ -115,6 +115,7 @@ t.test("the operator's file: addresses and applications; mistakes are named with
     'github: {issuer: "https://hush.test"}',
     'google: {token_url: "https://hush.test"}',
     'gitlab: {issuer: "ftp://hush.test"}',
+    'twitch: {authorization_url: "https://hush test:x/"}',
     'gitlab: {issuer: "https://hush.test/?a"}',
     'github: {client_secret: "hush'
   ]) {

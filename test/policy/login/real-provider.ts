@@ -8,7 +8,7 @@ interface Test {
   teardown(run: () => Promise<void>): void
 }
 
-/** A certified OpenID Connect provider in this process, with its own login pages. Users are whoever they say. */
+/** A certified OpenID Connect provider in this process, with its own login pages. Users are whoever they say, at example.com unless they say where. */
 export class RealProvider {
   url = ''
   /** Users whom it does not know any more. */
@@ -55,7 +55,12 @@ export class RealProvider {
           ? undefined
           : {
               accountId: id,
-              claims: () => ({ sub: id, email: `${id}@example.com`, email_verified: true, name: id.toUpperCase() })
+              claims: () => ({
+                sub: id,
+                email: id.includes('@') ? id : `${id}@example.com`,
+                email_verified: true,
+                name: id.toUpperCase()
+              })
             }
     }
     this.#serve = new Provider(this.url, configuration).callback()

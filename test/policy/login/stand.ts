@@ -1,13 +1,16 @@
 import { randomBytes } from 'node:crypto'
 import type { Flow } from '../../../src/exchange/flow.js'
+import { NO_UNITS } from '../../../src/exchange/pinned.js'
 import type { Verdict } from '../../../src/exchange/verdict.js'
 import { systemClock } from '../../../src/lib/clock.js'
 import { createOutbound } from '../../../src/lib/outbound.js'
 import { modules } from '../../../src/modules/registry.js'
 import { actions } from '../../../src/policy/actions/registry.js'
 import { compilePolicy } from '../../../src/policy/compile.js'
+import { type LoginGate, loginFor } from '../../../src/policy/login/desk.js'
 import { Login } from '../../../src/policy/login/login.js'
 import { readOperatorProviders } from '../../../src/policy/login/operator-providers.js'
+import { ownPath } from '../../../src/policy/login/visit.js'
 import { runPhase } from '../../../src/policy/run.js'
 import { ManualClock } from '../../helpers/clock.js'
 import { makeFlow } from '../../helpers/flow.js'
@@ -71,7 +74,8 @@ export function policy(text: string, owner = 'default') {
     const compiled = compilePolicy(text, { owner, services, keep: { keep }, actions, unavailable: 'refuse' })
     const phase = compiled.policy?.phases.on_http_request
     if (!phase) throw new Error(JSON.stringify(compiled.problems))
-    return (flow) => runPhase(phase, flow)
+    const gates = compiled.policy?.logins.map(({ gate }) => gate) ?? []
+    return desk(gates, (flow) => runPhase(phase, flow))
   }
 }
 
@@ -84,7 +88,7 @@ export function moduleStep(
 ) {
   return (services: Kit['services']): Step => {
     const definition = modules.find((module) => module.name === name)
-    const { request } =
+    const { request, logins } =
       definition?.compile(config, {
         owner,
         services,
@@ -92,7 +96,20 @@ export function moduleStep(
         secret: (path) => secrets[path]
       }) ?? {}
     if (request === undefined) throw new Error(`no module ${name}`)
-    return (flow) => request(flow, { ...flow.units, policy: () => undefined })
+    const units = { ...NO_UNITS, policy: () => undefined }
+    return desk(logins?.(units) ?? [], (flow) => request(flow, { ...flow.units, policy: () => undefined }))
+  }
+}
+
+/** Like the proxy in front of one route: requests for paths of logins go to the login that they are for. */
+function desk(gates: readonly LoginGate[], step: Step): Step {
+  const places = gates.map((gate) => ({ gate, path: '/' }))
+  return (flow) => {
+    const { request } = flow
+    const own = request === undefined ? undefined : ownPath(request)
+    const found =
+      own === undefined || request === undefined ? undefined : loginFor(own, request, places, () => undefined)
+    return found === undefined ? step(flow) : found.place.gate.answer(flow, found.call)
   }
 }
 

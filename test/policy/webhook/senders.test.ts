@@ -1,4 +1,5 @@
 import { createHmac } from 'node:crypto'
+import { gzipSync } from 'node:zlib'
 import t from 'tap'
 import { readObject } from '../../../src/policy/webhook/json.js'
 import type { Provider } from '../../../src/policy/webhook/provider.js'
@@ -104,6 +105,24 @@ t.test('what is remembered ends with its time and has a bound', async (t) => {
   for (let i = 0; i < 70_000; i++) replays.admit(`b${i}`, 101, 100)
   t.ok(replays.admit('a', 102, 100), 'the oldest is forgotten first')
   t.notOk(replays.admit('b69999', 102, 100))
+})
+
+t.test('airship signs the text, however it travels', async (t) => {
+  const text = '{"notification":{"alert":"hello"}}'
+  const time = String(AT / 1_000)
+  const deliver = (body: Uint8Array, coding: readonly string[], signed = text) => {
+    const headers = ['X-UA-SIGNATURE', code('sha256', 'hex', `${time}:${signed}`), 'X-UA-TIMESTAMP', time, ...coding]
+    const delivery = { method: 'POST', url: 'https://hooks.example.com/', headers, body: Buffer.from(body) }
+    return inspect('airship', SECRET, delivery, AT)
+  }
+  const gzip = ['Content-Encoding', 'gzip']
+  t.equal(await deliver(Buffer.from(text), []), 'verified')
+  t.equal(await deliver(gzipSync(text), gzip), 'verified')
+  t.equal(await deliver(gzipSync(text.replace('hello', 'other')), gzip), 'SIGNATURE_INVALID')
+  t.equal(await deliver(gzipSync(text).subarray(0, 20), gzip), 'BODY_INVALID')
+  t.equal(await deliver(Buffer.from(text), ['Content-Encoding', 'unheard-of']), 'BODY_INVALID')
+  const bomb = gzipSync(Buffer.alloc(8 * 1024 * 1024))
+  t.equal(await deliver(bomb, gzip, ''), 'BODY_INVALID', 'a few bytes stand for no more than they may')
 })
 
 t.test('mailgun signs timestamp and token; also in a form', async (t) => {

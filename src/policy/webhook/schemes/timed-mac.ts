@@ -1,8 +1,12 @@
-import { ACCEPTED } from '../finding.js'
+import { codingsOf, decoded } from '../../content-coding.js'
+import { ACCEPTED, type Finding } from '../finding.js'
 import { isAmong, type MacEncoding, macKey, macOf } from '../mac.js'
 import { type Scheme, single, type WebhookRequest } from '../scheme.js'
 import { staleness, TOLERANCE } from '../timestamp.js'
 import { partsOf } from './body-mac.js'
+
+/** Bytes of content that a few bytes of its coding may stand for. */
+const MOST_CONTENT = 4 * 1024 * 1024
 
 interface TimedMacOptions {
   /** The field with the signature; where there are several, one for each active key, any of them counts. */
@@ -19,12 +23,14 @@ interface TimedMacOptions {
   readonly after?: (timestamp: string) => string
   /** Milliseconds. */
   readonly tolerance?: number
+  /** true: the signature is over the content, whatever content coding it travels in. */
+  readonly content?: boolean
 }
 
 /** HMAC-SHA256 of the body and of a timestamp that has a field of its own. */
 export function timedMac(options: TimedMacOptions): Scheme {
   const { headers: names, timestamp, encoding = 'hex', prefix = '', separator, tolerance = TOLERANCE } = options
-  const { before = () => '', after = () => '' } = options
+  const { before = () => '', after = () => '', content = false } = options
   const form = { algorithm: 'sha256', encoding } as const
   return (secret) => {
     const key = macKey(secret)
@@ -35,9 +41,16 @@ export function timedMac(options: TimedMacOptions): Scheme {
       if (typeof time === 'string') return time === 'SIGNATURE_MISSING' ? 'TIMESTAMP_INVALID' : time
       const stale = staleness(time.value, now, tolerance)
       if (stale !== undefined) return stale
-      const expected = prefix + macOf(form, key, before(time.value), body, after(time.value))
       const candidates = separator === undefined ? given : given.flatMap((list) => partsOf(list, separator))
-      return isAmong(expected, candidates) ? ACCEPTED : 'SIGNATURE_INVALID'
+      const look = (bytes: Uint8Array): Finding => {
+        const expected = prefix + macOf(form, key, before(time.value), bytes, after(time.value))
+        return isAmong(expected, candidates) ? ACCEPTED : 'SIGNATURE_INVALID'
+      }
+      const codings = content ? codingsOf(headers) : []
+      if (codings.length === 0) return look(body)
+      return decoded(body, codings, MOST_CONTENT).then((bytes) =>
+        typeof bytes === 'string' ? 'BODY_INVALID' : look(bytes)
+      )
     }
   }
 }
