@@ -27,7 +27,7 @@ import { CidrSet, parseCidr } from './lib/cidr.js'
 import type { Clock } from './lib/clock.js'
 import { CodedError } from './lib/coded-error.js'
 import { openGeo } from './lib/geo.js'
-import { reachableUrl } from './lib/host.js'
+import { formatAuthority, reachableUrl } from './lib/host.js'
 import { newId } from './lib/id.js'
 import { createOutbound, type Outbound } from './lib/outbound.js'
 import { packageVersion } from './lib/package-root.js'
@@ -44,6 +44,7 @@ import { RecentDocuments } from './policy/recent-documents.js'
 import { resultsOf } from './policy/results.js'
 import type { PolicyServices } from './policy/services.js'
 import { FAILURES } from './proxy/failures.js'
+import { Forwarding } from './proxy/forwarded.js'
 import { HeaderKinds } from './proxy/header-kinds.js'
 import { Metrics } from './proxy/metrics.js'
 import { observeAgents, observeDeliveries, observeRestrictions } from './proxy/service-metrics.js'
@@ -188,6 +189,12 @@ export class App {
    */
   async reload(listeners = this.#options.listeners): Promise<Applied> {
     const { listen, upstream, upstream_ca, policy } = this.#options
+    if (this.#sharesListener(this.#options.listeners) && !this.#sharesListener(listeners)) {
+      throw new CodedError(
+        'AGENTS_ADDRESS',
+        'agents: the TLS listener that they share cannot go while the process runs'
+      )
+    }
     const units = fileUnits({
       listen,
       listeners,
@@ -391,7 +398,23 @@ export class App {
   async #openAgents(): Promise<AgentsAddress | undefined> {
     const { agents } = this.#options
     if (agents === undefined || this.#store === undefined) return undefined
-    return await this.#agents.open(agents, this.#store)
+    return await this.#agents.open(agents, this.#store, this.#sharesListener(this.#options.listeners))
+  }
+
+  /**
+   * Do agents come in through one of these listeners? Throws a CodedError `AGENTS_ADDRESS` when that one speaks no TLS. Port 0 is any
+   * that is free, so two of them are never the same.
+   */
+  #sharesListener(listeners: Options['listeners']): boolean {
+    const { agents, listen } = this.#options
+    if (agents === undefined || agents.port === 0) return false
+    const same = (at: Options['listen']) => at.host === agents.host && at.port === agents.port
+    const shared = listeners.find((one) => same(one.listen))
+    if (shared?.tls !== true && (shared !== undefined || same(listen))) {
+      const message = `agents: ${formatAuthority(agents.host, agents.port)} is a listener without TLS, which agents cannot share`
+      throw new CodedError('AGENTS_ADDRESS', message)
+    }
+    return shared !== undefined
   }
 
   async #createTraffic(): Promise<Traffic> {
@@ -427,9 +450,12 @@ export class App {
         keepAlive: timeouts.keep_alive
       },
       timeouts,
-      trusted: trustedSet(trusted_proxies),
+      forwarding: new Forwarding(trustedSet(trusted_proxies)),
       development: await selfSigned('Sluice development', developmentNames(zone), clock.wall()),
       tcp: { host: tcp_host ?? listen.host, proxyProtocol: tcp_proxy_protocol },
+      ...(agents !== undefined && this.#sharesListener(listeners)
+        ? { beside: { at: agents, door: this.#agents.shared } }
+        : {}),
       reserved: [listen, api.listen, ...(agents === undefined ? [] : [agents]), ...listeners.map((one) => one.listen)]
     })
   }

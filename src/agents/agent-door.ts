@@ -1,4 +1,5 @@
 import { createServer, type Server, type Socket } from 'node:net'
+import type { Duplex } from 'node:stream'
 import { bind } from '../engine/bind.js'
 import { SocketFacts } from '../engine/connection-facts.js'
 import type { HandshakeFailure, TlsEntry, TlsTable } from '../engine/contract.js'
@@ -37,7 +38,7 @@ export class AgentDoor {
     this.address = address
     this.#server = server
     this.#parts = parts
-    this.#table = { entryFor: ({ sni }) => this.#entry(sni) }
+    this.#table = { entryFor: ({ sni }) => agentEntry(parts, sni) }
   }
 
   /** Binds. Rejects with the system's error. */
@@ -62,20 +63,15 @@ export class AgentDoor {
 
   /** Waits until everybody has gone and breaks what is left after `grace` milliseconds: a goodbye takes a moment to leave. */
   async emptied(grace: number): Promise<void> {
-    const leaving = [...this.#sockets].map((socket) => new Promise((resolve) => socket.once('close', resolve)))
-    const timer = setTimeout(() => {
-      for (const socket of this.#sockets) socket.destroy()
-    }, grace)
-    await Promise.all(leaving)
-    clearTimeout(timer)
+    await emptied(this.#sockets, grace)
   }
 
   #arrive(socket: Socket): void {
     const { admits, clock, handshakes, timeout, handshakeFailed } = this.#parts
     socket.on('error', ignore)
     const facts = new SocketFacts(++this.#count, 'agents', socket, clock.wall())
-    facts.peer = { ...facts.peer, address: plain(facts.peer.address) }
-    if (!admits(facts.peer.address)) {
+    const ip = plain(facts.peer.address)
+    if (!admits(ip)) {
       socket.destroy()
       return
     }
@@ -94,28 +90,39 @@ export class AgentDoor {
         handshakeFailed(result.why)
         return
       }
-      facts.tls = result.tls
-      facts.socket = result.secure
-      this.#parts.listener.accept(result.secure, facts)
+      this.#parts.listener.accept(result.secure, { ip, serverName: result.tls.sni })
     })
     const timer = setTimeout(() => giveUp('timeout'), timeout)
   }
+}
 
-  #entry(sni: string | undefined): TlsEntry | undefined {
-    const { identity, log } = this.#parts
-    try {
-      // Agents offer no protocols of the application layer.
-      return { context: identity.contextFor(sni), alpn: [] }
-    } catch (error) {
-      log.warn({ err: error, name: sni }, 'the certificate of an agent ingress cannot be used; the agent is refused')
-      return undefined
-    }
+/** What an agent that asks for `name` gets. */
+export function agentEntry(
+  { identity, log }: Pick<AgentDoorParts, 'identity' | 'log'>,
+  name: string | undefined
+): TlsEntry | undefined {
+  try {
+    // Agents offer no protocols of the application layer.
+    return { context: identity.contextFor(name), alpn: [] }
+  } catch (error) {
+    log.warn({ err: error, name }, 'the certificate of an agent ingress cannot be used; the agent is refused')
+    return undefined
   }
+}
+
+/** Waits until all have closed and breaks what is left after `grace` milliseconds. */
+export async function emptied(sockets: ReadonlySet<Duplex>, grace: number): Promise<void> {
+  const leaving = [...sockets].map((socket) => new Promise((resolve) => socket.once('close', resolve)))
+  const timer = setTimeout(() => {
+    for (const socket of sockets) socket.destroy()
+  }, grace)
+  await Promise.all(leaving)
+  clearTimeout(timer)
 }
 
 const MAPPED = '::ffff:'
 
 /** An IPv4 address that came to an IPv6 socket, as itself. */
-function plain(address: string): string {
+export function plain(address: string): string {
   return address.startsWith(MAPPED) && address.includes('.') ? address.slice(MAPPED.length) : address
 }

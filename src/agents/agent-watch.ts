@@ -29,6 +29,10 @@ export function watching({ log, watch, changed }: AgentWatchParts): TunnelWatch<
     tunnelEnded(tunnel) {
       changed('tunnel', tunnel.id)
       watch.tunnelEnded?.(tunnel)
+    },
+    tunnelChanged(tunnel) {
+      changed('tunnel', tunnel.id)
+      watch.tunnelChanged?.(tunnel)
     }
   }
 }

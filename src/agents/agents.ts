@@ -21,6 +21,7 @@ import { ListenerIdentity } from './listener-identity.js'
 import { LiveAgents } from './live-agents.js'
 import { openNamesSecret } from './names-secret.js'
 import type { OwnUnits } from './own-units.js'
+import { SharedDoor } from './shared-door.js'
 import { LiveTunnelGroups } from './tunnel-groups.js'
 
 interface Log {
@@ -67,7 +68,7 @@ export interface AgentStatistics {
 
 /** What listens, while it does. */
 interface Serving {
-  readonly door: AgentDoor
+  readonly door: AgentDoor | SharedDoor
   readonly listener: TunnelListener<CredentialGrant>
   readonly identity: ListenerIdentity
   readonly watch: CredentialWatch
@@ -86,6 +87,8 @@ export class Agents {
   readonly groups: LiveTunnelGroups
   /** For the API. */
   readonly live: LiveAgents
+  /** For a TLS listener whose address is that of the agents. */
+  readonly shared = new SharedDoor()
   readonly #parts: AgentsParts
   readonly #registry: Registry<CredentialGrant>
   readonly #gate: AddressGate
@@ -122,10 +125,14 @@ export class Agents {
   }
 
   /**
-   * Opens the listener. The configuration of the store must serve already. Rejects with a CodedError
-   * `AGENTS_ADDRESS` and those of `ListenerIdentity` and `openNamesSecret`.
+   * Opens the listener, or where it is `shared` the door in another one. The configuration of the store must serve already.
+   * Rejects with a CodedError `AGENTS_ADDRESS` and those of `ListenerIdentity` and `openNamesSecret`.
    */
-  async open(at: { readonly host: string; readonly port: number }, reader: StoreReader): Promise<AgentsAddress> {
+  async open(
+    at: { readonly host: string; readonly port: number },
+    reader: StoreReader,
+    shared = false
+  ): Promise<AgentsAddress> {
     const { holder, clock, log, own, zone, regions, requireReserved, tcp, version, folder, handshakes } = this.#parts
     const failed = (error: unknown) => log.error({ err: error }, 'the agent listener failed')
     const revision = await reader.revision()
@@ -140,8 +147,12 @@ export class Agents {
       tcp,
       failed
     })
-    const ingresses = () => ingressNames(reader, regions)
     const names = [...new Set([at.host, 'localhost', '127.0.0.1', '::1', ...agentHosts(zone, regions)])]
+    const ingresses = async () => {
+      const found = await ingressNames(reader, regions)
+      this.shared.names([...names, ...found])
+      return found
+    }
     const given = this.#parts.certificate
     const identity = await ListenerIdentity.open(
       { given, folder, names: names.filter(nameable), holder, clock, log },
@@ -171,7 +182,8 @@ export class Agents {
       const { most, timeout } = handshakes
       const admits = (address: string) => this.#gate.admits(holder.current(), address)
       const parts = { admits, identity, listener, clock, handshakes: most, timeout, handshakeFailed, log }
-      const door = await AgentDoor.open(at, parts)
+      if (shared) this.shared.open({ ...parts, address: at })
+      const door = shared ? this.shared : await AgentDoor.open(at, parts)
       this.#serving = { door, listener, identity, watch, endpoints }
       const { host, port } = door.address
       // What was written since the start was read has told nobody.
@@ -179,6 +191,7 @@ export class Agents {
       log.info({ host, port, ca: identity.caFile }, 'agents may connect')
       return { host, port, caFile: identity.caFile }
     } catch (error) {
+      this.shared.shut()
       listener.close()
       identity.close()
       throw unopened(at, error)

@@ -86,6 +86,14 @@ export class ListenerIdentity {
     return context
   }
 
+  /** Is this a name of the operator's certificate that no edge has? Agents ask for it then. */
+  isOperators(name: string): boolean {
+    const { given, holder } = this.#parts
+    if (given === undefined || !this.#shown.covers(name)) return false
+    const edge = holder.current().edge(name)
+    return edge === undefined || edge.hosts === 'every'
+  }
+
   close(): void {
     clearTimeout(this.#timer)
   }

@@ -1,3 +1,4 @@
+import { randomInt } from 'node:crypto'
 import { setTimeout as wait } from 'node:timers/promises'
 import { systemClock } from '../lib/clock.js'
 import { CodedError } from '../lib/coded-error.js'
@@ -5,9 +6,12 @@ import { formatAuthority } from '../lib/host.js'
 import { packageVersion } from '../lib/package-root.js'
 import { Agent, type AgentEvent } from '../tunnel/agent/agent.js'
 import type { AgentFlags } from './agent.js'
+import type { AgentPolicyRefused } from './agent-plane.js'
 import { type AgentSetup, type NamedTunnel, readAgentSetup } from './agent-setup.js'
 import { ExitCode } from './exit-code.js'
+import { type ReportStyle, styleFor } from './report.js'
 import { StopSignals } from './signals.js'
+import { formatProblems } from './unit-report.js'
 
 /** Where the agent says what happens. */
 export interface AgentOutput {
@@ -24,8 +28,10 @@ export async function runAgent(
   try {
     const setup = await readAgentSetup(flags, environment)
     const status = new StatusLine(out)
+    const { tunnels, stop } = await guarded(setup.tunnels, status, styleFor(out, environment))
     const agent = new Agent({
       ...setup,
+      tunnels,
       version: packageVersion(),
       clock: systemClock,
       random: Math.random,
@@ -33,14 +39,67 @@ export async function runAgent(
       report: (event) => status.show(describe(event, setup), isState(event))
     })
     void new StopSignals(systemClock).next().then(() => agent.stop())
-    await agent.run()
+    try {
+      await agent.run()
+    } finally {
+      stop()
+    }
     status.show('stopped', false)
     return ExitCode.ok
   } catch (error) {
     if (!(error instanceof CodedError)) throw error
+    if (isRefusedPolicy(error)) {
+      for (const line of formatProblems(error.problems, styleFor(out, environment))) out.write(`${line}\n`)
+      return ExitCode.usage
+    }
     out.write(`${error.code === 'AGENT_SETUP' ? '' : 'the server does not take this agent: '}${error.message}\n`)
     return error.code === 'AGENT_SETUP' ? ExitCode.usage : ExitCode.failure
   }
+}
+
+/** The tunnels with their policies in front of their targets. What runs policies is loaded when there are some. */
+async function guarded(
+  tunnels: readonly NamedTunnel[],
+  status: StatusLine,
+  style: ReportStyle
+): Promise<{ readonly tunnels: readonly NamedTunnel[]; stop(): void }> {
+  if (tunnels.every(({ policy }) => policy === undefined)) return { tunnels, stop: () => undefined }
+  const { AgentPlane } = await import('./agent-plane.js')
+  const tell = (line: string): void => status.show(printable(line), false)
+  const plane = await AgentPlane.open(systemClock, unpredictable, tell)
+  try {
+    const ready: NamedTunnel[] = []
+    for (const tunnel of tunnels) {
+      const { name, policy, target, endpoint } = tunnel
+      if (policy === undefined) ready.push(tunnel)
+      else {
+        const forward = await plane.forward(
+          { name, policy, target, tcp: endpoint?.proto === 'tcp' },
+          (line) => tell(`${name}: ${line}`),
+          (problems) => {
+            for (const line of formatProblems(problems, style)) status.show(line, false)
+          }
+        )
+        ready.push({ ...tunnel, forward })
+      }
+    }
+    return { tunnels: ready, stop: () => plane.stop() }
+  } catch (error) {
+    plane.stop()
+    throw error
+  }
+}
+
+/** Its class is loaded only with what runs policies. */
+function isRefusedPolicy(error: CodedError): error is AgentPolicyRefused {
+  return error.code === 'POLICY_REFUSED'
+}
+
+const RANDOM_RANGE = 2 ** 48 - 1
+
+/** In [0, 1); a client that has seen many of them cannot tell the next. */
+function unpredictable(): number {
+  return randomInt(RANDOM_RANGE) / RANDOM_RANGE
 }
 
 async function sleep(milliseconds: number, signal: AbortSignal): Promise<void> {

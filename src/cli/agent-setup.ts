@@ -15,8 +15,14 @@ export interface AgentSetup {
   readonly tunnels: readonly NamedTunnel[]
 }
 
-/** A tunnel with the name that its lines are printed under. */
-export type NamedTunnel = AgentTunnel & { readonly name: string }
+/** The text of a traffic policy and the file that it is from. */
+export interface PolicyText {
+  readonly source: string
+  readonly text: string
+}
+
+/** A tunnel with the name that its lines are printed under, and the policy that the agent runs for it. */
+export type NamedTunnel = AgentTunnel & { readonly name: string; readonly policy?: PolicyText }
 
 /** One tunnel as it is written. */
 interface Written {
@@ -25,8 +31,9 @@ interface Written {
   readonly https?: string | true
   readonly http?: string | true
   readonly tcp?: string | true
-  /** Path of a file. */
+  /** Paths of files. */
   readonly policy?: string
+  readonly endpointPolicy?: string
   readonly pooled?: boolean
   readonly forward?: string
   readonly verify?: boolean
@@ -35,7 +42,7 @@ interface Written {
 
 const PROTOS = ['https', 'http', 'tcp'] as const
 const FILE_FIELDS = ['server', 'ca', 'server_name', 'metadata', 'tunnels']
-const TUNNEL_FIELDS = ['labels', ...PROTOS, 'policy', 'pooled', 'forward', 'verify', 'metadata']
+const TUNNEL_FIELDS = ['labels', ...PROTOS, 'policy', 'endpoint_policy', 'pooled', 'forward', 'verify', 'metadata']
 
 /** Reads everything an agent needs. Fails with a CodedError `AGENT_SETUP` that says what is wrong and where. */
 export async function readAgentSetup(
@@ -67,7 +74,7 @@ export async function readAgentSetup(
 }
 
 function tunnelOfFlags(flags: AgentFlags): Written[] {
-  const { label = [], https, http, tcp, policy, forward } = flags
+  const { label = [], https, http, tcp, policy, endpointPolicy, forward } = flags
   if (forward === undefined && label.length === 0 && https === undefined && http === undefined && tcp === undefined)
     return []
   const labels: Record<string, string> = {}
@@ -77,22 +84,30 @@ function tunnelOfFlags(flags: AgentFlags): Written[] {
     labels[text.slice(0, equals)] = text.slice(equals + 1)
   }
   const kinds = { ...(https && { https }), ...(http && { http }), ...(tcp && { tcp }) }
-  const rest = { ...(policy === undefined ? {} : { policy }), ...(forward === undefined ? {} : { forward }) }
+  const files = { ...defined('policy', policy), ...defined('endpointPolicy', endpointPolicy) }
+  const rest = { ...files, ...defined('forward', forward) }
   return [{ name: 'tunnel', labels, ...kinds, ...rest }]
 }
 
 async function finish(written: Written): Promise<NamedTunnel> {
-  const { name, labels, policy, pooled = false, forward, verify = true, metadata = '' } = written
+  const { name, labels, policy, endpointPolicy, pooled = false, forward, verify = true, metadata = '' } = written
   if (forward === undefined) throw wrong(`${name}: where to forward is missing`)
   const target = readTarget(forward, verify)
   if (target === undefined) throw wrong(`${name}: cannot forward to "${forward}"`)
-  const common = { name, target, forwardsTo: forward, metadata }
+  const common = {
+    name,
+    target,
+    forwardsTo: forward,
+    metadata,
+    ...(policy === undefined ? {} : { policy: { source: policy, text: await readText(policy) } })
+  }
   const kinds = PROTOS.filter((proto) => written[proto] !== undefined)
   const labelled = Object.keys(labels).length > 0
   if (kinds.length + (labelled ? 1 : 0) !== 1) throw wrong(`${name}: needs either labels or one of https, http, tcp`)
   const [proto] = kinds
   if (proto === undefined) {
-    if (policy !== undefined) throw wrong(`${name}: a policy belongs to an endpoint; for labels the edge has it`)
+    if (endpointPolicy !== undefined)
+      throw wrong(`${name}: a policy of the server belongs to an endpoint; for labels the edge has it`)
     return { ...common, labels }
   }
   const at = written[proto]
@@ -100,7 +115,7 @@ async function finish(written: Written): Promise<NamedTunnel> {
     proto,
     pooled,
     ...(typeof at === 'string' ? { at } : {}),
-    ...(policy === undefined ? {} : { trafficPolicy: await readText(policy) })
+    ...(endpointPolicy === undefined ? {} : { trafficPolicy: await readText(endpointPolicy) })
   }
   return { ...common, endpoint }
 }
@@ -176,12 +191,16 @@ class MapReader {
         labels[label] = this.text(read, label) ?? ''
       }
     }
-    const policy = this.text(map, 'policy')
+    const file = (field: string) => {
+      const path = this.text(map, field)
+      return path === undefined ? undefined : resolve(folder, path)
+    }
     return {
       name,
       labels,
       ...Object.fromEntries(PROTOS.flatMap((proto) => (map.has(proto) ? [[proto, this.#place(map, proto)]] : []))),
-      ...defined('policy', policy === undefined ? undefined : resolve(folder, policy)),
+      ...defined('policy', file('policy')),
+      ...defined('endpointPolicy', file('endpoint_policy')),
       ...defined('pooled', this.#flag(map, 'pooled')),
       ...defined('forward', this.text(map, 'forward')),
       ...defined('verify', this.#flag(map, 'verify')),

@@ -14,7 +14,12 @@ agent.yaml:
   tunnels:
     web: {labels: {app: web}, forward: "http://127.0.0.1:3000"}
     shop: {https: shop.example.com, policy: shop.yaml, forward: "https://127.0.0.1:8443", verify: false}
+    open: {https: open.example.com, endpoint_policy: open.yaml, forward: 3001}
     database: {tcp: true, forward: "tcp://127.0.0.1:5432"}
+
+A policy file is checked as by \`sluice check\` before anything connects. \`policy\` runs here, on what the server has let
+through; \`endpoint_policy\` runs at the server. The API's objects (vaults, IP policies, internal endpoints) and logins are
+the server's alone.
 
 The token comes from --token or SLUICE_TOKEN; the variable keeps it out of lists of processes. A lost connection is
 made again after half a second to 15 s. Exit code 0: stopped; 1: the server refuses the token or a tunnel; 2: the
@@ -31,6 +36,7 @@ export interface AgentFlags {
   readonly http?: string | true
   readonly tcp?: string | true
   readonly policy?: string
+  readonly endpointPolicy?: string
   readonly forward?: string
   readonly metadata?: string
   readonly config?: string
@@ -48,7 +54,8 @@ export function agentCommand(): Command {
     .option('--https [name]', 'endpoint of its own, under this name or a made-up one')
     .option('--http [name]', 'the same without TLS')
     .option('--tcp [host:port]', 'TCP endpoint of its own, on this port or any')
-    .option('--policy <file>', 'traffic policy that the server runs for the endpoint')
+    .option('--policy <file>', 'traffic policy that this agent runs before the target is called')
+    .option('--endpoint-policy <file>', 'traffic policy that the server runs for the endpoint')
     .option('--forward <target>', 'http(s)://host:port, tcp://host:port, tls://host:port, unix:/path or a port')
     .option('--metadata <text>', 'shown with the session')
     .option('--config <file>', 'several tunnels, and any of the above')

@@ -86,7 +86,8 @@ export const optionsSchema = Type.Object(
     regions: field.names({ description: 'Regions that records may name.', default: ['global'] }),
     agents: Type.Optional(
       field.address({
-        description: 'Where agents connect to offer tunnels (TLS); without it there are no agents.'
+        description:
+          'Where agents connect to offer tunnels (TLS); may be the address of a listener with TLS. Without it there are no agents.'
       })
     ),
     agents_certificate: Type.Optional(

@@ -1,3 +1,4 @@
+import type { Duplex } from 'node:stream'
 import type { SecureContext } from 'node:tls'
 import type { Body, BytePipe, Outgoing } from '../exchange/body.js'
 import type { ConnectionFacts, Failure } from '../exchange/connection.js'
@@ -79,6 +80,19 @@ export interface TlsEntry {
   readonly clientCertificates?: 'request' | 'require'
 }
 
+/**
+ * Another protocol on the address of a TLS listener. Its clients speak first, with a byte that begins no HTTP message, and name no
+ * protocol in their handshake.
+ */
+export interface SideDoor {
+  /** What is shown to a client that may be one of its own; undefined: it is none. Called once per handshake, synchronously. */
+  entryFor(hello: ClientHello): TlsEntry | undefined
+  /** Do its connections begin with this byte? */
+  begins(byte: number): boolean
+  /** Takes a connection over, none of whose bytes are read. The listener knows it no longer. */
+  accept(secure: Duplex, facts: ConnectionFacts): void
+}
+
 /** Whose PROXY headers count. */
 export interface ProxyProtocol {
   /** From a trusted peer the header is required; from others it is refused. Called once per connection. */
@@ -89,6 +103,8 @@ export interface ListenOptions {
   readonly name: string
   readonly tls?: TlsTable
   readonly proxyProtocol?: ProxyProtocol
+  /** Needs `tls`. */
+  readonly beside?: SideDoor
   readonly limits: ListenLimits
 }
 

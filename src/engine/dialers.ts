@@ -32,6 +32,15 @@ export function tcpDialer(at: TcpAddress): Dialer {
   }
 }
 
+/** Opens connections to a Unix domain socket. */
+export function pathDialer(path: string): Dialer {
+  return {
+    key: `unix ${path}`,
+    reusable: true,
+    open: (why) => opened(connect({ path, allowHalfOpen: true }), 'connect', why)
+  }
+}
+
 /** Opens TLS connections over TCP; a failed handshake is `dial-tls`. */
 export function tlsDialer(at: TlsAddress): Dialer {
   const { host, port, servername, ca, rejectUnauthorized = true } = at

@@ -3,10 +3,11 @@ import type { ConnectionFacts } from '../exchange/connection.js'
 import type { Clock } from '../lib/clock.js'
 import { bind } from './bind.js'
 import { SocketFacts } from './connection-facts.js'
-import type { Handler, HandshakeFailure, Listening, ListenLimits, ListenOptions } from './contract.js'
+import type { Handler, HandshakeFailure, Listening, ListenLimits, ListenOptions, SideDoor } from './contract.js'
 import { ignore } from './copy.js'
 import { readProxyHeader } from './proxy-protocol/read-header.js'
 import { Sweeper, type Swept } from './sweeper.js'
+import { readFirstByte, SharedTable } from './tls/first-byte.js'
 import { terminateTls } from './tls/terminate.js'
 
 /** How long a joined pipe may take to end after its FIN at the end of a drain. */
@@ -95,6 +96,28 @@ export class ClientListener implements Listening, ServingHost {
     return listener
   }
 
+  /** Listens nowhere: connections are given to `take`. */
+  static unbound(
+    clock: Clock,
+    address: ClientListener['address'],
+    options: ListenOptions,
+    handler: Handler,
+    protocols: (host: ServingHost) => Protocols
+  ): ClientListener {
+    const listener = new ClientListener(clock, options, handler, protocols)
+    listener.address = address
+    return listener
+  }
+
+  /** Serves what somebody else has accepted from `peer`: nobody has read it, and it counts bytes as a socket does. */
+  take(pipe: Socket, peer: ConnectionFacts['peer']): void {
+    const facts = new SocketFacts(++this.#count, this.#options.name, pipe, this.clock.wall())
+    facts.peer = peer
+    const { host, port } = this.address
+    facts.local = { address: host, port }
+    this.#admit(facts, pipe)
+  }
+
   get open(): number {
     return this.#connections.size + this.#arriving.size
   }
@@ -167,7 +190,7 @@ export class ClientListener implements Listening, ServingHost {
   }
 
   #admit(facts: SocketFacts, socket: Socket): void {
-    const { tls } = this.#options
+    const { tls, beside } = this.#options
     if (!this.handler.connection(facts)) {
       socket.on('error', ignore)
       socket.destroy()
@@ -175,7 +198,13 @@ export class ClientListener implements Listening, ServingHost {
     } else if (tls === undefined) this.#serve(this.#protocols.http1, facts, socket)
     else {
       const arrival = this.#arrives()
-      arrival.giveUp = terminateTls(socket, { table: tls, local: facts.local }, (result) => {
+      const shared = beside && new SharedTable(tls, beside)
+      arrival.giveUp = terminateTls(socket, { table: shared ?? tls, local: facts.local }, (result) => {
+        if (result.kind === 'secure' && shared?.undecided === true) {
+          facts.tls = result.tls
+          this.#tellApart(shared.door, arrival, facts, result.secure)
+          return
+        }
         this.#arrived(arrival)
         if (result.kind === 'failed') this.#failed(facts, result.why)
         else {
@@ -185,6 +214,20 @@ export class ClientListener implements Listening, ServingHost {
         }
       })
     }
+  }
+
+  /** The first byte says what its handshake did not: until then it counts as one that is arriving. */
+  #tellApart(door: SideDoor, arrival: Arrival, facts: SocketFacts, secure: Socket): void {
+    arrival.giveUp = readFirstByte(secure, (first) => {
+      this.#arrived(arrival)
+      if (typeof first === 'string') this.#failed(facts, first)
+      else if (!door.begins(first)) this.#serve(this.#protocols.http1, facts, secure)
+      else {
+        this.handler.closed?.(facts)
+        this.#left()
+        door.accept(secure, facts)
+      }
+    })
   }
 
   #arrives(): Arrival {

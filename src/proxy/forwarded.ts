@@ -71,6 +71,28 @@ export class Forwarding {
   }
 }
 
+/**
+ * Behind another proxy of the house that has told who the client is: the peer is the client, and the fields stay as that
+ * proxy wrote them.
+ */
+export class WrittenForwarding extends Forwarding {
+  constructor() {
+    super(undefined)
+  }
+
+  override isTrusted(): boolean {
+    return true
+  }
+
+  override origin(peer: string, port: number): Origin {
+    return { address: peer, port, trusted: true }
+  }
+
+  override write(): void {
+    // What is to be said has been said.
+  }
+}
+
 function allValues(headers: HeaderList, name: string): string[] {
   const values: string[] = []
   for (let i = 0; i < headers.length; i += 2) {

@@ -1,4 +1,4 @@
-import type { Front, Handler, ListenLimits, ListenOptions } from '../engine/contract.js'
+import type { Front, Handler, ListenLimits, ListenOptions, SideDoor } from '../engine/contract.js'
 import type { EntryFacts } from '../exchange/flow.js'
 import type { ListenerUnit } from '../plan/plan.js'
 import { ConnectionGate, type ConnectionGateParts } from './connection-gate.js'
@@ -11,6 +11,8 @@ export interface HttpListenerParts extends ConnectionGateParts {
   readonly front: Front
   readonly pipeline: Pipeline
   readonly tls: ListenerTls
+  /** What else is served at the address of a listener with TLS. */
+  readonly beside: (unit: ListenerUnit) => SideDoor | undefined
   readonly forwarding: Forwarding
   readonly limits: ListenLimits
   readonly region: string
@@ -53,10 +55,12 @@ export async function openHttpListener(unit: ListenerUnit, parts: HttpListenerPa
       tell(facts, { failure: why }, 'handshake failed')
     }
   }
+  const beside = parts.beside(unit)
   const options: ListenOptions = {
     name,
     limits: parts.limits,
     ...(tls ? { tls: parts.tls.table(entry) } : {}),
+    ...(tls && beside !== undefined ? { beside } : {}),
     ...(proxyProtocol
       ? { proxyProtocol: { trusted: (address) => parts.forwarding.isTrusted(plainAddress(address)) } }
       : {})

@@ -1,5 +1,4 @@
-import type { Back, Front, ListenLimits } from '../engine/contract.js'
-import type { CidrSet } from '../lib/cidr.js'
+import type { Back, Front, ListenLimits, SideDoor } from '../engine/contract.js'
 import type { Clock } from '../lib/clock.js'
 import { AddressGate } from '../snapshot/address-gate.js'
 import type { SnapshotHolder } from '../snapshot/holder.js'
@@ -7,7 +6,7 @@ import type { Snapshot } from '../snapshot/snapshot.js'
 import { AccessLog, type LineWriter } from './access-log.js'
 import { Admission } from './admission.js'
 import { ConnectionLog } from './connection-log.js'
-import { Forwarding } from './forwarded.js'
+import type { Forwarding } from './forwarded.js'
 import { Forwarder, type UpstreamTimeouts } from './forwarder.js'
 import type { HeaderKinds } from './header-kinds.js'
 import { openHttpListener } from './http-listener.js'
@@ -45,11 +44,12 @@ export interface TrafficParts {
   readonly region: string
   readonly limits: ListenLimits
   readonly timeouts: UpstreamTimeouts & { readonly headers: number; readonly drain: number }
-  /** Peers whose word about their clients counts; undefined for none. */
-  readonly trusted: CidrSet | undefined
+  readonly forwarding: Forwarding
   /** Shown by TLS listeners for names without a certificate. */
   readonly development: ServerIdentity
   readonly tcp: { readonly host: string; readonly proxyProtocol: boolean }
+  /** Shares the TLS listener at this address; left out: nobody shares one. */
+  readonly beside?: { readonly at: Address; readonly door: SideDoor }
   /** What the process itself listens on: see `PortsParts`. */
   readonly reserved: readonly Address[]
 }
@@ -65,10 +65,9 @@ export interface Traffic {
 
 /** Composes the data plane above the engine. Opens nothing: the ports do when a configuration asks for it. */
 export function createTraffic(parts: TrafficParts): Traffic {
-  const { holder, clock, metrics, log, lines, upstreams, accessLog, region, limits, timeouts } = parts
+  const { holder, clock, metrics, log, lines, upstreams, accessLog, region, limits, timeouts, forwarding } = parts
   const contexts = new TlsContexts({ clock })
   const tls = new ListenerTls({ holder, contexts, development: parts.development, log })
-  const forwarding = new Forwarding(parts.trusted)
   const endpoints = new AddressGate('endpoints', { log: lines, told: (enforced) => metrics.restricted(enforced) })
   const events = new TrafficEvents(parts.events)
   const pipeline = new Pipeline({
@@ -86,6 +85,8 @@ export function createTraffic(parts: TrafficParts): Traffic {
     front: parts.front,
     pipeline,
     tls,
+    beside: ({ host, port }: Address) =>
+      parts.beside?.at.host === host && parts.beside.at.port === port ? parts.beside.door : undefined,
     forwarding,
     limits,
     region,

@@ -8,6 +8,8 @@ export interface TunnelWatch<G extends Grant = Grant> {
   sessionEnded?(session: AgentSession<G>, why: string): void
   tunnelStarted?(tunnel: Tunnel): void
   tunnelEnded?(tunnel: Tunnel): void
+  /** What the agent says of it is something else now. */
+  tunnelChanged?(tunnel: Tunnel): void
 }
 
 /**
@@ -65,6 +67,11 @@ export class Registry<G extends Grant = Grant> {
       else carriers.add(tunnel)
     }
     this.#watch.tunnelStarted?.(tunnel)
+  }
+
+  /** A tunnel is called or described otherwise. */
+  changed(tunnel: Tunnel): void {
+    this.#watch.tunnelChanged?.(tunnel)
   }
 
   remove(tunnel: Tunnel): void {

@@ -188,6 +188,7 @@ export class TunnelCalls<G extends Grant> {
     tunnel.name = fields.text('name') || tunnel.name
     tunnel.description = fields.text('description') || tunnel.description
     tunnel.metadata = fields.text('metadata') || tunnel.metadata
+    this.#host.registry.changed(tunnel)
     return ''
   }
 

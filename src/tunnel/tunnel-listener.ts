@@ -1,5 +1,4 @@
 import type { Duplex } from 'node:stream'
-import type { ConnectionFacts } from '../exchange/connection.js'
 import type { Clock } from '../lib/clock.js'
 import { AgentSession, type SessionHost } from './agent-session.js'
 import { AuthThrottle } from './auth-throttle.js'
@@ -65,8 +64,8 @@ export class TunnelListener<G extends Grant = Grant> {
   }
 
   /** Takes a connection over; destroys it when too many have not authenticated yet. */
-  accept(secure: Duplex, facts: ConnectionFacts): void {
-    const ip = facts.peer.address
+  accept(secure: Duplex, from: { readonly ip: string; readonly serverName: string | undefined }): void {
+    const { ip } = from
     const { limits } = this.#host
     const fromHere = this.#unauthenticated.get(ip) ?? 0
     const full = this.#waiting >= limits.unauthenticated || fromHere >= limits.unauthenticatedPerAddress
@@ -76,7 +75,7 @@ export class TunnelListener<G extends Grant = Grant> {
     }
     this.#waiting++
     this.#unauthenticated.set(ip, fromHere + 1)
-    this.#sessions.add(new AgentSession(secure, { ip, serverName: facts.tls?.sni }, this.#host))
+    this.#sessions.add(new AgentSession(secure, from, this.#host))
   }
 
   /** Ends the sessions that `which` says, at once; `message` reaches the users of their agents. Returns how many. */

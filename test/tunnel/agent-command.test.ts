@@ -7,6 +7,7 @@ import t, { type Test } from 'tap'
 import { runAgent } from '../../src/cli/agent-run.js'
 import { readAgentSetup } from '../../src/cli/agent-setup.js'
 import { labelDialer } from '../../src/tunnel/dialer.js'
+import { Output } from './agent-output.js'
 import { AgentServer, TOKEN } from './agent-server.js'
 import { answerOf, body } from './agent-suite.js'
 import { Front } from './front.js'
@@ -19,25 +20,6 @@ async function setup(t: Test) {
   const ca = join(folder, 'ca.pem')
   await writeFile(ca, server.ca)
   return { server, upstream, folder, ca, address: `127.0.0.1:${server.port}` }
-}
-
-class Output {
-  text = ''
-  readonly isTTY: boolean
-  #changes: (() => void)[] = []
-
-  constructor(isTTY = false) {
-    this.isTTY = isTTY
-  }
-
-  write(text: string): void {
-    this.text += text
-    for (const run of this.#changes.splice(0)) run()
-  }
-
-  async until(pattern: RegExp): Promise<void> {
-    while (!pattern.test(this.text)) await new Promise<void>((resolve) => this.#changes.push(resolve))
-  }
 }
 
 t.test('one tunnel by flags: traffic flows, the server stops it', async (t) => {
@@ -69,7 +51,7 @@ ca: ca.pem
 metadata: from a file
 tunnels:
   web: {labels: {app: web, number: 1}, forward: ${upstream.port}}
-  shop: {https: shop.example.com, policy: policy.yaml, forward: 'http://127.0.0.1:${upstream.port}'}
+  shop: {https: shop.example.com, endpoint_policy: policy.yaml, forward: 'http://127.0.0.1:${upstream.port}'}
   database: {tcp: true, forward: 'tcp://127.0.0.1:1', metadata: db}
 `
   )

@@ -88,10 +88,9 @@ export class AgentServer implements TunnelAuthority<TestGrant>, EndpointOpener<T
       limits: setup.limits ?? {},
       failed: (error) => this.failures.push(error)
     })
-    let id = 0
     this.#server = createServer({ cert, key, noDelay: true }, (socket) => {
       this.secured.push(socket)
-      this.listener.accept(socket, factsOf(socket, ++id))
+      this.listener.accept(socket, { ip: socket.remoteAddress ?? '', serverName: undefined })
     })
     this.#server.on('connection', (socket: Socket) => {
       this.sockets.add(socket)
@@ -213,17 +212,4 @@ const CLIENT = {
 /** A byte pipe of a dialer, for a visitor at 203.0.113.9. */
 export function open(dialer: Dialer, signal = new AbortList()): Promise<BytePipe> {
   return dialer.open({ client: CLIENT, deadline: 0, signal })
-}
-
-function factsOf(socket: TLSSocket, id: number): ConnectionFacts {
-  return {
-    id,
-    listener: 'agents',
-    peer: { address: socket.remoteAddress ?? '', port: socket.remotePort ?? 0 },
-    local: { address: socket.localAddress ?? '', port: socket.localPort ?? 0 },
-    startedAt: 0,
-    bytesIn: 0,
-    bytesOut: 0,
-    tls: { version: '', cipher: '', resumed: false }
-  }
 }

@@ -7,6 +7,8 @@ import { httpProxyBack } from '../../src/engine/http-proxy/http-proxy-back.js'
 import { systemClock } from '../../src/lib/clock.js'
 import { Agent } from '../../src/tunnel/agent/agent.js'
 import { labelDialer } from '../../src/tunnel/dialer.js'
+import { connections } from '../engine/suite/connections.js'
+import { endings } from '../engine/suite/endings.js'
 import type { Make } from '../engine/suite/harness.js'
 import { requests } from '../engine/suite/requests.js'
 import { storms } from '../engine/suite/storms.js'
@@ -59,20 +61,27 @@ function tunnelled({ key, reusable }: Dialer): Dialer {
   }
 }
 
+/** As `proxy/forwarder` does, a GET is sent again: an upstream's end comes later here than on a socket of one's own. */
 function through(back: Back): Back {
   return {
-    forward: (exchange, dialer, options) => back.forward(exchange, tunnelled(dialer), options),
+    async forward(exchange, dialer, options) {
+      const answer = await back.forward(exchange, tunnelled(dialer), options)
+      const again = answer.kind === 'failed' && answer.retry !== 'never' && options.head.method === 'GET'
+      return again ? back.forward(exchange, tunnelled(dialer), options) : answer
+    },
     retainUpstreams: (keys) => back.retainUpstreams(keys),
     close: () => back.close()
   }
 }
 
-// The rest of the suite is about sockets: failed dials, bytes in flight before a reset, ends that are seen at once.
+// The rest of the suite is about dialing: what failed, and what may be tried again on another connection.
 const engines: readonly (readonly [string, Make])[] = [
   ['codec', (parts) => ({ front: codecFront(parts), back: through(codecBack(parts)) })],
   ['http-proxy', (parts) => ({ front: httpFront(parts), back: through(httpProxyBack(parts)) })]
 ]
 for (const [name, make] of engines) {
   t.test(`${name} through a tunnel: requests`, async (t) => requests(t, make))
+  t.test(`${name} through a tunnel: endings`, async (t) => endings(t, make))
+  t.test(`${name} through a tunnel: connections`, async (t) => connections(t, make))
   t.test(`${name} through a tunnel: storms`, async (t) => storms(t, make))
 }

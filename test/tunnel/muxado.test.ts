@@ -275,6 +275,38 @@ t.test('an abort is no end', async (t) => {
   t.ok(order.includes('error'), 'the server sends an end first and then a reset')
 })
 
+t.test('an agent that has said all and closes leaves its answer to a reader that is slow', async (t) => {
+  for (const close of ['destroySoon', 'destroy'] as const) {
+    const answer = Buffer.alloc(200_000, 'x')
+    const { server, agent } = pair((stream) => {
+      stream.resume()
+      stream.end(answer, () => stream[close]())
+    })
+    const stream = server.openStream(Buffer.from('request'))
+    if (stream === undefined) throw new Error('no stream')
+    while (!stream.remoteEnded || agent.open > (close === 'destroy' ? 0 : 1)) await new Promise(setImmediate)
+    // One more trip there and back: a reset would have come by then.
+    for (let turn = 0; turn < 20; turn++) await new Promise(setImmediate)
+    const read = await stream.toArray()
+    t.equal(Buffer.concat(read).length, answer.length, close)
+    stream.end()
+    while (server.open + agent.open > 0) await new Promise(setImmediate)
+  }
+})
+
+t.test('a stream counts its bytes as a socket does', async (t) => {
+  const { server } = pair((stream) => stream.end('answer'))
+  const stream = server.openStream(Buffer.from('first'))
+  if (stream === undefined) throw new Error('no stream')
+  stream.cork()
+  stream.write('12345')
+  t.equal(stream.bytesWritten, 5, 'what waits is counted')
+  stream.uncork()
+  t.equal(String(Buffer.concat(await stream.toArray())), 'answer')
+  t.same([stream.bytesRead, stream.bytesWritten], [6, 5])
+  stream.destroy()
+})
+
 t.test('the end of a session breaks its streams off', async (t) => {
   const streams: MuxStream[] = []
   const { server, agent, ends } = pair((stream) => streams.push(stream))

@@ -1,6 +1,6 @@
 import { once } from 'node:events'
 import { connect, type TLSSocket } from 'node:tls'
-import type { AgentServer } from './agent-server.js'
+import type { AgentPlace } from './agent-suite.js'
 
 /** A frame as it came, read with arithmetic of its own. */
 export interface Frame {
@@ -61,14 +61,14 @@ export class RawAgent {
     })
   }
 
-  static async connect(server: AgentServer): Promise<RawAgent> {
+  static async connect(server: Pick<AgentPlace, 'port' | 'ca'>): Promise<RawAgent> {
     const socket = connect({ host: '127.0.0.1', port: server.port, ca: server.ca })
     await once(socket, 'secureConnect')
     return new RawAgent(socket)
   }
 
   /** Connected, authenticated with `token`, heartbeat stream open. */
-  static async session(server: AgentServer, token: string, extra: object = {}): Promise<RawAgent> {
+  static async session(server: Pick<AgentPlace, 'port' | 'ca'>, token: string, extra: object = {}): Promise<RawAgent> {
     const agent = await RawAgent.connect(server)
     agent.send(frame(DATA, SYN, agent.nextId(), Buffer.concat([word(0xffff_ffff), word(7)])))
     const answer = await agent.call(0, { Version: ['3', '2'], ClientId: '', Extra: { Authtoken: token, ...extra } })

@@ -177,10 +177,15 @@ export class AgentConnection {
   #begin(type: number, stream: MuxStream): void {
     switch (type) {
       case StreamType.proxy:
-        readVisitor(stream, ({ tunnelId }) => {
-          const tunnel = this.#tunnels.get(tunnelId)
-          if (tunnel === undefined) stream.refuse()
-          else forwardVisitor(stream, tunnel.target, (why) => this.#owner.unreachable(tunnel, why))
+        readVisitor(stream, (head) => {
+          const tunnel = this.#tunnels.get(head.tunnelId)
+          if (tunnel === undefined) {
+            stream.refuse()
+            return
+          }
+          const failed = (why: string): void => this.#owner.unreachable(tunnel, why)
+          if (tunnel.forward === undefined) forwardVisitor(stream, tunnel.target, failed)
+          else tunnel.forward(stream, head, failed)
         })
         return
       case StreamType.heartbeat:

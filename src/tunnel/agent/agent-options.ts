@@ -1,5 +1,7 @@
 import type { Labels } from '../authority.js'
+import type { MuxStream } from '../muxado/stream.js'
 import type { Target } from './target.js'
+import type { VisitorHead } from './visitors.js'
 
 /** Where the server listens for agents. */
 export interface ServerAddress {
@@ -22,12 +24,17 @@ export interface EndpointOffer {
   readonly pooled?: boolean
 }
 
+/** Brings a visitor to the target; `failed` hears why it could not be. */
+export type Forward = (stream: MuxStream, head: VisitorHead, failed: (why: string) => void) => void
+
 /** One tunnel: selected by its labels, or an endpoint. */
 export type AgentTunnel = {
   readonly target: Target
   /** The target as the user wrote it. */
   readonly forwardsTo: string
   readonly metadata?: string
+  /** Left out: bytes go to the target as they are. */
+  readonly forward?: Forward
 } & (
   | { readonly labels: Labels; readonly endpoint?: undefined }
   | { readonly endpoint: EndpointOffer; readonly labels?: undefined }

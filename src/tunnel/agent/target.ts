@@ -1,5 +1,7 @@
 import { connect as connectTcp, isIP, type Socket } from 'node:net'
 import { connect as connectTls } from 'node:tls'
+import type { Dialer } from '../../engine/contract.js'
+import { pathDialer, tcpDialer, tlsDialer } from '../../engine/dialers.js'
 import { parseAuthority } from '../../lib/host.js'
 
 /** Where an agent forwards to. */
@@ -34,6 +36,18 @@ export function readTarget(text: string, verify = true): Target | undefined {
       return { kind: 'tls', host, port, verify }
     default:
       return undefined
+  }
+}
+
+/** The target as an upstream of HTTP. */
+export function targetDialer(target: Target): Dialer {
+  switch (target.kind) {
+    case 'unix':
+      return pathDialer(target.path)
+    case 'tcp':
+      return tcpDialer(target)
+    case 'tls':
+      return tlsDialer({ ...target, servername: target.host, rejectUnauthorized: target.verify })
   }
 }
 

@@ -12,6 +12,8 @@ export interface VisitorHead {
   readonly tunnelId: string
   /** ip:port. */
   readonly from: string
+  /** Does it speak HTTP? Else its bytes are anything. */
+  readonly http: boolean
 }
 
 /** Reads the head of a visitor's stream whose type has been read; a malformed one is refused. */
@@ -25,7 +27,10 @@ export function readVisitor(stream: MuxStream, found: (head: VisitorHead) => voi
     readBytes(stream, Number(length), (text) => {
       const head = new JsonObjectReader(MOST_HEADER).read(text)
       if (typeof head === 'string' || typeof head.Id !== 'string') stream.refuse()
-      else found({ tunnelId: head.Id, from: typeof head.ClientAddr === 'string' ? head.ClientAddr : '' })
+      else {
+        const from = typeof head.ClientAddr === 'string' ? head.ClientAddr : ''
+        found({ tunnelId: head.Id, from, http: head.Proto === 'http' || head.Proto === 'https' })
+      }
     })
   })
 }

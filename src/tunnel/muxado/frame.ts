@@ -30,6 +30,14 @@ export const HEADER_BYTES = 8
 export const WINDOW = 0x4_0000
 export const MAX_STREAM_ID = 0x7fff_ffff
 
+/**
+ * Does a session begin with this byte? It is the highest of the length of the first frame, which is DATA and so no longer
+ * than a window. No message of HTTP begins like that.
+ */
+export function beginsSession(byte: number): boolean {
+  return byte <= WINDOW >>> 16
+}
+
 const MAX_GO_AWAY = 4096
 const LOW_31 = 0x7fff_ffff
 const NOTHING = Buffer.alloc(0)

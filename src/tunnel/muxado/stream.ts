@@ -69,6 +69,9 @@ export class MuxStream extends Duplex {
   #localEnded = false
   #remoteEnded = false
   #wireOver = false
+  /** Bytes of the write in progress, and of those before it. */
+  #writing = 0
+  #left = 0
   /** A part of the write in progress was not copied. */
   #lent = false
   /** What was sent, while `refused` may still want it again. */
@@ -200,6 +203,7 @@ export class MuxStream extends Duplex {
   override _write(chunk: Buffer, _encoding: BufferEncoding, done: Done): void {
     this.#pending.push(chunk)
     this.#pendingBytes += chunk.length
+    this.#writing = chunk.length
     this.#accept(done)
   }
 
@@ -208,6 +212,7 @@ export class MuxStream extends Duplex {
       this.#pending.push(chunk)
       this.#pendingBytes += chunk.length
     }
+    this.#writing = this.#pendingBytes
     this.#accept(done)
   }
 
@@ -222,7 +227,9 @@ export class MuxStream extends Duplex {
     if (!this.#wireOver) {
       // A reset alone leaves a reader of some agents waiting for ever; after it an end would be ignored.
       if (!this.#localEnded && this.#carrier.endsBeforeReset) this.#carrier.send(dataFrame(this.id, Flag.fin))
-      if (!this.#localEnded || !this.#remoteEnded) this.#carrier.send(resetFrame(this.id, MuxCode.cancelled))
+      // An agent that has said all takes nothing back: a reset could overtake the reader, and what still comes is reset by itself.
+      const cut = !this.#localEnded || (!this.#remoteEnded && this.#carrier.endsBeforeReset)
+      if (cut) this.#carrier.send(resetFrame(this.id, MuxCode.cancelled))
       this.#wireOver = true
       this.#carrier.forget(this)
     }
@@ -232,7 +239,22 @@ export class MuxStream extends Duplex {
     done(error)
   }
 
-  // --- what node's HTTP client asks of a socket; there is nothing to set on a stream ---
+  // --- what HTTP asks of a socket; there is nothing to set on a stream ---
+
+  get bytesRead(): number {
+    return this.#received
+  }
+
+  /** Those that wait to leave among them. */
+  get bytesWritten(): number {
+    return this.#left + this.writableLength
+  }
+
+  destroySoon(): void {
+    this.end()
+    if (this.writableFinished) this.#leave()
+    else this.once('finish', () => this.#leave())
+  }
 
   setKeepAlive(): this {
     return this
@@ -254,6 +276,12 @@ export class MuxStream extends Duplex {
     return this
   }
 
+  /** Nothing more is read. */
+  #leave(): void {
+    if (this.#remoteEnded) this.destroy()
+    else this.resume()
+  }
+
   #accept(done: Done): void {
     this.#done = done
     if (this.#pendingBytes === 0) this.#finishWrite()
@@ -263,6 +291,8 @@ export class MuxStream extends Duplex {
   #finishWrite(error?: Error | null): void {
     const done = this.#done
     this.#done = undefined
+    this.#left += this.#writing
+    this.#writing = 0
     this.#lent = false
     done?.(error)
   }
