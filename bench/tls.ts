@@ -70,6 +70,24 @@ async function shake(port: number, maxVersion: 'TLSv1.2' | 'TLSv1.3'): Promise<v
   await once(socket, 'close')
 }
 
+/** Handshakes that take up the session of the last one that left a ticket. */
+function resuming(port: number): () => Promise<void> {
+  let session: Buffer | undefined
+  return async () => {
+    const offered = session
+    const options = { host: '127.0.0.1', port, servername: HOST, rejectUnauthorized: false }
+    const socket = connect({ ...options, ...(offered === undefined ? {} : { session: offered }) })
+    socket.on('session', (ticket: Buffer) => {
+      session = ticket
+    })
+    await once(socket, 'secureConnect')
+    if (offered !== undefined && !socket.isSessionReused()) throw new Error('the session was not taken up')
+    socket.resume()
+    socket.end()
+    await once(socket, 'close')
+  }
+}
+
 function ask(port: number, agent: Agent): Promise<void> {
   return new Promise((resolve, reject) => {
     const options = {
@@ -119,6 +137,7 @@ async function measure(name: string, proxy: Running & { port: number }): Promise
     )
   tell('handshake of TLS 1.3', await load(pid, () => shake(proxy.port, 'TLSv1.3')))
   tell('handshake of TLS 1.2', await load(pid, () => shake(proxy.port, 'TLSv1.2')))
+  tell('resumed handshake of TLS 1.3', await load(pid, resuming(proxy.port)))
   const agent = new Agent({ keepAlive: true, maxSockets: AT_ONCE })
   tell('request', await load(pid, () => ask(proxy.port, agent)))
   agent.destroy()

@@ -233,7 +233,7 @@ export class App {
       folder: data === IN_MEMORY ? undefined : data,
       lasting: address !== IN_MEMORY
     })
-    const services = await this.#services(seal)
+    const services = await this.#services(seal, traffic)
     const events = new Events({
       outbound: services.outbound,
       clock,
@@ -283,7 +283,7 @@ export class App {
     return await ControlPlane.open(options, this.#agents.live)
   }
 
-  async #services(seal: Sealer): Promise<PolicyServices> {
+  async #services(seal: Sealer, traffic: Traffic): Promise<PolicyServices> {
     const { clock, log } = this.#dependencies
     const { geoip, rate_limit_headers, limits, outbound, login, jwt } = this.#options
     this.#outbound = createOutbound({
@@ -308,6 +308,7 @@ export class App {
       outbound: this.#outbound,
       keySets: new KeySetPlaces({ clock, log, outbound: this.#outbound }),
       keyFolders: jwt.key_folders ?? [],
+      internal: traffic.internal,
       login: new Login({
         keys: seal.derive('login'),
         providers:

@@ -73,7 +73,7 @@ export class EphemeralEndpoints implements EndpointOpener<CredentialGrant> {
     const refusal = await this.#refuseHost(wish)
     if (refusal !== undefined) return refusal
     const id = `${PREFIX}${proto}/${host}`
-    const units = httpUnits(id, { host, port: PORTS[proto] }, wish.trafficPolicy)
+    const units = httpUnits(id, proto, host, wish.trafficPolicy)
     return await this.#serve(id, wish, units, `${proto}://${host}`)
   }
 
@@ -160,9 +160,10 @@ function refusalOf({ problems, ports }: Extract<Applied, { ok: false }>): Refusa
 
 type At = { readonly host: string; readonly port: number }
 
-function httpUnits(id: string, at: At, policy: string): ReadonlyMap<string, Unit> {
+function httpUnits(id: string, proto: 'http' | 'https', host: string, policy: string): ReadonlyMap<string, Unit> {
   const { units, modules, upstream } = commonUnits(id, policy, {})
-  units.set(`edge:${id}`, { kind: 'edge', id, hosts: [at] })
+  const hosts = [{ host, port: PORTS[proto] }]
+  units.set(`edge:${id}`, { kind: 'edge', id, hosts, ...(proto === 'http' ? { protocol: proto } : {}) })
   units.set(`route:${id}`, { kind: 'route', id, edge: id, match: 'prefix', path: '/', upstream, modules })
   return units
 }

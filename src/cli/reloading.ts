@@ -65,9 +65,13 @@ export class Reloading {
 
   async #reload(app: App, cause: string): Promise<void> {
     const options = await this.#readOptions()
+    if (options === undefined) {
+      this.#log.error({ cause }, 'reload refused, the configuration before it stays in force')
+      return
+    }
     let applied: Awaited<ReturnType<App['reload']>>
     try {
-      applied = await app.reload(options?.listeners)
+      applied = await app.reload(options.listeners)
     } catch (error) {
       if (!(error instanceof CodedError)) throw error
       this.#log.error({ cause, code: error.code }, `reload refused, nothing changed: ${error.message}`)

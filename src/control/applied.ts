@@ -41,7 +41,10 @@ export class AppliedRevision {
   /** What this process could not apply, or null. */
   get error(): string | null {
     if (this.#stuck !== null) return this.#stuck
-    const reasons = [...this.#broken.values(), ...this.#sealed.values()]
+    const closed = this.#parts.live.missingPorts.map(
+      ({ host, port, reason }) => `${host}:${port} cannot be opened: ${reason}`
+    )
+    const reasons = [...closed, ...this.#broken.values(), ...this.#sealed.values()]
     const [first] = reasons
     if (first === undefined) return null
     return reasons.length === 1 ? first : `${first} (and ${reasons.length - 1} more)`
@@ -108,7 +111,6 @@ export class AppliedRevision {
     ready.swap()
     this.#mended(units)
     for (const { unit, host, port, reason } of ready.ports) {
-      this.#broken.set(unit, `${host}:${port} cannot be opened: ${reason}`)
       this.#parts.log.warn({ unit, host, port, reason }, 'a port of the store cannot be opened here')
     }
     for (const problem of problems) {

@@ -54,6 +54,11 @@ export class Live {
     return this.#running.plan.units
   }
 
+  /** Ports that are not open although a unit asks for them. */
+  get missingPorts(): readonly PortProblem[] {
+    return this.#parts.ports.missing
+  }
+
   /** Compiles a change beside the running snapshot and binds its ports. With `tolerant` a port that is taken does not refuse the change. */
   async ready({ put, drop, secrets }: Units, tolerant = false): Promise<Ready> {
     const running = this.#running

@@ -71,6 +71,8 @@ export interface TlsTable {
 export interface TlsEntry {
   /** Certificate, versions, authorities, ticket keys: see `serverContext`. */
   readonly context: SecureContext
+  /** DER of what the context shows; left out, it is read from each handshake, which costs a good part of it. */
+  readonly certificate?: Uint8Array
   /** In our order of preference. A client that offers others only is refused (RFC 7301 3.2). */
   readonly alpn: readonly string[]
   /**

@@ -2,7 +2,7 @@ import type { Duplex } from 'node:stream'
 import type { Body, Outgoing } from './body.js'
 import type { ConnectionFacts } from './connection.js'
 import type { EventStreamMessage } from './event-stream.js'
-import type { RequestHead, Version } from './exchange.js'
+import type { AbortSignalLike, RequestHead, Version } from './exchange.js'
 import type { HeaderFields, HeaderList } from './headers.js'
 import { NO_UNITS, type PinnedUnits } from './pinned.js'
 import type { RequestTarget } from './target.js'
@@ -13,12 +13,17 @@ export type Phase = (typeof PHASES)[number]
 
 const NO_HOSTS: readonly PublicHost[] = []
 
-/** `endpoint.*`: the entry through which traffic came; the same for every flow of one edge on one listener. */
-export interface EntryFacts {
+/** `endpoint.*`: what serves. An edge at one of its hostports; the listener itself for hosts that no edge claims. */
+export interface EndpointFacts {
   readonly id: string
   readonly protocol: 'http' | 'https' | 'tcp' | 'tls'
+  /** A wildcard as it is configured: `*.example.com`. */
   readonly host: string
   readonly port: number
+}
+
+/** The listener through which traffic came. */
+export interface EntryFacts extends EndpointFacts {
   /** The port that clients know; then only edges with this port are served. */
   readonly publicPort?: number
   /** Configured name of the region that serves; '' when none. */
@@ -67,6 +72,9 @@ export interface PublicHost {
   readonly port: number
 }
 
+/** Of a flow that nobody ends early. */
+const NEVER: AbortSignalLike = { aborted: undefined, onAbort: () => () => undefined }
+
 /**
  * What modules and policies see and change of one exchange, or of one connection before any exchange.
  *
@@ -76,11 +84,17 @@ export interface PublicHost {
 export class Flow {
   readonly connection: ConnectionFacts
   readonly entry: EntryFacts
+  /** Changes with the edge that has the flow: what is internal sees itself. */
+  endpoint: EndpointFacts
   /** The right-most untrusted address of the forwarding chain; without trusted proxies the peer. IPv4-mapped addresses are unmapped. */
   readonly clientAddress: string
   readonly clientPort: number
   /** The configuration that serves the flow from its first step to its last. */
   units: PinnedUnits = NO_UNITS
+  /** Fires when the client has left or the exchange was given up: work for it stops. */
+  signal: AbortSignalLike = NEVER
+  /** How many requests of policies led here, one made for the other; 0 for what a client asked. */
+  depth = 0
   request: FlowRequest | undefined = undefined
   response: FlowResponse | undefined = undefined
   /** The message of the response's event stream that is looked at; undefined outside of `on_event_stream_message`. */
@@ -108,6 +122,7 @@ export class Flow {
   constructor(connection: ConnectionFacts, entry: EntryFacts, clientAddress: string, clientPort: number) {
     this.connection = connection
     this.entry = entry
+    this.endpoint = entry
     this.clientAddress = clientAddress
     this.clientPort = clientPort
   }

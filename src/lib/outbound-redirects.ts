@@ -1,5 +1,4 @@
 import type { Clock } from './clock.js'
-import type { Outbound } from './outbound.js'
 import type { OutboundError, OutboundRequest, OutboundResponse } from './outbound-answer.js'
 
 /** A redirect that is not followed: too many of them, no usable place, or from https to http. */
@@ -11,8 +10,8 @@ export interface RedirectRefused {
 }
 
 /** The outcome, with the request that it belongs to. */
-export interface Followed {
-  readonly outcome: OutboundResponse | OutboundError | RedirectRefused
+export interface Followed<E> {
+  readonly outcome: OutboundResponse | E | RedirectRefused
   readonly method: string
   readonly url: string
 }
@@ -27,21 +26,21 @@ const OF_CONTENT = new Set(['content-type', 'content-encoding', 'content-languag
  * redirect itself is the answer. As browsers do, 303 (and 301 and 302 after POST) become GET without a body; credentials
  * do not go to another origin.
  */
-export async function follow(
-  outbound: Outbound,
+export async function follow<E extends { readonly ok: false } = OutboundError>(
+  client: { request(request: OutboundRequest): Promise<OutboundResponse | E> },
   first: OutboundRequest,
   most: number,
   clock: Clock
-): Promise<Followed> {
+): Promise<Followed<E>> {
   const begun = clock.monotonic()
   let request = first
   for (let followed = 0; ; followed++) {
-    const outcome = await outbound.request(request)
+    const outcome = await client.request(request)
     const { method, url } = request
     const place = outcome.ok && REDIRECTS.has(outcome.status) ? locationOf(outcome) : undefined
     if (!outcome.ok || place === undefined || most === 0) return { outcome, method, url }
     const timeMs = clock.monotonic() - begun
-    const refused = (message: string): Followed => {
+    const refused = (message: string): Followed<E> => {
       return { outcome: { ok: false, code: 'REDIRECT_REFUSED', message, timeMs }, method, url }
     }
     if (followed === most) return refused('there are more redirects than allowed')

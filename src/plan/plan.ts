@@ -118,6 +118,8 @@ export interface EdgeUnit {
   readonly id: string
   /** Lower-case names; `every`: each host and port that no other edge claims. */
   readonly hosts: readonly HostPort[] | 'every'
+  /** What clients speak to it; absent: https. */
+  readonly protocol?: 'http'
   /** Key of the policy whose `on_tcp_connect` sees connections; only on the edge of every host. */
   readonly connectPolicy?: string
   /** What TLS asks of clients here; absent: the rules of the listener. */

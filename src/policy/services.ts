@@ -1,4 +1,5 @@
 import type { Phase } from '../exchange/flow.js'
+import type { InternalRequests } from '../exchange/internal-requests.js'
 import type { Expressions } from '../expression/expression.js'
 import type { Clock } from '../lib/clock.js'
 import type { Outbound } from '../lib/outbound.js'
@@ -71,6 +72,8 @@ export interface PolicyServices {
   readonly keySets: KeySetPlaces
   /** Absolute folders that key files may be read from. Undefined where no policy will run: it is for the operator to say. */
   readonly keyFolders: readonly string[] | undefined
+  /** Requests of our own to internal entries. Absent where there is no traffic: there is none then. */
+  readonly internal?: InternalRequests
   /** What logins need. Absent where no policy will run. */
   readonly login?: Login
 }

@@ -1,12 +1,12 @@
 import type { Exchange, Sent } from '../exchange/exchange.js'
-import type { EntryFacts, Flow } from '../exchange/flow.js'
+import type { EndpointFacts, EntryFacts, Flow } from '../exchange/flow.js'
 import { isInternal } from '../exchange/pinned.js'
 import type { Verdict } from '../exchange/verdict.js'
 import type { Clock } from '../lib/clock.js'
 import { dropLoginCookies } from '../policy/login/cookies.js'
 import { ownPath } from '../policy/login/visit.js'
 import type { SnapshotHolder } from '../snapshot/holder.js'
-import type { CompiledEdge } from '../snapshot/hosts.js'
+import type { CompiledEdge, EdgeAt } from '../snapshot/hosts.js'
 import type { Route } from '../snapshot/routes.js'
 import type { Snapshot } from '../snapshot/snapshot.js'
 import type { AccessLog } from './access-log.js'
@@ -34,10 +34,21 @@ export interface PipelineParts {
 /** A route whose policy has led on to another entry. */
 interface Hop {
   readonly route: Route | undefined
+  readonly endpoint: EndpointFacts
   readonly ran: number
 }
 
 const NO_HOPS: readonly Hop[] = []
+
+/** The internal entry that a policy asks. */
+export interface InternalPlace {
+  /** That of the flow which asks. */
+  readonly snapshot: Snapshot
+  readonly host: string
+  readonly port: number | undefined
+  /** Of the flow to be made. */
+  readonly depth: number
+}
 
 /** One exchange on its way, with what the log will tell about it. */
 interface Passage {
@@ -45,6 +56,8 @@ interface Passage {
   /** Pinned for the life of the exchange. */
   readonly snapshot: Snapshot
   readonly begun: number
+  /** Set when a policy asks; undefined for a client. */
+  readonly inside: InternalPlace | undefined
   flow: AdmittedFlow | undefined
   route: Route | undefined
   /** Modules of the route whose request step ran: their response steps run too. */
@@ -70,12 +83,27 @@ export class Pipeline {
   }
 
   /** Serves one exchange. `results`: what `on_tcp_connect` published for its connection. Never rejects. */
-  async serve(exchange: Exchange, entry: EntryFacts, results: Flow['results']): Promise<void> {
+  serve(exchange: Exchange, entry: EntryFacts, results: Flow['results']): Promise<void> {
+    return this.#serve(exchange, entry, results, undefined)
+  }
+
+  /** Serves a request of a policy to an internal entry. `entry`: the listener of the client on whose behalf it is. Never rejects. */
+  serveInside(exchange: Exchange, entry: EntryFacts, place: InternalPlace): Promise<void> {
+    return this.#serve(exchange, entry, undefined, place)
+  }
+
+  async #serve(
+    exchange: Exchange,
+    entry: EntryFacts,
+    results: Flow['results'],
+    inside: InternalPlace | undefined
+  ): Promise<void> {
     const { holder, clock, metrics, log } = this.#parts
     const passage: Passage = {
       exchange,
-      snapshot: holder.current(),
+      snapshot: inside?.snapshot ?? holder.current(),
       begun: clock.monotonic(),
+      inside,
       flow: undefined,
       route: undefined,
       ran: 0,
@@ -98,11 +126,13 @@ export class Pipeline {
   }
 
   async #pass(passage: Passage, entry: EntryFacts, results: Flow['results']): Promise<Sent> {
-    const { exchange, snapshot } = passage
+    const { exchange, snapshot, inside } = passage
     const flow = this.#parts.admission.admit(exchange, entry, results)
     if ('status' in flow) return this.#refuse(passage, flow)
     flow.units = snapshot
+    flow.signal = exchange.signal
     passage.flow = flow
+    if (inside !== undefined) flow.depth = inside.depth
     const { host, path } = flow.request.target
     // Before any route and policy: neither can take it away, and nothing else gets past them by it.
     const proof = this.#parts.challenge(host, path)
@@ -111,10 +141,13 @@ export class Pipeline {
       const response = responseOf({ kind: 'respond', status: 200, headers, body: proof })
       return this.#answer(passage, flow, { response, duration: undefined })
     }
-    // What is internal is reached through policies alone.
-    const edge = isInternal(host) ? undefined : snapshot.edge(host, entry.publicPort, entry.port)
-    if (edge !== undefined && edge.hosts !== 'every') flow.hosts = edge.hosts
-    passage.route = edge === undefined ? undefined : routeIn(edge, snapshot, flow)
+    const found =
+      inside === undefined ? clientEdge(snapshot, host, entry) : snapshot.internalEdge(inside.host, inside.port)
+    if (found !== undefined) {
+      if (found.endpoint !== undefined) flow.endpoint = found.endpoint
+      if (inside === undefined && found.edge.hosts !== 'every') flow.hosts = found.edge.hosts
+      passage.route = routeIn(found.edge, snapshot, flow)
+    }
     if (passage.route === undefined) return this.#refuse(passage, REFUSALS.route)
     let verdict = requestSteps(passage, flow)
     if (verdict instanceof Promise) verdict = await verdict
@@ -239,6 +272,11 @@ function requestSteps(passage: Passage, flow: AdmittedFlow): Verdict | undefined
   return undefined
 }
 
+/** What is internal is reached through policies alone. */
+function clientEdge(snapshot: Snapshot, host: string, { publicPort, port }: EntryFacts): EdgeAt | undefined {
+  return isInternal(host) ? undefined : snapshot.edgeAt(host, publicPort, port)
+}
+
 /** Goes on at the internal entry of a verdict; answers why that cannot be. */
 function lead(
   passage: Passage,
@@ -247,16 +285,18 @@ function lead(
 ): FailureAnswer | undefined {
   const { snapshot, route, ran, before } = passage
   if (before.length >= MOST_HOPS) return REFUSALS.hops
-  const edge = snapshot.internalEdge(host, port)
-  if (edge === undefined) return REFUSALS.internalEntry
-  passage.before = [...before, { route, ran }]
-  passage.route = routeIn(edge, snapshot, flow)
+  const found = snapshot.internalEdge(host, port)
+  if (found === undefined) return REFUSALS.internalEntry
+  passage.before = [...before, { route, ran, endpoint: flow.endpoint }]
+  flow.endpoint = found.endpoint ?? flow.endpoint
+  passage.route = routeIn(found.edge, snapshot, flow)
   passage.ran = 0
   return passage.route === undefined ? REFUSALS.route : undefined
 }
 
-function stepBack(passage: Passage): void {
+function stepBack(passage: Passage, flow: AdmittedFlow): void {
   const hop = passage.before.at(-1)
+  flow.endpoint = hop?.endpoint ?? flow.endpoint
   passage.before = passage.before.slice(0, -1)
   passage.route = hop?.route
   passage.ran = hop?.ran ?? 0
@@ -269,7 +309,7 @@ function refusedWith(answer: FailureAnswer): Forwarded {
 function responseSteps(passage: Passage, flow: AdmittedFlow): Verdict | undefined | Promise<Verdict | undefined> {
   const { snapshot } = passage
   while (passage.ran > 0 || passage.before.length > 0) {
-    if (passage.ran === 0) stepBack(passage)
+    if (passage.ran === 0) stepBack(passage, flow)
     const { route } = passage
     const verdict = route?.modules?.[--passage.ran]?.response?.(flow, snapshot)
     if (verdict instanceof Promise) return verdict.then((late) => late ?? responseSteps(passage, flow))

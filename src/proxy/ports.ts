@@ -1,10 +1,11 @@
 import { isDeepStrictEqual } from 'node:util'
-import { isInternal } from '../exchange/pinned.js'
-import { codeOf } from '../lib/coded-error.js'
-import type { HostPort, ListenerUnit, TcpEdgeUnit, Unit } from '../plan/plan.js'
+import { CodedError, codeOf } from '../lib/coded-error.js'
+import type { HostPort, ListenerUnit, Unit } from '../plan/plan.js'
 import type { BoundPorts, PortProblem, Ports } from '../snapshot/ports.js'
 import type { Snapshot } from '../snapshot/snapshot.js'
 import { asKind } from '../snapshot/unit-change.js'
+import { type EdgeChange, edgePortChanges, edgePortKey } from './edge-port-changes.js'
+import { type BoundSocket, MissingPorts, type MissingPortsLog } from './missing-ports.js'
 
 export interface Address {
   readonly host: string
@@ -41,7 +42,7 @@ export interface PortsParts {
   readonly reserved: readonly Address[]
   /** How long connections of a socket that goes may last. Milliseconds. */
   readonly drain: number
-  readonly log: { error(fields: object, message: string): void }
+  readonly log: MissingPortsLog & { error(fields: object, message: string): void }
 }
 
 interface OpenListener {
@@ -55,13 +56,6 @@ interface OpenEdgePort {
   readonly port: OpenTcpPort
 }
 
-/** What a change means for the ports of TCP edges. */
-interface EdgeChanges {
-  /** Edge's id → what it asks for after the change; nothing for one that is gone. */
-  readonly asked: ReadonlyMap<string, readonly HostPort[]>
-  readonly gone: ReadonlySet<number>
-}
-
 /** One step that is prepared; `undo` only for what is bound. */
 interface Step {
   commit(): void
@@ -70,16 +64,23 @@ interface Step {
 
 /**
  * What this process listens on: HTTP listeners, and each port of a TCP edge. A socket that a change does not concern is not
- * touched. One that goes takes no further connection; those it has drain.
+ * touched. One that goes takes no further connection; those it has drain. What could not be bound, in a change that was
+ * committed all the same, is tried again.
  */
 export class ProcessPorts implements Ports {
   readonly #parts: PortsParts
   readonly #listeners = new Map<string, OpenListener>()
   readonly #edgePorts = new Map<number, OpenEdgePort>()
+  readonly #missing: MissingPorts
   readonly #draining = new Set<Promise<unknown>>()
 
   constructor(parts: PortsParts) {
     this.#parts = parts
+    this.#missing = new MissingPorts(parts.log)
+  }
+
+  get missing(): readonly PortProblem[] {
+    return this.#missing.problems
   }
 
   /** The address of an HTTP listener, by the key of its unit. */
@@ -90,7 +91,8 @@ export class ProcessPorts implements Ports {
   async bind(running: Snapshot, next: Snapshot): Promise<BoundPorts> {
     const steps: Step[] = []
     const failed: PortProblem[] = []
-    const edges: { before: TcpEdgeUnit | undefined; after: TcpEdgeUnit | undefined }[] = []
+    const edges: EdgeChange[] = []
+    await this.#missing.hold()
     for (const { key, before, after } of next.plan.units.since(running.plan.units)) {
       await this.#listener(key, asKind(before, 'listener'), asKind(after, 'listener'), steps, failed)
       if (isEdge(before) || isEdge(after)) {
@@ -102,15 +104,18 @@ export class ProcessPorts implements Ports {
       failed,
       commit: () => {
         for (const step of steps) step.commit()
+        this.#missing.release()
       },
       abandon: () => {
         for (const step of steps) step.undo?.()
+        this.#missing.release()
       }
     }
   }
 
   /** Ends everything: nothing is accepted any more, connections have `deadline` milliseconds. */
   async drain(deadline: number): Promise<Drained> {
+    await this.#missing.stop()
     const open = [...this.#listeners.values(), ...this.#edgePorts.values()]
     this.#listeners.clear()
     this.#edgePorts.clear()
@@ -132,6 +137,7 @@ export class ProcessPorts implements Ports {
     const open = this.#listeners.get(key)
     if (after === undefined) {
       if (before !== undefined && open !== undefined) steps.push({ commit: () => this.#close(key, open) })
+      else if (before !== undefined) steps.push({ commit: () => this.#missing.delete(key) })
       return
     }
     if (open !== undefined && isDeepStrictEqual(open.unit, after)) return
@@ -144,31 +150,36 @@ export class ProcessPorts implements Ports {
       steps.push({
         commit: () => {
           if (open !== undefined) this.#close(key, open)
-          this.#listeners.set(key, { unit: after, port })
-          port.accept()
+          this.#missing.delete(key)
+          this.#listens(key, after, port)
         },
         undo: () => this.#drop(port)
       })
     } catch (error) {
-      failed.push({ unit: key, host: after.host, port: after.port, reason: reasonOf(error) })
+      failed.push({ unit: key, host: after.host, port: after.port, reason: codeOf(error) ?? 'UNKNOWN' })
     }
   }
 
-  async #edges(
-    changes: readonly { before: TcpEdgeUnit | undefined; after: TcpEdgeUnit | undefined }[],
-    steps: Step[],
-    failed: PortProblem[]
-  ): Promise<void> {
-    const { asked, gone } = this.#edgeChanges(changes)
+  async #edges(changes: readonly EdgeChange[], steps: Step[], failed: PortProblem[]): Promise<void> {
+    const { asked, gone, forgotten } = edgePortChanges(changes, this.#edgePorts)
     const taken = new Set<number>()
     for (const [edge, ports] of asked) {
       for (const at of ports) {
         if (this.#edgePorts.get(at.port)?.edge === edge || taken.has(at.port)) continue
-        const problem = await this.#edgePort(edge, at, gone, steps)
-        if (problem === undefined) taken.add(at.port)
-        else failed.push({ unit: `tcp_edge:${edge}`, host: this.#parts.tcpHost, port: at.port, reason: problem })
+        const reason = await this.#edgePort(edge, at, gone, steps)
+        const key = edgePortKey(edge, at)
+        if (reason === undefined) {
+          taken.add(at.port)
+          steps.push({ commit: () => this.#missing.delete(key) })
+          continue
+        }
+        const problem = { unit: `tcp_edge:${edge}`, host: this.#parts.tcpHost, port: at.port, reason }
+        // What was missing before is not the fault of this change.
+        if (!this.#missing.has(key)) failed.push(problem)
+        steps.push({ commit: () => this.#missing.set(key, { problem, bind: () => this.#bindEdgePort(edge, at) }) })
       }
     }
+    for (const key of forgotten) steps.push({ commit: () => this.#missing.delete(key) })
     for (const port of gone) if (!taken.has(port)) steps.push({ commit: () => this.#closeEdgePort(port) })
   }
 
@@ -186,34 +197,34 @@ export class ProcessPorts implements Ports {
       })
       return undefined
     }
-    const address = { host: this.#parts.tcpHost, port }
-    if (this.#parts.reserved.some((other) => overlap(other, address))) return IN_USE
     try {
-      const opened = await this.#parts.openTcp(edge, at, address)
-      steps.push({
-        commit: () => {
-          this.#edgePorts.set(port, { edge, port: opened })
-          opened.accept()
-        },
-        undo: () => this.#drop(opened)
-      })
+      const { serve, drop } = await this.#bindEdgePort(edge, at)
+      steps.push({ commit: serve, undo: drop })
       return undefined
     } catch (error) {
-      return reasonOf(error)
+      return codeOf(error) ?? 'UNKNOWN'
     }
   }
 
-  #edgeChanges(changes: readonly { before: TcpEdgeUnit | undefined; after: TcpEdgeUnit | undefined }[]): EdgeChanges {
-    const asked = new Map<string, readonly HostPort[]>()
-    const gone = new Set<number>()
-    for (const { before, after } of changes) {
-      if (after !== undefined) asked.set(after.id, openPorts(after))
-      for (const { port } of before === undefined ? [] : openPorts(before)) {
-        const stays = after !== undefined && openPorts(after).some((at) => at.port === port)
-        if (!stays && this.#edgePorts.get(port)?.edge === before?.id) gone.add(port)
-      }
+  async #bindEdgePort(edge: string, at: HostPort): Promise<BoundSocket> {
+    const { tcpHost, reserved, openTcp } = this.#parts
+    const address = { host: tcpHost, port: at.port }
+    if (this.#edgePorts.has(at.port) || reserved.some((other) => overlap(other, address))) {
+      throw new CodedError(IN_USE, `port ${at.port} is in use by this process`)
     }
-    return { asked, gone }
+    const port = await openTcp(edge, at, address)
+    return {
+      serve: () => {
+        this.#edgePorts.set(at.port, { edge, port })
+        port.accept()
+      },
+      drop: () => this.#drop(port)
+    }
+  }
+
+  #listens(key: string, unit: ListenerUnit, port: OpenPort): void {
+    this.#listeners.set(key, { unit, port })
+    port.accept()
   }
 
   #close(key: string, open: OpenListener): void {
@@ -231,13 +242,19 @@ export class ProcessPorts implements Ports {
   #reopen(key: string, open: OpenListener, unit: ListenerUnit): void {
     const { openHttp, log } = this.#parts
     this.#close(key, open)
+    const { host } = unit
     const { port } = open.port.address
-    const opening = openHttp({ ...unit, port }).then(
-      (opened) => {
-        this.#listeners.set(key, { unit, port: opened })
-        opened.accept()
-      },
-      (error: unknown) => log.error({ err: error, listener: unit.name }, 'a listener could not be opened again')
+    const bind = async (): Promise<BoundSocket> => {
+      const opened = await openHttp({ ...unit, port })
+      return { serve: () => this.#listens(key, unit, opened), drop: () => this.#drop(opened) }
+    }
+    const opening = bind().then(
+      (bound) => bound.serve(),
+      (error: unknown) => {
+        log.error({ err: error, listener: unit.name }, 'a listener could not be opened again')
+        const reason = codeOf(error) ?? 'UNKNOWN'
+        this.#missing.set(key, { problem: { unit: key, host, port, reason }, bind })
+      }
     )
     this.#follow(opening)
   }
@@ -263,19 +280,6 @@ function isEdge(unit: Unit | undefined): boolean {
   return unit?.kind === 'tcp_edge'
 }
 
-/**
- * The ports that an edge opens: not those of internal names, which only policies lead to. Names of one edge may share a port,
- * because bytes do not tell which name was meant.
- */
-function openPorts(edge: TcpEdgeUnit): readonly HostPort[] {
-  const ports = edge.ports.filter(({ host }) => !isInternal(host))
-  return ports.filter(({ port }, index) => ports.findIndex((other) => other.port === port) === index)
-}
-
 function overlap(a: Address, b: Address): boolean {
   return a.port === b.port && (a.host === b.host || EVERYWHERE.has(a.host) || EVERYWHERE.has(b.host))
-}
-
-function reasonOf(error: unknown): string {
-  return codeOf(error) ?? 'UNKNOWN'
 }

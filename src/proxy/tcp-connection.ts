@@ -32,6 +32,8 @@ export interface TcpConnectionParts {
   readonly endpoints: AddressGate
   readonly upstreams: Upstreams
   readonly termination: TcpTermination
+  /** What all pipes read into. */
+  readonly shared: Buffer
   /** Undefined: no access log. */
   readonly lines: ConnectionLog | undefined
   readonly events: TrafficEvents
@@ -66,6 +68,7 @@ export class TcpConnection {
   #client: Socket
   #pipe: TcpPipe | undefined
   #code: string | undefined
+  readonly #left = (): void => this.#gone.abort('client-gone')
 
   constructor(
     socket: Socket,
@@ -83,8 +86,9 @@ export class TcpConnection {
     this.#snapshot = parts.holder.current()
     this.#flow = new Flow(facts, entry, plainAddress(facts.peer.address), facts.peer.port)
     this.#flow.units = this.#snapshot
+    this.#flow.signal = this.#gone
     socket.on('error', ignore)
-    socket.once('close', () => this.#gone.abort('client-gone'))
+    socket.once('close', this.#left)
     this.ended = this.#run()
   }
 
@@ -144,6 +148,7 @@ export class TcpConnection {
       if (hops === MOST_HOPS) return this.#refuse(REFUSALS.hops.code)
       const next = this.#snapshot.internalTcpEdge(verdict.host, verdict.port)
       if (next === undefined) return this.#refuse(REFUSALS.internalEntry.code)
+      flow.endpoint = { id: next.id, protocol: 'tcp', host: verdict.host, port: verdict.port ?? 0 }
       current = next
     }
   }
@@ -168,7 +173,12 @@ export class TcpConnection {
       done()
       return
     }
-    const pipe = new TcpPipe(this.#client, upstream, this.#parts.timeouts.idle)
+    this.#client.removeListener('close', this.#left)
+    const counted = this.#facts.socket === this.#client
+    const pipe = new TcpPipe(this.#client, upstream, this.#parts.timeouts.idle, this.#parts.shared)
+    this.#client = pipe.client
+    // A socket that the pipe has replaced counts no more.
+    if (counted) this.#facts.socket = pipe.client
     this.#pipe = pipe
     this.#sweeper.add(pipe)
     const end = await pipe.ended

@@ -64,7 +64,7 @@ export class TcpTermination {
     }
     try {
       const context = contexts.of(how.identity ?? listeners.identityFor(sni), demand)
-      return { context, alpn: [], ...(asked === undefined ? {} : { clientCertificates: asked }) }
+      return { ...context, alpn: [], ...(asked === undefined ? {} : { clientCertificates: asked }) }
     } catch (error) {
       log.warn(
         { err: error, name: sni },

@@ -1,6 +1,6 @@
-import { randomBytes } from 'node:crypto'
-import type { SecureContext } from 'node:tls'
+import { randomBytes, X509Certificate } from 'node:crypto'
 import { LRUCache } from 'lru-cache'
+import type { TlsEntry } from '../engine/contract.js'
 import { type ServerContextOptions, serverContext } from '../engine/tls/server-context.js'
 import type { Clock } from '../lib/clock.js'
 
@@ -16,6 +16,9 @@ export interface TlsDemand extends Pick<ServerContextOptions, 'minVersion' | 'ma
   /** PEM of the authorities that may vouch for clients. */
   readonly authorities?: readonly string[]
 }
+
+/** What a handshake is made with. */
+export type ServerContext = Required<Pick<TlsEntry, 'context' | 'certificate'>>
 
 export interface TlsContextsParts {
   readonly clock: Clock
@@ -39,7 +42,7 @@ const NO_DEMAND: TlsDemand = {}
  */
 export class TlsContexts {
   readonly #clock: Clock
-  readonly #contexts: LRUCache<string, SecureContext>
+  readonly #contexts: LRUCache<string, ServerContext>
   readonly #numbers = new WeakMap<ServerIdentity, number>()
   #count = 0
   #ticketKeys = randomBytes(TICKET_KEY_BYTES)
@@ -53,7 +56,7 @@ export class TlsContexts {
   }
 
   /** Throws when certificate, key or authorities cannot be used. */
-  of(identity: ServerIdentity, demand: TlsDemand = NO_DEMAND): SecureContext {
+  of(identity: ServerIdentity, demand: TlsDemand = NO_DEMAND): ServerContext {
     this.#renew()
     const key = this.#key(identity, demand)
     let context = this.#contexts.get(key)
@@ -95,14 +98,15 @@ export class TlsContexts {
     this.#ahead = undefined
   }
 
-  #make({ chain, privateKey }: ServerIdentity, { authorities, ...demand }: TlsDemand): SecureContext {
-    return serverContext({
+  #make({ chain, privateKey }: ServerIdentity, { authorities, ...demand }: TlsDemand): ServerContext {
+    const context = serverContext({
       cert: chain,
       key: privateKey,
       ticketKeys: this.#ticketKeys,
       ...demand,
       ...(authorities === undefined ? {} : { ca: authorities })
     })
+    return { context, certificate: new X509Certificate(chain).raw }
   }
 
   #key(identity: ServerIdentity, demand: TlsDemand): string {

@@ -98,16 +98,14 @@ export class ListenerTls {
   #entry({ identity, tls, authorities }: Choice, name: string | undefined): TlsEntry | undefined {
     const { contexts, log } = this.#parts
     try {
-      if (tls === undefined) return { context: contexts.of(identity), alpn: ALPN }
+      if (tls === undefined) return { ...contexts.of(identity), alpn: ALPN }
       const demand: TlsDemand = {
         // Below 1.2 nothing is spoken here, whatever an edge allows (RFC 8996).
         minVersion: tls.minVersion === '1.3' ? 'TLSv1.3' : 'TLSv1.2',
         ...(authorities === undefined ? {} : { clientCertificates: 'require', authorities })
       }
       const context = contexts.of(identity, demand)
-      return authorities === undefined
-        ? { context, alpn: ALPN }
-        : { context, alpn: ALPN, clientCertificates: 'require' }
+      return { ...context, alpn: ALPN, ...(authorities === undefined ? {} : { clientCertificates: 'require' }) }
     } catch (error) {
       log.warn(
         { err: error, name },

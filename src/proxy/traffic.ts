@@ -1,4 +1,6 @@
+import { READ_BYTES } from '../engine/codec/wire.js'
 import type { Back, Front, ListenLimits, SideDoor } from '../engine/contract.js'
+import type { InternalRequests } from '../exchange/internal-requests.js'
 import type { Clock } from '../lib/clock.js'
 import { AddressGate } from '../snapshot/address-gate.js'
 import type { SnapshotHolder } from '../snapshot/holder.js'
@@ -10,6 +12,7 @@ import type { Forwarding } from './forwarded.js'
 import { Forwarder, type UpstreamTimeouts } from './forwarder.js'
 import type { HeaderKinds } from './header-kinds.js'
 import { openHttpListener } from './http-listener.js'
+import { PipelineRequests } from './internal-requests.js'
 import type { Metrics } from './metrics.js'
 import { Pipeline } from './pipeline.js'
 import { type Address, ProcessPorts } from './ports.js'
@@ -57,6 +60,8 @@ export interface TrafficParts {
 /** What carries traffic, put together. */
 export interface Traffic {
   readonly ports: ProcessPorts
+  /** What policies ask internal entries with. */
+  readonly internal: InternalRequests
   /** A snapshot serves from now on. */
   serves(snapshot: Snapshot): void
   /** Ends what runs beside connections. */
@@ -107,6 +112,7 @@ export function createTraffic(parts: TrafficParts): Traffic {
       handshakes: limits.handshakes ?? Number.POSITIVE_INFINITY,
       log
     }),
+    shared: Buffer.allocUnsafeSlow(READ_BYTES),
     lines: accessLog === undefined ? undefined : new ConnectionLog(lines),
     events,
     log,
@@ -127,6 +133,7 @@ export function createTraffic(parts: TrafficParts): Traffic {
   let certificates: Snapshot['tables']['certificates'] | undefined
   return {
     ports,
+    internal: new PipelineRequests(pipeline, clock),
     serves(snapshot) {
       if (snapshot.tables.certificates === certificates) return
       certificates = snapshot.tables.certificates

@@ -1,3 +1,4 @@
+import type { EndpointFacts } from '../exchange/flow.js'
 import { ShardedMap } from '../lib/sharded-map.js'
 import type { EdgeTls, EdgeUnit, HostPort } from '../plan/plan.js'
 import type { PathTable } from './routes.js'
@@ -10,10 +11,23 @@ export interface CompiledEdge {
   /** Key of the policy whose `on_tcp_connect` sees connections. */
   readonly connectPolicy: string | undefined
   readonly tls: EdgeTls | undefined
+  /** What clients speak to it. */
+  readonly protocol: 'http' | 'https'
+}
+
+/** An edge at the hostport that was asked for. */
+export interface EdgeAt {
+  readonly edge: CompiledEdge
+  /** How policies see it; undefined for the edge that takes every host, which is seen as its listener. */
+  readonly endpoint: EndpointFacts | undefined
+}
+
+interface Holder extends EdgeAt {
+  readonly endpoint: EndpointFacts
 }
 
 /** Who serves one host, by port; the first is meant when no port is told. */
-type Holders = readonly { readonly port: number; readonly edge: CompiledEdge }[]
+type Holders = readonly Holder[]
 
 /** The port of TLS by default: an edge with it is what a host without a port means. */
 const DEFAULT_PORT = 443
@@ -26,9 +40,9 @@ const DEFAULT_PORT = 443
  */
 export class HostTable {
   readonly #holders: ShardedMap<Holders>
-  readonly #every: CompiledEdge | undefined
+  readonly #every: EdgeAt | undefined
 
-  private constructor(holders: ShardedMap<Holders>, every: CompiledEdge | undefined) {
+  private constructor(holders: ShardedMap<Holders>, every: EdgeAt | undefined) {
     this.#holders = holders
     this.#every = every
   }
@@ -37,7 +51,7 @@ export class HostTable {
 
   /** The edge that takes every host that no other edge claims. */
   get every(): CompiledEdge | undefined {
-    return this.#every
+    return this.#every?.edge
   }
 
   /** The table without what `drop` held, and then with what `put` holds. */
@@ -50,7 +64,7 @@ export class HostTable {
       else for (const { host } of edge.hosts) changed.set(host, without(of(host), edge))
     }
     for (const edge of put) {
-      if (edge.hosts === 'every') every = edge
+      if (edge.hosts === 'every') every = { edge, endpoint: undefined }
       else for (const at of edge.hosts) changed.set(at.host, including(of(at.host), at, edge))
     }
     const kept = [...changed].filter(([, holders]) => holders.length > 0)
@@ -58,15 +72,20 @@ export class HostTable {
     return new HostTable(this.#holders.with(kept, gone), every)
   }
 
-  /** `publicPort`: the port that clients know; then only edges with it are found. `ownPort` is preferred where the host stands on several. */
+  /** The edge of `at`. */
   find(host: string, publicPort?: number, ownPort?: number): CompiledEdge | undefined {
+    return this.at(host, publicPort, ownPort)?.edge
+  }
+
+  /** `publicPort`: the port that clients know; then only edges with it are found. `ownPort` is preferred where the host stands on several. */
+  at(host: string, publicPort?: number, ownPort?: number): EdgeAt | undefined {
     if (this.#holders.size === 0) return this.#every
     const exact = chosen(this.#holders.get(host), publicPort, ownPort)
     if (exact !== undefined) return exact
     let dot = host.indexOf('.')
     while (dot !== -1) {
-      const edge = chosen(this.#holders.get(`*${host.slice(dot)}`), publicPort, ownPort)
-      if (edge !== undefined) return edge
+      const above = chosen(this.#holders.get(`*${host.slice(dot)}`), publicPort, ownPort)
+      if (above !== undefined) return above
       dot = host.indexOf('.', dot + 1)
     }
     return this.#every
@@ -77,18 +96,19 @@ function chosen(
   holders: Holders | undefined,
   publicPort: number | undefined,
   ownPort: number | undefined
-): CompiledEdge | undefined {
+): EdgeAt | undefined {
   if (holders === undefined) return undefined
-  if (publicPort !== undefined) return holders.find(({ port }) => port === publicPort)?.edge
-  const own = holders.length > 1 ? holders.find(({ port }) => port === ownPort) : undefined
-  return (own ?? holders[0])?.edge
+  if (publicPort !== undefined) return holders.find(({ endpoint }) => endpoint.port === publicPort)
+  const own = holders.length > 1 ? holders.find(({ endpoint }) => endpoint.port === ownPort) : undefined
+  return own ?? holders[0]
 }
 
 const without = (holders: Holders, { id }: CompiledEdge): Holders => holders.filter(({ edge }) => edge.id !== id)
 
-function including(holders: Holders, { port }: HostPort, edge: CompiledEdge): Holders {
-  const others = holders.filter((holder) => holder.port !== port)
-  return [...others, { port, edge }].sort((a, b) => rank(a.port) - rank(b.port))
+function including(holders: Holders, { host, port }: HostPort, edge: CompiledEdge): Holders {
+  const others = holders.filter(({ endpoint }) => endpoint.port !== port)
+  const holder: Holder = { edge, endpoint: { id: edge.id, protocol: edge.protocol, host, port } }
+  return [...others, holder].sort((a, b) => rank(a.endpoint.port) - rank(b.endpoint.port))
 }
 
 function rank(port: number): number {

@@ -21,6 +21,8 @@ export interface BoundPorts {
 
 /** Opens and closes what a configuration listens on. */
 export interface Ports {
+  /** What is asked for and not open, because it could not be bound. It is tried again from time to time. */
+  readonly missing: readonly PortProblem[]
   /** Binds what `next` asks for and `running` does not have. Never rejects. */
   bind(running: Snapshot, next: Snapshot): Promise<BoundPorts>
 }
@@ -28,4 +30,4 @@ export interface Ports {
 const NOTHING: BoundPorts = { failed: [], commit: () => undefined, abandon: () => undefined }
 
 /** Of a process, or a test, that opens nothing by configuration. */
-export const noPorts: Ports = { bind: async () => NOTHING }
+export const noPorts: Ports = { missing: [], bind: async () => NOTHING }

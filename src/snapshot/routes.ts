@@ -18,12 +18,15 @@ export interface Route {
 export class PathTable {
   readonly #exact: ReadonlyMap<string, Route>
   readonly #prefixes: ReadonlyMap<string, Route>
+  /** Lengths of the prefixes: where none ends, nothing is cut off and looked up. */
+  readonly #lengths: ReadonlySet<number>
   /** The route of `/`, when it is the only one: the lookup then needs no search. */
   readonly #only: Route | undefined
 
   private constructor(exact: ReadonlyMap<string, Route>, prefixes: ReadonlyMap<string, Route>) {
     this.#exact = exact
     this.#prefixes = prefixes
+    this.#lengths = new Set(Array.from(prefixes.keys(), ({ length }) => length))
     this.#only = exact.size === 0 && prefixes.size === 1 ? prefixes.get('') : undefined
   }
 
@@ -61,11 +64,11 @@ export class PathTable {
 
   find(path: string): Route | undefined {
     if (this.#only !== undefined) return this.#only
-    const exact = this.#exact.get(path)
+    const exact = this.#exact.size === 0 ? undefined : this.#exact.get(path)
     if (exact !== undefined) return exact
     let end = path.length
     while (end > 0) {
-      const route = this.#prefixes.get(path.slice(0, end))
+      const route = this.#lengths.has(end) ? this.#prefixes.get(path.slice(0, end)) : undefined
       if (route !== undefined) return route
       end = path.lastIndexOf('/', end - 1)
     }

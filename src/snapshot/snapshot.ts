@@ -8,7 +8,7 @@ import type { CompiledPolicy } from '../policy/compile.js'
 import type { OwnPath } from '../policy/login/visit.js'
 import { Certificates } from './certificates.js'
 import { Edges } from './edges.js'
-import type { CompiledEdge } from './hosts.js'
+import type { CompiledEdge, EdgeAt } from './hosts.js'
 import { IpPolicies } from './ip-policies.js'
 import { EdgeLogins, type FoundLogin } from './logins.js'
 import { Restrictions } from './restrictions.js'
@@ -80,9 +80,9 @@ export class Snapshot implements ModuleUnits {
   }
 
   /** The edge with an internal host; undefined also when the host is not internal. */
-  internalEdge(host: string, port: number | undefined): CompiledEdge | undefined {
-    const edge = isInternal(host) ? this.edge(host, port) : undefined
-    return edge?.hosts === 'every' ? undefined : edge
+  internalEdge(host: string, port: number | undefined): EdgeAt | undefined {
+    const found = isInternal(host) ? this.edgeAt(host, port) : undefined
+    return found?.endpoint === undefined ? undefined : found
   }
 
   internalTcpEdge(host: string, port: number | undefined): CompiledTcpEdge | undefined {
@@ -91,7 +91,12 @@ export class Snapshot implements ModuleUnits {
 
   /** The edge of a lower-case host. For the ports see `HostTable.find`. */
   edge(host: string, publicPort?: number, ownPort?: number): CompiledEdge | undefined {
-    return this.tables.edges.hosts.find(host, publicPort, ownPort)
+    return this.edgeAt(host, publicPort, ownPort)?.edge
+  }
+
+  /** As `edge`, with the hostport that was found. */
+  edgeAt(host: string, publicPort?: number, ownPort?: number): EdgeAt | undefined {
+    return this.tables.edges.hosts.at(host, publicPort, ownPort)
   }
 
   /** The route of a request, by lower-case host and normal path. */

@@ -1,119 +1,31 @@
 import { readFileSync } from 'node:fs'
-import { connect, type TLSSocket } from 'node:tls'
 import t, { type Test } from 'tap'
 import { codecBack } from '../../src/engine/codec/codec-back.js'
 import { codecFront } from '../../src/engine/codec/codec-front.js'
 import { fixture } from '../helpers/files.js'
-import { bench, eventually, type Make, NAME } from './suite/harness.js'
-
-/** Raw frames: what no client library would send. */
+import {
+  ACK,
+  block,
+  CONTINUATION,
+  DATA,
+  END_HEADERS,
+  END_STREAM,
+  ENHANCE_YOUR_CALM,
+  Frames,
+  frame,
+  GET,
+  HEADERS,
+  PING,
+  PROTOCOL_ERROR,
+  RESET,
+  RST_STREAM,
+  SETTINGS
+} from './raw-frames.js'
+import { bench, eventually, type Make } from './suite/harness.js'
 
 const at = (name: string) => readFileSync(fixture(`engine/${name}`), 'utf8')
 const h2 = { cert: at('upstream.crt'), key: at('upstream.key') }
 const make: Make = (parts) => ({ front: codecFront(parts), back: codecBack(parts), h2 })
-
-const DATA = 0
-const HEADERS = 1
-const RST_STREAM = 3
-const SETTINGS = 4
-const PING = 6
-const GOAWAY = 7
-const CONTINUATION = 9
-const ACK = 1
-const END_STREAM = 1
-const END_HEADERS = 4
-const PROTOCOL_ERROR = 1
-const ENHANCE_YOUR_CALM = 11
-const PREFACE = 'PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n'
-
-function frame(type: number, flags: number, stream: number, payload: Buffer | string = ''): Buffer {
-  const body = Buffer.from(payload as string, 'latin1')
-  const head = Buffer.alloc(9)
-  head.writeUIntBE(body.length, 0, 3)
-  head[3] = type
-  head[4] = flags
-  head.writeUInt32BE(stream, 5)
-  return Buffer.concat([head, body])
-}
-
-/** A header block of literals that enter no table (RFC 7541 6.2.2). */
-function block(fields: readonly (readonly [string, string])[]): Buffer {
-  return Buffer.concat(
-    fields.flatMap(([name, value]) => [
-      Buffer.from([0, name.length]),
-      Buffer.from(name, 'latin1'),
-      Buffer.from([value.length]),
-      Buffer.from(value, 'latin1')
-    ])
-  )
-}
-
-const GET: readonly (readonly [string, string])[] = [
-  [':method', 'GET'],
-  [':scheme', 'https'],
-  [':authority', 'a.test'],
-  [':path', '/']
-]
-const RESET = Buffer.from([0, 0, 0, 8])
-
-/** The client's side of a session, frame by frame. */
-class Frames {
-  readonly socket: TLSSocket
-  bytes = Buffer.alloc(0)
-  over = false
-
-  constructor(port: number) {
-    this.socket = connect({
-      host: '127.0.0.1',
-      port,
-      servername: NAME,
-      rejectUnauthorized: false,
-      ALPNProtocols: ['h2']
-    })
-    this.socket.on('error', () => undefined)
-    this.socket.on('data', (chunk: Buffer) => {
-      this.bytes = Buffer.concat([this.bytes, chunk])
-    })
-    this.socket.on('close', () => {
-      this.over = true
-    })
-  }
-
-  /** The frames that came. */
-  all(): { type: number; stream: number; payload: Buffer }[] {
-    const frames = []
-    for (let at = 0; at + 9 <= this.bytes.length; ) {
-      const length = this.bytes.readUIntBE(at, 3)
-      const payload = this.bytes.subarray(at + 9, at + 9 + length)
-      frames.push({ type: this.bytes[at + 3] as number, stream: this.bytes.readUInt32BE(at + 5), payload })
-      at += 9 + length
-    }
-    return frames
-  }
-
-  /** The code of the last GOAWAY. */
-  get goaway(): number | undefined {
-    return this.all()
-      .filter(({ type }) => type === GOAWAY)
-      .at(-1)
-      ?.payload.readUInt32BE(4)
-  }
-
-  /** The code of the reset of `stream`. */
-  resetOf(stream: number): number | undefined {
-    return this.all()
-      .find((frame) => frame.type === RST_STREAM && frame.stream === stream)
-      ?.payload.readUInt32BE(0)
-  }
-
-  send(...frames: Buffer[]): void {
-    this.socket.write(Buffer.concat(frames))
-  }
-
-  start(): void {
-    this.send(Buffer.from(PREFACE), frame(SETTINGS, 0, 0))
-  }
-}
 
 async function start(t: Test): Promise<Frames & { bench: Awaited<ReturnType<typeof bench>> }> {
   const running = await bench(t, make, { limits: { headTimeout: 10_000, keepAlive: 10_000 } })

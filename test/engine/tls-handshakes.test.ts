@@ -444,3 +444,43 @@ t.test('a raw connection can be secured, and is one with half-close and reset as
   for (const giveUp of giveUps) giveUp('timeout')
   t.equal(results.length, 3, 'once each')
 })
+
+t.test('TLS 1.2: a client does not shake hands twice on one connection', async (t) => {
+  const running = await listen(t, { entryFor: () => entry() })
+  const client = await running.handshake({ maxVersion: 'TLSv1.2' })
+  if (typeof client === 'string') throw new Error(client)
+  const told = await new Promise<unknown>((resolve) => {
+    client.once('error', resolve)
+    client.resume()
+    client.renegotiate({ rejectUnauthorized: false }, resolve)
+  })
+  t.match(told, { code: 'ERR_SSL_NO_RENEGOTIATION' })
+})
+
+t.test('TLS 1.2: ciphers are chosen in our order, and ChaCha20 for those who put it first', async (t) => {
+  const running = await listen(t, { entryFor: () => entry() })
+  const cases: readonly (readonly [offered: string, chosen: string])[] = [
+    ['ECDHE-ECDSA-AES256-GCM-SHA384:ECDHE-ECDSA-AES128-GCM-SHA256', 'ECDHE-ECDSA-AES128-GCM-SHA256'],
+    ['ECDHE-ECDSA-AES256-GCM-SHA384:ECDHE-ECDSA-CHACHA20-POLY1305', 'ECDHE-ECDSA-AES256-GCM-SHA384'],
+    ['ECDHE-ECDSA-CHACHA20-POLY1305:ECDHE-ECDSA-AES128-GCM-SHA256', 'ECDHE-ECDSA-CHACHA20-POLY1305']
+  ]
+  for (const [ciphers, chosen] of cases) {
+    t.equal(await running.ask({ maxVersion: 'TLSv1.2', ciphers }), 'ok')
+    t.equal(facts(running)?.cipher, chosen, ciphers)
+  }
+})
+
+t.test('curves: the cheapest that is offered, and none that costs many times as much', async (t) => {
+  const running = await listen(t, { entryFor: () => entry() })
+  for (const [maxVersion, ecdhCurve, name] of [
+    ['TLSv1.2', 'P-384:P-256:X25519', 'X25519'],
+    ['TLSv1.2', 'P-384:P-256', 'prime256v1'],
+    // The first is sent along, and a better one is not worth another round trip.
+    ['TLSv1.3', 'X25519:P-256', 'X25519'],
+    ['TLSv1.3', 'P-521:P-384', 'secp384r1']
+  ] as const) {
+    const client = await running.handshake({ maxVersion, ecdhCurve })
+    t.match(typeof client === 'string' ? client : client.getEphemeralKeyInfo(), { name }, `${maxVersion} ${ecdhCurve}`)
+  }
+  t.type(await running.handshake({ ecdhCurve: 'P-521' }), 'string')
+})

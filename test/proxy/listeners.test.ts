@@ -4,7 +4,9 @@ import t from 'tap'
 import { explainStart } from '../../src/cli/start-errors.js'
 import { loadOptions } from '../../src/config/load.js'
 import { account, create } from '../helpers/account.js'
+import { rawClient } from '../helpers/raw-client.js'
 import { startSluice } from '../helpers/sluice.js'
+import { RawUpstream } from '../helpers/upstream.js'
 import { freePort } from './free-port.js'
 
 t.test('a listener whose port is taken ends the start, and the message names its option', async (t) => {
@@ -64,4 +66,59 @@ t.test('a listener of the options wins over an edge of the store', async (t) => 
   const second = await startSluice(t, { options: { ...options, LISTEN: `127.0.0.1:${port}` } })
   t.equal(second.port, port)
   t.match(await second.line(({ msg }) => /cannot be opened/.test(String(msg))), { port })
+})
+
+t.test(
+  'a port that was busy at the start opens by itself once it is free, and until then the process says so',
+  async (t) => {
+    const folder = t.testdir({})
+    const port = await freePort()
+    const options = { DATA: folder, STORE: `${folder}/sluice.db` }
+    const first = await startSluice(t, { options })
+    const upstream = await RawUpstream.start(t, (peer) => peer.send('welcome'))
+    const backend = await create(first, '/backends/static', { address: `127.0.0.1:${upstream.port}` })
+    const edge = await create(first, '/edges/tcp', {
+      hostports: [`localhost:${port}`],
+      backend: { enabled: true, backend_id: backend.id }
+    })
+    await first.stop()
+    const server = createServer()
+    server.listen(port, '127.0.0.1')
+    await once(server, 'listening')
+    const second = await startSluice(t, { options })
+    const call = account(second)
+    const problem = async () => (await call('/processes')).json.processes[0].last_error
+    t.equal(await problem(), `127.0.0.1:${port} cannot be opened: EADDRINUSE`)
+    t.match(await second.line(({ msg }) => /tried again/.test(String(msg))), { port, reason: 'EADDRINUSE' })
+    const off = { backend: { enabled: false, backend_id: backend.id } }
+    t.equal((await call(`/edges/tcp/${edge.id}`, { method: 'PATCH', body: off })).status, 200, 'other writes go on')
+    t.equal(await problem(), `127.0.0.1:${port} cannot be opened: EADDRINUSE`, 'and do not hide it')
+    const on = { backend: { enabled: true, backend_id: backend.id } }
+    t.equal((await call(`/edges/tcp/${edge.id}`, { method: 'PATCH', body: on })).status, 200)
+    server.close()
+    await once(server, 'close')
+    await second.line(({ msg }) => /is open now/.test(String(msg)))
+    await (await rawClient(port)).until('welcome')
+    t.equal(await problem(), null)
+    t.equal((await call(`/edges/tcp/${edge.id}`, { method: 'DELETE' })).status, 204)
+    await t.rejects(rawClient(port), { code: 'ECONNREFUSED' })
+  }
+)
+
+t.test('an edge that goes before its port is free is not tried any more', async (t) => {
+  const folder = t.testdir({})
+  const port = await freePort()
+  const options = { DATA: folder, STORE: `${folder}/sluice.db` }
+  const first = await startSluice(t, { options })
+  const edge = await create(first, '/edges/tcp', { hostports: [`localhost:${port}`] })
+  await first.stop()
+  const server = createServer()
+  server.listen(port, '127.0.0.1')
+  await once(server, 'listening')
+  t.teardown(() => server.close())
+  const second = await startSluice(t, { options })
+  const call = account(second)
+  t.match((await call('/processes')).json.processes[0].last_error, /EADDRINUSE/)
+  t.equal((await call(`/edges/tcp/${edge.id}`, { method: 'DELETE' })).status, 204)
+  t.equal((await call('/processes')).json.processes[0].last_error, null)
 })

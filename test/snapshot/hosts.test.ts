@@ -8,7 +8,7 @@ function edge(id: string, ...hostports: string[]): CompiledEdge {
     const [host = '', port = '443'] = text.split(':')
     return { host, port: Number(port) }
   })
-  return { id, hosts, routes: PathTable.empty, connectPolicy: undefined, tls: undefined }
+  return { id, hosts, routes: PathTable.empty, connectPolicy: undefined, tls: undefined, protocol: 'https' }
 }
 
 const every: CompiledEdge = { ...edge('every'), hosts: 'every' }

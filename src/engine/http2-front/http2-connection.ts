@@ -8,6 +8,7 @@ import type { ListenLimits } from '../contract.js'
 import { ignore } from '../copy.js'
 import type { Served, ServingHost } from '../listener.js'
 import type { Refusal } from '../message-scanner.js'
+import { errorCode } from './error-code.js'
 import { FloodWatch } from './flood-watch.js'
 import { Http2Exchange } from './http2-exchange.js'
 import { readHead } from './request-head.js'
@@ -56,6 +57,9 @@ export class Http2Connection implements Served {
     socket.allowHalfOpen = false
     const session = performServerHandshake(socket, sessionOptions(host.limits))
     this.#session = session
+    // Node ends a session that nghttp2 refuses with INTERNAL_ERROR, as if the fault were here.
+    const destroy = session.destroy.bind(session)
+    session.destroy = (error, code) => destroy(error, code ?? errorCode(error))
     session.on('stream', (stream, _headers, flags, rawHeaders?: string[]) => {
       this.#begin(stream, rawHeaders ?? [], (flags & constants.NGHTTP2_FLAG_END_STREAM) !== 0)
     })

@@ -133,7 +133,7 @@ function shakeHands(
 function factsOf(secure: TLSSocket, entry: TlsEntry, sni: string | undefined): TlsFacts {
   const asked = entry.clientCertificates !== undefined
   const client = asked ? certificateOf(secure) : undefined
-  const server = secure.getX509Certificate()
+  const server = entry.certificate ?? secure.getX509Certificate()?.raw
   return {
     version: secure.getProtocol() ?? '',
     cipher: secure.getCipher().name,
@@ -142,7 +142,7 @@ function factsOf(secure: TLSSocket, entry: TlsEntry, sni: string | undefined): T
     ...(typeof secure.alpnProtocol === 'string' ? { alpn: secure.alpnProtocol } : {}),
     ...(client === undefined ? {} : { clientCertificate: client }),
     ...(asked ? { clientVerified: verified(secure) } : {}),
-    ...(server === undefined ? {} : { serverCertificate: server.raw })
+    ...(server === undefined ? {} : { serverCertificate: server })
   }
 }
 

@@ -1,12 +1,14 @@
 import type { Flow } from '../../exchange/flow.js'
 import { HeaderFields } from '../../exchange/headers.js'
+import type { InternalAnswer } from '../../exchange/internal-requests.js'
+import { isInternal } from '../../exchange/pinned.js'
 import { EvaluationError, type Expression } from '../../expression/expression.js'
 import { engineValue } from '../../expression/values.js'
 import { showAttempts } from '../../expression/variables/http-attempt.js'
-import type { Clock } from '../../lib/clock.js'
-import type { Outbound } from '../../lib/outbound.js'
+import type { OutboundRequest } from '../../lib/outbound-answer.js'
 import { type Followed, follow } from '../../lib/outbound-redirects.js'
 import { codingsOf, decoded } from '../content-coding.js'
+import type { PolicyServices } from '../services.js'
 import { readText } from './body-text.js'
 import type { Message } from './http-request-message.js'
 
@@ -15,8 +17,7 @@ const MAX_RESPONSE = 256 * 1024
 const MAX_RETRIES = 3
 
 export interface RequestingParts {
-  readonly outbound: Outbound
-  readonly clock: Clock
+  readonly services: Pick<PolicyServices, 'outbound' | 'internal' | 'clock'>
   /** Milliseconds for everything. */
   readonly timeout: number
   readonly redirects: number
@@ -42,28 +43,42 @@ interface Attempt {
   readonly error?: { readonly code: string; readonly message: string }
 }
 
+type Refused = Exclude<InternalAnswer, { readonly ok: true }>
+
+interface Client {
+  request(request: OutboundRequest): Promise<InternalAnswer>
+}
+
 /**
  * Makes a request, again for as long as the condition says so, and publishes what came of it. Answers the code of the last
  * attempt's failure; undefined when there is a response.
  */
 export function requesting(parts: RequestingParts): (message: Message, flow: Flow) => Promise<string | undefined> {
-  const { clock, timeout } = parts
+  const {
+    services: { clock },
+    timeout
+  } = parts
   return async (message, flow) => {
     const end = clock.monotonic() + timeout
     const attempts: Attempt[] = []
     for (;;) {
-      const attempt = await attemptOf(message, Math.max(0, end - clock.monotonic()), parts)
+      const attempt = await attemptOf(message, Math.max(0, end - clock.monotonic()), flow, parts)
       attempts.push(attempt)
       publish(flow, attempts, attempt)
-      const over = attempts.length > MAX_RETRIES || end - clock.monotonic() <= 0
+      const left = flow.signal.aborted !== undefined
+      const over = left || attempts.length > MAX_RETRIES || end - clock.monotonic() <= 0
       if (over || !wantsMore(parts.retry, attempts.length, attempt, flow)) return attempt.error?.code
     }
   }
 }
 
-async function attemptOf(message: Message, deadline: number, parts: RequestingParts): Promise<Attempt> {
-  const request = { ...message, deadline, maxResponseBytes: MAX_RESPONSE }
-  const followed = await follow(parts.outbound, request, parts.redirects, parts.clock)
+async function attemptOf(message: Message, deadline: number, flow: Flow, parts: RequestingParts): Promise<Attempt> {
+  const { services, redirects } = parts
+  const cut = new AbortController()
+  const stop = flow.signal.onAbort(() => cut.abort())
+  const request = { ...message, deadline, maxResponseBytes: MAX_RESPONSE, signal: cut.signal }
+  const followed = await follow(clientFor(message.url, flow, services), request, redirects, services.clock)
+  stop()
   const req = {
     method: followed.method,
     url: followed.url,
@@ -73,7 +88,22 @@ async function attemptOf(message: Message, deadline: number, parts: RequestingPa
   return { req, ...(await answerOf(followed)) }
 }
 
-async function answerOf({ outcome }: Followed): Promise<Pick<Attempt, 'res' | 'error'>> {
+/**
+ * Who makes the request. Only where the policy itself names an internal entry does any request of it go inside: a server
+ * elsewhere cannot lead there with a redirect.
+ */
+function clientFor(url: string, flow: Flow, { outbound, internal }: RequestingParts['services']): Client {
+  if (internal === undefined || !leadsInside(url)) return outbound
+  return {
+    request: (request) => (leadsInside(request.url) ? internal.request(flow, request) : outbound.request(request))
+  }
+}
+
+function leadsInside(url: string): boolean {
+  return URL.canParse(url) && isInternal(new URL(url).hostname)
+}
+
+async function answerOf({ outcome }: Followed<Refused>): Promise<Pick<Attempt, 'res' | 'error'>> {
   if (!outcome.ok) return { error: { code: outcome.code, message: outcome.message } }
   const headers = new HeaderFields(outcome.headers)
   const content = await decoded(outcome.body, codingsOf(headers), MAX_RESPONSE)

@@ -22,8 +22,9 @@ const parameter = config({
  * Makes a request of its own and publishes the answer.
  *
  * Whatever the answer says is no failure: expressions of later rules look at `res.status_code`. Without `max_redirects` a
- * redirect is an answer like any other. Addresses that are not public are refused unless the operator allows them, for
- * each redirect anew, and whoever wrote the name.
+ * redirect is an answer like any other. An internal name is no address: the request goes to that entry, whose modules and
+ * policy run. Addresses that are not public are refused unless the operator allows them, for each redirect anew, and
+ * whoever wrote the name. When the client leaves, the request is given up.
  */
 export const httpRequest = defineAction({
   type: 'http-request',
@@ -70,8 +71,7 @@ export const httpRequest = defineAction({
     checkUrl(url, /^https?:\/\/[^\s/]/i, 'an absolute http or https URL', ['url'], scope)
     const message = compileMessage(settings, scope)
     const request = requesting({
-      outbound: scope.services.outbound,
-      clock: scope.services.clock,
+      services: scope.services,
       timeout: parseDuration(timeout) ?? 3 * SECOND,
       redirects: max_redirects,
       retry: compileCondition(retry_condition, scope)

@@ -1,0 +1,86 @@
+import type { ConnectionFacts } from '../exchange/connection.js'
+import type { RequestHead } from '../exchange/exchange.js'
+import type { Flow } from '../exchange/flow.js'
+import type { InternalAnswer, InternalRefusal, InternalRequests } from '../exchange/internal-requests.js'
+import type { Clock } from '../lib/clock.js'
+import { OUTBOUND_MESSAGES, type OutboundFailure, type OutboundRequest } from '../lib/outbound-answer.js'
+import { OutboundCut } from '../lib/outbound-cut.js'
+import { Snapshot } from '../snapshot/snapshot.js'
+import { InternalExchange } from './internal-exchange.js'
+import type { Pipeline } from './pipeline.js'
+
+/** Requests of policies inside requests of policies. */
+const MOST_DEPTH = 3
+
+const REFUSALS: Readonly<Record<InternalRefusal['code'], string>> = {
+  ENDPOINT_MISSING: 'there is no such internal endpoint',
+  LOOP: 'policies of internal endpoints ask each other without end'
+}
+
+/** Leads the requests of policies through the pipeline, on behalf of the client whose exchange the policy looks at. */
+export class PipelineRequests implements InternalRequests {
+  readonly #pipeline: Pipeline
+  readonly #clock: Clock
+
+  constructor(pipeline: Pipeline, clock: Clock) {
+    this.#pipeline = pipeline
+    this.#clock = clock
+  }
+
+  async request(flow: Flow, request: OutboundRequest): Promise<InternalAnswer> {
+    const begun = this.#clock.monotonic()
+    const timeMs = () => this.#clock.monotonic() - begun
+    const failed = (code: OutboundFailure) =>
+      ({ ok: false, code, message: OUTBOUND_MESSAGES[code], timeMs: timeMs() }) as const
+    const refused = (code: InternalRefusal['code']) =>
+      ({ ok: false, code, message: REFUSALS[code], timeMs: timeMs() }) as const
+    if (!URL.canParse(request.url)) return failed('URL_INVALID')
+    const url = new URL(request.url)
+    const { units: snapshot } = flow
+    const port = url.port === '' ? undefined : Number(url.port)
+    if (!(snapshot instanceof Snapshot) || snapshot.internalEdge(url.hostname, port) === undefined) {
+      return refused('ENDPOINT_MISSING')
+    }
+    if (flow.depth >= MOST_DEPTH) return refused('LOOP')
+    const { body, maxResponseBytes, deadline, signal } = request
+    const exchange = new InternalExchange(facts(flow), headOf(request, url), body, maxResponseBytes, this.#clock)
+    const cut = new OutboundCut(deadline, signal)
+    cut.onCut(() => exchange.abort())
+    const place = { snapshot, host: url.hostname, port, depth: flow.depth + 1 }
+    const served = this.#pipeline.serveInside(exchange, flow.entry, place)
+    try {
+      const ended = served.then(() => 'BROKEN' as const)
+      const answer = await Promise.race([exchange.answer, cut.happened, ended])
+      if (typeof answer === 'string') return failed(answer)
+      return { ok: true, ...answer, address: '', timeMs: timeMs() }
+    } finally {
+      cut.over()
+    }
+  }
+}
+
+/** As if the client itself had come, so that the entry limits and logs the one for whom it works. */
+function facts({ connection, clientAddress, clientPort }: Flow): ConnectionFacts {
+  const { id, listener, local, startedAt } = connection
+  return { id, listener, local, startedAt, peer: { address: clientAddress, port: clientPort }, bytesIn: 0, bytesOut: 0 }
+}
+
+/** Another Host than the URL's may stand among the fields; it is what the entry and its upstream see. */
+function headOf({ method, headers = [], body }: OutboundRequest, url: URL): RequestHead {
+  const fields: string[] = []
+  let authority = url.host
+  for (let i = 0; i < headers.length; i += 2) {
+    const [name, value] = [headers[i] as string, headers[i + 1] as string]
+    if (name.toLowerCase() === 'host') authority = value
+    else fields.push(name, value)
+  }
+  if (body !== undefined) fields.push('Content-Length', String(body.length))
+  return {
+    method,
+    target: `${url.pathname}${url.search}`,
+    authority,
+    scheme: url.protocol === 'https:' ? 'https' : 'http',
+    version: '1.1',
+    headers: ['Host', authority, ...fields]
+  }
+}

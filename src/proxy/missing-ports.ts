@@ -1,0 +1,126 @@
+import { codeOf } from '../lib/coded-error.js'
+import type { PortProblem } from '../snapshot/ports.js'
+
+/** A socket that is bound and not in service yet. Exactly one of the two is called. */
+export interface BoundSocket {
+  serve(): void
+  drop(): void
+}
+
+/** A socket that the configuration asks for and that could not be bound. */
+export interface MissingPort {
+  readonly problem: PortProblem
+  /** Binds. Rejects with the system's error. */
+  bind(): Promise<BoundSocket>
+}
+
+export interface MissingPortsLog {
+  info(fields: object, message: string): void
+  warn(fields: object, message: string): void
+}
+
+/** Pause before the first attempt, and the longest that doubling makes of it. Milliseconds. */
+const FIRST_PAUSE = 500
+const LONGEST_PAUSE = 30_000
+
+/**
+ * Tries again to open what could not be opened, with pauses that double, until it is open or nobody asks for it any more.
+ * While a change of ports is under way nothing is tried, so that no attempt takes a port which the change asks for.
+ */
+export class MissingPorts {
+  readonly #log: MissingPortsLog
+  readonly #missing = new Map<string, MissingPort>()
+  #pause = FIRST_PAUSE
+  #timer: NodeJS.Timeout | undefined
+  #attempt: Promise<void> | undefined
+  /** Changes of ports under way. */
+  #changes = 0
+  #due = false
+  #stopped = false
+
+  constructor(log: MissingPortsLog) {
+    this.#log = log
+  }
+
+  get problems(): readonly PortProblem[] {
+    return [...this.#missing.values()].map(({ problem }) => problem)
+  }
+
+  has(key: string): boolean {
+    return this.#missing.has(key)
+  }
+
+  set(key: string, missing: MissingPort): void {
+    if (this.#stopped) return
+    this.#missing.set(key, missing)
+    this.#pause = FIRST_PAUSE
+    clearTimeout(this.#timer)
+    this.#wait()
+  }
+
+  delete(key: string): void {
+    this.#missing.delete(key)
+  }
+
+  /** A change of ports begins once an attempt that runs is over; `release` ends it. */
+  async hold(): Promise<void> {
+    this.#changes++
+    await this.#attempt
+  }
+
+  release(): void {
+    this.#changes--
+    if (this.#due) this.#try()
+  }
+
+  /** Nothing is tried any more. */
+  async stop(): Promise<void> {
+    this.#stopped = true
+    this.#missing.clear()
+    clearTimeout(this.#timer)
+    this.#timer = undefined
+    await this.#attempt
+  }
+
+  #wait(): void {
+    this.#timer = setTimeout(() => {
+      this.#timer = undefined
+      this.#try()
+    }, this.#pause).unref()
+  }
+
+  #try(): void {
+    if (this.#attempt !== undefined) return
+    this.#due = this.#changes > 0
+    if (this.#due || this.#missing.size === 0) return
+    this.#pause = Math.min(LONGEST_PAUSE, this.#pause * 2)
+    this.#attempt = this.#tryAll().finally(() => {
+      this.#attempt = undefined
+      if (this.#missing.size > 0 && this.#timer === undefined) this.#wait()
+    })
+  }
+
+  async #tryAll(): Promise<void> {
+    for (const [key, missing] of [...this.#missing]) await this.#tryOne(key, missing)
+  }
+
+  async #tryOne(key: string, missing: MissingPort): Promise<void> {
+    const { unit, host, port } = missing.problem
+    try {
+      const bound = await missing.bind()
+      if (this.#missing.get(key) !== missing) {
+        bound.drop()
+        return
+      }
+      this.#missing.delete(key)
+      bound.serve()
+      this.#log.info({ unit, host, port }, 'a port that could not be opened is open now')
+    } catch (error) {
+      const reason = codeOf(error) ?? 'UNKNOWN'
+      this.#log.warn(
+        { unit, host, port, reason, next_attempt_ms: this.#pause },
+        'a port still cannot be opened; it is tried again'
+      )
+    }
+  }
+}
