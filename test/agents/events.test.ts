@@ -49,10 +49,10 @@ t.test('sessions tell of their start and their end, once each, to whom subscribe
 
   // An agent that comes back on a new connection before the old one is gone has one session.
   const first = await RawAgent.session(agents as never, token)
-  const [session] = (await account(sluice)('/tunnel_sessions?limit=1')).json.tunnel_sessions
+  const greeted = JSON.parse(first.text(5)) as { ClientId: string; Extra: { Cookie: string } }
+  const session = (await account(sluice)(`/tunnel_sessions/${greeted.ClientId}`)).json
   const again = await RawAgent.connect(agents as never)
-  const cookie = (JSON.parse(first.text(5)) as { Extra: { Cookie: string } }).Extra.Cookie
-  const request = { Version: ['3'], ClientId: session.id, Extra: { Authtoken: token, Cookie: cookie } }
+  const request = { Version: ['3'], ClientId: session.id, Extra: { Authtoken: token, Cookie: greeted.Extra.Cookie } }
   t.equal((await again.call(0, request)).ClientId, session.id)
   first.socket.destroy()
   const sessions = async () => /^sluice_agent_sessions (\d+)$/m.exec((await account(sluice)('/metrics')).text)?.[1]
