@@ -26,7 +26,11 @@ const HOUSE = {
   api: ['control', 'resources', 'modules', 'lib']
 }
 
+/** What options become; below it only the composition root and the commands. */
+HOUSE.assembly = Object.keys(HOUSE)
+
 const PACKAGES = {
+  assembly: ['pino'],
   exchange: [],
   limiter: [],
   expression: ['cel-js', 're2js'],

@@ -1,5 +1,3 @@
-import { randomInt } from 'node:crypto'
-import { readFile } from 'node:fs/promises'
 import { join, relative } from 'node:path'
 import type { Logger } from 'pino'
 import { Agents, type AgentsAddress } from './agents/agents.js'
@@ -7,7 +5,11 @@ import { OwnUnits } from './agents/own-units.js'
 import { SessionEvents } from './agents/session-events.js'
 import { type ApiKeys, openKeys } from './api/keys.js'
 import { type ApiServer, createApi, type Readiness } from './api/server.js'
-import { authorityOf, CertificateService } from './certificates/service.js'
+import { type OpenCertificates, openCertificates } from './assembly/certificates.js'
+import { readOptionFile } from './assembly/option-file.js'
+import { openPolicyServices } from './assembly/policy-services.js'
+import { isShared, storeAddress } from './assembly/store-place.js'
+import { accessLines, sharesListener, trafficOptions } from './assembly/traffic-options.js'
 import { IN_MEMORY } from './config/fields.js'
 import type { Options } from './config/options.js'
 import type { Applied } from './control/applied-units.js'
@@ -21,30 +23,15 @@ import type { Back } from './engine/contract.js'
 import { httpFront } from './engine/http-front/http-front.js'
 import { httpProxyBack } from './engine/http-proxy/http-proxy-back.js'
 import { Events } from './events/events.js'
-import { refuse } from './exchange/verdict.js'
-import { createExpressions } from './expression/expressions.js'
-import { CidrSet, parseCidr } from './lib/cidr.js'
 import type { Clock } from './lib/clock.js'
 import { CodedError } from './lib/coded-error.js'
-import { openGeo } from './lib/geo.js'
-import { formatAuthority, reachableUrl } from './lib/host.js'
+import { reachableUrl } from './lib/host.js'
 import { newId } from './lib/id.js'
-import { createOutbound, type Outbound } from './lib/outbound.js'
+import type { Outbound } from './lib/outbound.js'
 import { packageVersion } from './lib/package-root.js'
-import type { Sealer } from './lib/seal.js'
-import { selfSigned } from './lib/self-signed.js'
-import { UserAgents } from './lib/user-agent.js'
+import { unpredictable } from './lib/unpredictable.js'
 import { LimiterTable } from './limiter/table.js'
 import { actions } from './policy/actions/registry.js'
-import { BodyBuffers } from './policy/body-buffers.js'
-import { KeySetPlaces } from './policy/jwt/key-sources.js'
-import { Login } from './policy/login/login.js'
-import { defaultProviders, readOperatorProviders } from './policy/login/operator-providers.js'
-import { RecentDocuments } from './policy/recent-documents.js'
-import { resultsOf } from './policy/results.js'
-import type { PolicyServices } from './policy/services.js'
-import { FAILURES } from './proxy/failures.js'
-import { Forwarding } from './proxy/forwarded.js'
 import { HeaderKinds } from './proxy/header-kinds.js'
 import { Metrics } from './proxy/metrics.js'
 import { observeAgents, observeDeliveries, observeRestrictions } from './proxy/service-metrics.js'
@@ -124,8 +111,7 @@ export class App {
   #control: ControlPlane | undefined
   #events: Events | undefined
   #traffic: Traffic | undefined
-  #certificates: CertificateService | undefined
-  #acmeOutbound: Outbound | undefined
+  #certificates: OpenCertificates | undefined
   #api: ApiServer | undefined
   #apiUrl = ''
   #readiness: Readiness = 'starting'
@@ -164,7 +150,7 @@ export class App {
     this.#control = await this.#openControl(keys, this.#traffic)
     const applied = await this.reload()
     if (!applied.ok) throw refusedStart(applied)
-    this.#certificates = await this.#openCertificates(this.#control)
+    this.#certificates = await openCertificates(this.#options, { control: this.#control, clock, log })
     this.#observe()
     this.#api = this.#createApi(keys, this.#control, log)
     const apiAddress = await this.#api.listen(api.listen)
@@ -189,7 +175,7 @@ export class App {
    */
   async reload(listeners = this.#options.listeners): Promise<Applied> {
     const { listen, upstream, upstream_ca, policy } = this.#options
-    if (this.#sharesListener(this.#options.listeners) && !this.#sharesListener(listeners)) {
+    if (sharesListener(this.#options, this.#options.listeners) && !sharesListener(this.#options, listeners)) {
       throw new CodedError(
         'AGENTS_ADDRESS',
         'agents: the TLS listener that they share cannot go while the process runs'
@@ -199,8 +185,8 @@ export class App {
       listen,
       listeners,
       upstream,
-      certificateAuthorities: upstream_ca === undefined ? undefined : await read(upstream_ca, 'upstream_ca'),
-      policy: policy === undefined ? undefined : { source: shown(policy), text: await read(policy, 'policy') }
+      certificateAuthorities: upstream_ca === undefined ? undefined : await readOptionFile(upstream_ca, 'upstream_ca'),
+      policy: policy === undefined ? undefined : { source: shown(policy), text: await readOptionFile(policy, 'policy') }
     })
     const applied = await this.#own.put('files', units)
     this.#metrics.configuration(applied.ok ? 'applied' : 'refused')
@@ -213,7 +199,6 @@ export class App {
     const drained = (await this.#traffic?.ports.drain(this.#options.timeouts.drain)) ?? { ended: 0, cut: 0 }
     await this.#agents.close()
     await this.#certificates?.stop()
-    this.#acmeOutbound?.close()
     this.#back.close()
     await this.#api?.close()
     await this.#events?.stop()
@@ -233,7 +218,15 @@ export class App {
       folder: data === IN_MEMORY ? undefined : data,
       lasting: address !== IN_MEMORY
     })
-    const services = await this.#services(seal, traffic)
+    const services = await openPolicyServices(this.#options, {
+      clock,
+      log,
+      seal,
+      limiter: this.#limiter,
+      metrics: this.#metrics,
+      traffic
+    })
+    this.#outbound = services.outbound
     const events = new Events({
       outbound: services.outbound,
       clock,
@@ -271,7 +264,7 @@ export class App {
       served: () => {
         this.#agents.written()
         events.served()
-        this.#certificates?.wake()
+        this.#certificates?.service.wake()
       },
       operatorKeys,
       baseUrl: () => this.#apiUrl,
@@ -281,49 +274,6 @@ export class App {
       ...(isShared(address) ? { reportEvery: REPORT_EVERY } : {})
     }
     return await ControlPlane.open(options, this.#agents.live)
-  }
-
-  async #services(seal: Sealer, traffic: Traffic): Promise<PolicyServices> {
-    const { clock, log } = this.#dependencies
-    const { geoip, rate_limit_headers, limits, outbound, login, jwt } = this.#options
-    this.#outbound = createOutbound({
-      clock,
-      allowPrivate: outbound.allow_private,
-      ...(outbound.ca === undefined ? {} : { authorities: [await read(outbound.ca, 'outbound.ca')] })
-    })
-    return {
-      clock,
-      expressions: createExpressions({
-        results: resultsOf(actions),
-        clock,
-        random: unpredictable,
-        geo: await openGeo(geoip.database),
-        userAgent: new UserAgents()
-      }),
-      limiter: this.#limiter,
-      meter: this.#metrics.policy,
-      log,
-      rateLimitHeaders: rate_limit_headers,
-      documents: new RecentDocuments(),
-      outbound: this.#outbound,
-      keySets: new KeySetPlaces({ clock, log, outbound: this.#outbound }),
-      keyFolders: jwt.key_folders ?? [],
-      internal: traffic.internal,
-      login: new Login({
-        keys: seal.derive('login'),
-        providers:
-          login.providers === undefined
-            ? defaultProviders()
-            : readOperatorProviders(await read(login.providers, 'login.providers')),
-        outbound: this.#outbound,
-        clock
-      }),
-      bodies: new BodyBuffers({
-        total: limits.buffered_bodies,
-        each: limits.buffered_body,
-        broken: (failure) => refuse(FAILURES[failure].status, FAILURES[failure].code)
-      })
-    }
   }
 
   #observe(): void {
@@ -399,91 +349,31 @@ export class App {
   async #openAgents(): Promise<AgentsAddress | undefined> {
     const { agents } = this.#options
     if (agents === undefined || this.#store === undefined) return undefined
-    return await this.#agents.open(agents, this.#store, this.#sharesListener(this.#options.listeners))
-  }
-
-  /**
-   * Do agents come in through one of these listeners? Throws a CodedError `AGENTS_ADDRESS` when that one speaks no TLS. Port 0 is any
-   * that is free, so two of them are never the same.
-   */
-  #sharesListener(listeners: Options['listeners']): boolean {
-    const { agents, listen } = this.#options
-    if (agents === undefined || agents.port === 0) return false
-    const same = (at: Options['listen']) => at.host === agents.host && at.port === agents.port
-    const shared = listeners.find((one) => same(one.listen))
-    if (shared?.tls !== true && (shared !== undefined || same(listen))) {
-      const message = `agents: ${formatAuthority(agents.host, agents.port)} is a listener without TLS, which agents cannot share`
-      throw new CodedError('AGENTS_ADDRESS', message)
-    }
-    return shared !== undefined
+    return await this.#agents.open(agents, this.#store, sharesListener(this.#options, this.#options.listeners))
   }
 
   async #createTraffic(): Promise<Traffic> {
     const { clock, log } = this.#dependencies
-    const { timeouts, limits, access_log, access_log_sample, engine, region, trusted_proxies, zone } = this.#options
-    const { listen, listeners, agents, api, tcp_host, tcp_proxy_protocol } = this.#options
+    const { engine, agents, listeners } = this.#options
     return createTraffic({
+      ...(await trafficOptions(this.#options, clock)),
       front: ENGINES[engine].front({ clock }),
       back: this.#back,
       upstreams: this.#upstreams,
-      challenge: (host, path) => this.#certificates?.answer(host, path),
+      challenge: (host, path) => this.#certificates?.service.answer(host, path),
       holder: this.#holder,
       metrics: this.#metrics,
       kinds: this.#kinds,
       clock,
       log,
-      // The access log has a switch of its own, so the level of the other log does not silence it.
-      lines: log.child({}, { level: 'info' }),
-      accessLog: access_log ? access_log_sample : undefined,
+      lines: accessLines(log),
       events: {
         wants: (type) => this.#events?.traffic.wants(type) === true,
         put: (type, values) => this.#events?.traffic.put(type, values)
       },
-      region,
-      limits: {
-        headerBytes: limits.header_bytes,
-        headers: limits.headers,
-        targetBytes: limits.target_bytes,
-        connections: limits.connections,
-        handshakes: limits.handshakes,
-        headTimeout: timeouts.headers,
-        bodyIdle: timeouts.request_body,
-        keepAlive: timeouts.keep_alive
-      },
-      timeouts,
-      forwarding: new Forwarding(trustedSet(trusted_proxies)),
-      development: await selfSigned('Sluice development', developmentNames(zone), clock.wall()),
-      tcp: { host: tcp_host ?? listen.host, proxyProtocol: tcp_proxy_protocol },
-      ...(agents !== undefined && this.#sharesListener(listeners)
+      ...(agents !== undefined && sharesListener(this.#options, listeners)
         ? { beside: { at: agents, door: this.#agents.shared } }
-        : {}),
-      reserved: [listen, api.listen, ...(agents === undefined ? [] : [agents]), ...listeners.map((one) => one.listen)]
-    })
-  }
-
-  async #openCertificates(control: ControlPlane): Promise<CertificateService> {
-    const { clock, log } = this.#dependencies
-    const { acme, dns, zone, regions } = this.#options
-    this.#acmeOutbound = createOutbound({
-      clock,
-      // The operator names the authority, which may be in a network of one's own.
-      allowPrivate: true,
-      ...(acme.ca === undefined ? {} : { authorities: [await read(acme.ca, 'acme.ca')] })
-    })
-    const hmacKey = acme.eab_key === undefined ? undefined : await read(acme.eab_key, 'acme.eab_key')
-    const { directory, email, agree_terms: agreed, eab_kid: kid } = acme
-    return await CertificateService.open({
-      control: control.parts,
-      outbound: this.#acmeOutbound,
-      authority: authorityOf({ directory, email, agreed, kid, hmacKey }),
-      clock,
-      shared: isShared(storeAddress(this.#options)),
-      random: unpredictable,
-      log,
-      zone,
-      regions,
-      dns: dns.listen,
-      addresses: dns.addresses
+        : {})
     })
   }
 
@@ -512,11 +402,6 @@ function certificateOf(certificate: string | undefined, key: string | undefined)
   throw new CodedError('AGENTS_CERTIFICATE', 'agents_certificate and agents_key belong together: one is missing')
 }
 
-/** What the certificate of development is good for. */
-function developmentNames(zone: string): string[] {
-  return ['localhost', '*.localhost', zone, `*.${zone}`, '127.0.0.1', '::1']
-}
-
 /** Why the configuration at the start is refused; a port that cannot be opened is told as the system tells it. */
 function refusedStart({ problems, ports }: Extract<Applied, { ok: false }>): Error {
   const [first] = ports
@@ -527,35 +412,6 @@ function systemError({ host, port, reason }: PortProblem): Error {
   const unresolved = reason === 'ENOTFOUND' || reason === 'EAI_AGAIN'
   const about = unresolved ? { syscall: 'getaddrinfo', hostname: host } : { syscall: 'listen', address: host, port }
   return Object.assign(new Error(`listen ${reason}: ${host}:${port}`), { code: reason, errno: undefined, ...about })
-}
-
-function storeAddress({ store, data }: Options): string {
-  return store ?? (data === IN_MEMORY ? IN_MEMORY : join(data, 'sluice.db'))
-}
-
-/** May other processes have the same store open? */
-function isShared(address: string): boolean {
-  return /^postgres(ql)?:/i.test(address)
-}
-
-const RANDOM_RANGE = 2 ** 48 - 1
-
-/** In [0, 1); a client that has seen many of them cannot tell the next. */
-function unpredictable(): number {
-  return randomInt(RANDOM_RANGE) / RANDOM_RANGE
-}
-
-function trustedSet(networks: readonly string[]): CidrSet | undefined {
-  if (networks.length === 0) return undefined
-  return new CidrSet(networks.flatMap((network) => parseCidr(network) ?? []))
-}
-
-async function read(path: string, option: string): Promise<string> {
-  try {
-    return await readFile(path, 'utf8')
-  } catch (error) {
-    throw new CodedError('FILE_UNREADABLE', `${option}: cannot read ${path}`, { cause: error })
-  }
 }
 
 /** Paths below the working directory are shown relative to it. */

@@ -1,9 +1,9 @@
-import { randomInt } from 'node:crypto'
 import { setTimeout as wait } from 'node:timers/promises'
 import { systemClock } from '../lib/clock.js'
 import { CodedError } from '../lib/coded-error.js'
 import { formatAuthority } from '../lib/host.js'
 import { packageVersion } from '../lib/package-root.js'
+import { unpredictable } from '../lib/unpredictable.js'
 import { Agent, type AgentEvent } from '../tunnel/agent/agent.js'
 import type { AgentFlags } from './agent.js'
 import type { AgentPolicyRefused } from './agent-plane.js'
@@ -93,13 +93,6 @@ async function guarded(
 /** Its class is loaded only with what runs policies. */
 function isRefusedPolicy(error: CodedError): error is AgentPolicyRefused {
   return error.code === 'POLICY_REFUSED'
-}
-
-const RANDOM_RANGE = 2 ** 48 - 1
-
-/** In [0, 1); a client that has seen many of them cannot tell the next. */
-function unpredictable(): number {
-  return randomInt(RANDOM_RANGE) / RANDOM_RANGE
 }
 
 async function sleep(milliseconds: number, signal: AbortSignal): Promise<void> {

@@ -1,0 +1,76 @@
+import type { Logger } from 'pino'
+import type { Options } from '../config/options.js'
+import { refuse } from '../exchange/verdict.js'
+import { createExpressions } from '../expression/expressions.js'
+import type { Clock } from '../lib/clock.js'
+import { openGeo } from '../lib/geo.js'
+import { createOutbound } from '../lib/outbound.js'
+import type { Sealer } from '../lib/seal.js'
+import { unpredictable } from '../lib/unpredictable.js'
+import { UserAgents } from '../lib/user-agent.js'
+import type { LimiterTable } from '../limiter/table.js'
+import { actions } from '../policy/actions/registry.js'
+import { BodyBuffers } from '../policy/body-buffers.js'
+import { KeySetPlaces } from '../policy/jwt/key-sources.js'
+import { Login } from '../policy/login/login.js'
+import { defaultProviders, readOperatorProviders } from '../policy/login/operator-providers.js'
+import { RecentDocuments } from '../policy/recent-documents.js'
+import { resultsOf } from '../policy/results.js'
+import type { PolicyServices } from '../policy/services.js'
+import { FAILURES } from '../proxy/failures.js'
+import type { Metrics } from '../proxy/metrics.js'
+import type { Traffic } from '../proxy/traffic.js'
+import { readOptionFile } from './option-file.js'
+
+export interface PolicyServicesParts {
+  readonly clock: Clock
+  readonly log: Logger
+  readonly seal: Sealer
+  readonly limiter: LimiterTable
+  readonly metrics: Metrics
+  readonly traffic: Traffic
+}
+
+/** What policies use, as the options want it. Whoever opens it closes `outbound`. Fails with `FILE_UNREADABLE` and with what is wrong in a file. */
+export async function openPolicyServices(options: Options, parts: PolicyServicesParts): Promise<PolicyServices> {
+  const { geoip, rate_limit_headers, limits, outbound: requests, login, jwt } = options
+  const { clock, log, seal, limiter, metrics, traffic } = parts
+  const outbound = createOutbound({
+    clock,
+    allowPrivate: requests.allow_private,
+    ...(requests.ca === undefined ? {} : { authorities: [await readOptionFile(requests.ca, 'outbound.ca')] })
+  })
+  return {
+    clock,
+    expressions: createExpressions({
+      results: resultsOf(actions),
+      clock,
+      random: unpredictable,
+      geo: await openGeo(geoip.database),
+      userAgent: new UserAgents()
+    }),
+    limiter,
+    meter: metrics.policy,
+    log,
+    rateLimitHeaders: rate_limit_headers,
+    documents: new RecentDocuments(),
+    outbound,
+    keySets: new KeySetPlaces({ clock, log, outbound }),
+    keyFolders: jwt.key_folders ?? [],
+    internal: traffic.internal,
+    login: new Login({
+      keys: seal.derive('login'),
+      providers:
+        login.providers === undefined
+          ? defaultProviders()
+          : readOperatorProviders(await readOptionFile(login.providers, 'login.providers')),
+      outbound,
+      clock
+    }),
+    bodies: new BodyBuffers({
+      total: limits.buffered_bodies,
+      each: limits.buffered_body,
+      broken: (failure) => refuse(FAILURES[failure].status, FAILURES[failure].code)
+    })
+  }
+}
