@@ -1,4 +1,5 @@
 import { USER } from '../control/principals.js'
+import { Rerun } from '../lib/rerun.js'
 import { agentIngress } from '../resources/agent-ingress.js'
 import { botUser } from '../resources/bot-user.js'
 import { credential } from '../resources/credential.js'
@@ -31,8 +32,11 @@ const OWNERS: ReadonlySet<string> = new Set([botUser.name, USER])
 export class CredentialWatch {
   readonly #parts: CredentialWatchParts
   #seen: number
-  #working: Promise<void> | undefined
-  #again = false
+  readonly #following = new Rerun(() => {
+    // Between the question and this run somebody may have been remembered again.
+    this.#parts.authority.forget()
+    return this.#follow()
+  })
   #timer: NodeJS.Timeout | undefined
   #stopped = false
 
@@ -46,23 +50,13 @@ export class CredentialWatch {
   look(): void {
     this.#parts.authority.forget()
     if (this.#stopped) return
-    if (this.#working !== undefined) {
-      this.#again = true
-      return
-    }
-    this.#working = this.#follow().finally(() => {
-      this.#working = undefined
-      if (!this.#again) return
-      this.#again = false
-      this.look()
-    })
+    this.#following.ask()
   }
 
   async stop(): Promise<void> {
     this.#stopped = true
-    this.#again = false
     clearTimeout(this.#timer)
-    await this.#working
+    await this.#following.settle()
   }
 
   async #follow(): Promise<void> {

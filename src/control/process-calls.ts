@@ -1,5 +1,6 @@
 import type { Clock } from '../lib/clock.js'
 import { newId } from '../lib/id.js'
+import { Rerun } from '../lib/rerun.js'
 import type { Board, BoardCall } from '../store/board.js'
 import type { Reported, StoreLog } from '../store/store.js'
 import { ControlError } from './control-error.js'
@@ -28,8 +29,7 @@ export class ProcessCalls {
   readonly #serving = new Map<string, Promise<void>>()
   readonly #waiting = new Set<() => void>()
   #calls: number | undefined
-  #looking: Promise<void> | undefined
-  #again = false
+  readonly #taking = new Rerun(() => this.#take())
   #stopped = false
 
   constructor(parts: ProcessCallsParts) {
@@ -61,7 +61,7 @@ export class ProcessCalls {
     this.#stopped = true
     this.#unlisten()
     for (const wake of this.#waiting) wake()
-    await this.#looking
+    await this.#taking.settle()
     await Promise.all(this.#serving.values())
   }
 
@@ -106,16 +106,7 @@ export class ProcessCalls {
 
   #look(): void {
     if (this.#stopped) return
-    if (this.#looking !== undefined) {
-      this.#again = true
-      return
-    }
-    this.#looking = this.#take().finally(() => {
-      this.#looking = undefined
-      if (!this.#again) return
-      this.#again = false
-      this.#look()
-    })
+    this.#taking.ask()
   }
 
   async #take(): Promise<void> {

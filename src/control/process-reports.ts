@@ -1,5 +1,6 @@
 import type { Clock } from '../lib/clock.js'
 import { newId } from '../lib/id.js'
+import { Rerun } from '../lib/rerun.js'
 import { timestampText } from '../resources/field.js'
 import type { Reported, Store, StoreLog } from '../store/store.js'
 import type { AppliedRevision } from './applied.js'
@@ -23,8 +24,7 @@ export class ProcessReports {
   readonly id: string
   readonly #parts: ProcessReportsParts
   #timer: NodeJS.Timeout | undefined
-  #writing: Promise<void> | undefined
-  #again = false
+  readonly #reporting = new Rerun(() => this.#report())
   #reported: (said: Reported) => void = () => undefined
 
   constructor(parts: ProcessReportsParts) {
@@ -51,16 +51,7 @@ export class ProcessReports {
   /** Reports without anybody waiting; at most one report is under way. */
   soon(): void {
     if (this.#parts.every === undefined) return
-    if (this.#writing !== undefined) {
-      this.#again = true
-      return
-    }
-    this.#writing = this.#report().finally(() => {
-      this.#writing = undefined
-      if (!this.#again) return
-      this.#again = false
-      this.soon()
-    })
+    this.#reporting.ask()
   }
 
   /** All processes that live, this one included. */
@@ -75,8 +66,7 @@ export class ProcessReports {
   async stop(): Promise<void> {
     clearInterval(this.#timer)
     this.#timer = undefined
-    this.#again = false
-    await this.#writing
+    await this.#reporting.settle()
   }
 
   async #report(): Promise<void> {

@@ -1,3 +1,4 @@
+import { Rerun } from '../lib/rerun.js'
 import type { PostgresDriver } from './postgres-driver.js'
 import type { StoreLog } from './store.js'
 
@@ -24,8 +25,7 @@ export class RevisionWatch {
   readonly #parts: RevisionWatchParts
   #seen: number
   #stopped = false
-  #reading: Promise<void> | undefined
-  #again = false
+  readonly #reading = new Rerun(() => this.#look())
   #poll: NodeJS.Timeout | undefined
   #reconnect: NodeJS.Timeout | undefined
   #pause = FIRST_PAUSE_MILLISECONDS
@@ -55,24 +55,14 @@ export class RevisionWatch {
     this.#stopped = true
     clearTimeout(this.#poll)
     clearTimeout(this.#reconnect)
+    await this.#reading.settle()
     await this.#connecting
     await this.#unlisten?.()
-    await this.#reading
   }
 
-  /** Reads now; while a read runs already, once more after it, because that one may have missed the news. */
   #wake(): void {
     if (this.#stopped) return
-    if (this.#reading !== undefined) {
-      this.#again = true
-      return
-    }
-    this.#reading = this.#look().finally(() => {
-      this.#reading = undefined
-      if (!this.#again) return
-      this.#again = false
-      this.#wake()
-    })
+    this.#reading.ask()
   }
 
   async #look(): Promise<void> {
