@@ -36,14 +36,9 @@ export class AddressGate {
 
   /** Judges one that comes in. `about`: further fields of the log line. */
   admits(snapshot: Snapshot, address: string | undefined, about?: object): boolean {
-    const restriction = snapshot.tables.restrictions.get(this.#traffic)
-    if (restriction === undefined) return true
-    const { enforced, policies } = restriction
-    const { passes, network } = judge(
-      policies.map((id) => snapshot.ipPolicy(id)),
-      address
-    )
-    if (passes) return true
+    const against = refusal(snapshot, this.#traffic, address)
+    if (against === undefined) return true
+    const { enforced, network } = against
     this.#parts.told?.(enforced)
     this.#counts[enforced ? 'refused' : 'warned']++
     if (enforced) return false
@@ -55,10 +50,16 @@ export class AddressGate {
 
 /** Would this snapshot keep `address` out? Counts and logs nothing. */
 export function refuses(snapshot: Snapshot, traffic: GatedTraffic, address: string | undefined): boolean {
+  return refusal(snapshot, traffic, address)?.enforced === true
+}
+
+/** What speaks against an address; undefined when it passes. `network`: the one that decided, if any did. */
+function refusal(snapshot: Snapshot, traffic: GatedTraffic, address: string | undefined) {
   const restriction = snapshot.tables.restrictions.get(traffic)
-  if (restriction?.enforced !== true) return false
+  if (restriction === undefined) return undefined
   const policies = restriction.policies.map((id) => snapshot.ipPolicy(id))
-  return !judge(policies, address).passes
+  const { passes, network } = judge(policies, address)
+  return passes ? undefined : { enforced: restriction.enforced, network }
 }
 
 /** Do these two keep out the same addresses? false also when they only may differ. */
