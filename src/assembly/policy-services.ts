@@ -1,6 +1,5 @@
 import type { Logger } from 'pino'
 import type { Options } from '../config/options.js'
-import { refuse } from '../exchange/verdict.js'
 import { createExpressions } from '../expression/expressions.js'
 import type { Clock } from '../lib/clock.js'
 import { openGeo } from '../lib/geo.js'
@@ -17,7 +16,7 @@ import { defaultProviders, readOperatorProviders } from '../policy/login/operato
 import { RecentDocuments } from '../policy/recent-documents.js'
 import { resultsOf } from '../policy/results.js'
 import type { PolicyServices } from '../policy/services.js'
-import { FAILURES } from '../proxy/failures.js'
+import { refusalOf } from '../proxy/failures.js'
 import type { Metrics } from '../proxy/metrics.js'
 import type { Traffic } from '../proxy/traffic.js'
 import { readOptionFile } from './option-file.js'
@@ -70,7 +69,7 @@ export async function openPolicyServices(options: Options, parts: PolicyServices
     bodies: new BodyBuffers({
       total: limits.buffered_bodies,
       each: limits.buffered_body,
-      broken: (failure) => refuse(FAILURES[failure].status, FAILURES[failure].code)
+      broken: refusalOf
     })
   }
 }

@@ -2,7 +2,6 @@ import { parse } from 'node:path'
 import { codecBack } from '../engine/codec/codec-back.js'
 import { PipeFront } from '../engine/codec/pipe-front.js'
 import type { ListenLimits } from '../engine/contract.js'
-import { refuse } from '../exchange/verdict.js'
 import { documentedFunctions, documentedVariables } from '../expression/documented.js'
 import { Language } from '../expression/expressions.js'
 import type { Clock } from '../lib/clock.js'
@@ -18,7 +17,7 @@ import { KeySetPlaces } from '../policy/jwt/key-sources.js'
 import { RecentDocuments } from '../policy/recent-documents.js'
 import { resultsOf } from '../policy/results.js'
 import type { PolicyServices } from '../policy/services.js'
-import { FAILURES } from '../proxy/failures.js'
+import { refusalOf } from '../proxy/failures.js'
 import { WrittenForwarding } from '../proxy/forwarded.js'
 import { HeaderKinds } from '../proxy/header-kinds.js'
 import { Metrics } from '../proxy/metrics.js'
@@ -123,7 +122,7 @@ export class AgentPlane {
       keyFolders: [parse(process.cwd()).root],
       bodies: new BodyBuffers({
         ...BODIES,
-        broken: (failure) => refuse(FAILURES[failure].status, FAILURES[failure].code)
+        broken: refusalOf
       })
     }
     return new AgentPlane(clock, services, metrics)

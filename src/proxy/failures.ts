@@ -1,4 +1,5 @@
 import type { Failure } from '../exchange/connection.js'
+import { refuse, type Verdict } from '../exchange/verdict.js'
 
 /** How the data plane says that it refused or failed: status for the client, `sluice-error-code`, and metric label. */
 export interface FailureAnswer {
@@ -25,6 +26,12 @@ export const FAILURES: Readonly<Record<Failure, FailureAnswer>> = {
   'upstream-timeout': { status: 504, code: 'UPSTREAM_TIMEOUT' },
   'upstream-gone': { status: 502, code: 'UPSTREAM_GONE' },
   internal: { status: 500, code: 'INTERNAL_ERROR' }
+}
+
+/** The answer of a policy or module that such a failure has ended. */
+export function refusalOf(failure: Failure): Verdict {
+  const { status, code } = FAILURES[failure]
+  return refuse(status, code)
 }
 
 /** Internal entries that one exchange or connection may be led through. */
