@@ -1,6 +1,7 @@
 import { join } from 'node:path'
 import { IN_MEMORY } from '../config/fields.js'
 import type { Options } from '../config/options.js'
+import { isPostgresUrl } from '../lib/postgres-url.js'
 
 /** Where the store of a process lies, as `openStore` takes it. */
 export function storeAddress({ store, data }: Pick<Options, 'store' | 'data'>): string {
@@ -9,5 +10,5 @@ export function storeAddress({ store, data }: Pick<Options, 'store' | 'data'>): 
 
 /** May other processes have the same store open? */
 export function isShared(address: string): boolean {
-  return /^postgres(ql)?:/i.test(address)
+  return isPostgresUrl(address)
 }

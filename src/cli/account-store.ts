@@ -1,6 +1,6 @@
 import { randomBytes } from 'node:crypto'
 import { existsSync } from 'node:fs'
-import { join } from 'node:path'
+import { isShared, storeAddress } from '../assembly/store-place.js'
 import { IN_MEMORY } from '../config/fields.js'
 import { type LoadInput, loadOptions } from '../config/load.js'
 import type { Options } from '../config/options.js'
@@ -52,12 +52,12 @@ export async function storePlace({ data, store, config }: StoreFlags): Promise<S
   }
   const { options } = loaded
   const folder = options.data === IN_MEMORY ? undefined : options.data
-  const address = options.store ?? (folder === undefined ? IN_MEMORY : join(folder, 'sluice.db'))
+  const address = storeAddress(options)
   if (address === IN_MEMORY) {
     console.error('a store in memory belongs to its process alone; name a folder with --data or a store with --store')
     return undefined
   }
-  return { options, address, folder, isFile: !/^postgres(ql)?:/i.test(address) }
+  return { options, address, folder, isFile: !isShared(address) }
 }
 
 /** Opens a store that must be there, or may be made. Fails with a StoreError, or with a CodedError `STORE_ABSENT`. */

@@ -3,6 +3,7 @@ import { resolve } from 'node:path'
 import { parseCidr } from '../lib/cidr.js'
 import { formatDuration, parseDuration } from '../lib/duration.js'
 import { parseAuthority } from '../lib/host.js'
+import { isPostgresUrl } from '../lib/postgres-url.js'
 import { formatSize, parseSize } from '../lib/size.js'
 import { didYouMean } from '../lib/suggest.js'
 import { IN_MEMORY, type OptionKind, type OptionSchema } from './fields.js'
@@ -135,7 +136,7 @@ function readStore(written: unknown, base: string): Reading {
     const path = readPath(written, base)
     return path.ok ? path : refuse(allowed)
   }
-  return /^postgres(ql)?:/i.test(written) && URL.canParse(written) ? ok(written) : refuse(allowed)
+  return isPostgresUrl(written) && URL.canParse(written) ? ok(written) : refuse(allowed)
 }
 
 const MOST_REQUESTS = 1_000_000

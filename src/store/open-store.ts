@@ -1,4 +1,5 @@
 import type { Clock } from '../lib/clock.js'
+import { isPostgresUrl } from '../lib/postgres-url.js'
 import type { Database } from './database.js'
 import { KyselyBoard } from './kysely-board.js'
 import { KyselyStore } from './kysely-store.js'
@@ -27,7 +28,7 @@ export interface StoreOptions {
  * `:memory:`. Fails with a `StoreError`: `STORE_ADDRESS`, `STORE_UNAVAILABLE`, `STORE_LOCKED`, `STORE_SCHEMA_NEWER`.
  */
 export async function openStore(address: string, options: StoreOptions): Promise<Store> {
-  if (/^postgres(ql)?:/i.test(address)) return await openPostgres(address, options)
+  if (isPostgresUrl(address)) return await openPostgres(address, options)
   const inMemory = address === IN_MEMORY
   const database = inMemory ? sqliteDatabase(address, SqliteHere.open(address)) : await openSqlite(address)
   await prepare(database, options.log)
