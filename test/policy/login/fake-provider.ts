@@ -1,11 +1,7 @@
 import { createHash, generateKeyPairSync, type KeyObject, randomBytes } from 'node:crypto'
-import { createServer, type IncomingMessage, type ServerResponse } from 'node:http'
-import type { AddressInfo } from 'node:net'
+import type { IncomingMessage, ServerResponse } from 'node:http'
 import { exportJWK, SignJWT } from 'jose'
-
-interface Test {
-  teardown(run: () => Promise<void>): void
-}
+import { serveProvider, type Test } from './provider-server.js'
 
 interface Grant {
   readonly challenge: string | null
@@ -52,17 +48,11 @@ export class FakeProvider {
   readonly #access = new Set<string>()
 
   async start(t: Test): Promise<this> {
-    const server = createServer((request, response) => {
+    this.url = await serveProvider(t, (request, response) => {
       this.#serve(request, response).catch((error: unknown) => {
         this.faults.push(String(error))
         response.destroy()
       })
-    }).listen(0, '127.0.0.1')
-    await new Promise((listening) => server.once('listening', listening))
-    this.url = `http://127.0.0.1:${(server.address() as AddressInfo).port}`
-    t.teardown(async () => {
-      server.close()
-      server.closeAllConnections()
     })
     return this
   }

@@ -1,12 +1,7 @@
-import { createServer } from 'node:http'
-import type { AddressInfo } from 'node:net'
 import Provider, { type Configuration } from 'oidc-provider'
 import type { Browser } from './browser.js'
 import { CLIENT } from './fake-provider.js'
-
-interface Test {
-  teardown(run: () => Promise<void>): void
-}
+import { serveProvider, type Test } from './provider-server.js'
 
 /** A certified OpenID Connect provider in this process, with its own login pages. Users are whoever they say, at example.com unless they say where. */
 export class RealProvider {
@@ -16,15 +11,9 @@ export class RealProvider {
   #serve: ReturnType<Provider['callback']> | undefined
 
   async start(t: Test): Promise<this> {
-    const server = createServer((request, response) => {
+    this.url = await serveProvider(t, (request, response) => {
       if (this.#serve === undefined) response.writeHead(503).end()
       else void this.#serve(request, response)
-    }).listen(0, '127.0.0.1')
-    await new Promise((listening) => server.once('listening', listening))
-    this.url = `http://127.0.0.1:${(server.address() as AddressInfo).port}`
-    t.teardown(async () => {
-      server.close()
-      server.closeAllConnections()
     })
     return this
   }
