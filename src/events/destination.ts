@@ -23,7 +23,7 @@ export interface DestinationParts {
 }
 
 /** Milliseconds in which events of traffic gather: many small parcels cost more than what is in them. */
-const GATHER = 100
+const GATHER = 50
 
 /**
  * One destination at work. Audit events and traffic events travel in lanes of their own: the first are never dropped and

@@ -104,6 +104,7 @@ export class Events implements EventRecorder {
 
   /** Before the store is closed. Audit events that are not delivered stay in it. */
   async stop(): Promise<void> {
+    this.traffic.flush()
     await this.#deliveries?.stop()
   }
 }

@@ -4,6 +4,7 @@ import { type EventFilter, EventFilters, type FieldReader } from '../resources/e
 import type { Json } from '../resources/field.js'
 import { TRAFFIC_FIELDS } from '../resources/traffic-fields.js'
 import { envelope } from './envelope.js'
+import { type Printer, printer } from './printer.js'
 import type { Subscribed } from './subscriptions.js'
 
 export interface TrafficParts {
@@ -20,23 +21,38 @@ interface Route {
   readonly destinations: readonly string[]
 }
 
-/** Keys of an object, in order: each with the path of the field that it shows, or with the object below it. */
-type Shape = readonly (readonly [key: string, at: string | Shape])[]
-
 /** The subscriptions to one type, and what those that an event passes come to, by their places. */
 interface Routes {
   readonly list: readonly Route[]
-  readonly outcomes: Map<string, readonly (readonly [destination: string, shape: Shape])[]>
+  readonly outcomes: Map<string, readonly (readonly [destination: string, print: Printer])[]>
 }
 
+/** The end of an envelope that shows nothing. */
+const NO_OBJECT = 'null}'
 /** Of one type; filters that differ can come to many. */
 const MOST_OUTCOMES = 64
+
+/** One that waits to be written. */
+interface Happened {
+  readonly type: string
+  readonly at: number
+  readonly read: FieldReader
+}
+
+/**
+ * Milliseconds for which what happened waits to be written, and how much at most. Writing is done by the way, many in a row:
+ * one alone costs several times as much, and the next request would wait for it.
+ */
+const PAUSE = 20
+const MOST_WAITING = 64
 
 /** Events that no write causes: they are made when somebody subscribed to them, and only then. */
 export class TrafficEvents {
   readonly #parts: TrafficParts
   readonly #filters = new EventFilters()
   #routes: ReadonlyMap<string, Routes> = new Map()
+  #waiting: Happened[] = []
+  #timer: NodeJS.Timeout | undefined
 
   constructor(parts: TrafficParts) {
     this.#parts = parts
@@ -49,34 +65,53 @@ export class TrafficEvents {
 
   /**
    * An event with fields to choose from: `http_request_complete.v0`, `tcp_connection_closed.v0`. Only those are read that
-   * somebody chose or filters by.
+   * somebody chose or filters by; `read` is kept for a moment and must answer then what it would answer now.
    */
   put(type: string, read: FieldReader): void {
-    const routes = this.#routes.get(type)
-    if (routes === undefined) return
-    let passed = ''
-    for (const [place, { filter }] of routes.list.entries()) if (filter?.(read) !== false) passed += `${place} `
-    if (passed === '') return
-    const make = this.#maker(type)
-    for (const [destination, shape] of outcomeOf(routes, passed)) this.#parts.put(destination, make(shown(shape, read)))
+    if (!this.#routes.has(type)) return
+    this.#waiting.push({ type, at: this.#parts.clock.wall(), read })
+    if (this.#waiting.length >= MOST_WAITING) this.flush()
+    else this.#timer ??= setTimeout(() => this.flush(), PAUSE).unref()
   }
 
   /** An event that shows everything: `agent_session_start.v0`, `agent_session_stop.v0`. */
   tell(type: string, object: Json): void {
+    this.flush()
     const routes = this.#routes.get(type)
     if (routes === undefined) return
-    const event = this.#maker(type)(object)
+    const event = `${this.#head(type, this.#parts.clock.wall())}${JSON.stringify(object)}}`
     for (const destination of new Set(routes.list.flatMap(({ destinations }) => destinations))) {
       this.#parts.put(destination, event)
     }
   }
 
-  /** From now on these subscriptions count. */
+  /** From now on these subscriptions count; for what happened before, those before. */
   follow(subscriptions: ReadonlyMap<string, readonly Subscribed[]>): void {
+    this.flush()
     const routes = new Map<string, Routes>()
     for (const [type, list] of subscriptions)
       routes.set(type, { list: list.map((one) => this.#route(type, one)), outcomes: new Map() })
     this.#routes = routes
+  }
+
+  /** Everything that happened goes to its destinations. */
+  flush(): void {
+    clearTimeout(this.#timer)
+    this.#timer = undefined
+    const happened = this.#waiting
+    if (happened.length === 0) return
+    this.#waiting = []
+    for (const one of happened) this.#write(one)
+  }
+
+  #write({ type, at, read }: Happened): void {
+    const routes = this.#routes.get(type)
+    if (routes === undefined) return
+    let passed = ''
+    for (const [place, { filter }] of routes.list.entries()) if (filter?.(read) !== false) passed += `${place} `
+    if (passed === '') return
+    const head = this.#head(type, at)
+    for (const [destination, print] of outcomeOf(routes, passed)) this.#parts.put(destination, `${head}${print(read)}}`)
   }
 
   #route(type: string, { fields, filter, destinations }: Subscribed): Route {
@@ -87,16 +122,22 @@ export class TrafficEvents {
     return { fields: fields ?? all, filter: pass, destinations }
   }
 
-  #maker(type: string): (object: Json) => string {
-    const { clock, account } = this.#parts
-    const at = clock.wall()
-    const about = { id: newId('ev', at), type, at, account: account(), principal: null }
-    return (object) => JSON.stringify(envelope({ ...about, object }))
+  /** An envelope as JSON up to its object. */
+  #head(type: string, at: number): string {
+    const event = envelope({
+      id: newId('ev', at),
+      type,
+      at,
+      account: this.#parts.account(),
+      principal: null,
+      object: null
+    })
+    return JSON.stringify(event).slice(0, -NO_OBJECT.length)
   }
 }
 
 /** One event however many subscriptions lead to a destination: it shows what any of them asks for. */
-function outcomeOf({ list, outcomes }: Routes, passed: string): readonly (readonly [string, Shape])[] {
+function outcomeOf({ list, outcomes }: Routes, passed: string): readonly (readonly [string, Printer])[] {
   const known = outcomes.get(passed)
   if (known !== undefined) return known
   const chosen = new Map<string, Set<string>>()
@@ -105,26 +146,7 @@ function outcomeOf({ list, outcomes }: Routes, passed: string): readonly (readon
     for (const destination of destinations)
       chosen.set(destination, new Set([...(chosen.get(destination) ?? []), ...fields]))
   }
-  const outcome = [...chosen].map(([destination, names]) => [destination, shapeOf(names)] as const)
+  const outcome = [...chosen].map(([destination, names]) => [destination, printer(names)] as const)
   if (outcomes.size < MOST_OUTCOMES) outcomes.set(passed, outcome)
   return outcome
-}
-
-/** The nested object that dotted paths describe. */
-function shapeOf(paths: Iterable<string>, before = ''): Shape {
-  const keys = new Map<string, string[]>()
-  for (const path of paths) {
-    const [key = '', ...rest] = path.split('.')
-    keys.set(key, [...(keys.get(key) ?? []), rest.join('.')])
-  }
-  return [...keys].map(([key, below]) => {
-    const path = `${before}${key}`
-    return [key, below[0] === '' ? path : shapeOf(below, `${path}.`)] as const
-  })
-}
-
-function shown(shape: Shape, read: FieldReader): Json {
-  const object: Record<string, unknown> = {}
-  for (const [key, at] of shape) object[key] = typeof at === 'string' ? (read(at) ?? null) : shown(at, read)
-  return object as Json
 }

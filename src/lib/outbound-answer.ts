@@ -25,6 +25,8 @@ export interface OutboundRequest {
   /** Milliseconds from now in which the whole answer must be here. */
   readonly deadline: number
   readonly maxResponseBytes: number
+  /** It does no harm twice, although its method does not say so: it may go over a connection that was used before. */
+  readonly repeatable?: boolean
   readonly signal?: AbortSignal
 }
 

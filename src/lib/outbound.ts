@@ -119,7 +119,7 @@ class GuardedClient implements Outbound {
       port: url.port === '' ? (secure ? 443 : 80) : Number(url.port),
       path: `${url.pathname}${url.search}`,
       headers: headersOf(request, url),
-      agent: this.#agent(secure, request.method),
+      agent: this.#agent(secure, request.repeatable ?? IDEMPOTENT.has(request.method)),
       lookup: answering(addresses),
       maxHeaderSize: MAX_HEADER_BYTES,
       ...(secure && isIP(host) === 0 ? { servername: host } : {})
@@ -132,14 +132,14 @@ class GuardedClient implements Outbound {
     })
   }
 
-  #agent(secure: boolean, method: string): http.Agent {
+  #agent(secure: boolean, repeatable: boolean): http.Agent {
     if (secure && this.#secure === undefined) {
       const { authorities = systemRoots() } = this.#parts
       const secureContext = createSecureContext({ ca: [...authorities], minVersion: 'TLSv1.2' })
       this.#secure = agentsOf((options) => new https.Agent({ ...options, secureContext }))
     }
     const agents = secure ? (this.#secure ?? this.#plain) : this.#plain
-    return IDEMPOTENT.has(method) ? agents.kept : agents.once
+    return repeatable ? agents.kept : agents.once
   }
 }
 

@@ -10,7 +10,7 @@ const CONNECTION = 'tcp_connection_closed.v0'
 export interface EventSink {
   /** Does anybody subscribe to this type? */
   wants(type: string): boolean
-  /** `read` answers the value of a field by its dotted path; null or undefined when it has none. Valid during the call. */
+  /** `read` answers the value of a field by its dotted path; null or undefined when it has none, and goes on to answer the same. */
   put(type: string, read: (path: string) => unknown): void
 }
 

@@ -14,6 +14,8 @@ import {
 } from '../../src/resources/traffic-fields.js'
 import { ManualClock } from '../helpers/clock.js'
 
+const SESSION = 'agent_session_start.v0'
+
 const VALUES = {
   'conn.client_ip': '192.0.2.7',
   'conn.start_ts': '2026-01-01T00:00:00.000Z',
@@ -28,24 +30,27 @@ const read = (path: string) => (VALUES as Record<string, unknown>)[path]
 
 function traffic() {
   const put: [string, Record<string, unknown>][] = []
+  const clock = new ManualClock()
   const events = new TrafficEvents({
-    clock: new ManualClock(),
+    clock,
     account: () => 'ac_1',
     put: (destination, event) => put.push([destination, JSON.parse(event)])
   })
-  return { events, put }
+  return { events, put, clock }
 }
 
 t.test('an event shows the fields that were asked for, null for what does not apply', async (t) => {
   const { events, put } = traffic()
   t.equal(events.wants(HTTP), false)
   events.put(HTTP, read)
+  events.flush()
   t.same(put, [], 'nobody subscribed')
   const fields = ['conn.client_ip', 'http.response.status_code', 'ja4_fingerprint', 'http.request.headers']
   events.follow(new Map([[HTTP, [{ type: HTTP, fields, destinations: ['a'] }]]]))
   t.equal(events.wants(HTTP), true)
   t.equal(events.wants(TCP), false)
   events.put(HTTP, read)
+  events.flush()
   t.match(put, [['a', { event_id: /^ev_/, event_type: HTTP, account_id: 'ac_1', principal: null }]])
   t.same(put[0]?.[1].object, {
     conn: { client_ip: '192.0.2.7' },
@@ -75,6 +80,7 @@ t.test('subscriptions that lead to one destination make one event with what any 
     ])
   )
   events.put(HTTP, read)
+  events.flush()
   t.same(
     put.map(([destination, { object }]) => [destination, object]),
     [
@@ -94,7 +100,42 @@ t.test('only what somebody chose or filters by is read', async (t) => {
   const filter = 'ev.http.response.status_code >= 500'
   events.follow(new Map([[HTTP, [{ type: HTTP, fields: ['conn.client_ip'], filter, destinations: ['a'] }]]]))
   events.put(HTTP, noting)
+  events.flush()
   t.same(asked, ['http.response.status_code', 'conn.client_ip'])
+})
+
+t.test('what happened is written by the way: in order, with its time, to whom subscribed then', async (t) => {
+  const { events, put, clock } = traffic()
+  const to = (destination: string) =>
+    new Map([
+      [HTTP, [{ type: HTTP, fields: ['http.request.method'], destinations: [destination] }]],
+      [SESSION, [{ type: SESSION, destinations: [destination] }]]
+    ])
+  const shown = () => put.splice(0).map(([to, { event_type, event_timestamp }]) => [to, event_type, event_timestamp])
+  events.follow(to('a'))
+  const [first, second] = [clock.wall(), clock.wall() + 5_000]
+  events.put(HTTP, read)
+  t.same(put, [], 'not yet')
+  clock.advance(5_000)
+  events.put(HTTP, read)
+  events.follow(to('b'))
+  const time = (at: number) => new Date(at).toISOString()
+  t.same(shown(), [
+    ['a', HTTP, time(first)],
+    ['a', HTTP, time(second)]
+  ])
+  events.put(HTTP, read)
+  events.tell(SESSION, {})
+  t.same(shown(), [
+    ['b', HTTP, time(second)],
+    ['b', SESSION, time(second)]
+  ])
+  for (let n = 0; n < 64; n++) events.put(HTTP, read)
+  t.equal(put.length, 64, 'much is written at once')
+  put.length = 0
+  events.put(HTTP, read)
+  while (put.length === 0) await new Promise(setImmediate)
+  t.same(shown(), [['b', HTTP, time(second)]], 'little is written soon')
 })
 
 t.test('every field has a reader where traffic passes, and every reader a field', async (t) => {

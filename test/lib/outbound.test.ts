@@ -84,6 +84,10 @@ t.test('connections are kept for requests that may be made twice, and given to n
     t.ok((await outbound.request(asking(`http://127.0.0.1:${port}/`, { method: 'POST' }))).ok)
   }
   t.equal(connections, 3)
+  for (let i = 0; i < 2; i++) {
+    t.ok((await outbound.request(asking(`http://127.0.0.1:${port}/`, { method: 'POST', repeatable: true }))).ok)
+  }
+  t.equal(connections, 3, 'whoever asks knows better than the method')
 })
 
 t.test('an idle connection that the server has closed is no failure', async (t) => {

@@ -43,6 +43,7 @@ export class AwsService {
     const text = JSON.stringify(body)
     const answer = await outbound.request({
       method: 'POST',
+      repeatable: true,
       url: endpointOf(arn),
       headers: await this.#signed(target, text),
       body: Buffer.from(text),

@@ -2,6 +2,7 @@ import type { Clock } from '../../lib/clock.js'
 import type { Outbound } from '../../lib/outbound.js'
 import { Batches, type Refusal } from './batches.js'
 import { failureOf } from './http-answer.js'
+import { joined, LIST } from './joined.js'
 import { jsonOf, wordOf } from './json-answer.js'
 import type { Parcel, Sender, SendFailure } from './sender.js'
 
@@ -57,9 +58,10 @@ export class AzureLogs implements Sender {
     const path = `dataCollectionRules/${encodeURIComponent(rule)}/streams/${encodeURIComponent(stream)}`
     const answer = await outbound.request({
       method: 'POST',
+      repeatable: true,
       url: `${uri.replace(/\/$/, '')}/${path}?api-version=2023-01-01`,
       headers: ['content-type', 'application/json', 'authorization', `Bearer ${token}`],
-      body: Buffer.from(`[${events.join(',')}]`),
+      body: joined(events, LIST),
       deadline: DEADLINE,
       maxResponseBytes: MOST_BYTES,
       signal
@@ -83,6 +85,7 @@ export class AzureLogs implements Sender {
     })
     const answer = await outbound.request({
       method: 'POST',
+      repeatable: true,
       url: `${login}/${encodeURIComponent(tenant)}/oauth2/v2.0/token`,
       headers: ['content-type', 'application/x-www-form-urlencoded'],
       body: Buffer.from(form.toString()),

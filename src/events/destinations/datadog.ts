@@ -52,6 +52,7 @@ export class Datadog implements Sender {
     const entries = events.map((message) => ({ ...about, message }))
     const answer = await outbound.request({
       method: 'POST',
+      repeatable: true,
       url: `https://http-intake.logs.${at}/api/v2/logs`,
       headers: ['content-type', 'application/json', 'dd-api-key', apiKey],
       body: Buffer.from(JSON.stringify(entries)),

@@ -2,10 +2,12 @@ import { constants } from 'node:fs'
 import { type FileHandle, open, stat } from 'node:fs/promises'
 import { codeOf } from '../../lib/coded-error.js'
 import { Turns } from '../../store/turns.js'
+import { joined, LINES } from './joined.js'
 import type { Parcel, Sender, SendFailure } from './sender.js'
 
 const MODE = 0o600
 const LINE_FEED = 10
+const AFTER_A_CUT = { ...LINES, before: '\n' }
 /** A file, made when it is missing; never one that a reader of a pipe holds up. */
 const FLAGS = constants.O_APPEND | constants.O_CREAT | constants.O_RDWR | constants.O_NONBLOCK | constants.O_NOCTTY
 
@@ -28,7 +30,7 @@ export class File implements Sender {
     return await this.#turns.take(async () => {
       try {
         const handle = await this.#open()
-        await this.#write(handle, Buffer.from(`${this.#cut ? '\n' : ''}${events.join('\n')}\n`))
+        await this.#write(handle, joined(events, this.#cut ? AFTER_A_CUT : LINES))
         return undefined
       } catch (error) {
         await this.#let()

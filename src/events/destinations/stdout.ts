@@ -1,4 +1,5 @@
 import type { Writable } from 'node:stream'
+import { joined, LINES } from './joined.js'
 import type { Parcel, Sender, SendFailure } from './sender.js'
 
 /** A line for each event on the standard output of the process. */
@@ -12,7 +13,7 @@ export class Stdout implements Sender {
 
   async send({ events }: Parcel): Promise<SendFailure | undefined> {
     return await new Promise((resolve) => {
-      this.#stream.write(`${events.join('\n')}\n`, (error) => {
+      this.#stream.write(joined(events, LINES), (error) => {
         resolve(error ? { message: 'the standard output takes nothing' } : undefined)
       })
     })

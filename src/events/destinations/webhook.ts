@@ -2,6 +2,7 @@ import { createHmac } from 'node:crypto'
 import type { Clock } from '../../lib/clock.js'
 import type { Outbound } from '../../lib/outbound.js'
 import { failureOf } from './http-answer.js'
+import { joined, LIST } from './joined.js'
 import type { Parcel, Sender, SendFailure } from './sender.js'
 
 export interface WebhookParts {
@@ -14,6 +15,7 @@ export interface WebhookParts {
 /** Milliseconds for one whole attempt. */
 const DEADLINE = 15_000
 const MAX_RESPONSE_BYTES = 65_536
+const ONE = { ...LIST, before: '', after: '' }
 const PREFIX = 'whsec_'
 
 /**
@@ -33,16 +35,17 @@ export class Webhook implements Sender {
 
   async send({ id, events, list }: Parcel, signal: AbortSignal): Promise<SendFailure | undefined> {
     const { url, outbound, clock } = this.#parts
-    const text = list ? `[${events.join(',')}]` : (events[0] ?? '')
+    const body = joined(events, list ? LIST : ONE)
     const timestamp = String(Math.floor(clock.wall() / 1000))
     const headers = ['content-type', 'application/json', 'user-agent', 'sluice', 'webhook-id', id]
     headers.push('webhook-timestamp', timestamp)
-    if (this.#key !== undefined) headers.push('webhook-signature', signature(this.#key, id, timestamp, text))
+    if (this.#key !== undefined) headers.push('webhook-signature', signature(this.#key, id, timestamp, body))
     const answer = await outbound.request({
       method: 'POST',
+      repeatable: true,
       url,
       headers,
-      body: Buffer.from(text),
+      body,
       deadline: DEADLINE,
       maxResponseBytes: MAX_RESPONSE_BYTES,
       signal
@@ -61,6 +64,6 @@ function keyOf(secret: string): Buffer {
   return secret.startsWith(PREFIX) ? Buffer.from(secret.slice(PREFIX.length), 'base64') : Buffer.from(secret)
 }
 
-function signature(key: Buffer, id: string, timestamp: string, text: string): string {
-  return `v1,${createHmac('sha256', key).update(`${id}.${timestamp}.${text}`).digest('base64')}`
+function signature(key: Buffer, id: string, timestamp: string, body: Uint8Array): string {
+  return `v1,${createHmac('sha256', key).update(`${id}.${timestamp}.`).update(body).digest('base64')}`
 }
