@@ -1,20 +1,22 @@
-import { execFile } from 'node:child_process'
+import { execFile, execFileSync, spawn } from 'node:child_process'
 import { once } from 'node:events'
 import { createServer } from 'node:http'
 import type { AddressInfo } from 'node:net'
 import { fileURLToPath } from 'node:url'
 import { promisify } from 'node:util'
 import { Worker } from 'node:worker_threads'
-import { cpuSeconds, freePort, startProgram } from './process.js'
+import { cpuSeconds, findProgram, freePort, startProgram } from './process.js'
 import { median, table } from './table.js'
 
 /**
  * What events of traffic cost: the same paced load with nobody subscribed, with a file and with a webhook, by turns, and how
- * requests fare beside those of the same round with nobody subscribed. By default 1,700 requests a second, which is 102,000
- * events a minute. `events [SECONDS] [ROUNDS] [RATE]`.
+ * requests fare beside those of the same round with nobody subscribed. The receiver of the webhook shares the machine, so
+ * webhooks stand beside a load with nobody subscribed while another program posts as much to the same receiver. By default
+ * 1,700 requests a second, which is 102,000 events a minute. `events [SECONDS] [ROUNDS] [RATE]`.
  */
 const [seconds = 20, rounds = 3, rate = 1_700] = process.argv.slice(2).map(Number)
 const CLIENT = fileURLToPath(new URL('./paced-client.js', import.meta.url))
+const POSTER = fileURLToPath(new URL('./poster.js', import.meta.url))
 const MAIN = fileURLToPath(new URL('../src/main.js', import.meta.url))
 const KEY = 'a-key-for-the-benchmark'
 const run = promisify(execFile)
@@ -43,6 +45,9 @@ const hook = `http://127.0.0.1:${(sink.address() as AddressInfo).port}/`
 const origin = new Worker(new URL('./origin.js', import.meta.url))
 const [{ plain }] = (await once(origin, 'message')) as [{ plain: number }]
 const [traffic, api] = [await freePort(), await freePort()]
+// The proxy has one CPU to itself; client, origin and receiver share the other.
+if (findProgram('taskset') !== undefined)
+  execFileSync('taskset', ['-acp', '1', String(process.pid)], { stdio: 'ignore' })
 const env = {
   SLUICE_API_KEY: KEY,
   SLUICE_DATA: ':memory:',
@@ -87,9 +92,26 @@ async function paced(): Promise<Sample> {
   return { p50, p99, errors, cpu: ((cpuSeconds(pid) - before) * 1e6) / requests }
 }
 
+const BUSY = 'nobody, receiver busy'
+/** Bytes of one event of this load. */
+const EVENT_BYTES = 1_276
+
+/** Meanwhile another program posts to the receiver. */
+async function besidePoster(work: () => Promise<void>): Promise<void> {
+  const poster = spawn(process.execPath, [POSTER, hook, String(rate * EVENT_BYTES)], { stdio: 'ignore' })
+  try {
+    await work()
+  } finally {
+    poster.kill()
+    await once(poster, 'exit')
+    bodies.length = 0
+  }
+}
+
 const samples = new Map<string, Sample[]>([
   ['nobody', []],
   ['file', []],
+  [BUSY, []],
   ['webhook', []]
 ])
 const counts = { delivered: 0, dropped: 0, received: 0 }
@@ -101,6 +123,7 @@ for (let round = 0; round <= rounds; round++) {
       if (round > 0) list.push(sample)
     }
     if (name === 'nobody') await measure()
+    else if (name === BUSY) await besidePoster(measure)
     else {
       const target = name === 'file' ? { file: { path: '/dev/null' } } : { webhook: { url: hook, secret: 'signed' } }
       const { delivered, dropped } = await subscribed(target, measure)
@@ -111,13 +134,14 @@ for (let round = 0; round <= rounds; round++) {
   }
 }
 console.log(`${rate} requests a second, ${rate * 60} events a minute: ${rounds} rounds of ${seconds} s`)
-const quiet = samples.get('nobody') ?? []
 
-/** The median over the rounds, and beside it that of the ratios to the round's own quiet run. */
-function beside(list: readonly Sample[], read: (sample: Sample) => number, digits: number): string {
+/** The median over the rounds, and beside it that of the ratios to the same round's run with nobody subscribed. */
+function beside(name: string, read: (sample: Sample) => number, digits: number): string {
+  const list = samples.get(name) ?? []
+  const base = samples.get(name === 'webhook' || name === BUSY ? BUSY : 'nobody') ?? []
   const ratios = list.flatMap((sample, round) => {
-    const base = quiet[round]
-    return base === undefined ? [] : [read(sample) / read(base)]
+    const quiet = base[round]
+    return quiet === undefined ? [] : [read(sample) / read(quiet)]
   })
   return `${median(list.map(read)).toFixed(digits)} (×${median(ratios).toFixed(2)})`
 }
@@ -126,9 +150,9 @@ table(
   ['subscribed', 'p50 ms', 'p99 ms', 'CPU µs/request', 'errors'],
   [...samples].map(([name, list]) => [
     name,
-    beside(list, ({ p50 }) => p50, 2),
-    beside(list, ({ p99 }) => p99, 2),
-    beside(list, ({ cpu }) => cpu, 1),
+    beside(name, ({ p50 }) => p50, 2),
+    beside(name, ({ p99 }) => p99, 2),
+    beside(name, ({ cpu }) => cpu, 1),
     String(list.reduce((sum, { errors }) => sum + errors, 0))
   ])
 )

@@ -40,11 +40,13 @@ interface Happened {
 }
 
 /**
- * Milliseconds for which what happened waits to be written, and how much at most. Writing is done by the way, many in a row:
- * one alone costs several times as much, and the next request would wait for it.
+ * Milliseconds for which what happened waits to be written. Writing is done by the way, several in a row: one alone costs
+ * several times as much, and the next request would wait for it.
  */
-const PAUSE = 20
-const MOST_WAITING = 64
+const PAUSE = 10
+/** How many are written before requests get their turn again, and beyond them one of so many that wait. */
+const SLICE = 6
+const SHARE = 8
 
 /** Events that no write causes: they are made when somebody subscribed to them, and only then. */
 export class TrafficEvents {
@@ -52,7 +54,8 @@ export class TrafficEvents {
   readonly #filters = new EventFilters()
   #routes: ReadonlyMap<string, Routes> = new Map()
   #waiting: Happened[] = []
-  #timer: NodeJS.Timeout | undefined
+  #written = 0
+  #pausing = false
 
   constructor(parts: TrafficParts) {
     this.#parts = parts
@@ -70,8 +73,9 @@ export class TrafficEvents {
   put(type: string, read: FieldReader): void {
     if (!this.#routes.has(type)) return
     this.#waiting.push({ type, at: this.#parts.clock.wall(), read })
-    if (this.#waiting.length >= MOST_WAITING) this.flush()
-    else this.#timer ??= setTimeout(() => this.flush(), PAUSE).unref()
+    if (this.#pausing) return
+    this.#pausing = true
+    setTimeout(() => this.#slice(), PAUSE).unref()
   }
 
   /** An event that shows everything: `agent_session_start.v0`, `agent_session_stop.v0`. */
@@ -96,12 +100,22 @@ export class TrafficEvents {
 
   /** Everything that happened goes to its destinations. */
   flush(): void {
-    clearTimeout(this.#timer)
-    this.#timer = undefined
-    const happened = this.#waiting
-    if (happened.length === 0) return
+    this.#writeUpTo(this.#waiting.length)
+  }
+
+  #slice(): void {
+    const left = this.#waiting.length - this.#written
+    this.#writeUpTo(this.#written + SLICE + Math.floor(left / SHARE))
+    if (this.#waiting.length > 0) setImmediate(() => this.#slice()).unref()
+    else this.#pausing = false
+  }
+
+  #writeUpTo(end: number): void {
+    for (const most = Math.min(end, this.#waiting.length); this.#written < most; this.#written++)
+      this.#write(this.#waiting[this.#written] as Happened)
+    if (this.#written < this.#waiting.length) return
     this.#waiting = []
-    for (const one of happened) this.#write(one)
+    this.#written = 0
   }
 
   #write({ type, at, read }: Happened): void {

@@ -130,12 +130,13 @@ t.test('what happened is written by the way: in order, with its time, to whom su
     ['b', HTTP, time(second)],
     ['b', SESSION, time(second)]
   ])
-  for (let n = 0; n < 64; n++) events.put(HTTP, read)
-  t.equal(put.length, 64, 'much is written at once')
-  put.length = 0
-  events.put(HTTP, read)
-  while (put.length === 0) await new Promise(setImmediate)
-  t.same(shown(), [['b', HTTP, time(second)]], 'little is written soon')
+  for (let n = 0; n < 100; n++) events.put(HTTP, read)
+  const sizes = [0]
+  while (put.length < 100) {
+    await new Promise(setImmediate)
+    if (put.length > (sizes.at(-1) ?? 0)) sizes.push(put.length)
+  }
+  t.ok(sizes.length > 4, `requests get their turn in between: ${sizes}`)
 })
 
 t.test('every field has a reader where traffic passes, and every reader a field', async (t) => {
