@@ -7,6 +7,7 @@ import { type ApiKeys, openKeys } from './api/keys.js'
 import { type ApiServer, createApi, type Readiness } from './api/server.js'
 import { type OpenCertificates, openCertificates } from './assembly/certificates.js'
 import { readOptionFile } from './assembly/option-file.js'
+import { outboundRules } from './assembly/outbound.js'
 import { openPolicyServices } from './assembly/policy-services.js'
 import { isShared, storeAddress } from './assembly/store-place.js'
 import { accessLines, sharesListener, trafficOptions } from './assembly/traffic-options.js'
@@ -29,6 +30,7 @@ import { reachableUrl } from './lib/host.js'
 import { newId } from './lib/id.js'
 import type { Outbound } from './lib/outbound.js'
 import { packageVersion } from './lib/package-root.js'
+import { ThreadedOutbound } from './lib/threaded-outbound.js'
 import { unpredictable } from './lib/unpredictable.js'
 import { LimiterTable } from './limiter/table.js'
 import { actions } from './policy/actions/registry.js'
@@ -107,7 +109,7 @@ export class App {
   readonly #agents: Agents
   readonly #own: OwnUnits
   #store: Store | undefined
-  #outbound: Outbound | undefined
+  #outbound: Outbound[] = []
   #control: ControlPlane | undefined
   #events: Events | undefined
   #traffic: Traffic | undefined
@@ -204,7 +206,7 @@ export class App {
     await this.#events?.stop()
     await this.#control?.close()
     this.#traffic?.stop()
-    this.#outbound?.close()
+    for (const outbound of this.#outbound) outbound.close()
     for (const timer of this.#timers) clearInterval(timer)
     return drained
   }
@@ -226,9 +228,10 @@ export class App {
       metrics: this.#metrics,
       traffic
     })
-    this.#outbound = services.outbound
+    this.#outbound = [services.outbound]
+    const eventsOutbound = new ThreadedOutbound(await outboundRules(this.#options))
     const events = new Events({
-      outbound: services.outbound,
+      outbound: eventsOutbound,
       clock,
       log,
       seal,
@@ -237,6 +240,7 @@ export class App {
       baseUrl: () => this.#apiUrl,
       process: isShared(address) ? newId('proc', clock.wall()) : undefined
     })
+    this.#outbound.push(eventsOutbound)
     this.#events = events
     const options: ControlOptions = {
       connect: async (onRevision) => {

@@ -20,6 +20,7 @@ import { refusalOf } from '../proxy/failures.js'
 import type { Metrics } from '../proxy/metrics.js'
 import type { Traffic } from '../proxy/traffic.js'
 import { readOptionFile } from './option-file.js'
+import { outboundRules } from './outbound.js'
 
 export interface PolicyServicesParts {
   readonly clock: Clock
@@ -32,13 +33,9 @@ export interface PolicyServicesParts {
 
 /** What policies use, as the options want it. Whoever opens it closes `outbound`. Fails with `FILE_UNREADABLE` and with what is wrong in a file. */
 export async function openPolicyServices(options: Options, parts: PolicyServicesParts): Promise<PolicyServices> {
-  const { geoip, rate_limit_headers, limits, outbound: requests, login, jwt } = options
+  const { geoip, rate_limit_headers, limits, login, jwt } = options
   const { clock, log, seal, limiter, metrics, traffic } = parts
-  const outbound = createOutbound({
-    clock,
-    allowPrivate: requests.allow_private,
-    ...(requests.ca === undefined ? {} : { authorities: [await readOptionFile(requests.ca, 'outbound.ca')] })
-  })
+  const outbound = createOutbound({ clock, ...(await outboundRules(options)) })
   return {
     clock,
     expressions: createExpressions({

@@ -43,8 +43,10 @@ for (const engine of engines) {
       }
     })
     t.equal(sink.taken.length, 2)
-    const metrics = (await account(sluice)('/metrics')).text
-    t.match(metrics, `sluice_events_delivered_total{destination="${id}"} 2`)
+    // The receiver has them a moment before its answer is here.
+    const delivered = `sluice_events_delivered_total{destination="${id}"} 2`
+    let metrics = ''
+    while (!metrics.includes(delivered)) metrics = (await account(sluice)('/metrics')).text
     t.match(metrics, `sluice_events_dropped_total{destination="${id}"} 0`)
     t.match(metrics, `sluice_event_delivery_failures{destination="${id}"} 0`)
     for (const { body } of sink.all) t.notMatch(body, /hidden-|id=1/)

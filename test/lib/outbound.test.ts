@@ -3,13 +3,16 @@ import { readFileSync } from 'node:fs'
 import http, { createServer, type IncomingMessage, type RequestListener, type ServerResponse } from 'node:http'
 import { createServer as createSecureServer } from 'node:https'
 import { type AddressInfo, createServer as createTcpServer, type Server, type Socket } from 'node:net'
-import t from 'tap'
+import { Worker } from 'node:worker_threads'
+import t, { type Test as Tap } from 'tap'
 import { systemClock } from '../../src/lib/clock.js'
-import { createOutbound, type OutboundParts } from '../../src/lib/outbound.js'
+import { createOutbound, type Outbound, type OutboundParts } from '../../src/lib/outbound.js'
 import type { OutboundRequest } from '../../src/lib/outbound-answer.js'
 import { type AttemptOutcome, OutboundAttempt } from '../../src/lib/outbound-attempt.js'
+import type { OutboundOrder, OutboundThreadData } from '../../src/lib/outbound-protocol.js'
 import { follow } from '../../src/lib/outbound-redirects.js'
 import { systemRoots } from '../../src/lib/outbound-roots.js'
+import { ThreadedOutbound } from '../../src/lib/threaded-outbound.js'
 import { fixture } from '../helpers/files.js'
 
 const pem = (name: string) => readFileSync(fixture(`tls/${name}`), 'utf8')
@@ -22,6 +25,24 @@ function client(t: Test, parts: Partial<OutboundParts> = {}) {
   const outbound = createOutbound({ clock: systemClock, allowPrivate: true, ...parts })
   t.teardown(() => outbound.close())
   return outbound
+}
+
+const { postMessage: post } = Worker.prototype
+
+type Client = (t: Test, parts?: OutboundThreadData) => Outbound
+
+/** In the thread of the test itself and in one of its own. */
+const PLACES: Readonly<Record<string, Client>> = {
+  here: client,
+  'in a thread': (t, data = { allowPrivate: true }) => {
+    const outbound = new ThreadedOutbound(data)
+    t.teardown(() => outbound.close())
+    return outbound
+  }
+}
+
+function everywhere(name: string, run: (t: Tap, client: Client) => Promise<void>): void {
+  for (const [place, open] of Object.entries(PLACES)) t.test(`${name} (${place})`, (t) => run(t, open))
 }
 
 async function listening(t: Test, server: Server): Promise<number> {
@@ -48,7 +69,7 @@ async function contentOf(message: IncomingMessage): Promise<string> {
   return text
 }
 
-t.test('a request goes out as it was given, and the whole answer comes back', async (t) => {
+everywhere('a request goes out as it was given, and the whole answer comes back', async (t, client) => {
   let seen: { line: string; headers: readonly string[]; body: string } | undefined
   const port = await serving(t, async (request, response) => {
     const { method, url, rawHeaders } = request
@@ -73,7 +94,7 @@ t.test('a request goes out as it was given, and the whole answer comes back', as
   t.same(seen?.headers.slice(0, 8), ['host', `127.0.0.1:${port}`, 'X-B', '3', 'x-b', '4', 'content-length', '5'])
 })
 
-t.test('connections are kept for requests that may be made twice, and given to nobody else', async (t) => {
+everywhere('connections are kept for requests that may be made twice, and given to nobody else', async (t, client) => {
   let connections = 0
   const server = createServer((_, response) => response.end('ok')).on('connection', () => connections++)
   const port = await listening(t, server)
@@ -90,7 +111,7 @@ t.test('connections are kept for requests that may be made twice, and given to n
   t.equal(connections, 3, 'whoever asks knows better than the method')
 })
 
-t.test('an idle connection that the server has closed is no failure', async (t) => {
+everywhere('an idle connection that the server has closed is no failure', async (t, client) => {
   let requests = 0
   const port = await listening(
     t,
@@ -225,7 +246,7 @@ t.test('every way to fail has its code', async (t) => {
   t.equal(await pending, 'ABORTED')
 })
 
-t.test('an answer beyond its limit is given up while it comes', async (t) => {
+everywhere('an answer beyond its limit is given up while it comes', async (t, client) => {
   let written = 0
   const port = await serving(t, (_, response) => {
     const write = (): void => {
@@ -265,7 +286,7 @@ t.test('authorities are the system’s', async (t) => {
   t.throws(() => systemRoots('/nowhere/at/all.pem'), { code: 'ENOENT' })
 })
 
-t.test('redirects are followed as browsers do, each with its own check', async (t) => {
+everywhere('redirects are followed as browsers do, each with its own check', async (t, client) => {
   const seen: string[] = []
   const record = async (request: IncomingMessage): Promise<void> => {
     const { method, url, headers } = request
@@ -315,7 +336,7 @@ t.test('redirects are followed as browsers do, each with its own check', async (
   t.match(await go('/301', 0), { outcome: { ok: true, status: 301 } }, 'without leave the redirect is the answer')
 })
 
-t.test('a redirect to a private address or away from https is refused', async (t) => {
+everywhere('a redirect to a private address or away from https is refused', async (t, client) => {
   const asked: string[] = []
   const guarded = client(t, { allowPrivate: false })
   const redirecting = (location: string) => ({
@@ -339,4 +360,39 @@ t.test('a redirect to a private address or away from https is refused', async (t
   const downgraded = await follow(redirecting('http://a.test/'), asking('https://a.test/'), 3, systemClock)
   t.match(downgraded, { outcome: { ok: false, code: 'REDIRECT_REFUSED' } })
   t.equal(asked.length, 1)
+})
+
+t.test('a thread gives up what nobody waits for, and another takes its place when it dies', async (t) => {
+  const open = PLACES['in a thread'] as Client
+  const closed: string[] = []
+  const port = await serving(t, (request, response) => {
+    response.on('close', () => closed.push(request.url ?? ''))
+    if (request.url === '/') response.end('ok')
+  })
+  const outbound = open(t)
+  const ending = new AbortController()
+  const given = outbound.request(asking(`http://127.0.0.1:${port}/slow`, { signal: ending.signal }))
+  t.match(await outbound.request(asking(`http://127.0.0.1:${port}/`)), { ok: true, status: 200 })
+  ending.abort()
+  t.match(await given, { ok: false, code: 'ABORTED' })
+  while (!closed.includes('/slow')) await new Promise(setImmediate)
+  t.match(await outbound.request(asking(`http://127.0.0.1:${port}/late`, { deadline: 20 })), { code: 'TIMEOUT' })
+  t.match(await outbound.request(asking('ftp://x/')), { ok: false, code: 'URL_INVALID' })
+  t.match(await outbound.request(asking('x', { signal: AbortSignal.abort() })), { ok: false, code: 'ABORTED' })
+  const { SSL_CERT_FILE: bundle } = process.env
+  process.env.SSL_CERT_FILE = '/no/such/file'
+  t.match(await open(t).request(asking(`https://127.0.0.1:${port}/`)), { ok: false, code: 'TLS_FAILED' })
+  if (bundle === undefined) delete process.env.SSL_CERT_FILE
+  else process.env.SSL_CERT_FILE = bundle
+  const dying = t.capture(Worker.prototype, 'postMessage', function (this: Worker, message: OutboundOrder) {
+    post.call(this, message)
+    void this.terminate()
+  })
+  t.match(await outbound.request(asking(`http://127.0.0.1:${port}/slow`)), { ok: false, code: 'BROKEN' })
+  dying.restore()
+  t.match(await outbound.request(asking(`http://127.0.0.1:${port}/`)), { ok: true, status: 200 })
+  const waiting = outbound.request(asking(`http://127.0.0.1:${port}/slow`))
+  outbound.close()
+  t.match(await waiting, { ok: false, code: 'ABORTED' })
+  t.match(await outbound.request(asking(`http://127.0.0.1:${port}/`)), { ok: false, code: 'ABORTED' })
 })

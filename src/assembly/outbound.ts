@@ -1,0 +1,11 @@
+import type { Options } from '../config/options.js'
+import type { OutboundParts } from '../lib/outbound.js'
+import { readOptionFile } from './option-file.js'
+
+/** Where requests of policies and of events may go, and whom they trust, as the options want it. Fails with `FILE_UNREADABLE`. */
+export async function outboundRules({
+  outbound
+}: Options): Promise<Pick<OutboundParts, 'allowPrivate' | 'authorities'>> {
+  const { allow_private: allowPrivate, ca } = outbound
+  return { allowPrivate, ...(ca === undefined ? {} : { authorities: [await readOptionFile(ca, 'outbound.ca')] }) }
+}

@@ -1,0 +1,18 @@
+import type { OutboundError, OutboundRequest, OutboundResponse } from './outbound-answer.js'
+
+/** What the thread begins with. */
+export interface OutboundThreadData {
+  readonly allowPrivate: boolean
+  readonly authorities?: readonly string[]
+}
+
+/** To the thread: a request, or that nobody waits for its answer any more. */
+export type OutboundOrder =
+  | { readonly number: number; readonly request: Omit<OutboundRequest, 'signal'> }
+  | { readonly number: number; readonly request?: undefined }
+
+/** From the thread, once for each request. */
+export interface OutboundReply {
+  readonly number: number
+  readonly answer: OutboundResponse | OutboundError
+}

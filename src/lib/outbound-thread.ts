@@ -1,0 +1,32 @@
+import { parentPort, workerData } from 'node:worker_threads'
+import { systemClock } from './clock.js'
+import { createOutbound } from './outbound.js'
+import { OUTBOUND_MESSAGES, type OutboundRequest } from './outbound-answer.js'
+import type { OutboundOrder, OutboundReply, OutboundThreadData } from './outbound-protocol.js'
+
+/** A thread that makes requests of our own, as many at a time as it is given. */
+function serve(): void {
+  const port = parentPort
+  if (port === null) return
+  const outbound = createOutbound({ clock: systemClock, ...(workerData as OutboundThreadData) })
+  const under = new Map<number, AbortController>()
+  const run = async (number: number, request: OutboundRequest): Promise<OutboundReply> => {
+    const ending = new AbortController()
+    under.set(number, ending)
+    try {
+      return { number, answer: await outbound.request({ ...request, signal: ending.signal }) }
+    } catch {
+      // Only authorities that cannot be used make it throw, and without them there is no handshake.
+      const code = 'TLS_FAILED'
+      return { number, answer: { ok: false, code, message: OUTBOUND_MESSAGES[code], timeMs: 0 } }
+    } finally {
+      under.delete(number)
+    }
+  }
+  port.on('message', ({ number, request }: OutboundOrder) => {
+    if (request === undefined) under.get(number)?.abort()
+    else void run(number, request).then((reply) => port.postMessage(reply))
+  })
+}
+
+serve()

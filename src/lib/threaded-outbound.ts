@@ -1,0 +1,87 @@
+import { Worker } from 'node:worker_threads'
+import type { Outbound } from './outbound.js'
+import {
+  OUTBOUND_MESSAGES,
+  type OutboundError,
+  type OutboundRequest,
+  type OutboundResponse
+} from './outbound-answer.js'
+import type { OutboundOrder, OutboundReply, OutboundThreadData } from './outbound-protocol.js'
+
+type Answer = OutboundResponse | OutboundError
+
+/**
+ * A guarded client in a thread of its own: handshakes, encryption and long bodies hold nobody up here. The thread begins
+ * with the first request, and anew after it has died; what was under way then is `BROKEN`.
+ */
+export class ThreadedOutbound implements Outbound {
+  readonly #data: OutboundThreadData
+  readonly #waiting = new Map<number, (answer: Answer) => void>()
+  #worker: Worker | undefined
+  #number = 0
+  #closed = false
+
+  constructor(data: OutboundThreadData) {
+    this.#data = data
+  }
+
+  async request({ signal, ...request }: OutboundRequest): Promise<Answer> {
+    if (this.#closed || signal?.aborted === true) return failed('ABORTED')
+    const worker = this.#running()
+    const number = ++this.#number
+    const cancel = () => worker.postMessage({ number } satisfies OutboundOrder)
+    signal?.addEventListener('abort', cancel)
+    try {
+      return await new Promise<Answer>((resolve) => {
+        this.#waiting.set(number, resolve)
+        // Nothing else may keep a process alive that only waits for this answer.
+        worker.ref()
+        worker.postMessage({ number, request } satisfies OutboundOrder)
+      })
+    } finally {
+      signal?.removeEventListener('abort', cancel)
+    }
+  }
+
+  close(): void {
+    this.#closed = true
+    void this.#worker?.terminate()
+    this.#lose('ABORTED')
+  }
+
+  #running(): Worker {
+    if (this.#worker !== undefined) return this.#worker
+    // Beside this file, in the same language: a loader may run the sources as they are.
+    const extension = import.meta.url.slice(import.meta.url.lastIndexOf('.'))
+    const worker = new Worker(new URL(`./outbound-thread${extension}`, import.meta.url), { workerData: this.#data })
+    const gone = () => {
+      if (this.#worker === worker) this.#lose('BROKEN')
+    }
+    worker.on('message', ({ number, answer }: OutboundReply) => this.#settle(number, answer))
+    worker.on('error', gone)
+    worker.on('exit', gone)
+    worker.unref()
+    this.#worker = worker
+    return worker
+  }
+
+  #settle(number: number, answer: Answer): void {
+    const settle = this.#waiting.get(number)
+    this.#waiting.delete(number)
+    if (this.#waiting.size === 0) this.#worker?.unref()
+    if (answer.ok)
+      settle?.({ ...answer, body: Buffer.from(answer.body.buffer, answer.body.byteOffset, answer.body.length) })
+    else settle?.(answer)
+  }
+
+  #lose(code: 'ABORTED' | 'BROKEN'): void {
+    this.#worker = undefined
+    const waiting = [...this.#waiting.values()]
+    this.#waiting.clear()
+    for (const settle of waiting) settle(failed(code))
+  }
+}
+
+function failed(code: 'ABORTED' | 'BROKEN'): OutboundError {
+  return { ok: false, code, message: OUTBOUND_MESSAGES[code], timeMs: 0 }
+}
