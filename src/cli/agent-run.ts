@@ -9,6 +9,7 @@ import type { AgentFlags } from './agent.js'
 import type { AgentPolicyRefused } from './agent-plane.js'
 import { type AgentSetup, type NamedTunnel, readAgentSetup } from './agent-setup.js'
 import { ExitCode } from './exit-code.js'
+import { giveHeapRoom } from './heap-growth.js'
 import { type ReportStyle, styleFor } from './report.js'
 import { StopSignals } from './signals.js'
 import { formatProblems } from './unit-report.js'
@@ -25,6 +26,7 @@ export async function runAgent(
   environment: Readonly<Record<string, string | undefined>>,
   out: AgentOutput
 ): Promise<number> {
+  giveHeapRoom()
   try {
     const setup = await readAgentSetup(flags, environment)
     const status = new StatusLine(out)

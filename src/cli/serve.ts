@@ -8,6 +8,7 @@ import { announce } from './announce.js'
 import { withDemoAgents } from './demo-agents.js'
 import { type DemoUpstream, startDemoUpstream } from './demo-upstream.js'
 import { ExitCode } from './exit-code.js'
+import { giveHeapRoom } from './heap-growth.js'
 import { createLog, type ProcessLog } from './process-log.js'
 import { Reloading } from './reloading.js'
 import { StopSignals } from './signals.js'
@@ -26,6 +27,7 @@ interface DemoRun {
 
 /** Runs the proxy until a signal ends it; resolves with the exit code. What a user can cause is told without a stack. */
 export async function serve(input: ServeInput): Promise<number> {
+  giveHeapRoom()
   const signals = new StopSignals(systemClock)
   const demo = isDemo(input) ? await startDemoUpstream() : undefined
   try {
