@@ -45,7 +45,8 @@ export class Events implements EventRecorder {
     this.#options = options
     this.#recorder = new Recorder({ clock, baseUrl, account })
     const put = (destination: string, event: string) => this.#deliveries?.put(destination, event)
-    this.traffic = new TrafficEvents({ clock, account, put })
+    const fault = (error: unknown) => options.log.warn({ err: error }, 'an event of traffic could not be written')
+    this.traffic = new TrafficEvents({ clock, account, put, fault })
   }
 
   /** Before the first write: the store whose writes are recorded. Fails with a `StoreError`. */

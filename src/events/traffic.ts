@@ -12,6 +12,8 @@ export interface TrafficParts {
   readonly account: () => string
   /** Takes an event for a destination. Must not throw or block. */
   readonly put: (destination: string, event: string) => void
+  /** An event could not be written. Must not throw. */
+  readonly fault: (error: unknown) => void
 }
 
 /** One subscription to one type, ready to run. */
@@ -111,8 +113,14 @@ export class TrafficEvents {
   }
 
   #writeUpTo(end: number): void {
-    for (const most = Math.min(end, this.#waiting.length); this.#written < most; this.#written++)
-      this.#write(this.#waiting[this.#written] as Happened)
+    for (const most = Math.min(end, this.#waiting.length); this.#written < most; this.#written++) {
+      try {
+        this.#write(this.#waiting[this.#written] as Happened)
+      } catch (error) {
+        // Nobody above would catch it, and the others are to be written.
+        this.#parts.fault(error)
+      }
+    }
     if (this.#written < this.#waiting.length) return
     this.#waiting = []
     this.#written = 0

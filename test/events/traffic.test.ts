@@ -30,13 +30,15 @@ const read = (path: string) => (VALUES as Record<string, unknown>)[path]
 
 function traffic() {
   const put: [string, Record<string, unknown>][] = []
+  const faults: unknown[] = []
   const clock = new ManualClock()
   const events = new TrafficEvents({
     clock,
     account: () => 'ac_1',
-    put: (destination, event) => put.push([destination, JSON.parse(event)])
+    put: (destination, event) => put.push([destination, JSON.parse(event)]),
+    fault: (error) => faults.push(error)
   })
-  return { events, put, clock }
+  return { events, put, clock, faults }
 }
 
 t.test('an event shows the fields that were asked for, null for what does not apply', async (t) => {
@@ -137,6 +139,19 @@ t.test('what happened is written by the way: in order, with its time, to whom su
     if (put.length > (sizes.at(-1) ?? 0)) sizes.push(put.length)
   }
   t.ok(sizes.length > 4, `requests get their turn in between: ${sizes}`)
+})
+
+t.test('an event that cannot be written harms no other', async (t) => {
+  const { events, put, faults } = traffic()
+  events.follow(new Map([[HTTP, [{ type: HTTP, fields: ['http.request.method'], destinations: ['a'] }]]]))
+  const failure = new Error('no value')
+  events.put(HTTP, () => {
+    throw failure
+  })
+  events.put(HTTP, read)
+  while (put.length === 0) await new Promise(setImmediate)
+  t.same(faults, [failure])
+  t.equal(put.length, 1)
 })
 
 t.test('every field has a reader where traffic passes, and every reader a field', async (t) => {
