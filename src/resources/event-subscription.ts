@@ -3,7 +3,7 @@ import { didYouMean } from '../lib/suggest.js'
 import { isObject } from './check.js'
 import { eventDestination } from './event-destination.js'
 import { EventFilters } from './event-filter.js'
-import { EVENT_TYPES } from './event-types.js'
+import { absentNoun, EVENT_TYPES } from './event-types.js'
 import { defineField, type Reading } from './field.js'
 import { nullable, text } from './fields.js'
 import { refs } from './references.js'
@@ -107,6 +107,13 @@ function readSource(value: unknown, at: string, reading: Reading): Source | unde
     )
   if (type === undefined || type === null) return refuse(`${at}.type`, 'FIELD_REQUIRED', 'is required')
   if (typeof type !== 'string' || !EVENT_TYPES.includes(type)) {
+    const absent = typeof type === 'string' ? absentNoun(type) : undefined
+    if (absent !== undefined)
+      return refuse(
+        `${at}.type`,
+        'FIELD_INVALID',
+        `is an event of ${absent}, a resource that this version does not have`
+      )
     const near = typeof type === 'string' && type.length < 64 ? didYouMean(type, EVENT_TYPES) : ''
     return refuse(`${at}.type`, 'FIELD_INVALID', `must be one of ${EVENT_TYPES.join(', ')}${near}`)
   }

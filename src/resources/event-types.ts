@@ -25,6 +25,9 @@ export const EVENT_NOUNS = [
 
 export type EventNoun = (typeof EVENT_NOUNS)[number]
 
+/** Nouns of events that others know and nothing here can cause: there are no such resources. */
+const ABSENT_NOUNS: readonly string[] = ['ssh_public_key', 'tcp_address']
+
 /** Events of traffic and of agents, which no resource makes. */
 const TRAFFIC = ['agent_session_start', 'agent_session_stop', 'http_request_complete', 'tcp_connection_closed'] as const
 
@@ -35,6 +38,11 @@ export type Change = (typeof CHANGES)[number]
 /** The type of the event of one change. */
 export function eventType(noun: EventNoun, change: Change): string {
   return `${noun}_${change}.v0`
+}
+
+/** The resource that an event of this type would tell of, when others have it and this version does not. */
+export function absentNoun(type: string): string | undefined {
+  return ABSENT_NOUNS.find((noun) => CHANGES.some((change) => type === `${noun}_${change}.v0`))
 }
 
 /** Every type that a subscription may name, sorted. */
