@@ -16,7 +16,7 @@ export interface AgentDoorParts {
   readonly identity: ListenerIdentity
   readonly listener: TunnelListener<CredentialGrant>
   readonly clock: Clock
-  /** Most connections at their handshake at a time. */
+  /** Most connections at their handshake at a time; more wait. */
   readonly handshakes: number
   /** For a handshake. Milliseconds. */
   readonly timeout: number
@@ -24,13 +24,27 @@ export interface AgentDoorParts {
   readonly log: { warn(fields: object, message: string): void }
 }
 
-/** Where agents connect: gate, handshake, and then the tunnel listener. */
+/** A connection that waits for its handshake. */
+interface Arrival {
+  readonly socket: Socket
+  readonly ip: string
+  readonly local: SocketFacts['local']
+}
+
+/** Connections that may wait for their handshake. */
+const MOST_WAITING = 4096
+
+/**
+ * Where agents connect: gate, handshake, and then the tunnel listener. Handshakes beyond the limit wait for their turn, unread,
+ * because a refusal would keep some agents away for minutes: they double their pauses with every failure.
+ */
 export class AgentDoor {
   readonly address: { readonly host: string; readonly port: number }
   readonly #server: Server
   readonly #parts: AgentDoorParts
   readonly #table: TlsTable
   readonly #sockets = new Set<Socket>()
+  #waiting: Arrival[] = []
   #handshakes = 0
   #count = 0
 
@@ -59,6 +73,8 @@ export class AgentDoor {
   /** Nobody comes in any more; who is here stays. */
   shut(): void {
     this.#server.close()
+    for (const { socket } of this.#waiting) socket.destroy()
+    this.#waiting = []
   }
 
   /** Waits until everybody has gone and breaks what is left after `grace` milliseconds: a goodbye takes a moment to leave. */
@@ -67,7 +83,7 @@ export class AgentDoor {
   }
 
   #arrive(socket: Socket): void {
-    const { admits, clock, handshakes, timeout, handshakeFailed } = this.#parts
+    const { admits, clock, handshakeFailed } = this.#parts
     socket.on('error', ignore)
     const facts = new SocketFacts(++this.#count, 'agents', socket, clock.wall())
     const ip = plain(facts.peer.address)
@@ -75,22 +91,35 @@ export class AgentDoor {
       socket.destroy()
       return
     }
-    if (this.#handshakes >= handshakes) {
+    if (this.#waiting.length >= MOST_WAITING) {
       socket.destroy()
       handshakeFailed('overloaded')
       return
     }
-    this.#handshakes++
     this.#sockets.add(socket)
     socket.once('close', () => this.#sockets.delete(socket))
-    const giveUp = terminateTls(socket, { table: this.#table, local: facts.local }, (result) => {
+    this.#waiting.push({ socket, ip, local: facts.local })
+    this.#next()
+  }
+
+  /** The handshake of somebody who has left meanwhile fails at its first read. */
+  #next(): void {
+    while (this.#handshakes < this.#parts.handshakes) {
+      const arrival = this.#waiting.shift()
+      if (arrival === undefined) return
+      if (!arrival.socket.destroyed) this.#shakeHands(arrival)
+    }
+  }
+
+  #shakeHands({ socket, ip, local }: Arrival): void {
+    const { timeout, handshakeFailed, listener } = this.#parts
+    this.#handshakes++
+    const giveUp = terminateTls(socket, { table: this.#table, local }, (result) => {
       clearTimeout(timer)
       this.#handshakes--
-      if (result.kind === 'failed') {
-        handshakeFailed(result.why)
-        return
-      }
-      this.#parts.listener.accept(result.secure, { ip, serverName: result.tls.sni })
+      if (result.kind === 'failed') handshakeFailed(result.why)
+      else listener.accept(result.secure, { ip, serverName: result.tls.sni })
+      this.#next()
     })
     const timer = setTimeout(() => giveUp('timeout'), timeout)
   }

@@ -129,8 +129,7 @@ export class ClusterAgents {
   }
 
   get #published(): Published {
-    const { reports } = this.#parts
-    return { since: reports.aliveSince, except: reports.id }
+    return { except: this.#parts.reports.hidden }
   }
 
   async #serve(body: string): Promise<string> {

@@ -43,6 +43,8 @@ export interface BytePipe {
   readonly duplex: Duplex
   /** True once no new exchange should use it, although it still stands: what it leads to is given up. */
   readonly stale?: boolean
+  /** True once it broke because what it leads to was never reached: whoever carries it says that no byte was looked at. */
+  readonly unreached?: boolean
   end(): void
   destroy(why: Failure): void
 }

@@ -59,10 +59,8 @@ export interface BoardPage {
 
 /** Whose entries count. */
 export interface Published {
-  /** Of processes whose last report is not older than this, milliseconds since the Unix epoch. */
-  readonly since: number
-  /** Not of this process. */
-  readonly except: string
+  /** Not those of these processes. */
+  readonly except: readonly string[]
 }
 
 /** What one process asks of another. */

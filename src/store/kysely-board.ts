@@ -46,14 +46,14 @@ export class KyselyBoard implements Board {
 
   async list(kind: string, { limit, below }: BoardPage, of: Published): Promise<BoardEntry[]> {
     let query = this.#entries(kind, of)
-    if (below !== undefined) query = query.where('entries.rank', '<', Buffer.from(below))
-    const rows = await query.orderBy('entries.rank', 'desc').limit(limit).execute()
+    if (below !== undefined) query = query.where('rank', '<', Buffer.from(below))
+    const rows = await query.orderBy('rank', 'desc').limit(limit).execute()
     return rows.map(toEntry)
   }
 
   async get(kind: string, id: string, of: Published): Promise<PublishedEntry[]> {
     if (!storable(id)) return []
-    const rows = await this.#entries(kind, of).where('entries.id', '=', id).execute()
+    const rows = await this.#entries(kind, of).where('id', '=', id).execute()
     return rows.map((row) => ({ ...toEntry(row), process: row.process }))
   }
 
@@ -117,14 +117,12 @@ export class KyselyBoard implements Board {
     for (const listeners of concerned) for (const run of listeners) run()
   }
 
-  #entries(kind: string, { since, except }: Published) {
-    return this.#database.reads
+  #entries(kind: string, { except }: Published) {
+    const query = this.#database.reads
       .selectFrom('entries')
-      .innerJoin('processes', 'processes.id', 'entries.process')
-      .select(['entries.process', 'entries.kind', 'entries.id', 'entries.rank', 'entries.body'])
-      .where('entries.kind', '=', kind)
-      .where('entries.process', '<>', except)
-      .where('processes.seen_at', '>=', Math.floor(since))
+      .select(['process', 'kind', 'id', 'rank', 'body'])
+      .where('kind', '=', kind)
+    return except.length === 0 ? query : query.where('process', 'not in', except)
   }
 
   async #drop(trx: Transaction<Tables>, process: string, kind: string, ids: readonly string[]): Promise<void> {

@@ -141,8 +141,10 @@ export class KyselyStore extends Queries implements Store {
     }))
   }
 
-  async forgetProcesses(seenBefore: number): Promise<void> {
-    await this.#database.writes.deleteFrom('processes').where('seen_at', '<', seenBefore).execute()
+  async forgetProcesses(reports: readonly Pick<ProcessReport, 'id' | 'seenAt'>[]): Promise<void> {
+    for (const { id, seenAt } of reports) {
+      await this.#database.writes.deleteFrom('processes').where('id', '=', id).where('seen_at', '=', seenAt).execute()
+    }
   }
 
   async close(): Promise<void> {

@@ -207,8 +207,8 @@ export interface Store extends StoreReader {
   forgetHistory(revision: number): Promise<void>
   reportProcess(report: Omit<ProcessReport, 'seenAt'>): Promise<Reported>
   processes(): Promise<ProcessReport[]>
-  /** Drops reports that are older than this, milliseconds since the Unix epoch, and what is on the board of their processes. */
-  forgetProcesses(seenBefore: number): Promise<void>
+  /** Drops these reports, unless their processes have reported since, and what is on the board of their processes. */
+  forgetProcesses(reports: readonly Pick<ProcessReport, 'id' | 'seenAt'>[]): Promise<void>
   /** Waits for the transaction that runs, then lets go of everything. */
   close(): Promise<void>
 }

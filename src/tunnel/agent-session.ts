@@ -255,15 +255,20 @@ export class AgentSession<G extends Grant = Grant> implements TunnelCarrier {
       this.#refuse(stream, request.version, `too many failed attempts; the next one counts in ${wait} s`)
       return
     }
+    // An answer would count as a refusal, after which some agents stay away for hours; the time limit ends this.
+    if (throttle.crowded(this.ip, request.token)) return
     try {
       const answer = await authority.authenticate(request.token, request.facts)
       if (this.#state !== 'authenticating') return
       if (isRefusal(answer)) {
         throttle.refused(this.ip, request.token)
         this.#refuse(stream, request.version, answer.refused)
-      } else this.#accept(stream, request, answer)
+      } else {
+        throttle.accepted(this.ip, request.token)
+        this.#accept(stream, request, answer)
+      }
     } catch (error) {
-      // An answer would count as a refusal, after which some agents stay away for hours; the time limit ends this.
+      // No answer, for the same reason.
       this.#host.failed(error)
     }
   }

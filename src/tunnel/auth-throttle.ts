@@ -16,19 +16,38 @@ interface Failures {
 export class AuthThrottle {
   readonly #clock: Clock
   readonly #failures = new Map<string, Failures>()
+  /** Whose token was good when it was last looked at, oldest first. */
+  readonly #proven = new Set<string>()
 
   constructor(clock: Clock) {
     this.#clock = clock
   }
 
-  /** Seconds to wait before the next attempt is looked at; 0: now. */
+  /** Seconds to wait before the next attempt with this token is looked at; 0: now. */
   wait(ip: string, token: string): number {
-    return Math.max(this.#left(ip, MOST_OF_ADDRESS), this.#left(keyOf(ip, token), MOST_OF_TOKEN))
+    return this.#left(keyOf(ip, token), MOST_OF_TOKEN)
+  }
+
+  /**
+   * Have others at this address failed too often for a look at a token that has not proved good there? That is no fault of
+   * whoever shows it.
+   */
+  crowded(ip: string, token: string): boolean {
+    return this.#left(ip, MOST_OF_ADDRESS) > 0 && !this.#proven.has(keyOf(ip, token))
+  }
+
+  accepted(ip: string, token: string): void {
+    const key = keyOf(ip, token)
+    this.#proven.delete(key)
+    if (this.#proven.size >= MOST_KEYS) dropOldest(this.#proven)
+    this.#proven.add(key)
   }
 
   refused(ip: string, token: string): void {
+    const key = keyOf(ip, token)
+    this.#proven.delete(key)
     this.#count(ip)
-    this.#count(keyOf(ip, token))
+    this.#count(key)
   }
 
   /** Forgets what is older than the window. */
@@ -48,17 +67,17 @@ export class AuthThrottle {
     const failures = this.#failures.get(key)
     if (failures !== undefined && now - failures.since < WINDOW) failures.count++
     else {
-      if (this.#failures.size >= MOST_KEYS) this.#dropOldest()
+      if (this.#failures.size >= MOST_KEYS) dropOldest(this.#failures)
       this.#failures.delete(key)
       this.#failures.set(key, { count: 1, since: now })
     }
   }
+}
 
-  #dropOldest(): void {
-    for (const key of this.#failures.keys()) {
-      this.#failures.delete(key)
-      return
-    }
+function dropOldest(keys: { keys(): Iterable<string>; delete(key: string): boolean }): void {
+  for (const key of keys.keys()) {
+    keys.delete(key)
+    return
   }
 }
 

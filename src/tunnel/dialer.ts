@@ -118,6 +118,11 @@ export class TunnelPipe implements BytePipe {
     return this.#attempt.stale
   }
 
+  /** The agent turned it away unread, and there was no other to take it. */
+  get unreached(): boolean {
+    return this.duplex.turnedAway
+  }
+
   end(): void {
     this.duplex.end()
   }

@@ -1,8 +1,12 @@
+import { readFile } from 'node:fs/promises'
+import { join } from 'node:path'
 import t, { type Test } from 'tap'
+import type { LiveSession } from '../../src/control/live-sources.js'
 import { systemClock } from '../../src/lib/clock.js'
 import { newId } from '../../src/lib/id.js'
 import { openStore } from '../../src/store/open-store.js'
 import type { Store } from '../../src/store/store.js'
+import { SluiceProcess } from '../cli/process.js'
 import { account, visit } from '../helpers/account.js'
 import { startPostgres } from '../store/postgres-server.js'
 import type { Offer, RunningAgent } from '../tunnel/agent-suite.js'
@@ -31,12 +35,28 @@ async function pair(t: Test) {
 }
 
 /** The store beside the processes. */
-async function beside(t: Test, address: string): Promise<Store> {
+async function beside(t: Test, address: string, clock = systemClock): Promise<Store> {
   const nothing = () => undefined
   const log = { info: nothing, warn: nothing }
-  const store = await openStore(address, { log, clock: systemClock, onRevision: nothing })
+  const store = await openStore(address, { log, clock, onRevision: nothing })
   t.teardown(() => store.close())
   return store
+}
+
+/** A session as another process publishes it. */
+function entryOf(id: string) {
+  const session: LiveSession = {
+    id,
+    startedAt: Date.now(),
+    agentVersion: '1',
+    credential: newId('cr', Date.now()),
+    ip: '192.0.2.1',
+    metadata: '',
+    os: 'linux',
+    region: 'global',
+    transport: 'ngrok/2'
+  }
+  return { kind: 'session', id, rank: id, body: JSON.stringify(session) }
 }
 
 async function ids({ sluice }: Product, list: string): Promise<string[]> {
@@ -46,6 +66,33 @@ async function ids({ sluice }: Product, list: string): Promise<string[]> {
 async function until(done: () => Promise<boolean>): Promise<void> {
   while (!(await done())) await new Promise((resolve) => setImmediate(resolve))
 }
+
+/** Kills a process that has an agent; resolves with how long another one has shown it. Milliseconds. */
+async function killed(t: Test) {
+  const { address, here, credential } = await pair(t)
+  const data = t.testdir()
+  const words = ['start', '--listen', '127.0.0.1:0', '--api', '127.0.0.1:0', '--agents', '127.0.0.1:0', '--data', data]
+  const env = { SLUICE_API_KEY: 'a-key-for-tests-0123456789', SLUICE_STORE: address, SLUICE_LIMITER_BUDGET: '64MiB' }
+  const other = new SluiceProcess(t, words, { cwd: data, env })
+  const port = Number((await other.logged('agents may connect')).port)
+  const ca = await readFile(join(data, 'agents', 'ca.pem'), 'utf8')
+  const place = { port, address: `localhost:${port}`, ca }
+  const agent = await ourAgent.start(place, credential.token, { endpoint: 'https', at: HOST, target: 9 })
+  t.teardown(() => agent.close())
+  const counts = async () => String(await Promise.all(LISTS.map(async (list) => (await ids(here, list)).length)))
+  await until(async () => (await counts()) === '1,1,1')
+  other.child.kill('SIGKILL')
+  const before = performance.now()
+  await other.ended()
+  const forgotten = async () => {
+    while ((await counts()) !== '0,0,0') await new Promise((resolve) => setTimeout(resolve, 100))
+    return performance.now() - before
+  }
+  return { forgotten: forgotten() }
+}
+
+// Everything else happens while the agents of the dead are still shown.
+const dead = await killed(t)
 
 t.test('two processes on one store: a credential of both, tunnels of each', async (t) => {
   const { here, there, credential, agent } = await pair(t)
@@ -138,31 +185,43 @@ t.test('commands reach an agent through its own process', async (t) => {
 t.test('the agents of a process that is gone are gone', async (t) => {
   const { address, here } = await pair(t)
   const store = await beside(t, address)
-  const session = {
-    id: newId('ts', Date.now()),
-    startedAt: Date.now(),
-    agentVersion: '1',
-    credential: newId('cr', Date.now()),
-    ip: '192.0.2.1',
-    metadata: '',
-    os: 'linux',
-    region: 'global',
-    transport: 'ngrok/2'
-  }
-  const entry = { kind: 'session', id: session.id, rank: session.id, body: JSON.stringify(session) }
+  const session = { id: newId('ts', Date.now()) }
+  const entry = entryOf(session.id)
   await store.reportProcess({ id: 'proc_other', appliedRevision: 0, lastError: null })
   await store.board.publish('proc_other', { put: [entry], drop: [] })
   t.same(await ids(here, 'tunnel_sessions'), [session.id])
   const stop = account(here.sluice)(`/tunnel_sessions/${session.id}/stop`, { method: 'POST' })
   await until(async () => (await store.board.waiting('proc_other')).length === 1)
   t.match(await store.board.waiting('proc_other'), [{ body: JSON.stringify({ session: session.id, command: 'stop' }) }])
-  // What every process does with the reports of those that have fallen silent; the living report again.
-  await store.forgetProcesses(Date.now() + 1)
+  // What every process does with the reports of those that have been silent for long.
+  await store.forgetProcesses((await store.processes()).filter(({ id }) => id === 'proc_other'))
   const answer = await stop
   t.equal(answer.status, 503)
   t.match(answer.json.msg, /the process that this agent is connected to is gone/)
   t.same(await ids(here, 'tunnel_sessions'), [])
   t.equal((await account(here.sluice)(`/tunnel_sessions/${session.id}`)).status, 404)
+})
+
+t.test('a process whose clock is an hour behind or before shows its agents', async (t) => {
+  const { address, here } = await pair(t)
+  for (const hour of [-3_600_000, 3_600_000]) {
+    const clock = { ...systemClock, wall: () => Date.now() + hour }
+    const store = await beside(t, address, clock)
+    const process = `proc_${hour}`
+    const id = newId('ts', Date.now())
+    const report = () => store.reportProcess({ id: process, appliedRevision: 0, lastError: null })
+    await report()
+    await store.board.publish(process, { put: [entryOf(id)], drop: [] })
+    const self = async () => (await account(here.sluice)('/processes')).json.processes
+    const seen = async () => (await self()).find((one: { self: boolean }) => one.self).seen_at
+    const first = await seen()
+    await until(async () => {
+      await report()
+      return (await seen()) !== first
+    })
+    t.ok((await ids(here, 'tunnel_sessions')).includes(id))
+    t.ok((await store.processes()).some((one) => one.id === process))
+  }
 })
 
 t.test('a process that was taken for dead shows its agents again', async (t) => {
@@ -171,7 +230,9 @@ t.test('a process that was taken for dead shows its agents again', async (t) => 
   const { id } = await agent(there, { endpoint: 'https', at: HOST, target: 9 })
   const shown = async () => (await ids(here, 'tunnels')).includes(id) && (await ids(here, 'endpoints')).length === 1
   await until(shown)
-  await store.forgetProcesses(Date.now() + 1)
+  // Whoever reports between the two questions is forgotten at the next attempt.
+  do await store.forgetProcesses(await store.processes())
+  while ((await store.processes()).length > 0)
   t.same(await ids(here, 'tunnels'), [])
   await until(shown)
   t.equal((await account(here.sluice)(`/tunnels/${id}`)).status, 200)
@@ -184,5 +245,10 @@ t.test('a process that stops takes its agents along', async (t) => {
   await here.until('/tunnels', ({ tunnels }) => (tunnels as unknown[]).length === 1)
   await there.sluice.stop()
   t.same(await ids(here, 'tunnels'), [])
-  t.same(await store.board.list('session', { limit: 9 }, { since: 0, except: '' }), [])
+  t.same(await store.board.list('session', { limit: 9 }, { except: [] }), [])
+})
+
+t.test('the agents of a process that was killed are shown by nobody ten seconds later', async (t) => {
+  const took = await dead.forgotten
+  t.ok(took > 4000 && took < 11_000, `${Math.round(took)} ms`)
 })

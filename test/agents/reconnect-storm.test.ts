@@ -122,3 +122,28 @@ t.test(`${COUNT} agents without jitter, all in one moment, get in at their first
   for (const { socket } of all) socket.destroy()
   await until('/tunnel_sessions', (json) => (json.tunnel_sessions as unknown[]).length === 0)
 })
+
+t.test(
+  'a thousand agents in one moment, many more than may shake hands at a time, get in at their first attempt',
+  async (t) => {
+    const options = { LIMITS_HANDSHAKES: '10', TIMEOUTS_HEADERS: '2s' }
+    const { agents, credential, until } = await startProduct(t, { options })
+    const { token } = await credential()
+    // Whoever says nothing takes the place of a handshake until its time is over.
+    for (let n = 0; n < 10; n++) {
+      const silent = connect({ port: agents.port, host: '127.0.0.1' }).on('error', () => undefined)
+      t.teardown(() => silent.destroy())
+      await once(silent, 'connect')
+    }
+    const before = performance.now()
+    const all = await Promise.all(Array.from({ length: 1000 }, () => RawAgent.session(agents, token)))
+    t.teardown(() => {
+      for (const { socket } of all) socket.destroy()
+    })
+    const took = performance.now() - before
+    t.ok(took > 1000 && took < 15_000, `${Math.round(took)} ms: before any of them would have given up`)
+    t.notOk(all.some(({ closed }) => closed))
+    for (const { socket } of all) socket.destroy()
+    await until('/tunnel_sessions', (json) => (json.tunnel_sessions as unknown[]).length === 0)
+  }
+)

@@ -120,6 +120,36 @@ for (const engine of engines) {
   })
 }
 
+for (const engine of engines) {
+  t.test(`${engine}: a target that an agent cannot reach is a server that refuses`, async (t) => {
+    const product = await startProduct(t, { engine })
+    const { sluice, agents } = product
+    const { token } = await product.credential()
+    const agent = await ourAgent.start(agents, token, { labels: LABELS, target: await freePort() })
+    t.teardown(() => agent.close())
+    const group = await product.site(HOST, LABELS)
+    const spare = await create(sluice, '/backends/http_response', { status_code: 200, body: 'spare' })
+    const failover = await create(sluice, '/backends/failover', { backends: [group, spare.id] })
+    const edge = await create(sluice, '/edges/https', { hostports: ['spare.example.com:443'] })
+    const route = { match: '/', match_type: 'path_prefix', backend: { backend_id: failover.id } }
+    await create(sluice, `/edges/https/${edge.id}/routes`, route)
+    const alone = await visit(sluice, HOST)
+    t.same([alone.status, alone.headers['sluice-error-code']], [502, 'UPSTREAM_REFUSED'])
+    const answers = [
+      await visit(sluice, 'spare.example.com'),
+      await visit(sluice, 'spare.example.com', { method: 'POST' })
+    ]
+    t.same(
+      answers.map(({ status, body }) => [status, body]),
+      [
+        [200, 'spare'],
+        [200, 'spare']
+      ],
+      'no byte of the request has left, so that any request goes to the next'
+    )
+  })
+}
+
 t.test(
   'several agents of one group share its visitors, and one that turns them away loses them to the others',
   async (t) => {

@@ -3,7 +3,10 @@ import { readFile } from 'node:fs/promises'
 import { connect as connectHttp2 } from 'node:http2'
 import { connect as connectTcp, createServer } from 'node:net'
 import { join } from 'node:path'
+import { setTimeout as wait } from 'node:timers/promises'
 import t from 'tap'
+import { systemClock } from '../../src/lib/clock.js'
+import { Agent } from '../../src/tunnel/agent/agent.js'
 import { create } from '../helpers/account.js'
 import { engines, startSluice } from '../helpers/sluice.js'
 import { freePort } from '../proxy/free-port.js'
@@ -108,6 +111,45 @@ t.test('the handshake budget holds until it is known who came', async (t) => {
   await Promise.all(silent.map((one) => one.closed || once(one.resume(), 'close')))
   t.equal((await visitTls(port, HOST)).status, 503, 'the silent ones had their time')
   t.ok(sluice.log.some(({ failure }) => failure === 'timeout'))
+})
+
+t.test('agents that the handshake budget turns away come back until they are in', async (t) => {
+  const { port, agents, token } = await startShared(t, {
+    options: { LIMITS_HANDSHAKES: '5', TIMEOUTS_HEADERS: '1s' }
+  })
+  const silent = Array.from({ length: 5 }, () => secured(port, 'localhost', undefined))
+  for (const one of silent)
+    await once(
+      one.on('error', () => undefined),
+      'secureConnect'
+    )
+  const unreached: string[] = []
+  let bound = 0
+  let done: () => void = () => undefined
+  const all = new Promise<void>((resolve) => {
+    done = resolve
+  })
+  const running = Array.from({ length: 100 }, (_, number) => {
+    const agent = new Agent({
+      server: { host: '127.0.0.1', port: agents.port, serverName: 'localhost', ca: agents.ca },
+      token,
+      tunnels: [{ labels: { number: String(number) }, forwardsTo: '', target: { kind: 'unix', path: '/' } }],
+      version: '0',
+      clock: systemClock,
+      random: Math.random,
+      wait: (milliseconds, signal) => wait(milliseconds / 10, undefined, { signal }).catch(() => undefined),
+      report(event) {
+        if (event.kind === 'waiting') unreached.push(event.why)
+        if (event.kind === 'bound' && ++bound === 100) done()
+      }
+    })
+    return { agent, run: agent.run() }
+  })
+  await Promise.race([all, Promise.all(running.map(({ run }) => run))])
+  t.equal(bound, 100)
+  t.ok(unreached.length >= 100, 'each was turned away')
+  for (const { agent } of running) agent.stop()
+  await Promise.all(running.map(({ run }) => run))
 })
 
 t.test('a PROXY header says where an agent comes from', async (t) => {

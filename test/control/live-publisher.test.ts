@@ -14,7 +14,7 @@ import { random as seeded } from '../limiter/support/random.js'
 import { Lines, opened, type Test } from '../store/opened.js'
 
 const PROCESS = 'proc_here'
-const ALL = { since: 0, except: '' }
+const ALL = { except: [] }
 
 /** Agents that come and go as a test says. */
 class Agents implements LiveSources {
@@ -120,7 +120,7 @@ t.test('what the store has forgotten comes back whole', async (t) => {
   agents.tunnel(agents.session(), 'https://a.test')
   await report()
   await until(same)
-  await store.forgetProcesses(Number.MAX_SAFE_INTEGER)
+  await store.forgetProcesses(await store.processes())
   t.same(await shown('tunnel'), [])
   await report()
   await until(same)
@@ -166,7 +166,7 @@ t.test(
         else if (what < 0.7 && some.startsWith('tn_'))
           agents.tunnel('ts_x', agents.open.get(some)?.publicUrl ?? '', some)
         else if (what < 0.95) agents.end(some)
-        else if (what < 0.96) await store.forgetProcesses(Number.MAX_SAFE_INTEGER)
+        else if (what < 0.96) await store.forgetProcesses(await store.processes())
         if (step % 50 > 0) continue
         agents.session()
         const before = attempts

@@ -140,7 +140,10 @@ function records(t: TapTest, fresh: Fresh): void {
       { id: 'a', appliedRevision: 2, lastError: 'port busy\u{fffd}', seenAt: before },
       { id: 'b', appliedRevision: 4, lastError: null, seenAt: before + 5000 }
     ])
-    await store.forgetProcesses(before + 1)
+    await store.forgetProcesses([
+      { id: 'a', seenAt: before },
+      { id: 'b', seenAt: before }
+    ])
     t.same(
       (await store.processes()).map(({ id }) => id),
       ['b']

@@ -130,6 +130,30 @@ t.test('before it has authenticated', async (t) => {
   })
 })
 
+t.test('a neighbour that guesses tokens does not make honest agents give up', async (t) => {
+  const { server, pass } = await started(t, { tokens: { good: [], fresh: [] } })
+  await RawAgent.session(server, 'good')
+  for (let time = 0; time < 100; time++) {
+    const guess = await RawAgent.connect(server)
+    t.match(await guess.call(AUTH, { Extra: { Authtoken: `guess ${time}` } }), {
+      Error: 'this token is not known here'
+    })
+    guess.socket.destroy()
+  }
+  const { attempts } = server
+  const fresh = await RawAgent.connect(server)
+  const id = fresh.begin(AUTH, JSON.stringify({ Extra: { Authtoken: 'fresh' } }))
+  const known = await RawAgent.session(server, 'good')
+  t.notOk(known.closed, 'who was let in before is let in again')
+  t.equal(server.attempts, attempts + 1, 'nobody else is looked at')
+  while (server.listener.open < 3) await new Promise(setImmediate)
+  pass(10_100)
+  await fresh.untilClosed()
+  t.same(fresh.of(id), [], 'and nobody else is refused: an agent that is refused does not come back')
+  pass(60_000)
+  await RawAgent.session(server, 'fresh')
+})
+
 t.test('hostile agents lose their own session and nobody else', async (t) => {
   const { server, pass, dialer } = await started(t)
   const good = await tunnelled(server)

@@ -114,6 +114,10 @@ export class Forwarding implements UpstreamUser, ExchangeWatcher, Swept {
 
   broken(failure: Failure, detail: string, begun: boolean): void {
     const connection = this.#connection as UpstreamConnection
+    if (connection.unreached) {
+      this.#fail('dial-refused', 'safe', 'turned away unread')
+      return
+    }
     const untouched = this.#written(connection) === this.#writtenBefore
     const malformed = failure === 'upstream-malformed'
     const again = untouched ? 'safe' : connection.reused && !begun ? 'idempotent-only' : 'never'

@@ -89,6 +89,11 @@ export class UpstreamConnection implements WireOwner, BodySource, Swept {
     return this.#pipe.stale === true
   }
 
+  /** It broke, and nobody had looked at what was written. */
+  get unreached(): boolean {
+    return this.#pipe.unreached === true
+  }
+
   /** A request of `user` is about to be written. */
   begin(user: UpstreamUser): void {
     this.#user = user

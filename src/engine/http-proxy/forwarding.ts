@@ -266,6 +266,10 @@ export class Forwarding implements Swept, BodyOwner {
       if (this.#response?.complete !== true) this.#discard()
       return
     }
+    if (this.#connection?.unreached === true) {
+      this.#fail('dial-refused', 'safe', 'turned away unread')
+      return
+    }
     const reused = this.#connection?.reused === true
     // node:http writes as soon as the request has its socket; what left after that, nobody knows.
     const untouched = this.#connection === undefined || !this.#request?.socket

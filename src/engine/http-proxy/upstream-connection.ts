@@ -68,6 +68,11 @@ export class UpstreamConnection {
     )
   }
 
+  /** It broke, and nobody had looked at what was written. */
+  get unreached(): boolean {
+    return this.#pipe.unreached === true
+  }
+
   take(): void {
     this.#state = 'busy'
     this.reused = true

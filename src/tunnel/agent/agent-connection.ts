@@ -40,6 +40,8 @@ const TOLERANCE = 15_000
 /** From the first packet to the end of the handshake, and then for each answer. Milliseconds. */
 const CONNECT_TIME = 15_000
 const PEER_STREAMS = 8192
+/** A handshake that breaks off says nothing of certificates: the server may be overloaded, or stopping. */
+const TRANSIENT: ReadonlySet<string> = new Set(['ECONNRESET', 'ECONNABORTED', 'EPIPE', 'ETIMEDOUT'])
 const NO_UPDATE = 'this agent does not update itself'
 
 /** One connection of our agent to a server. */
@@ -225,9 +227,10 @@ export class AgentConnection {
 
 function refusal(error: unknown, reached: boolean, at: string): CodedError {
   const detail = codeOf(error) ?? 'no connection'
-  return reached
-    ? new CodedError('AGENT_TLS', `the TLS handshake with ${at} failed: ${detail}${hint(detail)}`, { cause: error })
-    : new CodedError('AGENT_UNREACHABLE', `${at} cannot be reached: ${detail}`, { cause: error })
+  if (!reached) return new CodedError('AGENT_UNREACHABLE', `${at} cannot be reached: ${detail}`, { cause: error })
+  return TRANSIENT.has(detail)
+    ? new CodedError('AGENT_UNREACHABLE', `${at} did not finish the TLS handshake: ${detail}`, { cause: error })
+    : new CodedError('AGENT_TLS', `the TLS handshake with ${at} failed: ${detail}${hint(detail)}`, { cause: error })
 }
 
 function hint(code: string): string {

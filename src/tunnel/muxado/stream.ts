@@ -106,6 +106,12 @@ export class MuxStream extends Duplex {
     return this.#remoteEnded
   }
 
+  /** Did the peer say that it never looked at the stream? */
+  get turnedAway(): boolean {
+    const { errored } = this
+    return errored instanceof StreamError && this.#received === 0 && REFUSALS.has(errored.reset)
+  }
+
   /** Opens the stream on the wire with its first bytes, in one frame. */
   begin(first: Uint8Array): void {
     this.#sendWindow -= first.length
@@ -367,7 +373,7 @@ export class MuxStream extends Duplex {
 }
 
 /** Codes with which a peer says that it has not begun to look at a stream. */
-const REFUSALS: ReadonlySet<number> = new Set([
+const REFUSALS: ReadonlySet<number | undefined> = new Set([
   MuxCode.refused,
   MuxCode.acceptQueueFull,
   MuxCode.remoteGoneAway,
