@@ -194,7 +194,8 @@ export const optionsSchema = Type.Object(
           maximum: 1_000_000
         }),
         handshakes: field.integer({
-          description: 'Most connections of one listener that are at their TLS handshake or PROXY header at a time.',
+          description:
+            'Most connections of one listener that are at their TLS handshake or PROXY header at a time; further clients are closed, agents wait.',
           default: 1_000,
           minimum: 1,
           maximum: 1_000_000
