@@ -57,8 +57,9 @@ const OWN = { engine: '^src/engine/http-proxy/', certificates: '^src/certificate
 /** The library that a file of `lib` may import, each its own; a cache beside it is no second subject. */
 const LEAVES = {
   'user-agent': ['bowser', 'lru-cache'],
-  x509: ['@peculiar/x509', 'reflect-metadata'],
-  'make-certificate': ['@peculiar/x509', 'reflect-metadata'],
+  x509: ['@peculiar/x509'],
+  'x509-library': ['@peculiar/x509', 'reflect-metadata'],
+  'make-certificate': ['@peculiar/x509'],
   regex: ['re2js', 'lru-cache'],
   positions: ['yaml'],
   geo: ['maxmind', 'lru-cache', '@ip-location-db/geo-whois-asn-country-mmdb']

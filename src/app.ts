@@ -32,6 +32,7 @@ import type { Outbound } from './lib/outbound.js'
 import { packageVersion } from './lib/package-root.js'
 import { ThreadedOutbound } from './lib/threaded-outbound.js'
 import { unpredictable } from './lib/unpredictable.js'
+import { x509Library } from './lib/x509-library.js'
 import { LimiterTable } from './limiter/table.js'
 import { actions } from './policy/actions/registry.js'
 import { HeaderKinds } from './proxy/header-kinds.js'
@@ -147,6 +148,8 @@ export class App {
   async #start(): Promise<Started> {
     const { clock, apiKey, log } = this.#dependencies
     const { data, api } = this.#options
+    // Now, because it would hold up traffic when the first certificate comes.
+    x509Library()
     const { keys, created } = await openKeys(data === IN_MEMORY ? undefined : data, apiKey, clock)
     this.#traffic = await this.#createTraffic()
     this.#control = await this.#openControl(keys, this.#traffic)

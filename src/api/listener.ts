@@ -38,6 +38,7 @@ export function createListener({ clock, fault, requestTimeout = REQUEST_TIMEOUT 
       headersTimeout: requestTimeout,
       connectionsCheckingInterval: Math.ceil(requestTimeout / TIMEOUT_STEPS)
     },
+    schemaController: { compilersFactory: { buildValidator: noSchemas, buildSerializer: noSchemas } },
     routerOptions: {
       maxParamLength: MAX_PARAMETER,
       querystringParser: (text): { [key: string]: unknown } & RawQuery => ({ text })
@@ -52,6 +53,11 @@ export function createListener({ clock, fault, requestTimeout = REQUEST_TIMEOUT 
   )
   server.setErrorHandler((error, _request, reply) => answerError(error, reply, fault))
   return server
+}
+
+/** What is said and answered here is read by the resources' own fields; the compilers for schemas are not even loaded. */
+function noSchemas(): never {
+  throw new RangeError('no route of this API has a schema of Fastify')
 }
 
 function answerError(error: unknown, reply: FastifyReply, fault: ListenerOptions['fault']): FastifyReply {

@@ -59,7 +59,7 @@ export async function openPolicyServices(options: Options, parts: PolicyServices
       providers:
         login.providers === undefined
           ? defaultProviders()
-          : readOperatorProviders(await readOptionFile(login.providers, 'login.providers')),
+          : await readOperatorProviders(await readOptionFile(login.providers, 'login.providers')),
       outbound,
       clock
     }),

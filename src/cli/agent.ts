@@ -1,4 +1,5 @@
 import { Command } from 'commander'
+import { load } from './load.js'
 
 const EXAMPLES = `
 Examples:
@@ -61,7 +62,7 @@ export function agentCommand(): Command {
     .option('--config <file>', 'several tunnels, and any of the above')
     .addHelpText('after', EXAMPLES)
     .action(async (flags: AgentFlags) => {
-      const { runAgent } = await import('./agent-run.js')
+      const { runAgent } = await load('./agent-run.js', () => import('./agent-run.js'))
       process.exitCode = await runAgent(flags, process.env, process.stderr)
     })
 }

@@ -1,5 +1,6 @@
 import { Command } from 'commander'
 import { ExitCode } from './exit-code.js'
+import { load } from './load.js'
 
 const EXAMPLES = `
 Examples:
@@ -19,7 +20,7 @@ export function checkCommand(): Command {
     .option('--json', 'one JSON object per file and line, and nothing else')
     .addHelpText('after', EXAMPLES)
     .action(async (files: string[], { json }: { json?: boolean }) => {
-      const { checkFiles } = await import('./check-files.js')
+      const { checkFiles } = await load('./check-files.js', () => import('./check-files.js'))
       const valid = await checkFiles(files, {
         json: json === true,
         input: process.stdin,

@@ -1,4 +1,5 @@
 import { Command } from 'commander'
+import { load } from './load.js'
 
 const EXAMPLES = `
 Examples:
@@ -27,7 +28,7 @@ export function domainsCommand(): Command {
     .option('--json', 'one JSON object for each line of the DNS')
     .addHelpText('after', EXAMPLES)
     .action(async (domains: readonly string[], flags: VerifyFlags) => {
-      const { verifyDomains } = await import('./domains-verify.js')
+      const { verifyDomains } = await load('./domains-verify.js', () => import('./domains-verify.js'))
       const print = { out: (line: string) => console.log(line), error: (line: string) => console.error(line) }
       process.exitCode = await verifyDomains(domains, flags, process.env, print)
     })

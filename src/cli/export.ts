@@ -1,4 +1,5 @@
 import { Command } from 'commander'
+import { load } from './load.js'
 
 const EXAMPLES = `
 Examples:
@@ -29,7 +30,7 @@ export function exportCommand(): Command {
     .option('--output <file>', 'where to write it, readable by you alone (default: standard output)')
     .addHelpText('after', EXAMPLES)
     .action(async ({ withSecrets, output, ...flags }: Given) => {
-      const { exportTo } = await import('./export-account.js')
+      const { exportTo } = await load('./export-account.js', () => import('./export-account.js'))
       process.exitCode = await exportTo(flags, withSecrets === true, output)
     })
 }

@@ -1,4 +1,5 @@
 import { Command } from 'commander'
+import { load } from './load.js'
 
 const EXAMPLES = `
 Examples:
@@ -34,7 +35,7 @@ export function importCommand(): Command {
     .option('--prune', 'delete the records that the document does not have')
     .addHelpText('after', EXAMPLES)
     .action(async (file: string, { dryRun, yes, prune, ...flags }: Given) => {
-      const { importFile } = await import('./import-account.js')
+      const { importFile } = await load('./import-account.js', () => import('./import-account.js'))
       const how = { dryRun: dryRun === true, yes: yes === true, prune: prune === true }
       process.exitCode = await importFile(file, flags, how)
     })

@@ -1,4 +1,5 @@
 import { Command } from 'commander'
+import { load } from './load.js'
 
 const EXAMPLES = `
 Examples:
@@ -25,7 +26,7 @@ export function sealCommand(): Command {
     .option('--config <file>', 'options file that names them')
     .addHelpText('after', EXAMPLES)
     .action(async (flags: Given) => {
-      const { rotateSeal } = await import('./rotate-seal.js')
+      const { rotateSeal } = await load('./rotate-seal.js', () => import('./rotate-seal.js'))
       process.exitCode = await rotateSeal(flags)
     })
   return new Command('seal').description('the key that secrets in the store are sealed by').addCommand(rotate)

@@ -1,5 +1,6 @@
 import { Command } from 'commander'
 import type { OptionFlag } from '../config/load.js'
+import { load } from './load.js'
 
 const EXAMPLES = `
 Examples:
@@ -34,7 +35,7 @@ export function startCommand(): Command {
     .option('--demo', 'without an upstream: start a small one and the demo policy')
     .addHelpText('after', EXAMPLES)
     .action(async (given: Given) => {
-      const { serve } = await import('./serve.js')
+      const { serve } = await load('./serve.js', () => import('./serve.js'))
       process.exitCode = await serve({
         flags: flagsOf(given),
         demo: given.demo === true,

@@ -1,18 +1,7 @@
-import 'reflect-metadata'
 import { webcrypto } from 'node:crypto'
 import { isIP } from 'node:net'
-import {
-  BasicConstraintsExtension,
-  ExtendedKeyUsage,
-  ExtendedKeyUsageExtension,
-  type Extension,
-  type JsonGeneralName,
-  KeyUsageFlags,
-  KeyUsagesExtension,
-  SubjectAlternativeNameExtension,
-  SubjectKeyIdentifierExtension,
-  X509CertificateGenerator
-} from '@peculiar/x509'
+import type { Extension, JsonGeneralName } from '@peculiar/x509'
+import { x509Library } from './x509-library.js'
 
 /** A certificate with its key, ECDSA on P-256. PEM texts. */
 export interface KeyedCertificate {
@@ -34,6 +23,7 @@ const BACKDATED = DAY
 
 /** An authority that signs servers' certificates and no further authorities. `subject`: a distinguished name. */
 export async function makeAuthority(subject: string, validity: Validity): Promise<KeyedCertificate> {
+  const { BasicConstraintsExtension, KeyUsageFlags, KeyUsagesExtension, SubjectKeyIdentifierExtension } = x509Library()
   const keys = await webcrypto.subtle.generateKey(ALGORITHM, true, ['sign', 'verify'])
   return await made(subject, subject, keys, keys.privateKey, validity, [
     new BasicConstraintsExtension(true, 0, true),
@@ -53,13 +43,14 @@ export async function makeServerCertificate(
   authority?: { readonly subject: string; readonly key: string }
 ): Promise<KeyedCertificate> {
   const keys = await webcrypto.subtle.generateKey(ALGORITHM, true, ['sign', 'verify'])
+  const library = x509Library()
   const signer = authority === undefined ? keys.privateKey : await readSigningKey(authority.key)
   const named: JsonGeneralName[] = names.map((value) => ({ type: isIP(value) === 0 ? 'dns' : 'ip', value }))
   return await made(subject, authority?.subject ?? subject, keys, signer, validity, [
-    new BasicConstraintsExtension(false, undefined, true),
-    new KeyUsagesExtension(KeyUsageFlags.digitalSignature, true),
-    new ExtendedKeyUsageExtension([ExtendedKeyUsage.serverAuth]),
-    new SubjectAlternativeNameExtension(named)
+    new library.BasicConstraintsExtension(false, undefined, true),
+    new library.KeyUsagesExtension(library.KeyUsageFlags.digitalSignature, true),
+    new library.ExtendedKeyUsageExtension([library.ExtendedKeyUsage.serverAuth]),
+    new library.SubjectAlternativeNameExtension(named)
   ])
 }
 
@@ -77,7 +68,7 @@ async function made(
   { now, life }: Validity,
   extensions: Extension[]
 ): Promise<KeyedCertificate> {
-  const certificate = await X509CertificateGenerator.create({
+  const certificate = await x509Library().X509CertificateGenerator.create({
     subject,
     issuer,
     notBefore: new Date(now - BACKDATED),

@@ -1,13 +1,6 @@
-import 'reflect-metadata'
 import { createPrivateKey, type KeyObject, X509Certificate } from 'node:crypto'
-import {
-  ExtendedKeyUsageExtension,
-  KeyUsageFlags,
-  KeyUsagesExtension,
-  type Name,
-  X509Certificate as ParsedCertificate,
-  SubjectAlternativeNameExtension
-} from '@peculiar/x509'
+import type { Name } from '@peculiar/x509'
+import { x509Library } from './x509-library.js'
 
 export type KeyType = 'rsa' | 'ecdsa' | 'ed25519'
 
@@ -77,16 +70,17 @@ interface PemBlock {
 export const MAX_PEM = 64 * 1024
 
 const BLOCK = /-----BEGIN ([A-Z0-9 ]{1,40})-----([^-]*(?:-(?!----)[^-]*)*)-----END \1-----/g
+/** By their bits, RFC 5280 4.2.1.3. */
 const USAGES = [
-  ['digitalSignature', KeyUsageFlags.digitalSignature],
-  ['contentCommitment', KeyUsageFlags.nonRepudiation],
-  ['keyEncipherment', KeyUsageFlags.keyEncipherment],
-  ['dataEncipherment', KeyUsageFlags.dataEncipherment],
-  ['keyAgreement', KeyUsageFlags.keyAgreement],
-  ['keyCertSign', KeyUsageFlags.keyCertSign],
-  ['cRLSign', KeyUsageFlags.cRLSign],
-  ['encipherOnly', KeyUsageFlags.encipherOnly],
-  ['decipherOnly', KeyUsageFlags.decipherOnly]
+  'digitalSignature',
+  'contentCommitment',
+  'keyEncipherment',
+  'dataEncipherment',
+  'keyAgreement',
+  'keyCertSign',
+  'cRLSign',
+  'encipherOnly',
+  'decipherOnly'
 ] as const
 const EXTENDED_USAGES: Readonly<Record<string, string>> = {
   '1.3.6.1.5.5.7.3.1': 'serverAuth',
@@ -216,11 +210,12 @@ function keyTypeOf(key: KeyObject): KeyType | undefined {
 /** Undefined when an extension's bytes are malformed, which OpenSSL reads later than here. */
 function factsOf(certificate: X509Certificate, keyType: KeyType): CertificateFacts | undefined {
   try {
-    const parsed = new ParsedCertificate(new Uint8Array(certificate.raw))
+    const library = x509Library()
+    const parsed = new library.X509Certificate(new Uint8Array(certificate.raw))
     const subject = parsed.subjectName
-    const usages = parsed.getExtension(KeyUsagesExtension)?.usages ?? 0
-    const names = parsed.getExtension(SubjectAlternativeNameExtension)?.names.items ?? []
-    const extended = parsed.getExtension(ExtendedKeyUsageExtension)?.usages ?? []
+    const usages = parsed.getExtension(library.KeyUsagesExtension)?.usages ?? 0
+    const names = parsed.getExtension(library.SubjectAlternativeNameExtension)?.names.items ?? []
+    const extended = parsed.getExtension(library.ExtendedKeyUsageExtension)?.usages ?? []
     return {
       commonName: field(subject, 'CN'),
       organization: field(subject, 'O'),
@@ -232,7 +227,7 @@ function factsOf(certificate: X509Certificate, keyType: KeyType): CertificateFac
       serialNumber: certificate.serialNumber.toLowerCase(),
       notBefore: parsed.notBefore.getTime(),
       notAfter: parsed.notAfter.getTime(),
-      keyUsages: USAGES.filter(([, flag]) => (usages & flag) !== 0).map(([name]) => name),
+      keyUsages: USAGES.filter((_, bit) => (usages & (1 << bit)) !== 0),
       extendedKeyUsages: extended.map((oid) => EXTENDED_USAGES[String(oid)] ?? String(oid)),
       dnsNames: names.filter(({ type }) => type === 'dns').map(({ value }) => value),
       ips: names.filter(({ type }) => type === 'ip').map(({ value }) => value),

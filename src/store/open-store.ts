@@ -5,7 +5,6 @@ import { KyselyBoard } from './kysely-board.js'
 import { KyselyStore } from './kysely-store.js'
 import { migrate } from './migrations.js'
 import { CALLS_CHANNEL, postgresDatabase, REVISIONS_CHANNEL } from './postgres-database.js'
-import { PostgresDriver } from './postgres-driver.js'
 import { Queries } from './queries.js'
 import { RevisionWatch } from './revision-watch.js'
 import { openSqlite, sqliteDatabase } from './sqlite-database.js'
@@ -37,6 +36,7 @@ export async function openStore(address: string, options: StoreOptions): Promise
 }
 
 async function openPostgres(url: string, { log, clock, onRevision }: StoreOptions): Promise<Store> {
+  const { PostgresDriver } = await import('./postgres-driver.js')
   const driver = new PostgresDriver(url, log)
   const database = postgresDatabase(driver)
   const read = () => new Queries(() => database.reads).revision()

@@ -8,6 +8,7 @@ import { openStore } from '../../src/store/open-store.js'
 import type { Store } from '../../src/store/store.js'
 import { SluiceProcess } from '../cli/process.js'
 import { account, visit } from '../helpers/account.js'
+import { until } from '../helpers/until.js'
 import { startPostgres } from '../store/postgres-server.js'
 import type { Offer, RunningAgent } from '../tunnel/agent-suite.js'
 import { ourAgent } from '../tunnel/our-agent.js'
@@ -61,10 +62,6 @@ function entryOf(id: string) {
 
 async function ids({ sluice }: Product, list: string): Promise<string[]> {
   return (await account(sluice)(`/${list}`)).json[list].map(({ id }: { id: string }) => id)
-}
-
-async function until(done: () => Promise<boolean>): Promise<void> {
-  while (!(await done())) await new Promise((resolve) => setImmediate(resolve))
 }
 
 /** Kills a process that has an agent; resolves with how long another one has shown it. Milliseconds. */

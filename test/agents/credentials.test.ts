@@ -3,6 +3,7 @@ import { createConnection } from 'node:net'
 import { checkServerIdentity, connect } from 'node:tls'
 import t from 'tap'
 import { account, create, visit } from '../helpers/account.js'
+import { until } from '../helpers/until.js'
 import { ourAgent } from '../tunnel/our-agent.js'
 import { DATA, frame, RawAgent, RESET, SYN, word } from '../tunnel/raw-agent.js'
 import { Upstream } from '../tunnel/upstream.js'
@@ -211,7 +212,7 @@ async function shows({ agents }: Product, name: string): Promise<boolean> {
 }
 
 async function eventually(done: () => Promise<boolean>): Promise<boolean> {
-  while (!(await done())) await new Promise((resolve) => setImmediate(resolve))
+  await until(done)
   return true
 }
 

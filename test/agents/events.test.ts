@@ -2,6 +2,7 @@ import { get } from 'node:http'
 import t from 'tap'
 import { receiver } from '../events/receiver.js'
 import { account, create } from '../helpers/account.js'
+import { until } from '../helpers/until.js'
 import { startPostgres } from '../store/postgres-server.js'
 import { answerOf } from '../tunnel/agent-suite.js'
 import { ourAgent } from '../tunnel/our-agent.js'
@@ -56,7 +57,7 @@ t.test('sessions tell of their start and their end, once each, to whom subscribe
   t.equal((await again.call(0, request)).ClientId, session.id)
   first.socket.destroy()
   const sessions = async () => /^sluice_agent_sessions (\d+)$/m.exec((await account(sluice)('/metrics')).text)?.[1]
-  while ((await sessions()) !== '2') await new Promise((resolve) => setImmediate(resolve))
+  await until(async () => (await sessions()) === '2')
   t.equal(of(STOP, session).length, 0)
   again.socket.destroy()
   await sink.until(() => of(STOP, session).length > 0)

@@ -7,6 +7,7 @@ import t, { type Test } from 'tap'
 import { WebSocket } from 'ws'
 import { account, create, visit } from '../helpers/account.js'
 import { type Engine, engines } from '../helpers/sluice.js'
+import { until } from '../helpers/until.js'
 import { type AgentKind, answerOf, body } from '../tunnel/agent-suite.js'
 import { hashOf, pattern, startEcho, Upstream } from '../tunnel/upstream.js'
 import { type Product, startProduct } from './product.js'
@@ -200,8 +201,4 @@ async function said(port: number): Promise<string> {
   const all = String(Buffer.concat(await socket.toArray()))
   socket.destroy()
   return all
-}
-
-async function until(done: () => Promise<boolean>): Promise<void> {
-  while (!(await done())) await new Promise((resolve) => setImmediate(resolve))
 }

@@ -3,6 +3,7 @@ import { join } from 'node:path'
 import type { Test } from 'tap'
 import { account, create } from '../helpers/account.js'
 import { type RunningSluice, type SluiceSetup, startSluice } from '../helpers/sluice.js'
+import { until } from '../helpers/until.js'
 import type { AgentPlace } from '../tunnel/agent-suite.js'
 
 export interface Credential {
@@ -48,11 +49,7 @@ export async function startProduct(t: Test, setup: SluiceSetup = {}): Promise<Pr
       return backend.id
     },
     async until(path, done) {
-      for (;;) {
-        const { json } = await account(sluice)(path)
-        if (done(json)) return
-        await new Promise((resolve) => setImmediate(resolve))
-      }
+      await until(async () => done((await account(sluice)(path)).json))
     }
   }
 }

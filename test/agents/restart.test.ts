@@ -7,6 +7,7 @@ import { setTimeout as wait } from 'node:timers/promises'
 import t, { type Test } from 'tap'
 import { asker } from '../api/asking.js'
 import { SluiceProcess } from '../cli/process.js'
+import { until } from '../helpers/until.js'
 import { answerOf, body } from '../tunnel/agent-suite.js'
 import { sdkAgent } from '../tunnel/sdk-agent.js'
 import { Upstream } from '../tunnel/upstream.js'
@@ -110,11 +111,6 @@ async function holdingRelay(t: Test, to: number): Promise<number> {
     for (const socket of open) socket.destroy()
   })
   return (server.address() as { port: number }).port
-}
-
-/** Agents wait a while before they come back: half a second and more. */
-async function until(done: () => Promise<boolean>): Promise<void> {
-  while (!(await done())) await new Promise((resolve) => setImmediate(resolve))
 }
 
 async function freePort(): Promise<number> {

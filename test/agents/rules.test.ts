@@ -1,3 +1,4 @@
+import 'reflect-metadata'
 import { once } from 'node:events'
 import { readFile, stat } from 'node:fs/promises'
 import { get } from 'node:http'
@@ -7,6 +8,7 @@ import { checkServerIdentity, connect, type TLSSocket } from 'node:tls'
 import t, { type Test } from 'tap'
 import { account, create, visit } from '../helpers/account.js'
 import { engines, startSluice } from '../helpers/sluice.js'
+import { until } from '../helpers/until.js'
 import { issue } from '../resources/certificates.js'
 import { answerOf } from '../tunnel/agent-suite.js'
 import { ourAgent } from '../tunnel/our-agent.js'
@@ -257,7 +259,7 @@ async function handshake({ agents }: Product, servername: string, ca = agents.ca
 }
 
 async function eventually(done: () => Promise<boolean>): Promise<boolean> {
-  while (!(await done())) await new Promise((resolve) => setImmediate(resolve))
+  await until(done)
   return true
 }
 

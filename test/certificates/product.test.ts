@@ -6,6 +6,7 @@ import { connect } from 'node:tls'
 import t from 'tap'
 import { account, create } from '../helpers/account.js'
 import { engines, startSluice } from '../helpers/sluice.js'
+import { until } from '../helpers/until.js'
 import { freePort, needsPebble, startPebble } from './pebble.js'
 import { startResolver } from './resolver.js'
 
@@ -55,7 +56,10 @@ for (const engine of engines) {
         isIssued = true
       })
     const statuses = new Set<number>()
-    while (!isIssued) statuses.add(await fetchThrough(agent, port, 'app.example.com', CHALLENGE))
+    await until(async () => {
+      statuses.add(await fetchThrough(agent, port, 'app.example.com', CHALLENGE))
+      return isIssued
+    })
     await issued
     t.same([...statuses], [418], 'what is no challenge goes its way')
     const domain = (await account(sluice)(path)).json

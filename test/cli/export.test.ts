@@ -3,6 +3,7 @@ import { request } from 'node:http'
 import { join } from 'node:path'
 import t from 'tap'
 import { everything, PASSPHRASE } from '../control/transfers.js'
+import { until } from '../helpers/until.js'
 import { startPostgres } from '../store/postgres-server.js'
 import { SluiceProcess } from './process.js'
 import { folder, SITE, sealerIn, sluice, withStore } from './transfer-stand.js'
@@ -28,6 +29,7 @@ t.test('an account moves with its secrets from a file to PostgreSQL and back, by
   const [first, second] = [join(cwd, 'first.yaml'), join(cwd, 'second.yaml')]
   await run(['export', '--with-secrets', '--output', first, '--data', data])
   t.equal((await stat(first)).mode & 0o777, 0o600)
+  t.match(await readFile(first, 'utf8'), /^ +cost: 131072$/m, 'a guess costs 128 MiB and a third of a second')
   const missing = await sluice(t, cwd, ['import', first, '--yes', '--data', back])
   t.same(
     [missing.code, missing.err],
@@ -57,8 +59,8 @@ t.test('a process on PostgreSQL serves what was imported', async (t) => {
   t.equal(await statusOf(traffic), 404)
   const { code, err } = await sluice(t, cwd, ['import', file, '--yes'], { SLUICE_DATA: data, SLUICE_STORE: url })
   t.equal(code, 0, err)
-  const until = performance.now() + 5000
-  while ((await statusOf(traffic)) !== 299 && performance.now() < until);
+  const end = performance.now() + 5000
+  await until(async () => (await statusOf(traffic)) === 299 || performance.now() > end)
   t.equal(await statusOf(traffic), 299)
   const rotating = await sluice(t, cwd, ['seal', 'rotate'], { SLUICE_DATA: data, SLUICE_STORE: url })
   t.equal(rotating.code, 1)

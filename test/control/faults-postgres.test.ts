@@ -5,6 +5,7 @@ import { postgresDatabase } from '../../src/store/postgres-database.js'
 import { PostgresDriver } from '../../src/store/postgres-driver.js'
 import { type Answer, asker } from '../api/asking.js'
 import { API_KEY, startSluice } from '../helpers/sluice.js'
+import { until } from '../helpers/until.js'
 import { startCuttingProxy } from '../store/cutting-proxy.js'
 import { folder, Lines } from '../store/opened.js'
 import { startPostgres, through } from '../store/postgres-server.js'
@@ -63,13 +64,12 @@ async function stand(t: Test) {
 /** Asks again until it holds; fails the test when that takes too long. */
 async function comesTo(t: Test, what: string, holds: () => Promise<boolean>): Promise<void> {
   const end = performance.now() + PATIENCE
-  while (!(await holds())) {
-    if (performance.now() > end) {
-      t.fail(`${what}: not within ${PATIENCE} ms`)
-      return
-    }
-  }
-  t.pass(what)
+  let held = false
+  await until(async () => {
+    held = await holds()
+    return held || performance.now() > end
+  })
+  t.ok(held, held ? what : `${what}: not within ${PATIENCE} ms`)
 }
 
 const isUnavailable = ({ status, json }: Answer) => status === 503 && json.error_code === 'ERR_SLUICE_UNAVAILABLE'

@@ -10,6 +10,7 @@ import {
 import { newId } from '../../src/lib/id.js'
 import type { Board } from '../../src/store/board.js'
 import { StoreError } from '../../src/store/store-error.js'
+import { until } from '../helpers/until.js'
 import { random as seeded } from '../limiter/support/random.js'
 import { Lines, opened, type Test } from '../store/opened.js'
 
@@ -78,10 +79,6 @@ async function stand(t: Test, wrap: (board: Board) => Board = (board) => board) 
     )
   }
   return { store, agents, publisher, report, shown, same, log }
-}
-
-async function until(done: () => Promise<boolean>): Promise<void> {
-  while (!(await done())) await new Promise((resolve) => setImmediate(resolve))
 }
 
 t.test('nothing is written before the process has reported, then everything', async (t) => {

@@ -2,6 +2,7 @@ import t from 'tap'
 import { ProcessCalls } from '../../src/control/process-calls.js'
 import type { Board } from '../../src/store/board.js'
 import { ManualClock } from '../helpers/clock.js'
+import { until } from '../helpers/until.js'
 import { Lines, opened, type Test } from '../store/opened.js'
 
 /** Two processes on one store, each of which answers what it is asked with its own name. */
@@ -93,7 +94,3 @@ t.test('a failure is no answer, and a process that stops waits for nobody', asyn
   await t.rejects(waiting, { code: 'UNAVAILABLE' })
   t.equal(await left(board, 'two'), 0)
 })
-
-async function until(done: () => Promise<boolean>): Promise<void> {
-  while (!(await done())) await new Promise((resolve) => setImmediate(resolve))
-}

@@ -6,7 +6,7 @@ import { readAccountDocument } from '../../src/control/transfer/account-document
 import { exportAccount } from '../../src/control/transfer/export-account.js'
 import { type ImportDifference, importAccount } from '../../src/control/transfer/import-account.js'
 import { ImportRefused, type TransferProblem } from '../../src/control/transfer/import-refused.js'
-import { newPassphraseKey, openPassphraseKey } from '../../src/control/transfer/passphrase.js'
+import { LEAST_COST, newPassphraseKey, openPassphraseKey } from '../../src/control/transfer/passphrase.js'
 import { newId } from '../../src/lib/id.js'
 import { Sealer, sealKey } from '../../src/lib/seal.js'
 import { actions } from '../../src/policy/actions/registry.js'
@@ -39,7 +39,7 @@ export interface Ways {
 export const newSealer = () => new Sealer(sealKey(randomBytes(32)))
 
 export async function exported(store: Store, { seal = newSealer(), passphrase }: Ways = {}): Promise<AccountDocument> {
-  const secrets = passphrase === undefined ? {} : { secrets: await newPassphraseKey(passphrase) }
+  const secrets = passphrase === undefined ? {} : { secrets: await newPassphraseKey(passphrase, LEAST_COST) }
   return await exportAccount(store, clock, { resources, records: new Records(seal), version: '1.2.3', ...secrets })
 }
 

@@ -10,6 +10,7 @@ import type { ConnectionFacts } from '../../src/exchange/connection.js'
 import { systemClock } from '../../src/lib/clock.js'
 import { fixture } from '../helpers/files.js'
 import { rawClient } from '../helpers/raw-client.js'
+import { until } from '../helpers/until.js'
 import { GET, NAME } from './suite/harness.js'
 
 const SIGNATURE = '\r\n\r\n\0\r\nQUIT\n'
@@ -140,7 +141,7 @@ for (const [name, make] of Object.entries({ codec: codecFront, 'node:http': http
         await c.closed
       }
     }
-    while (listening.open > 0) await new Promise(setImmediate)
+    await until(() => listening.open === 0)
     t.equal(closed.length, count)
   })
 

@@ -99,9 +99,9 @@ t.test('a gigabyte in reserve costs no memory until it is used', async (t) => {
 })
 
 t.test('growth stalls no insertion', async (t) => {
-  // The same insertions twice with one seed: what the machine does in between does not come twice at the same place.
+  // The same insertions with one seed: what the machine does in between does not come each time at the same place.
   const count = BUCKETS * 2
-  const spent = [0, 1].map(() => {
+  const spent = [0, 1, 2].map(() => {
     const table = new LimiterTable({ clock: systemClock, budgetBytes: 2 ** 29, seed: SEED })
     const window = new SlidingWindow(table, 'stall', 86_400)
     const times = new Float32Array(count)
@@ -115,7 +115,7 @@ t.test('growth stalls no insertion', async (t) => {
     return times
   })
   let longest = 0
-  for (let key = 0; key < count; key += 1) longest = Math.max(longest, Math.min(spent[0]![key]!, spent[1]![key]!))
+  for (let key = 0; key < count; key += 1) longest = Math.max(longest, Math.min(...spent.map((times) => times[key]!)))
   t.ok(longest < 5, `longest insertion ${longest.toFixed(2)} ms`)
 })
 

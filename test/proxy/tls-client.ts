@@ -1,3 +1,4 @@
+import 'reflect-metadata'
 import { once } from 'node:events'
 import { connect as connectH2 } from 'node:http2'
 import { request } from 'node:https'

@@ -6,6 +6,7 @@ import { migrate } from '../../src/store/migrations.js'
 import { postgresDatabase } from '../../src/store/postgres-database.js'
 import { PostgresDriver } from '../../src/store/postgres-driver.js'
 import type { Change } from '../../src/store/store.js'
+import { until } from '../helpers/until.js'
 import { type CommitFate, startCuttingProxy } from './cutting-proxy.js'
 import { migrationSuite } from './migration-suite.js'
 import { Lines, opened, operation, over, put, type Test } from './opened.js'
@@ -270,10 +271,10 @@ t.test('the outcome of a broken commit', async (t) => {
     const write = store.transact('op_dark', (transaction) => transaction.insert(insert('dark')))
     const unknown = t.rejects(write, { code: 'STORE_OUTCOME_UNKNOWN' })
     const met = () => (proxy.fate as CommitFate) === 'pass'
-    while (!met()) await new Promise((resolve) => setImmediate(resolve))
+    await until(met)
     proxy.cut()
     const asked = () => log.texts.some((text) => text.includes('op_dark'))
-    while (!asked()) await new Promise((resolve) => setImmediate(resolve))
+    await until(asked)
     clock.advance(60_000)
     await unknown
     proxy.mend()

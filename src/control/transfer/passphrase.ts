@@ -21,20 +21,22 @@ export interface PassphraseParameters {
 const SALT_BYTES = 16
 const KEY_BYTES = 32
 /** 128 MiB and a third of a second for each guess. */
-const CHOSEN = { cost: 2 ** 17, block_size: 8, parallelization: 1 } as const
+const CHOSEN = 2 ** 17
+const SHAPE = { block_size: 8, parallelization: 1 } as const
 /** A document may ask for less memory than this many bytes, so that a hostile one cannot ask for all. */
 const MOST_MEMORY = 1024 * 1024 * 1024
-const LEAST_COST = 2 ** 14
+export const LEAST_COST = 2 ** 14
 const LEAST_PASSPHRASE = 8
 
-/** A key from a passphrase for a new document. Fails with a CodedError `PASSPHRASE_SHORT`. */
+/** A key from a passphrase for a new document, by scrypt with N = `cost`. Fails with a CodedError `PASSPHRASE_SHORT`. */
 export async function newPassphraseKey(
-  passphrase: string
+  passphrase: string,
+  cost: number = CHOSEN
 ): Promise<{ readonly parameters: PassphraseParameters; readonly sealer: Sealer }> {
   if (passphrase.length < LEAST_PASSPHRASE) {
     throw new CodedError('PASSPHRASE_SHORT', `a passphrase has at least ${LEAST_PASSPHRASE} characters`)
   }
-  const derivation = { ...CHOSEN, salt: randomBytes(SALT_BYTES).toString('base64') }
+  const derivation = { ...SHAPE, cost, salt: randomBytes(SALT_BYTES).toString('base64') }
   const sealer = await derive(passphrase, derivation)
   return { parameters: { kdf: 'scrypt', ...derivation, cipher: 'aes-256-gcm', key_id: sealer.keyId }, sealer }
 }

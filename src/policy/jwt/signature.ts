@@ -1,4 +1,5 @@
-import { compactVerify, errors } from 'jose'
+import { JOSEError } from 'jose/errors'
+import { compactVerify } from 'jose/jws/compact/verify'
 import type { VerificationKey } from '../../lib/jwks.js'
 import type { Token } from './token.js'
 
@@ -8,7 +9,7 @@ export async function signatureIsRight(token: Token, { key }: VerificationKey): 
     await compactVerify(token.text, key, { algorithms: [token.algorithm] })
     return true
   } catch (error) {
-    if (error instanceof errors.JOSEError) return false
+    if (error instanceof JOSEError) return false
     throw error
   }
 }

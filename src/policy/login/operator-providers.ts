@@ -1,5 +1,4 @@
 import Type, { type Static } from 'typebox'
-import { Check, Errors } from 'typebox/value'
 import { parse } from 'yaml'
 import { CodedError } from '../../lib/coded-error.js'
 import { PROVIDER_NAMES, PROVIDERS, type Provider, type ProviderName } from './providers.js'
@@ -43,8 +42,10 @@ export type OperatorProviders = Readonly<Record<ProviderName, OperatorProvider>>
  * Reads the operator's file: YAML, a map of providers with `client_id`, `client_secret` and other addresses. Fails with a
  * CodedError `LOGIN_PROVIDERS_INVALID` that names the place and never a value.
  */
-export function readOperatorProviders(yaml: string): OperatorProviders {
+export async function readOperatorProviders(yaml: string): Promise<OperatorProviders> {
   const written = parsed(yaml) ?? {}
+  // A tenth of what a start takes, and few have the file.
+  const { Check, Errors } = await import('typebox/value')
   if (!Check(schema, written)) {
     const [first] = Errors(schema, written)
     throw invalid(

@@ -1,4 +1,5 @@
 import t, { type Test as TapTest } from 'tap'
+import { readOperatorProviders } from '../../../src/policy/login/operator-providers.js'
 import { PROVIDER_NAMES, PROVIDERS, type ProviderName } from '../../../src/policy/login/providers.js'
 import { Browser, overNetwork, type Send } from './browser.js'
 import { CLIENT, FakeProvider } from './fake-provider.js'
@@ -518,7 +519,9 @@ t.test('github: addresses, domains, teams over pages, organizations', async (t) 
     organization: { login: 'Acme' }
   }))
   provider.organizations = [{ login: 'Acme' }, { login: 'other' }]
-  const providers = `github: {authorization_url: '${provider.url}/authorize', token_url: '${provider.url}/token', api_url: '${provider.url}/'}`
+  const providers = await readOperatorProviders(
+    `github: {authorization_url: '${provider.url}/authorize', token_url: '${provider.url}/token', api_url: '${provider.url}/'}`
+  )
   const value = {
     client_id: CLIENT.id,
     client_secret: true,
@@ -611,7 +614,9 @@ t.test('every well-known provider, as it is', async (t) => {
     if (name === 'github') provider.names = '/login/oauth'
     const { url } = provider
     const api = `authorization_url: '${url}/authorize', token_url: '${url}/token', api_url: '${url}'`
-    const providers = `${name}: {${PROVIDERS[name].kind === 'openid' ? `issuer: '${url}'` : api}}`
+    const providers = await readOperatorProviders(
+      `${name}: {${PROVIDERS[name].kind === 'openid' ? `issuer: '${url}'` : api}}`
+    )
     const value = {
       client_id: CLIENT.id,
       client_secret: true,
@@ -665,7 +670,9 @@ t.test('without an application nobody passes, and none is asked', async (t) => {
 
 t.test("the operator's application serves who has none", async (t) => {
   const provider = await new FakeProvider().start(t)
-  const providers = `google: {client_id: ${CLIENT.id}, client_secret: '${CLIENT.secret}', issuer: '${provider.url}'}`
+  const providers = await readOperatorProviders(
+    `google: {client_id: ${CLIENT.id}, client_secret: '${CLIENT.secret}', issuer: '${provider.url}'}`
+  )
   const text = 'on_http_request: [{actions: [{type: oauth, config: {provider: google, email_domains: [example.com]}}]}]'
   const stand = new LoginStand(t, policy(text), { providers })
   t.equal((await browse(stand).visit(`${SITE}/`)).status, 200)

@@ -95,7 +95,7 @@ t.test('token answers of other forms become those of the standard', async (t) =>
 })
 
 t.test("the operator's file: addresses and applications; mistakes are named without values", async (t) => {
-  const read = readOperatorProviders(
+  const read = await readOperatorProviders(
     'github: {client_id: a, client_secret: b, authorization_url: "https://github.example.com/login/oauth/authorize", api_url: "https://github.example.com/api/v3/"}\ngitlab: {issuer: "https://git.example.com"}'
   )
   t.match(read.github, {
@@ -104,7 +104,7 @@ t.test("the operator's file: addresses and applications; mistakes are named with
   })
   t.match(read.gitlab, { application: undefined, provider: { issuer: 'https://git.example.com' } })
   t.equal(read.google.provider, PROVIDERS.google)
-  t.same(readOperatorProviders(''), defaultProviders())
+  t.same(await readOperatorProviders(''), defaultProviders())
   for (const text of [
     '[]',
     'x: {}',
@@ -120,7 +120,7 @@ t.test("the operator's file: addresses and applications; mistakes are named with
     'github: {client_secret: "hush'
   ]) {
     try {
-      readOperatorProviders(text)
+      await readOperatorProviders(text)
       t.fail(text)
     } catch (error) {
       t.equal(codeOf(error), 'LOGIN_PROVIDERS_INVALID', text)

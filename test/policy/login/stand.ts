@@ -9,7 +9,7 @@ import { actions } from '../../../src/policy/actions/registry.js'
 import { compilePolicy } from '../../../src/policy/compile.js'
 import { type LoginGate, loginFor } from '../../../src/policy/login/desk.js'
 import { Login } from '../../../src/policy/login/login.js'
-import { readOperatorProviders } from '../../../src/policy/login/operator-providers.js'
+import { defaultProviders, type OperatorProviders } from '../../../src/policy/login/operator-providers.js'
 import { ownPath } from '../../../src/policy/login/visit.js'
 import { runPhase } from '../../../src/policy/run.js'
 import { ManualClock } from '../../helpers/clock.js'
@@ -38,15 +38,21 @@ export class LoginStand {
   readonly login: Login
   readonly #step: Step
 
-  /** `make` builds what runs on each request; `providers` is the operator's file. */
+  /** `make` builds what runs on each request; `providers` is what the operator has set up. */
   constructor(
     t: Test,
     make: (services: Kit['services'] & { login: Login }) => Step,
-    { providers = '', keys = [randomBytes(32)] }: { providers?: string; keys?: readonly Uint8Array[] } = {}
+    {
+      providers = defaultProviders(),
+      keys = [randomBytes(32)]
+    }: {
+      providers?: OperatorProviders
+      keys?: readonly Uint8Array[]
+    } = {}
   ) {
     const outbound = createOutbound({ clock: systemClock, allowPrivate: true })
     t.teardown(() => outbound.close())
-    this.login = new Login({ keys, providers: readOperatorProviders(providers), outbound, clock: this.clock })
+    this.login = new Login({ keys, providers, outbound, clock: this.clock })
     this.#step = make({ ...this.kit.services, clock: this.clock, login: this.login })
   }
 

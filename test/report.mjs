@@ -1,0 +1,78 @@
+import { Parser } from 'tap-parser'
+
+/**
+ * What a run of tests tells: one line for each file as it ends, every failure in full, and at the end
+ * `N passed, N failed` (and `N skipped`, if there are any). Counts assertions, not files.
+ */
+export class Report {
+  #out
+  #counts = { passed: 0, failed: 0, skipped: 0 }
+  #failures = []
+
+  constructor(out) {
+    this.#out = out
+  }
+
+  /** A file that has ended: the TAP that it wrote, its exit code or the signal that ended it, and how long it took. */
+  file(name, output, { code, signal, ms }) {
+    const before = this.#counts.failed
+    const parser = new Parser()
+    this.#follow(parser, [name])
+    parser.end(output)
+    const { ok, count, failures } = parser.results
+    // The parser takes an empty output for the same.
+    const skipped = /^1\.\.0\b/m.test(output)
+    const broken = failures.filter(({ tapError }) => tapError !== undefined).map(({ tapError }) => tapError)
+    if (signal !== null) this.#fail([name, `ended by ${signal}`])
+    // What made it end so is already told.
+    else if (this.#counts.failed === before && (code !== 0 || !ok)) this.#fail([name, `ended with ${code}`, ...broken])
+    else if (count === 0 && !skipped) this.#fail([name, 'asserted nothing'])
+    if (skipped) this.#counts.skipped += 1
+    const mark = this.#counts.failed > before ? 'not ok' : skipped ? 'skip' : 'ok'
+    this.#out.write(`${mark} ${name} (${Math.round(ms)} ms)\n`)
+  }
+
+  /** Tells the failures and the counts; whether there are none of the former. */
+  end() {
+    for (const { name, diagnosis } of this.#failures) this.#out.write(describe(name, diagnosis))
+    const { passed, failed, skipped } = this.#counts
+    this.#out.write(`\n${passed} passed, ${failed} failed${skipped > 0 ? `, ${skipped} skipped` : ''}\n`)
+    return failed === 0
+  }
+
+  #follow(parser, names) {
+    parser.on('child', (child) => this.#follow(child, [...names, child.name]))
+    parser.on('assert', (result) => this.#assert(result, names))
+    parser.on('bailout', (reason) => this.#fail([...names, `bail out: ${reason}`]))
+  }
+
+  #assert(result, names) {
+    // It repeats what the assertions of a subtest said, unless the subtest itself broke.
+    if (result.closingTestPoint && (result.ok || this.#toldOf([...names, result.name]))) return
+    if (result.skip || result.todo) this.#counts.skipped += 1
+    else if (result.ok) this.#counts.passed += 1
+    else this.#fail([...names, result.name], result.diag)
+  }
+
+  #toldOf(names) {
+    const path = `${names.join(' > ')} > `
+    return this.#failures.some(({ name }) => name.startsWith(path))
+  }
+
+  #fail(names, diagnosis) {
+    this.#counts.failed += 1
+    this.#failures.push({ name: names.join(' > '), diagnosis })
+  }
+}
+
+function describe(name, diagnosis) {
+  const { at, diff, source, stack, found, wanted, ...rest } = diagnosis ?? {}
+  const lines = [`FAILED: ${name}`]
+  if (at?.fileName !== undefined) lines.push(`at ${at.fileName}:${at.lineNumber}:${at.columnNumber}`)
+  if (source !== undefined) lines.push(source.trimEnd())
+  if (diff !== undefined) lines.push(diff.trimEnd())
+  else if (wanted !== undefined) lines.push(`wanted: ${JSON.stringify(wanted)}`, `found: ${JSON.stringify(found)}`)
+  if (Object.keys(rest).length > 0) lines.push(JSON.stringify(rest, null, 2))
+  if (stack !== undefined) lines.push(stack.trimEnd())
+  return `\n${lines.join('\n').replaceAll('\n', '\n    ')}\n`
+}

@@ -1,0 +1,18 @@
+const { resolve } = require('node:path')
+const { pathToFileURL } = require('node:url')
+
+/**
+ * Starts one compiled test: `node test/start.cjs FILE`. Node loads what is required faster than what is imported (see
+ * src/cli/load.ts), and most of what a small test costs is loading the product.
+ */
+const file = resolve(process.argv[2])
+// As if Node had been started with it: folders of tests are named after it.
+process.argv.splice(1, 2, file)
+try {
+  require(file)
+} catch (error) {
+  // Releases of Node that cannot, and what awaits at its top: nothing of it has run.
+  if (error.code !== 'ERR_REQUIRE_ESM' && error.code !== 'ERR_REQUIRE_ASYNC_MODULE') throw error
+  // A rejection ends the process with what it says.
+  void import(pathToFileURL(file).href)
+}
