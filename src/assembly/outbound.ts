@@ -1,5 +1,5 @@
 import type { Options } from '../config/options.js'
-import type { OutboundParts } from '../lib/outbound.js'
+import type { OutboundParts } from '../lib/outbound/outbound.js'
 import { readOptionFile } from './option-file.js'
 
 /** Where requests of policies and of events may go, and whom they trust, as the options want it. Fails with `FILE_UNREADABLE`. */

@@ -1,4 +1,4 @@
-import type { OutboundError, OutboundRequest, OutboundResponse } from '../lib/outbound-answer.js'
+import type { OutboundError, OutboundRequest, OutboundResponse } from '../lib/outbound/answer.js'
 import type { Flow } from './flow.js'
 
 /** Why an internal entry was not asked. */

@@ -2,7 +2,7 @@ import { constants } from 'node:fs'
 import { type FileHandle, open, realpath } from 'node:fs/promises'
 import { sep } from 'node:path'
 import type { LoadedKeySet } from './jwks-cache.js'
-import type { Outbound } from './outbound.js'
+import type { Outbound } from './outbound/outbound.js'
 
 /** Milliseconds for the whole answer. */
 const DEADLINE = 5_000

@@ -1,6 +1,6 @@
 import { Writable } from 'node:stream'
 import { systemClock } from '../../src/lib/clock.js'
-import { createOutbound, type Outbound } from '../../src/lib/outbound.js'
+import { createOutbound, type Outbound } from '../../src/lib/outbound/outbound.js'
 import type { ResourceRecord } from '../../src/resources/field.js'
 
 const outbound = createOutbound({ clock: systemClock, allowPrivate: true })

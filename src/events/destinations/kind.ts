@@ -1,6 +1,6 @@
 import type { Writable } from 'node:stream'
 import type { Clock } from '../../lib/clock.js'
-import type { Outbound } from '../../lib/outbound.js'
+import type { Outbound } from '../../lib/outbound/outbound.js'
 import type { Sender } from './sender.js'
 
 export interface SenderParts {

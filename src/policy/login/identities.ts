@@ -1,5 +1,5 @@
 import type { Clock } from '../../lib/clock.js'
-import type { Outbound } from '../../lib/outbound.js'
+import type { Outbound } from '../../lib/outbound/outbound.js'
 import type { Access } from './access.js'
 import { ProviderFailure } from './failure.js'
 import type { AuthorizationRequest, OpenidProtocol, Tokens } from './openid.js'

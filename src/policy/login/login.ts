@@ -1,5 +1,5 @@
 import type { Clock } from '../../lib/clock.js'
-import type { Outbound } from '../../lib/outbound.js'
+import type { Outbound } from '../../lib/outbound/outbound.js'
 import { OpenidProtocol } from './openid.js'
 import type { OperatorProviders } from './operator-providers.js'
 import { SessionCache } from './session-cache.js'

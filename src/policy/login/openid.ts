@@ -1,6 +1,6 @@
 import * as client from 'openid-client'
 import type { Clock } from '../../lib/clock.js'
-import type { Outbound } from '../../lib/outbound.js'
+import type { Outbound } from '../../lib/outbound/outbound.js'
 import { Discoveries } from './discoveries.js'
 import { ProviderFailure } from './failure.js'
 import { failureOf, isRefusal } from './openid-failure.js'

@@ -1,4 +1,4 @@
-import type { Outbound } from '../../lib/outbound.js'
+import type { Outbound } from '../../lib/outbound/outbound.js'
 import { ProviderFailure } from './failure.js'
 
 const MAX_ANSWER = 512 * 1024

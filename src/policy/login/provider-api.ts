@@ -1,5 +1,5 @@
 import type { Clock } from '../../lib/clock.js'
-import type { Outbound } from '../../lib/outbound.js'
+import type { Outbound } from '../../lib/outbound/outbound.js'
 import { ProviderFailure } from './failure.js'
 import { outboundFetch } from './outbound-fetch.js'
 import type { Json, ProviderApi } from './profile.js'

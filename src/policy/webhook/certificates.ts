@@ -1,5 +1,5 @@
 import { type KeyObject, X509Certificate } from 'node:crypto'
-import type { Outbound } from '../../lib/outbound.js'
+import type { Outbound } from '../../lib/outbound/outbound.js'
 import type { Failure } from './finding.js'
 import type { SenderKeys } from './scheme.js'
 

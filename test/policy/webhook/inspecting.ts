@@ -1,5 +1,5 @@
 import { HeaderFields, type HeaderList } from '../../../src/exchange/headers.js'
-import type { Outbound } from '../../../src/lib/outbound.js'
+import type { Outbound } from '../../../src/lib/outbound/outbound.js'
 import { providers } from '../../../src/policy/webhook/providers.js'
 import { type Outcome, Verification } from '../../../src/policy/webhook/verification.js'
 import { makeFlow } from '../../helpers/flow.js'

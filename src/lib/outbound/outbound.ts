@@ -3,18 +3,18 @@ import http from 'node:http'
 import https from 'node:https'
 import { isIP, type LookupFunction } from 'node:net'
 import { createSecureContext } from 'node:tls'
-import type { Clock } from './clock.js'
-import { isPublicAddress } from './outbound-addresses.js'
+import type { Clock } from '../clock.js'
+import { isPublicAddress } from './addresses.js'
 import {
   OUTBOUND_MESSAGES,
   type OutboundError,
   type OutboundFailure,
   type OutboundRequest,
   type OutboundResponse
-} from './outbound-answer.js'
-import { type AttemptOutcome, OutboundAttempt } from './outbound-attempt.js'
-import { OutboundCut } from './outbound-cut.js'
-import { systemRoots } from './outbound-roots.js'
+} from './answer.js'
+import { type AttemptOutcome, OutboundAttempt } from './attempt.js'
+import { OutboundCut } from './cut.js'
+import { systemRoots } from './roots.js'
 
 /** Makes requests of our own. Follows no redirect. Never rejects. */
 export interface Outbound {

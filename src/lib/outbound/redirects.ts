@@ -1,5 +1,5 @@
-import type { Clock } from './clock.js'
-import type { OutboundError, OutboundRequest, OutboundResponse } from './outbound-answer.js'
+import type { Clock } from '../clock.js'
+import type { OutboundError, OutboundRequest, OutboundResponse } from './answer.js'
 
 /** A redirect that is not followed: too many of them, no usable place, or from https to http. */
 export interface RedirectRefused {

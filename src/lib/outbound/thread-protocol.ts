@@ -1,4 +1,4 @@
-import type { OutboundError, OutboundRequest, OutboundResponse } from './outbound-answer.js'
+import type { OutboundError, OutboundRequest, OutboundResponse } from './answer.js'
 
 /** What the thread begins with. */
 export interface OutboundThreadData {

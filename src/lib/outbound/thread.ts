@@ -1,8 +1,8 @@
 import { parentPort, workerData } from 'node:worker_threads'
-import { systemClock } from './clock.js'
+import { systemClock } from '../clock.js'
+import { OUTBOUND_MESSAGES, type OutboundRequest } from './answer.js'
 import { createOutbound } from './outbound.js'
-import { OUTBOUND_MESSAGES, type OutboundRequest } from './outbound-answer.js'
-import type { OutboundOrder, OutboundReply, OutboundThreadData } from './outbound-protocol.js'
+import type { OutboundOrder, OutboundReply, OutboundThreadData } from './thread-protocol.js'
 
 /** A thread that makes requests of our own, as many at a time as it is given. */
 function serve(): void {

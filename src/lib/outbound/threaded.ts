@@ -1,12 +1,7 @@
 import { Worker } from 'node:worker_threads'
+import { OUTBOUND_MESSAGES, type OutboundError, type OutboundRequest, type OutboundResponse } from './answer.js'
 import type { Outbound } from './outbound.js'
-import {
-  OUTBOUND_MESSAGES,
-  type OutboundError,
-  type OutboundRequest,
-  type OutboundResponse
-} from './outbound-answer.js'
-import type { OutboundOrder, OutboundReply, OutboundThreadData } from './outbound-protocol.js'
+import type { OutboundOrder, OutboundReply, OutboundThreadData } from './thread-protocol.js'
 
 type Answer = OutboundResponse | OutboundError
 
@@ -53,7 +48,7 @@ export class ThreadedOutbound implements Outbound {
     if (this.#worker !== undefined) return this.#worker
     // Beside this file, in the same language: a loader may run the sources as they are.
     const extension = import.meta.url.slice(import.meta.url.lastIndexOf('.'))
-    const worker = new Worker(new URL(`./outbound-thread${extension}`, import.meta.url), { workerData: this.#data })
+    const worker = new Worker(new URL(`./thread${extension}`, import.meta.url), { workerData: this.#data })
     const gone = () => {
       if (this.#worker === worker) this.#lose('BROKEN')
     }

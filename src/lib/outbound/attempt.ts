@@ -1,8 +1,8 @@
 import type { ClientRequest, IncomingMessage } from 'node:http'
 import type { Socket } from 'node:net'
-import { codeOf } from './coded-error.js'
-import { isPublicAddress } from './outbound-addresses.js'
-import type { OutboundFailure, OutboundResponse } from './outbound-answer.js'
+import { codeOf } from '../coded-error.js'
+import { isPublicAddress } from './addresses.js'
+import type { OutboundFailure, OutboundResponse } from './answer.js'
 
 /** What came of it; `STALE`: the server had closed the idle connection that was taken up again. */
 export type AttemptOutcome = Omit<OutboundResponse, 'ok' | 'timeMs'> | OutboundFailure | 'STALE'
