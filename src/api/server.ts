@@ -14,18 +14,13 @@ import { addModuleRoutes } from './module-routes.js'
 import { addNestedRoutes } from './nested-routes.js'
 import { openApiDocument } from './openapi.js'
 import { addPartRoutes } from './part-routes.js'
+import type { Readiness } from './readiness.js'
 import { type RequestRate, RequestRates } from './request-rate.js'
 import { addResourceRoutes } from './resource-routes.js'
 import { addRevisions } from './revision-routes.js'
 import { addDescription, addHealth, addMetrics, addProcesses } from './service-routes.js'
 import { addSessionCommands } from './session-routes.js'
 import { TrustedHosts } from './trusted-hosts.js'
-
-/**
- * Whether the process can carry traffic. /healthz answers 200 when it is `ready` or `degraded` (it serves, but not
- * everything that the store holds), else 503.
- */
-export type Readiness = 'starting' | 'ready' | 'degraded' | 'draining'
 
 /** What the API shows of the account. */
 export interface AccountOptions {

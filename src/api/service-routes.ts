@@ -1,6 +1,6 @@
 import type { Account } from './account.js'
 import { callOf, queryOf, type Router, route } from './calls.js'
-import type { Readiness } from './server.js'
+import type { Readiness } from './readiness.js'
 
 /** For load balancers and supervisors; no key. */
 export function addHealth(router: Router, readiness: () => Readiness): void {

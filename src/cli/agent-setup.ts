@@ -5,7 +5,23 @@ import { CodedError, codeOf } from '../lib/coded-error.js'
 import { parseAuthority } from '../lib/host.js'
 import type { AgentTunnel, EndpointOffer, ServerAddress } from '../tunnel/agent/agent-options.js'
 import { readTarget } from '../tunnel/agent/target.js'
-import type { AgentFlags } from './agent.js'
+
+/** What the command line says; each may be missing. */
+export interface AgentFlags {
+  readonly server?: string
+  readonly token?: string
+  readonly ca?: string
+  readonly serverName?: string
+  readonly label?: readonly string[]
+  readonly https?: string | true
+  readonly http?: string | true
+  readonly tcp?: string | true
+  readonly policy?: string
+  readonly endpointPolicy?: string
+  readonly forward?: string
+  readonly metadata?: string
+  readonly config?: string
+}
 
 /** What the command line, the environment and the file ask for together. */
 export interface AgentSetup {

@@ -1,4 +1,5 @@
 import { Command } from 'commander'
+import type { AgentFlags } from './agent-setup.js'
 import { load } from './load.js'
 
 const EXAMPLES = `
@@ -25,23 +26,6 @@ the server's alone.
 The token comes from --token or SLUICE_TOKEN; the variable keeps it out of lists of processes. A lost connection is
 made again after half a second to 15 s. Exit code 0: stopped; 1: the server refuses the token or a tunnel; 2: the
 command line or the file is wrong.`
-
-/** What the command line says; each may be missing. */
-export interface AgentFlags {
-  readonly server?: string
-  readonly token?: string
-  readonly ca?: string
-  readonly serverName?: string
-  readonly label?: readonly string[]
-  readonly https?: string | true
-  readonly http?: string | true
-  readonly tcp?: string | true
-  readonly policy?: string
-  readonly endpointPolicy?: string
-  readonly forward?: string
-  readonly metadata?: string
-  readonly config?: string
-}
 
 /** `sluice agent`: offers what listens here to a Sluice elsewhere. */
 export function agentCommand(): Command {

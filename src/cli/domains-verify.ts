@@ -12,8 +12,14 @@ import { CodedError, codeOf } from '../lib/coded-error.js'
 import { agentIngress } from '../resources/agent-ingress.js'
 import { reservedDomain } from '../resources/reserved-domain.js'
 import type { Resource } from '../resources/resource.js'
-import type { VerifyFlags } from './domains.js'
 import { ExitCode } from './exit-code.js'
+
+/** What the command line says; each may be missing. */
+export interface VerifyFlags {
+  readonly api: string
+  readonly dns?: readonly string[]
+  readonly json?: boolean
+}
 
 interface Output {
   out(line: string): void

@@ -1,4 +1,5 @@
 import { Command } from 'commander'
+import type { VerifyFlags } from './domains-verify.js'
 import { load } from './load.js'
 
 const EXAMPLES = `
@@ -10,13 +11,6 @@ Examples:
 
 Asks the management API which domains there are, and the DNS what it says of them. Without names all reserved domains
 and agent ingresses are looked at. Exit code 0: the DNS says what it must; 1: something is wrong or cannot be asked.`
-
-/** What the command line says; each may be missing. */
-export interface VerifyFlags {
-  readonly api: string
-  readonly dns?: readonly string[]
-  readonly json?: boolean
-}
 
 /** `sluice domains verify`: explains what the DNS must say, and what it says now. */
 export function domainsCommand(): Command {

@@ -1,44 +1,15 @@
-import type { Clock } from '../../lib/clock.js'
 import { newId } from '../../lib/id.js'
-import type { Sealer } from '../../lib/seal.js'
 import { isObject } from '../../resources/check.js'
-import type { PolicyCheck, ResourceRecord } from '../../resources/field.js'
+import type { ResourceRecord } from '../../resources/field.js'
 import type { Resource } from '../../resources/resource.js'
 import type { StoreTransaction } from '../../store/store.js'
 import { USER, USER_NAMES } from '../principals.js'
-import { everyRecord, type Records } from '../records.js'
+import { everyRecord } from '../records.js'
 import type { AccountDocument, RecordEntry } from './account-document.js'
-import { ImportRefused, type TransferPath, type TransferProblem } from './import-refused.js'
+import type { ImportOptions } from './import-options.js'
+import { ImportRefused, type TransferProblem } from './import-refused.js'
 import { changedFields, readEntry } from './read-entry.js'
-import { writeEdits } from './write-edits.js'
-
-export interface ImportOptions {
-  readonly resources: readonly Resource[]
-  readonly records: Records
-  readonly clock: Clock
-  readonly checkPolicy: PolicyCheck
-  readonly zone: string
-  /** Must the hosts of HTTPS edges be reserved domains? */
-  readonly requireReserved: boolean
-  readonly random: (bytes: number) => Uint8Array
-  /** Id of the user who imports; the first administrator when it is the operator at the store itself. */
-  readonly principal?: string
-  /** Opens what the document seals; absent: the document has no secrets. */
-  readonly sealer?: Sealer
-  /** Delete the records that the document does not have? */
-  readonly prune: boolean
-}
-
-/** A record before and after an import. */
-export interface Edit {
-  readonly resource: Resource
-  readonly before: ResourceRecord | undefined
-  readonly after: ResourceRecord | undefined
-  /** Milliseconds since the Unix epoch, of a record that is made. */
-  readonly createdAt: number | undefined
-  /** Place of the record in the document; undefined for one that is not there. */
-  readonly path: TransferPath | undefined
-}
+import { type Edit, writeEdits } from './write-edits.js'
 
 export interface RecordDifference {
   readonly kind: string

@@ -2,6 +2,7 @@ import type { Link, ResourceRecord } from '../../resources/field.js'
 import { httpsEdge } from '../../resources/https-edge.js'
 import { claimsOf, linksOf, newLinks } from '../../resources/relations.js'
 import { reservedDomain } from '../../resources/reserved-domain.js'
+import type { Resource } from '../../resources/resource.js'
 import type { NewRecord, RecordKey, StoreTransaction } from '../../store/store.js'
 import { ClaimConflict } from '../../store/store-error.js'
 import { Catalogue } from '../catalogue.js'
@@ -11,9 +12,20 @@ import { splitHostport } from '../hostport.js'
 import { everyRecord } from '../records.js'
 import { ownersMustExist } from '../rights.js'
 import type { AccountDocument } from './account-document.js'
-import type { Edit, ImportOptions } from './import-account.js'
+import type { ImportOptions } from './import-options.js'
 import { ImportRefused, type TransferPath, type TransferProblem } from './import-refused.js'
 import { segmentsOf } from './read-entry.js'
+
+/** A record before and after an import. */
+export interface Edit {
+  readonly resource: Resource
+  readonly before: ResourceRecord | undefined
+  readonly after: ResourceRecord | undefined
+  /** Milliseconds since the Unix epoch, of a record that is made. */
+  readonly createdAt: number | undefined
+  /** Place of the record in the document; undefined for one that is not there. */
+  readonly path: TransferPath | undefined
+}
 
 type Made = Edit & { readonly after: ResourceRecord; readonly path: TransferPath }
 type Gone = Edit & { readonly before: ResourceRecord }
