@@ -3,7 +3,7 @@ import type { RequestHead } from '../exchange/exchange.js'
 import type { Flow } from '../exchange/flow.js'
 import type { InternalAnswer, InternalRefusal, InternalRequests } from '../exchange/internal-requests.js'
 import type { Clock } from '../lib/clock.js'
-import { OUTBOUND_MESSAGES, type OutboundFailure, type OutboundRequest } from '../lib/outbound/answer.js'
+import { type OutboundFailure, type OutboundRequest, outboundError } from '../lib/outbound/answer.js'
 import { OutboundCut } from '../lib/outbound/cut.js'
 import { Snapshot } from '../snapshot/snapshot.js'
 import { InternalExchange } from './internal-exchange.js'
@@ -30,8 +30,7 @@ export class PipelineRequests implements InternalRequests {
   async request(flow: Flow, request: OutboundRequest): Promise<InternalAnswer> {
     const begun = this.#clock.monotonic()
     const timeMs = () => this.#clock.monotonic() - begun
-    const failed = (code: OutboundFailure) =>
-      ({ ok: false, code, message: OUTBOUND_MESSAGES[code], timeMs: timeMs() }) as const
+    const failed = (code: OutboundFailure) => outboundError(code, timeMs())
     const refused = (code: InternalRefusal['code']) =>
       ({ ok: false, code, message: REFUSALS[code], timeMs: timeMs() }) as const
     if (!URL.canParse(request.url)) return failed('URL_INVALID')

@@ -1,4 +1,5 @@
-import { Worker } from 'node:worker_threads'
+import type { Worker } from 'node:worker_threads'
+import { threadBeside } from '../lib/thread-beside.js'
 import { errorOf } from './sqlite-failure.js'
 import type {
   SqliteCommand,
@@ -37,9 +38,7 @@ export class SqliteClient implements SqliteExecutor {
   /** Starts the thread and opens the file. Fails with `STORE_LOCKED`, or with what keeps the file from being opened. */
   static async open(path: string): Promise<SqliteClient> {
     const workerData: SqliteThreadData = { path }
-    // Beside this file, in the same language: a loader may run the sources as they are.
-    const extension = import.meta.url.slice(import.meta.url.lastIndexOf('.'))
-    const worker = new Worker(new URL(`./sqlite-thread${extension}`, import.meta.url), { workerData })
+    const worker = threadBeside(import.meta.url, 'sqlite-thread', workerData)
     const opening = await new Promise<SqliteOpening>((resolve, reject) => {
       worker.once('message', resolve)
       worker.once('error', reject)

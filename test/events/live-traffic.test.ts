@@ -3,6 +3,7 @@ import { type AddressInfo, connect, createServer } from 'node:net'
 import t from 'tap'
 import { account, create, visit } from '../helpers/account.js'
 import { engines, startSluice } from '../helpers/sluice.js'
+import { until } from '../helpers/until.js'
 import { receiver } from './receiver.js'
 
 for (const engine of engines) {
@@ -46,7 +47,10 @@ for (const engine of engines) {
     // The receiver has them a moment before its answer is here.
     const delivered = `sluice_events_delivered_total{destination="${id}"} 2`
     let metrics = ''
-    while (!metrics.includes(delivered)) metrics = (await account(sluice)('/metrics')).text
+    await until(async () => {
+      metrics = (await account(sluice)('/metrics')).text
+      return metrics.includes(delivered)
+    })
     t.match(metrics, `sluice_events_dropped_total{destination="${id}"} 0`)
     t.match(metrics, `sluice_event_delivery_failures{destination="${id}"} 0`)
     for (const { body } of sink.all) t.notMatch(body, /hidden-|id=1/)

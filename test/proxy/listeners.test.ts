@@ -7,14 +7,10 @@ import { account, create } from '../helpers/account.js'
 import { rawClient } from '../helpers/raw-client.js'
 import { startSluice } from '../helpers/sluice.js'
 import { RawUpstream } from '../helpers/upstream.js'
-import { freePort } from './free-port.js'
+import { freePort, occupied } from './free-port.js'
 
 t.test('a listener whose port is taken ends the start, and the message names its option', async (t) => {
-  const server = createServer()
-  server.listen(0, '127.0.0.1')
-  await once(server, 'listening')
-  t.teardown(() => server.close())
-  const { port } = server.address() as { port: number }
+  const port = await occupied(t)
   for (const [option, variable] of [
     ['listen', 'LISTEN'],
     ['listeners', 'LISTENERS']
@@ -40,10 +36,7 @@ t.test('a port of a record that is taken at the start does not end it: the rest 
   const first = await startSluice(t, { options })
   for (const one of [port, other]) await create(first, '/edges/tcp', { hostports: [`localhost:${one}`] })
   await first.stop()
-  const server = createServer()
-  server.listen(port, '127.0.0.1')
-  await once(server, 'listening')
-  t.teardown(() => server.close())
+  await occupied(t, port)
   const second = await startSluice(t, { options })
   t.match(await second.line(({ msg }) => /cannot be opened/.test(String(msg))), { port, reason: 'EADDRINUSE' })
   t.equal((await account(second)('/edges/tcp')).json.tcp_edges.length, 2)
@@ -112,10 +105,7 @@ t.test('an edge that goes before its port is free is not tried any more', async 
   const first = await startSluice(t, { options })
   const edge = await create(first, '/edges/tcp', { hostports: [`localhost:${port}`] })
   await first.stop()
-  const server = createServer()
-  server.listen(port, '127.0.0.1')
-  await once(server, 'listening')
-  t.teardown(() => server.close())
+  await occupied(t, port)
   const second = await startSluice(t, { options })
   const call = account(second)
   t.match((await call('/processes')).json.processes[0].last_error, /EADDRINUSE/)

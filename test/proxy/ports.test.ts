@@ -1,22 +1,12 @@
-import { once } from 'node:events'
-import { createServer } from 'node:net'
 import t from 'tap'
 import { account, create, site, visit } from '../helpers/account.js'
 import { rawClient } from '../helpers/raw-client.js'
 import { type RunningSluice, startSluice } from '../helpers/sluice.js'
 import { answering, RawUpstream } from '../helpers/upstream.js'
-import { freePort } from './free-port.js'
+import { freePort, occupied } from './free-port.js'
 
 const OK = 'HTTP/1.1 200 OK\r\ncontent-length: 2\r\n\r\nok'
 const IN_USE = { status: 409, json: { error_code: 'ERR_SLUICE_PORT_IN_USE' } }
-
-async function occupied(t: { teardown(run: () => unknown): void }): Promise<number> {
-  const server = createServer()
-  server.listen(0, '127.0.0.1')
-  await once(server, 'listening')
-  t.teardown(() => server.close())
-  return (server.address() as { port: number }).port
-}
 
 const edgeBody = (...ports: readonly number[]) => ({ hostports: ports.map((port) => `localhost:${port}`) })
 

@@ -52,7 +52,7 @@ export interface OutboundError {
 }
 
 /** What each failure says. */
-export const OUTBOUND_MESSAGES: Readonly<Record<OutboundFailure, string>> = {
+const OUTBOUND_MESSAGES: Readonly<Record<OutboundFailure, string>> = {
   URL_INVALID: 'the URL is no absolute http or https URL',
   NAME_UNRESOLVED: 'the name of the host has no address',
   ADDRESS_REFUSED: 'the address of the host is not public',
@@ -63,4 +63,9 @@ export const OUTBOUND_MESSAGES: Readonly<Record<OutboundFailure, string>> = {
   RESPONSE_MALFORMED: 'the response is no valid HTTP message',
   BROKEN: 'the connection ended before the response did',
   ABORTED: 'the request was given up'
+}
+
+/** No answer for this reason, `timeMs` milliseconds after the request. */
+export function outboundError(code: OutboundFailure, timeMs: number): OutboundError {
+  return { ok: false, code, message: OUTBOUND_MESSAGES[code], timeMs }
 }

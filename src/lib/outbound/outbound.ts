@@ -6,11 +6,11 @@ import { createSecureContext } from 'node:tls'
 import type { Clock } from '../clock.js'
 import { isPublicAddress } from './addresses.js'
 import {
-  OUTBOUND_MESSAGES,
   type OutboundError,
   type OutboundFailure,
   type OutboundRequest,
-  type OutboundResponse
+  type OutboundResponse,
+  outboundError
 } from './answer.js'
 import { type AttemptOutcome, OutboundAttempt } from './attempt.js'
 import { OutboundCut } from './cut.js'
@@ -63,9 +63,7 @@ class GuardedClient implements Outbound {
   async request(request: OutboundRequest): Promise<OutboundResponse | OutboundError> {
     const { clock } = this.#parts
     const begun = clock.monotonic()
-    const failed = (code: OutboundFailure): OutboundError => {
-      return { ok: false, code, message: OUTBOUND_MESSAGES[code], timeMs: clock.monotonic() - begun }
-    }
+    const failed = (code: OutboundFailure) => outboundError(code, clock.monotonic() - begun)
     const url = parseUrl(request.url)
     if (url === undefined) return failed('URL_INVALID')
     const cut = new OutboundCut(request.deadline, request.signal)

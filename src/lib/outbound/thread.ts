@@ -1,6 +1,6 @@
 import { parentPort, workerData } from 'node:worker_threads'
 import { systemClock } from '../clock.js'
-import { OUTBOUND_MESSAGES, type OutboundRequest } from './answer.js'
+import { type OutboundRequest, outboundError } from './answer.js'
 import { createOutbound } from './outbound.js'
 import type { OutboundOrder, OutboundReply, OutboundThreadData } from './thread-protocol.js'
 
@@ -17,8 +17,7 @@ function serve(): void {
       return { number, answer: await outbound.request({ ...request, signal: ending.signal }) }
     } catch {
       // Only authorities that cannot be used make it throw, and without them there is no handshake.
-      const code = 'TLS_FAILED'
-      return { number, answer: { ok: false, code, message: OUTBOUND_MESSAGES[code], timeMs: 0 } }
+      return { number, answer: outboundError('TLS_FAILED', 0) }
     } finally {
       under.delete(number)
     }

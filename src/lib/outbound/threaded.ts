@@ -1,5 +1,6 @@
-import { Worker } from 'node:worker_threads'
-import { OUTBOUND_MESSAGES, type OutboundError, type OutboundRequest, type OutboundResponse } from './answer.js'
+import type { Worker } from 'node:worker_threads'
+import { threadBeside } from '../thread-beside.js'
+import { type OutboundError, type OutboundRequest, type OutboundResponse, outboundError } from './answer.js'
 import type { Outbound } from './outbound.js'
 import type { OutboundOrder, OutboundReply, OutboundThreadData } from './thread-protocol.js'
 
@@ -21,7 +22,7 @@ export class ThreadedOutbound implements Outbound {
   }
 
   async request({ signal, ...request }: OutboundRequest): Promise<Answer> {
-    if (this.#closed || signal?.aborted === true) return failed('ABORTED')
+    if (this.#closed || signal?.aborted === true) return outboundError('ABORTED', 0)
     const worker = this.#running()
     const number = ++this.#number
     const cancel = () => worker.postMessage({ number } satisfies OutboundOrder)
@@ -46,9 +47,7 @@ export class ThreadedOutbound implements Outbound {
 
   #running(): Worker {
     if (this.#worker !== undefined) return this.#worker
-    // Beside this file, in the same language: a loader may run the sources as they are.
-    const extension = import.meta.url.slice(import.meta.url.lastIndexOf('.'))
-    const worker = new Worker(new URL(`./thread${extension}`, import.meta.url), { workerData: this.#data })
+    const worker = threadBeside(import.meta.url, 'thread', this.#data)
     const gone = () => {
       if (this.#worker === worker) this.#lose('BROKEN')
     }
@@ -73,10 +72,6 @@ export class ThreadedOutbound implements Outbound {
     this.#worker = undefined
     const waiting = [...this.#waiting.values()]
     this.#waiting.clear()
-    for (const settle of waiting) settle(failed(code))
+    for (const settle of waiting) settle(outboundError(code, 0))
   }
-}
-
-function failed(code: 'ABORTED' | 'BROKEN'): OutboundError {
-  return { ok: false, code, message: OUTBOUND_MESSAGES[code], timeMs: 0 }
 }
