@@ -29,6 +29,7 @@ import type { Clock } from './lib/clock.js'
 import { CodedError } from './lib/coded-error.js'
 import { reachableUrl } from './lib/host.js'
 import { newId } from './lib/id.js'
+import type { LineOutput } from './lib/line-output.js'
 import type { Outbound } from './lib/outbound/outbound.js'
 import { ThreadedOutbound } from './lib/outbound/threaded.js'
 import { packageVersion } from './lib/package-root.js'
@@ -38,7 +39,7 @@ import { LimiterTable } from './limiter/table.js'
 import { actions } from './policy/actions/registry.js'
 import { HeaderKinds } from './proxy/header-kinds.js'
 import { Metrics } from './proxy/metrics.js'
-import { observeAgents, observeDeliveries, observeRestrictions } from './proxy/service-metrics.js'
+import { observeAgents, observeDeliveries, observeLog, observeRestrictions } from './proxy/service-metrics.js'
 import { createTraffic, type Traffic } from './proxy/traffic.js'
 import { Upstreams } from './proxy/upstreams.js'
 import { policyCheck } from './resources/policy-check.js'
@@ -53,6 +54,8 @@ import type { Store } from './store/store.js'
 
 export interface AppDependencies {
   readonly log: Logger
+  /** Where the log's lines go. Absent: to a log that is not on standard output. */
+  readonly output?: LineOutput
   readonly clock: Clock
   /** The administrator's key of the environment, if there is one. */
   readonly apiKey: string | undefined
@@ -239,7 +242,7 @@ export class App {
       clock,
       log,
       seal,
-      stdout: process.stdout,
+      stdout: this.#dependencies.output ?? process.stdout,
       random: unpredictable,
       baseUrl: () => this.#apiUrl,
       process: isShared(address) ? newId('proc', clock.wall()) : undefined
@@ -288,6 +291,7 @@ export class App {
     this.#metrics.observeProcess()
     this.#metrics.observeLimiter(() => this.#limiter.statistics())
     const { registry } = this.#metrics
+    observeLog(registry, () => this.#dependencies.output?.dropped ?? 0)
     observeAgents(registry, () => this.#agents.statistics)
     observeRestrictions(registry, () => ({ agent: this.#agents.gateCounts, ...this.#plane.gateCounts }))
     observeDeliveries(registry, () => this.#events?.counts() ?? [])

@@ -1,24 +1,49 @@
 import { styleText } from 'node:util'
-import { destination, type Logger, pino } from 'pino'
+import { type Logger, pino } from 'pino'
+import { LineOutput } from '../lib/line-output.js'
 
 export interface ProcessLog {
   readonly logger: Logger
-  /** Writes what is still held back; call it before the process ends. */
-  flush(): void
+  /** Where its lines go; what else the process writes to standard output goes there as well. */
+  readonly output: LineOutput
+  /** Writes what is still held back, for at most a second; call it before the process ends. */
+  close(): Promise<void>
 }
 
+/** How long the last lines may take when the process ends. Milliseconds. */
+const LAST_LINES = 1_000
+
 /**
- * The log on standard output: one JSON object a line, or, on a terminal, one readable line. Lines are handed over
- * without waiting for the reader.
+ * The log on standard output: one JSON object a line, or, on a terminal, one readable line. A reader that is too slow or a
+ * disk that is full costs lines beyond `bytes` of memory, and nothing else.
  */
-export function createLog(level: string, output: NodeJS.WriteStream & { fd: number }): ProcessLog {
-  const options = { level, base: null }
-  if (output.isTTY) {
-    const logger = pino(options, { write: (line: string) => void output.write(readable(line)) })
-    return { logger, flush: () => undefined }
+export function createLog(
+  { level, bytes }: { readonly level: string; readonly bytes: number },
+  stream: NodeJS.WriteStream & { fd: number }
+): ProcessLog {
+  const output = new LineOutput({
+    fd: stream.fd,
+    bytes,
+    recovered: ({ dropped, lasted, reason }) =>
+      logger.warn(
+        { dropped, seconds: Math.round(lasted / 100) / 10, reason },
+        'the log is written again; lines were dropped'
+      )
+  })
+  const write = stream.isTTY
+    ? (line: string) => void output.write(readable(line))
+    : (line: string) => void output.write(line)
+  const logger = pino({ level, base: null }, { write })
+  const ending = () => output.writeNow()
+  process.on('exit', ending)
+  return {
+    logger,
+    output,
+    async close() {
+      await output.close(LAST_LINES)
+      process.off('exit', ending)
+    }
   }
-  const target = destination({ dest: output.fd, sync: false })
-  return { logger: pino(options, target), flush: () => target.flushSync() }
 }
 
 const SEVERITIES = [

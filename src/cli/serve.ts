@@ -28,6 +28,8 @@ interface DemoRun {
 /** Runs the proxy until a signal ends it; resolves with the exit code. What a user can cause is told without a stack. */
 export async function serve(input: ServeInput): Promise<number> {
   giveHeapRoom()
+  // Nothing reads it, or its disk is full: that must not end a process that carries traffic.
+  for (const stream of [process.stdout, process.stderr]) stream.on('error', () => undefined)
   const signals = new StopSignals(systemClock)
   const demo = isDemo(input) ? await startDemoUpstream() : undefined
   try {
@@ -62,11 +64,11 @@ async function serveWith(input: LoadInput, demo: DemoRun, signals: StopSignals):
     for (const problem of loaded.problems) console.error(formatOptionProblem(problem))
     return ExitCode.usage
   }
-  const log = createLog(loaded.options.log.level, process.stdout)
+  const log = createLog({ level: loaded.options.log.level, bytes: loaded.options.log.buffer }, process.stdout)
   try {
     return await run(input, loaded, log, signals, demo)
   } finally {
-    log.flush()
+    await log.close()
   }
 }
 
@@ -88,6 +90,7 @@ async function run(
   try {
     app = new App(options, {
       log,
+      output: processLog.output,
       clock: systemClock,
       apiKey: process.env.SLUICE_API_KEY || undefined,
       sealKey: process.env.SLUICE_SEAL_KEY || undefined

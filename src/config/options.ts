@@ -261,6 +261,13 @@ export const optionsSchema = Type.Object(
         level: field.choice(['trace', 'debug', 'info', 'warn', 'error', 'fatal', 'silent'], {
           description: 'Least severe message that is logged.',
           default: 'info'
+        }),
+        buffer: field.size({
+          description:
+            'Memory for lines that wait for a slow reader or a full disk; further lines are dropped and counted.',
+          default: '4MiB',
+          minimum: MIB,
+          maximum: GIB
         })
       },
       { ...strict, description: 'The log on standard output.' }

@@ -85,3 +85,16 @@ export function observeDeliveries(
   gauge('sluice_events_waiting', 'Audit events that wait, as of the last failure.', 'waiting')
   gauge('sluice_event_delivery_failures', 'Attempts to deliver since the last success.', 'failures')
 }
+
+/** Reads at each scrape how many lines of the log were dropped. */
+export function observeLog(registry: Registry, dropped: () => number): void {
+  new Counter({
+    name: 'sluice_log_dropped_total',
+    help: 'Lines of the log that were dropped because the reader was too slow or the disk was full.',
+    registers: [registry],
+    collect() {
+      this.reset()
+      this.inc(dropped())
+    }
+  })
+}

@@ -69,7 +69,7 @@ t.test('without anything the defaults hold', async (t) => {
     },
     access_log: true,
     access_log_sample: 1,
-    log: { level: 'info' },
+    log: { level: 'info', buffer: 4_194_304 },
     rate_limit_headers: 'none',
     limiter: { budget: 1_073_741_824 },
     geoip: {},

@@ -1,12 +1,12 @@
-import type { Writable } from 'node:stream'
 import type { Clock } from '../../lib/clock.js'
 import type { Outbound } from '../../lib/outbound/outbound.js'
 import type { Sender } from './sender.js'
+import type { StandardOutput } from './stdout.js'
 
 export interface SenderParts {
   readonly outbound: Outbound
   readonly clock: Clock
-  readonly stdout: Writable
+  readonly stdout: StandardOutput
 }
 
 /** The configuration of one target, with its sealed values by their names in it. */

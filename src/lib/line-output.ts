@@ -1,0 +1,329 @@
+import { closeSync, constants, fstatSync, openSync, write as writeLater, writeSync } from 'node:fs'
+import { Socket } from 'node:net'
+import { isatty } from 'node:tty'
+
+/** How an output came back after lines were dropped. */
+export interface OutputRecovery {
+  readonly dropped: number
+  /** Milliseconds from the first dropped line to the recovery. */
+  readonly lasted: number
+  /** Why: the code of the system's error; `EAGAIN` means that the reader was too slow. */
+  readonly reason: string
+}
+
+export interface LineOutputOptions {
+  /** An open descriptor: a file, a pipe, a terminal or a socket. It stays open. */
+  readonly fd: number
+  /** Most bytes of memory for lines that wait; further lines are dropped. */
+  readonly bytes: number
+  /** Called when everything that waited has been written and lines had been dropped before. */
+  readonly recovered?: (recovery: OutputRecovery) => void
+}
+
+/** Called with the failure of a line that was dropped, or without one when the line is written. */
+type Settled = (error?: Error | null) => void
+
+/** Bytes that are written with one system call. */
+const BATCH = 65_536
+/** Memory of a waiting line beside its text. Bytes. */
+const OVERHEAD = 48
+/** Pauses before a reader that took nothing is tried again: doubled from the first to the last. Milliseconds. */
+const READER_PAUSE = { first: 2, last: 100 }
+/** Pause after a failure of the system, such as a full disk. Milliseconds. */
+const FAILURE_PAUSE = 1_000
+/** A full pipe. */
+const SLOW_READER = 'EAGAIN'
+
+/**
+ * Lines of text to a descriptor, at most once each and in order. Writing never blocks the event loop, never throws and
+ * never fails the process: a reader that is too slow, a full disk or a closed pipe cost lines beyond a bound of memory,
+ * which are counted. Writing is tried again until it works.
+ */
+export class LineOutput {
+  readonly #sink: Sink
+  readonly #limit: number
+  readonly #recovered: LineOutputOptions['recovered']
+  #waiting: string[] = []
+  /** Callbacks of lines, by their number. */
+  readonly #settled = new Map<number, Settled>()
+  /** Numbers of the lines: the next to come, and the first that is not part of the batch or written. */
+  #next = 0
+  #first = 0
+  #bytes = 0
+  #batch: Buffer | undefined
+  /** Of the bound, the part that the batch holds. Bytes. */
+  #batchBytes = 0
+  #inFlight = false
+  #scheduled = false
+  #timer: NodeJS.Timeout | undefined
+  #pause = READER_PAUSE.first
+  #failure: string | undefined
+  #dropped = 0
+  #lost = 0
+  #lostSince = 0
+  #lostWhy = SLOW_READER
+  #closed = false
+  #emptied: (() => void) | undefined
+
+  constructor({ fd, bytes, recovered }: LineOutputOptions) {
+    this.#sink = sinkFor(fd)
+    this.#limit = bytes
+    this.#recovered = recovered
+  }
+
+  /** Lines that were dropped since the start. */
+  get dropped(): number {
+    return this.#dropped
+  }
+
+  /** Why lines are being dropped now: the code of the system's error. Undefined while none are. */
+  get dropping(): string | undefined {
+    return this.#lost === 0 ? undefined : this.#lostWhy
+  }
+
+  /** `text` is one or more whole lines. `settled` is called once, when they are written or dropped. */
+  write(text: string, settled?: Settled): boolean {
+    const bytes = Buffer.byteLength(text) + OVERHEAD
+    if (this.#closed || this.#bytes + bytes > this.#limit) {
+      this.#drop(settled)
+      return false
+    }
+    this.#bytes += bytes
+    this.#waiting.push(text)
+    if (settled !== undefined) this.#settled.set(this.#next, settled)
+    this.#next++
+    if (!this.#scheduled && !this.#busy) {
+      this.#scheduled = true
+      setImmediate(() => {
+        this.#scheduled = false
+        if (!this.#busy) this.#send()
+      })
+    }
+    return true
+  }
+
+  /** Resolves when everything is written, or when `atMost` milliseconds have passed. Nothing is taken any more. */
+  async close(atMost: number): Promise<void> {
+    this.#closed = true
+    if (this.#batch !== undefined || this.#waiting.length > 0) {
+      await new Promise<void>((resolve) => {
+        const deadline = setTimeout(resolve, atMost)
+        this.#emptied = () => {
+          clearTimeout(deadline)
+          resolve()
+        }
+        clearTimeout(this.#timer)
+        this.#timer = undefined
+        if (!this.#busy) this.#send()
+      })
+    }
+    clearTimeout(this.#timer)
+    this.#sink.close()
+  }
+
+  /** Writes what it can without waiting: for a process that is ending by a failure. */
+  writeNow(): void {
+    if (this.#inFlight) return
+    const rest = [this.#batch ?? Buffer.alloc(0), Buffer.from(this.#waiting.join(''))]
+    this.#waiting = []
+    this.#batch = undefined
+    this.#sink.sendNow(Buffer.concat(rest))
+  }
+
+  get #busy(): boolean {
+    return this.#inFlight || this.#timer !== undefined
+  }
+
+  #drop(settled: Settled | undefined): void {
+    this.#dropped++
+    if (this.#lost === 0) {
+      this.#lostSince = performance.now()
+      this.#lostWhy = this.#failure ?? SLOW_READER
+    }
+    this.#lost++
+    settled?.(new Error('the output takes nothing'))
+  }
+
+  /** Sends the next batch, or what is left of the one before it. */
+  #send(): void {
+    if (this.#batch === undefined) {
+      if (this.#waiting.length === 0) {
+        this.#drained()
+        return
+      }
+      this.#batch = this.#nextBatch()
+    }
+    this.#inFlight = true
+    this.#sink.send(this.#batch, (error, written) => {
+      this.#inFlight = false
+      if (error !== null) this.#again(error.code ?? error.message)
+      else this.#wrote(written)
+    })
+  }
+
+  #nextBatch(): Buffer {
+    let count = 0
+    let length = 0
+    while (count < this.#waiting.length && length < BATCH) length += (this.#waiting[count++] as string).length
+    const texts = count === this.#waiting.length ? this.#waiting : this.#waiting.slice(0, count)
+    this.#waiting = count === this.#waiting.length ? [] : this.#waiting.slice(count)
+    this.#first += count
+    const batch = Buffer.from(texts.join(''))
+    this.#batchBytes = batch.length + count * OVERHEAD
+    return batch
+  }
+
+  #wrote(written: number): void {
+    this.#failure = undefined
+    this.#pause = READER_PAUSE.first
+    const batch = this.#batch as Buffer
+    if (written < batch.length) {
+      this.#batch = batch.subarray(written)
+      this.#send()
+      return
+    }
+    this.#batch = undefined
+    this.#bytes -= this.#batchBytes
+    if (this.#settled.size > 0) this.#settle()
+    this.#send()
+  }
+
+  #settle(): void {
+    for (const [number, settled] of this.#settled) {
+      if (number >= this.#first) return
+      this.#settled.delete(number)
+      settled()
+    }
+  }
+
+  #again(code: string): void {
+    const slow = code === SLOW_READER
+    this.#failure = slow ? undefined : code
+    if (!slow) this.#lostWhy = code
+    const pause = slow ? this.#pause : FAILURE_PAUSE
+    if (slow) this.#pause = Math.min(this.#pause * 2, READER_PAUSE.last)
+    this.#timer = setTimeout(() => {
+      this.#timer = undefined
+      this.#send()
+    }, pause)
+    // A process that has nothing else to do ends; while it closes, its own deadline keeps it.
+    this.#timer.unref()
+  }
+
+  #drained(): void {
+    this.#emptied?.()
+    if (this.#lost === 0 || this.#closed) return
+    const recovery = { dropped: this.#lost, lasted: performance.now() - this.#lostSince, reason: this.#lostWhy }
+    this.#lost = 0
+    this.#recovered?.(recovery)
+  }
+}
+
+/** Takes bytes to a descriptor. */
+interface Sink {
+  /** Calls back once with how many bytes were taken, or with the system's error. */
+  send(bytes: Buffer, done: (error: NodeJS.ErrnoException | null, written: number) => void): void
+  /** Takes what it can without waiting. */
+  sendNow(bytes: Buffer): void
+  close(): void
+}
+
+function sinkFor(fd: number): Sink {
+  const kind = fstatSync(fd)
+  if (kind.isSocket()) return new SocketSink(fd)
+  if (!kind.isFIFO() && !isatty(fd)) return new FileSink(fd)
+  const own = reopened(fd)
+  return own === undefined ? new SocketSink(fd) : new DirectSink(own)
+}
+
+/**
+ * The same pipe or terminal under a description of its own: it does not block, and the processes that share the
+ * original description notice nothing. Undefined where the system has no /proc or forbids it.
+ */
+function reopened(fd: number): number | undefined {
+  try {
+    return openSync(`/proc/self/fd/${fd}`, constants.O_WRONLY | constants.O_NONBLOCK | constants.O_NOCTTY)
+  } catch {
+    return undefined
+  }
+}
+
+/** A pipe or terminal that does not block: written at once, because handing it to another thread costs more. */
+class DirectSink implements Sink {
+  readonly #fd: number
+
+  constructor(fd: number) {
+    this.#fd = fd
+  }
+
+  send(bytes: Buffer, done: (error: NodeJS.ErrnoException | null, written: number) => void): void {
+    let written: number
+    try {
+      written = writeSync(this.#fd, bytes)
+    } catch (error) {
+      done(error as NodeJS.ErrnoException, 0)
+      return
+    }
+    done(null, written)
+  }
+
+  sendNow(bytes: Buffer): void {
+    this.send(bytes, () => undefined)
+  }
+
+  close(): void {
+    closeSync(this.#fd)
+  }
+}
+
+/** A file or a device: the disk may take its time, so another thread writes. */
+class FileSink implements Sink {
+  readonly #fd: number
+
+  constructor(fd: number) {
+    this.#fd = fd
+  }
+
+  send(bytes: Buffer, done: (error: NodeJS.ErrnoException | null, written: number) => void): void {
+    writeLater(this.#fd, bytes, (error, written) => done(error, written))
+  }
+
+  sendNow(bytes: Buffer): void {
+    try {
+      writeSync(this.#fd, bytes)
+    } catch {
+      // The process ends, and there is no other place for these lines.
+    }
+  }
+
+  close(): void {
+    // The descriptor is the process's.
+  }
+}
+
+/** A socket, such as that of a service manager's journal, or a pipe that could not be opened again. */
+class SocketSink implements Sink {
+  readonly #socket: Socket
+  #failure: NodeJS.ErrnoException | undefined
+
+  constructor(fd: number) {
+    this.#socket = new Socket({ fd, readable: false, writable: true })
+    this.#socket.unref()
+    this.#socket.on('error', (error) => {
+      this.#failure = error
+    })
+  }
+
+  send(bytes: Buffer, done: (error: NodeJS.ErrnoException | null, written: number) => void): void {
+    if (this.#failure === undefined) this.#socket.write(bytes, (error) => done(error ?? null, bytes.length))
+    else setImmediate(done, this.#failure, 0)
+  }
+
+  sendNow(bytes: Buffer): void {
+    this.#socket.write(bytes)
+  }
+
+  close(): void {
+    this.#socket.destroy()
+  }
+}
