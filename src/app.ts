@@ -39,7 +39,13 @@ import { LimiterTable } from './limiter/table.js'
 import { actions } from './policy/actions/registry.js'
 import { HeaderKinds } from './proxy/header-kinds.js'
 import { Metrics } from './proxy/metrics.js'
-import { observeAgents, observeDeliveries, observeLog, observeRestrictions } from './proxy/service-metrics.js'
+import {
+  observeAgents,
+  observeDeliveries,
+  observeLog,
+  observeRestrictions,
+  observeStore
+} from './proxy/service-metrics.js'
 import { createTraffic, type Traffic } from './proxy/traffic.js'
 import { Upstreams } from './proxy/upstreams.js'
 import { policyCheck } from './resources/policy-check.js'
@@ -291,6 +297,7 @@ export class App {
     this.#metrics.observeProcess()
     this.#metrics.observeLimiter(() => this.#limiter.statistics())
     const { registry } = this.#metrics
+    observeStore(registry, () => this.#control?.divergences ?? 0)
     observeLog(registry, () => this.#dependencies.output?.dropped ?? 0)
     observeAgents(registry, () => this.#agents.statistics)
     observeRestrictions(registry, () => ({ agent: this.#agents.gateCounts, ...this.#plane.gateCounts }))

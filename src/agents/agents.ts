@@ -135,7 +135,7 @@ export class Agents {
   ): Promise<AgentsAddress> {
     const { holder, clock, log, own, zone, regions, requireReserved, tcp, version, folder, handshakes } = this.#parts
     const failed = (error: unknown) => log.error({ err: error }, 'the agent listener failed')
-    const revision = await reader.revision()
+    const place = await reader.placeOf(await reader.revision())
     const authority = new CredentialAuthority(reader)
     const endpoints = new EphemeralEndpoints({
       own,
@@ -169,7 +169,7 @@ export class Agents {
       version,
       failed
     })
-    const watch = new CredentialWatch(revision, {
+    const watch = new CredentialWatch(place, {
       reader,
       authority,
       registry: this.#registry,

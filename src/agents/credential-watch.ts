@@ -3,7 +3,7 @@ import { Rerun } from '../lib/rerun.js'
 import { agentIngress } from '../resources/agent-ingress.js'
 import { botUser } from '../resources/bot-user.js'
 import { credential } from '../resources/credential.js'
-import type { StoreReader } from '../store/store.js'
+import type { Place, StoreReader } from '../store/store.js'
 import type { AgentSession } from '../tunnel/agent-session.js'
 import { isRefusal } from '../tunnel/authority.js'
 import type { Registry } from '../tunnel/registry.js'
@@ -31,7 +31,7 @@ const OWNERS: ReadonlySet<string> = new Set([botUser.name, USER])
  */
 export class CredentialWatch {
   readonly #parts: CredentialWatchParts
-  #seen: number
+  #seen: Place
   readonly #following = new Rerun(() => {
     // Between the question and this run somebody may have been remembered again.
     this.#parts.authority.forget()
@@ -40,9 +40,9 @@ export class CredentialWatch {
   #timer: NodeJS.Timeout | undefined
   #stopped = false
 
-  /** `revision`: the last one before the first session. */
-  constructor(revision: number, parts: CredentialWatchParts) {
-    this.#seen = revision
+  /** `place`: the last one before the first session. */
+  constructor(place: Place, parts: CredentialWatchParts) {
+    this.#seen = place
     this.#parts = parts
   }
 
@@ -62,7 +62,7 @@ export class CredentialWatch {
   async #follow(): Promise<void> {
     const { reader, ingressesChanged, log } = this.#parts
     try {
-      const { complete, revision, changes } = await reader.changesAfter(this.#seen)
+      const { complete, place, changes } = await reader.changesAfter(this.#seen)
       const ids = (kind: (name: string) => boolean) =>
         new Set(changes.filter((one) => kind(one.kind)).map(({ id }) => id))
       const credentials = ids((name) => name === credential.name)
@@ -72,7 +72,7 @@ export class CredentialWatch {
       )
       await this.#recheck(concerned)
       if (!complete || ids((name) => name === agentIngress.name).size > 0) await ingressesChanged()
-      this.#seen = revision
+      this.#seen = place
     } catch (error) {
       log.warn({ err: error }, 'what was written cannot be read: agents keep their sessions until it can')
       if (!this.#stopped) this.#timer = setTimeout(() => this.look(), AGAIN).unref()

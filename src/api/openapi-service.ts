@@ -23,6 +23,11 @@ const PROCESS = object(undefined, {
   id: text,
   applied_revision: { type: 'integer', description: 'The last revision that it serves.' },
   last_error: { ...textOrNull, description: 'What it could not apply.' },
+  diverged_at: {
+    ...textOrNull,
+    description:
+      'When it last found that the store was not the one that it had followed (a backup was restored, a standby that lagged took over) and read everything again.'
+  },
   seen_at: time,
   self: { type: 'boolean', description: 'Is it the one that answers?' }
 })

@@ -35,9 +35,18 @@ export function addProcesses(router: Router, account: Account, baseUrl: () => st
   route(router, 'GET', '/processes', {}, async (request, reply) => {
     callOf(request)
     queryOf(request, [])
-    const processes = (await account.processes()).map(({ id, appliedRevision, lastError, seenAt, self }) => {
-      return { id, applied_revision: appliedRevision, last_error: lastError, seen_at: seenAt, self }
-    })
+    const processes = (await account.processes()).map(
+      ({ id, appliedRevision, lastError, divergedAt, seenAt, self }) => {
+        return {
+          id,
+          applied_revision: appliedRevision,
+          last_error: lastError,
+          diverged_at: divergedAt,
+          seen_at: seenAt,
+          self
+        }
+      }
+    )
     return reply
       .header('service-revision', String(account.revision))
       .send({ processes, uri: `${baseUrl()}/processes`, next_page_uri: null })

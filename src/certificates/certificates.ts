@@ -3,6 +3,7 @@ import type { Clock } from '../lib/clock.js'
 import { codeOf } from '../lib/coded-error.js'
 import { newId } from '../lib/id.js'
 import type { Outbound } from '../lib/outbound/outbound.js'
+import type { Place } from '../store/store.js'
 import { Accounts, type AuthorityOptions } from './account.js'
 import { AcmeError } from './acme-error.js'
 import { AcmeTransport } from './acme-transport.js'
@@ -48,7 +49,7 @@ export class Certificates {
   readonly #polls = new Map<string, number>()
   /** Until when the authority is left alone, monotonic milliseconds. */
   #pausedUntil = 0
-  #revision: number | undefined
+  #place: Place | undefined
   #ticking: Promise<void> | undefined
   #swept = false
   #closed = false
@@ -146,7 +147,7 @@ export class Certificates {
       else if (clock.monotonic() < this.#pausedUntil) return
       else if (is === 'begin') await issuance.begin(target)
       else if ((this.#polls.get(target.id) ?? 0) <= clock.monotonic()) {
-        const waits = await issuance.proceed(target, this.#revision ?? 0)
+        const waits = await issuance.proceed(target, this.#place?.revision ?? 0)
         if (waits) this.#polls.set(target.id, clock.monotonic() + POLL)
         else this.#polls.delete(target.id)
       }
@@ -157,20 +158,20 @@ export class Certificates {
   }
 
   async #follow(): Promise<void> {
-    const changes = this.#revision === undefined ? undefined : await this.#ledger.changes(this.#revision)
+    const changes = this.#place === undefined ? undefined : await this.#ledger.changes(this.#place)
     if (changes === undefined) return await this.#load()
     for (const [id, target] of changes.touched) this.#note(id, target)
-    this.#revision = changes.revision
+    this.#place = changes.place
   }
 
   async #load(): Promise<void> {
     // What changes while this reads is read again by the next call.
-    const revision = await this.#ledger.revision()
+    const place = await this.#ledger.place()
     const found = new Map<string, Target>()
     for await (const target of this.#ledger.targets()) found.set(target.id, target)
     for (const id of this.#targets.keys()) if (!found.has(id)) this.#note(id, undefined)
     for (const [id, target] of found) this.#note(id, target)
-    this.#revision = revision
+    this.#place = place
   }
 
   #note(id: string, target: Target | undefined): void {

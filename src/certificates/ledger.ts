@@ -11,7 +11,7 @@ import type { ResourceRecord } from '../resources/field.js'
 import { timestampText } from '../resources/field.js'
 import type { Resource } from '../resources/resource.js'
 import { tlsCertificate } from '../resources/tls-certificate.js'
-import type { StoredRecord } from '../store/store.js'
+import type { Place, StoredRecord } from '../store/store.js'
 import { TARGET_KINDS, type Target, type TargetOptions, targetOf } from './target.js'
 
 /** What this folder uses of the control plane: writes of ours are writes like any other. */
@@ -64,10 +64,10 @@ export class Ledger {
     }
   }
 
-  /** What has changed after a revision; undefined when that is forgotten. */
-  async changes(revision: number): Promise<{ revision: number; touched: Map<string, Target | undefined> } | undefined> {
+  /** What has changed after a place; undefined when the history has forgotten it, or is another one. */
+  async changes(place: Place): Promise<{ place: Place; touched: Map<string, Target | undefined> } | undefined> {
     const { store } = this.#control
-    const feed = await store.changesAfter(revision)
+    const feed = await store.changesAfter(place)
     if (!feed.complete) return undefined
     const keys = new Map(feed.changes.filter(({ kind }) => TARGET_KINDS.has(kind)).map((key) => [key.id, key]))
     const touched = new Map<string, Target | undefined>([...keys.keys()].map((id) => [id, undefined]))
@@ -75,11 +75,12 @@ export class Ledger {
       const found = await store.getMany([...keys.values()].map(({ kind, id }) => ({ kind, id })))
       for (const stored of found) touched.set(stored.id, this.#open(stored))
     }
-    return { revision: feed.revision, touched }
+    return { place: feed.place, touched }
   }
 
-  async revision(): Promise<number> {
-    return await this.#control.store.revision()
+  async place(): Promise<Place> {
+    const { store } = this.#control
+    return await store.placeOf(await store.revision())
   }
 
   /** Have the other processes on the store applied this revision, as far as they are alive? */

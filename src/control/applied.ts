@@ -1,6 +1,7 @@
+import type { Clock } from '../lib/clock.js'
 import { codeOf } from '../lib/coded-error.js'
 import type { UnitProblems } from '../snapshot/compile.js'
-import type { StoredRecord, StoreLog, StoreReader } from '../store/store.js'
+import type { Place, StoredRecord, StoreLog, StoreReader } from '../store/store.js'
 import { derive, deriveAll, PLANNED_KINDS, type Touched } from './derive.js'
 import type { Live, Units } from './live.js'
 import type { Principals } from './principals.js'
@@ -15,6 +16,7 @@ export interface AppliedParts {
   readonly records: Records
   readonly live: Live
   readonly principals: Principals
+  readonly clock: Clock
   readonly log: StoreLog
   /** Hears of each revision once it serves. Must not throw. */
   readonly served: (revision: number) => void
@@ -27,7 +29,9 @@ export class AppliedRevision {
   readonly #broken = new Map<string, string>()
   /** Records whose secrets do not open, with the reason. */
   readonly #sealed = new Map<string, string>()
-  #revision = 0
+  #place: Place = { revision: 0, mark: undefined }
+  #divergences = 0
+  #divergedAt: number | null = null
   #stuck: string | null = null
 
   constructor(parts: AppliedParts) {
@@ -35,7 +39,22 @@ export class AppliedRevision {
   }
 
   get revision(): number {
-    return this.#revision
+    return this.#place.revision
+  }
+
+  /** The revision with its mark: whether the store still has it is more than a question of its number. */
+  get place(): Place {
+    return this.#place
+  }
+
+  /** How often the store turned out not to be the one that was followed. */
+  get divergences(): number {
+    return this.#divergences
+  }
+
+  /** When it did last; null: never. Milliseconds since the Unix epoch. */
+  get divergedAt(): number | null {
+    return this.#divergedAt
   }
 
   /** What this process could not apply, or null. */
@@ -61,7 +80,7 @@ export class AppliedRevision {
    */
   async load(reader: StoreReader, committed?: number): Promise<void> {
     const { live } = this.#parts
-    const revision = committed ?? (await reader.revision())
+    const place = await reader.placeOf(committed ?? (await reader.revision()))
     const records: PlannedRecord[] = []
     this.#sealed.clear()
     for (const kind of PLANNED_KINDS) {
@@ -71,16 +90,20 @@ export class AppliedRevision {
     const { units, secrets } = deriveAll(records)
     await this.#serve(live.fromRecords(units, secrets))
     this.#parts.principals.forgetAll()
-    this.#serves(revision)
+    this.#serves(place)
     // Records may have changed while they were read, one kind after the other.
     await this.follow(reader)
   }
 
-  /** Applies what others have committed since. `committed`: as for `load`. */
+  /**
+   * Applies what others have committed since. A store that has another history than the one that was followed (a standby
+   * that lagged has taken over, a backup was restored) is read anew. `committed`: as for `load`.
+   */
   async follow(reader: StoreReader, committed?: number): Promise<void> {
-    const feed = await reader.changesAfter(this.#revision)
+    const feed = await reader.changesAfter(this.#place)
+    if (feed.diverged) this.#diverged(feed.revision)
     if (!feed.complete) return await this.load(reader, committed)
-    if (feed.revision === this.#revision) return
+    if (feed.revision === this.#place.revision) return
     const keys = new Map(feed.changes.map(({ kind, id }) => [`${kind} ${id}`, { kind, id }]))
     const found = new Map<string, Touched['after']>()
     const read = [...keys.values()].filter(({ kind }) => READ_KINDS.has(kind))
@@ -91,19 +114,29 @@ export class AppliedRevision {
     const { live, principals } = this.#parts
     await this.#serve(derive(live.units, touched))
     principals.forget(touched)
-    this.#serves(feed.revision)
+    this.#serves(feed.place)
   }
 
-  /** A write of this process serves: `revision` is its own, `units` what it put and dropped. */
-  committed(revision: number, units: Pick<Units, 'put' | 'drop'>): void {
+  /** A write of this process serves: `place` is its own, `units` what it put and dropped. */
+  committed(place: Place, units: Pick<Units, 'put' | 'drop'>): void {
     this.#mended(units)
-    this.#serves(revision)
+    this.#serves(place)
   }
 
-  #serves(revision: number): void {
+  #serves(place: Place): void {
     this.#stuck = null
-    this.#revision = revision
-    this.#parts.served(revision)
+    this.#place = place
+    this.#parts.served(place.revision)
+  }
+
+  #diverged(revision: number): void {
+    const { log, clock } = this.#parts
+    this.#divergences++
+    this.#divergedAt = Math.floor(clock.wall())
+    log.warn(
+      { applied: this.#place.revision, revision },
+      'the store is not the one that was followed: it went back in time or was replaced; reading everything again'
+    )
   }
 
   async #serve(units: Units): Promise<void> {

@@ -92,6 +92,8 @@ export interface ProcessState {
   readonly appliedRevision: number
   /** What the process could not apply, or null. */
   readonly lastError: string | null
+  /** When it last found that the store was not the one that it had followed, or null. RFC 3339. */
+  readonly divergedAt: string | null
   /** RFC 3339. */
   readonly seenAt: string
   /** Is it the one that answers? */

@@ -281,6 +281,11 @@ export class ControlPlane {
     return this.#parts.applied.revision
   }
 
+  /** How often the store turned out to have another history than the one that was followed. */
+  get divergences(): number {
+    return this.#parts.applied.divergences
+  }
+
   /** What could not be applied, or null. */
   get lastError(): string | null {
     return this.#parts.applied.error

@@ -1,5 +1,6 @@
 import { codeOf } from '../lib/coded-error.js'
-import type { Store, StoreLog } from '../store/store.js'
+import { samePlace } from '../store/revision-watch.js'
+import type { Place, Store, StoreLog } from '../store/store.js'
 import type { AppliedRevision } from './applied.js'
 import type { ProcessReports } from './process-reports.js'
 import type { Writer } from './writer.js'
@@ -18,13 +19,14 @@ export interface FollowingParts {
 /** Brings what other processes write to life. */
 export class Following {
   #parts: FollowingParts | undefined
-  #heard = 0
+  /** What was heard of and not looked at yet. */
+  #heard: Place | undefined
   #running: Promise<void> | undefined
   #retry: NodeJS.Timeout | undefined
 
-  /** The store has this revision. Before `start` it is only remembered. */
-  hear(revision: number): void {
-    this.#heard = Math.max(this.#heard, revision)
+  /** The last revision of the store is this one. Before `start` it is only remembered. */
+  hear(place: Place): void {
+    this.#heard = place
     this.#run()
   }
 
@@ -41,24 +43,25 @@ export class Following {
 
   #run(): void {
     const parts = this.#parts
-    const waiting = this.#running !== undefined || this.#retry !== undefined
-    if (parts === undefined || waiting || this.#heard <= parts.applied.revision) return
-    this.#running = this.#follow(parts).finally(() => {
+    const heard = this.#heard
+    if (parts === undefined || heard === undefined || this.#running !== undefined || this.#retry !== undefined) return
+    this.#heard = undefined
+    if (samePlace(heard, parts.applied.place)) return
+    this.#running = this.#follow(parts, heard).finally(() => {
       this.#running = undefined
       // A revision that was heard of at the very end.
       this.#run()
     })
   }
 
-  async #follow({ store, writer, applied, reports, log }: FollowingParts): Promise<void> {
-    const wanted = this.#heard
+  async #follow({ store, writer, applied, reports, log }: FollowingParts, wanted: Place): Promise<void> {
     try {
       await writer.alone(() => applied.follow(store))
-      if (applied.revision < wanted) throw new RangeError(`the store does not have revision ${wanted}`)
       reports.soon()
     } catch (error) {
       applied.stuck(codeOf(error) ?? 'INTERNAL')
-      log.warn({ err: error, revision: wanted }, 'cannot follow the store; trying again')
+      this.#heard ??= wanted
+      log.warn({ err: error, revision: wanted.revision }, 'cannot follow the store; trying again')
       this.#retry = setTimeout(() => {
         this.#retry = undefined
         this.#run()

@@ -7,7 +7,7 @@ import type { CompileOptions } from '../snapshot/compile.js'
 import type { SnapshotHolder } from '../snapshot/holder.js'
 import { noPorts, type Ports } from '../snapshot/ports.js'
 import type { Snapshot } from '../snapshot/snapshot.js'
-import type { Store, StoreLog } from '../store/store.js'
+import type { Place, Store, StoreLog } from '../store/store.js'
 import { Answers } from './answers.js'
 import { AppliedRevision } from './applied.js'
 import { Catalogue } from './catalogue.js'
@@ -27,7 +27,7 @@ export type TestDestination = (destination: string, object: Json) => Promise<Jso
 
 export interface ControlOptions {
   /** Opens the store; `onRevision` is the hook of `StoreOptions`. The control plane closes it. */
-  readonly connect: (onRevision: (revision: number) => void) => Promise<Store>
+  readonly connect: (onRevision: (place: Place) => void) => Promise<Store>
   /** Every resource; in production the list of `registry.ts`. */
   readonly resources: readonly Resource[]
   readonly seal: Sealer
@@ -90,7 +90,7 @@ export interface ControlParts {
  */
 export async function openParts(options: ControlOptions, sources: LiveSources = noLiveSources): Promise<ControlParts> {
   const following = new Following()
-  const store = await options.connect((revision) => following.hear(revision))
+  const store = await options.connect((place) => following.hear(place))
   try {
     const parts = await build(options, sources, store, following)
     const { writer, applied, reports } = parts
@@ -117,7 +117,7 @@ async function build(
   const principals = await Principals.open({ store, clock, operatorKeys })
   const live = new Live({ holder, compile, ports, swapped })
   const gates = { api: new AddressGate('api', { log }), dashboard: new AddressGate('dashboard', { log }) }
-  const applied = new AppliedRevision({ records, live, principals, log, served })
+  const applied = new AppliedRevision({ records, live, principals, clock, log, served })
   const reports = new ProcessReports({ store, applied, clock, log, every: reportEvery })
   const agents = new ClusterAgents({ store, reports, sources, clock, log })
   const answers = new Answers(catalogue, records, { ...options, selectedBy: (groups) => agents.selectedBy(groups) })

@@ -68,7 +68,12 @@ export class ProcessReports {
     const gone = new Set(this.#silentFor(GONE_AFTER).map(({ id }) => id))
     return all
       .filter(({ id }) => !gone.has(id))
-      .map(({ seenAt, ...report }) => ({ ...report, seenAt: timestampText(seenAt), self: report.id === this.id }))
+      .map(({ seenAt, divergedAt, ...report }) => ({
+        ...report,
+        divergedAt: divergedAt === null ? null : timestampText(divergedAt),
+        seenAt: timestampText(seenAt),
+        self: report.id === this.id
+      }))
   }
 
   async stop(): Promise<void> {
@@ -101,7 +106,12 @@ export class ProcessReports {
 
   async #write(): Promise<void> {
     const { store, applied } = this.#parts
-    const report = { id: this.id, appliedRevision: applied.revision, lastError: applied.error }
+    const report = {
+      id: this.id,
+      appliedRevision: applied.revision,
+      lastError: applied.error,
+      divergedAt: applied.divergedAt
+    }
     this.#reported(await store.reportProcess(report))
   }
 }

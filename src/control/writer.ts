@@ -1,6 +1,7 @@
 import { refuses, sameAddressRules } from '../snapshot/address-gate.js'
 import type { SnapshotHolder } from '../snapshot/holder.js'
 import type { Snapshot } from '../snapshot/snapshot.js'
+import { samePlace } from '../store/revision-watch.js'
 import type { Store, StoreTransaction } from '../store/store.js'
 import { Turns } from '../store/turns.js'
 import type { AppliedRevision } from './applied.js'
@@ -62,7 +63,7 @@ export class Writer {
       let last: Staged<T> | undefined
       const transaction = store.transact(call.operationId, async (tx) => {
         // Another process may have written since: what is checked here must be checked against what is there.
-        if (tx.previous !== applied.revision) await applied.follow(tx, tx.previous)
+        if (!samePlace(await tx.placeOf(tx.previous), applied.place)) await applied.follow(tx, tx.previous)
         last?.ready.abandon()
         last = undefined
         const staged = await this.#stage(new Draft(tx, this.#parts.draft), call, mode, work)
@@ -108,7 +109,7 @@ export class Writer {
     const { applied, principals } = this.#parts
     ready.swap()
     principals.forget(draft.touched)
-    applied.committed(revision, derived)
+    applied.committed({ revision, mark: call.operationId }, derived)
     this.#parts.committed()
     this.#publish(draft, call, revision)
   }

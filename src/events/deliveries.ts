@@ -5,7 +5,7 @@ import { eventDestination } from '../resources/event-destination.js'
 import { eventSubscription } from '../resources/event-subscription.js'
 import type { ResourceRecord } from '../resources/field.js'
 import type { DeliveryReport } from '../store/outbox.js'
-import type { Store, StoreLog } from '../store/store.js'
+import type { Place, Store, StoreLog } from '../store/store.js'
 import { BACK_OFF, type BackOffRange } from './back-off.js'
 import { type DeliveryAnswer, DeliveryState } from './delivery-state.js'
 import { Destination } from './destination.js'
@@ -43,7 +43,7 @@ export class Deliveries {
   readonly #parts: DeliveriesParts
   readonly #destinations = new Map<string, Destination>()
   readonly #leases: Leases | undefined
-  #revision = -1
+  #place: Place = { revision: -1, mark: undefined }
   #posted = 0
   #looking: Promise<void> | undefined
   #again = false
@@ -138,13 +138,13 @@ export class Deliveries {
   /** Brings destinations and subscriptions up to the last revision. */
   async #look(): Promise<void> {
     const { store } = this.#parts
-    const { complete, changes, revision } = await store.changesAfter(this.#revision)
+    const { complete, changes, place } = await store.changesAfter(this.#place)
     const ours = changes.some(({ kind }) => kind === eventDestination.name || kind === eventSubscription.name)
-    if (this.#revision === -1 || !complete || ours) {
+    if (this.#place.revision === -1 || !complete || ours) {
       await this.#reload()
       await this.#renew()
     }
-    this.#revision = revision
+    this.#place = place
   }
 
   async #reload(): Promise<void> {

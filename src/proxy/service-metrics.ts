@@ -86,6 +86,19 @@ export function observeDeliveries(
   gauge('sluice_event_delivery_failures', 'Attempts to deliver since the last success.', 'failures')
 }
 
+/** Reads at each scrape how often the store turned out to have another history than the one that was followed. */
+export function observeStore(registry: Registry, divergences: () => number): void {
+  new Counter({
+    name: 'sluice_store_divergences_total',
+    help: 'How often the store had gone back in time or had been replaced, and was read anew.',
+    registers: [registry],
+    collect() {
+      this.reset()
+      this.inc(divergences())
+    }
+  })
+}
+
 /** Reads at each scrape how many lines of the log were dropped. */
 export function observeLog(registry: Registry, dropped: () => number): void {
   new Counter({

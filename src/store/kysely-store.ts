@@ -13,6 +13,7 @@ import type {
   Change,
   Json,
   Outcome,
+  Place,
   ProcessReport,
   Reported,
   RevisionEntry,
@@ -30,8 +31,8 @@ export interface KyselyStoreParts {
   readonly clock: Clock
   /** Somebody else tells it what other processes say; absent: nobody does. */
   readonly board?: Board
-  /** Hears of each revision that this store has committed itself. */
-  readonly onCommit: (revision: number) => void
+  /** Called with the place of each revision that this store has committed itself. */
+  readonly onCommit: (place: Place) => void
   /** Stops whatever watches the database. */
   readonly onClose: () => Promise<void>
 }
@@ -67,7 +68,7 @@ export class KyselyStore extends Queries implements Store {
         return { value, committed: false, revision, previous }
       }
       await this.#commit(trx, operationId)
-      this.#parts.onCommit(revision)
+      this.#parts.onCommit({ revision, mark: operationId })
       return { value, committed: true, revision, previous }
     })
   }
@@ -113,6 +114,7 @@ export class KyselyStore extends Queries implements Store {
     const row = {
       applied_revision: report.appliedRevision,
       last_error: report.lastError === null ? null : printable(report.lastError),
+      diverged_at: report.divergedAt,
       seen_at: Math.floor(this.#parts.clock.wall())
     }
     const { writes } = this.#database
@@ -137,6 +139,7 @@ export class KyselyStore extends Queries implements Store {
       id: row.id,
       appliedRevision: row.applied_revision,
       lastError: row.last_error,
+      divergedAt: row.diverged_at,
       seenAt: row.seen_at
     }))
   }

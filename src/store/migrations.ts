@@ -157,7 +157,11 @@ const board: Migration = async (schema, bytes) => {
   await schema.createIndex('calls_for').on('calls').column('process').execute()
 }
 
-const MIGRATIONS: readonly Migration[] = [records, history, processes, outbox, board]
+const divergence: Migration = async (schema) => {
+  await schema.alterTable('processes').addColumn('diverged_at', 'bigint').execute()
+}
+
+const MIGRATIONS: readonly Migration[] = [records, history, processes, outbox, board, divergence]
 
 /** The version of the schema that this code reads and writes. */
 export const SCHEMA_VERSION = MIGRATIONS.length

@@ -10,16 +10,16 @@ import { RevisionWatch } from './revision-watch.js'
 import { openSqlite, sqliteDatabase } from './sqlite-database.js'
 import { SqliteHere } from './sqlite-here.js'
 import { IN_MEMORY } from './sqlite-protocol.js'
-import type { Store, StoreLog } from './store.js'
+import type { Place, Store, StoreLog } from './store.js'
 
 export interface StoreOptions {
   readonly log: StoreLog
   readonly clock: Clock
   /**
-   * Called with the last revision when other processes have committed: rising numbers, with gaps. Now and then it names
-   * one of this process's own, so compare it with what is applied. It must not throw.
+   * Called with the place of the last revision when other processes have committed, with gaps, and when the store went back
+   * in time. Now and then it names one of this process's own, so compare it with what is applied. It must not throw.
    */
-  readonly onRevision: (revision: number) => void
+  readonly onRevision: (place: Place) => void
 }
 
 /**
@@ -39,22 +39,22 @@ async function openPostgres(url: string, { log, clock, onRevision }: StoreOption
   const { PostgresDriver } = await import('./postgres-driver.js')
   const driver = new PostgresDriver(url, log)
   const database = postgresDatabase(driver)
-  const read = () => new Queries(() => database.reads).revision()
+  const read = () => new Queries(() => database.reads).lastPlace()
   const seen = await prepare(database, log)
   const board = new KyselyBoard(database, () => clock.wall())
   const beside = { channel: CALLS_CHANNEL, heard: (process: string | undefined) => board.heard(process) }
   const watch = new RevisionWatch({ driver, channel: REVISIONS_CHANNEL, beside, read, onRevision, log }, seen)
   await watch.start()
-  const onCommit = (revision: number) => watch.saw(revision)
+  const onCommit = (place: Place) => watch.saw(place)
   return new KyselyStore(database, { log, clock, board, onCommit, onClose: () => watch.stop() })
 }
 
-/** Migrates and answers the last revision; closes the database when that fails. */
-async function prepare(database: Database, log: StoreLog): Promise<number> {
+/** Migrates and answers the last place; closes the database when that fails. */
+async function prepare(database: Database, log: StoreLog): Promise<Place> {
   try {
     const { from, to } = await migrate(database)
     if (from !== to) log.info({ store: database.name, from, to }, 'the store has a new schema')
-    return await new Queries(() => database.reads).revision()
+    return await new Queries(() => database.reads).lastPlace()
   } catch (error) {
     await database.close()
     throw error

@@ -6,6 +6,7 @@ import type {
   Claim,
   Page,
   PageRequest,
+  Place,
   Position,
   RecordKey,
   Reference,
@@ -132,7 +133,8 @@ export class Queries implements StoreReader {
     return rows.map(({ space, value }) => ({ space, value: JSON.parse(value) as string }))
   }
 
-  async changesAfter(revision: number): Promise<ChangeFeed> {
+  async changesAfter(after: Place | number): Promise<ChangeFeed> {
+    const { revision, mark } = typeof after === 'number' ? { revision: after, mark: undefined } : after
     // One statement, so that it sees one state: whole revisions, none of them half. Two ranges and no join of revisions with
     // changes, for which SQLite would index all changes anew each time.
     const rows = await this.#connection()
@@ -141,6 +143,8 @@ export class Queries implements StoreReader {
       .select((of) => [
         'meta.history_from',
         of.selectFrom('revisions').select(of.fn.max('revision').as('last')).as('last'),
+        of.selectFrom('revisions').select('operation_id').orderBy('revision', 'desc').limit(1).as('last_mark'),
+        of.selectFrom('revisions').select('operation_id').where('revision', '=', revision).as('known_mark'),
         'changes.revision',
         'changes.kind',
         'changes.id',
@@ -156,8 +160,34 @@ export class Queries implements StoreReader {
         changes.push({ revision: at, kind, id, operation })
       }
     }
-    const last = Math.max(revision, first?.last ?? 0)
-    return { complete: revision + 1 >= (first?.history_from ?? 0), revision: last, changes }
+    const from = first?.history_from ?? 0
+    // Without a row of its own, the last revision is the last of those that are forgotten.
+    const last = first?.last ?? Math.max(0, from - 1)
+    const known = first?.known_mark ?? undefined
+    const diverged = revision > last || (mark !== undefined && known !== undefined && known !== mark)
+    const place = { revision: last, mark: first?.last_mark ?? undefined }
+    return {
+      complete: !diverged && revision + 1 >= from,
+      diverged,
+      revision: last,
+      place,
+      changes: diverged ? [] : changes
+    }
+  }
+
+  async placeOf(revision: number): Promise<Place> {
+    const query = this.#connection().selectFrom('revisions').select('operation_id').where('revision', '=', revision)
+    return { revision, mark: (await query.executeTakeFirst())?.operation_id }
+  }
+
+  /** The place of the last committed revision, in one statement. Not for transactions, whose own revision is no place yet. */
+  async lastPlace(): Promise<Place> {
+    const row = await this.#connection()
+      .selectFrom('meta')
+      .leftJoin('revisions', 'revisions.revision', 'meta.revision')
+      .select(['meta.revision', 'revisions.operation_id'])
+      .executeTakeFirstOrThrow()
+    return { revision: row.revision, mark: row.operation_id ?? undefined }
   }
 
   async revision(): Promise<number> {

@@ -1,6 +1,6 @@
 import { Rerun } from '../lib/rerun.js'
 import type { PostgresDriver } from './postgres-driver.js'
-import type { StoreLog } from './store.js'
+import type { Place, StoreLog } from './store.js'
 
 const POLL_MILLISECONDS = 250
 const FIRST_PAUSE_MILLISECONDS = 100
@@ -11,19 +11,20 @@ export interface RevisionWatchParts {
   readonly channel: string
   /** Hears, on the same connection, what is said on another channel; undefined: something may have been missed. */
   readonly beside: { readonly channel: string; readonly heard: (message: string | undefined) => void }
-  /** Reads the last committed revision. */
-  readonly read: () => Promise<number>
-  readonly onRevision: (revision: number) => void
+  /** Reads the place of the last committed revision. */
+  readonly read: () => Promise<Place>
+  readonly onRevision: (place: Place) => void
   readonly log: StoreLog
 }
 
 /**
- * Finds the revisions that other processes commit. A notification only wakes it: what counts is the number it then reads.
- * Notifications are lost while the connection is, so it reads after each reconnection and every 250 ms besides.
+ * Finds the revisions that other processes commit. A notification only wakes it: what counts is the place it then reads.
+ * Notifications are lost while the connection is, so it reads after each reconnection and every 250 ms besides. A smaller
+ * revision, or the same one with another mark, is reported like a larger one: the store may have gone back in time.
  */
 export class RevisionWatch {
   readonly #parts: RevisionWatchParts
-  #seen: number
+  #seen: Place
   #stopped = false
   readonly #reading = new Rerun(() => this.#look())
   #poll: NodeJS.Timeout | undefined
@@ -33,8 +34,8 @@ export class RevisionWatch {
   #unlisten: (() => Promise<void>) | undefined
   #reachable = true
 
-  /** `seen` is the revision that needs no report. */
-  constructor(parts: RevisionWatchParts, seen: number) {
+  /** `seen` is the place that needs no report. */
+  constructor(parts: RevisionWatchParts, seen: Place) {
     this.#parts = parts
     this.#seen = seen
   }
@@ -47,8 +48,8 @@ export class RevisionWatch {
   }
 
   /** A revision that this process has committed itself needs no report. */
-  saw(revision: number): void {
-    this.#seen = Math.max(this.#seen, revision)
+  saw(place: Place): void {
+    if (place.revision > this.#seen.revision) this.#seen = place
   }
 
   async stop(): Promise<void> {
@@ -67,11 +68,12 @@ export class RevisionWatch {
 
   async #look(): Promise<void> {
     try {
-      const revision = await this.#parts.read()
+      const place = await this.#parts.read()
       this.#reachable = true
-      if (this.#stopped || revision <= this.#seen) return
-      this.#seen = revision
-      this.#parts.onRevision(revision)
+      if (this.#stopped || samePlace(place, this.#seen)) return
+      // A read that began before a commit of this process may come back behind it: the next read puts that right.
+      this.#seen = place
+      this.#parts.onRevision(place)
     } catch (error) {
       if (this.#reachable && !this.#stopped) this.#parts.log.warn({ err: error }, 'cannot look for new revisions')
       this.#reachable = false
@@ -108,4 +110,9 @@ export class RevisionWatch {
     }, this.#pause)
     this.#pause = Math.min(this.#pause * 2, LONGEST_PAUSE_MILLISECONDS)
   }
+}
+
+/** Do both name the same state? What the history has forgotten counts as equal. */
+export function samePlace(a: Place, b: Place): boolean {
+  return a.revision === b.revision && (a.mark === undefined || b.mark === undefined || a.mark === b.mark)
 }

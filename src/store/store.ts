@@ -63,11 +63,25 @@ export interface Change extends RecordKey {
   readonly operation: Operation
 }
 
+/**
+ * A place in one history. Revision numbers come again after a standby that lagged has taken over or a backup was restored;
+ * the mark of a revision does not.
+ */
+export interface Place {
+  readonly revision: number
+  /** The operation that wrote the revision; undefined for revision 0, and when the history has forgotten it. */
+  readonly mark: string | undefined
+}
+
 export interface ChangeFeed {
-  /** False when the revisions asked for are forgotten: read every record again instead. */
+  /** False when the revisions asked for are forgotten, or are none of this history: read every record again instead. */
   readonly complete: boolean
+  /** The place asked for is none of this history: the store went back in time, or is another one. */
+  readonly diverged: boolean
   /** The last revision that the answer covers. */
   readonly revision: number
+  /** Where the next question continues. */
+  readonly place: Place
   /** In commit order. */
   readonly changes: readonly Change[]
 }
@@ -106,6 +120,8 @@ export interface ProcessReport {
   readonly appliedRevision: number
   /** What this process could not apply, or null. */
   readonly lastError: string | null
+  /** When this process last found that the store was not the one that it had followed; null: never. Milliseconds since the Unix epoch. */
+  readonly divergedAt: number | null
   /** Milliseconds since the Unix epoch. */
   readonly seenAt: number
 }
@@ -132,8 +148,13 @@ export interface StoreReader {
   kinds(): Promise<string[]>
   keeperOf(space: string, value: string): Promise<RecordKey | undefined>
   claimsOf(kind: string, id: string): Promise<Claim[]>
-  /** What was committed after `revision`, up to now; a transaction's own changes are not among it. */
-  changesAfter(revision: number): Promise<ChangeFeed>
+  /**
+   * What was committed after a place, up to now; a transaction's own changes are not among it. Of a bare number only its
+   * size is compared with the history.
+   */
+  changesAfter(after: Place | number): Promise<ChangeFeed>
+  /** The place of a committed revision. */
+  placeOf(revision: number): Promise<Place>
   /** The last committed revision; within a transaction its own. */
   revision(): Promise<number>
 }

@@ -85,6 +85,7 @@ interface ProcessesTable {
   id: string
   applied_revision: number
   last_error: string | null
+  diverged_at: number | null
   seen_at: number
   /** How many calls were left for it, ever. */
   calls: number

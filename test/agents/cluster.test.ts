@@ -184,7 +184,7 @@ t.test('the agents of a process that is gone are gone', async (t) => {
   const store = await beside(t, address)
   const session = { id: newId('ts', Date.now()) }
   const entry = entryOf(session.id)
-  await store.reportProcess({ id: 'proc_other', appliedRevision: 0, lastError: null })
+  await store.reportProcess({ id: 'proc_other', appliedRevision: 0, lastError: null, divergedAt: null })
   await store.board.publish('proc_other', { put: [entry], drop: [] })
   t.same(await ids(here, 'tunnel_sessions'), [session.id])
   const stop = account(here.sluice)(`/tunnel_sessions/${session.id}/stop`, { method: 'POST' })
@@ -206,7 +206,7 @@ t.test('a process whose clock is an hour behind or before shows its agents', asy
     const store = await beside(t, address, clock)
     const process = `proc_${hour}`
     const id = newId('ts', Date.now())
-    const report = () => store.reportProcess({ id: process, appliedRevision: 0, lastError: null })
+    const report = () => store.reportProcess({ id: process, appliedRevision: 0, lastError: null, divergedAt: null })
     await report()
     await store.board.publish(process, { put: [entryOf(id)], drop: [] })
     const self = async () => (await account(here.sluice)('/processes')).json.processes

@@ -82,7 +82,9 @@ export class AccountDouble implements Account {
   }
 
   async processes() {
-    return [{ id: 'p1', appliedRevision: 8, lastError: null, seenAt: '2026-01-01T00:00:00Z', self: true }]
+    return [
+      { id: 'p1', appliedRevision: 8, lastError: null, divergedAt: null, seenAt: '2026-01-01T00:00:00Z', self: true }
+    ]
   }
 
   #answer<A>(operation: string, answer: A) {

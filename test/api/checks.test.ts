@@ -497,7 +497,16 @@ t.test('processes show what they serve', async (t) => {
   const { ask } = await open(t)
   const answer = await ask('/processes')
   t.same(answer.json, {
-    processes: [{ id: 'p1', applied_revision: 8, last_error: null, seen_at: '2026-01-01T00:00:00Z', self: true }],
+    processes: [
+      {
+        id: 'p1',
+        applied_revision: 8,
+        last_error: null,
+        diverged_at: null,
+        seen_at: '2026-01-01T00:00:00Z',
+        self: true
+      }
+    ],
     uri: 'http://api.test/processes',
     next_page_uri: null
   })

@@ -82,7 +82,9 @@ t.test('keys of the environment, on PostgreSQL', async (t) => {
   const wrong = await sluice(t, cwd, words, { SLUICE_SEAL_KEY: freshKey(), SLUICE_SEAL_KEY_NEW: next })
   t.equal(wrong.code, 1)
   t.match(wrong.err, /is sealed by the key [0-9a-f]{16}, which is not here/)
-  await withStore(t, url, (store) => store.reportProcess({ id: 'proc_1', appliedRevision: 1, lastError: null }))
+  await withStore(t, url, (store) =>
+    store.reportProcess({ id: 'proc_1', appliedRevision: 1, lastError: null, divergedAt: null })
+  )
   const { code, out, err } = await sluice(t, cwd, words, { SLUICE_SEAL_KEY: old, SLUICE_SEAL_KEY_NEW: next })
   t.equal(code, 0, err)
   t.match(out, /20 values sealed anew/)

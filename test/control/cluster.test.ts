@@ -1,6 +1,8 @@
+import pg from 'pg'
 import t from 'tap'
 import type { ControlOptions } from '../../src/control/open.js'
 import { StoreError } from '../../src/store/store-error.js'
+import { until } from '../helpers/until.js'
 import { operation } from '../store/opened.js'
 import { startPostgres } from '../store/postgres-server.js'
 import { type Account, DENY, open, type Setup } from './account.js'
@@ -179,4 +181,69 @@ t.test('a process that cannot read says so, tries again and catches up', async (
   await b.serves(a.control.revision)
   t.equal(b.holder.current().route('a.test', '/')?.id, route)
   t.equal(b.control.lastError, null)
+})
+
+/** The tables of a database, to be kept and put back under the processes that use it, as a restored backup does. */
+async function backup(t: Parameters<typeof open>[0], at: string) {
+  const client = new pg.Client(at)
+  await client.connect()
+  t.teardown(() => client.end())
+  const { rows } = await client.query<{ name: string }>(
+    "select quote_ident(tablename) as name from pg_tables where schemaname = 'public'"
+  )
+  const names = rows.map(({ name }) => name)
+  await client.query('create schema kept')
+  for (const name of names) await client.query(`create table kept.${name} as table public.${name}`)
+  return {
+    client,
+    async restore(): Promise<void> {
+      await client.query('begin')
+      await client.query("set local session_replication_role = 'replica'")
+      for (const name of names) await client.query(`delete from public.${name}`)
+      for (const name of names) await client.query(`insert into public.${name} select * from kept.${name}`)
+      await client.query('commit')
+    }
+  }
+}
+
+t.test('a store that goes back in time is noticed, read anew and told by every process', async (t) => {
+  const at = await server.database()
+  const [a, b] = [await process(t, at), await process(t, at)]
+  await a.site('a.test', DENY)
+  const before = a.control.revision
+  const kept = await backup(t, at)
+  const { edge } = await a.site('b.test', DENY)
+  await b.serves(a.control.revision)
+  await kept.restore()
+  for (const { control, holder, log } of [a, b]) {
+    await until(() => control.revision === before && control.divergences === 1)
+    t.ok(holder.current().route('a.test', '/'))
+    t.equal(holder.current().route('b.test', '/'), undefined, 'what the store does not know is not served')
+    t.equal(log.texts.filter((line) => line.includes('the store is not the one that was followed')).length, 1)
+    t.equal(control.lastError, null)
+  }
+  await until(async () => (await a.control.processes()).every(({ divergedAt }) => divergedAt !== null))
+  await t.rejects(a.remove('https_edge', { id: edge }), { code: 'NOT_FOUND' })
+  const { route } = await a.site('c.test', DENY)
+  t.equal(a.control.revision, before + 2, 'revision numbers come again')
+  await b.serves(a.control.revision)
+  t.equal(b.holder.current().route('c.test', '/')?.id, route)
+})
+
+t.test('another history with the same number is noticed too, also by a write that comes first', async (t) => {
+  const at = await server.database()
+  const a = await process(t, at)
+  const { edge } = await a.site('a.test', DENY)
+  const revision = a.control.revision
+  const { client } = await backup(t, at)
+  // As if the last write had been lost, and another one had got its number.
+  await client.query('begin')
+  await client.query("delete from records where kind = 'https_edge_route'")
+  await client.query("update revisions set operation_id = 'op_of_the_other_history' where revision = $1", [revision])
+  await client.query('commit')
+  await a.site('b.test', DENY)
+  t.equal(a.control.divergences, 1)
+  t.equal(a.holder.current().route('a.test', '/'), undefined, 'its route is gone there')
+  t.ok(a.holder.current().route('b.test', '/'))
+  t.ok(edge)
 })

@@ -64,7 +64,9 @@ async function stand(t: Test, wrap: (board: Board) => Board = (board) => board) 
   const log = new Lines()
   const publisher = new LivePublisher({ board: wrap(board), process: PROCESS, sources: agents, log })
   const report = async () =>
-    publisher.reported(await store.reportProcess({ id: PROCESS, appliedRevision: 1, lastError: null }))
+    publisher.reported(
+      await store.reportProcess({ id: PROCESS, appliedRevision: 1, lastError: null, divergedAt: null })
+    )
   const shown = async (kind: string) =>
     (await board.list(kind, { limit: 9999 }, ALL)).map(({ body }) => JSON.parse(body))
   /** What the board says is what there is. */

@@ -23,7 +23,7 @@ async function stand(t: Test, serve?: (body: string) => Promise<string>) {
       return serve === undefined ? `"two ${body}"` : await serve(body)
     }
   })
-  const report = (id: string) => store.reportProcess({ id, appliedRevision: 1, lastError: null })
+  const report = (id: string) => store.reportProcess({ id, appliedRevision: 1, lastError: null, divergedAt: null })
   await report('one')
   await report('two')
   return { store, board, clock, log, one, two, asked, report }

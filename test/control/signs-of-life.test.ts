@@ -19,7 +19,7 @@ async function stand(t: Test) {
   const reports = new ProcessReports({ store, applied, clock, log, every: NEVER })
   t.teardown(() => reports.stop())
   const agents = new ClusterAgents({ store, reports, sources: noLiveSources, clock, log })
-  const other = () => store.reportProcess({ id: 'proc_other', appliedRevision: 1, lastError: null })
+  const other = () => store.reportProcess({ id: 'proc_other', appliedRevision: 1, lastError: null, divergedAt: null })
   await other()
   await store.board.publish('proc_other', { put: [ENTRY], drop: [] })
   /** Lets seconds pass with a report in each. */

@@ -11,6 +11,7 @@ import { SnapshotHolder } from '../../src/snapshot/holder.js'
 import { KeptState } from '../../src/snapshot/kept-state.js'
 import { Snapshot } from '../../src/snapshot/snapshot.js'
 import { openStore } from '../../src/store/open-store.js'
+import type { Place } from '../../src/store/store.js'
 import { ManualClock } from '../helpers/clock.js'
 import { idOf } from '../resources/bench.js'
 import { Lines, operation } from '../store/opened.js'
@@ -21,7 +22,7 @@ async function serving(t: Test) {
   const [clock, log, services] = [new ManualClock(), new Lines(), offlineServices(actions)]
   const holder = new SnapshotHolder(Snapshot.empty())
   const options = {
-    connect: (onRevision: (revision: number) => void) => openStore(':memory:', { log, clock, onRevision }),
+    connect: (onRevision: (place: Place) => void) => openStore(':memory:', { log, clock, onRevision }),
     resources,
     seal: newSealer(),
     clock,

@@ -68,7 +68,10 @@ export function boardSuite(t: TapTest, fresh: () => Promise<Opened>): void {
     ])
     t.equal(await listed(), 1, 'who has reported since stays')
     t.equal(await board.answerTo('c1'), undefined, 'nor will anybody answer')
-    t.same(await store.reportProcess({ id: 'one', appliedRevision: 1, lastError: null }), { known: false, calls: 0 })
+    t.same(await store.reportProcess({ id: 'one', appliedRevision: 1, lastError: null, divergedAt: null }), {
+      known: false,
+      calls: 0
+    })
   })
 
   t.test('a call waits for its process, and the answer for who asked', async (t) => {
@@ -84,7 +87,10 @@ export function boardSuite(t: TapTest, fresh: () => Promise<Opened>): void {
     t.same(await board.waiting('one'), [call])
     t.same(await board.waiting('two'), [])
     t.equal(await board.answerTo('c1'), null)
-    t.same(await store.reportProcess({ id: 'one', appliedRevision: 1, lastError: null }), { known: true, calls: 1 })
+    t.same(await store.reportProcess({ id: 'one', appliedRevision: 1, lastError: null, divergedAt: null }), {
+      known: true,
+      calls: 1
+    })
     await board.answer(call, '"yes"')
     t.ok(heard.includes('two'))
     t.same(await board.waiting('one'), [])
@@ -101,5 +107,5 @@ export function boardSuite(t: TapTest, fresh: () => Promise<Opened>): void {
 }
 
 async function report(store: Store, ...ids: string[]): Promise<void> {
-  for (const id of ids) await store.reportProcess({ id, appliedRevision: 1, lastError: null })
+  for (const id of ids) await store.reportProcess({ id, appliedRevision: 1, lastError: null, divergedAt: null })
 }

@@ -5,7 +5,7 @@ import type { Clock } from '../../src/lib/clock.js'
 import type { Database } from '../../src/store/database.js'
 import { KyselyStore } from '../../src/store/kysely-store.js'
 import { openStore } from '../../src/store/open-store.js'
-import type { Store, StoreLog } from '../../src/store/store.js'
+import type { Place, Store, StoreLog } from '../../src/store/store.js'
 import { ManualClock } from '../helpers/clock.js'
 
 export interface Test {
@@ -40,7 +40,7 @@ export async function opened(t: Test, address: string, clock: Clock = new Manual
   const log = new Lines()
   const revisions: number[] = []
   const waiting = new Set<() => void>()
-  const onRevision = (revision: number) => {
+  const onRevision = ({ revision }: Place) => {
     revisions.push(revision)
     for (const look of waiting) look()
   }

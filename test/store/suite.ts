@@ -129,16 +129,16 @@ function records(t: TapTest, fresh: Fresh): void {
 
   t.test('the reports of processes', async (t) => {
     const { store, clock } = await fresh()
-    const first = await store.reportProcess({ id: 'b', appliedRevision: 3, lastError: null })
+    const first = await store.reportProcess({ id: 'b', appliedRevision: 3, lastError: null, divergedAt: null })
     t.same(first, { known: false, calls: 0 })
-    await store.reportProcess({ id: 'a', appliedRevision: 2, lastError: 'port busy\0' })
+    await store.reportProcess({ id: 'a', appliedRevision: 2, lastError: 'port busy\0', divergedAt: null })
     const before = clock.wall()
     clock.advance(5000)
-    const second = await store.reportProcess({ id: 'b', appliedRevision: 4, lastError: null })
+    const second = await store.reportProcess({ id: 'b', appliedRevision: 4, lastError: null, divergedAt: null })
     t.same(second, { known: true, calls: 0 })
     t.same(await store.processes(), [
-      { id: 'a', appliedRevision: 2, lastError: 'port busy\u{fffd}', seenAt: before },
-      { id: 'b', appliedRevision: 4, lastError: null, seenAt: before + 5000 }
+      { id: 'a', appliedRevision: 2, lastError: 'port busy\u{fffd}', divergedAt: null, seenAt: before },
+      { id: 'b', appliedRevision: 4, lastError: null, divergedAt: null, seenAt: before + 5000 }
     ])
     await store.forgetProcesses([
       { id: 'a', seenAt: before },
@@ -348,8 +348,10 @@ function history(t: TapTest, fresh: Fresh): void {
       { revision, kind: 'edge', id: 'again', operation: 'update' }
     ]
     t.same(await store.changesOf(revision), changes)
-    t.same(await store.changesAfter(revision - 1), { complete: true, revision, changes })
-    t.same(await store.changesAfter(revision), { complete: true, revision, changes: [] })
+    const place = { revision, mark: 'op_named' }
+    t.same(await store.changesAfter(revision - 1), { complete: true, diverged: false, revision, place, changes })
+    t.same(await store.changesAfter(revision), { complete: true, diverged: false, revision, place, changes: [] })
+    t.same(await store.placeOf(revision), place)
     t.match(await store.history({ limit: 1 }), [
       { revision, operationId: 'op_named', detail: { who: 'ak_1', fields: ['body'] } }
     ])
@@ -363,7 +365,36 @@ function history(t: TapTest, fresh: Fresh): void {
     const { store } = await fresh()
     await put(store, 'edge', 'a')
     await store.transact(operation(), (transaction) => transaction.claim({ kind: 'edge', id: 'a' }, 'host', 'x'))
-    t.same(await store.changesAfter(1), { complete: true, revision: 2, changes: [] })
+    t.match(await store.changesAfter(1), { complete: true, revision: 2, changes: [] })
+  })
+
+  t.test('a place of another history is told apart, whatever its number', async (t) => {
+    const { store } = await fresh()
+    const empty = await store.placeOf(0)
+    t.same(empty, { revision: 0, mark: undefined })
+    for (const id of ['a', 'b', 'c']) await put(store, 'edge', id)
+    const second = await store.placeOf(2)
+    t.match(await store.changesAfter(second), { complete: true, diverged: false, changes: [{ id: 'c' }] })
+    t.match(await store.changesAfter(empty), { complete: true, diverged: false, revision: 3 })
+    const other = { ...second, mark: 'op_of_another_history' }
+    t.match(await store.changesAfter(other), { complete: false, diverged: true, revision: 3, changes: { length: 0 } })
+    const ahead = { revision: 4, mark: 'op_lost' }
+    t.match(await store.changesAfter(ahead), { complete: false, diverged: true, revision: 3, changes: { length: 0 } })
+    t.match(await store.changesAfter(4), { complete: false, diverged: true }, 'a number alone may be too large')
+    await store.transact(operation(), async (transaction) => {
+      const place = await transaction.placeOf(transaction.previous)
+      t.match(await transaction.changesAfter(place), { complete: true, diverged: false, changes: { length: 0 } })
+      t.match(await transaction.changesAfter(ahead), { complete: false, diverged: true })
+    })
+    await store.forgetHistory(3)
+    t.match(
+      await store.changesAfter(other),
+      { complete: true, diverged: false },
+      'of what is forgotten the number counts'
+    )
+    await store.forgetHistory(1000)
+    t.match(await store.changesAfter(await store.placeOf(3)), { complete: true, diverged: false, revision: 3 })
+    t.match(await store.changesAfter(ahead), { complete: false, diverged: true, revision: 3 })
   })
 
   t.test('forgotten history says so', async (t) => {
@@ -510,7 +541,9 @@ function closing(t: TapTest, fresh: Fresh): void {
     await store.close()
     await refused
     await t.rejects(store.get('edge', 'a'), { code: 'STORE_CLOSED' })
-    await t.rejects(store.reportProcess({ id: 'a', appliedRevision: 0, lastError: null }), { code: 'STORE_CLOSED' })
+    await t.rejects(store.reportProcess({ id: 'a', appliedRevision: 0, lastError: null, divergedAt: null }), {
+      code: 'STORE_CLOSED'
+    })
   })
 }
 
