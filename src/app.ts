@@ -25,6 +25,7 @@ import type { Back } from './engine/contract.js'
 import { httpFront } from './engine/http-front/http-front.js'
 import { httpProxyBack } from './engine/http-proxy/http-proxy-back.js'
 import { Events } from './events/events.js'
+import { atMost } from './lib/at-most.js'
 import type { Clock } from './lib/clock.js'
 import { CodedError } from './lib/coded-error.js'
 import { reachableUrl } from './lib/host.js'
@@ -101,6 +102,8 @@ const SWEEP = { every: 250, atMost: 1 }
 const PRESSURE_EVERY = 60_000
 /** How often old revisions are forgotten. Milliseconds. */
 const FORGET_EVERY = 60_000
+/** How long a stop may take beside the drain, and a step of it that waits for others. Milliseconds. */
+const STOP = { beside: 3_500, step: 1_500 }
 /** How often a process tells the others on its store how far it is. Milliseconds. */
 const REPORT_EVERY = 1_000
 
@@ -208,20 +211,51 @@ export class App {
     return applied
   }
 
-  /** Ends idle connections at once, busy ones when they are done, all after the drain time-out. */
+  /**
+   * Ends idle connections at once, busy ones when they are done, all after the drain time-out. What only a process that
+   * may be configured needs goes first (its ports, its store), so that a successor can start while connections end. No
+   * step waits for what hangs: the whole takes the drain time and a few seconds at most.
+   */
   async stop(): Promise<{ ended: number; cut: number }> {
     this.#readiness = 'draining'
-    const drained = (await this.#traffic?.ports.drain(this.#options.timeouts.drain)) ?? { ended: 0, cut: 0 }
-    await this.#agents.close()
-    await this.#certificates?.stop()
-    this.#back.close()
-    await this.#api?.close()
-    await this.#events?.stop()
-    await this.#control?.close()
+    for (const timer of this.#timers) clearInterval(timer)
+    const { drain } = this.#options.timeouts
+    const draining = this.#traffic?.ports.drain(drain) ?? Promise.resolve({ ended: 0, cut: 0 })
+    const rest = Promise.all([this.#handOver(), draining]).then(async () => {
+      await this.#stopping('agents', this.#agents.close())
+      this.#back.close()
+      await this.#stopping('events', this.#events?.stop())
+    })
+    await atMost(drain + STOP.beside, rest)
     this.#traffic?.stop()
     for (const outbound of this.#outbound) outbound.close()
-    for (const timer of this.#timers) clearInterval(timer)
-    return drained
+    return (await atMost(0, draining)) ?? { ended: 0, cut: 0 }
+  }
+
+  /** Gives away what a successor needs: the addresses of the API and of agents, and the store. */
+  async #handOver(): Promise<void> {
+    await Promise.all([
+      this.#stopping('agents', this.#agents.shut()),
+      this.#stopping('api', this.#api?.close()),
+      this.#stopping('certificates', this.#certificates?.stop()),
+      this.#stopping('events', this.#events?.handOver())
+    ])
+    await this.#stopping('store', this.#control?.close())
+  }
+
+  /** Waits for a step of the stop, but not for ever. */
+  async #stopping(step: string, work: Promise<unknown> | undefined): Promise<void> {
+    if (work === undefined) return
+    const { log } = this.#dependencies
+    let late = true
+    const done = work.catch((error: unknown) => log.warn({ err: error, step }, 'a step of the stop failed'))
+    await atMost(
+      STOP.step,
+      done.then(() => {
+        late = false
+      })
+    )
+    if (late) log.warn({ step }, 'a step of the stop takes too long; going on without it')
   }
 
   async #openControl(operatorKeys: ApiKeys, traffic: Traffic): Promise<ControlPlane> {

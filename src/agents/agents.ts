@@ -217,14 +217,20 @@ export class Agents {
     for (const url of serving.endpoints.overtaken()) this.#endUrl(url)
   }
 
+  /** Takes no further agents and follows the store no longer. Those that are connected stay until `close`. */
+  async shut(): Promise<void> {
+    const serving = this.#serving
+    serving?.door.shut()
+    await serving?.watch.stop()
+  }
+
   /** Says goodbye to all agents, which connect again at once. */
   async close(): Promise<void> {
+    await this.shut()
     const serving = this.#serving
     if (serving === undefined) return
     this.#serving = undefined
-    serving.door.shut()
     serving.identity.close()
-    await serving.watch.stop()
     serving.listener.close()
     await serving.door.emptied(GOODBYE)
   }

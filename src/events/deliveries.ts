@@ -103,22 +103,28 @@ export class Deliveries {
     return failure
   }
 
-  /** Call it before the store is closed. What is not delivered stays there, but for traffic events. */
-  async stop(): Promise<void> {
+  /** Call it before the store is closed: audit events that are not delivered stay there, for the next process. Events of traffic still go. */
+  async handOver(): Promise<void> {
     this.#stopped = true
     clearInterval(this.#tick)
     await this.#looking
+    await Promise.all([...this.#destinations.values()].map((one) => one.handOver(LAST_WAIT)))
+    try {
+      await this.#leases?.release()
+    } catch (error) {
+      this.#fault(error)
+    }
+  }
+
+  /** After `handOver`. Events of traffic that do not go within a moment are dropped. */
+  async stop(): Promise<void> {
+    if (!this.#stopped) await this.handOver()
     const all = [...this.#destinations.values()]
     const waiting = new AbortController()
     const drained = Promise.all(all.map((one) => one.drained()))
     await Promise.race([drained, sleep(LAST_WAIT, undefined, { signal: waiting.signal }).catch(() => undefined)])
     waiting.abort()
     await Promise.all(all.map((one) => one.stop(LAST_WAIT)))
-    try {
-      await this.#leases?.release()
-    } catch (error) {
-      this.#fault(error)
-    }
   }
 
   async #lookSafely(): Promise<void> {

@@ -34,6 +34,7 @@ export class Destination {
   readonly #audit: { readonly source: OutboxSource; readonly lane: Lane } | undefined
   readonly #traffic: { readonly source: TrafficQueue; readonly lane: Lane } | undefined
   #gathering: NodeJS.Timeout | undefined
+  #handedOver = false
 
   constructor(parts: DestinationParts) {
     this.#parts = parts
@@ -91,20 +92,27 @@ export class Destination {
     await this.#traffic?.lane.idle()
   }
 
-  /**
-   * What is on its way gets `grace` milliseconds. Audit events that are not taken stay in the store; traffic events that
-   * wait are dropped.
-   */
-  async stop(grace: number): Promise<void> {
-    clearTimeout(this.#gathering)
-    await Promise.all([this.#audit?.lane.stop(grace), this.#traffic?.lane.stop(grace)])
-    this.#traffic?.source.discard()
+  /** Ends the delivery of audit events, and the use of the store. What is on its way gets `grace` milliseconds. */
+  async handOver(grace: number): Promise<void> {
+    if (this.#handedOver) return
+    this.#handedOver = true
+    await this.#audit?.lane.stop(grace)
     try {
       await this.#audit?.source.flush()
     } catch (error) {
       // They are delivered once more.
       this.#parts.fault(error)
     }
+  }
+
+  /**
+   * What is on its way gets `grace` milliseconds. Audit events that are not taken stay in the store; traffic events that
+   * wait are dropped.
+   */
+  async stop(grace: number): Promise<void> {
+    clearTimeout(this.#gathering)
+    await Promise.all([this.handOver(grace), this.#traffic?.lane.stop(grace)])
+    this.#traffic?.source.discard()
     await this.sender?.close()
   }
 

@@ -103,7 +103,12 @@ export class Events implements EventRecorder {
     if (this.#deliveries !== undefined) yield* this.#deliveries.counts()
   }
 
-  /** Before the store is closed. Audit events that are not delivered stay in it. */
+  /** Before the store is closed. Audit events that are not delivered stay in it; events of traffic still go. */
+  async handOver(): Promise<void> {
+    await this.#deliveries?.handOver()
+  }
+
+  /** What waits of the events of traffic gets a moment. */
   async stop(): Promise<void> {
     this.traffic.flush()
     await this.#deliveries?.stop()
