@@ -14,7 +14,8 @@ export function routesMicro(): MicroResult[] {
       routes,
       connectPolicy: undefined,
       tls: undefined,
-      protocol: 'https'
+      protocol: 'https',
+      yields: false
     })
   }
   const hosts = HostTable.empty.with(edges, [])

@@ -16,7 +16,7 @@ import { watching } from './agent-watch.js'
 import { CredentialAuthority } from './credential-authority.js'
 import type { CredentialGrant } from './credential-grant.js'
 import { CredentialWatch } from './credential-watch.js'
-import { EphemeralEndpoints, type PortRange } from './ephemeral-endpoints.js'
+import { EphemeralEndpoints, type Overtaken, type PortRange } from './ephemeral-endpoints.js'
 import { ListenerIdentity } from './listener-identity.js'
 import { LiveAgents } from './live-agents.js'
 import { openNamesSecret } from './names-secret.js'
@@ -214,7 +214,7 @@ export class Agents {
       )
     }
     this.#judged = snapshot
-    for (const url of serving.endpoints.overtaken()) this.#endUrl(url)
+    for (const overtaken of serving.endpoints.overtaken()) this.#endOvertaken(overtaken)
   }
 
   /** Takes no further agents and follows the store no longer. Those that are connected stay until `close`. */
@@ -235,10 +235,15 @@ export class Agents {
     await serving.door.emptied(GOODBYE)
   }
 
-  #endUrl(url: string): void {
+  #endOvertaken({ url, edge }: Overtaken): void {
     for (const tunnel of [...this.#registry.tunnels()]) {
-      if (tunnel.url === url)
-        this.#registry.session(tunnel.session.id)?.endTunnel(tunnel.id, `${url} belongs to an edge now`)
+      if (tunnel.url !== url) continue
+      const { id, session } = tunnel
+      this.#parts.log.warn(
+        { url, edge, tunnel: id, session: session.id },
+        'an edge has taken the name of an agent, whose tunnel ends'
+      )
+      this.#registry.session(session.id)?.endTunnel(id, `${url} belongs to an edge now (${edge})`)
     }
   }
 }

@@ -7,6 +7,7 @@ import { isInternal } from '../exchange/pinned.js'
 import { formatAuthority } from '../lib/host.js'
 import type { Unit } from '../plan/plan.js'
 import type { SnapshotHolder } from '../snapshot/holder.js'
+import type { CompiledEdge } from '../snapshot/hosts.js'
 import type { StoreReader } from '../store/store.js'
 import { isRefusal, type Refusal } from '../tunnel/authority.js'
 import type { EndpointOpener, EndpointWish, OpenEndpoint } from '../tunnel/endpoints.js'
@@ -25,6 +26,12 @@ export interface EphemeralEndpointsParts {
   /** Where TCP endpoints listen, and which ports they may have. */
   readonly tcp: { readonly host: string; readonly ports: PortRange | undefined }
   readonly failed: (error: unknown) => void
+}
+
+/** A name of an agent that is an edge's now. */
+export interface Overtaken {
+  readonly url: string
+  readonly edge: string
 }
 
 /** Both ends belong to it. */
@@ -59,13 +66,18 @@ export class EphemeralEndpoints implements EndpointOpener<CredentialGrant> {
     return wish.proto === 'tcp' ? await this.#openTcp(wish) : await this.#openHttp(wish, wish.proto)
   }
 
-  /** URLs of the names that an edge of the records has taken since they were opened: records win. */
-  *overtaken(): Iterable<string> {
-    for (const [id, { proto, host }] of this.#open) {
-      if (proto === 'tcp') continue
-      const edge = this.#parts.holder.current().edge(host, PORTS[proto])
-      if (edge !== undefined && edge.hosts !== 'every' && edge.id !== id) yield `${proto}://${host}`
+  /** The names that an edge of the records has taken since they were opened, whatever its port: records win. */
+  *overtaken(): Iterable<Overtaken> {
+    for (const { proto, host } of this.#open.values()) {
+      const edge = proto === 'tcp' ? undefined : this.#edgeOn(host)
+      if (edge !== undefined && !edge.yields) yield { url: `${proto}://${host}`, edge: edge.id }
     }
+  }
+
+  /** The edge that a name belongs to: its own, or that of a wildcard above it. */
+  #edgeOn(host: string): CompiledEdge | undefined {
+    const edge = this.#parts.holder.current().edge(host)
+    return edge?.hosts === 'every' ? undefined : edge
   }
 
   async #openHttp(wish: Wish, proto: 'http' | 'https'): Promise<OpenEndpoint | Refusal> {
@@ -98,13 +110,12 @@ export class EphemeralEndpoints implements EndpointOpener<CredentialGrant> {
   }
 
   async #refuseHost({ host, grant }: Wish): Promise<Refusal | undefined> {
-    const { holder, reader, zone, requireReserved } = this.#parts
+    const { reader, zone, requireReserved } = this.#parts
     if (isInternal(host)) return { refused: `${host} is internal: only policies lead there` }
-    const edge = holder.current().edge(host)
-    if (edge !== undefined && edge.hosts !== 'every' && edge.hosts.some((at) => at.host === host)) {
-      const other = this.#open.get(edge.id)
-      if (other?.grant.credential !== grant.credential)
-        return { refused: `${host} is already served by ${other === undefined ? 'an edge' : 'another tunnel'}` }
+    const edge = this.#edgeOn(host)
+    if (edge !== undefined && !edge.yields) return { refused: `${host} is already served by an edge (${edge.id})` }
+    if (edge !== undefined && this.#open.get(edge.id)?.grant.credential !== grant.credential) {
+      return { refused: `${host} is already served by another tunnel` }
     }
     if (!requireReserved || host.endsWith(`.${zone}`)) return undefined
     const reserved = await keeperOfHost(reader, host)
@@ -163,7 +174,7 @@ type At = { readonly host: string; readonly port: number }
 function httpUnits(id: string, proto: 'http' | 'https', host: string, policy: string): ReadonlyMap<string, Unit> {
   const { units, modules, upstream } = commonUnits(id, policy, {})
   const hosts = [{ host, port: PORTS[proto] }]
-  units.set(`edge:${id}`, { kind: 'edge', id, hosts, ...(proto === 'http' ? { protocol: proto } : {}) })
+  units.set(`edge:${id}`, { kind: 'edge', id, hosts, yields: true, ...(proto === 'http' ? { protocol: proto } : {}) })
   units.set(`route:${id}`, { kind: 'route', id, edge: id, match: 'prefix', path: '/', upstream, modules })
   return units
 }

@@ -4,8 +4,8 @@ import type { Flow } from './flow.js'
 /** Why an internal entry was not asked. */
 export interface InternalRefusal {
   readonly ok: false
-  /** No such entry, or policies that ask each other without end. */
-  readonly code: 'ENDPOINT_MISSING' | 'LOOP'
+  /** No such entry, one that the policy does not spell out, or policies that ask each other without end. */
+  readonly code: 'ENDPOINT_MISSING' | 'ENDPOINT_UNNAMED' | 'LOOP'
   readonly message: string
   readonly timeMs: number
 }

@@ -1,4 +1,10 @@
-import { type Authority, parseAuthority } from '../lib/host.js'
+import { type Authority, parseAuthority, withoutRootDot } from '../lib/host.js'
+
+/** What the normal form of a path does with what servers read in different ways. `lenient`: RFC 3986 6.2.2 and no more. */
+export type PathForm = 'strict' | 'lenient'
+
+/** Why a text has no normal form as a path. */
+export type PathProblem = 'not-a-path' | 'encoded-slash'
 
 /**
  * The one normal form of a request target: policies see it and the upstream gets it.
@@ -9,7 +15,7 @@ import { type Authority, parseAuthority } from '../lib/host.js'
  */
 export class RequestTarget {
   readonly scheme: 'http' | 'https'
-  /** As the client wrote it in Host: host with an optional port. */
+  /** As the client wrote it in Host, but for the dot of the root: host with an optional port. */
   readonly authority: string
   readonly host: string
   /** Only when written. */
@@ -28,7 +34,7 @@ export class RequestTarget {
     query: string | undefined
   ) {
     this.scheme = scheme
-    this.authority = authority
+    this.authority = withoutRootDot(authority)
     this.host = parts.host
     this.port = parts.port
     this.path = path
@@ -72,10 +78,10 @@ export class RequestTarget {
   ): RequestTarget | undefined {
     if (PLAIN.test(uri)) return new RequestTarget(scheme, authority, parts, uri, undefined)
     const mark = uri.indexOf('?')
-    const path = normalPath(mark === -1 ? uri : uri.slice(0, mark))
+    const escaped = normalEscapes(mark === -1 ? uri : uri.slice(0, mark), true)
     const query = mark === -1 ? undefined : normalEscapes(uri.slice(mark + 1), false)
-    if (path === undefined || (mark !== -1 && query === undefined)) return undefined
-    return new RequestTarget(scheme, authority, parts, path, query)
+    if (escaped === undefined || (mark !== -1 && query === undefined)) return undefined
+    return new RequestTarget(scheme, authority, parts, withoutDotSegments(escaped), query)
   }
 
   /** Path and query, as it stands in a request line. */
@@ -121,10 +127,27 @@ function splitUrl(url: string): { scheme: 'http' | 'https'; authority: string; u
   return { scheme: (match[1] as string).toLowerCase() as 'http' | 'https', authority: match[2] as string, uri }
 }
 
-function normalPath(path: string): string | undefined {
-  const escaped = normalEscapes(path, true)
-  return escaped === undefined ? undefined : withoutDotSegments(escaped)
+/**
+ * The normal form of a path that stands in a configuration. Characters outside visible ASCII are encoded first (UTF-8), as
+ * a client would. `strict` merges repeated slashes, and has no form for what some servers take for another path.
+ */
+export function normalPath(
+  text: string,
+  form: PathForm
+): { readonly path: string } | { readonly problem: PathProblem } {
+  if (text.charCodeAt(0) !== SLASH || text.includes('?') || LONE_SURROGATE.test(text)) return NOT_A_PATH
+  const escaped = normalEscapes(text.replace(NOT_VISIBLE, encodeURIComponent), true)
+  if (escaped === undefined) return NOT_A_PATH
+  if (form === 'lenient') return { path: withoutDotSegments(escaped) }
+  if (ENCODED_SLASH.test(escaped)) return { problem: 'encoded-slash' }
+  return { path: withoutDotSegments(escaped.replace(SLASHES, '/')) }
 }
+
+const NOT_A_PATH = { problem: 'not-a-path' } as const
+const LONE_SURROGATE = /\p{Surrogate}/u
+const NOT_VISIBLE = /[^\x21-\x7e]+/g
+const SLASHES = /\/{2,}/g
+const ENCODED_SLASH = /%2F|%5C/
 
 /** `strict`: an incomplete escape makes the text invalid; otherwise its `%` stays. */
 function normalEscapes(text: string, strict: boolean): string | undefined {

@@ -124,6 +124,8 @@ export interface EdgeUnit {
   readonly connectPolicy?: string
   /** What TLS asks of clients here; absent: the rules of the listener. */
   readonly tls?: EdgeTls
+  /** It serves only what no other edge asks for, by name or wildcard: an agent has opened it. */
+  readonly yields?: true
 }
 
 export interface EdgeTls {

@@ -1,7 +1,7 @@
 import type { ConnectionFacts } from '../exchange/connection.js'
 import type { RequestHead } from '../exchange/exchange.js'
 import type { Flow } from '../exchange/flow.js'
-import type { InternalAnswer, InternalRefusal, InternalRequests } from '../exchange/internal-requests.js'
+import type { InternalAnswer, InternalRequests } from '../exchange/internal-requests.js'
 import type { Clock } from '../lib/clock.js'
 import { type OutboundFailure, type OutboundRequest, outboundError } from '../lib/outbound/answer.js'
 import { OutboundCut } from '../lib/outbound/cut.js'
@@ -12,10 +12,10 @@ import type { Pipeline } from './pipeline.js'
 /** Requests of policies inside requests of policies. */
 const MOST_DEPTH = 3
 
-const REFUSALS: Readonly<Record<InternalRefusal['code'], string>> = {
+const REFUSALS = {
   ENDPOINT_MISSING: 'there is no such internal endpoint',
   LOOP: 'policies of internal endpoints ask each other without end'
-}
+} as const
 
 /** Leads the requests of policies through the pipeline, on behalf of the client whose exchange the policy looks at. */
 export class PipelineRequests implements InternalRequests {
@@ -31,13 +31,14 @@ export class PipelineRequests implements InternalRequests {
     const begun = this.#clock.monotonic()
     const timeMs = () => this.#clock.monotonic() - begun
     const failed = (code: OutboundFailure) => outboundError(code, timeMs())
-    const refused = (code: InternalRefusal['code']) =>
+    const refused = (code: keyof typeof REFUSALS) =>
       ({ ok: false, code, message: REFUSALS[code], timeMs: timeMs() }) as const
     if (!URL.canParse(request.url)) return failed('URL_INVALID')
     const url = new URL(request.url)
+    const host = url.hostname.replace(/\.$/, '')
     const { units: snapshot } = flow
     const port = url.port === '' ? undefined : Number(url.port)
-    if (!(snapshot instanceof Snapshot) || snapshot.internalEdge(url.hostname, port) === undefined) {
+    if (!(snapshot instanceof Snapshot) || snapshot.internalEdge(host, port) === undefined) {
       return refused('ENDPOINT_MISSING')
     }
     if (flow.depth >= MOST_DEPTH) return refused('LOOP')
@@ -45,7 +46,7 @@ export class PipelineRequests implements InternalRequests {
     const exchange = new InternalExchange(facts(flow), headOf(request, url), body, maxResponseBytes, this.#clock)
     const cut = new OutboundCut(deadline, signal)
     cut.onCut(() => exchange.abort())
-    const place = { snapshot, host: url.hostname, port, depth: flow.depth + 1 }
+    const place = { snapshot, host, port, depth: flow.depth + 1 }
     const served = this.#pipeline.serveInside(exchange, flow.entry, place)
     try {
       const ended = served.then(() => 'BROKEN' as const)

@@ -1,4 +1,5 @@
 import { isIP } from 'node:net'
+import { normalPath } from '../exchange/target.js'
 import { formatAddress, parseAddress, parseCidr } from '../lib/cidr.js'
 import { formatAuthority } from '../lib/host.js'
 import { compileRegex } from '../lib/regex.js'
@@ -22,7 +23,7 @@ export const FORMS = {
     const compiled = compileRegex(text)
     return compiled.ok ? formed(text) : refuse(`must be a regular expression: ${compiled.message}`)
   },
-  path: (text) => (text.startsWith('/') ? formed(text) : refuse('must start with "/"')),
+  path: readPath,
   email: lowerCase(/^[^\s@A-Z]+@[^\s@A-Z]+\.[^\s@A-Z]+$/, 'must be an email address in lower case'),
   email_domain: lowerCase(/^([a-z0-9]([a-z0-9-]*[a-z0-9])?\.)+[a-z0-9-]+$/, 'must be a domain in lower case'),
   team: matching(/^(\d+|[\w.-]+\/[\w.-]+)$/, 'must be <organization>/<team> or the number of a team'),
@@ -46,6 +47,17 @@ function matching(pattern: RegExp, allowed: string): (text: string) => Formed {
 
 function lowerCase(pattern: RegExp, allowed: string): (text: string) => Formed {
   return (text) => (text === text.toLowerCase() && pattern.test(text) ? formed(text) : refuse(allowed))
+}
+
+/**
+ * The form in which requests arrive: the strict one, and for what only a lenient entry lets in the lenient one.
+ */
+function readPath(text: string): Formed {
+  const strict = normalPath(text, 'strict')
+  const normal = 'path' in strict ? strict : normalPath(text, 'lenient')
+  if ('path' in normal) return formed(normal.path)
+  if (!text.startsWith('/')) return refuse('must start with "/"')
+  return refuse('must be a path alone: no "?" and no "#", and each "%" begins an escape of two hexadecimal digits')
 }
 
 function bounded(text: string, bytes: number): Formed {

@@ -16,6 +16,14 @@ import { defineResource } from './resource.js'
 
 const unsupported = (name: string) => constant(null, `${name} is not supported; always null.`)
 
+/**
+ * The path of a route as it is compared, from its normal form: a prefix ends on a segment border, so that its last slash says
+ * nothing.
+ */
+export function comparedPath(matchType: string, path: string): string {
+  return matchType === 'path_prefix' && path.length > 1 && path.endsWith('/') ? path.slice(0, -1) : path
+}
+
 /** What happens to the requests of an HTTPS edge whose path matches. */
 export const httpsEdgeRoute = defineResource({
   name: 'https_edge_route',
@@ -25,7 +33,15 @@ export const httpsEdgeRoute = defineResource({
   idPrefix: 'edghtsrt',
   operations: ['create', 'get', 'update', 'delete'],
   events: 'edge_https_route',
-  rules: [{ on: ['oauth', 'oidc'], check: oneLogin }],
+  rules: [
+    {
+      on: ['match_type', 'match'],
+      check({ body }) {
+        body.match = comparedPath(String(body.match_type), String(body.match))
+      }
+    },
+    { on: ['oauth', 'oidc'], check: oneLogin }
+  ],
   fields: {
     edge_id: parent(HTTPS_EDGE, 'Id of its edge.'),
     match_type: choice(['exact_path', 'path_prefix'], {
@@ -33,7 +49,7 @@ export const httpsEdgeRoute = defineResource({
       default: 'path_prefix'
     }),
     match: text({
-      description: 'The path, or its beginning.',
+      description: 'The path, or its beginning; kept in the normal form of paths, a prefix without a slash at its end.',
       form: 'path',
       bytes: 1024,
       required: true,

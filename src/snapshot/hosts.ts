@@ -13,6 +13,8 @@ export interface CompiledEdge {
   readonly tls: EdgeTls | undefined
   /** What clients speak to it. */
   readonly protocol: 'http' | 'https'
+  /** Gives way to every edge that does not. */
+  readonly yields: boolean
 }
 
 /** An edge at the hostport that was asked for. */
@@ -26,7 +28,7 @@ interface Holder extends EdgeAt {
   readonly endpoint: EndpointFacts
 }
 
-/** Who serves one host, by port; the first is meant when no port is told. */
+/** Who asks for one host, in the order of `precedence`: the first is meant when no port is told, and of one port. */
 type Holders = readonly Holder[]
 
 /** The port of TLS by default: an edge with it is what a host without a port means. */
@@ -36,7 +38,9 @@ const DEFAULT_PORT = 443
  * Host and port → edge: the exact name first, then the longest wildcard, then the edge that takes every host. A wildcard
  * holds the names below its suffix, at any depth, and not the suffix itself. Immutable.
  *
- * Edges hold `host:port` pairs. Who asks without a port gets the edge on 443, else the one on the lowest port.
+ * Edges hold `host:port` pairs. A request without a port gets the edge on 443, else the one on the lowest port. An edge that
+ * yields serves what no other edge asks for, by name or wildcard. What is found follows from the edges alone, in whatever
+ * order they came: an edge that stands behind another comes forward when that one has gone.
  */
 export class HostTable {
   readonly #holders: ShardedMap<Holders>
@@ -60,7 +64,7 @@ export class HostTable {
     let every = this.#every
     const of = (host: string): Holders => changed.get(host) ?? this.#holders.get(host) ?? []
     for (const edge of drop) {
-      if (edge.hosts === 'every') every = undefined
+      if (edge.hosts === 'every') every = every?.edge.id === edge.id ? undefined : every
       else for (const { host } of edge.hosts) changed.set(host, without(of(host), edge))
     }
     for (const edge of put) {
@@ -81,14 +85,18 @@ export class HostTable {
   at(host: string, publicPort?: number, ownPort?: number): EdgeAt | undefined {
     if (this.#holders.size === 0) return this.#every
     const exact = chosen(this.#holders.get(host), publicPort, ownPort)
-    if (exact !== undefined) return exact
+    if (exact !== undefined && !exact.edge.yields) return exact
+    return this.#above(host, publicPort, ownPort) ?? exact ?? this.#every
+  }
+
+  #above(host: string, publicPort: number | undefined, ownPort: number | undefined): EdgeAt | undefined {
     let dot = host.indexOf('.')
     while (dot !== -1) {
       const above = chosen(this.#holders.get(`*${host.slice(dot)}`), publicPort, ownPort)
       if (above !== undefined) return above
       dot = host.indexOf('.', dot + 1)
     }
-    return this.#every
+    return undefined
   }
 }
 
@@ -106,9 +114,15 @@ function chosen(
 const without = (holders: Holders, { id }: CompiledEdge): Holders => holders.filter(({ edge }) => edge.id !== id)
 
 function including(holders: Holders, { host, port }: HostPort, edge: CompiledEdge): Holders {
-  const others = holders.filter(({ endpoint }) => endpoint.port !== port)
+  const others = holders.filter(({ edge: other, endpoint }) => other.id !== edge.id || endpoint.port !== port)
   const holder: Holder = { edge, endpoint: { id: edge.id, protocol: edge.protocol, host, port } }
-  return [...others, holder].sort((a, b) => rank(a.endpoint.port) - rank(b.endpoint.port))
+  return [...others, holder].sort(precedence)
+}
+
+/** Edges that yield last; then by port; of two on one port the one with the lower id has it. */
+function precedence(a: Holder, b: Holder): number {
+  if (a.edge.yields !== b.edge.yields) return a.edge.yields ? 1 : -1
+  return rank(a.endpoint.port) - rank(b.endpoint.port) || (a.edge.id < b.edge.id ? -1 : 1)
 }
 
 function rank(port: number): number {

@@ -14,47 +14,49 @@ export interface Route {
 /**
  * Path → route: an exact match first, then the longest prefix that ends on a segment border (`/a` holds `/a` and `/a/b`,
  * not `/ab`). Cost grows with the segments of the request's path, not with the number of routes. Immutable.
+ *
+ * What it finds follows from its routes alone, in whatever order they came: of two in one place the one with the lower id
+ * has it, and the other as soon as that one has gone.
  */
 export class PathTable {
-  readonly #exact: ReadonlyMap<string, Route>
-  readonly #prefixes: ReadonlyMap<string, Route>
+  /** By id, those that stand behind another included. */
+  readonly #routes: ReadonlyMap<string, Route>
+  readonly #exact = new Map<string, Route>()
+  readonly #prefixes = new Map<string, Route>()
   /** Lengths of the prefixes: where none ends, nothing is cut off and looked up. */
   readonly #lengths: ReadonlySet<number>
   /** The route of `/`, when it is the only one: the lookup then needs no search. */
   readonly #only: Route | undefined
 
-  private constructor(exact: ReadonlyMap<string, Route>, prefixes: ReadonlyMap<string, Route>) {
-    this.#exact = exact
-    this.#prefixes = prefixes
-    this.#lengths = new Set(Array.from(prefixes.keys(), ({ length }) => length))
-    this.#only = exact.size === 0 && prefixes.size === 1 ? prefixes.get('') : undefined
+  private constructor(routes: ReadonlyMap<string, Route>) {
+    this.#routes = routes
+    for (const route of routes.values()) {
+      const { match, path } = route
+      const [table, place] = match === 'exact' ? [this.#exact, path] : [this.#prefixes, withoutSlash(path)]
+      const other = table.get(place)
+      if (other === undefined || route.id < other.id) table.set(place, route)
+    }
+    this.#lengths = new Set(Array.from(this.#prefixes.keys(), ({ length }) => length))
+    this.#only = this.#exact.size === 0 && this.#prefixes.size === 1 ? this.#prefixes.get('') : undefined
   }
 
-  static readonly empty = new PathTable(new Map(), new Map())
+  static readonly empty = new PathTable(new Map())
 
   static of(routes: Iterable<Route>): PathTable {
     return PathTable.empty.with(routes, [])
   }
 
+  /** Number of its routes. */
   get size(): number {
-    return this.#exact.size + this.#prefixes.size
+    return this.#routes.size
   }
 
-  /** The table without `drop`, which are routes of its own, and then with `put`. */
-  with(put: Iterable<Route>, drop: Iterable<Pick<Route, 'id' | 'match' | 'path'>>): PathTable {
-    const exact = new Map(this.#exact)
-    const prefixes = new Map(this.#prefixes)
-    const placeOf = ({ match, path }: Pick<Route, 'match' | 'path'>): [Map<string, Route>, string] =>
-      match === 'exact' ? [exact, path] : [prefixes, withoutSlash(path)]
-    for (const route of drop) {
-      const [table, path] = placeOf(route)
-      if (table.get(path)?.id === route.id) table.delete(path)
-    }
-    for (const route of put) {
-      const [table, path] = placeOf(route)
-      table.set(path, route)
-    }
-    return new PathTable(exact, prefixes)
+  /** The table without the routes of these ids, and then with `put`. */
+  with(put: Iterable<Route>, drop: Iterable<Pick<Route, 'id'>>): PathTable {
+    const routes = new Map(this.#routes)
+    for (const { id } of drop) routes.delete(id)
+    for (const route of put) routes.set(route.id, route)
+    return new PathTable(routes)
   }
 
   *[Symbol.iterator](): Iterator<Route> {

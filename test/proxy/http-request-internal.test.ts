@@ -125,6 +125,29 @@ t.test('redirects lead from entry to entry, and no server elsewhere leads inside
   t.not((await visit(sluice, 'other.example.com')).body, '')
 })
 
+t.test('only a host that the policy spells out leads inside, whatever a client writes', async (t) => {
+  const sluice = await startSluice(t)
+  await site(sluice, 'api.internal', { traffic_policy: { value: answer('inside ${req.url.path}') } })
+  await site(sluice, 'secret.internal', { traffic_policy: { value: answer('secret') } })
+  const cases: [url: string, sent: string, told: string][] = [
+    ['http://${req.headers["x-to"][0]}/', 'secret.internal', 'ENDPOINT_UNNAMED'],
+    ['http://${req.headers["x-to"][0]}/', 'secret.internal.', 'ENDPOINT_UNNAMED'],
+    ['http://${req.headers["x-to"][0]}.internal/', 'secret', 'ENDPOINT_UNNAMED'],
+    ['${req.headers["x-to"][0]}', 'http://secret.internal/', 'ENDPOINT_UNNAMED'],
+    ['http://api.internal${req.headers["x-to"][0]}', '@secret.internal/', 'ENDPOINT_UNNAMED'],
+    ['http://api.internal:${req.headers["x-to"][0]}/', '80@secret.internal', 'ENDPOINT_UNNAMED'],
+    ['http://api.internal${req.headers["x-to"][0]}', '/there', 'inside /there'],
+    ['http://API.internal./${req.headers["x-to"][0]}', 'there', 'inside /there'],
+    ['http://secret.internal/', '', 'secret']
+  ]
+  const tell = `\${${RESULT}.error.code}\${${RESULT}.error.code == '' ? ${RESULT}.res.body : ''}`
+  for (const [index, [url, sent, told]] of cases.entries()) {
+    const host = `c${index}.example.com`
+    await site(sluice, host, { traffic_policy: { value: asking(`url: '${url}'`, tell) } })
+    t.equal((await visit(sluice, host, { headers: { 'x-to': sent } })).body, told, `${url} with ${sent}`)
+  }
+})
+
 onEngines('a client that leaves ends the request that is made for it, and no other is tried', async (t, engine) => {
   const sluice = await startSluice(t, { engine, options: { OUTBOUND_ALLOW_PRIVATE: 'on' } })
   for (const inside of [false, true]) {

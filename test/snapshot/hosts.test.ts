@@ -2,13 +2,22 @@ import t from 'tap'
 import type { HostPort } from '../../src/plan/plan.js'
 import { type CompiledEdge, HostTable } from '../../src/snapshot/hosts.js'
 import { PathTable } from '../../src/snapshot/routes.js'
+import { random as seeded, whole } from '../limiter/support/random.js'
 
 function edge(id: string, ...hostports: string[]): CompiledEdge {
   const hosts = hostports.map((text): HostPort => {
     const [host = '', port = '443'] = text.split(':')
     return { host, port: Number(port) }
   })
-  return { id, hosts, routes: PathTable.empty, connectPolicy: undefined, tls: undefined, protocol: 'https' }
+  return {
+    id,
+    hosts,
+    routes: PathTable.empty,
+    connectPolicy: undefined,
+    tls: undefined,
+    protocol: 'https',
+    yields: false
+  }
 }
 
 const every: CompiledEdge = { ...edge('every'), hosts: 'every' }
@@ -63,4 +72,51 @@ t.test('a table that is changed leaves the one before as it was', async (t) => {
   const after = before.with([], [one])
   t.equal(before.find('a.test')?.id, 'one')
   t.equal(after.find('a.test'), undefined)
+})
+
+t.test(
+  'an edge that yields serves what no other edge asks for, by name or wildcard, and has it again later',
+  async (t) => {
+    const agent = { ...edge('agent', 'a.test:443'), yields: true }
+    const named = edge('named', 'a.test:8443')
+    const above = edge('above', '*.test:8443')
+    let hosts = HostTable.empty.with([agent, { ...edge('every'), hosts: 'every' }], [])
+    t.equal(hosts.find('a.test')?.id, 'agent')
+    hosts = hosts.with([above], [])
+    t.equal(hosts.find('a.test')?.id, 'above')
+    hosts = hosts.with([named], [above])
+    t.equal(hosts.find('a.test')?.id, 'named', 'another port, because a request may name none')
+    hosts = hosts.with([], [named])
+    t.equal(hosts.find('a.test')?.id, 'agent')
+  }
+)
+
+t.test('what a table finds follows from its edges, in whatever order they came and went', async (t) => {
+  const random = seeded(20_261_122)
+  const names = ['a.w.test', 'b.w.test', '*.w.test', '*.test', 'b.test']
+  const places = names.flatMap((name) => [443, 80, 8443].map((port) => `${name}:${port}`))
+  let table = HostTable.empty
+  const held = new Map<string, CompiledEdge>()
+  for (let step = 0; step < 600; step++) {
+    const id = `e${whole(random, 0, 9)}`
+    const former = held.get(id)
+    held.delete(id)
+    const next = { ...edge(id, ...places.filter(() => random() < 0.15)), yields: whole(random, 0, 3) === 0 }
+    if (random() < 0.7) held.set(id, next)
+    table = table.with([...held.values()].includes(next) ? [next] : [], former === undefined ? [] : [former])
+    const fresh = HostTable.empty.with(
+      [...held.values()].sort(() => random() - 0.5),
+      []
+    )
+    for (const host of ['a.w.test', 'b.w.test', 'c.w.test', 'b.test', 'c.test']) {
+      for (const port of [undefined, 443, 80, 8443]) {
+        const [found, expected] = [table.at(host, port), fresh.at(host, port)]
+        if (found?.edge !== expected?.edge || found?.endpoint?.port !== expected?.endpoint?.port) {
+          t.fail(`step ${step}: ${host}:${port} is ${found?.edge.id} and at a fresh start ${expected?.edge.id}`)
+          return
+        }
+      }
+    }
+  }
+  t.pass()
 })

@@ -1,6 +1,7 @@
 import type { EdgeTls } from '../../plan/plan.js'
+import { FORMS } from '../../resources/forms.js'
 import { httpsEdge } from '../../resources/https-edge.js'
-import { httpsEdgeRoute } from '../../resources/https-edge-route.js'
+import { comparedPath, httpsEdgeRoute } from '../../resources/https-edge-route.js'
 import type { RecordOf } from '../../resources/resource.js'
 import { tcpEdge } from '../../resources/tcp-edge.js'
 import { splitHostport } from '../hostport.js'
@@ -40,10 +41,10 @@ export const httpsRoutes = planned(
     const { id, body } = one.record
     const { modules, upstream, units } = plannedModules(httpsEdgeRoute, one)
     const match = body.match_type === 'exact_path' ? 'exact' : 'prefix'
-    return [
-      ...units,
-      [routeKey(id), { kind: 'route', id, edge: body.edge_id, match, path: body.match, ...upstream, modules }]
-    ]
+    // Records of former versions hold what was written.
+    const read = FORMS.path(body.match)
+    const path = comparedPath(body.match_type, read.ok ? read.text : body.match)
+    return [...units, [routeKey(id), { kind: 'route', id, edge: body.edge_id, match, path, ...upstream, modules }]]
   }
 )
 

@@ -67,7 +67,7 @@ function placeOf(url: string): Place | undefined {
   const [, scheme = '', host = '', digits] = match
   const port = digits === undefined ? undefined : Number(digits)
   if (port !== undefined && (port < 1 || port > 65_535)) return undefined
-  return { layer: /^http/i.test(scheme) ? 'http' : 'tcp', host: host.toLowerCase(), port }
+  return { layer: /^http/i.test(scheme) ? 'http' : 'tcp', host: host.toLowerCase().replace(/\.$/, ''), port }
 }
 
 function publish(flow: Flow, url: string, place: Place | undefined): void {

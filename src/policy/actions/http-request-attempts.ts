@@ -23,6 +23,8 @@ export interface RequestingParts {
   readonly redirects: number
   /** Undefined: no second attempt. */
   readonly retry: Expression | undefined
+  /** The one internal host that the policy names; undefined: none. */
+  readonly inside: string | undefined
 }
 
 /** One attempt as expressions see it; either `res` or `error`. */
@@ -77,7 +79,7 @@ async function attemptOf(message: Message, deadline: number, flow: Flow, parts: 
   const cut = new AbortController()
   const stop = flow.signal.onAbort(() => cut.abort())
   const request = { ...message, deadline, maxResponseBytes: MAX_RESPONSE, signal: cut.signal }
-  const followed = await follow(clientFor(message.url, flow, services), request, redirects, services.clock)
+  const followed = await follow(clientFor(message.url, flow, parts), request, redirects, services.clock)
   stop()
   const req = {
     method: followed.method,
@@ -88,19 +90,34 @@ async function attemptOf(message: Message, deadline: number, flow: Flow, parts: 
   return { req, ...(await answerOf(followed)) }
 }
 
+const UNNAMED: Refused = {
+  ok: false,
+  code: 'ENDPOINT_UNNAMED',
+  message: 'an internal endpoint is only reached by a host that is written out in the policy',
+  timeMs: 0
+}
+
 /**
- * Who makes the request. Only where the policy itself names an internal entry does any request of it go inside: a server
- * elsewhere cannot lead there with a redirect.
+ * Who makes the request. Inside leads only the internal host that the policy itself spells out, and from there the redirects
+ * of its entries: neither a client whose words stand in the URL nor a server elsewhere chooses one.
  */
-function clientFor(url: string, flow: Flow, { outbound, internal }: RequestingParts['services']): Client {
-  if (internal === undefined || !leadsInside(url)) return outbound
+function clientFor(url: string, flow: Flow, { services: { outbound, internal }, inside }: RequestingParts): Client {
+  const host = hostOf(url)
+  if (internal === undefined || !isInternal(host)) return outbound
+  if (host !== inside) return { request: async () => UNNAMED }
   return {
-    request: (request) => (leadsInside(request.url) ? internal.request(flow, request) : outbound.request(request))
+    request: (request) =>
+      isInternal(hostOf(request.url)) ? internal.request(flow, request) : outbound.request(request)
   }
 }
 
-function leadsInside(url: string): boolean {
-  return URL.canParse(url) && isInternal(new URL(url).hostname)
+function hostOf(url: string): string {
+  return URL.canParse(url) ? comparedHost(new URL(url).hostname) : ''
+}
+
+/** The host of a URL as names are compared. */
+export function comparedHost(host: string): string {
+  return host.toLowerCase().replace(/\.$/, '')
 }
 
 async function answerOf({ outcome }: Followed<Refused>): Promise<Pick<Attempt, 'res' | 'error'>> {

@@ -1,4 +1,5 @@
 import Type from 'typebox'
+import { isInternal } from '../../exchange/pinned.js'
 import { refuse } from '../../exchange/verdict.js'
 import type { Expression } from '../../expression/expression.js'
 import { httpAttemptVariables } from '../../expression/variables/http-attempt.js'
@@ -6,7 +7,7 @@ import { parseDuration } from '../../lib/duration.js'
 import { defineAction, type Scope } from '../action.js'
 import { choice, config, duration, headerMap, template, text, whole } from '../fields.js'
 import { checkUrl } from './absolute-url.js'
-import { requesting } from './http-request-attempts.js'
+import { comparedHost, requesting } from './http-request-attempts.js'
 import { compileMessage } from './http-request-message.js'
 
 const SECOND = 1_000
@@ -23,7 +24,7 @@ const parameter = config({
  *
  * Whatever the answer says is no failure: expressions of later rules look at `res.status_code`. Without `max_redirects` a
  * redirect is an answer like any other. An internal name is no address: the request goes to that entry, whose modules and
- * policy run. Addresses that are not public are refused unless the operator allows them, for each redirect anew, and
+ * policy run. Such a name must stand in the document itself: no client and no server chooses it. Addresses that are not public are refused unless the operator allows them, for each redirect anew, and
  * whoever wrote the name. When the client leaves, the request is given up.
  */
 export const httpRequest = defineAction({
@@ -74,7 +75,8 @@ export const httpRequest = defineAction({
       services: scope.services,
       timeout: parseDuration(timeout) ?? 3 * SECOND,
       redirects: max_redirects,
-      retry: compileCondition(retry_condition, scope)
+      retry: compileCondition(retry_condition, scope),
+      inside: internalHost(url, scope)
     })
     return async (flow) => {
       const failure = await request(message(flow), flow)
@@ -83,6 +85,21 @@ export const httpRequest = defineAction({
     }
   }
 })
+
+/** What stands before a port, the path, the query, a `${…}` or the end; whether it is the whole host is seen when the URL is known. */
+const SPELLED_OUT = /^https?:\/\/([^\s/?#@$\\:]+)(?=[/?#:]|\$\{|$)/i
+
+/** The internal host that the document spells out; undefined when it spells out none. */
+function internalHost(url: string, scope: Scope): string | undefined {
+  const host = comparedHost(SPELLED_OUT.exec(url)?.[1] ?? '')
+  if (isInternal(host)) return host
+  const [authority = ''] = /^[^/]*\/\/(?:\$\{[^}]*\}|[^/?#$])*/.exec(url) ?? []
+  if (authority.includes('${') && /\.internal\b/i.test(authority)) {
+    const message = 'an internal endpoint is only reached by a host that is written out, without ${…}'
+    scope.warn(['url'], 'INTERNAL_DYNAMIC', message)
+  }
+  return undefined
+}
 
 /** Undefined: never. */
 function compileCondition(source: string, scope: Scope): Expression | undefined {

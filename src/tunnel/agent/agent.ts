@@ -1,5 +1,5 @@
 import type { Clock } from '../../lib/clock.js'
-import { CodedError } from '../../lib/coded-error.js'
+import { CodedError, codeOf } from '../../lib/coded-error.js'
 import { AgentConnection, type Remembered } from './agent-connection.js'
 import type { AgentTunnel, ServerAddress } from './agent-options.js'
 import { BackOff } from './back-off.js'
@@ -48,7 +48,7 @@ export class Agent {
   /**
    * Resolves when it was stopped, here or by the server. Rejects with a CodedError when the server refuses what is
    * asked on the first connection (`AGENT_REFUSED`) or its certificate is not trusted (`AGENT_TLS`): waiting would not
-   * help. Later refusals are repeated with pauses, because an administrator may take them back.
+   * help. What is refused or taken back later is asked for again with pauses, because an administrator may change it.
    */
   async run(): Promise<void> {
     const { report, wait } = this.#options
@@ -92,7 +92,10 @@ export class Agent {
           if (what === 'stop') this.stop()
           else connection.close()
         },
-        tunnelStopped: (tunnel, why) => report({ kind: 'tunnel-stopped', tunnel, why }),
+        tunnelStopped: (tunnel, why) => {
+          report({ kind: 'tunnel-stopped', tunnel, why })
+          void this.#again(connection, tunnel)
+        },
         unreachable: (tunnel, why) => report({ kind: 'unreachable', tunnel, why }),
         ended: (why) => ended(why)
       },
@@ -104,7 +107,7 @@ export class Agent {
       if (this.#stopping.signal.aborted) return 'stopped'
       const account = await connection.authenticate(token, metadata, version, this.#known)
       report({ kind: 'connected', sessionId: this.#known.clientId, account })
-      for (const tunnel of tunnels) await connection.bind(tunnel, this.#known)
+      for (const tunnel of tunnels) await this.#bind(connection, tunnel)
       this.#everBound = true
       this.#backOff.reset()
       return await end
@@ -112,6 +115,33 @@ export class Agent {
       clearInterval(timer)
       this.#connection = undefined
       connection.close()
+    }
+  }
+
+  /** The other tunnels of an agent that has served stay, when one of them is refused. */
+  async #bind(connection: AgentConnection, tunnel: AgentTunnel): Promise<void> {
+    try {
+      await connection.bind(tunnel, this.#known)
+    } catch (error) {
+      if (!this.#everBound || codeOf(error) !== 'AGENT_REFUSED') throw error
+      this.#options.report({ kind: 'tunnel-stopped', tunnel, why: (error as CodedError).message })
+      void this.#again(connection, tunnel)
+    }
+  }
+
+  /** Asks for a tunnel until it is granted or the connection has ended. */
+  async #again(connection: AgentConnection, tunnel: AgentTunnel): Promise<void> {
+    const { random, wait } = this.#options
+    const backOff = new BackOff(random)
+    while (this.#connection === connection) {
+      await wait(backOff.next(), this.#stopping.signal)
+      if (this.#connection !== connection || this.#stopping.signal.aborted) return
+      try {
+        await connection.bind(tunnel, this.#known)
+        return
+      } catch (error) {
+        if (codeOf(error) !== 'AGENT_REFUSED') return
+      }
     }
   }
 }
