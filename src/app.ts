@@ -267,7 +267,7 @@ export class App {
       folder: data === IN_MEMORY ? undefined : data,
       lasting: address !== IN_MEMORY
     })
-    const services = await openPolicyServices(this.#options, {
+    const { services, guests } = await openPolicyServices(this.#options, {
       clock,
       log,
       seal,
@@ -275,7 +275,7 @@ export class App {
       metrics: this.#metrics,
       traffic
     })
-    this.#outbound = [services.outbound]
+    this.#outbound = [services.outbound, guests.services.outbound]
     const eventsOutbound = new ThreadedOutbound(await outboundRules(this.#options))
     const events = new Events({
       outbound: eventsOutbound,
@@ -304,7 +304,7 @@ export class App {
       log,
       checkPolicy: policyCheck(services, actions),
       holder: this.#holder,
-      compile: { services, actions, keptState: new KeptState() },
+      compile: { services, actions, keptState: new KeptState(), guests },
       ports: traffic.ports,
       swapped: (snapshot) => {
         this.#back.retainUpstreams(this.#upstreams.follow(snapshot.tables.upstreams))

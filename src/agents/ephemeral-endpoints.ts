@@ -190,7 +190,7 @@ function commonUnits(id: string, policy: string, carried: { readonly carrier?: '
   const [upstream, policyKey] = [`upstream:${id}`, `policy:${id}`]
   units.set(upstream, { kind: 'upstream', form: 'tunnels', id, labels: endpointLabels(id) })
   if (policy.trim() === '') return { units, upstream, modules: {} }
-  units.set(policyKey, { kind: 'policy', owner: id, text: policy, source: id, ...carried })
+  units.set(policyKey, { kind: 'policy', owner: id, text: policy, source: id, author: 'agent', ...carried })
   return { units, upstream, modules: { traffic_policy: { policy: policyKey } } }
 }
 

@@ -1,6 +1,7 @@
 import type { Logger } from 'pino'
 import type { Options } from '../config/options.js'
-import { createExpressions } from '../expression/expressions.js'
+import { documentedFunctions, documentedVariables } from '../expression/documented.js'
+import { createExpressions, Language } from '../expression/expressions.js'
 import type { Clock } from '../lib/clock.js'
 import { openGeo } from '../lib/geo.js'
 import { createOutbound } from '../lib/outbound/outbound.js'
@@ -10,6 +11,7 @@ import { UserAgents } from '../lib/user-agent.js'
 import type { LimiterTable } from '../limiter/table.js'
 import { actions } from '../policy/actions/registry.js'
 import { BodyBuffers } from '../policy/body-buffers.js'
+import { guestActions } from '../policy/guest-actions.js'
 import { KeySetPlaces } from '../policy/jwt/key-sources.js'
 import { Login } from '../policy/login/login.js'
 import { defaultProviders, readOperatorProviders } from '../policy/login/operator-providers.js'
@@ -19,6 +21,7 @@ import type { PolicyServices } from '../policy/services.js'
 import { refusalOf } from '../proxy/failures.js'
 import type { Metrics } from '../proxy/metrics.js'
 import type { Traffic } from '../proxy/traffic.js'
+import type { PolicyRights } from '../snapshot/compile.js'
 import { readOptionFile } from './option-file.js'
 import { outboundRules } from './outbound.js'
 
@@ -31,20 +34,30 @@ export interface PolicyServicesParts {
   readonly traffic: Traffic
 }
 
-/** What policies use, as the options want it. Whoever opens it closes `outbound`. Fails with `FILE_UNREADABLE` and with what is wrong in a file. */
-export async function openPolicyServices(options: Options, parts: PolicyServicesParts): Promise<PolicyServices> {
+export interface OpenPolicyServices {
+  readonly services: PolicyServices
+  /** Of policies that agents send. */
+  readonly guests: PolicyRights
+}
+
+/**
+ * What policies use, as the options want it. The caller closes the `outbound` of both. Fails with `FILE_UNREADABLE` and with
+ * what is wrong in a file.
+ */
+export async function openPolicyServices(options: Options, parts: PolicyServicesParts): Promise<OpenPolicyServices> {
   const { geoip, rate_limit_headers, limits, login, jwt } = options
   const { clock, log, seal, limiter, metrics, traffic } = parts
   const outbound = createOutbound({ clock, ...(await outboundRules(options)) })
-  return {
+  const sources = {
+    results: resultsOf(actions),
     clock,
-    expressions: createExpressions({
-      results: resultsOf(actions),
-      clock,
-      random: unpredictable,
-      geo: await openGeo(geoip.database),
-      userAgent: new UserAgents()
-    }),
+    random: unpredictable,
+    geo: await openGeo(geoip.database),
+    userAgent: new UserAgents()
+  }
+  const services: PolicyServices = {
+    clock,
+    expressions: createExpressions(sources),
     limiter,
     meter: metrics.policy,
     log,
@@ -69,4 +82,21 @@ export async function openPolicyServices(options: Options, parts: PolicyServices
       broken: refusalOf
     })
   }
+  return { services, guests: { services: guestServices(services, sources), actions: guestActions } }
 }
+
+/** Without vaults, without files, and without the private networks that the operator opens to policies of the account. */
+function guestServices(services: PolicyServices, sources: Sources): PolicyServices {
+  const { clock, log } = services
+  const outbound = createOutbound({ clock, allowPrivate: false })
+  const functions = [...documentedFunctions(sources)].filter(({ signature }) => !signature.startsWith('secrets.'))
+  return {
+    ...services,
+    expressions: new Language(documentedVariables(sources), functions),
+    outbound,
+    keySets: new KeySetPlaces({ clock, log, outbound }),
+    keyFolders: []
+  }
+}
+
+type Sources = Parameters<typeof documentedVariables>[0] & Parameters<typeof documentedFunctions>[0]

@@ -1,10 +1,11 @@
-import { type Action, defineUnsupported, type ReadyAction } from '../policy/action.js'
+import { type Action, defineUnsupported } from '../policy/action.js'
 import { forwardInternal } from '../policy/actions/forward-internal.js'
 import { oauth } from '../policy/actions/oauth.js'
 import { oidc, openidConnect } from '../policy/actions/openid-connect.js'
 import { actions } from '../policy/actions/registry.js'
 import { restrictIps } from '../policy/actions/restrict-ips.js'
 import { terminateTls } from '../policy/actions/terminate-tls.js'
+import { withoutIpPolicies } from '../policy/guest-actions.js'
 
 const LOGIN = 'logins need the keys of the server; put this rule into a policy there'
 
@@ -21,18 +22,5 @@ const ELSEWHERE: ReadonlyMap<string, string> = new Map([
 export const agentActions: readonly Action[] = actions.map((action) => {
   const reason = ELSEWHERE.get(action.type)
   if (reason !== undefined) return defineUnsupported(action.type, reason)
-  return action === restrictIps ? withoutIpPolicies(restrictIps) : action
+  return action === restrictIps ? withoutIpPolicies('an agent has no IP policies') : action
 })
-
-function withoutIpPolicies(action: ReadyAction): ReadyAction {
-  return {
-    ...action,
-    compile(config, scope) {
-      if ('ip_policies' in (config as object)) {
-        const message = 'an agent has no IP policies; write the networks into allow and deny'
-        scope.problem(['ip_policies'], 'ACTION_UNSUPPORTED', message)
-      }
-      return action.compile(config, scope)
-    }
-  }
-}

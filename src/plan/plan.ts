@@ -85,6 +85,8 @@ export interface PolicyUnit {
   readonly source: string
   /** What carries the policy, where that is a TCP edge: old names of phases have another meaning there. */
   readonly carrier?: 'tcp'
+  /** An agent has sent it: it has the rights of that agent alone. */
+  readonly author?: 'agent'
 }
 
 /**

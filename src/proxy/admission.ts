@@ -57,8 +57,7 @@ export class Admission {
     if (refused !== undefined) return refused
     const headers = cleanRequest(this.#kinds, head.headers, origin.trusted, exchange.upgrade === 'websocket')
     if (!named) headers.unshift('Host', authority)
-    else if (target.authority !== authority) renameHost(headers, target.authority)
-    this.#forwarding.write(headers, peer, origin.trusted, head.scheme, target.authority)
+    this.#forwarding.write(headers, peer, origin.trusted, head.scheme, authority)
     const flow = new Flow(connection, entry, origin.address, origin.port)
     flow.request = this.#request(head, exchange, target, headers)
     if (results !== undefined) flow.results = new Map(results)
@@ -95,11 +94,4 @@ export class Admission {
 function hasHost(headers: HeaderList): boolean {
   for (let i = 0; i < headers.length; i += 2) if ((headers[i] as string).toLowerCase() === 'host') return true
   return false
-}
-
-/** Policies and the upstream see the host by which the edge was found. */
-function renameHost(headers: string[], authority: string): void {
-  for (let i = 0; i < headers.length; i += 2) {
-    if ((headers[i] as string).toLowerCase() === 'host') headers[i + 1] = authority
-  }
 }

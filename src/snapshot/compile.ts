@@ -16,10 +16,16 @@ export interface UnitProblems {
   readonly problems: readonly Problem[]
 }
 
-export interface CompileOptions {
+/** What the policies of one kind of author may use. */
+export interface PolicyRights {
   readonly services: PolicyServices
   readonly actions: readonly Action[]
+}
+
+export interface CompileOptions extends PolicyRights {
   readonly keptState: KeptState
+  /** Of policies that agents send; where it is absent, a change that holds one is a defect. */
+  readonly guests?: PolicyRights
 }
 
 /** A snapshot ready to be swapped in, or what is wrong with the change. */
@@ -32,16 +38,12 @@ export type Prepared =
  * makes kept state real and cannot fail; the caller swaps the snapshot in the same turn. `secrets`: the values that units
  * of the change refer to.
  */
-export function prepare(
-  running: Snapshot,
-  change: Change,
-  secrets: SecretValues,
-  { services, actions, keptState }: CompileOptions
-): Prepared {
+export function prepare(running: Snapshot, change: Change, secrets: SecretValues, options: CompileOptions): Prepared {
+  const { services, keptState } = options
   const plan = apply(running.plan, change)
   const draft = keptState.draft()
   const changes = unitChanges(running.plan, change)
-  const policies = compilePolicies(changes, draft, services, actions)
+  const policies = compilePolicies(changes, draft, options)
   if (policies.failed.length > 0) return { ok: false, problems: policies.failed }
   const { tables } = running
   const compilation = { services, draft, secrets }
@@ -58,19 +60,14 @@ export function prepare(
   return { ok: true, snapshot, warnings: policies.doubtful, commit: () => draft.commit(change.drop) }
 }
 
-function compilePolicies(
-  changes: readonly UnitChange[],
-  draft: Draft,
-  services: PolicyServices,
-  actions: readonly Action[]
-) {
+function compilePolicies(changes: readonly UnitChange[], draft: Draft, options: CompileOptions) {
   const compiled: [string, CompiledPolicy][] = []
   const failed: UnitProblems[] = []
   const doubtful: UnitProblems[] = []
   for (const { key, after } of changes) {
     const unit = asKind(after, 'policy')
     if (unit === undefined) continue
-    const { policy, problems } = compileUnit(unit, draft, key, services, actions)
+    const { policy, problems } = compileUnit(unit, draft, key, options)
     const found: UnitProblems = { key, source: unit.source, text: unit.text, problems }
     if (policy === undefined) failed.push(found)
     else {
@@ -81,14 +78,11 @@ function compilePolicies(
   return { compiled, failed, doubtful }
 }
 
-function compileUnit(
-  unit: PolicyUnit,
-  draft: Draft,
-  key: string,
-  services: PolicyServices,
-  actions: readonly Action[]
-) {
-  const { owner, text, carrier = 'http' } = unit
+function compileUnit(unit: PolicyUnit, draft: Draft, key: string, options: CompileOptions) {
+  const { owner, text, carrier = 'http', author } = unit
+  const rights = author === 'agent' ? options.guests : options
+  if (rights === undefined) throw new RangeError('the policies of agents have no rights here')
+  const { services, actions } = rights
   return compilePolicy(text, { owner, services, keep: draft.for(key), actions, unavailable: 'refuse', carrier })
 }
 

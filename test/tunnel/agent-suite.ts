@@ -24,7 +24,12 @@ export interface AgentKind {
 
 export type Offer =
   | { readonly labels: Labels; readonly target: number }
-  | { readonly endpoint: 'http' | 'https' | 'tcp'; readonly at?: string; readonly target: number; readonly policy?: string }
+  | {
+      readonly endpoint: 'http' | 'https' | 'tcp'
+      readonly at?: string
+      readonly target: number
+      readonly policy?: string
+    }
 
 export interface RunningAgent {
   /** Of its tunnel, as the agent knows it. */

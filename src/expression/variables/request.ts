@@ -1,4 +1,5 @@
 import type { Flow, FlowRequest } from '../../exchange/flow.js'
+import { withoutRootDot } from '../../lib/host.js'
 import { requestCookies } from './cookies.js'
 import type { VariableDefinition } from './definition.js'
 import { contentType, derive, headerMap, listHeader, requestOf, trailerMap } from './message.js'
@@ -57,7 +58,8 @@ const lines: readonly VariableDefinition[] = [
   {
     path: 'req.host',
     type: 'string',
-    read: (flow) => requestOf(flow).headers.get('host') ?? requestOf(flow).target.authority
+    // As its edge was found: the dot of the root makes no other host.
+    read: (flow) => withoutRootDot(requestOf(flow).headers.get('host') ?? requestOf(flow).target.authority)
   },
   { path: 'req.location', type: 'string', read: (flow) => requestOf(flow).headers.get('location') ?? '' },
   { path: 'req.method', type: 'string', read: (flow) => requestOf(flow).method },

@@ -115,8 +115,16 @@ function hostOf(url: string): string {
   return URL.canParse(url) ? comparedHost(new URL(url).hostname) : ''
 }
 
+/** What stands before a port, the path, the query, a `${…}` or the end. */
+const WRITTEN = /^https?:\/\/([^\s/?#@$\\:]+)(?=[/?#:]|\$\{|$)/i
+
+/** The host at the beginning of the template of a URL, '' for none. Whether it is the whole host is seen when the URL is known. */
+export function writtenHost(url: string): string {
+  return comparedHost(WRITTEN.exec(url)?.[1] ?? '')
+}
+
 /** The host of a URL as names are compared. */
-export function comparedHost(host: string): string {
+function comparedHost(host: string): string {
   return host.toLowerCase().replace(/\.$/, '')
 }
 

@@ -7,7 +7,7 @@ import { parseDuration } from '../../lib/duration.js'
 import { defineAction, type Scope } from '../action.js'
 import { choice, config, duration, headerMap, template, text, whole } from '../fields.js'
 import { checkUrl } from './absolute-url.js'
-import { comparedHost, requesting } from './http-request-attempts.js'
+import { requesting, writtenHost } from './http-request-attempts.js'
 import { compileMessage } from './http-request-message.js'
 
 const SECOND = 1_000
@@ -86,12 +86,9 @@ export const httpRequest = defineAction({
   }
 })
 
-/** What stands before a port, the path, the query, a `${…}` or the end; whether it is the whole host is seen when the URL is known. */
-const SPELLED_OUT = /^https?:\/\/([^\s/?#@$\\:]+)(?=[/?#:]|\$\{|$)/i
-
 /** The internal host that the document spells out; undefined when it spells out none. */
 function internalHost(url: string, scope: Scope): string | undefined {
-  const host = comparedHost(SPELLED_OUT.exec(url)?.[1] ?? '')
+  const host = writtenHost(url)
   if (isInternal(host)) return host
   const [authority = ''] = /^[^/]*\/\/(?:\$\{[^}]*\}|[^/?#$])*/.exec(url) ?? []
   if (authority.includes('${') && /\.internal\b/i.test(authority)) {
