@@ -92,6 +92,7 @@ export class EphemeralEndpoints implements EndpointOpener<CredentialGrant> {
   async #openTcp(wish: Wish): Promise<OpenEndpoint | Refusal> {
     const { host, ports } = this.#parts.tcp
     const asked = wish.port
+    if (isInternal(wish.host)) return internal(wish.host)
     if (asked !== undefined && (asked < FIRST_PORT || !within(asked, ports))) {
       const offered = ports === undefined ? `from ${FIRST_PORT} on` : `${ports.from} to ${ports.to}`
       return { refused: `port ${asked} is not offered; ${offered} are` }
@@ -111,7 +112,7 @@ export class EphemeralEndpoints implements EndpointOpener<CredentialGrant> {
 
   async #refuseHost({ host, grant }: Wish): Promise<Refusal | undefined> {
     const { reader, zone, requireReserved } = this.#parts
-    if (isInternal(host)) return { refused: `${host} is internal: only policies lead there` }
+    if (isInternal(host)) return internal(host)
     const edge = this.#edgeOn(host)
     if (edge !== undefined && !edge.yields) return { refused: `${host} is already served by an edge (${edge.id})` }
     if (edge !== undefined && this.#open.get(edge.id)?.grant.credential !== grant.credential) {
@@ -167,6 +168,10 @@ function refusalOf({ problems, ports }: Extract<Applied, { ok: false }>): Refusa
   if (problem === undefined) return { refused: 'the endpoint cannot be opened' }
   const { line, column, code, message } = problem
   return { refused: `the traffic policy has an error at ${line}:${column}: ${message} (${code})` }
+}
+
+function internal(host: string): Refusal {
+  return { refused: `${host} is internal: only policies lead there` }
 }
 
 type At = { readonly host: string; readonly port: number }

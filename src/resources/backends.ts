@@ -41,7 +41,7 @@ export const staticBackend = defineResource({
     ...described,
     address: text({
       description: 'host:port of the upstream.',
-      form: 'hostport',
+      form: 'address',
       bytes: 300,
       required: true,
       examples: ['127.0.0.1:3000']

@@ -17,7 +17,7 @@ export const credential = defineResource({
     token: token('credential_token'),
     acl: texts({
       description:
-        'What may be bound: "bind:<domain | host:port | key=value>", or "*" for everything. Empty: everything.',
+        'What may be bound: "bind:<domain | *.domain | host:port | key=value>", or "*" for everything; key and value may be "*". Empty: everything.',
       form: 'acl_rule',
       max: 100
     }),

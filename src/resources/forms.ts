@@ -3,6 +3,7 @@ import { normalPath } from '../exchange/target.js'
 import { formatAddress, parseAddress, parseCidr } from '../lib/cidr.js'
 import { formatAuthority } from '../lib/host.js'
 import { compileRegex } from '../lib/regex.js'
+import { readAclRule } from './acl-rules.js'
 import { type Formed, formed, readDomain, readHostname, refuse } from './host-names.js'
 
 /** What a text of a field can be. Each reader answers with the normal form, or says in one phrase what is allowed. */
@@ -10,7 +11,8 @@ export const FORMS = {
   cidr: readNetwork,
   domain: readDomain,
   hostport: readHostport,
-  acl_rule: readAclRule,
+  address: readAddress,
+  acl_rule: (text) => readAclRule(text, readAddress),
   label: (text) => (text === '' || text.includes('=') ? refuse('must not be empty or hold "="') : bounded(text, 255)),
   name: matching(/^[A-Za-z0-9_/.-]+$/, 'may have letters, digits and _ / . - only'),
   header_name: (text) =>
@@ -97,20 +99,9 @@ function readHostport(text: string): Formed {
   return host.ok ? formed(`${host.text}:${port}`) : host
 }
 
-/** `*` or `bind:<domain | host:port | key=value>`; a target with `=` is a label. */
-function readAclRule(text: string): Formed {
-  if (text === '*') return formed(text)
-  if (!text.startsWith('bind:')) return refuse('must be "*" or "bind:<target>"')
-  const target = text.slice('bind:'.length)
-  const equals = target.indexOf('=')
-  if (equals !== -1) {
-    const [key, value] = [target.slice(0, equals), target.slice(equals + 1)]
-    return key === '' || value === '' || value.includes('=')
-      ? refuse('must name a label as <key>=<value>; either may be "*"')
-      : formed(text)
-  }
-  const read = /:\d+$/.test(target) ? readHostport(target) : readDomain(target)
-  return read.ok ? formed(`bind:${read.text}`) : refuse('must name a domain, host:port or <key>=<value> after "bind:"')
+/** A hostport that can be connected to or listened at: no wildcard. */
+function readAddress(text: string): Formed {
+  return text.trim().startsWith('*') ? refuse('must name one host: a wildcard has no meaning here') : readHostport(text)
 }
 
 const RFC3339 =

@@ -17,7 +17,7 @@ export const tcpEdge = defineResource({
     ...described,
     hostports: texts({
       description: 'host:port pairs that it serves.',
-      form: 'hostport',
+      form: 'address',
       bytes: 300,
       max: 100,
       distinct: true,

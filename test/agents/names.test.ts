@@ -40,6 +40,14 @@ t.test('a name below the wildcard of an edge is the edge’s, and so is one on a
   await t.rejects(bind('other.test'), /already served by an edge/)
 })
 
+t.test('no agent takes an internal name, for TCP either', async (t) => {
+  const { product, bind } = await running(t)
+  await t.rejects(bind('api.internal'), /is internal: only policies lead there/)
+  const { token } = await product.credential()
+  const offer = { endpoint: 'tcp', at: 'db.internal:40001', target: 9 } as const
+  await t.rejects(ourAgent.start(product.agents, token, offer), /is internal: only policies lead there/)
+})
+
 t.test('an edge takes the name of an agent with a word to both, and the agent has it again afterwards', async (t) => {
   const { product, bind, edge, status } = await running(t)
   const cases: [hostport: string, endpoint: 'http' | 'https'][] = [

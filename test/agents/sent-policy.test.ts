@@ -24,7 +24,7 @@ async function running(t: Test) {
   await create(sluice, '/vault_secrets', { vault_id: vault.id, name: 'key', value: 'the-secret-value' })
   await site(sluice, 'api.internal', { traffic_policy: { value: onRequest(answering('inside')) } })
   const { id: addresses } = await create(sluice, '/ip_policies', {})
-  const { token } = await product.credential({ acl: [`bind:${HOST}`, 'bind:127.0.0.1:*'.replace('*', '40000')] })
+  const { token } = await product.credential({ acl: [`bind:${HOST}`, 'bind:127.0.0.1:40000'] })
   const upstream = await Upstream.start(t)
   const bind = async (policy: string, endpoint: 'https' | 'tcp' = 'https') => {
     const at = endpoint === 'tcp' ? '127.0.0.1:40000' : HOST
