@@ -129,6 +129,13 @@ module.exports = {
       to: { path: packages(['libsql', 'pg']) }
     },
     {
+      name: 'traffic-knows-no-records',
+      comment: 'No file on the path of a request leads to a store, a resource or Fastify, through whatever it imports.',
+      severity: 'error',
+      from: { path: '^src/(proxy|snapshot|modules|policy|engine|tunnel)/|^src/agents/tunnel-groups\\.ts$' },
+      to: { path: '^src/(store|resources|control|api)/|node_modules/fastify/', reachable: true }
+    },
+    {
       name: 'folder-without-rule',
       comment: 'A new folder of src needs a line in HOUSE and in PACKAGES.',
       severity: 'error',
