@@ -211,3 +211,17 @@ t.test('a retry condition is checked when it is written', async (t) => {
   })
   t.match(elsewhere, [{ code: 'EXPRESSION_UNKNOWN' }], 'other expressions do not know attempts')
 })
+
+t.test('a URL that seems to lead inside by a host that is made at run time is warned of', async (t) => {
+  const problems = (url: string) => kit.problems('http-request', { url })
+  for (const url of [
+    'http://${req.host}.internal/',
+    'https://a.${req.headers["x"][0]}.internal',
+    'http://${"a.internal"}/'
+  ]) {
+    t.match(problems(url), [/^warning INTERNAL_DYNAMIC .*url/], url)
+  }
+  for (const url of ['http://api.internal/${req.url.path}', 'http://${req.host}/x.internal', 'https://internal.test']) {
+    t.same(problems(url), [], url)
+  }
+})
