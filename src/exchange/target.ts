@@ -1,10 +1,23 @@
 import { type Authority, parseAuthority, withoutRootDot } from '../lib/host.js'
 
-/** What the normal form of a path does with what servers read in different ways. `lenient`: RFC 3986 6.2.2 and no more. */
+/**
+ * What the normal form of a path does with what servers read in different ways. `lenient`: RFC 3986 6.2.2 and no more.
+ * `strict`: repeated slashes are merged, and what some servers take for another path is refused (`PathProblem`).
+ */
 export type PathForm = 'strict' | 'lenient'
 
-/** Why a text has no normal form as a path. */
-export type PathProblem = 'not-a-path' | 'encoded-slash'
+/** Why a text has no normal form as a path. All but the first are known to the strict form alone. */
+export type PathProblem =
+  /** No `/` at its beginning, a query or fragment, an incomplete escape, a character without an encoding. */
+  | 'not-a-path'
+  /** `%2F`, or one of the overlong encodings that no UTF-8 has, which some decoders take for a slash or a dot (RFC 3629 3). */
+  | 'encoded-slash'
+  /** `%5C` or a raw one. */
+  | 'backslash'
+  /** `%00` to `%1F` and `%7F`. */
+  | 'encoded-control'
+  /** A dot segment with parameters: `/x/..;/admin`. */
+  | 'dot-parameters'
 
 /**
  * The one normal form of a request target: policies see it and the upstream gets it.
@@ -12,10 +25,12 @@ export type PathProblem = 'not-a-path' | 'encoded-slash'
  * Path (RFC 3986 6.2.2): escapes of unreserved characters are decoded, the hex digits of all others are upper-case, so
  * `%2F`, `%5C` and `%00` stay encoded; characters that no URI may hold are encoded; then dot segments are resolved.
  * Query: the same, without dot segments; a `%` that begins no escape stays as it came.
+ *
+ * That is the lenient form, in which a target is made; `in` gives the strict one.
  */
 export class RequestTarget {
   readonly scheme: 'http' | 'https'
-  /** As the client wrote it in Host, but for the dot of the root: host with an optional port. */
+  /** As the client wrote it in Host: host with an optional port. */
   readonly authority: string
   readonly host: string
   /** Only when written. */
@@ -24,6 +39,8 @@ export class RequestTarget {
   readonly path: string
   /** Without the `?`; undefined when there is none. */
   readonly query: string | undefined
+  /** The path before dot segments were resolved; '' when its lenient form is its strict one. */
+  readonly #escaped: string
   #parameters: Map<string, string[]> | undefined
 
   private constructor(
@@ -31,7 +48,8 @@ export class RequestTarget {
     authority: string,
     parts: Authority,
     path: string,
-    query: string | undefined
+    query: string | undefined,
+    escaped: string
   ) {
     this.scheme = scheme
     this.authority = withoutRootDot(authority)
@@ -39,6 +57,7 @@ export class RequestTarget {
     this.port = parts.port
     this.path = path
     this.query = query
+    this.#escaped = escaped
   }
 
   /**
@@ -56,7 +75,7 @@ export class RequestTarget {
     if (parts === undefined) return undefined
     if (target.charCodeAt(0) === SLASH) return RequestTarget.#fromUri(scheme, authority, parts, target)
     if (target === '*')
-      return method === 'OPTIONS' ? new RequestTarget(scheme, authority, parts, '*', undefined) : undefined
+      return method === 'OPTIONS' ? new RequestTarget(scheme, authority, parts, '*', undefined, '') : undefined
     const split = splitUrl(target)
     if (split === undefined || split.authority.toLowerCase() !== authority.toLowerCase()) return undefined
     return RequestTarget.#fromUri(scheme, authority, parts, split.uri)
@@ -76,12 +95,25 @@ export class RequestTarget {
     parts: Authority,
     uri: string
   ): RequestTarget | undefined {
-    if (PLAIN.test(uri)) return new RequestTarget(scheme, authority, parts, uri, undefined)
+    if (PLAIN.test(uri)) return new RequestTarget(scheme, authority, parts, uri, undefined, '')
     const mark = uri.indexOf('?')
-    const escaped = normalEscapes(mark === -1 ? uri : uri.slice(0, mark), true)
+    const came = mark === -1 ? uri : uri.slice(0, mark)
+    const escaped = PLAIN.test(came) ? '' : normalEscapes(came, true)
+    if (escaped === undefined) return undefined
     const query = mark === -1 ? undefined : normalEscapes(uri.slice(mark + 1), false)
-    if (escaped === undefined || (mark !== -1 && query === undefined)) return undefined
-    return new RequestTarget(scheme, authority, parts, withoutDotSegments(escaped), query)
+    if (mark !== -1 && query === undefined) return undefined
+    const path = escaped === '' ? came : withoutDotSegments(escaped)
+    return new RequestTarget(scheme, authority, parts, path, query, escaped)
+  }
+
+  /** The target with its path in this form, or why it has none. */
+  in(form: PathForm): RequestTarget | PathProblem {
+    const escaped = this.#escaped
+    if (escaped === '' || form === 'lenient') return this
+    const path = strictPath(escaped)
+    if (typeof path !== 'string') return path.problem
+    const { scheme, authority, host, port, query } = this
+    return new RequestTarget(scheme, authority, { host, port }, path, query, '')
   }
 
   /** Path and query, as it stands in a request line. */
@@ -111,8 +143,8 @@ export class RequestTarget {
 }
 
 const SLASH = 0x2f
-/** Paths that are in normal form as they stand: no escape, no query, no segment that begins with a dot. */
-const PLAIN = /^(?:\/(?!\.)[A-Za-z0-9\-._~!$&'()*+,;=:@]*)+$/
+/** Paths that are in strict normal form as they stand: no escape, no query, no empty segment, none that begins with a dot. */
+const PLAIN = /^(?:\/(?!\.)[A-Za-z0-9\-._~!$&'()*+,;=:@]+)*\/?$/
 const HTTP_URL = /^(https?):\/\/([^/?#]*)(.*)$/is
 const ESCAPE = /^[0-9A-Fa-f]{2}$/
 const UNRESERVED = /[A-Za-z0-9\-._~]/
@@ -129,7 +161,7 @@ function splitUrl(url: string): { scheme: 'http' | 'https'; authority: string; u
 
 /**
  * The normal form of a path that stands in a configuration. Characters outside visible ASCII are encoded first (UTF-8), as
- * a client would. `strict` merges repeated slashes, and has no form for what some servers take for another path.
+ * a client would.
  */
 export function normalPath(
   text: string,
@@ -138,16 +170,37 @@ export function normalPath(
   if (text.charCodeAt(0) !== SLASH || text.includes('?') || LONE_SURROGATE.test(text)) return NOT_A_PATH
   const escaped = normalEscapes(text.replace(NOT_VISIBLE, encodeURIComponent), true)
   if (escaped === undefined) return NOT_A_PATH
-  if (form === 'lenient') return { path: withoutDotSegments(escaped) }
-  if (ENCODED_SLASH.test(escaped)) return { problem: 'encoded-slash' }
-  return { path: withoutDotSegments(escaped.replace(SLASHES, '/')) }
+  const path = form === 'lenient' ? withoutDotSegments(escaped) : strictPath(escaped)
+  return typeof path === 'string' ? { path } : path
+}
+
+/** A path without the parameters of its segments (RFC 3986 3.3): `/a;x=1/;y/b` is `/a/b`. An encoded `;` counts, too. */
+export function withoutParameters(path: string): string {
+  return hasParameters(path) ? path.replace(PARAMETERS, '').replace(SLASHES, '/') : path
+}
+
+export function hasParameters(path: string): boolean {
+  return path.includes(';') || path.includes('%3B')
 }
 
 const NOT_A_PATH = { problem: 'not-a-path' } as const
 const LONE_SURROGATE = /\p{Surrogate}/u
 const NOT_VISIBLE = /[^\x21-\x7e]+/g
 const SLASHES = /\/{2,}/g
-const ENCODED_SLASH = /%2F|%5C/
+const PARAMETERS = /(?:;|%3B)[^/]*/g
+/** What the strict form refuses, in escapes of upper-case digits. */
+const REFUSED: readonly (readonly [PathProblem, RegExp])[] = [
+  ['encoded-slash', /%2F|%C[01]%[89AB]|%E0%[89]|%F0%8/],
+  ['backslash', /%5C/],
+  ['encoded-control', /%[01].|%7F/],
+  ['dot-parameters', /\/\.{1,2}(?:;|%3B)/]
+]
+
+/** The strict form of a path whose escapes are normal: slashes are merged before dot segments are resolved. */
+function strictPath(escaped: string): string | { readonly problem: PathProblem } {
+  for (const [problem, pattern] of REFUSED) if (pattern.test(escaped)) return { problem }
+  return withoutDotSegments(escaped.replace(SLASHES, '/'))
+}
 
 /** `strict`: an incomplete escape makes the text invalid; otherwise its `%` stays. */
 function normalEscapes(text: string, strict: boolean): string | undefined {

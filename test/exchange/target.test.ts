@@ -1,5 +1,5 @@
 import t from 'tap'
-import { RequestTarget } from '../../src/exchange/target.js'
+import { normalPath, RequestTarget, withoutParameters } from '../../src/exchange/target.js'
 
 const HOST = 'example.com'
 const parse = (target: string, method = 'GET', authority = HOST) =>
@@ -125,4 +125,114 @@ t.test('a rewritten URL is held to the same form', async (t) => {
   t.equal(RequestTarget.fromUrl('example.com/a'), undefined)
   t.equal(RequestTarget.fromUrl('http://exa mple.com/'), undefined)
   t.equal(RequestTarget.fromUrl('http://example.com/a b'), undefined)
+})
+
+t.test('the strict form merges slashes before it resolves dot segments', async (t) => {
+  const forms: [came: string, strict: string][] = [
+    ['/', '/'],
+    ['//', '/'],
+    ['/a/b', '/a/b'],
+    ['//admin', '/admin'],
+    ['/x//..//admin', '/admin'],
+    ['/a///b//', '/a/b/'],
+    ['/./%2e//admin', '/admin'],
+    ['/%61dmin', '/admin'],
+    ['/admin;x', '/admin;x'],
+    ['/a/...;/b', '/a/...;/b'],
+    ['/caf%c3%a9', '/caf%C3%A9'],
+    ['/%e4%b8%ad', '/%E4%B8%AD'],
+    ['/100%25', '/100%25'],
+    ['/%252fadmin', '/%252fadmin']
+  ]
+  for (const [came, strict] of forms) {
+    const target = parse(came)?.in('strict')
+    t.match(target, { path: strict }, came)
+    t.match(parse(`${came}?q=//%2f`)?.in('strict'), { uri: `${strict}?q=//%2F` }, 'the query is left as it is')
+  }
+})
+
+t.test('the strict form says what it refuses', async (t) => {
+  const refused: Record<string, string[]> = {
+    'encoded-slash': [
+      '/admin%2fx',
+      '/a/b%2F../c',
+      '/a%2f/../b',
+      '/%c0%afadmin',
+      '/%c1%9cx',
+      '/%e0%80%afx',
+      '/%f0%80%80%afx'
+    ],
+    backslash: ['/admin%5cx', '/a\\b', '/a\\..\\b'],
+    'encoded-control': ['/a%00', '/a%0d%0aX', '/%1fx', '/%7f', '/a%09'],
+    'dot-parameters': [
+      '/x/..;/admin',
+      '/x/.;/admin',
+      '/x/..;a=b/admin',
+      '/..;',
+      '/x/%2e%2e;/admin',
+      '/x/..%3b/admin',
+      '/x/..%3B/../y'
+    ]
+  }
+  for (const [problem, targets] of Object.entries(refused)) {
+    for (const target of targets) {
+      t.equal(parse(target)?.in('strict'), problem, target)
+      t.type(parse(target)?.in('lenient'), RequestTarget, `${target} has a lenient form`)
+    }
+  }
+  t.match(parse('*', 'OPTIONS')?.in('strict'), { path: '*' })
+})
+
+t.test('the strict form is a fixed point, and one that a decoder cannot lead elsewhere', async (t) => {
+  const alphabet = ['/', '/', '.', '..', ';', '%2e', '%2F', '%5c', '\\', '%00', '%3b', 'a', '%41', '%25', '%c0%ae', '%']
+  let seed = 7
+  const next = () => {
+    seed = (Math.imul(seed, 1_103_515_245) + 12_345) >>> 0
+    return seed / 2 ** 32
+  }
+  let seen = 0
+  for (let i = 0; i < 20_000; i++) {
+    const came = `/${Array.from({ length: Math.floor(next() * 7) }, () => alphabet[Math.floor(next() * alphabet.length)]).join('')}`
+    const target = parse(came)?.in('strict')
+    if (!(target instanceof RequestTarget)) continue
+    seen++
+    const again = parse(target.uri)?.in('strict')
+    if (!(again instanceof RequestTarget) || again.uri !== target.uri)
+      t.fail(`${came} became ${target.uri}, then another`)
+    const decoded = target.path.replace(/%(..)/g, (_, digits) => String.fromCharCode(Number.parseInt(digits, 16)))
+    // biome-ignore lint/suspicious/noControlCharactersInRegex: what must not be there
+    if (/\/\/|\\|\/\.{1,2}(?:[/;]|$)|[\x00-\x1f\x7f]/.test(decoded)) t.fail(`${came} kept ${target.path}`)
+    if (decoded.split('/').length !== target.path.split('/').length) t.fail(`${came}: other segments when decoded`)
+    const config = normalPath(target.path, 'strict')
+    if (!('path' in config) || config.path !== target.path) t.fail(`${target.path} is another path in a configuration`)
+  }
+  t.ok(seen > 2_000, `${seen} targets had a strict form`)
+})
+
+t.test('a path of a configuration has the form that a request for it has', async (t) => {
+  const paths: [text: string, strict: string][] = [
+    ['/admin/', '/admin/'],
+    ['//admin', '/admin'],
+    ['/ü', '/%C3%BC'],
+    ['/sp ace', '/sp%20ace'],
+    ['/😀', '/%F0%9F%98%80'],
+    ['/%7Eu', '/~u'],
+    ['/a/../b', '/b']
+  ]
+  for (const [text, strict] of paths) t.same(normalPath(text, 'strict'), { path: strict }, text)
+  t.same(normalPath('/low%2fx', 'lenient'), { path: '/low%2Fx' })
+  t.same(normalPath('//a', 'lenient'), { path: '//a' })
+  t.same(normalPath('/low%2fx', 'strict'), { problem: 'encoded-slash' })
+  t.same(normalPath('/a\tb', 'strict'), { problem: 'encoded-control' })
+  for (const text of ['', 'a', '/q?x', '/a#b', '/%zz', '/%', '/\ud800', '*']) {
+    t.same(normalPath(text, 'strict'), { problem: 'not-a-path' }, JSON.stringify(text))
+    t.same(normalPath(text, 'lenient'), { problem: 'not-a-path' }, JSON.stringify(text))
+  }
+})
+
+t.test('parameters can be taken from a path', async (t) => {
+  t.equal(withoutParameters('/admin;x'), '/admin')
+  t.equal(withoutParameters('/a;x=1/b%3By/c'), '/a/b/c')
+  t.equal(withoutParameters('/a/b'), '/a/b')
+  t.equal(withoutParameters('/;x/admin'), '/admin')
 })
