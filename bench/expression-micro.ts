@@ -72,6 +72,7 @@ function sampleFlow(): Flow {
     target: parsed,
     headers: new HeaderFields(headers),
     body: new Uint8Array(512),
+    pathForm: 'strict',
     receivedAt: 0
   }
   return flow

@@ -33,6 +33,7 @@ export function requestFlow(headers: HeaderList): Flow {
     target: TARGET,
     headers: new HeaderFields([...headers]),
     body: NO_BODY,
+    pathForm: 'strict',
     receivedAt: 0
   }
   return flow

@@ -192,7 +192,7 @@ export class App {
    * when a file cannot be read.
    */
   async reload(listeners = this.#options.listeners): Promise<Applied> {
-    const { listen, upstream, upstream_ca, policy } = this.#options
+    const { listen, path_form, upstream, upstream_ca, policy } = this.#options
     if (sharesListener(this.#options, this.#options.listeners) && !sharesListener(this.#options, listeners)) {
       throw new CodedError(
         'AGENTS_ADDRESS',
@@ -202,6 +202,7 @@ export class App {
     const units = fileUnits({
       listen,
       listeners,
+      path_form,
       upstream,
       certificateAuthorities: upstream_ca === undefined ? undefined : await readOptionFile(upstream_ca, 'upstream_ca'),
       policy: policy === undefined ? undefined : { source: shown(policy), text: await readOptionFile(policy, 'policy') }

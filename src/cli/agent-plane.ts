@@ -226,7 +226,11 @@ interface Logged {
 /** One entry for every host, with the policy in front of the target. */
 function unitsOf({ name, policy }: GuardedTunnel): [string, Unit][] {
   return [
-    ['listener:tunnel', { kind: 'listener', name: 'tunnel', host: '', port: 0, tls: false, proxyProtocol: false }],
+    // The server has decided which paths it lets pass, and in which form.
+    [
+      'listener:tunnel',
+      { kind: 'listener', name: 'tunnel', host: '', port: 0, tls: false, proxyProtocol: false, pathForm: 'lenient' }
+    ],
     ['upstream:target', { kind: 'upstream', form: 'tunnels', id: name, labels: {} }],
     [POLICY, { kind: 'policy', owner: name, ...policy }],
     ['edge:tunnel', { kind: 'edge', id: name, hosts: 'every', connectPolicy: POLICY }],

@@ -58,6 +58,8 @@ export interface Listener {
   readonly public_port: number | undefined
   /** Trusted peers say in a PROXY header whom they speak for. */
   readonly proxy_protocol: boolean
+  /** The form of paths on edges that do not say; absent: that of the option `path_form`. */
+  readonly path_form?: 'strict' | 'lenient'
 }
 
 /** The one upstream of the default entry. */

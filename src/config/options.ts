@@ -19,9 +19,15 @@ export const optionsSchema = Type.Object(
     listen: field.address({ description: 'Where traffic is accepted.', default: '127.0.0.1:8080' }),
     listeners: field.listeners({
       description:
-        'Further places where traffic is accepted: maps of listen, tls, public_port and proxy_protocol, or URLs such as ' +
+        'Further places where traffic is accepted: maps of listen, tls, public_port, proxy_protocol and path_form, or URLs such as ' +
         'https://0.0.0.0:8443?public_port=443. Changes are applied while running.',
       default: []
+    }),
+    path_form: field.choice(['strict', 'lenient'], {
+      description:
+        'Normal form of paths where neither listener nor edge says another. strict: repeated slashes are merged; encoded ' +
+        'slashes, backslashes, encoded control characters and dot segments with parameters are refused (400). lenient: RFC 3986 alone.',
+      default: 'strict'
     }),
     tcp_host: Type.Optional(
       field.host({ description: 'Address on which the ports of TCP edges listen; default: that of `listen`.' })

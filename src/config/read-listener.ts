@@ -4,8 +4,8 @@ import type { ListenAddress, Listener } from './fields.js'
 import { ok, type Reading, refuse } from './reading.js'
 
 const ADDRESS = 'host:port, for example 127.0.0.1:8080, 0.0.0.0:80 or [::1]:8080 (port 0 takes a free one)'
-const KEYS = ['listen', 'tls', 'public_port', 'proxy_protocol']
-const URL_KEYS = ['public_port', 'proxy_protocol']
+const KEYS = ['listen', 'tls', 'public_port', 'proxy_protocol', 'path_form']
+const URL_KEYS = ['public_port', 'proxy_protocol', 'path_form']
 
 /** An address to listen on. */
 export function readAddress(written: unknown): Reading {
@@ -46,8 +46,18 @@ function readParts(parts: Readonly<Record<string, unknown>>, keys: readonly stri
     return refuse('listeners whose tls and proxy_protocol are on or off')
   const publicPort = readPort(parts.public_port)
   if (publicPort === false) return refuse('listeners whose public_port is a whole number from 1 to 65535')
+  const { path_form: form = undefined } = parts
+  if (form !== undefined && form !== 'strict' && form !== 'lenient') {
+    return refuse('listeners whose path_form is strict or lenient')
+  }
   const listen = address.value as ListenAddress
-  return ok({ listen, tls, public_port: publicPort, proxy_protocol: proxyProtocol } satisfies Listener)
+  return ok({
+    listen,
+    tls,
+    public_port: publicPort,
+    proxy_protocol: proxyProtocol,
+    ...(form === undefined ? {} : { path_form: form })
+  } satisfies Listener)
 }
 
 function unknownKey(key: string, keys: readonly string[]): Reading {

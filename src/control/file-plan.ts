@@ -1,3 +1,4 @@
+import type { PathForm } from '../exchange/target.js'
 import { formatAuthority } from '../lib/host.js'
 import type { ListenerUnit, Unit } from '../plan/plan.js'
 
@@ -7,12 +8,15 @@ export interface FileListener {
   readonly tls: boolean
   readonly public_port: number | undefined
   readonly proxy_protocol: boolean
+  readonly path_form?: PathForm
 }
 
 /** What the options say about traffic, with the texts of the files they name. */
 export interface FileConfiguration {
   readonly listen: { readonly host: string; readonly port: number }
   readonly listeners: readonly FileListener[]
+  /** The form of paths where neither listener nor edge says another. */
+  readonly path_form: PathForm
   readonly upstream: { readonly protocol: 'http' | 'https'; readonly host: string; readonly port: number } | undefined
   /** PEM text. */
   readonly certificateAuthorities: string | undefined
@@ -27,11 +31,18 @@ export const DEFAULT_LISTENER = `listener:${DEFAULT_ENTRY}`
 
 /** The units that belong to the process itself: its listeners and the entry that takes every host no other edge claims. */
 export function fileUnits(configuration: FileConfiguration): ReadonlyMap<string, Unit> {
-  const { listen, listeners, upstream, certificateAuthorities, policy } = configuration
+  const { listen, listeners, path_form, upstream, certificateAuthorities, policy } = configuration
   const units = new Map<string, Unit>()
-  units.set(DEFAULT_LISTENER, { kind: 'listener', name: DEFAULT_ENTRY, tls: false, proxyProtocol: false, ...listen })
+  units.set(DEFAULT_LISTENER, {
+    kind: 'listener',
+    name: DEFAULT_ENTRY,
+    tls: false,
+    proxyProtocol: false,
+    ...formOf(path_form),
+    ...listen
+  })
   for (const listener of listeners) {
-    const unit = listenerUnit(listener, units)
+    const unit = listenerUnit(listener, path_form, units)
     units.set(`listener:${unit.name}`, unit)
   }
   if (upstream === undefined) return units
@@ -62,7 +73,8 @@ export function fileUnits(configuration: FileConfiguration): ReadonlyMap<string,
 
 /** Its name is its address, so that a listener is the same wherever it stands in the list; several free ports are told apart by number. */
 function listenerUnit(
-  { listen, tls, public_port, proxy_protocol }: FileListener,
+  { listen, tls, public_port, proxy_protocol, path_form }: FileListener,
+  usual: PathForm,
   units: Map<string, Unit>
 ): ListenerUnit {
   const address = formatAuthority(listen.host, listen.port)
@@ -74,6 +86,9 @@ function listenerUnit(
     ...listen,
     tls,
     proxyProtocol: proxy_protocol,
+    ...formOf(path_form ?? usual),
     ...(public_port === undefined ? {} : { publicPort: public_port })
   }
 }
+
+const formOf = (pathForm: PathForm) => (pathForm === 'strict' ? {} : { pathForm })

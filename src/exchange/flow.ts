@@ -5,7 +5,7 @@ import type { EventStreamMessage } from './event-stream.js'
 import type { AbortSignalLike, RequestHead, Version } from './exchange.js'
 import type { HeaderFields, HeaderList } from './headers.js'
 import { NO_UNITS, type PinnedUnits } from './pinned.js'
-import type { RequestTarget } from './target.js'
+import type { PathForm, RequestTarget } from './target.js'
 import type { Verdict } from './verdict.js'
 
 export const PHASES = ['on_tcp_connect', 'on_http_request', 'on_http_response', 'on_event_stream_message'] as const
@@ -26,6 +26,8 @@ export interface EndpointFacts {
 export interface EntryFacts extends EndpointFacts {
   /** The port that clients know; then only edges with this port are served. */
   readonly publicPort?: number
+  /** Of paths where the edge does not say; absent: strict. */
+  readonly pathForm?: PathForm
   /** Configured name of the region that serves; '' when none. */
   readonly region: string
 }
@@ -38,6 +40,8 @@ export interface FlowRequest {
   method: string
   /** Normal form; `url-rewrite` puts another in its place. */
   target: RequestTarget
+  /** The form that paths have on the edge where the request is. */
+  pathForm: PathForm
   /** After hop-by-hop hygiene; with content-length as it came (the engine frames anew). */
   headers: HeaderFields
   /** The engine's body, or bytes that an action put in its place. */

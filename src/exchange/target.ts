@@ -30,7 +30,7 @@ export type PathProblem =
  */
 export class RequestTarget {
   readonly scheme: 'http' | 'https'
-  /** As the client wrote it in Host: host with an optional port. */
+  /** As the client wrote it in Host, but for the dot of the root: host with an optional port. */
   readonly authority: string
   readonly host: string
   /** Only when written. */

@@ -28,6 +28,8 @@ export interface ListenerUnit {
   readonly publicPort?: number
   /** Do trusted peers say in a PROXY header whom they speak for? */
   readonly proxyProtocol: boolean
+  /** The form of paths on edges that do not say; absent: strict. */
+  readonly pathForm?: 'strict' | 'lenient'
 }
 
 interface UpstreamBase {
@@ -128,6 +130,8 @@ export interface EdgeUnit {
   readonly tls?: EdgeTls
   /** It serves only what no other edge asks for, by name or wildcard: an agent has opened it. */
   readonly yields?: true
+  /** The form of paths; absent: that of the listener. */
+  readonly pathForm?: 'strict' | 'lenient'
 }
 
 export interface EdgeTls {

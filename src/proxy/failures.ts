@@ -1,4 +1,5 @@
 import type { Failure } from '../exchange/connection.js'
+import type { PathProblem } from '../exchange/target.js'
 import { refuse, type Verdict } from '../exchange/verdict.js'
 
 /** How the data plane says that it refused or failed: status for the client, `sluice-error-code`, and metric label. */
@@ -54,3 +55,12 @@ export const REFUSALS = {
   /** A defect of ours: logged with its stack. */
   internal: FAILURES.internal
 } as const satisfies Record<string, FailureAnswer>
+
+/** Why the path of a request has no strict form, for the client. */
+export const PATH_REFUSALS: Readonly<Record<PathProblem, FailureAnswer>> = {
+  'not-a-path': REFUSALS.target,
+  'encoded-slash': { status: 400, code: 'PATH_ENCODED_SLASH' },
+  backslash: { status: 400, code: 'PATH_BACKSLASH' },
+  'encoded-control': { status: 400, code: 'PATH_ENCODED_CONTROL' },
+  'dot-parameters': { status: 400, code: 'PATH_DOT_PARAMETERS' }
+}

@@ -25,7 +25,7 @@ export interface HttpListenerParts extends ConnectionGateParts {
  * connections are closed unread. Rejects with the system's error.
  */
 export async function openHttpListener(unit: ListenerUnit, parts: HttpListenerParts): Promise<OpenPort> {
-  const { name, host, port, tls, publicPort, proxyProtocol } = unit
+  const { name, host, port, tls, publicPort, proxyProtocol, pathForm } = unit
   const protocol = tls ? 'https' : 'http'
   const entry: EntryFacts = {
     id: name,
@@ -33,7 +33,8 @@ export async function openHttpListener(unit: ListenerUnit, parts: HttpListenerPa
     host,
     port,
     region: parts.region,
-    ...(publicPort === undefined ? {} : { publicPort })
+    ...(publicPort === undefined ? {} : { publicPort }),
+    ...(pathForm === undefined ? {} : { pathForm })
   }
   const gate = new ConnectionGate(entry, parts)
   const tell = (facts: Parameters<Handler['connection']>[0], fields: object, message: string): void => {

@@ -1,6 +1,7 @@
 import type { Exchange, Sent } from '../exchange/exchange.js'
-import type { EndpointFacts, EntryFacts, Flow } from '../exchange/flow.js'
+import type { EndpointFacts, EntryFacts, Flow, FlowRequest } from '../exchange/flow.js'
 import { isInternal } from '../exchange/pinned.js'
+import { hasParameters, withoutParameters } from '../exchange/target.js'
 import type { Verdict } from '../exchange/verdict.js'
 import type { Clock } from '../lib/clock.js'
 import { dropLoginCookies } from '../policy/login/cookies.js'
@@ -10,8 +11,8 @@ import type { CompiledEdge, EdgeAt } from '../snapshot/hosts.js'
 import type { Route } from '../snapshot/routes.js'
 import type { Snapshot } from '../snapshot/snapshot.js'
 import type { AccessLog } from './access-log.js'
-import type { Admission, AdmittedFlow } from './admission.js'
-import { FAILURES, type FailureAnswer, MOST_HOPS, REFUSALS } from './failures.js'
+import { type Admission, type AdmittedFlow, formAt } from './admission.js'
+import { FAILURES, type FailureAnswer, MOST_HOPS, PATH_REFUSALS, REFUSALS } from './failures.js'
 import type { Forwarded, Forwarder } from './forwarder.js'
 import type { Metrics } from './metrics.js'
 import { discard, failureResponse, responseOf, send } from './response.js'
@@ -127,7 +128,12 @@ export class Pipeline {
 
   async #pass(passage: Passage, entry: EntryFacts, results: Flow['results']): Promise<Sent> {
     const { exchange, snapshot, inside } = passage
-    const flow = this.#parts.admission.admit(exchange, entry, results)
+    const { admission } = this.#parts
+    const asked = admission.target(exchange)
+    if ('status' in asked) return this.#refuse(passage, asked)
+    const found =
+      inside === undefined ? clientEdge(snapshot, asked.host, entry) : snapshot.internalEdge(inside.host, inside.port)
+    const flow = admission.admit(exchange, asked, { entry, snapshot, edge: found?.edge }, results)
     if ('status' in flow) return this.#refuse(passage, flow)
     flow.units = snapshot
     flow.signal = exchange.signal
@@ -141,8 +147,6 @@ export class Pipeline {
       const response = responseOf({ kind: 'respond', status: 200, headers, body: proof })
       return this.#answer(passage, flow, { response, duration: undefined })
     }
-    const found =
-      inside === undefined ? clientEdge(snapshot, host, entry) : snapshot.internalEdge(inside.host, inside.port)
     if (found !== undefined) {
       if (found.endpoint !== undefined) flow.endpoint = found.endpoint
       if (inside === undefined && found.edge.hosts !== 'every') flow.hosts = found.edge.hosts
@@ -257,7 +261,17 @@ function routeIn(edge: CompiledEdge, snapshot: Snapshot, flow: AdmittedFlow): Ro
   const own = ownPath(flow.request)
   const login = own === undefined ? undefined : snapshot.login(edge, own, flow.request)
   flow.own = login
-  return login?.route ?? edge.routes.find(flow.request.target.path)
+  return login?.route ?? routeOf(edge, flow.request)
+}
+
+/**
+ * Servers that know path parameters find `/admin;x` where `/admin` is, so in the strict form the route of `/admin` has it, unless
+ * there is a route whose own path has parameters.
+ */
+function routeOf({ routes }: CompiledEdge, { target, pathForm }: FlowRequest): Route | undefined {
+  const route = routes.find(target.path)
+  if (pathForm === 'lenient' || !hasParameters(target.path)) return route
+  return route !== undefined && hasParameters(route.path) ? route : routes.find(withoutParameters(target.path))
 }
 
 function requestSteps(passage: Passage, flow: AdmittedFlow): Verdict | undefined | Promise<Verdict | undefined> {
@@ -287,6 +301,11 @@ function lead(
   if (before.length >= MOST_HOPS) return REFUSALS.hops
   const found = snapshot.internalEdge(host, port)
   if (found === undefined) return REFUSALS.internalEntry
+  const { request } = flow
+  request.pathForm = formAt(found.edge, flow.entry)
+  const target = request.target.in(request.pathForm)
+  if (typeof target === 'string') return PATH_REFUSALS[target]
+  request.target = target
   passage.before = [...before, { route, ran, endpoint: flow.endpoint }]
   flow.endpoint = found.endpoint ?? flow.endpoint
   passage.route = routeIn(found.edge, snapshot, flow)

@@ -77,7 +77,7 @@ export function createTraffic(parts: TrafficParts): Traffic {
   const events = new TrafficEvents(parts.events)
   const pipeline = new Pipeline({
     holder,
-    admission: new Admission({ kinds: parts.kinds, forwarding, clock, holder, endpoints, tls }),
+    admission: new Admission({ kinds: parts.kinds, forwarding, clock, endpoints, tls }),
     forwarder: new Forwarder({ back: parts.back, upstreams, kinds: parts.kinds, clock, metrics, timeouts, log }),
     clock,
     metrics,

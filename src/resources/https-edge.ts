@@ -37,6 +37,12 @@ export const httpsEdge = defineResource({
       terminate_at: constant('edge', 'Where TLS ends; always edge.'),
       min_version: choice(['1.0', '1.1', '1.2', '1.3'], { description: 'Lowest version of TLS.', default: '1.2' })
     }),
+    path_form: choice(['listener', 'strict', 'lenient'], {
+      description:
+        'An extension of Sluice: the normal form of paths. strict merges repeated slashes and refuses encoded slashes, backslashes, ' +
+        'encoded control characters and dot segments with parameters; lenient lets them pass; listener: as the listener says.',
+      default: 'listener'
+    }),
     routes: computed(
       Type.Array(responseSchema(httpsEdgeRoute)),
       'Its routes, oldest first.',

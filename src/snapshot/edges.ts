@@ -32,8 +32,8 @@ export class Edges {
       if (running !== undefined) gone.set(running.id, running)
       const edge = asKind(after, 'edge')
       if (edge === undefined) continue
-      const { id, hosts, connectPolicy, tls, protocol = 'https', yields = false } = edge
-      put.set(id, { id, hosts, connectPolicy, tls, protocol, yields, routes: routesOf(id) })
+      const { id, hosts, connectPolicy, tls, pathForm, protocol = 'https', yields = false } = edge
+      put.set(id, { id, hosts, connectPolicy, tls, pathForm, protocol, yields, routes: routesOf(id) })
     }
     for (const [id, table] of routes) {
       const running = this.#edges.get(id)

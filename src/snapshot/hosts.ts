@@ -1,4 +1,5 @@
 import type { EndpointFacts } from '../exchange/flow.js'
+import type { PathForm } from '../exchange/target.js'
 import { ShardedMap } from '../lib/sharded-map.js'
 import type { EdgeTls, EdgeUnit, HostPort } from '../plan/plan.js'
 import type { PathTable } from './routes.js'
@@ -15,6 +16,8 @@ export interface CompiledEdge {
   readonly protocol: 'http' | 'https'
   /** Gives way to every edge that does not. */
   readonly yields: boolean
+  /** The form of paths; absent: that of the listener. */
+  readonly pathForm?: PathForm | undefined
 }
 
 /** An edge at the hostport that was asked for. */

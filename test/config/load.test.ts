@@ -37,6 +37,7 @@ t.test('without anything the defaults hold', async (t) => {
   t.same(options, {
     listen: { host: '127.0.0.1', port: 8080 },
     listeners: [],
+    path_form: 'strict',
     tcp_proxy_protocol: false,
     api: {
       listen: { host: '127.0.0.1', port: 4040 },
@@ -398,6 +399,8 @@ listeners:
     proxy_protocol: on
 `
   t.same((await good(file(t, maps))).options.listeners, wanted)
+  const lenient = 'http://[::1]:8081?path_form=lenient'
+  t.match((await good({ environment: { SLUICE_LISTENERS: lenient } })).options.listeners, [{ path_form: 'lenient' }])
   const urls = 'https://0.0.0.0:8443?public_port=443, http://[::1]:8081?proxy_protocol=on'
   t.same((await good({ environment: { SLUICE_LISTENERS: urls } })).options.listeners, wanted)
   t.same((await good(file(t, `listeners: [${JSON.stringify(urls.split(', ')[0])}]`))).options.listeners, [wanted[0]])
@@ -407,6 +410,7 @@ listeners:
   t.match(await why('https://127.0.0.1:1?public_prt=443'), /did you mean "public_port"/)
   t.match(await why('https://127.0.0.1:1?public_port=70000'), /1 to 65535/)
   t.match(await why('https://127.0.0.1:1?proxy_protocol=yes'), /on or off/)
+  t.match(await why('https://127.0.0.1:1?path_form=loose'), /strict or lenient/)
   t.match((await refused(t, file(t, 'listeners: [{ listen: 127.0.0.1:1, tsl: on }]')))[0], /did you mean "tls"/)
   t.match(await why('http://127.0.0.1:8080'), /is the address of listen/)
   t.match(await why('http://127.0.0.1:4040'), /is the address of api.listen/)

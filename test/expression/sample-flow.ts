@@ -52,6 +52,7 @@ export function sampleFlow(options: FlowOptions = {}): Flow {
     target: parsed,
     headers: new HeaderFields(list),
     body,
+    pathForm: 'strict',
     receivedAt: START + 5
   }
   if (options.response !== undefined) {

@@ -85,6 +85,7 @@ function addRequest(flow: Flow, options: FlowOptions, receivedAt: number): void 
     version: '1.1',
     method,
     target,
+    pathForm: 'strict',
     headers: new HeaderFields([...headers]),
     body,
     receivedAt

@@ -168,3 +168,39 @@ onEngines('a client that leaves ends the request that is made for it, and no oth
     t.equal(upstream.peers.length, 1, inside ? 'inside' : 'outside')
   }
 })
+
+t.test('an internal request is admitted by the configuration of the exchange that makes it', async (t) => {
+  let release: () => void = () => undefined
+  const held = new Promise<void>((resolve) => {
+    release = resolve
+  })
+  let asked: () => void = () => undefined
+  const arrived = new Promise<void>((resolve) => {
+    asked = resolve
+  })
+  const upstream = await RawUpstream.start(t, async (peer) => {
+    await peer.request()
+    asked()
+    await held
+    peer.send('HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n')
+  })
+  const sluice = await startSluice(t)
+  const { id } = await create(sluice, '/backends/static', { address: `127.0.0.1:${upstream.port}` })
+  await site(sluice, 'slow.internal', { backend: { backend_id: id } })
+  await site(sluice, 'next.internal', { traffic_policy: { value: answer('next') } })
+  const value = `on_http_request:
+  - actions:
+      - { type: http-request, config: { url: "http://slow.internal/" } }
+      - { type: http-request, config: { url: "http://next.internal/" } }
+      - { type: custom-response, config: { status_code: 200, body: "${OUTCOME}" } }
+`
+  await site(sluice, HOST, { traffic_policy: { value } })
+  const under = visit(sluice, HOST)
+  await arrived
+  const policy = await create(sluice, '/ip_policies', {})
+  const restriction = { type: 'endpoints', enforced: true, ip_policy_ids: [policy.id] }
+  await create(sluice, '/ip_restrictions', restriction)
+  t.match(await visit(sluice, HOST), { status: 403 }, 'what comes now is refused')
+  release()
+  t.match(await under, { status: 200, body: '200 next' })
+})

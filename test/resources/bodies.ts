@@ -183,13 +183,15 @@ export const bodies: Readonly<Record<string, Bodies>> = {
       ...described,
       hostports: ['app.example.com:443', '*.example.com:443'],
       mutual_tls: { certificate_authority_ids: [idOf('ca')] },
-      tls_termination: { min_version: '1.3' }
+      tls_termination: { min_version: '1.3' },
+      path_form: 'lenient'
     },
     change: {
       ...changed,
       hostports: ['other.example.com:443'],
       mutual_tls: { enabled: false, certificate_authority_ids: [idOf('ca', 2)] },
-      tls_termination: {}
+      tls_termination: {},
+      path_form: 'strict'
     }
   },
   https_edge_route: {

@@ -242,10 +242,16 @@ on_http_request:
   await ask(sluice.port, get('/secret'))
   t.match(await sluice.line((each) => each.path === '/secret'), { status: 404, rule: 'no entry', action: 'deny' })
   await ask(sluice.port, 'GET /%0a{"forged":1} HTTP/1.1\r\nHost: a.test\r\n\r\n')
-  t.match(await sluice.line((each) => String(each.path).includes('forged')), { path: '/%0A%7B%22forged%22:1%7D' })
+  t.match(await sluice.line((each) => String(each.path).includes('forged')), {
+    status: 400,
+    code: 'PATH_ENCODED_CONTROL',
+    path: '/%0a{"forged":1}'
+  })
+  await ask(sluice.port, 'GET /{"forged":2} HTTP/1.1\r\nHost: a.test\r\n\r\n')
+  t.match(await sluice.line((each) => String(each.path).includes('2')), { path: '/%7B%22forged%22:2%7D' })
   await ask(sluice.port, 'GET /x HTTP/1.1\r\n\r\n')
   t.match(await sluice.line((each) => each.msg === 'refused'), { status: 400, failure: 'client-malformed' })
-  t.equal(sluice.log.filter((each) => each.msg === 'exchange').length, 3)
+  t.equal(sluice.log.filter((each) => each.msg === 'exchange').length, 4)
   t.notMatch(JSON.stringify(sluice.log), 'canary')
   t.notMatch(JSON.stringify(sluice.log), sluice.apiKey)
 })

@@ -20,7 +20,12 @@ export const httpsEdges = planned(
   ({ record }) => {
     const tls = edgeTls(record.body)
     const hosts = record.body.hostports.map(splitHostport)
-    return [[edgeKey(record.id), { kind: 'edge', id: record.id, hosts, ...(tls === undefined ? {} : { tls }) }]]
+    const pathForm = record.body.path_form
+    const asked = {
+      ...(tls === undefined ? {} : { tls }),
+      ...(pathForm === 'strict' || pathForm === 'lenient' ? { pathForm } : {})
+    }
+    return [[edgeKey(record.id), { kind: 'edge', id: record.id, hosts, ...asked }]]
   }
 )
 

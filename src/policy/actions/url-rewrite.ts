@@ -1,5 +1,6 @@
 import Type from 'typebox'
-import { RequestTarget } from '../../exchange/target.js'
+import type { FlowRequest } from '../../exchange/flow.js'
+import { type PathProblem, RequestTarget } from '../../exchange/target.js'
 import { EvaluationError } from '../../expression/expression.js'
 import { defineAction } from '../action.js'
 import { config, regex, template } from '../fields.js'
@@ -35,17 +36,28 @@ export const urlRewrite = defineAction({
       const { request } = flow
       if (request === undefined) return undefined
       const { text, matches } = replacing(request.target, flow)
-      if (text !== request.target.url) request.target = targetOf(text, request.target)
+      if (text !== request.target.url) request.target = targetOf(text, request)
       flow.publish('url_rewrite', { matches, url: request.target.url, 'error.code': '', 'error.message': '' })
       return undefined
     }
   }
 })
 
+const LENIENT = 'only an edge or listener with path_form lenient lets it pass'
+const HOLDS: Readonly<Record<PathProblem, string>> = {
+  'not-a-path': 'is no path',
+  'encoded-slash': `holds an encoded slash: ${LENIENT}`,
+  backslash: `holds a backslash: ${LENIENT}`,
+  'encoded-control': `holds an encoded control character: ${LENIENT}`,
+  'dot-parameters': `holds a dot segment with parameters: ${LENIENT}`
+}
+
 /** `text` as a target; a path alone keeps scheme and authority. */
-function targetOf(text: string, before: RequestTarget): RequestTarget {
+function targetOf(text: string, { target: before, pathForm }: FlowRequest): RequestTarget {
   const url = asUrl(text)
   const target = RequestTarget.fromUrl(url.startsWith('/') ? `${before.scheme}://${before.authority}${url}` : url)
   if (target === undefined) throw new EvaluationError('failed', 'the rewritten URL is no http or https URL')
-  return target
+  const formed = target.in(pathForm)
+  if (typeof formed === 'string') throw new EvaluationError('failed', `the path of the rewritten URL ${HOLDS[formed]}`)
+  return formed
 }

@@ -35,8 +35,9 @@ export function originOf(request: FlowRequest): string {
 }
 
 /** Path and query as they came, whatever a policy has rewritten since. */
-export function uriOf({ head, target }: FlowRequest): string {
-  return (RequestTarget.fromRequestLine(head.method, head.target, head.authority, head.scheme) ?? target).uri
+export function uriOf({ head, target, pathForm }: FlowRequest): string {
+  const came = RequestTarget.fromRequestLine(head.method, head.target, head.authority, head.scheme)?.in(pathForm)
+  return (came instanceof RequestTarget ? came : target).uri
 }
 
 const READS_PAGES =
