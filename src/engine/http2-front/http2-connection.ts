@@ -7,7 +7,7 @@ import type { SocketFacts } from '../connection-facts.js'
 import type { ListenLimits } from '../contract.js'
 import { ignore } from '../copy.js'
 import type { Served, ServingHost } from '../listener.js'
-import type { Refusal } from '../message-scanner.js'
+import { MALFORMED, type Refusal } from '../message-scanner.js'
 import { errorCode } from './error-code.js'
 import { FloodWatch } from './flood-watch.js'
 import { Http2Exchange } from './http2-exchange.js'
@@ -185,11 +185,18 @@ export class Http2Connection implements Served {
     }
   }
 
-  /** Answers a stream that is no exchange, and reads no more of it. */
-  #refuse(stream: ServerHttp2Stream, { status, why }: Refusal): void {
+  /** Answers a stream that is no exchange, and reads no more of it. A malformed request gets no answer (RFC 9113 8.1.1). */
+  #refuse(stream: ServerHttp2Stream, refusal: Refusal): void {
+    const { status, why } = refusal
     this.#host.handler.refused(this.facts, status, why)
     this.#answeredAny = true
     this.#since = this.clock.monotonic()
+    if (refusal === MALFORMED) {
+      stream.close(constants.NGHTTP2_PROTOCOL_ERROR)
+      // A client that sends nothing else is one that resets what it began.
+      this.closed(true)
+      return
+    }
     stream.respond({ ':status': status }, { endStream: true })
     setImmediate(() => stream.close(constants.NGHTTP2_NO_ERROR))
   }
@@ -240,11 +247,18 @@ export class Http2Connection implements Served {
   }
 }
 
-function sessionOptions(limits: ListenLimits): Parameters<typeof performServerHandshake>[1] & object {
+type SessionOptions = NonNullable<Parameters<typeof performServerHandshake>[1]> & {
+  /** Of Node 22.17 and 24.2; without it such a field is dropped. */
+  strictFieldWhitespaceValidation: boolean
+}
+
+function sessionOptions(limits: ListenLimits): SessionOptions {
   const fields = limits.headers + SPARE_FIELDS
   return {
     // Pseudo-header fields count too.
     maxHeaderListPairs: fields + 8,
+    // White space around a value comes here then, and makes the request malformed.
+    strictFieldWhitespaceValidation: false,
     settings: {
       maxConcurrentStreams: limits.streams ?? STREAMS,
       enableConnectProtocol: true,

@@ -25,6 +25,7 @@ const KNOWN_METHODS: ReadonlySet<string> = new Set(METHODS)
 const DIGITS = /^\d{1,15}$/
 const TOO_LARGE: Refusal = { status: 431, why: 'too-large' }
 const TOO_LONG: Refusal = { status: 414, why: 'too-large' }
+const UNKNOWN_METHOD: Refusal = { status: 400, why: 'client-malformed' }
 const UNKNOWN_PROTOCOL: Refusal = { status: 501, why: 'client-malformed' }
 const UNMET: Refusal = { status: 417, why: 'client-malformed' }
 /** A colon, a space, CR LF. */
@@ -56,6 +57,7 @@ export function readHead(block: HeaderList, ended: boolean, limits: ListenLimits
       else return MALFORMED
       continue
     }
+    if (isPadded(value)) return MALFORMED
     bytes += name.length + value.length + FIELD_EXTRA
     count++
     switch (name) {
@@ -86,7 +88,8 @@ export function readHead(block: HeaderList, ended: boolean, limits: ListenLimits
   // Two readers of one request must not see two hosts (RFC 9113 8.3.1).
   if (authority === '') authority = host ?? ''
   else if (host !== undefined && host.toLowerCase() !== authority.toLowerCase()) return MALFORMED
-  if (authority === '' || !KNOWN_METHODS.has(method)) return MALFORMED
+  if (authority === '' || authority.includes('@')) return MALFORMED
+  if (!KNOWN_METHODS.has(method)) return UNKNOWN_METHOD
   headers[1] = authority
   const websocket = method === 'CONNECT' && protocol !== ''
   if (websocket && protocol !== 'websocket') return UNKNOWN_PROTOCOL
@@ -108,6 +111,12 @@ export function readHead(block: HeaderList, ended: boolean, limits: ListenLimits
     websocketKey,
     bytes
   }
+}
+
+/** White space around a value makes a message malformed (RFC 9113 8.2.1). */
+function isPadded(value: string): boolean {
+  const [first, last] = [value.charCodeAt(0), value.charCodeAt(value.length - 1)]
+  return first === 0x20 || first === 0x09 || last === 0x20 || last === 0x09
 }
 
 function framingOf(length: string | undefined, bodiless: boolean): Framing {
