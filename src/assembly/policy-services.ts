@@ -45,7 +45,7 @@ export interface OpenPolicyServices {
  * what is wrong in a file.
  */
 export async function openPolicyServices(options: Options, parts: PolicyServicesParts): Promise<OpenPolicyServices> {
-  const { geoip, rate_limit_headers, limits, login, jwt } = options
+  const { geoip, rate_limit_headers, limits, timeouts, login, jwt } = options
   const { clock, log, seal, limiter, metrics, traffic } = parts
   const outbound = createOutbound({ clock, ...(await outboundRules(options)) })
   const sources = {
@@ -79,6 +79,8 @@ export async function openPolicyServices(options: Options, parts: PolicyServices
     bodies: new BodyBuffers({
       total: limits.buffered_bodies,
       each: limits.buffered_body,
+      perClient: Math.max(2 * limits.buffered_body, limits.buffered_bodies * limits.buffered_bodies_share),
+      pace: { clock, deadline: timeouts.buffered_body, rate: limits.buffered_body_rate },
       broken: refusalOf
     })
   }

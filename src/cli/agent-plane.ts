@@ -67,7 +67,9 @@ const LIMITS: ListenLimits = {
 }
 const TIMEOUTS = { connect: 5_000, response: 60_000, idle: 600_000, headers: 10_000, drain: 0 }
 const LIMITER_BUDGET = 16 * 1024 * 1024
-const BODIES = { total: 64 * 1024 * 1024, each: 1024 * 1024 }
+const BODIES = { total: 64 * 1024 * 1024, each: 1024 * 1024, perClient: 8 * 1024 * 1024 }
+/** For a body that is wanted whole: milliseconds, bytes per second. */
+const PACE = { deadline: 60_000, rate: 1024 }
 /** How often, and how long at a time, the limiter looks for buckets that have become empty. Milliseconds. */
 const SWEEP = { every: 250, atMost: 1 }
 const POLICY = 'policy:tunnel'
@@ -122,6 +124,7 @@ export class AgentPlane {
       keyFolders: [parse(process.cwd()).root],
       bodies: new BodyBuffers({
         ...BODIES,
+        pace: { clock, ...PACE },
         broken: refusalOf
       })
     }

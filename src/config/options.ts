@@ -193,6 +193,19 @@ export const optionsSchema = Type.Object(
           minimum: MIB,
           maximum: 64 * GIB
         }),
+        buffered_bodies_share: field.fraction({
+          description:
+            'Which share of that one client (an IPv4 address, an IPv6 network of 64 bits) may hold, 0 to 1, and always room for two ' +
+            'bodies; beyond: 429. 1: all.',
+          default: 0.1
+        }),
+        buffered_body_rate: field.size({
+          description:
+            'Least bytes per second of a request body that a policy or module holds whole, on average and after five seconds; slower: 408. 0: no limit.',
+          default: '1KiB',
+          minimum: 0,
+          maximum: GIB
+        }),
         connections: field.integer({
           description: 'Most client connections of one listener at a time; further ones are closed.',
           default: 10_000,
@@ -228,6 +241,13 @@ export const optionsSchema = Type.Object(
           default: '30s',
           minimum: 0,
           maximum: 24 * HOUR
+        }),
+        buffered_body: field.duration({
+          description:
+            'For the whole of a request body that a policy or module holds whole; beyond: 408. 0s: no limit.',
+          default: '60s',
+          minimum: 0,
+          maximum: HOUR
         }),
         connect: field.duration({
           description: 'For a connection to the upstream; beyond: 504.',

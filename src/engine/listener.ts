@@ -1,12 +1,12 @@
 import { createServer, type Server, type Socket } from 'node:net'
 import type { ConnectionFacts } from '../exchange/connection.js'
 import type { Clock } from '../lib/clock.js'
+import { Sweeper, type Swept } from '../lib/sweeper.js'
 import { bind } from './bind.js'
 import { SocketFacts } from './connection-facts.js'
 import type { Handler, HandshakeFailure, Listening, ListenLimits, ListenOptions, SideDoor } from './contract.js'
 import { ignore } from './copy.js'
 import { readProxyHeader } from './proxy-protocol/read-header.js'
-import { Sweeper, type Swept } from './sweeper.js'
 import { readFirstByte, SharedTable } from './tls/first-byte.js'
 import { terminateTls } from './tls/terminate.js'
 

@@ -37,7 +37,7 @@ function messages(phase: CompiledPhase, flow: Flow, bodies: BodyBuffers): EventS
       return verdict instanceof Promise ? verdict.then((late) => late === undefined) : verdict === undefined
     },
     hold(difference) {
-      if (difference > 0) return bodies.reserve(flow, difference)
+      if (difference > 0) return bodies.reserve(flow, difference) === undefined
       bodies.release(flow, -difference)
       return true
     }

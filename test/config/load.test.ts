@@ -56,6 +56,8 @@ t.test('without anything the defaults hold', async (t) => {
       target_bytes: 65_536,
       buffered_body: 1_048_576,
       buffered_bodies: 268_435_456,
+      buffered_bodies_share: 0.1,
+      buffered_body_rate: 1024,
       connections: 10_000,
       handshakes: 1_000
     },
@@ -63,6 +65,7 @@ t.test('without anything the defaults hold', async (t) => {
       headers: 10_000,
       keep_alive: 75_000,
       request_body: 30_000,
+      buffered_body: 60_000,
       connect: 5_000,
       response: 60_000,
       idle: 600_000,

@@ -3,15 +3,17 @@ import { createGzip, gunzipSync } from 'node:zlib'
 import t from 'tap'
 import { refuse } from '../../src/exchange/verdict.js'
 import { BodyBuffers } from '../../src/policy/body-buffers.js'
+import { ManualClock } from '../helpers/clock.js'
 import { makeFlow } from '../helpers/flow.js'
 import { ScriptedBody } from '../helpers/message-body.js'
+import { until } from '../helpers/until.js'
 
 const buffers = (total = 100, each = 10) => {
   return new BodyBuffers({ total, each, broken: (failure) => refuse(599, failure) })
 }
 
-function requestWith(body: ScriptedBody) {
-  const flow = makeFlow({ method: 'POST' })
+function requestWith(body: ScriptedBody, clientAddress?: string) {
+  const flow = makeFlow({ method: 'POST', ...(clientAddress === undefined ? {} : { clientAddress }) })
   if (flow.request === undefined) throw new Error('no request')
   flow.request.body = body
   return flow
@@ -75,6 +77,66 @@ t.test('the budget of the process bounds all bodies together and comes back with
   t.equal(bodies.held, 0)
 })
 
+t.test('one client holds at most its share, and an IPv6 network is one client', async (t) => {
+  const bodies = new BodyBuffers({ total: 100, each: 10, perClient: 12, broken: (failure) => refuse(599, failure) })
+  const from = (clientAddress: string, text = 'abcdefgh') => {
+    const flow = requestWith(new ScriptedBody([text]), clientAddress)
+    return { flow, whole: bodies.request(flow) }
+  }
+  const held = from('192.0.2.1')
+  t.equal(String(await held.whole), 'abcdefgh')
+  t.match(await from('192.0.2.1').whole, { status: 429, code: 'BODY_SHARE' })
+  t.equal(bodies.held, 8)
+  t.equal(String(await from('192.0.2.1', 'abcd').whole), 'abcd', 'up to the share')
+  t.equal(String(await from('192.0.2.2').whole), 'abcdefgh', 'another client is served')
+  t.match(bodies.reserve(held.flow, 1), { status: 429, code: 'BODY_SHARE' })
+  held.flow.end()
+  t.equal(String(await from('192.0.2.1').whole), 'abcdefgh')
+  t.equal(String(await from('2001:db8::1').whole), 'abcdefgh')
+  t.match(await from('2001:db8::ffff:0:1').whole, { status: 429 })
+  t.equal(String(await from('2001:db8:0:1::1').whole), 'abcdefgh')
+})
+
+t.test('a body that trickles in ends with 408 and gives back what it held', async (t) => {
+  const start = (deadline: number, rate: number) => {
+    const clock = new ManualClock()
+    const pace = { clock, deadline, rate }
+    const bodies = new BodyBuffers({ total: 100, each: 50, pace, broken: (failure) => refuse(408, failure) })
+    const send = (text: string) => {
+      const stream = new Readable({ read: () => undefined })
+      stream.push(text)
+      const body = Object.assign(new ScriptedBody([]), { claim: () => stream })
+      const whole = bodies.request(requestWith(body))
+      let over = false
+      const finish = () => {
+        over = true
+      }
+      whole.then(finish, finish)
+      // The timer of deadlines keeps no process alive.
+      const ended = () => until(() => over)
+      return { stream, whole, ended }
+    }
+    return { clock, bodies, send }
+  }
+  const late = start(60_000, 0)
+  const one = late.send('abcdefgh')
+  late.clock.advance(60_001)
+  await one.ended()
+  t.match(await one.whole, { status: 408, code: 'client-timeout' })
+  t.equal(late.bodies.held, 0)
+
+  const paced = start(60_000, 10)
+  const steady = paced.send('abcdefghijklmnopqrstuvwxyz')
+  const trickling = paced.send('abcdefgh')
+  await until(() => paced.bodies.held === 34)
+  paced.clock.advance(7_000)
+  await trickling.ended()
+  t.match(await trickling.whole, { status: 408, code: 'client-timeout' })
+  t.equal(paced.bodies.held, 26)
+  steady.stream.push(null)
+  t.equal(String(await steady.whole), 'abcdefghijklmnopqrstuvwxyz')
+})
+
 t.test('an exchange that is over when its body arrives leaves nothing counted', async (t) => {
   const bodies = buffers()
   const flow = requestWith(new ScriptedBody(['abc']))
@@ -82,7 +144,7 @@ t.test('an exchange that is over when its body arrives leaves nothing counted', 
   flow.end()
   await pending
   t.equal(bodies.held, 0)
-  t.ok(bodies.reserve(flow, 5))
+  t.equal(bodies.reserve(flow, 5), undefined)
   t.equal(bodies.held, 0)
 })
 

@@ -1,4 +1,6 @@
+import { ManualClock } from '../helpers/clock.js'
 import { startSluice } from '../helpers/sluice.js'
+import { until } from '../helpers/until.js'
 import { onEngines } from './engines.js'
 import { statusOf } from './message.js'
 import { ask, RawClient, Upstream } from './peers.js'
@@ -120,4 +122,40 @@ onEngines('more connections than allowed are closed', async (t, engine) => {
   for (let i = 0; i < 50 && again !== 'ok'; i++) again = (await ask(sluice.port, GET))?.body
   t.equal(again, 'ok', 'a place becomes free')
   for (const client of clients) client.close()
+})
+
+const REPLACING = `
+on_http_request:
+  - actions: [{ type: request-body-find-replace, config: { replacements: [{ from: hello, to: HELLO }] } }]
+`
+const post = (client: string, length: number, body: string): string =>
+  `POST /p HTTP/1.1\r\nHost: a.test\r\nContent-Type: text/plain\r\nX-Forwarded-For: ${client}\r\nContent-Length: ${length}\r\n\r\n${body}`
+
+onEngines('clients whose bodies trickle in take no room from others, and end with 408', async (t, engine) => {
+  const upstream = await Upstream.start(t)
+  const clock = new ManualClock()
+  const options = {
+    TRUSTED_PROXIES: '127.0.0.0/8',
+    LIMITS_BUFFERED_BODY: '256KiB',
+    LIMITS_BUFFERED_BODIES: '1MiB',
+    TIMEOUTS_REQUEST_BODY: '0s'
+  }
+  const sluice = await startSluice(t, { engine, upstream: upstream.address, policy: REPLACING, options, clock })
+  const part = 'x'.repeat(200_000)
+  const slow = await Promise.all(Array.from({ length: 8 }, () => RawClient.open(sluice.port)))
+  for (const client of slow) client.write(post('192.0.2.1', 250_000, part))
+  const shared = () => slow.filter(({ answers }) => answers.some((answer) => statusOf(answer) === 429))
+  await until(() => shared().length >= 6)
+  t.equal(shared().length, 6, 'two bodies are the share')
+  const answer = await ask(sluice.port, post('192.0.2.2', 5, 'hello'))
+  t.equal(answer && statusOf(answer), 200, 'an honest client is served')
+  t.equal(upstream.requests.at(-1)?.body, 'HELLO')
+  t.match(await sluice.line(({ code }) => code === 'BODY_SHARE'), { client: '192.0.2.1', status: 429 })
+
+  clock.advance(60_001)
+  const late = () => slow.filter(({ answers }) => answers.some((one) => statusOf(one) === 408))
+  await until(() => late().length === 2)
+  const again = await ask(sluice.port, post('192.0.2.1', 5, 'hello'))
+  t.equal(again && statusOf(again), 200, 'what they held is free again')
+  for (const client of slow) client.close()
 })

@@ -1,6 +1,6 @@
 import type { Clock } from '../../lib/clock.js'
+import { Sweeper } from '../../lib/sweeper.js'
 import type { Answer, Back } from '../contract.js'
-import { Sweeper } from '../sweeper.js'
 import { Forwarding } from './forwarding.js'
 import { FieldNames } from './names.js'
 import { DateLine, Serialiser } from './serialise.js'

@@ -1,7 +1,7 @@
 import type { BytePipe, Framing } from '../../exchange/body.js'
 import type { Failure } from '../../exchange/connection.js'
 import type { ResponseHead } from '../../exchange/exchange.js'
-import type { Sweeper, Swept } from '../sweeper.js'
+import type { Sweeper, Swept } from '../../lib/sweeper.js'
 import { BodyReader } from './body-reader.js'
 import { type BodySource, CodecBody } from './codec-body.js'
 import { HeadReader } from './head-reader.js'

@@ -1,6 +1,6 @@
 import type { Clock } from '../../lib/clock.js'
+import { Sweeper } from '../../lib/sweeper.js'
 import type { Back } from '../contract.js'
-import { Sweeper } from '../sweeper.js'
 import { requester } from './facades.js'
 import { Forwarding, type Parts } from './forwarding.js'
 import { UpstreamPool } from './upstream-pool.js'

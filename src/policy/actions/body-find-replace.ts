@@ -1,6 +1,6 @@
 import type { Flow } from '../../exchange/flow.js'
 import type { HeaderFields } from '../../exchange/headers.js'
-import { refuse, type Verdict } from '../../exchange/verdict.js'
+import type { Verdict } from '../../exchange/verdict.js'
 import type { Scope } from '../action.js'
 import type { BodyBuffers } from '../body-buffers.js'
 import { codingsOf, decoded } from '../content-coding.js'
@@ -18,8 +18,6 @@ export interface ContentRefusals {
   /** Bytes that are not what their coding says. */
   readonly malformed: Verdict
 }
-
-const NO_ROOM = refuse(503, 'BODY_BUDGET')
 
 /** What came of the replacements: nothing to do, or content and header fields for the message. */
 export type ReplacedContent =
@@ -57,7 +55,8 @@ export function compileContentReplacing(
     const bytes = reading.bytes(text)
     if (bytes.length > bodies.each) return refusals.tooLarge
     bodies.release(flow, body.length)
-    if (!bodies.reserve(flow, bytes.length)) return NO_ROOM
+    const full = bodies.reserve(flow, bytes.length)
+    if (full !== undefined) return full
     describe(headers, bytes, reading)
     return { kind: 'changed', found, bytes }
   }
@@ -74,7 +73,8 @@ async function contentOf(
   const codings = codingsOf(headers)
   if (codings.length === 0) return body
   // How much comes out is known afterwards.
-  if (!bodies.reserve(flow, bodies.each)) return NO_ROOM
+  const full = bodies.reserve(flow, bodies.each)
+  if (full !== undefined) return full
   const content = await decoded(body, codings, bodies.each)
   bodies.release(flow, bodies.each - (content instanceof Uint8Array ? content.length : 0))
   if (content instanceof Uint8Array) return content
