@@ -50,6 +50,24 @@ const NAMES: Readonly<Record<string, string>> = {
   websockettcpconverter: 'WebsocketTCPConverter'
 }
 
+/** Most bytes of what a tunnel keeps of its agent's words; the first three are those of the records of the API. */
+const MOST_BYTES = {
+  Name: 255,
+  Description: 255,
+  Metadata: 4096,
+  ForwardsTo: 4096,
+  TrafficPolicy: 131_072
+} as const
+
+/** Refuses, by its name, what is longer than a tunnel may keep. */
+export function refuseLong(texts: Readonly<Partial<Record<keyof typeof MOST_BYTES, string>>>): Refusal | undefined {
+  for (const [name, text] of Object.entries(texts)) {
+    const most = MOST_BYTES[name as keyof typeof MOST_BYTES]
+    if (Buffer.byteLength(text) > most) return { refused: `${name} is longer than ${most} bytes` }
+  }
+  return undefined
+}
+
 /** Reads the request of an endpoint; what cannot be done is refused by name, never left out in silence. */
 export function readBindRequest(fields: Fields, zone: string): BindRequest | Refusal {
   const proto = fields.text('proto')
@@ -73,16 +91,27 @@ export function readBindRequest(fields: Fields, zone: string): BindRequest | Ref
   if (version !== 0 && version !== 1 && version !== 2) return { refused: 'ProxyProto must be 0, 1 or 2' }
   const at = proto === 'tcp' ? askedAddress(options) : askedHost(options, zone)
   if (typeof at === 'object') return at
+  const trafficPolicy = options.text('trafficpolicy')
+  const forwardsTo = fields.text('forwardsto')
+  const [name, description, metadata] = [extra.text('name'), extra.text('description'), extra.text('metadata')]
+  const long = refuseLong({
+    Name: name,
+    Description: description,
+    Metadata: metadata,
+    ForwardsTo: forwardsTo,
+    TrafficPolicy: trafficPolicy
+  })
+  if (long !== undefined) return long
   return {
     proto,
     at,
     proxyProtocol: version,
     pooled: extra.flag('poolingenabled'),
-    trafficPolicy: options.text('trafficpolicy'),
-    forwardsTo: fields.text('forwardsto'),
-    name: extra.text('name'),
-    description: extra.text('description'),
-    metadata: extra.text('metadata'),
+    trafficPolicy,
+    forwardsTo,
+    name,
+    description,
+    metadata,
     token: extra.text('token'),
     options: fields.raw('opts')
   }

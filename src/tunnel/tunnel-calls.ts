@@ -1,7 +1,7 @@
 import { newId } from '../lib/id.js'
 import type { AgentSession, SessionHost } from './agent-session.js'
 import { type Grant, isRefusal, type Labels, type Refusal } from './authority.js'
-import { type BindRequest, readBindRequest } from './bind-request.js'
+import { type BindRequest, readBindRequest, refuseLong } from './bind-request.js'
 import { answerCall, readCall } from './call.js'
 import { madeUpHost, type Place, readAddress } from './endpoints.js'
 import type { EndpointClaim } from './identities.js'
@@ -13,6 +13,8 @@ import { Tunnel } from './tunnel.js'
 
 const MOST_LABELS = 32
 const MOST_TEXT = 4096
+/** Characters of all labels of a tunnel together. */
+const MOST_LABEL_TEXT = 16_384
 
 interface Held {
   readonly tunnel: Tunnel
@@ -84,10 +86,12 @@ export class TunnelCalls<G extends Grant> {
 
   #startLabelled(fields: Fields): { readonly Id: string; readonly Error: string } {
     const labels = readLabels(fields)
-    const refusal = isRefusal(labels) ? labels : this.#refuseLabels(labels)
-    if (refusal !== undefined) return { Id: '', Error: refusal.refused }
     const metadata = fields.text('metadata')
     const forwardsTo = fields.text('forwardsto')
+    const refusal = isRefusal(labels)
+      ? labels
+      : (refuseLong({ Metadata: metadata, ForwardsTo: forwardsTo }) ?? this.#refuseLabels(labels))
+    if (refusal !== undefined) return { Id: '', Error: refusal.refused }
     const id = this.#labelledId(labels as Labels, metadata, forwardsTo)
     const tunnel = new Tunnel(this.#session, {
       id,
@@ -185,9 +189,12 @@ export class TunnelCalls<G extends Grant> {
     if (fields.text('trafficpolicy') !== '')
       return 'the traffic policy of a running endpoint cannot be changed; bind it anew'
     const { tunnel } = held
-    tunnel.name = fields.text('name') || tunnel.name
-    tunnel.description = fields.text('description') || tunnel.description
-    tunnel.metadata = fields.text('metadata') || tunnel.metadata
+    const [name, description, metadata] = [fields.text('name'), fields.text('description'), fields.text('metadata')]
+    const long = refuseLong({ Name: name, Description: description, Metadata: metadata })
+    if (long !== undefined) return long.refused
+    tunnel.name = name || tunnel.name
+    tunnel.description = description || tunnel.description
+    tunnel.metadata = metadata || tunnel.metadata
     this.#host.registry.changed(tunnel)
     return ''
   }
@@ -236,5 +243,7 @@ function readLabels(fields: Fields): Labels | Refusal {
   }
   if (labels.length === 0) return { refused: 'a tunnel needs at least one label' }
   if (labels.length > MOST_LABELS) return { refused: `a tunnel may have ${MOST_LABELS} labels` }
+  const characters = labels.reduce((sum, [key, value]) => sum + key.length + value.length, 0)
+  if (characters > MOST_LABEL_TEXT) return { refused: `the labels are longer than ${MOST_LABEL_TEXT} characters` }
   return Object.fromEntries(labels)
 }

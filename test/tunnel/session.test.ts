@@ -524,6 +524,29 @@ t.test('endpoints', async (t) => {
   t.match(String(visits(agent)[0]?.body), /"EdgeType":"0".*}PROXY TCP4 203\.0\.113\.9 203\.0\.113\.1 51234 443\r\n$/)
 })
 
+t.test('what a tunnel keeps of its agent is bounded, and refused by its name', async (t) => {
+  const { server } = await started(t)
+  const agent = await RawAgent.session(server, TOKEN)
+  const text = (length: number) => 'x'.repeat(length)
+  const bind = (Extra: object, rest: object = {}) => agent.call(BIND, { Proto: 'https', Opts: {}, Extra, ...rest })
+  t.match(await bind({ Metadata: text(4097) }), { Error: 'Metadata is longer than 4096 bytes', Id: '' })
+  t.match(await bind({ Metadata: 'ü'.repeat(2049) }), { Error: /^Metadata/ }, 'bytes count')
+  t.match(await bind({ Name: text(256) }), { Error: /^Name/ })
+  t.match(await bind({ Description: text(256) }), { Error: /^Description/ })
+  t.match(await bind({}, { ForwardsTo: text(4097) }), { Error: /^ForwardsTo/ })
+  t.match(await bind({}, { Opts: { TrafficPolicy: text(131_073) } }), { Error: /^TrafficPolicy/ })
+  const labelled = (rest: object) => agent.call(LABELLED, { Labels: { app: 'web' }, ...rest })
+  t.match(await labelled({ Metadata: text(4097) }), { Error: /^Metadata/, Id: '' })
+  t.match(await labelled({ ForwardsTo: text(4097) }), { Error: /^ForwardsTo/ })
+  const many = Object.fromEntries(Array.from({ length: 5 }, (_, i) => [`k${i}`, text(4000)]))
+  t.match(await labelled({ Labels: many }), { Error: /labels are longer/ })
+  t.same(server.tunnelIds(), [], 'and nothing is kept of them')
+  const whole = { Metadata: text(4096), Name: text(255), Description: text(255) }
+  const { Id } = await bind(whole, { ForwardsTo: text(4096) })
+  t.match(await agent.call(10, { TunnelId: Id, Metadata: text(4097) }), { Error: /^Metadata/ })
+  t.equal([...server.registry.tunnels()][0]?.metadata, whole.Metadata, 'a refused change changes nothing')
+})
+
 t.test('an endpoint is shared only by tunnels of one credential that all say so', async (t) => {
   const { server } = await started(t, { tokens: { [TOKEN]: [], other: [] } })
   const first = await RawAgent.session(server, TOKEN)
