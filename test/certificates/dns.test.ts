@@ -1,5 +1,6 @@
 import { createSocket } from 'node:dgram'
 import { Resolver } from 'node:dns/promises'
+import { once } from 'node:events'
 import { connect } from 'node:net'
 import t from 'tap'
 import { openDnsListener } from '../../src/certificates/dns/dns-listener.js'
@@ -209,4 +210,30 @@ t.test('a port in use is told', async (t) => {
   const { port } = await server(t)
   const parts = { answer: () => ({ rcode: 0, authoritative: true, answers: [] }), log: { warn: () => undefined } }
   await t.rejects(openDnsListener({ host: '127.0.0.1', port }, parts), { code: 'EADDRINUSE' })
+})
+
+t.test('one client holds a share of the connections, and others are served', async (t) => {
+  const { port } = await server(t)
+  const open = async (localAddress: string) => {
+    const socket = connect({ port, host: '127.0.0.1', localAddress })
+    t.teardown(() => void socket.destroy())
+    socket.on('error', () => undefined)
+    await once(socket, 'connect')
+    return socket
+  }
+  const message = query(NAME, 16)
+  const ask = async (localAddress: string) => {
+    const socket = await open(localAddress)
+    socket.write(Buffer.concat([Buffer.from([0, message.length]), message]))
+    const answered = await Promise.race([
+      once(socket, 'data').then(() => true),
+      once(socket, 'close').then(() => false)
+    ])
+    return { socket, answered }
+  }
+  const held = []
+  for (let i = 0; i < 10; i++) held.push(await ask('127.0.0.1'))
+  t.same([...new Set(held.map(({ answered }) => answered))], [true])
+  t.equal((await ask('127.0.0.1')).answered, false, 'the eleventh is closed')
+  t.equal((await ask('127.0.0.2')).answered, true)
 })

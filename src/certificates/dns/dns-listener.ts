@@ -1,5 +1,6 @@
 import { createSocket, type RemoteInfo, type Socket as UdpSocket } from 'node:dgram'
 import { createServer, isIPv6, type Server, type Socket } from 'node:net'
+import { ClientShares, clientKey } from '../../lib/client-shares.js'
 import { type Answer, type Query, readQuery, writeAnswer } from './message.js'
 
 export interface DnsListenerParts {
@@ -14,6 +15,8 @@ export interface DnsListener {
 }
 
 const MOST_CONNECTIONS = 100
+/** Of which one client may hold so many. */
+const MOST_OF_CLIENT = 10
 /** Milliseconds that a connection may be silent. */
 const IDLE = 10_000
 const MOST_QUERIES = 100
@@ -78,9 +81,16 @@ function respond(message: Uint8Array, transport: 'udp' | 'tcp', { answer }: DnsL
 
 async function bindTcp(host: string, port: number, parts: DnsListenerParts): Promise<Bound> {
   const open = new Set<Socket>()
+  const shares = new ClientShares(MOST_OF_CLIENT)
   const server = createServer((socket) => {
+    const client = clientKey(socket.remoteAddress ?? '')
+    if (shares.exceeds(client, 1)) return void socket.destroy()
+    shares.count(client, 1)
     open.add(socket)
-    socket.on('close', () => open.delete(socket))
+    socket.on('close', () => {
+      open.delete(socket)
+      shares.count(client, -1)
+    })
     serve(socket, parts)
   })
   server.maxConnections = MOST_CONNECTIONS
