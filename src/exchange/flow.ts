@@ -58,6 +58,8 @@ export interface FlowResponse {
   body: Outgoing
   /** Made here (verdict, failure), not by an upstream. */
   readonly local: boolean
+  /** The connection ends with it. */
+  readonly close?: boolean
   /** Applied in order between body and client; a non-empty list means that the length is unknown. */
   transforms: (() => Duplex)[]
   trailers: (() => HeaderList) | undefined

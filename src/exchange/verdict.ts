@@ -9,6 +9,8 @@ export type Verdict =
       readonly body?: Uint8Array
       /** Goes out as `sluice-error-code`; undefined for answers that are no refusal (custom-response, redirect). */
       readonly code?: string
+      /** The connection ends with the answer: the rest of the request is not waited for. */
+      readonly close?: boolean
     }
   | { readonly kind: 'close'; readonly how: 'fin' | 'reset' }
   | {

@@ -32,7 +32,10 @@ export const FAILURES: Readonly<Record<Failure, FailureAnswer>> = {
 /** The answer of a policy or module that such a failure has ended. */
 export function refusalOf(failure: Failure): Verdict {
   const { status, code } = FAILURES[failure]
-  return refuse(status, code)
+  // A client that was too slow would be as slow with what is left (RFC 9110 15.5.9).
+  return failure === 'client-timeout'
+    ? { kind: 'respond', status, headers: [], code, close: true }
+    : refuse(status, code)
 }
 
 /** Internal entries that one exchange or connection may be led through. */

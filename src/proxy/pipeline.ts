@@ -200,7 +200,7 @@ export class Pipeline {
     }
     passage.status = flow.response.status
     passage.code = flow.response.local ? flow.response.headers.get('sluice-error-code') : undefined
-    return send(exchange, flow.response)
+    return send(exchange, flow.response, flow.response.close)
   }
 
   #splice(passage: Passage, flow: AdmittedFlow, { pipe }: Forwarded): Promise<Sent> {

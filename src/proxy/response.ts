@@ -11,7 +11,8 @@ type Respond = Extract<Verdict, { kind: 'respond' }>
 
 /** The response that a verdict stands for. */
 export function responseOf(verdict: Respond): FlowResponse {
-  return localResponse(verdict.status, [...verdict.headers], verdict.body, verdict.code)
+  const response = localResponse(verdict.status, [...verdict.headers], verdict.body, verdict.code)
+  return verdict.close === true ? { ...response, close: true } : response
 }
 
 /** The response that says that the exchange failed. */

@@ -155,6 +155,7 @@ onEngines('clients whose bodies trickle in take no room from others, and end wit
   clock.advance(60_001)
   const late = () => slow.filter(({ answers }) => answers.some((one) => statusOf(one) === 408))
   await until(() => late().length === 2)
+  t.ok(await late()[0]?.until(() => late().every(({ closed }) => closed), 5_000), 'and their connections end')
   const again = await ask(sluice.port, post('192.0.2.1', 5, 'hello'))
   t.equal(again && statusOf(again), 200, 'what they held is free again')
   for (const client of slow) client.close()
