@@ -9,7 +9,7 @@ import { answerCall, readCall } from './call.js'
 import type { Endpoints } from './endpoints.js'
 import { Heartbeat } from './heartbeat.js'
 import type { Identities } from './identities.js'
-import { CALL_STREAMS, EARLY_CALL, EARLY_STREAMS, type TunnelLimits } from './limits.js'
+import { CALL_STREAMS, EARLY_BYTES, EARLY_CALL, EARLY_STREAMS, type TunnelLimits } from './limits.js'
 import { MuxCode } from './muxado/frame.js'
 import { MuxSession, type SessionEnd } from './muxado/session.js'
 import type { MuxStream } from './muxado/stream.js'
@@ -81,6 +81,7 @@ export class AgentSession<G extends Grant = Grant> implements TunnelCarrier {
     this.#mux = new MuxSession(pipe, {
       role: 'server',
       peerStreams: EARLY_STREAMS,
+      peerBytes: EARLY_BYTES,
       owner: {
         opened: (stream) => {
           readType(stream, (type) => this.#begin(type, stream))
@@ -219,7 +220,7 @@ export class AgentSession<G extends Grant = Grant> implements TunnelCarrier {
       this.#calls.answer(type, stream).catch((error: unknown) => this.#fail(stream, error))
     else {
       const message = this.#state === 'leaving' ? this.#farewell : 'authenticate first'
-      answerCall(stream, { Error: message })
+      answerCall(stream.resume(), { Error: message })
       this.#leave(message)
     }
   }
@@ -239,7 +240,8 @@ export class AgentSession<G extends Grant = Grant> implements TunnelCarrier {
 
   async #authenticate(stream: MuxStream): Promise<void> {
     if (this.#state !== 'new') {
-      answerCall(stream, { Version: '3', ClientId: '', Error: 'the session has authenticated already', Extra: {} })
+      const message = this.#state === 'open' ? 'the session has authenticated already' : 'authenticate once'
+      answerCall(stream.resume(), { Version: '3', ClientId: '', Error: message, Extra: {} })
       return
     }
     this.#state = 'authenticating'
@@ -300,6 +302,7 @@ export class AgentSession<G extends Grant = Grant> implements TunnelCarrier {
     this.#startedAt = clock.wall()
     this.#state = 'open'
     this.#mux.peerStreams = CALL_STREAMS
+    this.#mux.peerBytes = Number.POSITIVE_INFINITY
     this.#extend()
     this.#nudge()
     if (known) this.#host.replaced(this)

@@ -1,8 +1,9 @@
+import { ByteQueue } from '../lib/byte-queue.js'
+
 /** Finds the end of one JSON object in bytes that arrive in pieces, in time proportional to the bytes. */
 export class JsonObjectReader {
   readonly #most: number
-  readonly #pieces: Buffer[] = []
-  #bytes = 0
+  readonly #bytes = new ByteQueue()
   #depth = 0
   #quoted = false
   #escaped = false
@@ -18,16 +19,10 @@ export class JsonObjectReader {
    */
   read(chunk: Buffer): Readonly<Record<string, unknown>> | 'more' | 'invalid' {
     const end = this.#scan(chunk)
-    this.#bytes += chunk.length
     if (end === -1) return 'invalid'
-    if (end === 0) {
-      if (this.#bytes > this.#most) return 'invalid'
-      this.#pieces.push(chunk)
-      return 'more'
-    }
-    this.#pieces.push(chunk.subarray(0, end))
-    const whole = Buffer.concat(this.#pieces)
-    return whole.length > this.#most ? 'invalid' : parseObject(whole)
+    if (this.#bytes.length + (end || chunk.length) > this.#most) return 'invalid'
+    this.#bytes.push(end === 0 ? chunk : chunk.subarray(0, end))
+    return end === 0 ? 'more' : parseObject(this.#bytes.takeAll())
   }
 
   /** Where the object ends, 0: not here, -1: there is none. */

@@ -25,9 +25,13 @@ export const DEFAULT_LIMITS: TunnelLimits = {
   writeTime: 30_000
 }
 
-/** Before authentication: streams at once, and the longest request. */
-export const EARLY_STREAMS = 4
-export const EARLY_CALL = 65_536
+/**
+ * Before authentication: one call and the heartbeat; the longest request, beyond which an answer says so; and all bytes of the
+ * connection, frames included, beyond which it ends.
+ */
+export const EARLY_STREAMS = 2
+export const EARLY_CALL = 16_384
+export const EARLY_BYTES = 65_536
 /** Afterwards. */
 export const CALL_STREAMS = 64
 export const CALL = 1_048_576

@@ -1,3 +1,4 @@
+import { ByteQueue } from '../lib/byte-queue.js'
 import type { MuxStream } from './muxado/stream.js'
 
 /** What a stream is for: the big-endian number in its first four bytes. */
@@ -33,13 +34,18 @@ export function readType(stream: MuxStream, found: (type: number) => void): void
 
 /** Calls `found` with the next `count` bytes, more than 0; a stream that ends before is given up. */
 export function readBytes(stream: MuxStream, count: number, found: (bytes: Buffer) => void): void {
+  const bytes = new ByteQueue()
   const read = (): void => {
-    const bytes = stream.read(count) as Buffer | null
-    if (bytes === null) return
+    while (bytes.length < count) {
+      const chunk = stream.read() as Buffer | null
+      if (chunk === null) return
+      const wanted = count - bytes.length
+      bytes.push(chunk.subarray(0, wanted))
+      if (chunk.length > wanted) stream.unshift(chunk.subarray(wanted))
+    }
     stream.removeListener('readable', read)
     stream.removeListener('end', giveUp)
-    if (bytes.length < count) giveUp()
-    else found(bytes)
+    found(bytes.takeAll())
   }
   const giveUp = (): void => {
     stream.destroy()

@@ -238,7 +238,7 @@ t.test('a reader that does not read stops its writer at the window, and no other
   for (let turn = 0; turn < 50; turn++) await new Promise(setImmediate)
   t.equal(held.received, WINDOW, 'exactly one window came')
   t.equal(held.receiveWindow, 0)
-  t.equal(held.readableLength, WINDOW)
+  t.equal(held.unread, WINDOW)
   let left = 1_000_001
   held.on('data', (chunk: Buffer) => {
     left -= chunk.length

@@ -65,17 +65,34 @@ t.test('before it has authenticated', async (t) => {
     t.match(await agent.call(AUTH, { Extra: { Authtoken: TOKEN } }), { Error: /authenticated already/ })
   })
 
-  await t.test('four streams and 64 KiB are enough', async (t) => {
+  await t.test('a call, a heartbeat and a few KiB are enough', async (t) => {
     const { server, pass } = await started(t)
     const agent = await RawAgent.connect(server)
-    const ids = Array.from({ length: 5 }, () => agent.begin(AUTH).valueOf())
-    await agent.until(() => agent.of(ids[4] as number).length > 0)
-    t.match(agent.of(ids[4] as number), [{ type: RESET, body: word(5) }])
+    const ids = Array.from({ length: 3 }, () => agent.begin(AUTH).valueOf())
+    await agent.until(() => agent.of(ids[2] as number).length > 0)
+    t.match(agent.of(ids[2] as number), [{ type: RESET, body: word(5) }])
     const other = await RawAgent.connect(server)
-    t.match(await other.call(AUTH, { Extra: { Authtoken: 'x'.repeat(70_000) } }), { Error: /too long/ })
+    t.match(await other.call(AUTH, { Extra: { Authtoken: 'x'.repeat(17_000) } }), { Error: /too long/ })
     t.match(server.attempts, 0)
     pass(1000)
     await other.untilClosed()
+  })
+
+  await t.test('single bytes on calls that wait are no way to take memory', async (t) => {
+    const { server } = await started(t, { authenticate: () => new Promise(() => undefined) })
+    const agent = await RawAgent.connect(server)
+    agent.begin(AUTH, JSON.stringify({ Extra: { Authtoken: TOKEN } }))
+    const second = agent.begin(AUTH)
+    t.match(await agent.answer(second), { Error: 'authenticate once' })
+    const crumbs = Buffer.concat(Array.from({ length: 1000 }, () => frame(DATA, 0, second, 'x')))
+    let sent = 0
+    while (!agent.closed && sent < 100) {
+      agent.socket.write(crumbs)
+      sent++
+      await new Promise(setImmediate)
+    }
+    await agent.untilClosed()
+    t.equal(server.listener.open, 0, 'it ends long before its time is over')
   })
 
   await t.test('ten seconds are enough', async (t) => {

@@ -1,4 +1,5 @@
 import type { Duplex } from 'node:stream'
+import { PIECE_OVERHEAD } from '../../lib/byte-queue.js'
 import {
   dataFrame,
   Flag,
@@ -34,11 +35,13 @@ export interface SessionOptions {
   readonly owner: SessionOwner
   /** Streams of the peer that may be open at once. */
   readonly peerStreams: number
+  /** Bytes that the peer may send in all, frames included; see `MuxSession.peerBytes`. Left out: no limit. */
+  readonly peerBytes?: number
 }
 
 /** What waits in the connection before DATA has to wait too. Bytes. */
 const CONGESTED = 262_144
-/** A peer that makes us answer without reading the answers. Bytes beyond `CONGESTED`. */
+/** A peer that makes us answer without reading the answers. Memory beyond `CONGESTED`, bytes. */
 const MOST_ANSWERS = 1_048_576
 /** Streams that a peer may open beyond the limit, and frames for streams that never were, before it is told to leave. */
 const MOST_OFFENCES = 1000
@@ -53,6 +56,8 @@ const LINGER = 50
 export class MuxSession implements FrameSink, Carrier {
   /** Streams of the peer that may be open at once; may be changed. */
   peerStreams: number
+  /** Bytes that the peer may send in all, frames included; may be changed. One that sends more loses the session. */
+  peerBytes: number
   /**
    * Set to the peer's heartbeat stream when the peer delays its small writes until the last one is acknowledged: a
    * frame that means nothing then carries the acknowledgement (Nagle, RFC 896, meets delayed ACKs, RFC 1122 4.2.3.2).
@@ -69,20 +74,27 @@ export class MuxSession implements FrameSink, Carrier {
   #lastPeerId = 0
   #peerOpen = 0
   #offences = 0
+  #received = 0
+  /** Frames that wait in the connection. */
+  #framesWaiting = 0
   #corked = false
   #wrote = false
   #credited = false
   #over = false
   #markedAt: number | undefined = undefined
   readonly #flush = (): void => this.#uncork()
+  readonly #frameLeft = (): void => {
+    this.#framesWaiting--
+  }
 
   /** Takes the pipe over; its bytes must not have been read. */
-  constructor(pipe: Duplex, { role, owner, peerStreams }: SessionOptions) {
+  constructor(pipe: Duplex, { role, owner, peerStreams, peerBytes }: SessionOptions) {
     this.#pipe = pipe
     this.#owner = owner
     this.#server = role === 'server'
     this.#nextId = this.#server ? 2 : 3
     this.peerStreams = peerStreams
+    this.peerBytes = peerBytes ?? Number.POSITIVE_INFINITY
     this.#reader = new FrameReader(this)
     pipe.on('data', (chunk: Buffer) => this.#read(chunk))
     pipe.on('drain', () => this.#drained())
@@ -168,7 +180,14 @@ export class MuxSession implements FrameSink, Carrier {
     if (this.#over) return
     if (!this.#corked) this.#cork()
     this.#wrote = true
-    this.#pipe.write(frame, sent)
+    this.#framesWaiting++
+    if (sent === undefined) this.#pipe.write(frame, this.#frameLeft)
+    else {
+      this.#pipe.write(frame, (error) => {
+        this.#frameLeft()
+        sent(error)
+      })
+    }
   }
 
   wait(stream: MuxStream): void {
@@ -237,10 +256,15 @@ export class MuxSession implements FrameSink, Carrier {
 
   #read(chunk: Buffer): void {
     if (this.#over) return
+    this.#received += chunk.length
+    if (this.#received > this.peerBytes) {
+      this.#finish({ by: 'us', code: MuxCode.enhanceYourCalm, detail: 'the peer sends too much before it may' })
+      return
+    }
     this.#reader.read(chunk)
     // Whether something was written because of it shows when everybody has had a turn.
     if (this.#credited && this.nudged !== undefined && !this.#corked) this.#cork()
-    if (this.#pipe.writableLength > CONGESTED + MOST_ANSWERS) {
+    if (this.#pipe.writableLength + this.#framesWaiting * PIECE_OVERHEAD > CONGESTED + MOST_ANSWERS) {
       this.#finish({ by: 'us', code: MuxCode.enhanceYourCalm, detail: 'the peer asks and does not read the answers' })
     }
   }

@@ -1,4 +1,5 @@
 import { Duplex } from 'node:stream'
+import { ByteQueue, compact } from '../../lib/byte-queue.js'
 import { CodedError } from '../../lib/coded-error.js'
 import {
   dataFrame,
@@ -63,6 +64,10 @@ export class MuxStream extends Duplex {
   #credited = 0
   /** Total credit that the peer has given. */
   #granted = 0
+  /** What came and was not asked for. */
+  readonly #incoming = new ByteQueue()
+  /** The reader asked for more than there was. */
+  #wanted = false
   #pending: Buffer[] = []
   #pendingBytes = 0
   #done: Done | undefined = undefined
@@ -75,11 +80,11 @@ export class MuxStream extends Duplex {
   /** A part of the write in progress was not copied. */
   #lent = false
   /** What was sent, while `refused` may still want it again. */
-  #kept: Buffer[] = []
-  #keptBytes = 0
+  readonly #kept = new ByteQueue()
 
   constructor(id: number, carrier: Carrier) {
-    super({ allowHalfOpen: true, readableHighWaterMark: HIGH_WATER, writableHighWaterMark: HIGH_WATER })
+    // What is not asked for waits here and not in the Readable, which counts no more than the bytes of a piece.
+    super({ allowHalfOpen: true, readableHighWaterMark: 0, writableHighWaterMark: HIGH_WATER })
     this.id = id
     this.#carrier = carrier
     // A break is heard as 'close'; without a listener an 'error' would end the process.
@@ -94,6 +99,11 @@ export class MuxStream extends Duplex {
   /** Bytes that came. */
   get received(): number {
     return this.#received
+  }
+
+  /** Bytes that came and wait for the reader. */
+  get unread(): number {
+    return this.readableLength + this.#incoming.length
   }
 
   /** Bytes of ours that the peer says it has read. */
@@ -127,16 +137,17 @@ export class MuxStream extends Duplex {
     this.#carrier.forget(this)
     this.emit('moved')
     const ended = this.#localEnded
-    const kept = this.#kept
+    const kept = this.#kept.takeAll()
     this.#carrier = carrier
     this.id = id
     this.#sendWindow = WINDOW
     this.#granted = 0
     this.#localEnded = this.#wireOver = false
     this.begin(first)
-    for (const piece of kept) {
-      this.#sendWindow -= piece.length
-      carrier.send(dataFrame(id, 0, piece))
+    if (kept.length > 0) {
+      if (this.refused !== undefined) this.#kept.push(kept)
+      this.#sendWindow -= kept.length
+      carrier.send(dataFrame(id, 0, kept))
     }
     if (ended) this.#sendEnd()
     else this.pump()
@@ -155,7 +166,10 @@ export class MuxStream extends Duplex {
     this.#received += bytes.length
     if (this.refused !== undefined) this.#stopKeeping()
     if (this.destroyed) return
-    this.push(bytes)
+    if (this.#wanted && this.#incoming.length === 0) {
+      this.#wanted = false
+      this.push(this.readableFlowing === true ? bytes : compact(bytes))
+    } else this.#incoming.push(bytes)
     this.#credit()
   }
 
@@ -163,7 +177,7 @@ export class MuxStream extends Duplex {
     if (this.#remoteEnded) return
     if (this.#received === 0 && this.refused?.(this, 'ended') === true) return
     this.#remoteEnded = true
-    if (!this.destroyed) this.push(null)
+    if (!this.destroyed && this.#incoming.length === 0) this.push(null)
     this.#settle()
   }
 
@@ -204,6 +218,10 @@ export class MuxStream extends Duplex {
 
   override _read(): void {
     this.#credit()
+    const piece = this.#incoming.shift()
+    if (piece === undefined) this.#wanted = true
+    else this.push(piece)
+    if (this.#remoteEnded && this.#incoming.length === 0 && !this.destroyed) this.push(null)
   }
 
   override _write(chunk: Buffer, _encoding: BufferEncoding, done: Done): void {
@@ -214,10 +232,10 @@ export class MuxStream extends Duplex {
   }
 
   override _writev(chunks: { chunk: Buffer }[], done: Done): void {
-    for (const { chunk } of chunks) {
-      this.#pending.push(chunk)
-      this.#pendingBytes += chunk.length
-    }
+    const joined = new ByteQueue()
+    for (const { chunk } of chunks) joined.push(chunk)
+    this.#pendingBytes += joined.length
+    for (let piece = joined.shift(); piece !== undefined; piece = joined.shift()) this.#pending.push(piece)
     this.#writing = this.#pendingBytes
     this.#accept(done)
   }
@@ -228,6 +246,7 @@ export class MuxStream extends Duplex {
   }
 
   override _destroy(error: Error | null, done: Done): void {
+    this.#incoming.clear()
     this.#pending = []
     this.#pendingBytes = 0
     if (!this.#wireOver) {
@@ -329,14 +348,13 @@ export class MuxStream extends Duplex {
   }
 
   #keep(piece: Buffer): void {
-    this.#keptBytes += piece.length
-    if (this.#keptBytes > MOST_KEPT) this.#stopKeeping()
+    if (this.#kept.length + piece.length > MOST_KEPT) this.#stopKeeping()
     else this.#kept.push(piece)
   }
 
   #stopKeeping(): void {
     this.refused = undefined
-    this.#kept = []
+    this.#kept.clear()
   }
 
   #sendEnd(): void {
@@ -349,7 +367,7 @@ export class MuxStream extends Duplex {
   /** Gives back what the reader has really taken. */
   #credit(): void {
     if (this.#remoteEnded || this.#wireOver) return
-    const taken = this.#received - this.#credited - this.readableLength
+    const taken = this.#received - this.#credited - this.unread
     if (taken < CREDIT_STEP) return
     this.#credited += taken
     this.#carrier.send(windowIncrementFrame(this.id, taken))
