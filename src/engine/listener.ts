@@ -281,5 +281,5 @@ class Arrival implements Swept {
 /** Often enough for the shortest time-out, seldom enough to cost nothing. */
 function sweepPeriod(limits: ListenLimits): number {
   const set = [limits.headTimeout, limits.bodyIdle, limits.keepAlive].filter((time) => time > 0)
-  return Math.max(10, Math.min(500, ...set.map((time) => time / 4)))
+  return Math.max(10, Math.min(250, ...set.map((time) => time / 4)))
 }

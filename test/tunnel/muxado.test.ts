@@ -14,6 +14,7 @@ import {
 } from '../../src/tunnel/muxado/frame.js'
 import { MuxSession, type SessionEnd } from '../../src/tunnel/muxado/session.js'
 import type { MuxStream } from '../../src/tunnel/muxado/stream.js'
+import { heldMemory } from '../helpers/memory.js'
 
 /** Numbers from 0 to below `below`, the same for the same seed (mulberry32). */
 function numbers(seed: number): (below: number) => number {
@@ -86,6 +87,23 @@ function pair(opened: (stream: MuxStream) => void, seed = 1): Pair {
     })
   return { server: make('server', pipes[0]), agent: make('agent', pipes[1]), ends, pipes }
 }
+
+t.test('single bytes that nobody reads take memory in proportion', async (t) => {
+  const sent = { streams: 4, bytes: 250_000 }
+  const { agent, pipes } = pair(() => undefined)
+  const before = heldMemory()
+  const crumbs: Buffer[] = []
+  for (let id = 2; id <= 2 * sent.streams; id += 2) {
+    crumbs.push(dataFrame(id, Flag.syn))
+    for (let i = 0; i < sent.bytes; i++) crumbs.push(dataFrame(id, 0, Buffer.of(1)))
+  }
+  const all = Buffer.concat(crumbs)
+  crumbs.length = 0
+  pipes[1].push(all)
+  while (agent.open < sent.streams) await new Promise(setImmediate)
+  const taken = heldMemory() - before - all.length
+  t.ok(taken < 20_000_000, `${taken} bytes for ${sent.streams * sent.bytes} that wait`)
+})
 
 t.test('a reader finds the same frames however the bytes are cut', async (t) => {
   const random = numbers(20)

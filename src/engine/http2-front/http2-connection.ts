@@ -11,15 +11,18 @@ import { MALFORMED, type Refusal } from '../message-scanner.js'
 import { errorCode } from './error-code.js'
 import { FloodWatch } from './flood-watch.js'
 import { Http2Exchange } from './http2-exchange.js'
+import { joinInput } from './joined-input.js'
 import { readHead } from './request-head.js'
 
 const STREAMS = 128
 /** How long a session that has ended may take to close. */
-const LINGER = 1000
+const LINGER = 500
 /** A session that nothing came from for so long is asked for a sign of life; one that gives none for so long again is given up. */
 const SILENCE = 60_000
 /** The largest stream id: a first GOAWAY with it says that the end is near and refuses nothing yet (RFC 9113 6.8). */
 const LAST_STREAM = 2 ** 31 - 1
+/** Length of a PING frame with its header (RFC 9113 4.1, 6.7). */
+const PING_BYTES = 17
 /** What HPACK adds to each field when it counts a list (RFC 7541 4.1). */
 const FIELD_OVERHEAD = 32
 /** Fields beyond the limit that are still read, so that the client gets 431 and no reset. */
@@ -42,10 +45,13 @@ export class Http2Connection implements Served {
   #answeredAny = false
   #gone = false
   #since: number
-  /** Bytes that had come when something last came, and whether we have asked since. */
+  /** Bytes that had come when something last came, and whether we have asked for a sign of life since. */
   #heard = 0
   #heardAt: number
   #probed = false
+  /** Has the session shown that it works since then? `#written`: bytes that had left when it was asked to. */
+  #proven = true
+  #written: number | undefined = undefined
 
   constructor(host: ServingHost, facts: SocketFacts, socket: TLSSocket) {
     this.#host = host
@@ -133,16 +139,19 @@ export class Http2Connection implements Served {
   }
 
   /**
-   * Notices a session that is dead without an end. nghttp2 makes one of each that breaks the protocol: it sends GOAWAY and
-   * node neither reads nor writes from then on, not even the end of the connection, and nobody is told.
+   * Notices a session that is dead without an end. nghttp2 makes one of most that break the protocol: it sends GOAWAY, drops
+   * what it is to send afterwards, node reads no more, not even the end of the connection, and nobody is told. So a session
+   * that something came for has to send a PING when it is quiet again.
    */
   #listen(now: number): void {
     const heard = this.#socket.bytesRead
     if (heard !== this.#heard) {
       this.#heard = heard
       this.#heardAt = now
-      this.#probed = false
+      this.#probed = this.#proven = false
+      this.#written = undefined
     } else if (this.#session.destroyed) return
+    else if (!this.#proven && !this.#session.closed) this.#prove()
     else if (!this.#probed && now - this.#heardAt > SILENCE) {
       this.#probed = true
       this.#heardAt = now
@@ -150,6 +159,23 @@ export class Http2Connection implements Served {
     } else if (this.#probed && now - this.#heardAt > SILENCE) {
       this.#cutBy = 'client-timeout'
       this.#session.destroy()
+    }
+  }
+
+  #prove(): void {
+    const session = this.#session
+    if (this.#written === undefined) {
+      this.#written = this.#socket.bytesWritten
+      // The answer is no news, but what came with it is.
+      session.ping((error) => {
+        if (error === null) this.#heard += PING_BYTES
+      })
+    } else if (this.#socket.bytesWritten !== this.#written) this.#proven = true
+    else if (waitingBelow(this.#socket) === 0) {
+      this.#cutBy = 'client-malformed'
+      this.#host.handler.refused(this.facts, 400, 'client-malformed')
+      session.destroy()
+      this.#socket.destroy()
     }
   }
 
@@ -166,6 +192,7 @@ export class Http2Connection implements Served {
       this.#refuse(stream, head)
       return
     }
+    if (!ended) joinInput(stream)
     const exchange = new Http2Exchange(this, stream, head, ended)
     this.#exchanges.add(exchange)
     if (this.#fresh.push(exchange) === 1) setImmediate(this.#handOver)
@@ -245,6 +272,12 @@ export class Http2Connection implements Served {
     this.#session.destroy()
     this.#host.gone(this)
   }
+}
+
+/** Bytes that node has and the system has not taken; of what a session writes the socket itself knows nothing. */
+function waitingBelow(socket: TLSSocket): number {
+  const { _handle: handle } = socket as unknown as { _handle: { readonly writeQueueSize: number } | null }
+  return handle?.writeQueueSize ?? 0
 }
 
 type SessionOptions = NonNullable<Parameters<typeof performServerHandshake>[1]> & {

@@ -74,7 +74,7 @@ export class Http2Exchange implements Exchange, BodyOwner {
     })
     stream.once('end', () => {
       // node:http2 ends the readable side of a stream that the client reset with NO_ERROR as if all had come.
-      if (stream.closed) this.fail('client-gone')
+      if (stream.closed) this.fail(session.why)
       else this.#end.complete = true
     })
     // It also ends the writable side of a stream that the client reset.
