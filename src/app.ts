@@ -11,7 +11,7 @@ import { readOptionFile } from './assembly/option-file.js'
 import { outboundRules } from './assembly/outbound.js'
 import { openPolicyServices } from './assembly/policy-services.js'
 import { isShared, storeAddress } from './assembly/store-place.js'
-import { accessLines, sharesListener, trafficOptions } from './assembly/traffic-options.js'
+import { accessLines, sharesListener, trafficOptions, trustedSet } from './assembly/traffic-options.js'
 import { IN_MEMORY } from './config/fields.js'
 import type { Options } from './config/options.js'
 import type { Applied } from './control/applied-units.js'
@@ -25,6 +25,7 @@ import type { Back } from './engine/contract.js'
 import { httpFront } from './engine/http-front/http-front.js'
 import { httpProxyBack } from './engine/http-proxy/http-proxy-back.js'
 import { Events } from './events/events.js'
+import { AddressCounts } from './lib/address-counts.js'
 import { atMost } from './lib/at-most.js'
 import type { Clock } from './lib/clock.js'
 import { CodedError } from './lib/coded-error.js'
@@ -34,6 +35,7 @@ import type { LineOutput } from './lib/line-output.js'
 import type { Outbound } from './lib/outbound/outbound.js'
 import { ThreadedOutbound } from './lib/outbound/threaded.js'
 import { packageVersion } from './lib/package-root.js'
+import { TurnedAwayLog } from './lib/turned-away.js'
 import { unpredictable } from './lib/unpredictable.js'
 import { x509Library } from './lib/x509-library.js'
 import { LimiterTable } from './limiter/table.js'
@@ -118,6 +120,7 @@ export class App {
   readonly #metrics = new Metrics()
   readonly #upstreams: Upstreams
   readonly #kinds = new HeaderKinds()
+  readonly #turnedAway: TurnedAwayLog
   readonly #back: Back
   readonly #limiter: LimiterTable
   readonly #agents: Agents
@@ -137,7 +140,8 @@ export class App {
   constructor(options: Options, dependencies: AppDependencies) {
     this.#options = options
     this.#dependencies = dependencies
-    const { clock } = dependencies
+    const { clock, log } = dependencies
+    this.#turnedAway = new TurnedAwayLog(clock, log, (...what) => this.#metrics.turnedAway(...what))
     this.#own = new OwnUnits((units) => this.#plane.applyOwn(units))
     this.#agents = this.#createAgents()
     this.#upstreams = new Upstreams(clock, this.#agents.groups)
@@ -372,6 +376,7 @@ export class App {
   #createAgents(): Agents {
     const { clock, log } = this.#dependencies
     const { zone, regions, require_reserved, listen, tcp_host, data, limits, timeouts } = this.#options
+    const trusted = trustedSet(this.#options.trusted_proxies)
     const { agents_certificate, agents_key, agents_tcp_ports } = this.#options
     return new Agents({
       holder: this.#holder,
@@ -385,7 +390,14 @@ export class App {
       version: packageVersion(),
       folder: data === IN_MEMORY ? undefined : join(data, 'agents'),
       certificate: certificateOf(agents_certificate, agents_key),
-      handshakes: { most: limits.handshakes, timeout: timeouts.headers },
+      limits: {
+        handshakes: limits.handshakes,
+        handshakesPerAddress: limits.handshakes_per_address,
+        connectionsPerAddress: limits.connections_per_address,
+        exempt: (address) => trusted?.match(address) !== undefined
+      },
+      handshakeTimeout: timeouts.headers,
+      turnedAway: this.#turnedAway,
       handshakeFailed: (why) => this.#metrics.handshakeFailed(why),
       watch: new SessionEvents({
         events: {
@@ -412,6 +424,7 @@ export class App {
     return createTraffic({
       ...(await trafficOptions(this.#options, clock)),
       front: ENGINES[engine].front({ clock }),
+      turnedAway: this.#turnedAway,
       back: this.#back,
       upstreams: this.#upstreams,
       challenge: (host, path) => this.#certificates?.service.answer(host, path),
@@ -432,12 +445,18 @@ export class App {
   }
 
   #createApi(keys: ApiKeys, control: ControlPlane, log: Logger): ApiServer {
-    const { api, metrics } = this.#options
+    const { api, limits, metrics } = this.#options
+    const trusted = trustedSet(this.#options.trusted_proxies)
     const hosts = [api.listen.host, ...api.allowed_hosts]
     if (api.public_url !== undefined) hosts.push(new URL(api.public_url).hostname)
     return createApi({
       keys,
       hosts,
+      crowds: {
+        connections: limits.connections,
+        ofAddress: new AddressCounts(limits.connections_per_address, (peer) => trusted?.match(peer) !== undefined),
+        turnedAway: (why, address) => this.#turnedAway.tell('api', why, address)
+      },
       clock: this.#dependencies.clock,
       readiness: () => (this.#readiness === 'ready' && control.lastError !== null ? 'degraded' : this.#readiness),
       account: { control, resources, baseUrl: () => this.#apiUrl, version: packageVersion() },

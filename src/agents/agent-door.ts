@@ -5,7 +5,9 @@ import { SocketFacts } from '../engine/connection-facts.js'
 import type { HandshakeFailure, TlsEntry, TlsTable } from '../engine/contract.js'
 import { ignore } from '../engine/copy.js'
 import { terminateTls } from '../engine/tls/terminate.js'
+import { AddressCounts } from '../lib/address-counts.js'
 import type { Clock } from '../lib/clock.js'
+import type { TurnedAway } from '../lib/turned-away.js'
 import type { TunnelListener } from '../tunnel/tunnel-listener.js'
 import type { CredentialGrant } from './credential-grant.js'
 import type { ListenerIdentity } from './listener-identity.js'
@@ -16,12 +18,23 @@ export interface AgentDoorParts {
   readonly identity: ListenerIdentity
   readonly listener: TunnelListener<CredentialGrant>
   readonly clock: Clock
-  /** Most connections at their handshake at a time; more wait. */
-  readonly handshakes: number
+  readonly limits: DoorLimits
+  readonly turnedAway: TurnedAway
   /** For a handshake. Milliseconds. */
   readonly timeout: number
   readonly handshakeFailed: (why: HandshakeFailure) => void
   readonly log: { warn(fields: object, message: string): void }
+}
+
+export interface DoorLimits {
+  /** Most connections at their handshake at a time; more wait. */
+  readonly handshakes: number
+  /** Those of one address, which do not hold up others; 0: no limit. */
+  readonly handshakesPerAddress: number
+  /** Most connections of one address; more are closed. 0: no limit. */
+  readonly connectionsPerAddress: number
+  /** Peers that the limits per address do not hold for. */
+  readonly exempt: (address: string) => boolean
 }
 
 /** A connection that waits for its handshake. */
@@ -44,6 +57,8 @@ export class AgentDoor {
   readonly #parts: AgentDoorParts
   readonly #table: TlsTable
   readonly #sockets = new Set<Socket>()
+  readonly #ofAddress: AddressCounts
+  readonly #handshakesOfAddress: AddressCounts
   #waiting: Arrival[] = []
   #handshakes = 0
   #count = 0
@@ -53,6 +68,9 @@ export class AgentDoor {
     this.#server = server
     this.#parts = parts
     this.#table = { entryFor: ({ sni }) => agentEntry(parts, sni) }
+    const { connectionsPerAddress, handshakesPerAddress, exempt } = parts.limits
+    this.#ofAddress = new AddressCounts(connectionsPerAddress, exempt)
+    this.#handshakesOfAddress = new AddressCounts(handshakesPerAddress, exempt)
   }
 
   /** Binds. Rejects with the system's error. */
@@ -83,7 +101,7 @@ export class AgentDoor {
   }
 
   #arrive(socket: Socket): void {
-    const { admits, clock, handshakeFailed } = this.#parts
+    const { admits, clock } = this.#parts
     socket.on('error', ignore)
     const facts = new SocketFacts(++this.#count, 'agents', socket, clock.wall())
     const ip = plain(facts.peer.address)
@@ -91,32 +109,45 @@ export class AgentDoor {
       socket.destroy()
       return
     }
-    if (this.#waiting.length >= MOST_WAITING) {
+    const full = this.#waiting.length >= MOST_WAITING
+    const leave = full ? undefined : this.#ofAddress.enter(ip)
+    if (leave === undefined) {
       socket.destroy()
-      handshakeFailed('overloaded')
+      this.#parts.handshakeFailed('overloaded')
+      this.#parts.turnedAway.tell(facts.listener, full ? 'handshakes' : 'address-connections', ip)
       return
     }
     this.#sockets.add(socket)
-    socket.once('close', () => this.#sockets.delete(socket))
+    socket.once('close', () => {
+      this.#sockets.delete(socket)
+      leave()
+    })
     this.#waiting.push({ socket, ip, local: facts.local })
     this.#next()
   }
 
-  /** The handshake of somebody who has left meanwhile fails at its first read. */
+  /** Those that have waited longest come first, but an address that has its share holds nobody up. */
   #next(): void {
-    while (this.#handshakes < this.#parts.handshakes) {
-      const arrival = this.#waiting.shift()
-      if (arrival === undefined) return
-      if (!arrival.socket.destroyed) this.#shakeHands(arrival)
+    const { handshakes } = this.#parts.limits
+    for (let at = 0; at < this.#waiting.length && this.#handshakes < handshakes; ) {
+      const arrival = this.#waiting[at] as Arrival
+      const shaken = arrival.socket.destroyed ? ignore : this.#handshakesOfAddress.enter(arrival.ip)
+      if (shaken === undefined) at++
+      else {
+        this.#waiting.splice(at, 1)
+        if (!arrival.socket.destroyed) this.#shakeHands(arrival, shaken)
+      }
     }
   }
 
-  #shakeHands({ socket, ip, local }: Arrival): void {
+  /** The handshake of somebody who has left meanwhile fails at its first read. */
+  #shakeHands({ socket, ip, local }: Arrival, shaken: () => void): void {
     const { timeout, handshakeFailed, listener } = this.#parts
     this.#handshakes++
     const giveUp = terminateTls(socket, { table: this.#table, local }, (result) => {
       clearTimeout(timer)
       this.#handshakes--
+      shaken()
       if (result.kind === 'failed') handshakeFailed(result.why)
       else listener.accept(result.secure, { ip, serverName: result.tls.sni })
       this.#next()

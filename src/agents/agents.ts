@@ -3,6 +3,7 @@ import type { HandshakeFailure } from '../engine/contract.js'
 import type { Clock } from '../lib/clock.js'
 import { CodedError, codeOf } from '../lib/coded-error.js'
 import { formatAuthority } from '../lib/host.js'
+import type { TurnedAway } from '../lib/turned-away.js'
 import { agentHosts, agentIngress } from '../resources/agent-ingress.js'
 import type { RecordOf } from '../resources/resource.js'
 import { AddressGate, type GateCounts, refuses, sameAddressRules } from '../snapshot/address-gate.js'
@@ -11,7 +12,7 @@ import type { Snapshot } from '../snapshot/snapshot.js'
 import type { StoreReader } from '../store/store.js'
 import { Registry, type TunnelWatch } from '../tunnel/registry.js'
 import { TunnelListener } from '../tunnel/tunnel-listener.js'
-import { AgentDoor } from './agent-door.js'
+import { AgentDoor, type DoorLimits } from './agent-door.js'
 import { watching } from './agent-watch.js'
 import { CredentialAuthority } from './credential-authority.js'
 import type { CredentialGrant } from './credential-grant.js'
@@ -45,8 +46,10 @@ export interface AgentsParts {
   readonly folder: string | undefined
   /** The operator's certificate; undefined: one of an authority of our own. Paths of PEM files. */
   readonly certificate: { readonly certificate: string; readonly key: string } | undefined
-  /** Most agents at their handshake at a time, and milliseconds for one. */
-  readonly handshakes: { readonly most: number; readonly timeout: number }
+  readonly limits: DoorLimits
+  /** Milliseconds for a handshake. */
+  readonly handshakeTimeout: number
+  readonly turnedAway: TurnedAway
   readonly handshakeFailed: (why: HandshakeFailure) => void
   /** Hears of sessions and tunnels. Must not throw. */
   readonly watch: TunnelWatch<CredentialGrant>
@@ -133,7 +136,7 @@ export class Agents {
     reader: StoreReader,
     shared = false
   ): Promise<AgentsAddress> {
-    const { holder, clock, log, own, zone, regions, requireReserved, tcp, version, folder, handshakes } = this.#parts
+    const { holder, clock, log, own, zone, regions, requireReserved, tcp, version, folder } = this.#parts
     const failed = (error: unknown) => log.error({ err: error }, 'the agent listener failed')
     const place = await reader.placeOf(await reader.revision())
     const authority = new CredentialAuthority(reader)
@@ -178,10 +181,9 @@ export class Agents {
       log
     })
     try {
-      const { handshakeFailed } = this.#parts
-      const { most, timeout } = handshakes
+      const { handshakeFailed, limits, handshakeTimeout: timeout, turnedAway } = this.#parts
       const admits = (address: string) => this.#gate.admits(holder.current(), address)
-      const parts = { admits, identity, listener, clock, handshakes: most, timeout, handshakeFailed, log }
+      const parts = { admits, identity, listener, clock, limits, timeout, handshakeFailed, turnedAway, log }
       if (shared) this.shared.open({ ...parts, address: at })
       const door = shared ? this.shared : await AgentDoor.open(at, parts)
       this.#serving = { door, listener, identity, watch, endpoints }

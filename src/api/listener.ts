@@ -1,8 +1,10 @@
-import type { Socket } from 'node:net'
+import type { Server, Socket } from 'node:net'
 import Fastify, { type FastifyInstance, type FastifyReply, type FastifyRequest } from 'fastify'
+import type { AddressCounts } from '../lib/address-counts.js'
 import type { Clock } from '../lib/clock.js'
 import { codeOf } from '../lib/coded-error.js'
 import { newId } from '../lib/id.js'
+import type { Crowding } from '../lib/turned-away.js'
 import { ApiError, apiErrorOf, errorBody, sendError } from './errors.js'
 import { hasBody, readJson } from './json-body.js'
 import type { RawQuery } from './query.js'
@@ -10,10 +12,19 @@ import type { RawQuery } from './query.js'
 /** Largest body of a request, bytes. */
 export const BODY_LIMIT = 1024 * 1024
 
+/** How many connections there may be at a time. */
+export interface Crowds {
+  readonly connections: number
+  readonly ofAddress: AddressCounts
+  /** Hears of each that is closed unread. */
+  turnedAway(why: Crowding, address: string): void
+}
+
 export interface ListenerOptions {
   readonly clock: Clock
   /** Milliseconds for a whole request to arrive; beyond: 408. */
   readonly requestTimeout?: number | undefined
+  readonly crowds?: Crowds | undefined
   /** Faults of ours; `error` may hold anything but a secret of a client. */
   fault(error: unknown, operationId: string): void
 }
@@ -24,7 +35,12 @@ const TIMEOUT_STEPS = 4
 const MAX_PARAMETER = 100
 
 /** The HTTP server: bodies as strict JSON, every refusal in the one form of errors, queries left as they came. */
-export function createListener({ clock, fault, requestTimeout = REQUEST_TIMEOUT }: ListenerOptions): FastifyInstance {
+export function createListener({
+  clock,
+  crowds,
+  fault,
+  requestTimeout = REQUEST_TIMEOUT
+}: ListenerOptions): FastifyInstance {
   const server = Fastify({
     logger: false,
     bodyLimit: BODY_LIMIT,
@@ -52,7 +68,27 @@ export function createListener({ clock, fault, requestTimeout = REQUEST_TIMEOUT 
     hasBody(request.headers) ? readJson(bytes) : undefined
   )
   server.setErrorHandler((error, _request, reply) => answerError(error, reply, fault))
+  if (crowds !== undefined) limitConnections(server.server, crowds)
   return server
+}
+
+function limitConnections(server: Server, { connections, ofAddress, turnedAway }: Crowds): void {
+  let open = 0
+  server.on('connection', (socket: Socket) => {
+    const address = socket.remoteAddress ?? ''
+    const full = open >= connections
+    const leave = full ? undefined : ofAddress.enter(address)
+    if (leave === undefined) {
+      socket.destroy()
+      turnedAway(full ? 'connections' : 'address-connections', address)
+      return
+    }
+    open++
+    socket.once('close', () => {
+      open--
+      leave()
+    })
+  })
 }
 
 /** What is said and answered here is read by the resources' own fields; the compilers for schemas are not even loaded. */

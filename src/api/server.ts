@@ -9,7 +9,7 @@ import { addEventRoutes } from './event-routes.js'
 import { type Doorkeeper, guard } from './gate.js'
 import type { ApiKeys } from './keys.js'
 import { KnownPaths } from './known-paths.js'
-import { createListener } from './listener.js'
+import { type Crowds, createListener } from './listener.js'
 import { addModuleRoutes } from './module-routes.js'
 import { addNestedRoutes } from './nested-routes.js'
 import { openApiDocument } from './openapi.js'
@@ -51,6 +51,8 @@ export interface ApiOptions {
   readonly corsOrigins?: readonly string[] | undefined
   /** Milliseconds for a whole request to arrive; beyond: 408. */
   readonly requestTimeout?: number | undefined
+  /** Absent: any number of connections. */
+  readonly crowds?: Crowds | undefined
   /** Faults of ours; `error` may hold anything but a secret of a client. */
   fault(error: unknown, operationId: string): void
 }
@@ -65,7 +67,7 @@ export interface ApiServer {
 /** The management listener: names checked against DNS rebinding, a key for everything but /healthz, one form of errors. */
 export function createApi(options: ApiOptions): ApiServer {
   const { account, clock, corsOrigins = [], fault, hosts, keys, metrics, rate, requestTimeout } = options
-  const server = createListener({ clock, fault, requestTimeout })
+  const server = createListener({ clock, crowds: options.crowds, fault, requestTimeout })
   const router: Router = { server, paths: new KnownPaths() }
   guard(server, {
     trusted: new TrustedHosts(hosts),

@@ -23,6 +23,8 @@ export async function trafficOptions(options: Options, clock: Clock): Promise<Pi
       targetBytes: limits.target_bytes,
       connections: limits.connections,
       handshakes: limits.handshakes,
+      connectionsPerAddress: limits.connections_per_address,
+      handshakesPerAddress: limits.handshakes_per_address,
       headTimeout: timeouts.headers,
       bodyIdle: timeouts.request_body,
       keepAlive: timeouts.keep_alive
@@ -63,7 +65,8 @@ function developmentNames(zone: string): string[] {
   return ['localhost', '*.localhost', zone, `*.${zone}`, '127.0.0.1', '::1']
 }
 
-function trustedSet(networks: readonly string[]): CidrSet | undefined {
+/** The networks of trusted proxies; undefined: there are none. */
+export function trustedSet(networks: readonly string[]): CidrSet | undefined {
   if (networks.length === 0) return undefined
   return new CidrSet(networks.flatMap((network) => parseCidr(network) ?? []))
 }

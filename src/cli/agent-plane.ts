@@ -9,6 +9,7 @@ import { CodedError } from '../lib/coded-error.js'
 import { openGeo } from '../lib/geo.js'
 import { parseAuthority } from '../lib/host.js'
 import { createOutbound } from '../lib/outbound/outbound.js'
+import { TurnedAwayLog } from '../lib/turned-away.js'
 import { UserAgents } from '../lib/user-agent.js'
 import { LimiterTable } from '../limiter/table.js'
 import type { Unit } from '../plan/plan.js'
@@ -197,6 +198,7 @@ export class AgentPlane {
       events: { wants: () => false, put: () => undefined },
       region: '',
       limits: LIMITS,
+      turnedAway: new TurnedAwayLog(clock, { warn: say }, (...what) => this.#metrics.turnedAway(...what)),
       timeouts: TIMEOUTS,
       forwarding: new WrittenForwarding(),
       // No listener here speaks TLS.

@@ -218,6 +218,20 @@ export const optionsSchema = Type.Object(
           default: 1_000,
           minimum: 1,
           maximum: 1_000_000
+        }),
+        connections_per_address: field.integer({
+          description:
+            'Most of the connections of one listener from one IPv4 address or one /64 of IPv6; further ones are closed. Trusted proxies are exempt, the address in a PROXY header counts. 0: no limit.',
+          default: 2_000,
+          minimum: 0,
+          maximum: 1_000_000
+        }),
+        handshakes_per_address: field.integer({
+          description:
+            'Most of the handshakes of one listener from one address, counted the same way; further clients are closed, agents wait. 0: no limit.',
+          default: 200,
+          minimum: 0,
+          maximum: 1_000_000
         })
       },
       { ...strict, description: 'What one client may ask for.' }

@@ -3,6 +3,7 @@ import type { SecureContext } from 'node:tls'
 import type { Body, BytePipe, Outgoing } from '../exchange/body.js'
 import type { ConnectionFacts, Failure } from '../exchange/connection.js'
 import type { AbortSignalLike, Exchange, RequestHead, ResponseHead } from '../exchange/exchange.js'
+import type { Crowding } from '../lib/turned-away.js'
 
 /**
  * The engine seam: a front turns a client's bytes into exchanges, a back gets answers from an upstream, a dialer is an
@@ -21,6 +22,8 @@ export interface Handler {
    * `closed`, and without a `closed` when `connection` had not been asked yet.
    */
   handshakeFailed?(facts: ConnectionFacts, why: HandshakeFailure): void
+  /** A connection was closed because there are too many; called besides `refused` or `handshakeFailed` with 'overloaded'. */
+  turnedAway?(facts: ConnectionFacts, why: Crowding): void
   /** A connection ended, for whatever reason; once for each one that `connection` let pass. */
   closed?(facts: ConnectionFacts): void
 }
@@ -50,6 +53,9 @@ export interface ListenLimits {
   readonly connections: number
   /** Connections of this listener that may be at their PROXY header or TLS handshake at once. Left out or 0: no limit. */
   readonly handshakes?: number
+  /** The same of one IPv4 address, or one /64 of IPv6, behind a PROXY header of the address there. Left out or 0: no limit. */
+  readonly connectionsPerAddress?: number
+  readonly handshakesPerAddress?: number
   /** Streams of one HTTP/2 session that may be open at once. Left out: 128. */
   readonly streams?: number
 }
@@ -107,6 +113,8 @@ export interface ListenOptions {
   readonly proxyProtocol?: ProxyProtocol
   /** Needs `tls`. */
   readonly beside?: SideDoor
+  /** Peers that the limits per address do not hold for, because they speak for many. Left out: none. */
+  readonly exempt?: (address: string) => boolean
   readonly limits: ListenLimits
 }
 

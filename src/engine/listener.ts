@@ -1,7 +1,9 @@
 import { createServer, type Server, type Socket } from 'node:net'
 import type { ConnectionFacts } from '../exchange/connection.js'
+import { AddressCounts } from '../lib/address-counts.js'
 import type { Clock } from '../lib/clock.js'
 import { Sweeper, type Swept } from '../lib/sweeper.js'
+import type { Crowding } from '../lib/turned-away.js'
 import { bind } from './bind.js'
 import { SocketFacts } from './connection-facts.js'
 import type { Handler, HandshakeFailure, Listening, ListenLimits, ListenOptions, SideDoor } from './contract.js'
@@ -61,6 +63,10 @@ export class ClientListener implements Listening, ServingHost {
   readonly #arriving = new Set<Arrival>()
   readonly #connections = new Set<Served>()
   readonly #emptied: (() => void)[] = []
+  readonly #ofAddress: AddressCounts
+  readonly #handshakesOfAddress: AddressCounts
+  /** The places that connections have among those of their address. */
+  readonly #places = new Map<ConnectionFacts, () => void>()
   #draining = false
   #count = 0
   address: { readonly host: string; readonly port: number } = { host: '', port: 0 }
@@ -75,6 +81,9 @@ export class ClientListener implements Listening, ServingHost {
     this.limits = options.limits
     this.handler = handler
     this.#options = options
+    const { connectionsPerAddress = 0, handshakesPerAddress = 0 } = options.limits
+    this.#ofAddress = new AddressCounts(connectionsPerAddress, options.exempt)
+    this.#handshakesOfAddress = new AddressCounts(handshakesPerAddress, options.exempt)
     this.#sweeper = new Sweeper(clock, sweepPeriod(options.limits))
     this.#protocols = protocols(this)
     // Paused: the socket is not read before it has its owner.
@@ -126,7 +135,7 @@ export class ClientListener implements Listening, ServingHost {
     this.#sweeper.delete(connection)
     if (!this.#connections.delete(connection)) return
     this.handler.closed?.(connection.facts)
-    this.#left()
+    this.#left(connection.facts)
   }
 
   async drain(deadline: number): Promise<{ ended: number; cut: number }> {
@@ -159,12 +168,10 @@ export class ClientListener implements Listening, ServingHost {
     const { connections, handshakes = 0 } = this.limits
     const facts = new SocketFacts(++this.#count, this.#options.name, socket, this.clock.wall())
     if (connections > 0 && this.open >= connections) {
-      this.#turnAway(socket, tls === undefined && proxyProtocol === undefined)
-      this.handler.refused(facts, 503, 'overloaded')
+      this.#turnAway(facts, socket, 'connections', tls === undefined && proxyProtocol === undefined)
     } else if (tls === undefined && proxyProtocol === undefined) this.#admit(facts, socket)
     else if (handshakes > 0 && this.#arriving.size >= handshakes) {
-      this.#turnAway(socket, false)
-      this.handler.handshakeFailed?.(facts, 'overloaded')
+      this.#turnAway(facts, socket, 'handshakes', false)
     } else if (proxyProtocol === undefined) this.#admit(facts, socket)
     else {
       const trusted = proxyProtocol.trusted(facts.peer.address)
@@ -173,7 +180,7 @@ export class ClientListener implements Listening, ServingHost {
         this.#arrived(arrival)
         if (result.kind === 'failed') {
           this.handler.handshakeFailed?.(facts, result.why)
-          this.#left()
+          this.#left(facts)
           return
         }
         if (result.kind === 'proxied') facts.relocate(result.peer, result.local)
@@ -183,21 +190,43 @@ export class ClientListener implements Listening, ServingHost {
   }
 
   /** Before a handshake there is no way to say it. */
-  #turnAway(socket: Socket, plain: boolean): void {
+  #turnAway(facts: SocketFacts, socket: Socket, why: Crowding, plain: boolean): void {
     socket.on('error', ignore)
     if (plain) socket.end(OVERLOADED, () => socket.destroy())
     else socket.destroy()
+    if (why === 'handshakes' || why === 'address-handshakes') this.handler.handshakeFailed?.(facts, 'overloaded')
+    else this.handler.refused(facts, 503, 'overloaded')
+    this.handler.turnedAway?.(facts, why)
+  }
+
+  /** Takes the places of its address; undefined when one is not to be had. The way to say that the handshake is over. */
+  #enter(facts: SocketFacts, socket: Socket): (() => void) | undefined {
+    const { address } = facts.peer
+    const leave = this.#ofAddress.enter(address)
+    if (leave === undefined) {
+      this.#turnAway(facts, socket, 'address-connections', this.#options.tls === undefined)
+      return undefined
+    }
+    const shaken = this.#options.tls === undefined ? ignore : this.#handshakesOfAddress.enter(address)
+    if (shaken === undefined) {
+      leave()
+      this.#turnAway(facts, socket, 'address-handshakes', false)
+    } else this.#places.set(facts, leave)
+    return shaken
   }
 
   #admit(facts: SocketFacts, socket: Socket): void {
     const { tls, beside } = this.#options
-    if (!this.handler.connection(facts)) {
+    const shaken = this.#enter(facts, socket)
+    if (shaken === undefined) this.#left(facts)
+    else if (!this.handler.connection(facts)) {
+      shaken()
       socket.on('error', ignore)
       socket.destroy()
-      this.#left()
+      this.#left(facts)
     } else if (tls === undefined) this.#serve(this.#protocols.http1, facts, socket)
     else {
-      const arrival = this.#arrives()
+      const arrival = this.#arrives(shaken)
       const shared = beside && new SharedTable(tls, beside)
       arrival.giveUp = terminateTls(socket, { table: shared ?? tls, local: facts.local }, (result) => {
         if (result.kind === 'secure' && shared?.undecided === true) {
@@ -224,14 +253,18 @@ export class ClientListener implements Listening, ServingHost {
       else if (!door.begins(first)) this.#serve(this.#protocols.http1, facts, secure)
       else {
         this.handler.closed?.(facts)
-        this.#left()
+        // An agent counts on as a connection of its address.
+        const leave = this.#places.get(facts)
+        this.#places.delete(facts)
+        if (leave !== undefined) secure.once('close', leave)
+        this.#left(facts)
         door.accept(secure, facts)
       }
     })
   }
 
-  #arrives(): Arrival {
-    const arrival = new Arrival(this.clock.monotonic(), this.limits.headTimeout)
+  #arrives(shaken: () => void = ignore): Arrival {
+    const arrival = new Arrival(this.clock.monotonic(), this.limits.headTimeout, shaken)
     this.#arriving.add(arrival)
     this.#sweeper.add(arrival)
     return arrival
@@ -240,12 +273,13 @@ export class ClientListener implements Listening, ServingHost {
   #arrived(arrival: Arrival): void {
     this.#arriving.delete(arrival)
     this.#sweeper.delete(arrival)
+    arrival.shaken()
   }
 
   #failed(facts: ConnectionFacts, why: HandshakeFailure): void {
     this.handler.handshakeFailed?.(facts, why)
     this.handler.closed?.(facts)
-    this.#left()
+    this.#left(facts)
   }
 
   #serve(protocol: Protocol, facts: SocketFacts, socket: Socket): void {
@@ -255,7 +289,9 @@ export class ClientListener implements Listening, ServingHost {
     if (this.#draining) connection.drain()
   }
 
-  #left(): void {
+  #left(facts: ConnectionFacts): void {
+    this.#places.get(facts)?.()
+    this.#places.delete(facts)
     if (this.open === 0) for (const resolve of this.#emptied.splice(0)) resolve()
   }
 }
@@ -264,11 +300,14 @@ export class ClientListener implements Listening, ServingHost {
 class Arrival implements Swept {
   place = -1
   giveUp: (why: HandshakeFailure) => void = ignore
+  /** Gives its place among the handshakes of its address back. */
+  readonly shaken: () => void
   readonly #since: number
   readonly #allowed: number
 
   /** `allowed` in milliseconds; 0: for ever. */
-  constructor(since: number, allowed: number) {
+  constructor(since: number, allowed: number, shaken: () => void) {
+    this.shaken = shaken
     this.#since = since
     this.#allowed = allowed
   }

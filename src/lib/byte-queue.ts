@@ -64,6 +64,14 @@ export class ByteQueue {
     return all
   }
 
+  /** Everything in the pieces in which it lies; the queue is empty then. */
+  takePieces(): Buffer[] {
+    this.#closeBlock()
+    const pieces = [...this.#pieces]
+    this.clear()
+    return pieces
+  }
+
   clear(): void {
     this.#pieces.length = 0
     this.#block = undefined

@@ -1,5 +1,6 @@
 import type { Front, Handler, ListenLimits, ListenOptions, SideDoor } from '../engine/contract.js'
 import type { EntryFacts } from '../exchange/flow.js'
+import type { TurnedAway } from '../lib/turned-away.js'
 import type { ListenerUnit } from '../plan/plan.js'
 import { ConnectionGate, type ConnectionGateParts } from './connection-gate.js'
 import { type Forwarding, plainAddress } from './forwarded.js'
@@ -15,6 +16,7 @@ export interface HttpListenerParts extends ConnectionGateParts {
   readonly beside: (unit: ListenerUnit) => SideDoor | undefined
   readonly forwarding: Forwarding
   readonly limits: ListenLimits
+  readonly turnedAway: TurnedAway
   readonly region: string
   /** Are refused requests written to the access log? */
   readonly logRefused: boolean
@@ -49,17 +51,19 @@ export async function openHttpListener(unit: ListenerUnit, parts: HttpListenerPa
     exchange: (exchange) => parts.pipeline.serve(exchange, entry, gate.results(exchange.connection.id)),
     refused(facts, status, why) {
       parts.metrics.malformed(status, why)
-      tell(facts, { status, failure: why }, 'refused')
+      if (why !== 'overloaded') tell(facts, { status, failure: why }, 'refused')
     },
     handshakeFailed(facts, why) {
       parts.metrics.handshakeFailed(why)
-      tell(facts, { failure: why }, 'handshake failed')
-    }
+      if (why !== 'overloaded') tell(facts, { failure: why }, 'handshake failed')
+    },
+    turnedAway: (facts, why) => parts.turnedAway.tell(name, why, plainAddress(facts.peer.address))
   }
   const beside = parts.beside(unit)
   const options: ListenOptions = {
     name,
     limits: parts.limits,
+    exempt: (address) => parts.forwarding.isTrusted(plainAddress(address)),
     ...(tls ? { tls: parts.tls.table(entry) } : {}),
     ...(tls && beside !== undefined ? { beside } : {}),
     ...(proxyProtocol

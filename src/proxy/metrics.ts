@@ -31,6 +31,7 @@ export class Metrics {
   readonly #failures: Counter
   readonly #refused: Counter
   readonly #handshakes: Counter
+  readonly #turnedAway: Counter
   readonly #restricted: Counter
   readonly #tcp: Counter
   readonly #tcpDuration: Histogram
@@ -84,6 +85,12 @@ export class Metrics {
       name: 'sluice_handshake_failures_total',
       help: 'Connections that ended before their first request: no PROXY header, no TLS, no certificate, by reason.',
       labelNames: ['reason'],
+      registers
+    })
+    this.#turnedAway = new Counter({
+      name: 'sluice_connections_refused_total',
+      help: 'Connections that were closed because there were too many, by listener and limit.',
+      labelNames: ['listener', 'limit'],
       registers
     })
     this.#restricted = new Counter({
@@ -152,6 +159,11 @@ export class Metrics {
   /** A connection got no further than its PROXY header or TLS handshake. `why` is a word of a closed set. */
   handshakeFailed(why: string): void {
     this.#handshakes.inc({ reason: why })
+  }
+
+  /** A connection was closed because there are too many. `limit` is a word of a closed set. */
+  turnedAway(listener: string, limit: string): void {
+    this.#turnedAway.inc({ listener, limit })
   }
 
   restricted(enforced: boolean): void {

@@ -4,7 +4,9 @@ import { SocketFacts } from '../engine/connection-facts.js'
 import { ignore } from '../engine/copy.js'
 import { readProxyHeader } from '../engine/proxy-protocol/read-header.js'
 import type { EntryFacts } from '../exchange/flow.js'
+import { AddressCounts } from '../lib/address-counts.js'
 import { Sweeper } from '../lib/sweeper.js'
+import type { Crowding, TurnedAway } from '../lib/turned-away.js'
 import type { HostPort } from '../plan/plan.js'
 import { type Forwarding, plainAddress } from './forwarded.js'
 import type { Address, Drained, OpenTcpPort } from './ports.js'
@@ -16,6 +18,9 @@ export interface TcpListenerParts extends TcpConnectionParts {
   readonly proxyProtocol: boolean
   /** Most connections of one listener at a time. */
   readonly connections: number
+  /** The same of one address; 0: no limit. Trusted peers are exempt. */
+  readonly connectionsPerAddress: number
+  readonly turnedAway: TurnedAway
   readonly region: string
 }
 
@@ -34,6 +39,7 @@ export class TcpListener implements OpenTcpPort {
   readonly #connections = new Set<TcpConnection>()
   /** At their PROXY header. */
   readonly #arriving = new Set<Socket>()
+  readonly #ofAddress: AddressCounts
   /** Those that came before `accept`. */
   #early: Socket[] | undefined = []
   #edge: string
@@ -47,6 +53,8 @@ export class TcpListener implements OpenTcpPort {
     this.#edge = edge
     this.#entry = entryOf(edge, at, parts.region)
     this.#sweeper = new Sweeper(parts.clock, sweepPeriod(parts.timeouts.idle))
+    const trusted = (peer: string) => parts.forwarding.isTrusted(plainAddress(peer))
+    this.#ofAddress = new AddressCounts(parts.connectionsPerAddress, trusted)
   }
 
   /** Binds. Rejects with the system's error. */
@@ -110,12 +118,10 @@ export class TcpListener implements OpenTcpPort {
       this.#early.push(socket)
       return
     }
-    const { connections, metrics, clock, forwarding, proxyProtocol, timeouts } = this.#parts
+    const { connections, clock, metrics, forwarding, proxyProtocol, timeouts } = this.#parts
     const facts = new SocketFacts(++this.#count, this.#entry.id, socket, clock.wall())
     if (this.#connections.size + this.#arriving.size >= connections) {
-      socket.on('error', ignore)
-      socket.destroy()
-      metrics.malformed(503, 'overloaded')
+      this.#turnAway(socket, facts, 'connections')
     } else if (proxyProtocol && forwarding.isTrusted(plainAddress(facts.peer.address))) {
       this.#arriving.add(socket)
       const giveUp = readProxyHeader(socket, { trusted: true }, (result) => {
@@ -132,10 +138,26 @@ export class TcpListener implements OpenTcpPort {
     } else this.#serve(socket, facts)
   }
 
+  #turnAway(socket: Socket, { peer }: SocketFacts, why: Crowding): void {
+    const { metrics, turnedAway } = this.#parts
+    socket.on('error', ignore)
+    socket.destroy()
+    metrics.malformed(503, 'overloaded')
+    turnedAway.tell(this.#entry.id, why, plainAddress(peer.address))
+  }
+
   #serve(socket: Socket, facts: SocketFacts): void {
+    const leave = this.#ofAddress.enter(facts.peer.address)
+    if (leave === undefined) {
+      this.#turnAway(socket, facts, 'address-connections')
+      return
+    }
     const connection = new TcpConnection(socket, facts, this.#edge, this.#entry, this.#sweeper, this.#parts)
     this.#connections.add(connection)
-    void connection.ended.then(() => this.#connections.delete(connection))
+    void connection.ended.then(() => {
+      leave()
+      this.#connections.delete(connection)
+    })
   }
 }
 

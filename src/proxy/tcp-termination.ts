@@ -3,6 +3,8 @@ import type { TlsEntry } from '../engine/contract.js'
 import { type Terminated, terminateTls } from '../engine/tls/terminate.js'
 import type { ConnectionFacts } from '../exchange/connection.js'
 import type { Termination } from '../exchange/termination.js'
+import type { AddressCounts } from '../lib/address-counts.js'
+import type { TurnedAway } from '../lib/turned-away.js'
 import type { Snapshot } from '../snapshot/snapshot.js'
 import type { TlsContexts, TlsDemand } from './tls-contexts.js'
 import type { ListenerTls } from './tls-table.js'
@@ -12,6 +14,9 @@ export interface TcpTerminationParts {
   readonly listeners: ListenerTls
   /** Most handshakes at a time. */
   readonly handshakes: number
+  /** Those of each address. */
+  readonly ofAddress: AddressCounts
+  readonly turnedAway: TurnedAway
   readonly log: { warn(fields: object, message: string): void }
 }
 
@@ -27,14 +32,17 @@ export class TcpTermination {
   /** After a failure the socket is destroyed. `timeout`: milliseconds; 0: no limit. */
   end(
     socket: Socket,
-    { local }: ConnectionFacts,
+    { local, listener, peer }: ConnectionFacts,
     how: Termination,
     snapshot: Snapshot,
     timeout: number
   ): Promise<Terminated> {
     const table = { entryFor: ({ sni }: { sni: string | undefined }) => this.#entry(how, sni, snapshot) }
-    if (this.#running >= this.#parts.handshakes) {
+    const full = this.#running >= this.#parts.handshakes
+    const shaken = full ? undefined : this.#parts.ofAddress.enter(peer.address)
+    if (shaken === undefined) {
       socket.destroy()
+      this.#parts.turnedAway.tell(listener, full ? 'handshakes' : 'address-handshakes', peer.address)
       return Promise.resolve({ kind: 'failed', why: 'overloaded' })
     }
     this.#running++
@@ -42,6 +50,7 @@ export class TcpTermination {
       const giveUp = terminateTls(socket, { table, local }, (result) => {
         clearTimeout(timer)
         this.#running--
+        shaken()
         if (result.kind === 'secure' && how.clients?.must === 'any' && result.tls.clientCertificate === undefined) {
           result.secure.destroy()
           resolve({ kind: 'failed', why: 'certificate-missing' })

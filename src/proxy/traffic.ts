@@ -1,14 +1,16 @@
 import { READ_BYTES } from '../engine/codec/wire.js'
 import type { Back, Front, ListenLimits, SideDoor } from '../engine/contract.js'
 import type { InternalRequests } from '../exchange/internal-requests.js'
+import { AddressCounts } from '../lib/address-counts.js'
 import type { Clock } from '../lib/clock.js'
+import type { TurnedAway } from '../lib/turned-away.js'
 import { AddressGate } from '../snapshot/address-gate.js'
 import type { SnapshotHolder } from '../snapshot/holder.js'
 import type { Snapshot } from '../snapshot/snapshot.js'
 import { AccessLog, type LineWriter } from './access-log.js'
 import { Admission } from './admission.js'
 import { ConnectionLog } from './connection-log.js'
-import type { Forwarding } from './forwarded.js'
+import { type Forwarding, plainAddress } from './forwarded.js'
 import { Forwarder, type UpstreamTimeouts } from './forwarder.js'
 import type { HeaderKinds } from './header-kinds.js'
 import { openHttpListener } from './http-listener.js'
@@ -46,6 +48,7 @@ export interface TrafficParts {
   readonly events: EventSink
   readonly region: string
   readonly limits: ListenLimits
+  readonly turnedAway: TurnedAway
   readonly timeouts: UpstreamTimeouts & { readonly headers: number; readonly drain: number }
   readonly forwarding: Forwarding
   /** Shown by TLS listeners for names without a certificate. */
@@ -94,6 +97,7 @@ export function createTraffic(parts: TrafficParts): Traffic {
       parts.beside?.at.host === host && parts.beside.at.port === port ? parts.beside.door : undefined,
     forwarding,
     limits,
+    turnedAway: parts.turnedAway,
     region,
     holder,
     metrics,
@@ -110,6 +114,10 @@ export function createTraffic(parts: TrafficParts): Traffic {
       contexts,
       listeners: tls,
       handshakes: limits.handshakes ?? Number.POSITIVE_INFINITY,
+      ofAddress: new AddressCounts(limits.handshakesPerAddress ?? 0, (peer) =>
+        forwarding.isTrusted(plainAddress(peer))
+      ),
+      turnedAway: parts.turnedAway,
       log
     }),
     shared: Buffer.allocUnsafeSlow(READ_BYTES),
@@ -120,6 +128,8 @@ export function createTraffic(parts: TrafficParts): Traffic {
     forwarding,
     proxyProtocol: parts.tcp.proxyProtocol,
     connections: limits.connections,
+    connectionsPerAddress: limits.connectionsPerAddress ?? 0,
+    turnedAway: parts.turnedAway,
     region
   }
   const ports = new ProcessPorts({

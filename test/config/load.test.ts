@@ -59,7 +59,9 @@ t.test('without anything the defaults hold', async (t) => {
       buffered_bodies_share: 0.1,
       buffered_body_rate: 1024,
       connections: 10_000,
-      handshakes: 1_000
+      handshakes: 1_000,
+      connections_per_address: 2_000,
+      handshakes_per_address: 200
     },
     timeouts: {
       headers: 10_000,

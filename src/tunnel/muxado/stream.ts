@@ -1,4 +1,5 @@
 import { Duplex } from 'node:stream'
+import { ignore } from '../../engine/copy.js'
 import { ByteQueue, compact } from '../../lib/byte-queue.js'
 import { CodedError } from '../../lib/coded-error.js'
 import {
@@ -144,11 +145,9 @@ export class MuxStream extends Duplex {
     this.#granted = 0
     this.#localEnded = this.#wireOver = false
     this.begin(first)
-    if (kept.length > 0) {
-      if (this.refused !== undefined) this.#kept.push(kept)
-      this.#sendWindow -= kept.length
-      carrier.send(dataFrame(id, 0, kept))
-    }
+    if (this.refused !== undefined) this.#kept.push(kept)
+    this.#sendWindow -= kept.length
+    if (kept.length > 0) carrier.send(dataFrame(id, 0, kept))
     if (ended) this.#sendEnd()
     else this.pump()
   }
@@ -219,8 +218,8 @@ export class MuxStream extends Duplex {
   override _read(): void {
     this.#credit()
     const piece = this.#incoming.shift()
-    if (piece === undefined) this.#wanted = true
-    else this.push(piece)
+    this.#wanted = piece === undefined
+    if (piece !== undefined) this.push(piece)
     if (this.#remoteEnded && this.#incoming.length === 0 && !this.destroyed) this.push(null)
   }
 
@@ -235,7 +234,7 @@ export class MuxStream extends Duplex {
     const joined = new ByteQueue()
     for (const { chunk } of chunks) joined.push(chunk)
     this.#pendingBytes += joined.length
-    for (let piece = joined.shift(); piece !== undefined; piece = joined.shift()) this.#pending.push(piece)
+    this.#pending.push(...joined.takePieces())
     this.#writing = this.#pendingBytes
     this.#accept(done)
   }
@@ -397,7 +396,3 @@ const REFUSALS: ReadonlySet<number | undefined> = new Set([
   MuxCode.remoteGoneAway,
   MuxCode.streamsExhausted
 ])
-
-function ignore(): void {
-  // Heard as 'close'.
-}
