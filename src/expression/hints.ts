@@ -25,6 +25,35 @@ const FOREIGN_METHODS: Readonly<Record<string, string>> = {
   toString: 'string(…)'
 }
 
+/** Functions that are called otherwise elsewhere: as methods of a list, or under another name. */
+const FOREIGN_FUNCTIONS: Readonly<Record<string, string>> = {
+  sort: 'list.sort() or list.sortBy(x, …)',
+  sorted: 'list.sort() or list.sortBy(x, …)',
+  sortBy: 'list.sortBy(x, …)',
+  orderBy: 'list.sortBy(x, …)',
+  'lists.sort': 'list.sort() or list.sortBy(x, …)'
+}
+
+/** Methods with a variable and an expression over it, by names that have another meaning here or none. */
+const FOREIGN_MACROS: Readonly<Record<string, string>> = {
+  sort: 'sortBy(x, …)',
+  sorted: 'sortBy(x, …)',
+  sort_by: 'sortBy(x, …)',
+  orderBy: 'sortBy(x, …)',
+  order_by: 'sortBy(x, …)'
+}
+
+/** `; did you mean …?` for a function that does not exist, or nothing. */
+export function functionHint(name: string, known: Iterable<string>): string {
+  if (Object.hasOwn(FOREIGN_FUNCTIONS, name)) return `; did you mean ${FOREIGN_FUNCTIONS[name]}?`
+  return methodHint(name, known)
+}
+
+/** What was meant by a method that was given a variable and takes none; undefined for a method that is no such name. */
+export function macroMeant(name: string): string | undefined {
+  return Object.hasOwn(FOREIGN_MACROS, name) ? FOREIGN_MACROS[name] : undefined
+}
+
 /** `; …` that names what was probably meant, or nothing. */
 export function methodHint(name: string, known: Iterable<string>): string {
   if (Object.hasOwn(FOREIGN_METHODS, name)) return `; write ${FOREIGN_METHODS[name]}`
@@ -46,8 +75,14 @@ export function nearestPath(path: string, paths: Iterable<string>): string | und
   return all.find((one) => one.endsWith(`.${ending}`))
 }
 
+/** What actions would publish that are refused by name, so that no other action is suggested for it. */
+const UNPUBLISHED = new Set(['owasp_crs_request', 'owasp_crs_response', 'ai_gateway', 'saml'])
+
 /** `; did you mean x?`, or nothing. */
 export function pathHint(path: string, paths: Iterable<string>): string {
+  const [root = '', , action = ''] = path.split('.')
+  if (root === 'actions' && UNPUBLISHED.has(action))
+    return `: the action ${action.replaceAll('_', '-')} is not supported`
   const near = nearestPath(path, paths)
   return near === undefined ? '' : `; did you mean ${near}?`
 }

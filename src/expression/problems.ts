@@ -106,7 +106,13 @@ function callMessage(node: Node, functions: FunctionTable): string {
   const flat = (node.args as [string])[0]
   const forms = functions.forms(isMethod ? 'method' : 'function', flat)
   const name = flat.replaceAll('__', '.')
-  return forms === ''
-    ? `${name}() does not take these arguments`
-    : `${name}() does not take these arguments; it is ${forms}`
+  if (forms === '') return `${name}() does not take these arguments`
+  return `${name}() does not take these arguments; it is ${forms}${isMethod ? listHint(name, forms, node) : ''}`
+}
+
+/** A list where a method takes a text: header fields and query parameters are lists of their values. */
+function listHint(name: string, forms: string, node: Node): string {
+  const { checkedType } = (node.args as [string, Node])[1]
+  if (checkedType === undefined || !typeLabel(checkedType).startsWith('list')) return ''
+  return forms.includes(`string.${name}(`) ? `; this is a list: did you mean [0].${name}(…)?` : ''
 }

@@ -3,7 +3,7 @@ import { boundBy, isBind, MACRO_NAMES } from './compile-macro.js'
 import type { CelEngine, Node, StaticType } from './engine.js'
 import { canonical, type Environment, TYPE_NAMES } from './environment.js'
 import type { ExpressionProblem } from './expression.js'
-import { methodHint, pathHint } from './hints.js'
+import { functionHint, macroMeant, methodHint, pathHint } from './hints.js'
 import { typeOperation } from './operator-types.js'
 import { BINARY } from './operators.js'
 import { problem } from './problems.js'
@@ -201,7 +201,7 @@ class Resolver {
         return
       }
       if (chain.names.length === 1 && functions.namespaces.has(chain.names[0] as string)) {
-        const hint = methodHint(full, functions.functionNames)
+        const hint = functionHint(full, functions.functionNames)
         this.#report('EXPRESSION_UNKNOWN', `there is no function ${full}()${hint}`, node)
         return
       }
@@ -212,6 +212,12 @@ class Resolver {
       return
     }
     this.visit(receiver, bound)
+    const [first] = args
+    if (args.length === 2 && first?.op === 'id' && macroMeant(name) !== undefined) {
+      this.#report('EXPRESSION_UNKNOWN', `${name}() takes no variable; did you mean ${macroMeant(name)}?`, node)
+      this.visit(args[1] as Node, new Set([...bound, String(first.args)]))
+      return
+    }
     this.#checkFunction(node, 'method', name)
     for (const arg of args) this.visit(arg, bound)
   }
@@ -237,8 +243,11 @@ class Resolver {
     const overloads = functions.named(form, name)
     const shown = name.replaceAll('__', '.')
     if (overloads.length === 0) {
-      const known = form === 'method' ? [...functions.methodNames, ...MACRO_NAMES] : functions.functionNames
-      this.#report('EXPRESSION_UNKNOWN', `there is no function ${shown}()${methodHint(shown, known)}`, node)
+      const hint =
+        form === 'method'
+          ? methodHint(shown, [...functions.methodNames, ...MACRO_NAMES])
+          : functionHint(shown, functions.functionNames)
+      this.#report('EXPRESSION_UNKNOWN', `there is no function ${shown}()${hint}`, node)
       return
     }
     const phases = overloads[0]?.phases

@@ -4,7 +4,7 @@ import { didYouMean } from '../lib/suggest.js'
 import type { Action, ReadyAction, UnavailableAction } from './action.js'
 import { suggestions } from './actions/registry.js'
 import { readConfig } from './config.js'
-import type { ActionNode, ExpressionNode, RuleNode } from './document.js'
+import type { ActionNode, ExpressionNode, PolicyDocument, RuleNode } from './document.js'
 import type { Carrier } from './legacy.js'
 import type { LoginGate } from './login/desk.js'
 import { checkDurations, checkMarked } from './marked.js'
@@ -56,6 +56,7 @@ export function compilePolicy(text: string, options: CompileOptions): { policy?:
     keep: withOrdinals(options),
     source: document.source,
     report,
+    refusedResults: refusedResults(document, options.actions),
     unavailable(path, code, message, span) {
       runnable = false
       report[options.unavailable === 'refuse' ? 'error' : 'warning'](path, code, message, span)
@@ -66,6 +67,12 @@ export function compilePolicy(text: string, options: CompileOptions): { policy?:
   const found = report.sorted()
   if (report.failed || !runnable) return { problems: found }
   return { policy: { owner: options.owner, phases, logins: compiler.logins }, problems: found }
+}
+
+function refusedResults({ phases }: PolicyDocument, actions: readonly Action[]): ReadonlySet<string> {
+  const refused = new Set(actions.filter(({ availability }) => availability === 'unsupported').map(({ type }) => type))
+  const used = PHASES.flatMap((phase) => phases[phase].flatMap((rule) => rule.actions.map(({ type }) => type)))
+  return new Set(used.filter((type) => refused.has(type)).map((type) => type.replaceAll('-', '_')))
 }
 
 /** Makes equal keys of one document different: the second one gets an ordinal, in order of the text. */

@@ -17,6 +17,8 @@ export interface DocumentScope {
   readonly keep: KeptStateDraft['keep']
   readonly source: SourceText
   readonly report: Reporter
+  /** Names of the results of actions in this document that are refused by name: why they do not exist is told there. */
+  readonly refusedResults: ReadonlySet<string>
   /** Reports something that is valid and cannot run yet; the policy is not runnable then. */
   unavailable(path: NodePath, code: string, message: string, span: Span): void
 }
@@ -133,9 +135,15 @@ export function reportExpression<T>(document: DocumentScope, compiled: Compiled<
   const { node } = at
   const offsets = node.kind === 'scalar' && node.text === source ? scalarOffsets(document.source.text, node) : undefined
   for (const { severity, code, message, start, end } of found) {
+    if (document.refusedResults.has(resultNamed(source.slice(start, end)))) continue
     const span = offsets === undefined ? node.span : spanInside(offsets, start, end, node as ScalarNode)
     document.report[severity](at.path, code, message, span, start)
   }
+}
+
+/** `rate_limit` for `actions.service.rate_limit.limited`; empty for what is no result of an action. */
+function resultNamed(expression: string): string {
+  return /^actions\s*\.\s*\w+\s*\.\s*(\w+)/.exec(expression)?.[1] ?? ''
 }
 
 function spanInside(offsets: readonly number[], start: number, end: number, node: ScalarNode): Span {

@@ -26,10 +26,19 @@ t.test('unknown names are refused where they stand, with what was probably meant
     "req.url.path.startWith('a')": /did you mean startsWith\(/,
     "hasReqHeadr('x')": /did you mean hasReqHeader\(/,
     "hash.sha265('x')": /there is no function hash\.sha265\(\); did you mean hash\.sha256/,
+    "sort(req.headers['a'])": /EXPRESSION_UNKNOWN .*sort\(\); did you mean list\.sort\(\) or list\.sortBy\(x, …\)\?/,
+    "req.headers['a'].sort(x, size(x))": /EXPRESSION_UNKNOWN .*sort\(\) takes no variable; did you mean sortBy\(/,
+    "req.headers['a'].orderBy(x, size(x))": /did you mean sortBy\(/,
+    "req.headers['a'].contains('b')": /EXPRESSION_TYPE .*this is a list: did you mean \[0\]\.contains\(/,
+    "getReqHeader('a').startsWith('b')": /did you mean \[0\]\.startsWith\(/,
+    "actions.service.owasp_crs_request.decision == ''":
+      /owasp_crs_request\.decision: the action owasp-crs-request is not/,
     'size()': /size\(\) does not take these arguments/,
     'b"x".json()': /EXPRESSION_UNKNOWN/
   }
   for (const [source, expected] of Object.entries(table)) t.match(problems(source)[0], expected, source)
+  t.equal(problems("req.headers['a'].sort(x, size(x))").length, 1, 'its variable is no second problem')
+  t.notMatch(problems("req.headers['a'].contains(1)")[0], /list: did you mean \[1\]/)
   t.equal(problems("req.metod == 'a' || conn.cilent_ip == 'b'").length, 2, 'all unknown names at once')
 })
 

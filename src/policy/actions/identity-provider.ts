@@ -9,6 +9,7 @@ import { createGate } from '../login/gate.js'
 import type { Application } from '../login/operator-providers.js'
 import type { Provider } from '../login/providers.js'
 import type { LoginResult } from '../login/published.js'
+import { isBlank } from './placeholder.js'
 
 const SECOND = 1_000
 const YEAR = 8_760 * 3_600 * SECOND
@@ -119,6 +120,13 @@ export function compileLogin(settings: LoginConfig, source: LoginSource, scope: 
 
 /** An application of one's own has an id and a secret. */
 function checkApplication(clientId: string | undefined, clientSecret: string | undefined, scope: Scope): void {
+  const fields = { client_id: clientId, client_secret: clientSecret }
+  const blank = Object.entries(fields).find(([, text]) => text !== undefined && isBlank(text))
+  if (blank !== undefined) {
+    const message = `${blank[0]} is a placeholder: put that of your application at the provider in its place`
+    scope.unavailable([blank[0]], message, 'PLACEHOLDER')
+    return
+  }
   if ((clientId === undefined) === (clientSecret === undefined)) return
   const [given, missing] = clientId === undefined ? ['client_secret', 'client_id'] : ['client_id', 'client_secret']
   scope.problem(

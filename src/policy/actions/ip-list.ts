@@ -3,7 +3,7 @@ import { EvaluationError } from '../../expression/expression.js'
 import { type Cidr, CidrSet, parseCidr } from '../../lib/cidr.js'
 import type { Scope } from '../action.js'
 import type { NodePath } from '../problem.js'
-import { isPlaceholder } from './placeholder.js'
+import { isPlaceholderWord } from './placeholder.js'
 
 /** Texts that one list keeps parsed. */
 const KEPT = 256
@@ -21,7 +21,7 @@ export function compileIpList(sources: readonly string[], at: NodePath, scope: S
     else {
       const cidr = parseCidr(template.constant.trim())
       if (cidr !== undefined) constant.push(cidr)
-      else if (isPlaceholder(source)) {
+      else if (isPlaceholderWord(source)) {
         const message = `"${source}" is a placeholder: put an address or a network in its place`
         scope.unavailable([...at, i], message, 'PLACEHOLDER')
       } else

@@ -3,7 +3,7 @@ import type { AddressRules } from '../../lib/address-rules.js'
 import { parseAddress } from '../../lib/cidr.js'
 import type { Scope } from '../action.js'
 import type { NodePath } from '../problem.js'
-import { isPlaceholder } from './placeholder.js'
+import { isPlaceholderWord } from './placeholder.js'
 
 /** `ipp_` and a KSUID; samples and old accounts have shorter ones. */
 const ID = /^ipp_[0-9A-Za-z]{1,64}$/
@@ -18,7 +18,7 @@ export type IpPolicyLookup = (action: keyof AddressRules, address: string, flow:
 export function compileIpPolicies(ids: readonly string[], at: NodePath, scope: Scope): IpPolicyLookup {
   for (const [i, id] of ids.entries()) {
     if (ID.test(id)) continue
-    if (isPlaceholder(id))
+    if (isPlaceholderWord(id))
       scope.unavailable([...at, i], `"${id}" is a placeholder: put an id in its place`, 'PLACEHOLDER')
     else scope.problem([...at, i], 'CONFIG_INVALID', `"${id}" is no id of an IP policy: those begin with ipp_`)
   }

@@ -4,7 +4,7 @@ import { config, text } from '../fields.js'
 import { openidProvider } from '../login/providers.js'
 import { checkUrl } from './absolute-url.js'
 import { compileLogin, loginFields, loginResults, span } from './identity-provider.js'
-import { isPlaceholder } from './placeholder.js'
+import { isPlaceholderWord } from './placeholder.js'
 
 const URL_FORM = /^https?:\/\/./i
 /** Stands where a document names no issuer that could be asked. */
@@ -61,7 +61,7 @@ function compile(settings: Static<typeof fields>, scope: Scope): ActionRun {
 
 function readIssuer(url: string, scope: Scope): string {
   const at = ['issuer_url']
-  if (isPlaceholder(url)) {
+  if (isPlaceholderWord(url)) {
     scope.unavailable(at, `"${url}" is a placeholder: put an absolute http or https URL in its place`, 'PLACEHOLDER')
     return NO_ISSUER
   }

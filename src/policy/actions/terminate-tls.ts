@@ -7,11 +7,15 @@ import { NAME_ATTRIBUTES, parseCertificate } from '../../expression/variables/ce
 import { checkPrivateKey, readChain } from '../../lib/x509.js'
 import { defineAction, type Scope } from '../action.js'
 import { choice, config, template } from '../fields.js'
+import type { NodePath } from '../problem.js'
+import { isPlaceholderWord } from './placeholder.js'
 
 const version = (description: string, standard: '1.2' | '1.3') =>
   Type.Optional(choice(['1.0', '1.1', '1.2', '1.3'], { description, default: standard }))
 
 const STRATEGIES = ['require-and-verify', 'require-any', 'request'] as const
+
+const authority = template({ description: 'A certificate authority: PEM, or the id of one.', minLength: 1 })
 
 const MUSTS = { 'require-and-verify': 'verified', 'require-any': 'any', request: 'requested' } as const
 const RESULT = 'terminate_tls'
@@ -41,9 +45,7 @@ export const terminateTls = defineAction({
     server_private_key: Type.Optional(template({ description: 'Private key, PEM.', minLength: 1 })),
     server_certificate: Type.Optional(template({ description: 'Certificate chain, PEM.', minLength: 1 })),
     mutual_tls_certificate_authorities: Type.Optional(
-      Type.Array(template({ description: 'A certificate authority: PEM, or the id of one.', minLength: 1 }), {
-        description: 'Who signs the certificates of clients.'
-      })
+      Type.Union([Type.Array(authority, { description: 'Who signs the certificates of clients.' }), authority])
     ),
     mutual_tls_verification_strategy: Type.Optional(
       choice(STRATEGIES, {
@@ -82,7 +84,7 @@ export const terminateTls = defineAction({
     }
     const identity = compileIdentity(config.server_certificate, config.server_private_key, scope)
     const clients = compileClients(
-      config.mutual_tls_certificate_authorities,
+      authoritiesOf(config.mutual_tls_certificate_authorities, scope),
       config.mutual_tls_verification_strategy,
       scope
     )
@@ -144,8 +146,26 @@ function checkIdentity(chain: string, privateKey: string, scope: Scope): void {
   }
 }
 
+const AUTHORITY_ID = /^ca_\w+$/
+const AUTHORITIES = 'mutual_tls_certificate_authorities'
+
+/** Published documents give one authority without a list around it. */
+function authoritiesOf(given: readonly string[] | string | undefined, scope: Scope): readonly Authority[] | undefined {
+  if (given === undefined) return undefined
+  if (typeof given !== 'string') return given.map((text, index) => ({ text, at: [AUTHORITIES, index] }))
+  const message = `${AUTHORITIES} is a list of authorities; one text is taken as a list of one`
+  scope.warn([AUTHORITIES], 'LIST_EXPECTED', message)
+  return [{ text: given, at: [AUTHORITIES] }]
+}
+
+interface Authority {
+  readonly text: string
+  /** Its place in the config. */
+  readonly at: NodePath
+}
+
 function compileClients(
-  authorities: readonly string[] | undefined,
+  authorities: readonly Authority[] | undefined,
   strategy: (typeof STRATEGIES)[number] | undefined,
   scope: Scope
 ): (flow: Flow) => Termination['clients'] {
@@ -155,15 +175,16 @@ function compileClients(
     const message = 'require-and-verify needs mutual_tls_certificate_authorities to verify by'
     scope.problem(['mutual_tls_verification_strategy'], 'CONFIG_INVALID', message)
   }
-  const at = 'mutual_tls_certificate_authorities'
-  const templates = (authorities ?? []).map((text, index): Template => {
-    const compiled = scope.template(text, [at, index])
+  const templates = (authorities ?? []).map(({ text, at }): Template => {
+    const compiled = scope.template(text, at)
     const { constant } = compiled
     const read = constant?.includes('-----BEGIN') === true ? readChain(constant) : undefined
     if (read?.ok === false) {
-      scope.unavailable([at, index], `the authority cannot be used: ${read.message}`, 'CONFIG_INVALID')
-    } else if (constant !== undefined && read === undefined && !/^ca_\w+$/.test(constant.trim())) {
-      scope.problem([at, index], 'CONFIG_INVALID', 'an authority is a PEM text or the id of one (ca_…)')
+      scope.unavailable(at, `the authority cannot be used: ${read.message}`, 'CONFIG_INVALID')
+    } else if (constant !== undefined && read === undefined && !AUTHORITY_ID.test(constant.trim())) {
+      if (isPlaceholderWord(constant)) {
+        scope.unavailable(at, `"${constant}" is a placeholder: put an authority in its place`, 'PLACEHOLDER')
+      } else scope.problem(at, 'CONFIG_INVALID', 'an authority is a PEM text or the id of one (ca_…)')
     }
     return compiled
   })

@@ -218,3 +218,64 @@ t.test('doubtful documents are warned of', async (t) => {
     t.ok(found[0]?.includes(right), found[0] ?? provider)
   }
 })
+
+t.test('blanks of examples are warned of, and such a policy never runs', async (t) => {
+  const google = { provider: 'google' }
+  const blanks: [string, object, RegExp, Parameters<Kit['problems']>[2]?][] = [
+    ['restrict-ips', { allow: ['OFFICE_IP'] }, /PLACEHOLDER .*allow\[0\]/],
+    ['restrict-ips', { allow: ['0.0.0.0/0'], deny: ['MY-NETWORK/24'] }, /PLACEHOLDER .*deny\[0\]/],
+    ['restrict-ips', { ip_policies: ['OFFICE'] }, /PLACEHOLDER .*ip_policies\[0\]/],
+    ['oauth', { ...google, client_id: '...' }, /PLACEHOLDER .*client_id/],
+    ['oauth', { ...google, client_id: '...', client_secret: '...' }, /PLACEHOLDER .*client_id/],
+    ['oauth', { ...google, client_id: 'a', client_secret: '<secret>' }, /PLACEHOLDER .*client_secret/],
+    ['openid-connect', { ...oidc, client_id: '$CLIENT_ID' }, /PLACEHOLDER .*client_id/],
+    ['openid-connect', { ...oidc, issuer_url: 'ISSUER_URL' }, /PLACEHOLDER .*issuer_url/],
+    ['http-request', { url: 'AUTH_URL' }, /PLACEHOLDER .*url/],
+    ['forward-internal', { url: '<URL here>' }, /PLACEHOLDER .*url/],
+    ['terminate-tls', { mutual_tls_certificate_authorities: ['YOUR_CA'] }, /PLACEHOLDER/, 'on_tcp_connect']
+  ]
+  for (const [type, config, expected, phase = 'on_http_request'] of blanks) {
+    const found = problems(type, config, phase)
+    t.match(found, [expected], `${type} ${JSON.stringify(config)}`)
+    t.match(found, [/^warning /], `${type} ${JSON.stringify(config)}`)
+    const document = { [phase]: [{ actions: [{ type, config }] }] }
+    t.equal(kit.compile(document).policy, undefined, `${type} ${JSON.stringify(config)} does not run`)
+    const refused = kit.compile(document, 'route:1', 'refuse').problems
+    t.match(refused, [{ severity: 'error', code: 'PLACEHOLDER' }], `${type} is refused where it would run`)
+  }
+  for (const entry of ['office_ip', 'Office', '10.0.0.256', 'X']) {
+    const severity = entry === 'X' ? 'warning' : 'error'
+    t.match(problems('restrict-ips', { allow: [entry] }), [new RegExp(`^${severity} `)], entry)
+  }
+  t.same(problems('oauth', { ...google, client_id: 'MYAPP', client_secret: 'a...b' }), [], 'may be the values')
+})
+
+t.test('one authority of clients needs no list around it', async (t) => {
+  const one = { mutual_tls_certificate_authorities: 'ca_abc', mutual_tls_verification_strategy: 'require-any' }
+  t.match(problems('terminate-tls', one, 'on_tcp_connect'), [/^warning LIST_EXPECTED .*a list of one/])
+  const document = { on_tcp_connect: [{ actions: [{ type: 'terminate-tls', config: one }] }] }
+  t.ok(kit.compile(document).policy, 'and it runs')
+  const broken = { mutual_tls_certificate_authorities: '-----BEGIN CERTIFICATE-----\n...\n-----END CERTIFICATE-----' }
+  t.match(problems('terminate-tls', broken, 'on_tcp_connect'), [
+    /^warning LIST_EXPECTED/,
+    /^warning CONFIG_INVALID .*the authority cannot be used/
+  ])
+})
+
+t.test('of an action that is refused by name, nothing else is told', async (t) => {
+  for (const action of actions) {
+    if (action.availability !== 'unsupported') continue
+    const result = `actions.service.${action.type.replaceAll('-', '_')}`
+    const expressions = [`${result}.decision == 'deny' || size(${result}.list) > 0`]
+    const body = `\${${result}.decision}`
+    const rule = { expressions, actions: [{ type: 'custom-response', config: { body } }] }
+    const beside = {
+      on_http_request: [{ actions: [{ type: action.type, config: { a: 1 } }] }],
+      on_http_response: [rule]
+    }
+    t.match(kit.compile(beside).problems, [{ code: 'ACTION_UNSUPPORTED' }], action.type)
+    const alone = kit.compile({ on_http_response: [rule] }).problems
+    t.equal(alone.length, 3, action.type)
+    for (const { message } of alone) t.match(message, new RegExp(`: the action ${action.type} is not supported$`))
+  }
+})

@@ -77,7 +77,7 @@ export class Kit {
     }
   }
 
-  compile(document: object, owner = 'route:1') {
+  compile(document: object, owner = 'route:1', unavailable: 'warn' | 'refuse' = 'warn') {
     const keep = {
       keep: <T>(key: readonly unknown[], make: (identity: string) => T): T => {
         const identity = JSON.stringify(key)
@@ -90,7 +90,7 @@ export class Kit {
       services: this.services,
       keep,
       actions,
-      unavailable: 'warn'
+      unavailable
     })
   }
 
