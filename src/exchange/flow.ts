@@ -115,6 +115,11 @@ export class Flow {
   responseFields: string[] | undefined = undefined
   /** The request is for a path of ours: access control looks at it, and then whoever it is for answers. */
   own: OwnRequest | undefined = undefined
+  /**
+   * What policies will do with the content of the response: read it while it streams, or have all of it first. The upstream
+   * is then asked for content that can be read here.
+   */
+  reads: 'stream' | 'whole' | undefined = undefined
   /** How the edge through which the request came is known; empty when it takes every host. */
   hosts: readonly PublicHost[] = NO_HOSTS
   /** Rule and action that ended the exchange. */

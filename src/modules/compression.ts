@@ -1,5 +1,5 @@
 import { Compressor } from '../policy/actions/compressor.js'
-import { availableCodings } from '../policy/actions/encoders.js'
+import { usualCodings } from '../policy/actions/encoders.js'
 import { decisionCounters } from '../policy/services.js'
 import { defineModule } from './contract.js'
 
@@ -8,7 +8,7 @@ import { defineModule } from './contract.js'
  * compressed length can give away a secret that they hold (BREACH); the action `compress-response` takes them when told so.
  */
 export const compression = defineModule('compression', (_config, { owner, services }) => {
-  const compressor = new Compressor(availableCodings, { withCookies: false })
+  const compressor = new Compressor(usualCodings, { withCookies: false })
   const counters = decisionCounters(services.meter, owner, 'compression', ['compressed', 'unchanged'])
   return {
     response: (flow) => {

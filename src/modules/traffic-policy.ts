@@ -2,6 +2,7 @@ import type { Flow, Phase } from '../exchange/flow.js'
 import type { Verdict } from '../exchange/verdict.js'
 import type { CompiledPolicy } from '../policy/compile.js'
 import { watchEventStream } from '../policy/event-stream.js'
+import { greaterReading } from '../policy/response-reading.js'
 import { runPhase } from '../policy/run.js'
 import { defineModule, type Step } from './contract.js'
 
@@ -17,7 +18,12 @@ export const trafficPolicy = defineModule<{ policy: string }>('traffic_policy', 
   const response = step('on_http_response')
   return {
     logins: (units) => units.policy(key)?.logins.map(({ gate }) => gate) ?? [],
-    request: (flow, units) => (flow.own === undefined ? request(flow, units) : answerOwn(flow, units.policy(key))),
+    request(flow, units) {
+      if (flow.own !== undefined) return answerOwn(flow, units.policy(key))
+      const reads = units.policy(key)?.reads
+      if (reads !== undefined) flow.reads = greaterReading(flow.reads, reads)
+      return request(flow, units)
+    },
     response(flow, units) {
       const verdict = response(flow, units)
       const messages = units.policy(key)?.phases.on_event_stream_message

@@ -5,6 +5,7 @@ import type { Expression, Template } from '../expression/expression.js'
 import type { Regex } from '../lib/regex.js'
 import type { LoginGate } from './login/desk.js'
 import type { NodePath } from './problem.js'
+import type { ResponseReading } from './response-reading.js'
 import type { PolicyServices } from './services.js'
 
 /** A compiled action. A verdict ends the phase; undefined goes on. Throws `EvaluationError` and nothing else. */
@@ -49,6 +50,8 @@ interface ActionBase<S extends TSchema> {
   readonly configOptional: boolean
   /** `always`: what follows in the same rule can never run. */
   readonly terminates: 'always' | 'sometimes' | 'never'
+  /** It reads the content of the response, so the upstream is asked for content that can be read. */
+  readonly readsResponse?: ResponseReading
   /** What it publishes: `actions.service.<name>.<field>`; field paths may be dotted; values are CEL types. */
   readonly results?: { readonly name: string; readonly fields: Readonly<Record<string, string>> }
 }

@@ -10,6 +10,7 @@ import type { LoginGate } from './login/desk.js'
 import { checkDurations, checkMarked } from './marked.js'
 import type { Problem } from './problem.js'
 import { Reporter } from './reporter.js'
+import { greaterReading, type ResponseReading } from './response-reading.js'
 import { type CompiledAction, type CompiledPhase, type CompiledRule, failureVerdict } from './run.js'
 import { ActionScope, type DocumentScope, reportExpression } from './scope.js'
 import type { Counter, KeptStateDraft, PolicyServices } from './services.js'
@@ -18,6 +19,8 @@ export interface CompiledPolicy {
   readonly owner: string
   /** null: no rules. */
   readonly phases: Readonly<Record<Phase, CompiledPhase | null>>
+  /** What it will do with the content of responses, if anything. */
+  readonly reads: ResponseReading | undefined
   /** The logins that its actions ask for, in the order of the document. */
   readonly logins: readonly PolicyLogin[]
 }
@@ -66,7 +69,18 @@ export function compilePolicy(text: string, options: CompileOptions): { policy?:
   for (const phase of PHASES) phases[phase] = compiler.phase(phase, document.phases[phase])
   const found = report.sorted()
   if (report.failed || !runnable) return { problems: found }
-  return { policy: { owner: options.owner, phases, logins: compiler.logins }, problems: found }
+  const reads = readingOf(phases, options.actions)
+  return { policy: { owner: options.owner, phases, reads, logins: compiler.logins }, problems: found }
+}
+
+function readingOf(phases: CompiledPolicy['phases'], actions: readonly Action[]): ResponseReading | undefined {
+  let reading: ResponseReading | undefined = phases.on_event_stream_message === null ? undefined : 'stream'
+  const used = new Set(phases.on_http_response?.rules.flatMap((rule) => rule.actions.map(({ type }) => type)))
+  for (const action of actions) {
+    if (action.availability !== 'ready' || action.readsResponse === undefined || !used.has(action.type)) continue
+    reading = greaterReading(reading, action.readsResponse)
+  }
+  return reading
 }
 
 function refusedResults({ phases }: PolicyDocument, actions: readonly Action[]): ReadonlySet<string> {

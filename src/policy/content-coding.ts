@@ -30,6 +30,11 @@ const STREAMS: ReadonlyMap<string, () => Duplex> = new Map<string, () => Duplex>
   ['deflate', zlib.createInflate]
 ])
 
+/** Can this coding be undone here? `coding`: lower case. */
+export function canDecode(coding: string): boolean {
+  return DECODERS.has(coding)
+}
+
 /** Content codings of a message in the order in which they were applied; `identity` is none. */
 export function codingsOf(headers: HeaderFields): string[] {
   return headers

@@ -5,6 +5,7 @@ import type { Flow, FlowRequest, FlowResponse } from '../exchange/flow.js'
 import { HeaderFields } from '../exchange/headers.js'
 import type { Clock } from '../lib/clock.js'
 import type { ResponseUpstream } from '../plan/plan.js'
+import { fieldsForReading } from '../policy/response-reading.js'
 import { FAILURES, type FailureAnswer, REFUSALS } from './failures.js'
 import type { HeaderKinds } from './header-kinds.js'
 import { cleanResponse } from './hygiene.js'
@@ -68,7 +69,7 @@ export class Forwarder {
     let target = key === undefined ? undefined : upstreams.choose(units, key, tried)
     if (target === undefined) return { response: failureResponse(absence(units, key)), duration: undefined }
     const begun = clock.monotonic()
-    const options = this.#options(exchange, flow.request)
+    const options = this.#options(exchange, flow)
     for (let attempt = 1; ; attempt++) {
       if (target.kind === 'response') return { response: fixedResponse(target.unit), duration: undefined }
       const { server } = target
@@ -110,7 +111,7 @@ export class Forwarder {
     return { response, duration, reusedConnection }
   }
 
-  #options(exchange: Exchange, request: FlowRequest): ForwardOptions {
+  #options(exchange: Exchange, { request, reads }: Flow & { readonly request: FlowRequest }): ForwardOptions {
     const { timeouts, kinds } = this.#parts
     return {
       head: {
@@ -119,7 +120,7 @@ export class Forwarder {
         authority: request.head.authority,
         scheme: request.head.scheme,
         version: '1.1',
-        headers: request.headers.list
+        headers: reads === undefined ? request.headers.list : fieldsForReading(request.headers, reads)
       },
       body: request.body,
       connectTimeout: timeouts.connect,

@@ -31,7 +31,10 @@ t.test('responses are compressed for clients that accept it', async (t) => {
   t.ok(await plain({ path: '/short', headers }))
   t.ok(await plain({ headers: { ...headers, cookie: 'session=1' } }), 'a request with cookies')
   t.ok(await plain({ headers: { ...headers, 'cache-control': 'no-transform' } }))
-  t.equal((await get({ method: 'HEAD', headers })).headers['content-encoding'], undefined)
+  const head = await get({ method: 'HEAD', headers })
+  t.match(head.headers, { 'content-encoding': 'gzip', vary: 'Accept-Encoding', etag: 'W/"v1"' })
+  t.notOk('content-length' in head.headers)
+  t.equal((await get({})).headers.vary, 'Accept-Encoding', 'also where nobody asked')
 
   await put('compression', { enabled: false })
   t.ok(await plain({ headers }))

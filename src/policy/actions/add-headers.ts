@@ -8,7 +8,28 @@ import { compileHeaders } from './header-writing.js'
 
 const RESERVED = { 'user-agent': '"user-agent" cannot be added or removed' }
 
-/** Appends header fields to the request, or to the response in its phase; only `host` replaces what is there. */
+/** Fields of a response that stand once: a client takes a second one for a mistake, or believes either. */
+const ONCE = new Set([
+  ...['access-control-allow-credentials', 'access-control-allow-origin', 'access-control-max-age', 'age'],
+  ...[
+    'content-disposition',
+    'content-location',
+    'content-type',
+    'date',
+    'etag',
+    'expires',
+    'last-modified',
+    'location'
+  ],
+  ...['referrer-policy', 'retry-after', 'server', 'strict-transport-security'],
+  ...['x-content-type-options', 'x-frame-options']
+])
+
+/**
+ * Appends header fields to the request, or to the response in its phase; `host` replaces what is there. On an answer that
+ * was made here, such as that of an earlier rule to a preflight request, no field comes twice: one that can stand only
+ * once is replaced, and one that is there with the same value stays.
+ */
 export const addHeaders = defineAction({
   type: 'add-headers',
   phases: ['on_http_request', 'on_http_response'],
@@ -29,6 +50,7 @@ export const addHeaders = defineAction({
       for (const [i, name] of writing.names.entries()) {
         const value = values[i] as string
         if (name === 'host' && !answering) overrideHost(fields, value)
+        else if (answering && flow.response?.local === true) addToOwn(fields, name, value)
         else fields.append(name, value)
         added.set(name, value)
       }
@@ -37,6 +59,11 @@ export const addHeaders = defineAction({
     }
   }
 })
+
+function addToOwn(fields: HeaderFields, name: string, value: string): void {
+  if (ONCE.has(name)) fields.set(name, value)
+  else if (!fields.values(name).includes(value)) fields.append(name, value)
+}
 
 function publish(flow: Flow, added: ReadonlyMap<string, string>): void {
   flow.publish('add_headers', { headers_added: added })

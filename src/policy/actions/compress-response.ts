@@ -2,7 +2,10 @@ import Type from 'typebox'
 import { defineAction, type Scope } from '../action.js'
 import { choice, config } from '../fields.js'
 import { Compressor } from './compressor.js'
-import { availableCodings, type Coding } from './encoders.js'
+import { availableCodings, type Coding, usualCodings } from './encoders.js'
+
+const WITHOUT_COOKIES =
+  'responses to requests with cookies stay uncompressed, because their length could give a secret away (BREACH); name algorithms to compress them too'
 
 /**
  * Compresses responses for clients that accept it.
@@ -18,7 +21,7 @@ export const compressResponse = defineAction({
     algorithms: Type.Optional(
       Type.Array(choice(['gzip', 'br', 'deflate', 'zstd', 'compress'], { description: 'A content coding.' }), {
         description:
-          'Codings to offer, the preferred first; all when left out. Written out, it also allows them on responses to requests with cookies.',
+          'Codings to offer, the preferred first; br, zstd, gzip and deflate when left out. Written out, it also allows them on responses to requests with cookies.',
         minItems: 1,
         uniqueItems: true
       })
@@ -28,7 +31,8 @@ export const compressResponse = defineAction({
   terminates: 'never',
   results: { name: 'compress', fields: { already_compressed: 'bool', negotiated_algorithm: 'string' } },
   compile({ algorithms }, scope) {
-    const offered = algorithms === undefined ? availableCodings : offeredOf(algorithms, scope)
+    if (algorithms === undefined) scope.warn([], 'COOKIES_UNCOMPRESSED', WITHOUT_COOKIES)
+    const offered = algorithms === undefined ? usualCodings : offeredOf(algorithms, scope)
     const compressor = new Compressor(offered, { withCookies: algorithms !== undefined })
     return (flow) => {
       const outcome = compressor.compress(flow)
@@ -47,11 +51,7 @@ function offeredOf(algorithms: readonly string[], scope: Scope): readonly Coding
   for (const [i, algorithm] of algorithms.entries()) {
     const coding = availableCodings.find((known) => known === algorithm)
     if (coding !== undefined) offered.push(coding)
-    else {
-      const why =
-        algorithm === 'compress' ? 'no current client asks for "compress"' : `this Node version has no ${algorithm}`
-      scope.warn(['algorithms', i], 'CONFIG_UNUSED', `${why}; it is accepted and never used`)
-    }
+    else scope.unavailable(['algorithms', i], `this Node version has no ${algorithm}`)
   }
   return offered
 }

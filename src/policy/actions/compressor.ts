@@ -1,7 +1,7 @@
 import type { Flow, FlowResponse } from '../../exchange/flow.js'
 import type { HeaderFields } from '../../exchange/headers.js'
 import { negotiate } from './accept-encoding.js'
-import { isCompressible, isEncoded, knownLength } from './compressible.js'
+import { forbidsTransform, isCompressible, isEncoded, lengthOfContent } from './compressible.js'
 import { type Coding, type Encoder, encoder } from './encoders.js'
 
 /** Negotiated codings remembered by one compressor; browsers send few different values. */
@@ -35,11 +35,13 @@ export function savingOf({ derived }: Flow): Saving | undefined {
 /** Compresses responses with the codings of `offered`, the preferred first, where client and response allow it. */
 export class Compressor {
   readonly #coded: (header: string) => Coding | undefined
+  readonly #offers: boolean
   readonly #withCookies: boolean
 
   /** `withCookies`: responses to requests with cookies too. */
   constructor(offered: readonly Coding[], { withCookies }: { withCookies: boolean }) {
     this.#coded = negotiation(offered)
+    this.#offers = offered.length > 0
     this.#withCookies = withCookies
   }
 
@@ -49,11 +51,19 @@ export class Compressor {
     if (request === undefined || response === undefined) return undefined
     flow.derived[SLOT] ??= { coding: undefined, bytesSaved: 0 } satisfies Saving
     const already = isEncoded(response.headers)
-    if (already || !isCompressible(flow, response) || (!this.#withCookies && request.headers.has('cookie')))
-      return { already, coding: undefined }
-    const coding = this.#coded(request.headers.values('accept-encoding').join(','))
-    if (coding !== undefined) flow.derived[SLOT] = apply(response, coding)
+    if (already || !this.#offers || !isCompressible(flow, response)) return { already, coding: undefined }
+    const live = lengthOfContent(flow, response) === undefined
+    const coding = this.#codingFor(request.headers, live)
+    if (coding !== undefined) flow.derived[SLOT] = apply(response, coding, live)
+    // A cache must not take for the answer to everybody what stays as it is for this one (RFC 9110 12.5.5).
+    else varyByEncoding(response.headers)
     return { already, coding }
+  }
+
+  #codingFor(asked: HeaderFields, live: boolean): Coding | undefined {
+    if (forbidsTransform(asked) || (!this.#withCookies && asked.has('cookie'))) return undefined
+    const coding = this.#coded(asked.values('accept-encoding').join(','))
+    return live && coding === 'compress' ? undefined : coding
   }
 }
 
@@ -69,9 +79,8 @@ function negotiation(offered: readonly Coding[]): (header: string) => Coding | u
   }
 }
 
-function apply(response: FlowResponse, coding: Coding): Saving {
+function apply(response: FlowResponse, coding: Coding, live: boolean): Saving {
   const { headers } = response
-  const live = knownLength(response.body) === undefined
   for (const name of DROPPED) headers.delete(name)
   headers.set('content-encoding', coding)
   varyByEncoding(headers)

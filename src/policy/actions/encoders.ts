@@ -1,11 +1,12 @@
 import type { Duplex } from 'node:stream'
 import zlib from 'node:zlib'
+import { LzwEncoder } from './lzw.js'
 
 /** Codings that this proxy can apply, the preferred first where a client likes several equally. */
-export const CODINGS = ['br', 'zstd', 'gzip', 'deflate'] as const
+export const CODINGS = ['br', 'zstd', 'gzip', 'deflate', 'compress'] as const
 export type Coding = (typeof CODINGS)[number]
 
-/** A stream of node:zlib. */
+/** A stream of node:zlib, or one like it. */
 export type Encoder = Duplex & {
   /** Bytes that went in. */
   readonly bytesWritten: number
@@ -21,9 +22,12 @@ export const availableCodings: readonly Coding[] = CODINGS.filter(
   (coding) => coding !== 'zstd' || createZstdCompress !== undefined
 )
 
+/** Those that are offered where a configuration names none: `compress` takes time of the traffic's own thread. */
+export const usualCodings: readonly Coding[] = availableCodings.filter((coding) => coding !== 'compress')
+
 /**
- * A stream that encodes. `live`: everything that was written comes out at once, so that a stream is not held back; else
- * the encoder gathers, which gives smaller bodies. Windows are small enough to keep thousands of streams.
+ * A stream that encodes. `live`: everything that was written comes out at once, so that a stream is not held back, which
+ * `compress` cannot do; else the encoder gathers, which gives smaller bodies. Windows are small enough to keep thousands of streams.
  */
 export function encoder(coding: Coding, live: boolean): Encoder {
   switch (coding) {
@@ -40,5 +44,7 @@ export function encoder(coding: Coding, live: boolean): Encoder {
     case 'zstd':
       if (createZstdCompress === undefined) throw new Error('zstd is not part of this Node version')
       return createZstdCompress(live ? { flush: ZSTD_FLUSH } : {})
+    case 'compress':
+      return new LzwEncoder()
   }
 }

@@ -53,7 +53,7 @@ interface Client {
 
 /**
  * Makes a request, again for as long as the condition says so, and publishes what came of it. Answers the code of the last
- * attempt's failure; undefined when there is a response.
+ * attempt's failure, or of the condition's; undefined when there is a response.
  */
 export function requesting(parts: RequestingParts): (message: Message, flow: Flow) => Promise<string | undefined> {
   const {
@@ -69,7 +69,13 @@ export function requesting(parts: RequestingParts): (message: Message, flow: Flo
       publish(flow, attempts, attempt)
       const left = flow.signal.aborted !== undefined
       const over = left || attempts.length > MAX_RETRIES || end - clock.monotonic() <= 0
-      if (over || !wantsMore(parts.retry, attempts.length, attempt, flow)) return attempt.error?.code
+      const wanted = over ? 'no' : wantsMore(parts.retry, attempts.length, attempt, flow)
+      if (wanted instanceof EvaluationError) {
+        const error = { code: 'RETRY_CONDITION_FAILED', message: `retry_condition has no value: ${wanted.message}` }
+        publish(flow, attempts, { ...attempt, error })
+        return error.code
+      }
+      if (wanted === 'no') return attempt.error?.code
     }
   }
 }
@@ -160,18 +166,26 @@ function publish(flow: Flow, attempts: readonly Attempt[], { req, res, error }: 
   })
 }
 
-function wantsMore(retry: Expression | undefined, count: number, { req, res, error }: Attempt, flow: Flow): boolean {
-  if (retry === undefined) return false
+/** The error: the condition has no value, and not because something is merely absent. */
+function wantsMore(
+  retry: Expression | undefined,
+  count: number,
+  { req, res, error }: Attempt,
+  flow: Flow
+): 'yes' | 'no' | EvaluationError {
+  if (retry === undefined) return 'no'
   const last = new Map<string, unknown>([['req', engineValue(req)]])
   // The name that published examples use stands beside the one of the results.
   if (res !== undefined) last.set('res', engineValue({ ...res, statusCode: res.status_code }))
   if (error !== undefined) last.set('error', engineValue(error))
   showAttempts(flow, { count: BigInt(count), last })
   try {
-    return retry.evaluate(flow) === true
+    const value = retry.evaluate(flow)
+    if (typeof value === 'boolean') return value ? 'yes' : 'no'
+    return new EvaluationError('failed', 'it is not true or false')
   } catch (failed) {
+    if (!(failed instanceof EvaluationError)) throw failed
     // As in a rule: what is absent does not match.
-    if (failed instanceof EvaluationError && failed.kind === 'absent') return false
-    throw failed
+    return failed.kind === 'absent' ? 'no' : failed
   }
 }

@@ -1,5 +1,6 @@
 import Type from 'typebox'
 import { respond } from '../../exchange/verdict.js'
+import { EvaluationError } from '../../expression/expression.js'
 import { defineAction } from '../action.js'
 import { config, headerMap, regex, template } from '../fields.js'
 import { compileHeaders, headerList } from './header-writing.js'
@@ -30,11 +31,15 @@ export const redirect = defineAction({
   compile({ from, to, status_code: status = 302, headers = {} }, scope) {
     const replacing = compileReplacing(from, to, 'first', scope)
     const writing = compileHeaders(headers, ['headers'], scope, RESERVED)
+    if (from === undefined && to.trim() === '') {
+      scope.problem(['to'], 'CONFIG_INVALID', 'to is empty: a redirect needs a URL or a path to lead to')
+    }
     const otherHost = from === undefined && to.startsWith('//')
     return (flow) => {
       const target = flow.request?.target
       if (target === undefined) return undefined
       const { text, matches } = replacing(target, flow)
+      if (text.trim() === '') throw new EvaluationError('failed', 'the URL to redirect to is empty')
       const location = locationOf(text, otherHost)
       const changed = matches.length > 0 && location !== target.url && location !== target.uri
       flow.publish('redirect', { matches, url: changed ? location : target.url, 'error.code': '', 'error.message': '' })

@@ -1,3 +1,4 @@
+import { PassThrough } from 'node:stream'
 import type { FlowResponse } from '../../exchange/flow.js'
 import { refuse } from '../../exchange/verdict.js'
 import { defineAction } from '../action.js'
@@ -24,6 +25,7 @@ export const responseBodyFindReplace = defineAction({
   config: config({ replacements: replacements() }),
   configOptional: false,
   terminates: 'never',
+  readsResponse: 'whole',
   results: { name: 'response_body_find_replace', fields: { replacements: 'list<dyn>' } },
   compile({ replacements: list }, scope) {
     const replacing = compileContentReplacing(list, scope, REFUSALS)
@@ -35,7 +37,11 @@ export const responseBodyFindReplace = defineAction({
         flow.publish('response_body_find_replace', { replacements: [] })
         return undefined
       }
-      if (request?.method === 'HEAD') return withoutLength(response)
+      if (request?.method === 'HEAD' && !(response.body instanceof Uint8Array)) {
+        withoutLength(response)
+        flow.publish('response_body_find_replace', { replacements: [] })
+        return undefined
+      }
       if (response.status === 206) return PARTIAL
       const body = await bodies.response(flow)
       if (!(body instanceof Uint8Array)) return body
@@ -49,8 +55,10 @@ export const responseBodyFindReplace = defineAction({
 })
 
 /** An answer to HEAD cannot say how long the body would be after replacements (RFC 9110 9.3.2 allows to leave it out). */
-function withoutLength(response: FlowResponse): undefined {
+function withoutLength(response: FlowResponse): void {
   for (const name of ['content-length', 'content-md5', 'digest', 'content-digest', 'repr-digest']) {
     response.headers.delete(name)
   }
+  // The engine frames by the body, whose length it knows from the upstream.
+  response.transforms.push(() => new PassThrough())
 }

@@ -32,6 +32,9 @@ export const urlRewrite = defineAction({
     if (to.replace(/\$\{[^}]*\}/g, '').includes('#')) {
       scope.problem(['to'], 'CONFIG_INVALID', 'to holds a "#": a request has no fragment; write %23 for the character')
     }
+    if (from === undefined && to.trim() === '') {
+      scope.problem(['to'], 'CONFIG_INVALID', 'to is empty: a request needs a URL or a path')
+    }
     return (flow) => {
       const { request } = flow
       if (request === undefined) return undefined

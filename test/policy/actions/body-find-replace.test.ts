@@ -188,6 +188,11 @@ t.test('media without text, event streams, 304 and HEAD are left alone', async (
   })
   t.equal(await run(head), undefined)
   t.same(head.response?.headers.list, ['a', 'b'], 'how long the body would be is not known')
+  t.equal(head.response?.transforms.length, 1, 'nor taken from the upstream')
+  t.same(kit.read('actions.service.response_body_find_replace.replacements', head, 'on_http_response'), [])
+  const own = makeFlow({ method: 'HEAD', response: { body: Buffer.from('a secret'), local: true } })
+  t.equal(await run(own), undefined)
+  t.equal(answerOf(own), 'a -', 'an answer of our own, whose body is there')
   t.equal(outcomeOf(await run(response('sec', ['content-range', 'bytes 0-2/6'], 206))), '502 RESPONSE_PARTIAL')
 })
 

@@ -1,3 +1,4 @@
+import { spawnSync } from 'node:child_process'
 import { type Duplex, Readable } from 'node:stream'
 import { buffer } from 'node:stream/consumers'
 import zlib from 'node:zlib'
@@ -122,15 +123,11 @@ t.test('negotiation follows the qualities', async (t) => {
 t.test('what must not or need not be compressed is left exactly as it is', async (t) => {
   const plain = ['Content-Type', 'text/plain', 'ETag', '"v1"', 'Content-Length', '4500']
   const cases: Readonly<Record<string, Case>> = {
-    'no Accept-Encoding': { accept: '' },
-    'nothing in common': { accept: 'sdch' },
-    HEAD: { method: 'HEAD' },
     204: { status: 204, body: undefined },
     304: { status: 304, body: undefined },
     206: { status: 206 },
     range: { headers: [...plain, 'Content-Range', 'bytes 0-1/2'] },
     'no-transform': { headers: [...plain, 'Cache-Control', 'public, No-Transform'] },
-    'no-transform asked for': { request: ['Cache-Control', 'no-transform'] },
     encoded: { headers: [...plain, 'Content-Encoding', 'br'] },
     'event stream': { headers: ['Content-Type', 'text/event-stream; charset=utf-8'], body: bodyOf('open', 0) },
     short: { body: text.subarray(0, 1023) },
@@ -139,8 +136,7 @@ t.test('what must not or need not be compressed is left exactly as it is', async
     png: { headers: ['Content-Type', 'image/png'] },
     video: { headers: ['Content-Type', 'video/mp4'] },
     zip: { headers: ['Content-Type', 'Application/Zip; x=y'] },
-    woff2: { headers: ['Content-Type', 'font/woff2'] },
-    cookies: { request: ['Cookie', 'session=1'] }
+    woff2: { headers: ['Content-Type', 'font/woff2'] }
   }
   for (const [name, options] of Object.entries(cases)) {
     const headers = options.headers ?? plain
@@ -152,6 +148,66 @@ t.test('what must not or need not be compressed is left exactly as it is', async
     t.equal(already, name === 'encoded', name)
   }
 })
+
+t.test('what would be compressed for another client says so, and is left as it is otherwise', async (t) => {
+  const plain = ['Content-Type', 'text/plain', 'ETag', '"v1"', 'Content-Length', '4500']
+  const cases: Readonly<Record<string, Case>> = {
+    'no Accept-Encoding': { accept: '' },
+    'nothing in common': { accept: 'sdch' },
+    'identity preferred': { accept: 'identity, gzip;q=0.5' },
+    'no-transform asked for': { request: ['Cache-Control', 'no-transform'] },
+    cookies: { request: ['Cookie', 'session=1'] }
+  }
+  for (const [name, options] of Object.entries(cases)) {
+    const { response, flow } = answer({ headers: plain, ...options })
+    t.same(response.headers.list, [...plain, 'vary', 'Accept-Encoding'], name)
+    t.same(response.transforms, [], name)
+    t.equal(kit.read('actions.service.compress.negotiated_algorithm', flow, 'on_http_response'), '', name)
+  }
+})
+
+t.test('an answer to HEAD has the head of that to GET', async (t) => {
+  const none = { framing: { kind: 'none' } } as unknown as Body
+  for (const headers of [
+    ['Content-Type', 'text/plain', 'ETag', '"v1"', 'Content-Length', '4500'],
+    ['Content-Type', 'text/plain'],
+    ['Content-Type', 'text/plain', 'Content-Length', '1023'],
+    ['Content-Type', 'image/png', 'Content-Length', '4500']
+  ]) {
+    const length = headers[headers.indexOf('Content-Length') + 1]
+    const body = headers.includes('Content-Length') ? bodyOf('length', Number(length)) : bodyOf('open', 0)
+    const get = answer({ headers, body })
+    const head = answer({ headers, body: none, method: 'HEAD' })
+    t.same(head.response.headers.list, get.response.headers.list, headers.join())
+    t.equal(head.response.transforms.length, get.response.transforms.length, 'which takes its length from the head')
+  }
+  t.equal(answer({ method: 'HEAD', body: text }).coding, 'gzip', 'an answer of our own, whose body is there')
+})
+
+t.test('compress is spoken where it is named, and what gzip reads comes out', async (t) => {
+  const config = { algorithms: ['compress'] }
+  const noise = Buffer.from(Array.from({ length: 300_000 }, (_, i) => Math.imul(i, 2_654_435_761) >>> 13))
+  const long = Buffer.concat([noise, Buffer.from('hello world '.repeat(60_000)), noise])
+  for (const body of [text, noise, long]) {
+    const { response } = answer({ config, accept: 'compress', body })
+    t.equal(response.headers.get('content-encoding'), 'compress')
+    const encoded = await buffer(Readable.from(pieces(body)).pipe((response.transforms[0] as () => Duplex)()))
+    const { status, stdout } = spawnSync('gzip', ['-dc'], { input: encoded, maxBuffer: 1 << 26 })
+    t.equal(status, 0)
+    t.ok(stdout.equals(body), `${body.length} bytes`)
+  }
+  t.equal(answer({ config, accept: 'x-compress' }).coding, 'compress')
+  t.equal(answer({ accept: 'compress' }).coding, undefined, 'only where it is named')
+  t.equal(
+    answer({ config, accept: 'compress', body: bodyOf('open', 0) }).coding,
+    undefined,
+    'it would hold a stream back'
+  )
+})
+
+function* pieces(bytes: Uint8Array): Generator<Uint8Array> {
+  for (let at = 0; at < bytes.length; at += 7001) yield bytes.subarray(at, at + 7001)
+}
 
 t.test('the borders: 1 KiB, plain images, unknown media types, identity, weak tags, Vary as it stands', async (t) => {
   t.equal(answer({ body: text.subarray(0, 1024) }).coding, 'gzip')
@@ -201,10 +257,10 @@ t.test('algorithms are checked', async (t) => {
   t.match(problems({ algorithms: ['lzma'] }), [/^error CONFIG_INVALID .*algorithms\[0\]/])
   t.match(problems({ algorithms: ['gzip', 'gzip'] }), [/^error CONFIG_INVALID .*algorithms/])
   t.match(problems({ algorithms: [] }), [/^error CONFIG_INVALID .*algorithms/])
-  t.match(problems({ algorithms: ['gzip', 'compress'] }), [/^warning CONFIG_UNUSED .*algorithms\[1\]/])
+  t.same(problems({ algorithms: ['gzip', 'compress'] }), [])
   const zstd = problems({ algorithms: ['zstd'] })
   if ('createZstdCompress' in zlib) t.same(zstd, [])
-  else t.match(zstd, [/^warning CONFIG_UNUSED .*algorithms\[0\]/])
-  t.same(answer({ config: { algorithms: ['compress'] }, accept: 'compress' }).response.transforms, [])
+  else t.match(zstd, [/^warning ACTION_UNAVAILABLE .*algorithms\[0\]/])
+  t.match(problems({}), [/^warning COOKIES_UNCOMPRESSED .*cookies/])
   t.match(kit.problems('compress-response', {}, 'on_http_request'), [/^error ACTION_PHASE/])
 })

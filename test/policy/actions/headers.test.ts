@@ -23,6 +23,27 @@ t.test('add-headers writes the response in its phase', async (t) => {
   t.same(flow.request?.headers.list, ['Host', 'app.example.com'])
 })
 
+t.test('no field comes twice on an answer of our own, and those of an upstream are appended to', async (t) => {
+  const cors = { 'Access-Control-Allow-Origin': '*', 'access-control-allow-methods': 'GET', vary: 'Origin' }
+  const headers = [
+    'Access-Control-Allow-Origin',
+    'https://a.test',
+    'Access-Control-Allow-Methods',
+    'GET',
+    'Vary',
+    'Cookie'
+  ]
+  const own = makeFlow({ method: 'OPTIONS', response: { status: 204, headers, local: true } })
+  kit.action('add-headers', { headers: cors }, 'on_http_response')(own)
+  t.same(own.response?.headers.list, [
+    ...['Access-Control-Allow-Methods', 'GET', 'Vary', 'Cookie'],
+    ...['access-control-allow-origin', '*', 'vary', 'Origin']
+  ])
+  const upstream = makeFlow({ response: { headers } })
+  kit.action('add-headers', { headers: cors }, 'on_http_response')(upstream)
+  t.equal(upstream.response?.headers.list.length, 12)
+})
+
 t.test('host is the one field that is replaced, and only by a host', async (t) => {
   const flow = makeFlow({ url: 'http://app.example.com/?h=a%20b' })
   kit.action('add-headers', { headers: { Host: 'other.example.com:8080' } })(flow)

@@ -111,7 +111,11 @@ t.test('attempts go on while the condition is true, three times at most', async 
   const failing = await run({ url: origin, retry_condition: "last_attempt.req.method.matches('[')" }).catch(String)
   t.match(failing, /retry_condition/)
   const division = await run({ url: origin, retry_condition: '1 / (attempts - attempts) == 1' })
-  t.equal(division.outcome, '500 POLICY_EXPRESSION')
+  t.equal(division.outcome, 'goes on')
+  t.equal(result(division, 'error.code'), 'RETRY_CONDITION_FAILED')
+  t.equal(result(division, 'res.status_code'), 503, 'the answer stays an answer')
+  const halted = await run({ url: origin, retry_condition: '1 / (attempts - attempts) == 1', on_error: 'halt' })
+  t.equal(halted.outcome, '502 HTTP_REQUEST_FAILED')
 })
 
 t.test('a failure is published, retried when asked for, and ends the exchange only when told to', async (t) => {

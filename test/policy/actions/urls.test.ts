@@ -168,3 +168,14 @@ t.test('variables of other proxies are refused with what to write instead', asyn
   t.match(kit.problems('url-rewrite', { to: '/x#y' }), [/^error CONFIG_INVALID .*config\.to.*%23/])
   t.same(kit.problems('redirect', { to: '/x#y' }), [])
 })
+
+t.test('an empty URL is refused: where it is written, else where it comes out', async (t) => {
+  for (const type of ['redirect', 'url-rewrite']) {
+    for (const to of ['', ' ']) t.match(kit.problems(type, { to }), [/^error CONFIG_INVALID .*\.to: to is empty/], type)
+    t.same(kit.problems(type, { from: '/old', to: '' }), [], 'what is found may be cut out')
+    for (const config of [{ from: '^.*$', to: '' }, { to: "${getQueryParam('to')[0]}" }]) {
+      const outcome = outcomeOf(kit.action(type, config)(at('http://a.test/x?to=')))
+      t.equal(outcome, '500 POLICY_EXPRESSION', `${type} ${JSON.stringify(config)}`)
+    }
+  }
+})
