@@ -28,8 +28,8 @@ export type ReportField = (path: NodePath, message: string, onKey: boolean) => v
  * Reads the config of an action against its schema.
  *
  * Every problem is reported with what is allowed. Lenient in two things, because YAML types what people mean as text:
- * where the schema wants a text, a number or a truth value counts with its characters as written (`1.30`, `yes`),
- * and a field without a value counts as absent.
+ * where the schema wants a text, a number or a truth value counts with its characters as written (`1.30`, `yes`) unless
+ * the schema wants it exact, and a field without a value counts as absent.
  */
 export function readConfig(schema: TSchema, node: MapNode, report: ReportField): ReadConfig {
   const reader = new ConfigReader(report)
@@ -157,7 +157,9 @@ function describeMissing(field: Schema | undefined): string {
 /** Texts that look like what was wanted: quotes, or words of another YAML. */
 function typeHint(schema: Schema, node: TreeNode): string {
   if (node.kind === 'map' && schema.type === 'array') return '; begin each item with "- "'
-  if (node.kind !== 'scalar' || typeof node.value !== 'string') return ''
+  if (node.kind !== 'scalar') return ''
+  if (schema.type === 'string' && node.value !== null) return '; put it in quotes'
+  if (typeof node.value !== 'string') return ''
   if (schema.type === 'boolean') return `; write true or false without quotes`
   const number = schema.type === 'integer' || schema.type === 'number'
   return number && node.value.trim() !== '' && !Number.isNaN(Number(node.value))

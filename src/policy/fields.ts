@@ -63,9 +63,16 @@ export function headerMap(options: { description: string; max?: number; min?: nu
   })
 }
 
-/** A literal string: no `${…}` in it is read. */
-export function text(options: { description: string; minLength?: number; maxLength?: number; default?: string }) {
-  return Type.String(options)
+/** A literal string: no `${…}` in it is read. `exact`: a number or truth value is refused instead of taken as written. */
+export function text(options: {
+  description: string
+  minLength?: number
+  maxLength?: number
+  default?: string
+  exact?: boolean
+}) {
+  const { exact, ...rest } = options
+  return Type.String(exact === true ? { ...rest, 'x-exact': true } : rest)
 }
 
 export function flag(options: { description: string; default: boolean }) {

@@ -32,6 +32,8 @@ export interface Schema {
   readonly examples?: readonly unknown[]
   readonly deprecated?: boolean
   readonly 'x-sluice'?: FieldKind
+  /** A number or truth value is no text here, although it has characters. */
+  readonly 'x-exact'?: boolean
   /** Milliseconds. */
   readonly 'x-min'?: number
   readonly 'x-max'?: number
@@ -43,7 +45,7 @@ export const KEYWORDS: ReadonlySet<string> = new Set([
   ...['type', 'enum', 'const', 'anyOf', 'oneOf', 'default', 'description', 'title', 'examples', 'deprecated'],
   ...['minLength', 'maxLength', 'pattern', 'minimum', 'maximum', 'exclusiveMinimum', 'exclusiveMaximum', 'multipleOf'],
   ...['items', 'minItems', 'maxItems', 'uniqueItems', 'properties', 'patternProperties', 'additionalProperties'],
-  ...['required', 'minProperties', 'maxProperties', 'x-sluice', 'x-min', 'x-max', 'x-multiple']
+  ...['required', 'minProperties', 'maxProperties', 'x-sluice', 'x-exact', 'x-min', 'x-max', 'x-multiple']
 ])
 
 /** Is this the kind of value that the schema describes? `exact`: without reading a number or truth value as text. */
@@ -57,9 +59,14 @@ export function fits(schema: Schema, node: TreeNode, exact = false): boolean {
   if (node.kind !== 'scalar') return false
   const { value } = node
   if (type === 'null') return value === null
-  if (type === 'string') return typeof value === 'string' || (!exact && value !== null)
+  if (type === 'string') return typeof value === 'string' || (!exact && !isExact(schema) && value !== null)
   if (type === 'integer') return typeof value === 'number' && Number.isInteger(value)
   return type === 'number' ? typeof value === 'number' && Number.isFinite(value) : typeof value === type
+}
+
+/** Must a text be written as one? An expression must: `5` would be taken for CEL that always gives the same. */
+export function isExact(schema: Schema): boolean {
+  return schema['x-exact'] === true || schema['x-sluice'] === 'expression'
 }
 
 /** Kind of a schema that lists its values. */

@@ -3,6 +3,9 @@ import { checkValue, type ValueSchema } from './check.js'
 import { defineField, type Field, type Json, type Reading, timestampText } from './field.js'
 import type { FormName } from './forms.js'
 
+/** Largest value of an unsigned number of 32 bits. */
+export const UINT32 = 4_294_967_295
+
 /** What every field that a client gives may say of itself. */
 export interface FieldOptions {
   readonly description: string

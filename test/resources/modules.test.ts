@@ -135,7 +135,7 @@ t.test('OAuth: one provider, an application as a whole, scopes for an own applic
   t.same(provider({ email_domains: ['a.com', 'a.com'] }), ['provider.github.email_domains FIELD_INVALID'])
   t.same(provider({ teams: ['org'] }), ['provider.github.teams[0] FIELD_INVALID'])
   t.same(codes('oauth', { provider: { google: { teams: ['o/t'] } } }), ['provider.google.teams FIELD_UNKNOWN'])
-  t.same(codes('oauth', { provider: { google: {} }, inactivity_timeout: 31_536_001 }), [
+  t.same(codes('oauth', { provider: { google: {} }, inactivity_timeout: 4_294_967_296 }), [
     'inactivity_timeout FIELD_INVALID'
   ])
   t.same(codes('oauth', { provider: { google: {} }, cookie_prefix: 'a b' }), ['cookie_prefix FIELD_INVALID'])
@@ -229,4 +229,19 @@ t.test('a policy document is checked by the compiler that runs it, and the place
   t.same(codes('traffic_policy', { value: '{' }), ['value POLICY_DOCUMENT_SYNTAX'])
   const unsupported = put('traffic_policy', { value: rule('on_http_request', 'saml') })
   t.match(unsupported, { problems: [{ code: 'POLICY_ACTION_UNSUPPORTED', message: /saml/ }] }, 'the action is named')
+})
+
+t.test('durations of 32 bits are taken whole', async (t) => {
+  const most = 4_294_967_295
+  const cases: readonly (readonly [string, object, readonly string[]])[] = [
+    ['oauth', modules.oauth as object, ['inactivity_timeout', 'maximum_duration', 'auth_check_interval']],
+    ['oidc', modules.oidc as object, ['inactivity_timeout', 'maximum_duration']],
+    ['circuit_breaker', {}, ['tripped_duration', 'rolling_window', 'volume_threshold']]
+  ]
+  for (const [name, body, fields] of cases) {
+    for (const field of fields) {
+      t.same(codes(name, { ...body, [field]: most }), [], `${name}.${field}`)
+      t.match(codes(name, { ...body, [field]: most + 1 }), [new RegExp(`${field} `)], `${name}.${field}`)
+    }
+  }
 })

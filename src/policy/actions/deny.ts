@@ -17,7 +17,8 @@ export const deny = defineAction({
   compile({ status_code }, scope) {
     if (scope.phase === 'on_tcp_connect') {
       if (status_code !== undefined) {
-        scope.warn(['status_code'], 'CONFIG_UNUSED', 'a TCP connection is closed without a status; leave it out')
+        const message = 'a TCP connection is closed without a status; leave it out'
+        scope.unavailable(['status_code'], message, 'CONFIG_UNUSED')
       }
       return () => closeConnection
     }

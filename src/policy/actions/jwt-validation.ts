@@ -79,6 +79,9 @@ function checkFrom(
 function compileRules({ issuer, audience, leeway = '30s' }: JwtConfig, scope: Scope): (flow: Flow) => ClaimRules {
   const issuers = issuer.allow_list.map(({ value }, i) => scope.template(value, ['issuer', 'allow_list', i, 'value']))
   const accepted = audience?.allow_list?.map(({ value }) => value)
+  if (audience !== undefined && accepted === undefined) {
+    scope.warn(['audience'], 'CONFIG_UNUSED', 'audience without allow_list checks nothing: every audience is accepted')
+  }
   const fixed = {
     audiences: accepted === undefined ? undefined : new Set(accepted),
     leeway: (parseDuration(leeway) ?? 0) / 1_000

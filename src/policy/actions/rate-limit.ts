@@ -25,7 +25,8 @@ export const rateLimit = defineAction({
     name: text({
       description: 'Name of the limit; part of the identity of its buckets.',
       minLength: 1,
-      maxLength: 1023
+      maxLength: 1023,
+      exact: true
     }),
     enforce: enforce(),
     algorithm: choice(['sliding_window'], { description: 'How requests are counted.' }),

@@ -37,7 +37,7 @@ export function compileKeys(
       secrets ||= sources.inline !== undefined || sources.files !== undefined || sources.shared_secrets !== undefined
     }
     for (const [identification] of each(group.identification ?? [], at)) {
-      kidNeeded ||= identification.token_claims?.includes('kid') === true
+      kidNeeded ||= identification.token_claims.includes('kid') === true
     }
   }
   if (!secrets && allowed_algorithms.some((name) => name.startsWith('HS'))) {

@@ -59,17 +59,18 @@ const sources = config({
 })
 
 const identification = config({
-  token_claims: Type.Optional(
-    Type.Array(choice(['kid'], { description: 'Header parameter that names the key.' }), {
-      description: 'kid: a token that does not name its key is refused.'
-    })
-  )
+  token_claims: Type.Array(choice(['kid'], { description: 'Header parameter that names the key.' }), {
+    description: 'kid: a token that does not name its key is refused.',
+    minItems: 1
+  })
 })
 
 const keys = config({
   sources: Type.Union([sources, Type.Array(sources, { minItems: 1 })], { description: 'Where the keys come from.' }),
   identification: Type.Optional(
-    Type.Union([identification, Type.Array(identification)], { description: 'How a token names its key.' })
+    Type.Union([identification, Type.Array(identification, { minItems: 1 })], {
+      description: 'How a token names its key.'
+    })
   )
 })
 

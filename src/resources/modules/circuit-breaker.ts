@@ -1,7 +1,5 @@
-import { fraction, whole } from '../fields.js'
+import { fraction, UINT32, whole } from '../fields.js'
 import { module } from '../objects.js'
-
-const UINT32 = 4_294_967_295
 
 /** Refuses while the upstream fails too often. */
 export function circuitBreakerModule() {

@@ -1,11 +1,10 @@
 import type { Fields } from '../field.js'
-import { boolean, text, texts, whole } from '../fields.js'
+import { boolean, text, texts, UINT32, whole } from '../fields.js'
 import type { Rule, RuleView } from '../members.js'
 import { module, object, oneOf } from '../objects.js'
 import { secret } from '../secrets.js'
 import { LOGIN_PATHS } from './login-paths.js'
 
-const YEAR = 365 * 24 * 3600
 const MAX_ENTRIES = 1000
 
 const entries = (description: string, form: 'email' | 'email_domain' | 'team' | 'slug') =>
@@ -42,8 +41,8 @@ const provider = (name: string, fields: Fields = {}) =>
 
 /** Lets users pass who have logged in at an identity provider. */
 export function oauthModule() {
-  const seconds = (description: string, max: number) =>
-    whole({ description: `${description} (seconds; 0: no such limit)`, min: 0, max, default: 0 })
+  const seconds = (description: string) =>
+    whole({ description: `${description} (seconds; 0: no such limit)`, min: 0, max: UINT32, default: 0 })
   return module(`Lets users pass who have logged in at an identity provider. ${LOGIN_PATHS}`, {
     provider: oneOf(
       {
@@ -63,9 +62,9 @@ export function oauthModule() {
       ...text({ description: 'Prefix of the names of cookies.', bytes: 128, form: 'cookie_prefix' }),
       initial: 'sluice.'
     },
-    inactivity_timeout: seconds('Time without a request after which a session ends', YEAR),
-    maximum_duration: seconds('Longest session', YEAR),
-    auth_check_interval: seconds('How often the provider is asked again', YEAR)
+    inactivity_timeout: seconds('Time without a request after which a session ends'),
+    maximum_duration: seconds('Longest session'),
+    auth_check_interval: seconds('How often the provider is asked again')
   })
 }
 

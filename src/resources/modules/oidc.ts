@@ -1,15 +1,13 @@
-import { boolean, text, texts, whole } from '../fields.js'
+import { boolean, text, texts, UINT32, whole } from '../fields.js'
 import type { RuleView } from '../members.js'
 import { module } from '../objects.js'
 import { secret } from '../secrets.js'
 import { LOGIN_PATHS } from './login-paths.js'
 
-const YEAR = 365 * 24 * 3600
-
 /** Lets users pass who have logged in at an OpenID Connect provider. */
 export function oidcModule() {
   const seconds = (description: string) =>
-    whole({ description: `${description} (seconds; 0: no such limit)`, min: 0, max: YEAR, default: 0 })
+    whole({ description: `${description} (seconds; 0: no such limit)`, min: 0, max: UINT32, default: 0 })
   return module(`Lets users pass who have logged in at an OpenID Connect provider. ${LOGIN_PATHS}`, {
     issuer: text({
       description: 'The provider; its discovery document is fetched from there when it is first needed.',

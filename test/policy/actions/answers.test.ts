@@ -9,6 +9,8 @@ t.test('deny answers without a body, with the status that was asked for, and clo
   t.equal(outcomeOf(kit.action('deny', { status_code: 451 })(makeFlow())), '451 POLICY_DENIED')
   t.equal(outcomeOf(kit.action('deny', undefined, 'on_tcp_connect')(makeFlow({ request: false }))), 'close')
   t.match(kit.problems('deny', { status_code: 404 }, 'on_tcp_connect'), [/^warning CONFIG_UNUSED .*status_code/])
+  const idle = { on_tcp_connect: [{ actions: [{ type: 'deny', config: { status_code: 404 } }] }] }
+  t.match(kit.compile(idle, 'route:1', 'refuse').problems, [{ severity: 'error', code: 'CONFIG_UNUSED' }])
   for (const status_code of [399, 600, 200, 403.5]) {
     t.match(kit.problems('deny', { status_code }), [/^error CONFIG_INVALID .*config\.status_code/], `${status_code}`)
   }

@@ -279,3 +279,15 @@ t.test('of an action that is refused by name, nothing else is told', async (t) =
     for (const { message } of alone) t.match(message, new RegExp(`: the action ${action.type} is not supported$`))
   }
 })
+
+t.test('a part of jwt-validation that would check nothing is refused', async (t) => {
+  const keys = { sources: jwt.jws.keys.sources }
+  for (const [config, place] of [
+    [{ ...jwt, jws: { ...jwt.jws, keys: { ...keys, identification: {} } } }, /identification\.token_claims/],
+    [{ ...jwt, jws: { ...jwt.jws, keys: { ...keys, identification: { token_claims: [] } } } }, /token_claims/],
+    [{ ...jwt, jws: { ...jwt.jws, keys: { ...keys, identification: [] } } }, /identification/]
+  ] as const) {
+    t.match(problems('jwt-validation', config), [place])
+    t.match(problems('jwt-validation', config), [/^error CONFIG_INVALID/])
+  }
+})

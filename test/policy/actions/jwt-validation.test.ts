@@ -453,7 +453,7 @@ t.test('documents', async (t) => {
   ]) {
     t.same(problems(keysOf(keys)), [])
   }
-  t.same(problems({ ...configFor(sources), audience: {} }), [])
+  t.match(problems({ ...configFor(sources), audience: {} }), [/^warning CONFIG_UNUSED .*audience/])
   const wrong: readonly (readonly [unknown, RegExp])[] = [
     [keysOf({ sources: {} }), /names no source of keys/],
     [keysOf({ sources: { additional_jkus: ['ftp://a.test'] } }), /not an absolute http or https URL/],

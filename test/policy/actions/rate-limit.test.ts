@@ -205,6 +205,9 @@ t.test('capacity, rate, name, algorithm and keys have exact bounds', async (t) =
     [{ bucket_key: ['conn.client_ipp'] }, /^error EXPRESSION_UNKNOWN .*bucket_key\[0\]/],
     [{ bucket_key: [''] }, /bucket_key\[0\]/],
     [{ bucket_key: 'conn.client_ip' }, /bucket_key/],
+    [{ bucket_key: [5] }, /bucket_key\[0\]` must be a CEL expression, not the number 5; put it in quotes/],
+    [{ bucket_key: [true] }, /bucket_key\[0\]` must be a CEL expression, not true; put it in quotes/],
+    [{ name: 5 }, /`name` must be a text, not the number 5; put it in quotes/],
     [{ burst: 1 }, /burst/]
   ]
   for (const [change, expected] of bad) t.match(verdict(change), expected, JSON.stringify(change).slice(0, 80))
