@@ -1,5 +1,6 @@
 import Type, { type TSchema } from 'typebox'
 import { formatDuration } from '../lib/duration.js'
+import { type EditorRules, headerNames, templateLike } from './editor.js'
 
 /**
  * The field vocabulary of action configs: TypeBox schemas whose annotation `x-sluice` says how a string is compiled.
@@ -9,13 +10,23 @@ import { formatDuration } from '../lib/duration.js'
  */
 export type FieldKind = 'template' | 'expression' | 'regex' | 'duration'
 
-/** Strict object: unknown keys are refused. */
-export function config<P extends Record<string, TSchema>>(properties: P) {
-  return Type.Object(properties, { additionalProperties: false })
+/** Strict object: unknown keys are refused. `editor`: rules between its fields, for the schema for editors. */
+export function config<P extends Record<string, TSchema>>(properties: P, editor?: EditorRules) {
+  return Type.Object(properties, { additionalProperties: false, ...editorRules(editor) })
 }
 
-export function template(options: { description: string; minLength?: number; maxLength?: number }) {
-  return Type.String({ ...options, 'x-sluice': 'template' })
+export function template(options: {
+  description: string
+  minLength?: number
+  maxLength?: number
+  editor?: EditorRules
+}) {
+  const { editor, ...rest } = options
+  return Type.String({ ...rest, 'x-sluice': 'template', ...editorRules(editor) })
+}
+
+function editorRules(editor: EditorRules | undefined): { 'x-editor'?: EditorRules } {
+  return editor === undefined ? {} : { 'x-editor': editor }
 }
 
 export function expression(options: { description: string }) {
@@ -54,10 +65,12 @@ export function choice<const W extends readonly string[]>(
   return Type.Enum<W[number][]>([...words], options)
 }
 
-/** Header name → value with `${…}`; 1 to `max` entries. */
-export function headerMap(options: { description: string; max?: number; min?: number }) {
-  return Type.Record(Type.String(), template({ description: 'Value of the header.' }), {
+/** Header name → value with `${…}`; 1 to `max` entries. `refused`: names that the action or the proxy writes itself. */
+export function headerMap(options: { description: string; refused?: readonly string[]; max?: number; min?: number }) {
+  const editor = templateLike('^[\\t\\x20-\\x7e\\x80-\\uffff]*$')
+  return Type.Record(Type.String(), template({ description: 'Value of the header.', editor }), {
     description: options.description,
+    'x-editor': headerNames(options.refused ?? []),
     minProperties: options.min ?? 0,
     maxProperties: options.max ?? 10
   })
@@ -70,9 +83,10 @@ export function text(options: {
   maxLength?: number
   default?: string
   exact?: boolean
+  editor?: EditorRules
 }) {
-  const { exact, ...rest } = options
-  return Type.String(exact === true ? { ...rest, 'x-exact': true } : rest)
+  const { exact, editor, ...rest } = options
+  return Type.String({ ...rest, ...(exact === true ? { 'x-exact': true } : {}), ...editorRules(editor) })
 }
 
 export function flag(options: { description: string; default: boolean }) {

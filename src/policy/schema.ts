@@ -1,13 +1,15 @@
 import { PHASES, type Phase } from '../exchange/flow.js'
 import type { Action, ReadyAction, UnavailableAction } from './action.js'
+import { DURATION, textLike } from './editor.js'
 import { LEGACY_PHASES } from './legacy.js'
+import { isExact, type Schema } from './shape.js'
 
 type Json = Readonly<Record<string, unknown>>
 type Known = ReadyAction | UnavailableAction
 
 /**
  * JSON Schema (2020-12) of policy documents, for editors. Made from the schemas that check the documents, with one
- * definition for each action; what a schema cannot say (expressions, durations) `sluice check` says.
+ * definition for each action; what a schema cannot say (what stands in expressions, bounds of durations) `sluice check` says.
  */
 export function policySchema(actions: readonly Action[]): Json {
   const known = actions.filter((action): action is Known => action.availability !== 'unsupported')
@@ -59,7 +61,7 @@ function ruleSchema(phase: Phase): Json {
       expressions: {
         description: 'CEL expressions; the rule runs when all are true, and always when there are none.',
         type: ['array', 'null'],
-        items: { type: 'string', minLength: 1 }
+        items: textLike('\\S')
       },
       actions: {
         description: 'What the rule does, in order.',
@@ -99,20 +101,59 @@ function configSchema(type: string, optional: boolean): Json {
   return optional ? { anyOf: [ref, { type: 'null' }] } : ref
 }
 
+/** What a text may be in a document: YAML types what people mean as text. */
+const WRITTEN = ['string', 'number', 'boolean']
+
 /**
- * Without the marks that only the compiler reads, because strict validators refuse keywords they do not know; and with
- * its leniency: where a text is wanted, a number or a truth value counts as written.
+ * Without the marks that only the compiler reads, because strict validators refuse keywords they do not know; with the
+ * rules that stand beside the schema; and with the leniency of the reader: where a text is wanted, a number or a truth value
+ * counts as written, and a field without a value counts as absent.
  */
 function plain(schema: unknown): unknown {
   if (Array.isArray(schema)) return schema.map(plain)
   if (typeof schema !== 'object' || schema === null) return schema
-  const kept = Object.entries(schema).filter(([key]) => !key.startsWith('x-') || isFieldName(key, schema))
-  const copy = Object.fromEntries(kept.map(([key, value]) => [key, plain(value)]))
-  return copy.type === 'string' ? { ...copy, type: ['string', 'number', 'boolean'] } : copy
+  const source = schema as Schema
+  const copy: Record<string, unknown> = {}
+  for (const [key, value] of Object.entries(source)) {
+    if (key === 'properties') copy.properties = plainProperties(source)
+    else if (key === 'patternProperties') copy.patternProperties = mapped(value as object, plain)
+    else if (key === 'anyOf')
+      copy.anyOf = (value as Schema[]).filter(({ deprecated }) => deprecated !== true).map(plain)
+    else if (key === 'items') copy.items = plain(value)
+    else if (!key.startsWith('x-')) copy[key] = value
+  }
+  if (source['x-sluice'] === 'duration') Object.assign(copy, textLike(DURATION))
+  else if (source['x-sluice'] === 'expression') Object.assign(copy, textLike('\\S'))
+  else if (source.type === 'string' && !isExact(source)) copy.type = WRITTEN
+  if (source.enum !== undefined) copy.enum = written(source.enum)
+  return { ...copy, ...source['x-editor'] }
 }
 
-/** Below `properties` a key that begins with `x-` would be a field, and fields have schemas. */
-function isFieldName(key: string, parent: object): boolean {
-  const value = (parent as Record<string, unknown>)[key]
-  return typeof value === 'object' && value !== null
+function plainProperties({ properties = {}, required = [] }: Schema): Json {
+  return Object.fromEntries(
+    Object.entries(properties).map(([key, field]) => {
+      const copy = plain(field) as Json
+      return [key, required.includes(key) ? copy : orAbsent(copy)]
+    })
+  )
+}
+
+function mapped(fields: object, map: (value: unknown) => unknown): Json {
+  return Object.fromEntries(Object.entries(fields).map(([key, value]) => [key, map(value)]))
+}
+
+/** Words that YAML reads as numbers, in both forms. */
+function written(words: readonly unknown[]): readonly unknown[] {
+  return words.flatMap((word) =>
+    typeof word === 'string' && /^\d+(?:\.\d+)?$/.test(word) ? [word, Number(word)] : [word]
+  )
+}
+
+function orAbsent(field: Json): Json {
+  const { type, enum: words } = field
+  if (Array.isArray(words)) return { ...field, enum: [...words, null] }
+  if (type === undefined)
+    return 'anyOf' in field ? { ...field, anyOf: [...(field.anyOf as []), { type: 'null' }] } : field
+  const types = [type].flat()
+  return 'anyOf' in field ? { anyOf: [field, { type: 'null' }] } : { ...field, type: [...types, 'null'] }
 }

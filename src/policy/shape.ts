@@ -1,3 +1,4 @@
+import type { EditorRules } from './editor.js'
 import type { FieldKind } from './fields.js'
 import type { TreeNode } from './tree.js'
 
@@ -34,6 +35,8 @@ export interface Schema {
   readonly 'x-sluice'?: FieldKind
   /** A number or truth value is no text here, although it has characters. */
   readonly 'x-exact'?: boolean
+  /** Of the schema for editors alone. */
+  readonly 'x-editor'?: EditorRules
   /** Milliseconds. */
   readonly 'x-min'?: number
   readonly 'x-max'?: number
@@ -45,7 +48,7 @@ export const KEYWORDS: ReadonlySet<string> = new Set([
   ...['type', 'enum', 'const', 'anyOf', 'oneOf', 'default', 'description', 'title', 'examples', 'deprecated'],
   ...['minLength', 'maxLength', 'pattern', 'minimum', 'maximum', 'exclusiveMinimum', 'exclusiveMaximum', 'multipleOf'],
   ...['items', 'minItems', 'maxItems', 'uniqueItems', 'properties', 'patternProperties', 'additionalProperties'],
-  ...['required', 'minProperties', 'maxProperties', 'x-sluice', 'x-exact', 'x-min', 'x-max', 'x-multiple']
+  ...['required', 'minProperties', 'maxProperties', 'x-sluice', 'x-exact', 'x-editor', 'x-min', 'x-max', 'x-multiple']
 ])
 
 /** Is this the kind of value that the schema describes? `exact`: without reading a number or truth value as text. */

@@ -106,6 +106,11 @@ t.test('a config is checked where it stands', async (t) => {
     ],
     ['{name: a, headers: {a: }}', [`4:37 CONFIG_INVALID ${at('.headers.a')}`], /not null/],
     ['{name: a, keys: []}', [`4:33 CONFIG_INVALID ${at('.keys')}`], /at least 1 item/],
+    [
+      '{name: a, keys: [1]}',
+      [`4:34 CONFIG_INVALID ${at('.keys[0]')}`],
+      /a CEL expression, not the number 1; put it in/
+    ],
     ['{name: a, keys: {a: b}}', [`4:33 CONFIG_INVALID ${at('.keys')}`], /a list.*not a map; begin each item/],
     ['{name: a, keys: [x, x]}', [`4:33 CONFIG_INVALID ${at('.keys')}`], /item 1 is the same as item 0/],
     ['{name: a, pair: [{a: 1, b: 2}]}', [`4:34 CONFIG_INVALID ${at('.pair[0]')}`], /exactly 1 entry, not 2/],
@@ -138,7 +143,7 @@ t.test('a valid config reaches its action as data, with defaults and texts as wr
   const { actions, configs } = recording()
   compileValid(
     withConfig(
-      '{name: 1.30, mode: sliding, status: 302, headers: {a: 0x1F, b: true}, keys: [1], pair: [{k: 1.30}], user: {name: null-ish}}'
+      '{name: 1.30, mode: sliding, status: 302, headers: {a: 0x1F, b: true}, keys: ["1"], pair: [{k: 1.30}], user: {name: null-ish}}'
     ),
     actions
   )

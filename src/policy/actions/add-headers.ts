@@ -4,6 +4,7 @@ import { EvaluationError } from '../../expression/expression.js'
 import { parseAuthority } from '../../lib/host.js'
 import { defineAction } from '../action.js'
 import { config, headerMap } from '../fields.js'
+import { NEVER_WRITTEN } from './header-rules.js'
 import { compileHeaders } from './header-writing.js'
 
 const RESERVED = { 'user-agent': '"user-agent" cannot be added or removed' }
@@ -34,7 +35,12 @@ export const addHeaders = defineAction({
   type: 'add-headers',
   phases: ['on_http_request', 'on_http_response'],
   config: config({
-    headers: headerMap({ description: 'Fields to append, name to value.', min: 1, max: 10 })
+    headers: headerMap({
+      description: 'Fields to append, name to value.',
+      refused: [...NEVER_WRITTEN, 'user-agent'],
+      min: 1,
+      max: 10
+    })
   }),
   configOptional: false,
   terminates: 'never',

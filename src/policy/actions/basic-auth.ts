@@ -2,15 +2,19 @@ import Type from 'typebox'
 import type { Flow } from '../../exchange/flow.js'
 import { refuse, type Verdict } from '../../exchange/verdict.js'
 import { defineAction } from '../action.js'
+import { templateLike } from '../editor.js'
 import { config, enforce, template, text } from '../fields.js'
 import { type Credential, compileFields, compilePair, type Presented, presentedIn, sameDigest } from './credentials.js'
 
 const PRINTABLE = /^[\x20-\x7e]*$/
 
-const pair = template({ description: 'user:password; the first colon splits. ${…} may give either half or the whole.' })
+const pair = template({
+  description: 'user:password; the first colon splits. ${…} may give either half or the whole.',
+  editor: templateLike('^[^:]+:[\\s\\S]{8,128}$')
+})
 const fields = config({
-  username: template({ description: 'User name; holds no colon.' }),
-  password: template({ description: 'Password, 8 to 128 characters.' })
+  username: template({ description: 'User name; holds no colon.', editor: templateLike('^[^:]+$') }),
+  password: template({ description: 'Password, 8 to 128 characters.', editor: templateLike('^[\\s\\S]{8,128}$') })
 })
 
 /** Asks for a user name and a password (RFC 7617). Every accepted credential is compared, in constant time. */
@@ -24,7 +28,12 @@ export const basicAuth = defineAction({
       maxItems: 10
     }),
     realm: Type.Optional(
-      text({ description: 'Shown by clients that ask for the password; ASCII.', maxLength: 128, default: 'sluice' })
+      text({
+        description: 'Shown by clients that ask for the password; ASCII.',
+        maxLength: 128,
+        default: 'sluice',
+        editor: { pattern: PRINTABLE.source }
+      })
     ),
     enforce: enforce()
   }),

@@ -2,24 +2,37 @@ import Type from 'typebox'
 import type { Flow } from '../../exchange/flow.js'
 import { respond } from '../../exchange/verdict.js'
 import { defineAction, type Scope } from '../action.js'
+import { given, implies } from '../editor.js'
 import { config, headerMap, template, whole } from '../fields.js'
+import { NEVER_WRITTEN } from './header-rules.js'
 import { compileHeaders, headerList } from './header-writing.js'
 import { mediaTypeOf } from './media-type.js'
 
 /** Statuses whose answers carry no content (RFC 9110 15.3.5, 15.3.6, 15.4.5). */
 const WITHOUT_BODY = new Set([204, 205, 304])
 
+const FILLED = { type: ['string', 'number', 'boolean'] }
+const EMPTY = { maxLength: 0, type: ['string', 'null'] }
+/** What `compile` checks between fields, for editors. */
+const ONE_BODY = {
+  not: { required: ['body', 'content'], properties: { body: FILLED, content: FILLED } },
+  ...implies(given('status_code', [...WITHOUT_BODY]), { properties: { body: EMPTY, content: EMPTY } })
+}
+
 /** Answers itself: instead of the upstream, or in place of what the upstream answered. */
 export const customResponse = defineAction({
   type: 'custom-response',
   phases: ['on_http_request', 'on_http_response'],
-  config: config({
-    // A 1xx is no final answer: a client would go on waiting for one.
-    status_code: Type.Optional(whole({ description: 'Status of the answer.', min: 200, max: 599, default: 200 })),
-    body: Type.Optional(template({ description: 'Body of the answer.' })),
-    content: Type.Optional(template({ description: 'Older name of body.' })),
-    headers: Type.Optional(headerMap({ description: 'Fields of the answer.', max: 10 }))
-  }),
+  config: config(
+    {
+      // A 1xx is no final answer: a client would go on waiting for one.
+      status_code: Type.Optional(whole({ description: 'Status of the answer.', min: 200, max: 599, default: 200 })),
+      body: Type.Optional(template({ description: 'Body of the answer.' })),
+      content: Type.Optional(template({ description: 'Older name of body.' })),
+      headers: Type.Optional(headerMap({ description: 'Fields of the answer.', refused: NEVER_WRITTEN, max: 10 }))
+    },
+    ONE_BODY
+  ),
   configOptional: true,
   terminates: 'always',
   compile({ status_code: status = 200, body, content, headers = {} }, scope) {

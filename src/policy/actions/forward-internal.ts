@@ -3,6 +3,7 @@ import type { Flow } from '../../exchange/flow.js'
 import { isInternal } from '../../exchange/pinned.js'
 import { refuse, type Verdict } from '../../exchange/verdict.js'
 import { defineAction } from '../action.js'
+import { anyCase, valueLike } from '../editor.js'
 import { choice, config, template } from '../fields.js'
 import { checkUrl } from './absolute-url.js'
 
@@ -24,7 +25,13 @@ export const forwardInternal = defineAction({
   type: 'forward-internal',
   phases: ['on_tcp_connect', 'on_http_request'],
   config: config({
-    url: template({ description: 'scheme://host[:port] of an internal endpoint.', minLength: 1 }),
+    url: template({
+      description: 'scheme://host[:port] of an internal endpoint.',
+      minLength: 1,
+      editor: valueLike(
+        `^(?:${['http', 'https', 'tcp', 'tls'].map(anyCase).join('|')})://[^\\s/:@?#]+(?::\\d{1,5})?/?$`
+      )
+    }),
     on_error: Type.Optional(
       choice(['halt', 'continue'], {
         description: 'What follows when the endpoint cannot be reached.',

@@ -23,8 +23,12 @@ const HOP = [
 ]
 const OURS = ['sluice-error-code']
 
-const UNWRITABLE = new Set([...FRAMING, ...HOP, ...OURS])
-const UNREMOVABLE = new Set([...FRAMING, ...OURS, 'host'])
+/** Names, in lower case, that no policy writes or removes. */
+export const NEVER_WRITTEN: readonly string[] = [...FRAMING, ...HOP, ...OURS]
+export const NEVER_REMOVED: readonly string[] = [...FRAMING, ...OURS, 'host']
+
+const UNWRITABLE = new Set(NEVER_WRITTEN)
+const UNREMOVABLE = new Set(NEVER_REMOVED)
 
 /** Why a policy may not write a field of this name, or undefined when it may. */
 export function refusalToWrite(name: string): string | undefined {

@@ -5,8 +5,10 @@ import type { Expression } from '../../expression/expression.js'
 import { httpAttemptVariables } from '../../expression/variables/http-attempt.js'
 import { parseDuration } from '../../lib/duration.js'
 import { defineAction, type Scope } from '../action.js'
+import { valueLike, WEB_URL } from '../editor.js'
 import { choice, config, duration, headerMap, template, text, whole } from '../fields.js'
 import { checkUrl } from './absolute-url.js'
+import { NEVER_WRITTEN } from './header-rules.js'
 import { requesting, writtenHost } from './http-request-attempts.js'
 import { compileMessage } from './http-request-message.js'
 
@@ -31,10 +33,10 @@ export const httpRequest = defineAction({
   type: 'http-request',
   phases: ['on_http_request', 'on_http_response'],
   config: config({
-    url: template({ description: 'Where to.', minLength: 1 }),
+    url: template({ description: 'Where to.', minLength: 1, editor: valueLike(WEB_URL) }),
     method: Type.Optional(choice(METHODS, { description: 'Method of the request.', default: 'GET' })),
     query_params: Type.Optional(Type.Array(parameter, { description: 'Added to the URL.', maxItems: 32 })),
-    headers: Type.Optional(headerMap({ description: 'Fields of the request.', max: 10 })),
+    headers: Type.Optional(headerMap({ description: 'Fields of the request.', refused: NEVER_WRITTEN, max: 10 })),
     body: Type.Optional(template({ description: 'Body of the request.' })),
     max_redirects: Type.Optional(whole({ description: 'Redirects to follow; none when left out.', min: 0, max: 100 })),
     timeout: Type.Optional(

@@ -3,13 +3,14 @@ import type { Flow } from '../../exchange/flow.js'
 import type { Template } from '../../expression/expression.js'
 import { parseDuration } from '../../lib/duration.js'
 import type { ActionRun, Scope } from '../action.js'
+import { textLike } from '../editor.js'
 import { config, duration, flag, template, text } from '../fields.js'
 import type { AccessLists } from '../login/access.js'
 import { createGate } from '../login/gate.js'
 import type { Application } from '../login/operator-providers.js'
 import type { Provider } from '../login/providers.js'
 import type { LoginResult } from '../login/published.js'
-import { isBlank } from './placeholder.js'
+import { BLANK, isBlank } from './placeholder.js'
 
 const SECOND = 1_000
 const YEAR = 8_760 * 3_600 * SECOND
@@ -32,6 +33,21 @@ const OWN_PARAMETERS = new Set([
 const LATE = /^(?:vars|actions)\b/
 const DOMAIN = /^(?!.{254})(?:(?!-)[a-z0-9-]{1,63}(?<!-)\.)+(?!\d+$)(?!-)[a-z0-9-]{1,63}(?<!-)$/
 
+/** The same before it is written in lower case, with or without a dot in front. */
+const ANY_CASE_DOMAIN = DOMAIN.source.replace('^', '^\\.?').replaceAll('a-z', 'A-Za-z')
+const blank = (field: string) => ({
+  required: [field],
+  properties: { [field]: { type: 'string', pattern: BLANK.source } }
+})
+/** What `compile` checks between fields, for editors: an application has an id and a secret, unless one is a blank. */
+export const APPLICATION = {
+  anyOf: [
+    { dependentRequired: { client_id: ['client_secret'], client_secret: ['client_id'] } },
+    blank('client_id'),
+    blank('client_secret')
+  ]
+}
+
 export function span(description: string) {
   return Type.Optional(duration({ description, min: SECOND, max: YEAR }))
 }
@@ -46,14 +62,17 @@ export const loginFields = {
   ),
   authz_url_params: Type.Optional(
     Type.Record(Type.String(), text({ description: 'Value of the parameter.' }), {
-      description: 'Added to the authorization URL.'
+      description: 'Added to the authorization URL.',
+      'x-editor': { propertyNames: { not: { enum: [...OWN_PARAMETERS] } } }
     })
   ),
   max_session_duration: span('Longest session'),
   idle_session_timeout: span('Longest time without a request'),
   userinfo_refresh_interval: span('How often the identity is fetched anew'),
   allow_cors_preflight: Type.Optional(flag({ description: 'true lets CORS preflight requests pass.', default: false })),
-  auth_cookie_domain: Type.Optional(text({ description: 'Domain of the session cookie.', minLength: 1 }))
+  auth_cookie_domain: Type.Optional(
+    text({ description: 'Domain of the session cookie.', minLength: 1, editor: textLike(ANY_CASE_DOMAIN) })
+  )
 }
 
 const shared = config(loginFields)

@@ -6,7 +6,7 @@ import type { NodePath } from '../problem.js'
 import { isPlaceholderWord } from './placeholder.js'
 
 /** `ipp_` and a KSUID; samples and old accounts have shorter ones. */
-const ID = /^ipp_[0-9A-Za-z]{1,64}$/
+export const ID = /^ipp_[0-9A-Za-z]{1,64}$/
 
 /** The network of one of the policies that holds `address`, among those that allow or those that deny. */
 export type IpPolicyLookup = (action: keyof AddressRules, address: string, flow: Flow) => string | undefined

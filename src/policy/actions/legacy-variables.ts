@@ -11,6 +11,8 @@ const SUBSTITUTES: Readonly<Record<string, string>> = {
   is_args: 'an expression over req.url.query',
   is_user: 'an expression over req.url.user_password'
 }
+/** The same as a pattern. */
+export const LEGACY_NAMES = `\\$(?:arg_\\w+|(?:${Object.keys(SUBSTITUTES).join('|')})(?![a-z_]))`
 const LEGACY = /\$(arg_\w+|[a-z_]+)/g
 
 /** What to write instead of a variable such as `$args` in `to`, or undefined when there is none in it. */

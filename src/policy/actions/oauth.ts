@@ -3,7 +3,7 @@ import { defineAction } from '../action.js'
 import { choice, config, text } from '../fields.js'
 import { PROVIDER_NAMES, PROVIDERS } from '../login/providers.js'
 import type { LoginServices } from '../login/settings.js'
-import { compileLogin, loginFields, loginResults } from './identity-provider.js'
+import { APPLICATION, compileLogin, loginFields, loginResults } from './identity-provider.js'
 
 const list = (description: string) =>
   Type.Optional(Type.Array(text({ description: 'An entry.', minLength: 1 }), { description }))
@@ -17,12 +17,15 @@ const list = (description: string) =>
 export const oauth = defineAction({
   type: 'oauth',
   phases: ['on_http_request'],
-  config: config({
-    provider: choice(PROVIDER_NAMES, { description: 'Identity provider.' }),
-    ...loginFields,
-    email_addresses: list('Addresses that may pass.'),
-    email_domains: list('Domains of addresses that may pass.')
-  }),
+  config: config(
+    {
+      provider: choice(PROVIDER_NAMES, { description: 'Identity provider.' }),
+      ...loginFields,
+      email_addresses: list('Addresses that may pass.'),
+      email_domains: list('Domains of addresses that may pass.')
+    },
+    APPLICATION
+  ),
   configOptional: false,
   terminates: 'sometimes',
   results: { name: 'oauth', fields: loginResults({ 'identity.current_provider_session_id': 'string' }) },

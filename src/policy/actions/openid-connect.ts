@@ -1,20 +1,28 @@
 import type { Static } from 'typebox'
 import { type ActionRun, defineAction, type Scope } from '../action.js'
+import { WEB_URL, wordLike } from '../editor.js'
 import { config, text } from '../fields.js'
 import { openidProvider } from '../login/providers.js'
 import { checkUrl } from './absolute-url.js'
-import { compileLogin, loginFields, loginResults, span } from './identity-provider.js'
+import { APPLICATION, compileLogin, loginFields, loginResults, span } from './identity-provider.js'
 import { isPlaceholderWord } from './placeholder.js'
 
 const URL_FORM = /^https?:\/\/./i
 /** Stands where a document names no issuer that could be asked. */
 const NO_ISSUER = 'https://issuer.invalid'
 
-const fields = config({
-  issuer_url: text({ description: 'Issuer; its discovery document is fetched from there.', minLength: 1 }),
-  ...loginFields,
-  idle_session_duration: span('Other name of idle_session_timeout')
-})
+const fields = config(
+  {
+    issuer_url: text({
+      description: 'Issuer; its discovery document is fetched from there.',
+      minLength: 1,
+      editor: wordLike(WEB_URL)
+    }),
+    ...loginFields,
+    idle_session_duration: span('Other name of idle_session_timeout')
+  },
+  { ...APPLICATION, not: { required: ['idle_session_duration', 'idle_session_timeout'] } }
+)
 
 const shared = {
   phases: ['on_http_request'],

@@ -3,8 +3,9 @@ import { respond } from '../../exchange/verdict.js'
 import { EvaluationError } from '../../expression/expression.js'
 import { defineAction } from '../action.js'
 import { config, headerMap, regex, template } from '../fields.js'
+import { NEVER_WRITTEN } from './header-rules.js'
 import { compileHeaders, headerList } from './header-writing.js'
-import { compileReplacing } from './url-replacing.js'
+import { compileReplacing, REPLACEMENT, WHOLE_URL } from './url-replacing.js'
 import { asUrl } from './url-text.js'
 
 const STATUSES = [301, 302, 303, 307, 308]
@@ -14,14 +15,22 @@ const RESERVED = { location: '"location" is what to says; it cannot be given as 
 export const redirect = defineAction({
   type: 'redirect',
   phases: ['on_http_request'],
-  config: config({
-    from: Type.Optional(regex({ description: 'RE2 pattern, searched in the full URL; the whole URL when left out.' })),
-    to: template({
-      description: 'What takes the place of the match; $1 stands for a group. Or a URL or path, without from.'
-    }),
-    status_code: Type.Optional(Type.Enum(STATUSES, { description: 'Status of the redirect.', default: 302 })),
-    headers: Type.Optional(headerMap({ description: 'Further fields of the answer.', max: 10 }))
-  }),
+  config: config(
+    {
+      from: Type.Optional(
+        regex({ description: 'RE2 pattern, searched in the full URL; the whole URL when left out.' })
+      ),
+      to: template({
+        description: 'What takes the place of the match; $1 stands for a group. Or a URL or path, without from.',
+        editor: REPLACEMENT
+      }),
+      status_code: Type.Optional(Type.Enum(STATUSES, { description: 'Status of the redirect.', default: 302 })),
+      headers: Type.Optional(
+        headerMap({ description: 'Further fields of the answer.', refused: [...NEVER_WRITTEN, 'location'], max: 10 })
+      )
+    },
+    WHOLE_URL
+  ),
   configOptional: false,
   terminates: 'sometimes',
   results: {

@@ -1,18 +1,22 @@
 import Type from 'typebox'
 import { defineAction } from '../action.js'
+import { headerName } from '../editor.js'
 import { config, text } from '../fields.js'
-import { refusalToRemove } from './header-rules.js'
+import { NEVER_REMOVED, refusalToRemove } from './header-rules.js'
 
 /** Removes every field of the given names from the request, or from the response in its phase. */
 export const removeHeaders = defineAction({
   type: 'remove-headers',
   phases: ['on_http_request', 'on_http_response'],
   config: config({
-    headers: Type.Array(text({ description: 'Name of a field, in any case.' }), {
-      description: 'Names of the fields to remove.',
-      minItems: 1,
-      maxItems: 10
-    })
+    headers: Type.Array(
+      text({ description: 'Name of a field, in any case.', editor: headerName([...NEVER_REMOVED, 'user-agent']) }),
+      {
+        description: 'Names of the fields to remove.',
+        minItems: 1,
+        maxItems: 10
+      }
+    )
   }),
   configOptional: false,
   terminates: 'never',

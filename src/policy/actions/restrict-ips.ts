@@ -2,16 +2,20 @@ import Type from 'typebox'
 import type { Flow } from '../../exchange/flow.js'
 import { closeConnection, refuse } from '../../exchange/verdict.js'
 import { defineAction } from '../action.js'
+import { NETWORK, valueLike, wordLike } from '../editor.js'
 import { config, enforce, template, text } from '../fields.js'
 import { compileIpList } from './ip-list.js'
-import { compileIpPolicies } from './ip-policies.js'
+import { compileIpPolicies, ID } from './ip-policies.js'
 
 const NOTHING_ALLOWED =
   'without an entry in allow nobody passes; allow 0.0.0.0/0 and ::/0 to refuse only what deny holds'
 
 function addresses(description: string) {
   return Type.Optional(
-    Type.Array(template({ description: 'An IP address or a network such as 192.0.2.0/24.' }), { description })
+    Type.Array(
+      template({ description: 'An IP address or a network such as 192.0.2.0/24.', editor: valueLike(NETWORK) }),
+      { description }
+    )
   )
 }
 
@@ -28,9 +32,15 @@ export const restrictIps = defineAction({
     allow: addresses('Who may pass.'),
     deny: addresses('Who may not, even if allowed.'),
     ip_policies: Type.Optional(
-      Type.Array(text({ description: 'Id of an IP policy; one that does not exist allows nobody.' }), {
-        description: 'IP policies to apply beside allow and deny.'
-      })
+      Type.Array(
+        text({
+          description: 'Id of an IP policy; one that does not exist allows nobody.',
+          editor: wordLike(ID.source)
+        }),
+        {
+          description: 'IP policies to apply beside allow and deny.'
+        }
+      )
     )
   }),
   configOptional: false,

@@ -1,5 +1,6 @@
 import Type from 'typebox'
 import { defineAction, type Scope } from '../action.js'
+import { textLike } from '../editor.js'
 import { anyValue, config } from '../fields.js'
 import { type CompiledValue, compileValue } from './values.js'
 
@@ -8,7 +9,8 @@ const IDENTIFIER = /^[A-Za-z_][A-Za-z0-9_]*$/
 const entry = Type.Record(Type.String(), anyValue({ description: 'Any value; strings may hold ${…} at any depth.' }), {
   description: 'One name with its value.',
   minProperties: 1,
-  maxProperties: 1
+  maxProperties: 1,
+  'x-editor': { propertyNames: textLike(IDENTIFIER.source) }
 })
 
 /** Sets `vars.<name>` for the rest of the phase. Later entries see earlier ones; the last value of a name stays. */

@@ -3,6 +3,7 @@ import type { EventStreamMessage } from '../../exchange/event-stream.js'
 import type { Flow } from '../../exchange/flow.js'
 import { EvaluationError } from '../../expression/expression.js'
 import { defineAction, type Scope } from '../action.js'
+import { textLike } from '../editor.js'
 import { config, template } from '../fields.js'
 import type { NodePath } from '../problem.js'
 import { compileReplacement, type Found, replacements, replaceWithin } from './replacements.js'
@@ -15,7 +16,12 @@ export const sseFindReplace = defineAction({
   phases: ['on_event_stream_message'],
   config: config({
     replacements: replacements({
-      field: Type.Optional(template({ description: 'Field of the message: data (when left out) or retry.' }))
+      field: Type.Optional(
+        template({
+          description: 'Field of the message: data (when left out) or retry.',
+          editor: textLike('\\$\\{', '^(?:data|retry)$')
+        })
+      )
     })
   }),
   configOptional: false,

@@ -6,6 +6,7 @@ import type { Template } from '../../expression/expression.js'
 import { NAME_ATTRIBUTES, parseCertificate } from '../../expression/variables/certificate.js'
 import { checkPrivateKey, readChain } from '../../lib/x509.js'
 import { defineAction, type Scope } from '../action.js'
+import { given, implies, valueLike } from '../editor.js'
 import { choice, config, template } from '../fields.js'
 import type { NodePath } from '../problem.js'
 import { isPlaceholderWord } from './placeholder.js'
@@ -15,7 +16,34 @@ const version = (description: string, standard: '1.2' | '1.3') =>
 
 const STRATEGIES = ['require-and-verify', 'require-any', 'request'] as const
 
-const authority = template({ description: 'A certificate authority: PEM, or the id of one.', minLength: 1 })
+const authority = template({
+  description: 'A certificate authority: PEM, or the id of one.',
+  minLength: 1,
+  editor: valueLike('-----BEGIN', '^\\s*ca_\\w+\\s*$')
+})
+
+const below = (version: number) =>
+  ['1.0', '1.1', '1.2', '1.3'].filter((one) => Number(one) < version).flatMap((one) => [one, Number(one)])
+const VERIFYING = given('mutual_tls_verification_strategy', ['require-and-verify'])
+const AUTHORITIES = 'mutual_tls_certificate_authorities'
+
+/** What `compile` checks between fields, for editors. */
+const BETWEEN_FIELDS = {
+  dependentRequired: {
+    server_private_key: ['server_certificate'],
+    server_certificate: ['server_private_key']
+  },
+  allOf: [
+    implies(VERIFYING, { required: [AUTHORITIES], properties: { [AUTHORITIES]: { minItems: 1 } } }),
+    implies(
+      { not: { required: ['mutual_tls_verification_strategy'] } },
+      { properties: { [AUTHORITIES]: { minItems: 1 } } }
+    ),
+    implies(given('min_version', ['1.3', 1.3]), { not: given('max_version', below(1.3)) }),
+    implies({ not: given('min_version', below(1.2)) }, { not: given('max_version', below(1.2)) }),
+    implies(given('min_version', ['1.1', 1.1]), { not: given('max_version', below(1.1)) })
+  ]
+}
 
 const MUSTS = { 'require-and-verify': 'verified', 'require-any': 'any', request: 'requested' } as const
 const RESULT = 'terminate_tls'
@@ -39,20 +67,23 @@ const NAME_FIELDS: Readonly<Record<string, string>> = {
 export const terminateTls = defineAction({
   type: 'terminate-tls',
   phases: ['on_tcp_connect'],
-  config: config({
-    min_version: version('Lowest TLS version.', '1.2'),
-    max_version: version('Highest TLS version.', '1.3'),
-    server_private_key: Type.Optional(template({ description: 'Private key, PEM.', minLength: 1 })),
-    server_certificate: Type.Optional(template({ description: 'Certificate chain, PEM.', minLength: 1 })),
-    mutual_tls_certificate_authorities: Type.Optional(
-      Type.Union([Type.Array(authority, { description: 'Who signs the certificates of clients.' }), authority])
-    ),
-    mutual_tls_verification_strategy: Type.Optional(
-      choice(STRATEGIES, {
-        description: 'What is asked of clients; with authorities and without this: require-and-verify.'
-      })
-    )
-  }),
+  config: config(
+    {
+      min_version: version('Lowest TLS version.', '1.2'),
+      max_version: version('Highest TLS version.', '1.3'),
+      server_private_key: Type.Optional(template({ description: 'Private key, PEM.', minLength: 1 })),
+      server_certificate: Type.Optional(template({ description: 'Certificate chain, PEM.', minLength: 1 })),
+      mutual_tls_certificate_authorities: Type.Optional(
+        Type.Union([Type.Array(authority, { description: 'Who signs the certificates of clients.' }), authority])
+      ),
+      mutual_tls_verification_strategy: Type.Optional(
+        choice(STRATEGIES, {
+          description: 'What is asked of clients; with authorities and without this: require-and-verify.'
+        })
+      )
+    },
+    BETWEEN_FIELDS
+  ),
   configOptional: true,
   terminates: 'sometimes',
   results: {
@@ -147,7 +178,6 @@ function checkIdentity(chain: string, privateKey: string, scope: Scope): void {
 }
 
 const AUTHORITY_ID = /^ca_\w+$/
-const AUTHORITIES = 'mutual_tls_certificate_authorities'
 
 /** Published documents give one authority without a list around it. */
 function authoritiesOf(given: readonly string[] | string | undefined, scope: Scope): readonly Authority[] | undefined {

@@ -3,12 +3,17 @@ import type { RequestTarget } from '../../exchange/target.js'
 import { EvaluationError, type Template } from '../../expression/expression.js'
 import { type Regex, RegexCache } from '../../lib/regex.js'
 import type { Scope } from '../action.js'
-import { legacyVariableIn } from './legacy-variables.js'
+import { implies } from '../editor.js'
+import { LEGACY_NAMES, legacyVariableIn } from './legacy-variables.js'
 
 /** Longest URL that a replacement may make. */
 const MAX_URL = 65_536
 /** Patterns with `${…}` that one action keeps compiled. */
 const KEPT_PATTERNS = 64
+
+/** For editors: no variable of another proxy, and without `from` a URL that is not empty. */
+export const REPLACEMENT = { not: { type: 'string', pattern: LEGACY_NAMES } }
+export const WHOLE_URL = implies({ not: { required: ['from'] } }, { properties: { to: { pattern: '\\S' } } })
 
 export interface Replaced {
   /** What came out; a full URL unless `to` stood for the whole of it. */

@@ -4,7 +4,7 @@ import { type PathProblem, RequestTarget } from '../../exchange/target.js'
 import { EvaluationError } from '../../expression/expression.js'
 import { defineAction } from '../action.js'
 import { config, regex, template } from '../fields.js'
-import { compileReplacing } from './url-replacing.js'
+import { compileReplacing, REPLACEMENT, WHOLE_URL } from './url-replacing.js'
 import { asUrl } from './url-text.js'
 
 /**
@@ -17,10 +17,18 @@ import { asUrl } from './url-text.js'
 export const urlRewrite = defineAction({
   type: 'url-rewrite',
   phases: ['on_http_request'],
-  config: config({
-    from: Type.Optional(regex({ description: 'RE2 pattern, searched in the full URL; the whole URL when left out.' })),
-    to: template({ description: 'What takes the place of each match; $1 stands for a group. Or a path, without from.' })
-  }),
+  config: config(
+    {
+      from: Type.Optional(
+        regex({ description: 'RE2 pattern, searched in the full URL; the whole URL when left out.' })
+      ),
+      to: template({
+        description: 'What takes the place of each match; $1 stands for a group. Or a path, without from.',
+        editor: { allOf: [REPLACEMENT, { pattern: '^(?:\\$\\{[^}]*\\}|[^#])*$' }] }
+      })
+    },
+    WHOLE_URL
+  ),
   configOptional: false,
   terminates: 'never',
   results: {

@@ -1,12 +1,19 @@
 import Type from 'typebox'
 import { didYouMean } from '../../lib/suggest.js'
 import { defineAction, type Scope } from '../action.js'
+import { anyCase, given, textLike } from '../editor.js'
 import { config, enforce, template } from '../fields.js'
 import type { Provider } from '../webhook/provider.js'
 import { providers, secretProblem, UNCONFIRMED } from '../webhook/providers.js'
 import { published, Verification } from '../webhook/verification.js'
 import { isPlaceholder } from './placeholder.js'
 import { WEBHOOK_PROVIDERS } from './webhook-providers.js'
+
+const WITHOUT_SECRET = [...providers].flatMap(([name, provider]) => (provider.withoutSecret === true ? [name] : []))
+/** A name in capitals, or one that has a word of a known one: that is told, not refused. */
+const RESEMBLING = [...new Set(WEBHOOK_PROVIDERS.flatMap((name) => [...wordsOf(name), wordsOf(name).join('')]))]
+  .map((word) => `(?:^|[^a-zA-Z0-9])${anyCase(word)}(?![a-zA-Z0-9])`)
+  .join('|')
 
 const UNKNOWN: Provider = { scheme: () => () => 'SIGNATURE_INVALID' }
 
@@ -19,15 +26,19 @@ const UNKNOWN: Provider = { scheme: () => () => 'SIGNATURE_INVALID' }
 export const verifyWebhook = defineAction({
   type: 'verify-webhook',
   phases: ['on_http_request'],
-  config: config({
-    provider: Type.String({
-      description: `Who sends the webhook. Not confirmed by public documentation: ${UNCONFIRMED}.`,
-      minLength: 1,
-      examples: [...WEBHOOK_PROVIDERS]
-    }),
-    secret: Type.Optional(template({ description: 'Secret shared with the sender; sns needs none.', minLength: 1 })),
-    enforce: enforce()
-  }),
+  config: config(
+    {
+      provider: Type.String({
+        description: `Who sends the webhook. Not confirmed by public documentation: ${UNCONFIRMED}.`,
+        minLength: 1,
+        examples: [...WEBHOOK_PROVIDERS],
+        'x-editor': { anyOf: [{ enum: [...WEBHOOK_PROVIDERS] }, textLike(RESEMBLING)] }
+      }),
+      secret: Type.Optional(template({ description: 'Secret shared with the sender; sns needs none.', minLength: 1 })),
+      enforce: enforce()
+    },
+    { anyOf: [given('provider', WITHOUT_SECRET), { required: ['secret'] }] }
+  ),
   configOptional: false,
   terminates: 'sometimes',
   results: {

@@ -1,4 +1,5 @@
 import Type, { type Static, type TSchema } from 'typebox'
+import { valueLike, WEB_URL } from '../editor.js'
 import { choice, config, duration, enforce, template, text } from '../fields.js'
 import { TOKEN_TYPES } from './claims.js'
 import { ENCODINGS } from './key-sources.js'
@@ -28,35 +29,41 @@ const sharedSecret = config({
   algorithm: Type.Optional(choice(HMAC, { description: 'The only algorithm that it is for.' }))
 })
 
-const sources = config({
-  additional_jkus: Type.Optional(
-    Type.Array(template({ description: 'URL of a key set.', minLength: 1 }), {
-      description: 'Key sets that are fetched, and again when they are no longer fresh or lack a key.',
-      minItems: 1,
-      maxItems: 16
-    })
-  ),
-  inline: Type.Optional(
-    Type.Array(
-      Type.Union([
-        template({ description: 'A JSON Web Key, a set of them, a public key or a certificate in PEM.', minLength: 1 }),
-        Type.Record(Type.String(), Type.Unknown(), { description: 'A JSON Web Key, or a set of them.' })
-      ]),
-      { description: 'Keys that stand in the document.', minItems: 1, maxItems: 16 }
+const sources = config(
+  {
+    additional_jkus: Type.Optional(
+      Type.Array(template({ description: 'URL of a key set.', minLength: 1, editor: valueLike(WEB_URL) }), {
+        description: 'Key sets that are fetched, and again when they are no longer fresh or lack a key.',
+        minItems: 1,
+        maxItems: 16
+      })
+    ),
+    inline: Type.Optional(
+      Type.Array(
+        Type.Union([
+          template({
+            description: 'A JSON Web Key, a set of them, a public key or a certificate in PEM.',
+            minLength: 1
+          }),
+          Type.Record(Type.String(), Type.Unknown(), { description: 'A JSON Web Key, or a set of them.' })
+        ]),
+        { description: 'Keys that stand in the document.', minItems: 1, maxItems: 16 }
+      )
+    ),
+    files: Type.Optional(
+      Type.Array(text({ description: 'Absolute path of a file with keys as in inline.', minLength: 1 }), {
+        description:
+          'Keys of the machine that Sluice runs on, from the folders that the operator allows (jwt.key_folders); a change of the file counts after about ten seconds.',
+        minItems: 1,
+        maxItems: 16
+      })
+    ),
+    shared_secrets: Type.Optional(
+      Type.Array(sharedSecret, { description: 'Secrets of HS256, HS384 and HS512.', minItems: 1, maxItems: 16 })
     )
-  ),
-  files: Type.Optional(
-    Type.Array(text({ description: 'Absolute path of a file with keys as in inline.', minLength: 1 }), {
-      description:
-        'Keys of the machine that Sluice runs on, from the folders that the operator allows (jwt.key_folders); a change of the file counts after about ten seconds.',
-      minItems: 1,
-      maxItems: 16
-    })
-  ),
-  shared_secrets: Type.Optional(
-    Type.Array(sharedSecret, { description: 'Secrets of HS256, HS384 and HS512.', minItems: 1, maxItems: 16 })
-  )
-})
+  },
+  { minProperties: 1 }
+)
 
 const identification = config({
   token_claims: Type.Array(choice(['kid'], { description: 'Header parameter that names the key.' }), {

@@ -1,0 +1,81 @@
+/**
+ * What the schema for editors says beyond the schema that reads a config: rules that `compile` checks with a message of its
+ * own. A field carries them as `x-editor`; the reader passes over them. A test holds both verdicts together.
+ */
+export type EditorRules = Readonly<Record<string, unknown>>
+
+/** Text with `${…}` in it: what it becomes is known when traffic comes. */
+const LATER = '\\$\\{'
+/** The blanks of `actions/placeholder.ts`, of which a check only warns. */
+const BLANK =
+  '\\$[A-Z_]\\w*|<[^<>]+>|\\{[^{}]+\\}|\\bYOUR_\\w+|\\.\\.\\.|…|^\\s*[A-Z][A-Z0-9]*(?:[ _-][A-Z0-9]+)*(?:/\\d{1,3})?\\s*$'
+
+/** A text that one of the patterns is found in; a number is none. */
+export function textLike(...patterns: readonly string[]): EditorRules {
+  return { type: 'string', pattern: patterns.map((pattern) => `(?:${pattern})`).join('|') }
+}
+
+/** The same, or a template, or the blank of an example. */
+export function valueLike(...patterns: readonly string[]): EditorRules {
+  return textLike(LATER, BLANK, ...patterns)
+}
+
+/** The same for a field that holds no template. */
+export function wordLike(...patterns: readonly string[]): EditorRules {
+  return textLike(BLANK, ...patterns)
+}
+
+/** A template, or a text that one of the patterns is found in; a number counts as written. */
+export function templateLike(...patterns: readonly string[]): EditorRules {
+  return { ...textLike(LATER, ...patterns), type: ['string', 'number', 'boolean'] }
+}
+
+/** `word` in any case, and with `_` for `-`, as a pattern. */
+export function anyCase(word: string): string {
+  return [...word]
+    .map((one) => (/[a-z]/i.test(one) ? `[${one.toLowerCase()}${one.toUpperCase()}]` : one === '-' ? '[-_]' : one))
+    .join('')
+}
+
+/** A map whose keys are header names and none of `refused`. */
+export function headerNames(refused: readonly string[]): EditorRules {
+  return { propertyNames: headerName(refused) }
+}
+
+export function headerName(refused: readonly string[]): EditorRules {
+  const names = refused.map(anyCase).join('|')
+  const token = "[!#$%&'*+.^_`|~0-9A-Za-z-]+"
+  return { ...textLike(`^(?!(?:${names})$)${token}$`), maxLength: 256 }
+}
+
+/** Where `condition` holds, `consequence` does. */
+export function implies(condition: EditorRules, consequence: EditorRules): EditorRules {
+  return { anyOf: [{ not: condition }, consequence] }
+}
+
+/** The field is there, and one of `values`. */
+export function given(field: string, values: readonly unknown[]): EditorRules {
+  return { properties: { [field]: { enum: values } }, required: [field] }
+}
+
+const OCTET = '(?:25[0-5]|2[0-4]\\d|1\\d\\d|[1-9]?\\d)'
+const V4 = `${OCTET}(?:\\.${OCTET}){3}`
+const GROUP = '[0-9A-Fa-f]{1,4}'
+const V6 = [
+  `(?:${GROUP}:){7}${GROUP}`,
+  `(?:${GROUP}:){6}${V4}`,
+  ...Array.from({ length: 8 }, (_, before) => {
+    const head = before === 0 ? '' : `${GROUP}(?::${GROUP}){${before - 1}}`
+    const after = 7 - before
+    const tail = after === 0 ? '' : `(?:${GROUP}(?::${GROUP}){0,${after - 1}})?`
+    const mapped = after < 2 ? '' : `|${head}::(?:${GROUP}:){0,${Math.max(0, after - 2)}}${V4}`
+    return `${head}::${tail}${mapped}`
+  })
+].join('|')
+
+/** An IP address, or a network with the length of its prefix. */
+export const NETWORK = `^\\s*(?:${V4}(?:/(?:3[0-2]|[12]?\\d))?|(?:${V6})(?:/(?:12[0-8]|1[01]\\d|[1-9]?\\d))?)\\s*$`
+/** An absolute URL of http or https. */
+export const WEB_URL = `^${anyCase('http')}[sS]?://[^\\s/]`
+/** Hours, minutes, seconds, milliseconds, the largest first. */
+export const DURATION = '^(?=.)(?:\\d+h)?(?:\\d+m(?!s))?(?:\\d+s)?(?:\\d+ms)?$'
