@@ -38,8 +38,13 @@ export interface EngineFault {
 }
 
 interface Checker {
+  readonly registry: unknown
   check(node: Node, context: CheckContext): StaticType
   getType(name: string): StaticType
+}
+/** A static type as the package makes them: it knows the type that stands for both, null when there is none. */
+interface Unifiable extends StaticType {
+  unify(registry: unknown, other: StaticType): StaticType | null
 }
 interface CheckContext {
   forkWithVariable(name: string, type: StaticType): CheckContext
@@ -158,6 +163,19 @@ export class CelEngine {
     node.setMeta('check', (checker: Checker, self: Node, context: CheckContext) => {
       rule(checker.check(self.args as Node, context))
       return checker.getType('bool')
+    })
+  }
+
+  /**
+   * Types `c ? a : b`: as both results where they have one type, else it is known only when it runs; the package refuses
+   * that. `condition` is told the type of the condition.
+   */
+  typeTernary(node: Node, condition: (type: StaticType) => void): void {
+    node.setMeta('check', (checker: Checker, self: Node, context: CheckContext) => {
+      const [test, a, b] = self.args as [Node, Node, Node]
+      condition(checker.check(test, context))
+      const first = checker.check(a, context) as Unifiable
+      return first.unify(checker.registry, checker.check(b, context)) ?? checker.getType('dyn')
     })
   }
 

@@ -101,3 +101,30 @@ export function oldTemplateHint(source: string): string | undefined {
   if (source.includes('{{')) return `templates with {{ }} are not supported; write \${…} with an expression`
   return undefined
 }
+
+/** Characters that look like a blank, or like nothing, and that the language does not know; text copied from elsewhere has them. */
+const INVISIBLE = /[\u0085\u00a0\u00ad\u1680\u180e\u2000-\u200f\u2028-\u202f\u205f-\u2064\u2066-\u2069\u3000\ufeff]/
+const INVISIBLE_NAMES: Readonly<Record<string, string>> = {
+  '\u00a0': 'no-break space',
+  '\u00ad': 'soft hyphen',
+  '\u200b': 'zero width space',
+  '\u200c': 'zero width non-joiner',
+  '\u200d': 'zero width joiner',
+  '\u200e': 'left-to-right mark',
+  '\u200f': 'right-to-left mark',
+  '\u2028': 'line separator',
+  '\u2029': 'paragraph separator',
+  '\u202f': 'narrow no-break space',
+  '\u2060': 'word joiner',
+  '\u3000': 'ideographic space',
+  '\ufeff': 'byte order mark'
+}
+
+/** Names the character at `offset` when it is one that nobody sees; undefined when it is another. */
+export function invisibleAt(source: string, offset: number): string | undefined {
+  const character = source[offset]
+  if (character === undefined || !INVISIBLE.test(character)) return undefined
+  const code = `U+${character.charCodeAt(0).toString(16).toUpperCase().padStart(4, '0')}`
+  const name = INVISIBLE_NAMES[character] ?? 'a blank of Unicode'
+  return `there is an invisible character, ${code} (${name}), at character ${offset + 1}; write an ordinary space or nothing`
+}

@@ -40,10 +40,9 @@ export function typeOperation(operator: string, left: StaticType, right: StaticT
     case '<=':
     case '>':
     case '>=':
-      return {
-        type: 'bool',
-        ...(orderable(left, right) ? {} : { warning: `${mismatch(operator, left, right)}: this fails when it runs` })
-      }
+      return orderable(left, right)
+        ? { type: 'bool' }
+        : { type: undefined, error: mismatch(operator, left, right) + conversion(left, right) }
     case 'in':
       if (isOpen(right) || right.kind === 'list' || right.kind === 'map') return { type: 'bool' }
       return {
@@ -53,6 +52,11 @@ export function typeOperation(operator: string, left: StaticType, right: StaticT
     default:
       return arithmetic(operator, left, right)
   }
+}
+
+/** True when a condition of this type can be true or false. */
+export function isCondition(type: StaticType): boolean {
+  return isOpen(type) || type.name === 'bool'
 }
 
 function arithmetic(operator: string, left: StaticType, right: StaticType): OperationType {
@@ -83,6 +87,14 @@ function comparable(left: StaticType, right: StaticType): boolean {
 function orderable(left: StaticType, right: StaticType): boolean {
   if (isOpen(left) || isOpen(right)) return true
   return (isNumericType(left) && isNumericType(right)) || (left.name === right.name && ORDERED.includes(left.name))
+}
+
+/** How to make both sides of one type, where it can be said. */
+function conversion(left: StaticType, right: StaticType): string {
+  const texts = [left, right].filter(({ name }) => name === 'string')
+  return texts.length === 1 && [left, right].some(isNumericType)
+    ? '; write the number without quotes, or int(…) around the text'
+    : ''
 }
 
 function mismatch(operator: string, left: StaticType, right: StaticType): string {

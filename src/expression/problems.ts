@@ -2,7 +2,7 @@ import type { EngineFault, Node } from './engine.js'
 import { LIMITS } from './engine.js'
 import type { ExpressionProblem } from './expression.js'
 import type { FunctionTable } from './function-table.js'
-import { oldTemplateHint } from './hints.js'
+import { invisibleAt, oldTemplateHint } from './hints.js'
 import { typeLabel } from './signature.js'
 
 export function problem(
@@ -54,6 +54,8 @@ function unexpected(source: string, start: number, found: string): string {
   if (source.startsWith('${', start) || (source[start] === '{' && source[start - 1] === '$')) {
     return `\${…} belongs into the texts of a config; an expression writes vars.name as it is`
   }
+  const invisible = invisibleAt(source, start)
+  if (invisible !== undefined) return invisible
   if (source.trim() === '') return 'the expression is empty'
   if (found.trim() === '' || start >= source.length) return 'the expression ends too early'
   const advice: Record<string, string> = {
@@ -80,8 +82,6 @@ function typeMessage({ code, node }: EngineFault, functions: FunctionTable): str
       return `${node?.op ?? 'a logical operator'} takes bool on both sides`
     case 'invalid_condition_type':
       return 'this condition must be a bool'
-    case 'incompatible_ternary_branches':
-      return 'both results of ? : must have the same type'
     case 'invalid_comprehension_range':
       return 'only a list or a map can be walked'
     case 'invalid_index_type':

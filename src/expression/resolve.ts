@@ -4,7 +4,7 @@ import type { CelEngine, Node, StaticType } from './engine.js'
 import { canonical, type Environment, TYPE_NAMES } from './environment.js'
 import type { ExpressionProblem } from './expression.js'
 import { functionHint, macroMeant, methodHint, pathHint } from './hints.js'
-import { typeOperation } from './operator-types.js'
+import { isCondition, typeOperation } from './operator-types.js'
 import { BINARY } from './operators.js'
 import { problem } from './problems.js'
 import { flatName, typeLabel } from './signature.js'
@@ -82,6 +82,10 @@ class Resolver {
         this.#engine.typeNot(node, (operand) => this.#checkNot(node, operand))
         this.visit(node.args as Node, bound)
         return
+      case '?:':
+        this.#engine.typeTernary(node, (condition) => this.#checkCondition(node, condition))
+        forEachChild(node, (child) => this.visit(child, bound))
+        return
       default:
         if (node.op in BINARY) this.#engine.typeBinary(node, (left, right) => this.#typeOf(node, left, right))
         forEachChild(node, (child) => this.visit(child, bound))
@@ -92,6 +96,12 @@ class Resolver {
     if (operand.name === 'bool' || operand.kind === 'dyn' || operand.kind === 'param') return
     const message = `! is not defined for ${typeLabel(operand)}: this fails when it runs; for a negated comparison write !(a in b)`
     this.#report('EXPRESSION_TYPE', message, node, 'warning')
+  }
+
+  #checkCondition(node: Node, condition: StaticType): void {
+    if (isCondition(condition)) return
+    const [test] = node.args as [Node]
+    this.#report('EXPRESSION_TYPE', `the condition of ? : is a bool, not ${typeLabel(condition)}`, test)
   }
 
   #typeOf(node: Node, left: StaticType, right: StaticType): string {

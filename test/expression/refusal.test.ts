@@ -62,13 +62,53 @@ t.test('types that do not fit are refused; comparisons of different types only w
   t.match(problems('req.method && true')[0], /error EXPRESSION_TYPE .*&& takes bool/)
   t.match(problems('size(1)')[0], /it is size\(string\)/)
   t.match(problems("'a' in 'abc'")[0], /error EXPRESSION_TYPE .*write contains/)
-  t.match(problems("res.status_code < '200'", 'on_http_response')[0], /warning EXPRESSION_TYPE .*int and string/)
+  t.match(
+    problems("res.status_code < '200'", 'on_http_response')[0],
+    /error EXPRESSION_TYPE .*int and string; write the number without quotes/
+  )
+  t.match(problems('true < 1')[0], /error EXPRESSION_TYPE .*bool and int/)
   t.match(problems('req.method == 1')[0], /warning EXPRESSION_TYPE .*never equal/)
   t.match(problems("!conn.client_ip in ['a']")[0], /warning EXPRESSION_TYPE/)
   t.same(problems('1 < 2.5'), [], 'numbers of different types are comparable')
-  const compared = expressions.expression("req.content_length < '200'", 'on_http_request')
+  const compared = expressions.expression("dyn(req.content_length) < '200'", 'on_http_request')
   t.ok(compared.ok)
   if (compared.ok) t.throws(() => compared.value.evaluate(sampleFlow()), { kind: 'failed', message: /not defined/ })
+})
+
+t.test('a choice between values of different types is known when it runs', async (t) => {
+  const table: Record<string, [string, unknown]> = {
+    "req.method == 'GET' ? 'x' : null": ['dyn', 'x'],
+    "req.method == 'PUT' ? 'x' : null": ['dyn', null],
+    "req.method == 'GET' ? ['a'] : 'b'": ['dyn', ['a']],
+    "req.method == 'GET' ? [] : ['a']": ['list<string>', []],
+    "req.method == 'GET' ? 'a' : 'b'": ['string', 'a']
+  }
+  for (const [source, [type, value]] of Object.entries(table)) {
+    const compiled = expressions.expression(source, 'on_http_request')
+    if (!compiled.ok) {
+      t.fail(`${source}: ${compiled.problems[0]?.message}`)
+      continue
+    }
+    t.equal(compiled.value.type, type, source)
+    t.same(compiled.value.evaluate(sampleFlow({ method: 'GET' })), value, source)
+  }
+  t.match(problems('1 ? 2 : 3')[0], /error EXPRESSION_TYPE 0-1 the condition of \? : is a bool, not int/)
+})
+
+t.test('an invisible character is named with its place, and allowed in a string', async (t) => {
+  t.match(
+    problems("req.method ==\u00a0'a'")[0],
+    /error EXPRESSION_SYNTAX 13-14 .*U\+00A0 \(no-break space\), at character 14/
+  )
+  for (const character of '\u2003\u200b\u200e\u2028\u202f\u2060\u3000\ufeff') {
+    const code = `U+${character.charCodeAt(0).toString(16).toUpperCase()}`
+    for (const source of [`${character}true`, `true${character}`, `true &&${character}true`]) {
+      const [found = ''] = problems(source)
+      t.match(found, `error EXPRESSION_SYNTAX ${source.indexOf(character)}-`, code)
+      t.match(found, code)
+    }
+    t.same(problems(`req.method == '${character}'`), [], `${code} in a string`)
+  }
 })
 
 t.test('the type of an expression is known where it can be', async (t) => {
