@@ -116,7 +116,8 @@ function compileField(left: Node, key: string, scope: Scope, compilation: Compil
 function compilePresence(node: Node, scope: Scope, compilation: Compilation): Run {
   const target = node.args as Node
   if (target.op === 'variable') {
-    const { read } = target.args as VariableDefinition
+    const { read, present } = target.args as VariableDefinition
+    if (present !== undefined) return (state) => present(state.flow)
     return (state) => read(state.flow) !== undefined
   }
   const [left, right] = target.args as [Node, Node | string]

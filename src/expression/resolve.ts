@@ -8,7 +8,7 @@ import { isCondition, typeOperation } from './operator-types.js'
 import { BINARY } from './operators.js'
 import { problem } from './problems.js'
 import { flatName, typeLabel } from './signature.js'
-import { forEachChild } from './tree.js'
+import { forEachChild, literal } from './tree.js'
 import { isAvailable, phasesText, type VariableDefinition } from './variables/definition.js'
 
 /** What a tree names, once its names are resolved. */
@@ -195,8 +195,18 @@ class Resolver {
       this.#report('EXPRESSION_SYNTAX', "has() takes one member: has(a.b) or has(a['b'])", node)
       return
     }
-    this.visit(target, bound)
+    const result = this.#resultNamed(target, bound)
+    if (result === undefined) this.visit(target, bound)
+    else this.#use(target, result)
     this.#engine.becomeParent(node, 'has', target, [target], 'bool')
+  }
+
+  /** The result of an action that is named with brackets: `actions.service.oauth['error']` is asked as with a dot. */
+  #resultNamed(target: Node, bound: ReadonlySet<string>): VariableDefinition | undefined {
+    const names = namesOf(target)
+    if (names?.[0] !== 'actions' || bound.has('actions') || target.op === '.') return undefined
+    const found = this.#environment.resolve(canonical(names))
+    return found?.length === names.length ? found.variable : undefined
   }
 
   #visitMethod(node: Node, bound: ReadonlySet<string>): void {
@@ -281,6 +291,16 @@ function chainOf(node: Node): Chain | undefined {
   }
   if (current.op !== 'id') return undefined
   return { names: [current.args as string, ...names], nodes: [current, ...nodes] }
+}
+
+/** The names of `a.b['c']`; undefined when a key is no text that stands in the source. */
+function namesOf(node: Node): readonly string[] | undefined {
+  if (node.op === 'id') return [node.args as string]
+  if (node.op !== '.' && node.op !== '[]') return undefined
+  const [left, key] = node.args as [Node, Node | string]
+  const name = typeof key === 'string' ? key : literal(key)?.value
+  const names = namesOf(left)
+  return names === undefined || typeof name !== 'string' ? undefined : [...names, name]
 }
 
 function engineType(type: string): string {

@@ -66,7 +66,7 @@ export function compilePolicy(text: string, options: CompileOptions): { policy?:
     }
   })
   const phases = {} as Record<Phase, CompiledPhase | null>
-  for (const phase of PHASES) phases[phase] = compiler.phase(phase, document.phases[phase])
+  for (const phase of PHASES) phases[phase] = compiler.phase(phase, document)
   const found = report.sorted()
   if (report.failed || !runnable) return { problems: found }
   const reads = readingOf(phases, options.actions)
@@ -110,11 +110,12 @@ class PolicyCompiler {
     this.#actions = new Map(actions.map((action) => [action.type, action]))
   }
 
-  phase(phase: Phase, rules: readonly RuleNode[]): CompiledPhase | null {
+  phase(phase: Phase, { phases, strict }: PolicyDocument): CompiledPhase | null {
+    const rules = phases[phase]
     if (rules.length === 0) return null
     const { owner, services } = this.#document
     const compiled = rules.flatMap((rule) => (this.#document.report.full ? [] : this.#rule(phase, rule)))
-    return { phase, owner, rules: compiled, log: services.log, failure: failureVerdict(phase) }
+    return { phase, owner, rules: compiled, strict, log: services.log, failure: failureVerdict(phase) }
   }
 
   #rule(phase: Phase, rule: RuleNode): CompiledRule {

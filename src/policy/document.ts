@@ -42,6 +42,8 @@ export interface RuleNode {
 /** A policy document: typed as far as every document is alike; configs of actions are still nodes. Paths are those of the text. */
 export interface PolicyDocument {
   readonly source: SourceText
+  /** `strict_expressions`: what is absent in an expression of a rule fails the phase instead of the match. */
+  readonly strict: boolean
   readonly phases: Readonly<Record<Phase, readonly RuleNode[]>>
 }
 
@@ -53,6 +55,7 @@ export interface ReadDocument {
 /** Largest document in UTF-16 units. */
 export const MAX_DOCUMENT = 1024 * 1024
 const LIMITS = { depth: 64, nodes: 100_000 }
+const STRICT = 'strict_expressions'
 const RULE_KEYS = ['name', 'expressions', 'actions']
 const ACTION_KEYS = ['type', 'config']
 
@@ -71,7 +74,7 @@ export function readDocument(text: string, carrier: Carrier = 'http'): ReadDocum
     for (const { code, message, span } of problems) report.error([], TREE_CODES[code], message, span)
     if (root !== undefined) reader.root(root)
   }
-  return { document: { source, phases: reader.phases }, problems: report.sorted() }
+  return { document: { source, strict: reader.strict, phases: reader.phases }, problems: report.sorted() }
 }
 
 const TREE_CODES: Readonly<Record<TreeProblem['code'], string>> = {
@@ -89,6 +92,7 @@ class DocumentReader {
     on_http_response: [],
     on_event_stream_message: []
   }
+  strict = false
   readonly #report: Reporter
   readonly #carrier: Carrier
 
@@ -105,12 +109,23 @@ class DocumentReader {
       return
     }
     // Legacy phases come after their present name, wherever they stand in the text.
-    const current = root.entries.filter(({ key }) => !LEGACY_PHASES.has(key))
-    const legacy = root.entries.filter(({ key }) => LEGACY_PHASES.has(key))
+    const phases = root.entries.filter(({ key }) => key !== STRICT)
+    const current = phases.filter(({ key }) => !LEGACY_PHASES.has(key))
+    const legacy = phases.filter(({ key }) => LEGACY_PHASES.has(key))
     for (const entry of [...current, ...legacy]) {
       const phase = isPhase(entry.key) ? entry.key : legacyKey(entry, this.#carrier, this.#report)
       if (phase !== undefined) this.#rules(phase, entry.value, [entry.key])
     }
+    this.#strictness(child(root, STRICT))
+  }
+
+  #strictness(node: TreeNode | undefined): void {
+    if (node === undefined || isNull(node) || node.kind === 'broken') return
+    if (node.kind === 'scalar' && typeof node.value === 'boolean') {
+      this.strict = node.value
+      return
+    }
+    this.#report.error([STRICT], 'DOCUMENT_INVALID', `${STRICT} is true or false, not ${nameOf(node)}`, node.span)
   }
 
   #rules(phase: Phase, node: TreeNode, path: NodePath): void {

@@ -38,7 +38,7 @@ export function legacyKey({ key, keySpan, value }: MapEntry, carrier: Carrier, r
   }
   const hint = WRAPPERS.includes(key)
     ? `; "${key}" belongs to what carries the document, so put the phases at the root`
-    : didYouMean(key, [...PHASES, ...LEGACY_PHASES.keys()])
+    : didYouMean(key, [...PHASES, ...LEGACY_PHASES.keys(), 'strict_expressions'])
   report.error([key], 'PHASE_UNKNOWN', `"${key}" is no phase; phases are ${PHASES.join(', ')}${hint}`, keySpan)
   return undefined
 }

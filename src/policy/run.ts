@@ -28,6 +28,8 @@ export interface CompiledPhase {
   readonly phase: Phase
   readonly owner: string
   readonly rules: readonly CompiledRule[]
+  /** Does an expression that asks for something absent fail? Else its rule does not match. */
+  readonly strict: boolean
   readonly log: PolicyLog
   /** The verdict when something has no value: a policy that cannot be evaluated lets nothing pass. */
   readonly failure: Verdict
@@ -37,8 +39,8 @@ export interface CompiledPhase {
  * Runs the rules of a phase in order, and in each rule whose expressions are all true its actions in order.
  *
  * The first verdict ends the phase; undefined means that no action ended it. Answers at once unless an action waits.
- * A rule with an expression that misses a key or an index does not match; any other failure ends the phase with
- * 500 `POLICY_EXPRESSION` (a connection or an event stream is closed).
+ * A rule with an expression that misses a key or an index does not match, unless the phase is strict; any other failure
+ * ends the phase with 500 `POLICY_EXPRESSION` (a connection or an event stream is closed).
  */
 export function runPhase(phase: CompiledPhase, flow: Flow): Verdict | undefined | Promise<Verdict | undefined> {
   flow.vars?.clear()
@@ -132,7 +134,7 @@ function matches(phase: CompiledPhase, rule: CompiledRule, flow: Flow): boolean 
 function expressionFailed(phase: CompiledPhase, rule: CompiledRule, flow: Flow, error: unknown): false | undefined {
   if (!(error instanceof EvaluationError)) throw error
   const fields = { owner: phase.owner, phase: phase.phase, rule: rule.name, reason: error.message }
-  if (error.kind === 'absent') {
+  if (error.kind === 'absent' && !phase.strict) {
     rule.absent.inc()
     phase.log.debug(fields, 'a rule did not match because a value is absent')
     return false

@@ -18,7 +18,7 @@ export function policySchema(actions: readonly Action[]): Json {
     title: 'Sluice traffic policy',
     description: 'Phases with rules; a rule runs its actions when all its expressions are true.',
     type: ['object', 'null'],
-    properties: { ...phaseProperties(), ...legacyProperties() },
+    properties: { ...phaseProperties(), ...legacyProperties(), strict_expressions: STRICT_EXPRESSIONS },
     additionalProperties: false,
     $defs: Object.fromEntries([
       ...PHASES.map((phase) => [`${phase}.rule`, ruleSchema(phase)]),
@@ -26,6 +26,13 @@ export function policySchema(actions: readonly Action[]): Json {
       ...known.map((action) => [`${action.type}.config`, plain(action.config)])
     ])
   }
+}
+
+const STRICT_EXPRESSIONS: Json = {
+  description:
+    'An extension of Sluice. true: an expression of a rule that asks for something absent fails the request with 500 POLICY_EXPRESSION; without it the rule does not match.',
+  type: ['boolean', 'null'],
+  default: false
 }
 
 const PHASE_DESCRIPTIONS: Readonly<Record<Phase, string>> = {

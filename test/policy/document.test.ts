@@ -20,6 +20,8 @@ t.test('what is wrong with a document is reported where it stands', async (t) =>
     ['an unknown phase', 'on_http_requests: []', ['1:1 PHASE_UNKNOWN on_http_requests']],
     ['a wrapper', `traffic_policy:\n  on_http_request: []`, ['1:1 PHASE_UNKNOWN traffic_policy']],
     ['switched off', `enabled: false\n${rule}`, ['1:1 DOCUMENT_INVALID enabled']],
+    ['strictness that is no truth value', 'strict_expressions: maybe', ['1:21 DOCUMENT_INVALID strict_expressions']],
+    ['strictness misspelt', 'strict_expression: true', ['1:1 PHASE_UNKNOWN strict_expression']],
     ['a map of rules', 'on_http_request:\n  actions: []', ['2:3 RULES_INVALID on_http_request']],
     ['a text as rules', 'on_http_request: deny', ['1:18 RULES_INVALID on_http_request']],
     ['a text as rule', 'on_http_request: [deny]', ['1:19 RULE_INVALID on_http_request[0]']],

@@ -1,6 +1,6 @@
 import t from 'tap'
 import type { Flow } from '../../src/exchange/flow.js'
-import { refuse, respond } from '../../src/exchange/verdict.js'
+import { closeConnection, refuse, respond } from '../../src/exchange/verdict.js'
 import { EvaluationError } from '../../src/expression/expression.js'
 import { type Action, type ActionRun, defineAction } from '../../src/policy/action.js'
 import { config } from '../../src/policy/fields.js'
@@ -75,6 +75,43 @@ function setUp(lines: string[], phase: Parameters<typeof phaseOf>[1] = 'on_http_
   const policy = compileValid(policyOf(lines, phase), actionsOf(trail), { stand: at })
   return { trail, ...at, compiled: phaseOf(policy, phase), flow: newFlow() }
 }
+
+t.test('a strict document fails closed when something is absent', async (t) => {
+  const rules = [{ expressions: ['absent'], actions: [{ type: 'end' }] }, { actions: [{ type: 'pass' }] }]
+  const outcomes = []
+  for (const strict of [undefined, false, true]) {
+    const at = stand()
+    const trail: string[] = []
+    const text = JSON.stringify({ strict_expressions: strict, on_http_request: rules, on_tcp_connect: rules })
+    const policy = compileValid(text, actionsOf(trail), { stand: at })
+    const verdicts = (['on_http_request', 'on_tcp_connect'] as const).map((phase) => {
+      const flow = newFlow()
+      const verdict = runPhase(phaseOf(policy, phase), flow)
+      return { verdict, by: flow.decidedBy?.action }
+    })
+    outcomes.push({ verdicts, trail, levels: at.logs.map(({ level }) => level) })
+  }
+  const lenient = {
+    verdicts: [
+      { verdict: undefined, by: undefined },
+      { verdict: undefined, by: undefined }
+    ],
+    trail: ['#1.pass', '#1.pass'],
+    levels: ['debug', 'debug']
+  }
+  t.same(outcomes, [
+    lenient,
+    lenient,
+    {
+      verdicts: [
+        { verdict: refuse(500, 'POLICY_EXPRESSION'), by: 'expression' },
+        { verdict: closeConnection, by: 'expression' }
+      ],
+      trail: [],
+      levels: ['warn', 'warn']
+    }
+  ])
+})
 
 t.test('rules run in order, actions in order, until one ends the phase', async (t) => {
   const { compiled, flow, trail, counts } = setUp([

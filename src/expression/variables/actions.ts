@@ -5,7 +5,12 @@ import type { VariableDefinition } from './definition.js'
 /** Result fields of each action by its snake-case name: dotted field path → CEL type. */
 export type ActionResults = Readonly<Record<string, Readonly<Record<string, string>>>>
 
-/** `actions.service.<name>.<field>`: what the last run of an action left. Absent until it ran. */
+/**
+ * `actions.service.<name>.<field>`: what the last run of an action left. Absent until it ran.
+ *
+ * As in a message of Protocol Buffers, an empty text is a field that is not set: it reads as `''`, and `has()` says that it
+ * is not there. An object such as `error`, `identity` or `res` is there when one of its fields is set.
+ */
 export function actionVariables(results: ActionResults): readonly VariableDefinition[] {
   return Object.entries(results).flatMap(([name, fields]) => {
     const root = `actions.service.${name}`
@@ -14,6 +19,10 @@ export function actionVariables(results: ActionResults): readonly VariableDefini
         path: `${root}.${field}`,
         type,
         optional: true,
+        present: (flow) => {
+          const values = flow.results?.get(name)
+          return values !== undefined && isSet(fieldOf(values, field))
+        },
         read: (flow) => {
           const values = flow.results?.get(name)
           const value = values === undefined ? undefined : fieldOf(values, field)
@@ -39,6 +48,14 @@ function objects(name: string, fields: Readonly<Record<string, string>>): Variab
       type: 'map<string, dyn>',
       optional: true,
       closed: true,
+      present: (flow: Flow) => {
+        const values = flow.results?.get(name)
+        if (values === undefined) return false
+        return (
+          prefix === '' ||
+          Object.keys(fields).some((field) => field.startsWith(prefix) && isSet(fieldOf(values, field)))
+        )
+      },
       read: (flow: Flow) => {
         const values = flow.results?.get(name)
         return values === undefined ? undefined : objectOf(values, fields, prefix)
@@ -46,11 +63,12 @@ function objects(name: string, fields: Readonly<Record<string, string>>): Variab
     }))
 }
 
+/** Undefined: an inner object of which nothing was published. */
 function objectOf(
   values: Readonly<Record<string, unknown>>,
   fields: Readonly<Record<string, string>>,
   prefix: string
-): Map<string, unknown> {
+): Map<string, unknown> | undefined {
   const object = new Map<string, unknown>()
   for (const [field, type] of Object.entries(fields)) {
     if (!field.startsWith(prefix)) continue
@@ -66,7 +84,11 @@ function objectOf(
     }
     inner.set(names.at(-1) as string, engineValueAs(type, value))
   }
-  return object
+  return object.size === 0 && prefix !== '' ? undefined : object
+}
+
+function isSet(value: unknown): boolean {
+  return value !== undefined && value !== ''
 }
 
 /** A field by its dotted path, published flat or nested. */

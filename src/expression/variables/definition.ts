@@ -8,6 +8,8 @@ export interface VariableDefinition {
   readonly type: string
   /** The value in the representation of the expression layer; undefined when it is absent. `EvaluationError` where there is no request or response. */
   readonly read: (flow: Flow) => unknown
+  /** What `has()` answers, where a value can be read that is not set. */
+  readonly present?: (flow: Flow) => boolean
   /** Where it has a meaning; without it in every phase. */
   readonly phases?: 'http' | 'response'
   /** May be absent: reading it is then an error of kind `absent`, and `has()` tells. */

@@ -77,6 +77,11 @@ t.test('the request is what the config says, and the answer is published', async
   t.match(result(flow, 'req.url'), /\/GET\?a=1&host=app\.example\.com/)
   t.equal(result(flow, 'req.body'), '{"path": "/p"}')
   t.equal(result(flow, 'error.code'), '')
+  for (const field of ['error', 'error.code', "['error']"]) {
+    const path = field.startsWith('[') ? field : `.${field}`
+    t.equal(kit.read(`has(actions.service.http_request${path})`, flow), false, `${field} of a success`)
+  }
+  t.equal(kit.read('has(actions.service.http_request.res)', flow), true)
   t.match(result(flow, 'attempts'), [{ response_status_code: 201, resolved_ip: '127.0.0.1' }])
 })
 
@@ -134,6 +139,14 @@ t.test('a failure is published, retried when asked for, and ends the exchange on
     () => result(flow, 'res.status_code'),
     new EvaluationError('absent', 'actions.service.http_request.res.status_code is not there')
   )
+  for (const gone of ['res', 'res.status_code', "['res']"]) {
+    const path = `http_request${gone.startsWith('[') ? '' : '.'}${gone}`
+    t.equal(kit.read(`has(actions.service.${path})`, flow), false, path)
+    t.equal(kit.read(`has(actions.ngrok.${path})`, flow), false, path)
+  }
+  for (const there of ['error', 'error.code', 'req', 'req.url', 'attempts']) {
+    t.equal(kit.read(`has(actions.service.http_request.${there})`, flow), true, there)
+  }
   t.equal((await run({ url, on_error: 'halt' })).outcome, '502 HTTP_REQUEST_FAILED')
   const silent = await serving(t, () => undefined)
   const began = performance.now()
