@@ -1,4 +1,5 @@
 import type { Flow, Phase } from '../exchange/flow.js'
+import type { Absence } from './absence.js'
 import type { VariableDefinition } from './variables/definition.js'
 
 /** What is wrong with an expression or a template, and where: offsets are UTF-16 units into the text that was given. */
@@ -48,7 +49,13 @@ export interface Template {
 }
 
 export type Compiled<T> =
-  | { readonly ok: true; readonly value: T; readonly warnings: readonly ExpressionProblem[] }
+  | {
+      readonly ok: true
+      readonly value: T
+      readonly warnings: readonly ExpressionProblem[]
+      /** Of a condition: what becomes of it when a value is absent. */
+      readonly absence?: Absence
+    }
   | { readonly ok: false; readonly problems: readonly ExpressionProblem[] }
 
 /** Compiles expressions against the one list of variables and functions. */

@@ -3,6 +3,7 @@ import type { Clock } from '../lib/clock.js'
 import { type Geo, noGeo } from '../lib/geo.js'
 import { RegexCache } from '../lib/regex.js'
 import { UserAgents } from '../lib/user-agent.js'
+import { absenceIn } from './absence.js'
 import type { Compilation } from './compilation.js'
 import { compile } from './compile.js'
 import { MACROS } from './compile-macro.js'
@@ -110,10 +111,12 @@ export class Language implements Expressions {
     }
     const run = compile(parsed.root, new Map(), compilation)
     if (problems.some(({ severity }) => severity === 'error')) return refused(problems)
+    const label = typeLabel(type)
     return {
       ok: true,
-      value: new CompiledExpression(source, typeLabel(type), variables, run),
-      warnings: problems
+      value: new CompiledExpression(source, label, variables, run),
+      warnings: problems,
+      ...(label === 'bool' || label === 'dyn' ? { absence: absenceIn(parsed.root, source) } : {})
     }
   }
 }

@@ -52,6 +52,13 @@ interface ActionBase<S extends TSchema> {
   readonly terminates: 'always' | 'sometimes' | 'never'
   /** It reads the content of the response, so the upstream is asked for content that can be read. */
   readonly readsResponse?: ResponseReading
+  /** Does it keep something out, so that a rule that does not match lets it in? Of some only by their config. */
+  readonly denies?: true | ((config: Static<S>) => boolean)
+  /**
+   * Paths of variables that have a value whenever it has let the exchange go on; with one goes what is below it. When left
+   * out: all of its results. `size:path` stands for the elements of a list.
+   */
+  leaves?(config: Static<S>): readonly string[]
   /** What it publishes: `actions.service.<name>.<field>`; field paths may be dotted; values are CEL types. */
   readonly results?: { readonly name: string; readonly fields: Readonly<Record<string, string>> }
 }

@@ -1,16 +1,17 @@
 import { PHASES, type Phase } from '../exchange/flow.js'
-import type { Expression } from '../expression/expression.js'
 import { didYouMean } from '../lib/suggest.js'
 import type { Action, ReadyAction, UnavailableAction } from './action.js'
 import { suggestions } from './actions/registry.js'
 import { readConfig } from './config.js'
 import type { ActionNode, ExpressionNode, PolicyDocument, RuleNode } from './document.js'
+import { FailOpenJudge } from './fail-open.js'
 import type { Carrier } from './legacy.js'
 import type { LoginGate } from './login/desk.js'
 import { checkDurations, checkMarked } from './marked.js'
 import type { Problem } from './problem.js'
 import { Reporter } from './reporter.js'
 import { greaterReading, type ResponseReading } from './response-reading.js'
+import type { ActionFacts } from './rule-facts.js'
 import { type CompiledAction, type CompiledPhase, type CompiledRule, failureVerdict } from './run.js'
 import { ActionScope, type DocumentScope, reportExpression } from './scope.js'
 import type { Counter, KeptStateDraft, PolicyServices } from './services.js'
@@ -102,11 +103,13 @@ function withOrdinals({ owner, keep }: CompileOptions): KeptStateDraft['keep'] {
 
 class PolicyCompiler {
   readonly logins: PolicyLogin[] = []
+  readonly #failOpen: FailOpenJudge
   readonly #document: DocumentScope
   readonly #actions: ReadonlyMap<string, Action>
 
   constructor(actions: readonly Action[], document: DocumentScope) {
     this.#document = document
+    this.#failOpen = new FailOpenJudge(document)
     this.#actions = new Map(actions.map((action) => [action.type, action]))
   }
 
@@ -114,18 +117,21 @@ class PolicyCompiler {
     const rules = phases[phase]
     if (rules.length === 0) return null
     const { owner, services } = this.#document
-    const compiled = rules.flatMap((rule) => (this.#document.report.full ? [] : this.#rule(phase, rule)))
+    const compiled = rules.flatMap((rule) => (this.#document.report.full ? [] : this.#rule(phase, rule, strict)))
     return { phase, owner, rules: compiled, strict, log: services.log, failure: failureVerdict(phase) }
   }
 
-  #rule(phase: Phase, rule: RuleNode): CompiledRule {
+  #rule(phase: Phase, rule: RuleNode, strict: boolean): CompiledRule {
     const { name } = rule
     const { owner, services } = this.#document
-    const expressions = rule.expressions.flatMap((expression) => this.#expression(phase, expression) ?? [])
+    const found = rule.expressions.flatMap((expression) => this.#expression(phase, expression) ?? [])
+    const facts: ActionFacts[] = []
     const actions = rule.actions.flatMap((action) =>
-      this.#document.report.full ? [] : (this.#action(phase, rule, action) ?? [])
+      this.#document.report.full ? [] : (this.#action(phase, rule, action, facts) ?? [])
     )
     this.#unreachable(rule)
+    const expressions = found.map(({ expression }) => expression)
+    if (!strict) this.#failOpen.judge({ phase, rule, expressions: found, actions: facts })
     return {
       name,
       expressions,
@@ -137,18 +143,20 @@ class PolicyCompiler {
     }
   }
 
-  #expression(phase: Phase, { source, path, node }: ExpressionNode): Expression | undefined {
+  #expression(phase: Phase, from: ExpressionNode) {
+    const { source, path, node } = from
     const compiled = this.#document.services.expressions.expression(source, phase)
     reportExpression(this.#document, compiled, { path, node }, source)
     if (!compiled.ok) return undefined
     const { type } = compiled.value
-    if (type === 'bool' || type === 'dyn') return compiled.value
+    if (type === 'bool' || type === 'dyn') return { expression: compiled.value, node: from, absence: compiled.absence }
     const message = `an expression of a rule must be true or false; this one is of type ${type}`
     this.#document.report.error(path, 'EXPRESSION_TYPE', message, node.span, 0)
     return undefined
   }
 
-  #action(phase: Phase, rule: RuleNode, node: ActionNode): CompiledAction | undefined {
+  /** Adds to `facts` what was read. */
+  #action(phase: Phase, rule: RuleNode, node: ActionNode, facts: ActionFacts[]): CompiledAction | undefined {
     const action = this.#known(node)
     if (action === undefined || !this.#allowed(action, phase, node)) return undefined
     const { type, path, typeNode } = node
@@ -167,6 +175,7 @@ class PolicyCompiler {
     const decided = this.#document.services.meter.decided(scope.owner, phase, rule.name, type)
     const decidedBy = { phase, rule: rule.name, action: type }
     const run = action.compile(config, scope)
+    facts.push({ node, action, config })
     if (scope.gate !== undefined) this.#login({ gate: scope.gate, decidedBy, decided }, scope)
     return { type, run, decidedBy, decided }
   }

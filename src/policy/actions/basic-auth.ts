@@ -39,6 +39,7 @@ export const basicAuth = defineAction({
   }),
   configOptional: false,
   terminates: 'sometimes',
+  denies: ({ enforce = true }) => enforce,
   results: {
     name: 'basic_auth',
     fields: { 'credentials.presented': 'bool', 'credentials.username': 'string', 'credentials.authorized': 'bool' }

@@ -9,5 +9,6 @@ export const closeConnection = defineAction({
   config: config({}),
   configOptional: true,
   terminates: 'always',
+  denies: true,
   compile: () => () => close
 })

@@ -35,6 +35,7 @@ export const customResponse = defineAction({
   ),
   configOptional: true,
   terminates: 'always',
+  denies: ({ status_code = 200 }) => status_code >= 400,
   compile({ status_code: status = 200, body, content, headers = {} }, scope) {
     if (body !== undefined && content !== undefined) {
       scope.problem(['content'], 'CONFIG_INVALID', 'content is the older name of body; give one of them')

@@ -14,6 +14,7 @@ export const deny = defineAction({
   }),
   configOptional: true,
   terminates: 'always',
+  denies: true,
   compile({ status_code }, scope) {
     if (scope.phase === 'on_tcp_connect') {
       if (status_code !== undefined) {

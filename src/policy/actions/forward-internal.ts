@@ -42,6 +42,8 @@ export const forwardInternal = defineAction({
   configOptional: false,
   // With `on_error: continue` the actions behind it run.
   terminates: 'sometimes',
+  // It publishes failures alone.
+  leaves: () => [],
   results: { name: 'forward_internal', fields: { url: 'string', 'error.code': 'string', 'error.message': 'string' } },
   compile({ url, on_error = 'halt' }, scope) {
     const layer = scope.phase === 'on_tcp_connect' ? 'tcp' : 'http'

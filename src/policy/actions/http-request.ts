@@ -52,6 +52,10 @@ export const httpRequest = defineAction({
   }),
   configOptional: false,
   terminates: 'sometimes',
+  leaves: ({ on_error }) =>
+    (on_error === 'halt' ? [''] : ['.req', '.error', '.attempts']).map(
+      (field) => `actions.service.http_request${field}`
+    ),
   results: {
     name: 'http_request',
     fields: {

@@ -98,6 +98,11 @@ export function loginResults(more: Readonly<Record<string, string>>): Readonly<R
   }
 }
 
+/** What is known of everybody whom a login lets pass; a preflight request is nobody's. */
+export function leftByLogin(result: LoginResult, { allow_cors_preflight }: LoginConfig): readonly string[] {
+  return allow_cors_preflight === true ? [] : [`actions.service.${result}`]
+}
+
 /** Where a login action gets what the fields of all of them do not say. */
 export interface LoginSource {
   readonly result: LoginResult

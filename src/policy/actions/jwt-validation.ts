@@ -25,6 +25,14 @@ export const jwtValidation = defineAction({
   config: jwtConfig,
   configOptional: false,
   terminates: 'sometimes',
+  denies: ({ enforce = true }) => enforce,
+  leaves: ({ enforce = true, http }) => {
+    const tokens = 'actions.service.jwt_validation.tokens'
+    // What is in a payload is the issuer's to say.
+    const members = ['header', 'location', 'location_property', 'payload', 'signature', 'verified']
+    const each = http.tokens.flatMap((_, i) => members.map((member) => `${tokens}[${i}]["${member}"]`))
+    return ['actions.service.jwt_validation', ...(enforce ? [`size:${tokens}`, ...each] : [])]
+  },
   results: {
     name: 'jwt_validation',
     fields: { tokens: 'list<dyn>', 'error.code': 'string', 'error.message': 'string' }

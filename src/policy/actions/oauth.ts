@@ -3,7 +3,7 @@ import { defineAction } from '../action.js'
 import { choice, config, text } from '../fields.js'
 import { PROVIDER_NAMES, PROVIDERS } from '../login/providers.js'
 import type { LoginServices } from '../login/settings.js'
-import { APPLICATION, compileLogin, loginFields, loginResults } from './identity-provider.js'
+import { APPLICATION, compileLogin, leftByLogin, loginFields, loginResults } from './identity-provider.js'
 
 const list = (description: string) =>
   Type.Optional(Type.Array(text({ description: 'An entry.', minLength: 1 }), { description }))
@@ -28,6 +28,8 @@ export const oauth = defineAction({
   ),
   configOptional: false,
   terminates: 'sometimes',
+  denies: true,
+  leaves: (settings) => leftByLogin('oauth', settings),
   results: { name: 'oauth', fields: loginResults({ 'identity.current_provider_session_id': 'string' }) },
   compile(settings, scope) {
     const {

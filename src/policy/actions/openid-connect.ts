@@ -4,7 +4,7 @@ import { WEB_URL, wordLike } from '../editor.js'
 import { config, text } from '../fields.js'
 import { openidProvider } from '../login/providers.js'
 import { checkUrl } from './absolute-url.js'
-import { APPLICATION, compileLogin, loginFields, loginResults, span } from './identity-provider.js'
+import { APPLICATION, compileLogin, leftByLogin, loginFields, loginResults, span } from './identity-provider.js'
 import { isPlaceholderWord } from './placeholder.js'
 
 const URL_FORM = /^https?:\/\/./i
@@ -29,6 +29,8 @@ const shared = {
   config: fields,
   configOptional: false,
   terminates: 'sometimes',
+  denies: true,
+  leaves: (settings: Static<typeof fields>) => leftByLogin('oidc', settings),
   results: { name: 'oidc', fields: loginResults({ 'identity.current_session_id': 'string', identity_token: 'string' }) }
 } as const
 

@@ -44,6 +44,7 @@ export const rateLimit = defineAction({
   }),
   configOptional: false,
   terminates: 'sometimes',
+  denies: ({ enforce = true }) => enforce,
   results: {
     name: 'rate_limit',
     fields: {

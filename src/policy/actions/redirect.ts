@@ -33,6 +33,7 @@ export const redirect = defineAction({
   ),
   configOptional: false,
   terminates: 'sometimes',
+  denies: true,
   results: {
     name: 'redirect',
     fields: { matches: 'list<string>', url: 'string', 'error.code': 'string', 'error.message': 'string' }

@@ -45,6 +45,7 @@ export const restrictIps = defineAction({
   }),
   configOptional: false,
   terminates: 'sometimes',
+  denies: ({ enforce = true }) => enforce,
   results: {
     name: 'restrict_ips',
     fields: { action: 'string', matched_cidr: 'string', 'error.code': 'string', 'error.message': 'string' }

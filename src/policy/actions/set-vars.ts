@@ -26,6 +26,8 @@ export const setVars = defineAction({
   }),
   configOptional: false,
   terminates: 'never',
+  leaves: ({ vars }) =>
+    Array.isArray(vars) ? vars.flatMap((entry) => Object.keys(entry).map((name) => `vars.${name}`)) : [],
   compile({ vars }, scope) {
     if (!Array.isArray(vars)) {
       const [name = 'name'] = Object.keys(vars)

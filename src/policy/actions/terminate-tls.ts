@@ -102,6 +102,11 @@ export const terminateTls = defineAction({
       ...certificateFields('server')
     }
   },
+  leaves: ({ mutual_tls_certificate_authorities: authorities, mutual_tls_verification_strategy: strategy }) => {
+    const shown = authorities === undefined ? strategy === 'require-any' : strategy !== 'request'
+    const always = ['cipher_suite', 'sni', 'version', 'warnings', 'error', 'server', 'error_code', 'error_message']
+    return (shown ? [''] : always.map((field) => `.${field}`)).map((field) => `actions.service.${RESULT}${field}`)
+  },
   compile({ min_version = '1.2', max_version = '1.3', ...config }, scope) {
     const versions = { minVersion: speaks(min_version), maxVersion: speaks(max_version) }
     if (Number(min_version) > Number(max_version)) {

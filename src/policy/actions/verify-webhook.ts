@@ -41,6 +41,7 @@ export const verifyWebhook = defineAction({
   ),
   configOptional: false,
   terminates: 'sometimes',
+  denies: ({ enforce = true }) => enforce,
   results: {
     name: 'verify_webhook',
     fields: { verified: 'bool', 'error.code': 'string', 'error.message': 'string' }
