@@ -1,6 +1,11 @@
 /** Names and values by turns, in wire order and wire case; an ordered flat list, never a map. */
 export type HeaderList = readonly string[]
 
+/** One name for all spellings that an upstream may take for one: case does not count, and many read `_` as `-`. */
+export function spellingOf(name: string): string {
+  return name.toLowerCase().replaceAll('_', '-')
+}
+
 /**
  * Header fields of one message while policies read and change them.
  *
@@ -61,6 +66,16 @@ export class HeaderFields {
   }
 
   /** Removes every field of this name; true when there was one. */
+  /** Removes the fields of this name in every spelling; true when there was one. */
+  deleteSpellings(name: string): boolean {
+    const wanted = spellingOf(name)
+    let found = false
+    for (const one of [...this.byName.keys()]) {
+      if (spellingOf(one) === wanted) found = this.delete(one) || found
+    }
+    return found
+  }
+
   delete(name: string): boolean {
     const wanted = name.toLowerCase()
     if (!this.byName.has(wanted)) return false

@@ -10,10 +10,15 @@ export interface HeaderEdits {
 }
 
 /**
- * Removes fields and then adds others; a field that is there already stays beside the added one. What would change how a
- * message is framed, or belongs to one hop, is left out and told to the log: it was stored before it was refused.
+ * Removes fields, from a request in every spelling that an upstream may read as the same name, and then adds others; a field
+ * that is there already stays beside the added one. What would change how a message is framed, or belongs to one hop, is left
+ * out and told to the log: it was stored before it was refused.
  */
-export function compileHeaderEdits({ add, remove }: HeaderEdits, { owner, services }: ModuleScope) {
+export function compileHeaderEdits(
+  { add, remove }: HeaderEdits,
+  side: 'request' | 'response',
+  { owner, services }: ModuleScope
+) {
   const leftOut: string[] = []
   const removing = remove.filter((name) => {
     const refusal = refusalToRemove(name)
@@ -29,7 +34,10 @@ export function compileHeaderEdits({ add, remove }: HeaderEdits, { owner, servic
   }
   if (leftOut.length > 0) services.log.warn({ owner, leftOut }, 'header fields cannot be edited as configured')
   return (fields: HeaderFields): void => {
-    for (const name of removing) fields.delete(name)
+    for (const name of removing) {
+      if (side === 'request') fields.deleteSpellings(name)
+      else fields.delete(name)
+    }
     for (const [name, value] of adding) {
       if (name === 'host') fields.set(name, value)
       else fields.append(name, value)

@@ -59,6 +59,13 @@ interface ActionBase<S extends TSchema> {
    * out: all of its results. `size:path` stands for the elements of a list.
    */
   leaves?(config: Static<S>): readonly string[]
+  /** Header fields that it adds, name to value with `${…}`, and those that it removes. */
+  edits?(config: Static<S>): {
+    readonly add?: Readonly<Record<string, string>>
+    readonly remove?: readonly string[]
+  }
+  /** Names of `vars` with what they are set to. */
+  assigns?(config: Static<S>): readonly (readonly [name: string, value: unknown])[]
   /** What it publishes: `actions.service.<name>.<field>`; field paths may be dotted; values are CEL types. */
   readonly results?: { readonly name: string; readonly fields: Readonly<Record<string, string>> }
 }

@@ -5,6 +5,7 @@ import { suggestions } from './actions/registry.js'
 import { readConfig } from './config.js'
 import type { ActionNode, ExpressionNode, PolicyDocument, RuleNode } from './document.js'
 import { FailOpenJudge } from './fail-open.js'
+import { ForgeableHeaderJudge } from './forgeable-headers.js'
 import type { Carrier } from './legacy.js'
 import type { LoginGate } from './login/desk.js'
 import { checkDurations, checkMarked } from './marked.js'
@@ -104,12 +105,14 @@ function withOrdinals({ owner, keep }: CompileOptions): KeptStateDraft['keep'] {
 class PolicyCompiler {
   readonly logins: PolicyLogin[] = []
   readonly #failOpen: FailOpenJudge
+  readonly #forgeable: ForgeableHeaderJudge
   readonly #document: DocumentScope
   readonly #actions: ReadonlyMap<string, Action>
 
   constructor(actions: readonly Action[], document: DocumentScope) {
     this.#document = document
     this.#failOpen = new FailOpenJudge(document)
+    this.#forgeable = new ForgeableHeaderJudge(document)
     this.#actions = new Map(actions.map((action) => [action.type, action]))
   }
 
@@ -131,7 +134,9 @@ class PolicyCompiler {
     )
     this.#unreachable(rule)
     const expressions = found.map(({ expression }) => expression)
-    if (!strict) this.#failOpen.judge({ phase, rule, expressions: found, actions: facts })
+    const whole = { phase, rule, expressions: found, actions: facts }
+    if (!strict) this.#failOpen.judge(whole)
+    this.#forgeable.judge(whole)
     return {
       name,
       expressions,

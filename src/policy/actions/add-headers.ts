@@ -44,6 +44,7 @@ export const addHeaders = defineAction({
   }),
   configOptional: false,
   terminates: 'never',
+  edits: ({ headers }) => ({ add: headers }),
   results: { name: 'add_headers', fields: { headers_added: 'map<string, string>' } },
   compile({ headers }, scope) {
     const writing = compileHeaders(headers, ['headers'], scope, RESERVED)

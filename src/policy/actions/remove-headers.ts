@@ -4,7 +4,10 @@ import { headerName } from '../editor.js'
 import { config, text } from '../fields.js'
 import { NEVER_REMOVED, refusalToRemove } from './header-rules.js'
 
-/** Removes every field of the given names from the request, or from the response in its phase. */
+/**
+ * Removes every field of the given names from the request, or from the response in its phase. From the request it takes
+ * names with `_` for `-` too: an upstream that reads both alike would believe a client's `X_User`.
+ */
 export const removeHeaders = defineAction({
   type: 'remove-headers',
   phases: ['on_http_request', 'on_http_response'],
@@ -20,6 +23,7 @@ export const removeHeaders = defineAction({
   }),
   configOptional: false,
   terminates: 'never',
+  edits: ({ headers }) => ({ remove: headers }),
   results: { name: 'remove_headers', fields: { headers_removed: 'list<string>' } },
   compile({ headers }, scope) {
     for (const [i, name] of headers.entries()) {
@@ -29,9 +33,11 @@ export const removeHeaders = defineAction({
     }
     const names = headers.map((name) => name.toLowerCase())
     return (flow) => {
-      const fields = scope.phase === 'on_http_response' ? flow.response?.headers : flow.request?.headers
-      if (fields !== undefined)
-        flow.publish('remove_headers', { headers_removed: names.filter((name) => fields.delete(name)) })
+      const answering = scope.phase === 'on_http_response'
+      const fields = answering ? flow.response?.headers : flow.request?.headers
+      if (fields === undefined) return undefined
+      const headers_removed = names.filter((name) => (answering ? fields.delete(name) : fields.deleteSpellings(name)))
+      flow.publish('remove_headers', { headers_removed })
       return undefined
     }
   }

@@ -13,6 +13,10 @@ const entry = Type.Record(Type.String(), anyValue({ description: 'Any value; str
   'x-editor': { propertyNames: textLike(IDENTIFIER.source) }
 })
 
+function assigned(vars: unknown): (readonly [string, unknown])[] {
+  return Array.isArray(vars) ? vars.flatMap((one) => Object.entries(one as object)) : []
+}
+
 /** Sets `vars.<name>` for the rest of the phase. Later entries see earlier ones; the last value of a name stays. */
 export const setVars = defineAction({
   type: 'set-vars',
@@ -26,8 +30,8 @@ export const setVars = defineAction({
   }),
   configOptional: false,
   terminates: 'never',
-  leaves: ({ vars }) =>
-    Array.isArray(vars) ? vars.flatMap((entry) => Object.keys(entry).map((name) => `vars.${name}`)) : [],
+  leaves: ({ vars }) => assigned(vars).map(([name]) => `vars.${name}`),
+  assigns: ({ vars }) => assigned(vars),
   compile({ vars }, scope) {
     if (!Array.isArray(vars)) {
       const [name = 'name'] = Object.keys(vars)
