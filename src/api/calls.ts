@@ -1,5 +1,5 @@
 import type { FastifyContextConfig, FastifyInstance, FastifyReply, FastifyRequest, HTTPMethods } from 'fastify'
-import type { Call, Done, PathValues, Read, Shown, WriteMode, Written } from '../control/calls.js'
+import type { Call, Done, PathValues, Read, WriteMode, Written } from '../control/calls.js'
 import { nothingThere } from './errors.js'
 import type { KnownPaths } from './known-paths.js'
 import { entityTag, readIfMatch, readIfNoneMatch } from './preconditions.js'
@@ -79,7 +79,7 @@ export function sendRead(request: FastifyRequest, reply: FastifyReply, read: Rea
 }
 
 /** Answers with a record and its version. */
-function sendShown(reply: FastifyReply, shown: Shown, serving: number): FastifyReply {
+function sendShown(reply: FastifyReply, shown: { body: unknown; revision: number }, serving: number): FastifyReply {
   return reply.header('etag', entityTag(shown.revision)).header('service-revision', String(serving)).send(shown.body)
 }
 
@@ -92,7 +92,9 @@ export function sendWritten(
 ): FastifyReply {
   if (dryRun === true) return sendDryRun(reply, written, status, written.body)
   if (status === 201) reply.header('location', written.uri)
-  return sendShown(reply.code(status), written, written.committed)
+  const { body, warnings = [] } = written
+  const shown = warnings.length > 0 && typeof body === 'object' ? { ...body, warnings } : body
+  return sendShown(reply.code(status), { body: shown, revision: written.revision }, written.committed)
 }
 
 /** Answers that something is gone, or would be. */
@@ -101,9 +103,21 @@ export function sendDone(reply: FastifyReply, done: Done, { dryRun }: WriteMode)
   return reply.code(204).header('service-revision', String(done.committed)).send()
 }
 
-function sendDryRun(reply: FastifyReply, { committed, difference }: Done, status: number, body: unknown): FastifyReply {
+function sendDryRun(
+  reply: FastifyReply,
+  { committed, difference, warnings = [] }: Done,
+  status: number,
+  body: unknown
+): FastifyReply {
   const { put, drop, routes = [] } = difference
   return reply
     .header('service-revision', String(committed))
-    .send({ dry_run: true, status_code: status, body, difference: { put, drop }, routes })
+    .send({
+      dry_run: true,
+      status_code: status,
+      body,
+      difference: { put, drop },
+      routes,
+      ...(warnings.length > 0 ? { warnings } : {})
+    })
 }

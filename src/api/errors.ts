@@ -3,25 +3,32 @@ import { ControlError } from '../control/control-error.js'
 import { codeOf } from '../lib/coded-error.js'
 import type { Problem } from '../resources/field.js'
 
+/** One of several things that are wrong with a body: `error_code`, `msg`, and the `details` that it alone would have. */
+export type ShownProblem = Readonly<Record<string, string>>
+
 /** An answer of the API that is an error. `word` is stable; `details` holds strings only and no secret. */
 export class ApiError extends Error {
   readonly status: number
   readonly word: string
   readonly details: Readonly<Record<string, string>>
   readonly headers: Readonly<Record<string, string>>
+  /** All that is wrong, this error first, where there are several. */
+  readonly problems: readonly ShownProblem[]
 
   constructor(
     status: number,
     word: string,
     message: string,
     details: Readonly<Record<string, string>> = {},
-    headers: Readonly<Record<string, string>> = {}
+    headers: Readonly<Record<string, string>> = {},
+    problems: readonly ShownProblem[] = []
   ) {
     super(message)
     this.status = status
     this.word = word
     this.details = details
     this.headers = headers
+    this.problems = problems
   }
 }
 
@@ -52,12 +59,13 @@ function errorPage({ status, word, message }: ApiError, operationId: string): st
 }
 
 /** The body as text, for answers that no handler gives. */
-export function errorBody({ status, word, message, details }: ApiError, operationId: string): string {
+export function errorBody({ status, word, message, details, problems }: ApiError, operationId: string): string {
   return JSON.stringify({
     error_code: `ERR_SLUICE_${word}`,
     status_code: status,
     msg: message,
-    details: { operation_id: operationId, ...details }
+    details: { operation_id: operationId, ...details },
+    ...(problems.length > 1 ? { problems } : {})
   })
 }
 
@@ -91,11 +99,17 @@ const BAD_REQUEST = 400
 function refusal({ code, message, details, problems }: ControlError): ApiError {
   const others = problems.slice(1)
   const more = others.length === 0 ? details : { ...details, also: others.map(shown).join('; ') }
-  return new ApiError(STATUSES.get(code) ?? BAD_REQUEST, code, message, more)
+  return new ApiError(STATUSES.get(code) ?? BAD_REQUEST, code, message, more, {}, problems.map(asShown))
 }
 
-function shown({ field, message }: Problem): string {
-  return field === '' ? message : `${field} ${message}`
+function asShown({ field, code, message, details }: Problem): ShownProblem {
+  return { error_code: `ERR_SLUICE_${code}`, msg: message, ...(field === '' ? {} : { field }), ...details }
+}
+
+/** With its place when it is one in a policy document. */
+function shown({ field, message, details }: Problem): string {
+  const place = details?.line === undefined ? '' : `line ${details.line}, column ${details.column}: `
+  return field === '' ? `${place}${message}` : `${field} ${place}${message}`
 }
 
 /** What the framework refused, in our words. */

@@ -113,6 +113,11 @@ export const ERROR_SCHEMA = {
       properties: { operation_id: text },
       required: ['operation_id'],
       additionalProperties: text
+    },
+    problems: {
+      type: 'array',
+      description: 'All that is wrong with the body, where it is more than one thing; strings only.',
+      items: { type: 'object', additionalProperties: text }
     }
   },
   required: ['error_code', 'status_code', 'msg', 'details']
@@ -122,6 +127,15 @@ export const DRY_RUN_SCHEMA = {
   type: 'object',
   title: 'DryRun',
   properties: {
+    warnings: {
+      type: 'array',
+      description: 'What is doubtful in policies that the write makes serve; absent without any.',
+      items: {
+        type: 'object',
+        properties: { code: text, message: text, path: text, line: { type: 'integer' }, column: { type: 'integer' } },
+        required: ['code', 'message', 'path', 'line', 'column']
+      }
+    },
     dry_run: { type: 'boolean', enum: [true] },
     status_code: { type: 'integer', description: 'Status of the write itself.' },
     body: { description: 'Body of the write itself; null when it has none.' },

@@ -53,6 +53,18 @@ export interface Done {
   /** Revision of the store that serves now; of a dry run the one before. */
   readonly committed: number
   readonly difference: Difference
+  /** What is doubtful in the policies that it makes serve. */
+  readonly warnings?: readonly PolicyWarning[]
+}
+
+/** A warning of `sluice check`, or a name that stands for nothing yet. */
+export interface PolicyWarning {
+  readonly code: string
+  readonly message: string
+  /** Place in the document. */
+  readonly path: string
+  readonly line: number
+  readonly column: number
 }
 
 /** Something as it is read. */

@@ -127,6 +127,7 @@ async function build(
     live,
     holder,
     principals,
+    log,
     draft: {
       catalogue,
       records,

@@ -2,15 +2,16 @@ import { refuses, sameAddressRules } from '../snapshot/address-gate.js'
 import type { SnapshotHolder } from '../snapshot/holder.js'
 import type { Snapshot } from '../snapshot/snapshot.js'
 import { samePlace } from '../store/revision-watch.js'
-import type { Store, StoreTransaction } from '../store/store.js'
+import type { Store, StoreLog, StoreTransaction } from '../store/store.js'
 import { Turns } from '../store/turns.js'
 import type { AppliedRevision } from './applied.js'
-import type { Call, Done, WriteMode } from './calls.js'
+import type { Call, Done, PolicyWarning, WriteMode } from './calls.js'
 import { ControlError } from './control-error.js'
 import { type Derived, derive } from './derive.js'
 import { Draft, type DraftParts } from './draft.js'
 import type { EventRecorder, RecordEvent } from './events.js'
 import type { Live, Ready } from './live.js'
+import { policyWarnings } from './policy-warnings.js'
 import type { Principals } from './principals.js'
 import { orUnavailable, refusedPolicy, refusedPort } from './refusals.js'
 import type { RevisionNote } from './revision-note.js'
@@ -22,6 +23,7 @@ export interface WriterParts {
   readonly live: Live
   readonly holder: SnapshotHolder
   readonly principals: Principals
+  readonly log: StoreLog
   readonly draft: DraftParts
   /** Keeps events in the transaction of their cause; absent: nobody does. */
   readonly recorder: EventRecorder | undefined
@@ -37,6 +39,7 @@ interface Staged<T> {
   readonly draft: Draft
   readonly derived: Derived
   readonly ready: Ready & { readonly ok: true }
+  readonly warnings: readonly PolicyWarning[]
 }
 
 /**
@@ -84,7 +87,8 @@ export class Writer {
       if (committed) this.#serve(staged, call, revision)
       else staged.ready.abandon()
       const difference = { put: put.map(([key]) => key), drop, ...routes }
-      return { value: staged.value, done: { committed: applied.revision, difference } }
+      const { warnings } = staged
+      return { value: staged.value, done: { committed: applied.revision, difference, warnings } }
     })
   }
 
@@ -102,15 +106,18 @@ export class Writer {
       ready.abandon()
       throw error
     }
-    return { value, draft, derived, ready }
+    return { value, draft, derived, ready, warnings: policyWarnings(derived.put, ready.warnings, ready.snapshot) }
   }
 
-  #serve({ draft, derived, ready }: Staged<unknown>, call: Call, revision: number): void {
+  #serve({ draft, derived, ready, warnings }: Staged<unknown>, call: Call, revision: number): void {
     const { applied, principals } = this.#parts
     ready.swap()
     principals.forget(draft.touched)
     applied.committed({ revision, mark: call.operationId }, derived)
     this.#parts.committed()
+    for (const { code, message, ...place } of warnings) {
+      this.#parts.log.warn({ operation: call.operationId, revision, code, ...place }, `a policy: ${message}`)
+    }
     this.#publish(draft, call, revision)
   }
 

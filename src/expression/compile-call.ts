@@ -1,7 +1,7 @@
 import { compileRegex } from '../lib/regex.js'
 import { type Compilation, constant, type Scope } from './compilation.js'
 import type { Node } from './engine.js'
-import { EvaluationError } from './expression.js'
+import { EvaluationError, type SecretName } from './expression.js'
 import type { Overload } from './function-table.js'
 import { accepts, acceptsType } from './signature.js'
 import { charge, chargeFor, chargeForResult, type Run, type State } from './state.js'
@@ -17,6 +17,10 @@ export function compileCall(node: Node, scope: Scope, compilation: Compilation):
     : (node.args as [string, readonly Node[]])[1]
   const candidates = compilation.functions.find(isMethod ? 'method' : 'function', name, args.length)
   const [first] = candidates
+  if (name === 'secrets__get') {
+    const secret = compileSecret(args)
+    if (secret !== undefined) return secret
+  }
   if (name === 'matches' && first !== undefined) return compileMatches(args as [Node, Node], first, scope, compilation)
   const overloads = candidates.filter(({ signature }) =>
     signature.parameters.every((spec, i) => acceptsType(spec, args[i]?.checkedType) !== 'no')
@@ -27,6 +31,25 @@ export function compileCall(node: Node, scope: Scope, compilation: Compilation):
     return direct(only, operands)
   }
   return dispatched(overloads, operands, name)
+}
+
+/** A secret by names that stand in the source: what is missing is then known by name, and may be told to the log. */
+function compileSecret(args: readonly Node[]): Run | undefined {
+  const named = secretNamed(args)
+  if (named === undefined) return undefined
+  const { vault, name } = named
+  const missing = new EvaluationError('failed', `there is no secret "${name}" in a vault "${vault}"`)
+  return ({ flow }) => {
+    const value = flow.units.secret(vault, name)
+    if (value === undefined) throw missing
+    return value
+  }
+}
+
+/** The arguments of `secrets.get` where they are literals. */
+export function secretNamed(args: readonly Node[]): SecretName | undefined {
+  const [vault, name] = args.map((arg) => literal(arg)?.value)
+  return typeof vault === 'string' && typeof name === 'string' ? { vault, name } : undefined
 }
 
 /** A call whose overload is certain. */

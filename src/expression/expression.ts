@@ -48,11 +48,18 @@ export interface Template {
   value(flow: Flow): unknown
 }
 
+export interface SecretName {
+  readonly vault: string
+  readonly name: string
+}
+
 export type Compiled<T> =
   | {
       readonly ok: true
       readonly value: T
       readonly warnings: readonly ExpressionProblem[]
+      /** The secrets that it names in its source. */
+      readonly secrets?: readonly SecretName[]
       /** Of a condition: what becomes of it when a value is absent. */
       readonly absence?: Absence
     }

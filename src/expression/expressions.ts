@@ -98,7 +98,7 @@ export class Language implements Expressions {
   }
 
   #compile(source: string, parsed: Parsed, phase: Phase, environment: Environment): Compiled<Expression> {
-    const { problems, variables } = resolve(parsed.root, source, phase, environment, this.#engine)
+    const { problems, variables, secrets } = resolve(parsed.root, source, phase, environment, this.#engine)
     if (problems.some(({ severity }) => severity === 'error')) return refused(problems)
     const type = parsed.check()
     if (isFault(type)) problems.push(typeProblem(type, this.#environment.functions))
@@ -116,6 +116,7 @@ export class Language implements Expressions {
       ok: true,
       value: new CompiledExpression(source, label, variables, run),
       warnings: problems,
+      ...(secrets.length > 0 ? { secrets } : {}),
       ...(label === 'bool' || label === 'dyn' ? { absence: absenceIn(parsed.root, source) } : {})
     }
   }

@@ -1,8 +1,9 @@
 import type { Phase } from '../exchange/flow.js'
+import { secretNamed } from './compile-call.js'
 import { boundBy, isBind, MACRO_NAMES } from './compile-macro.js'
 import type { CelEngine, Node, StaticType } from './engine.js'
 import { canonical, type Environment, TYPE_NAMES } from './environment.js'
-import type { ExpressionProblem } from './expression.js'
+import type { ExpressionProblem, SecretName } from './expression.js'
 import { functionHint, macroMeant, methodHint, pathHint } from './hints.js'
 import { isCondition, typeOperation } from './operator-types.js'
 import { BINARY } from './operators.js'
@@ -15,6 +16,7 @@ import { isAvailable, phasesText, type VariableDefinition } from './variables/de
 export interface Resolved {
   readonly problems: ExpressionProblem[]
   readonly variables: Set<string>
+  readonly secrets: readonly SecretName[]
 }
 
 /**
@@ -30,7 +32,7 @@ export function resolve(
 ): Resolved {
   const resolver = new Resolver(source, phase, environment, engine)
   resolver.visit(root, new Set())
-  return { problems: resolver.problems, variables: resolver.variables }
+  return { problems: resolver.problems, variables: resolver.variables, secrets: resolver.secrets }
 }
 
 interface Chain {
@@ -42,6 +44,7 @@ interface Chain {
 class Resolver {
   readonly problems: ExpressionProblem[] = []
   readonly variables = new Set<string>()
+  readonly secrets: SecretName[] = []
   readonly #source: string
   readonly #phase: Phase
   readonly #environment: Environment
@@ -186,6 +189,8 @@ class Resolver {
       return
     }
     this.#checkFunction(node, 'function', name)
+    const secret = name === 'secrets__get' ? secretNamed(args) : undefined
+    if (secret !== undefined) this.secrets.push(secret)
     for (const arg of args) this.visit(arg, bound)
   }
 

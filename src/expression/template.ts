@@ -1,5 +1,12 @@
 import type { Flow } from '../exchange/flow.js'
-import { type Compiled, EvaluationError, type Expression, type ExpressionProblem, type Template } from './expression.js'
+import {
+  type Compiled,
+  EvaluationError,
+  type Expression,
+  type ExpressionProblem,
+  type SecretName,
+  type Template
+} from './expression.js'
 import { problem } from './problems.js'
 import { textOf } from './text.js'
 import { MAX_TEXT } from './values.js'
@@ -26,6 +33,7 @@ export function compileTemplate(source: string, compile: (source: string) => Com
   if (!Array.isArray(parts)) return { ok: false, problems: [parts] }
   const problems: ExpressionProblem[] = []
   const variables = new Set<string>()
+  const secrets: SecretName[] = []
   const pieces: (string | Expression)[] = []
   let failed = false
   for (const part of parts) {
@@ -38,6 +46,7 @@ export function compileTemplate(source: string, compile: (source: string) => Com
     const compiled = compilePart(part, compile)
     if (compiled.ok) {
       problems.push(...compiled.warnings)
+      secrets.push(...(compiled.secrets ?? []))
       pieces.push(compiled.value)
       for (const name of compiled.value.variables) variables.add(name)
     } else {
@@ -46,7 +55,7 @@ export function compileTemplate(source: string, compile: (source: string) => Com
     }
   }
   if (failed) return { ok: false, problems }
-  return { ok: true, value: new CompiledTemplate(source, pieces, variables), warnings: problems }
+  return { ok: true, value: new CompiledTemplate(source, pieces, variables), warnings: problems, secrets }
 }
 
 /** Compiles one part; a part that is wrong as it stands but right with `\"` read as `"` is taken so. */

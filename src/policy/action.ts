@@ -6,6 +6,7 @@ import type { Regex } from '../lib/regex.js'
 import type { LoginGate } from './login/desk.js'
 import type { NodePath } from './problem.js'
 import type { ResponseReading } from './response-reading.js'
+import type { UnitName } from './scope.js'
 import type { PolicyServices } from './services.js'
 
 /** A compiled action. A verdict ends the phase; undefined goes on. Throws `EvaluationError` and nothing else. */
@@ -31,6 +32,8 @@ export interface Scope {
   warn(at: NodePath, code: string, message: string): void
   /** What stands at `at` is valid and cannot run in this version: the policy is only checked, and refused where it would run. */
   unavailable(at: NodePath, message: string, code?: string): void
+  /** The config names something of the configuration around the document; who writes it hears when it is not there. */
+  names(unit: UnitName, at: NodePath): void
   /** The action asks for a login: requests for its paths reach the gate whatever the rules say. At most one for an action. */
   login(gate: LoginGate): void
   /**

@@ -14,7 +14,7 @@ import { Reporter } from './reporter.js'
 import { greaterReading, type ResponseReading } from './response-reading.js'
 import type { ActionFacts } from './rule-facts.js'
 import { type CompiledAction, type CompiledPhase, type CompiledRule, failureVerdict } from './run.js'
-import { ActionScope, type DocumentScope, reportExpression } from './scope.js'
+import { ActionScope, type DocumentScope, type NamedUnit, reportExpression } from './scope.js'
 import type { Counter, KeptStateDraft, PolicyServices } from './services.js'
 
 export interface CompiledPolicy {
@@ -23,6 +23,8 @@ export interface CompiledPolicy {
   readonly phases: Readonly<Record<Phase, CompiledPhase | null>>
   /** What it will do with the content of responses, if anything. */
   readonly reads: ResponseReading | undefined
+  /** What of the configuration it names in its text. */
+  readonly named: readonly NamedUnit[]
   /** The logins that its actions ask for, in the order of the document. */
   readonly logins: readonly PolicyLogin[]
 }
@@ -55,6 +57,7 @@ export function compilePolicy(text: string, options: CompileOptions): { policy?:
   const { document, problems } = options.services.documents.read(text, options.carrier)
   const report = new Reporter(document.source, problems)
   let runnable = true
+  const named: NamedUnit[] = []
   const compiler = new PolicyCompiler(options.actions, {
     owner: options.owner,
     services: options.services,
@@ -62,6 +65,7 @@ export function compilePolicy(text: string, options: CompileOptions): { policy?:
     source: document.source,
     report,
     refusedResults: refusedResults(document, options.actions),
+    named,
     unavailable(path, code, message, span) {
       runnable = false
       report[options.unavailable === 'refuse' ? 'error' : 'warning'](path, code, message, span)
@@ -72,7 +76,7 @@ export function compilePolicy(text: string, options: CompileOptions): { policy?:
   const found = report.sorted()
   if (report.failed || !runnable) return { problems: found }
   const reads = readingOf(phases, options.actions)
-  return { policy: { owner: options.owner, phases, reads, logins: compiler.logins }, problems: found }
+  return { policy: { owner: options.owner, phases, named, reads, logins: compiler.logins }, problems: found }
 }
 
 function readingOf(phases: CompiledPolicy['phases'], actions: readonly Action[]): ResponseReading | undefined {

@@ -49,12 +49,24 @@ export class Reporter {
   ): void {
     const count = ++this.#count[severity]
     if (count > MOST) return
+    const shown = count < MOST ? message : `${message} (no more than ${MOST} ${severity}s are shown)`
+    this.problems.push(this.problem(severity, path, code, shown, span, offset))
+  }
+
+  /** A problem with its place, without counting it among those of the document. */
+  problem(
+    severity: Problem['severity'],
+    path: NodePath,
+    code: string,
+    message: string,
+    span: Span,
+    offset?: number
+  ): Problem {
     const { line, column } = this.#source.place(span.start)
     // One line is underlined; a node may go on over many.
     const rest = this.#source.line(line).length - column + 1
     const length = Math.max(1, Math.min(span.end - span.start, rest))
-    const shown = count < MOST ? message : `${message} (no more than ${MOST} ${severity}s are shown)`
-    const problem = { severity, code, message: shown, path: formatPath(path), line, column, length }
-    this.problems.push(offset === undefined ? problem : { ...problem, offset })
+    const problem = { severity, code, message, path: formatPath(path), line, column, length }
+    return offset === undefined ? problem : { ...problem, offset }
   }
 }

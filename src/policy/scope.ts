@@ -4,11 +4,28 @@ import type { SourceText, Span } from '../lib/positions.js'
 import { compileRegex, type Regex } from '../lib/regex.js'
 import type { Scope } from './action.js'
 import type { LoginGate } from './login/desk.js'
-import type { NodePath } from './problem.js'
+import type { NodePath, Problem } from './problem.js'
 import type { Reporter } from './reporter.js'
 import { scalarOffsets } from './scalar-offsets.js'
 import type { KeptStateDraft, PolicyServices } from './services.js'
 import type { MapNode, ScalarNode, TreeNode } from './tree.js'
+
+/** Something of the configuration that a document names. */
+export type UnitName =
+  | { readonly kind: 'secret'; readonly vault: string; readonly name: string }
+  | { readonly kind: 'ip-policy'; readonly id: string }
+  | {
+      readonly kind: 'internal'
+      readonly layer: 'http' | 'tcp'
+      readonly host: string
+      readonly port: number | undefined
+    }
+
+export interface NamedUnit {
+  readonly unit: UnitName
+  /** The warning where there is none. */
+  readonly missing: Problem
+}
 
 /** What every action of one document shares while it is compiled. */
 export interface DocumentScope {
@@ -19,6 +36,8 @@ export interface DocumentScope {
   readonly report: Reporter
   /** Names of the results of actions in this document that are refused by name: why they do not exist is told there. */
   readonly refusedResults: ReadonlySet<string>
+  /** What the document names of the configuration around it, each with what to say when it is not there. */
+  readonly named: NamedUnit[]
   /** Reports something that is valid and cannot run yet; the policy is not runnable then. */
   unavailable(path: NodePath, code: string, message: string, span: Span): void
 }
@@ -93,6 +112,10 @@ export class ActionScope implements Scope {
     this.#document.report.error([...this.#anchor.path, ...at], 'CONFIG_INVALID', message, this.#find(at, onKey).span)
   }
 
+  names(unit: UnitName, at: NodePath): void {
+    noteName(this.#document, unit, { path: [...this.#anchor.path, ...at], node: this.#find(at, false).node })
+  }
+
   login(gate: LoginGate): void {
     this.gate = gate
   }
@@ -130,6 +153,9 @@ function entryOf(map: MapNode, key: string) {
 
 /** Reports what the compiler of expressions found, at the very characters where the document's text can be retraced. */
 export function reportExpression<T>(document: DocumentScope, compiled: Compiled<T>, at: Anchor, source: string): void {
+  for (const secret of (compiled.ok ? compiled.secrets : undefined) ?? []) {
+    noteName(document, { kind: 'secret', ...secret }, at)
+  }
   const found = compiled.ok ? compiled.warnings : compiled.problems
   if (found.length === 0) return
   const { node } = at
@@ -144,6 +170,21 @@ export function reportExpression<T>(document: DocumentScope, compiled: Compiled<
 /** `rate_limit` for `actions.service.rate_limit.limited`; empty for what is no result of an action. */
 function resultNamed(expression: string): string {
   return /^actions\s*\.\s*\w+\s*\.\s*(\w+)/.exec(expression)?.[1] ?? ''
+}
+
+function noteName({ named, report }: DocumentScope, unit: UnitName, { path, node }: Anchor): void {
+  named.push({ unit, missing: report.problem('warning', path, 'UNIT_MISSING', messageOfMissing(unit), node.span) })
+}
+
+function messageOfMissing(unit: UnitName): string {
+  switch (unit.kind) {
+    case 'secret':
+      return `there is no secret "${unit.name}" in a vault "${unit.vault}" yet; until there is, what needs it fails`
+    case 'ip-policy':
+      return `there is no IP policy ${unit.id} yet; until there is, it allows nobody`
+    case 'internal':
+      return `there is no internal edge ${unit.host}${unit.port === undefined ? '' : `:${unit.port}`} yet; until there is, nothing gets there`
+  }
 }
 
 function spanInside(offsets: readonly number[], start: number, end: number, node: ScalarNode): Span {

@@ -30,8 +30,8 @@ export interface Problem {
   readonly details?: Readonly<Record<string, string>>
 }
 
-/** What goes wrong inside a policy document that a field holds. `layer` says what kind of traffic the policy gets. */
-export type PolicyCheck = (text: string, layer: 'http' | 'tcp') => Omit<Problem, 'field'> | undefined
+/** Everything that is wrong with a policy document that a field holds, in order of its text; undefined: nothing. `layer` says what kind of traffic the policy gets. */
+export type PolicyCheck = (text: string, layer: 'http' | 'tcp') => readonly Omit<Problem, 'field'>[] | undefined
 
 /** Collects while a request is read. */
 export interface Reading {

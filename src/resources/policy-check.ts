@@ -6,8 +6,8 @@ import type { PolicyServices } from '../policy/services.js'
 import type { PolicyCheck } from './field.js'
 
 /**
- * Checks policy documents with the compiler that runs them, so that a document that is taken can run. The first problem
- * is the answer; `details` has its place in the text.
+ * Checks policy documents with the compiler that runs them, so that a document that is taken can run. Each error is a
+ * problem whose `details` have its place in the text.
  */
 export function policyCheck(services: PolicyServices, actions: readonly Action[]): PolicyCheck {
   return (text, layer) => {
@@ -20,8 +20,8 @@ export function policyCheck(services: PolicyServices, actions: readonly Action[]
       unavailable: 'refuse',
       carrier: layer
     })
-    const first = problems.find(({ severity }) => severity === 'error')
-    return first === undefined ? wrongLayer(services.documents.read(text, layer).document, layer) : refusal(first)
+    const errors = problems.filter(({ severity }) => severity === 'error')
+    return errors.length === 0 ? wrongLayer(services.documents.read(text, layer).document, layer) : errors.map(refusal)
   }
 }
 
@@ -35,7 +35,7 @@ function wrongLayer(document: PolicyDocument, layer: 'http' | 'tcp'): ReturnType
     if (rule === undefined || (phase === 'on_tcp_connect') === (layer === 'tcp')) continue
     const message = `${phase} does not run on ${layer === 'tcp' ? 'a TCP edge' : 'a route of an HTTPS edge'}`
     const place = rule.actions[0]?.typeNode.span.start ?? 0
-    return refusal({ code: 'PHASE', message, path: formatPath(rule.path), ...document.source.place(place) })
+    return [refusal({ code: 'PHASE', message, path: formatPath(rule.path), ...document.source.place(place) })]
   }
   return undefined
 }

@@ -56,12 +56,21 @@ export const forwardInternal = defineAction({
     if (constant !== undefined && !isInternal(constant.host)) {
       scope.warn(['url'], 'NOT_INTERNAL', `"${constant.host}" is no internal name: it must end with .internal`)
     }
+    if (constant !== undefined && constant.layer === layer && isInternal(constant.host)) {
+      scope.names({ kind: 'internal', ...constant }, ['url'])
+    }
+    let told = false
     const gone = layer === 'tcp' ? ({ kind: 'close', how: 'fin' } as const) : refuse(503, 'INTERNAL_ENTRY_MISSING')
     return (flow): Verdict | undefined => {
       const place = constant ?? placeOf(template.text(flow))
       if (place !== undefined && place.layer === layer && flow.units.hasInternal(layer, place.host, place.port)) {
         const { host, port } = place
         return { kind: 'forward', host, ...(port === undefined ? {} : { port }) }
+      }
+      if (constant !== undefined && !told) {
+        told = true
+        const { owner, rule, services } = scope
+        services.log.warn({ owner, rule, url }, 'there is no such internal edge')
       }
       publish(flow, template.text(flow), place)
       return on_error === 'continue' ? undefined : gone

@@ -76,6 +76,7 @@ export const httpRequest = defineAction({
   compile(settings, scope) {
     const { url, max_redirects = 0, timeout = '3s', retry_condition = 'false', on_error } = settings
     checkUrl(url, /^https?:\/\/[^\s/]/i, 'an absolute http or https URL', ['url'], scope)
+    nameInternal(url, scope)
     const message = compileMessage(settings, scope)
     const request = requesting({
       services: scope.services,
@@ -102,6 +103,14 @@ function internalHost(url: string, scope: Scope): string | undefined {
     scope.warn(['url'], 'INTERNAL_DYNAMIC', message)
   }
   return undefined
+}
+
+/** An internal name that stands in the text is known when it is written. */
+function nameInternal(source: string, scope: Scope): void {
+  if (source.includes('${') || !URL.canParse(source)) return
+  const { hostname: host, port } = new URL(source)
+  if (!isInternal(host)) return
+  scope.names({ kind: 'internal', layer: 'http', host, port: port === '' ? undefined : Number(port) }, ['url'])
 }
 
 /** Undefined: never. */

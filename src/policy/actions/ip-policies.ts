@@ -17,17 +17,30 @@ export type IpPolicyLookup = (action: keyof AddressRules, address: string, flow:
  */
 export function compileIpPolicies(ids: readonly string[], at: NodePath, scope: Scope): IpPolicyLookup {
   for (const [i, id] of ids.entries()) {
-    if (ID.test(id)) continue
+    if (ID.test(id)) {
+      scope.names({ kind: 'ip-policy', id }, [...at, i])
+      continue
+    }
     if (isPlaceholderWord(id))
       scope.unavailable([...at, i], `"${id}" is a placeholder: put an id in its place`, 'PLACEHOLDER')
     else scope.problem([...at, i], 'CONFIG_INVALID', `"${id}" is no id of an IP policy: those begin with ipp_`)
   }
   if (ids.length === 0) return () => undefined
+  const missing = new Set<string>()
+  const { log } = scope.services
   return (action, text, { units }) => {
     const address = parseAddress(text)
     if (address === undefined) return undefined
     for (const id of ids) {
-      const network = units.ipPolicy(id)?.[action].matchAddress(address)
+      const rules = units.ipPolicy(id)
+      if (rules === undefined && !missing.has(id)) {
+        missing.add(id)
+        log.warn(
+          { owner: scope.owner, rule: scope.rule, ip_policy: id },
+          'there is no such IP policy: it allows nobody'
+        )
+      }
+      const network = rules?.[action].matchAddress(address)
       if (network !== undefined) return network
     }
     return undefined

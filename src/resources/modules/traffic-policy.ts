@@ -17,9 +17,9 @@ function policyDocument(layer: 'http' | 'tcp'): Field<string> {
     read(written, at, path, reading) {
       const document = value.read(written, at, path, reading)
       if (document === undefined) return undefined
-      const problem = reading.checkPolicy(document, layer)
-      if (problem === undefined) return document
-      reading.report({ ...problem, field: at })
+      const problems = reading.checkPolicy(document, layer) ?? []
+      if (problems.length === 0) return document
+      for (const problem of problems) reading.report({ ...problem, field: at })
       return undefined
     }
   })
