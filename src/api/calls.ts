@@ -110,14 +110,12 @@ function sendDryRun(
   body: unknown
 ): FastifyReply {
   const { put, drop, routes = [] } = difference
-  return reply
-    .header('service-revision', String(committed))
-    .send({
-      dry_run: true,
-      status_code: status,
-      body,
-      difference: { put, drop },
-      routes,
-      ...(warnings.length > 0 ? { warnings } : {})
-    })
+  return reply.header('service-revision', String(committed)).send({
+    dry_run: true,
+    status_code: status,
+    body,
+    difference: { put, drop },
+    routes,
+    ...(warnings.length > 0 ? { warnings } : {})
+  })
 }
