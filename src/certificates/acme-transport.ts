@@ -67,7 +67,8 @@ function headersOf(list: readonly string[]): Record<string, string> {
 }
 
 function contentOf(text: string, type: string): unknown {
-  if (!/^application\/([a-z.-]+\+)?json\b/i.test(type)) return text
+  // An answer to HEAD, a nonce for example, has the type of a content that it does not have (RFC 9110 9.3.2).
+  if (text === '' || !/^application\/([a-z.-]+\+)?json\b/i.test(type)) return text
   try {
     return JSON.parse(text)
   } catch (error) {

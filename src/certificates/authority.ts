@@ -1,5 +1,5 @@
 import { Client, crypto } from 'acme-client'
-import { AcmeError, readProblem, validationFailed } from './acme-error.js'
+import { AcmeError, type AcmeProblem, readProblem, validationFailed } from './acme-error.js'
 import type { AcmeTransport } from './acme-transport.js'
 
 export type KeyType = 'rsa' | 'ecdsa'
@@ -86,6 +86,7 @@ export class Authority {
     return await understood(async () => {
       const identifiers = names.map((value) => ({ type: 'dns', value }))
       const order = await this.#client.createOrder({ identifiers })
+      if (order.status === 'invalid') throw await this.#givenUp(order)
       return { order: stateOf(order), open: await this.#open(order) }
     })
   }
@@ -94,6 +95,7 @@ export class Authority {
   async look(url: string): Promise<{ order: OrderState; open: readonly Authorization[] }> {
     return await understood(async () => {
       const order = await this.#order(url)
+      if (order.status === 'invalid') throw await this.#givenUp(order)
       return { order: stateOf(order), open: order.status === 'pending' ? await this.#open(order) : [] }
     })
   }
@@ -127,10 +129,38 @@ export class Authority {
 
   async #open(order: Order): Promise<Authorization[]> {
     const all = await this.#client.getAuthorizations(order)
-    const failed = all.find(({ status }) => !['pending', 'valid'].includes(status))
-    if (failed !== undefined) throw validationFailed(nameOf(failed), problemOf(failed))
+    const failed = all.filter(({ status }) => !['pending', 'valid'].includes(status))
+    if (failed.length > 0) throw worst(failed.map((one) => validationFailed(nameOf(one), problemOf(one))))
     const pending = all.filter(({ status }) => status === 'pending')
     return await Promise.all(pending.map((one) => this.#authorization(one)))
+  }
+
+  /**
+   * Why the authority has given an order up. Some say it in the order, some in the challenge that failed alone (RFC 8555 7.1.6
+   * demands neither), so both are read; the challenge is the more precise one.
+   */
+  async #givenUp(order: Order): Promise<AcmeError> {
+    const said = readProblem((order as { error?: unknown }).error)
+    const whole = validationFailed(order.identifiers?.[0]?.value ?? 'the order', said)
+    const authorizations = await this.#authorizations(order)
+    const failed =
+      authorizations instanceof AcmeError ? [] : authorizations.filter(({ status }) => status === 'invalid')
+    const reasons = failed.flatMap((one) => {
+      const problem = problemOf(one)
+      return isEmpty(problem) ? [] : [validationFailed(nameOf(one), problem)]
+    })
+    if (reasons.length > 0) return worst(reasons)
+    return isEmpty(said) && authorizations instanceof AcmeError ? authorizations : whole
+  }
+
+  /** Those of an order, or why they cannot be had. */
+  async #authorizations(order: Order): Promise<FullAuthorization[] | AcmeError> {
+    try {
+      return await understood(() => this.#client.getAuthorizations(order))
+    } catch (error) {
+      if (error instanceof AcmeError) return error
+      throw error
+    }
   }
 
   async #authorization(one: FullAuthorization): Promise<Authorization> {
@@ -158,8 +188,6 @@ function stateOf(order: Order): OrderState {
   const { url, status } = order
   if (status === 'pending' || status === 'ready' || status === 'processing' || status === 'valid')
     return { url, status }
-  const problem = readProblem((order as { error?: unknown }).error)
-  if (status === 'invalid') throw validationFailed(order.identifiers?.[0]?.value ?? 'the order', problem)
   throw new AcmeError('INTERNAL_ERROR', 'the authority answered with an order that has no known status')
 }
 
@@ -170,6 +198,16 @@ function nameOf(authorization: FullAuthorization): string {
 function problemOf({ challenges }: FullAuthorization) {
   const failed = challenges?.find(({ status }) => status === 'invalid')
   return readProblem((failed as { error?: unknown } | undefined)?.error)
+}
+
+function isEmpty({ kind, detail }: AcmeProblem): boolean {
+  return kind === '' && detail === ''
+}
+
+/** Of several names that failed, one that needs correction: the others are tried again with it. */
+function worst(errors: readonly AcmeError[]): AcmeError {
+  const found = errors.find(({ code }) => code === 'DNS_ERROR') ?? errors[0]
+  return found ?? new AcmeError('INTERNAL_ERROR', 'the authority has given the order up')
 }
 
 /** The library throws plain errors for what an authority says wrongly. */

@@ -6,6 +6,7 @@ import { Ledger } from '../../src/certificates/ledger.js'
 import { targetOf } from '../../src/certificates/target.js'
 import { selfSigned } from '../../src/lib/self-signed.js'
 import type { ManagementStatus } from '../../src/resources/certificate-management.js'
+import { type Reasons, startRefusingAuthority } from './authority-double.js'
 import { hasFailed, isIssued, LETSENCRYPT, Managed } from './managed.js'
 
 interface Test {
@@ -69,6 +70,50 @@ for (const [name, { answer, says }] of Object.entries(WRONG)) {
     const asked = authority.asked()
     await managed.certificates.tick()
     t.equal(authority.asked(), asked, 'is left alone until it is asked again')
+  })
+}
+
+const GIVEN_UP: Readonly<Record<string, { reasons: Reasons; code: string; says: RegExp }>> = {
+  'in the challenge alone': {
+    reasons: { challenge: 'dns' },
+    code: 'DNS_ERROR',
+    says: /app\.example\.com: because of dns/
+  },
+  'in the order alone': { reasons: { order: 'caa' }, code: 'DNS_ERROR', says: /app\.example\.com: because of caa/ },
+  'in both, the challenge more precisely': {
+    reasons: { challenge: 'unauthorized', order: 'malformed' },
+    code: 'DNS_ERROR',
+    says: /because of unauthorized/
+  },
+  'in both, for a while': {
+    reasons: { challenge: 'connection', order: 'unauthorized' },
+    code: 'INTERNAL_ERROR',
+    says: /because of connection/
+  },
+  'in neither': { reasons: {}, code: 'INTERNAL_ERROR', says: /gave no reason/ },
+  'in the order, and its authorizations cannot be read': {
+    reasons: { order: 'dns', challenge: 'dns', unreadable: true },
+    code: 'DNS_ERROR',
+    says: /because of dns/
+  },
+  'where it cannot be read': {
+    reasons: { challenge: 'dns', unreadable: true },
+    code: 'INTERNAL_ERROR',
+    says: /status 500/
+  }
+}
+
+for (const [where, { reasons, code, says }] of Object.entries(GIVEN_UP)) {
+  t.test(`an authority gives an order up with the reason ${where}`, async (t) => {
+    const authority = await startRefusingAuthority(t, reasons)
+    const managed = await Managed.open(t, { authority, dns: false })
+    const { id } = await managed.create('reserved_domain', { domain: 'app.example.com', ...LETSENCRYPT })
+    await managed.until('reserved_domain', id, hasFailed)
+    const job = (await managed.status('reserved_domain', id))?.provisioning_job
+    t.match(job, { error_code: code, msg: says, retries_at: code === 'DNS_ERROR' ? null : /Z$/ })
+    managed.clock.advance(3_600_000)
+    await managed.certificates.tick()
+    t.equal(authority.orders(), code === 'DNS_ERROR' ? 1 : 2, 'only what may pass by itself is tried again')
   })
 }
 
