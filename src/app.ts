@@ -51,6 +51,11 @@ import {
 } from './proxy/service-metrics.js'
 import { createTraffic, type Traffic } from './proxy/traffic.js'
 import { Upstreams } from './proxy/upstreams.js'
+import { agentIngress } from './resources/agent-ingress.js'
+import { botUser } from './resources/bot-user.js'
+import { credential } from './resources/credential.js'
+import { eventDestination } from './resources/event-destination.js'
+import { eventSubscription } from './resources/event-subscription.js'
 import { policyCheck } from './resources/policy-check.js'
 import { resources } from './resources/registry.js'
 import type { UnitProblems } from './snapshot/compile.js'
@@ -99,6 +104,9 @@ const ENGINES = {
   codec: { front: codecFront, back: codecBack }
 } as const
 
+/** Kinds of records that agents and the delivery of events follow beside the snapshot. */
+const FOLLOWED_BY_AGENTS = [agentIngress.name, credential.name, botUser.name]
+const FOLLOWED_BY_EVENTS = [eventDestination.name, eventSubscription.name]
 /** How often the limiter looks for buckets that have become empty, and for how long. Milliseconds. */
 const SWEEP = { every: 250, atMost: 1 }
 const PRESSURE_EVERY = 60_000
@@ -321,6 +329,13 @@ export class App {
         this.#agents.written()
         events.served()
         this.#certificates?.service.wake()
+      },
+      settled: async (kinds) => {
+        await Promise.all([
+          kinds.has(agentIngress.name) ? this.#certificates?.service.followed() : undefined,
+          FOLLOWED_BY_AGENTS.some((kind) => kinds.has(kind)) ? this.#agents.followed() : undefined,
+          FOLLOWED_BY_EVENTS.some((kind) => kinds.has(kind)) ? events.followed() : undefined
+        ])
       },
       operatorKeys,
       baseUrl: () => this.#apiUrl,

@@ -205,6 +205,11 @@ export class Agents {
     this.#serving?.watch.look()
   }
 
+  /** Waits until sessions, tunnels and the names of the listener are as the last `written` wants them. Never rejects. */
+  async followed(): Promise<void> {
+    await this.#serving?.watch.followed()
+  }
+
   /** A snapshot serves: sessions that it does not admit and names that it gives to edges end. */
   serves(snapshot: Snapshot): void {
     const serving = this.#serving

@@ -53,6 +53,11 @@ export class CredentialWatch {
     this.#following.ask()
   }
 
+  /** Waits until what was written before the last `look` is followed, or cannot be for now. */
+  async followed(): Promise<void> {
+    await this.#following.answered()
+  }
+
   async stop(): Promise<void> {
     this.#stopped = true
     clearTimeout(this.#timer)

@@ -4,6 +4,7 @@ import { codeOf } from '../lib/coded-error.js'
 import { newId } from '../lib/id.js'
 import type { Outbound } from '../lib/outbound/outbound.js'
 import type { Place } from '../store/store.js'
+import { Turns } from '../store/turns.js'
 import { Accounts, type AuthorityOptions } from './account.js'
 import { AcmeError } from './acme-error.js'
 import { AcmeTransport } from './acme-transport.js'
@@ -51,6 +52,7 @@ export class Certificates {
   #pausedUntil = 0
   #place: Place | undefined
   #ticking: Promise<void> | undefined
+  readonly #following = new Turns()
   #swept = false
   #closed = false
 
@@ -101,6 +103,16 @@ export class Certificates {
       this.#ticking = undefined
     })
     await this.#ticking
+  }
+
+  /** Reads what has changed. Never rejects: what cannot be read now is read by the next tick. */
+  async follow(): Promise<void> {
+    if (this.#closed) return
+    try {
+      await this.#follow()
+    } catch (error) {
+      this.#parts.log.warn({ err: error }, 'managed certificates could not be followed; trying again')
+    }
   }
 
   /** Waits for the step that runs and lets another process take over. */
@@ -158,6 +170,10 @@ export class Certificates {
   }
 
   async #follow(): Promise<void> {
+    await this.#following.take(() => this.#read())
+  }
+
+  async #read(): Promise<void> {
     const changes = this.#place === undefined ? undefined : await this.#ledger.changes(this.#place)
     if (changes === undefined) return await this.#load()
     for (const [id, target] of changes.touched) this.#note(id, target)

@@ -67,6 +67,11 @@ export class CertificateService {
     void this.#certificates.tick()
   }
 
+  /** Waits until the name server knows what was written before. Never rejects. */
+  async followed(): Promise<void> {
+    await this.#certificates.follow()
+  }
+
   /** Waits for the step that runs. Before the store closes. */
   async stop(): Promise<void> {
     clearInterval(this.#timer)

@@ -57,6 +57,8 @@ export interface ControlOptions {
   readonly published?: (event: RecordEvent) => void
   /** Hears of each revision once it serves here, whoever wrote it. Must not throw. */
   readonly served?: (revision: number) => void
+  /** Waits until what follows records of these kinds beside the snapshot has done so; a write is answered after it. Must not reject. */
+  readonly settled?: (kinds: ReadonlySet<string>) => Promise<void>
   /** Milliseconds between reports to the other processes on the store; absent: there are none. */
   readonly reportEvery?: number
 }
@@ -138,7 +140,8 @@ async function build(
     },
     recorder: events,
     committed: () => reports.soon(),
-    published: (event) => tell(published, event, log)
+    published: (event) => tell(published, event, log),
+    settled: options.settled ?? (async () => undefined)
   })
   const edits = new Edits({ catalogue, records, clock, checkPolicy, zone })
   return {

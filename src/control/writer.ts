@@ -1,4 +1,5 @@
 import { refuses, sameAddressRules } from '../snapshot/address-gate.js'
+import { atMost } from '../lib/at-most.js'
 import type { SnapshotHolder } from '../snapshot/holder.js'
 import type { Snapshot } from '../snapshot/snapshot.js'
 import { samePlace } from '../store/revision-watch.js'
@@ -31,7 +32,12 @@ export interface WriterParts {
   readonly committed: () => void
   /** Must not throw. */
   readonly published: (event: RecordEvent) => void
+  /** Waits for what follows records of these kinds beside the snapshot. Must not reject. */
+  readonly settled: (kinds: ReadonlySet<string>) => Promise<void>
 }
+
+/** A follower that the store keeps waiting does not keep the answer of a write that serves. Milliseconds. */
+const LONGEST_SETTLING = 2_000
 
 /** A write that needs nothing but its commit. */
 interface Staged<T> {
@@ -61,6 +67,16 @@ export class Writer {
 
   /** Runs `work` as one transaction and makes what it did serve. Fails with a `ControlError`. */
   async write<T>(call: Call, mode: WriteMode, work: (draft: Draft) => Promise<T>): Promise<{ value: T; done: Done }> {
+    const { touched, ...written } = await this.#write(call, mode, work)
+    if (touched.size > 0) await this.#settle(touched)
+    return written
+  }
+
+  async #write<T>(
+    call: Call,
+    mode: WriteMode,
+    work: (draft: Draft) => Promise<T>
+  ): Promise<{ value: T; done: Done; touched: ReadonlySet<string> }> {
     return await this.alone(async () => {
       const { applied, store } = this.#parts
       let last: Staged<T> | undefined
@@ -88,8 +104,14 @@ export class Writer {
       else staged.ready.abandon()
       const difference = { put: put.map(([key]) => key), drop, ...routes }
       const { warnings } = staged
-      return { value: staged.value, done: { committed: applied.revision, difference, warnings } }
+      const touched = new Set(committed ? staged.draft.touched.map(({ kind }) => kind) : [])
+      return { value: staged.value, done: { committed: applied.revision, difference, warnings }, touched }
     })
+  }
+
+  /** Outside of the turn: a follower may have to write before it is done. */
+  async #settle(kinds: ReadonlySet<string>): Promise<void> {
+    await atMost(LONGEST_SETTLING, this.#parts.settled(kinds))
   }
 
   /** Does the work and everything that can refuse it. */

@@ -74,6 +74,11 @@ export class Deliveries {
     })
   }
 
+  /** Waits until what was written before the last `hear` is followed. Never rejects. */
+  async followed(): Promise<void> {
+    await this.#looking
+  }
+
   /** Takes a traffic event; counts it when it is dropped. */
   put(destination: string, event: string): void {
     this.#destinations.get(destination)?.put(event)

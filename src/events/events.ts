@@ -81,6 +81,11 @@ export class Events implements EventRecorder {
   /** The store has a new revision that serves here. Does not throw. */
   readonly served = (): void => this.#deliveries?.hear()
 
+  /** Waits until destinations and subscriptions are as the last `served` wants them. Never rejects. */
+  async followed(): Promise<void> {
+    await this.#deliveries?.followed()
+  }
+
   /** How the delivery to a destination goes; undefined when there is no such destination. */
   readonly deliveryOf = (destination: string): DeliveryAnswer | undefined => this.#deliveries?.answer(destination)
 

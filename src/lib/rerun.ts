@@ -25,6 +25,12 @@ export class Rerun {
     })
   }
 
+  /** Waits until what was asked for before has run. */
+  async answered(): Promise<void> {
+    await this.#running
+    await this.#running
+  }
+
   /** Forgets what was asked for meanwhile and waits for the run that is under way. */
   async settle(): Promise<void> {
     this.#again = false

@@ -1,4 +1,5 @@
 import 'reflect-metadata'
+import { Resolver } from 'node:dns/promises'
 import { once } from 'node:events'
 import { readFile, stat } from 'node:fs/promises'
 import { get } from 'node:http'
@@ -8,7 +9,6 @@ import { checkServerIdentity, connect, type TLSSocket } from 'node:tls'
 import t, { type Test } from 'tap'
 import { account, create, visit } from '../helpers/account.js'
 import { engines, startSluice } from '../helpers/sluice.js'
-import { until } from '../helpers/until.js'
 import { issue } from '../resources/certificates.js'
 import { answerOf } from '../tunnel/agent-suite.js'
 import { ourAgent } from '../tunnel/our-agent.js'
@@ -204,19 +204,40 @@ t.test('an agent ingress is served under its name, with its own certificate wher
   const { product, ask } = await running(t)
   const name = 'tunnel.global.connect.example.com'
   await create(product.sluice, '/agent_ingresses', { domain: 'connect.example.com' })
-  const own = await eventually(async () => {
-    const socket = await handshake(product, name)
-    const wrong = checkServerIdentity(name, socket.getPeerCertificate())
-    socket.destroy()
-    return wrong === undefined
-  })
-  t.ok(own, 'our own certificate names it')
+  const first = await handshake(product, name)
+  t.equal(checkServerIdentity(name, first.getPeerCertificate()), undefined, 'our own certificate names it')
+  first.destroy()
   const { pem, key } = await issue({ subject: `CN=${name}`, extensions: await names(name) })
   const made = await ask('/tls_certificates', { method: 'POST', body: { certificate_pem: pem, private_key_pem: key } })
   t.equal(made.status, 201, made.text)
   const socket = await handshake(product, name, pem)
   t.match(socket.getPeerCertificate().subject, { CN: name })
   socket.destroy()
+})
+
+t.test('who may connect, and where, is live when a write is answered', async (t) => {
+  const product = await startProduct(t, { options: { DNS_LISTEN: '127.0.0.1:0', DNS_ADDRESSES: '192.0.2.7' } })
+  const ask = account(product.sluice)
+  const line = await product.sluice.line(({ msg }) => msg === 'the DNS of challenges is served')
+  const resolver = new Resolver({ timeout: 2_000, tries: 1 })
+  resolver.setServers([`127.0.0.1:${(line.dns as { port: number }).port}`])
+  for (let n = 0; n < 8; n++) {
+    const name = `tunnel.global.connect${n}.example.com`
+    const made = await create(product.sluice, '/agent_ingresses', { domain: `connect${n}.example.com` })
+    t.same(await resolver.resolve4(name), ['192.0.2.7'], 'the name server knows it')
+    const socket = await handshake(product, name)
+    t.equal(checkServerIdentity(name, socket.getPeerCertificate()), undefined, 'the listener names it')
+    socket.destroy()
+    t.equal((await ask(`/agent_ingresses/${made.id}`, { method: 'DELETE' })).status, 204)
+    await t.rejects(resolver.resolve4(name), { code: 'EREFUSED' }, 'the name server has forgotten it')
+  }
+  for (let n = 0; n < 4; n++) {
+    const { id, token } = await product.credential()
+    const agent = await ourAgent.start(product.agents, token, { labels: LABELS, target: 9 })
+    t.teardown(() => agent.close())
+    t.equal((await ask(`/credentials/${id}`, { method: 'DELETE' })).status, 204)
+    t.same((await ask('/tunnel_sessions')).json.tunnel_sessions, [], 'its sessions have ended')
+  }
 })
 
 t.test('what outlives the process is for its owner alone', async (t) => {
@@ -256,11 +277,6 @@ async function handshake({ agents }: Product, servername: string, ca = agents.ca
   const socket = connect({ host: '127.0.0.1', port: agents.port, servername, ca, checkServerIdentity: () => undefined })
   await once(socket, 'secureConnect')
   return socket
-}
-
-async function eventually(done: () => Promise<boolean>): Promise<boolean> {
-  await until(done)
-  return true
 }
 
 async function names(name: string) {
