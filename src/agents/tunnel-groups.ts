@@ -33,7 +33,7 @@ export class LiveTunnelGroups {
     if (endpoint !== undefined) return new EndpointDialer(endpoint, this.#endpoints)
     const http = labelDialer(this.#registry, labels, 'http')
     const tcp = labelDialer(this.#registry, labels, 'tcp')
-    const open: Dialer['open'] = (why) => (this.#isTcp(why.client) ? tcp : http).open(why)
+    const open: Dialer['open'] = (why) => (why.bytes === true || this.#isTcp(why.client) ? tcp : http).open(why)
     return { key: http.key, reusable: http.reusable, open }
   }
 

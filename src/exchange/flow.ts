@@ -120,6 +120,8 @@ export class Flow {
    * is then asked for content that can be read here.
    */
   reads: 'stream' | 'whole' | undefined = undefined
+  /** Bytes go to the upstream instead of the request, in a WebSocket that is accepted with these fields. */
+  speaksBytes: { readonly headers: HeaderList } | undefined = undefined
   /** How the edge through which the request came is known; empty when it takes every host. */
   hosts: readonly PublicHost[] = NO_HOSTS
   /** Rule and action that ended the exchange. */

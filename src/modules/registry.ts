@@ -9,6 +9,7 @@ import { responseHeaders } from './response-headers.js'
 import { trafficPolicy } from './traffic-policy.js'
 import { userAgentFilter } from './user-agent-filter.js'
 import { webhookVerification } from './webhook-verification.js'
+import { websocketTcpConverter } from './websocket-tcp-converter.js'
 
 /**
  * Every module, in the order in which they see a request; they see its response in reverse.
@@ -19,6 +20,7 @@ import { webhookVerification } from './webhook-verification.js'
  *   upstream's or ours, whatever the policy did to the headers.
  * - Of responses the policy comes first, with the upstream's own text; then headers are set on whatever the answer has
  *   become; then it is compressed, when nobody reads or changes it any more.
+ * - What a request becomes on its way to the upstream is asked last: whoever answers it before need not open a WebSocket.
  */
 export const modules: readonly ModuleDefinition[] = [
   ipRestriction,
@@ -30,5 +32,6 @@ export const modules: readonly ModuleDefinition[] = [
   circuitBreaker,
   compression,
   responseHeaders,
-  trafficPolicy
+  trafficPolicy,
+  websocketTcpConverter
 ]

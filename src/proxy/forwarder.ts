@@ -1,8 +1,9 @@
-import type { Answer, Back, ForwardOptions } from '../engine/contract.js'
+import { type Answer, type Back, DialError, type ForwardOptions } from '../engine/contract.js'
+import { WebSocketPipe } from '../engine/websocket/websocket-pipe.js'
 import type { BytePipe } from '../exchange/body.js'
 import type { Exchange, ResponseHead } from '../exchange/exchange.js'
 import type { Flow, FlowRequest, FlowResponse } from '../exchange/flow.js'
-import { HeaderFields } from '../exchange/headers.js'
+import { HeaderFields, type HeaderList } from '../exchange/headers.js'
 import type { Clock } from '../lib/clock.js'
 import type { ResponseUpstream } from '../plan/plan.js'
 import { fieldsForReading } from '../policy/response-reading.js'
@@ -89,6 +90,7 @@ export class Forwarder {
   }
 
   async #attempt(exchange: Exchange, flow: Flow, server: Server, options: ForwardOptions): Promise<Answer> {
+    if (flow.speaksBytes !== undefined) return await this.#open(exchange, flow, server, flow.speaksBytes.headers)
     const end = server.begin()
     const answer = await this.#parts.back.forward(exchange, server.dialer, options)
     if (answer.kind === 'failed') {
@@ -99,6 +101,25 @@ export class Forwarder {
       flow.onEnd(end)
     }
     return answer
+  }
+
+  /** A pipe to the upstream, which a WebSocket is to carry. */
+  async #open(exchange: Exchange, flow: Flow, server: Server, headers: HeaderList): Promise<Answer> {
+    const { timeouts, clock } = this.#parts
+    const end = server.begin()
+    const { connection: client, signal } = exchange
+    try {
+      const upstream = await server.dialer.open({ client, deadline: timeouts.connect, signal, bytes: true })
+      server.succeeded()
+      flow.onEnd(end)
+      const head = { status: 101, reason: 'Switching Protocols', headers }
+      return { kind: 'switched', head, pipe: new WebSocketPipe(upstream, timeouts.idle) }
+    } catch (error) {
+      end()
+      if (!(error instanceof DialError)) throw error
+      server.failed(error.failure, clock.monotonic())
+      return { kind: 'failed', failure: error.failure, retry: 'safe', detail: error.message }
+    }
   }
 
   #forwarded(answer: Exclude<Answer, { kind: 'failed' }>, duration: number): Forwarded {

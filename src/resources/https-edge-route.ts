@@ -11,6 +11,7 @@ import { oidcModule, oneLogin } from './modules/oidc.js'
 import { trafficPolicyModule } from './modules/traffic-policy.js'
 import { userAgentFilterModule } from './modules/user-agent-filter.js'
 import { webhookVerificationModule } from './modules/webhook-verification.js'
+import { websocketTcpConverterModule } from './modules/websocket-tcp-converter.js'
 import { parent } from './references.js'
 import { defineResource } from './resource.js'
 
@@ -67,7 +68,7 @@ export const httpsEdgeRoute = defineResource({
     oauth: oauthModule(),
     saml: unsupported('saml'),
     oidc: oidcModule(),
-    websocket_tcp_converter: unsupported('websocket_tcp_converter'),
+    websocket_tcp_converter: websocketTcpConverterModule(),
     user_agent_filter: userAgentFilterModule(),
     traffic_policy: trafficPolicyModule('http'),
     policy: unsupported('policy, the predecessor of traffic_policy,')

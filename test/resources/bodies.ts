@@ -49,6 +49,7 @@ export const modules = {
     error_threshold_percentage: 0.25
   },
   compression: { enabled: true },
+  websocket_tcp_converter: { enabled: true },
   request_headers: { enabled: true, add: { 'X-Front': 'a' }, remove: ['X-Gone'] },
   response_headers: { enabled: true, add: {}, remove: [] },
   webhook_verification: { enabled: true, provider: 'TWILIO', secret: MARK },

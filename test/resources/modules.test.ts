@@ -26,10 +26,10 @@ t.test('a route has these modules, and a TCP edge those', async (t) => {
   t.same([...httpsEdgeRoute.modules].sort(), Object.keys(modules).sort())
   t.same(tcpEdge.modules, ['backend', 'ip_restriction', 'traffic_policy'])
   const shown = present(httpsEdgeRoute, route, context)
-  for (const name of [...httpsEdgeRoute.modules, 'saml', 'websocket_tcp_converter', 'policy']) {
+  for (const name of [...httpsEdgeRoute.modules, 'saml', 'policy']) {
     t.equal(shown[name], null, `${name} is null when it is not configured`)
   }
-  for (const name of ['saml', 'websocket_tcp_converter', 'policy']) {
+  for (const name of ['saml', 'policy']) {
     t.same(problemsOf(readUpdate(httpsEdgeRoute, route, { [name]: {} }, options)), [`${name} FIELD_UNKNOWN`])
     t.same(problemsOf(readUpdate(httpsEdgeRoute, route, { [name]: null }, options)), [])
   }
