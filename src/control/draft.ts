@@ -6,6 +6,7 @@ import type { Resource } from '../resources/resource.js'
 import type { RecordKey, StoreTransaction } from '../store/store.js'
 import { ClaimConflict } from '../store/store-error.js'
 import type { Answers } from './answers.js'
+import { mustCarryBytes } from './carriage.js'
 import type { Catalogue } from './catalogue.js'
 import { ControlError, notFound } from './control-error.js'
 import { doomedWith } from './deletion.js'
@@ -84,6 +85,7 @@ export class Draft {
 
   async #mustHold(resource: Resource, before: ResourceRecord | undefined, after: ResourceRecord): Promise<void> {
     await mustLeadSomewhere(this.tx, resource, before, after)
+    await mustCarryBytes(this.tx, before, after)
     if (this.#parts.requireReserved) await hostsMustBeReserved(this.tx, before, after)
   }
 

@@ -1,5 +1,6 @@
 import { boolean, described, map, text, whole } from './fields.js'
 import { tunnel } from './live.js'
+import type { RuleView } from './members.js'
 import { refuseUnwritable } from './modules/headers.js'
 import { object } from './objects.js'
 import { liveRefs, refIds, refNumbers } from './references.js'
@@ -76,9 +77,19 @@ export const httpResponseBackend = defineResource({
     {
       on: ['headers'],
       check: ({ body, report }) => refuseUnwritable(body.headers as Readonly<Record<string, string>>, 'headers', report)
-    }
+    },
+    { on: ['body', 'status_code'], check: bodyFits }
   ]
 })
+
+/** Statuses whose answers never have a body (RFC 9110 15.3.5, 15.3.6, 15.4.5). */
+const BODILESS: readonly unknown[] = [204, 205, 304]
+
+function bodyFits({ body: { body, status_code: status }, report }: RuleView): void {
+  if (body !== '' && BODILESS.includes(status)) {
+    report('body', 'CONFLICTING_FIELDS', `must be empty: an answer with status ${status} has no body`)
+  }
+}
 
 const SINGLE = [tunnelGroupBackend, staticBackend, httpResponseBackend] as const
 const MAX_MEMBERS = 100
@@ -100,8 +111,16 @@ export const weightedBackend = defineResource({
       most: MAX_MEMBERS,
       required: true
     })
-  }
+  },
+  rules: [{ on: ['backends'], check: someWeight }]
 })
+
+/** With all weights 0 there would be no backend to choose. */
+function someWeight({ body, report }: RuleView): void {
+  const weights = Object.values(body.backends as Readonly<Record<string, number>>)
+  if (weights.some((weight) => weight > 0)) return
+  report('backends', 'FIELD_INVALID', 'must have a weight above 0: a backend with weight 0 gets no traffic')
+}
 
 /** Takes the first backend that works. */
 export const failoverBackend = defineResource({
@@ -119,8 +138,18 @@ export const failoverBackend = defineResource({
       max: MAX_MEMBERS,
       required: true
     })
-  }
+  },
+  rules: [{ on: ['backends'], check: responseLast }]
 })
+
+/** A fixed response always works, so that what stands behind it would never be asked. */
+function responseLast({ body, report }: RuleView): void {
+  const backends = body.backends as readonly string[]
+  const response = backends.findIndex((id) => id.startsWith(`${httpResponseBackend.idPrefix}_`))
+  if (response === -1 || response === backends.length - 1) return
+  const message = `has ${backends[response]} before others: a fixed response always works, so it must be the last`
+  report('backends', 'CONFLICTING_FIELDS', message)
+}
 
 /** What a route may forward to. */
 export const HTTP_BACKENDS = [...SINGLE, weightedBackend, failoverBackend] as const

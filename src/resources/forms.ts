@@ -30,7 +30,8 @@ export const FORMS = {
   email_domain: lowerCase(/^([a-z0-9]([a-z0-9-]*[a-z0-9])?\.)+[a-z0-9-]+$/, 'must be a domain in lower case'),
   team: matching(/^(\d+|[\w.-]+\/[\w.-]+)$/, 'must be <organization>/<team> or the number of a team'),
   slug: matching(/^[\w.-]+$/, 'may have letters, digits and _ . - only'),
-  cookie_prefix: matching(/^[A-Za-z0-9.]+$/, 'may have letters, digits and dots only'),
+  cookie_prefix: matching(/^[A-Za-z0-9.]*$/, 'may have letters, digits and dots only'),
+  old_region: matching(/^(au|eu|ap|us|jp|in|sa|)$/, 'must be one of au, eu, ap, us, jp, in and sa, or be left out'),
   timestamp: readTimestamp,
   url: (text) => {
     const fits = URL.canParse(text) && /^https?:\/\//.test(text)

@@ -1,5 +1,6 @@
 import Type from 'typebox'
 import { certificateAuthority } from './certificate-authority.js'
+import { defineField, type Field } from './field.js'
 import { choice, computed, constant, described, texts } from './fields.js'
 import { httpsEdgeRoute } from './https-edge-route.js'
 import { HTTPS_EDGE } from './https-edge-target.js'
@@ -35,7 +36,7 @@ export const httpsEdge = defineResource({
     }),
     tls_termination: module('How TLS ends here.', {
       terminate_at: constant('edge', 'Where TLS ends; always edge.'),
-      min_version: choice(['1.0', '1.1', '1.2', '1.3'], { description: 'Lowest version of TLS.', default: '1.2' })
+      min_version: minVersion()
     }),
     path_form: choice(['listener', 'strict', 'lenient'], {
       description:
@@ -51,3 +52,16 @@ export const httpsEdge = defineResource({
     )
   }
 })
+
+function minVersion(): Field<string> {
+  const version = choice(['1.2', '1.3'], { description: 'Lowest version of TLS.', default: '1.2' })
+  return defineField<string>({
+    ...version,
+    read(written, at, path, reading) {
+      if (written !== '1.0' && written !== '1.1') return version.read(written, at, path, reading)
+      const message = 'TLS 1.0 and 1.1 are broken (RFC 8996) and not spoken; must be one of 1.2, 1.3'
+      reading.report({ field: at, code: 'FIELD_INVALID', message })
+      return undefined
+    }
+  })
+}

@@ -1,4 +1,5 @@
 import Type from 'typebox'
+import { unfit } from './certificate-fit.js'
 import { certificateWork, managementPolicy, managementStatus, settleManagement } from './certificate-management.js'
 import type { Makers } from './field.js'
 import { constant, described, keptTextOrNull, text } from './fields.js'
@@ -28,8 +29,9 @@ export const reservedDomain = defineResource({
     }),
     region: {
       ...text({
-        description: 'Deprecated and without effect: traffic is handled everywhere.',
+        description: 'Deprecated and without effect, because traffic is handled everywhere; one of the old regions.',
         bytes: 255,
+        form: 'old_region',
         fixed: true
       }),
       response: Type.String({ description: 'Deprecated; always empty.' }),
@@ -78,6 +80,11 @@ function oneCertificate(view: RuleView): void {
 
 async function makeTargets({ body, before, makers, report }: MakeView): Promise<void> {
   const domain = body.domain as string
+  const { certificate, certificate_management_policy: policy } = body
+  if (typeof certificate === 'string' && policy === null && certificate !== before?.certificate) {
+    const problem = await unfit(certificate, domain, makers)
+    if (problem !== undefined) report('certificate_id', 'FIELD_INVALID', problem)
+  }
   const ours = domain === makers.zone || domain.endsWith(`.${makers.zone}`)
   if (ours && body.certificate_management_policy !== null) {
     report('certificate_management_policy', 'FIELD_INVALID', 'is not possible below a zone of the service')

@@ -4,7 +4,7 @@ import { outcome, startRoute } from './route.js'
 const REFUSED = '403 USER_AGENT_REFUSED'
 
 t.test('a user agent that is denied passes only when it is allowed', async (t) => {
-  const { get, put, remove } = await startRoute(t, (_, response) => response.end('ok'), {
+  const { get, put, remove, api, path } = await startRoute(t, (_, response) => response.end('ok'), {
     user_agent_filter: { allow: ['(?i)goodbot/[2-9]'], deny: ['(?i)bot', '^curl/'] }
   })
   const as = async (name?: string) => outcome(await get(name === undefined ? {} : { headers: { 'user-agent': name } }))
@@ -19,8 +19,9 @@ t.test('a user agent that is denied passes only when it is allowed', async (t) =
   t.equal(await as(), REFUSED)
   t.equal(await as(''), REFUSED)
   t.equal(await as('curl/8.0'), '200')
-  await put('user_agent_filter', { allow: ['x'] })
-  t.equal(await as('curl/8.0'), '200', 'allow alone refuses nobody')
+  const alone = await api('PUT', `${path}/user_agent_filter`, { allow: ['x'] })
+  t.match(alone, { status: 400, json: { msg: /only makes exceptions/ } }, 'allow alone would refuse nobody')
+  t.equal(await as('curl/8.0'), '200', 'nothing has changed')
   await put('user_agent_filter', { enabled: false, deny: ['.*'] })
   t.equal(await as('curl/8.0'), '200')
   await put('user_agent_filter', { deny: ['.*'] })

@@ -35,7 +35,11 @@ export const makers: Makers = {
     kind,
     id,
     createdAt: '2026-01-01T00:00:00Z',
-    body: {},
+    body: {
+      subject_alternative_names: { dns_names: ['*.example.com', 'a.test', 'b.test'], ips: [] },
+      not_before: '2000-01-01T00:00:00Z',
+      not_after: '2100-01-01T00:00:00Z'
+    },
     secrets: { private_key: sshAuthority.privateKey }
   })
 }

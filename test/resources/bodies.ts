@@ -1,3 +1,5 @@
+import 'reflect-metadata'
+import { SubjectAlternativeNameExtension } from '@peculiar/x509'
 import { idOf } from './bench.js'
 import { authority, issue } from './certificates.js'
 
@@ -13,7 +15,14 @@ export const MARK = 'marked-as-a-secret'
 const described = { description: 'what it is', metadata: '{"a":1}' }
 const changed = { description: 'what it has become', metadata: '{"a":2}' }
 const ca = await authority('CN=Test Authority')
-const leaf = await issue({ subject: 'CN=app.example.com', issuer: ca })
+// Tests that need several domains number them.
+const numbered = Array.from({ length: 9 }, (_, n) => `app.example${n + 1}.com`)
+const names = ['app.example.com', 'app.test', ...numbered].map((value) => ({ type: 'dns' as const, value }))
+const leaf = await issue({
+  subject: 'CN=app.example.com',
+  issuer: ca,
+  extensions: [new SubjectAlternativeNameExtension(names)]
+})
 const policy = (phase: string, type: string) => JSON.stringify({ [phase]: [{ actions: [{ type, config: {} }] }] })
 
 const oauth = {
@@ -157,7 +166,7 @@ export const bodies: Readonly<Record<string, Bodies>> = {
   },
   weighted_backend: {
     full: { ...described, backends: { [idOf('bkdtg')]: 1, [idOf('bkdsc')]: 10_000 } },
-    change: { ...changed, backends: { [idOf('bkdhr')]: 0 } }
+    change: { ...changed, backends: { [idOf('bkdhr')]: 1, [idOf('bkdsc')]: 0 } }
   },
   failover_backend: {
     full: { ...described, backends: [idOf('bkdwd'), idOf('bkdtg')] },

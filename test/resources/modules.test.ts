@@ -139,6 +139,7 @@ t.test('OAuth: one provider, an application as a whole, scopes for an own applic
     'inactivity_timeout FIELD_INVALID'
   ])
   t.same(codes('oauth', { provider: { google: {} }, cookie_prefix: 'a b' }), ['cookie_prefix FIELD_INVALID'])
+  t.same(codes('oauth', { provider: { google: {} }, cookie_prefix: '' }), [], 'no prefix')
 })
 
 t.test('webhooks: known senders, in any case, with the secret that they need', async (t) => {
@@ -190,6 +191,8 @@ t.test('headers and user agents', async (t) => {
   t.same(codes('response_headers', { add: { 'a b': '1' } }), ['add.a b FIELD_INVALID'])
   t.same(codes('response_headers', { add: { a: 'x\r\ny: z' } }), ['add.a FIELD_INVALID'])
   t.same(codes('user_agent_filter', { allow: ['('] }), ['allow[0] FIELD_INVALID'])
+  t.same(codes('user_agent_filter', { allow: ['x'] }), ['deny FIELD_REQUIRED'], 'alone it would let everybody pass')
+  t.same(codes('user_agent_filter', {}), [])
 })
 
 t.test('backends: what can carry the traffic', async (t) => {

@@ -175,6 +175,7 @@ t.test('forms of texts', async (t) => {
     ],
     cookie_prefix: [
       ['sluice.', 'sluice.'],
+      ['', ''],
       ['a;b', false]
     ]
   }
@@ -286,8 +287,17 @@ t.test('a domain has an uploaded certificate, a managed one, or none', async (t)
   t.same(codes('reserved_domain', { domain: 'a.test', certificate_management_policy: { authority: 'other' } }), [
     'certificate_management_policy.authority FIELD_INVALID'
   ])
+  t.same(codes('reserved_domain', { domain: 'a.test', region: 'mars' }), ['region FIELD_INVALID'])
   t.equal((await created(resource, { domain: 'a.test', region: 'eu' })).record.body.region, 'eu')
   t.equal(present(resource, record, context).region, '')
+})
+
+t.test('an edge speaks no TLS that is broken', async (t) => {
+  for (const version of ['1.0', '1.1']) {
+    const body = { tls_termination: { min_version: version } }
+    t.same(codes('https_edge', body), ['tls_termination.min_version FIELD_INVALID'], version)
+  }
+  for (const version of ['1.2', '1.3']) t.same(codes('https_edge', { tls_termination: { min_version: version } }), [])
 })
 
 t.test('names that the service makes for a domain', async (t) => {
@@ -546,6 +556,15 @@ t.test('labels, headers and members of backends', async (t) => {
   t.same(weights({ [idOf('bkdsc')]: 10_001 }), [`backends.${idOf('bkdsc')} FIELD_INVALID`])
   t.same(weights({ [idOf('bkdwd')]: 1 }), ['backends[0] REF_INVALID'], 'no weighted one in a weighted one')
   t.same(weights({}), ['backends FIELD_INVALID'])
+  t.same(weights({ [idOf('bkdsc')]: 0, [idOf('bkdhr')]: 0 }), ['backends FIELD_INVALID'], 'nobody would get traffic')
+  t.same(weights({ [idOf('bkdsc')]: 0, [idOf('bkdhr')]: 1 }), [])
+  const failover = (...backends: string[]) => codes('failover_backend', { backends })
+  t.same(failover(idOf('bkdhr'), idOf('bkdsc')), ['backends CONFLICTING_FIELDS'], 'the second would never be asked')
+  t.same(failover(idOf('bkdsc'), idOf('bkdhr')), [])
+  for (const status_code of [204, 205, 304]) {
+    t.same(codes('http_response_backend', { status_code, body: 'x' }), ['body CONFLICTING_FIELDS'])
+    t.same(codes('http_response_backend', { status_code }), [])
+  }
   t.same(codes('failover_backend', { backends: [idOf('bkdfo')] }), ['backends[0] REF_INVALID'])
 })
 

@@ -5,6 +5,7 @@ import { reservedDomain } from '../../resources/reserved-domain.js'
 import type { Resource } from '../../resources/resource.js'
 import type { NewRecord, RecordKey, StoreTransaction } from '../../store/store.js'
 import { ClaimConflict } from '../../store/store-error.js'
+import { mustCarryBytes } from '../carriage.js'
 import { Catalogue } from '../catalogue.js'
 import { ControlError } from '../control-error.js'
 import { hostsMustBeReserved } from '../domains.js'
@@ -116,6 +117,7 @@ class Writing {
     for (const link of links) if (!found.has(textOf(link))) this.#missing(link, after, path)
     await this.#allowed(path, async () => {
       await ownersMustExist(this.#tx, resource, after)
+      await mustCarryBytes(this.#tx, before, after)
       if (this.#options.requireReserved) await hostsMustBeReserved(this.#tx, before, after)
     })
   }
