@@ -59,7 +59,7 @@ function minVersion(): Field<string> {
     ...version,
     read(written, at, path, reading) {
       if (written !== '1.0' && written !== '1.1') return version.read(written, at, path, reading)
-      const message = 'TLS 1.0 and 1.1 are broken (RFC 8996) and not spoken; must be one of 1.2, 1.3'
+      const message = 'must be 1.2 or 1.3: TLS 1.0 and 1.1 are broken (RFC 8996) and not spoken'
       reading.report({ field: at, code: 'FIELD_INVALID', message })
       return undefined
     }

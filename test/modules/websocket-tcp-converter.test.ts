@@ -1,11 +1,13 @@
 import { createHash, randomBytes } from 'node:crypto'
 import { once } from 'node:events'
+import { connect } from 'node:http2'
 import { createServer, type Server, type Socket } from 'node:net'
 import type { Test } from 'tap'
 import { type ClientOptions, WebSocket } from 'ws'
 import { account, create, site, visit } from '../helpers/account.js'
 import { type Engine, startSluice } from '../helpers/sluice.js'
 import { until } from '../helpers/until.js'
+import { freePort } from '../proxy/free-port.js'
 import { onEngines } from '../wire/engines.js'
 
 const HOST = 'app.example.com'
@@ -212,4 +214,32 @@ onEngines('silence ends', async (t, engine) => {
   const { open } = await converting(t, engine, echo, {}, { TIMEOUTS_IDLE: '200ms' })
   const client = await open()
   t.equal(await client.closed, 1001)
+})
+
+onEngines('HTTP/2 opens them by extended CONNECT', async (t, engine) => {
+  const port = await freePort()
+  await converting(t, engine, echo, {}, { LISTENERS: `https://127.0.0.1:${port}` })
+  const session = connect(`https://127.0.0.1:${port}`, { servername: HOST, rejectUnauthorized: false })
+  t.teardown(() => session.destroy())
+  await once(session, 'remoteSettings')
+  const stream = session.request({
+    ':method': 'CONNECT',
+    ':protocol': 'websocket',
+    ':path': '/',
+    ':scheme': 'https',
+    ':authority': HOST,
+    'sec-websocket-version': '13',
+    'sec-websocket-protocol': 'binary'
+  })
+  const [headers] = await once(stream, 'response')
+  t.match(headers, { ':status': 200, 'sec-websocket-protocol': 'binary' })
+  // A mask of zeros leaves the bytes as they are.
+  stream.write(Buffer.of(0x82, 0x82, 0, 0, 0, 0, 0x68, 0x69))
+  const got: Buffer[] = []
+  stream.on('data', (bytes: Buffer) => got.push(bytes))
+  await until(() => Buffer.concat(got).length === 4)
+  t.same(Buffer.concat(got.splice(0)), Buffer.of(0x82, 2, 0x68, 0x69))
+  stream.end(Buffer.of(0x88, 0x82, 0, 0, 0, 0, 3, 232))
+  await once(stream, 'end')
+  t.same(Buffer.concat(got), Buffer.of(0x88, 2, 3, 232), 'the goodbye is answered')
 })

@@ -10,6 +10,8 @@ const GOING_AWAY = 1001
 const UPSTREAM_BROKE = 1011
 /** How long a client may take to answer a goodbye, and an upstream to take its last bytes. Milliseconds. */
 const GRACE = 5_000
+/** Bytes. */
+const SMALL = 4_096
 
 /**
  * A byte pipe that speaks the frames of a WebSocket server (RFC 6455): what binary messages hold goes to `upstream`, and each piece
@@ -112,8 +114,11 @@ class WebSocketBytes extends Duplex {
   #fromUpstream(bytes: Buffer): void {
     this.#idle?.refresh()
     if (this.#left || bytes.length === 0) return
-    this.push(binaryHead(bytes.length))
-    if (!this.push(bytes)) this.#upstream.duplex.pause()
+    const head = binaryHead(bytes.length)
+    // A small message leaves in one write; a copy of a large one would cost more than the second.
+    const small = bytes.length <= SMALL
+    if (!small) this.push(head)
+    if (!this.push(small ? Buffer.concat([head, bytes]) : bytes)) this.#upstream.duplex.pause()
   }
 
   #drained(): void {
