@@ -141,12 +141,7 @@ export interface Dialer {
   readonly key: string
   readonly reusable: boolean
   /** Rejects with a `DialError`. `deadline` is milliseconds from now; `bytes`: what is spoken is not HTTP, whatever the client speaks. */
-  open(why: {
-    client: ConnectionFacts
-    deadline: number
-    signal: AbortSignalLike
-    bytes?: boolean
-  }): Promise<BytePipe>
+  open(why: { client: ConnectionFacts; deadline: number; signal: AbortSignalLike; bytes?: boolean }): Promise<BytePipe>
 }
 
 /** Why a dialer could not open a pipe. `message` is for the log, never for a client. */
