@@ -48,7 +48,12 @@ export class Reloading {
 
   #watch(path: string): Promise<ContentWatch> {
     const failed = (error: unknown) => this.#log.error({ err: error, file: path }, 'watching a file failed')
-    return ContentWatch.start(path, () => this.#request(path), failed)
+    const lost = (code: string) =>
+      this.#log.error(
+        { file: path, code },
+        'a file of the configuration cannot be read any more; what it said stays in force'
+      )
+    return ContentWatch.start(path, () => this.#request(path), failed, { lost })
   }
 
   #request(cause: string): Promise<void> {

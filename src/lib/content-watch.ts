@@ -2,17 +2,20 @@ import { createHash } from 'node:crypto'
 import { type FSWatcher, watch } from 'node:fs'
 import { readFile, stat } from 'node:fs/promises'
 import { dirname } from 'node:path'
+import { codeOf } from './coded-error.js'
 
 export interface ContentWatchOptions {
   /** Quiet time after the last sign of a change before the file is read, so that a write in pieces is one change. Default 200. */
   readonly settleMilliseconds?: number
   /** How often the file is looked at when the system says nothing (network folders, a folder that was replaced). Default 2000. */
   readonly pollMilliseconds?: number
+  /** Called once when a file that was there cannot be read any more, with the system's code (`ENOENT`, `EACCES`). */
+  readonly lost?: (code: string) => void
 }
 
 /**
  * Calls `changed` when the content of `file` is another than before; touching a file or writing the same text again is
- * no change, and neither is its absence.
+ * no change, and neither is its absence, which `lost` is told.
  *
  * The folder is watched and not the file, because editors and deployments put a new file (or link) under the old name;
  * a slow poll finds what the folder's events miss. One call of `changed` ends before the next begins; an error of it is
@@ -23,11 +26,14 @@ export class ContentWatch {
   readonly #settle: number
   readonly #changed: () => Promise<void>
   readonly #failed: (error: unknown) => void
+  readonly #lost: (code: string) => void
   readonly #poll: NodeJS.Timeout
   #watcher: FSWatcher | undefined
   #folderId = ''
   #fileId = ''
   #hash: string | undefined
+  /** It could not be read when it was last looked at. */
+  #absent = false
   #timer: NodeJS.Timeout | undefined
   #busy: Promise<void> = Promise.resolve()
   #closed = false
@@ -41,6 +47,7 @@ export class ContentWatch {
     this.#file = file
     this.#changed = changed
     this.#failed = failed
+    this.#lost = options.lost ?? (() => undefined)
     this.#settle = options.settleMilliseconds ?? 200
     this.#poll = setInterval(() => this.#look(), options.pollMilliseconds ?? 2_000)
     this.#poll.unref()
@@ -56,7 +63,9 @@ export class ContentWatch {
     const content = new ContentWatch(file, changed, failed, options)
     await content.#arm()
     content.#fileId = await identity(file)
-    content.#hash = await hashOf(file)
+    const found = await hashOf(file)
+    content.#absent = 'code' in found
+    if ('hash' in found) content.#hash = found.hash
     return content
   }
 
@@ -107,9 +116,16 @@ export class ContentWatch {
 
   async #compare(): Promise<void> {
     this.#fileId = await identity(this.#file)
-    const hash = await hashOf(this.#file)
-    if (hash === undefined || hash === this.#hash || this.#closed) return
-    this.#hash = hash
+    const found = await hashOf(this.#file)
+    if (this.#closed) return
+    const before = this.#absent
+    this.#absent = 'code' in found
+    if ('code' in found) {
+      if (!before) this.#lost(found.code)
+      return
+    }
+    if (found.hash === this.#hash) return
+    this.#hash = found.hash
     await this.#changed()
   }
 
@@ -129,13 +145,14 @@ async function identity(path: string, content = true): Promise<string> {
   }
 }
 
-async function hashOf(path: string): Promise<string | undefined> {
+async function hashOf(path: string): Promise<{ readonly hash: string } | { readonly code: string }> {
   try {
-    return createHash('sha256')
-      .update(await readFile(path))
-      .digest('hex')
-  } catch {
-    // Between two renames there may be no file: not a change.
-    return undefined
+    return {
+      hash: createHash('sha256')
+        .update(await readFile(path))
+        .digest('hex')
+    }
+  } catch (error) {
+    return { code: codeOf(error) ?? 'unknown' }
   }
 }

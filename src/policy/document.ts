@@ -54,14 +54,18 @@ export interface ReadDocument {
 
 /** Largest document in UTF-16 units. */
 export const MAX_DOCUMENT = 1024 * 1024
+const EMPTY =
+  'the document has no rules: give a phase its list of rules, or say `on_http_request: []` for a policy without any'
+const START = { start: 0, end: 0 }
 const LIMITS = { depth: 64, nodes: 100_000 }
 const STRICT = 'strict_expressions'
 const RULE_KEYS = ['name', 'expressions', 'actions']
 const ACTION_KEYS = ['type', 'config']
 
 /**
- * Reads the text of a policy document (YAML or JSON). An empty document is a policy without rules. Never throws.
- * `carrier` says what the old names of phases mean.
+ * Reads the text of a policy document (YAML or JSON). A policy without rules says so (`on_http_request: []`); a document in
+ * which no phase holds a list is refused, because a lost or half-written file looks like that. Never throws. `carrier` says
+ * what the old names of phases mean.
  */
 export function readDocument(text: string, carrier: Carrier = 'http'): ReadDocument {
   const source = new SourceText(text.startsWith('\ufeff') ? text.slice(1) : text)
@@ -73,6 +77,7 @@ export function readDocument(text: string, carrier: Carrier = 'http'): ReadDocum
     const { root, problems } = readTree(source.text, LIMITS)
     for (const { code, message, span } of problems) report.error([], TREE_CODES[code], message, span)
     if (root !== undefined) reader.root(root)
+    if (!report.failed && !saysSomething(root)) report.error([], 'DOCUMENT_EMPTY', EMPTY, root?.span ?? START)
   }
   return { document: { source, strict: reader.strict, phases: reader.phases }, problems: report.sorted() }
 }
@@ -236,6 +241,11 @@ class DocumentReader {
       this.#report.error([...path, key], code, `${message}${didYouMean(key, known)}`, keySpan)
     }
   }
+}
+
+/** Does a phase hold a list, even one without rules? What else stands in the document has been checked. */
+function saysSomething(root: TreeNode | undefined): boolean {
+  return root?.kind === 'map' && root.entries.some(({ value }) => value.kind === 'list')
 }
 
 function isPhase(key: string): key is Phase {

@@ -17,8 +17,13 @@ export function policySchema(actions: readonly Action[]): Json {
     $schema: 'https://json-schema.org/draft/2020-12/schema',
     title: 'Sluice traffic policy',
     description: 'Phases with rules; a rule runs its actions when all its expressions are true.',
-    type: ['object', 'null'],
+    type: 'object',
     properties: { ...phaseProperties(), ...legacyProperties(), strict_expressions: STRICT_EXPRESSIONS },
+    // A policy without rules says so by an empty list.
+    anyOf: [...PHASES, ...LEGACY_PHASES.keys()].map((phase) => ({
+      required: [phase],
+      properties: { [phase]: { type: 'array' } }
+    })),
     additionalProperties: false,
     $defs: Object.fromEntries([
       ...PHASES.map((phase) => [`${phase}.rule`, ruleSchema(phase)]),

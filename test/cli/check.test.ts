@@ -55,6 +55,14 @@ t.test('each problem is one line with its place; the summary counts', async (t) 
   t.equal(lines[3], '2 files: 1 valid, 1 with errors (2 errors, 1 warning)')
 })
 
+t.test('a document that says nothing is an error, one that says "no rules" is none', async (t) => {
+  const folder = t.testdir({ 'empty.yaml': '', 'none.yaml': 'on_http_request: []\n' })
+  const { valid, lines } = await check([join(folder, 'empty.yaml'), join(folder, 'none.yaml')])
+  t.equal(valid, false)
+  t.match(lines[0], `${join(folder, 'empty.yaml')}:1:1: error DOCUMENT_EMPTY: `)
+  t.equal(lines[1], '2 files: 1 valid, 1 with errors (1 error, 0 warnings)')
+})
+
 t.test('--json: one object for each file and line, and nothing else', async (t) => {
   const folder = t.testdir({ 'good.yaml': good, 'bad.yaml': bad })
   const files = [join(folder, 'good.yaml'), join(folder, 'bad.yaml'), join(folder, 'none.yaml')]

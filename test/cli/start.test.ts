@@ -1,5 +1,5 @@
 import { once } from 'node:events'
-import { readdir, rename, writeFile } from 'node:fs/promises'
+import { readdir, rename, rm, writeFile } from 'node:fs/promises'
 import { createServer, type Server } from 'node:http'
 import type { AddressInfo } from 'node:net'
 import { join } from 'node:path'
@@ -80,6 +80,31 @@ t.test('saving the policy and SIGHUP apply it; a broken one is told and changes 
   t.equal((await fetch(traffic)).status, 202)
   sluice.child.kill('SIGHUP')
   t.match(await sluice.logged('reload refused'), { revision: 2 })
+})
+
+t.test('an emptied policy file is refused, a deleted one is told; the policy before it stays', async (t) => {
+  const cwd = t.testdir({ 'p.yaml': answering(403), 'empty.yaml': '# nothing\n' })
+  const { sluice, traffic } = await started(t, ['--upstream', await upstream(t), '--policy', 'p.yaml'], { cwd })
+  const policy = join(cwd, 'p.yaml')
+  await writeFile(policy, '')
+  t.match(await sluice.told('p.yaml:1:1: error DOCUMENT_EMPTY: '), /on_http_request: \[\]/)
+  t.match(await sluice.logged('reload refused'), { revision: 1, errors: 1 })
+  t.equal((await fetch(traffic)).status, 403)
+  await rm(policy)
+  t.match(await sluice.logged('a file of the configuration cannot be read'), {
+    level: 50,
+    code: 'ENOENT',
+    file: policy
+  })
+  t.equal((await fetch(traffic)).status, 403)
+  await writeFile(policy, 'on_http_request: []\n')
+  t.match(await sluice.logged('reloaded'), { revision: 2, changed: true })
+  t.equal((await fetch(traffic)).status, 200, 'a policy that says that it has no rules is one')
+
+  const words = ['start', ...FREE, '--upstream', 'http://127.0.0.1:1', '--policy', 'empty.yaml', '--data', ':memory:']
+  const { code, err } = await new SluiceProcess(t, words, { cwd }).ended()
+  t.equal(code, 1)
+  t.match(err, /^empty\.yaml:1:1: error DOCUMENT_EMPTY: /)
 })
 
 t.test('a stopping process finishes what is under way and ends at once when asked again', async (t) => {

@@ -68,6 +68,44 @@ t.test('the same content again is no change', async (t) => {
   t.equal(count(), 1)
 })
 
+t.test('a file that is gone is told once each time, and is no change', async (t) => {
+  const folder = t.testdir({ 'p.yaml': 'one' })
+  const file = join(folder, 'p.yaml')
+  const events = new EventEmitter()
+  const lost: string[] = []
+  let changes = 0
+  const watch = await ContentWatch.start(
+    file,
+    async () => {
+      changes += 1
+      events.emit('changed')
+    },
+    (error) => t.fail(String(error)),
+    {
+      settleMilliseconds: 10,
+      pollMilliseconds: 20,
+      lost: (code) => {
+        lost.push(code)
+        events.emit('lost')
+      }
+    }
+  )
+  t.teardown(() => watch.close())
+  let told = once(events, 'lost')
+  await rm(file)
+  await told
+  const changed = once(events, 'changed')
+  await writeFile(file, 'two')
+  await changed
+  told = once(events, 'lost')
+  await rm(file)
+  await mkdir(file)
+  await told
+  await watch.close()
+  t.match(lost, ['ENOENT', /^(?:ENOENT|EISDIR)$/])
+  t.equal(changes, 1)
+})
+
 t.test('a folder that is replaced is found again by the poll', async (t) => {
   const folder = t.testdir({ etc: { 'p.yaml': 'one' }, other: { 'p.yaml': 'two' } })
   const etc = join(folder, 'etc')

@@ -209,7 +209,7 @@ t.test('a page that the policy puts in place of a failure does not hide it', asy
   })
   upstream.status = 500
   for (let i = 0; i < 4; i++) t.match(await get(), { status: 200, headers: { 'x-after': 'all' } })
-  await put('traffic_policy', { enabled: false, value: '{}' })
+  await put('traffic_policy', { enabled: false, value: 'on_http_request: []' })
   t.equal(outcome(await get()), OPEN)
   t.equal(upstream.asked, 4)
 })

@@ -89,6 +89,20 @@ t.test('a message says how to write it', async (t) => {
   t.match(message(`${rule}    expressions: [{a: b}]\n`), /in quotes/)
 })
 
+t.test('a document that says nothing is refused: it would open what another one protected', async (t) => {
+  const nothing = ['', ' \n\n', '# only a comment', '---\n', '---\n---\n', 'null', '~', '{}', '\ufeff']
+  const phases = ['on_http_request:', 'on_http_request: null\non_http_response: ~', 'inbound:', 'enabled: true']
+  for (const text of [...nothing, ...phases, 'on_http_request:\n#  - actions:\n#      - type: deny\n']) {
+    const errors = readDocument(text).problems.filter(({ severity }) => severity === 'error')
+    t.match(
+      errors,
+      [{ code: 'DOCUMENT_EMPTY', path: '', line: 1, message: /on_http_request: \[\]/ }],
+      JSON.stringify(text)
+    )
+    t.equal(errors.length, 1, JSON.stringify(text))
+  }
+})
+
 t.test('what a document may look like', async (t) => {
   const names = (text: string) => {
     const { document, problems } = readDocument(text)
@@ -99,16 +113,7 @@ t.test('what a document may look like', async (t) => {
     )
     return document.phases.on_http_request.map(({ name }) => name)
   }
-  for (const text of [
-    '',
-    '# only a comment',
-    '---\n',
-    'null',
-    '{}',
-    '\ufeff',
-    'on_http_request:',
-    'on_http_request: []'
-  ]) {
+  for (const text of ['on_http_request: []', 'on_http_request:\non_http_response: []', '{"on_tcp_connect":[]}']) {
     t.same(names(text), [], JSON.stringify(text))
   }
   t.same(names(JSON.stringify({ on_http_request: [{ name: 'a', actions: [{ type: 'deny' }] }] })), ['a'], 'JSON')

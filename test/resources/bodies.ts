@@ -185,7 +185,7 @@ export const bodies: Readonly<Record<string, Bodies>> = {
       hostports: [],
       backend: { enabled: false, backend_id: idOf('bkdsc') },
       ip_restriction: { enabled: false, ip_policy_ids: [idOf('ipp', 2)] },
-      traffic_policy: { enabled: false, value: '{}' }
+      traffic_policy: { enabled: false, value: 'on_tcp_connect: []' }
     }
   },
   https_edge: {

@@ -229,6 +229,8 @@ t.test('a policy document is checked by the compiler that runs it, and the place
   t.same(codes('traffic_policy', { value: connect }, tcpEdge), [])
   t.same(codes('traffic_policy', { value: rule('on_http_response', 'deny') }, tcpEdge).length, 1)
   t.same(codes('traffic_policy', { value: '' }), ['value FIELD_INVALID'])
+  for (const nothing of [' ', '# none', '{}', 'null', 'on_http_request:'])
+    t.same(codes('traffic_policy', { value: nothing }), ['value POLICY_DOCUMENT_EMPTY'], nothing)
   t.same(codes('traffic_policy', { value: '{' }), ['value POLICY_DOCUMENT_SYNTAX'])
   const unsupported = put('traffic_policy', { value: rule('on_http_request', 'saml') })
   t.match(unsupported, { problems: [{ code: 'POLICY_ACTION_UNSUPPORTED', message: /saml/ }] }, 'the action is named')
