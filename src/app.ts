@@ -35,6 +35,7 @@ import type { LineOutput } from './lib/line-output.js'
 import type { Outbound } from './lib/outbound/outbound.js'
 import { ThreadedOutbound } from './lib/outbound/threaded.js'
 import { packageVersion } from './lib/package-root.js'
+import type { Sealer } from './lib/seal.js'
 import { TurnedAwayLog } from './lib/turned-away.js'
 import { unpredictable } from './lib/unpredictable.js'
 import { x509Library } from './lib/x509-library.js'
@@ -84,8 +85,8 @@ export interface Started {
   readonly agents?: AgentsAddress
   readonly revision: number
   readonly warnings: readonly UnitProblems[]
-  /** The API key that was made because there was none. Shown once, kept nowhere. */
-  readonly createdKey?: string
+  /** The API key that was made because there was none, and was not used yet. `shown` keeps it; fails with the system's error. */
+  readonly unusedKey?: { readonly text: string; shown(): Promise<void> }
 }
 
 /** The configuration at the start is refused: the problems say where and why. */
@@ -171,13 +172,16 @@ export class App {
   }
 
   async #start(): Promise<Started> {
-    const { clock, apiKey, log } = this.#dependencies
+    const { clock, apiKey, sealKey, log } = this.#dependencies
     const { data, api } = this.#options
     // Now, because it would hold up traffic when the first certificate comes.
     x509Library()
-    const { keys, created } = await openKeys(data === IN_MEMORY ? undefined : data, apiKey, clock)
+    const folder = data === IN_MEMORY ? undefined : data
+    const lasting = storeAddress(this.#options) !== IN_MEMORY
+    const seal = () => openSealer({ given: sealKey, folder, lasting })
+    const { keys, unused } = await openKeys(folder, apiKey, { clock, seal })
     this.#traffic = await this.#createTraffic()
-    this.#control = await this.#openControl(keys, this.#traffic)
+    this.#control = await this.#openControl(keys, this.#traffic, await seal())
     const applied = await this.reload()
     if (!applied.ok) throw refusedStart(applied)
     this.#certificates = await openCertificates(this.#options, { control: this.#control, clock, log })
@@ -195,7 +199,7 @@ export class App {
       ...(agents === undefined ? {} : { agents }),
       revision: applied.revision,
       warnings: applied.warnings,
-      ...(created === undefined ? {} : { createdKey: created })
+      ...(unused === undefined ? {} : { unusedKey: { text: unused, shown: () => keys.keepShown() } })
     }
   }
 
@@ -271,15 +275,10 @@ export class App {
     if (late) log.warn({ step }, 'a step of the stop takes too long; going on without it')
   }
 
-  async #openControl(operatorKeys: ApiKeys, traffic: Traffic): Promise<ControlPlane> {
-    const { clock, log, sealKey } = this.#dependencies
-    const { data, zone, regions, require_reserved } = this.#options
+  async #openControl(operatorKeys: ApiKeys, traffic: Traffic, seal: Sealer): Promise<ControlPlane> {
+    const { clock, log } = this.#dependencies
+    const { zone, regions, require_reserved } = this.#options
     const address = storeAddress(this.#options)
-    const seal = await openSealer({
-      given: sealKey,
-      folder: data === IN_MEMORY ? undefined : data,
-      lasting: address !== IN_MEMORY
-    })
     const { services, guests } = await openPolicyServices(this.#options, {
       clock,
       log,

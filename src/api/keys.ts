@@ -1,16 +1,30 @@
 import { createHash, randomBytes, timingSafeEqual } from 'node:crypto'
 import { mkdir, readFile, stat } from 'node:fs/promises'
-import { join } from 'node:path'
+import { dirname, join } from 'node:path'
 import type { Clock } from '../lib/clock.js'
 import { CodedError, codeOf } from '../lib/coded-error.js'
 import { newId } from '../lib/id.js'
+import type { Sealer } from '../lib/seal.js'
 import { replaceFile } from '../lib/whole-file.js'
 
-/** A key as the file holds it: never the key itself. It has 256 random bits, so a plain hash keeps it. */
+/**
+ * A key as the file holds it: never the key itself. It has 256 random bits, so a plain hash keeps it. `unused` is the key sealed,
+ * so that it can be shown again; it goes with the first use.
+ */
 interface StoredKey {
   readonly id: string
   readonly created_at: string
   readonly sha256: string
+  readonly unused?: string
+}
+
+/** A key that was made because there was none, and has not opened the API yet. */
+interface UnusedKey {
+  readonly hash: Buffer
+  readonly entry: StoredKey
+  /** Does the file hold it? */
+  stored: boolean
+  used: boolean
 }
 
 const FILE = 'api-keys.json'
@@ -20,20 +34,35 @@ const KEY_FORM = /^[\x21-\x7e]{16,256}$/
 export class ApiKeys {
   readonly #fixed: readonly Buffer[]
   readonly #folder: string | undefined
+  readonly #unused: UnusedKey | undefined
+  #writing: Promise<void> = Promise.resolve()
   #stored: readonly Buffer[] = []
   #version = ''
 
-  /** `folder` is where `api-keys.json` lies; undefined: in memory only. */
-  constructor(fixed: readonly string[], folder: string | undefined) {
-    this.#fixed = fixed.map(hashOf)
+  /** `folder` is where `api-keys.json` lies; undefined: in memory only. `unused` counts from now on, stored or not. */
+  constructor(fixed: readonly string[], folder: string | undefined, unused?: UnusedKey) {
+    this.#fixed = [...fixed.map(hashOf), ...(unused === undefined ? [] : [unused.hash])]
     this.#folder = folder
+    this.#unused = unused
   }
 
   /** Does `key` open the API? A key made by another process (`sluice api-key create`) counts at once. */
   async accepts(key: string): Promise<boolean> {
     const hash = hashOf(key)
-    if (this.#matches(hash)) return true
-    return (await this.refresh()) && this.#matches(hash)
+    if (!this.#matches(hash) && !((await this.refresh()) && this.#matches(hash))) return false
+    const unused = this.#unused
+    if (unused !== undefined && !unused.used && unused.hash.equals(hash)) await this.#firstUse(unused)
+    return true
+  }
+
+  /** Keeps the unused key, now that it has been shown: the next start knows it. Fails with the system's error, or `API_KEYS_UNREADABLE`. */
+  async keepShown(): Promise<void> {
+    const unused = this.#unused
+    if (unused === undefined || unused.stored) return
+    const { used } = unused
+    await this.#write(unused)
+    // Its first use came while it was written.
+    if (unused.used !== used) await this.#write(unused)
   }
 
   /** Reads the file again when it is another than before; true when it was. Throws a CodedError `API_KEYS_UNREADABLE`. */
@@ -47,8 +76,27 @@ export class ApiKeys {
     return true
   }
 
-  get count(): number {
-    return this.#fixed.length + this.#stored.length
+  async #firstUse(unused: UnusedKey): Promise<void> {
+    unused.used = true
+    // Who shows it stores it, as used.
+    if (!unused.stored) return
+    // The key is good all the same; the next start shows it once more.
+    await this.#write(unused).catch(() => undefined)
+  }
+
+  /** Puts the key into the file as it is now. */
+  async #write(unused: UnusedKey): Promise<void> {
+    const folder = this.#folder
+    if (folder === undefined) return
+    const written = this.#writing.then(async () => {
+      const { unused: sealed, ...entry } = unused.entry
+      const path = join(folder, FILE)
+      const others = (await readKeys(path)).filter(({ id }) => id !== entry.id)
+      await writeKeys(path, [...others, unused.used ? entry : { ...entry, unused: sealed as string }])
+      unused.stored = true
+    })
+    this.#writing = written.catch(() => undefined)
+    await written
   }
 
   #matches(hash: Buffer): boolean {
@@ -60,46 +108,77 @@ export class ApiKeys {
 
 export interface OpenedKeys {
   readonly keys: ApiKeys
-  /** The key that was made because there was none; shown once, kept nowhere. */
-  readonly created?: string
+  /** The key that was made because there was none, as long as it has not been used: to be shown, then kept by `keepShown`. */
+  readonly unused?: string
 }
 
 /**
  * The keys of a process that starts. `given` is the administrator's key of the environment; without it and without a
- * stored key one is made. `folder` undefined keeps everything in memory.
+ * stored key one is made, which every start hands back until it was used once: what one start has shown may have been missed, and
+ * a start that fails has shown nothing. `folder` undefined keeps everything in memory.
  * Throws a CodedError `API_KEY_INVALID` or `API_KEYS_UNREADABLE`.
  */
 export async function openKeys(
   folder: string | undefined,
   given: string | undefined,
-  clock: Clock
+  { clock, seal }: { readonly clock: Clock; readonly seal: () => Promise<Sealer> }
 ): Promise<OpenedKeys> {
   if (given !== undefined && !KEY_FORM.test(given)) {
     throw new CodedError('API_KEY_INVALID', 'SLUICE_API_KEY must have 16 to 256 visible ASCII characters and no spaces')
   }
-  const keys = new ApiKeys(given === undefined ? [] : [given], folder)
-  await keys.refresh()
-  if (keys.count > 0) return { keys }
-  if (folder === undefined) {
-    const created = makeKey()
-    return { keys: new ApiKeys([created], undefined), created }
+  if (given !== undefined || folder === undefined) {
+    const key = given ?? makeKey()
+    const keys = new ApiKeys([key], folder)
+    await keys.refresh()
+    return given === undefined ? { keys, unused: key } : { keys }
   }
-  const created = await createKey(folder, clock)
+  const path = join(folder, FILE)
+  const stored = (await versionOf(path)) === '' ? [] : await readKeys(path)
+  const waiting = stored.findLast((entry) => entry.unused !== undefined)
+  if (waiting === undefined && stored.length > 0) return await opened(folder)
+  const sealer = await seal()
+  const known = waiting === undefined ? undefined : openUnused(waiting, sealer)
+  if (waiting !== undefined && known !== undefined) return await opened(folder, known, waiting, true)
+  const key = makeKey()
+  const bare = storedKey(key, clock)
+  const sealed = Buffer.from(sealer.seal(Buffer.from(key), ownerOf(bare))).toString('base64url')
+  return await opened(folder, key, { ...bare, unused: sealed })
+}
+
+async function opened(folder: string, key?: string, entry?: StoredKey, stored = false): Promise<OpenedKeys> {
+  const waits = key !== undefined && entry !== undefined
+  const keys = new ApiKeys([], folder, waits ? { hash: hashOf(key), entry, stored, used: false } : undefined)
   await keys.refresh()
-  return { keys, created }
+  return waits ? { keys, unused: key } : { keys }
+}
+
+/** Undefined when it was sealed by a key that is not here any more: another one has to be made. */
+function openUnused(entry: StoredKey, seal: Sealer): string | undefined {
+  try {
+    return Buffer.from(seal.open(Buffer.from(entry.unused ?? '', 'base64url'), ownerOf(entry))).toString()
+  } catch (error) {
+    if (error instanceof CodedError) return undefined
+    throw error
+  }
+}
+
+function ownerOf({ id }: StoredKey): string {
+  return `api key ${id}`
+}
+
+function storedKey(key: string, clock: Clock): StoredKey {
+  return {
+    id: newId('ak', clock.wall()),
+    created_at: new Date(clock.wall()).toISOString(),
+    sha256: hashOf(key).toString('hex')
+  }
 }
 
 /** Makes a key, stores its hash in `folder` (made when absent) and returns the key, which is kept nowhere. */
 export async function createKey(folder: string, clock: Clock): Promise<string> {
   const path = join(folder, FILE)
-  await mkdir(folder, { recursive: true, mode: 0o700 })
   const key = makeKey()
-  const entry: StoredKey = {
-    id: newId('ak', clock.wall()),
-    created_at: new Date(clock.wall()).toISOString(),
-    sha256: hashOf(key).toString('hex')
-  }
-  await writeKeys(path, [...(await readKeys(path)), entry])
+  await writeKeys(path, [...(await readKeys(path)), storedKey(key, clock)])
   return key
 }
 
@@ -154,10 +233,12 @@ function isStoredKey(value: unknown): value is StoredKey {
     value !== null &&
     'sha256' in value &&
     typeof value.sha256 === 'string' &&
-    /^[0-9a-f]{64}$/.test(value.sha256)
+    /^[0-9a-f]{64}$/.test(value.sha256) &&
+    (!('unused' in value) || typeof value.unused === 'string')
   )
 }
 
 async function writeKeys(path: string, keys: readonly StoredKey[]): Promise<void> {
+  await mkdir(dirname(path), { recursive: true, mode: 0o700 })
   await replaceFile(path, `${JSON.stringify({ keys }, null, 2)}\n`)
 }

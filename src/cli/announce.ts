@@ -7,8 +7,8 @@ import { DEMO_AGENTS } from './demo-agents.js'
 import { printProblems } from './unit-report.js'
 
 /**
- * Says that the process is ready: a few lines on a terminal, one log line elsewhere. A key that was made is printed
- * here and nowhere else; it never reaches the log. `agentsTaken`: the demo would have opened a port for agents, which is
+ * Says that the process is ready: a few lines on a terminal, one log line elsewhere. A key that waits for its first use is
+ * printed here and nowhere else; it never reaches the log. `agentsTaken`: the demo would have opened a port for agents, which is
  * another process's.
  */
 export function announce(
@@ -17,7 +17,7 @@ export function announce(
   { log, demo, agentsTaken = false }: { log: Logger; demo: boolean; agentsTaken?: boolean }
 ): void {
   printProblems(started.warnings, process.stderr)
-  const { traffic, api, agents, revision, createdKey } = started
+  const { traffic, api, agents, revision, unusedKey } = started
   const { policy, upstream } = options
   if (process.stdout.isTTY) {
     process.stdout.write(`${greeting(started, options, { demo, agentsTaken }).join('\n')}\n`)
@@ -29,11 +29,12 @@ export function announce(
   const about = { traffic: reachableUrl(traffic), api: reachableUrl(api), ...where, upstream: target, policy, revision }
   log.info(about, 'listening')
   if (agentsTaken) log.warn({ port: DEMO_AGENTS.port }, 'no agents: their port of the demo is in use')
-  if (createdKey !== undefined) process.stderr.write(`API key, shown only now: ${createdKey}\n`)
+  if (unusedKey !== undefined)
+    process.stderr.write(`API key, shown at each start until it is used: ${unusedKey.text}\n`)
 }
 
 function greeting(
-  { traffic, api, agents, createdKey }: Started,
+  { traffic, api, agents, unusedKey }: Started,
   { upstream, policy }: LoadedOptions['options'],
   { demo, agentsTaken }: { demo: boolean; agentsTaken: boolean }
 ): string[] {
@@ -51,7 +52,7 @@ function greeting(
     lines.push(`  agents   ${reachableAuthority(agents)}${trust}`)
   }
   if (agentsTaken) lines.push(`  agents   nowhere: port ${DEMO_AGENTS.port} is in use by another process`)
-  if (createdKey !== undefined) lines.push(`  API key  ${createdKey}  (shown only now)`)
+  if (unusedKey !== undefined) lines.push(`  API key  ${unusedKey.text}  (shown at each start until it is used)`)
   lines.push('', demo ? `Try it: for i in 1 2 3 4 5 6; do curl -i ${url}/; done` : `Try it: curl -i ${url}/`)
   if (demo) lines.push('The sixth request within a minute is refused with 429, as the policy says.')
   lines.push('Ctrl-C stops it.', '')

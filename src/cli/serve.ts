@@ -3,6 +3,7 @@ import { App, type Started } from '../app.js'
 import { type LoadedOptions, type LoadInput, loadOptions } from '../config/load.js'
 import { formatOptionProblem, formatOrigin } from '../config/problem.js'
 import { systemClock } from '../lib/clock.js'
+import { codeOf } from '../lib/coded-error.js'
 import { packageRoot } from '../lib/package-root.js'
 import { announce } from './announce.js'
 import { withDemoAgents } from './demo-agents.js'
@@ -109,6 +110,7 @@ async function run(
     return ExitCode.ok
   }
   announce(started, loaded, { log, ...demo })
+  await keepShownKey(started, log)
   reloading.begin(app)
   const signal = await signals.next()
   log.info({ signal }, 'stopping: no new connections, waiting for what is under way')
@@ -116,4 +118,16 @@ async function run(
   const { ended, cut } = await app.stop()
   log.info({ ended, cut }, 'stopped')
   return ExitCode.ok
+}
+
+/** A key that cannot be kept opens the API as long as the process runs; the next start makes another. */
+async function keepShownKey({ unusedKey }: Started, log: ProcessLog['logger']): Promise<void> {
+  try {
+    await unusedKey?.shown()
+  } catch (error) {
+    log.error(
+      { code: codeOf(error) },
+      'the API key cannot be stored, so it ends with this process; the next start shows another'
+    )
+  }
 }

@@ -4,17 +4,74 @@ import t from 'tap'
 import { createKey, openKeys } from '../../src/api/keys.js'
 import { systemClock } from '../../src/lib/clock.js'
 import { newId } from '../../src/lib/id.js'
+import { newSealKey, parseSealKey, Sealer } from '../../src/lib/seal.js'
 
-t.test('the first start makes a key, later ones use it', async (t) => {
+const clock = systemClock
+const seal = new Sealer(parseSealKey(newSealKey()))
+const open = (folder: string | undefined, given?: string, sealer = seal) =>
+  openKeys(folder, given, { clock, seal: async () => sealer })
+
+t.test('the first start makes a key; each start shows it until it was used, later ones use it', async (t) => {
   const folder = join(t.testdir(), 'data')
-  const first = await openKeys(folder, undefined, systemClock)
-  const key = first.created ?? ''
+  const path = join(folder, 'api-keys.json')
+  const lost = await open(folder)
+  await t.rejects(stat(folder), { code: 'ENOENT' }, 'a start that fails before it shows the key leaves nothing')
+
+  const first = await open(folder)
+  const key = first.unused ?? ''
   t.match(key, /^sluice_[A-Za-z0-9_-]{43}$/)
-  t.equal(await first.keys.accepts(key), true)
-  t.equal(await first.keys.accepts(`${key}x`), false)
-  const second = await openKeys(folder, undefined, systemClock)
-  t.equal(second.created, undefined)
-  t.equal(await second.keys.accepts(key), true)
+  t.not(key, lost.unused)
+  await first.keys.keepShown()
+  t.equal((await stat(path)).mode & 0o777, 0o600)
+  t.notMatch(await readFile(path, 'utf8'), key, 'not in plain text')
+  for (const _ of [1, 2]) {
+    const again = await open(folder)
+    t.equal(again.unused, key, 'whoever missed it sees it again')
+    await again.keys.keepShown()
+    t.equal(await again.keys.accepts(`${key}x`), false)
+  }
+  t.equal((await open(folder, 'x'.repeat(16))).unused, undefined, 'who has a key needs no other')
+
+  const used = await open(folder)
+  t.equal(await used.keys.accepts(key), true)
+  t.equal(JSON.parse(await readFile(path, 'utf8')).keys[0].unused, undefined, 'only its hash is left')
+  const later = await open(folder)
+  t.equal(later.unused, undefined)
+  t.equal(await later.keys.accepts(key), true)
+})
+
+t.test('a key that is used before it is kept is kept as used', async (t) => {
+  for (const during of [false, true]) {
+    const folder = t.testdir()
+    const { keys, unused = '' } = await open(folder)
+    const kept = during ? keys.keepShown() : undefined
+    t.equal(await keys.accepts(unused), true)
+    await (kept ?? keys.keepShown())
+    await keys.keepShown()
+    const later = await open(folder)
+    t.equal(later.unused, undefined, `while it is written: ${during}`)
+    t.equal(await later.keys.accepts(unused), true)
+  }
+})
+
+t.test('a key that cannot be stored is told and opens the API all the same', async (t) => {
+  const folder = join(t.testdir(), 'data')
+  const { keys, unused = '' } = await open(folder)
+  await writeFile(folder, 'in the way')
+  await t.rejects(keys.keepShown(), { code: 'API_KEYS_UNREADABLE' })
+  t.equal(await keys.accepts(unused), true)
+})
+
+t.test('an unused key that cannot be opened any more is followed by another, and still counts', async (t) => {
+  const folder = t.testdir()
+  const first = await open(folder)
+  await first.keys.keepShown()
+  const other = new Sealer(parseSealKey(newSealKey()))
+  const second = await open(folder, undefined, other)
+  t.not(second.unused ?? first.unused, first.unused)
+  await second.keys.keepShown()
+  t.equal((await open(folder, undefined, other)).unused, second.unused)
+  t.equal(await second.keys.accepts(first.unused ?? ''), true)
 })
 
 t.test('the file holds hashes only, for its owner only, and nothing else lies beside it', async (t) => {
@@ -32,17 +89,19 @@ t.test('the file holds hashes only, for its owner only, and nothing else lies be
 
 t.test('a key made meanwhile by another process counts at once', async (t) => {
   const folder = t.testdir()
-  const { keys, created = '' } = await openKeys(folder, undefined, systemClock)
+  const { keys, unused = '' } = await open(folder)
+  await keys.keepShown()
   const other = await createKey(folder, systemClock)
   t.equal(await keys.accepts(other), true)
-  t.equal(await keys.accepts(created), true, 'the first one still counts')
+  t.equal(await keys.accepts(unused), true, 'the first one still counts')
 })
 
 t.test('the key of the environment makes no file and is checked', async (t) => {
   const folder = t.testdir()
   const given = 'x'.repeat(16)
-  const { keys, created } = await openKeys(folder, given, systemClock)
-  t.equal(created, undefined)
+  const { keys, unused } = await open(folder, given)
+  t.equal(unused, undefined)
+  await keys.keepShown()
   t.equal(await keys.accepts(given), true)
   t.same(await readdir(folder), [])
   for (const bad of [
@@ -53,21 +112,28 @@ t.test('the key of the environment makes no file and is checked', async (t) => {
     'ümlaut-ümlaut-ümlaut',
     'tab\tabcdefghijklmn'
   ]) {
-    await t.rejects(openKeys(folder, bad, systemClock), { code: 'API_KEY_INVALID' }, JSON.stringify(bad))
+    await t.rejects(open(folder, bad), { code: 'API_KEY_INVALID' }, JSON.stringify(bad))
   }
 })
 
 t.test('in memory a key is made and nothing is written', async (t) => {
-  const { keys, created = '' } = await openKeys(undefined, undefined, systemClock)
-  t.equal(await keys.accepts(created), true)
-  t.equal((await openKeys(undefined, undefined, systemClock)).created === created, false)
+  const { keys, unused = '' } = await open(undefined)
+  await keys.keepShown()
+  t.equal(await keys.accepts(unused), true)
+  t.not((await open(undefined)).unused, unused)
 })
 
 t.test('a damaged file is refused rather than replaced', async (t) => {
-  for (const text of ['{', '[]', '{"keys":[{"sha256":"short"}]}', '{"keys":{}}']) {
+  for (const text of [
+    '{',
+    '[]',
+    '{"keys":[{"sha256":"short"}]}',
+    `{"keys":[{"sha256":"${'0'.repeat(64)}","unused":1}]}`,
+    '{"keys":{}}'
+  ]) {
     const folder = t.testdir()
     await writeFile(join(folder, 'api-keys.json'), text)
-    await t.rejects(openKeys(folder, undefined, systemClock), { code: 'API_KEYS_UNREADABLE' }, text)
+    await t.rejects(open(folder), { code: 'API_KEYS_UNREADABLE' }, text)
     t.equal(await readFile(join(folder, 'api-keys.json'), 'utf8'), text)
   }
 })

@@ -1,5 +1,5 @@
 import { once } from 'node:events'
-import { readdir, rename, rm, writeFile } from 'node:fs/promises'
+import { readdir, readFile, rename, rm, writeFile } from 'node:fs/promises'
 import { createServer, type Server } from 'node:http'
 import type { AddressInfo } from 'node:net'
 import { join } from 'node:path'
@@ -188,7 +188,7 @@ t.test('what a user did wrong is told in one line each, without a stack', async 
   )
 })
 
-t.test('a first key is made, printed once, and another can be added while running', async (t) => {
+t.test('a first key is made, printed until it was used, and another can be added while running', async (t) => {
   const cwd = t.testdir()
   const env = { SLUICE_API_KEY: '', SLUICE_DATA: 'var' }
   const { sluice, api } = await started(t, [], { cwd, env })
@@ -203,9 +203,35 @@ t.test('a first key is made, printed once, and another can be added while runnin
   t.notMatch((await sluice.ended()).out, first, 'the key is in no log line')
   const second = await started(t, [], { cwd, env })
   second.sluice.child.kill('SIGTERM')
-  t.notMatch((await second.sluice.ended()).err, 'API key', 'the second start makes none')
+  t.notMatch((await second.sluice.ended()).err, 'API key', 'the key was used, so the second start shows none')
   const nowhere = await new SluiceProcess(t, ['api-key', 'create', '--data', ':memory:'], { cwd }).ended()
   t.equal(nowhere.code, 2)
+})
+
+t.test('a first start that fails loses no key: the next one shows it, and each one until it was used', async (t) => {
+  const cwd = t.testdir()
+  const env = { SLUICE_API_KEY: '', SLUICE_DATA: 'var' }
+  const taken = (await upstream(t)).slice('http://'.length)
+  for (const words of [
+    ['--listen', '127.0.0.1:0', '--api', taken],
+    ['--listen', taken, '--api', '127.0.0.1:0']
+  ]) {
+    const failed = await new SluiceProcess(t, ['start', ...words], { cwd, env }).ended()
+    t.equal(failed.code, 1)
+    t.notMatch(failed.err, 'API key')
+  }
+  const shown: string[] = []
+  for (let n = 0; n < 2; n++) {
+    const { sluice } = await started(t, [], { cwd, env })
+    shown.push((await sluice.told('API key')).split(' ').at(-1) ?? '')
+    sluice.child.kill('SIGTERM')
+    await sluice.ended()
+  }
+  t.match(shown[0], /^sluice_/)
+  t.equal(shown[1], shown[0])
+  t.notMatch(await readFile(join(cwd, 'var', 'api-keys.json'), 'utf8'), shown[0] as string)
+  const { api } = await started(t, [], { cwd, env })
+  t.equal((await fetch(`${api}/metrics`, { headers: { authorization: `Bearer ${shown[0]}` } })).status, 200)
 })
 
 t.test('the program tells its version and its commands, and guesses what was meant', async (t) => {
