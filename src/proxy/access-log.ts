@@ -2,6 +2,7 @@ import type { ConnectionFacts } from '../exchange/connection.js'
 import type { RequestHead, Sent } from '../exchange/exchange.js'
 import type { Flow } from '../exchange/flow.js'
 import type { Route } from '../snapshot/routes.js'
+import { redact, shownQuery } from './redaction.js'
 
 /** The part of a pino logger that the access log needs. */
 export interface LineWriter {
@@ -24,12 +25,6 @@ export interface ExchangeRecord {
   /** Undefined without an ordinary answer of an upstream. */
   readonly reusedConnection: boolean | undefined
 }
-
-const SENSITIVE = /authorization|cookie|passw|secret|token|api[-_]?key|credential|signature|private|session/i
-/** What identity providers send to the callback of a login: who has both could be taken for the user. */
-const GRANT = /^(?:code|state)$/i
-/** Stands where a secret stood. */
-export const REDACTED = '[redacted]'
 
 /**
  * One structured line per exchange, written when it ends. Header values are never logged; values of query parameters
@@ -94,38 +89,4 @@ function round(milliseconds: number): number {
 function pathOnly(target: string): string {
   const mark = target.indexOf('?')
   return mark === -1 ? target : target.slice(0, mark)
-}
-
-/** Does what has this name sound like a secret? */
-export function isSensitive(name: string): boolean {
-  return SENSITIVE.test(name)
-}
-
-/** The query of a request without the values of parameters whose name sounds like a secret; undefined when there is none. */
-export function shownQuery(flow: Flow | undefined): string | undefined {
-  const query = flow?.request?.target.query
-  if (query === undefined || flow === undefined) return undefined
-  const own = flow.own !== undefined
-  if (!own && !SENSITIVE.test(query)) return query
-  return query
-    .split('&')
-    .map((pair) => {
-      const [name = '', ...value] = pair.split('=')
-      const secret = SENSITIVE.test(name) || (own && GRANT.test(name))
-      return value.length > 0 && secret ? `${name}=${REDACTED}` : pair
-    })
-    .join('&')
-}
-
-const DEEPEST = 8
-
-/** A copy of logged metadata without the values of keys that sound like secrets. */
-export function redact(value: unknown, depth: number): unknown {
-  if (depth > DEEPEST) return '[too deep]'
-  if (Array.isArray(value)) return value.map((item) => redact(item, depth + 1))
-  if (typeof value !== 'object' || value === null) return value
-  const copy: [string, unknown][] = []
-  for (const [key, item] of Object.entries(value))
-    copy.push([key, SENSITIVE.test(key) ? REDACTED : redact(item, depth + 1)])
-  return Object.fromEntries(copy)
 }

@@ -1,6 +1,7 @@
 import type { ConnectionFacts } from '../exchange/connection.js'
 import type { Flow } from '../exchange/flow.js'
-import { type LineWriter, redact } from './access-log.js'
+import type { LineWriter } from './access-log.js'
+import { redact } from './redaction.js'
 
 /** Everything that one line tells. */
 export interface ConnectionRecord {

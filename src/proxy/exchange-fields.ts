@@ -3,9 +3,10 @@ import type { Body, Outgoing } from '../exchange/body.js'
 import type { HeaderList } from '../exchange/headers.js'
 import { savingOf } from '../policy/actions/compressor.js'
 import { applicationOf } from '../policy/login/gate.js'
-import { type ExchangeRecord, isSensitive, REDACTED, shownQuery } from './access-log.js'
+import type { ExchangeRecord } from './access-log.js'
 import { FAILURES } from './failures.js'
 import { decision, type FieldReaders, FLOW_FIELDS, published } from './flow-fields.js'
+import { isSensitive, REDACTED, redactUrl, shownQuery } from './redaction.js'
 
 /** The fields of `http_request_complete.v0`. */
 export const EXCHANGE_FIELDS: FieldReaders<ExchangeRecord> = {
@@ -96,13 +97,13 @@ function lengthOf(body: Body | Outgoing | undefined): number | null {
   return 'bytes' in body ? body.bytes : null
 }
 
-/** By lower-case name; the values of fields that sound like secrets are replaced. */
+/** By lower-case name; the values of fields, and of parameters in them, that sound like secrets are replaced. */
 function fieldsOf(list: HeaderList): Readonly<Record<string, readonly string[]>> {
   // Without a prototype no name is special.
   const fields = Object.create(null) as Record<string, string[]>
   for (let i = 0; i < list.length; i += 2) {
     const name = (list[i] as string).toLowerCase()
-    const value = isSensitive(name) ? REDACTED : (list[i + 1] as string)
+    const value = isSensitive(name) ? REDACTED : redactUrl(list[i + 1] as string)
     const values = fields[name]
     if (values === undefined) fields[name] = [value]
     else values.push(value)

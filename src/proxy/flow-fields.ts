@@ -1,8 +1,8 @@
 import type { ConnectionFacts } from '../exchange/connection.js'
 import type { Flow } from '../exchange/flow.js'
-import { redact } from './access-log.js'
 import { REFUSALS } from './failures.js'
 import { plainAddress } from './forwarded.js'
+import { redact } from './redaction.js'
 
 /** What is known of an exchange and of a connection to a TCP edge alike. */
 export interface FlowRecord {

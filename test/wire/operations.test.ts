@@ -239,6 +239,10 @@ on_http_request:
   })
   t.ok((line.bytes_in as number) >= body.length)
   t.ok((line.bytes_out as number) >= 'ok'.length)
+  await ask(sluice.port, get('/signed?sig=canary-6&X-Amz-Signature=canary-7&SAMLResponse=canary-8&keyword=ok'))
+  t.match(await sluice.line((each) => each.path === '/signed'), {
+    query: 'sig=[redacted]&X-Amz-Signature=[redacted]&SAMLResponse=[redacted]&keyword=ok'
+  })
   await ask(sluice.port, get('/secret'))
   t.match(await sluice.line((each) => each.path === '/secret'), { status: 404, rule: 'no entry', action: 'deny' })
   await ask(sluice.port, 'GET /%0a{"forged":1} HTTP/1.1\r\nHost: a.test\r\n\r\n')
