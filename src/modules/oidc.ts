@@ -9,6 +9,8 @@ interface OidcConfig {
   readonly issuer: string
   readonly client_id: string
   readonly scopes: readonly string[]
+  /** Absent in modules that were written before there was the field. */
+  readonly assume_email_verified?: boolean
   readonly options_passthrough: boolean
   readonly cookie_prefix: string
   /** Seconds, like the other; 0: no such limit. */
@@ -26,7 +28,7 @@ export const oidc = defineModule<OidcConfig>('oidc', (config, scope) => {
         result: 'oidc',
         owner: scope.owner,
         authId: '',
-        provider: openidProvider(config.issuer),
+        provider: openidProvider(config.issuer, config.assume_email_verified === true),
         client: config.client_id,
         application: () => application,
         scopes: config.scopes,

@@ -70,6 +70,56 @@ for (const [name, body] of [
   })
 }
 
+t.test('at a real provider only an address that it vouches for reaches rules and lists', async (t) => {
+  const provider = await new RealProvider().start(t)
+  const { put, remove, seen, site } = await stage(t, `google: {issuer: '${provider.url}'}`)
+  provider.register(`${site}/.sluice/callback`)
+  provider.verified = (id) =>
+    id.startsWith('silent') ? {} : { email_verified: !id.startsWith('liar') && !id.startsWith('stranger') }
+  const document = (name: string) => {
+    const found = `actions.service.${name}`
+    const shown = ['identity.email', 'identity.email_verified', "profile.emails.join(',')"]
+    return JSON.stringify({
+      on_http_request: [
+        { expressions: [`!${found}.identity.email.endsWith('@acme.com')`], actions: [{ type: 'deny', config: {} }] },
+        {
+          actions: [
+            {
+              type: 'add-headers',
+              config: { headers: { 'x-user': shown.map((path) => `\${${found}.${path}}`).join(' ') } }
+            }
+          ]
+        }
+      ]
+    })
+  }
+  const visit = async (user: string) => {
+    seen.length = 0
+    const page = await logIn(new Browser(overNetwork), `${site}/`, user)
+    return `${page.status} ${page.headers['sluice-error-code'] ?? seen[0]?.headers['x-user'] ?? ''}`
+  }
+  const oidc = { ...application, issuer: provider.url, scopes: ['email'] }
+  for (const [name, config, silent] of [
+    ['oidc', oidc, '403'],
+    ['oidc', { ...oidc, assume_email_verified: true }, '200 silent@acme.com true silent@acme.com'],
+    ['oauth', { provider: { google: application } }, '403']
+  ] as const) {
+    await put(name, config)
+    await put('traffic_policy', { value: document(name) })
+    t.equal(await visit('Ann@acme.com'), '200 Ann@acme.com true ann@acme.com', name)
+    t.match(await visit('liar@acme.com'), /^403/, `${name}: the provider says that it has not checked the address`)
+    t.match(await visit('silent@acme.com'), new RegExp(`^${silent}`), `${name}: it says nothing`)
+    await remove('traffic_policy')
+    await remove(name)
+  }
+  for (const list of [{ email_domains: ['acme.com'] }, { email_addresses: ['ann@acme.com', 'stranger@acme.com'] }]) {
+    await put('oauth', { provider: { google: { ...application, ...list } } })
+    t.match(await visit('Ann@acme.com'), /^200/)
+    t.equal(await visit('stranger@acme.com'), '403 LOGIN_NOT_ALLOWED', JSON.stringify(list))
+    await remove('oauth')
+  }
+})
+
 t.test('a user whom the provider has dropped is out after the interval, and not before', async (t) => {
   const provider = await new RealProvider().start(t)
   const { put, site, clock } = await stage(t, `google: {issuer: '${provider.url}'}`)

@@ -83,6 +83,8 @@ export function loginResults(more: Readonly<Record<string, string>>): Readonly<R
   return {
     'identity.id': 'string',
     'identity.email': 'string',
+    'identity.email_verified': 'bool',
+    'profile.emails': 'list<string>',
     'identity.name': 'string',
     'identity.provider_user_id': 'string',
     access_token: 'string',

@@ -1,7 +1,7 @@
-import type { Static } from 'typebox'
+import Type, { type Static } from 'typebox'
 import { type ActionRun, defineAction, type Scope } from '../action.js'
 import { WEB_URL, wordLike } from '../editor.js'
-import { config, text } from '../fields.js'
+import { config, flag, text } from '../fields.js'
 import { openidProvider } from '../login/providers.js'
 import { checkUrl } from './absolute-url.js'
 import { APPLICATION, compileLogin, leftByLogin, loginFields, loginResults, span } from './identity-provider.js'
@@ -19,6 +19,12 @@ const fields = config(
       editor: wordLike(WEB_URL)
     }),
     ...loginFields,
+    assume_email_verified: Type.Optional(
+      flag({
+        description: 'true takes addresses without the claim email_verified for verified: the provider gives no others.',
+        default: false
+      })
+    ),
     idle_session_duration: span('Other name of idle_session_timeout')
   },
   { ...APPLICATION, not: { required: ['idle_session_duration', 'idle_session_timeout'] } }
@@ -61,7 +67,7 @@ function compile(settings: Static<typeof fields>, scope: Scope): ActionRun {
   }
   const source = {
     result: 'oidc',
-    provider: openidProvider(readIssuer(issuer_url, scope)),
+    provider: openidProvider(readIssuer(issuer_url, scope), settings.assume_email_verified === true),
     operatorApplication: undefined,
     idle: idle_session_duration ?? idle_session_timeout,
     access: {}

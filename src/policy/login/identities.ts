@@ -96,7 +96,7 @@ export class Identities {
       }
       return {
         ...NO_MEMBERSHIPS,
-        profile: identified(profileOfClaims({ ...claims, ...more })),
+        profile: identified(profileOfClaims(claims ?? {}, more ?? {}, provider.vouches)),
         tokens: kept,
         current: true
       }
@@ -104,7 +104,7 @@ export class Identities {
     const api = providerApi(this.#parts, provider, application.id, accessToken)
     const wanted = this.#access.memberships
     const [profile, memberships] = await Promise.all([
-      provider.profile(api),
+      provider.profile(api, provider.vouches),
       wanted === undefined ? undefined : provider.memberships?.(api)
     ])
     if (subject !== '' && profile.id !== subject) throw new ProviderFailure('refused', 'the token is of another user')

@@ -13,7 +13,13 @@ const entry = Type.Object(
     issuer: url('gitlab, google, linkedin: another issuer, such as a GitLab of your own.'),
     authorization_url: url('The others: where users log in.'),
     token_url: url('The others: where tokens are given.'),
-    api_url: url('The others: base of the API that says who a user is.')
+    api_url: url('The others: base of the API that says who a user is.'),
+    assume_email_verified: Type.Optional(
+      Type.Boolean({
+        description:
+          'All but github and microsoft: do addresses count of which the provider says nothing (email_verified)?'
+      })
+    )
   },
   { additionalProperties: false }
 )
@@ -24,6 +30,9 @@ const schema = Type.Object(
   >,
   { additionalProperties: false }
 )
+
+/** Their answers say which addresses count. */
+const SELF_TELLING: ReadonlySet<ProviderName> = new Set(['github', 'microsoft'])
 
 export interface Application {
   readonly id: string
@@ -67,12 +76,16 @@ function operatorProviders(written: Partial<Record<ProviderName, Static<typeof e
 }
 
 function operatorProvider(name: ProviderName, given: Static<typeof entry>): OperatorProvider {
-  const { client_id, client_secret, issuer, authorization_url, token_url, api_url } = given
+  const { client_id, client_secret, issuer, authorization_url, token_url, api_url, assume_email_verified } = given
   if ((client_id === undefined) !== (client_secret === undefined)) {
     throw invalid(`${name} needs client_id and client_secret together`)
   }
   const application = client_id === undefined ? undefined : { id: client_id, secret: client_secret as string }
-  const provider = PROVIDERS[name]
+  if (assume_email_verified !== undefined && SELF_TELLING.has(name)) {
+    throw invalid(`${name} tells of each address whether it is verified, and takes no assume_email_verified`)
+  }
+  const usual = PROVIDERS[name]
+  const provider = assume_email_verified === undefined ? usual : { ...usual, vouches: assume_email_verified }
   if (provider.kind === 'openid') {
     if ((authorization_url ?? token_url ?? api_url) !== undefined)
       throw invalid(`${name} takes issuer and no other address`)

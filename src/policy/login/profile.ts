@@ -3,9 +3,9 @@ export interface Profile {
   /** Never changes and never becomes another user's. */
   readonly id: string
   readonly name: string
-  /** For people to read; '' when there is none. */
+  /** As the provider writes it; '' when there is none that the provider vouches for: rules judge by it. */
   readonly email: string
-  /** Addresses in lower case that the provider vouches for: these decide who may pass. */
+  /** All addresses that the provider vouches for, in lower case: these decide who may pass. */
   readonly emails: readonly string[]
 }
 
@@ -29,15 +29,10 @@ export function textOf(value: unknown): string {
   return typeof value === 'string' ? value : typeof value === 'number' ? String(value) : ''
 }
 
-/** A profile with the one address that the provider has checked, or with none. */
-export function profileOf(id: unknown, name: unknown, email: unknown, vouched = true): Profile {
-  const address = textOf(email)
-  return {
-    id: textOf(id),
-    name: textOf(name),
-    email: address,
-    emails: vouched && isAddress(address) ? [address.toLowerCase()] : []
-  }
+/** A profile with the one address that the provider vouches for, or with none. */
+export function profileOf(id: unknown, name: unknown, email: unknown, vouched: boolean): Profile {
+  const address = vouched && isAddress(textOf(email)) ? textOf(email) : ''
+  return { id: textOf(id), name: textOf(name), email: address, emails: address === '' ? [] : [address.toLowerCase()] }
 }
 
 function isAddress(text: string): boolean {
@@ -45,9 +40,17 @@ function isAddress(text: string): boolean {
   return at > 0 && at < text.length - 1
 }
 
-/** From the claims of OpenID Connect (Core 5.1). An address that the provider has not checked vouches for nobody. */
-export function profileOfClaims(claims: Json): Profile {
-  const { sub, name, preferred_username, email, email_verified } = claims
-  const vouched = email_verified !== false && email_verified !== 'false'
+/**
+ * From the claims of OpenID Connect (Core 5.1): those of the identity token, and those of the userinfo endpoint, which win. What
+ * one of them says about its address says nothing about another address. `vouches`: an address counts without the claim
+ * `email_verified` too.
+ */
+export function profileOfClaims(token: Json, userinfo: Json, vouches: boolean): Profile {
+  const { sub, name, preferred_username } = { ...token, ...userinfo }
+  const { email } = userinfo.email === undefined ? token : userinfo
+  const said = [userinfo, token].filter((claims) => claims.email === email).map(({ email_verified }) => email_verified)
+  const verified = said.find((claim) => claim !== undefined && claim !== null) ?? vouches
+  // Some write it as a text.
+  const vouched = verified === true || verified === 'true'
   return profileOf(sub, textOf(name) === '' ? preferred_username : name, email, vouched)
 }

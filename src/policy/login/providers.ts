@@ -6,6 +6,11 @@ interface Common {
   readonly scopes: readonly string[]
   /** Scopes that the provider knew once and refuses now; taken out of a given list. */
   readonly retired?: readonly string[]
+  /**
+   * Does an address count that the provider says nothing about? As its documentation has it; the operator's file may say otherwise.
+   * Has no meaning for a provider whose answers tell of each address.
+   */
+  readonly vouches: boolean
   /** false: the provider does not take the proof key of RFC 7636 from applications with a secret. State and nonce remain. */
   readonly proofKey: boolean
 }
@@ -30,7 +35,7 @@ export interface ApiProvider extends Common {
   readonly api: string
   /** Field of API requests that holds the id of the application. */
   readonly clientField?: string
-  readonly profile: (api: ProviderApi) => Promise<Profile>
+  readonly profile: (api: ProviderApi, vouches: boolean) => Promise<Profile>
   readonly memberships?: (api: ProviderApi) => Promise<Memberships>
 }
 
@@ -59,9 +64,11 @@ export const PROVIDERS: Readonly<Record<ProviderName, Provider>> = {
     api: 'https://api.amazon.com',
     scopes: ['profile'],
     proofKey: true,
-    profile: async (api) => {
+    // The address that is registered with Amazon, which an account gets by a code that was sent there.
+    vouches: true,
+    profile: async (api, vouches) => {
       const { user_id, name, email } = await api.object('/user/profile')
-      return profileOf(user_id, name, email)
+      return profileOf(user_id, name, email, vouches)
     }
   },
   // developers.facebook.com/docs/facebook-login/guides/advanced/manual-flow, docs/graph-api/reference/user
@@ -74,9 +81,11 @@ export const PROVIDERS: Readonly<Record<ProviderName, Provider>> = {
     scopes: ['email'],
     // Its dialog forgets a challenge that comes without the scope openid, and its token endpoint then refuses the verifier.
     proofKey: false,
-    profile: async (api) => {
+    // Only a valid address is given: one that the user has confirmed.
+    vouches: true,
+    profile: async (api, vouches) => {
       const { id, name, email } = await api.object('/me?fields=id,name,email')
-      return profileOf(id, name, email)
+      return profileOf(id, name, email, vouches)
     }
   },
   // docs.github.com: authorizing-oauth-apps; rest/users/users, rest/users/emails, rest/teams/teams, rest/orgs/orgs
@@ -89,6 +98,7 @@ export const PROVIDERS: Readonly<Record<ProviderName, Provider>> = {
     // read:user alone does not show which addresses are checked.
     scopes: ['read:org', 'read:user', 'user:email'],
     proofKey: true,
+    vouches: false,
     profile: githubProfile,
     memberships: githubMemberships
   },
@@ -98,6 +108,8 @@ export const PROVIDERS: Readonly<Record<ProviderName, Provider>> = {
     issuer: 'https://gitlab.com',
     scopes: ['openid', 'email', 'profile'],
     proofKey: true,
+    // Its identity token and its userinfo hold email_verified.
+    vouches: false,
     nonce: true
   },
   // developers.google.com/identity/openid-connect/openid-connect
@@ -110,6 +122,8 @@ export const PROVIDERS: Readonly<Record<ProviderName, Provider>> = {
       'https://www.googleapis.com/auth/userinfo.profile'
     ],
     proofKey: true,
+    // The claim comes with every address.
+    vouches: false,
     nonce: true
   },
   // learn.microsoft.com/linkedin/consumer/integrations/self-serve/sign-in-with-linkedin-v2
@@ -120,6 +134,8 @@ export const PROVIDERS: Readonly<Record<ProviderName, Provider>> = {
     retired: ['r_emailaddress', 'r_liteprofile'],
     // Its proof keys belong to native applications, which have no secret and other endpoints.
     proofKey: false,
+    // The claim is optional, and its absence promises nothing.
+    vouches: false,
     nonce: false,
     secretIn: 'body'
   },
@@ -133,6 +149,7 @@ export const PROVIDERS: Readonly<Record<ProviderName, Provider>> = {
     api: 'https://graph.microsoft.com/v1.0',
     scopes: ['User.Read'],
     proofKey: true,
+    vouches: false,
     profile: async (api) => microsoftProfile(await api.object('/me'))
   },
   // dev.twitch.tv/docs/authentication/getting-tokens-oauth, docs/api/reference (Get Users)
@@ -145,10 +162,12 @@ export const PROVIDERS: Readonly<Record<ProviderName, Provider>> = {
     clientField: 'client-id',
     scopes: ['user:read:email'],
     proofKey: false,
-    profile: async (api) => {
+    // Get Users shows the verified address alone.
+    vouches: true,
+    profile: async (api, vouches) => {
       const { data } = await api.object('/users')
       const { id, display_name, email } = (Array.isArray(data) ? (data[0] ?? {}) : {}) as Json
-      return profileOf(id, display_name, email)
+      return profileOf(id, display_name, email, vouches)
     }
   }
 }
@@ -168,7 +187,10 @@ export function scopesOf({ scopes, retired = [] }: Provider, given: readonly str
   return [...new Set([...given.filter((scope) => !retired.includes(scope)), ...scopes])].join(' ')
 }
 
-/** A provider of OpenID Connect that is named by its issuer. */
-export function openidProvider(issuer: string): OpenidProvider {
-  return { kind: 'openid', issuer, scopes: ['openid'], proofKey: true, nonce: true }
+/**
+ * A provider of OpenID Connect that is named by its issuer. `vouches`: its configuration says that an address without the claim
+ * `email_verified` counts; else it does not, because some providers let users, or administrators of others, write any address.
+ */
+export function openidProvider(issuer: string, vouches: boolean): OpenidProvider {
+  return { kind: 'openid', issuer, scopes: ['openid'], proofKey: true, nonce: true, vouches }
 }

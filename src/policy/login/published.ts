@@ -16,6 +16,8 @@ export function sessionResults(
   return {
     'identity.id': `${issuer}#${profile.id}`,
     'identity.email': profile.email,
+    'identity.email_verified': profile.email !== '',
+    'profile.emails': profile.emails,
     'identity.name': profile.name,
     'identity.provider_user_id': profile.id,
     access_token: accessToken,

@@ -22,7 +22,8 @@ export interface Session extends Memberships {
   readonly identityToken: string
 }
 
-const VERSION = 2
+/** 3: addresses are those that the provider vouches for, and no others. */
+const VERSION = 3
 
 export function encodeSession(session: Session): string {
   const { profile, teams, organizations } = session

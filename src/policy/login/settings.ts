@@ -43,7 +43,9 @@ export type LoginServices = PolicyServices & { readonly login?: Login }
  */
 export function realmOf({ result, owner, authId, provider, client, cookieDomain }: GateSettings): string {
   const place = cookieDomain === undefined ? owner : `.${cookieDomain}`
-  return JSON.stringify([result, place, authId, provider.issuer, client])
+  // Sessions hold the addresses that counted when they were made.
+  const vouching = provider.kind === 'openid' && provider.vouches ? ['vouches'] : []
+  return JSON.stringify([result, place, authId, provider.issuer, client, ...vouching])
 }
 
 /** Tells gates of one realm apart: 8 hexadecimal digits of everything that a configuration says, its secrets left out. */

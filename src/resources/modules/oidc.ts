@@ -18,6 +18,10 @@ export function oidcModule() {
     client_id: text({ description: 'Id of the application at the provider.', bytes: 1024, required: true }),
     client_secret: secret({ description: 'Its secret.', bytes: 4096, shown: 'owner', required: true }),
     scopes: texts({ description: 'Scopes to ask for besides openid.', max: 100, distinct: true }),
+    assume_email_verified: boolean({
+      description: 'true takes addresses without the claim email_verified for verified: the provider gives no others.',
+      default: false
+    }),
     options_passthrough: boolean({ description: 'true lets OPTIONS requests pass, as CORS needs.', default: false }),
     cookie_prefix: text({ description: 'Prefix of the names of cookies.', bytes: 128, form: 'cookie_prefix' }),
     inactivity_timeout: seconds('Time without a request after which a session ends'),

@@ -5,7 +5,7 @@ import { systemClock } from '../../../src/lib/clock.js'
 import { codeOf } from '../../../src/lib/coded-error.js'
 import { createOutbound } from '../../../src/lib/outbound/outbound.js'
 import { defaultProviders, readOperatorProviders } from '../../../src/policy/login/operator-providers.js'
-import { profileOfClaims } from '../../../src/policy/login/profile.js'
+import { type Json, profileOfClaims } from '../../../src/policy/login/profile.js'
 import { providerApi } from '../../../src/policy/login/provider-api.js'
 import { type ApiProvider, PROVIDER_NAMES, PROVIDERS, scopesOf } from '../../../src/policy/login/providers.js'
 import { normalTokenAnswer } from '../../../src/policy/login/token-answer.js'
@@ -43,7 +43,10 @@ t.test('who the user is, from what each API answers', async (t) => {
   })
   const api = `http://127.0.0.1:${(server.address() as AddressInfo).port}`
   const read = (provider: ApiProvider) =>
-    provider.profile(providerApi({ outbound, clock: systemClock }, { ...provider, api }, 'client', 'token'))
+    provider.profile(
+      providerApi({ outbound, clock: systemClock }, { ...provider, api }, 'client', 'token'),
+      provider.vouches
+    )
   for (const [name, id] of [
     ['amazon', 'amzn1.account.A'],
     ['facebook', '10'],
@@ -61,7 +64,7 @@ t.test('who the user is, from what each API answers', async (t) => {
   }
   t.match(
     await read(PROVIDERS.microsoft as ApiProvider),
-    { email: 'ceo@victim.test', emails: [] },
+    { email: '', emails: [] },
     'a guest has no address that counts'
   )
   answers['/users'] = { data: [] }
@@ -70,14 +73,42 @@ t.test('who the user is, from what each API answers', async (t) => {
     answers['/me'] = wrong
     t.match(await read(PROVIDERS.microsoft as ApiProvider).catch((error: unknown) => error), { trouble: 'garbage' })
   }
-  t.same(
-    profileOfClaims({ sub: 's', preferred_username: 'ann', email: 'a@b.test', email_verified: 'false' }).emails,
-    []
+})
+
+t.test('an address counts when the provider vouches for it, and for that very address', async (t) => {
+  const ann = { sub: 's', email: 'Ann@b.test' }
+  const emailOf = (token: object, userinfo: object = {}, vouches = false) => {
+    const { email, emails } = profileOfClaims(token as Json, userinfo as Json, vouches)
+    t.same(emails, email === '' ? [] : [email.toLowerCase()])
+    return email
+  }
+  for (const claim of [true, 'true']) t.equal(emailOf({ ...ann, email_verified: claim }), 'Ann@b.test')
+  for (const claim of [false, 'false', 'yes', '', 0, 1, {}]) {
+    t.equal(emailOf({ ...ann, email_verified: claim }), '', JSON.stringify(claim))
+    t.equal(
+      emailOf({ ...ann, email_verified: claim }, {}, true),
+      '',
+      `${JSON.stringify(claim)}, and no assumption helps`
+    )
+  }
+  for (const absent of [{}, { email_verified: null }]) {
+    t.equal(emailOf({ ...ann, ...absent }), '', 'a missing claim')
+    t.equal(emailOf({ ...ann, ...absent }, {}, true), 'Ann@b.test', 'a missing claim of a provider that vouches')
+  }
+  const stranger = { email: 'ceo@victim.test' }
+  t.equal(emailOf({ ...ann, email_verified: true }, stranger), '', 'the word of the token is about its own address')
+  t.equal(emailOf({ ...ann, email_verified: true }, { ...stranger, email_verified: false }), '')
+  t.equal(emailOf({ ...ann, email_verified: true }, { sub: 's' }), 'Ann@b.test')
+  t.equal(emailOf({ ...ann, email_verified: true }, { email: 'Ann@b.test' }), 'Ann@b.test')
+  t.equal(emailOf({ sub: 's', email_verified: true }, stranger), '')
+  for (const email of ['', 'a', '@b', 'a@', 7, null]) t.equal(emailOf({ sub: 's', email, email_verified: true }), '')
+  t.match(profileOfClaims({ sub: 's', preferred_username: 'ann' }, {}, false), { name: 'ann', email: '', emails: [] })
+  const providers = await readOperatorProviders(
+    'gitlab: {assume_email_verified: true}\ntwitch: {assume_email_verified: false}'
   )
-  t.match(profileOfClaims({ sub: 's', preferred_username: 'ann', email: 'A@b.test' }), {
-    name: 'ann',
-    emails: ['a@b.test']
-  })
+  const vouching = (all: typeof providers) => PROVIDER_NAMES.filter((name) => all[name].provider.vouches)
+  t.same(vouching(providers), ['amazon', 'facebook', 'gitlab'])
+  t.same(vouching(defaultProviders()), ['amazon', 'facebook', 'twitch'])
 })
 
 t.test('token answers of other forms become those of the standard', async (t) => {
@@ -115,6 +146,8 @@ t.test("the operator's file: addresses and applications; mistakes are named with
     'github: {issuer: "https://hush.test"}',
     'google: {token_url: "https://hush.test"}',
     'gitlab: {issuer: "ftp://hush.test"}',
+    'github: {assume_email_verified: true}',
+    'google: {assume_email_verified: hush}',
     'twitch: {authorization_url: "https://hush test:x/"}',
     'gitlab: {issuer: "https://hush.test/?a"}',
     'github: {client_secret: "hush'

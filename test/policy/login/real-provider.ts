@@ -8,6 +8,8 @@ export class RealProvider {
   url = ''
   /** Users whom it does not know any more. */
   readonly gone = new Set<string>()
+  /** What it says about the address of a user. */
+  verified: (id: string) => { email_verified?: boolean } = () => ({ email_verified: true })
   #serve: ReturnType<Provider['callback']> | undefined
 
   async start(t: Test): Promise<this> {
@@ -47,7 +49,7 @@ export class RealProvider {
               claims: () => ({
                 sub: id,
                 email: id.includes('@') ? id : `${id}@example.com`,
-                email_verified: true,
+                ...this.verified(id),
                 name: id.toUpperCase()
               })
             }
