@@ -120,6 +120,26 @@ t.test('at a real provider only an address that it vouches for reaches rules and
   }
 })
 
+t.test('a prefix of cookies is what is written, and an empty one is none', async (t) => {
+  const provider = await new FakeProvider().start(t)
+  const { put, seen, site } = await stage(t, `google: {issuer: '${provider.url}'}`)
+  for (const [name, config] of [
+    ['oauth', { provider: { google: application } }],
+    ['oidc', { ...application, issuer: provider.url }]
+  ] as const) {
+    for (const prefix of ['my.', '']) {
+      await put(name, { ...config, enabled: true, cookie_prefix: prefix })
+      const browser = new Browser(overNetwork)
+      t.equal((await browser.visit(`${site}/`)).status, 200)
+      const names = [...browser.cookies(HOST).keys()]
+      t.match(names, [new RegExp(`^${prefix.replace('.', '\\.')}session\\.sl[0-9a-f]{12}$`)], `${name} "${prefix}"`)
+      t.equal((await browser.once(`${site}/`)).status, 200, 'the session is found again')
+      t.notOk(seen.at(-1)?.headers.cookie, 'the upstream does not see it')
+    }
+    await put(name, { ...config, enabled: false })
+  }
+})
+
 t.test('a user whom the provider has dropped is out after the interval, and not before', async (t) => {
   const provider = await new RealProvider().start(t)
   const { put, site, clock } = await stage(t, `google: {issuer: '${provider.url}'}`)

@@ -59,7 +59,7 @@ export function oauthModule() {
     ),
     options_passthrough: boolean({ description: 'true lets OPTIONS requests pass, as CORS needs.', default: false }),
     cookie_prefix: {
-      ...text({ description: 'Prefix of the names of cookies.', bytes: 128, form: 'cookie_prefix' }),
+      ...text({ description: 'Prefix of the names of cookies; empty: none.', bytes: 128, form: 'cookie_prefix' }),
       initial: 'sluice.'
     },
     inactivity_timeout: seconds('Time without a request after which a session ends'),

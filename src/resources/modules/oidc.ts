@@ -23,7 +23,7 @@ export function oidcModule() {
       default: false
     }),
     options_passthrough: boolean({ description: 'true lets OPTIONS requests pass, as CORS needs.', default: false }),
-    cookie_prefix: text({ description: 'Prefix of the names of cookies.', bytes: 128, form: 'cookie_prefix' }),
+    cookie_prefix: text({ description: 'Prefix of the names of cookies; empty: none.', bytes: 128, form: 'cookie_prefix' }),
     inactivity_timeout: seconds('Time without a request after which a session ends'),
     maximum_duration: seconds('Longest session')
   })
