@@ -32,6 +32,7 @@ export function loginMicro(): MicroResult[] {
     cookieDomain: undefined,
     inactivity: 3_600_000,
     maximum: 86_400_000,
+    lasting: false,
     check: 600_000,
     preflight: 'none',
     access: { email_domains: ['example.com'] }
@@ -79,6 +80,7 @@ function sessionOf(i: number): string {
     id: `session-${i}`,
     client: 'client',
     begun: now,
+    ends: now + 3_600_000,
     checked: now,
     profile: { id: String(i), name: 'Ann', email: 'ann@example.com', emails: ['ann@example.com'] },
     teams: [],

@@ -41,6 +41,7 @@ import { unpredictable } from './lib/unpredictable.js'
 import { x509Library } from './lib/x509-library.js'
 import { LimiterTable } from './limiter/table.js'
 import { actions } from './policy/actions/registry.js'
+import type { EndedSessions } from './policy/login/ended-sessions.js'
 import { HeaderKinds } from './proxy/header-kinds.js'
 import { Metrics } from './proxy/metrics.js'
 import {
@@ -138,6 +139,7 @@ export class App {
   #outbound: Outbound[] = []
   #control: ControlPlane | undefined
   #events: Events | undefined
+  #ended: EndedSessions | undefined
   #traffic: Traffic | undefined
   #certificates: OpenCertificates | undefined
   #api: ApiServer | undefined
@@ -305,6 +307,8 @@ export class App {
       connect: async (onRevision) => {
         this.#store = await openStore(address, { log, clock, onRevision })
         await events.attach(this.#store)
+        await services.login.ended.attach(this.#store.endedSessions)
+        this.#ended = services.login.ended
         return this.#store
       },
       resources,
@@ -348,6 +352,9 @@ export class App {
 
   #observe(): void {
     this.#metrics.observeProcess()
+    if (isShared(storeAddress(this.#options))) {
+      this.#timers.push(setInterval(() => void this.#ended?.follow().catch(() => undefined), REPORT_EVERY).unref())
+    }
     this.#metrics.observeLimiter(() => this.#limiter.statistics())
     const { registry } = this.#metrics
     observeStore(registry, () => this.#control?.divergences ?? 0)
@@ -362,12 +369,13 @@ export class App {
     )
   }
 
-  /** A store that cannot be reached keeps its history a while longer. */
+  /** A store that cannot be reached keeps its history, and logouts that are past, a while longer. */
   async #forgetHistory(): Promise<void> {
     try {
       await this.#control?.revisions.forget(this.#options.history)
+      await this.#ended?.forget()
     } catch (error) {
-      this.#dependencies.log.warn({ err: error }, 'old revisions could not be forgotten')
+      this.#dependencies.log.warn({ err: error }, 'what is past could not be forgotten')
     }
   }
 

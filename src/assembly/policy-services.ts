@@ -35,7 +35,7 @@ export interface PolicyServicesParts {
 }
 
 export interface OpenPolicyServices {
-  readonly services: PolicyServices
+  readonly services: PolicyServices & { readonly login: Login }
   /** Of policies that agents send. */
   readonly guests: PolicyRights
 }

@@ -1,6 +1,6 @@
 import { createGate } from '../policy/login/gate.js'
 import { PROVIDERS, type ProviderName } from '../policy/login/providers.js'
-import type { LoginServices } from '../policy/login/settings.js'
+import { type LoginServices, USUAL_MAXIMUM } from '../policy/login/settings.js'
 import { defineModule } from './contract.js'
 import { loginSteps } from './login.js'
 
@@ -23,6 +23,7 @@ interface OauthConfig {
   readonly cookie_prefix: string
   /** Seconds, like the others; 0: no such limit. */
   readonly inactivity_timeout: number
+  /** 0: the usual maximum. */
   readonly maximum_duration: number
   readonly auth_check_interval: number
 }
@@ -49,7 +50,8 @@ export const oauth = defineModule<OauthConfig>('oauth', (config, scope) => {
         cookiePrefix: config.cookie_prefix,
         cookieDomain: undefined,
         inactivity: config.inactivity_timeout * SECOND,
-        maximum: config.maximum_duration * SECOND,
+        maximum: config.maximum_duration === 0 ? USUAL_MAXIMUM : config.maximum_duration * SECOND,
+        lasting: config.maximum_duration > 0,
         check: config.auth_check_interval * SECOND,
         preflight: config.options_passthrough ? 'options' : 'none',
         access: listsOf(value)

@@ -1,5 +1,6 @@
 import { createGate } from '../policy/login/gate.js'
 import { openidProvider } from '../policy/login/providers.js'
+import { USUAL_MAXIMUM } from '../policy/login/settings.js'
 import { defineModule } from './contract.js'
 import { loginSteps } from './login.js'
 
@@ -15,6 +16,7 @@ interface OidcConfig {
   readonly cookie_prefix: string
   /** Seconds, like the other; 0: no such limit. */
   readonly inactivity_timeout: number
+  /** 0: the usual maximum. */
   readonly maximum_duration: number
 }
 
@@ -36,7 +38,8 @@ export const oidc = defineModule<OidcConfig>('oidc', (config, scope) => {
         cookiePrefix: config.cookie_prefix,
         cookieDomain: undefined,
         inactivity: config.inactivity_timeout * SECOND,
-        maximum: config.maximum_duration * SECOND,
+        maximum: config.maximum_duration === 0 ? USUAL_MAXIMUM : config.maximum_duration * SECOND,
+        lasting: config.maximum_duration > 0,
         check: 0,
         preflight: config.options_passthrough ? 'options' : 'none',
         access: {}

@@ -2,6 +2,7 @@ import type { Transaction } from 'kysely'
 import type { Clock } from '../lib/clock.js'
 import type { Board } from './board.js'
 import type { Database } from './database.js'
+import { EndedSessions } from './ended-sessions.js'
 import { KyselyBoard } from './kysely-board.js'
 import { KyselyOutbox } from './kysely-outbox.js'
 import { newerSchema, SCHEMA_VERSION } from './migrations.js'
@@ -41,6 +42,7 @@ export interface KyselyStoreParts {
 export class KyselyStore extends Queries implements Store {
   readonly outbox: Outbox
   readonly board: Board
+  readonly endedSessions: EndedSessions
   readonly #database: Database
   readonly #parts: KyselyStoreParts
   readonly #outcomes: Outcomes
@@ -51,6 +53,7 @@ export class KyselyStore extends Queries implements Store {
     super(() => database.reads)
     this.outbox = new KyselyOutbox(database)
     this.board = parts.board ?? new KyselyBoard(database, () => parts.clock.wall())
+    this.endedSessions = new EndedSessions(database)
     this.#database = database
     this.#parts = parts
     this.#outcomes = new Outcomes(database, parts.log, parts.clock)

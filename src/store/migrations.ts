@@ -161,7 +161,19 @@ const divergence: Migration = async (schema) => {
   await schema.alterTable('processes').addColumn('diverged_at', 'bigint').execute()
 }
 
-const MIGRATIONS: readonly Migration[] = [records, history, processes, outbox, board, divergence]
+const endedSessions: Migration = async (schema) => {
+  await schema
+    .createTable('ended_sessions')
+    .addColumn('id', 'text', (column) => column.primaryKey())
+    .addColumn('number', 'bigint', (column) => column.notNull())
+    .addColumn('begun', 'bigint', (column) => column.notNull())
+    .addColumn('ends', 'bigint', (column) => column.notNull())
+    .execute()
+  for (const column of ['number', 'begun', 'ends'])
+    await schema.createIndex(`ended_sessions_${column}`).on('ended_sessions').column(column).execute()
+}
+
+const MIGRATIONS: readonly Migration[] = [records, history, processes, outbox, board, divergence, endedSessions]
 
 /** The version of the schema that this code reads and writes. */
 export const SCHEMA_VERSION = MIGRATIONS.length

@@ -1,4 +1,5 @@
 import type { Board } from './board.js'
+import type { EndedSessions } from './ended-sessions.js'
 import type { Outbox } from './outbox.js'
 
 /**
@@ -209,6 +210,7 @@ export interface Outcome<T> {
 export interface Store extends StoreReader {
   readonly outbox: Outbox
   readonly board: Board
+  readonly endedSessions: EndedSessions
   /**
    * Runs `work` as the only writer of all processes and commits what it wrote; what it throws is thrown after everything
    * is undone. Transactions of one process wait for each other.

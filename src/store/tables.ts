@@ -16,6 +16,7 @@ export interface Tables {
   outbox: OutboxTable
   deliveries: DeliveriesTable
   leases: LeasesTable
+  ended_sessions: EndedSessionsTable
 }
 
 /** One row. Its lock is the writer's turn among all processes. */
@@ -140,4 +141,13 @@ interface LeasesTable {
   holder: string
   /** Another one with every sign of life of the holder. */
   number: number
+}
+
+/** Sessions of visitors that were ended before their time, and the row that counts them. */
+export interface EndedSessionsTable {
+  id: string
+  /** Grows in the order of commits. */
+  number: number
+  begun: number
+  ends: number
 }

@@ -5,6 +5,7 @@ import type { Position, Store } from '../../src/store/store.js'
 import { ClaimConflict } from '../../src/store/store-error.js'
 import type { ManualClock } from '../helpers/clock.js'
 import { boardSuite } from './board-suite.js'
+import { endedSuite } from './ended-suite.js'
 import { type Opened, operation, over, put } from './opened.js'
 import { outboxSuite } from './outbox-suite.js'
 
@@ -18,7 +19,8 @@ export async function storeSuite(t: TapTest, database: Database, isolated: boole
       'processes',
       'outbox',
       'deliveries',
-      'leases'
+      'leases',
+      'ended_sessions'
     ] as const) {
       await database.writes.deleteFrom(table).execute()
     }
@@ -33,6 +35,7 @@ export async function storeSuite(t: TapTest, database: Database, isolated: boole
   paging(t, fresh)
   outboxSuite(t, fresh)
   boardSuite(t, fresh)
+  endedSuite(t, fresh)
   if (isolated) isolation(t, fresh)
   closing(t, async () => {
     const { store, ...rest } = await fresh()

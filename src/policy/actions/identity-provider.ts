@@ -10,6 +10,7 @@ import { createGate } from '../login/gate.js'
 import type { Application } from '../login/operator-providers.js'
 import type { Provider } from '../login/providers.js'
 import type { LoginResult } from '../login/published.js'
+import { USUAL_MAXIMUM } from '../login/settings.js'
 import { BLANK, isBlank } from './placeholder.js'
 
 const SECOND = 1_000
@@ -66,7 +67,7 @@ export const loginFields = {
       'x-editor': { propertyNames: { not: { enum: [...OWN_PARAMETERS] } } }
     })
   ),
-  max_session_duration: span('Longest session'),
+  max_session_duration: span('Longest session (default: 14 days)'),
   idle_session_timeout: span('Longest time without a request'),
   userinfo_refresh_interval: span('How often the identity is fetched anew'),
   allow_cors_preflight: Type.Optional(flag({ description: 'true lets CORS preflight requests pass.', default: false })),
@@ -133,7 +134,9 @@ export function compileLogin(settings: LoginConfig, source: LoginSource, scope: 
       cookiePrefix: COOKIE_PREFIX,
       cookieDomain: cookieDomain(settings.auth_cookie_domain, scope),
       inactivity: milliseconds(idle),
-      maximum: milliseconds(settings.max_session_duration),
+      maximum:
+        settings.max_session_duration === undefined ? USUAL_MAXIMUM : milliseconds(settings.max_session_duration),
+      lasting: settings.max_session_duration !== undefined,
       check: milliseconds(settings.userinfo_refresh_interval),
       preflight: settings.allow_cors_preflight === true ? 'cors' : 'none',
       access

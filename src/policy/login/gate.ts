@@ -61,6 +61,7 @@ class Gate implements LoginGate {
   readonly authId: string
   readonly #settings: GateSettings
   readonly #access
+  readonly #ended: Login['ended']
   readonly #log: LoginServices['log']
   readonly #sessions: Sessions
   readonly #attempts: Attempts
@@ -76,6 +77,7 @@ class Gate implements LoginGate {
     this.authId = authId
     this.#settings = settings
     this.#log = services.log
+    this.#ended = login.ended
     const access = accessOf(settings.access)
     const identities = new Identities(login, provider, access)
     const sessions = new Sessions(settings, login, vault, identities, access)
@@ -137,12 +139,18 @@ class Gate implements LoginGate {
     return isSecure(request) ? this.#secure : this.#plain
   }
 
-  #logout(flow: Flow, request: FlowRequest, others: readonly LoginGate[]): Verdict {
+  async #logout(flow: Flow, request: FlowRequest, others: readonly LoginGate[]): Promise<Verdict> {
     const [asked = ''] = request.target.parameters.get('redirect_path') ?? []
     const path = returnPath(asked)
     // Gates of one realm end the same cookies.
     const cookies = [...new Set([this, ...others].flatMap((gate) => gate.leave(flow)))]
     this.#counters.login.inc()
+    try {
+      await this.#ended.keep()
+    } catch (error) {
+      // It holds in this process, and is written as soon as the store is there again.
+      this.#log.warn({ owner: this.#settings.owner, err: error }, 'a logout could not be stored yet')
+    }
     return path === undefined ? loggedOut(this.#link(request), cookies) : redirect(originOf(request) + path, cookies)
   }
 

@@ -1,5 +1,6 @@
 import type { Clock } from '../../lib/clock.js'
 import type { Outbound } from '../../lib/outbound/outbound.js'
+import { EndedSessions } from './ended-sessions.js'
 import { OpenidProtocol } from './openid.js'
 import type { OperatorProviders } from './operator-providers.js'
 import { SessionCache } from './session-cache.js'
@@ -19,6 +20,7 @@ export class Login {
   readonly outbound: Outbound
   readonly clock: Clock
   readonly sessions = new SessionCache()
+  readonly ended: EndedSessions
   readonly protocol: OpenidProtocol
   readonly #keys: readonly Uint8Array[]
 
@@ -27,6 +29,7 @@ export class Login {
     this.providers = providers
     this.outbound = outbound
     this.clock = clock
+    this.ended = new EndedSessions(clock)
     this.protocol = new OpenidProtocol(outbound, clock)
   }
 

@@ -8,6 +8,8 @@ export interface Session extends Memberships {
   readonly client: string
   /** Of the login. */
   readonly begun: number
+  /** When it ends at the latest, as was said at the login: what a configuration says later only shortens it. */
+  readonly ends: number
   /** When the provider was last asked about the user. */
   readonly checked: number
   readonly profile: Profile
@@ -22,7 +24,7 @@ export interface Session extends Memberships {
   readonly identityToken: string
 }
 
-/** 3: addresses are those that the provider vouches for, and no others. */
+/** 3: the end is said, and addresses are those that the provider vouches for, and no others. */
 const VERSION = 3
 
 export function encodeSession(session: Session): string {
@@ -32,6 +34,7 @@ export function encodeSession(session: Session): string {
     session.id,
     session.client,
     session.begun,
+    session.ends,
     session.checked,
     [profile.id, profile.name, profile.email, profile.emails],
     teams,
@@ -48,13 +51,14 @@ export function encodeSession(session: Session): string {
 export function decodeSession(text: string): Session | undefined {
   const fields = JSON.parse(text) as readonly unknown[]
   if (fields[0] !== VERSION) return undefined
-  const [, id, client, begun, checked, [user, name, email, emails], teams, organizations, listed, ...tokens] =
+  const [, id, client, begun, ends, checked, [user, name, email, emails], teams, organizations, listed, ...tokens] =
     fields as Encoded
   const [accessToken, refreshToken, expiresAt, identityToken] = tokens
   return {
     id,
     client,
     begun,
+    ends,
     checked,
     profile: { id: user, name, email, emails },
     teams,
@@ -72,6 +76,7 @@ type Encoded = readonly [
   id: string,
   client: string,
   begun: number,
+  ends: number,
   checked: number,
   profile: readonly [id: string, name: string, email: string, emails: readonly string[]],
   teams: readonly string[],

@@ -55,7 +55,7 @@ export class Sessions {
     const sent = sealed === '' ? undefined : this.#open(sealed)
     if (sent === undefined || sent.session.client !== application.id) return 'none'
     const held = latest(sent)
-    if (held.ended) return 'revoked'
+    if (held.ended || this.#login.ended.has(held.session)) return 'revoked'
     const end = this.#endOf(held, style, jar)
     if (end !== undefined) return end
     return { held, cookies: held === sent ? [] : this.cookiesOf(held, visit) }
@@ -75,16 +75,19 @@ export class Sessions {
 
   /** Set-Cookie values that keep a session. */
   cookiesOf({ sealed, session }: Held, { style, jar }: Pick<Visit, 'style' | 'jar'>): string[] {
-    const { maximum } = this.#settings
-    const left = session.begun + maximum - this.#login.clock.wall()
-    return setPieces(style, sealed, jar, maximum === 0 ? undefined : Math.max(1, Math.ceil(left / 1_000)))
+    const { maximum, lasting } = this.#settings
+    const left = Math.min(session.ends, session.begun + maximum) - this.#login.clock.wall()
+    return setPieces(style, sealed, jar, lasting ? Math.max(1, Math.ceil(left / 1_000)) : undefined)
   }
 
-  /** Ends the session that the browser keeps, whichever application it came through; Set-Cookie values that tell it. */
+  /** Ends the session that the browser keeps, here and, after `keep` of the ended ones, everywhere, whichever application it came through; Set-Cookie values that tell it. */
   end(style: CookieStyle, jar: Jar): string[] {
     const sealed = joinPieces(style, jar)
     const sent = sealed === '' ? undefined : this.#open(sealed)
-    if (sent !== undefined) latest(sent).ended = true
+    if (sent !== undefined) {
+      latest(sent).ended = true
+      this.#login.ended.end(sent.session)
+    }
     return this.drop(style, jar)
   }
 
@@ -108,9 +111,9 @@ export class Sessions {
   #endOf(held: Held, style: CookieStyle, jar: Jar): SessionEnd | undefined {
     const { maximum, inactivity } = this.#settings
     const now = this.#login.clock.wall()
-    const { begun } = held.session
+    const { begun, ends } = held.session
     if (begun > now + CLOCK_DIFFERENCE) return 'none'
-    if (maximum > 0 && now - begun >= maximum) return 'maximum'
+    if (now >= ends || now - begun >= maximum) return 'maximum'
     if (inactivity === 0 || now - held.seen < inactivity) return undefined
     // Another process may have seen the user since.
     held.seen = Math.max(held.seen, Math.min(now, this.#stampIn(held, style, jar)))
@@ -165,7 +168,7 @@ export class Sessions {
       const identity = await this.#identities.recheck(application, held.session)
       this.#down = false
       // The user has logged out meanwhile.
-      if (held.ended) return 'ended'
+      if (held.ended || this.#login.ended.has(held.session)) return 'ended'
       const facts = this.#facts(identity)
       const { checked } = identity.current ? facts : held.session
       const renewed = this.#keep({ ...held.session, ...facts, checked }, held)
@@ -189,10 +192,17 @@ export class Sessions {
   /** A new session. Rejects with a ProviderFailure when it does not fit into cookies. */
   create(identity: Identity, client: string): Held {
     const id = randomBytes(16).toString('base64url')
-    return this.#keep({ id, client, begun: this.#login.clock.wall(), ...this.#facts(identity) }, undefined)
+    const begun = this.#login.clock.wall()
+    return this.#keep({ id, client, begun, ends: begun + this.#settings.maximum, ...this.#facts(identity) }, undefined)
   }
 
-  #facts({ profile, teams, organizations, listed, tokens }: Identity): Omit<Session, 'id' | 'client' | 'begun'> {
+  #facts({
+    profile,
+    teams,
+    organizations,
+    listed,
+    tokens
+  }: Identity): Omit<Session, 'id' | 'client' | 'begun' | 'ends'> {
     return { profile, teams, organizations, listed, ...tokens, checked: this.#login.clock.wall() }
   }
 

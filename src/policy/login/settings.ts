@@ -8,7 +8,7 @@ import type { Provider } from './providers.js'
 import type { LoginResult } from './published.js'
 import type { Preflight } from './visit.js'
 
-/** What one module or action asks for. Durations in milliseconds; 0: no such limit. */
+/** What one module or action asks for. Durations in milliseconds; 0: no such limit, where not said otherwise. */
 export interface GateSettings {
   /** Name under which it publishes, and label of its counters. */
   readonly result: LoginResult
@@ -28,11 +28,17 @@ export interface GateSettings {
   /** Undefined: cookies of the very host. */
   readonly cookieDomain: string | undefined
   readonly inactivity: number
+  /** There always is one. */
   readonly maximum: number
+  /** Do cookies outlive the browser's run? They do when a maximum was asked for. */
+  readonly lasting: boolean
   readonly check: number
   readonly preflight: Preflight
   readonly access: AccessLists
 }
+
+/** Longest session where none is said: two weeks. Milliseconds. */
+export const USUAL_MAXIMUM = 14 * 24 * 3_600_000
 
 /** The services with what logins need. Absent where no policy will run. */
 export type LoginServices = PolicyServices & { readonly login?: Login }

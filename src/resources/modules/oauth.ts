@@ -63,7 +63,12 @@ export function oauthModule() {
       initial: 'sluice.'
     },
     inactivity_timeout: seconds('Time without a request after which a session ends'),
-    maximum_duration: seconds('Longest session'),
+    maximum_duration: whole({
+      description: 'Longest session (seconds; 0: 14 days).',
+      min: 0,
+      max: UINT32,
+      default: 0
+    }),
     auth_check_interval: seconds('How often the provider is asked again')
   })
 }

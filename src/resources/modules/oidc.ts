@@ -23,9 +23,13 @@ export function oidcModule() {
       default: false
     }),
     options_passthrough: boolean({ description: 'true lets OPTIONS requests pass, as CORS needs.', default: false }),
-    cookie_prefix: text({ description: 'Prefix of the names of cookies; empty: none.', bytes: 128, form: 'cookie_prefix' }),
+    cookie_prefix: text({
+      description: 'Prefix of the names of cookies; empty: none.',
+      bytes: 128,
+      form: 'cookie_prefix'
+    }),
     inactivity_timeout: seconds('Time without a request after which a session ends'),
-    maximum_duration: seconds('Longest session')
+    maximum_duration: whole({ description: 'Longest session (seconds; 0: 14 days).', min: 0, max: YEAR, default: 0 })
   })
 }
 

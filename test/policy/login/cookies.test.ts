@@ -12,6 +12,7 @@ const session: Session = {
   id: 'id',
   client: 'client',
   begun: 1,
+  ends: 9,
   checked: 2,
   profile: { id: 'u', name: 'Ann Ö "x";', email: 'a@b.test', emails: ['a@b.test'] },
   teams: ['a/b'],

@@ -163,6 +163,36 @@ t.test('maximum duration and inactivity, to the second', async (t) => {
   )
 })
 
+t.test('without a maximum a session ends after two weeks; its cookies end with the browser', async (t) => {
+  const { stand, browser } = await stage(t)
+  await browser.visit(`${SITE}/`)
+  for (const { attributes } of browser.cookies(HOST).values())
+    t.notOk(attributes.some((attribute) => attribute.startsWith('Max-Age')))
+  const ask = async () => (await browser.once(`${SITE}/`, { headers: { accept: 'a/b' } })).status
+  stand.clock.advance(14 * 24 * 3_600_000 - 1)
+  t.equal(await ask(), 200)
+  stand.clock.advance(1)
+  t.equal(await ask(), 401)
+})
+
+t.test('a session ends when its login said, also where the configuration says later now', async (t) => {
+  const provider = await new FakeProvider().start(t)
+  const keys = [Buffer.alloc(32, 1)]
+  const [short, long] = ['60s', '600s'].map(
+    (duration) =>
+      new LoginStand(t, policy(oidcPolicy(provider, `          max_session_duration: ${duration}`)), { keys })
+  ) as [LoginStand, LoginStand]
+  const browser = browse(short)
+  await browser.visit(`${SITE}/`)
+  const later = browse(long)
+  for (const [host, jar] of browser.jars) later.jars.set(host, jar)
+  const ask = async () => (await later.once(`${SITE}/`, { headers: { accept: 'a/b' } })).status
+  long.clock.setWall(short.clock.wall() + 59_999)
+  t.equal(await ask(), 200)
+  long.clock.advance(1)
+  t.equal(await ask(), 401)
+})
+
 t.test('another process of the cluster knows the session and its last request', async (t) => {
   const provider = await new FakeProvider().start(t)
   const keys = [Buffer.alloc(32, 1)]
