@@ -1,0 +1,58 @@
+import t from 'tap'
+import { EndedSessions, type EndedStore } from '../../../src/policy/login/ended-sessions.js'
+import { ManualClock } from '../../helpers/clock.js'
+import { opened } from '../../store/opened.js'
+
+const MINUTE = 60_000
+
+t.test('a logout counts here at once and is written when the store is there again', async (t) => {
+  const clock = new ManualClock(1_000_000)
+  const { endedSessions } = (await opened(t, ':memory:')).store
+  let down = true
+  const broken = () => (down ? Promise.reject(new Error('the store is out of reach')) : undefined)
+  const store: EndedStore = {
+    add: async (sessions) => (await broken()) ?? (await endedSessions.add(sessions)),
+    since: (number) => endedSessions.since(number),
+    forget: (now, most) => endedSessions.forget(now, most)
+  }
+  const [here, there] = [new EndedSessions(clock), new EndedSessions(clock)]
+  await here.attach(store)
+  await there.attach(store)
+  const one = { id: 'one', begun: clock.wall(), ends: clock.wall() + MINUTE }
+  here.end(one)
+  await t.rejects(here.keep(), { message: 'the store is out of reach' })
+  await t.rejects(here.follow(), { message: 'the store is out of reach' })
+  t.equal(here.has(one), true)
+  await there.follow()
+  t.equal(there.has(one), false)
+  down = false
+  await Promise.all([here.follow(), here.follow()])
+  await there.follow()
+  t.equal(there.has(one), true)
+
+  clock.advance(2 * MINUTE)
+  await there.forget()
+  t.equal(there.has(one), true, 'its cookies are good until then by the clock of another process')
+  clock.advance(1)
+  await there.forget()
+  t.equal(there.has(one), false, 'it has ended by itself')
+  t.same((await endedSessions.since(0)).sessions, [])
+})
+
+t.test('what was folded is over for everybody who began before', async (t) => {
+  const clock = new ManualClock(1_000_000)
+  const { endedSessions } = (await opened(t, ':memory:')).store
+  const ends = clock.wall() + MINUTE
+  await endedSessions.add([1, 2, 3, 4].map((begun) => ({ id: `s${begun}`, begun, ends })))
+  const ended = new EndedSessions(clock)
+  await ended.attach(endedSessions)
+  await endedSessions.forget(0, 2)
+  await ended.follow()
+  for (const [id, begun, over] of [
+    ['s1', 1, true],
+    ['other', 2, true],
+    ['s3', 3, true],
+    ['other', 3, false]
+  ] as const)
+    t.equal(ended.has({ id, begun }), over, `${id} ${begun}`)
+})
