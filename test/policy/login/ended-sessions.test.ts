@@ -39,6 +39,30 @@ t.test('a logout counts here at once and is written when the store is there agai
   t.same((await endedSessions.since(0)).sessions, [])
 })
 
+t.test('a store that is an older one now learns again what it lacks', async (t) => {
+  const clock = new ManualClock(1_000_000)
+  const [present, backup] = [(await opened(t, ':memory:')).store, (await opened(t, ':memory:')).store]
+  let store: EndedStore = present.endedSessions
+  const ended = new EndedSessions(clock)
+  await ended.attach({
+    add: (sessions) => store.add(sessions),
+    since: (number) => store.since(number),
+    forget: (now, most) => store.forget(now, most)
+  })
+  const session = (id: string) => ({ id, begun: clock.wall(), ends: clock.wall() + MINUTE })
+  for (const id of ['a', 'b']) {
+    ended.end(session(id))
+    await ended.keep()
+  }
+  await ended.follow()
+  store = backup.endedSessions
+  await backup.endedSessions.add([session('of another process')])
+  await ended.follow()
+  t.equal(ended.has(session('of another process')), true)
+  await ended.follow()
+  t.same((await backup.endedSessions.since(0)).sessions.map(({ id }) => id).sort(), ['a', 'b', 'of another process'])
+})
+
 t.test('what was folded is over for everybody who began before', async (t) => {
   const clock = new ManualClock(1_000_000)
   const { endedSessions } = (await opened(t, ':memory:')).store
