@@ -55,7 +55,7 @@ export async function openPolicyServices(options: Options, parts: PolicyServices
     geo: await openGeo(geoip.database),
     userAgent: new UserAgents()
   }
-  const services: PolicyServices = {
+  const services: OpenPolicyServices['services'] = {
     clock,
     expressions: createExpressions(sources),
     limiter,
