@@ -1,5 +1,5 @@
-import { refuses, sameAddressRules } from '../snapshot/address-gate.js'
 import { atMost } from '../lib/at-most.js'
+import { refuses, sameAddressRules } from '../snapshot/address-gate.js'
 import type { SnapshotHolder } from '../snapshot/holder.js'
 import type { Snapshot } from '../snapshot/snapshot.js'
 import { samePlace } from '../store/revision-watch.js'

@@ -21,7 +21,8 @@ const fields = config(
     ...loginFields,
     assume_email_verified: Type.Optional(
       flag({
-        description: 'true takes addresses without the claim email_verified for verified: the provider gives no others.',
+        description:
+          'true takes addresses without the claim email_verified for verified: the provider gives no others.',
         default: false
       })
     ),

@@ -29,7 +29,7 @@ export function oidcModule() {
       form: 'cookie_prefix'
     }),
     inactivity_timeout: seconds('Time without a request after which a session ends'),
-    maximum_duration: whole({ description: 'Longest session (seconds; 0: 14 days).', min: 0, max: YEAR, default: 0 })
+    maximum_duration: whole({ description: 'Longest session (seconds; 0: 14 days).', min: 0, max: UINT32, default: 0 })
   })
 }
 
