@@ -67,7 +67,7 @@ export class SessionEvents implements TunnelWatch<CredentialGrant> {
       baseUrl: baseUrl(),
       zone,
       regions,
-      showSecrets: false,
+      showSecrets: () => false,
       children: () => [],
       tunnelsOf: () => []
     }

@@ -82,6 +82,7 @@ export function apiErrorOf(error: unknown): ApiError | undefined {
 const STATUSES: ReadonlyMap<string, number> = new Map([
   ['FORBIDDEN', 403],
   ['ADMIN_REQUIRED', 403],
+  ['VAULT_NOT_ALLOWED', 403],
   ['NOT_FOUND', 404],
   ['ALREADY_EXISTS', 409],
   ['IN_USE', 409],

@@ -40,8 +40,8 @@ export interface Gate {
 }
 
 /**
- * What is checked before a body is read, in this order: name, size, path and method, key, address, rate, version, form
- * of the body. A foreign page learns nothing, not even which paths exist.
+ * What is checked before a body is read, in this order: name, size, path and method, address, key, rate, version, form
+ * of the body. A foreign page learns nothing, not even which paths exist; an address that is refused learns nothing of keys.
  */
 export function guard(server: FastifyInstance, gate: Gate): void {
   server.decorateRequest('principal', undefined)
@@ -93,8 +93,8 @@ function unknownRefusal(methods: readonly string[], { method }: FastifyRequest):
 
 async function checkCaller(gate: Gate, request: FastifyRequest, reply: FastifyReply): Promise<void> {
   reply.header('cache-control', 'no-store')
-  const principal = await authenticate(gate.doorkeeper, request.headers.authorization)
   checkAddress(gate, request, 'api')
+  const principal = await authenticate(gate.doorkeeper, request.headers.authorization)
   const wait = gate.rates?.take(principal.id)
   if (wait !== undefined) {
     const message = `Too many requests; the next one may come in ${wait} seconds.`

@@ -1,9 +1,13 @@
+import type { Extent } from '../control/rights.js'
+
 /** What the descriptions of all operations share. */
 export type Operations = Record<string, object>
 export type Paths = Record<string, Operations>
 
 interface OperationParts {
   readonly parameters?: readonly (keyof typeof PARAMETERS)[]
+  /** Which records a member may do this to; all of them unless named. */
+  readonly member?: Extent
   /** Schema of the request's body. */
   readonly body?: object
   /** The success; errors have one form. */
@@ -14,13 +18,20 @@ export function ref(schema: string): { readonly $ref: string } {
   return { $ref: `#/components/schemas/${schema}` }
 }
 
+const MEMBERS: Readonly<Record<Extent, string>> = {
+  any: '',
+  own: ' Members: what is their own.',
+  none: ' Administrators only.'
+}
+
 export function operation(id: string, tag: string, description: string, parts: OperationParts): object {
-  const { parameters = [], body, responses } = parts
+  const { parameters = [], member = 'any', body, responses } = parts
   const shared = ['service_version', ...parameters] as const
   return {
     operationId: id,
     tags: [tag],
-    description,
+    description: `${description}${MEMBERS[member]}`,
+    'x-member-rights': member,
     parameters: shared.map((name) => ({ $ref: `#/components/parameters/${name}` })),
     ...(body === undefined ? {} : { requestBody: { required: true, content: json(body) } }),
     // Among the responses it would make every write of a generated client end in one of two types.
@@ -87,7 +98,7 @@ export const PARAMETERS = {
   force: {
     name: 'force',
     in: 'query',
-    description: 'Goes on even when it shuts the caller out of this API.',
+    description: 'Goes on even when it shuts the caller out of this API. Administrators only.',
     schema: { type: 'boolean', default: false }
   },
   dry_run: {

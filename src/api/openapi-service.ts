@@ -1,3 +1,4 @@
+import { memberRights } from '../control/rights.js'
 import { eventDestination } from '../resources/event-destination.js'
 import { tunnelSession } from '../resources/live.js'
 import { title } from '../resources/schemas.js'
@@ -122,6 +123,7 @@ export function describeService(paths: Paths, schemas: Record<string, object>): 
     paths[path] = {
       ...parametersOf(path),
       post: operation(`${tunnelSession.name}_${command}`, tag, `Tells the agent to ${command}.`, {
+        member: memberRights(tunnelSession).command,
         responses: { 204: answer('The agent was told.') }
       })
     }
@@ -133,6 +135,7 @@ export function describeService(paths: Paths, schemas: Record<string, object>): 
       title(eventDestination.name),
       'Sends a test event and says what came of it.',
       {
+        member: memberRights(eventDestination).update,
         responses: { 200: answer('What came of it.', ref('EventDestinationTest')) }
       }
     )

@@ -1,4 +1,5 @@
 import { type NamedReference, namedReferences } from '../control/named-references.js'
+import { memberRights } from '../control/rights.js'
 import type { Operation, Part, Resource } from '../resources/resource.js'
 import { createSchema, listSchema, moduleSchemas, responseSchema, title, updateSchema } from '../resources/schemas.js'
 import { nestedLists } from './nested-routes.js'
@@ -13,6 +14,7 @@ import {
   parametersOf,
   ref
 } from './openapi-parts.js'
+import { rightsText } from './openapi-rights.js'
 import { describeService } from './openapi-service.js'
 
 type Schemas = Record<string, object>
@@ -37,13 +39,13 @@ export function openApiDocument(resources: readonly Resource[], product: Product
   }
   for (const { parent, child, nested } of nestedLists(resources)) {
     const path = `${parent.path}/{id}/${nested.name}`
-    const lists = list({ ...child, name: `${parent.name}_${child.name}` }, title(child.name))
+    const lists = list(child, title(child.name), `${parent.name}_${child.name}`)
     paths[path] = { ...parametersOf(path), ...lists }
   }
   const serviceTags = describeService(paths, schemas)
   return {
     openapi: '3.1.0',
-    info: { title: 'Sluice management API', version: product.version },
+    info: { title: 'Sluice management API', version: product.version, description: rightsText(resources) },
     servers: [{ url: product.baseUrl }],
     security: [{ key: [] }],
     tags: [...resources.map(({ name, description }) => ({ name: title(name), description })), ...serviceTags],
@@ -105,18 +107,22 @@ function withNames(schema: object, named: readonly NamedReference[]): object {
   }
 }
 
-function list({ name, description }: Resource, shown = title(name)): Operations {
+function list(resource: Resource, shown = title(resource.name), id = resource.name): Operations {
+  const { description } = resource
   return {
-    get: operation(`${name}_list`, shown, `Lists, newest first: ${description}`, {
+    get: operation(`${id}_list`, shown, `Lists, newest first: ${description}`, {
+      member: memberRights(resource).read,
       parameters: ['limit', 'before_id'],
       responses: { 200: answer('One page.', ref(`${shown}List`)) }
     })
   }
 }
 
-function create({ name, description }: Resource): Operations {
+function create(resource: Resource): Operations {
+  const { name, description } = resource
   return {
     post: operation(`${name}_create`, title(name), `Creates: ${description}`, {
+      member: memberRights(resource).create,
       parameters: ['force', 'dry_run'],
       body: ref(`${title(name)}Create`),
       responses: { 201: answer('What was created.', ref(title(name)), ['etag']) }
@@ -124,18 +130,22 @@ function create({ name, description }: Resource): Operations {
   }
 }
 
-function get({ name, description }: Resource): Operations {
+function get(resource: Resource): Operations {
+  const { name, description } = resource
   return {
     get: operation(`${name}_get`, title(name), `Reads one: ${description}`, {
+      member: memberRights(resource).read,
       parameters: ['if_none_match'],
       responses: { ...NOT_MODIFIED, 200: answer('The record.', ref(title(name)), ['etag']) }
     })
   }
 }
 
-function update({ name }: Resource): Operations {
+function update(resource: Resource): Operations {
+  const { name } = resource
   return {
     patch: operation(`${name}_update`, title(name), 'Changes what the body gives and leaves the rest.', {
+      member: memberRights(resource).update,
       parameters: ['if_match', 'force', 'dry_run'],
       body: ref(`${title(name)}Update`),
       responses: { 200: answer('The record as it is now.', ref(title(name)), ['etag']) }
@@ -143,9 +153,11 @@ function update({ name }: Resource): Operations {
   }
 }
 
-function remove({ name }: Resource): Operations {
+function remove(resource: Resource): Operations {
+  const { name } = resource
   return {
     delete: operation(`${name}_delete`, title(name), 'Deletes it.', {
+      member: memberRights(resource).delete,
       parameters: ['if_match', 'force', 'dry_run'],
       responses: { 204: answer('It is deleted.') }
     })
@@ -155,6 +167,7 @@ function remove({ name }: Resource): Operations {
 function describeModule(resource: Resource, module: string, paths: Paths, schemas: Schemas): void {
   const name = title(resource.name)
   const { request, response } = moduleSchemas(resource, module)
+  const { read, update } = memberRights(resource)
   const shown = `${name}${title(module)}`
   const description = resource.fields[module]?.description ?? ''
   schemas[`${shown}Replace`] = request
@@ -164,15 +177,18 @@ function describeModule(resource: Resource, module: string, paths: Paths, schema
   paths[path] = {
     ...parametersOf(path),
     put: operation(`${id}_replace`, name, `Replaces the module: ${description}`, {
+      member: update,
       parameters: ['if_match', 'force', 'dry_run'],
       body: ref(`${shown}Replace`),
       responses: { 200: answer('The module as it is now.', ref(shown), ['etag']) }
     }),
     get: operation(`${id}_get`, name, `Reads the module: ${description}`, {
+      member: read,
       parameters: ['if_none_match'],
       responses: { ...NOT_MODIFIED, 200: answer('The module; 404 when it is not configured.', ref(shown), ['etag']) }
     }),
     delete: operation(`${id}_delete`, name, `Removes the module: ${description}`, {
+      member: update,
       parameters: ['if_match', 'force', 'dry_run'],
       responses: { 204: answer('The module is not configured any more.') }
     })
@@ -184,6 +200,7 @@ function describeClearable(resource: Resource, field: string, paths: Paths): voi
   paths[path] = {
     ...parametersOf(path),
     delete: operation(`${resource.name}_${field}_delete`, title(resource.name), `Clears ${field}.`, {
+      member: memberRights(resource).update,
       parameters: ['if_match', 'force', 'dry_run'],
       responses: { 204: answer('It is cleared.') }
     })
@@ -194,6 +211,7 @@ function describePart(resource: Resource, part: Part, paths: Paths, schemas: Sch
   const name = title(resource.name)
   const { request, response } = resource.fields[part.field] as unknown as Record<'request' | 'response', ListOf>
   const shown = `${name}${title(part.name)}`
+  const { read, update } = memberRights(resource)
   schemas[`${shown}Add`] = request.items
   schemas[`${shown}Entry`] = response.items
   schemas[`${shown}List`] = {
@@ -209,9 +227,11 @@ function describePart(resource: Resource, part: Part, paths: Paths, schemas: Sch
   paths[path] = {
     ...parametersOf(path),
     get: operation(`${id}_list`, name, `Lists ${part.name}.`, {
+      member: read,
       responses: { 200: answer('All entries.', ref(`${shown}List`)) }
     }),
     post: operation(`${id}_create`, name, `Adds to ${part.name}.`, {
+      member: update,
       parameters: ['if_match', 'dry_run'],
       body,
       responses: { 201: answer('What was added.', entry) }
@@ -220,14 +240,17 @@ function describePart(resource: Resource, part: Part, paths: Paths, schemas: Sch
   paths[one] = {
     ...parametersOf(one),
     get: operation(`${id}_get`, name, `Reads one of ${part.name}.`, {
+      member: read,
       responses: { 200: answer('The entry.', entry) }
     }),
     patch: operation(`${id}_update`, name, `Changes one of ${part.name}.`, {
+      member: update,
       parameters: ['if_match', 'dry_run'],
       body,
       responses: { 200: answer('The entry as it is now.', entry) }
     }),
     delete: operation(`${id}_delete`, name, `Removes one of ${part.name}.`, {
+      member: update,
       parameters: ['if_match', 'dry_run'],
       responses: { 204: answer('It is removed.') }
     })

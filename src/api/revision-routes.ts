@@ -1,4 +1,5 @@
 import type { FastifyRequest } from 'fastify'
+import type { Call } from '../control/calls.js'
 import { notFound } from '../control/control-error.js'
 import type { Json } from '../resources/field.js'
 import type { Account } from './account.js'
@@ -22,7 +23,7 @@ export function addRevisions(router: Router, account: Account): void {
     'GET',
     '/revisions/{id}/diff',
     {},
-    one(account, (revision) => account.revisions.diff(revision))
+    one(account, (revision, { principal }) => account.revisions.diff(revision, principal))
   )
 }
 
@@ -39,12 +40,12 @@ function list(account: Account): Handler {
   }
 }
 
-function one(account: Account, read: (revision: number) => Promise<Json>): Handler {
+function one(account: Account, read: (revision: number, call: Call) => Promise<Json>): Handler {
   return async (request, reply) => {
-    callOf(request)
+    const call = callOf(request)
     queryOf(request, [])
     const serving = account.revision
-    return reply.header('service-revision', String(serving)).send(await read(numberOf(request)))
+    return reply.header('service-revision', String(serving)).send(await read(numberOf(request), call))
   }
 }
 

@@ -15,11 +15,11 @@ export function addSessionCommands(router: Router, account: Account): void {
 
 function send(command: SessionCommand, account: Account): Handler {
   return async (request, reply) => {
-    callOf(request)
+    const call = callOf(request)
     queryOf(request, [])
     const id = parameter(pathOf(request), 'id')
     mustSayNothing(request.body, id)
-    await account.commandSession(id, command)
+    await account.commandSession(id, command, call)
     return reply.code(204).send()
   }
 }

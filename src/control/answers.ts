@@ -4,9 +4,11 @@ import { presentPart } from '../resources/parts.js'
 import { present, presentList, presentModule } from '../resources/present.js'
 import type { Part, RecordOf, Resource } from '../resources/resource.js'
 import type { StoreReader } from '../store/store.js'
+import type { Principal } from './calls.js'
 import type { Catalogue } from './catalogue.js'
 import { notFound } from './control-error.js'
 import { everyRecord, type Records } from './records.js'
+import { maySeeSecrets } from './rights.js'
 
 export interface AnswerOptions {
   readonly baseUrl: () => string
@@ -40,15 +42,15 @@ export class Answers {
     return this.#options.baseUrl()
   }
 
-  /** `once`: members that only the answer of the creation has. */
+  /** `viewer`: who sees it; undefined: anybody. `once`: members that only the answer of the creation has. */
   async one(
     reader: StoreReader,
     resource: Resource,
     record: ResourceRecord,
-    showSecrets: boolean,
+    viewer: Principal | undefined,
     once: Readonly<Record<string, Json>> = {}
   ): Promise<Json> {
-    const context = await this.context(reader, resource, [record], showSecrets)
+    const context = await this.context(reader, resource, [record], viewer)
     let live = false
     const watched: PresentContext = {
       ...context,
@@ -71,13 +73,19 @@ export class Answers {
     return typeof answer === 'object' && answer !== null && this.#live.has(answer)
   }
 
-  async module(reader: StoreReader, resource: Resource, record: ResourceRecord, name: string): Promise<Json> {
-    return presentModule(resource, record, name, await this.context(reader, resource, [], true))
+  async module(
+    reader: StoreReader,
+    resource: Resource,
+    record: ResourceRecord,
+    name: string,
+    viewer: Principal
+  ): Promise<Json> {
+    return presentModule(resource, record, name, await this.context(reader, resource, [], viewer))
   }
 
   /** The entry of a list inside the record that `key` names. Fails with `NOT_FOUND`. */
   async entry(reader: StoreReader, resource: Resource, part: Part, record: ResourceRecord, key: string): Promise<Json> {
-    const context = await this.context(reader, resource, [record], false)
+    const context = await this.context(reader, resource, [record], undefined)
     const shown = presentPart(resource, part, record, key, context)
     if (shown === undefined) throw notFound(`entry of ${part.name}`)
     return shown
@@ -89,7 +97,7 @@ export class Answers {
     records: readonly ResourceRecord[],
     page: Parameters<typeof presentList>[2]
   ): Promise<Json> {
-    return presentList(resource, records, page, await this.context(reader, resource, records, false))
+    return presentList(resource, records, page, await this.context(reader, resource, records, undefined))
   }
 
   /** Fetches what the answers show of other records. */
@@ -97,7 +105,7 @@ export class Answers {
     reader: StoreReader,
     resource: Resource,
     records: readonly ResourceRecord[],
-    showSecrets: boolean
+    viewer: Principal | undefined
   ): Promise<PresentContext> {
     const { zone, regions, deliveryOf } = this.#options
     const below = new Map<string, readonly ResourceRecord[]>()
@@ -115,7 +123,7 @@ export class Answers {
       baseUrl: this.baseUrl,
       zone,
       regions,
-      showSecrets,
+      showSecrets: (record) => viewer !== undefined && maySeeSecrets(viewer, record),
       children: (kind, parent) => below.get(`${kind} ${parent}`) ?? [],
       tunnelsOf: (backend) => tunnels?.get(backend) ?? [],
       deliveryOf: (destination) => deliveryOf?.(destination)

@@ -5,6 +5,8 @@ import type { Problem } from '../resources/field.js'
  * Why a call was refused. A field's problem keeps its own word (`FIELD_INVALID`, `TOO_LONG`, `POLICY_…`), the others are:
  *
  * - `FORBIDDEN`: the key's owner may not use the API. `ADMIN_REQUIRED`: only an administrator may do this.
+ * - `VAULT_NOT_ALLOWED`: a policy names a secret of a vault that the caller may not use.
+ * - `OWNER_INACTIVE`: the owner that the request names is switched off.
  * - `NOT_FOUND`: no such record, module, entry or parent.
  * - `REF_NOT_FOUND`: the request names a record that is not there.
  * - `QUERY_INVALID`: `before_id` is no cursor of this list.

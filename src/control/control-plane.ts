@@ -1,6 +1,8 @@
 import type { Unit } from '../plan/plan.js'
+import { credential } from '../resources/credential.js'
 import { eventDestination } from '../resources/event-destination.js'
 import type { Json, ResourceRecord } from '../resources/field.js'
+import { tunnelSession } from '../resources/live.js'
 import { entriesOf, entryOf, placeOf, readAddition, readReplacement, withoutEntry } from '../resources/parts.js'
 import { uriOf } from '../resources/present.js'
 import { type Read as ReadBody, readModule, readUpdate } from '../resources/read.js'
@@ -32,7 +34,8 @@ import { type ControlOptions, type ControlParts, type Entrance, openParts, type 
 import { Reads } from './reads.js'
 import { orUnavailable } from './refusals.js'
 import { Revisions } from './revisions.js'
-import { mayChange, mayOperate } from './rights.js'
+import { mayCommand, mayOperate, mayTouch } from './rights.js'
+import { mayUseVaults } from './vault-use.js'
 import { otherThanKey } from './wrong-keys.js'
 
 type Body = { readonly body: unknown }
@@ -57,9 +60,12 @@ export class ControlPlane {
   readonly #revisions: Revisions
   readonly #reads: Reads
   readonly #test: TestDestination
+  readonly #compile: ControlOptions['compile']
 
-  private constructor(parts: ControlParts, sources: LiveSources, startedAt: number, test: TestDestination) {
-    this.#test = test
+  private constructor(parts: ControlParts, sources: LiveSources, startedAt: number, options: ControlOptions) {
+    const { testDestination = notDelivered, compile } = options
+    this.#test = testDestination
+    this.#compile = compile
     const { store, catalogue, answers, live, agents } = parts
     const endpoints = new Endpoints({
       store,
@@ -79,8 +85,7 @@ export class ControlPlane {
    * `StoreError` or a CodedError of the sealer. `sources`: what the API shows beside the records.
    */
   static async open(options: ControlOptions, sources: LiveSources = noLiveSources): Promise<ControlPlane> {
-    const { clock, testDestination = notDelivered } = options
-    return new ControlPlane(await openParts(options, sources), sources, clock.wall(), testDestination)
+    return new ControlPlane(await openParts(options, sources), sources, options.clock.wall(), options)
   }
 
   /** Who the key belongs to; undefined when it opens nothing. Fails with `FORBIDDEN` when its owner is not active. */
@@ -116,19 +121,23 @@ export class ControlPlane {
     const make = async () =>
       edits.make(store, resource, request.path, await withIds(store, resource, request.body), call)
     const { record, once } = await orUnavailable(make())
+    mayTouch(call.principal, 'create', record)
     const { value, done } = await writer.write(call, request, async (draft) => {
+      await mayUseVaults(draft.tx, call.principal, this.#compile, undefined, record)
       const written = await draft.insert(resource, record)
-      return { ...written, body: await answers.one(draft.tx, resource, written.record, true, once) }
+      return { ...written, body: await answers.one(draft.tx, resource, written.record, call.principal, once) }
     })
     return { ...value, ...done, uri: uriOf(resource, value.record, answers.baseUrl) }
   }
 
-  async get(resource: Resource, request: Target, _call: Call): Promise<Read> {
-    return await this.#reads.one(resource, request)
+  async get(resource: Resource, request: Target, { principal }: Call): Promise<Read> {
+    mayOperate(principal, resource, 'get')
+    return await this.#reads.one(resource, request, principal)
   }
 
-  async list(resource: Resource, request: ListRequest, _call: Call): Promise<Json> {
-    return await this.#reads.list(resource, request)
+  async list(resource: Resource, request: ListRequest, { principal }: Call): Promise<Json> {
+    mayOperate(principal, resource, 'list')
+    return await this.#reads.list(resource, request, principal)
   }
 
   async update(resource: Resource, request: Target & WriteMode & Body, call: Call): Promise<Written> {
@@ -139,7 +148,7 @@ export class ControlPlane {
       request,
       call,
       this.#reading(resource, call, (current) => readUpdate(resource, current, request.body, options)),
-      (record, reader) => answers.one(reader, resource, record, true)
+      (record, reader) => answers.one(reader, resource, record, call.principal)
     )
   }
 
@@ -149,14 +158,14 @@ export class ControlPlane {
     const { done } = await writer.write(call, mode, async (draft) => {
       const current = await edits.find(draft.tx, resource, path)
       mustMatch(current, mode.ifMatch)
-      mayChange(call.principal, current.record)
+      mayTouch(call.principal, 'delete', current.record)
       await draft.remove(current.record)
     })
     return done
   }
 
-  async getModule(resource: Resource, request: Target & Module, _call: Call): Promise<Shown> {
-    return await this.#reads.module(resource, request)
+  async getModule(resource: Resource, request: Target & Module, { principal }: Call): Promise<Shown> {
+    return await this.#reads.module(resource, request, principal)
   }
 
   /** Replaces the module whole. */
@@ -169,7 +178,7 @@ export class ControlPlane {
       request,
       call,
       this.#reading(resource, call, (current) => readModule(resource, current, module, body, options)),
-      (record, reader) => answers.module(reader, resource, record, module)
+      (record, reader) => answers.module(reader, resource, record, module, call.principal)
     )
     return await written.catch((error: unknown) => {
       throw ofMember(error, module)
@@ -186,12 +195,12 @@ export class ControlPlane {
     return await this.#update(resource, request, call, edit, async () => null)
   }
 
-  async getParts(resource: Resource, part: Part, request: Target, _call: Call): Promise<Shown> {
-    return await this.#reads.entries(resource, part, request)
+  async getParts(resource: Resource, part: Part, request: Target, { principal }: Call): Promise<Shown> {
+    return await this.#reads.entries(resource, part, request, principal)
   }
 
-  async getPart(resource: Resource, part: Part, request: Target & Key, _call: Call): Promise<Shown> {
-    return await this.#reads.entry(resource, part, request)
+  async getPart(resource: Resource, part: Part, request: Target & Key, { principal }: Call): Promise<Shown> {
+    return await this.#reads.entry(resource, part, request, principal)
   }
 
   async addPart(resource: Resource, part: Part, request: Target & WriteMode & Body, call: Call): Promise<Written> {
@@ -249,9 +258,13 @@ export class ControlPlane {
 
   /**
    * Sends a command to a connected agent, of whichever process on the store. Fails with `NOT_FOUND` when it is not
-   * connected, with `UNAVAILABLE` when it does not obey or its process does not answer.
+   * connected, with `ADMIN_REQUIRED` when its credential is not the caller's, with `UNAVAILABLE` when it does not obey or
+   * its process does not answer.
    */
-  async commandSession(id: string, command: SessionCommand): Promise<void> {
+  async commandSession(id: string, command: SessionCommand, { principal }: Call): Promise<void> {
+    const { record } = await this.#reads.one(tunnelSession, { path: { id } }, principal)
+    const opened = await orUnavailable(this.#parts.store.get(credential.name, String(record.body.credential)))
+    mayCommand(principal, tunnelSession, (opened?.body as { readonly owner_id?: string } | undefined)?.owner_id)
     const sent = await orUnavailable(this.#parts.agents.command(id, command))
     if (!sent) throw notFound(`tunnel_session ${id}`)
   }
@@ -262,7 +275,7 @@ export class ControlPlane {
    */
   async testDestination(request: Target, call: Call): Promise<Json> {
     mayOperate(call.principal, eventDestination, 'update')
-    const { record, body } = await this.#reads.one(eventDestination, request)
+    const { record, body } = await this.#reads.one(eventDestination, request, call.principal)
     return await this.#test(record.id, body)
   }
 
@@ -326,8 +339,10 @@ export class ControlPlane {
     const { value, done } = await writer.write(call, mode, async (draft) => {
       const current = await edits.find(draft.tx, resource, path)
       mustMatch(current, mode.ifMatch)
-      mayChange(call.principal, current.record)
-      const written = await draft.update(resource, current, await edit(draft, current.record))
+      mayTouch(call.principal, 'update', current.record)
+      const changed = await edit(draft, current.record)
+      await mayUseVaults(draft.tx, call.principal, this.#compile, current.record, changed)
+      const written = await draft.update(resource, current, changed)
       return { ...written, body: await show(written.record, draft.tx) }
     })
     return { ...value, ...done, uri: uriOf(resource, value.record, answers.baseUrl) }

@@ -141,7 +141,7 @@ export class Draft {
     const record = after ?? before
     const type = resource.events === undefined ? null : eventType(resource.events, change)
     if (record === undefined || !(await this.#parts.eventful(this.tx, { kind, type }))) return
-    const object: Json = await this.#parts.answers.one(this.tx, resource, record, false)
+    const object: Json = await this.#parts.answers.one(this.tx, resource, record, undefined)
     this.events.push({ kind, id, change, type, object })
   }
 }

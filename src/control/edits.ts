@@ -12,7 +12,7 @@ import type { Catalogue } from './catalogue.js'
 import { ControlError, notFound, refusedBody } from './control-error.js'
 import { mustLeadSomewhere } from './links.js'
 import type { Records, Versioned } from './records.js'
-import { mayGive, ownersMustExist } from './rights.js'
+import { mayGive, ownersMustBeActive, ownersMustExist } from './rights.js'
 
 export interface EditsParts {
   readonly catalogue: Catalogue
@@ -63,6 +63,7 @@ export class Edits {
     const written = await createRecord(resource, input, this.#makers(reader, call))
     if (!written.ok) throw refusedBody(written.problems)
     await ownersMustExist(reader, resource, written.record)
+    await ownersMustBeActive(reader, resource, written.record)
     return written
   }
 

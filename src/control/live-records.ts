@@ -74,7 +74,7 @@ export class LiveRecords {
     const { store, answers } = this.#parts
     const record = await this.#kind(resource).get(id)
     if (record === undefined) throw notFound(resource.name)
-    return { record, body: await answers.one(store, resource, record, false) }
+    return { record, body: await answers.one(store, resource, record, undefined) }
   }
 
   #kind({ name }: Resource): Kind {

@@ -1,13 +1,14 @@
-import type { Json } from '../resources/field.js'
+import type { Json, ResourceRecord } from '../resources/field.js'
 import { presentParts } from '../resources/parts.js'
 import type { Part, Resource } from '../resources/resource.js'
-import type { StoreReader } from '../store/store.js'
-import type { ListRequest, Read, Shown, Target } from './calls.js'
+import type { PageRequest, StoreReader } from '../store/store.js'
+import type { ListRequest, Principal, Read, Shown, Target } from './calls.js'
 import { ControlError, notFound } from './control-error.js'
 import type { LiveRecords } from './live-records.js'
 import type { ControlParts } from './open.js'
 import type { Versioned } from './records.js'
 import { orUnavailable } from './refusals.js'
+import { extentOf, mayRead, mayTouch } from './rights.js'
 
 type Parts = Pick<ControlParts, 'store' | 'edits' | 'catalogue' | 'records' | 'answers'>
 
@@ -21,53 +22,67 @@ export class Reads {
     this.#live = live
   }
 
-  /** Fails with `NOT_FOUND`. */
-  async one(resource: Resource, { path }: Target): Promise<Read> {
+  /** Fails with `NOT_FOUND` or `ADMIN_REQUIRED`. */
+  async one(resource: Resource, { path }: Target, viewer: Principal): Promise<Read> {
     if (this.#live.has(resource)) {
       return { ...(await orUnavailable(this.#live.get(resource, path.id ?? ''))), revision: null, live: true }
     }
     const { answers } = this.#parts
-    return await this.#read(resource, path, ({ record }, reader) => answers.one(reader, resource, record, true))
+    return await this.#read(resource, path, viewer, ({ record }, reader) =>
+      answers.one(reader, resource, record, viewer)
+    )
   }
 
   /** Fails with `NOT_FOUND` (parent) or `QUERY_INVALID` (cursor). */
-  async list(resource: Resource, request: ListRequest): Promise<Json> {
+  async list(resource: Resource, request: ListRequest, viewer: Principal): Promise<Json> {
     const { limit, beforeId } = request
     const live = this.#live.has(resource)
     return await orUnavailable(
-      live ? this.#live.list(resource, { limit, beforeId }) : this.#listStored(resource, request)
+      live ? this.#live.list(resource, { limit, beforeId }) : this.#listStored(resource, request, viewer)
     )
   }
 
   /** The body of the answer is the module's. Fails with `NOT_FOUND` when it is not configured. */
-  async module(resource: Resource, { path, module }: Target & { readonly module: string }): Promise<Shown> {
-    return await this.#read(resource, path, async ({ record }, reader) => {
-      const body = await this.#parts.answers.module(reader, resource, record, module)
+  async module(
+    resource: Resource,
+    { path, module }: Target & { readonly module: string },
+    viewer: Principal
+  ): Promise<Shown> {
+    return await this.#read(resource, path, viewer, async ({ record }, reader) => {
+      const body = await this.#parts.answers.module(reader, resource, record, module, viewer)
       if (body === null) throw notFound(`${module} of ${resource.name} ${record.id}`)
       return body
     })
   }
 
   /** All entries of a list inside the record. */
-  async entries(resource: Resource, part: Part, { path }: Target): Promise<Shown> {
-    return await this.#read(resource, path, async ({ record }, reader) =>
-      presentParts(resource, part, record, await this.#parts.answers.context(reader, resource, [record], false))
+  async entries(resource: Resource, part: Part, { path }: Target, viewer: Principal): Promise<Shown> {
+    return await this.#read(resource, path, viewer, async ({ record }, reader) =>
+      presentParts(resource, part, record, await this.#parts.answers.context(reader, resource, [record], undefined))
     )
   }
 
   /** Fails with `NOT_FOUND`. */
-  async entry(resource: Resource, part: Part, { path, key }: Target & { readonly key: string }): Promise<Shown> {
+  async entry(
+    resource: Resource,
+    part: Part,
+    { path, key }: Target & { readonly key: string },
+    viewer: Principal
+  ): Promise<Shown> {
     const { answers } = this.#parts
-    return await this.#read(resource, path, ({ record }, reader) => answers.entry(reader, resource, part, record, key))
+    return await this.#read(resource, path, viewer, ({ record }, reader) =>
+      answers.entry(reader, resource, part, record, key)
+    )
   }
 
-  async #listStored(resource: Resource, { path, limit, beforeId, referring }: ListRequest): Promise<Json> {
-    const { store, edits, catalogue, records, answers } = this.#parts
+  async #listStored(resource: Resource, request: ListRequest, viewer: Principal): Promise<Json> {
+    const { path, limit, beforeId, referring } = request
+    const { store, edits, catalogue, answers } = this.#parts
     await edits.mustHaveParent(store, resource, path)
     const family = catalogue.parentOf(resource)
     const above = family && { field: family.field, kind: family.parent.name, id: path[family.field] ?? '' }
     const filter = referring ?? above
-    const page = await store.list(resource.name, {
+    const page = await this.#page(resource, viewer, {
       limit,
       ...(beforeId === undefined ? {} : { before: beforeId }),
       ...(filter && { referring: { field: filter.field, to: { kind: filter.kind, id: filter.id } } })
@@ -76,19 +91,37 @@ export class Reads {
       const message = 'before_id must be the id of a record of this list, present or deleted'
       throw new ControlError('QUERY_INVALID', message, { field: 'before_id' })
     }
-    const shown = page.records.map((stored) => records.open(stored).record)
-    const next = page.more ? shown.at(-1)?.id : undefined
-    return await answers.list(store, resource, shown, { limit, parents: path, ...(next && { next }) })
+    const next = page.more ? page.records.at(-1)?.id : undefined
+    return await answers.list(store, resource, page.records, { limit, parents: path, ...(next && { next }) })
+  }
+
+  /** One page of what the viewer may read; undefined when `before` is no cursor. */
+  async #page(resource: Resource, viewer: Principal, query: PageRequest) {
+    const { store, records } = this.#parts
+    const all = extentOf(viewer, resource, 'list') === 'any'
+    const shown: ResourceRecord[] = []
+    let before = query.before
+    while (true) {
+      const page = await store.list(resource.name, { ...query, ...(before === undefined ? {} : { before }) })
+      if (page === undefined) return undefined
+      const found = page.records.map((stored) => records.open(stored).record)
+      shown.push(...(all ? found : found.filter((record) => mayRead(viewer, record))))
+      const more = page.more || shown.length > query.limit
+      if (all || !page.more || shown.length > query.limit) return { records: shown.slice(0, query.limit), more }
+      before = found.at(-1)?.id
+    }
   }
 
   async #read(
     resource: Resource,
     path: Target['path'],
+    viewer: Principal,
     show: (found: Versioned, reader: StoreReader) => Promise<Json>
   ): Promise<Shown> {
     const { store, edits, answers } = this.#parts
     const run = async () => {
       const found = await edits.find(store, resource, path)
+      mayTouch(viewer, 'get', found.record)
       const body = await show(found, store)
       return { ...found, body, live: answers.isLive(body) }
     }

@@ -1,13 +1,16 @@
 import { type Json, timestampText } from '../resources/field.js'
 import { uriOf } from '../resources/present.js'
 import type { Change, RevisionEntry, Store } from '../store/store.js'
+import type { Principal } from './calls.js'
 import type { Catalogue } from './catalogue.js'
 import { ControlError, notFound } from './control-error.js'
 import { orUnavailable } from './refusals.js'
-import { type ChangeKind, type RevisionNote, readNote } from './revision-note.js'
+import { type ChangeKind, type RecordedChange, type RevisionNote, readNote } from './revision-note.js'
+import { mayReadChange } from './rights.js'
 
 const API_KEY = 'api_key'
 const COLLECTION = '/revisions'
+const HIDDEN = { fields: null, secrets: [] }
 const CHANGES = { insert: 'created', update: 'updated', delete: 'deleted' } as const
 
 export interface RevisionsParts {
@@ -40,9 +43,9 @@ export class Revisions {
     return await orUnavailable(this.#find(revision).then((entry) => this.#present(entry)))
   }
 
-  /** What the revision changed, record by record and field by field. Fails as `get`. */
-  async diff(revision: number): Promise<Json> {
-    return await orUnavailable(this.#find(revision).then((entry) => this.#diff(entry)))
+  /** What the revision changed, record by record, and field by field where the viewer may read the record. Fails as `get`. */
+  async diff(revision: number, viewer: Principal): Promise<Json> {
+    return await orUnavailable(this.#find(revision).then((entry) => this.#diff(entry, viewer)))
   }
 
   /** Forgets all but the last `keep` revisions; what they made stays. */
@@ -63,10 +66,15 @@ export class Revisions {
     return { revisions, uri, next_page_uri }
   }
 
-  async #diff(entry: RevisionEntry): Promise<Json> {
+  async #diff(entry: RevisionEntry, viewer: Principal): Promise<Json> {
     const { revision } = entry
     const uri = `${this.#parts.baseUrl()}${COLLECTION}/${revision}`
-    return { id: revision, uri: `${uri}/diff`, revision: { id: revision, uri }, changes: await this.#changes(entry) }
+    return {
+      id: revision,
+      uri: `${uri}/diff`,
+      revision: { id: revision, uri },
+      changes: await this.#changes(entry, viewer)
+    }
   }
 
   async #find(revision: number): Promise<RevisionEntry> {
@@ -98,12 +106,22 @@ export class Revisions {
     return (await this.#parts.store.changesOf(revision)).map(({ operation }) => CHANGES[operation])
   }
 
-  async #changes({ revision, detail }: RevisionEntry): Promise<Json[]> {
+  async #changes({ revision, detail }: RevisionEntry, viewer: Principal): Promise<Json[]> {
     const note = readNote(detail)
     if (note === undefined) return (await this.#parts.store.changesOf(revision)).map((change) => this.#bare(change))
-    return note.changes.map(({ kind, id, path, change, fields, secrets }) => {
+    const owners = await this.#owners(note.changes)
+    return note.changes.map((recorded) => {
+      const { kind, id, path, change } = recorded
+      const readable = mayReadChange(viewer, recorded, owners.get(id))
+      const { fields, secrets } = readable ? recorded : HIDDEN
       return { resource: kind, id, uri: `${this.#parts.baseUrl()}${path}`, change, fields, secrets }
     })
+  }
+
+  /** Owners of the records that are still there, by id. */
+  async #owners(changes: readonly RecordedChange[]): Promise<ReadonlyMap<string, unknown>> {
+    const there = await this.#parts.store.getMany(changes)
+    return new Map(there.map(({ id, body }) => [id, (body as { readonly owner_id?: unknown }).owner_id]))
   }
 
   /** What is known of a change that nobody recorded: the service made it itself. */

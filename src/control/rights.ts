@@ -1,18 +1,155 @@
-import { apiKey } from '../resources/api-key.js'
+import { botUser } from '../resources/bot-user.js'
 import type { ResourceRecord } from '../resources/field.js'
 import { adminFields } from '../resources/relations.js'
 import type { Operation, Resource } from '../resources/resource.js'
 import type { StoreReader } from '../store/store.js'
-import type { Principal } from './calls.js'
+import type { Principal, WriteMode } from './calls.js'
 import { ControlError } from './control-error.js'
 import { USER } from './principals.js'
+import type { RecordedChange } from './revision-note.js'
 
-const READS: readonly Operation[] = ['get', 'list']
+/** Which records an operation may touch: all of them, those that the caller owns, or none. */
+export type Extent = 'any' | 'own' | 'none'
 
-/** Fails with `ADMIN_REQUIRED` when only administrators may do this to the resource. */
+/** What can be done to a resource. `secrets`: seeing secrets that answers show; `command`: commands to what is live. */
+export type Right = 'read' | 'create' | 'update' | 'delete' | 'secrets' | 'command'
+
+/** The rights of a member on one resource. */
+export interface Rights extends Readonly<Record<Right, Extent>> {
+  /** Records with one of these values in the field are the administrators' to write. */
+  readonly reserved?: { readonly field: string; readonly values: readonly string[] }
+}
+
+/** What the management listener carries: calls of the API, and pages for people. */
+const MANAGEMENT_TRAFFIC = ['api', 'dashboard'] as const
+type ManagementTraffic = (typeof MANAGEMENT_TRAFFIC)[number]
+
+/** Members read and write all records. */
+const SHARED: Rights = { read: 'any', create: 'any', update: 'any', delete: 'any', secrets: 'none', command: 'none' }
+/** Members read, administrators write. */
+const ADMINISTERED: Rights = { ...SHARED, create: 'none', update: 'none', delete: 'none' }
+/** Members see and write what is theirs, and nothing else. */
+const PERSONAL: Rights = { ...SHARED, read: 'own', create: 'own', update: 'own', delete: 'own' }
+
+/**
+ * What members, users and bots alike, may do. Administrators may do everything. A resource without a row is the
+ * administrators' alone. The owner of a record is its `owner_id`: who made it, unless an administrator named another.
+ */
+export const MEMBER_RIGHTS: Readonly<Record<string, Rights>> = {
+  bot_user: ADMINISTERED,
+  credential: PERSONAL,
+  api_key: PERSONAL,
+  ip_policy: SHARED,
+  ip_policy_rule: SHARED,
+  ip_restriction: { ...SHARED, reserved: { field: 'type', values: MANAGEMENT_TRAFFIC } },
+  tls_certificate: SHARED,
+  certificate_authority: SHARED,
+  reserved_domain: SHARED,
+  agent_ingress: SHARED,
+  ssh_certificate_authority: SHARED,
+  ssh_host_certificate: SHARED,
+  ssh_user_certificate: SHARED,
+  vault: ADMINISTERED,
+  vault_secret: ADMINISTERED,
+  tunnel_group_backend: SHARED,
+  static_backend: SHARED,
+  http_response_backend: SHARED,
+  weighted_backend: SHARED,
+  failover_backend: SHARED,
+  tcp_edge: SHARED,
+  https_edge: SHARED,
+  https_edge_route: { ...SHARED, secrets: 'own' },
+  event_destination: ADMINISTERED,
+  event_subscription: ADMINISTERED,
+  tunnel_session: { ...ADMINISTERED, command: 'own' },
+  tunnel: ADMINISTERED,
+  endpoint: ADMINISTERED
+}
+
+const NOTHING: Rights = {
+  read: 'none',
+  create: 'none',
+  update: 'none',
+  delete: 'none',
+  secrets: 'none',
+  command: 'none'
+}
+
+/** What is no operation on a resource: `?force=true`, and the whole account as a document. */
+export const ACCOUNT_RIGHTS = {
+  force: { member: false, refusal: 'only an administrator may use force' },
+  transfer: { member: false, refusal: 'only an administrator may export or import the account' }
+} as const
+
+const RIGHTS: Readonly<Record<Operation, Right>> = {
+  get: 'read',
+  list: 'read',
+  create: 'create',
+  update: 'update',
+  delete: 'delete'
+}
+
+/** What members may do to a resource. */
+export function memberRights({ name }: Pick<Resource, 'name'>): Rights {
+  return MEMBER_RIGHTS[name] ?? NOTHING
+}
+
+/** Which records of the resource the caller may do this to. */
+export function extentOf({ role }: Principal, resource: Pick<Resource, 'name'>, operation: Operation): Extent {
+  return role === 'administrator' ? 'any' : memberRights(resource)[RIGHTS[operation]]
+}
+
+/** Fails with `ADMIN_REQUIRED` when only administrators may do this to the resource, whichever record it is. */
 export function mayOperate(principal: Principal, resource: Resource, operation: Operation): void {
-  if (principal.role === 'administrator' || resource.writes !== 'admin' || READS.includes(operation)) return
-  throw new ControlError('ADMIN_REQUIRED', `only an administrator may write a ${resource.name}`)
+  if (extentOf(principal, resource, operation) !== 'none') return
+  const verb = RIGHTS[operation] === 'read' ? 'read' : 'write'
+  throw new ControlError('ADMIN_REQUIRED', `only an administrator may ${verb} a ${resource.name}`)
+}
+
+/** Fails with `ADMIN_REQUIRED` when the caller may not do this to this record, whose body may be yet to be written. */
+export function mayTouch(
+  principal: Principal,
+  operation: Operation,
+  record: Pick<ResourceRecord, 'kind' | 'body'>
+): void {
+  const resource = { name: record.kind }
+  const right = RIGHTS[operation]
+  if (!reaches(extentOf(principal, resource, operation), principal, record)) {
+    const verb = right === 'read' ? 'read' : 'change'
+    throw new ControlError('ADMIN_REQUIRED', `only an administrator may ${verb} the ${record.kind} of somebody else`)
+  }
+  const { reserved } = memberRights(resource)
+  if (principal.role === 'administrator' || right === 'read' || reserved === undefined) return
+  const { field, values } = reserved
+  if (!values.includes(String(record.body[field]))) return
+  const message = `only an administrator may write a ${record.kind} whose ${field} is ${values.join(' or ')}`
+  throw new ControlError('ADMIN_REQUIRED', message, { field })
+}
+
+/** May the caller read this record? */
+export function mayRead(principal: Principal, record: Pick<ResourceRecord, 'kind' | 'body'>): boolean {
+  return reaches(extentOf(principal, { name: record.kind }, 'get'), principal, record)
+}
+
+/** May the caller read what a write changed of a record? `owner`: who owns it now; undefined: it is gone. */
+export function mayReadChange(principal: Principal, change: RecordedChange, owner: unknown): boolean {
+  const { after, before } = change.fields.owner_id ?? {}
+  return mayRead(principal, { kind: change.kind, body: { owner_id: owner ?? after ?? before } })
+}
+
+/** May the caller see those secrets of the record that answers show? */
+export function maySeeSecrets(principal: Principal, record: Pick<ResourceRecord, 'kind' | 'body'>): boolean {
+  return principal.role === 'administrator' || reaches(memberRights({ name: record.kind }).secrets, principal, record)
+}
+
+/** Fails with `ADMIN_REQUIRED`. `owner`: of the credential that a session was started with; undefined when it is gone. */
+export function mayCommand(principal: Principal, resource: Resource, owner: string | undefined): void {
+  const { command } = memberRights(resource)
+  if (principal.role === 'administrator' || command === 'any' || (command === 'own' && owner === principal.id)) return
+  throw new ControlError(
+    'ADMIN_REQUIRED',
+    `only an administrator may send commands to a ${resource.name} of somebody else`
+  )
 }
 
 /** Fails with `ADMIN_REQUIRED` when the body gives to somebody else what only an administrator may give. */
@@ -24,10 +161,26 @@ export function mayGive(principal: Principal, resource: Resource, body: unknown)
   throw new ControlError('ADMIN_REQUIRED', `only an administrator may set ${field} to somebody else`, { field })
 }
 
-/** Fails with `ADMIN_REQUIRED` when it is somebody else's API key. */
-export function mayChange(principal: Principal, { kind, body }: ResourceRecord): void {
-  if (principal.role === 'administrator' || kind !== apiKey.name || body.owner_id === principal.id) return
-  throw new ControlError('ADMIN_REQUIRED', 'only an administrator may change the API key of somebody else')
+/**
+ * Fails with `ADMIN_REQUIRED` when a write changes who may reach the API or its pages by address: also a rule of an IP
+ * policy can do that. `same`: is the restriction of this traffic what it was?
+ */
+export function mayChangeAddresses({ role }: Principal, same: (traffic: ManagementTraffic) => boolean): void {
+  const changed = role === 'administrator' ? undefined : MANAGEMENT_TRAFFIC.find((traffic) => !same(traffic))
+  if (changed === undefined) return
+  const message = `an IP restriction of type ${changed} rests on this, so only an administrator may change it`
+  throw new ControlError('ADMIN_REQUIRED', message)
+}
+
+/** Fails with `ADMIN_REQUIRED`. */
+export function mayForce(principal: Principal, { force }: WriteMode): void {
+  if (force === true) mustHave(principal, 'force')
+}
+
+/** Fails with `ADMIN_REQUIRED` when what is no operation on a resource is not the caller's to do. */
+export function mustHave({ role }: Principal, right: keyof typeof ACCOUNT_RIGHTS): void {
+  const { member, refusal } = ACCOUNT_RIGHTS[right]
+  if (role !== 'administrator' && !member) throw new ControlError('ADMIN_REQUIRED', refusal)
 }
 
 /** Fails with `REF_NOT_FOUND` when an owner is no user; references show only those that are records of resources. */
@@ -37,4 +190,23 @@ export async function ownersMustExist(reader: StoreReader, resource: Resource, r
     if (!id.startsWith('usr_') || (await reader.get(USER, id)) !== undefined) continue
     throw new ControlError('REF_NOT_FOUND', `there is no user ${id}`, { field })
   }
+}
+
+/** Fails with `OWNER_INACTIVE` when an owner is a bot that is switched off: what it is given would open nothing. */
+export async function ownersMustBeActive(
+  reader: StoreReader,
+  resource: Resource,
+  record: ResourceRecord
+): Promise<void> {
+  for (const field of adminFields(resource, record.body)) {
+    const id = String(record.body[field])
+    const { active } = ((await reader.get(botUser.name, id))?.body ?? {}) as { readonly active?: boolean }
+    if (active !== false) continue
+    const message = `${botUser.name} ${id} is not active, so its ${resource.name} would open nothing: activate it first`
+    throw new ControlError('OWNER_INACTIVE', message, { field })
+  }
+}
+
+function reaches(extent: Extent, { id }: Principal, { body }: Pick<ResourceRecord, 'body'>): boolean {
+  return extent === 'any' || (extent === 'own' && body.owner_id === id)
 }

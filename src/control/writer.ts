@@ -1,5 +1,5 @@
 import { atMost } from '../lib/at-most.js'
-import { refuses, sameAddressRules } from '../snapshot/address-gate.js'
+import { refuses, sameAddressRules, sameRestriction } from '../snapshot/address-gate.js'
 import type { SnapshotHolder } from '../snapshot/holder.js'
 import type { Snapshot } from '../snapshot/snapshot.js'
 import { samePlace } from '../store/revision-watch.js'
@@ -16,6 +16,7 @@ import { policyWarnings } from './policy-warnings.js'
 import type { Principals } from './principals.js'
 import { orUnavailable, refusedPolicy, refusedPort } from './refusals.js'
 import type { RevisionNote } from './revision-note.js'
+import { mayChangeAddresses, mayForce } from './rights.js'
 import { touchedRoutes } from './touched-routes.js'
 
 export interface WriterParts {
@@ -67,6 +68,7 @@ export class Writer {
 
   /** Runs `work` as one transaction and makes what it did serve. Fails with a `ControlError`. */
   async write<T>(call: Call, mode: WriteMode, work: (draft: Draft) => Promise<T>): Promise<{ value: T; done: Done }> {
+    mayForce(call.principal, mode)
     const { touched, ...written } = await this.#write(call, mode, work)
     if (touched.size > 0) await this.#settle(touched)
     return written
@@ -123,6 +125,7 @@ export class Writer {
     const ready = await live.ready(derived)
     if (!ready.ok) throw ready.ports[0] === undefined ? refusedPolicy(ready.problems) : refusedPort(ready.ports[0])
     try {
+      mayChangeAddresses(call.principal, (entrance) => sameRestriction(holder.current(), ready.snapshot, entrance))
       if (mode.force !== true) mustAdmit(holder.current(), ready.snapshot, call.address)
     } catch (error) {
       ready.abandon()

@@ -9,7 +9,6 @@ export const botUser = defineResource({
   listKey: 'bot_users',
   idPrefix: 'bot',
   events: 'bot_user',
-  writes: 'admin',
   fields: {
     name: text({ description: 'For people.', bytes: 255, required: true, unique: 'bot_user_name' }),
     active: boolean({ description: 'false: nothing that it owns opens anything.', default: true })

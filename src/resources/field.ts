@@ -60,8 +60,8 @@ export interface PresentContext {
   /** Zone of the names that the service makes. */
   readonly zone: string
   readonly regions: readonly string[]
-  /** May the reader see secrets that belong to their owner? Never in lists. */
-  readonly showSecrets: boolean
+  /** May the reader see those secrets of this record that its owner sees? Never in lists. */
+  showSecrets(record: ResourceRecord): boolean
   /** Records of `kind` below `parent`, oldest first. */
   children(kind: string, parent: string): readonly ResourceRecord[]
   /** Ids of the live tunnels that a backend selects. */
@@ -75,7 +75,7 @@ export const noContext: PresentContext = {
   baseUrl: '',
   zone: '',
   regions: [],
-  showSecrets: false,
+  showSecrets: () => false,
   children: () => [],
   tunnelsOf: () => []
 }

@@ -12,6 +12,7 @@ import { trafficPolicyModule } from './modules/traffic-policy.js'
 import { userAgentFilterModule } from './modules/user-agent-filter.js'
 import { webhookVerificationModule } from './modules/webhook-verification.js'
 import { websocketTcpConverterModule } from './modules/websocket-tcp-converter.js'
+import { writtenById } from './principals.js'
 import { parent } from './references.js'
 import { defineResource } from './resource.js'
 
@@ -58,6 +59,7 @@ export const httpsEdgeRoute = defineResource({
       within: ['edge_id', 'match_type']
     }),
     ...described,
+    owner_id: writtenById('The user or bot who made it; members see secrets of their own routes alone.', false),
     backend: backendModule(HTTP_BACKENDS),
     ip_restriction: ipRestrictionModule(),
     circuit_breaker: circuitBreakerModule(),

@@ -45,7 +45,7 @@ export function presentList(
   page: { readonly limit: number; readonly next?: string; readonly parents?: Readonly<Record<string, string>> },
   context: PresentContext
 ): { [key: string]: Json } {
-  const unprivileged = { ...context, showSecrets: false }
+  const unprivileged = { ...context, showSecrets: () => false }
   const uri = `${context.baseUrl}${collectionPath(resource, page.parents ?? {})}`
   return {
     [resource.listKey]: records.map((record) => present(resource, record, unprivileged)),

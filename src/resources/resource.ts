@@ -40,8 +40,6 @@ export interface ResourceDefinition<F extends Fields = Fields> {
   readonly make?: (view: MakeView) => Promise<void>
   /** All of them unless named. */
   readonly operations?: readonly Operation[]
-  /** Who may write: members and administrators, or these alone. */
-  readonly writes?: 'admin'
   /** Noun of its event types; none when its changes are no events. */
   readonly events?: EventNoun
   readonly parts?: readonly Part[]

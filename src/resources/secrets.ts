@@ -8,7 +8,7 @@ import type { FormName } from './forms.js'
 interface SecretOptions extends FieldOptions {
   readonly bytes: number
   readonly form?: FormName
-  /** `owner`: shown to keys with write rights, else null; `null`: always null; `absent`: no answer has the key. */
+  /** `owner`: shown to the owner of the record and to administrators, else null; `null`: always null; `absent`: no answer has the key. */
   readonly shown: 'owner' | 'null' | 'absent'
 }
 
@@ -38,8 +38,8 @@ export function secret(options: SecretOptions): Field<boolean> {
       reading.secret(path, read)
       return true
     },
-    present: (_stored, path, { secrets }, { showSecrets }) =>
-      shown === 'owner' && showSecrets ? (secrets[path] ?? null) : null
+    present: (_stored, path, record, { showSecrets }) =>
+      shown === 'owner' && showSecrets(record) ? (record.secrets[path] ?? null) : null
   })
 }
 

@@ -1,3 +1,4 @@
+import { isDeepStrictEqual } from 'node:util'
 import { judge } from '../lib/address-rules.js'
 import type { Snapshot } from './snapshot.js'
 
@@ -60,6 +61,15 @@ function refusal(snapshot: Snapshot, traffic: GatedTraffic, address: string | un
   const policies = restriction.policies.map((id) => snapshot.ipPolicy(id))
   const { passes, network } = judge(policies, address)
   return passes ? undefined : { enforced: restriction.enforced, network }
+}
+
+/** Is the restriction of this traffic the same in these two, with what its policies say? */
+export function sameRestriction(one: Snapshot, other: Snapshot, traffic: GatedTraffic): boolean {
+  if (sameAddressRules(one, other)) return true
+  const [now, then] = [one, other].map((snapshot) => snapshot.tables.restrictions.get(traffic))
+  if (!isDeepStrictEqual(now, then)) return false
+  // Rules are shared as long as no write touches them.
+  return now?.policies.every((id) => one.ipPolicy(id) === other.ipPolicy(id)) ?? true
 }
 
 /** Do these two keep out the same addresses? false also when they only may differ. */

@@ -43,9 +43,10 @@ t.test('checks come in one order: each request has every fault from its row on',
   t.equal(word(t, await ask('/nothing?odd=1', { ...large, method: 'POST' })), 'BODY_TOO_LARGE')
   t.equal(word(t, await ask('/nothing?odd=1', { ...wrongKey, method: 'POST' })), 'NOT_FOUND')
   t.equal(word(t, await ask('/ip_policies?odd=1', { ...wrongKey, method: 'PUT' })), 'METHOD_NOT_ALLOWED')
-  t.equal(word(t, await ask('/ip_policies?odd=1', { ...wrongKey, method: 'POST' })), 'AUTH_INVALID')
+  t.equal(word(t, await ask('/ip_policies?odd=1', { ...wrongKey, method: 'POST' })), 'IP_NOT_ALLOWED')
   t.equal(word(t, await ask('/ip_policies?odd=1', { ...bad, method: 'POST' })), 'IP_NOT_ALLOWED')
   control.admitted = true
+  t.equal(word(t, await ask('/ip_policies?odd=1', { ...wrongKey, method: 'POST' })), 'AUTH_INVALID')
   t.equal(word(t, await ask('/ip_policies?odd=1', { ...bad, method: 'POST' })), 'VERSION_UNSUPPORTED')
   t.equal(word(t, await ask('/ip_policies?odd=1', { ...bad, method: 'POST' })), 'RATE_LIMITED')
 

@@ -44,7 +44,7 @@ async function conforms(t: Test, resource: Resource, samples: Samples) {
 }
 
 /** The sample bodies with ids of records that are there. */
-class Samples {
+export class Samples {
   readonly ask: Ask
   readonly #known = new Map<string, Promise<string>>()
   #parents = 0

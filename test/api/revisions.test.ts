@@ -45,7 +45,7 @@ t.test('the history names the key and the bot that were used', async (t) => {
   const { ask } = await openAccount(t)
   const bot = await make(ask, '/bot_users', { name: 'deployer' })
   const key = await make(ask, '/api_keys', { owner_id: bot.id })
-  const { headers } = await ask('/vaults', { method: 'POST', body: { name: 'v' }, key: key.token })
+  const { headers } = await ask('/ip_policies', { method: 'POST', body: {}, key: key.token })
   const { json } = await ask(`/revisions/${headers['service-revision']}`)
   t.same(json.principal, { id: bot.id, subject: 'deployer' })
   t.same(json.api_key, { id: key.id, uri: key.uri })

@@ -48,7 +48,7 @@ export const context: PresentContext = {
   baseUrl: 'https://api.example.com',
   zone: 'sluice.localhost',
   regions: ['global', 'eu'],
-  showSecrets: false,
+  showSecrets: () => false,
   children: () => [],
   tunnelsOf: () => [idOf('tn')]
 }

@@ -94,7 +94,7 @@ const sshCertificate = {
 }
 
 export const bodies: Readonly<Record<string, Bodies>> = {
-  bot_user: { full: { name: 'bot', active: false }, change: { name: 'other', active: true } },
+  bot_user: { full: { name: 'bot', active: true }, change: { name: 'other', active: false } },
   credential: {
     full: { ...described, acl: ['bind:*.example.com', 'bind:a=*', '*'], owner_id: idOf('bot') },
     change: { ...changed, acl: ['bind:tcp.example.com:20000'] }
@@ -147,7 +147,10 @@ export const bodies: Readonly<Record<string, Bodies>> = {
     full: { ...sshCertificate, critical_options: { 'force-command': '/bin/true' }, extensions: { 'permit-pty': '' } },
     change: changed
   },
-  vault: { full: { ...described, name: 'main' }, change: { ...changed, name: 'other' } },
+  vault: {
+    full: { ...described, name: 'main', usable_by: [idOf('bot'), 'members'] },
+    change: { ...changed, name: 'other', usable_by: [idOf('usr')] }
+  },
   vault_secret: {
     full: { ...described, name: 'db-password', value: MARK, vault_id: idOf('vault') },
     change: { ...changed, name: 'a/b.c_d', value: `${MARK} two` }

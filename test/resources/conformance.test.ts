@@ -240,7 +240,7 @@ async function secrets(t: Test, resource: Resource, { full, change }: Bodies) {
     t.notOk(stored.includes(JSON.stringify(mark).slice(1, -1)), 'no secret is stored in the open')
   }
   t.equal(JSON.stringify(full).split(MARK).length - 1, sent.filter((text) => text.includes(MARK)).length)
-  const list = presentList(resource, [record], { limit: 1 }, { ...context, showSecrets: true })
+  const list = presentList(resource, [record], { limit: 1 }, { ...context, showSecrets: () => true })
   t.notOk(JSON.stringify(list).includes(MARK), 'no list shows a secret, whoever asks')
   for (const problem of [
     readCreate(resource, { ...full, surely_unknown: MARK }, options),
@@ -325,8 +325,8 @@ t.test('answers have the documented keys', async (t) => {
     bot_user: 'id uri created_at name active',
     event_subscription: `${described} sources destinations`,
     https_edge: `${described} hostports mutual_tls tls_termination path_form routes`,
-    https_edge_route: `${described} edge_id match_type match ${modules} circuit_breaker compression request_headers response_headers webhook_verification oauth saml oidc websocket_tcp_converter user_agent_filter policy`,
-    vault: `${described} updated_at name created_by last_updated_by`,
+    https_edge_route: `${described} owner_id edge_id match_type match ${modules} circuit_breaker compression request_headers response_headers webhook_verification oauth saml oidc websocket_tcp_converter user_agent_filter policy`,
+    vault: `${described} updated_at name usable_by created_by last_updated_by`,
     api_key: `${described} token owner_id`,
     event_destination: `${described} format target delivery`,
     ssh_host_certificate: `${described} public_key key_type ssh_certificate_authority_id principals valid_after valid_until certificate`,

@@ -1,11 +1,11 @@
 import { randomBytes } from 'node:crypto'
 import type { Sealer } from '../../lib/seal.js'
 import type { Call } from '../calls.js'
-import { ControlError } from '../control-error.js'
 import type { ControlOptions, ControlParts } from '../open.js'
 import { USER } from '../principals.js'
 import { orUnavailable } from '../refusals.js'
 import { recordedChange } from '../revision-note.js'
+import { mustHave } from '../rights.js'
 import type { AccountDocument } from './account-document.js'
 import { type ExportOptions, exportAccount } from './export-account.js'
 import { type ImportDifference, importAccount } from './import-account.js'
@@ -38,7 +38,7 @@ export class Transfers {
 
   /** Fails with a ControlError `ADMIN_REQUIRED`: a document shows what belongs to everybody. */
   async export(secrets: ExportOptions['secrets'], call: Call): Promise<AccountDocument> {
-    mustAdminister(call)
+    mustHave(call.principal, 'transfer')
     const { store, clock, resources, records, version } = this.#parts
     const sealing = secrets === undefined ? {} : { secrets }
     return await orUnavailable(exportAccount(store, clock, { resources, records, version, ...sealing }))
@@ -46,7 +46,7 @@ export class Transfers {
 
   /** Fails with an `ImportRefused`, or with a ControlError as every write does. */
   async import(request: ImportRequest, call: Call): Promise<ImportDifference> {
-    mustAdminister(call)
+    mustHave(call.principal, 'transfer')
     const { document, sealer, prune, dryRun, force } = request
     const { writer, resources, records, clock, checkPolicy, zone, requireReserved } = this.#parts
     const { value } = await writer.write(call, { dryRun, force }, async (draft) => {
@@ -75,9 +75,4 @@ export class Transfers {
     })
     return value
   }
-}
-
-function mustAdminister({ principal }: Call): void {
-  if (principal.role === 'administrator') return
-  throw new ControlError('ADMIN_REQUIRED', 'only an administrator may export or import the account')
 }

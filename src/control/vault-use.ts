@@ -1,0 +1,44 @@
+import { vaultsOf } from '../policy/vaults.js'
+import type { ResourceRecord } from '../resources/field.js'
+import { POLICY_MODULE, policyTextOf } from '../resources/modules/traffic-policy.js'
+import type { RecordOf } from '../resources/resource.js'
+import { tcpEdge } from '../resources/tcp-edge.js'
+import { EVERY_MEMBER, VAULT_NAMES, type vault } from '../resources/vault.js'
+import type { CompileOptions } from '../snapshot/compile.js'
+import type { StoreReader } from '../store/store.js'
+import type { Principal } from './calls.js'
+import { ControlError } from './control-error.js'
+
+/**
+ * Fails with `VAULT_NOT_ALLOWED` when the record gets a policy that reads secrets of a vault which the caller may not use.
+ * A policy that the record had already stays, whoever writes around it.
+ */
+export async function mayUseVaults(
+  reader: StoreReader,
+  principal: Principal,
+  { services, actions }: Pick<CompileOptions, 'services' | 'actions'>,
+  before: ResourceRecord | undefined,
+  after: ResourceRecord
+): Promise<void> {
+  if (principal.role === 'administrator') return
+  const text = policyTextOf(after)
+  if (text === undefined || (before !== undefined && policyTextOf(before) === text)) return
+  const carrier = after.kind === tcpEdge.name ? 'tcp' : 'http'
+  for (const vault of vaultsOf(text, { services, actions, carrier })) {
+    if (vault === undefined) refuse('the policy must name the vaults of its secrets as texts, because', 'any vault')
+    if (!(await mayUse(reader, principal, vault)))
+      refuse(`the policy reads a secret of the vault "${vault}", and`, 'it')
+  }
+}
+
+function refuse(why: string, what: string): never {
+  const message = `${why} only an administrator may use ${what}; usable_by of a vault says who else may`
+  throw new ControlError('VAULT_NOT_ALLOWED', message, { field: `${POLICY_MODULE}.value` })
+}
+
+async function mayUse(reader: StoreReader, { id }: Principal, name: string): Promise<boolean> {
+  const keeper = await reader.keeperOf(VAULT_NAMES, name)
+  const stored = keeper === undefined ? undefined : await reader.get(keeper.kind, keeper.id)
+  const { usable_by: users = [] } = (stored?.body ?? {}) as unknown as Partial<RecordOf<typeof vault>['body']>
+  return users.includes(id) || users.includes(EVERY_MEMBER)
+}

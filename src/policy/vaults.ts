@@ -1,0 +1,22 @@
+import { tellingVaults } from '../expression/vaults.js'
+import { type CompileOptions, compilePolicy } from './compile.js'
+
+/**
+ * The vaults whose secrets the text of a policy reads, by their names; undefined among them when it reads one whose name is
+ * known only at run time. A text that does not compile reads nothing.
+ */
+export function vaultsOf(
+  text: string,
+  { services, ...options }: Pick<CompileOptions, 'services' | 'actions' | 'carrier'>
+): ReadonlySet<string | undefined> {
+  const vaults = new Set<string | undefined>()
+  compilePolicy(text, {
+    ...options,
+    owner: 'check',
+    services: { ...services, expressions: tellingVaults(services.expressions, (vault) => vaults.add(vault)) },
+    // Nothing is kept: counters belong to the policies that run.
+    keep: { keep: (key, make) => make(JSON.stringify(key)) },
+    unavailable: 'refuse'
+  })
+  return vaults
+}
