@@ -24,6 +24,7 @@ import { codecFront } from './engine/codec/codec-front.js'
 import type { Back } from './engine/contract.js'
 import { httpFront } from './engine/http-front/http-front.js'
 import { httpProxyBack } from './engine/http-proxy/http-proxy-back.js'
+import { EventFolders } from './events/destinations/event-folders.js'
 import { Events } from './events/events.js'
 import { AddressCounts } from './lib/address-counts.js'
 import { atMost } from './lib/at-most.js'
@@ -290,9 +291,11 @@ export class App {
       traffic
     })
     this.#outbound = [services.outbound, guests.services.outbound]
+    const folders = eventFolders(this.#options.events.folders, data, this.#options.policy)
     const eventsOutbound = new ThreadedOutbound(await outboundRules(this.#options))
     const events = new Events({
       outbound: eventsOutbound,
+      folders,
       clock,
       log,
       seal,
@@ -319,6 +322,7 @@ export class App {
       clock,
       log,
       checkPolicy: policyCheck(services, actions),
+      checkFile: (path) => folders.refusal(path),
       holder: this.#holder,
       compile: { services, actions, keptState: new KeptState(), guests },
       ports: traffic.ports,
@@ -513,4 +517,11 @@ function systemError({ host, port, reason }: PortProblem): Error {
 function shown(path: string): string {
   const near = relative(process.cwd(), path)
   return near.startsWith('..') ? path : near
+}
+
+/** The folders that the operator names for files of events; by default one of their own in the data folder. */
+function eventFolders(named: readonly string[] | undefined, data: string, policy: string | undefined): EventFolders {
+  const spared = data === IN_MEMORY ? undefined : join(data, 'events')
+  const own = [...(data === IN_MEMORY ? [] : [data]), ...(policy === undefined ? [] : [policy])]
+  return new EventFolders({ folders: named ?? (spared === undefined ? [] : [spared]), own, spared })
 }

@@ -366,6 +366,17 @@ export const optionsSchema = Type.Object(
       },
       { ...strict, description: 'Logins at identity providers.' }
     ),
+    events: Type.Object(
+      {
+        folders: Type.Optional(
+          field.directories({
+            description:
+              'Folders below which event destinations may write files; default: events in `data`. An empty list allows none.'
+          })
+        )
+      },
+      { ...strict, description: 'Events.' }
+    ),
     jwt: Type.Object(
       {
         key_folders: Type.Optional(

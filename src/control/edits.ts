@@ -1,7 +1,7 @@
 import { randomBytes } from 'node:crypto'
 import type { Clock } from '../lib/clock.js'
 import { newId } from '../lib/id.js'
-import type { Json, Makers, PolicyCheck, ResourceRecord } from '../resources/field.js'
+import type { FileCheck, Json, Makers, PolicyCheck, ResourceRecord } from '../resources/field.js'
 import type { Input, Read, ReadOptions } from '../resources/read.js'
 import { readCreate } from '../resources/read.js'
 import type { Resource } from '../resources/resource.js'
@@ -19,6 +19,7 @@ export interface EditsParts {
   readonly records: Records
   readonly clock: Clock
   readonly checkPolicy: PolicyCheck
+  readonly checkFile: FileCheck | undefined
   readonly zone: string
 }
 
@@ -83,7 +84,8 @@ export class Edits {
   }
 
   readOptions(path: PathValues): ReadOptions {
-    return { checkPolicy: this.#parts.checkPolicy, path }
+    const { checkPolicy, checkFile } = this.#parts
+    return { checkPolicy, checkFile, path }
   }
 
   #makers(reader: StoreReader, { principal }: Call): Makers {

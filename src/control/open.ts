@@ -1,6 +1,6 @@
 import type { Clock } from '../lib/clock.js'
 import type { Sealer } from '../lib/seal.js'
-import type { Json, PolicyCheck } from '../resources/field.js'
+import type { FileCheck, Json, PolicyCheck } from '../resources/field.js'
 import type { Resource } from '../resources/resource.js'
 import { AddressGate, type GatedTraffic } from '../snapshot/address-gate.js'
 import type { CompileOptions } from '../snapshot/compile.js'
@@ -34,6 +34,8 @@ export interface ControlOptions {
   readonly clock: Clock
   readonly log: StoreLog
   readonly checkPolicy: PolicyCheck
+  /** Absent: destinations refuse by themselves what they may not write. */
+  readonly checkFile?: FileCheck
   readonly holder: SnapshotHolder
   readonly compile: CompileOptions
   /** Opens what the configuration listens on; absent: nothing. */
@@ -143,7 +145,7 @@ async function build(
     published: (event) => tell(published, event, log),
     settled: options.settled ?? (async () => undefined)
   })
-  const edits = new Edits({ catalogue, records, clock, checkPolicy, zone })
+  const edits = new Edits({ catalogue, records, clock, checkPolicy, checkFile: options.checkFile, zone })
   return {
     store,
     catalogue,

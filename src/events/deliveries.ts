@@ -173,7 +173,7 @@ export class Deliveries {
       this.#destinations.delete(id)
       await destination.stop(0)
     }
-    subscribed(await readSubscriptions(store))
+    subscribed(await readSubscriptions(store, this.#parts.folders))
   }
 
   async #follow(record: ResourceRecord, report: DeliveryReport | undefined): Promise<void> {

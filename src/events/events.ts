@@ -13,7 +13,7 @@ import { TrafficEvents } from './traffic.js'
 export interface EventsOptions
   extends Pick<
     DeliveriesParts,
-    'outbound' | 'clock' | 'stdout' | 'random' | 'process' | 'backOff' | 'patience' | 'budget'
+    'outbound' | 'clock' | 'folders' | 'stdout' | 'random' | 'process' | 'backOff' | 'patience' | 'budget'
   > {
   readonly log: StoreLog
   readonly seal: Sealer
@@ -40,10 +40,10 @@ export class Events implements EventRecorder {
   #deliveries: Deliveries | undefined
 
   constructor(options: EventsOptions) {
-    const { clock, baseUrl } = options
+    const { clock, baseUrl, folders } = options
     const account = () => this.#account
     this.#options = options
-    this.#recorder = new Recorder({ clock, baseUrl, account })
+    this.#recorder = new Recorder({ clock, baseUrl, account, folders })
     const put = (destination: string, event: string) => this.#deliveries?.put(destination, event)
     const fault = (error: unknown) => options.log.warn({ err: error }, 'an event of traffic could not be written')
     this.traffic = new TrafficEvents({ clock, account, put, fault })

@@ -5,6 +5,7 @@ import { apiKey } from '../resources/api-key.js'
 import { eventDestination } from '../resources/event-destination.js'
 import { eventSubscription } from '../resources/event-subscription.js'
 import type { Posted, StoreTransaction } from '../store/store.js'
+import type { EventFolders } from './destinations/event-folders.js'
 import { type EventPrincipal, envelope } from './envelope.js'
 import { readSubscriptions, type Subscribed } from './subscriptions.js'
 
@@ -13,6 +14,7 @@ export interface RecorderParts {
   /** Scheme, host and port of the API as clients see it, without a slash at the end. */
   readonly baseUrl: () => string
   readonly account: () => string
+  readonly folders: EventFolders | undefined
 }
 
 type Table = ReadonlyMap<string, readonly Subscribed[]>
@@ -63,7 +65,7 @@ export class Recorder implements EventRecorder {
   #table(tx: StoreTransaction): Promise<Table> {
     const known = this.#tables.get(tx)
     if (known !== undefined) return known
-    const reading = readSubscriptions(tx)
+    const reading = readSubscriptions(tx, this.#parts.folders)
     this.#tables.set(tx, reading)
     return reading
   }

@@ -3,6 +3,7 @@ import { eventDestination } from '../resources/event-destination.js'
 import { eventSubscription } from '../resources/event-subscription.js'
 import type { RecordOf } from '../resources/resource.js'
 import type { StoreReader } from '../store/store.js'
+import type { EventFolders } from './destinations/event-folders.js'
 import { unsupported } from './destinations/registry.js'
 
 /** One type that one subscription names, with where it goes. */
@@ -19,14 +20,17 @@ export interface Subscribed {
 type Body = RecordOf<typeof eventSubscription>['body']
 
 /** What all subscriptions together name, by type; without destinations that nothing is sent to. */
-export async function readSubscriptions(reader: StoreReader): Promise<ReadonlyMap<string, readonly Subscribed[]>> {
+export async function readSubscriptions(
+  reader: StoreReader,
+  folders: EventFolders | undefined
+): Promise<ReadonlyMap<string, readonly Subscribed[]>> {
   const table = new Map<string, Subscribed[]>()
   let served: ReadonlySet<string> | undefined
   for await (const page of everyRecord(reader, eventSubscription.name)) {
     for (const { body } of page) {
       const { sources, destinations: named } = body as unknown as Body
       if (named.length === 0) continue
-      served ??= await servedDestinations(reader)
+      served ??= await servedDestinations(reader, folders)
       const destinations = named.filter((id) => served?.has(id))
       if (destinations.length === 0) continue
       for (const source of sources) {
@@ -40,11 +44,14 @@ export async function readSubscriptions(reader: StoreReader): Promise<ReadonlyMa
 }
 
 /** What would wait for ever is not stored. */
-async function servedDestinations(reader: StoreReader): Promise<ReadonlySet<string>> {
+async function servedDestinations(
+  reader: StoreReader,
+  folders: EventFolders | undefined
+): Promise<ReadonlySet<string>> {
   const served = new Set<string>()
   for await (const page of everyRecord(reader, eventDestination.name)) {
     for (const { id, body } of page) {
-      if (unsupported(body as Readonly<Record<string, unknown>>) === undefined) served.add(id)
+      if (unsupported(body as Readonly<Record<string, unknown>>, folders) === undefined) served.add(id)
     }
   }
   return served

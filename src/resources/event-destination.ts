@@ -1,5 +1,5 @@
 import Type from 'typebox'
-import { defineField } from './field.js'
+import { defineField, type Field } from './field.js'
 import { computed, constant, described, nullable, text } from './fields.js'
 import type { RuleView } from './members.js'
 import { type Chosen, object, oneOf } from './objects.js'
@@ -72,11 +72,27 @@ const targets = {
     },
     { description: 'A POST for each event; those of traffic as lists. Signed with HMAC-SHA256 when there is a secret.' }
   ),
-  file: object(
-    { path: text({ description: 'Absolute path.', bytes: 4096, form: 'absolute_path', required: true }) },
-    { description: 'A line for each event, appended to a file of the server.' }
-  ),
+  file: object({ path: eventFile() }, { description: 'A line for each event, appended to a file of the server.' }),
   stdout: object({ supported: constant(true, 'Always true.') }, { description: 'A line for each event.' })
+}
+
+function eventFile(): Field<string> {
+  const path = text({
+    description: 'Absolute path, in a folder that the operator names for files of events (option events.folders).',
+    bytes: 4096,
+    form: 'absolute_path',
+    required: true
+  })
+  return defineField<string>({
+    ...path,
+    read(value, at, way, reading) {
+      const read = path.read(value, at, way, reading)
+      const refusal = read === undefined ? undefined : reading.checkFile?.(read)
+      if (refusal === undefined) return read
+      reading.report({ field: at, code: 'FIELD_INVALID', message: refusal })
+      return undefined
+    }
+  })
 }
 
 /** The one format, in any case, given back as it came. */

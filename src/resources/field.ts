@@ -33,9 +33,13 @@ export interface Problem {
 /** Everything that is wrong with a policy document that a field holds, in order of its text; undefined: nothing. `layer` says what kind of traffic the policy gets. */
 export type PolicyCheck = (text: string, layer: 'http' | 'tcp') => readonly Omit<Problem, 'field'>[] | undefined
 
+/** Why events cannot be written to a file of this name; undefined when they can. */
+export type FileCheck = (path: string) => string | undefined
+
 /** Collects while a request is read. */
 export interface Reading {
   readonly checkPolicy: PolicyCheck
+  readonly checkFile?: FileCheck | undefined
   report(problem: Problem): void
   secret(path: string, value: string): void
 }

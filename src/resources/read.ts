@@ -1,10 +1,12 @@
 import { isObject } from './check.js'
-import type { Body, PolicyCheck, Problem, Reading, ResourceRecord } from './field.js'
+import type { Body, FileCheck, PolicyCheck, Problem, Reading, ResourceRecord } from './field.js'
 import { readMembers } from './members.js'
 import type { Resource } from './resource.js'
 
 export interface ReadOptions {
   readonly checkPolicy: PolicyCheck
+  /** Absent where nobody knows the machine that will write: then it refuses itself. */
+  readonly checkFile?: FileCheck | undefined
   /** Parameters of the request's path, by name (`id`, `edge_id`, …). A body may repeat them. */
   readonly path: Readonly<Record<string, string>>
 }
@@ -100,11 +102,12 @@ interface Collected {
   readonly secrets: Record<string, string>
 }
 
-function collect({ checkPolicy }: ReadOptions): Collected {
+function collect({ checkPolicy, checkFile }: ReadOptions): Collected {
   const problems: Problem[] = []
   const secrets: Record<string, string> = {}
   const reading: Reading = {
     checkPolicy,
+    checkFile,
     report(problem) {
       if (problems.length < MOST_PROBLEMS) problems.push(problem)
     },

@@ -83,6 +83,7 @@ t.test('without anything the defaults hold', async (t) => {
     acme: { agree_terms: false, directory: 'https://acme-v02.api.letsencrypt.org/directory' },
     dns: { addresses: [] },
     login: {},
+    events: {},
     jwt: { key_folders: [] },
     history: 10_000,
     region: '',

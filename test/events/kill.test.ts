@@ -27,7 +27,7 @@ t.test('what was answered with success is delivered although the process is kill
     const { hostname, port } = new URL(api)
     return { sluice, traffic, ask: asker(hostname, Number(port)) }
   }
-  const path = join(cwd, 'events.log')
+  const path = join(cwd, 'data', 'events', 'events.log')
   const answered: string[] = []
   let life = await start()
   const made = async (where: string, body: object) => {

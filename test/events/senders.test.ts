@@ -1,9 +1,10 @@
 import { appendFile, readFile, rename, stat, writeFile } from 'node:fs/promises'
-import { join } from 'node:path'
+import { dirname, join } from 'node:path'
 import { Writable } from 'node:stream'
 import { Webhook as Reference } from 'standardwebhooks'
 import t from 'tap'
 import { Datadog } from '../../src/events/destinations/datadog.js'
+import { EventFolders } from '../../src/events/destinations/event-folders.js'
 import { File } from '../../src/events/destinations/file.js'
 import { Stdout } from '../../src/events/destinations/stdout.js'
 import { Webhook } from '../../src/events/destinations/webhook.js'
@@ -76,15 +77,17 @@ t.test('private addresses are refused unless they are allowed', async (t) => {
   t.equal(hook.all.length, 0)
 })
 
+const below = (...folders: string[]) => new EventFolders({ folders, own: [] })
+
 t.test('a file gets a line for each event, and a new one when it was renamed', async (t) => {
   const path = join(await folder(t), 'events.log')
-  const file = new File(path)
+  const file = new File(path, below(dirname(path)))
   t.equal(await file.send(parcel('{"a":1}', '{"a":2}')), undefined)
   await rename(path, `${path}.1`)
   t.equal(await file.send(parcel('{"a":3}')), undefined)
   await appendFile(path, '{"cut o')
   await file.close()
-  const again = new File(path)
+  const again = new File(path, below(dirname(path)))
   t.equal(await again.send(parcel('{"a":4}')), undefined)
   await again.close()
   t.equal(await readFile(`${path}.1`, 'utf8'), '{"a":1}\n{"a":2}\n')
@@ -94,11 +97,11 @@ t.test('a file gets a line for each event, and a new one when it was renamed', a
 
 t.test('a file that cannot be written is a failure, and works once it can', async (t) => {
   const at = await folder(t)
-  const file = new File(join(at, 'below', 'events.log'))
+  const file = new File(join(at, 'below', 'events.log'), below(at))
   t.match(await file.send(parcel('{}')), { message: 'the file cannot be written: ENOENT' })
-  const blocked = new File(at)
+  const blocked = new File(at, below(dirname(at)))
   t.match(await blocked.send(parcel('{}')), { message: 'the file cannot be written: EISDIR' })
-  const many = new File(join(at, 'many.log'))
+  const many = new File(join(at, 'many.log'), below(at))
   await writeFile(join(at, 'many.log'), '')
   await Promise.all(Array.from({ length: 50 }, (_, index) => many.send(parcel(`{"n":${index}}`))))
   await many.close()

@@ -1,29 +1,39 @@
 import { constants } from 'node:fs'
-import { type FileHandle, open, stat } from 'node:fs/promises'
-import { codeOf } from '../../lib/coded-error.js'
+import { type FileHandle, lstat, open } from 'node:fs/promises'
+import { CodedError, codeOf } from '../../lib/coded-error.js'
 import { Turns } from '../../store/turns.js'
+import type { EventFolders } from './event-folders.js'
 import { joined, LINES } from './joined.js'
 import type { Parcel, Sender, SendFailure } from './sender.js'
 
 const MODE = 0o600
 const LINE_FEED = 10
 const AFTER_A_CUT = { ...LINES, before: '\n' }
-/** A file, made when it is missing; never one that a reader of a pipe holds up. */
-const FLAGS = constants.O_APPEND | constants.O_CREAT | constants.O_RDWR | constants.O_NONBLOCK | constants.O_NOCTTY
+/** A file, made when it is missing; never one that a reader of a pipe holds up, never what a link leads to. */
+const FLAGS =
+  constants.O_APPEND |
+  constants.O_CREAT |
+  constants.O_RDWR |
+  constants.O_NONBLOCK |
+  constants.O_NOCTTY |
+  constants.O_NOFOLLOW
+const MISPLACED = 'FILE_MISPLACED'
 
 /**
  * Appends a line for each event. The file is opened anew when its path leads to another one, so that it can be rotated by
- * renaming. A line that a full disk or a crash has cut off is ended first, so that only that one is broken.
+ * renaming; each time it must lie in the folders for such files. A line that a full disk or a crash has cut off is ended first, so that only that one is broken.
  */
 export class File implements Sender {
   readonly most = 100
   readonly #path: string
+  readonly #folders: EventFolders
   readonly #turns = new Turns()
   #file: { readonly handle: FileHandle; readonly dev: bigint; readonly ino: bigint } | undefined
   #cut = false
 
-  constructor(path: string) {
+  constructor(path: string, folders: EventFolders) {
     this.#path = path
+    this.#folders = folders
   }
 
   async send({ events }: Parcel): Promise<SendFailure | undefined> {
@@ -34,7 +44,7 @@ export class File implements Sender {
         return undefined
       } catch (error) {
         await this.#let()
-        return { message: `the file cannot be written: ${codeOf(error) ?? 'it failed'}` }
+        return { message: `the file cannot be written: ${reasonOf(error)}` }
       }
     })
   }
@@ -44,18 +54,30 @@ export class File implements Sender {
   }
 
   async #open(): Promise<FileHandle> {
-    const at = await stat(this.#path, { bigint: true }).catch((error: unknown) => {
+    const at = await lstat(this.#path, { bigint: true }).catch((error: unknown) => {
       if (codeOf(error) === 'ENOENT') return undefined
       throw error
     })
     const known = this.#file
     if (known !== undefined && at?.dev === known.dev && at.ino === known.ino) return known.handle
     await this.#let()
+    this.#mustLieInside()
+    await this.#folders.make(this.#path)
     const handle = await open(this.#path, FLAGS, MODE)
-    const { dev, ino, size } = await handle.stat({ bigint: true })
+    const opened = await handle.stat({ bigint: true })
+    const { dev, ino, size, nlink } = opened
     this.#file = { handle, dev, ino }
+    if (!opened.isFile()) throw new CodedError(MISPLACED, 'it is no regular file')
+    if (nlink > 1n) throw new CodedError(MISPLACED, 'the file has a second name (a hard link)')
+    // Whatever was put in the place of a folder since it was looked at is seen now, before anything is written.
+    this.#mustLieInside()
     this.#cut = size > 0n && (await lastByte(handle, Number(size))) !== LINE_FEED
     return handle
+  }
+
+  #mustLieInside(): void {
+    const refusal = this.#folders.refusal(this.#path)
+    if (refusal !== undefined) throw new CodedError(MISPLACED, `the path ${refusal}`)
   }
 
   async #write(handle: FileHandle, bytes: Buffer): Promise<void> {
@@ -74,6 +96,12 @@ export class File implements Sender {
       // What could not be written was reported by the write itself; the descriptor is gone either way.
     }
   }
+}
+
+function reasonOf(error: unknown): string {
+  const code = codeOf(error)
+  if (code === MISPLACED) return (error as CodedError).message
+  return code === 'ELOOP' ? 'it is a symbolic link, and links are not followed' : (code ?? 'it failed')
 }
 
 async function lastByte(handle: FileHandle, size: number): Promise<number | undefined> {

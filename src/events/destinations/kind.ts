@@ -1,11 +1,14 @@
 import type { Clock } from '../../lib/clock.js'
 import type { Outbound } from '../../lib/outbound/outbound.js'
+import type { EventFolders } from './event-folders.js'
 import type { Sender } from './sender.js'
 import type { StandardOutput } from './stdout.js'
 
 export interface SenderParts {
   readonly outbound: Outbound
   readonly clock: Clock
+  /** Where files of events may lie; absent: nowhere. */
+  readonly folders?: EventFolders | undefined
   readonly stdout: StandardOutput
 }
 
@@ -19,7 +22,7 @@ export interface TargetConfig {
 export interface Kind {
   open(config: TargetConfig, parts: SenderParts): Sender
   /** Why nothing is sent to such a target; undefined when something is. */
-  unsupported?(body: TargetConfig['body']): string | undefined
+  unsupported?(body: TargetConfig['body'], folders: EventFolders): string | undefined
 }
 
 export function textOf(value: unknown): string {

@@ -4,6 +4,7 @@ import { awsKind } from './aws-kind.js'
 import { AzureLogs } from './azure-logs.js'
 import { CloudWatchLogs } from './cloudwatch-logs.js'
 import { Datadog } from './datadog.js'
+import { EventFolders } from './event-folders.js'
 import { File } from './file.js'
 import { Firehose } from './firehose.js'
 import { type Kind, type SenderParts, textOf } from './kind.js'
@@ -20,7 +21,13 @@ const KINDS: Readonly<Record<string, Kind>> = {
     open: ({ body, secret }, { outbound, clock }) =>
       new Webhook({ url: String(body.url), secret: secret('secret'), outbound, clock })
   },
-  file: { open: ({ body }) => new File(String(body.path)) },
+  file: {
+    unsupported(body, folders) {
+      const outside = folders.outside(textOf(body.path))
+      return outside === undefined ? undefined : `the path ${outside}`
+    },
+    open: ({ body }, { folders = EventFolders.none }) => new File(String(body.path), folders)
+  },
   stdout: { open: (_config, { stdout }) => new Stdout(stdout) },
   datadog: {
     open: ({ body, secret }, { outbound }) =>
@@ -68,15 +75,18 @@ const KINDS: Readonly<Record<string, Kind>> = {
 }
 
 /** Why nothing is sent to an event destination with this body; undefined when something is. */
-export function unsupported(body: Readonly<Record<string, unknown>>): string | undefined {
+export function unsupported(
+  body: Readonly<Record<string, unknown>>,
+  folders: EventFolders = EventFolders.none
+): string | undefined {
   const { name, value } = body.target as Chosen
   const kind = KINDS[name]
-  return kind === undefined ? `this version keeps ${name} and sends nothing there` : kind.unsupported?.(value)
+  return kind === undefined ? `this version keeps ${name} and sends nothing there` : kind.unsupported?.(value, folders)
 }
 
 /** Opens the way to the target of an event destination. */
 export function wayTo({ body, secrets }: ResourceRecord, parts: SenderParts): Way {
-  const reason = unsupported(body)
+  const reason = unsupported(body, parts.folders)
   const { name, value } = body.target as Chosen
   const kind = KINDS[name]
   if (reason !== undefined || kind === undefined) return { unsupported: reason ?? name }
