@@ -137,11 +137,15 @@ function checkVersion({ headers }: FastifyRequest): void {
   }
 }
 
-function checkForm({ headers }: FastifyRequest, body: 'json' | 'optional' | undefined): void {
+function checkForm({ headers, method }: FastifyRequest, body: 'json' | 'optional' | undefined): void {
   if (body === 'json' || (body === 'optional' && hasBody(headers))) {
     const refusal = contentRefusal(headers)
     if (refusal !== undefined) throw refusal
   } else if (body === undefined && hasBody(headers)) {
-    throw new ApiError(400, 'BODY_UNEXPECTED', 'The request must not have a body.')
+    const message =
+      method === 'DELETE'
+        ? 'A DELETE must not have a body: its path names what goes. Nothing was deleted.'
+        : 'The request must not have a body.'
+    throw new ApiError(400, 'BODY_UNEXPECTED', message)
   }
 }

@@ -36,6 +36,7 @@ const MOST_PROBLEMS = 50
 export function readCreate(resource: Resource, body: unknown, options: ReadOptions): Read {
   const collected = collect(options)
   const unwrapped = unwrap(body, options)
+  if (unwrapped !== body) repeated(body, options, collected)
   const parents = readPath(resource, options, collected)
   const read = readMembers(
     {
@@ -57,6 +58,7 @@ export function readCreate(resource: Resource, body: unknown, options: ReadOptio
 export function readUpdate(resource: Resource, current: ResourceRecord, body: unknown, options: ReadOptions): Read {
   const collected = collect(options)
   const unwrapped = unwrap(body, options)
+  if (unwrapped !== body) repeated(body, options, collected)
   const read = readMembers(
     {
       fields: resource.fields,
@@ -86,7 +88,10 @@ export function readModule(
   if (!isObject(outer)) {
     return { ok: false, problems: [{ field: '', code: 'FIELD_INVALID', message: 'the body must be a JSON object' }] }
   }
-  const inner = Object.fromEntries(Object.entries(outer).filter(([key, value]) => options.path[key] !== value))
+  const { problems: astray, ...collected } = collect(options)
+  for (const level of new Set([body, outer])) repeated(level, options, { ...collected, problems: astray })
+  if (astray.length > 0) return { ok: false, problems: astray }
+  const inner = Object.fromEntries(Object.entries(outer).filter(([key]) => !Object.hasOwn(options.path, key)))
   const read = readUpdate(resource, current, { [name]: inner }, options)
   if (read.ok) return read
   // In a request of its own the module is the body.

@@ -361,6 +361,77 @@ t.test('policies of members read vaults that their writer may use', async (t) =>
   t.equal((await ann.ask(route, { method: 'PATCH', body: { description: 'y' } })).status, 200)
 })
 
+t.test('an id that a body repeats must be that of the path, wrapped or not', async (t) => {
+  const { ask } = await open(t)
+  const edge = await make(ask, '/edges/https')
+  const route = await make(ask, `/edges/https/${edge.id}/routes`, { match: '/' })
+  const item = `/edges/https/${edge.id}/routes/${route.id}`
+  const ids = { edge_id: edge.id, id: route.id }
+  const wrong: Record<string, string>[] = [{ id: edge.id }, { edge_id: GONE }, { ...ids, id: 'x' }]
+  const content = { enabled: true }
+  for (const given of wrong) {
+    const writes: [string, string, object][] = [
+      ['PUT', `${item}/compression`, { ...given, module: content }],
+      ['PUT', `${item}/compression`, { ...given, ...content }],
+      ['PATCH', item, { ...given, module: { description: 'x' } }],
+      ['PATCH', item, { ...given, description: 'x' }],
+      ...(given.edge_id === GONE
+        ? ([
+            ['POST', `/edges/https/${edge.id}/routes`, { ...given, module: { match: '/b' } }],
+            ['POST', `/edges/https/${edge.id}/routes`, { ...given, match: '/b' }]
+          ] as [string, string, object][])
+        : [])
+    ]
+    for (const [method, path, body] of writes) {
+      const answer = await ask(path, { method, body })
+      t.equal(word(t, answer), 'FIELD_INVALID', `${method} ${JSON.stringify(body)}`)
+      t.match(answer.json.msg, 'must be what the path says')
+    }
+  }
+  t.match((await ask(item)).json, { compression: null, description: '' })
+  t.equal((await ask(`${item}/compression`, { method: 'PUT', body: { ...ids, module: content } })).status, 200)
+  t.equal((await ask(`${item}/compression`, { method: 'PUT', body: { ...ids, ...content } })).status, 200)
+  t.equal((await ask(item, { method: 'PATCH', body: { ...ids, module: { description: 'x' } } })).status, 200)
+  const gone = await ask(item, { method: 'DELETE', body: {} })
+  t.match(gone, { status: 400, json: { msg: 'A DELETE must not have a body' } })
+  t.equal(word(t, gone), 'BODY_UNEXPECTED')
+})
+
+t.test('a refused address learns nothing of keys', async (t) => {
+  const { ask, ann } = await open(t)
+  const policy = await make(ask, '/ip_policies')
+  const body = { type: 'api', enforced: true, ip_policy_ids: [policy.id] }
+  const idle = await make(ask, '/bot_users', { name: 'idle' })
+  const idleKey = await make(ask, '/api_keys', { owner_id: idle.id })
+  await ask(pathIn(idle.uri), { method: 'PATCH', body: { active: false } })
+  t.equal((await ask('/ip_restrictions?force=true', { method: 'POST', body })).status, 201)
+  const answers = await Promise.all([
+    ask('/vaults'),
+    ann.ask('/vaults'),
+    ask('/vaults', { key: idleKey.token }),
+    ask('/vaults', { key: 'no-such-key-at-all' }),
+    ask('/vaults', { key: ann.key }),
+    ask('/vaults', { headers: { authorization: 'Basic YTpi' } })
+  ])
+  const told = answers.map(({ status, json: { details: _, ...rest }, headers: { 'www-authenticate': asks } }) => {
+    return JSON.stringify([status, rest, asks])
+  })
+  t.equal(new Set(told).size, 1)
+  t.match(told[0], 'IP_NOT_ALLOWED')
+})
+
+t.test('a bot that is not active is given no credential and no key', async (t) => {
+  const { ask, ann } = await open(t)
+  await ask(`/bot_users/${ann.id}`, { method: 'PATCH', body: { active: false } })
+  for (const path of ['/credentials', '/api_keys']) {
+    const refused = await ask(path, { method: 'POST', body: { owner_id: ann.id } })
+    t.equal(word(t, refused), 'OWNER_INACTIVE', path)
+    t.equal(refused.json.details.field, 'owner_id')
+  }
+  await ask(`/bot_users/${ann.id}`, { method: 'PATCH', body: { active: true } })
+  t.equal((await ask('/credentials', { method: 'POST', body: { owner_id: ann.id } })).status, 201)
+})
+
 t.test('who may use a vault must be there', async (t) => {
   const { ask, ann } = await open(t)
   const post = (usable_by: unknown) => ask('/vaults', { method: 'POST', body: { name: 'v', usable_by } })
