@@ -114,6 +114,10 @@ t.test('a process takes such paths alone, and starts with a record that it may n
   const fresh = { target: { file: { path: join(cwd, 'data', 'events', 'a.log') } } }
   const own = await moved.ask('/event_destinations', { method: 'POST', body: fresh })
   t.equal(own.status, 201, own.text)
+  // Deliveries follow the records a moment later.
+  for (let looks = 0; looks < 200; looks++) {
+    if ((await moved.ask(`/event_destinations/${own.json.id}`)).json.delivery !== null) break
+  }
   const delivered = await moved.ask(`/event_destinations/${own.json.id}/test`, { method: 'POST' })
   t.match(delivered.json, { delivered: true }, 'the default folder is made when it is needed')
 })
