@@ -280,7 +280,7 @@ export class App {
 
   async #openControl(operatorKeys: ApiKeys, traffic: Traffic, seal: Sealer): Promise<ControlPlane> {
     const { clock, log } = this.#dependencies
-    const { zone, regions, require_reserved } = this.#options
+    const { data, zone, regions, require_reserved } = this.#options
     const address = storeAddress(this.#options)
     const { services, guests } = await openPolicyServices(this.#options, {
       clock,
