@@ -75,8 +75,10 @@ export class Admission {
     const target = asked.in(pathForm)
     if (typeof target === 'string') return PATH_REFUSALS[target]
     const headers = cleanRequest(this.#kinds, head.headers, origin.trusted, exchange.upgrade === 'websocket')
-    const { authority } = target
-    if (head.authority === '') headers.unshift('Host', authority)
+    const named = head.authority !== ''
+    // The upstream is told the host as the client wrote it.
+    const authority = named ? head.authority : target.authority
+    if (!named) headers.unshift('Host', authority)
     this.#forwarding.write(headers, peer, origin.trusted, head.scheme, authority)
     const flow = new Flow(connection, place.entry, origin.address, origin.port)
     flow.request = {

@@ -255,7 +255,7 @@ on_http_request:
   t.match(await sluice.line((each) => String(each.path).includes('2')), { path: '/%7B%22forged%22:2%7D' })
   await ask(sluice.port, 'GET /x HTTP/1.1\r\n\r\n')
   t.match(await sluice.line((each) => each.msg === 'refused'), { status: 400, failure: 'client-malformed' })
-  t.equal(sluice.log.filter((each) => each.msg === 'exchange').length, 4)
+  t.equal(sluice.log.filter((each) => each.msg === 'exchange').length, 5)
   t.notMatch(JSON.stringify(sluice.log), 'canary')
   t.notMatch(JSON.stringify(sluice.log), sluice.apiKey)
 })
