@@ -2,6 +2,7 @@ import { type Duplex, PassThrough, type Readable, type Writable } from 'node:str
 import type { Body, Framing } from '../exchange/body.js'
 import type { Failure } from '../exchange/connection.js'
 import type { HeaderList } from '../exchange/headers.js'
+import { ByteQueue } from '../lib/byte-queue.js'
 import { copy, ignore } from './copy.js'
 import { allowedTrailers } from './fields.js'
 import type { MessageSink } from './message-sink.js'
@@ -42,8 +43,8 @@ export class MessageBody implements Body {
   readonly #framing: Framing
   readonly #owner: BodyOwner
   #transforms: (() => Duplex)[] | undefined = undefined
-  /** Chunks that `buffer` read; they come before what is left in the message. */
-  #front: Uint8Array[] | undefined = undefined
+  /** What `buffer` read; it comes before what is left in the message. */
+  #front: ByteQueue | undefined = undefined
   #taken = false
   #settled = false
   #wanted = false
@@ -107,12 +108,11 @@ export class MessageBody implements Body {
 
   buffer(limit: number): Promise<Uint8Array | 'too-large'> {
     if (this.#framing.kind === 'none') return Promise.resolve(new Uint8Array(0))
-    const chunks: Uint8Array[] = this.#front ?? []
-    let total = chunks.reduce((sum, chunk) => sum + chunk.length, 0)
-    const announced = this.#framing.kind === 'length' ? this.#framing.bytes : total
+    const front = this.#front ?? new ByteQueue()
+    const announced = this.#framing.kind === 'length' ? this.#framing.bytes : front.length
     if (announced > limit) return Promise.resolve('too-large')
     this.#want()
-    this.#front = chunks
+    this.#front = front
     const message = this.#message
     return new Promise((resolve, reject) => {
       const detach = (): void => {
@@ -121,19 +121,20 @@ export class MessageBody implements Body {
         message.removeListener('close', onClose)
       }
       const onData = (chunk: Buffer): void => {
-        chunks.push(chunk)
-        total += chunk.length
-        this.#arrived = total
-        if (total <= limit) return
+        front.push(chunk)
+        this.#arrived = front.length
+        if (front.length <= limit) return
         detach()
         message.pause()
         resolve('too-large')
       }
       const onEnd = (): void => {
         detach()
-        this.#bytes = total
+        this.#bytes = front.length
         this.#settle(true)
-        resolve(Buffer.concat(chunks))
+        const all = front.takeAll()
+        front.push(all)
+        resolve(all)
       }
       const onClose = (): void => {
         detach()
@@ -219,7 +220,7 @@ export class MessageBody implements Body {
       this.#bytes += bytes
       if (plain) carried?.(bytes)
     }
-    for (const chunk of this.#front ?? []) {
+    for (const chunk of this.#front?.takePieces() ?? []) {
       if (!this.#settled) counted(chunk.length)
       else if (plain) carried?.(chunk.length)
       first.into.write(chunk)

@@ -1,3 +1,4 @@
+import { ByteQueue } from '../lib/byte-queue.js'
 import { forbiddenTrailer } from './fields.js'
 
 const NOTHING = Buffer.alloc(0)
@@ -9,18 +10,19 @@ const COLON = 0x3a
  * each line has a name, a colon and CR LF, and its size is bounded.
  */
 export class TrailerSieve {
-  #held: Buffer[] | undefined = undefined
+  #held: ByteQueue | undefined = undefined
 
   /** The next bytes of the section; `last`: they end it. Gives what the parser may have: all of it at the end. */
   pass(bytes: Buffer, last: boolean): Buffer {
     if (!last) {
-      this.#held ??= []
+      this.#held ??= new ByteQueue()
       this.#held.push(bytes)
       return NOTHING
     }
     const held = this.#held
     this.#held = undefined
-    const section = held === undefined ? bytes : Buffer.concat([...held, bytes])
+    held?.push(bytes)
+    const section = held?.takeAll() ?? bytes
     // No more than the empty line: no trailers.
     return section.length === 2 ? section : sieved(section)
   }

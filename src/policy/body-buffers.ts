@@ -3,6 +3,7 @@ import type { Body, Outgoing } from '../exchange/body.js'
 import type { Failure } from '../exchange/connection.js'
 import type { Flow, FlowResponse } from '../exchange/flow.js'
 import { refuse, type Verdict } from '../exchange/verdict.js'
+import { ByteQueue } from '../lib/byte-queue.js'
 import { ClientShares, clientKey } from '../lib/client-shares.js'
 import type { Clock } from '../lib/clock.js'
 import { Sweeper, type Swept } from '../lib/sweeper.js'
@@ -156,7 +157,7 @@ export class BodyBuffers {
     const { each, broken } = this.#parts
     const watch = pace === undefined ? undefined : new Watch(stream, pace)
     if (watch !== undefined) this.#slow?.add(watch)
-    const chunks: Uint8Array[] = []
+    const waiting = new ByteQueue()
     let size = 0
     try {
       // Leaving the loop destroys the stream, and with it the engine's hold on what is left of the body.
@@ -165,7 +166,7 @@ export class BodyBuffers {
         if (size > each) return this.#dropped(flow, size - chunk.length, 'too-large')
         const full = this.reserve(flow, chunk.length)
         if (full !== undefined) return this.#dropped(flow, size - chunk.length, full)
-        chunks.push(chunk)
+        waiting.push(chunk)
         if (watch !== undefined) watch.came = size
       }
     } catch {
@@ -174,7 +175,7 @@ export class BodyBuffers {
     } finally {
       if (watch !== undefined) this.#slow?.delete(watch)
     }
-    return chunks.length === 1 ? (chunks[0] as Uint8Array) : Buffer.concat(chunks, size)
+    return waiting.takeAll()
   }
 
   /** Gives back at once what was counted for a body that nobody will get. */

@@ -6,6 +6,7 @@ import type { BytePipe, Outgoing } from '../exchange/body.js'
 import type { ConnectionFacts, Failure } from '../exchange/connection.js'
 import type { Exchange, RequestHead, ResponseHead, Sent } from '../exchange/exchange.js'
 import type { HeaderList } from '../exchange/headers.js'
+import { ByteQueue } from '../lib/byte-queue.js'
 import type { Clock } from '../lib/clock.js'
 
 /** The whole answer, or why there is none. */
@@ -97,16 +98,14 @@ export class InternalExchange implements Exchange {
     if (body instanceof Uint8Array) return body.length > this.#limit ? 'RESPONSE_TOO_LARGE' : body
     const stream = body instanceof Readable ? body : body.claim()
     const stop = this.signal.onAbort(() => stream.destroy())
-    const chunks: Buffer[] = []
-    let size = 0
+    const waiting = new ByteQueue()
     try {
       for await (const chunk of stream) {
-        size += (chunk as Buffer).length
+        waiting.push(chunk as Buffer)
         // Leaving the loop destroys the stream.
-        if (size > this.#limit) return 'RESPONSE_TOO_LARGE'
-        chunks.push(chunk as Buffer)
+        if (waiting.length > this.#limit) return 'RESPONSE_TOO_LARGE'
       }
-      return Buffer.concat(chunks)
+      return waiting.takeAll()
     } catch {
       // A message that breaks off is told by its stream, whatever broke it.
       return 'BROKEN'

@@ -2,12 +2,13 @@ import type { Socket } from 'node:net'
 import type { BytePipe, Framing } from '../../exchange/body.js'
 import type { ConnectionFacts, Failure } from '../../exchange/connection.js'
 import type { HeaderList } from '../../exchange/headers.js'
+import { ByteQueue } from '../../lib/byte-queue.js'
 import type { Clock } from '../../lib/clock.js'
 import type { SocketFacts } from '../connection-facts.js'
 import { ignore } from '../copy.js'
 import type { Served, ServingHost } from '../listener.js'
 import { BodyReader } from './body-reader.js'
-import { type BodySource, CodecBody } from './codec-body.js'
+import { type BodySource, CodecBody, holdPiece } from './codec-body.js'
 import { CodecExchange } from './codec-exchange.js'
 import { HeadReader, type Refusal } from './head-reader.js'
 import { MessageWriter } from './message-writer.js'
@@ -61,8 +62,8 @@ export class ClientConnection implements Served, WireOwner, BodySource {
   #draining = false
   #answeredAny = false
   #consuming = false
-  #held: Buffer[] | undefined = undefined
-  #heldBytes = 0
+  /** What came behind the message that is being answered. */
+  #held: ByteQueue | undefined = undefined
   #since: number
   #byteAt: number
   #messageBytes = 0
@@ -200,8 +201,8 @@ export class ClientConnection implements Served, WireOwner, BodySource {
 
   /** Leaves HTTP: the wire as a stream, and the bytes that came behind the head. */
   becomePipe(other: BytePipe): { duplex: WireDuplex; first: readonly Buffer[] } {
-    const first = this.#held ?? []
-    this.#messageBytes += this.#heldBytes
+    this.#messageBytes += this.#held?.length ?? 0
+    const first = this.#held?.takePieces() ?? []
     this.#phase = 'pipe'
     this.#pipe = other
     this.#held = undefined
@@ -402,10 +403,9 @@ export class ClientConnection implements Served, WireOwner, BodySource {
   }
 
   #hold(chunk: Buffer, from: number, to: number): void {
-    this.#held ??= []
-    this.#held.push(this.wire.keep(chunk, from, to))
-    this.#heldBytes += to - from
-    if (this.#heldBytes > HELD_LIMIT) this.wire.pause()
+    this.#held ??= new ByteQueue()
+    holdPiece(this.#held, chunk, from, to, this.wire)
+    if (this.#held.length > HELD_LIMIT) this.wire.pause()
   }
 
   /** The next message may begin; reads what waited. */
@@ -415,9 +415,8 @@ export class ClientConnection implements Served, WireOwner, BodySource {
     const held = this.#held
     if (held === undefined) return
     this.#held = undefined
-    this.#heldBytes = 0
     this.#byteAt = this.clock.monotonic()
-    const all = held.length === 1 ? (held[0] as Buffer) : Buffer.concat(held)
+    const all = held.takeAll()
     this.#consume(all, all.length)
   }
 

@@ -2,6 +2,7 @@ import { type Duplex, Readable } from 'node:stream'
 import type { Body, Framing } from '../../exchange/body.js'
 import type { Failure } from '../../exchange/connection.js'
 import type { HeaderList } from '../../exchange/headers.js'
+import { ByteQueue } from '../../lib/byte-queue.js'
 import { copy, ignore } from '../copy.js'
 import { allowedTrailers } from '../fields.js'
 import { BodyBroken } from '../message-body.js'
@@ -34,14 +35,14 @@ export const SMALL = 4096
 const HELD_LIMIT = 65_536
 const OPEN: Framing = { kind: 'open' }
 const NO_FIELDS: HeaderList = []
+const NOTHING = Buffer.alloc(0)
 
 /** The body of a message that the codec receives, on either side. It is no stream until somebody claims it. */
 export class CodecBody implements Body {
   readonly #framing: Framing
   #source: BodySource | undefined
   #sink: BodySink | undefined = undefined
-  #held: (string | Buffer)[] | undefined = undefined
-  #heldBytes = 0
+  #held: Held | undefined = undefined
   #transforms: (() => Duplex)[] | undefined = undefined
   #fields: HeaderList | undefined = undefined
   #state: 'free' | 'wanted' | 'taken' | 'discarded' = 'free'
@@ -134,13 +135,7 @@ export class CodecBody implements Body {
     this.#want()
     const held = this.#held
     this.#held = undefined
-    this.#heldBytes = 0
-    if (held !== undefined) {
-      for (const piece of held) {
-        if (typeof piece === 'string') sink.text(piece)
-        else sink.chunk(piece, 0, piece.length, undefined)
-      }
-    }
+    held?.sendTo(sink)
     if (this.complete) sink.end(this.trailers ?? NO_FIELDS)
     else if (this.#broken) sink.broke(this.failure)
     else {
@@ -175,16 +170,9 @@ export class CodecBody implements Body {
     return new Promise((resolve, reject) => {
       if (this.#state === 'free') this.#state = 'wanted'
       this.#want()
-      const whole = (): Buffer => {
-        const pieces = (this.#held ?? []).map((piece) =>
-          typeof piece === 'string' ? Buffer.from(piece, 'latin1') : piece
-        )
-        const all = pieces.length === 1 ? (pieces[0] as Buffer) : Buffer.concat(pieces)
-        this.#held = [all]
-        return all
-      }
+      const whole = (): Buffer => this.#held?.whole() ?? NOTHING
       const full = (): boolean => {
-        if (this.#heldBytes <= limit) return false
+        if ((this.#held?.length ?? 0) <= limit) return false
         this.#sink = undefined
         this.#source?.pauseBody()
         resolve('too-large')
@@ -228,28 +216,74 @@ export class CodecBody implements Body {
   }
 
   #hold(chunk: Buffer, from: number, to: number, wire: Wire | undefined): void {
-    this.#held ??= []
-    this.#heldBytes += to - from
-    if (to - from <= SMALL) this.#held.push(chunk.toString('latin1', from, to))
-    else this.#held.push(wire === undefined ? chunk.subarray(from, to) : wire.keep(chunk, from, to))
-    if (this.#heldBytes > HELD_LIMIT && this.#sink === undefined) this.#source?.pauseBody()
+    this.#held ??= new Held()
+    this.#held.push(chunk, from, to, wire)
+    if (this.#held.length > HELD_LIMIT && this.#sink === undefined) this.#source?.pauseBody()
   }
+}
+
+/**
+ * Bytes that wait for somebody who takes the body. A first small piece stays text, because it leaves in one write with its
+ * head; further ones are joined, so that a body in chunks of one byte takes no more memory than its bytes.
+ */
+class Held {
+  #text: string | undefined = undefined
+  #more: ByteQueue | undefined = undefined
+  length = 0
+
+  push(chunk: Buffer, from: number, to: number, wire: Wire | undefined): void {
+    if (this.length === 0 && to - from <= SMALL) this.#text = chunk.toString('latin1', from, to)
+    else {
+      this.#more ??= new ByteQueue()
+      holdPiece(this.#more, chunk, from, to, wire)
+    }
+    this.length += to - from
+  }
+
+  sendTo(sink: BodySink): void {
+    if (this.#text !== undefined) sink.text(this.#text)
+    for (const piece of this.#more?.takePieces() ?? []) sink.chunk(piece, 0, piece.length, undefined)
+  }
+
+  /** Everything in one piece, which stays here. */
+  whole(): Buffer {
+    const first = Buffer.from(this.#text ?? '', 'latin1')
+    const more = this.#more?.takeAll() ?? NOTHING
+    const all = first.length === 0 ? more : more.length === 0 ? first : Buffer.concat([first, more])
+    this.#text = undefined
+    this.#more = new ByteQueue()
+    this.#more.push(all)
+    return all
+  }
+}
+
+/** Keeps bytes that are valid only now. */
+export function holdPiece(queue: ByteQueue, chunk: Buffer, from: number, to: number, wire: Wire | undefined): void {
+  // The queue copies what is small.
+  const copied = wire === undefined || to - from < SMALL
+  queue.push(copied ? chunk.subarray(from, to) : wire.keep(chunk, from, to))
 }
 
 /** A body as a stream; reading it is the back-pressure. */
 class ClaimedBody extends Readable implements BodySink {
   readonly #body: CodecBody
+  /** What came before it was asked for: joined here, because a Readable keeps a Buffer for each piece. */
+  readonly #waiting = new ByteQueue()
+  #wanted = false
   #over = false
+  #ended = false
 
   constructor(body: CodecBody) {
-    super()
+    super({ highWaterMark: 0 })
     this.#body = body
     this.on('error', ignore)
     body.sendTo(this)
   }
 
   override _read(): void {
-    this.#body.resume()
+    this.#wanted = true
+    this.#give()
+    if (this.#wanted) this.#body.resume()
   }
 
   override _destroy(error: Error | null, done: (error: Error | null) => void): void {
@@ -261,29 +295,40 @@ class ClaimedBody extends Readable implements BodySink {
   }
 
   text(data: string): void {
-    this.#push(Buffer.from(data, 'latin1'))
+    this.#waiting.push(Buffer.from(data, 'latin1'))
   }
 
   chunk(bytes: Buffer, from: number, to: number, wire: Wire | undefined): void {
-    this.#push(wire === undefined ? bytes.subarray(from, to) : wire.keep(bytes, from, to))
+    holdPiece(this.#waiting, bytes, from, to, wire)
+    if (this.#waiting.length >= HELD_LIMIT) this.#body.pause()
   }
 
   flush(): void {
-    // Each piece was pushed when it came.
+    this.#give()
   }
 
   end(): void {
     this.#over = true
-    this.push(null)
+    this.#give()
   }
 
   broke(why: Failure): void {
     this.#over = true
+    this.#ended = true
     this.destroy(new BodyBroken(why))
   }
 
-  #push(chunk: Buffer): void {
-    if (!this.push(chunk)) this.#body.pause()
+  /** One piece each time that it is asked for; the end behind the last one. */
+  #give(): void {
+    while (this.#wanted) {
+      const piece = this.#waiting.shift()
+      if (piece === undefined) break
+      this.#wanted = false
+      this.push(piece)
+    }
+    if (!this.#over || this.#ended || this.#waiting.length > 0) return
+    this.#ended = true
+    this.push(null)
   }
 }
 

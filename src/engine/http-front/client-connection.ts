@@ -2,6 +2,7 @@ import { type IncomingMessage, type ServerResponse, STATUS_CODES } from 'node:ht
 import type { Socket } from 'node:net'
 import type { BytePipe } from '../../exchange/body.js'
 import type { Failure } from '../../exchange/connection.js'
+import { ByteQueue } from '../../lib/byte-queue.js'
 import type { Clock } from '../../lib/clock.js'
 import { cut } from '../byte-pipe.js'
 import type { SocketFacts } from '../connection-facts.js'
@@ -46,8 +47,8 @@ export class ClientConnection implements Served {
   #answeredAny = false
   /** The request that is still being read has had its answer. */
   #answered = false
-  #held: Buffer[] = []
-  #heldBytes = 0
+  /** What came behind the message that is being answered. */
+  readonly #held = new ByteQueue()
   #since: number
   #byteAt: number
   #messageBytes = 0
@@ -78,7 +79,7 @@ export class ClientConnection implements Served {
     const destroySoon = socket.destroySoon.bind(socket)
     socket.destroySoon = () => {
       // Closing with unread bytes makes the kernel send RST, which can overtake the answer (RFC 9112 9.6).
-      if (this.#scanner.state === 'ended' && this.#heldBytes === 0) destroySoon()
+      if (this.#scanner.state === 'ended' && this.#held.length === 0) destroySoon()
       else this.linger()
     }
   }
@@ -158,8 +159,7 @@ export class ClientConnection implements Served {
     if (this.#phase === 'closed' || this.#phase === 'lingering') return
     this.#phase = 'lingering'
     this.#since = this.clock.monotonic()
-    this.#held = []
-    this.#heldBytes = 0
+    this.#held.clear()
     this.socket.end()
     this.socket.resume()
   }
@@ -182,12 +182,10 @@ export class ClientConnection implements Served {
 
   /** Leaves HTTP: returns the bytes that came behind the head. */
   becomePipe(other: BytePipe): Buffer[] {
-    const held = this.#held
-    this.#inBefore = this.socket.bytesRead - this.#heldBytes
+    this.#inBefore = this.socket.bytesRead - this.#held.length
+    const held = this.#held.takePieces()
     this.#phase = 'pipe'
     this.#pipe = other
-    this.#held = []
-    this.#heldBytes = 0
     this.socket.removeListener('data', this.#onData)
     this.socket.removeListener('end', this.#onEnd)
     return held
@@ -257,7 +255,7 @@ export class ClientConnection implements Served {
   readonly #onData = (chunk: Buffer): void => {
     this.#byteAt = this.clock.monotonic()
     if (this.#phase !== 'http') return
-    if (this.#heldBytes > 0) this.#hold(chunk)
+    if (this.#held.length > 0) this.#hold(chunk)
     else this.#consume(chunk)
   }
 
@@ -311,8 +309,7 @@ export class ClientConnection implements Served {
 
   #hold(chunk: Buffer): void {
     this.#held.push(chunk)
-    this.#heldBytes += chunk.length
-    if (this.#heldBytes > HELD_LIMIT) this.socket.pause()
+    if (this.#held.length > HELD_LIMIT) this.socket.pause()
   }
 
   /** The next message may begin. */
@@ -323,13 +320,10 @@ export class ClientConnection implements Served {
       this.linger()
       return
     }
-    if (this.#heldBytes === 0) return
-    const held = this.#held
-    if (this.#heldBytes > HELD_LIMIT) this.socket.resume()
-    this.#held = []
-    this.#heldBytes = 0
+    if (this.#held.length === 0) return
+    if (this.#held.length > HELD_LIMIT) this.socket.resume()
     this.#byteAt = this.clock.monotonic()
-    this.#consume(held.length === 1 ? (held[0] as Buffer) : Buffer.concat(held))
+    this.#consume(this.#held.takeAll())
   }
 
   #crashed(exchange: HttpExchange): void {

@@ -1,5 +1,6 @@
 import type { ClientRequest, IncomingMessage } from 'node:http'
 import type { Socket } from 'node:net'
+import { ByteQueue } from '../byte-queue.js'
 import { codeOf } from '../coded-error.js'
 import { isPublicAddress } from './addresses.js'
 import type { OutboundFailure, OutboundResponse } from './answer.js'
@@ -64,18 +65,16 @@ export class OutboundAttempt {
 
   #read(response: IncomingMessage): void {
     this.#answered = true
-    const chunks: Buffer[] = []
-    let size = 0
+    const waiting = new ByteQueue()
     const address = response.socket.remoteAddress ?? ''
     response.on('data', (chunk: Buffer) => {
-      size += chunk.length
-      if (size > this.#limit) this.end('RESPONSE_TOO_LARGE')
-      else chunks.push(chunk)
+      waiting.push(chunk)
+      if (waiting.length > this.#limit) this.end('RESPONSE_TOO_LARGE')
     })
     response.on('end', () => {
       if (!response.complete) return
       const { statusCode = 0, rawHeaders } = response
-      this.end({ status: statusCode, headers: rawHeaders, body: Buffer.concat(chunks, size), address })
+      this.end({ status: statusCode, headers: rawHeaders, body: waiting.takeAll(), address })
     })
     response.on('error', (error) => this.end(this.#failureOf(error)))
     response.on('close', () => this.end('BROKEN'))
