@@ -8,7 +8,7 @@ import type { Readiness } from './api/readiness.js'
 import { type ApiServer, createApi } from './api/server.js'
 import { type OpenCertificates, openCertificates } from './assembly/certificates.js'
 import { readOptionFile } from './assembly/option-file.js'
-import { outboundRules } from './assembly/outbound.js'
+import { namesOptions, outboundRules } from './assembly/outbound.js'
 import { openPolicyServices } from './assembly/policy-services.js'
 import { isShared, storeAddress } from './assembly/store-place.js'
 import { accessLines, sharesListener, trafficOptions, trustedSet } from './assembly/traffic-options.js'
@@ -33,6 +33,7 @@ import { CodedError } from './lib/coded-error.js'
 import { reachableUrl } from './lib/host.js'
 import { newId } from './lib/id.js'
 import type { LineOutput } from './lib/line-output.js'
+import { createNames, type Names } from './lib/names/names.js'
 import type { Outbound } from './lib/outbound/outbound.js'
 import { ThreadedOutbound } from './lib/outbound/threaded.js'
 import { packageVersion } from './lib/package-root.js'
@@ -129,6 +130,7 @@ export class App {
   readonly #dependencies: AppDependencies
   readonly #holder = new SnapshotHolder(Snapshot.empty())
   readonly #metrics = new Metrics()
+  readonly #names: Names
   readonly #upstreams: Upstreams
   readonly #kinds = new HeaderKinds()
   readonly #turnedAway: TurnedAwayLog
@@ -156,7 +158,8 @@ export class App {
     this.#turnedAway = new TurnedAwayLog(clock, log, (...what) => this.#metrics.turnedAway(...what))
     this.#own = new OwnUnits((units) => this.#plane.applyOwn(units))
     this.#agents = this.#createAgents()
-    this.#upstreams = new Upstreams(clock, this.#agents.groups)
+    this.#names = createNames(namesOptions(options), clock)
+    this.#upstreams = new Upstreams(clock, this.#agents.groups, this.#names.forSockets)
     this.#back = ENGINES[options.engine].back({ clock })
     this.#limiter = new LimiterTable({ budgetBytes: options.limiter.budget, clock })
   }
@@ -187,7 +190,12 @@ export class App {
     this.#control = await this.#openControl(keys, this.#traffic, await seal())
     const applied = await this.reload()
     if (!applied.ok) throw refusedStart(applied)
-    this.#certificates = await openCertificates(this.#options, { control: this.#control, clock, log })
+    this.#certificates = await openCertificates(this.#options, {
+      control: this.#control,
+      clock,
+      names: this.#names,
+      log
+    })
     this.#observe()
     this.#api = this.#createApi(keys, this.#control, log)
     const apiAddress = await this.#api.listen(api.listen)
@@ -249,6 +257,7 @@ export class App {
     await atMost(drain + STOP.beside, rest)
     this.#traffic?.stop()
     for (const outbound of this.#outbound) outbound.close()
+    this.#names.close()
     return (await atMost(0, draining)) ?? { ended: 0, cut: 0 }
   }
 
@@ -284,6 +293,7 @@ export class App {
     const address = storeAddress(this.#options)
     const { services, guests } = await openPolicyServices(this.#options, {
       clock,
+      names: this.#names,
       log,
       seal,
       limiter: this.#limiter,
@@ -292,7 +302,10 @@ export class App {
     })
     this.#outbound = [services.outbound, guests.services.outbound]
     const folders = eventFolders(this.#options.events.folders, data, this.#options.policy)
-    const eventsOutbound = new ThreadedOutbound(await outboundRules(this.#options))
+    const eventsOutbound = new ThreadedOutbound({
+      ...(await outboundRules(this.#options)),
+      names: namesOptions(this.#options)
+    })
     const events = new Events({
       outbound: eventsOutbound,
       folders,

@@ -3,6 +3,7 @@ import { authorityOf, CertificateService } from '../certificates/service.js'
 import type { Options } from '../config/options.js'
 import type { ControlPlane } from '../control/control-plane.js'
 import type { Clock } from '../lib/clock.js'
+import type { Names } from '../lib/names/names.js'
 import { createOutbound } from '../lib/outbound/outbound.js'
 import { unpredictable } from '../lib/unpredictable.js'
 import { readOptionFile } from './option-file.js'
@@ -16,11 +17,17 @@ export interface OpenCertificates {
 /** Managed certificates as the options want them. Fails with `FILE_UNREADABLE`, and as `CertificateService.open` does. */
 export async function openCertificates(
   options: Options,
-  { control, clock, log }: { readonly control: ControlPlane; readonly clock: Clock; readonly log: Logger }
+  {
+    control,
+    clock,
+    names,
+    log
+  }: { readonly control: ControlPlane; readonly clock: Clock; readonly names: Names; readonly log: Logger }
 ): Promise<OpenCertificates> {
   const { acme, dns, zone, regions } = options
   const outbound = createOutbound({
     clock,
+    lookup: names.lookup,
     // The operator names the authority, which may be in a network of one's own.
     allowPrivate: true,
     ...(acme.ca === undefined ? {} : { authorities: [await readOptionFile(acme.ca, 'acme.ca')] })

@@ -1,4 +1,5 @@
 import type { Options } from '../config/options.js'
+import type { NamesOptions } from '../lib/names/names.js'
 import type { OutboundParts } from '../lib/outbound/outbound.js'
 import { readOptionFile } from './option-file.js'
 
@@ -8,4 +9,9 @@ export async function outboundRules({
 }: Options): Promise<Pick<OutboundParts, 'allowPrivate' | 'authorities'>> {
   const { allow_private: allowPrivate, ca } = outbound
   return { allowPrivate, ...(ca === undefined ? {} : { authorities: [await readOptionFile(ca, 'outbound.ca')] }) }
+}
+
+/** Who answers names, as the options want it. */
+export function namesOptions({ dns }: Options): NamesOptions {
+  return { resolver: dns.resolver, servers: dns.servers }
 }

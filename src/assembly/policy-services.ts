@@ -4,6 +4,7 @@ import { documentedFunctions, documentedVariables } from '../expression/document
 import { createExpressions, Language } from '../expression/expressions.js'
 import type { Clock } from '../lib/clock.js'
 import { openGeo } from '../lib/geo.js'
+import type { Names } from '../lib/names/names.js'
 import { createOutbound } from '../lib/outbound/outbound.js'
 import type { Sealer } from '../lib/seal.js'
 import { unpredictable } from '../lib/unpredictable.js'
@@ -27,6 +28,7 @@ import { outboundRules } from './outbound.js'
 
 export interface PolicyServicesParts {
   readonly clock: Clock
+  readonly names: Names
   readonly log: Logger
   readonly seal: Sealer
   readonly limiter: LimiterTable
@@ -46,8 +48,8 @@ export interface OpenPolicyServices {
  */
 export async function openPolicyServices(options: Options, parts: PolicyServicesParts): Promise<OpenPolicyServices> {
   const { geoip, rate_limit_headers, limits, timeouts, login, jwt } = options
-  const { clock, log, seal, limiter, metrics, traffic } = parts
-  const outbound = createOutbound({ clock, ...(await outboundRules(options)) })
+  const { clock, names, log, seal, limiter, metrics, traffic } = parts
+  const outbound = createOutbound({ clock, lookup: names.lookup, ...(await outboundRules(options)) })
   const sources = {
     results: resultsOf(actions),
     clock,
@@ -84,13 +86,13 @@ export async function openPolicyServices(options: Options, parts: PolicyServices
       broken: refusalOf
     })
   }
-  return { services, guests: { services: guestServices(services, sources), actions: guestActions } }
+  return { services, guests: { services: guestServices(services, sources, names), actions: guestActions } }
 }
 
 /** Without vaults, without files, and without the private networks that the operator opens to policies of the account. */
-function guestServices(services: PolicyServices, sources: Sources): PolicyServices {
+function guestServices(services: PolicyServices, sources: Sources, names: Names): PolicyServices {
   const { clock, log } = services
-  const outbound = createOutbound({ clock, allowPrivate: false })
+  const outbound = createOutbound({ clock, allowPrivate: false, lookup: names.lookup })
   const functions = [...documentedFunctions(sources)].filter(({ signature }) => !signature.startsWith('secrets.'))
   return {
     ...services,

@@ -8,6 +8,7 @@ import type { Clock } from '../lib/clock.js'
 import { CodedError } from '../lib/coded-error.js'
 import { openGeo } from '../lib/geo.js'
 import { parseAuthority } from '../lib/host.js'
+import type { Names } from '../lib/names/names.js'
 import { createOutbound } from '../lib/outbound/outbound.js'
 import { TurnedAwayLog } from '../lib/turned-away.js'
 import { UserAgents } from '../lib/user-agent.js'
@@ -98,7 +99,7 @@ export class AgentPlane {
   }
 
   /** `tell` hears of what policies cannot do while they run. */
-  static async open(clock: Clock, random: () => number, tell: Tell): Promise<AgentPlane> {
+  static async open(clock: Clock, random: () => number, names: Names, tell: Tell): Promise<AgentPlane> {
     const metrics = new Metrics()
     const userAgent = new UserAgents()
     const sources = { results: resultsOf(agentActions), clock, random, geo: await openGeo(), userAgent }
@@ -106,7 +107,7 @@ export class AgentPlane {
       debug: () => undefined,
       warn: (fields: Readonly<Record<string, unknown>>, message: string) => tell(lineOf(fields, message))
     }
-    const outbound = createOutbound({ clock, allowPrivate: false })
+    const outbound = createOutbound({ clock, allowPrivate: false, lookup: names.lookup })
     const services: PolicyServices = {
       clock,
       // Vaults are the server's, so their function does not exist here.

@@ -2,6 +2,7 @@ import { setTimeout as wait } from 'node:timers/promises'
 import { systemClock } from '../lib/clock.js'
 import { CodedError } from '../lib/coded-error.js'
 import { formatAuthority } from '../lib/host.js'
+import { createNames, type Names } from '../lib/names/names.js'
 import { packageVersion } from '../lib/package-root.js'
 import { unpredictable } from '../lib/unpredictable.js'
 import { Agent, type AgentEvent } from '../tunnel/agent/agent.js'
@@ -29,9 +30,13 @@ export async function runAgent(
   try {
     const setup = await readAgentSetup(flags, environment)
     const status = new StatusLine(out)
-    const { tunnels, stop } = await guarded(setup.tunnels, status, styleFor(out, environment))
+    const names = createNames({ resolver: setup.resolver, servers: [] }, systemClock)
+    const { server, ...rest } = setup
+    const named = setup.tunnels.map((tunnel) => ({ ...tunnel, target: { ...tunnel.target, lookup: names.forSockets } }))
+    const { tunnels, stop } = await guarded(named, names, status, styleFor(out, environment))
     const agent = new Agent({
-      ...setup,
+      ...rest,
+      server: { ...server, lookup: names.forSockets },
       tunnels,
       version: packageVersion(),
       clock: systemClock,
@@ -44,6 +49,7 @@ export async function runAgent(
       await agent.run()
     } finally {
       stop()
+      names.close()
     }
     status.show('stopped', false)
     return ExitCode.ok
@@ -61,13 +67,14 @@ export async function runAgent(
 /** The tunnels with their policies in front of their targets. What runs policies is loaded when there are some. */
 async function guarded(
   tunnels: readonly NamedTunnel[],
+  names: Names,
   status: StatusLine,
   style: ReportStyle
 ): Promise<{ readonly tunnels: readonly NamedTunnel[]; stop(): void }> {
   if (tunnels.every(({ policy }) => policy === undefined)) return { tunnels, stop: () => undefined }
   const { AgentPlane } = await import('./agent-plane.js')
   const tell = (line: string): void => status.show(printable(line), false)
-  const plane = await AgentPlane.open(systemClock, unpredictable, tell)
+  const plane = await AgentPlane.open(systemClock, unpredictable, names, tell)
   try {
     const ready: NamedTunnel[] = []
     for (const tunnel of tunnels) {

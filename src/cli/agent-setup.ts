@@ -3,6 +3,7 @@ import { dirname, resolve } from 'node:path'
 import { isMap, isScalar, LineCounter, type Node, parseDocument, type YAMLMap } from 'yaml'
 import { CodedError, codeOf } from '../lib/coded-error.js'
 import { parseAuthority } from '../lib/host.js'
+import type { NamesOptions } from '../lib/names/names.js'
 import type { AgentTunnel, EndpointOffer, ServerAddress } from '../tunnel/agent/agent-options.js'
 import { readTarget } from '../tunnel/agent/target.js'
 
@@ -21,6 +22,7 @@ export interface AgentFlags {
   readonly forward?: string
   readonly metadata?: string
   readonly config?: string
+  readonly resolver?: string
 }
 
 /** What the command line, the environment and the file ask for together. */
@@ -29,6 +31,8 @@ export interface AgentSetup {
   readonly token: string
   readonly metadata: string
   readonly tunnels: readonly NamedTunnel[]
+  /** Who answers names. */
+  readonly resolver: NamesOptions['resolver']
 }
 
 /** The text of a traffic policy and the file that it is from. */
@@ -57,7 +61,7 @@ interface Written {
 }
 
 const PROTOS = ['https', 'http', 'tcp'] as const
-const FILE_FIELDS = ['server', 'ca', 'server_name', 'metadata', 'tunnels']
+const FILE_FIELDS = ['server', 'ca', 'server_name', 'metadata', 'resolver', 'tunnels']
 const TUNNEL_FIELDS = ['labels', ...PROTOS, 'policy', 'endpoint_policy', 'pooled', 'forward', 'verify', 'metadata']
 
 /** Reads everything an agent needs. Fails with a CodedError `AGENT_SETUP` that says what is wrong and where. */
@@ -74,6 +78,8 @@ export async function readAgentSetup(
   if (token === '') throw wrong('the token is missing: set SLUICE_TOKEN, or give --token')
   const ca = flags.ca ?? file?.ca
   const serverName = flags.serverName ?? file?.serverName
+  const resolver = flags.resolver ?? file?.resolver ?? 'own'
+  if (resolver !== 'own' && resolver !== 'system') throw wrong(`resolver: "${resolver}" is neither own nor system`)
   const written = [...(file?.tunnels ?? []), ...tunnelOfFlags(flags)]
   if (written.length === 0) throw wrong('no tunnel: give --forward with --label, --https, --http or --tcp')
   return {
@@ -85,6 +91,7 @@ export async function readAgentSetup(
     },
     token,
     metadata: flags.metadata ?? file?.metadata ?? '',
+    resolver,
     tunnels: await Promise.all(written.map(finish))
   }
 }
@@ -141,6 +148,7 @@ interface AgentFile {
   readonly ca?: string
   readonly serverName?: string
   readonly metadata?: string
+  readonly resolver?: string
   readonly tunnels: readonly Written[]
 }
 
@@ -165,6 +173,7 @@ async function readAgentFile(path: string): Promise<AgentFile> {
     ...defined('ca', ca === undefined ? undefined : resolve(folder, ca)),
     ...defined('serverName', reader.text(root, 'server_name')),
     ...defined('metadata', reader.text(root, 'metadata')),
+    ...defined('resolver', reader.text(root, 'resolver')),
     tunnels: named.map(({ key, value }) =>
       reader.tunnel(String(isScalar(key) ? key.value : key), value as Node, folder)
     )

@@ -43,6 +43,10 @@ export function agentCommand(): Command {
     .option('--endpoint-policy <file>', 'traffic policy that the server runs for the endpoint')
     .option('--forward <target>', 'http(s)://host:port, tcp://host:port, tls://host:port, unix:/path or a port')
     .option('--metadata <text>', 'shown with the session')
+    .option(
+      '--resolver <own|system>',
+      'who looks names up: DNS servers are asked (own), or the system with all it knows'
+    )
     .option('--config <file>', 'several tunnels, and any of the above')
     .addHelpText('after', EXAMPLES)
     .action(async (flags: AgentFlags) => {

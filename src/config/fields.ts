@@ -16,6 +16,7 @@ export type OptionKind =
   | 'store'
   | 'host'
   | 'hosts'
+  | 'name-servers'
   | 'networks'
   | 'origins'
   | 'names'
@@ -119,6 +120,9 @@ export const rate = (text: OptionText) => field<Rate | undefined>('rate', { type
 export const ports = (text: OptionText) => field<PortRange>('ports', { type: 'string' }, text)
 export const hosts = (text: OptionText) =>
   field<readonly string[]>('hosts', { type: 'array', items: { type: 'string' } }, text)
+/** IP addresses as `address`, `address:port` or `[address]:port`. */
+export const nameServers = (text: OptionText) =>
+  field<readonly string[]>('name-servers', { type: 'array', items: { type: 'string' } }, text)
 /** Networks as written; each one is readable by `parseCidr`. */
 export const networks = (text: OptionText) =>
   field<readonly string[]>('networks', { type: 'array', items: { type: 'string' } }, text)

@@ -143,9 +143,21 @@ export const optionsSchema = Type.Object(
         addresses: field.hosts({
           description: 'Public addresses of this service: answers for the addresses of agents.',
           default: []
+        }),
+        resolver: field.choice(['own', 'system'], {
+          description:
+            'Who looks up the names that connections lead to. own: DNS servers are asked, after /etc/hosts, with the search ' +
+            'domains of /etc/resolv.conf. system: the C library with all it is set up for (mDNS, NSS); names without an answer ' +
+            'then hold up others, files and compression.',
+          default: 'own'
+        }),
+        servers: field.nameServers({
+          description:
+            'DNS servers that `own` asks, such as 9.9.9.9 or 127.0.0.1:5353; default: those of /etc/resolv.conf.',
+          default: []
         })
       },
-      { ...strict, description: 'The name server of challenges for certificates.' }
+      { ...strict, description: 'Looking names up, and the name server of challenges for certificates.' }
     ),
     require_reserved: field.switched({
       description: 'Must the hosts of HTTPS edges be reserved domains?',

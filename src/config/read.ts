@@ -2,7 +2,7 @@ import { isIP } from 'node:net'
 import { resolve } from 'node:path'
 import { parseCidr } from '../lib/cidr.js'
 import { formatDuration, parseDuration } from '../lib/duration.js'
-import { parseAuthority } from '../lib/host.js'
+import { formatAuthority, parseAuthority } from '../lib/host.js'
 import { isPostgresUrl } from '../lib/postgres-url.js'
 import { formatSize, parseSize } from '../lib/size.js'
 import { didYouMean } from '../lib/suggest.js'
@@ -33,6 +33,7 @@ const READERS: Readonly<Record<OptionKind, Reader>> = {
   store: (written, _, base) => readStore(written, base),
   host: (written) => readHost(written, 'a host name without a port'),
   hosts: (written) => readList(written, (item) => readHost(item)),
+  'name-servers': (written) => readList(written, (item) => readNameServer(item)),
   networks: (written) => readList(written, (item) => readNetwork(item)),
   origins: (written) => readList(written, (item) => readOrigin(item)),
   names: (written) => readNames(written),
@@ -183,6 +184,13 @@ function readList(written: unknown, read: (item: unknown) => Reading): Reading {
 function readHost(item: unknown, allowed = 'host names without a port'): Reading {
   const authority = typeof item === 'string' ? parseAuthority(isIP(item) === 6 ? `[${item}]` : item) : undefined
   return authority === undefined || authority.port !== undefined ? refuse(allowed) : ok(authority.host)
+}
+
+function readNameServer(item: unknown): Reading {
+  const authority = typeof item === 'string' ? parseAuthority(isIP(item) === 6 ? `[${item}]` : item) : undefined
+  return authority === undefined || isIP(authority.host) === 0 || authority.port === 0
+    ? refuse('IP addresses of DNS servers, with a port if it is not 53')
+    : ok(formatAuthority(authority.host, authority.port ?? 53))
 }
 
 function readNetwork(item: unknown): Reading {

@@ -1,4 +1,4 @@
-import { connect, isIP, type Socket } from 'node:net'
+import { connect, isIP, type LookupFunction, type Socket } from 'node:net'
 import { type ConnectionOptions, connect as connectTls, type TLSSocket } from 'node:tls'
 import type { BytePipe } from '../exchange/body.js'
 import type { Failure } from '../exchange/connection.js'
@@ -10,6 +10,8 @@ import { ignore } from './copy.js'
 export interface TcpAddress {
   readonly host: string
   readonly port: number
+  /** Answers names; the system's resolver when left out. */
+  readonly lookup?: LookupFunction | undefined
 }
 
 /** TLS towards an upstream. `servername` is sent and must stand in the certificate. */
@@ -28,7 +30,7 @@ export function tcpDialer(at: TcpAddress): Dialer {
   return {
     key: `tcp ${at.host}:${at.port}`,
     reusable: true,
-    open: (why) => opened(connect({ host: at.host, port: at.port, noDelay: true, allowHalfOpen: true }), 'connect', why)
+    open: (why) => opened(connectTcp(at), 'connect', why)
   }
 }
 
@@ -48,7 +50,7 @@ export function tlsDialer(at: TlsAddress): Dialer {
     key: `tls ${host}:${port} ${servername} ${rejectUnauthorized} ${ca ?? ''}`,
     reusable: true,
     open: (why) => {
-      const below = connect({ host, port, noDelay: true, allowHalfOpen: true })
+      const below = connectTcp(at)
       const options: ConnectionOptions & { allowHalfOpen: boolean } = {
         socket: below,
         // Without SNI this is what the certificate is checked against.
@@ -65,6 +67,11 @@ export function tlsDialer(at: TlsAddress): Dialer {
       return opened(socket, 'secureConnect', why)
     }
   }
+}
+
+function connectTcp({ host, port, lookup }: TcpAddress): Socket {
+  const names = lookup === undefined ? {} : { lookup }
+  return connect({ host, port, noDelay: true, allowHalfOpen: true, ...names })
 }
 
 /** The pipe once `event` came; every other end of the attempt rejects with a `DialError`. */

@@ -1,3 +1,4 @@
+import type { LookupFunction } from 'node:net'
 import type { Dialer } from '../engine/contract.js'
 import { tcpDialer, tlsDialer } from '../engine/dialers.js'
 import type { Clock } from '../lib/clock.js'
@@ -35,6 +36,7 @@ type State = 'up' | 'down' | 'none'
 export class Upstreams {
   readonly #clock: Clock
   readonly #tunnels: TunnelGroups | undefined
+  readonly #lookup: LookupFunction | undefined
   readonly #servers = new WeakMap<AddressUpstream | TunnelUpstream, Server>()
   readonly #choices = new WeakMap<WeightedUpstream, WeightedChoice>()
   #followed: ShardedMap<UpstreamUnit> = ShardedMap.empty()
@@ -42,9 +44,11 @@ export class Upstreams {
   readonly #uses = new Map<string, number>()
   #keys: ReadonlySet<string> = new Set()
 
-  constructor(clock: Clock, tunnels?: TunnelGroups) {
+  /** `lookup`: answers the names of servers; the system's resolver when left out. */
+  constructor(clock: Clock, tunnels?: TunnelGroups, lookup?: LookupFunction) {
     this.#clock = clock
     this.#tunnels = tunnels
+    this.#lookup = lookup
   }
 
   /**
@@ -137,7 +141,7 @@ export class Upstreams {
   #server(unit: AddressUpstream | TunnelUpstream): Server | undefined {
     let server = this.#servers.get(unit)
     if (server === undefined) {
-      if (unit.form === 'address') server = new Server(createDialer(unit), nameOf(unit))
+      if (unit.form === 'address') server = new Server(createDialer(unit, this.#lookup), nameOf(unit))
       else if (this.#tunnels !== undefined) server = new Server(this.#tunnels.dialer(unit.labels), `tunnels ${unit.id}`)
       else return undefined
       this.#servers.set(unit, server)
@@ -166,11 +170,12 @@ function nameOf({ protocol, host, port }: AddressUpstream): string {
   return `${protocol}://${formatAuthority(host, port)}`
 }
 
-function createDialer(unit: AddressUpstream): Dialer {
-  if (unit.protocol === 'http') return tcpDialer({ host: unit.host, port: unit.port })
+function createDialer(unit: AddressUpstream, lookup: LookupFunction | undefined): Dialer {
+  if (unit.protocol === 'http') return tcpDialer({ host: unit.host, port: unit.port, lookup })
   return tlsDialer({
     host: unit.host,
     port: unit.port,
+    lookup,
     servername: unit.host,
     ...(unit.certificateAuthorities === undefined ? {} : { ca: unit.certificateAuthorities })
   })

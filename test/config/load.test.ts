@@ -81,7 +81,7 @@ t.test('without anything the defaults hold', async (t) => {
     geoip: {},
     outbound: { allow_private: false },
     acme: { agree_terms: false, directory: 'https://acme-v02.api.letsencrypt.org/directory' },
-    dns: { addresses: [] },
+    dns: { addresses: [], resolver: 'own', servers: [] },
     login: {},
     events: {},
     jwt: { key_folders: [] },

@@ -29,13 +29,13 @@ function client(t: Test, parts: Partial<OutboundParts> = {}) {
 
 const { postMessage: post } = Worker.prototype
 
-type Client = (t: Test, parts?: OutboundThreadData) => Outbound
+type Client = (t: Test, parts?: Omit<OutboundThreadData, 'names'>) => Outbound
 
 /** In the thread of the test itself and in one of its own. */
 const PLACES: Readonly<Record<string, Client>> = {
   here: client,
   'in a thread': (t, data = { allowPrivate: true }) => {
-    const outbound = new ThreadedOutbound(data)
+    const outbound = new ThreadedOutbound({ names: { resolver: 'own', servers: [] }, ...data })
     t.teardown(() => outbound.close())
     return outbound
   }

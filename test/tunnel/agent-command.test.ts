@@ -87,6 +87,7 @@ t.test('refusals are said in words, with an exit code', async (t) => {
   t.match(await attempt({ server: 'nowhere' }), '2 "nowhere" is no host:port of a server')
   t.match(await attempt({ label: ['app'] }), '2 --label app: must be key=value')
   t.match(await attempt({ forward: 'ftp://x:1' }), '2 tunnel: cannot forward to "ftp://x:1"')
+  t.match(await attempt({ resolver: 'dns' }), '2 resolver: "dns" is neither own nor system')
   t.match(await attempt({ https: true }), '2 tunnel: needs either labels or one of https, http, tcp')
 })
 

@@ -1,7 +1,11 @@
 import { randomBytes } from 'node:crypto'
+import { once } from 'node:events'
+import type { LookupFunction } from 'node:net'
 import t from 'tap'
+import { AbortList } from '../../src/engine/abort-list.js'
+import type { ConnectionFacts } from '../../src/exchange/connection.js'
 import { BackOff } from '../../src/tunnel/agent/back-off.js'
-import { readTarget } from '../../src/tunnel/agent/target.js'
+import { connectTarget, readTarget, targetDialer } from '../../src/tunnel/agent/target.js'
 import { readAuthRequest } from '../../src/tunnel/auth-request.js'
 import { AuthThrottle } from '../../src/tunnel/auth-throttle.js'
 import { BindRules } from '../../src/tunnel/bind-rules.js'
@@ -139,6 +143,24 @@ t.test('PROXY headers', async (t) => {
   t.match(proxyHeader(2, six, six).toString('hex'), /^0d0a0d0a000d0a515549540a21210024(20010db8(00){11}01){2}00010001$/)
   t.equal(String(proxyHeader(1, six, to)), 'PROXY UNKNOWN\r\n')
   t.equal(proxyHeader(2, { address: '', port: 0 }, to).toString('hex'), '0d0a0d0a000d0a515549540a20000000')
+})
+
+t.test('the name of a target is looked up by whom the agent says', async (t) => {
+  const asked: string[] = []
+  const lookup: LookupFunction = (host, _options, done) => {
+    asked.push(host)
+    done(Object.assign(new Error('none'), { code: 'ENOTFOUND' }), '', 0)
+  }
+  for (const text of ['tcp://box.test:1', 'tls://box.test:1']) {
+    const target = readTarget(text)
+    if (target === undefined || target.kind === 'unix') throw new Error('no target')
+    const { socket } = connectTarget({ ...target, lookup })
+    const [error] = (await once(socket, 'error')) as [NodeJS.ErrnoException]
+    t.equal(error.code, 'ENOTFOUND')
+    const why = { client: {} as ConnectionFacts, deadline: 0, signal: new AbortList() }
+    await t.rejects(targetDialer({ ...target, lookup }).open(why), { failure: 'dial-refused', message: 'ENOTFOUND' })
+  }
+  t.same(asked, ['box.test', 'box.test', 'box.test', 'box.test'])
 })
 
 t.test('names, addresses and targets', async (t) => {

@@ -1,9 +1,11 @@
+import type { NamesOptions } from '../names/names.js'
 import type { OutboundError, OutboundRequest, OutboundResponse } from './answer.js'
 
 /** What the thread begins with. */
 export interface OutboundThreadData {
   readonly allowPrivate: boolean
   readonly authorities?: readonly string[]
+  readonly names: NamesOptions
 }
 
 /** To the thread: a request, or that nobody waits for its answer any more. */

@@ -1,5 +1,6 @@
 import { parentPort, workerData } from 'node:worker_threads'
 import { systemClock } from '../clock.js'
+import { createNames } from '../names/names.js'
 import { type OutboundRequest, outboundError } from './answer.js'
 import { createOutbound } from './outbound.js'
 import type { OutboundOrder, OutboundReply, OutboundThreadData } from './thread-protocol.js'
@@ -8,7 +9,8 @@ import type { OutboundOrder, OutboundReply, OutboundThreadData } from './thread-
 function serve(): void {
   const port = parentPort
   if (port === null) return
-  const outbound = createOutbound({ clock: systemClock, ...(workerData as OutboundThreadData) })
+  const { names, ...rules } = workerData as OutboundThreadData
+  const outbound = createOutbound({ clock: systemClock, ...rules, lookup: createNames(names, systemClock).lookup })
   const under = new Map<number, AbortController>()
   const run = async (number: number, request: OutboundRequest): Promise<OutboundReply> => {
     const ending = new AbortController()

@@ -78,10 +78,11 @@ export class AgentConnection {
 
   /** Connects. Rejects with a CodedError: `AGENT_UNREACHABLE`, `AGENT_TLS`. */
   static async open(server: ServerAddress, owner: ConnectionOwner, clock: Clock): Promise<AgentConnection> {
-    const { host, port, ca, serverName = host } = server
+    const { host, port, ca, lookup, serverName = host } = server
     const options: ConnectionOptions = {
       host,
       port,
+      ...(lookup === undefined ? {} : { lookup }),
       ...(isIP(serverName) === 0 ? { servername: serverName } : {}),
       ...(ca === undefined ? {} : { ca })
     }

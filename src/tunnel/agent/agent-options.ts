@@ -1,3 +1,4 @@
+import type { LookupFunction } from 'node:net'
 import type { Labels } from '../authority.js'
 import type { MuxStream } from '../muxado/stream.js'
 import type { Target } from './target.js'
@@ -11,6 +12,8 @@ export interface ServerAddress {
   readonly ca?: string
   /** Name in the server's certificate; `host` when left out. */
   readonly serverName?: string
+  /** Answers names; the system's resolver when left out. */
+  readonly lookup?: LookupFunction
 }
 
 /** What is reached under a name or port of its own. */

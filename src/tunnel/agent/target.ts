@@ -1,13 +1,19 @@
-import { connect as connectTcp, isIP, type Socket } from 'node:net'
+import { connect as connectTcp, isIP, type LookupFunction, type Socket } from 'node:net'
 import { connect as connectTls } from 'node:tls'
 import type { Dialer } from '../../engine/contract.js'
 import { pathDialer, tcpDialer, tlsDialer } from '../../engine/dialers.js'
 import { parseAuthority } from '../../lib/host.js'
 
-/** Where an agent forwards to. */
+/** Where an agent forwards to. `lookup` answers names; the system's resolver when left out. */
 export type Target =
-  | { readonly kind: 'tcp'; readonly host: string; readonly port: number }
-  | { readonly kind: 'tls'; readonly host: string; readonly port: number; readonly verify: boolean }
+  | { readonly kind: 'tcp'; readonly host: string; readonly port: number; readonly lookup?: LookupFunction }
+  | {
+      readonly kind: 'tls'
+      readonly host: string
+      readonly port: number
+      readonly verify: boolean
+      readonly lookup?: LookupFunction
+    }
   | { readonly kind: 'unix'; readonly path: string }
 
 const DEFAULT_PORTS: Readonly<Record<string, number>> = { http: 80, https: 443 }
@@ -59,12 +65,13 @@ export function connectTarget(target: Target): {
   if (target.kind === 'unix') {
     return { socket: connectTcp({ path: target.path, allowHalfOpen: true }), ready: 'connect' }
   }
-  const { host, port } = target
+  const { host, port, lookup } = target
+  const at = { host, port, ...(lookup === undefined ? {} : { lookup }) }
   if (target.kind === 'tcp') {
-    return { socket: connectTcp({ host, port, noDelay: true, allowHalfOpen: true }), ready: 'connect' }
+    return { socket: connectTcp({ ...at, noDelay: true, allowHalfOpen: true }), ready: 'connect' }
   }
   const name = isIP(host) === 0 ? { servername: host } : {}
-  const options = { host, port, rejectUnauthorized: target.verify, allowHalfOpen: true, ...name }
+  const options = { ...at, rejectUnauthorized: target.verify, allowHalfOpen: true, ...name }
   const socket = connectTls(options)
   socket.setNoDelay(true)
   return { socket, ready: 'secureConnect' }

@@ -1,0 +1,59 @@
+import { lookup as systemLookup } from 'node:dns/promises'
+import { isIP, type LookupFunction } from 'node:net'
+import type { Clock } from '../clock.js'
+import { OwnResolver, unresolved } from './own-resolver.js'
+
+/** How names become addresses: plain data, so that a thread can have it too. */
+export interface NamesOptions {
+  /** `own`: asks DNS servers itself, beside the thread pool. `system`: what the C library does, in the thread pool. */
+  readonly resolver: 'own' | 'system'
+  /** DNS servers, `address` or `address:port`; none: those of the system. Of no meaning for `system`. */
+  readonly servers: readonly string[]
+}
+
+/** Addresses of names. */
+export interface Names {
+  /**
+   * The addresses of a host, the best first, at least one. Rejects with an Error whose `code` is `ENOTFOUND` (there is no such name)
+   * or `EAI_AGAIN` (no server said so in time).
+   */
+  lookup(host: string): Promise<readonly string[]>
+  /** The same for `connect` of `node:net` and `node:tls`. */
+  readonly forSockets: LookupFunction
+  /** Gives up what is asked. */
+  close(): void
+}
+
+/** The one place that decides who answers names. */
+export function createNames({ resolver, servers }: NamesOptions, clock: Clock): Names {
+  if (resolver === 'system') return namesOf({ lookup: ofSystem, close: () => undefined })
+  return namesOf(new OwnResolver({ servers, clock }))
+}
+
+/** Completes a resolver with what sockets want. */
+export function namesOf(resolver: Pick<Names, 'lookup' | 'close'>): Names {
+  const lookup = (host: string) => resolver.lookup(host)
+  return { lookup, forSockets: forSockets(lookup), close: () => resolver.close() }
+}
+
+async function ofSystem(host: string): Promise<readonly string[]> {
+  return (await systemLookup(host, { all: true })).map(({ address }) => address)
+}
+
+function forSockets(lookup: Names['lookup']): LookupFunction {
+  return (host, { all, family }, done) => {
+    const wanted = family === 4 || family === 'IPv4' ? 4 : family === 6 || family === 'IPv6' ? 6 : 0
+    lookup(host).then(
+      (addresses) => {
+        const found = addresses
+          .map((address) => ({ address, family: isIP(address) }))
+          .filter((one) => wanted === 0 || one.family === wanted)
+        const [first] = found
+        if (first === undefined) done(unresolved('ENOTFOUND', host), '', 0)
+        else if (all === true) done(null, found)
+        else done(null, first.address, first.family)
+      },
+      (error: NodeJS.ErrnoException) => done(error, '', 0)
+    )
+  }
+}

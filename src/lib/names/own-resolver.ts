@@ -1,0 +1,241 @@
+import { promises as dns, type RecordWithTtl } from 'node:dns'
+import { isIP } from 'node:net'
+import { networkInterfaces } from 'node:os'
+import { domainToASCII } from 'node:url'
+import { atMost } from '../at-most.js'
+import type { Clock } from '../clock.js'
+import { codeOf } from '../coded-error.js'
+import { parseHosts, parseSearchRules, type SearchRules, WatchedFile } from './system-files.js'
+
+export interface OwnResolverParts {
+  /** `address` or `address:port`; none: those of the system's file. */
+  readonly servers: readonly string[]
+  readonly clock: Clock
+  /** Other files than those of the system. */
+  readonly files?: { readonly hosts: string; readonly resolver: string }
+  /** Milliseconds of real time. */
+  readonly patience?: Partial<typeof PATIENCE>
+}
+
+/** `deadline`: for a lookup. `stale`: before known addresses that have expired are used. `family`: for the second family of addresses. */
+const PATIENCE = { deadline: 5_000, stale: 1_800, family: 250 }
+/** Milliseconds before a question to a server is repeated (the second time twice as long), and how often it is asked. */
+const ASKING = { timeout: 1_500, tries: 2 }
+const FILES = { hosts: '/etc/hosts', resolver: '/etc/resolv.conf' }
+
+const SECOND = 1_000
+/** Longest time to live that is believed, and how long it is remembered that a name does not exist or that no server answered. */
+const REMEMBERED = { found: 86_400 * SECOND, nothing: 5 * SECOND, failed: SECOND }
+/** How long expired addresses may stand in while no server answers (RFC 8767). */
+const STALE = 3_600 * SECOND
+const MOST_KNOWN = 10_000
+const MOST_ASKED = 2_000
+const NOTHING = new Set(['ENOTFOUND', 'ENODATA'])
+/** RFC 6761 6.3. */
+const LOOPBACK = ['127.0.0.1', '::1']
+
+type Family = 4 | 6
+type Answer =
+  | { readonly is: 'found'; readonly addresses: readonly string[]; readonly ttl: number }
+  | { readonly is: 'nothing' }
+  | { readonly is: 'failed'; readonly why: string }
+
+/** What is known of a name. Times are monotonic milliseconds. */
+interface Known {
+  readonly answer: Answer
+  expires: number
+  /** Lookups so far: servers with several addresses share the connections. */
+  turn: number
+}
+
+/**
+ * Asks DNS servers beside the thread pool, so that a name without an answer holds up nothing but itself. Answers live as
+ * long as they say; one question per name is out at a time, and all who want the name wait for that one.
+ */
+export class OwnResolver {
+  readonly #clock: Clock
+  readonly #servers: readonly string[]
+  readonly #hosts: WatchedFile<ReadonlyMap<string, readonly string[]>>
+  readonly #rules: WatchedFile<SearchRules>
+  readonly #patience: typeof PATIENCE
+  readonly #known = new Map<string, Known>()
+  readonly #asked = new Map<string, Promise<Known>>()
+  #resolver: { readonly rules: SearchRules; readonly dns: dns.Resolver } | undefined
+
+  constructor({ servers, clock, files = FILES, patience }: OwnResolverParts) {
+    this.#clock = clock
+    this.#servers = servers
+    this.#hosts = new WatchedFile(files.hosts, parseHosts, clock)
+    this.#rules = new WatchedFile(files.resolver, parseSearchRules, clock)
+    this.#patience = { ...PATIENCE, ...patience }
+  }
+
+  /** As `Names.lookup`. */
+  async lookup(host: string): Promise<readonly string[]> {
+    if (isIP(host) !== 0) return [host]
+    const name = nameOf(host)
+    if (name === undefined || isBelow(name, 'invalid') || isBelow(name, 'onion')) throw unresolved('ENOTFOUND', host)
+    if (isBelow(name, 'localhost')) return LOOPBACK
+    const fixed = this.#hosts.read().get(withoutDot(name))
+    if (fixed !== undefined) return fixed
+    const now = this.#clock.monotonic()
+    const known = this.#known.get(name)
+    if (known !== undefined && now < known.expires) return addressesOf(known, host)
+    const old = known?.answer.is === 'found' && now < known.expires + STALE ? known : undefined
+    const { deadline, stale } = this.#patience
+    const found = await atMost(old === undefined ? deadline : stale, this.#ask(name, host))
+    if (found !== undefined && (old === undefined || found.answer.is !== 'failed')) return addressesOf(found, host)
+    if (old === undefined) throw unresolved('EAI_AGAIN', host, 'no answer in time')
+    // Those who come next do not wait again at once.
+    old.expires = Math.max(old.expires, this.#clock.monotonic() + REMEMBERED.failed)
+    return addressesOf(old, host)
+  }
+
+  /** Gives up what is asked. */
+  close(): void {
+    this.#resolver?.dns.cancel()
+  }
+
+  /** Never rejects for what a server does; the promise is shared by all who want the name. */
+  async #ask(name: string, host: string): Promise<Known> {
+    const under = this.#asked.get(name)
+    if (under !== undefined) return await under
+    if (this.#asked.size >= MOST_ASKED) throw unresolved('EAI_AGAIN', host, 'too many names are being looked up')
+    const asking = this.#completed(name).then((answer) => this.#remember(name, answer))
+    this.#asked.set(name, asking)
+    try {
+      return await asking
+    } finally {
+      this.#asked.delete(name)
+    }
+  }
+
+  #remember(name: string, answer: Answer): Known {
+    const life = answer.is === 'found' ? Math.min(answer.ttl * SECOND, REMEMBERED.found) : REMEMBERED[answer.is]
+    const known: Known = { answer, expires: this.#clock.monotonic() + life, turn: 0 }
+    const before = this.#known.get(name)
+    // Old addresses may still help when a server fails.
+    if (answer.is === 'failed' && before?.answer.is === 'found') return known
+    this.#known.delete(name)
+    this.#known.set(name, known)
+    if (this.#known.size > MOST_KNOWN) {
+      for (const oldest of this.#known.keys()) {
+        this.#known.delete(oldest)
+        break
+      }
+    }
+    return known
+  }
+
+  /** The name as it is and with the search domains, in the order of the rules; the first that exists. */
+  async #completed(name: string): Promise<Answer> {
+    const rules = this.#rules.read()
+    const resolver = this.#current(rules)
+    const ends = this.#clock.monotonic() + this.#patience.deadline
+    let last: Answer = { is: 'nothing' }
+    for (const candidate of candidates(name, rules)) {
+      last = await this.#both(resolver, candidate)
+      // What was not answered could exist: a name behind it must not take its place.
+      if (last.is !== 'nothing' || this.#clock.monotonic() > ends) return last
+    }
+    return last
+  }
+
+  /** IPv4 and IPv6 at once. A server that drops questions for one family costs a moment, not the lookup. */
+  async #both(resolver: dns.Resolver, name: string): Promise<Answer> {
+    const first: Family = hasPublicIpv6() ? 6 : 4
+    const preferred = ask(resolver, name, first)
+    const other = ask(resolver, name, first === 4 ? 6 : 4)
+    const early = await Promise.race([preferred, first === 6 ? other : preferred])
+    const both = Promise.all([preferred, other])
+    const answers = early.is === 'found' ? ((await atMost(this.#patience.family, both)) ?? [early]) : await both
+    const found = answers.flatMap((answer) => (answer.is === 'found' ? [answer] : []))
+    if (found.length === 0) return answers.find(({ is }) => is === 'failed') ?? { is: 'nothing' }
+    return {
+      is: 'found',
+      addresses: found.flatMap(({ addresses }) => addresses),
+      ttl: Math.min(...found.map(({ ttl }) => ttl))
+    }
+  }
+
+  /** Servers of the system's file are read anew when it changes. */
+  #current(rules: SearchRules): dns.Resolver {
+    if (this.#resolver === undefined || (this.#resolver.rules !== rules && this.#servers.length === 0)) {
+      const resolver = new dns.Resolver(ASKING)
+      if (this.#servers.length > 0) resolver.setServers(this.#servers)
+      this.#resolver = { rules, dns: resolver }
+    }
+    return this.#resolver.dns
+  }
+}
+
+async function ask(resolver: dns.Resolver, name: string, family: Family): Promise<Answer> {
+  try {
+    const records: RecordWithTtl[] =
+      family === 4 ? await resolver.resolve4(name, { ttl: true }) : await resolver.resolve6(name, { ttl: true })
+    if (records.length === 0) return { is: 'nothing' }
+    const ttl = Math.min(...records.map((record) => record.ttl))
+    return { is: 'found', addresses: records.map(({ address }) => address), ttl }
+  } catch (error) {
+    const code = codeOf(error) ?? 'EFAIL'
+    return NOTHING.has(code) ? { is: 'nothing' } : { is: 'failed', why: code }
+  }
+}
+
+/** Addresses of each family begin with another one each time; families stay in their order. */
+function addressesOf(known: Known, host: string): readonly string[] {
+  const { answer } = known
+  if (answer.is === 'nothing') throw unresolved('ENOTFOUND', host)
+  if (answer.is === 'failed') throw unresolved('EAI_AGAIN', host, answer.why)
+  const turn = known.turn++
+  const [first = ''] = answer.addresses
+  const same = answer.addresses.filter((address) => isIP(address) === isIP(first))
+  const rest = answer.addresses.filter((address) => isIP(address) !== isIP(first))
+  return [...turned(same, turn), ...turned(rest, turn)]
+}
+
+function turned(list: readonly string[], by: number): string[] {
+  const at = list.length === 0 ? 0 : by % list.length
+  return [...list.slice(at), ...list.slice(0, at)]
+}
+
+function candidates(name: string, { domains, dots }: SearchRules): readonly string[] {
+  const plain = withoutDot(name)
+  if (plain !== name) return [plain]
+  const completed = domains.map((domain) => `${name}.${domain}`)
+  return name.split('.').length - 1 >= dots ? [name, ...completed] : [...completed, name]
+}
+
+/** Lower case, in the letters of the DNS (RFC 5891); a dot at the end says that it is complete. Undefined: no name. */
+function nameOf(host: string): string | undefined {
+  // biome-ignore lint/suspicious/noControlCharactersInRegex: the letters of ASCII
+  const name = /^[\u0000-\u007f]*$/.test(host) ? host.toLowerCase() : domainToASCII(host)
+  if (name.length > 254 || !/^(?:[a-z0-9_-]{1,63}\.)*[a-z0-9_-]{1,63}\.?$/.test(name)) return undefined
+  // A last label of digits would be an address in some short form, which is no name (RFC 3696 2).
+  return /(?:^|\.)(?:\d+|0x[0-9a-f]*)\.?$/.test(name) ? undefined : name
+}
+
+function withoutDot(name: string): string {
+  return name.endsWith('.') ? name.slice(0, -1) : name
+}
+
+function isBelow(name: string, domain: string): boolean {
+  const plain = withoutDot(name)
+  return plain === domain || plain.endsWith(`.${domain}`)
+}
+
+/** IPv6 comes first where the machine has a way out for it (RFC 6724). */
+function hasPublicIpv6(): boolean {
+  return Object.values(networkInterfaces()).some((addresses = []) =>
+    addresses.some(({ family, internal, address }) => family === 'IPv6' && !internal && !address.startsWith('fe80:'))
+  )
+}
+
+/** Why a name has no address, in the form of the system's errors. */
+export function unresolved(code: 'ENOTFOUND' | 'EAI_AGAIN', host: string, why = ''): NodeJS.ErrnoException {
+  const text = code === 'ENOTFOUND' ? 'the name has no address' : 'the name could not be looked up'
+  const error: NodeJS.ErrnoException = new Error(`${code}: ${text}${why === '' ? '' : ` (${why})`}: ${host}`)
+  error.code = code
+  error.syscall = 'lookup'
+  return error
+}

@@ -1,0 +1,52 @@
+import { createSocket } from 'node:dgram'
+import { isIP } from 'node:net'
+import { RCODE, readQuery, TYPE, writeAnswer } from '../../src/certificates/dns/message.js'
+
+interface Test {
+  teardown(run: () => Promise<void> | void): void
+}
+
+/** What a name server answers: addresses, no such name (a name that is missing), a failure, or nothing at all. */
+export type NameAnswer = readonly string[] | 'fails' | 'silent'
+
+/** A DNS server on UDP. */
+export interface NameServer {
+  /** As the option `dns.servers` has it. */
+  readonly address: string
+  /** Names in lower case. */
+  readonly names: Map<string, NameAnswer>
+  /** Seconds that addresses may be remembered. */
+  ttl: number
+  /** What was asked: `name A` and `name AAAA`. */
+  readonly asked: string[]
+}
+
+export async function startNameServer(t: Test, names: Readonly<Record<string, NameAnswer>> = {}): Promise<NameServer> {
+  const socket = createSocket('udp4')
+  const state = { address: '', names: new Map(Object.entries(names)), ttl: 60, asked: [] as string[] }
+  socket.on('message', (bytes, peer) => {
+    const reading = readQuery(bytes)
+    if (reading === undefined || !reading.ok) return
+    const { query } = reading
+    state.asked.push(`${query.name} ${query.type === TYPE.AAAA ? 'AAAA' : 'A'}`)
+    const known = state.names.get(query.name)
+    if (known === 'silent') return
+    const rcode = known === undefined ? RCODE.NXDOMAIN : known === 'fails' ? RCODE.SERVFAIL : RCODE.NOERROR
+    const wanted = query.type === TYPE.AAAA ? 6 : 4
+    const addresses = Array.isArray(known) ? (known as string[]).filter((address) => isIP(address) === wanted) : []
+    const answers = addresses.map((address) => ({ type: query.type, ttl: state.ttl, data: bytesOf(address) }))
+    socket.send(writeAnswer(query, { rcode, authoritative: false, answers }, 'udp'), peer.port, peer.address)
+  })
+  await new Promise<void>((resolve) => socket.bind(0, '127.0.0.1', resolve))
+  state.address = `127.0.0.1:${socket.address().port}`
+  t.teardown(() => new Promise<void>((resolve) => socket.close(() => resolve())))
+  return state
+}
+
+/** IPv6 addresses are `2001:db8::` with one last group. */
+function bytesOf(address: string): Buffer {
+  if (isIP(address) === 4) return Buffer.from(address.split('.').map(Number))
+  const bytes = Buffer.from('20010db8000000000000000000000000', 'hex')
+  bytes.writeUInt16BE(Number.parseInt(address.slice(address.lastIndexOf(':') + 1), 16), 14)
+  return bytes
+}
