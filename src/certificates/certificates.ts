@@ -69,6 +69,7 @@ export class Certificates {
       ledger: this.#ledger,
       clock,
       random,
+      log: parts.log,
       noDns: dns ? undefined : NO_DNS,
       accountLost: () => accounts?.lose(),
       pause: (milliseconds) => {
@@ -153,12 +154,14 @@ export class Certificates {
 
   async #one(issuance: Issuance, target: Target): Promise<void> {
     const { clock, log } = this.#parts
-    const { is } = stageOf(target, clock.wall())
+    const { is, wrong } = stageOf(target, clock.wall())
     try {
       if (is === 'detach') await this.#ledger.detach(target)
       else if (clock.monotonic() < this.#pausedUntil) return
-      else if (is === 'begin') await issuance.begin(target)
-      else if ((this.#polls.get(target.id) ?? 0) <= clock.monotonic()) {
+      else if (is === 'begin') {
+        if (wrong === 'retries_at') this.#ignore(target, wrong)
+        await issuance.begin(target)
+      } else if ((this.#polls.get(target.id) ?? 0) <= clock.monotonic()) {
         const waits = await issuance.proceed(target, this.#place?.revision ?? 0)
         if (waits) this.#polls.set(target.id, clock.monotonic() + POLL)
         else this.#polls.delete(target.id)
@@ -199,6 +202,13 @@ export class Certificates {
     else this.#targets.set(id, target)
     this.challenges.set(id, target === undefined ? [] : challengesOf(target))
     this.#tell(before, target)
+    if (target !== undefined && stageOf(target, this.#parts.clock.wall()).wrong === 'renews_at')
+      this.#ignore(target, 'renews_at')
+  }
+
+  #ignore({ kind, id, names }: Target, field: string): void {
+    const message = 'a time in the record cannot be right and is ignored: the clock was wrong when it was written'
+    this.#parts.log.warn({ kind, id, names, field }, message)
   }
 
   /** The operator learns what the user of a record sees. */

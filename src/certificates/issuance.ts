@@ -5,7 +5,7 @@ import { timestampText } from '../resources/field.js'
 import { AcmeError } from './acme-error.js'
 import type { Authority, Authorization, KeyType, OpenChallenge, OrderState } from './authority.js'
 import type { Ledger } from './ledger.js'
-import { renewalTime, retryDelay } from './schedule.js'
+import { renewalOf, retryBefore, retryDelay } from './schedule.js'
 import type { Target } from './target.js'
 
 export interface IssuanceParts {
@@ -18,6 +18,7 @@ export interface IssuanceParts {
   readonly clock: Clock
   /** In [0, 1). */
   readonly random: () => number
+  readonly log: { warn(fields: object, message: string): void }
   /** Why dns-01 is not possible here; undefined when it is. */
   readonly noDns: string | undefined
 }
@@ -60,7 +61,9 @@ export class Issuance {
       const url = target.work?.order
       if (url == null) return false
       const started = Date.parse(target.status?.provisioning_job?.started_at ?? '')
-      if (clock.wall() - started > LONGEST) throw new AcmeError('INTERNAL_ERROR', 'the authority took too long')
+      // Either way: a start in the future is a clock that was ahead, and would keep the order for as long.
+      if (Math.abs(clock.wall() - started) > LONGEST)
+        throw new AcmeError('INTERNAL_ERROR', 'the authority took too long')
       const authority = await this.#parts.authority()
       const { order, open } = await authority.look(url)
       if (order.status === 'pending') return await this.#prove(target, authority, open, since)
@@ -71,8 +74,8 @@ export class Issuance {
   }
 
   async #prove(target: Target, authority: Authority, open: readonly Authorization[], since: number): Promise<boolean> {
-    const { ledger, clock } = this.#parts
-    if (!(await ledger.isEverywhere(since, clock.wall() - ALIVE))) return true
+    const { ledger } = this.#parts
+    if (!(await ledger.isEverywhere(since, ALIVE))) return true
     for (const one of open) {
       const challenge = this.#chosen(target, one)
       if (!challenge.begun) await authority.begin(challenge)
@@ -95,20 +98,35 @@ export class Issuance {
   }
 
   async #install(target: Target, authority: Authority, order: OrderState): Promise<boolean> {
-    const { ledger, random, clock } = this.#parts
+    const { ledger, random, clock, log } = this.#parts
     const { requestedKey, names, keyType, work } = target
     if (requestedKey === undefined || keyType === null || work === null) {
       throw new AcmeError('INTERNAL_ERROR', 'the key of the certificate is lost')
     }
     const chain = await authority.certificate(order.url)
     const leaf = usableLeaf(chain, requestedKey, names, clock.wall())
-    const renews = Math.max(renewalTime(leaf.notBefore, leaf.notAfter, random()), clock.wall() + MINUTE)
+    const validity = { notBefore: leaf.notBefore, notAfter: leaf.notAfter }
+    const { at, repeats, wrong } = renewalOf(validity, clock.wall(), work.repeats ?? 0, random())
+    const renews_at = timestampText(at)
+    if (wrong !== undefined) {
+      const times = { not_before: timestampText(leaf.notBefore), not_after: timestampText(leaf.notAfter), renews_at }
+      log.warn(
+        { kind: target.kind, id: target.id, names, ...times, wrong },
+        'the times of a new certificate do not fit the clock of this machine: is the clock right?'
+      )
+    }
     await ledger.install(
       target,
       { chain, privateKey: requestedKey },
       {
-        status: { renews_at: timestampText(renews), provisioning_job: null },
-        work: { order: null, challenges: [], failures: 0, issued: { names, key_type: keyType as KeyType } },
+        status: { renews_at, provisioning_job: null },
+        work: {
+          order: null,
+          challenges: [],
+          failures: 0,
+          issued: { names, key_type: keyType as KeyType, validity },
+          repeats
+        },
         requestedKey: null
       }
     )
@@ -162,8 +180,9 @@ export class Issuance {
     const { code, message, retryAfter } = error
     const work = target.work ?? NO_WORK
     const failures = work.failures + 1
-    const retries =
-      code === 'DNS_ERROR' ? null : timestampText(clock.wall() + retryDelay(failures, random(), retryAfter) + 999)
+    const now = clock.wall()
+    const wait = retryBefore(retryDelay(failures, random(), retryAfter), retryAfter, work.issued?.validity, now)
+    const retries = code === 'DNS_ERROR' ? null : timestampText(now + wait + 999)
     const renews = target.status?.renews_at ?? null
     await ledger.step(target, {
       status: { renews_at: renews, provisioning_job: this.#job(target, code, message, retries) },

@@ -2,6 +2,7 @@ import type { Call, Principal } from '../control/calls.js'
 import type { Draft } from '../control/draft.js'
 import type { ControlParts } from '../control/open.js'
 import { everyRecord, type Versioned } from '../control/records.js'
+import { SignsOfLife } from '../control/signs-of-life.js'
 import type { Clock } from '../lib/clock.js'
 import { codeOf } from '../lib/coded-error.js'
 import { newId } from '../lib/id.js'
@@ -44,11 +45,13 @@ export class Ledger {
   readonly #control: CertificateControl
   readonly #clock: Clock
   readonly #options: TargetOptions
+  readonly #signs: SignsOfLife
 
   constructor(control: CertificateControl, clock: Clock, options: TargetOptions) {
     this.#control = control
     this.#clock = clock
     this.#options = options
+    this.#signs = new SignsOfLife(clock)
   }
 
   /** Every target that the store holds. */
@@ -83,10 +86,12 @@ export class Ledger {
     return await store.placeOf(await store.revision())
   }
 
-  /** Have the other processes on the store applied this revision, as far as they are alive? */
-  async isEverywhere(revision: number, aliveAfter: number): Promise<boolean> {
+  /** Have the other processes on the store applied this revision, except those that have been silent for so many milliseconds? */
+  async isEverywhere(revision: number, silence: number): Promise<boolean> {
     const reports = await this.#control.store.processes()
-    return reports.every(({ appliedRevision, seenAt }) => appliedRevision >= revision || seenAt < aliveAfter)
+    this.#signs.look(reports)
+    const silent = new Set(this.#signs.silentFor(silence).map(({ id }) => id))
+    return reports.every(({ id, appliedRevision }) => appliedRevision >= revision || silent.has(id))
   }
 
   /** Writes a step; false when the target is no longer what the step began with. Answers with the revision. */

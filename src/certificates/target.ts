@@ -5,6 +5,7 @@ import type { ResourceRecord } from '../resources/field.js'
 import { reservedDomain } from '../resources/reserved-domain.js'
 import type { RecordOf, Resource } from '../resources/resource.js'
 import type { KeyType } from './authority.js'
+import { dueOf, isRetryBeyond } from './schedule.js'
 
 /** A record whose certificate the service manages, or has managed until now, or whose domain is delegated to it. */
 export interface Target {
@@ -76,8 +77,14 @@ function managed({ kind, id, body, secrets }: RecordOf<typeof reservedDomain> | 
   return { kind, id, keyType, status, work: body.certificate_work ?? null, requestedKey: secrets[REQUESTED_KEY] }
 }
 
-/** What a target is waiting for. `moment`: milliseconds since the Unix epoch; Infinity when only its user can go on. */
-export type Stage = { readonly is: 'begin' | 'continue' | 'detach' } | { readonly is: 'wait'; readonly moment: number }
+/**
+ * What a target is waiting for. `moment`: milliseconds since the Unix epoch; Infinity when only its user can go on. `wrong`: a time of
+ * the record that is ignored, because a clock that was wrong wrote it.
+ */
+export type Stage = (
+  | { readonly is: 'begin' | 'continue' | 'detach' }
+  | { readonly is: 'wait'; readonly moment: number }
+) & { readonly wrong?: 'retries_at' | 'renews_at' }
 
 const NEVER: Stage = { is: 'wait', moment: Number.POSITIVE_INFINITY }
 
@@ -87,15 +94,19 @@ export function stageOf(target: Target, now: number): Stage {
   if (keyType === null) return work === null ? NEVER : { is: 'detach' }
   const job = status?.provisioning_job ?? null
   if (job !== null && job.error_code === 'DNS_ERROR') return NEVER
-  if (job !== null && job.error_code === 'INTERNAL_ERROR') return at(job.retries_at, now)
+  if (job !== null && job.error_code === 'INTERNAL_ERROR') {
+    const moment = job.retries_at === null ? now : Date.parse(job.retries_at)
+    return isRetryBeyond(moment, now) ? { is: 'begin', wrong: 'retries_at' } : at(moment, now)
+  }
   if (job !== null) return { is: work?.order == null ? 'begin' : 'continue' }
   const issued = work?.issued ?? null
   const fits = issued !== null && issued.key_type === keyType && issued.names.join() === names.join()
   if (status === null || certificate === null || !fits) return { is: 'begin' }
-  return at(status.renews_at, now)
+  if (status.renews_at === null) return { is: 'begin' }
+  const due = dueOf(Date.parse(status.renews_at), issued.validity)
+  return { ...at(due.at, now), ...(due.wrong ? { wrong: 'renews_at' as const } : {}) }
 }
 
-function at(time: string | null, now: number): Stage {
-  const moment = time === null ? now : Date.parse(time)
+function at(moment: number, now: number): Stage {
   return moment <= now ? { is: 'begin' } : { is: 'wait', moment }
 }

@@ -32,7 +32,14 @@ export type CertificateWork = {
   /** Attempts that failed since the last success. */
   readonly failures: number
   /** What the certificate in use was asked for; null before the first. */
-  readonly issued: { readonly names: readonly string[]; readonly key_type: 'rsa' | 'ecdsa' } | null
+  readonly issued: {
+    readonly names: readonly string[]
+    readonly key_type: 'rsa' | 'ecdsa'
+    /** Milliseconds since the Unix epoch; records of an older version lack it. */
+    readonly validity?: { readonly notBefore: number; readonly notAfter: number }
+  } | null
+  /** Certificates in a row that were due for renewal when they came. */
+  readonly repeats?: number
 }
 
 /** What is being requested, as answers show it. */

@@ -3,7 +3,8 @@ import t from 'tap'
 import type { Authority, OpenChallenge, OrderState } from '../../src/certificates/authority.js'
 import { Issuance } from '../../src/certificates/issuance.js'
 import { Ledger } from '../../src/certificates/ledger.js'
-import { targetOf } from '../../src/certificates/target.js'
+import { renewalTime } from '../../src/certificates/schedule.js'
+import { stageOf, targetOf } from '../../src/certificates/target.js'
 import { selfSigned } from '../../src/lib/self-signed.js'
 import type { ManagementStatus } from '../../src/resources/certificate-management.js'
 import { type Reasons, startRefusingAuthority } from './authority-double.js'
@@ -209,35 +210,46 @@ const CHAINS: Readonly<Record<string, (now: number) => Promise<{ chain: string; 
   }
 }
 
-for (const [name, make] of Object.entries(CHAINS)) {
-  t.test(`what serves stays when the authority sends ${name}`, async (t) => {
-    const managed = await Managed.open(t)
-    const { chain, key, says } = await make(managed.clock.wall())
-    const options = { regions: ['global'], dns: true }
-    const ledger = new Ledger(managed.control, managed.clock, options)
-    const authority = async () => sending(chain)
-    const parts = {
-      ledger,
-      authority,
-      clock: managed.clock,
-      random: () => 0,
-      noDns: undefined,
-      accountLost: () => undefined,
-      pause: () => undefined
-    }
-    const issuance = new Issuance(parts)
-    const { id } = await managed.create('reserved_domain', { domain: 'app.example.com', ...LETSENCRYPT })
-    const target = async () => {
-      const found = targetOf(await managed.get('reserved_domain', id), options)
-      if (found === undefined) throw new Error('no target')
-      return found
-    }
+/** A domain whose order is about to be finished with what an authority sends. */
+async function ordered(t: Test, chain: string, key: string) {
+  const managed = await Managed.open(t)
+  const options = { regions: ['global'], dns: true }
+  const ledger = new Ledger(managed.control, managed.clock, options)
+  const authority = async () => sending(chain)
+  const parts = {
+    ledger,
+    authority,
+    clock: managed.clock,
+    random: () => 0,
+    log: managed.log,
+    noDns: undefined,
+    accountLost: () => undefined,
+    pause: () => undefined
+  }
+  const issuance = new Issuance(parts)
+  const { id } = await managed.create('reserved_domain', { domain: 'app.example.com', ...LETSENCRYPT })
+  const target = async () => {
+    const found = targetOf(await managed.get('reserved_domain', id), options)
+    if (found === undefined) throw new Error('no target')
+    return found
+  }
+  const finish = async () => {
     await issuance.begin(await target())
     const { status, work } = await target()
     if (status === null || work === null) throw new Error('not begun')
-    const other = (await selfSigned('y', ['y.test'], managed.clock.wall())).privateKey
-    await ledger.step(await target(), { status, work, requestedKey: key ?? other })
+    await ledger.step(await target(), { status, work, requestedKey: key })
     await issuance.proceed(await target(), 0)
+  }
+  return { managed, id, target, finish }
+}
+
+for (const [name, make] of Object.entries(CHAINS)) {
+  t.test(`what serves stays when the authority sends ${name}`, async (t) => {
+    const now = Date.now()
+    const { chain, key, says } = await make(now)
+    const other = (await selfSigned('y', ['y.test'], now)).privateKey
+    const { managed, id, finish } = await ordered(t, chain, key ?? other)
+    await finish()
     const record = await managed.get('reserved_domain', id)
     t.notOk(isIssued(record))
     const failed = record.body.certificate_management_status as ManagementStatus
@@ -246,3 +258,67 @@ for (const [name, make] of Object.entries(CHAINS)) {
     t.same((record.body.certificate_work as { challenges: unknown }).challenges, [])
   })
 }
+
+const HOUR = 3_600_000
+const DAY = 24 * HOUR
+
+t.test('a clock that is ahead does not order again and again', async (t) => {
+  // Issued 300 of 365 days ago, by this clock.
+  const { chain, privateKey } = await selfSigned('x', ['app.example.com'], Date.now() - 300 * DAY)
+  const { managed, target, finish } = await ordered(t, chain, privateKey)
+  const hours: number[] = []
+  for (let n = 0; n < 5; n++) {
+    await finish()
+    const stage = stageOf(await target(), managed.clock.wall())
+    if (stage.is !== 'wait') throw new Error(`${stage.is} at once`)
+    hours.push(Math.round((stage.moment - managed.clock.wall()) / HOUR))
+    managed.clock.advance(stage.moment - managed.clock.wall())
+  }
+  t.same(hours, [6, 12, 24, 48, 96], 'each time later')
+  t.match(managed.log.texts.join(), /is the clock right\?.*due for renewal already/)
+})
+
+t.test('a clock that is behind, and then right, renews in time', async (t) => {
+  const { chain, privateKey } = await selfSigned('x', ['app.example.com'], Date.now() + 200 * DAY)
+  const { managed, target, finish } = await ordered(t, chain, privateKey)
+  await finish()
+  const stage = stageOf(await target(), managed.clock.wall())
+  t.match(stage, { is: 'wait' })
+  const days = stage.is === 'wait' ? (stage.moment - managed.clock.wall()) / DAY : 0
+  t.ok(days > 200 && days < 244, `${days} days from now, and not from a time that has not come`)
+  t.match(managed.log.texts.join(), /is the clock right\?.*issued in the future/)
+})
+
+t.test('times of a record that a clock ahead has written are ignored', async (t) => {
+  const { chain, privateKey } = await selfSigned('x', ['app.example.com'], Date.now())
+  const { managed, target, finish } = await ordered(t, chain, privateKey)
+  await finish()
+  const now = managed.clock.wall()
+  const good = await target()
+  const at = (time: number) => new Date(time).toISOString()
+  const { notBefore = 0, notAfter = 0 } = good.work?.issued?.validity ?? {}
+  t.ok(notAfter > now)
+  const renews = { ...good, status: { renews_at: at(notAfter + 1_000), provisioning_job: null } }
+  t.match(stageOf(renews, now), { is: 'wait', moment: renewalTime(notBefore, notAfter, 0), wrong: 'renews_at' })
+  t.match(stageOf(renews, renewalTime(notBefore, notAfter, 0)), { is: 'begin' }, 'in time all the same')
+  const job = { error_code: 'INTERNAL_ERROR', msg: '', started_at: at(now), retries_at: at(now + 40 * DAY) } as const
+  const retries = { ...good, status: { renews_at: null, provisioning_job: job } }
+  t.match(stageOf(retries, now), { is: 'begin', wrong: 'retries_at' })
+  const soon = { ...job, retries_at: at(now + 14 * HOUR) }
+  t.match(stageOf({ ...good, status: { renews_at: null, provisioning_job: soon } }, now), { is: 'wait' })
+})
+
+t.test('a retry time that lies years ahead is told, and tried again', async (t) => {
+  const authority = await wrongAuthority(t, (_, to) => to.writeHead(500).end())
+  const managed = await Managed.open(t, { authority })
+  const now = managed.clock.wall()
+  managed.clock.setWall(now + 1_000 * DAY)
+  const { id } = await managed.create('reserved_domain', { domain: 'app.example.com', ...LETSENCRYPT })
+  await managed.certificates.tick()
+  t.ok(Date.parse((await managed.status('reserved_domain', id))?.provisioning_job?.retries_at ?? '') > now + 999 * DAY)
+  const asked = authority.asked()
+  managed.clock.setWall(now)
+  await managed.certificates.tick()
+  t.ok(authority.asked() > asked)
+  t.match(managed.log.texts.join(), /cannot be right and is ignored.*retries_at/)
+})

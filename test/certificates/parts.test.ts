@@ -2,7 +2,7 @@ import t from 'tap'
 import { retryAfterOf } from '../../src/certificates/acme-transport.js'
 import { Challenges } from '../../src/certificates/challenges.js'
 import { Lease } from '../../src/certificates/lease.js'
-import { renewalTime, retryDelay } from '../../src/certificates/schedule.js'
+import { renewalOf, renewalTime, retryBefore, retryDelay } from '../../src/certificates/schedule.js'
 import { ManualClock } from '../helpers/clock.js'
 import { opened } from '../store/opened.js'
 import { LETSENCRYPT, Managed } from './managed.js'
@@ -24,6 +24,29 @@ t.test('delays double, stop at half a day, and are never shorter than asked', as
     t.ok(wait >= 60_000 && wait <= 12 * 3_600_000 * 1.2) || t.fail(`${failures}: ${wait}`)
     t.ok(retryDelay(failures, 0, 90_000_000) >= 90_000_000)
   }
+})
+
+t.test('no certificate is renewed at once or after its end, whatever the clock says', async (t) => {
+  const life = 90 * 86_400_000
+  const validity = { notBefore: 0, notAfter: life }
+  for (let i = 0; i < 2_000; i++) {
+    const now = Math.round((i / 1_000 - 1) * life + i)
+    const { at, repeats } = renewalOf(validity, now, i % 30, (i % 10) / 10)
+    t.ok(at - now >= 60_000) || t.fail(`${now}: at once`)
+    if (now < life - 86_400_000) t.ok(at <= life) || t.fail(`${now}: ${at} is after its end`)
+    t.ok(repeats === 0 || repeats === (i % 30) + 1) || t.fail(`${repeats}`)
+  }
+})
+
+t.test('a retry comes before the certificate in use ends, unless the authority asked for patience', async (t) => {
+  const hour = 3_600_000
+  const validity = { notBefore: 0, notAfter: 10 * hour }
+  t.equal(retryBefore(12 * hour, 0, validity, 0), 5 * hour)
+  t.equal(retryBefore(hour, 0, validity, 0), hour)
+  t.equal(retryBefore(12 * hour, 12 * hour, validity, 0), 12 * hour)
+  t.equal(retryBefore(12 * hour, 0, validity, 10 * hour - 1), 60_000)
+  t.equal(retryBefore(12 * hour, 0, validity, 10 * hour), 12 * hour, 'it has ended')
+  t.equal(retryBefore(12 * hour, 0, undefined, 0), 12 * hour)
 })
 
 t.test('Retry-After in seconds, as a date, and as anything else', async (t) => {

@@ -5,6 +5,9 @@ import type { Vault } from './vault.js'
 /** Milliseconds that a user has to log in at the provider. */
 export const ATTEMPT_LASTS = 600_000
 
+/** Clocks of the processes of one cluster may differ by that much, in milliseconds. */
+export const CLOCK_DIFFERENCE = 60_000
+
 /** A login under way, in a cookie of the browser that began it: nobody else can end it. */
 export interface Attempt extends AuthorizationRequest {
   /** Names its cookie. */
@@ -71,6 +74,7 @@ export function openAttempt(vault: Vault, sealed: string, state: string, now: nu
     number
   ]
   // The state is no secret of the browser that sends both; a plain comparison tells it nothing.
-  if (known !== state || now - begun >= ATTEMPT_LASTS) return undefined
+  const isNow = now - begun < ATTEMPT_LASTS && begun <= now + CLOCK_DIFFERENCE
+  if (known !== state || !isNow) return undefined
   return { id, state, nonce, verifier, redirectUri, path, begun }
 }

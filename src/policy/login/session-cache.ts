@@ -17,7 +17,7 @@ export interface Held {
   successor: Held | undefined
   /** The provider is being asked. */
   checking: Promise<Held | 'ended' | 'unknown'> | undefined
-  /** The provider is not asked before. */
+  /** The provider is not asked before. Monotonic milliseconds. */
   restUntil: number
   /** What is published on each request. */
   results: Readonly<Record<string, unknown>> | undefined

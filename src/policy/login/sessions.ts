@@ -1,5 +1,6 @@
 import { randomBytes } from 'node:crypto'
 import type { Access } from './access.js'
+import { CLOCK_DIFFERENCE } from './attempt.js'
 import type { CookieStyle, Jar } from './cookies.js'
 import { ProviderFailure } from './failure.js'
 import type { Visit } from './gate.js'
@@ -17,9 +18,6 @@ import type { Vault } from './vault.js'
 const REST = 10_000
 /** Activity is written down at most this often, in milliseconds. */
 const STAMP_EVERY = 1_000
-/** Clocks of the processes of one cluster may differ by that much. */
-const CLOCK_DIFFERENCE = 60_000
-
 /** A session that is good, and Set-Cookie values that tell the browser about it. */
 export interface Found {
   readonly held: Held
@@ -34,7 +32,7 @@ export class Sessions {
   readonly #identities: Identities
   /** What sessions must have been looked up for. */
   readonly #listed: string
-  /** The provider is down: it is not asked until then. */
+  /** The provider is down: it is not asked until then. Monotonic milliseconds. */
   #restUntil = 0
   #down = false
 
@@ -66,7 +64,8 @@ export class Sessions {
     const { inactivity } = this.#settings
     const now = this.#login.clock.wall()
     held.seen = now
-    if (inactivity === 0 || now - held.stamped < STAMP_EVERY) return undefined
+    // Either way: a stamp in the future is of a clock that was ahead.
+    if (inactivity === 0 || Math.abs(now - held.stamped) < STAMP_EVERY) return undefined
     held.stamped = now
     const stamp = now.toString(36)
     const mark = this.#vault.mark(markedText(held.session, stamp))
@@ -135,13 +134,14 @@ export class Sessions {
   /** Is there something to ask the provider? */
   isDue({ session, restUntil }: Held): boolean {
     const { check } = this.#settings
-    const now = this.#login.clock.wall()
+    const { clock } = this.#login
+    const now = clock.wall()
     const due =
       // Another list may hold a membership that nobody has asked about.
       (this.#listed !== '' && session.listed !== this.#listed) ||
-      (check > 0 && now - session.checked >= check) ||
+      (check > 0 && (now - session.checked >= check || session.checked > now + CLOCK_DIFFERENCE)) ||
       (session.refreshToken !== '' && session.expiresAt !== 0 && now >= session.expiresAt)
-    return due && now >= restUntil && now >= this.#restUntil
+    return due && clock.monotonic() >= Math.max(restUntil, this.#restUntil)
   }
 
   /**
@@ -172,7 +172,7 @@ export class Sessions {
       const facts = this.#facts(identity)
       const { checked } = identity.current ? facts : held.session
       const renewed = this.#keep({ ...held.session, ...facts, checked }, held)
-      if (!identity.current) renewed.restUntil = this.#login.clock.wall() + REST
+      if (!identity.current) renewed.restUntil = this.#login.clock.monotonic() + REST
       return renewed
     } catch (error) {
       if (!(error instanceof ProviderFailure)) throw error
@@ -182,7 +182,7 @@ export class Sessions {
         return 'ended'
       }
       report(error)
-      const now = this.#login.clock.wall()
+      const now = this.#login.clock.monotonic()
       held.restUntil = now + REST
       if (this.#down) this.#restUntil = now + REST
       return 'unknown'

@@ -1,6 +1,7 @@
 import t, { type Test as TapTest } from 'tap'
 import { readOperatorProviders } from '../../../src/policy/login/operator-providers.js'
 import { PROVIDER_NAMES, PROVIDERS, type ProviderName } from '../../../src/policy/login/providers.js'
+import { until } from '../../helpers/until.js'
 import { Browser, overNetwork, type Send } from './browser.js'
 import { CLIENT, FakeProvider } from './fake-provider.js'
 import { LoginStand, moduleStep, policy } from './stand.js'
@@ -191,6 +192,63 @@ t.test('a session ends when its login said, also where the configuration says la
   t.equal(await ask(), 200)
   long.clock.advance(1)
   t.equal(await ask(), 401)
+})
+
+/** Runs with a wall clock that is an hour ahead, and sets it right again. */
+async function ahead<T>({ clock }: LoginStand, run: () => Promise<T>): Promise<T> {
+  const now = clock.wall()
+  clock.setWall(now + 3_600_000)
+  try {
+    return await run()
+  } finally {
+    clock.setWall(now)
+  }
+}
+
+t.test('a clock that was ahead spares the provider no question', async (t) => {
+  const { provider, stand, browser } = await stage(t, '          userinfo_refresh_interval: 30s')
+  const ask = async () => (await browser.once(`${SITE}/`, { headers: { accept: 'a/b' } })).status
+  await browser.visit(`${SITE}/`)
+  t.equal(await ahead(stand, ask), 200)
+  t.equal(provider.count('/userinfo'), 2)
+  provider.gone = true
+  t.equal(await ask(), 401, 'a check that lies in the future is none')
+})
+
+t.test('a provider that failed while the clock was ahead is asked again after ten seconds', async (t) => {
+  const { provider, stand, browser } = await stage(t, '          userinfo_refresh_interval: 30s')
+  const ask = async () => (await browser.once(`${SITE}/`, { headers: { accept: 'a/b' } })).status
+  await browser.visit(`${SITE}/`)
+  provider.broken.set('/userinfo', (response) => response.writeHead(500).end())
+  t.equal(await ahead(stand, ask), 200)
+  provider.broken.clear()
+  stand.clock.advance(30_000)
+  const before = provider.count('/userinfo')
+  t.equal(await ask(), 200, 'nobody waits for a provider that was down')
+  await until(() => provider.count('/userinfo') === before + 1)
+})
+
+t.test('activity is written down again after a clock was ahead', async (t) => {
+  const { stand, browser } = await stage(t, '          idle_session_timeout: 2h')
+  await browser.visit(`${SITE}/`)
+  const stamps = () =>
+    [...browser.cookies(HOST).values()].flatMap(({ value }) => {
+      const [, stamp] = /^([0-9a-z]{8})\.[\w-]+$/.exec(value) ?? []
+      return stamp === undefined ? [] : [Number.parseInt(stamp, 36)]
+    })
+  await ahead(stand, () => browser.once(`${SITE}/`))
+  t.ok((stamps()[0] ?? 0) > stand.clock.wall())
+  await browser.once(`${SITE}/`)
+  t.same(stamps(), [stand.clock.wall()])
+})
+
+t.test('a login that was begun in the future begins anew', async (t) => {
+  const { provider, stand, browser } = await stage(t)
+  const leave = await ahead(stand, () => browser.once(`${SITE}/`, { headers: PAGE }))
+  const back = await browser.once(String(leave.headers.location), { headers: PAGE })
+  await browser.visit(String(back.headers.location))
+  t.equal(provider.authorizations.length, 2)
+  t.equal(stand.arrived.length, 1)
 })
 
 t.test('another process of the cluster knows the session and its last request', async (t) => {
