@@ -186,6 +186,7 @@ export class Deliveries {
     if (before === undefined && report !== undefined) state.restore(report)
     const destination = this.#destination(id, state, target, wayTo(record, this.#parts))
     this.#destinations.set(id, destination)
+    void destination.sender?.begin?.()
     destination.wake()
   }
 

@@ -5,6 +5,7 @@ import { EventFolders } from '../../src/events/destinations/event-folders.js'
 import { File } from '../../src/events/destinations/file.js'
 import { asker, word } from '../api/asking.js'
 import { SluiceProcess } from '../cli/process.js'
+import { until } from '../helpers/until.js'
 import { folder } from '../store/opened.js'
 
 const FREE = ['--listen', '127.0.0.1:0', '--api', '127.0.0.1:0']
@@ -80,6 +81,25 @@ async function life(t: Test, cwd: string, more: Record<string, string> = {}) {
   const { hostname, port } = new URL(api)
   return { sluice, ask: asker(hostname, Number(port)) }
 }
+
+t.test('a line that a crash has cut off is ended by the next start, before any event', async (t) => {
+  const cwd = t.testdir({ logs: {} })
+  const path = join(cwd, 'logs', 'audit.log')
+  const missing = join(cwd, 'logs', 'missing.log')
+  const settings = { SLUICE_EVENTS_FOLDERS: join(cwd, 'logs') }
+  const first = await life(t, cwd, settings)
+  for (const target of [{ file: { path } }, { file: { path: missing } }]) {
+    const made = await first.ask('/event_destinations', { method: 'POST', body: { target } })
+    t.equal(made.status, 201, made.text)
+  }
+  first.sluice.child.kill('SIGKILL')
+  await first.sluice.ended()
+  await writeFile(path, '{"a":1}\n{"cut o')
+  await life(t, cwd, settings)
+  await until(async () => (await readFile(path, 'utf8')).endsWith('\n'))
+  t.equal(await readFile(path, 'utf8'), '{"a":1}\n{"cut o\n')
+  await t.rejects(readFile(missing), { code: 'ENOENT' }, 'no file is made before an event')
+})
 
 t.test('a process takes such paths alone, and starts with a record that it may not serve any more', async (t) => {
   const cwd = t.testdir({ logs: {} })

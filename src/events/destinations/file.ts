@@ -49,6 +49,20 @@ export class File implements Sender {
     })
   }
 
+  /** A line that was cut off is ended now and not by the next event, so that readers of lines see all of them. */
+  async begin(): Promise<void> {
+    await this.#turns.take(async () => {
+      try {
+        if ((await lstat(this.#path).catch(() => undefined)) === undefined) return
+        const handle = await this.#open()
+        if (this.#cut) await this.#write(handle, Buffer.of(LINE_FEED))
+      } catch {
+        // Told by the first event, which meets the same.
+        await this.#let()
+      }
+    })
+  }
+
   async close(): Promise<void> {
     await this.#turns.take(() => this.#let())
   }

@@ -22,6 +22,8 @@ export interface Sender {
   readonly most: number
   /** Sends once. Undefined when the receiver has taken all of it; never rejects. */
   send(parcel: Parcel, signal: AbortSignal): Promise<SendFailure | undefined>
+  /** Mends what an earlier process has left half done. Never rejects; the next `send` meets what still is wrong. */
+  begin?(): Promise<void>
   /** Lets go of what it holds. */
   close(): Promise<void>
 }

@@ -1,4 +1,5 @@
 import type { Clock } from '../../lib/clock.js'
+import { CLOCK_DIFFERENCE } from './attempt.js'
 
 type Ended = { readonly id: string; readonly begun: number; readonly ends: number }
 
@@ -15,8 +16,6 @@ export interface EndedStore {
 const MOST = 100_000
 /** Logouts of one statement. */
 const PIECE = 500
-/** Clocks of the processes of one cluster may differ by that much. Milliseconds. */
-const CLOCK_DIFFERENCE = 60_000
 
 /**
  * Sessions that were ended before their time: sealed cookies would be good until then, on every process and after a restart. Each
@@ -24,6 +23,7 @@ const CLOCK_DIFFERENCE = 60_000
  */
 export class EndedSessions {
   readonly #clock: Clock
+  readonly #begun: { readonly wall: number; readonly monotonic: number }
   readonly #known = new Map<string, Ended>()
   /** Not in the store yet. */
   #waiting: Ended[] = []
@@ -35,6 +35,7 @@ export class EndedSessions {
 
   constructor(clock: Clock) {
     this.#clock = clock
+    this.#begun = { wall: clock.wall(), monotonic: clock.monotonic() }
   }
 
   /** Learns what the store knows. Fails with its error. */
@@ -74,9 +75,14 @@ export class EndedSessions {
     return this.#following
   }
 
-  /** Forgets what has ended by itself, here and in the store. Fails with the store's error. */
+  /**
+   * Forgets what has ended by itself, here and in the store. Fails with the store's error. A wall clock that goes ahead for a while
+   * makes nothing be forgotten sooner: sessions would be good again when it is set right.
+   */
   async forget(): Promise<void> {
-    const now = this.#clock.wall() - CLOCK_DIFFERENCE
+    const { wall, monotonic } = this.#begun
+    const passed = wall + this.#clock.monotonic() - monotonic
+    const now = Math.min(this.#clock.wall(), passed) - CLOCK_DIFFERENCE
     await this.#turn((store) => store.forget(now, MOST))
     await this.follow()
     for (const { id, begun, ends } of this.#known.values())

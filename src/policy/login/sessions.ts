@@ -18,6 +18,7 @@ import type { Vault } from './vault.js'
 const REST = 10_000
 /** Activity is written down at most this often, in milliseconds. */
 const STAMP_EVERY = 1_000
+
 /** A session that is good, and Set-Cookie values that tell the browser about it. */
 export interface Found {
   readonly held: Held

@@ -39,6 +39,24 @@ t.test('a logout counts here at once and is written when the store is there agai
   t.same((await endedSessions.since(0)).sessions, [])
 })
 
+t.test('a clock that is ahead for a while forgets no logout', async (t) => {
+  const clock = new ManualClock(1_000_000)
+  const { endedSessions } = (await opened(t, ':memory:')).store
+  const ended = new EndedSessions(clock)
+  await ended.attach(endedSessions)
+  const one = { id: 'one', begun: clock.wall(), ends: clock.wall() + MINUTE }
+  ended.end(one)
+  const now = clock.wall()
+  clock.setWall(now + 1_000 * MINUTE)
+  await ended.forget()
+  clock.setWall(now)
+  t.equal(ended.has(one), true, 'its cookies are good again')
+  t.equal((await endedSessions.since(0)).sessions.length, 1)
+  clock.advance(2 * MINUTE + 1)
+  await ended.forget()
+  t.equal(ended.has(one), false)
+})
+
 t.test('a store that is an older one now learns again what it lacks', async (t) => {
   const clock = new ManualClock(1_000_000)
   const [present, backup] = [(await opened(t, ':memory:')).store, (await opened(t, ':memory:')).store]
