@@ -10,6 +10,7 @@ import { type OpenCertificates, openCertificates } from './assembly/certificates
 import { readOptionFile } from './assembly/option-file.js'
 import { namesOptions, outboundRules } from './assembly/outbound.js'
 import { openPolicyServices } from './assembly/policy-services.js'
+import { StartingStore } from './assembly/store-copy.js'
 import { isShared, storeAddress } from './assembly/store-place.js'
 import { accessLines, sharesListener, trafficOptions, trustedSet } from './assembly/traffic-options.js'
 import { IN_MEMORY } from './config/fields.js'
@@ -67,8 +68,6 @@ import { SnapshotHolder } from './snapshot/holder.js'
 import { KeptState } from './snapshot/kept-state.js'
 import type { PortProblem } from './snapshot/ports.js'
 import { Snapshot } from './snapshot/snapshot.js'
-import { openStore } from './store/open-store.js'
-import type { Store } from './store/store.js'
 
 export interface AppDependencies {
   readonly log: Logger
@@ -138,7 +137,8 @@ export class App {
   readonly #limiter: LimiterTable
   readonly #agents: Agents
   readonly #own: OwnUnits
-  #store: Store | undefined
+  #store: StartingStore | undefined
+  readonly #giveUp = new AbortController()
   #outbound: Outbound[] = []
   #control: ControlPlane | undefined
   #events: Events | undefined
@@ -149,6 +149,7 @@ export class App {
   #apiUrl = ''
   #readiness: Readiness = 'starting'
   #folded = 0
+  #delivers = false
   readonly #timers: NodeJS.Timeout[] = []
 
   constructor(options: Options, dependencies: AppDependencies) {
@@ -200,7 +201,8 @@ export class App {
     this.#api = this.#createApi(keys, this.#control, log)
     const apiAddress = await this.#api.listen(api.listen)
     this.#apiUrl = api.public_url ?? reachableUrl(apiAddress)
-    await this.#events?.start()
+    await this.#storeServes()
+    await this.#store?.keep(this.#options, () => this.#plane.place)
     // Last, so that the sessions of agents that come at once are told to those who subscribed to them.
     const agents = await this.#openAgents()
     this.#readiness = 'ready'
@@ -246,6 +248,7 @@ export class App {
    */
   async stop(): Promise<{ ended: number; cut: number }> {
     this.#readiness = 'draining'
+    this.#giveUp.abort()
     for (const timer of this.#timers) clearInterval(timer)
     const { drain } = this.#options.timeouts
     const draining = this.#traffic?.ports.drain(drain) ?? Promise.resolve({ ended: 0, cut: 0 })
@@ -267,6 +270,7 @@ export class App {
       this.#stopping('agents', this.#agents.shut()),
       this.#stopping('api', this.#api?.close()),
       this.#stopping('certificates', this.#certificates?.stop()),
+      this.#stopping('the copy of the configuration', this.#store?.stop()),
       this.#stopping('events', this.#events?.handOver())
     ])
     await this.#stopping('store', this.#control?.close())
@@ -321,12 +325,16 @@ export class App {
     this.#events = events
     const options: ControlOptions = {
       connect: async (onRevision) => {
-        this.#store = await openStore(address, { log, clock, onRevision })
-        await events.attach(this.#store)
-        await services.login.ended.attach(this.#store.endedSessions)
+        const answered = () => void this.#storeServes()
+        const { signal } = this.#giveUp
+        this.#store = await StartingStore.open(this.#options, { seal, clock, log, onRevision, answered, signal })
+        const { store } = this.#store
+        await events.attach(store)
+        await services.login.ended.attach(store.endedSessions)
         this.#ended = services.login.ended
-        return this.#store
+        return store
       },
+      degraded: () => this.#store?.degraded ?? null,
       resources,
       seal,
       events,
@@ -348,6 +356,7 @@ export class App {
       served: () => {
         this.#agents.written()
         events.served()
+        this.#store?.served()
         this.#certificates?.service.wake()
       },
       settled: async (kinds) => {
@@ -367,9 +376,17 @@ export class App {
     return await ControlPlane.open(options, this.#agents.live)
   }
 
+  /** Delivers events once the store itself is there: what waits for delivery is not in a copy. */
+  async #storeServes(): Promise<void> {
+    if (this.#store?.degraded !== null || this.#delivers || this.#readiness === 'draining') return
+    this.#delivers = true
+    void this.#ended?.follow().catch(() => undefined)
+    await this.#events?.start()
+  }
+
   #observe(): void {
     this.#metrics.observeProcess()
-    if (isShared(storeAddress(this.#options))) {
+    if (isShared(storeAddress(this.#options)) || this.#store?.degraded !== null) {
       this.#timers.push(setInterval(() => void this.#ended?.follow().catch(() => undefined), REPORT_EVERY).unref())
     }
     this.#metrics.observeLimiter(() => this.#limiter.statistics())
@@ -454,7 +471,7 @@ export class App {
   async #openAgents(): Promise<AgentsAddress | undefined> {
     const { agents } = this.#options
     if (agents === undefined || this.#store === undefined) return undefined
-    return await this.#agents.open(agents, this.#store, sharesListener(this.#options, this.#options.listeners))
+    return await this.#agents.open(agents, this.#store.store, sharesListener(this.#options, this.#options.listeners))
   }
 
   async #createTraffic(): Promise<Traffic> {

@@ -132,6 +132,8 @@ export class Certificates {
     if (this.#closed) return
     try {
       await this.#follow()
+      // What an authority gave could not be kept.
+      if (this.#parts.control.applied.degraded !== null) return
       if (this.#lease !== undefined && !(await this.#lease.hold())) return
       if (!this.#swept) await this.#ledger.removeOrphans()
       this.#swept = true

@@ -16,7 +16,9 @@ import type { Place, StoredRecord } from '../store/store.js'
 import { TARGET_KINDS, type Target, type TargetOptions, targetOf } from './target.js'
 
 /** What this folder uses of the control plane: writes of ours are writes like any other. */
-export type CertificateControl = Pick<ControlParts, 'store' | 'records' | 'writer' | 'edits'>
+export interface CertificateControl extends Pick<ControlParts, 'store' | 'records' | 'writer' | 'edits'> {
+  readonly applied: Pick<ControlParts['applied'], 'degraded'>
+}
 
 /** What a step makes of a target. */
 export interface TargetChange {

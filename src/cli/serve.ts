@@ -106,6 +106,7 @@ async function run(
   }
   if (typeof started === 'string') {
     await reloading.close()
+    await app.stop()
     log.info({ signal: started }, 'stopped before it was ready')
     return ExitCode.ok
   }

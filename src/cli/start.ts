@@ -23,7 +23,7 @@ const FLAGS = [
   ['store', 'address', 'store', 'records of the API: a file, ":memory:" or postgres://… (default: <data>/sluice.db)']
 ] as const
 
-type Given = Partial<Record<(typeof FLAGS)[number][0] | 'config', string>> & { demo?: boolean }
+type Given = Partial<Record<(typeof FLAGS)[number][0] | 'config', string>> & { demo?: boolean; cache: boolean }
 
 /** `sluice start`: runs the proxy in the foreground until a signal ends it. */
 export function startCommand(): Command {
@@ -32,6 +32,7 @@ export function startCommand(): Command {
     .option('--config <file>', 'options file; config/sluice.yaml shows every option')
   for (const [name, argument, , description] of FLAGS) command.option(`--${name} <${argument}>`, description)
   return command
+    .option('--no-cache', 'keep no copy of the records; without the store, a start waits for it')
     .option('--demo', 'without an upstream: start a small one and the demo policy')
     .addHelpText('after', EXAMPLES)
     .action(async (given: Given) => {
@@ -45,8 +46,9 @@ export function startCommand(): Command {
 }
 
 function flagsOf(given: Given): OptionFlag[] {
-  return FLAGS.flatMap(([name, , option]) => {
+  const flags = FLAGS.flatMap(([name, , option]) => {
     const text = given[name]
     return text === undefined ? [] : [{ flag: `--${name}`, option, text }]
   })
+  return given.cache ? flags : [...flags, { flag: '--no-cache', option: 'cache', text: 'off' }]
 }

@@ -85,6 +85,11 @@ export const optionsSchema = Type.Object(
           'Where the records of the API are kept: a SQLite file, ":memory:" or postgres://…; default: sluice.db in `data`.'
       })
     ),
+    cache: field.switched({
+      description:
+        'Keep a sealed copy of the records in `data`, from which a start serves while the store is out of reach?',
+      default: 'on'
+    }),
     zone: field.host({
       description: 'Domain of this service: reserved domains below it need no CNAME record.',
       default: 'sluice.localhost'

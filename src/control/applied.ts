@@ -20,6 +20,8 @@ export interface AppliedParts {
   readonly log: StoreLog
   /** Hears of each revision once it serves. Must not throw. */
   readonly served: (revision: number) => void
+  /** Why what is followed is not the store itself, for people; null when it is. */
+  readonly degraded: () => string | null
 }
 
 /** How far this process has followed the store. Callers take turns. */
@@ -57,8 +59,14 @@ export class AppliedRevision {
     return this.#divergedAt
   }
 
-  /** What this process could not apply, or null. */
+  /** What this process serves is a copy, for this reason; null: it follows the store. */
+  get degraded(): string | null {
+    return this.#parts.degraded()
+  }
+
+  /** What is wrong with what this process serves: it is a copy, or something could not be applied; or null. */
   get error(): string | null {
+    if (this.degraded !== null) return this.degraded
     if (this.#stuck !== null) return this.#stuck
     const closed = this.#parts.live.missingPorts.map(
       ({ host, port, reason }) => `${host}:${port} cannot be opened: ${reason}`

@@ -9,7 +9,7 @@ import { type Read as ReadBody, readModule, readUpdate } from '../resources/read
 import type { Operation, Part, Resource } from '../resources/resource.js'
 import { clearField } from '../resources/write.js'
 import type { GateCounts } from '../snapshot/address-gate.js'
-import type { StoreReader } from '../store/store.js'
+import type { Place, StoreReader } from '../store/store.js'
 import type { Applied } from './applied-units.js'
 import type {
   Call,
@@ -294,12 +294,22 @@ export class ControlPlane {
     return this.#parts.applied.revision
   }
 
+  /** The place that serves. */
+  get place(): Place {
+    return this.#parts.applied.place
+  }
+
   /** How often the store turned out to have another history than the one that was followed. */
   get divergences(): number {
     return this.#parts.applied.divergences
   }
 
-  /** What could not be applied, or null. */
+  /** Why a copy of the configuration serves and writes are refused; null: the store is there. */
+  get degraded(): string | null {
+    return this.#parts.applied.degraded
+  }
+
+  /** What could not be applied, or why a copy serves, or null. */
   get lastError(): string | null {
     return this.#parts.applied.error
   }

@@ -28,6 +28,8 @@ export type TestDestination = (destination: string, object: Json) => Promise<Jso
 export interface ControlOptions {
   /** Opens the store; `onRevision` is the hook of `StoreOptions`. The control plane closes it. */
   readonly connect: (onRevision: (place: Place) => void) => Promise<Store>
+  /** Why the store is not the one that it should be, for people; null when it is. */
+  readonly degraded?: () => string | null
   /** Every resource; in production the list of `registry.ts`. */
   readonly resources: readonly Resource[]
   readonly seal: Sealer
@@ -115,13 +117,13 @@ async function build(
   following: Following
 ): Promise<ControlParts> {
   const { seal, clock, log, holder, compile, checkPolicy, zone, published, events, operatorKeys, reportEvery } = options
-  const { swapped = () => undefined, served = () => undefined, ports = noPorts } = options
+  const { swapped = () => undefined, served = () => undefined, ports = noPorts, degraded = () => null } = options
   const catalogue = new Catalogue(options.resources)
   const records = new Records(seal)
   const principals = await Principals.open({ store, clock, operatorKeys })
   const live = new Live({ holder, compile, ports, swapped })
   const gates = { api: new AddressGate('api', { log }), dashboard: new AddressGate('dashboard', { log }) }
-  const applied = new AppliedRevision({ records, live, principals, clock, log, served })
+  const applied = new AppliedRevision({ records, live, principals, clock, log, served, degraded })
   const reports = new ProcessReports({ store, applied, clock, log, every: reportEvery })
   const agents = new ClusterAgents({ store, reports, sources, clock, log })
   const answers = new Answers(catalogue, records, { ...options, selectedBy: (groups) => agents.selectedBy(groups) })

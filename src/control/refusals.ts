@@ -39,7 +39,10 @@ function sealKeyLost(cause: unknown): ControlError {
 
 function inOurWords(error: StoreError): Error {
   switch (error.code) {
+    case 'STORE_DEGRADED':
+      return new ControlError('UNAVAILABLE', `${error.message}; nothing was changed`, { cause: error })
     case 'STORE_UNAVAILABLE':
+    case 'STORE_REFUSED':
     case 'STORE_CLOSED':
       return new ControlError('UNAVAILABLE', 'the store is out of reach, full or read-only; nothing was changed', {
         cause: error

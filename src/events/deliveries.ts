@@ -56,9 +56,13 @@ export class Deliveries {
     if (process !== undefined) this.#leases = new Leases({ outbox: store.outbox, clock, holder: process, patience })
   }
 
-  /** Goes on where the last process stopped. Fails with a `StoreError`. */
+  /** Goes on where the last process stopped; when the store cannot be used just now, as soon as it can. */
   async start(): Promise<void> {
-    await this.#look()
+    try {
+      await this.#look()
+    } catch (error) {
+      this.#fault(error)
+    }
     if (this.#leases !== undefined) {
       this.#tick = setInterval(() => this.#renewSafely(), (this.#parts.patience ?? PATIENCE) / 3).unref()
     }

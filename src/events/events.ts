@@ -56,7 +56,7 @@ export class Events implements EventRecorder {
     return store
   }
 
-  /** Begins to deliver what waits in the store. Fails with a `StoreError`. */
+  /** Begins to deliver what waits in the store. */
   async start(): Promise<void> {
     const { seal, ...options } = this.#options
     if (this.#store === undefined) throw new TypeError('start before attach')

@@ -22,8 +22,14 @@ export async function createFile(path: string, content: string | Uint8Array): Pr
   })
 }
 
-/** Puts a file in the place of what is there, as a whole: a reader, or a crash, finds the old or the new. Fails with the system's error. */
-export async function replaceFile(path: string, content: string | Uint8Array, mode = PRIVATE): Promise<void> {
+/** What a file is to hold; what comes piece by piece is written so. */
+export type FileContent = string | Uint8Array | AsyncIterable<Uint8Array>
+
+/**
+ * Puts a file in the place of what is there, as a whole: a reader, or a crash, finds the old or the new. Fails with the
+ * system's error, or as the content does.
+ */
+export async function replaceFile(path: string, content: FileContent, mode = PRIVATE): Promise<void> {
   await beside(path, content, mode, (written) => rename(written, path))
 }
 
@@ -50,7 +56,7 @@ export async function syncFolder(folder: string): Promise<void> {
 
 async function beside(
   path: string,
-  content: string | Uint8Array,
+  content: FileContent,
   mode: number,
   move: (written: string) => Promise<void>
 ): Promise<void> {
@@ -59,7 +65,9 @@ async function beside(
   try {
     // The mode of `open` is what the process's mask leaves of it.
     await handle.chmod(mode)
-    await handle.writeFile(content)
+    if (typeof content === 'string' || content instanceof Uint8Array) await handle.writeFile(content)
+    // From where the piece before has ended.
+    else for await (const piece of content) await handle.writeFile(piece)
     await handle.sync()
     await handle.close()
     await move(written)

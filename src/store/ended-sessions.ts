@@ -15,6 +15,8 @@ export interface EndedSince {
   readonly number: number
   /** Sessions that were begun before are over, all of them; 0: nothing was folded. */
   readonly before: number
+  /** What was ended is not known just now, and nothing of it stands here. */
+  readonly blind?: true
 }
 
 /** The row that counts. Its lock makes numbers visible in their order. */

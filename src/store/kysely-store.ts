@@ -20,12 +20,15 @@ import type {
   RevisionEntry,
   Store,
   StoreLog,
-  StoreTransaction
+  StoreTransaction,
+  WholeRecord,
+  WholeRequest
 } from './store.js'
 import { StoreError } from './store-error.js'
 import type { Tables } from './tables.js'
 import { KyselyTransaction } from './transaction.js'
 import { Turns } from './turns.js'
+import { wholeRecords } from './whole-records.js'
 
 export interface KyselyStoreParts {
   readonly log: StoreLog
@@ -88,6 +91,10 @@ export class KyselyStore extends Queries implements Store {
     return rows.map(({ revision, operation_id, at, detail }) => {
       return { revision, operationId: operation_id, at, detail: JSON.parse(detail) as Json }
     })
+  }
+
+  async wholeRecords(request: WholeRequest): Promise<WholeRecord[]> {
+    return await wholeRecords(this.#database.reads, request)
   }
 
   async changesOf(revision: number): Promise<Change[]> {

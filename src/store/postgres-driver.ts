@@ -135,8 +135,18 @@ function refused(name: string, error: unknown): StoreError {
   return new StoreError(passing ? 'STORE_UNAVAILABLE' : 'STORE_FAILED', `${name}: ${reasonOf(error)}`, { cause: error })
 }
 
+/** SQLSTATEs of a server that does not let this user in: its authentication, the name of the database, the right to connect. */
+const REFUSING = /^(28|3D)|^42501$/
+/** What the driver says, without a code, when it has no password, the server fails to prove that it knows it, or has no TLS. */
+const REFUSED_HERE = /^SASL|does not support SSL/
+
 function unreachable(name: string, error: unknown): StoreError {
-  return new StoreError('STORE_UNAVAILABLE', `cannot reach ${name}: ${reasonOf(error)}`, { cause: error })
+  const refusing =
+    error instanceof pg.DatabaseError
+      ? REFUSING.test(error.code ?? '')
+      : error instanceof Error && REFUSED_HERE.test(error.message)
+  const code = refusing ? 'STORE_REFUSED' : 'STORE_UNAVAILABLE'
+  return new StoreError(code, `cannot reach ${name}: ${reasonOf(error)}`, { cause: error })
 }
 
 function reasonOf(error: unknown): string {

@@ -29,6 +29,19 @@ export interface StoredRecord extends RecordKey {
   readonly sealed: Uint8Array | null
 }
 
+/** A record with all that hangs on it, as the store keeps it. */
+export interface WholeRecord extends Omit<StoredRecord, 'body'> {
+  /** JSON text. */
+  readonly body: string
+  readonly references: readonly Omit<Reference, 'from'>[]
+  readonly claims: readonly Claim[]
+}
+
+/** Which records are wanted whole: those behind a key in the order of keys, or those of some keys that exist. */
+export type WholeRequest =
+  | { readonly after: RecordKey | undefined; readonly limit: number }
+  | { readonly keys: readonly RecordKey[] }
+
 export interface NewRecord extends RecordKey {
   readonly body: Json
   readonly sealed?: Uint8Array | null
@@ -210,7 +223,7 @@ export interface Outcome<T> {
 export interface Store extends StoreReader {
   readonly outbox: Outbox
   readonly board: Board
-  readonly endedSessions: EndedSessions
+  readonly endedSessions: Pick<EndedSessions, 'add' | 'since' | 'forget'>
   /**
    * Runs `work` as the only writer of all processes and commits what it wrote; what it throws is thrown after everything
    * is undone. Transactions of one process wait for each other.
@@ -224,6 +237,8 @@ export interface Store extends StoreReader {
   transact<T>(operationId: string, work: (transaction: StoreTransaction) => Promise<T>): Promise<Outcome<T>>
   /** Newest first. */
   history(request: { readonly limit: number; readonly before?: number }): Promise<RevisionEntry[]>
+  /** Records of every kind; what is written meanwhile may be among them or not. */
+  wholeRecords(request: WholeRequest): Promise<WholeRecord[]>
   /** What one revision changed. */
   changesOf(revision: number): Promise<Change[]>
   /** Drops history and deleted places of revisions below `revision`. */

@@ -35,6 +35,7 @@ function file(t: Test, text: string): Pick<LoadInput, 'config' | 'folder'> {
 t.test('without anything the defaults hold', async (t) => {
   const { options, origins, warnings } = await good()
   t.same(options, {
+    cache: true,
     listen: { host: '127.0.0.1', port: 8080 },
     listeners: [],
     path_form: 'strict',

@@ -6,9 +6,12 @@ type Ended = { readonly id: string; readonly begun: number; readonly ends: numbe
 /** Where logouts outlive the process and reach the others. */
 export interface EndedStore {
   add(sessions: readonly Ended[]): Promise<void>
-  since(
-    number: number
-  ): Promise<{ readonly sessions: readonly Ended[]; readonly number: number; readonly before: number }>
+  since(number: number): Promise<{
+    readonly sessions: readonly Ended[]
+    readonly number: number
+    readonly before: number
+    readonly blind?: true
+  }>
   forget(now: number, most: number): Promise<void>
 }
 
@@ -28,6 +31,8 @@ export class EndedSessions {
   /** Not in the store yet. */
   #waiting: Ended[] = []
   #before = 0
+  /** While nobody knows which sessions were ended: those that were begun before this process are held to be. */
+  #blindBefore = 0
   #number = 0
   #store: EndedStore | undefined
   #busy: Promise<void> = Promise.resolve()
@@ -38,19 +43,22 @@ export class EndedSessions {
     this.#begun = { wall: clock.wall(), monotonic: clock.monotonic() }
   }
 
-  /** Learns what the store knows. Fails with its error. */
+  /**
+   * Learns what the store knows. Where it knows nothing just now, sessions that were begun before count as ended until it does: a
+   * logout must not be undone by an outage. Fails with its error.
+   */
   async attach(store: EndedStore): Promise<void> {
     this.#store = store
     await this.follow()
   }
 
   has({ id, begun }: Pick<Ended, 'id' | 'begun'>): boolean {
-    return begun < this.#before || this.#known.has(id)
+    return begun < Math.max(this.#before, this.#blindBefore) || this.#known.has(id)
   }
 
   /** Counts here at once, and everywhere after `keep`. */
   end({ id, begun, ends }: Ended): void {
-    if (this.has({ id, begun })) return
+    if (begun < this.#before || this.#known.has(id)) return
     const ended = { id, begun, ends }
     this.#known.set(id, ended)
     this.#waiting.push(ended)
@@ -99,6 +107,8 @@ export class EndedSessions {
         this.#waiting = [...this.#known.values()]
       }
       const { sessions, number, before } = since
+      if (since.blind !== true) this.#blindBefore = 0
+      else if (this.#blindBefore === 0) this.#blindBefore = this.#clock.wall()
       for (const session of sessions) this.#known.set(session.id, session)
       this.#number = number
       this.#before = Math.max(this.#before, before)

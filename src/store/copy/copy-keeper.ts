@@ -1,0 +1,174 @@
+import { readdir, unlink } from 'node:fs/promises'
+import { basename, dirname, join } from 'node:path'
+import { setTimeout as sleep } from 'node:timers/promises'
+import type { Clock } from '../../lib/clock.js'
+import { CodedError, codeOf } from '../../lib/coded-error.js'
+import { samePlace } from '../revision-watch.js'
+import { keyText, pieces } from '../rows.js'
+import type { Place, Store, StoreLog } from '../store.js'
+import { type CopyPart, type CopyPlace, writeCopy } from './copy-file.js'
+
+/** Records that are read at once: few enough to hold up no loop. */
+const PAGE = 100
+/** Milliseconds from a revision to its copy, in which further revisions join it. */
+const GATHER = 100
+/** A copy may take this part of the time only: the pause behind it is so many times as long as it took. */
+const PAUSES = 20
+const LONGEST_PAUSE = 60_000
+/** After a copy that could not be made. Milliseconds. */
+const RETRY = 10_000
+/** Looks for what was written while the copy was made, and the milliseconds between those that find nothing. */
+const LOOKS = 100
+const LOOK_PAUSE = 20
+
+export interface CopyKeeperParts {
+  readonly at: CopyPlace
+  readonly store: Store
+  /** The id of the account. */
+  readonly account: () => string
+  /** The place that serves in this process. */
+  readonly applied: () => Place
+  readonly clock: Clock
+  readonly log: StoreLog
+}
+
+/**
+ * Keeps a copy of the configuration that serves, beside the writes: no write waits for it, and revisions that follow each
+ * other closely share one. What cannot be copied leaves the copy before as it is.
+ */
+export class CopyKeeper {
+  readonly #parts: CopyKeeperParts
+  #copied: Place | undefined
+  #timer: NodeJS.Timeout | undefined
+  #copying: Promise<void> | undefined
+  #again = false
+  #stopped = false
+  #failing = false
+
+  constructor(parts: CopyKeeperParts) {
+    this.#parts = parts
+  }
+
+  /** A revision serves: it is to be copied soon. */
+  soon(): void {
+    this.#after(GATHER)
+  }
+
+  /** A copy that is not whole yet is given up. */
+  async stop(): Promise<void> {
+    this.#stopped = true
+    clearTimeout(this.#timer)
+    await this.#copying
+  }
+
+  #after(milliseconds: number): void {
+    if (this.#stopped) return
+    this.#again = true
+    if (this.#timer !== undefined || this.#copying !== undefined) return
+    this.#timer = setTimeout(() => {
+      this.#timer = undefined
+      this.#again = false
+      this.#copying = this.#copy().then((pause) => {
+        this.#copying = undefined
+        this.#rest(pause)
+      })
+    }, milliseconds).unref()
+  }
+
+  /** Nothing is copied during the pause; what is to be copied then follows. */
+  #rest(pause: number): void {
+    if (this.#stopped) return
+    this.#timer = setTimeout(() => {
+      this.#timer = undefined
+      if (this.#again) this.#after(0)
+    }, pause).unref()
+  }
+
+  /** Answers how long to leave it alone. Never rejects. */
+  async #copy(): Promise<number> {
+    const { at, applied, clock, log } = this.#parts
+    if (this.#copied !== undefined && samePlace(this.#copied, applied())) return 0
+    const begun = clock.monotonic()
+    try {
+      let copied: Place | undefined
+      await writeCopy(
+        at,
+        this.#configuration((place) => {
+          copied = place
+        })
+      )
+      this.#copied = copied
+      if (this.#failing) log.info({ path: at.path }, 'the copy of the configuration can be written again')
+      this.#failing = false
+      return Math.min(LONGEST_PAUSE, PAUSES * (clock.monotonic() - begun))
+    } catch (error) {
+      this.#again = true
+      if (this.#stopped || codeOf(error) === OVERTAKEN) return RETRY
+      if (!this.#failing) {
+        log.warn({ err: error, path: at.path }, 'the configuration cannot be copied; the copy before it stays')
+      }
+      this.#failing = true
+      return RETRY
+    }
+  }
+
+  /**
+   * All records as of one place. They are read page by page while others are written; so what has changed meanwhile is read
+   * again, until nothing has and this process serves exactly that.
+   */
+  async *#configuration(ended: (place: Place) => void): AsyncGenerator<CopyPart> {
+    const { store, applied, account } = this.#parts
+    let place = await store.placeOf(await store.revision())
+    let after: { readonly kind: string; readonly id: string } | undefined
+    do {
+      const records = await store.wholeRecords({ after, limit: PAGE })
+      if (records.length > 0) yield { records }
+      after = records.length < PAGE ? undefined : records.at(-1)
+      this.#mustGoOn()
+    } while (after !== undefined)
+    for (let look = 0; ; look++) {
+      const { complete, changes, place: last } = await store.changesAfter(place)
+      if (!complete || look === LOOKS) throw overtaken()
+      place = last
+      if (changes.length === 0) {
+        if (samePlace(place, applied())) break
+        await sleep(LOOK_PAUSE)
+      }
+      const keys = new Map(changes.map(({ kind, id }) => [keyText({ kind, id }), { kind, id }]))
+      for (const some of pieces([...keys.values()], PAGE)) {
+        const records = await store.wholeRecords({ keys: some })
+        const found = new Set(records.map(keyText))
+        yield { gone: some.filter((key) => !found.has(keyText(key))) }
+        yield { records }
+      }
+      this.#mustGoOn()
+    }
+    const [entry] = await store.history({ limit: 1, before: place.revision + 1 })
+    const { at = 0, detail = null } = entry?.revision === place.revision ? entry : {}
+    yield { end: { place, at, detail, account: account() } }
+    ended(place)
+  }
+
+  #mustGoOn(): void {
+    if (this.#stopped) throw overtaken()
+  }
+}
+
+/** Takes copies away that a crash has left half written and, unless it is `wanted`, the copy itself. Fails with the system's error. */
+export async function clearCopies(path: string, wanted: boolean): Promise<void> {
+  const folder = dirname(path)
+  const name = basename(path)
+  for (const found of await readdir(folder)) {
+    const half = found.startsWith(`${name}.`) && HALF.test(found.slice(name.length + 1))
+    if (half || (found === name && !wanted)) await unlink(join(folder, found))
+  }
+}
+
+/** What the name of a file ends with that is being written. */
+const HALF = /^[0-9a-f]{12}$/
+
+const OVERTAKEN = 'COPY_OVERTAKEN'
+
+function overtaken(): CodedError {
+  return new CodedError(OVERTAKEN, 'the configuration changed faster than it could be copied')
+}

@@ -1,0 +1,159 @@
+import { setTimeout as sleep } from 'node:timers/promises'
+import { atMost } from '../../lib/at-most.js'
+import { codeOf } from '../../lib/coded-error.js'
+import type { Place, Store, StoreLog } from '../store.js'
+import { StoreError } from '../store-error.js'
+import type { CopiedStore } from './copied-store.js'
+import { StandbyStore } from './standby-store.js'
+
+/** How long a start waits for a store that says nothing, when there may be a copy. Milliseconds. */
+const PATIENCE = 3_000
+/** Milliseconds between attempts: the first pause, and what it grows to. */
+const PAUSES = { first: 1_000, longest: 10_000 }
+
+export interface ReachingParts {
+  /** What the store is called; holds no password. */
+  readonly name: string
+  /** Opens the store, and fails with `STORE_UNAVAILABLE` too when it takes no writes. */
+  readonly open: () => Promise<Store>
+  /** The copy to start from meanwhile; undefined: there is none that can be used. Must not reject. */
+  readonly copied: () => Promise<CopiedStore | undefined>
+  /** The store answers behind a start from the copy; its last revision is this one. Must not throw. */
+  readonly answered: (place: Place) => void
+  readonly log: StoreLog
+  /** Ends the waiting and the attempts. */
+  readonly signal: AbortSignal
+}
+
+/**
+ * The store of a process that starts. While it is out of reach, the process starts from its copy; without one it waits and
+ * tries again, with a line in the log each time. Fails as `open` does where a repetition does not help, and with
+ * `STORE_CLOSED` when it is told to stop.
+ */
+export async function reachStore(parts: ReachingParts): Promise<Store> {
+  const { name, log, signal } = parts
+  let copied: CopiedStore | undefined
+  for (let pause = PAUSES.first; ; pause = longer(pause)) {
+    const attempt = attemptOf(parts)
+    let reason: unknown
+    try {
+      const store = await atMost(PATIENCE, attempt)
+      if (store !== undefined) return store
+    } catch (error) {
+      mustPass(error)
+      reason = error
+    }
+    copied ??= await parts.copied()
+    if (copied !== undefined) return standBy(copied, { attempt, reason, pause }, parts)
+    try {
+      return await attempt
+    } catch (error) {
+      mustPass(error)
+      const about = { store: name, reason: reasonOf(error), again_in: `${pause / 1_000}s` }
+      log.warn(about, 'the store is out of reach and there is no copy to start from; trying again')
+    }
+    await paused(pause, signal)
+  }
+}
+
+interface Trying {
+  /** Is under way. */
+  readonly attempt: Promise<Store>
+  /** Why it failed, when it has. */
+  readonly reason: unknown
+  readonly pause: number
+}
+
+function standBy(copied: CopiedStore, trying: Trying, parts: ReachingParts): StandbyStore {
+  const stop = new AbortController()
+  const standby = new StandbyStore(copied, () => stop.abort())
+  const reason = trying.reason === undefined ? 'it does not answer' : reasonOf(trying.reason)
+  parts.log.warn({ store: parts.name, reason }, standby.degraded ?? '')
+  void goOver(standby, trying, { ...parts, signal: AbortSignal.any([parts.signal, stop.signal]) })
+  return standby
+}
+
+/** Tries until the store answers. Never rejects. */
+async function goOver(standby: StandbyStore, { attempt, reason, pause }: Trying, parts: ReachingParts): Promise<void> {
+  const { name, log, signal, answered } = parts
+  let told = reason === undefined ? undefined : reasonOf(reason)
+  let trying = attempt
+  for (let next = pause; !signal.aborted; next = longer(next)) {
+    try {
+      const store = await trying
+      const place = await placeOf(store)
+      if (signal.aborted) return await store.close()
+      standby.goOver(store)
+      log.info({ store: name, revision: place.revision }, 'the store answers again; following it')
+      return answered(place)
+    } catch (error) {
+      const why = reasonOf(error)
+      if (why !== told && !signal.aborted) log.warn({ store: name, reason: why }, 'the store is still out of reach')
+      told = why
+    }
+    try {
+      await paused(next, signal)
+    } catch {
+      return
+    }
+    trying = attemptOf(parts)
+    trying.catch(() => undefined)
+  }
+}
+
+async function placeOf(store: Store): Promise<Place> {
+  try {
+    return await store.placeOf(await store.revision())
+  } catch (error) {
+    await store.close()
+    throw error
+  }
+}
+
+/** One attempt. Fails with `STORE_CLOSED` when it is told to stop; a store that opens after that is closed. */
+async function attemptOf({ open, signal }: ReachingParts): Promise<Store> {
+  const opening = open()
+  const stopped = new AbortController()
+  try {
+    return await Promise.race([opening, stop(signal, stopped.signal)])
+  } catch (error) {
+    opening.then((store) => store.close()).catch(() => undefined)
+    throw error
+  } finally {
+    stopped.abort()
+  }
+}
+
+/** Rejects when `signal` tells to stop. `done`: nobody waits for that any more. */
+async function stop(signal: AbortSignal, done: AbortSignal): Promise<never> {
+  await new Promise<void>((resolve) => {
+    if (signal.aborted) resolve()
+    else signal.addEventListener('abort', () => resolve(), { once: true, signal: done })
+  })
+  throw closed()
+}
+
+function longer(pause: number): number {
+  return Math.min(PAUSES.longest, pause * 2)
+}
+
+async function paused(milliseconds: number, signal: AbortSignal): Promise<void> {
+  try {
+    await sleep(milliseconds, undefined, { signal })
+  } catch (error) {
+    throw closed(error)
+  }
+}
+
+function closed(cause?: unknown): StoreError {
+  return new StoreError('STORE_CLOSED', 'stopped while waiting for the store', { cause })
+}
+
+/** Throws what a repetition does not heal. */
+function mustPass(error: unknown): void {
+  if (codeOf(error) !== 'STORE_UNAVAILABLE') throw error
+}
+
+function reasonOf(error: unknown): string {
+  return error instanceof Error ? error.message : String(error)
+}

@@ -1,0 +1,184 @@
+import type { Outbox } from '../outbox.js'
+import type {
+  Change,
+  ChangeFeed,
+  Claim,
+  Outcome,
+  Page,
+  PageRequest,
+  Place,
+  ProcessReport,
+  RecordKey,
+  Reference,
+  Reported,
+  RevisionEntry,
+  Store,
+  StoredRecord,
+  StoreTransaction,
+  WholeRecord,
+  WholeRequest
+} from '../store.js'
+import { StoreError } from '../store-error.js'
+import type { CopiedStore } from './copied-store.js'
+import { StandbyBoard } from './standby-board.js'
+
+/** How long reads that began in the copy may take until it is closed. Milliseconds. */
+const LAST_READS = 5_000
+
+/**
+ * The store of a process that started from its copy: it reads from the copy and refuses to write (`STORE_DEGRADED`), until
+ * `goOver` gives it the store itself. Those who hold it notice nothing but that.
+ */
+export class StandbyStore implements Store {
+  readonly board: StandbyBoard
+  readonly outbox: Outbox
+  readonly endedSessions: Store['endedSessions']
+  readonly #copied: CopiedStore
+  readonly #stopTrying: () => void
+  #current: Store
+  #closing: NodeJS.Timeout | undefined
+  #closed: Promise<void> | undefined
+
+  /** `stopTrying` ends the attempts to reach the store, before everything is closed. */
+  constructor(copied: CopiedStore, stopTrying: () => void) {
+    this.#copied = copied
+    this.#current = copied.store
+    this.#stopTrying = stopTrying
+    this.board = new StandbyBoard(copied.store.board)
+    this.outbox = this.#outbox()
+    this.endedSessions = {
+      add: async (sessions) => await this.#writable().endedSessions.add(sessions),
+      // Logouts are no revisions, so a copy would lack the last ones.
+      since: async (number) =>
+        this.degraded === null
+          ? await this.#current.endedSessions.since(number)
+          : { sessions: [], number: 0, before: 0, blind: true },
+      forget: async (now, most) => await this.#writable().endedSessions.forget(now, most)
+    }
+  }
+
+  /** What is wrong, for people; null once the store itself is used. */
+  get degraded(): string | null {
+    if (this.#current !== this.#copied.store) return null
+    return `degraded: serving revision ${this.#copied.place.revision} from its own copy, the store is out of reach`
+  }
+
+  /** From now on the store is this one. It is closed with this. */
+  goOver(store: Store): void {
+    this.#current = store
+    this.board.follow(store.board)
+    this.#closing = setTimeout(() => void this.#copied.store.close(), LAST_READS).unref()
+  }
+
+  get(kind: string, id: string): Promise<StoredRecord | undefined> {
+    return this.#current.get(kind, id)
+  }
+
+  getMany(keys: readonly RecordKey[]): Promise<StoredRecord[]> {
+    return this.#current.getMany(keys)
+  }
+
+  list(kind: string, request: PageRequest): Promise<Page | undefined> {
+    return this.#current.list(kind, request)
+  }
+
+  referencesTo(kind: string, id: string, limit?: number): Promise<Reference[]> {
+    return this.#current.referencesTo(kind, id, limit)
+  }
+
+  referencesFrom(kind: string, id: string): Promise<Reference[]> {
+    return this.#current.referencesFrom(kind, id)
+  }
+
+  kinds(): Promise<string[]> {
+    return this.#current.kinds()
+  }
+
+  keeperOf(space: string, value: string): Promise<RecordKey | undefined> {
+    return this.#current.keeperOf(space, value)
+  }
+
+  claimsOf(kind: string, id: string): Promise<Claim[]> {
+    return this.#current.claimsOf(kind, id)
+  }
+
+  changesAfter(after: Place | number): Promise<ChangeFeed> {
+    return this.#current.changesAfter(after)
+  }
+
+  placeOf(revision: number): Promise<Place> {
+    return this.#current.placeOf(revision)
+  }
+
+  revision(): Promise<number> {
+    return this.#current.revision()
+  }
+
+  wholeRecords(request: WholeRequest): Promise<WholeRecord[]> {
+    return this.#current.wholeRecords(request)
+  }
+
+  history(request: { readonly limit: number; readonly before?: number }): Promise<RevisionEntry[]> {
+    return this.#current.history(request)
+  }
+
+  changesOf(revision: number): Promise<Change[]> {
+    return this.#current.changesOf(revision)
+  }
+
+  reportProcess(report: Omit<ProcessReport, 'seenAt'>): Promise<Reported> {
+    return this.#current.reportProcess(report)
+  }
+
+  processes(): Promise<ProcessReport[]> {
+    return this.#current.processes()
+  }
+
+  forgetProcesses(reports: readonly Pick<ProcessReport, 'id' | 'seenAt'>[]): Promise<void> {
+    return this.#current.forgetProcesses(reports)
+  }
+
+  async transact<T>(operationId: string, work: (transaction: StoreTransaction) => Promise<T>): Promise<Outcome<T>> {
+    return await this.#writable().transact(operationId, work)
+  }
+
+  async forgetHistory(revision: number): Promise<void> {
+    await this.#writable().forgetHistory(revision)
+  }
+
+  async close(): Promise<void> {
+    this.#closed ??= this.#close()
+    await this.#closed
+  }
+
+  async #close(): Promise<void> {
+    this.#stopTrying()
+    clearTimeout(this.#closing)
+    await this.#copied.store.close()
+    if (this.#current !== this.#copied.store) await this.#current.close()
+  }
+
+  #writable(): Store {
+    const { degraded } = this
+    if (degraded !== null) throw new StoreError('STORE_DEGRADED', degraded)
+    return this.#current
+  }
+
+  /** Deliveries and leases belong to the store itself; the copy knows the account alone. */
+  #outbox(): Outbox {
+    const there = async () => this.#writable().outbox
+    return {
+      next: async (...words) => (await there()).next(...words),
+      postedAfter: async (...words) => (await there()).postedAfter(...words),
+      count: async (...words) => (await there()).count(...words),
+      delivered: async (...words) => (await there()).delivered(...words),
+      report: async (...words) => (await there()).report(...words),
+      reports: async () => (await there()).reports(),
+      leases: async () => (await there()).leases(),
+      take: async (...words) => (await there()).take(...words),
+      renew: async (...words) => (await there()).renew(...words),
+      release: async (...words) => (await there()).release(...words),
+      account: (fresh) => this.#current.outbox.account(fresh)
+    }
+  }
+}

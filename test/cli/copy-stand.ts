@@ -1,0 +1,118 @@
+import { once } from 'node:events'
+import { readFileSync } from 'node:fs'
+import { createServer } from 'node:net'
+import { join } from 'node:path'
+import { codeOf } from '../../src/lib/coded-error.js'
+import { parseSealKey, Sealer } from '../../src/lib/seal.js'
+import { readCopy } from '../../src/store/copy/copy-file.js'
+import { type Answer, asker } from '../api/asking.js'
+import { until } from '../helpers/until.js'
+import type { Test } from '../store/opened.js'
+import { SluiceProcess } from './process.js'
+
+export const KEY = 'a-key-of-the-administrator'
+export const HOST = 'shop.test'
+
+/** A policy that answers `marker`. */
+function answering(marker: string): string {
+  const config = { status_code: 200, body: marker }
+  return JSON.stringify({ on_http_request: [{ actions: [{ type: 'custom-response', config }] }] })
+}
+
+/** A process of the product, asked as its operator asks it. */
+export class CopyStand {
+  readonly process: SluiceProcess
+  readonly #traffic: ReturnType<typeof asker>
+  readonly #api: ReturnType<typeof asker>
+
+  private constructor(process: SluiceProcess, traffic: URL, api: URL) {
+    this.process = process
+    this.#traffic = asker(traffic.hostname, Number(traffic.port))
+    this.#api = asker(api.hostname, Number(api.port))
+  }
+
+  /** A process that may never listen. */
+  static launch(t: Test, cwd: string, env: Record<string, string>, words: readonly string[] = []): SluiceProcess {
+    const fixed = { SLUICE_API_KEY: KEY, SLUICE_LIMITER_BUDGET: '64MiB', SLUICE_ACCESS_LOG: 'off' }
+    const free = ['--listen', '127.0.0.1:0', '--api', '127.0.0.1:0']
+    const all = { ...fixed, SLUICE_DATA: join(cwd, 'data'), ...env }
+    return new SluiceProcess(t as never, ['start', ...free, ...words], { cwd, env: all })
+  }
+
+  static async start(t: Test, cwd: string, env: Record<string, string>, words?: readonly string[]): Promise<CopyStand> {
+    return await CopyStand.listening(CopyStand.launch(t, cwd, env, words))
+  }
+
+  static async listening(process: SluiceProcess): Promise<CopyStand> {
+    const { traffic, api } = (await process.logged('listening')) as { traffic: string; api: string }
+    return new CopyStand(process, new URL(traffic), new URL(api))
+  }
+
+  async ask(path: string, method = 'GET', body?: object, key = KEY): Promise<Answer> {
+    return await this.#api(path, { method, key, ...(body === undefined ? {} : { body }) })
+  }
+
+  /** An edge whose only route answers `marker`; resolves with the path of the route. */
+  async site(marker: string): Promise<string> {
+    const { json: edge } = await this.ask('/edges/https', 'POST', { hostports: [`${HOST}:443`] })
+    const routes = `/edges/https/${edge.id}/routes`
+    const body = { match: '/', traffic_policy: { value: answering(marker) } }
+    return `${routes}/${(await this.ask(routes, 'POST', body)).json.id}`
+  }
+
+  async change(route: string, marker: string): Promise<Answer> {
+    return await this.ask(route, 'PATCH', { traffic_policy: { value: answering(marker) } })
+  }
+
+  /** What traffic meets. */
+  async serves(): Promise<string> {
+    return (await this.#traffic('/', { headers: { host: HOST } })).text
+  }
+
+  async health(): Promise<string> {
+    return (await this.ask('/healthz')).json.status
+  }
+
+  async revision(): Promise<number> {
+    const { processes } = (await this.ask('/processes')).json as {
+      processes: { readonly self: boolean; readonly applied_revision: number }[]
+    }
+    return processes.find(({ self }) => self)?.applied_revision ?? -1
+  }
+
+  async kill(): Promise<void> {
+    this.process.child.kill('SIGKILL')
+    await this.process.ended()
+  }
+
+  async stop(): Promise<number | null> {
+    this.process.child.kill('SIGTERM')
+    return (await this.process.ended()).code
+  }
+}
+
+/** Waits until the copy in `data` is that of this revision. */
+export async function copied(data: string, store: string, revision: number): Promise<void> {
+  const path = join(data, 'configuration.copy')
+  const seal = new Sealer(parseSealKey(readFileSync(join(data, 'seal.key'), 'utf8')))
+  await until(async () => {
+    try {
+      for await (const part of readCopy({ path, store, seal })) {
+        if ('end' in part) return part.end.place.revision === revision
+      }
+    } catch (error) {
+      if (codeOf(error) !== 'ENOENT') throw error
+    }
+    return false
+  })
+}
+
+/** A port on which nobody listens. */
+export async function closedPort(): Promise<number> {
+  const server = createServer().listen(0, '127.0.0.1')
+  await once(server, 'listening')
+  const { port } = server.address() as { port: number }
+  server.close()
+  await once(server, 'close')
+  return port
+}
