@@ -2,10 +2,9 @@ import { join } from 'node:path'
 import pg from 'pg'
 import t from 'tap'
 import { until } from '../helpers/until.js'
-import { startCuttingProxy } from '../store/cutting-proxy.js'
 import { folder } from '../store/opened.js'
-import { startPostgres, through } from '../store/postgres-server.js'
-import { CopyStand, copied } from './copy-stand.js'
+import { startPostgres } from '../store/postgres-server.js'
+import { CopyStand, copied, crashed } from './copy-stand.js'
 
 const DEGRADED = 'degraded: serving revision 4 from its own copy, the store is out of reach'
 
@@ -20,33 +19,18 @@ t.test('PostgreSQL at the start', async (t) => {
     await client.end()
   }
 
-  /** A site that was written and copied, and whose process has crashed. */
-  async function crashed() {
-    const url = await server.database()
-    const proxy = await startCuttingProxy(t, server.port)
-    const cwd = await folder(t)
-    const env = { SLUICE_STORE: through(url, proxy.port) }
-    const first = await CopyStand.start(t, cwd, env)
-    const route = await first.site('first')
-    const { json: key } = await first.ask('/api_keys', 'POST', {})
-    const name = `postgres://127.0.0.1:${proxy.port}${new URL(url).pathname}`
-    await copied(join(cwd, 'data'), name, await first.revision())
-    await first.kill()
-    return { url, proxy, cwd, env, route, token: key.token as string }
-  }
-
   for (const [fault, breaks, mends] of [
     ['out of reach', 'cut', 'mend'],
     ['mute', 'silence', 'sound'],
     ['read-only', 'lock', 'unlock']
   ] as const) {
     t.test(`${fault}: the copy serves, and the process goes over when the store answers`, async (t) => {
-      const { url, proxy, cwd, env, route, token } = await crashed()
-      const name = new URL(url).pathname.slice(1)
+      const { url, name, proxy, cwd, env, route, token } = await crashed(t, server)
+      const database = new URL(url).pathname.slice(1)
       const readOnly = (value: string) =>
         statement(url, [
           'set default_transaction_read_only = off',
-          `alter database ${name} set default_transaction_read_only = ${value}`
+          `alter database ${database} set default_transaction_read_only = ${value}`
         ])
       const acts = {
         cut: async () => proxy.cut(),
@@ -90,54 +74,8 @@ t.test('PostgreSQL at the start', async (t) => {
       await until(async () => (await stand.health()) === 'ok')
       t.equal((await stand.change(route, 'third')).status, 200, 'it takes writes again')
       t.equal(await stand.serves(), 'third')
-      await copied(join(cwd, 'data'), new URL(env.SLUICE_STORE).href.replace(/\/\/.*@/, '//'), await stand.revision())
+      await copied(join(cwd, 'data'), name, await stand.revision())
       t.equal(await stand.stop(), 0)
     })
   }
-
-  t.test('a wrong password is told, whatever there is to serve', async (t) => {
-    const { cwd, env } = await crashed()
-    const wrong = new URL(env.SLUICE_STORE)
-    wrong.password = 'no-such-password'
-    const { code, err } = await CopyStand.launch(t, cwd, { SLUICE_STORE: wrong.href }).ended()
-    t.equal(code, 1)
-    t.match(err, /^cannot reach postgres:.*password authentication failed/)
-    t.notMatch(err, 'no-such-password')
-  })
-
-  t.test('without a copy it waits, with a line each time, and starts when the store answers', async (t) => {
-    const { proxy, cwd, env } = await crashed()
-    proxy.cut()
-    const waiting = CopyStand.launch(t, cwd, env, ['--no-cache'])
-    const line = { store: /^postgres:/, reason: /cannot reach/, again_in: '1s' }
-    t.match(await waiting.logged('the store is out of reach and there is no copy'), line)
-    t.match(await waiting.logged('the store is out of reach and there is no copy', 2), { ...line, again_in: '2s' })
-    proxy.mend()
-    const stand = await CopyStand.listening(waiting)
-    t.equal(await stand.serves(), 'first')
-    t.equal(await stand.health(), 'ok')
-    t.equal(await stand.stop(), 0)
-
-    proxy.cut()
-    const nowhere = CopyStand.launch(t, cwd, env)
-    await nowhere.logged('the store is out of reach and there is no copy')
-    t.pass('--no-cache has taken the copy away')
-    const begun = performance.now()
-    nowhere.child.kill('SIGTERM')
-    t.match(await nowhere.ended(), { code: 0, out: /stopped before it was ready/ })
-    t.ok(performance.now() - begun < 5_000, 'and whoever waits can be stopped')
-  })
-
-  t.test('nothing is kept of a store with data in memory', async (t) => {
-    const url = await server.database()
-    const proxy = await startCuttingProxy(t, server.port)
-    const env = { SLUICE_STORE: through(url, proxy.port), SLUICE_DATA: ':memory:', SLUICE_SEAL_KEY: 'A'.repeat(43) }
-    const cwd = await folder(t)
-    const first = await CopyStand.start(t, cwd, env)
-    t.equal((await first.ask('/edges/https', 'POST', {})).status, 201)
-    t.equal(await first.stop(), 0)
-    proxy.cut()
-    const second = CopyStand.launch(t, cwd, env)
-    await second.logged('the store is out of reach and there is no copy')
-  })
 })

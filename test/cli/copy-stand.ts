@@ -1,13 +1,13 @@
-import { once } from 'node:events'
 import { readFileSync } from 'node:fs'
-import { createServer } from 'node:net'
 import { join } from 'node:path'
 import { codeOf } from '../../src/lib/coded-error.js'
 import { parseSealKey, Sealer } from '../../src/lib/seal.js'
 import { readCopy } from '../../src/store/copy/copy-file.js'
 import { type Answer, asker } from '../api/asking.js'
 import { until } from '../helpers/until.js'
-import type { Test } from '../store/opened.js'
+import { startCuttingProxy } from '../store/cutting-proxy.js'
+import { folder, type Test } from '../store/opened.js'
+import { type PostgresServer, through } from '../store/postgres-server.js'
 import { SluiceProcess } from './process.js'
 
 export const KEY = 'a-key-of-the-administrator'
@@ -107,12 +107,17 @@ export async function copied(data: string, store: string, revision: number): Pro
   })
 }
 
-/** A port on which nobody listens. */
-export async function closedPort(): Promise<number> {
-  const server = createServer().listen(0, '127.0.0.1')
-  await once(server, 'listening')
-  const { port } = server.address() as { port: number }
-  server.close()
-  await once(server, 'close')
-  return port
+/** A site that was written to PostgreSQL through a proxy and copied, and whose process has crashed. */
+export async function crashed(t: Test, server: PostgresServer) {
+  const url = await server.database()
+  const proxy = await startCuttingProxy(t as never, server.port)
+  const cwd = await folder(t)
+  const env = { SLUICE_STORE: through(url, proxy.port) }
+  const first = await CopyStand.start(t, cwd, env)
+  const route = await first.site('first')
+  const { json: key } = await first.ask('/api_keys', 'POST', {})
+  const name = `postgres://127.0.0.1:${proxy.port}${new URL(url).pathname}`
+  await copied(join(cwd, 'data'), name, await first.revision())
+  await first.kill()
+  return { url, name, proxy, cwd, env, route, token: key.token as string }
 }

@@ -57,6 +57,39 @@ t.test('a clock that is ahead for a while forgets no logout', async (t) => {
   t.equal(ended.has(one), false)
 })
 
+t.test('while nobody knows what was ended, older sessions count as ended, and newer ones do not', async (t) => {
+  const clock = new ManualClock(1_000_000)
+  const { endedSessions } = (await opened(t, ':memory:')).store
+  const session = (id: string, begun: number) => ({ id, begun, ends: 1_000_000 + MINUTE })
+  const [out, still] = [session('out', 999_999), session('still', 999_999)]
+  await endedSessions.add([out])
+  let blind = true
+  const ended = new EndedSessions(clock)
+  await ended.attach({
+    add: (sessions) => (blind ? Promise.reject(new Error('out of reach')) : endedSessions.add(sessions)),
+    since: async (number) =>
+      blind ? { sessions: [], number: 0, before: 0, blind: true } : await endedSessions.since(number),
+    forget: (now, most) => endedSessions.forget(now, most)
+  })
+  clock.advance(10)
+  await ended.follow()
+  const fresh = session('fresh', 1_000_005)
+  t.same(
+    [out, still, fresh].map((one) => ended.has(one)),
+    [true, true, false]
+  )
+  ended.end(still)
+  blind = false
+  await ended.follow()
+  t.same(
+    [out, still, fresh].map((one) => ended.has(one)),
+    [true, true, false],
+    'a logout meanwhile is kept'
+  )
+  t.same((await endedSessions.since(0)).sessions.map(({ id }) => id).sort(), ['out', 'still'])
+  t.equal(ended.has(session('other', 999_999)), false, 'who was not logged out is in again')
+})
+
 t.test('a store that is an older one now learns again what it lacks', async (t) => {
   const clock = new ManualClock(1_000_000)
   const [present, backup] = [(await opened(t, ':memory:')).store, (await opened(t, ':memory:')).store]
