@@ -307,9 +307,9 @@ t.test('a writer that hangs elsewhere fails a write in time', async (t) => {
 })
 
 t.test('what cannot be reached is named, without its password', async (t) => {
-  const refusal = async (url: string) => {
+  const refusal = async (url: string, code: string) => {
     const error = await opened(t, url).catch((reason: unknown) => reason)
-    t.match(error, { code: /^STORE_(UNAVAILABLE|ADDRESS)$/ })
+    t.match(error, { code })
     t.notMatch(JSON.stringify([error, String(error)]), /hidden-in-logs/)
     return String(error)
   }
@@ -319,14 +319,18 @@ t.test('what cannot be reached is named, without its password', async (t) => {
   taken.close()
   await once(taken, 'close')
   t.match(
-    await refusal(`postgres://me:hidden-in-logs@127.0.0.1:${port}/db`),
+    await refusal(`postgres://me:hidden-in-logs@127.0.0.1:${port}/db`, 'STORE_UNAVAILABLE'),
     `cannot reach postgres://127.0.0.1:${port}/db`
   )
   t.match(
-    await refusal(`postgres://postgres:not-hidden-in-logs@127.0.0.1:${server.port}/postgres`),
+    await refusal(`postgres://postgres:not-hidden-in-logs@127.0.0.1:${server.port}/postgres`, 'STORE_REFUSED'),
     /password auth.*28P01/
   )
-  t.match(await refusal(`postgres://postgres:hidden-in-logs@127.0.0.1:bad port/db`), /no valid URL/)
+  t.match(
+    await refusal(`postgres://postgres:hidden-in-logs@127.0.0.1:${server.port}/no_such_database`, 'STORE_REFUSED'),
+    /does not exist.*3D000/
+  )
+  t.match(await refusal('postgres://postgres:hidden-in-logs@127.0.0.1:bad port/db', 'STORE_ADDRESS'), /no valid URL/)
 })
 
 t.test('kill -9 in the middle of writing keeps what was acknowledged and frees the turn', async (t: TapTest) => {
