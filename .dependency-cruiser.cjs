@@ -23,6 +23,7 @@ const HOUSE = {
   events: ['control', 'resources', 'store', 'lib'],
   config: ['lib'],
   certificates: ['control', 'resources', 'store', 'lib'],
+  health: ['lib'],
   api: ['control', 'resources', 'modules', 'lib']
 }
 
@@ -30,7 +31,7 @@ const HOUSE = {
 HOUSE.assembly = Object.keys(HOUSE)
 
 const PACKAGES = {
-  assembly: ['pino'],
+  assembly: ['pino', 'prom-client'],
   exchange: [],
   limiter: [],
   expression: ['cel-js', 're2js'],
@@ -47,6 +48,7 @@ const PACKAGES = {
   control: [],
   events: ['aws4fetch'],
   certificates: [],
+  health: [],
   config: ['yaml', 'typebox'],
   api: ['fastify', '@fastify/static', '@fastify/swagger-ui']
 }

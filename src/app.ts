@@ -7,6 +7,7 @@ import { type ApiKeys, openKeys } from './api/keys.js'
 import type { Readiness } from './api/readiness.js'
 import { type ApiServer, createApi } from './api/server.js'
 import { type OpenCertificates, openCertificates } from './assembly/certificates.js'
+import { ProcessHealth } from './assembly/health.js'
 import { readOptionFile } from './assembly/option-file.js'
 import { namesOptions, outboundRules } from './assembly/outbound.js'
 import { openPolicyServices } from './assembly/policy-services.js'
@@ -147,6 +148,7 @@ export class App {
   #certificates: OpenCertificates | undefined
   #api: ApiServer | undefined
   #apiUrl = ''
+  readonly #health: ProcessHealth
   #readiness: Readiness = 'starting'
   #folded = 0
   #delivers = false
@@ -156,6 +158,7 @@ export class App {
     this.#options = options
     this.#dependencies = dependencies
     const { clock, log } = dependencies
+    this.#health = this.#createHealth()
     this.#turnedAway = new TurnedAwayLog(clock, log, (...what) => this.#metrics.turnedAway(...what))
     this.#own = new OwnUnits((units) => this.#plane.applyOwn(units))
     this.#agents = this.#createAgents()
@@ -250,6 +253,7 @@ export class App {
     this.#readiness = 'draining'
     this.#giveUp.abort()
     for (const timer of this.#timers) clearInterval(timer)
+    this.#health.stop()
     const { drain } = this.#options.timeouts
     const draining = this.#traffic?.ports.drain(drain) ?? Promise.resolve({ ended: 0, cut: 0 })
     const rest = Promise.all([this.#handOver(), draining]).then(async () => {
@@ -327,7 +331,15 @@ export class App {
       connect: async (onRevision) => {
         const answered = () => void this.#storeServes()
         const { signal } = this.#giveUp
-        this.#store = await StartingStore.open(this.#options, { seal, clock, log, onRevision, answered, signal })
+        this.#store = await StartingStore.open(this.#options, {
+          seal,
+          clock,
+          log,
+          onRevision,
+          answered,
+          signal,
+          health: this.#health.store
+        })
         const { store } = this.#store
         await events.attach(store)
         await services.login.ended.attach(store.endedSessions)
@@ -350,6 +362,7 @@ export class App {
       swapped: (snapshot) => {
         this.#back.retainUpstreams(this.#upstreams.follow(snapshot.tables.upstreams))
         this.#metrics.serves(snapshot.revision)
+        this.#health.applied()
         traffic.serves(snapshot)
         this.#agents.serves(snapshot)
       },
@@ -386,6 +399,7 @@ export class App {
 
   #observe(): void {
     this.#metrics.observeProcess()
+    this.#health.start()
     if (isShared(storeAddress(this.#options)) || this.#store?.degraded !== null) {
       this.#timers.push(setInterval(() => void this.#ended?.follow().catch(() => undefined), REPORT_EVERY).unref())
     }
@@ -427,6 +441,21 @@ export class App {
   get #plane(): ControlPlane {
     if (this.#control === undefined) throw new TypeError('the control plane is not open yet')
     return this.#control
+  }
+
+  #createHealth(): ProcessHealth {
+    const { clock, log, output } = this.#dependencies
+    return new ProcessHealth({
+      clock,
+      log,
+      registry: this.#metrics.registry,
+      sources: {
+        revisionsBehind: () => this.#control?.revisionsBehind ?? 0,
+        lastError: () => this.#control?.lastError ?? null,
+        logDropping: () => output?.dropping,
+        overdueCertificates: () => this.#certificates?.service.overdue ?? 0
+      }
+    })
   }
 
   #createAgents(): Agents {
@@ -514,7 +543,8 @@ export class App {
         turnedAway: (why, address) => this.#turnedAway.tell('api', why, address)
       },
       clock: this.#dependencies.clock,
-      readiness: () => (this.#readiness === 'ready' && control.lastError !== null ? 'degraded' : this.#readiness),
+      readiness: () => this.#health.readiness(this.#readiness),
+      degradation: () => this.#health.degradation(),
       account: { control, resources, baseUrl: () => this.#apiUrl, version: packageVersion() },
       rate: api.rate_limit,
       corsOrigins: api.cors_origins,

@@ -30,6 +30,11 @@ const PROCESS = object(undefined, {
       'When it last found that the store was not the one that it had followed (a backup was restored, a standby that lagged took over) and read everything again.'
   },
   seen_at: time,
+  gone_since: {
+    ...orNull(time),
+    description:
+      'When the process that answers heard of it last, by the clock of that one; null while it gives signs of life. It is shown for 15 minutes more.'
+  },
   self: { type: 'boolean', description: 'Is it the one that answers?' }
 })
 

@@ -14,11 +14,11 @@ import { addModuleRoutes } from './module-routes.js'
 import { addNestedRoutes } from './nested-routes.js'
 import { openApiDocument } from './openapi.js'
 import { addPartRoutes } from './part-routes.js'
-import type { Readiness } from './readiness.js'
+import type { Degradation, Readiness } from './readiness.js'
 import { type RequestRate, RequestRates } from './request-rate.js'
 import { addResourceRoutes } from './resource-routes.js'
 import { addRevisions } from './revision-routes.js'
-import { addDescription, addHealth, addMetrics, addProcesses } from './service-routes.js'
+import { addDescription, addHealth, addMetrics, addProcesses, addReadiness } from './service-routes.js'
 import { addSessionCommands } from './session-routes.js'
 import { TrustedHosts } from './trusted-hosts.js'
 
@@ -39,11 +39,13 @@ export interface ApiOptions {
   /** Names beside the loopback ones under which clients reach the API; hosts without ports. */
   readonly hosts: readonly string[]
   readonly clock: Clock
-  /** Asked for each GET /healthz. */
+  /** Asked for each GET /healthz and /readyz. */
   readiness(): Readiness
+  /** Asked for each GET /readyz; absent: nothing is ever wrong. */
+  degradation?: (() => Degradation) | undefined
   /** The metrics in the text format of Prometheus; absent: there is no /metrics. */
   metrics?: (() => Promise<string>) | undefined
-  /** Absent: there are only /healthz and /metrics. */
+  /** Absent: there are only /healthz, /readyz and /metrics. */
   readonly account?: AccountOptions | undefined
   /** Of each principal; absent: no limit. */
   readonly rate?: RequestRate | undefined
@@ -64,7 +66,7 @@ export interface ApiServer {
   close(): Promise<void>
 }
 
-/** The management listener: names checked against DNS rebinding, a key for everything but /healthz, one form of errors. */
+/** The management listener: names checked against DNS rebinding, a key for everything but the health, one form of errors. */
 export function createApi(options: ApiOptions): ApiServer {
   const { account, clock, corsOrigins = [], fault, hosts, keys, metrics, rate, requestTimeout } = options
   const server = createListener({ clock, crowds: options.crowds, fault, requestTimeout })
@@ -77,6 +79,7 @@ export function createApi(options: ApiOptions): ApiServer {
     rates: rate === undefined ? undefined : new RequestRates(rate, clock)
   })
   addHealth(router, () => options.readiness())
+  addReadiness(router, () => options.readiness(), options.degradation ?? (() => FINE))
   if (metrics !== undefined) addMetrics(router, metrics)
   if (account !== undefined) addAccount(router, account)
   return {
@@ -89,6 +92,8 @@ export function createApi(options: ApiOptions): ApiServer {
     close: () => server.close()
   }
 }
+
+const FINE: Degradation = { reasons: [], revisionsBehind: 0 }
 
 function addAccount(router: Router, { control, resources, baseUrl, version }: AccountOptions): void {
   for (const resource of resources) {

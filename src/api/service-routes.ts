@@ -1,17 +1,32 @@
 import type { Account } from './account.js'
 import { callOf, queryOf, type Router, route } from './calls.js'
-import type { Readiness } from './readiness.js'
+import type { Degradation, Readiness } from './readiness.js'
 
-/** For load balancers and supervisors; no key. */
+/** For supervisors: does the process live and serve? No key. */
 export function addHealth(router: Router, readiness: () => Readiness): void {
   route(router, 'GET', '/healthz', { open: true }, async (_request, reply) => {
     const status = readiness()
-    const serves = status === 'ready' || status === 'degraded'
     return reply
-      .code(serves ? 200 : 503)
+      .code(serves(status) ? 200 : 503)
       .header('cache-control', 'no-store')
       .send({ status: status === 'ready' ? 'ok' : status })
   })
+}
+
+/** Whether traffic should come here, and what is not as it should be; no key, so only words that say nothing of the account. */
+export function addReadiness(router: Router, readiness: () => Readiness, degradation: () => Degradation): void {
+  route(router, 'GET', '/readyz', { open: true }, async (_request, reply) => {
+    const status = readiness()
+    const { reasons, revisionsBehind } = degradation()
+    return reply
+      .code(serves(status) ? 200 : 503)
+      .header('cache-control', 'no-store')
+      .send({ status, reasons, revisions_behind: revisionsBehind })
+  })
+}
+
+function serves(status: Readiness): boolean {
+  return status === 'ready' || status === 'degraded'
 }
 
 /** The metrics in the text format of Prometheus, whose scrapers send a key but no version. */
@@ -36,13 +51,14 @@ export function addProcesses(router: Router, account: Account, baseUrl: () => st
     callOf(request)
     queryOf(request, [])
     const processes = (await account.processes()).map(
-      ({ id, appliedRevision, lastError, divergedAt, seenAt, self }) => {
+      ({ id, appliedRevision, lastError, divergedAt, seenAt, goneSince, self }) => {
         return {
           id,
           applied_revision: appliedRevision,
           last_error: lastError,
           diverged_at: divergedAt,
           seen_at: seenAt,
+          gone_since: goneSince,
           self
         }
       }

@@ -12,6 +12,7 @@ import { reachStore } from '../store/copy/reaching-store.js'
 import { StandbyStore } from '../store/copy/standby-store.js'
 import { openStore } from '../store/open-store.js'
 import type { Place, Store, StoreLog } from '../store/store.js'
+import type { StoreHealth } from '../store/store-health.js'
 import { isShared, storeAddress } from './store-place.js'
 
 const FILE = 'configuration.copy'
@@ -21,6 +22,8 @@ export interface StartingStoreParts {
   readonly clock: Clock
   readonly log: StoreLog
   readonly onRevision: (place: Place) => void
+  /** Hears how the store is. */
+  readonly health: StoreHealth
   /** The store answers behind a start from the copy. Must not throw. */
   readonly answered: () => void
   /** Ends the waiting for the store. */
@@ -44,12 +47,12 @@ export class StartingStore {
 
   /** Fails as `reachStore` does. */
   static async open(options: Options, parts: StartingStoreParts): Promise<StartingStore> {
-    const { seal, clock, log, onRevision, answered, signal } = parts
+    const { seal, clock, log, onRevision, health, answered, signal } = parts
     const address = storeAddress(options)
     const at = copyPlace(options, seal)
     let account = ''
     const open = async () => {
-      const store = await openStore(address, { log, clock, onRevision })
+      const store = await openStore(address, { log, clock, onRevision, health })
       try {
         // A write: a store that takes none is of no use to a start.
         account = await store.outbox.account(newId('ac', clock.wall()))

@@ -32,6 +32,8 @@ const DUTY = 'certificates'
 const AT_ONCE = 4
 /** Milliseconds between looks at an order that waits for the authority. */
 const POLL = 2_000
+/** How long a renewal may take from its time on before it is overdue: orders, and a retry or two. Milliseconds. */
+const RENEWAL_TAKES = 600_000
 const NO_DNS = 'a wildcard is proved by DNS, and the operator has not opened a DNS listener (option dns.listen)'
 
 /**
@@ -46,6 +48,8 @@ export class Certificates {
   readonly #lease: Lease | undefined
   readonly #issuance: Issuance
   readonly #targets = new Map<string, Target>()
+  /** When the certificates of targets are due for renewal, milliseconds since the Unix epoch. */
+  readonly #renewals = new Map<string, number>()
   /** When to look at an order again, monotonic milliseconds. */
   readonly #polls = new Map<string, number>()
   /** Until when the authority is left alone, monotonic milliseconds. */
@@ -93,6 +97,14 @@ export class Certificates {
       if (delegated !== null && names.includes(name)) return true
     }
     return false
+  }
+
+  /** How many certificates should have been renewed by now. */
+  get overdue(): number {
+    const due = this.#parts.clock.wall() - RENEWAL_TAKES
+    let count = 0
+    for (const moment of this.#renewals.values()) if (moment < due) count++
+    return count
   }
 
   /**
@@ -202,6 +214,9 @@ export class Certificates {
     if (target === undefined && automatic) this.#swept = false
     if (target === undefined) this.#targets.delete(id)
     else this.#targets.set(id, target)
+    const renewsAt = target?.keyType == null || target.certificate === null ? null : (target.status?.renews_at ?? null)
+    if (renewsAt === null) this.#renewals.delete(id)
+    else this.#renewals.set(id, Date.parse(renewsAt))
     this.challenges.set(id, target === undefined ? [] : challengesOf(target))
     this.#tell(before, target)
     if (target !== undefined && stageOf(target, this.#parts.clock.wall()).wrong === 'renews_at')

@@ -57,6 +57,11 @@ export class CertificateService {
     return this.#dns?.address
   }
 
+  /** How many managed certificates are past their renewal time. */
+  get overdue(): number {
+    return this.#certificates.overdue
+  }
+
   /** What an authority that checks `host` is told; undefined for every other request. See `Challenges.answer`. */
   answer(host: string, path: string): Uint8Array | undefined {
     return this.#certificates.challenges.answer(host, path)

@@ -108,6 +108,11 @@ export interface ProcessState {
   readonly divergedAt: string | null
   /** RFC 3339. */
   readonly seenAt: string
+  /**
+   * When the one that answers heard of it last, by its own clock, once it has been silent for some seconds; null: it lives.
+   * RFC 3339.
+   */
+  readonly goneSince: string | null
   /** Is it the one that answers? */
   readonly self: boolean
 }

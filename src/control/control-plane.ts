@@ -309,6 +309,11 @@ export class ControlPlane {
     return this.#parts.applied.degraded
   }
 
+  /** By how many revisions of the store this process is late. */
+  get revisionsBehind(): number {
+    return this.#parts.following.behind
+  }
+
   /** What could not be applied, or why a copy serves, or null. */
   get lastError(): string | null {
     return this.#parts.applied.error
@@ -330,6 +335,7 @@ export class ControlPlane {
     await following.stop()
     await reports.stop()
     await agents.stop()
+    await reports.leave()
     await writer.alone(() => store.close())
   }
 

@@ -1,7 +1,9 @@
+import type { Clock } from '../lib/clock.js'
 import { codeOf } from '../lib/coded-error.js'
 import { samePlace } from '../store/revision-watch.js'
 import type { Place, Store, StoreLog } from '../store/store.js'
 import type { AppliedRevision } from './applied.js'
+import { Lag } from './lag.js'
 import type { ProcessReports } from './process-reports.js'
 import type { Writer } from './writer.js'
 
@@ -23,10 +25,21 @@ export class Following {
   #heard: Place | undefined
   #running: Promise<void> | undefined
   #retry: NodeJS.Timeout | undefined
+  readonly #lag: Lag
+
+  constructor(clock: Clock) {
+    this.#lag = new Lag(clock)
+  }
+
+  /** By how many revisions this process is late. */
+  get behind(): number {
+    return this.#parts === undefined ? 0 : this.#lag.behind(this.#parts.applied.revision)
+  }
 
   /** The last revision of the store is this one. Before `start` it is only remembered. */
   hear(place: Place): void {
     this.#heard = place
+    this.#lag.hear(place.revision)
     this.#run()
   }
 

@@ -95,7 +95,7 @@ export interface ControlParts {
  * in this process beside the records.
  */
 export async function openParts(options: ControlOptions, sources: LiveSources = noLiveSources): Promise<ControlParts> {
-  const following = new Following()
+  const following = new Following(options.clock)
   const store = await options.connect((place) => following.hear(place))
   try {
     const parts = await build(options, sources, store, following)

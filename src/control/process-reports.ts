@@ -13,6 +13,8 @@ import { type Sign, SignsOfLife } from './signs-of-life.js'
 const SILENT_AFTER = 8_000
 /** After so long its report goes, with everything that hangs on it. Milliseconds. */
 const GONE_AFTER = 60_000
+/** So long, and so many of them, those who have watched a process show when it went. Milliseconds. */
+const GONE = { keep: 900_000, most: 100 }
 
 export interface ProcessReportsParts {
   readonly store: Store
@@ -23,6 +25,15 @@ export interface ProcessReportsParts {
   readonly every: number | undefined
 }
 
+/** The last report of a process that is gone. */
+interface Gone {
+  readonly report: ProcessReport
+  /** By the clock of this process, milliseconds since the Unix epoch. */
+  readonly since: number
+  /** Monotonic milliseconds. */
+  readonly until: number
+}
+
 /** Tells the other processes on the store how far this one is. */
 export class ProcessReports {
   /** Of this process. */
@@ -31,6 +42,10 @@ export class ProcessReports {
   #timer: NodeJS.Timeout | undefined
   readonly #reporting = new Rerun(() => this.#report())
   readonly #signs: SignsOfLife
+  /** Processes whose reports have left the store. */
+  readonly #gone = new Map<string, Gone>()
+  /** The store could not be told, and the log says so. */
+  #failing = false
   #reported: (said: Reported) => void = () => undefined
 
   constructor(parts: ProcessReportsParts) {
@@ -61,19 +76,26 @@ export class ProcessReports {
     this.#reporting.ask()
   }
 
-  /** All processes that live, this one included. */
+  /** All processes that live, this one included, and for a while those that are gone. */
   async list(): Promise<ProcessState[]> {
     await this.#write()
     const all = await this.#look()
-    const gone = new Set(this.#silentFor(GONE_AFTER).map(({ id }) => id))
-    return all
-      .filter(({ id }) => !gone.has(id))
-      .map(({ seenAt, divergedAt, ...report }) => ({
-        ...report,
-        divergedAt: divergedAt === null ? null : timestampText(divergedAt),
-        seenAt: timestampText(seenAt),
-        self: report.id === this.id
-      }))
+    // A store that belongs to one process has reports of its predecessors at most.
+    const silent = new Set(this.shared ? this.#silentFor(SILENT_AFTER).map(({ id }) => id) : all.map(({ id }) => id))
+    silent.delete(this.id)
+    const known = all.map((report) => this.#state(report, silent.has(report.id) ? this.#heardAt(report.id) : null))
+    return [...known, ...[...this.#gone.values()].map(({ report, since }) => this.#state(report, since))]
+  }
+
+  /** Takes the report of this process back: it ends, and is not missed. After `stop`. */
+  async leave(): Promise<void> {
+    if (!this.shared) return
+    try {
+      const own = (await this.#parts.store.processes()).filter(({ id }) => id === this.id)
+      await this.#parts.store.forgetProcesses(own)
+    } catch (error) {
+      this.#parts.log.warn({ err: error }, 'the other processes will show this one as gone: its report stays behind')
+    }
   }
 
   async stop(): Promise<void> {
@@ -85,18 +107,49 @@ export class ProcessReports {
   async #report(): Promise<void> {
     try {
       await this.#write()
-      await this.#look()
-      const gone = this.#silentFor(GONE_AFTER)
-      if (gone.length > 0) await this.#parts.store.forgetProcesses(gone)
+      const all = await this.#look()
+      await this.#forget(all)
+      this.#failing = false
     } catch (error) {
-      this.#parts.log.warn({ err: error }, 'cannot tell the other processes how far this one is')
+      if (!this.#failing) this.#parts.log.warn({ err: error }, 'cannot tell the other processes how far this one is')
+      this.#failing = true
     }
   }
 
   async #look(): Promise<ProcessReport[]> {
     const all = await this.#parts.store.processes()
     this.#signs.look(all)
+    const now = this.#parts.clock.monotonic()
+    for (const { id } of all) this.#gone.delete(id)
+    for (const [id, { until }] of this.#gone) if (until < now) this.#gone.delete(id)
     return all
+  }
+
+  /** Those that are gone leave the store with everything that hangs on their reports; only this process remembers them. */
+  async #forget(all: readonly ProcessReport[]): Promise<void> {
+    const signs = this.#silentFor(GONE_AFTER)
+    if (signs.length === 0) return
+    await this.#parts.store.forgetProcesses(signs)
+    const until = this.#parts.clock.monotonic() + GONE.keep
+    const ids = new Set(signs.map(({ id }) => id))
+    for (const report of all) {
+      if (ids.has(report.id)) this.#gone.set(report.id, { report, since: this.#heardAt(report.id), until })
+    }
+    for (const id of this.#gone.keys()) if (this.#gone.size > GONE.most) this.#gone.delete(id)
+  }
+
+  #heardAt(id: string): number {
+    return this.#signs.heardAt(id) ?? this.#parts.clock.wall()
+  }
+
+  #state({ seenAt, divergedAt, ...report }: ProcessReport, goneSince: number | null): ProcessState {
+    return {
+      ...report,
+      divergedAt: divergedAt === null ? null : timestampText(divergedAt),
+      seenAt: timestampText(seenAt),
+      goneSince: goneSince === null ? null : timestampText(goneSince),
+      self: report.id === this.id
+    }
   }
 
   /** This process lives, whatever its own reports say. */

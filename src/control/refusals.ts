@@ -37,6 +37,12 @@ function sealKeyLost(cause: unknown): ControlError {
   return new ControlError('SEAL_KEY_LOST', message, { cause })
 }
 
+function why({ trouble }: StoreError): string {
+  if (trouble === 'full') return 'the disk of the store is full'
+  if (trouble === 'read_only') return 'the store is read-only'
+  return trouble === 'unreachable' ? 'the store is out of reach' : 'the store is too busy or out of reach'
+}
+
 function inOurWords(error: StoreError): Error {
   switch (error.code) {
     case 'STORE_DEGRADED':
@@ -44,9 +50,7 @@ function inOurWords(error: StoreError): Error {
     case 'STORE_UNAVAILABLE':
     case 'STORE_REFUSED':
     case 'STORE_CLOSED':
-      return new ControlError('UNAVAILABLE', 'the store is out of reach, full or read-only; nothing was changed', {
-        cause: error
-      })
+      return new ControlError('UNAVAILABLE', `${why(error)}; nothing was changed`, { cause: error })
     case 'STORE_OUTCOME_UNKNOWN': {
       const message = 'the store went away during the commit; whether the change was made is not known'
       return new ControlError('OUTCOME_UNKNOWN', message, { cause: error })

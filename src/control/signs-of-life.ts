@@ -13,7 +13,8 @@ const MOST_STEP = 2_000
  */
 export class SignsOfLife {
   readonly #clock: Clock
-  #silences: ReadonlyMap<string, { readonly sign: Sign; readonly silence: number }> = new Map()
+  #silences: ReadonlyMap<string, { readonly sign: Sign; readonly silence: number; readonly heardAt: number }> =
+    new Map()
   #lookedAt: number | undefined
 
   constructor(clock: Clock) {
@@ -29,10 +30,19 @@ export class SignsOfLife {
     this.#silences = new Map(
       signs.map(({ id, seenAt }) => {
         const known = former.get(id)
-        const silence = known?.sign.seenAt === seenAt ? known.silence + step : 0
-        return [id, { sign: { id, seenAt }, silence }]
+        const same = known?.sign.seenAt === seenAt
+        const silence = same ? known.silence + step : 0
+        return [id, { sign: { id, seenAt }, silence, heardAt: same ? known.heardAt : this.#clock.wall() }]
       })
     )
+  }
+
+  /**
+   * When this process heard of that one last, by its own clock; of one that was silent from the beginning: when it looked
+   * first. Milliseconds since the Unix epoch.
+   */
+  heardAt(id: string): number | undefined {
+    return this.#silences.get(id)?.heardAt
   }
 
   /** The last signs of those that have been silent for longer than this. Milliseconds. */

@@ -25,6 +25,7 @@ import type {
   WholeRequest
 } from './store.js'
 import { StoreError } from './store-error.js'
+import type { StoreHealth } from './store-health.js'
 import type { Tables } from './tables.js'
 import { KyselyTransaction } from './transaction.js'
 import { Turns } from './turns.js'
@@ -33,6 +34,8 @@ import { wholeRecords } from './whole-records.js'
 export interface KyselyStoreParts {
   readonly log: StoreLog
   readonly clock: Clock
+  /** Learns what could be written, and probes through this store while there is trouble; absent: nobody asks. */
+  readonly health?: StoreHealth
   /** Somebody else tells it what other processes say; absent: nobody does. */
   readonly board?: Board
   /** Called with the place of each revision that this store has committed itself. */
@@ -60,6 +63,7 @@ export class KyselyStore extends Queries implements Store {
     this.#database = database
     this.#parts = parts
     this.#outcomes = new Outcomes(database, parts.log, parts.clock)
+    parts.health?.probeWith(() => this.#probe())
   }
 
   async transact<T>(operationId: string, work: (transaction: StoreTransaction) => Promise<T>): Promise<Outcome<T>> {
@@ -74,6 +78,7 @@ export class KyselyStore extends Queries implements Store {
         return { value, committed: false, revision, previous }
       }
       await this.#commit(trx, operationId)
+      this.#parts.health?.wrote()
       this.#parts.onCommit({ revision, mark: operationId })
       return { value, committed: true, revision, previous }
     })
@@ -134,6 +139,7 @@ export class KyselyStore extends Queries implements Store {
       .where('id', '=', report.id)
       .returning('calls')
       .executeTakeFirst()
+    this.#parts.health?.wrote()
     if (former !== undefined) return { known: true, calls: former.calls }
     await writes
       .insertInto('processes')
@@ -161,11 +167,20 @@ export class KyselyStore extends Queries implements Store {
   }
 
   async close(): Promise<void> {
+    this.#parts.health?.probeWith(undefined)
     this.#closed ??= this.#turns.take(async () => {
       await this.#parts.onClose()
       await this.#database.close()
     })
     await this.#closed
+  }
+
+  /** Writes what is there already: whether the store can be written is known only by writing. */
+  async #probe(): Promise<void> {
+    await this.#database.writes
+      .updateTable('meta')
+      .set((eb) => ({ sequence: eb.ref('sequence') }))
+      .execute()
   }
 
   /** Everything of a transaction but its end; what fails is undone. */

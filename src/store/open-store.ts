@@ -11,6 +11,7 @@ import { openSqlite, sqliteDatabase } from './sqlite-database.js'
 import { SqliteHere } from './sqlite-here.js'
 import { IN_MEMORY } from './sqlite-protocol.js'
 import type { Place, Store, StoreLog } from './store.js'
+import { StoreHealth } from './store-health.js'
 
 export interface StoreOptions {
   readonly log: StoreLog
@@ -20,6 +21,8 @@ export interface StoreOptions {
    * in time. Now and then it names one of this process's own, so compare it with what is applied. It must not throw.
    */
   readonly onRevision: (place: Place) => void
+  /** Learns how the store is; absent: nobody asks. */
+  readonly health?: StoreHealth
 }
 
 /**
@@ -28,25 +31,33 @@ export interface StoreOptions {
  */
 export async function openStore(address: string, options: StoreOptions): Promise<Store> {
   if (isPostgresUrl(address)) return await openPostgres(address, options)
+  const { log, clock, health = new StoreHealth(options.clock) } = options
   const inMemory = address === IN_MEMORY
-  const database = inMemory ? sqliteDatabase(address, SqliteHere.open(address)) : await openSqlite(address)
-  await prepare(database, options.log)
-  const { log, clock } = options
-  return new KyselyStore(database, { log, clock, onCommit: () => undefined, onClose: () => Promise.resolve() })
+  const database = inMemory
+    ? sqliteDatabase(address, SqliteHere.open(address))
+    : await openSqlite(address, (error) => health.failed(error))
+  await prepare(database, log)
+  return new KyselyStore(database, { log, clock, health, onCommit: () => undefined, onClose: () => Promise.resolve() })
 }
 
-async function openPostgres(url: string, { log, clock, onRevision }: StoreOptions): Promise<Store> {
+async function openPostgres(url: string, options: StoreOptions): Promise<Store> {
+  const { log, clock, onRevision, health = new StoreHealth(clock) } = options
   const { PostgresDriver } = await import('./postgres-driver.js')
-  const driver = new PostgresDriver(url, log)
+  const driver = new PostgresDriver(url, log, (error) => health.failed(error))
   const database = postgresDatabase(driver)
-  const read = () => new Queries(() => database.reads).lastPlace()
+  const read = async () => {
+    const place = await new Queries(() => database.reads).lastPlace()
+    health.answered()
+    return place
+  }
   const seen = await prepare(database, log)
   const board = new KyselyBoard(database, () => clock.wall())
   const beside = { channel: CALLS_CHANNEL, heard: (process: string | undefined) => board.heard(process) }
   const watch = new RevisionWatch({ driver, channel: REVISIONS_CHANNEL, beside, read, onRevision, log }, seen)
   await watch.start()
+  health.watch()
   const onCommit = (place: Place) => watch.saw(place)
-  return new KyselyStore(database, { log, clock, board, onCommit, onClose: () => watch.stop() })
+  return new KyselyStore(database, { log, clock, board, health, onCommit, onClose: () => watch.stop() })
 }
 
 /** Migrates and answers the last place; closes the database when that fails. */

@@ -1,7 +1,7 @@
 import pg from 'pg'
 import { codeOf } from '../lib/coded-error.js'
 import type { StoreLog } from './store.js'
-import { StoreError } from './store-error.js'
+import { StoreError, type StoreTrouble } from './store-error.js'
 
 const CONNECTIONS = 8
 const CONNECT_MILLISECONDS = 5000
@@ -26,11 +26,14 @@ export class PostgresDriver {
   readonly #config: pg.ClientConfig
   readonly #pool: pg.Pool
   readonly #log: StoreLog
+  readonly #failed: (error: unknown) => void
   #ending: Promise<void> | undefined
 
-  constructor(url: string, log: StoreLog) {
+  /** `failed` hears of each statement and connection that fails. */
+  constructor(url: string, log: StoreLog, failed: (error: unknown) => void = () => undefined) {
     this.name = nameOf(url)
     this.#log = log
+    this.#failed = failed
     this.#config = {
       connectionString: url,
       application_name: 'sluice',
@@ -56,9 +59,11 @@ export class PostgresDriver {
   async connect(): Promise<PostgresClient> {
     if (this.#ending !== undefined) throw new StoreError('STORE_CLOSED', `${this.name} is closed`)
     try {
-      return new Reserved(await this.#pool.connect(), this.name)
+      return new Reserved(await this.#pool.connect(), this.name, this.#failed)
     } catch (error) {
-      throw unreachable(this.name, error)
+      const refusal = unreachable(this.name, error)
+      this.#failed(refusal)
+      throw refusal
     }
   }
 
@@ -99,11 +104,13 @@ export class PostgresDriver {
 class Reserved implements PostgresClient {
   readonly #client: pg.PoolClient
   readonly #name: string
+  readonly #failed: (error: unknown) => void
   #broken = false
 
-  constructor(client: pg.PoolClient, name: string) {
+  constructor(client: pg.PoolClient, name: string, failed: (error: unknown) => void) {
     this.#client = client
     this.#name = name
+    this.#failed = failed
   }
 
   async query<R>(sql: string, parameters: readonly unknown[]): Promise<pg.QueryResult<R & pg.QueryResultRow>> {
@@ -112,7 +119,9 @@ class Reserved implements PostgresClient {
       return await this.#client.query<R & pg.QueryResultRow>(sql, [...parameters])
     } catch (error) {
       if (!(error instanceof pg.DatabaseError) || sql === 'rollback') this.#broken = true
-      throw refused(this.#name, error)
+      const refusal = refused(this.#name, error)
+      this.#failed(refusal)
+      throw refusal
     }
   }
 
@@ -132,13 +141,24 @@ const PASSING = /^(08|40|53|57|58)|^(25006|25P03|55P03)$/
 function refused(name: string, error: unknown): StoreError {
   const state = error instanceof pg.DatabaseError ? error.code : undefined
   const passing = state === undefined || PASSING.test(state)
-  return new StoreError(passing ? 'STORE_UNAVAILABLE' : 'STORE_FAILED', `${name}: ${reasonOf(error)}`, { cause: error })
+  return new StoreError(passing ? 'STORE_UNAVAILABLE' : 'STORE_FAILED', `${name}: ${reasonOf(error)}`, {
+    cause: error,
+    trouble: state === undefined ? 'unreachable' : TROUBLES.get(state)
+  })
 }
 
 /** SQLSTATEs of a server that does not let this user in: its authentication, the name of the database, the right to connect. */
 const REFUSING = /^(28|3D)|^42501$/
 /** What the driver says, without a code, when it has no password, the server fails to prove that it knows it, or has no TLS. */
 const REFUSED_HERE = /^SASL|does not support SSL/
+/** SQLSTATEs that say something about the whole database: read-only transaction, disk full, starting or shutting down. */
+const TROUBLES: ReadonlyMap<string, StoreTrouble> = new Map([
+  ['25006', 'read_only'],
+  ['53100', 'full'],
+  ['57P01', 'unreachable'],
+  ['57P02', 'unreachable'],
+  ['57P03', 'unreachable']
+])
 
 function unreachable(name: string, error: unknown): StoreError {
   const refusing =
@@ -146,7 +166,7 @@ function unreachable(name: string, error: unknown): StoreError {
       ? REFUSING.test(error.code ?? '')
       : error instanceof Error && REFUSED_HERE.test(error.message)
   const code = refusing ? 'STORE_REFUSED' : 'STORE_UNAVAILABLE'
-  return new StoreError(code, `cannot reach ${name}: ${reasonOf(error)}`, { cause: error })
+  return new StoreError(code, `cannot reach ${name}: ${reasonOf(error)}`, { cause: error, trouble: 'unreachable' })
 }
 
 function reasonOf(error: unknown): string {

@@ -23,20 +23,27 @@ export class SqliteClient implements SqliteExecutor {
   readonly #waiting = new Map<number, Waiting>()
   readonly #name: string
   readonly #exited: Promise<void>
+  readonly #failed: (error: unknown) => void
   #number = 0
   #gone: StoreError | undefined
 
-  private constructor(name: string, worker: Worker) {
+  private constructor(name: string, worker: Worker, failed: (error: unknown) => void) {
     this.#name = name
     this.#worker = worker
+    this.#failed = failed
     this.#exited = new Promise((resolve) => worker.once('exit', () => resolve()))
     worker.on('message', (reply: SqliteReply) => this.#settle(reply))
-    worker.on('error', (error) => this.#lose(new StoreError('STORE_UNAVAILABLE', `${name}: ${error.message}`)))
+    worker.on('error', (error) =>
+      this.#lose(new StoreError('STORE_UNAVAILABLE', `${name}: ${error.message}`, { trouble: 'unreachable' }))
+    )
     worker.on('exit', () => this.#lose(new StoreError('STORE_CLOSED', `${name} is closed`)))
   }
 
-  /** Starts the thread and opens the file. Fails with `STORE_LOCKED`, or with what keeps the file from being opened. */
-  static async open(path: string): Promise<SqliteClient> {
+  /**
+   * Starts the thread and opens the file. Fails with `STORE_LOCKED`, or with what keeps the file from being opened. `failed`
+   * hears of each statement that fails later.
+   */
+  static async open(path: string, failed: (error: unknown) => void = () => undefined): Promise<SqliteClient> {
     const workerData: SqliteThreadData = { path }
     const worker = threadBeside(import.meta.url, 'sqlite-thread', workerData)
     const opening = await new Promise<SqliteOpening>((resolve, reject) => {
@@ -44,7 +51,7 @@ export class SqliteClient implements SqliteExecutor {
       worker.once('error', reject)
     })
     if (!opening.opened) throw errorOf(path, opening.failure)
-    return new SqliteClient(path, worker)
+    return new SqliteClient(path, worker, failed)
   }
 
   async execute(command: SqliteCommand): Promise<SqliteResult> {
@@ -65,12 +72,18 @@ export class SqliteClient implements SqliteExecutor {
   #settle(reply: SqliteReply): void {
     const waiting = this.#waiting.get(reply.number)
     this.#waiting.delete(reply.number)
-    if ('result' in reply) waiting?.resolve(reply.result)
-    else waiting?.reject(errorOf(this.#name, reply.failure))
+    if ('result' in reply) {
+      waiting?.resolve(reply.result)
+      return
+    }
+    const error = errorOf(this.#name, reply.failure)
+    this.#failed(error)
+    waiting?.reject(error)
   }
 
   #lose(error: StoreError): void {
     this.#gone ??= error
+    this.#failed(error)
     for (const waiting of this.#waiting.values()) waiting.reject(error)
     this.#waiting.clear()
   }

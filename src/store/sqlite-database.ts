@@ -15,9 +15,9 @@ import { type Channel, IN_MEMORY, type SqliteExecutor } from './sqlite-protocol.
 import type { Tables } from './tables.js'
 import { Turns } from './turns.js'
 
-/** Opens a SQLite file in a thread of its own. */
-export async function openSqlite(path: string): Promise<Database> {
-  return sqliteDatabase(path, await SqliteClient.open(path))
+/** Opens a SQLite file in a thread of its own. `failed` hears of each statement that fails. */
+export async function openSqlite(path: string, failed?: (error: unknown) => void): Promise<Database> {
+  return sqliteDatabase(path, await SqliteClient.open(path, failed))
 }
 
 /** A SQLite database that is open already, a file or memory. */

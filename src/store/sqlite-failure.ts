@@ -1,9 +1,14 @@
 import { codeOf } from '../lib/coded-error.js'
 import type { SqliteFailure } from './sqlite-protocol.js'
-import { StoreError, type StoreErrorCode } from './store-error.js'
+import { StoreError, type StoreErrorCode, type StoreTrouble } from './store-error.js'
 
 /** What a repetition may heal: no room, no permission, another program in the way, a disk that failed. */
 const PASSING = /^(SQLITE_(FULL|BUSY|LOCKED|READONLY|IOERR|CANTOPEN)|E[A-Z]+$)/
+const TROUBLES: readonly (readonly [RegExp, StoreTrouble])[] = [
+  [/^(SQLITE_FULL|ENOSPC|EDQUOT)$/, 'full'],
+  [/^(SQLITE_READONLY|EROFS|EACCES|EPERM)/, 'read_only'],
+  [/^(SQLITE_(IOERR|CANTOPEN)|EIO$)/, 'unreachable']
+]
 const OURS: readonly StoreErrorCode[] = ['STORE_LOCKED', 'STORE_UNAVAILABLE']
 
 /** An error of the driver, of the system or of ours as data that can pass between threads. */
@@ -15,5 +20,7 @@ export function failureOf(error: unknown): SqliteFailure {
 export function errorOf(name: string, { code, message }: SqliteFailure): StoreError {
   const ours = OURS.find((known) => known === code)
   if (ours !== undefined) return new StoreError(ours, message)
-  return new StoreError(PASSING.test(code) ? 'STORE_UNAVAILABLE' : 'STORE_FAILED', `${name}: ${message} (${code})`)
+  return new StoreError(PASSING.test(code) ? 'STORE_UNAVAILABLE' : 'STORE_FAILED', `${name}: ${message} (${code})`, {
+    trouble: TROUBLES.find(([pattern]) => pattern.test(code))?.[1]
+  })
 }

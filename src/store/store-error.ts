@@ -28,12 +28,22 @@ export type StoreErrorCode =
   | 'STORE_ADDRESS'
   | 'STORE_CLOSED'
 
+/** What keeps a store from being used: it does not answer, takes no writes, or has no room. */
+export type StoreTrouble = 'unreachable' | 'read_only' | 'full'
+
+export interface StoreErrorOptions extends ErrorOptions {
+  readonly trouble?: StoreTrouble | undefined
+}
+
 export class StoreError extends CodedError {
   declare readonly code: StoreErrorCode
+  /** What the failure says about the store as a whole. Undefined: nothing. */
+  readonly trouble: StoreTrouble | undefined
 
-  constructor(code: StoreErrorCode, message: string, options?: ErrorOptions) {
+  constructor(code: StoreErrorCode, message: string, options: StoreErrorOptions = {}) {
     super(code, message, options)
     this.name = 'StoreError'
+    this.trouble = options.trouble
   }
 }
 

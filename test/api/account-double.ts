@@ -83,7 +83,15 @@ export class AccountDouble implements Account {
 
   async processes() {
     return [
-      { id: 'p1', appliedRevision: 8, lastError: null, divergedAt: null, seenAt: '2026-01-01T00:00:00Z', self: true }
+      {
+        id: 'p1',
+        appliedRevision: 8,
+        lastError: null,
+        divergedAt: null,
+        seenAt: '2026-01-01T00:00:00Z',
+        goneSince: null,
+        self: true
+      }
     ]
   }
 

@@ -505,6 +505,7 @@ t.test('processes show what they serve', async (t) => {
         last_error: null,
         diverged_at: null,
         seen_at: '2026-01-01T00:00:00Z',
+        gone_since: null,
         self: true
       }
     ],

@@ -1,0 +1,88 @@
+/** How many file descriptors the process has open, and how many it may have. */
+export interface DescriptorUse {
+  readonly used: number
+  readonly allowed: number
+  /** Are so few left that connections may soon be refused? */
+  readonly short: boolean
+}
+
+/** What the reasons are derived from. Each is asked every second and at each question for the health: none may take long. */
+export interface HealthSources {
+  /** What keeps the store from being used; undefined: nothing. */
+  storeTrouble(): 'unreachable' | 'read_only' | 'full' | undefined
+  /** How many revisions of the store are late here. */
+  revisionsBehind(): number
+  /** What of the configuration could not be applied, or null. */
+  lastError(): string | null
+  /** Why lines of the log are being dropped; undefined: none are. */
+  logDropping(): string | undefined
+  /** How many certificates should have been renewed by now. */
+  overdueCertificates(): number
+  /** Undefined where the system does not tell. */
+  descriptors(): DescriptorUse | undefined
+}
+
+/** A reason why the process serves, but not as it should. */
+interface Reason {
+  /** A short word, seen without a key: it says nothing about what is configured. */
+  readonly name: string
+  /** For the operator, in log, metrics and the description of the API. */
+  readonly means: string
+  readonly holds: (sources: HealthSources) => boolean
+  /** Numbers that belong to it, for the log. */
+  readonly about?: (sources: HealthSources) => object
+  /** Its source logs it itself. */
+  readonly logged?: true
+}
+
+const LIST = [
+  {
+    name: 'store_unreachable',
+    means: 'the store does not answer: what was applied last serves, and writes are refused',
+    holds: (of) => of.storeTrouble() === 'unreachable'
+  },
+  {
+    name: 'store_read_only',
+    means: 'the store takes no writes: it is read-only, or a standby has taken its place',
+    holds: (of) => of.storeTrouble() === 'read_only'
+  },
+  {
+    name: 'store_full',
+    means: 'the disk of the store is full: writes are refused until there is room',
+    holds: (of) => of.storeTrouble() === 'full'
+  },
+  {
+    name: 'revisions_behind',
+    means: 'revisions of the store are not applied here within two seconds',
+    holds: (of) => of.revisionsBehind() > 0,
+    about: (of) => ({ revisions: of.revisionsBehind() })
+  },
+  {
+    name: 'configuration_incomplete',
+    means: 'something of the configuration could not be applied: last_error in /processes says what',
+    holds: (of) => of.lastError() !== null
+  },
+  {
+    name: 'log_dropping',
+    means: 'lines of the log are dropped: its reader is too slow or its disk is full',
+    holds: (of) => of.logDropping() !== undefined,
+    logged: true
+  },
+  {
+    name: 'certificate_overdue',
+    means: 'a managed certificate is past its renewal time',
+    holds: (of) => of.overdueCertificates() > 0,
+    about: (of) => ({ certificates: of.overdueCertificates() })
+  },
+  {
+    name: 'descriptors_short',
+    means: 'few file descriptors are left: connections will be refused; raise the limit (ulimit -n, LimitNOFILE)',
+    holds: (of) => of.descriptors()?.short === true,
+    about: (of) => ({ used: of.descriptors()?.used, allowed: of.descriptors()?.allowed })
+  }
+] as const satisfies readonly Reason[]
+
+export type ReasonName = (typeof LIST)[number]['name']
+
+/** Every reason, in the order in which they are shown. A new one is one entry of this list, and a source above when it needs one. */
+export const reasons: readonly (Reason & { readonly name: ReasonName })[] = LIST
