@@ -1,6 +1,7 @@
 import type { Call } from '../control/calls.js'
 import type { Clock } from '../lib/clock.js'
 import { codeOf } from '../lib/coded-error.js'
+import { FirstFailure } from '../lib/first-failure.js'
 import { newId } from '../lib/id.js'
 import type { Outbound } from '../lib/outbound/outbound.js'
 import type { Place } from '../store/store.js'
@@ -54,6 +55,8 @@ export class Certificates {
   readonly #polls = new Map<string, number>()
   /** Until when the authority is left alone, monotonic milliseconds. */
   #pausedUntil = 0
+  readonly #follows = new FirstFailure()
+  readonly #ticks = new FirstFailure()
   #place: Place | undefined
   #ticking: Promise<void> | undefined
   readonly #following = new Turns()
@@ -123,8 +126,10 @@ export class Certificates {
     if (this.#closed) return
     try {
       await this.#follow()
+      this.#follows.passed()
     } catch (error) {
-      this.#parts.log.warn({ err: error }, 'managed certificates could not be followed; trying again')
+      const { log } = this.#parts
+      this.#follows.failed(() => log.warn({ err: error }, 'managed certificates could not be followed; trying again'))
     }
   }
 
@@ -143,17 +148,23 @@ export class Certificates {
   async #tick(): Promise<void> {
     if (this.#closed) return
     try {
-      await this.#follow()
-      // What an authority gave could not be kept.
-      if (this.#parts.control.applied.degraded !== null) return
-      if (this.#lease !== undefined && !(await this.#lease.hold())) return
-      if (!this.#swept) await this.#ledger.removeOrphans()
-      this.#swept = true
-      await this.#work(this.#issuance)
-      await this.#follow()
+      await this.#lookAfter()
+      this.#ticks.passed()
     } catch (error) {
-      this.#parts.log.warn({ err: error }, 'managed certificates could not be looked after; trying again')
+      const { log } = this.#parts
+      this.#ticks.failed(() => log.warn({ err: error }, 'managed certificates could not be looked after; trying again'))
     }
+  }
+
+  async #lookAfter(): Promise<void> {
+    await this.#follow()
+    // What an authority gave could not be kept.
+    if (this.#parts.control.applied.degraded !== null) return
+    if (this.#lease !== undefined && !(await this.#lease.hold())) return
+    if (!this.#swept) await this.#ledger.removeOrphans()
+    this.#swept = true
+    await this.#work(this.#issuance)
+    await this.#follow()
   }
 
   async #work(issuance: Issuance): Promise<void> {

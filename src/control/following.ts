@@ -1,5 +1,6 @@
 import type { Clock } from '../lib/clock.js'
 import { codeOf } from '../lib/coded-error.js'
+import { FirstFailure } from '../lib/first-failure.js'
 import { samePlace } from '../store/revision-watch.js'
 import type { Place, Store, StoreLog } from '../store/store.js'
 import type { AppliedRevision } from './applied.js'
@@ -26,6 +27,7 @@ export class Following {
   #running: Promise<void> | undefined
   #retry: NodeJS.Timeout | undefined
   readonly #lag: Lag
+  readonly #failing = new FirstFailure()
 
   constructor(clock: Clock) {
     this.#lag = new Lag(clock)
@@ -71,10 +73,13 @@ export class Following {
     try {
       await writer.alone(() => applied.follow(store))
       reports.soon()
+      this.#failing.passed()
     } catch (error) {
       applied.stuck(codeOf(error) ?? 'INTERNAL')
       this.#heard ??= wanted
-      log.warn({ err: error, revision: wanted.revision }, 'cannot follow the store; trying again')
+      this.#failing.failed(() => {
+        log.warn({ err: error, revision: wanted.revision }, 'cannot follow the store; trying again')
+      })
       this.#retry = setTimeout(() => {
         this.#retry = undefined
         this.#run()

@@ -1,4 +1,5 @@
 import type { Clock } from '../lib/clock.js'
+import { FirstFailure } from '../lib/first-failure.js'
 import { newId } from '../lib/id.js'
 import { Rerun } from '../lib/rerun.js'
 import { timestampText } from '../resources/field.js'
@@ -44,8 +45,7 @@ export class ProcessReports {
   readonly #signs: SignsOfLife
   /** Processes whose reports have left the store. */
   readonly #gone = new Map<string, Gone>()
-  /** The store could not be told, and the log says so. */
-  #failing = false
+  readonly #failing = new FirstFailure()
   #reported: (said: Reported) => void = () => undefined
 
   constructor(parts: ProcessReportsParts) {
@@ -109,10 +109,10 @@ export class ProcessReports {
       await this.#write()
       const all = await this.#look()
       await this.#forget(all)
-      this.#failing = false
+      this.#failing.passed()
     } catch (error) {
-      if (!this.#failing) this.#parts.log.warn({ err: error }, 'cannot tell the other processes how far this one is')
-      this.#failing = true
+      const { log } = this.#parts
+      this.#failing.failed(() => log.warn({ err: error }, 'cannot tell the other processes how far this one is'))
     }
   }
 

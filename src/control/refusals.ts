@@ -39,6 +39,7 @@ function sealKeyLost(cause: unknown): ControlError {
 
 function why({ trouble }: StoreError): string {
   if (trouble === 'full') return 'the disk of the store is full'
+  if (trouble === 'failing') return 'the disk of the store fails'
   if (trouble === 'read_only') return 'the store is read-only'
   return trouble === 'unreachable' ? 'the store is out of reach' : 'the store is too busy or out of reach'
 }

@@ -1,6 +1,7 @@
 import { setTimeout as sleep } from 'node:timers/promises'
 import { everyRecord, type Records } from '../control/records.js'
 import type { Clock } from '../lib/clock.js'
+import { FirstFailure } from '../lib/first-failure.js'
 import { eventDestination } from '../resources/event-destination.js'
 import { eventSubscription } from '../resources/event-subscription.js'
 import type { ResourceRecord } from '../resources/field.js'
@@ -43,6 +44,7 @@ export class Deliveries {
   readonly #parts: DeliveriesParts
   readonly #destinations = new Map<string, Destination>()
   readonly #leases: Leases | undefined
+  readonly #failing = new FirstFailure()
   #place: Place = { revision: -1, mark: undefined }
   #posted = 0
   #looking: Promise<void> | undefined
@@ -142,6 +144,7 @@ export class Deliveries {
       try {
         await this.#look()
         await this.#wake()
+        this.#failing.passed()
       } catch (error) {
         this.#fault(error)
         this.#again = true
@@ -211,6 +214,7 @@ export class Deliveries {
   async #renewSafely(): Promise<void> {
     try {
       await this.#renew()
+      this.#failing.passed()
     } catch (error) {
       this.#fault(error)
     }
@@ -230,6 +234,6 @@ export class Deliveries {
   }
 
   #fault(error: unknown): void {
-    this.#parts.log.warn({ err: error }, 'events wait: the store cannot be used')
+    this.#failing.failed(() => this.#parts.log.warn({ err: error }, 'events wait: the store cannot be used'))
   }
 }

@@ -9,7 +9,7 @@ export interface DescriptorUse {
 /** What the reasons are derived from. Each is asked every second and at each question for the health: none may take long. */
 export interface HealthSources {
   /** What keeps the store from being used; undefined: nothing. */
-  storeTrouble(): 'unreachable' | 'read_only' | 'full' | undefined
+  storeTrouble(): 'unreachable' | 'read_only' | 'full' | 'failing' | undefined
   /** How many revisions of the store are late here. */
   revisionsBehind(): number
   /** What of the configuration could not be applied, or null. */
@@ -50,6 +50,11 @@ const LIST = [
     name: 'store_full',
     means: 'the disk of the store is full: writes are refused until there is room',
     holds: (of) => of.storeTrouble() === 'full'
+  },
+  {
+    name: 'store_failing',
+    means: 'the disk of the store fails: writes are refused',
+    holds: (of) => of.storeTrouble() === 'failing'
   },
   {
     name: 'revisions_behind',

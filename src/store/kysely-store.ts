@@ -218,6 +218,7 @@ export class KyselyStore extends Queries implements Store {
     } catch (error) {
       // The connection goes back only through a rollback, which tells nothing: the commit may have happened.
       await this.#undo(trx)
+      if (isAnswered(error)) throw error
       if (!(await this.#outcomes.landed(operationId, error))) throw error
     }
   }
@@ -234,6 +235,11 @@ export class KyselyStore extends Queries implements Store {
   #mustBeOpen(): void {
     if (this.#closed !== undefined) throw new StoreError('STORE_CLOSED', `${this.#database.name} is closed`)
   }
+}
+
+/** Did the database itself refuse the commit? */
+function isAnswered(error: unknown): boolean {
+  return error instanceof StoreError && (error.trouble === 'full' || error.trouble === 'read_only')
 }
 
 type Started = Transaction<Tables> & { commit(): Ending; rollback(): Ending }

@@ -151,10 +151,11 @@ function refused(name: string, error: unknown): StoreError {
 const REFUSING = /^(28|3D)|^42501$/
 /** What the driver says, without a code, when it has no password, the server fails to prove that it knows it, or has no TLS. */
 const REFUSED_HERE = /^SASL|does not support SSL/
-/** SQLSTATEs that say something about the whole database: read-only transaction, disk full, starting or shutting down. */
+/** SQLSTATEs that say something about the whole database: read-only transaction, disk full, I/O error, starting or shutting down. */
 const TROUBLES: ReadonlyMap<string, StoreTrouble> = new Map([
   ['25006', 'read_only'],
   ['53100', 'full'],
+  ['58030', 'failing'],
   ['57P01', 'unreachable'],
   ['57P02', 'unreachable'],
   ['57P03', 'unreachable']

@@ -1,3 +1,4 @@
+import { FirstFailure } from '../lib/first-failure.js'
 import { Rerun } from '../lib/rerun.js'
 import type { PostgresDriver } from './postgres-driver.js'
 import type { Place, StoreLog } from './store.js'
@@ -32,7 +33,8 @@ export class RevisionWatch {
   #pause = FIRST_PAUSE_MILLISECONDS
   #connecting: Promise<void> = Promise.resolve()
   #unlisten: (() => Promise<void>) | undefined
-  #reachable = true
+  readonly #looks = new FirstFailure()
+  readonly #listens = new FirstFailure()
 
   /** `seen` is the place that needs no report. */
   constructor(parts: RevisionWatchParts, seen: Place) {
@@ -69,14 +71,14 @@ export class RevisionWatch {
   async #look(): Promise<void> {
     try {
       const place = await this.#parts.read()
-      this.#reachable = true
+      this.#looks.passed()
       if (this.#stopped || samePlace(place, this.#seen)) return
       // A read that began before a commit of this process may come back behind it: the next read puts that right.
       this.#seen = place
       this.#parts.onRevision(place)
     } catch (error) {
-      if (this.#reachable && !this.#stopped) this.#parts.log.warn({ err: error }, 'cannot look for new revisions')
-      this.#reachable = false
+      if (this.#stopped) return
+      this.#looks.failed(() => this.#parts.log.warn({ err: error }, 'cannot look for new revisions'))
     }
   }
 
@@ -94,10 +96,13 @@ export class RevisionWatch {
       const heard = { [channel]: () => this.#wake(), [beside.channel]: beside.heard }
       this.#unlisten = await driver.listen(heard, () => this.#lost())
       this.#pause = FIRST_PAUSE_MILLISECONDS
+      this.#listens.passed()
       this.#wake()
       beside.heard(undefined)
     } catch (error) {
-      log.warn({ err: error, store: driver.name }, 'cannot listen for new revisions; polling')
+      this.#listens.failed(() => {
+        log.warn({ err: error, store: driver.name }, 'cannot listen for new revisions; polling')
+      })
       this.#lost()
     }
   }

@@ -7,7 +7,7 @@ const PASSING = /^(SQLITE_(FULL|BUSY|LOCKED|READONLY|IOERR|CANTOPEN)|E[A-Z]+$)/
 const TROUBLES: readonly (readonly [RegExp, StoreTrouble])[] = [
   [/^(SQLITE_FULL|ENOSPC|EDQUOT)$/, 'full'],
   [/^(SQLITE_READONLY|EROFS|EACCES|EPERM)/, 'read_only'],
-  [/^(SQLITE_(IOERR|CANTOPEN)|EIO$)/, 'unreachable']
+  [/^(SQLITE_(IOERR|CANTOPEN)|E(IO|FBIG)$)/, 'failing']
 ]
 const OURS: readonly StoreErrorCode[] = ['STORE_LOCKED', 'STORE_UNAVAILABLE']
 

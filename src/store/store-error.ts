@@ -28,8 +28,8 @@ export type StoreErrorCode =
   | 'STORE_ADDRESS'
   | 'STORE_CLOSED'
 
-/** What keeps a store from being used: it does not answer, takes no writes, or has no room. */
-export type StoreTrouble = 'unreachable' | 'read_only' | 'full'
+/** What keeps a store from being used: it does not answer, takes no writes, has no room, or its disk fails. */
+export type StoreTrouble = 'unreachable' | 'read_only' | 'full' | 'failing'
 
 export interface StoreErrorOptions extends ErrorOptions {
   readonly trouble?: StoreTrouble | undefined

@@ -76,6 +76,29 @@ t.test('health needs no key and tells whether traffic is carried', async (t) => 
   t.equal((await ask('/healthz')).status, 503)
 })
 
+t.test('readiness needs no key and says why a process is degraded', async (t) => {
+  let state: Readiness = 'ready'
+  let reasons: string[] = []
+  const { ask } = await listen(t, {
+    readiness: () => state,
+    degradation: () => ({ reasons, revisionsBehind: reasons.length })
+  })
+  const ready = await ask('/readyz')
+  t.equal(ready.status, 200)
+  t.equal(ready.headers['cache-control'], 'no-store')
+  t.same(JSON.parse(ready.text), { status: 'ready', reasons: [], revisions_behind: 0 })
+  state = 'degraded'
+  reasons = ['store_full']
+  const degraded = await ask('/readyz')
+  t.equal(degraded.status, 200, 'what serves most of it is not taken out of service')
+  t.same(JSON.parse(degraded.text), { status: 'degraded', reasons: ['store_full'], revisions_behind: 1 })
+  for (state of ['starting', 'draining'] as const) {
+    const answer = await ask('/readyz')
+    t.equal(answer.status, 503, state)
+    t.same(JSON.parse(answer.text), { status: state, reasons: ['store_full'], revisions_behind: 1 })
+  }
+})
+
 t.test('everything else needs the key', async (t) => {
   const { ask } = await listen(t)
   const missing = await ask('/metrics')

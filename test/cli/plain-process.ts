@@ -15,6 +15,8 @@ interface Test {
  */
 export class PlainProcess {
   readonly child: ChildProcess
+  /** Every line of the log, parsed. */
+  readonly lines: Record<string, unknown>[] = []
   readonly #ended: Promise<unknown>
   readonly #listening: Promise<{ traffic: string; api: string }>
 
@@ -51,6 +53,7 @@ export class PlainProcess {
       for (const stream of [this.child.stdout, this.child.stderr]) {
         createInterface({ input: stream as NonNullable<typeof stream> }).on('line', (line) => {
           said.push(line)
+          if (line.startsWith('{')) this.lines.push(JSON.parse(line) as Record<string, unknown>)
           if (line.includes('"msg":"listening"')) resolve(JSON.parse(line) as { traffic: string; api: string })
         })
       }

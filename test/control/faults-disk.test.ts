@@ -9,6 +9,7 @@ import { sqliteDatabase } from '../../src/store/sqlite-database.js'
 import { SqliteHere } from '../../src/store/sqlite-here.js'
 import { asker } from '../api/asking.js'
 import { type Stand, startStand } from '../cli/storm.js'
+import { until } from '../helpers/until.js'
 import { folder } from '../store/opened.js'
 
 const HOST = 'shop.test'
@@ -20,6 +21,8 @@ interface Breaking {
   readonly padding?: number
   /** Writes that are tried after the first one was refused. */
   readonly more?: number
+  /** What /readyz says meanwhile. Absent: nothing. */
+  readonly reason?: string
 }
 
 /** Breaks the disk below the store, in a way that ends. */
@@ -78,12 +81,13 @@ class Site {
 }
 
 /** Writes are refused as long as the fault lasts, what was acknowledged keeps serving, and all comes back by itself. */
-async function survives(t: Test, data: string, { padding = 0, more = 3, prepare }: Breaking): Promise<void> {
+async function survives(t: Test, data: string, { padding = 0, more = 3, reason, prepare }: Breaking): Promise<void> {
   const cwd = await folder(t)
   const stand = await startStand(t, cwd, { SLUICE_DATA: data })
   const site = new Site(stand)
   await site.make()
   const { breaks, mends } = prepare(stand)
+  const changes: string[] = []
   for (const round of ['once', 'and again']) {
     breaks()
     let last = await site.stored()
@@ -100,9 +104,23 @@ async function survives(t: Test, data: string, { padding = 0, more = 3, prepare 
     for (const { status } of await Promise.all(others)) t.equal(status, 503, 'it stays so')
     t.equal(await site.serves(), last, 'what was acknowledged last keeps serving')
     t.equal(await site.stored(), last, 'and can be read')
+    const ready = await stand.ask('/readyz')
+    t.equal(ready.status, 200, 'traffic is not sent elsewhere')
+    t.same(ready.json.reasons, reason === undefined ? [] : [reason])
+    t.same((await stand.ask('/healthz')).json, { status: reason === undefined ? 'ok' : 'degraded' })
     mends()
     t.equal((await site.write(`${round} mended`)).status, 200, 'it recovers by itself')
     t.equal(await site.serves(), `${round} mended`)
+    await until(async () => (await stand.ask('/readyz')).json.status === 'ready')
+    changes.push('degraded', 'no longer degraded')
+    if (reason === undefined) continue
+    const told = () => stand.process.lines.filter((line) => line.reason === reason)
+    await until(() => told().length >= changes.length)
+    t.same(
+      told().map(({ msg }) => String(msg).split(':')[0]),
+      changes,
+      'one line for each change'
+    )
   }
   stand.process.child.kill('SIGKILL')
   await stand.process.ended()
@@ -124,6 +142,7 @@ t.test('a limit on the size of files', { skip: lacks('prlimit', ['--version']) }
     execFileSync('prlimit', ['--pid', String(stand.process.child.pid), `--fsize=${bytes}:unlimited`])
   }
   await survives(t, data, {
+    reason: 'store_failing',
     prepare: (stand) => ({
       breaks: () => limit(stand, String(statSync(wal(data)).size + 20_000)),
       mends: () => limit(stand, 'unlimited')
@@ -159,7 +178,11 @@ t.test('a full disk', { skip: mountable() }, async (t) => {
       }
     }
   }
-  await survives(t, data, { padding: 200, prepare: () => ({ breaks: fill, mends: () => unlinkSync(filler) }) })
+  await survives(t, data, {
+    padding: 200,
+    reason: 'store_full',
+    prepare: () => ({ breaks: fill, mends: () => unlinkSync(filler) })
+  })
 })
 
 /** Whether root may make a file immutable where temporary files are. */
@@ -180,7 +203,10 @@ t.test('files that may no longer be changed', { skip: immutable() }, async (t) =
     execFileSync('chattr', [flag, ...files()], { stdio: 'pipe' })
   }
   t.teardown(() => change('-i'))
-  await survives(t, data, { prepare: () => ({ breaks: () => change('+i'), mends: () => change('-i') }) })
+  await survives(t, data, {
+    reason: 'store_failing',
+    prepare: () => ({ breaks: () => change('+i'), mends: () => change('-i') })
+  })
 })
 
 t.test('another program that holds the file', async (t) => {

@@ -60,6 +60,60 @@ t.test('what lives in a process is shown while it gives signs of life, and soon 
   t.same(log.texts, [])
 })
 
+t.test(
+  'a process that is gone is shown with the time since, by the clock of the one that answers, and not for ever',
+  async (t) => {
+    const { clock, reports, other, pass, known } = await stand(t)
+    const own = clock.wall()
+    const state = async () => (await reports.list()).find(({ id }) => id === 'proc_other')
+    // The clock of the other one is years behind.
+    clock.setWall(Date.UTC(2020, 0, 1))
+    await other()
+    clock.setWall(own)
+    await pass(1)
+    const heard = new Date(clock.wall()).toISOString().replace('.000Z', 'Z')
+    t.match(await state(), { goneSince: null, self: false })
+    await pass(8)
+    t.match(await state(), { goneSince: null }, 'a few reports may be late')
+    await pass(2)
+    t.match(await state(), { goneSince: heard, seenAt: '2020-01-01T00:00:00Z' })
+    t.match(
+      (await reports.list()).find(({ self }) => self),
+      { goneSince: null }
+    )
+    await pass(60)
+    t.same(await known(), [reports.id], 'its report has left the store')
+    t.match(await state(), { goneSince: heard }, 'who has watched remembers')
+    await other()
+    await pass(1)
+    t.match(await state(), { goneSince: null }, 'it was stopped for a while, and is back')
+    t.equal((await reports.list()).length, 2)
+    await pass(70)
+    clock.advance(901_000)
+    await pass(1)
+    t.equal(await state(), undefined, 'after a quarter of an hour nobody has to know')
+  }
+)
+
+t.test('a process that ends takes its report with it', async (t) => {
+  const { reports, pass, known } = await stand(t)
+  await pass(1)
+  t.same(await known(), ['proc_other', reports.id].sort())
+  await reports.leave()
+  t.same(await known(), ['proc_other'])
+})
+
+t.test('the log says once that the store cannot be told', async (t) => {
+  const { store, log, reports, pass } = await stand(t)
+  await pass(1)
+  await store.close()
+  await pass(5)
+  t.equal(log.texts.length, 1)
+  t.match(log.texts[0], /cannot tell the other processes/)
+  await reports.leave()
+  t.match(log.texts[1], /its report stays behind/)
+})
+
 t.test('the time of another machine means nothing', async (t) => {
   const { clock, pass, shown, known, other } = await stand(t)
   for (const wall of [Date.UTC(2020, 0, 1), Date.UTC(2030, 0, 1)]) {

@@ -1,0 +1,46 @@
+import t from 'tap'
+import { Lag } from '../../src/control/lag.js'
+import { ManualClock } from '../helpers/clock.js'
+
+t.test('a revision is late when it was heard of two seconds ago and is not applied', (t) => {
+  const clock = new ManualClock()
+  const lag = new Lag(clock)
+  t.equal(lag.behind(0), 0)
+  lag.hear(7)
+  t.equal(lag.behind(5), 0, 'it has just been heard of')
+  clock.advance(2_000)
+  t.equal(lag.behind(5), 0)
+  clock.advance(1)
+  t.equal(lag.behind(5), 2)
+  lag.hear(9)
+  t.equal(lag.behind(5), 4, 'the oldest that is missing counts')
+  t.equal(lag.behind(7), 0, 'that one has come, and the other one is young')
+  clock.advance(2_001)
+  t.equal(lag.behind(7), 2)
+  t.equal(lag.behind(9), 0)
+  clock.advance(60_000)
+  t.equal(lag.behind(9), 0)
+  t.end()
+})
+
+t.test('a process that always follows within two seconds is never behind, however many writes there are', (t) => {
+  const clock = new ManualClock()
+  const lag = new Lag(clock)
+  for (let revision = 1; revision < 200; revision++) {
+    lag.hear(revision)
+    clock.advance(100)
+    t.equal(lag.behind(Math.max(0, revision - 15)), 0)
+  }
+  t.end()
+})
+
+t.test('a store that went back has nothing that is missing here', (t) => {
+  const clock = new ManualClock()
+  const lag = new Lag(clock)
+  lag.hear(15)
+  lag.hear(5)
+  clock.advance(5_000)
+  t.equal(lag.behind(15), 0)
+  t.equal(lag.behind(3), 2)
+  t.end()
+})
