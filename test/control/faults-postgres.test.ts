@@ -58,7 +58,21 @@ async function stand(t: Test) {
     running = false
     await traffic
   })
-  return { url, line, api, edge: edge.json.id as string, route: route as string, write, serves, calm }
+  /** Waits until the health shows exactly these reasons; what it says is right about the store is in the metrics, too. */
+  const health = async (t: Test, ...reasons: string[]) => {
+    const asked = async () => (await api('/readyz')).json
+    await comesTo(t, `degraded: ${reasons.join()}`, async () => (await asked()).reasons.join() === reasons.join())
+    const { status, json } = await api('/readyz')
+    t.equal(status, 200, 'it serves all the time')
+    t.equal(json.status, reasons.length === 0 ? 'ready' : 'degraded')
+    const { text } = await api('/metrics')
+    t.match(text, `sluice_store_up ${reasons.includes('store_unreachable') ? 0 : 1}\n`)
+    for (const reason of reasons) t.match(text, `sluice_degraded{reason="${reason}"} 1\n`)
+    t.equal([...text.matchAll(/^sluice_degraded\{.*\} 1$/gm)].length, reasons.length)
+  }
+  /** How many lines of the log are about this reason, or have this message. */
+  const told = (words: string) => sluice.log.filter(({ reason, msg }) => reason === words || msg === words).length
+  return { url, line, api, edge: edge.json.id as string, route: route as string, write, serves, calm, health, told }
 }
 
 /** Asks again until it holds; fails the test when that takes too long. */
@@ -71,6 +85,17 @@ async function comesTo(t: Test, what: string, holds: () => Promise<boolean>): Pr
   })
   t.ok(held, held ? what : `${what}: not within ${PATIENCE} ms`)
 }
+
+/** What is tried again and again while the database is out of reach. */
+const REPEATED = [
+  'cannot look for new revisions',
+  'cannot listen for new revisions; polling',
+  'cannot tell the other processes how far this one is',
+  'cannot follow the store; trying again',
+  'managed certificates could not be followed; trying again',
+  'managed certificates could not be looked after; trying again',
+  'events wait: the store cannot be used'
+] as const
 
 const isUnavailable = ({ status, json }: Answer) => status === 503 && json.error_code === 'ERR_SLUICE_UNAVAILABLE'
 
@@ -94,7 +119,8 @@ async function listeners(url: string): Promise<number> {
 }
 
 t.test('a cut connection: traffic runs on, writes are refused, and what others wrote meanwhile arrives', async (t) => {
-  const { url, line, api, edge, route, write, serves, calm } = await stand(t)
+  const { url, line, api, edge, route, write, serves, calm, health, told } = await stand(t)
+  await health(t)
   const other = await open(t, { at: url })
   t.equal(await listeners(url), 2)
   line.cut()
@@ -102,6 +128,8 @@ t.test('a cut connection: traffic runs on, writes are refused, and what others w
   t.ok(isUnavailable(refused), refused.text)
   t.ok(isUnavailable(await api('/edges/https')), 'reads need the store too')
   t.equal(await serves(), 'first', 'the last snapshot serves')
+  await health(t, 'store_unreachable')
+  t.equal(told('store_unreachable'), 1, 'the log says it once')
   const body = { traffic_policy: { value: value('of another') } }
   await other.update('https_edge_route', { id: route, edge_id: edge }, body)
   t.equal(await serves(), 'first')
@@ -111,6 +139,10 @@ t.test('a cut connection: traffic runs on, writes are refused, and what others w
   const answer = await write('mended')
   t.equal(answer.status, 200, answer.text)
   t.equal(await serves(), 'mended')
+  await health(t)
+  t.equal(told('store_unreachable'), 2, 'and once that it is over')
+  for (const repeated of REPEATED) t.ok(told(repeated) <= 1, `${repeated}: ${told(repeated)}`)
+  t.equal(told(REPEATED[0]), 1)
   await calm()
 })
 
@@ -150,7 +182,7 @@ t.test('ended sessions and a restart of the server are survived', async (t) => {
 })
 
 t.test('a database that only reads', async (t) => {
-  const { url, api, write, serves, calm } = await stand(t)
+  const { url, api, write, serves, calm, health, told } = await stand(t)
   const only = async (state: 'on' | 'off') => {
     await query(url, async (database) => {
       await sql`set default_transaction_read_only = off`.execute(database.reads)
@@ -162,11 +194,16 @@ t.test('a database that only reads', async (t) => {
   await comesTo(t, 'writes are refused', async () => isUnavailable(await write('refused')))
   const last = await serves()
   t.equal((await api('/edges/https')).status, 200, 'reads go on')
-  t.ok(isUnavailable(await write('refused')))
+  const refused = await write('refused')
+  t.ok(isUnavailable(refused))
+  t.equal(refused.json.msg, 'the store is read-only; nothing was changed')
+  await health(t, 'store_read_only')
   t.equal(await serves(), last)
   await only('off')
   await comesTo(t, 'writes go on by themselves', async () => (await write('writable')).status === 200)
   t.equal(await serves(), 'writable')
+  await health(t)
+  t.equal(told('store_read_only'), 2)
   await calm()
 })
 
