@@ -86,6 +86,9 @@ t.test('a full disk below the log costs lines, no request and no stop', async (t
   t.ok((await sluice.requests()).every((status) => status === 200))
   t.equal((await sluice.ask('/healthz')).status, 200)
   t.ok((await sluice.dropped()) > 0, 'what was dropped is counted')
+  const ready = await sluice.ask('/readyz')
+  t.equal(ready.status, 200)
+  t.same(await ready.json(), { status: 'degraded', reasons: ['log_dropping'], revisions_behind: 0 })
   const { code, lasted } = await sluice.stop()
   t.equal(code, 0)
   t.ok(lasted < 10_000, `it took ${lasted} ms`)
@@ -109,6 +112,7 @@ t.test('a pipe that is not read costs lines beyond the bound, and says so once i
     lines.find(({ msg }) => String(msg).startsWith('the log is written again')),
     { level: 40, dropped, reason: 'EAGAIN' }
   )
+  await until(async () => ((await (await sluice.ask('/readyz')).json()) as { status: string }).status === 'ready')
   t.equal(lines.filter(({ msg }) => msg === 'exchange').length + dropped, REQUESTS, 'every line is there or counted')
   t.equal((await sluice.stop()).code, 0)
 })
