@@ -55,7 +55,7 @@ export const optionsSchema = Type.Object(
     api: Type.Object(
       {
         listen: field.address({
-          description: 'Where the management API, /healthz and /metrics listen.',
+          description: 'Where the management API, /healthz, /readyz and /metrics listen.',
           default: '127.0.0.1:4040'
         }),
         public_url: Type.Optional(

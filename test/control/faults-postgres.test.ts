@@ -211,13 +211,16 @@ t.test(
   'a silent connection is given up',
   { skip: LONG ? false : 'it takes as long as the time-out: SLUICE_TEST_LONG=1' },
   async (t) => {
-    const { line, write, serves, calm } = await stand(t)
+    const { line, write, serves, calm, health } = await stand(t)
     line.silent = true
-    t.ok(isUnavailable(await write('into the silence')))
+    const written = write('into the silence')
+    await health(t, 'store_unreachable')
+    t.ok(isUnavailable(await written))
     t.equal(await serves(), 'first')
     line.silent = false
     await comesTo(t, 'writes go on', async () => (await write('heard')).status === 200)
     t.equal(await serves(), 'heard')
+    await health(t)
     await calm()
   }
 )
