@@ -201,6 +201,7 @@ export class App {
       log
     })
     this.#observe()
+    await this.#health.start()
     this.#api = this.#createApi(keys, this.#control, log)
     const apiAddress = await this.#api.listen(api.listen)
     this.#apiUrl = api.public_url ?? reachableUrl(apiAddress)
@@ -399,7 +400,6 @@ export class App {
 
   #observe(): void {
     this.#metrics.observeProcess()
-    this.#health.start()
     if (isShared(storeAddress(this.#options)) || this.#store?.degraded !== null) {
       this.#timers.push(setInterval(() => void this.#ended?.follow().catch(() => undefined), REPORT_EVERY).unref())
     }

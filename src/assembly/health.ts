@@ -21,7 +21,7 @@ const EVERY = 1_000
 
 /** How this process is: what /readyz, the metrics and the log say of it. */
 export class ProcessHealth {
-  /** For whoever opens the store. */
+  /** The store reports to it; it exists before the store is opened. */
   readonly store: StoreHealth
   readonly #parts: ProcessHealthParts
   readonly #descriptors = new Descriptors()
@@ -42,8 +42,8 @@ export class ProcessHealth {
     this.#health = new Health({ sources, clock, log })
   }
 
-  /** From now on it looks every second. */
-  start(): void {
+  /** From now on it looks every second; resolves after the first look. */
+  async start(): Promise<void> {
     const { registry, sources } = this.#parts
     observeHealth(registry, {
       reasons: reasons.map(({ name }) => name),
@@ -54,6 +54,7 @@ export class ProcessHealth {
       loop: () => this.#loop.delays,
       descriptors: () => this.#descriptors.use
     })
+    await this.#descriptors.look()
     this.#look()
     this.#timer = setInterval(() => this.#look(), EVERY).unref()
   }

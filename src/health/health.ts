@@ -17,7 +17,7 @@ export class Health {
     this.#parts = parts
   }
 
-  /** Looks at every source; resolves to the names of the reasons that hold, in the order of their list. */
+  /** Looks at every source; returns the names of the reasons that hold, in the order of their list. */
   look(): readonly ReasonName[] {
     const { sources, clock, log } = this.#parts
     const now = clock.monotonic()

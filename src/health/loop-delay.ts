@@ -11,7 +11,7 @@ export interface LoopDelays {
   readonly max: number
 }
 
-/** How late timers run, as of the last whole window of 15 s and of what came since: the same for whoever asks, however often. */
+/** How late timers run, as of the last whole window of 15 s and of what came since; reading them changes nothing. */
 export class LoopDelay {
   readonly #histogram: IntervalHistogram = monitorEventLoopDelay({ resolution: RESOLUTION })
   readonly #timer: NodeJS.Timeout

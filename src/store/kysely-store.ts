@@ -34,7 +34,7 @@ import { wholeRecords } from './whole-records.js'
 export interface KyselyStoreParts {
   readonly log: StoreLog
   readonly clock: Clock
-  /** Learns what could be written, and probes through this store while there is trouble; absent: nobody asks. */
+  /** Learns what could be written, and probes through this store while there is trouble. */
   readonly health?: StoreHealth
   /** Somebody else tells it what other processes say; absent: nobody does. */
   readonly board?: Board

@@ -21,7 +21,7 @@ export interface StoreOptions {
    * in time. Now and then it names one of this process's own, so compare it with what is applied. It must not throw.
    */
   readonly onRevision: (place: Place) => void
-  /** Learns how the store is; absent: nobody asks. */
+  /** Learns whether the store can be used. Absent: the store keeps that to itself. */
   readonly health?: StoreHealth
 }
 

@@ -3,14 +3,15 @@ import { StoreError, type StoreTrouble } from './store-error.js'
 
 /** Without an answer for so long a store that is asked all the time is out of reach. Milliseconds. */
 const SILENT_AFTER = 3_000
-/** What one look may add to a silence: while this process stood still, it has heard nobody. Milliseconds. */
+/** What one look may add to a silence: while this process stood still, it heard no answer. Milliseconds. */
 const MOST_STEP = 1_500
 /** So long after the last failure a success ends the trouble: of a full disk, small writes succeed between large ones. Milliseconds. */
 const HOLD = 5_000
 
 /**
- * Whether the store can be read and written, as far as its users have seen. Nobody is asked for it while all goes well:
- * each statement that fails is told here, and what succeeds. Belongs to one process and outlives its connections.
+ * Whether the store can be read and written, as far as its users have seen: the driver reports each statement that fails,
+ * the store each write that is committed. While all goes well it asks nothing itself. Belongs to one process and outlives
+ * its connections.
  */
 export class StoreHealth {
   readonly #clock: Clock
@@ -45,6 +46,7 @@ export class StoreHealth {
   /** The store has answered the question of a watch. */
   answered(): void {
     this.#silence = 0
+    this.#lookedAt = this.#clock.monotonic()
     if (this.#trouble === 'unreachable') this.#trouble = undefined
   }
 

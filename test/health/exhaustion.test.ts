@@ -59,3 +59,26 @@ t.test('descriptors that run out are told before and while there are none', { sk
   t.match(about()[1], { level: 30, msg: 'no longer degraded: descriptors_short' })
   t.same((await stand.ask('/readyz')).json.reasons, [])
 })
+
+t.test('what the manual says about metrics is there', async (t) => {
+  const before = Date.now() / 1_000
+  const stand = await startStand(t, await folder(t), {})
+  const values = async () => {
+    const { text } = await stand.ask('/metrics')
+    return new Map([...text.matchAll(/^(\w+) (\S+)$/gm)].map(([, name, value]) => [name, Number(value)]))
+  }
+  await until(async () => (await values()).has('process_open_fds') || process.platform !== 'linux')
+  const found = await values()
+  const inRange = (name: string, least: number, most: number) => {
+    const value = found.get(name) ?? Number.NaN
+    t.ok(value >= least && value <= most, `${name} ${value}`)
+  }
+  inRange('sluice_store_up', 1, 1)
+  inRange('sluice_revisions_behind', 0, 0)
+  inRange('sluice_last_apply_timestamp_seconds', before, Date.now() / 1_000)
+  inRange('sluice_log_dropped_total', 0, 0)
+  for (const part of ['p50', 'p99', 'max']) inRange(`nodejs_eventloop_lag_${part}_seconds`, 0, 60)
+  inRange('nodejs_heap_size_used_bytes', 1e6, 1e10)
+  inRange('nodejs_heap_size_total_bytes', found.get('nodejs_heap_size_used_bytes') ?? 0, 1e10)
+  inRange('nodejs_external_memory_bytes', 1, 1e10)
+})
