@@ -451,6 +451,7 @@ export class App {
       registry: this.#metrics.registry,
       sources: {
         revisionsBehind: () => this.#control?.revisionsBehind ?? 0,
+        servesCopy: () => typeof this.#control?.degraded === 'string',
         lastError: () => this.#control?.lastError ?? null,
         logDropping: () => output?.dropping,
         overdueCertificates: () => this.#certificates?.service.overdue ?? 0

@@ -10,6 +10,8 @@ export interface DescriptorUse {
 export interface HealthSources {
   /** What keeps the store from being used; undefined: nothing. */
   storeTrouble(): 'unreachable' | 'read_only' | 'full' | 'failing' | undefined
+  /** Does the process serve its own copy of the configuration, because the store was out of reach when it started? */
+  servesCopy(): boolean
   /** How many revisions of the store are late here. */
   revisionsBehind(): number
   /** What of the configuration could not be applied, or null. */
@@ -57,6 +59,12 @@ const LIST = [
     holds: (of) => of.storeTrouble() === 'failing'
   },
   {
+    name: 'serving_copy',
+    means:
+      'the store was out of reach at the start: its last known configuration serves from a copy, and writes are refused',
+    holds: (of) => of.servesCopy()
+  },
+  {
     name: 'revisions_behind',
     means: 'revisions of the store are not applied here within two seconds',
     holds: (of) => of.revisionsBehind() > 0,
@@ -65,7 +73,7 @@ const LIST = [
   {
     name: 'configuration_incomplete',
     means: 'something of the configuration could not be applied: last_error in /processes says what',
-    holds: (of) => of.lastError() !== null
+    holds: (of) => of.lastError() !== null && !of.servesCopy()
   },
   {
     name: 'log_dropping',

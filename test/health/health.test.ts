@@ -10,6 +10,7 @@ type Changing = { -readonly [source in keyof HealthSources]: HealthSources[sourc
 function stand() {
   const sources: Changing = {
     storeTrouble: () => undefined,
+    servesCopy: () => false,
     revisionsBehind: () => 0,
     lastError: () => null,
     logDropping: () => undefined,
@@ -27,6 +28,7 @@ const CAUSES: Readonly<Record<(typeof reasons)[number]['name'], Partial<HealthSo
   store_read_only: { storeTrouble: () => 'read_only' },
   store_failing: { storeTrouble: () => 'failing' },
   store_full: { storeTrouble: () => 'full' },
+  serving_copy: { servesCopy: () => true },
   revisions_behind: { revisionsBehind: () => 3 },
   configuration_incomplete: { lastError: () => 'a port with a secret name' },
   log_dropping: { logDropping: () => 'ENOSPC' },
