@@ -246,9 +246,9 @@ export class App {
   }
 
   /**
-   * Ends idle connections at once, busy ones when they are done, all after the drain time-out. What only a process that
-   * may be configured needs goes first (its ports, its store), so that a successor can start while connections end. No
-   * step waits for what hangs: the whole takes the drain time and a few seconds at most.
+   * Ends idle connections after a moment for what was on its way, busy ones when they are done, all after the drain
+   * time-out. What only a process that may be configured needs goes first (its ports, its store), so that a successor can
+   * start while connections end. No step waits for what hangs: the whole takes the drain time and a few seconds at most.
    */
   async stop(): Promise<{ ended: number; cut: number }> {
     this.#readiness = 'draining'

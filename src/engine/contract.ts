@@ -122,7 +122,10 @@ export interface Listening {
   readonly address: { readonly host: string; readonly port: number }
   /** Connections open now. */
   readonly open: number
-  /** No new connections; idle ones close at once, busy ones when done, all at `deadline` (milliseconds from now). */
+  /**
+   * No new connections; idle ones close when no request was under way to them, busy ones when done, all at `deadline`
+   * (milliseconds from now).
+   */
   drain(deadline: number): Promise<{ ended: number; cut: number }>
 }
 

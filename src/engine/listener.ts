@@ -14,15 +14,20 @@ import { terminateTls } from './tls/terminate.js'
 
 /** How long a joined pipe may take to end after its FIN at the end of a drain. */
 const PIPE_GRACE = 1000
+/**
+ * How long an idle connection of a draining listener is still read: a request that was sent before its client could know is
+ * answered (RFC 9112 9.6). At most half of the time that a drain may take, so that the other half is left for the answer.
+ */
+const LAST_REQUEST = 1000
 const OVERLOADED = 'HTTP/1.1 503 Service Unavailable\r\ncontent-length: 0\r\nconnection: close\r\n\r\n'
 
 /** A connection that speaks HTTP, as its listener knows it. */
 export interface Served extends Swept {
   readonly facts: ConnectionFacts
-  /** No further request; an idle connection ends at once. */
-  drain(): void
-  /** Time is up: FIN for a joined pipe, an abort for everything else. */
-  cutOff(): void
+  /** The next answer is the last one. A connection that stays idle for `grace` milliseconds ends. */
+  drain(grace: number): void
+  /** Time is up: FIN for a joined pipe and for what idles, an abort for everything else. True when something was under way. */
+  cutOff(): boolean
   /** RST, for what did not end after its FIN. */
   reset(): void
 }
@@ -67,7 +72,8 @@ export class ClientListener implements Listening, ServingHost {
   readonly #handshakesOfAddress: AddressCounts
   /** The places that connections have among those of their address. */
   readonly #places = new Map<ConnectionFacts, () => void>()
-  #draining = false
+  /** Of idle connections, once the listener drains. */
+  #grace: number | undefined = undefined
   #count = 0
   address: { readonly host: string; readonly port: number } = { host: '', port: 0 }
 
@@ -139,20 +145,21 @@ export class ClientListener implements Listening, ServingHost {
   }
 
   async drain(deadline: number): Promise<{ ended: number; cut: number }> {
-    this.#draining = true
+    const grace = Math.min(LAST_REQUEST, deadline / 2)
+    this.#grace = grace
     const total = this.open
     this.#server.close()
     if (total === 0) return { ended: 0, cut: 0 }
     const emptied = new Promise<void>((resolve) => {
       this.#emptied.push(resolve)
     })
-    for (const connection of this.#connections) connection.drain()
+    for (const connection of this.#connections) connection.drain(grace)
     let cut = 0
     let last: NodeJS.Timeout | undefined
     const timer = setTimeout(() => {
-      cut = this.open
+      cut = this.#arriving.size
       for (const arrival of this.#arriving) arrival.giveUp('client-gone')
-      for (const connection of this.#connections) connection.cutOff()
+      for (const connection of this.#connections) if (connection.cutOff()) cut++
       last = setTimeout(() => {
         for (const connection of this.#connections) connection.reset()
       }, PIPE_GRACE)
@@ -286,7 +293,7 @@ export class ClientListener implements Listening, ServingHost {
     const connection = protocol.serve(facts, socket)
     this.#connections.add(connection)
     this.#sweeper.add(connection)
-    if (this.#draining) connection.drain()
+    if (this.#grace !== undefined) connection.drain(this.#grace)
   }
 
   #left(facts: ConnectionFacts): void {

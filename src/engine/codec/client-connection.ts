@@ -6,6 +6,7 @@ import { ByteQueue } from '../../lib/byte-queue.js'
 import type { Clock } from '../../lib/clock.js'
 import type { SocketFacts } from '../connection-facts.js'
 import { ignore } from '../copy.js'
+import { endIdle } from '../idle-end.js'
 import type { Served, ServingHost } from '../listener.js'
 import { BodyReader } from './body-reader.js'
 import { type BodySource, CodecBody, holdPiece } from './codec-body.js'
@@ -59,7 +60,10 @@ export class ClientConnection implements Served, WireOwner, BodySource {
   #body: CodecBody | undefined = undefined
   #duplex: WireDuplex | undefined = undefined
   #pipe: BytePipe | undefined = undefined
-  #draining = false
+  /** The next answer is the last one. */
+  #last = false
+  /** What an idle connection is still read for, while its listener drains. Milliseconds. */
+  #grace: number | undefined = undefined
   #answeredAny = false
   #consuming = false
   /** What came behind the message that is being answered. */
@@ -180,7 +184,7 @@ export class ClientConnection implements Served, WireOwner, BodySource {
 
   /** True when the answer that is about to begin must be the last: draining, or too much of the request is left. */
   endsAfterAnswer(): boolean {
-    return this.#draining || (this.#reading === 'body' && (this.#bodies.left ?? 0) > DISCARD_LIMIT)
+    return this.#last || (this.#reading === 'body' && (this.#bodies.left ?? 0) > DISCARD_LIMIT)
   }
 
   bodyWanted(): void {
@@ -211,19 +215,23 @@ export class ClientConnection implements Served, WireOwner, BodySource {
     return { duplex: this.#duplex, first }
   }
 
-  /** No further request; an idle connection ends at once. */
-  drain(): void {
-    this.#draining = true
-    if (this.idle) this.#endSoon()
+  drain(grace: number): void {
+    this.#last = true
+    this.#grace = grace
+    if (this.idle) endIdle(this, grace)
   }
 
-  /** Time is up: FIN for a pipe, an abort for everything else. */
-  cutOff(): void {
+  cutOff(): boolean {
+    if (this.idle || (this.#phase === 'lingering' && this.wire.waiting === 0)) {
+      this.#endSoon()
+      return false
+    }
     if (this.#phase === 'pipe') {
       this.cutBy = 'draining'
       this.#duplex?.end()
       this.#pipe?.end()
     } else this.#abort('draining')
+    return true
   }
 
   /** RST, for a pipe that did not end after its FIN. */
@@ -259,7 +267,10 @@ export class ClientConnection implements Served, WireOwner, BodySource {
     if (this.#head.fresh) {
       const allowed = this.#answeredAny ? keepAlive : headTimeout
       // Nothing was asked, so nothing is answered.
-      if (allowed > 0 && now - this.#since > allowed) this.#endSoon()
+      if (allowed > 0 && now - this.#since > allowed) {
+        this.#last = true
+        endIdle(this, 0)
+      }
     } else if (headTimeout > 0 && now - this.#since > headTimeout) this.refuse(OVERTIME)
   }
 
@@ -289,7 +300,7 @@ export class ClientConnection implements Served, WireOwner, BodySource {
           this.#hold(chunk, at, length)
           break
         }
-        if (!this.#nextMessage()) break
+        this.#nextMessage()
       }
       at = this.#reading === 'head' ? this.#readHead(chunk, at, length) : this.#readBody(chunk, at, length)
     }
@@ -410,23 +421,23 @@ export class ClientConnection implements Served, WireOwner, BodySource {
 
   /** The next message may begin; reads what waited. */
   #next(): void {
-    if (!this.#nextMessage()) return
+    this.#nextMessage()
     this.wire.resume()
     const held = this.#held
-    if (held === undefined) return
+    if (held === undefined) {
+      if (this.#grace !== undefined) endIdle(this, this.#grace)
+      return
+    }
     this.#held = undefined
     this.#byteAt = this.clock.monotonic()
     const all = held.takeAll()
     this.#consume(all, all.length)
   }
 
-  /** False: there shall be none. */
-  #nextMessage(): boolean {
+  #nextMessage(): void {
     this.#head.next()
     this.#reading = 'head'
     this.#body = undefined
-    if (this.#draining) this.linger()
-    return !this.#draining
   }
 
   /** The last answer is out. Closing with unread bytes makes the kernel send RST, which can overtake it (RFC 9112 9.6). */

@@ -7,6 +7,7 @@ import type { Clock } from '../../lib/clock.js'
 import { cut } from '../byte-pipe.js'
 import type { SocketFacts } from '../connection-facts.js'
 import { ignore } from '../copy.js'
+import { endIdle } from '../idle-end.js'
 import type { Served, ServingHost } from '../listener.js'
 import { MALFORMED, MessageScanner, type Refusal } from '../message-scanner.js'
 import { TrailerSieve } from '../trailer-sieve.js'
@@ -43,7 +44,10 @@ export class ClientConnection implements Served {
   #phase: 'http' | 'lingering' | 'pipe' | 'closed' = 'http'
   #exchange: HttpExchange | undefined = undefined
   #pipe: BytePipe | undefined = undefined
-  #draining = false
+  /** The next answer is the last one. */
+  #last = false
+  /** What an idle connection is still read for, while its listener drains. Milliseconds. */
+  #grace: number | undefined = undefined
   #answeredAny = false
   /** The request that is still being read has had its answer. */
   #answered = false
@@ -79,8 +83,11 @@ export class ClientConnection implements Served {
     const destroySoon = socket.destroySoon.bind(socket)
     socket.destroySoon = () => {
       // Closing with unread bytes makes the kernel send RST, which can overtake the answer (RFC 9112 9.6).
-      if (this.#scanner.state === 'ended' && this.#held.length === 0) destroySoon()
-      else this.linger()
+      if (this.#scanner.state !== 'ended' || this.#held.length > 0) this.linger()
+      else {
+        this.#endsSoon()
+        destroySoon()
+      }
     }
   }
 
@@ -171,7 +178,7 @@ export class ClientConnection implements Served {
 
   /** True when the answer that is about to begin must be the last: draining, or too much of the request is left. */
   endsAfterAnswer(discardable: number): boolean {
-    return this.#draining || (this.#scanner.state === 'body' && (this.#scanner.remaining ?? 0) > discardable)
+    return this.#last || (this.#scanner.state === 'body' && (this.#scanner.remaining ?? 0) > discardable)
   }
 
   /** Bytes of the running exchange. */
@@ -191,19 +198,24 @@ export class ClientConnection implements Served {
     return held
   }
 
-  /** No further request; an idle connection ends at once. */
-  drain(): void {
-    this.#draining = true
-    if (this.idle) this.socket.end(() => this.socket.destroy())
+  drain(grace: number): void {
+    this.#last = true
+    this.#grace = grace
+    if (this.idle) endIdle(this, grace)
   }
 
-  /** Time is up: FIN for a pipe, an abort for everything else. */
-  cutOff(): void {
+  cutOff(): boolean {
+    if (this.idle || (this.#phase === 'lingering' && this.socket.writableLength === 0)) {
+      this.#endsSoon()
+      this.socket.end(() => this.socket.destroy())
+      return false
+    }
     if (this.#phase === 'pipe') {
       this.cutBy = 'draining'
       this.socket.end()
       this.#pipe?.end()
     } else this.#abort('draining')
+    return true
   }
 
   /** RST, for a pipe that did not end after its FIN. */
@@ -243,7 +255,10 @@ export class ClientConnection implements Served {
     if (this.#scanner.fresh) {
       const allowed = this.#answeredAny ? keepAlive : headTimeout
       // Nothing was asked, so nothing is answered.
-      if (allowed > 0 && now - this.#since > allowed) this.socket.end(() => this.socket.destroy())
+      if (allowed > 0 && now - this.#since > allowed) {
+        this.#last = true
+        endIdle(this, 0)
+      }
     } else if (headTimeout > 0 && now - this.#since > headTimeout) this.refuse(OVERTIME)
   }
 
@@ -316,14 +331,18 @@ export class ClientConnection implements Served {
   #next(): void {
     this.#scanner.next()
     this.#answered = false
-    if (this.#draining) {
-      this.linger()
+    if (this.#held.length === 0) {
+      if (this.#grace !== undefined) endIdle(this, this.#grace)
       return
     }
-    if (this.#held.length === 0) return
     if (this.#held.length > HELD_LIMIT) this.socket.resume()
     this.#byteAt = this.clock.monotonic()
     this.#consume(this.#held.takeAll())
+  }
+
+  #endsSoon(): void {
+    this.#phase = 'lingering'
+    this.#since = this.clock.monotonic()
   }
 
   #crashed(exchange: HttpExchange): void {

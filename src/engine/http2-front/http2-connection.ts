@@ -6,6 +6,7 @@ import { cut } from '../byte-pipe.js'
 import type { SocketFacts } from '../connection-facts.js'
 import type { ListenLimits } from '../contract.js'
 import { ignore } from '../copy.js'
+import { endIdle } from '../idle-end.js'
 import type { Served, ServingHost } from '../listener.js'
 import { MALFORMED, type Refusal } from '../message-scanner.js'
 import { errorCode } from './error-code.js'
@@ -19,7 +20,7 @@ const STREAMS = 128
 const LINGER = 500
 /** A session that nothing came from for so long is asked for a sign of life; one that gives none for so long again is given up. */
 const SILENCE = 60_000
-/** The largest stream id: a first GOAWAY with it says that the end is near and refuses nothing yet (RFC 9113 6.8). */
+/** The largest stream id: a first GOAWAY with it says that the end is near and not yet what is refused (RFC 9113 6.8). */
 const LAST_STREAM = 2 ** 31 - 1
 /** Length of a PING frame with its header (RFC 9113 4.1, 6.7). */
 const PING_BYTES = 17
@@ -44,6 +45,9 @@ export class Http2Connection implements Served {
   #cutBy: Failure = 'client-gone'
   #answeredAny = false
   #gone = false
+  #draining = false
+  /** The first GOAWAY is out. */
+  #leaving = false
   #since: number
   /** Bytes that had come when something last came, and whether we have asked for a sign of life since. */
   #heard = 0
@@ -95,16 +99,34 @@ export class Http2Connection implements Served {
     return this.#cutBy
   }
 
-  drain(): void {
-    if (this.#exchanges.size === 0) this.#end()
-    else if (!this.#session.closed && !this.#session.destroyed) {
-      this.#session.goaway(constants.NGHTTP2_NO_ERROR, LAST_STREAM)
-      // What the client sent before it knew has arrived when the answer to this has.
-      this.#session.ping(() => this.#end())
-    }
+  get idle(): boolean {
+    return this.#exchanges.size === 0 && !this.#leaving
   }
 
-  cutOff(): void {
+  /**
+   * What a client sends behind a GOAWAY that it has not read yet is not served but refused, because nghttp2 takes no stream from
+   * then on. So an idle session is told only when it has asked once more: until that answer has come, most ask nothing else.
+   */
+  drain(grace: number): void {
+    this.#draining = true
+    if (this.idle) endIdle(this, grace)
+    else this.linger()
+  }
+
+  /**
+   * Says that the end is near, and after a round trip (or a while, when the client answers nothing) which stream was the last
+   * one (RFC 9113 6.8).
+   */
+  linger(): void {
+    if (this.#leaving || this.#session.closed || this.#session.destroyed) return
+    this.#leaving = true
+    this.#session.goaway(constants.NGHTTP2_NO_ERROR, LAST_STREAM)
+    this.#session.ping(() => this.#end())
+    setTimeout(() => this.#end(), LINGER).unref()
+  }
+
+  cutOff(): boolean {
+    const busy = this.#exchanges.size > 0
     this.#cutBy = 'draining'
     let piped = false
     for (const exchange of this.#exchanges) {
@@ -115,6 +137,7 @@ export class Http2Connection implements Served {
     }
     if (piped) this.#end()
     else this.#session.destroy()
+    return busy
   }
 
   reset(): void {
@@ -135,7 +158,7 @@ export class Http2Connection implements Served {
       return
     }
     const allowed = this.#answeredAny ? limits.keepAlive : limits.headTimeout
-    if (allowed > 0 && now - this.#since > allowed) this.#end()
+    if (allowed > 0 && now - this.#since > allowed) endIdle(this, 0)
   }
 
   /**
@@ -201,6 +224,7 @@ export class Http2Connection implements Served {
   /** No work is done for a stream whose reset came right behind its head. */
   readonly #handOver = (): void => {
     for (const exchange of this.#fresh.splice(0)) if (this.#exchanges.has(exchange)) this.#hand(exchange)
+    if (this.#draining) this.linger()
   }
 
   #hand(exchange: Http2Exchange): void {
@@ -258,7 +282,7 @@ export class Http2Connection implements Served {
     this.#host.handler.refused(this.facts, 400, 'client-malformed')
   }
 
-  /** GOAWAY; the session closes with its last stream. */
+  /** GOAWAY with the last stream that came; the session closes with its last stream. */
   #end(): void {
     if (this.#session.closed || this.#session.destroyed) return
     this.#since = this.clock.monotonic()

@@ -221,7 +221,7 @@ export function connections(t: Test, make: Make): void {
     await peer.untilEnd()
   })
 
-  t.test('drain: idle connections end at once, busy ones after their answer, no new ones', async (t) => {
+  t.test('drain: idle connections end, busy ones after their answer, no new ones', async (t) => {
     const { client, upstream, listening } = await bench(t, make)
     const idle = await client()
     idle.send(GET)
@@ -247,6 +247,72 @@ export function connections(t: Test, make: Make): void {
       await new Promise((resolve) => refused.on('error', (error: NodeJS.ErrnoException) => resolve(error.code))),
       'ECONNREFUSED'
     )
+  })
+
+  t.test('drain: what was sent on an idle connection is answered, as the last one', async (t) => {
+    const { client, upstream, listening, exchanges, until } = await bench(t, make)
+    const [idle, fresh, answering] = [await client(), await client(), await client()]
+    idle.send(GET)
+    const peer = await upstream.next()
+    await peer.request()
+    peer.send(OK)
+    await idle.answer()
+    answering.send(GET)
+    await peer.request()
+    peer.send('HTTP/1.1 200 OK\r\ncontent-length: 2\r\n\r\no')
+    await answering.until(/\r\n\r\no$/)
+    const drained = listening.drain(60_000)
+    // Where an answer began before, nothing has told the client yet.
+    peer.send('k')
+    t.same(valuesOf(await answering.answer(), 'connection'), [])
+    for (const [index, one] of [idle, fresh, answering].entries()) {
+      one.send(GET)
+      await until(() => exchanges.length === index + 3)
+      const next = upstream.peers.at(-1) as typeof peer
+      await next.request()
+      next.send(OK)
+      const answer = await one.answer()
+      t.equal(answer.body, 'ok')
+      t.same(valuesOf(answer, 'connection'), ['close'])
+      await one.untilEnd()
+      one.end()
+    }
+    t.same(await drained, { ended: 3, cut: 0 })
+  })
+
+  t.test('a request that came before its connection timed out is answered, as the last one', async (t) => {
+    const { client, clock } = await bench(t, make, { limits: { keepAlive: 40 }, script: answering(OK) })
+    const c = await client()
+    c.send(GET)
+    await c.answer()
+    // From behind the timers of one turn to those of the next: the sweep is due before the request is read.
+    await new Promise(setImmediate)
+    c.send(GET)
+    clock.advance(41)
+    const from = performance.now()
+    while (performance.now() - from < 30);
+    const answer = await c.answer()
+    t.equal(answer.body, 'ok')
+    t.same(valuesOf(answer, 'connection'), ['close'])
+    await c.untilEnd()
+  })
+
+  t.test('who sends into the end of an idle connection gets FIN and no reset', async (t) => {
+    const { client, clock, exchanges, closed, until } = await bench(t, make, {
+      limits: { keepAlive: 40 },
+      script: answering(OK)
+    })
+    const c = await client()
+    c.send(GET)
+    await c.answer()
+    clock.advance(41)
+    await c.untilEnd()
+    c.send(GET)
+    c.end()
+    await c.closed
+    t.equal(c.error, undefined)
+    await until(() => closed.length === 1)
+    t.equal(exchanges.length, 1)
   })
 
   t.test('drain: what is left at the deadline is cut; a pipe gets FIN, a second later RST', async (t) => {

@@ -7,6 +7,19 @@ import type { Test } from 'tap'
 import { Pouring } from '../../helpers/pouring.js'
 import { answering, type UpstreamPeer } from '../../helpers/upstream.js'
 import { Asked, ask } from '../http2-client.js'
+import {
+  ACK,
+  block,
+  END_HEADERS,
+  END_STREAM,
+  Frames,
+  frame,
+  GET,
+  GOAWAY,
+  HEADERS,
+  PING,
+  SETTINGS
+} from '../raw-frames.js'
 import { bench, eventually, type Make, OK, pass, record } from './harness.js'
 
 const { NGHTTP2_CANCEL, NGHTTP2_INTERNAL_ERROR, NGHTTP2_REFUSED_STREAM } = constants
@@ -357,7 +370,7 @@ export function multiplexed(t: Test, make: Make): void {
     }
   )
 
-  t.test('drain: GOAWAY, idle sessions end at once, busy ones with their last answer', async (t) => {
+  t.test('drain: GOAWAY, idle sessions end, busy ones with their last answer', async (t) => {
     const { session, upstream, listening } = await bench(t, make)
     const idle = session()
     const before = ask(idle)
@@ -376,6 +389,40 @@ export function multiplexed(t: Test, make: Make): void {
     t.match(await asked.answer(), { status: 200, body: 'ok', code: 0 })
     if (!busy.destroyed) await once(busy, 'close')
     t.same(await drained, { ended: 2, cut: 0 })
+  })
+
+  t.test('drain: an idle session is told with its next answer, and what comes behind that is refused', async (t) => {
+    const { listening, exchanges } = await bench(t, make, { script: answering(OK) })
+    const client = new Frames(listening.address.port)
+    const answered = (stream: number) =>
+      eventually(() => client.all().some((one) => one.stream === stream && (one.flags & END_STREAM) !== 0))
+    const told = () => client.all().flatMap(({ type, payload }) => (type === GOAWAY ? [payload.readUInt32BE(0)] : []))
+    const get = (stream: number) => frame(HEADERS, END_STREAM | END_HEADERS, stream, block(GET))
+    client.start()
+    client.send(get(1))
+    await answered(1)
+    const drained = listening.drain(60_000)
+    client.send(get(3))
+    await answered(3)
+    t.same(told(), [2 ** 31 - 1], 'before its answer has ended')
+    const ping = client.all().find(({ type, flags }) => type === PING && flags === 0)
+    client.send(get(5), frame(PING, ACK, 0, ping?.payload))
+    await eventually(() => told().length === 2)
+    t.same(told(), [2 ** 31 - 1, 3], 'so that it may be asked again elsewhere')
+    t.equal(exchanges.length, 2)
+    client.socket.end()
+    t.same(await drained, { ended: 1, cut: 0 })
+  })
+
+  t.test('drain: a session that answers nothing hears the last stream all the same', async (t) => {
+    const { listening } = await bench(t, make)
+    const client = new Frames(listening.address.port)
+    client.start()
+    await eventually(() => client.all().some(({ type }) => type === SETTINGS))
+    const drained = listening.drain(60_000)
+    await eventually(() => client.all().filter(({ type }) => type === GOAWAY).length === 2)
+    client.socket.end()
+    t.same(await drained, { ended: 1, cut: 0 })
   })
 
   t.test('drain: what is left at the deadline is cut; a pipe gets its end first', async (t) => {
