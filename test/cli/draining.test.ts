@@ -2,7 +2,8 @@ import { once } from 'node:events'
 import { createServer } from 'node:http'
 import type { AddressInfo } from 'node:net'
 import t, { type Test } from 'tap'
-import { type RawPeer, rawClient, secureClient, valuesOf } from '../helpers/raw-client.js'
+import { posting } from '../helpers/posting.js'
+import { rawClient, secureClient } from '../helpers/raw-client.js'
 import { engines } from '../helpers/sluice.js'
 import { freePort } from '../proxy/free-port.js'
 import { SluiceProcess } from './process.js'
@@ -10,14 +11,13 @@ import { SluiceProcess } from './process.js'
 const CONNECTIONS = 24
 /** Exchanges of each connection before the stop. */
 const BEFORE = 5
-const POST = 'POST / HTTP/1.1\r\nHost: a.test\r\nContent-Length: 4\r\n\r\nbody'
 
 /** An upstream that counts what arrives. */
 async function counting(t: Test) {
   const counted = { url: '', requests: 0 }
   const server = createServer((request, response) => {
     counted.requests++
-    request.resume().on('end', () => response.end('done'))
+    request.resume().on('end', () => response.end())
   }).listen(0, '127.0.0.1')
   await once(server, 'listening')
   t.teardown(() => {
@@ -26,24 +26,6 @@ async function counting(t: Test) {
   })
   counted.url = `http://127.0.0.1:${(server.address() as AddressInfo).port}`
   return counted
-}
-
-/** One POST after the other, with `pause` milliseconds between them, until an answer says that it is the last. */
-async function posting(peer: RawPeer, pause: number, warm: () => void): Promise<{ answered: number; lost: boolean }> {
-  for (let answered = 0; ; answered++) {
-    if (answered === BEFORE) warm()
-    peer.send(POST)
-    try {
-      const answer = await peer.answer('POST')
-      if (answer.status !== 200 || answer.body !== 'done') return { answered, lost: true }
-      if (valuesOf(answer, 'connection').includes('close')) return { answered: answered + 1, lost: false }
-    } catch {
-      return { answered, lost: true }
-    } finally {
-      if (peer.ended) peer.socket.destroy()
-    }
-    await new Promise((resolve) => setTimeout(resolve, pause))
-  }
 }
 
 for (const engine of engines) {
@@ -71,8 +53,8 @@ for (const engine of engines) {
       })
       let warm = 0
       const results = peers.map((peer, i) =>
-        posting(peer, i, () => {
-          if (++warm === CONNECTIONS) sluice.child.kill('SIGTERM')
+        posting(peer, i, (answered) => {
+          if (answered === BEFORE && ++warm === CONNECTIONS) sluice.child.kill('SIGTERM')
         })
       )
       const ended = await Promise.all(results)

@@ -1,15 +1,21 @@
 import { clockJumps } from './clock.js'
 import { killInWriteStorm } from './crash.js'
 import { blackHole, pausedDatabase, stoppedDatabase } from './database.js'
+import { usedUpDescriptors } from './descriptors.js'
+import { fullDiskBelowStore } from './disk.js'
+import { stopUnderPosts } from './draining.js'
 import type { Fault } from './fault.js'
 import { storeBackInTime } from './history.js'
+import { largeImport } from './import.js'
 import { fullDiskBelowLog, unreadLog } from './log-output.js'
+import { wrongSealKey } from './seal-key.js'
 import { stopWithHangingDatabase, successor } from './stop.js'
 
 /** What `npm run faults` does, in this order. */
 export const faults: readonly Fault[] = [
   fullDiskBelowLog,
   unreadLog,
+  fullDiskBelowStore,
   stoppedDatabase,
   pausedDatabase,
   blackHole,
@@ -17,5 +23,9 @@ export const faults: readonly Fault[] = [
   killInWriteStorm,
   stopWithHangingDatabase,
   successor,
-  clockJumps
+  stopUnderPosts,
+  clockJumps,
+  usedUpDescriptors,
+  wrongSealKey,
+  largeImport
 ]

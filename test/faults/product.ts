@@ -6,7 +6,8 @@ import { type Ask, asker } from '../api/asking.js'
 import { freePort } from '../proxy/free-port.js'
 import { comes, type Stage } from './fault.js'
 
-const MAIN = join(process.cwd(), 'dist-test', 'src', 'main.js')
+/** The program. */
+export const MAIN = join(process.cwd(), 'dist-test', 'src', 'main.js')
 const KEY = 'a-key-of-the-administrator'
 const START = 30_000
 /** How long a line of the log may take. Milliseconds. */
@@ -17,6 +18,8 @@ export interface Setup {
   /** Where standard output goes: a descriptor, a pipe that is read, or one that is not until `read` is called. */
   readonly output?: number | 'read' | 'unread'
   readonly ports?: { readonly traffic: number; readonly api: number }
+  /** What runs the program, with its words; it must become it (`exec`), so that signals arrive. */
+  readonly command?: readonly string[]
 }
 
 /** One process of the product, on ports that are chosen here because its log may be out of order. */
@@ -44,13 +47,22 @@ export class Product {
   }
 
   /** Resolves when its API answers. It is killed with the stage. */
-  static async start(stage: Stage, { env = {}, output = 'read', ports }: Setup = {}): Promise<Product> {
-    const at = ports ?? { traffic: await freePort(), api: await freePort() }
-    const cwd = await stage.folder()
+  static async start(stage: Stage, setup: Setup = {}): Promise<Product> {
+    const at = setup.ports ?? { traffic: await freePort(), api: await freePort() }
+    const product = Product.#launch(stage, at, await stage.folder(), setup)
+    if ((setup.output ?? 'read') === 'read') product.read()
+    const ready = () => product.ask('/healthz').then(({ status }) => status === 200)
+    if (!(await comes(START, ready))) throw new Error(`the product did not start: ${JSON.stringify(product.log)}`)
+    return product
+  }
+
+  static #launch(stage: Stage, at: Product['ports'], cwd: string, { env = {}, output, command = [] }: Setup): Product {
     const data = env.SLUICE_DATA ?? join(cwd, 'data')
-    const child = spawn(process.execPath, [MAIN, 'start'], {
+    const [program = process.execPath, ...before] = command
+    const words = command.length === 0 ? [MAIN, 'start'] : [...before, process.execPath, MAIN, 'start']
+    const child = spawn(program, words, {
       cwd,
-      stdio: ['ignore', typeof output === 'number' ? output : 'pipe', 'ignore'],
+      stdio: ['ignore', typeof output === 'number' ? output : 'pipe', 'pipe'],
       env: {
         PATH: process.env.PATH,
         SLUICE_LISTEN: `127.0.0.1:${at.traffic}`,
@@ -67,10 +79,24 @@ export class Product {
       child.kill('SIGKILL')
       await product.#exit
     })
-    if (output === 'read') product.read()
-    const ready = () => product.ask('/healthz').then(({ status }) => status === 200)
-    if (!(await comes(START, ready))) throw new Error(`the product did not start: ${JSON.stringify(product.log)}`)
+    child.stderr?.resume()
     return product
+  }
+
+  /** A start that shall not succeed: its exit code and the last it said; undefined when it serves. */
+  static async refused(stage: Stage, setup: Setup): Promise<{ code: number | null; said: string } | undefined> {
+    const at = { traffic: await freePort(), api: await freePort() }
+    const product = Product.#launch(stage, at, await stage.folder(), setup)
+    product.read()
+    let said = ''
+    product.child.stderr?.setEncoding('utf8').on('data', (text: string) => {
+      said += text
+    })
+    const ready = () => product.ask('/healthz').then(({ status }) => status === 200)
+    await comes(START, async () => !product.running || (await ready()))
+    if (product.running) return undefined
+    const logged = product.log.map(({ msg }) => String(msg)).at(-1) ?? ''
+    return { code: product.child.exitCode, said: (said.trim() || logged).replaceAll('\n', ' ') }
   }
 
   get running(): boolean {
