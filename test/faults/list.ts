@@ -1,8 +1,10 @@
 import { clockJumps } from './clock.js'
+import { startWithoutStore } from './cold-start.js'
 import { killInWriteStorm } from './crash.js'
 import { blackHole, pausedDatabase, stoppedDatabase } from './database.js'
 import { usedUpDescriptors } from './descriptors.js'
 import { fullDiskBelowStore } from './disk.js'
+import { hangingDns } from './dns.js'
 import { stopUnderPosts } from './draining.js'
 import type { Fault } from './fault.js'
 import { storeBackInTime } from './history.js'
@@ -19,6 +21,7 @@ export const faults: readonly Fault[] = [
   stoppedDatabase,
   pausedDatabase,
   blackHole,
+  startWithoutStore,
   storeBackInTime,
   killInWriteStorm,
   stopWithHangingDatabase,
@@ -26,6 +29,7 @@ export const faults: readonly Fault[] = [
   stopUnderPosts,
   clockJumps,
   usedUpDescriptors,
+  hangingDns,
   wrongSealKey,
   largeImport
 ]

@@ -35,6 +35,7 @@ export class Product {
   /** Its data folder. */
   readonly data: string
   readonly #exit: Promise<unknown>
+  #errors = ''
 
   private constructor(child: ChildProcess, ports: Product['ports'], data: string) {
     this.child = child
@@ -79,24 +80,27 @@ export class Product {
       child.kill('SIGKILL')
       await product.#exit
     })
-    child.stderr?.resume()
+    child.stderr?.setEncoding('utf8').on('data', (text: string) => {
+      product.#errors = `${product.#errors}${text}`.slice(-1000)
+    })
     return product
   }
 
-  /** A start that shall not succeed: its exit code and the last it said; undefined when it serves. */
-  static async refused(stage: Stage, setup: Setup): Promise<{ code: number | null; said: string } | undefined> {
-    const at = { traffic: await freePort(), api: await freePort() }
+  /** A start that may be refused: resolves when its API answers or it has ended. */
+  static async tried(stage: Stage, setup: Setup): Promise<Product> {
+    const at = setup.ports ?? { traffic: await freePort(), api: await freePort() }
     const product = Product.#launch(stage, at, await stage.folder(), setup)
     product.read()
-    let said = ''
-    product.child.stderr?.setEncoding('utf8').on('data', (text: string) => {
-      said += text
-    })
     const ready = () => product.ask('/healthz').then(({ status }) => status === 200)
     await comes(START, async () => !product.running || (await ready()))
-    if (product.running) return undefined
-    const logged = product.log.map(({ msg }) => String(msg)).at(-1) ?? ''
-    return { code: product.child.exitCode, said: (said.trim() || logged).replaceAll('\n', ' ') }
+    return product
+  }
+
+  /** How it ended and the last it said, for people; undefined while it runs. */
+  get end(): string | undefined {
+    if (this.running) return undefined
+    const logged = this.log.map(({ msg }) => String(msg)).at(-1) ?? ''
+    return `exit ${this.child.exitCode}: “${(this.#errors.trim() || logged).replaceAll('\n', ' ')}”`
   }
 
   get running(): boolean {

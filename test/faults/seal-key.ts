@@ -20,17 +20,20 @@ export const wrongSealKey: Fault = {
     const vault = await post('/vaults', { name: 'main' })
     const made = await post('/vault_secrets', { name: 'one', value: 'hidden', vault_id: vault.json.id })
     await first.stop()
-    const ended = await Product.refused(stage, { env: { ...env, SLUICE_SEAL_KEY: key('b') } })
+    const wrong = await Product.tried(stage, { env: { ...env, SLUICE_SEAL_KEY: key('b') } })
+    const { end } = wrong
+    await wrong.kill()
     const third = await Product.start(stage, right)
     const shown = await third.ask(`/vault_secrets/${made.json.id}`)
     return {
-      clients: 'the process with the wrong key serves nobody; the one with the right key serves all',
-      operator: ended === undefined ? 'nothing: it started' : `exit ${ended.code}: “${ended.said}”`,
+      clients:
+        end === undefined ? 'the process with the wrong key serves' : 'the process with the wrong key serves nobody',
+      operator: end ?? `it started; log: “${wrong.log.map(({ msg }) => msg).join('”, “')}”`,
       lost: [...(await site.lost(third)), ...(shown.status === 200 ? [] : ['the secret'])],
       broken: broken({
         'the secret is made': made.status === 201,
-        'the start is refused': ended !== undefined && ended.code !== 0,
-        'it says so': /seal/i.test(ended?.said ?? '')
+        'the start is refused': end !== undefined,
+        'it names the seal key': end !== undefined && /seal/i.test(end)
       })
     }
   }
