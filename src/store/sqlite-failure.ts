@@ -9,7 +9,7 @@ const TROUBLES: readonly (readonly [RegExp, StoreTrouble])[] = [
   [/^(SQLITE_READONLY|EROFS|EACCES|EPERM)/, 'read_only'],
   [/^(SQLITE_(IOERR|CANTOPEN)|E(IO|FBIG)$)/, 'failing']
 ]
-const OURS: readonly StoreErrorCode[] = ['STORE_LOCKED', 'STORE_UNAVAILABLE']
+const OURS: readonly StoreErrorCode[] = ['STORE_LOCKED', 'STORE_UNAVAILABLE', 'STORE_FAILED']
 
 /** An error of the driver, of the system or of ours as data that can pass between threads. */
 export function failureOf(error: unknown): SqliteFailure {

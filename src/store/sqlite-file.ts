@@ -1,8 +1,8 @@
-import { closeSync, mkdirSync, openSync } from 'node:fs'
-import { hostname } from 'node:os'
+import { closeSync, existsSync, mkdirSync, openSync } from 'node:fs'
 import { dirname } from 'node:path'
 import Libsql from 'libsql'
-import { codeOf } from '../lib/coded-error.js'
+import { copySqlite } from './sqlite-copy.js'
+import { lockSqlite, type SqliteLock } from './sqlite-lock.js'
 import { type Channel, IN_MEMORY, type SqliteCommand, type SqliteResult, type SqliteValue } from './sqlite-protocol.js'
 import { StoreError } from './store-error.js'
 
@@ -18,12 +18,12 @@ type Statement = Libsql.Statement<unknown[]>
  * there is one connection, because a second would see another database.
  */
 export class SqliteFile {
-  readonly #lock: Libsql.Database | undefined
+  readonly #lock: SqliteLock | undefined
   readonly #writer: Connection
   readonly #reader: Connection
   #inTransaction = false
 
-  private constructor(writer: Connection, reader: Connection, lock?: Libsql.Database) {
+  private constructor(writer: Connection, reader: Connection, lock?: SqliteLock) {
     this.#writer = writer
     this.#reader = reader
     this.#lock = lock
@@ -36,12 +36,14 @@ export class SqliteFile {
       return new SqliteFile(only, only)
     }
     mkdirSync(dirname(path), { recursive: true, mode: 0o700 })
-    const lock = takeLock(path)
+    // The lock follows the file, which has to be there. One that is there is not touched: closing it here would end the
+    // locks that SQLite holds on it in this process (fcntl).
+    if (!existsSync(path)) closeSync(openSync(path, 'a', 0o600))
+    const lock = lockSqlite(path)
     try {
-      closeSync(openSync(path, 'a', 0o600))
       return new SqliteFile(new Connection(path), new Connection(path), lock)
     } catch (error) {
-      giveUp(lock)
+      lock.release()
       throw error
     }
   }
@@ -62,6 +64,9 @@ export class SqliteFile {
       case 'rollback':
         this.#inTransaction = false
         if (this.#writer.database.inTransaction) this.#writer.database.exec('rollback')
+        return NOTHING
+      case 'copy':
+        copySqlite(this.#reader.database, command.to)
         return NOTHING
       case 'close':
         this.#close()
@@ -85,7 +90,7 @@ export class SqliteFile {
   #close(): void {
     this.#reader.database.close()
     if (this.#writer !== this.#reader) this.#writer.database.close()
-    if (this.#lock !== undefined) giveUp(this.#lock)
+    this.#lock?.release()
   }
 }
 
@@ -116,45 +121,4 @@ class Connection {
 function run(statement: Statement, parameters: readonly unknown[]): SqliteResult {
   if (!statement.reader) return { rows: [], changes: statement.run(parameters).changes }
   return { rows: statement.all(parameters) as Record<string, SqliteValue>[], changes: null }
-}
-
-/**
- * Takes `<path>.lock`, a SQLite file in which an open transaction is the lock: the system lets go of it when the process
- * dies, however it dies, and a process number that is used again says nothing false.
- */
-function takeLock(path: string): Libsql.Database {
-  const lock = new Libsql(`${path}.lock`)
-  try {
-    lock.exec('create table if not exists holder (pid integer, host text)')
-    lock.exec('begin immediate')
-    lock.exec('delete from holder')
-    lock.prepare('insert into holder values (?, ?)').run([process.pid, hostname()])
-    lock.exec('commit')
-    lock.exec('begin immediate')
-    return lock
-  } catch (error) {
-    const refused = codeOf(error) === 'SQLITE_BUSY' ? locked(path, lock) : error
-    lock.close()
-    throw refused
-  }
-}
-
-/** Ends the transaction first: a closed connection keeps its locks while a statement of it still awaits collection. */
-function giveUp(lock: Libsql.Database): void {
-  lock.exec('rollback')
-  lock.close()
-}
-
-function locked(path: string, lock: Libsql.Database): StoreError {
-  return new StoreError('STORE_LOCKED', `${path} is in use by ${holderOf(lock)}; one SQLite file serves one process`)
-}
-
-function holderOf(lock: Libsql.Database): string {
-  try {
-    const [holder] = lock.prepare('select pid, host from holder').all([]) as { pid: number; host: string }[]
-    if (holder !== undefined) return `process ${holder.pid} on ${holder.host}`
-  } catch {
-    // It is just being written: somebody has it, but the name is not there yet.
-  }
-  return 'another process'
 }

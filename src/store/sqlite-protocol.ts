@@ -8,6 +8,8 @@ export type SqliteValue = null | number | string | Uint8Array | ArrayBuffer
 export type SqliteCommand =
   | { readonly type: 'begin' | 'commit' | 'rollback' }
   | { readonly type: 'query'; readonly channel: Channel; readonly sql: string; readonly parameters: readonly unknown[] }
+  /** Writes everything as one new file that belongs to this user alone. */
+  | { readonly type: 'copy'; readonly to: string }
   | { readonly type: 'close' }
 
 export interface SqliteRequest {

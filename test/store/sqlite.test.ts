@@ -1,5 +1,5 @@
-import { stat, writeFile } from 'node:fs/promises'
-import { join } from 'node:path'
+import { link, mkdir, stat, symlink, unlink, writeFile } from 'node:fs/promises'
+import { dirname, join } from 'node:path'
 import { sql } from 'kysely'
 import Libsql from 'libsql'
 import t from 'tap'
@@ -35,6 +35,16 @@ t.test('a file in the store thread', async (t) => {
     const refusal = { code: 'STORE_LOCKED', message: new RegExp(`${path}.*process ${process.pid} on`) }
     await t.rejects(openSqlite(path), refusal)
     t.throws(() => SqliteHere.open(path), refusal)
+  })
+
+  t.test('whatever name leads to the file', async (t) => {
+    const beside = await folder(t)
+    await symlink(path, join(beside, 'link.db'))
+    await symlink(dirname(path), join(beside, 'folder'))
+    for (const name of ['link.db', join('folder', 'sluice.db')]) {
+      const refusal = { code: 'STORE_LOCKED', message: new RegExp(`process ${process.pid} on`) }
+      t.throws(() => SqliteHere.open(join(beside, name)), refusal, name)
+    }
   })
 
   t.test('the main thread goes on while the file is busy', async (t) => {
@@ -89,6 +99,27 @@ t.test('what cannot be opened says why and leaves no lock', async (t) => {
   t.throws(() => SqliteHere.open(path), damaged)
   t.throws(() => SqliteHere.open(path), damaged, 'the lock is free again')
   t.throws(() => SqliteHere.open(join(path, 'below.db')), { code: 'STORE_UNAVAILABLE' })
+})
+
+t.test('a link to a file that is to come makes that file', async (t) => {
+  const at = await folder(t)
+  await mkdir(join(at, 'there'))
+  await symlink(join('there', 'sluice.db'), join(at, 'link.db'))
+  const executor = SqliteHere.open(join(at, 'link.db'))
+  t.throws(() => SqliteHere.open(join(at, 'there', 'sluice.db')), { code: 'STORE_LOCKED' })
+  await executor.close()
+})
+
+t.test('a file with two names is refused, because only one of them leads to its journal', async (t) => {
+  const at = await folder(t)
+  const [path, second] = [join(at, 'sluice.db'), join(at, 'second.db')]
+  await SqliteHere.open(path).close()
+  await link(path, second)
+  for (const name of [path, second]) {
+    t.throws(() => SqliteHere.open(name), { code: 'STORE_FAILED', message: /hard link.*make a copy/ })
+  }
+  await unlink(second)
+  await SqliteHere.open(path).close()
 })
 
 t.test('a full disk fails the write, keeps the rest, and heals', async (t) => {
