@@ -127,7 +127,7 @@ module.exports = {
     {
       name: 'one-driver-one-file',
       severity: 'error',
-      from: { path: '^src/store/', pathNot: '^src/store/(sqlite-file|postgres-driver)\\.ts$' },
+      from: { path: '^src/store/', pathNot: '^src/store/(sqlite-driver|postgres-driver)\\.ts$' },
       to: { path: packages(['libsql', 'pg']) }
     },
     {

@@ -385,6 +385,7 @@ export class App {
       zone,
       regions,
       requireReserved: require_reserved,
+      backupFolder: data === IN_MEMORY ? undefined : data,
       ...(isShared(address) ? { reportEvery: REPORT_EVERY } : {})
     }
     return await ControlPlane.open(options, this.#agents.live)

@@ -1,9 +1,11 @@
+import type { Backups } from '../control/backups.js'
 import type { ControlPlane } from '../control/control-plane.js'
 import type { Revisions } from '../control/revisions.js'
 
 /** What the API asks of the control plane. */
 export type Account = AccountOperations & {
   readonly revisions: Pick<Revisions, 'list' | 'get' | 'diff'>
+  readonly backups: Pick<Backups, 'make'>
 }
 
 type AccountOperations = Pick<

@@ -88,6 +88,7 @@ const STATUSES: ReadonlyMap<string, number> = new Map([
   ['IN_USE', 409],
   ['LOCKOUT', 409],
   ['PORT_IN_USE', 409],
+  ['BACKUP_UNSUPPORTED', 409],
   ['PRECONDITION_FAILED', 412],
   ['INTERNAL', 500],
   ['UNAVAILABLE', 503],

@@ -46,6 +46,12 @@ export function answer(description: string, schema?: object, headers: readonly (
   return { description, headers: named, ...(schema === undefined ? {} : { content: json(schema) }) }
 }
 
+/** An answer that is a file of this type. */
+export function binary(description: string, type: string): object {
+  const content = { [type]: { schema: { type: 'string', format: 'binary' } } }
+  return { ...answer(description), content }
+}
+
 /** The parameters of a path, for its path item. */
 export function parametersOf(path: string): { parameters: object[] } | Record<string, never> {
   const parameters = [...path.matchAll(/\{(\w+)\}/g)].map(([, name]) => {

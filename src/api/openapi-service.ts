@@ -2,8 +2,9 @@ import { memberRights } from '../control/rights.js'
 import { eventDestination } from '../resources/event-destination.js'
 import { tunnelSession } from '../resources/live.js'
 import { title } from '../resources/schemas.js'
+import { BACKUP_TYPE } from './backup-routes.js'
 import { TEST_PATH } from './event-routes.js'
-import { answer, operation, type Paths, parametersOf, ref } from './openapi-parts.js'
+import { answer, binary, operation, type Paths, parametersOf, ref } from './openapi-parts.js'
 import { COMMANDS } from './session-routes.js'
 
 const text = { type: 'string' } as const
@@ -93,6 +94,7 @@ const SCHEMAS = {
 
 const TAGS = [
   { name: 'Processes', description: 'The processes of the service.' },
+  { name: 'Backup', description: 'A copy of everything that the store holds.' },
   { name: 'Revisions', description: 'The history of the account: one revision for each write that was accepted.' }
 ]
 
@@ -121,6 +123,14 @@ export function describeService(paths: Paths, schemas: Record<string, object>): 
     get: operation('revisions_diff', 'Revisions', 'What the revision changed, record by record.', {
       responses: { 200: answer('The changes.', ref('RevisionDiff')) }
     })
+  }
+  paths['/backup'] = {
+    get: operation(
+      'backup_get',
+      'Backup',
+      'A consistent copy of the store as a SQLite file, for administrators; "sluice restore" takes it. Secrets stay sealed, and no key is in it. Not on PostgreSQL, which has tools of its own (409).',
+      { responses: { 200: binary('The copy.', BACKUP_TYPE) } }
+    )
   }
   for (const command of COMMANDS) {
     const path = `${tunnelSession.path}/{id}/${command}`

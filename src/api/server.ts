@@ -2,6 +2,7 @@ import type { Principal } from '../control/calls.js'
 import type { Clock } from '../lib/clock.js'
 import type { Resource } from '../resources/resource.js'
 import type { Account } from './account.js'
+import { addBackup } from './backup-routes.js'
 import type { Router } from './calls.js'
 import { Cors } from './cors.js'
 import { addDocsPages } from './docs-pages.js'
@@ -104,6 +105,7 @@ function addAccount(router: Router, { control, resources, baseUrl, version }: Ac
   addNestedRoutes(router, resources, control, baseUrl)
   addProcesses(router, control, baseUrl)
   addRevisions(router, control)
+  addBackup(router, control)
   addSessionCommands(router, control)
   addEventRoutes(router, control)
   addDocsPages(router)

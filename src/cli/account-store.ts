@@ -60,17 +60,21 @@ export async function storePlace({ data, store, config }: StoreFlags): Promise<S
   return { options, address, folder, isFile: !isShared(address) }
 }
 
+/** Fails with a CodedError `STORE_ABSENT` for a file that is not there. */
+export function mustBeThere({ address, isFile }: StorePlace): void {
+  if (!isFile || existsSync(address)) return
+  throw new CodedError('STORE_ABSENT', `there is no store ${address}; name its folder with --data`)
+}
+
 /** Opens a store that must be there, or may be made. Fails with a StoreError, or with a CodedError `STORE_ABSENT`. */
-export async function openPlace({ address, isFile }: StorePlace, { make }: { readonly make: boolean }): Promise<Store> {
-  if (isFile && !make && !existsSync(address)) {
-    throw new CodedError('STORE_ABSENT', `there is no store ${address}; name its folder with --data`)
-  }
+export async function openPlace(place: StorePlace, { make }: { readonly make: boolean }): Promise<Store> {
+  if (!make) mustBeThere(place)
   const log = {
     info: () => undefined,
     warn: (fields: object, message: string) =>
       console.error(`${message} (${codeOf((fields as { err?: unknown }).err)})`)
   }
-  return await openStore(address, { log, clock: systemClock, onRevision: () => undefined })
+  return await openStore(place.address, { log, clock: systemClock, onRevision: () => undefined })
 }
 
 /** The sealer of a place, as a process that starts there has it. */

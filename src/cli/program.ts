@@ -2,11 +2,13 @@ import { Command, CommanderError } from 'commander'
 import { packageVersion } from '../lib/package-root.js'
 import { agentCommand } from './agent.js'
 import { apiKeyCommand } from './api-key.js'
+import { backupCommand } from './backup.js'
 import { checkCommand } from './check.js'
 import { domainsCommand } from './domains.js'
 import { ExitCode } from './exit-code.js'
 import { exportCommand } from './export.js'
 import { importCommand } from './import.js'
+import { restoreCommand } from './restore.js'
 import { schemaCommand } from './schema.js'
 import { sealCommand } from './seal.js'
 import { startCommand } from './start.js'
@@ -43,7 +45,7 @@ function createProgram(): Command {
     .helpOption('-h, --help', 'print this help')
     .addHelpText('after', EXAMPLES)
   const commands = [startCommand(), checkCommand(), schemaCommand(), apiKeyCommand(), domainsCommand()]
-  commands.push(agentCommand(), exportCommand(), importCommand(), sealCommand())
+  commands.push(agentCommand(), exportCommand(), importCommand(), backupCommand(), restoreCommand(), sealCommand())
   for (const command of commands) program.addCommand(command)
   return inherit(program)
 }

@@ -13,6 +13,7 @@ import type { Problem } from '../resources/field.js'
  * - `PRECONDITION_FAILED`: the record has another revision than the caller knows.
  * - `ALREADY_EXISTS`: another record has the value. `IN_USE`: others need the record.
  * - `LOCKOUT`: the write would shut the caller out of the API.
+ * - `BACKUP_UNSUPPORTED`: the store has tools of its own for that.
  * - `SEAL_KEY_LOST`: the key that sealed the record's secrets is not here.
  * - `UNAVAILABLE`: the store cannot be reached, nothing was changed. `OUTCOME_UNKNOWN`: it went away during the commit.
  */

@@ -11,6 +11,7 @@ import { clearField } from '../resources/write.js'
 import type { GateCounts } from '../snapshot/address-gate.js'
 import type { Place, StoreReader } from '../store/store.js'
 import type { Applied } from './applied-units.js'
+import type { Backups } from './backups.js'
 import type {
   Call,
   Done,
@@ -282,6 +283,11 @@ export class ControlPlane {
   /** What was written, by whom and when. */
   get revisions(): Revisions {
     return this.#revisions
+  }
+
+  /** Copies of the store. */
+  get backups(): Backups {
+    return this.#parts.backups
   }
 
   /** What services beside the API read and write with, as the API does. Lives as long as the control plane. */

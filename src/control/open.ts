@@ -1,3 +1,4 @@
+import { tmpdir } from 'node:os'
 import type { Clock } from '../lib/clock.js'
 import type { Sealer } from '../lib/seal.js'
 import type { FileCheck, Json, PolicyCheck } from '../resources/field.js'
@@ -10,6 +11,7 @@ import type { Snapshot } from '../snapshot/snapshot.js'
 import type { Place, Store, StoreLog } from '../store/store.js'
 import { Answers } from './answers.js'
 import { AppliedRevision } from './applied.js'
+import { Backups } from './backups.js'
 import { Catalogue } from './catalogue.js'
 import { ClusterAgents } from './cluster-agents.js'
 import { Edits } from './edits.js'
@@ -63,6 +65,8 @@ export interface ControlOptions {
   readonly served?: (revision: number) => void
   /** Waits until what follows records of these kinds beside the snapshot has done so; a write is answered after it. Must not reject. */
   readonly settled?: (kinds: ReadonlySet<string>) => Promise<void>
+  /** Where the copy of a backup lies until it is sent; absent: the system's folder for such files. */
+  readonly backupFolder?: string | undefined
   /** Milliseconds between reports to the other processes on the store; absent: there are none. */
   readonly reportEvery?: number
 }
@@ -88,6 +92,7 @@ export interface ControlParts {
   /** Of all processes on the store. */
   readonly agents: ClusterAgents
   readonly following: Following
+  readonly backups: Backups
 }
 
 /**
@@ -162,7 +167,8 @@ async function build(
     writer,
     reports,
     agents,
-    following
+    following,
+    backups: new Backups(store, options.backupFolder ?? tmpdir())
   }
 }
 

@@ -75,9 +75,10 @@ const NOTHING: Rights = {
   command: 'none'
 }
 
-/** What is no operation on a resource: `?force=true`, and the whole account as a document. */
+/** What is no operation on a resource: `?force=true`, and the whole account as a document or a backup. */
 export const ACCOUNT_RIGHTS = {
   force: { member: false, refusal: 'only an administrator may use force' },
+  backup: { member: false, refusal: 'only an administrator may make a backup' },
   transfer: { member: false, refusal: 'only an administrator may export or import the account' }
 } as const
 

@@ -15,5 +15,7 @@ export interface Database {
   announce(transaction: Transaction<Tables>, revision: number): Promise<void>
   /** Tells another process, when the transaction commits, that there is something for it on the board. */
   wake(transaction: Transaction<Tables>, process: string): Promise<void>
+  /** Writes what is committed, as of one moment, into a new SQLite file that only this user reads. */
+  copy(to: string): Promise<void>
   close(): Promise<void>
 }

@@ -166,6 +166,11 @@ export class KyselyStore extends Queries implements Store {
     }
   }
 
+  async copyTo(path: string): Promise<void> {
+    this.#mustBeOpen()
+    await this.#database.copy(path)
+  }
+
   async close(): Promise<void> {
     this.#parts.health?.probeWith(undefined)
     this.#closed ??= this.#turns.take(async () => {

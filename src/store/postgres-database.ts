@@ -1,6 +1,7 @@
 import { Kysely, PostgresDialect, type PostgresPool, sql } from 'kysely'
 import type { Database } from './database.js'
 import type { PostgresDriver } from './postgres-driver.js'
+import { StoreError } from './store-error.js'
 import type { Tables } from './tables.js'
 
 /** Where processes tell each other about new revisions; the message is the number. */
@@ -30,6 +31,10 @@ export function postgresDatabase(driver: PostgresDriver): Database {
     },
     wake: async (transaction, process) => {
       await sql`select pg_notify(${CALLS_CHANNEL}, ${process})`.execute(transaction)
+    },
+    copy: () => {
+      const message = `${driver.name} is PostgreSQL: make a backup with pg_dump, or a document of the account with sluice export`
+      return Promise.reject(new StoreError('STORE_NO_COPY', message))
     },
     close: () => driver.end()
   }

@@ -3,6 +3,7 @@ import { threadBeside } from '../lib/thread-beside.js'
 import { errorOf } from './sqlite-failure.js'
 import type {
   SqliteCommand,
+  SqliteCopyData,
   SqliteExecutor,
   SqliteOpening,
   SqliteReply,
@@ -15,6 +16,15 @@ import { StoreError } from './store-error.js'
 interface Waiting {
   resolve(result: SqliteResult): void
   reject(error: StoreError): void
+}
+
+async function copyBeside(from: string, to: string): Promise<void> {
+  const worker = threadBeside(import.meta.url, 'sqlite-copy-thread', { from, to } satisfies SqliteCopyData)
+  const done = await new Promise<SqliteOpening>((resolve, reject) => {
+    worker.once('message', resolve)
+    worker.once('error', reject)
+  })
+  if (!done.opened) throw errorOf(to, done.failure)
 }
 
 /** The main thread's end of the store thread. */
@@ -61,6 +71,12 @@ export class SqliteClient implements SqliteExecutor {
       this.#waiting.set(number, { resolve, reject })
       this.#worker.postMessage({ number, command } satisfies SqliteRequest)
     })
+  }
+
+  /** In a thread and on a connection of its own, so that reads and writes go on meanwhile. */
+  async copy(to: string): Promise<void> {
+    if (this.#gone !== undefined) throw this.#gone
+    await copyBeside(this.#name, to)
   }
 
   /** Resolves once the file is closed, its lock free and the thread gone. */

@@ -1,5 +1,5 @@
 import { closeSync, fsyncSync, openSync } from 'node:fs'
-import type Libsql from 'libsql'
+import type { SqliteDatabase } from './sqlite-driver.js'
 
 const OWNER_ONLY = 0o600
 
@@ -8,7 +8,7 @@ const OWNER_ONLY = 0o600
  * The content is on the disk when this returns, the name of the file only once its folder is. Fails with the system's
  * error (`EEXIST`: there is such a file) or with SQLite's.
  */
-export function copySqlite(database: Libsql.Database, to: string): void {
+export function copySqlite(database: SqliteDatabase, to: string): void {
   // SQLite would make it for everybody to read.
   const file = openSync(to, 'wx', OWNER_ONLY)
   try {

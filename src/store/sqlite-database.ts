@@ -33,6 +33,7 @@ export function sqliteDatabase(path: string, executor: SqliteExecutor): Database
     holdForMigration: () => Promise.resolve(),
     announce: () => Promise.resolve(),
     wake: () => Promise.resolve(),
+    copy: (to) => executor.copy(to),
     close: () => executor.close()
   }
 }

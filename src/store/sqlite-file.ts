@@ -1,7 +1,7 @@
 import { closeSync, existsSync, mkdirSync, openSync } from 'node:fs'
 import { dirname } from 'node:path'
-import Libsql from 'libsql'
 import { copySqlite } from './sqlite-copy.js'
+import { openDatabase, type SqliteDatabase, type SqliteStatement } from './sqlite-driver.js'
 import { lockSqlite, type SqliteLock } from './sqlite-lock.js'
 import { type Channel, IN_MEMORY, type SqliteCommand, type SqliteResult, type SqliteValue } from './sqlite-protocol.js'
 import { StoreError } from './store-error.js'
@@ -10,8 +10,6 @@ const NOTHING: SqliteResult = { rows: [], changes: null }
 const KEPT_STATEMENTS = 200
 /** How long a tool that copies the file may hold it before a statement fails. */
 const BUSY_MILLISECONDS = 2000
-
-type Statement = Libsql.Statement<unknown[]>
 
 /**
  * One SQLite file, its lock file and its two connections, used synchronously. Only the store thread has one. In memory
@@ -65,13 +63,15 @@ export class SqliteFile {
         this.#inTransaction = false
         if (this.#writer.database.inTransaction) this.#writer.database.exec('rollback')
         return NOTHING
-      case 'copy':
-        copySqlite(this.#reader.database, command.to)
-        return NOTHING
       case 'close':
         this.#close()
         return NOTHING
     }
+  }
+
+  /** See `copySqlite`. */
+  copy(to: string): void {
+    copySqlite(this.#reader.database, to)
   }
 
   #query(channel: Channel, sql: string, parameters: readonly unknown[]): SqliteResult {
@@ -82,9 +82,8 @@ export class SqliteFile {
 
   /** A full disk ends a transaction from below; what follows would then be committed one statement at a time. */
   #mustStand(): void {
-    if (this.#inTransaction && !this.#writer.database.inTransaction) {
+    if (this.#inTransaction && !this.#writer.database.inTransaction)
       throw new StoreError('STORE_UNAVAILABLE', 'the transaction was undone by the database')
-    }
   }
 
   #close(): void {
@@ -95,11 +94,11 @@ export class SqliteFile {
 }
 
 class Connection {
-  readonly database: Libsql.Database
-  readonly #statements = new Map<string, Statement>()
+  readonly database: SqliteDatabase
+  readonly #statements = new Map<string, SqliteStatement>()
 
   constructor(path: string) {
-    this.database = new Libsql(path)
+    this.database = openDatabase(path)
     this.database.pragma(`busy_timeout = ${BUSY_MILLISECONDS}`)
     this.database.pragma('journal_mode = WAL')
     this.database.pragma('synchronous = FULL')
@@ -118,7 +117,7 @@ class Connection {
   }
 }
 
-function run(statement: Statement, parameters: readonly unknown[]): SqliteResult {
+function run(statement: SqliteStatement, parameters: readonly unknown[]): SqliteResult {
   if (!statement.reader) return { rows: [], changes: statement.run(parameters).changes }
   return { rows: statement.all(parameters) as Record<string, SqliteValue>[], changes: null }
 }

@@ -32,6 +32,15 @@ export class SqliteHere implements SqliteExecutor {
     }
   }
 
+  async copy(to: string): Promise<void> {
+    if (this.#closed) throw new StoreError('STORE_CLOSED', `${this.#name} is closed`)
+    try {
+      this.#file.copy(to)
+    } catch (error) {
+      throw errorOf(to, failureOf(error))
+    }
+  }
+
   async close(): Promise<void> {
     if (this.#closed) return
     await this.execute({ type: 'close' })

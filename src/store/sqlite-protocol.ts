@@ -8,8 +8,6 @@ export type SqliteValue = null | number | string | Uint8Array | ArrayBuffer
 export type SqliteCommand =
   | { readonly type: 'begin' | 'commit' | 'rollback' }
   | { readonly type: 'query'; readonly channel: Channel; readonly sql: string; readonly parameters: readonly unknown[] }
-  /** Writes everything as one new file that belongs to this user alone. */
-  | { readonly type: 'copy'; readonly to: string }
   | { readonly type: 'close' }
 
 export interface SqliteRequest {
@@ -26,6 +24,8 @@ export interface SqliteResult {
 /** Where commands run: in the store thread, or here. Fails with `StoreError`. */
 export interface SqliteExecutor {
   execute(command: SqliteCommand): Promise<SqliteResult>
+  /** Writes what is committed, as of one moment, into a new file that only this user reads. */
+  copy(to: string): Promise<void>
   /** Resolves once the file is closed and its lock free. */
   close(): Promise<void>
 }
@@ -47,6 +47,12 @@ export type SqliteOpening = { readonly opened: true } | { readonly opened: false
 export interface SqliteThreadData {
   /** A file, or `:memory:`. */
   readonly path: string
+}
+
+/** What the thread that copies a file is to do; its one message is a `SqliteOpening`. */
+export interface SqliteCopyData {
+  readonly from: string
+  readonly to: string
 }
 
 export const IN_MEMORY = ':memory:'

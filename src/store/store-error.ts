@@ -12,6 +12,7 @@ import type { Claim, RecordKey } from './store.js'
  * - `STORE_LOCKED`: another process has the file.
  * - `STORE_SCHEMA_NEWER`: the data was written by a newer version.
  * - `STORE_ADDRESS`: what was given to open is no address of a store.
+ * - `STORE_NO_COPY`: this kind of database is copied by its own tools.
  * - `STORE_CLOSED`: used after it was closed, or a transaction after its end.
  */
 export type StoreErrorCode =
@@ -26,6 +27,7 @@ export type StoreErrorCode =
   | 'STORE_LOCKED'
   | 'STORE_SCHEMA_NEWER'
   | 'STORE_ADDRESS'
+  | 'STORE_NO_COPY'
   | 'STORE_CLOSED'
 
 /** What keeps a store from being used: it does not answer, takes no writes, has no room, or its disk fails. */

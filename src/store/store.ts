@@ -247,6 +247,11 @@ export interface Store extends StoreReader {
   processes(): Promise<ProcessReport[]>
   /** Drops these reports, unless their processes have reported since, and what is on the board of their processes. */
   forgetProcesses(reports: readonly Pick<ProcessReport, 'id' | 'seenAt'>[]): Promise<void>
+  /**
+   * Writes what is committed, as of one moment, into a new SQLite file that only this user reads; writes go on meanwhile.
+   * Fails with `STORE_NO_COPY` when the store is no SQLite database: its own tools copy it.
+   */
+  copyTo(path: string): Promise<void>
   /** Waits for the transaction that runs, then lets go of everything. */
   close(): Promise<void>
 }

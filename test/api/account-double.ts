@@ -1,3 +1,4 @@
+import { open, stat } from 'node:fs/promises'
 import type { Account } from '../../src/api/account.js'
 import type { Call, Done, Principal, Shown, Written } from '../../src/control/calls.js'
 import { ControlError } from '../../src/control/control-error.js'
@@ -78,6 +79,13 @@ export class AccountDouble implements Account {
     diff: async (revision: number) => {
       this.#note('diff', 'revision', { revision })
       return { id: revision, changes: [] }
+    }
+  }
+
+  readonly backups = {
+    make: async () => {
+      this.#note('make', 'backup', {})
+      return { file: await open('package.json'), bytes: (await stat('package.json')).size }
     }
   }
 

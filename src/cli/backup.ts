@@ -1,0 +1,37 @@
+import { Command } from 'commander'
+import { load } from './load.js'
+
+const EXAMPLES = `
+Examples:
+  sluice backup /backups/sluice.db
+  sluice backup --data /var/lib/sluice --with-keys --overwrite /backups/sluice.db
+
+The file is a SQLite database with everything that the store held at one moment. Processes go on meanwhile; nothing has to be
+stopped. It appears as a whole or not at all, readable by you alone, and "sluice restore" checks it and puts it in place. Its
+secrets stay sealed: keep the sealing key elsewhere, or take it along by --with-keys, and then keep the file as you keep a
+key. PostgreSQL has tools of its own: pg_dump.`
+
+interface Given {
+  readonly data?: string
+  readonly store?: string
+  readonly config?: string
+  readonly withKeys?: boolean
+  readonly overwrite?: boolean
+}
+
+/** `sluice backup`: a consistent copy of the store, beside a process that runs. */
+export function backupCommand(): Command {
+  return new Command('backup')
+    .description('write a consistent backup of the store, while processes run')
+    .argument('<file>', 'where to write it')
+    .option('--data <folder>', 'folder of the store and its key (default: ./data, or what the options say)')
+    .option('--store <address>', 'the store: a file (default: <data>/sluice.db)')
+    .option('--config <file>', 'options file that names them')
+    .option('--with-keys', 'take along the sealing key, the hashes of API keys and the authority of agents')
+    .option('--overwrite', 'replace the file when it is there')
+    .addHelpText('after', EXAMPLES)
+    .action(async (file: string, { withKeys, overwrite, ...flags }: Given) => {
+      const { backUp } = await load('./backup-store.js', () => import('./backup-store.js'))
+      process.exitCode = await backUp(file, flags, { withKeys: withKeys === true, overwrite: overwrite === true })
+    })
+}

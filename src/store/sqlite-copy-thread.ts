@@ -1,0 +1,21 @@
+import { parentPort, workerData } from 'node:worker_threads'
+import { copySqlite } from './sqlite-copy.js'
+import { openDatabase, type SqliteDatabase } from './sqlite-driver.js'
+import { failureOf } from './sqlite-failure.js'
+import type { SqliteCopyData, SqliteOpening } from './sqlite-protocol.js'
+
+/** Copies one file on a connection of its own, says how that went, and ends. */
+function copy({ from, to }: SqliteCopyData): SqliteOpening {
+  let database: SqliteDatabase | undefined
+  try {
+    database = openDatabase(from)
+    copySqlite(database, to)
+    return { opened: true }
+  } catch (error) {
+    return { opened: false, failure: failureOf(error) }
+  } finally {
+    database?.close()
+  }
+}
+
+parentPort?.postMessage(copy(workerData as SqliteCopyData))
