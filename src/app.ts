@@ -12,7 +12,7 @@ import { readOptionFile } from './assembly/option-file.js'
 import { namesOptions, outboundRules } from './assembly/outbound.js'
 import { openPolicyServices } from './assembly/policy-services.js'
 import { StartingStore } from './assembly/store-copy.js'
-import { isShared, storeAddress } from './assembly/store-place.js'
+import { isShared, mustNotBeLost, storeAddress } from './assembly/store-place.js'
 import { accessLines, sharesListener, trafficOptions, trustedSet } from './assembly/traffic-options.js'
 import { IN_MEMORY } from './config/fields.js'
 import type { Options } from './config/options.js'
@@ -21,6 +21,7 @@ import { ControlPlane } from './control/control-plane.js'
 import { DEFAULT_LISTENER, fileUnits } from './control/file-plan.js'
 import type { ControlOptions } from './control/open.js'
 import { openSealer } from './control/seal-key-file.js'
+import { peekSeal, settleSealKey } from './control/store-seal-key.js'
 import { codecBack } from './engine/codec/codec-back.js'
 import { codecFront } from './engine/codec/codec-front.js'
 import type { Back } from './engine/contract.js'
@@ -69,6 +70,7 @@ import { SnapshotHolder } from './snapshot/holder.js'
 import { KeptState } from './snapshot/kept-state.js'
 import type { PortProblem } from './snapshot/ports.js'
 import { Snapshot } from './snapshot/snapshot.js'
+import { openStore } from './store/open-store.js'
 
 export interface AppDependencies {
   readonly log: Logger
@@ -79,6 +81,10 @@ export interface AppDependencies {
   readonly apiKey: string | undefined
   /** The sealing key of the environment, if there is one. */
   readonly sealKey: string | undefined
+  /** The sealing key of the store is lost: the one that is here, or a new one, takes its place. */
+  readonly newSealKey?: boolean
+  /** A store that is not there is to be made, although its sealing key is there. */
+  readonly newStore?: boolean
 }
 
 export interface Started {
@@ -182,13 +188,16 @@ export class App {
   }
 
   async #start(): Promise<Started> {
-    const { clock, apiKey, sealKey, log } = this.#dependencies
+    const { clock, apiKey, sealKey, newSealKey, newStore, log } = this.#dependencies
     const { data, api } = this.#options
     // Now, because it would hold up traffic when the first certificate comes.
     x509Library()
     const folder = data === IN_MEMORY ? undefined : data
-    const lasting = storeAddress(this.#options) !== IN_MEMORY
-    const seal = () => openSealer({ given: sealKey, folder, lasting })
+    const address = storeAddress(this.#options)
+    const lasting = address !== IN_MEMORY
+    if (newStore !== true) mustNotBeLost(address, folder)
+    const stored = () => peekSeal(() => openStore(address, { log, clock, onRevision: () => undefined }))
+    const seal = () => openSealer({ given: sealKey, folder, lasting, stored, lost: newSealKey })
     const { keys, unused } = await openKeys(folder, apiKey, { clock, seal })
     this.#traffic = await this.#createTraffic()
     this.#control = await this.#openControl(keys, this.#traffic, await seal())
@@ -297,9 +306,10 @@ export class App {
   }
 
   async #openControl(operatorKeys: ApiKeys, traffic: Traffic, seal: Sealer): Promise<ControlPlane> {
-    const { clock, log } = this.#dependencies
+    const { clock, log, newSealKey } = this.#dependencies
     const { data, zone, regions, require_reserved } = this.#options
     const address = storeAddress(this.#options)
+    const folder = data === IN_MEMORY ? undefined : data
     const { services, guests } = await openPolicyServices(this.#options, {
       clock,
       names: this.#names,
@@ -339,7 +349,8 @@ export class App {
           onRevision,
           answered,
           signal,
-          health: this.#health.store
+          health: this.#health.store,
+          settle: (store) => settleSealKey(store, seal, { folder, lost: newSealKey === true, log })
         })
         const { store } = this.#store
         await events.attach(store)
@@ -385,7 +396,7 @@ export class App {
       zone,
       regions,
       requireReserved: require_reserved,
-      backupFolder: data === IN_MEMORY ? undefined : data,
+      backupFolder: folder,
       ...(isShared(address) ? { reportEvery: REPORT_EVERY } : {})
     }
     return await ControlPlane.open(options, this.#agents.live)

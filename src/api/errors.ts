@@ -93,6 +93,8 @@ const STATUSES: ReadonlyMap<string, number> = new Map([
   ['INTERNAL', 500],
   ['UNAVAILABLE', 503],
   ['SEAL_KEY_LOST', 503],
+  ['SEAL_BROKEN', 503],
+  ['SEAL_KEY_CHANGED', 503],
   ['OUTCOME_UNKNOWN', 503]
 ])
 

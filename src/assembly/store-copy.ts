@@ -22,6 +22,8 @@ export interface StartingStoreParts {
   readonly clock: Clock
   readonly log: StoreLog
   readonly onRevision: (place: Place) => void
+  /** Looks at a store that was opened, before it is used. Rejects when this process must not use it. */
+  readonly settle: (store: Store) => Promise<void>
   /** Hears how the store is. */
   readonly health: StoreHealth
   /** The store answers behind a start from the copy. Must not throw. */
@@ -47,7 +49,7 @@ export class StartingStore {
 
   /** Fails as `reachStore` does. */
   static async open(options: Options, parts: StartingStoreParts): Promise<StartingStore> {
-    const { seal, clock, log, onRevision, health, answered, signal } = parts
+    const { seal, clock, log, onRevision, health, settle, answered, signal } = parts
     const address = storeAddress(options)
     const at = copyPlace(options, seal)
     let account = ''
@@ -56,6 +58,7 @@ export class StartingStore {
       try {
         // A write: a store that takes none is of no use to a start.
         account = await store.outbox.account(newId('ac', clock.wall()))
+        await settle(store)
         return store
       } catch (error) {
         await store.close()

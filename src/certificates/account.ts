@@ -87,8 +87,8 @@ export class Accounts {
 
   async #kept(): Promise<AcmeAccount | undefined> {
     const { records, store } = this.#control
-    const found = await records.find(store, acmeAccount.name, this.#id)
-    if (found === undefined) return undefined
+    const found = await records.findAny(store, acmeAccount.name, this.#id)
+    if (found === undefined || found.unopened !== undefined) return undefined
     const { body, secrets } = found.record as RecordOf<typeof acmeAccount>
     return { privateKey: secrets[KEY] ?? '', url: body.url }
   }
@@ -97,7 +97,10 @@ export class Accounts {
     const body = { directory: this.#options.directory, url: null }
     await this.#control.writer.write(call, {}, async (draft) => {
       const record = { kind: acmeAccount.name, id: this.#id, createdAt: '', body, secrets: { [KEY]: privateKey } }
-      await draft.insert(acmeAccount, record)
+      // One whose key does not open any more is replaced: the authority knows no account by this key, and makes one.
+      const lost = await this.#control.records.findAny(draft.tx, acmeAccount.name, this.#id)
+      if (lost === undefined) await draft.insert(acmeAccount, record)
+      else await draft.update(acmeAccount, lost, { ...lost.record, body, secrets: record.secrets })
     })
   }
 

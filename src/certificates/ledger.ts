@@ -193,7 +193,7 @@ function resourceOf({ kind }: { readonly kind: string }): Resource {
 }
 
 async function dropUnused(draft: Draft, records: CertificateControl['records'], id: string): Promise<void> {
-  const found = await records.find(draft.tx, tlsCertificate.name, id)
+  const found = await records.findAny(draft.tx, tlsCertificate.name, id)
   if (found === undefined || found.record.body.issued_at === null) return
   if ((await draft.tx.referencesTo(tlsCertificate.name, id, 1)).length === 0) await draft.remove(found.record)
 }

@@ -1,12 +1,13 @@
 import { randomBytes } from 'node:crypto'
 import { existsSync } from 'node:fs'
-import { isShared, storeAddress } from '../assembly/store-place.js'
+import { isShared, mustNotBeLost, storeAddress } from '../assembly/store-place.js'
 import { IN_MEMORY } from '../config/fields.js'
 import { type LoadInput, loadOptions } from '../config/load.js'
 import type { Options } from '../config/options.js'
 import { formatOptionProblem } from '../config/problem.js'
 import { Records } from '../control/records.js'
 import { openSealer } from '../control/seal-key-file.js'
+import { settleSealKey, storedSeal } from '../control/store-seal-key.js'
 import type { ImportOptions } from '../control/transfer/import-options.js'
 import { systemClock } from '../lib/clock.js'
 import { CodedError, codeOf } from '../lib/coded-error.js'
@@ -60,6 +61,11 @@ export async function storePlace({ data, store, config }: StoreFlags): Promise<S
   return { options, address, folder, isFile: !isShared(address) }
 }
 
+const storeLog = {
+  info: () => undefined,
+  warn: (fields: object, message: string) => console.error(`${message} (${codeOf((fields as { err?: unknown }).err)})`)
+}
+
 /** Fails with a CodedError `STORE_ABSENT` for a file that is not there. */
 export function mustBeThere({ address, isFile }: StorePlace): void {
   if (!isFile || existsSync(address)) return
@@ -68,18 +74,20 @@ export function mustBeThere({ address, isFile }: StorePlace): void {
 
 /** Opens a store that must be there, or may be made. Fails with a StoreError, or with a CodedError `STORE_ABSENT`. */
 export async function openPlace(place: StorePlace, { make }: { readonly make: boolean }): Promise<Store> {
-  if (!make) mustBeThere(place)
-  const log = {
-    info: () => undefined,
-    warn: (fields: object, message: string) =>
-      console.error(`${message} (${codeOf((fields as { err?: unknown }).err)})`)
-  }
-  return await openStore(place.address, { log, clock: systemClock, onRevision: () => undefined })
+  if (make) mustNotBeLost(place.address, place.folder)
+  else mustBeThere(place)
+  return await openStore(place.address, { log: storeLog, clock: systemClock, onRevision: () => undefined })
 }
 
-/** The sealer of a place, as a process that starts there has it. */
-export async function sealerOf({ folder }: StorePlace): Promise<Sealer> {
-  return await openSealer({ given: process.env.SLUICE_SEAL_KEY || undefined, folder, lasting: true })
+/**
+ * The sealer of a store that is open, as a process that starts there has it; from then on the store is written under its key.
+ * Closes the store when it fails with a CodedError: there is no key, or another one than the store's.
+ */
+export async function sealerOf({ folder }: StorePlace, store: Store): Promise<Sealer> {
+  const given = process.env.SLUICE_SEAL_KEY || undefined
+  const seal = await openSealer({ given, folder, lasting: true, stored: () => storedSeal(store) })
+  await settleSealKey(store, seal, { folder, lost: false, log: storeLog })
+  return seal
 }
 
 /** What exports and imports need to know of the program. */

@@ -16,7 +16,7 @@ export async function exportTo(flags: StoreFlags, withSecrets: boolean, output: 
     const store = await openPlace(place, { make: false })
     let text: string
     try {
-      const options = transferOptions(place, await sealerOf(place))
+      const options = transferOptions(place, await sealerOf(place, store))
       const sealing = secrets === undefined ? {} : { secrets }
       text = accountText(await exportAccount(store, systemClock, { ...options, ...sealing }))
     } finally {

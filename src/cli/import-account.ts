@@ -45,7 +45,7 @@ export async function importFile(file: string, flags: StoreFlags, mode: ImportMo
         sealing === undefined ? {} : { sealer: await openPassphraseKey(await passphrase({ again: false }), sealing) }
       const store = await openPlace(place, { make: true })
       try {
-        const options = transferOptions(place, await sealerOf(place))
+        const options = transferOptions(place, await sealerOf(place, store))
         return await importInto(store, document, { ...options, ...sealer, prune: mode.prune }, mode)
       } finally {
         await store.close()

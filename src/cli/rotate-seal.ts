@@ -1,3 +1,5 @@
+import { setTimeout as sleep } from 'node:timers/promises'
+import { type Sign, SignsOfLife } from '../control/signs-of-life.js'
 import { resealAll } from '../control/transfer/reseal.js'
 import { changeGivenKey, changeKeyFile, type KeyChange } from '../control/transfer/seal-key-change.js'
 import { systemClock } from '../lib/clock.js'
@@ -6,8 +8,10 @@ import type { Store } from '../store/store.js'
 import { explained, openPlace, type StoreFlags, type StorePlace, storePlace } from './account-store.js'
 import { ExitCode } from './exit-code.js'
 
-/** A process that reported itself so long ago, or later, is taken for alive. Milliseconds; they report each second. */
-const ALIVE = 10_000
+/** Processes report each second: one that has been silent for longer has ended. Milliseconds. */
+const SILENT = 8_000
+/** Between two looks at the reports. Milliseconds. */
+const LOOK_EVERY = 500
 
 /** Changes the sealing key of a store; resolves with the exit code. */
 export async function rotateSeal(flags: StoreFlags): Promise<number> {
@@ -22,7 +26,8 @@ export async function rotateSeal(flags: StoreFlags): Promise<number> {
   try {
     const store = await openPlace(place, { make: false })
     try {
-      await mustBeAlone(store)
+      // A file has one process, which the lock has kept out.
+      if (!place.isFile) await mustBeAlone(store)
       const change = given === '' ? await changeKeyFile(folderOf(place)) : await changeGivenKey(given, next)
       await rotate(store, change)
     } finally {
@@ -42,19 +47,38 @@ async function rotate(store: Store, change: KeyChange): Promise<void> {
     next: change.next,
     kinds: await store.kinds(),
     clock: systemClock,
+    left: ({ kind, id }, code) => console.error(`${kind} ${id} stays as it is: its secrets do not open (${code})`),
     progress: (count) => console.log(`${count} sealed anew`)
   })
   await change.finish()
   console.log(`${done} ${done === 1 ? 'value' : 'values'} sealed anew; the key is now ${change.next.keyId}`)
 }
 
-/** Processes that run would go on with the old key, in their memory. Fails with a CodedError `STORE_IN_USE`. */
+/**
+ * Processes that run would go on with the old key, in their memory. Watches the reports on the store, whose times are those of
+ * other machines, and forgets those of processes that have ended. Fails with a CodedError `STORE_IN_USE`.
+ */
 async function mustBeAlone(store: Store): Promise<void> {
-  const since = systemClock.wall() - ALIVE
-  const alive = (await store.processes()).filter(({ seenAt }) => seenAt >= since)
-  if (alive.length === 0) return
-  const message = `${alive.map(({ id }) => id).join(', ')} ran on this store within the last ${ALIVE / 1000} s; stop every process on it first`
-  throw new CodedError('STORE_IN_USE', message)
+  const signs = new SignsOfLife(systemClock)
+  const first = await store.processes()
+  if (first.length === 0) return
+  console.log(`waiting ${SILENT / 1000} s for signs of life of ${first.map(({ id }) => id).join(', ')}`)
+  const known = new Map(first.map(({ id, seenAt }) => [id, seenAt]))
+  signs.look(first)
+  let silent: readonly Sign[] = []
+  let all = first
+  while (silent.length < all.length) {
+    await sleep(LOOK_EVERY)
+    all = await store.processes()
+    signs.look(all)
+    const alive = all.filter(({ id, seenAt }) => known.get(id) !== seenAt)
+    if (alive.length > 0) {
+      const message = `${alive.map(({ id }) => id).join(', ')} runs on this store; stop every process on it first`
+      throw new CodedError('STORE_IN_USE', message)
+    }
+    silent = signs.silentFor(SILENT)
+  }
+  await store.forgetProcesses(silent)
 }
 
 function folderOf({ folder }: StorePlace): string {

@@ -18,7 +18,12 @@ import { explainStart } from './start-errors.js'
 export interface ServeInput extends Pick<LoadInput, 'flags' | 'config'> {
   /** Bring an upstream and a policy when nobody names an upstream or an options file. */
   readonly demo: boolean
+  readonly newSealKey: boolean
+  readonly newStore: boolean
 }
+
+/** What one start is told that the options must not say to every start. */
+type Once = Pick<ServeInput, 'newSealKey' | 'newStore'>
 
 /** What is told of a demo. */
 interface DemoRun {
@@ -37,7 +42,7 @@ export async function serve(input: ServeInput): Promise<number> {
     const loaded = loadInput(input, demo)
     const { input: options, agentsTaken } =
       demo === undefined ? { input: loaded, agentsTaken: false } : await withDemoAgents(loaded)
-    return await serveWith(options, { demo: demo !== undefined, agentsTaken }, signals)
+    return await serveWith(options, { demo: demo !== undefined, agentsTaken }, signals, input)
   } finally {
     await demo?.close()
   }
@@ -59,7 +64,7 @@ function loadInput({ flags, config }: ServeInput, demo: DemoUpstream | undefined
   }
 }
 
-async function serveWith(input: LoadInput, demo: DemoRun, signals: StopSignals): Promise<number> {
+async function serveWith(input: LoadInput, demo: DemoRun, signals: StopSignals, once: Once): Promise<number> {
   const loaded = await loadOptions(input)
   if (!loaded.ok) {
     for (const problem of loaded.problems) console.error(formatOptionProblem(problem))
@@ -67,7 +72,7 @@ async function serveWith(input: LoadInput, demo: DemoRun, signals: StopSignals):
   }
   const log = createLog({ level: loaded.options.log.level, bytes: loaded.options.log.buffer }, process.stdout)
   try {
-    return await run(input, loaded, log, signals, demo)
+    return await run(input, loaded, log, { signals, demo, once })
   } finally {
     await log.close()
   }
@@ -77,8 +82,7 @@ async function run(
   input: LoadInput,
   loaded: LoadedOptions,
   processLog: ProcessLog,
-  signals: StopSignals,
-  demo: DemoRun
+  { signals, demo, once }: { readonly signals: StopSignals; readonly demo: DemoRun; readonly once: Once }
 ): Promise<number> {
   const { options, warnings } = loaded
   const log = processLog.logger
@@ -94,7 +98,9 @@ async function run(
       output: processLog.output,
       clock: systemClock,
       apiKey: process.env.SLUICE_API_KEY || undefined,
-      sealKey: process.env.SLUICE_SEAL_KEY || undefined
+      sealKey: process.env.SLUICE_SEAL_KEY || undefined,
+      newSealKey: once.newSealKey,
+      newStore: once.newStore
     })
     started = await Promise.race([app.start(), signals.next()])
   } catch (error) {

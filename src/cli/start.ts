@@ -23,7 +23,12 @@ const FLAGS = [
   ['store', 'address', 'store', 'records of the API: a file, ":memory:" or postgres://… (default: <data>/sluice.db)']
 ] as const
 
-type Given = Partial<Record<(typeof FLAGS)[number][0] | 'config', string>> & { demo?: boolean; cache: boolean }
+type Given = Partial<Record<(typeof FLAGS)[number][0] | 'config', string>> & {
+  demo?: boolean
+  cache: boolean
+  newSealKey?: boolean
+  newStore?: boolean
+}
 
 /** `sluice start`: runs the proxy in the foreground until a signal ends it. */
 export function startCommand(): Command {
@@ -34,12 +39,16 @@ export function startCommand(): Command {
   return command
     .option('--no-cache', 'keep no copy of the records; without the store, a start waits for it')
     .option('--demo', 'without an upstream: start a small one and the demo policy')
+    .option('--new-seal-key', 'the sealing key of the store is lost: go on with the one that is there, or a new one')
+    .option('--new-store', 'make an empty store, although the data folder has the sealing key of one')
     .addHelpText('after', EXAMPLES)
     .action(async (given: Given) => {
       const { serve } = await load('./serve.js', () => import('./serve.js'))
       process.exitCode = await serve({
         flags: flagsOf(given),
         demo: given.demo === true,
+        newSealKey: given.newSealKey === true,
+        newStore: given.newStore === true,
         ...(given.config === undefined ? {} : { config: given.config })
       })
     })

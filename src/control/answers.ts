@@ -113,7 +113,7 @@ export class Answers {
       for (const { kind, id } of records) {
         const children: ResourceRecord[] = []
         for await (const page of everyRecord(reader, child.name, { field, to: { kind, id } })) {
-          for (const stored of page) children.push(this.#records.open(stored).record)
+          for (const stored of page) children.push(this.#records.openAny(stored).record)
         }
         below.set(`${child.name} ${id}`, children.reverse())
       }

@@ -14,7 +14,8 @@ import type { Problem } from '../resources/field.js'
  * - `ALREADY_EXISTS`: another record has the value. `IN_USE`: others need the record.
  * - `LOCKOUT`: the write would shut the caller out of the API.
  * - `BACKUP_UNSUPPORTED`: the store has tools of its own for that.
- * - `SEAL_KEY_LOST`: the key that sealed the record's secrets is not here.
+ * - `SEAL_KEY_LOST`: the key that sealed the record's secrets is not here. `SEAL_BROKEN`: they are damaged.
+ * - `SEAL_KEY_CHANGED`: the store has another sealing key than this process; nothing was changed.
  * - `UNAVAILABLE`: the store cannot be reached, nothing was changed. `OUTCOME_UNKNOWN`: it went away during the commit.
  */
 export class ControlError extends CodedError {

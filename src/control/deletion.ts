@@ -24,7 +24,7 @@ export async function doomedWith(
     for (const stored of await reader.getMany(users)) {
       const resource = catalogue.find(stored.kind)
       if (resource === undefined || doomed.has(textOf(stored))) continue
-      const { record } = records.open(stored)
+      const { record } = records.openAny(stored)
       const links = linksOf(resource, record).filter(({ kind, id }) => kind === target.kind && id === target.id)
       if (links.some(({ onTargetDelete }) => onTargetDelete === 'cascade')) doomed.set(textOf(record), record)
       else if (links.some(({ onTargetDelete }) => onTargetDelete === 'refuse')) needed.set(textOf(stored), stored)

@@ -56,9 +56,14 @@ export class Draft {
     return { record: stored, revision: this.tx.number }
   }
 
-  /** Writes nothing when nothing differs. Fails with `REF_NOT_FOUND` or `ALREADY_EXISTS`. */
+  /**
+   * Writes nothing when nothing differs. Secrets that do not open are replaced when the update gives some, and kept as they
+   * are by refusing every other one: their key may come back. Fails with `REF_NOT_FOUND` or `ALREADY_EXISTS`, or as the sealer
+   * does.
+   */
   async update(resource: Resource, before: Versioned, after: ResourceRecord): Promise<Versioned> {
     if (isDeepStrictEqual(before.record, after)) return before
+    if (before.unopened !== undefined && Object.keys(after.secrets).length === 0) throw before.unopened
     await this.#mustHold(resource, before.record, after)
     await this.tx.update(after.kind, after.id, this.#parts.records.stored(after))
     await this.#relate(resource, before.record, after)

@@ -37,9 +37,9 @@ export class Edits {
     this.#parts = parts
   }
 
-  /** The record that a path names. Fails with `NOT_FOUND`. */
+  /** The record that a path names, even when its secrets do not open. Fails with `NOT_FOUND`. */
   async find(reader: StoreReader, resource: Resource, path: PathValues): Promise<Versioned> {
-    const found = await this.#parts.records.find(reader, resource.name, path.id ?? '')
+    const found = await this.#parts.records.findAny(reader, resource.name, path.id ?? '')
     const family = this.#parts.catalogue.parentOf(resource)
     const astray = family !== undefined && found?.record.body[family.field] !== path[family.field]
     if (found === undefined || astray) throw notFound(resource.name)

@@ -104,7 +104,7 @@ export class Reads {
     while (true) {
       const page = await store.list(resource.name, { ...query, ...(before === undefined ? {} : { before }) })
       if (page === undefined) return undefined
-      const found = page.records.map((stored) => records.open(stored).record)
+      const found = page.records.map((stored) => records.openAny(stored).record)
       shown.push(...(all ? found : found.filter((record) => mayRead(viewer, record))))
       const more = page.more || shown.length > query.limit
       if (all || !page.more || shown.length > query.limit) return { records: shown.slice(0, query.limit), more }
@@ -122,6 +122,7 @@ export class Reads {
     const run = async () => {
       const found = await edits.find(store, resource, path)
       mayTouch(viewer, 'get', found.record)
+      if (found.unopened !== undefined) throw found.unopened
       const body = await show(found, store)
       return { ...found, body, live: answers.isLive(body) }
     }

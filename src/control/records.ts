@@ -1,3 +1,4 @@
+import { CodedError } from '../lib/coded-error.js'
 import type { Sealer } from '../lib/seal.js'
 import { type ResourceRecord, timestampText } from '../resources/field.js'
 import type { Json, RecordUpdate, StoredRecord, StoreReader } from '../store/store.js'
@@ -6,6 +7,8 @@ import type { Json, RecordUpdate, StoredRecord, StoreReader } from '../store/sto
 export interface Versioned {
   readonly record: ResourceRecord
   readonly revision: number
+  /** Why its secrets do not open; the record is then without them. */
+  readonly unopened?: CodedError
 }
 
 /** Records between their stored form, where secrets are sealed, and the form that resources work on. */
@@ -25,6 +28,16 @@ export class Records {
     }
   }
 
+  /** As `open`, but a record whose secrets do not open comes without them, and says so. */
+  openAny(stored: StoredRecord): Versioned {
+    try {
+      return this.open(stored)
+    } catch (error) {
+      if (!(error instanceof CodedError) || !error.code.startsWith('SEAL_')) throw error
+      return { ...this.open({ ...stored, sealed: null }), unopened: error }
+    }
+  }
+
   /** What the store keeps of a record. */
   stored({ kind, id, body, secrets }: ResourceRecord): Required<RecordUpdate> {
     const empty = Object.keys(secrets).length === 0
@@ -35,6 +48,12 @@ export class Records {
   async find(reader: StoreReader, kind: string, id: string): Promise<Versioned | undefined> {
     const stored = await reader.get(kind, id)
     return stored === undefined ? undefined : this.open(stored)
+  }
+
+  /** As `find`, and as `openAny`. */
+  async findAny(reader: StoreReader, kind: string, id: string): Promise<Versioned | undefined> {
+    const stored = await reader.get(kind, id)
+    return stored === undefined ? undefined : this.openAny(stored)
   }
 
   #secrets(sealed: Uint8Array, owner: string): Record<string, string> {

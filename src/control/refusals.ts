@@ -19,21 +19,29 @@ export function refusedPort({ host, port, reason }: PortProblem): ControlError {
   return new ControlError('PORT_IN_USE', message, { field: 'hostports', details: { port: String(port), reason } })
 }
 
-/** What `run` resolves with; failures that pass become `UNAVAILABLE`, `OUTCOME_UNKNOWN` or `SEAL_KEY_LOST`. */
+/** What `run` resolves with; failures that pass become `UNAVAILABLE`, `OUTCOME_UNKNOWN`, `SEAL_KEY_LOST` or `SEAL_BROKEN`. */
 export async function orUnavailable<T>(run: Promise<T>): Promise<T> {
   try {
     return await run
   } catch (error) {
     if (error instanceof StoreError) throw inOurWords(error)
-    throw codeOf(error) === 'SEAL_KEY_UNKNOWN' ? sealKeyLost(error) : error
+    throw unopened(error)
   }
+}
+
+function unopened(error: unknown): unknown {
+  const code = codeOf(error)
+  if (code === 'SEAL_KEY_UNKNOWN') return sealKeyLost(error)
+  if (code !== 'SEAL_BROKEN') return error
+  const message = 'the secrets of the record are damaged: give them anew, or delete the record'
+  return new ControlError('SEAL_BROKEN', message, { cause: error })
 }
 
 /** What is sealed can be read again as soon as the key is back, so this passes as an unreachable store does. */
 function sealKeyLost(cause: unknown): ControlError {
   const message =
     'a secret of the record is sealed by a key that this process does not have; start it with that key: ' +
-    'SLUICE_SEAL_KEY, or the key file of the data folder from a backup'
+    'SLUICE_SEAL_KEY, or the key file of the data folder from a backup; or give the secret anew'
   return new ControlError('SEAL_KEY_LOST', message, { cause })
 }
 
@@ -52,6 +60,11 @@ function inOurWords(error: StoreError): Error {
     case 'STORE_REFUSED':
     case 'STORE_CLOSED':
       return new ControlError('UNAVAILABLE', `${why(error)}; nothing was changed`, { cause: error })
+    case 'STORE_SEAL_KEY': {
+      const message =
+        'the sealing key of the store was changed, and this process has the old one: start it again with the new key'
+      return new ControlError('SEAL_KEY_CHANGED', message, { cause: error })
+    }
     case 'STORE_OUTCOME_UNKNOWN': {
       const message = 'the store went away during the commit; whether the change was made is not known'
       return new ControlError('OUTCOME_UNKNOWN', message, { cause: error })

@@ -172,7 +172,9 @@ export class Deliveries {
     for await (const page of everyRecord(store, eventDestination.name)) {
       for (const stored of page) {
         there.add(stored.id)
-        await this.#follow(records.open(stored).record, reports.get(stored.id))
+        const { record, unopened } = records.openAny(stored)
+        if (unopened === undefined) await this.#follow(record, reports.get(stored.id))
+        else this.#closed(stored.id, unopened.code)
       }
     }
     for (const [id, destination] of this.#destinations) {
@@ -181,6 +183,11 @@ export class Deliveries {
       await destination.stop(0)
     }
     subscribed(await readSubscriptions(store, this.#parts.folders))
+  }
+
+  /** Its events wait until its secrets are given anew, or the key that opens them is back. */
+  #closed(destination: string, code: string): void {
+    this.#parts.log.warn({ destination, code }, 'the secrets of an event destination do not open: its events wait')
   }
 
   async #follow(record: ResourceRecord, report: DeliveryReport | undefined): Promise<void> {

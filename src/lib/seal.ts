@@ -57,6 +57,11 @@ export class Sealer {
     return this.#current.id
   }
 
+  /** Does this open what the key with this id has sealed? */
+  knows(keyId: string): boolean {
+    return this.#keys.has(keyId)
+  }
+
   /** Keys for another purpose (HKDF, RFC 5869), 32 bytes each: first the one of the key that seals. They say nothing about the keys. */
   derive(purpose: string): readonly Uint8Array[] {
     const keys = [this.#current, ...[...this.#keys.values()].filter((key) => key.id !== this.#current.id)]
@@ -98,6 +103,11 @@ export function sealedBy(sealed: Uint8Array): string {
     throw new CodedError('SEAL_BROKEN', 'this is no sealed value')
   }
   return Buffer.from(sealed.subarray(1, 1 + ID_BYTES)).toString('hex')
+}
+
+/** Id of the key that sealed the value; undefined when it is no sealed value. */
+export function keyIdOf(sealed: Uint8Array): string | undefined {
+  return sealed[0] === VERSION && sealed.length >= HEAD_BYTES + TAG_BYTES ? sealedBy(sealed) : undefined
 }
 
 function bound(head: Uint8Array, owner: string): Uint8Array {

@@ -16,8 +16,10 @@ import type {
   Outcome,
   Place,
   ProcessReport,
+  RecordKey,
   Reported,
   RevisionEntry,
+  SealedRecord,
   Store,
   StoreLog,
   StoreTransaction,
@@ -54,6 +56,8 @@ export class KyselyStore extends Queries implements Store {
   readonly #outcomes: Outcomes
   readonly #turns = new Turns()
   #closed: Promise<void> | undefined
+  /** Id of the key that this handle writes under; undefined: any. */
+  #sealKey: string | undefined
 
   constructor(database: Database, parts: KyselyStoreParts) {
     super(() => database.reads)
@@ -166,6 +170,43 @@ export class KyselyStore extends Queries implements Store {
     }
   }
 
+  async sealKey(): Promise<string | null> {
+    const meta = await this.#database.reads.selectFrom('meta').select('seal_key').executeTakeFirstOrThrow()
+    return meta.seal_key
+  }
+
+  async writeUnder(key: string, instead: string | null): Promise<boolean> {
+    this.#mustBeOpen()
+    const { numUpdatedRows } = await this.#database.writes
+      .updateTable('meta')
+      .set({ seal_key: key })
+      .where(({ eb, or }) => {
+        return or([
+          eb('seal_key', '=', key),
+          instead === null ? eb('seal_key', 'is', null) : eb('seal_key', '=', instead)
+        ])
+      })
+      .executeTakeFirstOrThrow()
+    if (numUpdatedRows === 0n) return false
+    this.#sealKey = key
+    return true
+  }
+
+  async sealedRecords(request: { readonly limit: number; readonly after?: RecordKey }): Promise<SealedRecord[]> {
+    const { limit, after } = request
+    let query = this.#database.reads
+      .selectFrom('records')
+      .select(['kind', 'id', 'sealed'])
+      .where('sealed', 'is not', null)
+    if (after !== undefined) {
+      query = query.where(({ eb, and, or }) => {
+        return or([eb('kind', '>', after.kind), and([eb('kind', '=', after.kind), eb('id', '>', after.id)])])
+      })
+    }
+    const rows = await query.orderBy('kind').orderBy('id').limit(limit).execute()
+    return rows.map(({ kind, id, sealed }) => ({ kind, id, sealed: Buffer.from(sealed as Uint8Array) }))
+  }
+
   async copyTo(path: string): Promise<void> {
     this.#mustBeOpen()
     await this.#database.copy(path)
@@ -209,10 +250,13 @@ export class KyselyStore extends Queries implements Store {
     const meta = await trx
       .updateTable('meta')
       .set((eb) => ({ revision: eb('revision', '+', 1) }))
-      .returning(['revision', 'sequence', 'schema_version'])
+      .returning(['revision', 'sequence', 'schema_version', 'seal_key'])
       .executeTakeFirstOrThrow()
     // A newer version may have come to the cluster since this process started.
     if (meta.schema_version > SCHEMA_VERSION) throw newerSchema(this.#database.name, meta.schema_version)
+    // So may another sealing key: what this process seals nobody could open.
+    if (this.#sealKey !== undefined && meta.seal_key !== this.#sealKey)
+      throw otherKey(this.#database.name, meta.seal_key)
     const at = Math.floor(this.#parts.clock.wall())
     return new KyselyTransaction(trx, { number: meta.revision, sequence: meta.sequence, at })
   }
@@ -245,6 +289,11 @@ export class KyselyStore extends Queries implements Store {
 /** Did the database itself refuse the commit? */
 function isAnswered(error: unknown): boolean {
   return error instanceof StoreError && (error.trouble === 'full' || error.trouble === 'read_only')
+}
+
+function otherKey(name: string, key: string | null): StoreError {
+  const message = `the sealing key of ${name} is now ${key}, which this process does not have: start it again with that key`
+  return new StoreError('STORE_SEAL_KEY', message)
 }
 
 type Started = Transaction<Tables> & { commit(): Ending; rollback(): Ending }

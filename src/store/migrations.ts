@@ -173,7 +173,20 @@ const endedSessions: Migration = async (schema) => {
     await schema.createIndex(`ended_sessions_${column}`).on('ended_sessions').column(column).execute()
 }
 
-const MIGRATIONS: readonly Migration[] = [records, history, processes, outbox, board, divergence, endedSessions]
+const sealKey: Migration = async (schema) => {
+  await schema.alterTable('meta').addColumn('seal_key', 'text').execute()
+}
+
+const MIGRATIONS: readonly Migration[] = [
+  records,
+  history,
+  processes,
+  outbox,
+  board,
+  divergence,
+  endedSessions,
+  sealKey
+]
 
 /** The version of the schema that this code reads and writes. */
 export const SCHEMA_VERSION = MIGRATIONS.length

@@ -12,6 +12,7 @@ import type { Claim, RecordKey } from './store.js'
  * - `STORE_LOCKED`: another process has the file.
  * - `STORE_SCHEMA_NEWER`: the data was written by a newer version.
  * - `STORE_ADDRESS`: what was given to open is no address of a store.
+ * - `STORE_SEAL_KEY`: the secrets of the store are sealed by another key than the one that this process has.
  * - `STORE_NO_COPY`: this kind of database is copied by its own tools.
  * - `STORE_CLOSED`: used after it was closed, or a transaction after its end.
  */
@@ -27,6 +28,7 @@ export type StoreErrorCode =
   | 'STORE_LOCKED'
   | 'STORE_SCHEMA_NEWER'
   | 'STORE_ADDRESS'
+  | 'STORE_SEAL_KEY'
   | 'STORE_NO_COPY'
   | 'STORE_CLOSED'
 

@@ -42,6 +42,10 @@ export type WholeRequest =
   | { readonly after: RecordKey | undefined; readonly limit: number }
   | { readonly keys: readonly RecordKey[] }
 
+export interface SealedRecord extends RecordKey {
+  readonly sealed: Uint8Array
+}
+
 export interface NewRecord extends RecordKey {
   readonly body: Json
   readonly sealed?: Uint8Array | null
@@ -206,6 +210,8 @@ export interface StoreTransaction extends StoreReader {
   post(entries: readonly Posted[]): Promise<void>
   /** Takes everything that waits for a destination out of the outbox, and what is known of its delivery. */
   withdraw(destination: string): Promise<void>
+  /** From this revision on secrets are sealed by this key: processes that have another one write nothing any more. */
+  sealUnder(key: string): Promise<void>
   /** What the history shall say about this revision; holds no secret. */
   note(detail: Json): void
   /** Nothing of this transaction will be kept, though its work succeeds. */
@@ -247,6 +253,15 @@ export interface Store extends StoreReader {
   processes(): Promise<ProcessReport[]>
   /** Drops these reports, unless their processes have reported since, and what is on the board of their processes. */
   forgetProcesses(reports: readonly Pick<ProcessReport, 'id' | 'seenAt'>[]): Promise<void>
+  /** Id of the key that secrets are sealed by; null: no process has said it yet. */
+  sealKey(): Promise<string | null>
+  /**
+   * Makes this the key of the store in the place of `instead`, or finds that it is; false when it is a third one. From then on
+   * transactions of this handle fail with `STORE_SEAL_KEY` once another process has changed it.
+   */
+  writeUnder(key: string, instead: string | null): Promise<boolean>
+  /** Records that have something sealed, by kind and id. */
+  sealedRecords(request: { readonly limit: number; readonly after?: RecordKey }): Promise<SealedRecord[]>
   /**
    * Writes what is committed, as of one moment, into a new SQLite file that only this user reads; writes go on meanwhile.
    * Fails with `STORE_NO_COPY` when the store is no SQLite database: its own tools copy it.

@@ -29,6 +29,8 @@ interface MetaTable {
   history_from: number
   /** Made when it is asked for first. */
   account_id: string | null
+  /** Id of the key that secrets are sealed by; null: nobody has said. */
+  seal_key: string | null
 }
 
 export interface RecordsTable {

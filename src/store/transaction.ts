@@ -165,6 +165,12 @@ export class KyselyTransaction extends Queries implements StoreTransaction {
     }
   }
 
+  async sealUnder(key: string): Promise<void> {
+    const trx = this.#open()
+    this.#touched = true
+    await trx.updateTable('meta').set({ seal_key: key }).execute()
+  }
+
   note(detail: Json): void {
     this.#detail = detail
   }

@@ -101,10 +101,7 @@ t.test('a restart on the same folder keeps records and opens sealed secrets', as
   await second.stop()
 
   await writeFile(join(data, 'seal.key'), newSealKey())
-  const third = await startSluice(t, { options: { DATA: data } })
-  t.equal(await statusOf(third), 201, 'traffic that needs no secret flows')
-  t.equal((await api(third)(route)).status, 503, 'another key opens nothing')
-  await third.stop()
+  await t.rejects(startSluice(t, { options: { DATA: data } }), { code: 'SEAL_KEY_WRONG' })
   await chmod(join(data, 'seal.key'), 0o644)
   await t.rejects(startSluice(t, { options: { DATA: data } }), { code: 'SEAL_KEY_EXPOSED' })
 })

@@ -12,6 +12,7 @@ import type {
   Reference,
   Reported,
   RevisionEntry,
+  SealedRecord,
   Store,
   StoredRecord,
   StoreTransaction,
@@ -140,6 +141,22 @@ export class StandbyStore implements Store {
 
   async transact<T>(operationId: string, work: (transaction: StoreTransaction) => Promise<T>): Promise<Outcome<T>> {
     return await this.#writable().transact(operationId, work)
+  }
+
+  sealKey(): Promise<string | null> {
+    return this.#current.sealKey()
+  }
+
+  async writeUnder(key: string, instead: string | null): Promise<boolean> {
+    return await this.#writable().writeUnder(key, instead)
+  }
+
+  sealedRecords(request: { readonly limit: number; readonly after?: RecordKey }): Promise<SealedRecord[]> {
+    return this.#current.sealedRecords(request)
+  }
+
+  async copyTo(path: string): Promise<void> {
+    await this.#writable().copyTo(path)
   }
 
   async forgetHistory(revision: number): Promise<void> {
