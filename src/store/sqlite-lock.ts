@@ -18,7 +18,8 @@ export interface SqliteLock {
  */
 export function lockSqlite(path: string): SqliteLock {
   const real = realFile(path)
-  if (existsSync(real) && statSync(real).nlink > 1) {
+  const there = statSync(real, { throwIfNoEntry: false })
+  if (there?.isFile() === true && there.nlink > 1) {
     const message = `${path} has a second name (a hard link), under which another process could write to the same file; make a copy and delete one of the two names`
     throw new StoreError('STORE_FAILED', message)
   }
