@@ -1,11 +1,13 @@
 import { loadavg } from 'node:os'
+import { bulk } from './api/bulk.js'
 import { scale } from './api/scale.js'
 import { storm } from './api/storm.js'
 
 /**
  * What changes of the configuration cost, and what traffic notices of them.
  *
- * `npm run bench:api -- [--only scale,storm] [--resources 1000,10000,100000] [--writes N] [--storm N] [--rate N]`
+ * `npm run bench:api -- [--only scale,storm,bulk] [--resources 1000,10000,100000] [--writes N] [--storm N] [--rate N]
+ * [--bulk N] [--main FILE]`
  */
 const argument = (name: string, fallback: string) => {
   const at = process.argv.indexOf(`--${name}`)
@@ -27,4 +29,8 @@ if (wanted('scale')) {
 if (wanted('storm')) {
   const traffic = { rate: Number(argument('rate', '1000')), connections: 32 }
   await storm({ writes: Number(argument('storm', '10000')), writers: 4, resources: 1_000, traffic })
+}
+if (wanted('bulk')) {
+  const main = argument('main', '')
+  await bulk({ records: Number(argument('bulk', '100000')), ...(main === '' ? {} : { main }) })
 }

@@ -1,6 +1,7 @@
 import type { Board } from './board.js'
 import type { EndedSessions } from './ended-sessions.js'
 import type { Outbox } from './outbox.js'
+import type { ClaimConflict } from './store-error.js'
 
 /**
  * The store of the control plane: what it holds and what can be asked of it. Two implementations behind one interface:
@@ -74,6 +75,11 @@ export interface Claim {
   readonly value: string
 }
 
+/** A value that a record takes. */
+export interface KeptClaim extends Claim {
+  readonly keeper: RecordKey
+}
+
 export type Operation = 'insert' | 'update' | 'delete'
 
 export interface Change extends RecordKey {
@@ -92,7 +98,7 @@ export interface Place {
 }
 
 export interface ChangeFeed {
-  /** False when the revisions asked for are forgotten, or are none of this history: read every record again instead. */
+  /** False when the revisions asked for are forgotten, are none of this history, or hold more than `limit` changes. */
   readonly complete: boolean
   /** The place asked for is none of this history: the store went back in time, or is another one. */
   readonly diverged: boolean
@@ -168,9 +174,9 @@ export interface StoreReader {
   claimsOf(kind: string, id: string): Promise<Claim[]>
   /**
    * What was committed after a place, up to now; a transaction's own changes are not among it. Of a bare number only its
-   * size is compared with the history.
+   * size is compared with the history. With a `limit` more changes are not told; without one they are read in pieces.
    */
-  changesAfter(after: Place | number): Promise<ChangeFeed>
+  changesAfter(after: Place | number, limit?: number): Promise<ChangeFeed>
   /** The place of a committed revision. */
   placeOf(revision: number): Promise<Place>
   /** The last committed revision; within a transaction its own. */
@@ -204,6 +210,12 @@ export interface StoreTransaction extends StoreReader {
   replaceReferences(from: RecordKey, references: readonly { field: string; to: RecordKey }[]): Promise<void>
   /** Takes a value for an existing record; free when the record holds it already. Fails with `ClaimConflict`. */
   claim(keeper: RecordKey, space: string, value: string): Promise<void>
+  /** Sets the references of records that have none yet, few statements for many; positions count per record and field in the order given. */
+  addReferences(references: readonly Omit<Reference, 'position'>[]): Promise<void>
+  /** As `claim` for each, in few statements. Takes what is free and answers with what others hold. */
+  claimMany(claims: readonly KeptClaim[]): Promise<readonly ClaimConflict[]>
+  /** Makes this the last revision that wrote these records, whose content stays. Those that are not there are passed over. */
+  touch(keys: readonly RecordKey[]): Promise<void>
   /** Gives a value back if the record holds it. */
   release(keeper: RecordKey, space: string, value: string): Promise<void>
   /** Leaves entries in the outbox; they wait for delivery once this transaction is committed. Counts as no change of a record. */

@@ -1,13 +1,24 @@
 import type { Kysely, Transaction } from 'kysely'
 import { ChangeSet } from './change-set.js'
 import { Queries } from './queries.js'
-import { claimText, pieces, storable, toRecord } from './rows.js'
-import type { Json, NewRecord, Posted, RecordKey, RecordUpdate, StoredRecord, StoreTransaction } from './store.js'
+import { claimText, keyText, pieces, storable, toRecord } from './rows.js'
+import type {
+  Claim,
+  Json,
+  KeptClaim,
+  NewRecord,
+  Posted,
+  RecordKey,
+  RecordUpdate,
+  Reference,
+  StoredRecord,
+  StoreTransaction
+} from './store.js'
 import { ClaimConflict, StoreError } from './store-error.js'
 import type { Tables } from './tables.js'
 
 /** Few enough that building such a statement holds up no loop. */
-const ROWS_PER_STATEMENT = 100
+const ROWS_PER_STATEMENT = 250
 
 export interface TransactionStart {
   readonly number: number
@@ -126,6 +137,60 @@ export class KyselyTransaction extends Queries implements StoreTransaction {
     for (const some of pieces(rows, ROWS_PER_STATEMENT)) await trx.insertInto('references').values(some).execute()
   }
 
+  async addReferences(references: readonly Omit<Reference, 'position'>[]): Promise<void> {
+    const trx = this.#open()
+    this.#touched = true
+    const counts = new Map<string, number>()
+    const rows = references.map(({ from, field, to }) => {
+      mustBeStorable(to)
+      const place = `${keyText(from)} ${field}`
+      const position = counts.get(place) ?? 0
+      counts.set(place, position + 1)
+      return { from_kind: from.kind, from_id: from.id, field, position, to_kind: to.kind, to_id: to.id }
+    })
+    for (const some of pieces(rows, ROWS_PER_STATEMENT)) await trx.insertInto('references').values(some).execute()
+  }
+
+  async touch(keys: readonly RecordKey[]): Promise<void> {
+    const trx = this.#open()
+    for (const kind of new Set(keys.map((key) => key.kind))) {
+      const ids = keys.filter((key) => key.kind === kind).map(({ id }) => id)
+      for (const some of pieces(ids, ROWS_PER_STATEMENT)) {
+        this.#touched = true
+        const rows = await trx
+          .updateTable('records')
+          .set({ revision: this.number })
+          .where('kind', '=', kind)
+          .where('id', 'in', some)
+          .returning(['kind', 'id'])
+          .execute()
+        for (const row of rows) this.#changes.add(row, 'update')
+      }
+    }
+  }
+
+  async claimMany(claims: readonly KeptClaim[]): Promise<ClaimConflict[]> {
+    const trx = this.#open()
+    const conflicts: ClaimConflict[] = []
+    for (const some of pieces(claims, ROWS_PER_STATEMENT)) {
+      this.#touched = true
+      const rows = some.map(({ keeper: { kind, id }, space, value }) => ({ space, value: claimText(value), kind, id }))
+      const result = await trx
+        .insertInto('claims')
+        .values(rows)
+        .onConflict((conflict) => conflict.columns(['space', 'value']).doNothing())
+        .executeTakeFirst()
+      if (Number(result.numInsertedOrUpdatedRows) === rows.length) continue
+      for (const { keeper, space, value } of some) {
+        const holder = await this.#holderOf({ space, value })
+        if (holder.kind !== keeper.kind || holder.id !== keeper.id) {
+          conflicts.push(new ClaimConflict({ space, value }, holder))
+        }
+      }
+    }
+    return conflicts
+  }
+
   async claim(keeper: RecordKey, space: string, value: string): Promise<void> {
     const trx = this.#open()
     this.#touched = true
@@ -135,8 +200,7 @@ export class KyselyTransaction extends Queries implements StoreTransaction {
       .onConflict((conflict) => conflict.columns(['space', 'value']).doNothing())
       .executeTakeFirst()
     if (result.numInsertedOrUpdatedRows !== 0n) return
-    const holder = await this.keeperOf(space, value)
-    if (holder === undefined) throw new StoreError('STORE_FAILED', `a claim in ${space} was neither taken nor free`)
+    const holder = await this.#holderOf({ space, value })
     if (holder.kind !== keeper.kind || holder.id !== keeper.id) throw new ClaimConflict({ space, value }, holder)
   }
 
@@ -199,6 +263,13 @@ export class KyselyTransaction extends Queries implements StoreTransaction {
   /** From here on the handle refuses everything. */
   end(): void {
     this.#ended = true
+  }
+
+  /** Of a value that could not be taken. */
+  async #holderOf({ space, value }: Claim): Promise<RecordKey> {
+    const holder = await this.keeperOf(space, value)
+    if (holder === undefined) throw new StoreError('STORE_FAILED', `a claim in ${space} was neither taken nor free`)
+    return holder
   }
 
   #rowOf({ kind, id, body, sealed = null, createdAt = this.at }: NewRecord) {

@@ -1,4 +1,5 @@
 import { newId } from '../../lib/id.js'
+import { Slices } from '../../lib/slices.js'
 import { isObject } from '../../resources/check.js'
 import type { ResourceRecord } from '../../resources/field.js'
 import type { Resource } from '../../resources/resource.js'
@@ -81,6 +82,7 @@ async function readRecords(tx: StoreTransaction, document: AccountDocument, opti
   const edits: Edit[] = []
   const unchanged: Record<string, number> = {}
   const problems: TransferProblem[] = []
+  const slices = new Slices()
   const pending = new Map<string, ResourceRecord>()
   const { checkPolicy, clock, records, random, sealer, zone } = options
   const find = async (kind: string, id: string) =>
@@ -88,8 +90,13 @@ async function readRecords(tx: StoreTransaction, document: AccountDocument, opti
   const makers = { clock, zone, random, principal, newId: (prefix: string) => newId(prefix, clock.wall()), find }
   for (const resource of options.resources) {
     const entries = document.records[resource.name] ?? []
-    const current = await currentRecords(tx, resource, entries, options)
+    let current: ReadonlyMap<string, ResourceRecord> = new Map()
     for (const [index, entry] of entries.entries()) {
+      if (slices.due) await slices.rest()
+      // In pieces between the others: a transaction that is silent for long is ended.
+      if (index % KEYS_AT_ONCE === 0) {
+        current = await currentRecords(tx, resource, entries.slice(index, index + KEYS_AT_ONCE), options)
+      }
       const path = ['records', resource.name, index]
       const before = current.get(entry.id)
       const read = await readEntry(resource, entry, before, path, { checkPolicy, sealer, makers })
@@ -115,12 +122,8 @@ async function currentRecords(
   entries: readonly RecordEntry[],
   { records }: ImportOptions
 ): Promise<Map<string, ResourceRecord>> {
-  const current = new Map<string, ResourceRecord>()
-  for (let start = 0; start < entries.length; start += KEYS_AT_ONCE) {
-    const keys = entries.slice(start, start + KEYS_AT_ONCE).map(({ id }) => ({ kind, id }))
-    for (const stored of await tx.getMany(keys)) current.set(stored.id, records.open(stored).record)
-  }
-  return current
+  const found = await tx.getMany(entries.map(({ id }) => ({ kind, id })))
+  return new Map(found.map((stored) => [stored.id, records.open(stored).record]))
 }
 
 /** What the document does not have, what refers to others first. */

@@ -3,8 +3,8 @@ import { httpsEdge } from '../../resources/https-edge.js'
 import { claimsOf, linksOf, newLinks } from '../../resources/relations.js'
 import { reservedDomain } from '../../resources/reserved-domain.js'
 import type { Resource } from '../../resources/resource.js'
-import type { NewRecord, RecordKey, StoreTransaction } from '../../store/store.js'
-import { ClaimConflict } from '../../store/store-error.js'
+import { pieces } from '../../store/rows.js'
+import type { KeptClaim, NewRecord, RecordKey, Reference, StoreTransaction } from '../../store/store.js'
 import { mustCarryBytes } from '../carriage.js'
 import { Catalogue } from '../catalogue.js'
 import { ControlError } from '../control-error.js'
@@ -16,6 +16,9 @@ import type { AccountDocument } from './account-document.js'
 import type { ImportOptions } from './import-options.js'
 import { ImportRefused, type TransferPath, type TransferProblem } from './import-refused.js'
 import { segmentsOf } from './read-entry.js'
+
+/** Records whose references are looked up together. */
+const CHECKED_AT_ONCE = 250
 
 /** A record before and after an import. */
 export interface Edit {
@@ -48,8 +51,8 @@ export async function writeEdits(
   for (const { before } of gone) await tx.delete(before.kind, before.id)
   for (const edit of made) await writing.release(edit)
   await writing.records(made)
-  for (const edit of made) await writing.relate(edit)
-  for (const edit of made) await writing.check(edit)
+  await writing.relate(made)
+  for (const some of pieces(made, CHECKED_AT_ONCE)) await writing.check(some)
   for (const edit of gone) await writing.mustNotBeNeeded(edit)
   await writing.touchParents(edits)
   if (writing.problems.length > 0) throw new ImportRefused(writing.problems)
@@ -63,6 +66,8 @@ class Writing {
   readonly #document: AccountDocument
   readonly #options: ImportOptions
   readonly #catalogue: Catalogue
+  /** Keys of the records that were written, as text. */
+  readonly #made = new Set<string>()
 
   constructor(tx: StoreTransaction, document: AccountDocument, options: ImportOptions) {
     this.#tx = tx
@@ -87,39 +92,52 @@ class Writing {
       else fresh.push({ ...keyOf(after), ...stored, ...(createdAt === undefined ? {} : { createdAt }) })
     }
     await this.#tx.insertMany(fresh)
+    for (const { after } of edits) this.#made.add(textOf(after))
   }
 
-  async relate({ resource, before, after, path }: Made): Promise<void> {
-    const links = linksOf(resource, after)
-    const former = before === undefined ? [] : linksOf(resource, before)
-    if (JSON.stringify(links) !== JSON.stringify(former)) {
-      const rows = links.map(({ field, kind, id }) => ({ field, to: { kind, id } }))
-      await this.#tx.replaceReferences(keyOf(after), rows)
-    }
-    const held = new Set(before === undefined ? [] : claimsOf(resource, before).map(claimText))
-    for (const claim of claimsOf(resource, after)) {
-      if (held.has(claimText(claim))) continue
-      try {
-        await this.#tx.claim(keyOf(after), claim.space, claim.value)
-      } catch (error) {
-        if (!(error instanceof ClaimConflict)) throw error
-        const { kind, id } = error.keeper
-        const message = `${claim.field} is taken by ${kind} ${id}`
-        this.problems.push({ path: [...path, 'fields', claim.field], code: 'ALREADY_EXISTS', message })
+  /** References and claims. */
+  async relate(edits: readonly Made[]): Promise<void> {
+    const fresh: Omit<Reference, 'position'>[] = []
+    const taken: (KeptClaim & { readonly place: TransferPath; readonly field: string })[] = []
+    for (const { resource, before, after, path } of edits) {
+      const keeper = keyOf(after)
+      const links = linksOf(resource, after).map(({ field, kind, id }) => ({ field, to: { kind, id } }))
+      if (before === undefined) for (const link of links) fresh.push({ from: keeper, ...link })
+      else if (JSON.stringify(linksOf(resource, after)) !== JSON.stringify(linksOf(resource, before))) {
+        await this.#tx.replaceReferences(keeper, links)
+      }
+      const held = new Set(before === undefined ? [] : claimsOf(resource, before).map(claimText))
+      for (const claim of claimsOf(resource, after)) {
+        const place = [...path, 'fields', claim.field]
+        if (!held.has(claimText(claim))) taken.push({ keeper, ...claim, place })
       }
     }
+    await this.#tx.addReferences(fresh)
+    const conflicts = new Map((await this.#tx.claimMany(taken)).map((one) => [claimText(one.claim), one.keeper]))
+    for (const { keeper, field, place, ...claim } of taken) {
+      const holder = conflicts.get(claimText(claim))
+      if (holder === undefined || textOf(holder) === textOf(keeper)) continue
+      const message = `${field} is taken by ${textOf(holder)}`
+      this.problems.push({ path: place, code: 'ALREADY_EXISTS', message })
+    }
   }
 
-  /** What it names must be there, as in the API. */
-  async check({ resource, before, after, path }: Made): Promise<void> {
-    const links = newLinks(resource, before, after)
-    const found = new Set((await this.#tx.getMany(links)).map(textOf))
-    for (const link of links) if (!found.has(textOf(link))) this.#missing(link, after, path)
-    await this.#allowed(path, async () => {
-      await ownersMustExist(this.#tx, resource, after)
-      await mustCarryBytes(this.#tx, before, after)
-      if (this.#options.requireReserved) await hostsMustBeReserved(this.#tx, before, after)
-    })
+  /** What they name must be there, as in the API. */
+  async check(edits: readonly Made[]): Promise<void> {
+    const links = edits.map(({ resource, before, after }) => newLinks(resource, before, after))
+    const found = new Set(
+      (await this.#tx.getMany(links.flat().filter((link) => !this.#made.has(textOf(link))))).map(textOf)
+    )
+    for (const [index, { resource, before, after, path }] of edits.entries()) {
+      for (const link of links[index] ?? []) {
+        if (!found.has(textOf(link)) && !this.#made.has(textOf(link))) this.#missing(link, after, path)
+      }
+      await this.#allowed(path, async () => {
+        await ownersMustExist(this.#tx, resource, after)
+        await mustCarryBytes(this.#tx, before, after)
+        if (this.#options.requireReserved) await hostsMustBeReserved(this.#tx, before, after)
+      })
+    }
   }
 
   /** Nothing that stays may need what is gone. */
@@ -152,11 +170,10 @@ class Writing {
       const body = (after ?? before)?.body
       if (family === undefined || body === undefined) continue
       const key = { kind: family.parent.name, id: String(body[family.field]) }
-      parents.set(textOf(key), key)
+      // What this transaction has written is of its revision already.
+      if (!this.#made.has(textOf(key))) parents.set(textOf(key), key)
     }
-    for (const { kind, id } of await this.#tx.getMany([...parents.values()])) {
-      await this.#tx.update(kind, id, {})
-    }
+    await this.#tx.touch([...parents.values()])
   }
 
   #missing({ kind, id, field, onTargetDelete }: Link, user: ResourceRecord, path: TransferPath): void {
