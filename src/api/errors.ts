@@ -92,6 +92,7 @@ const STATUSES: ReadonlyMap<string, number> = new Map([
   ['PRECONDITION_FAILED', 412],
   ['INTERNAL', 500],
   ['UNAVAILABLE', 503],
+  ['BUSY', 503],
   ['SEAL_KEY_LOST', 503],
   ['SEAL_BROKEN', 503],
   ['SEAL_KEY_CHANGED', 503],

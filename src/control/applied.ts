@@ -1,8 +1,10 @@
 import type { Clock } from '../lib/clock.js'
 import { codeOf } from '../lib/coded-error.js'
+import type { Slices } from '../lib/slices.js'
 import type { UnitProblems } from '../snapshot/compile.js'
-import type { Place, StoredRecord, StoreLog, StoreReader } from '../store/store.js'
-import { derive, deriveAll, PLANNED_KINDS, type Touched } from './derive.js'
+import { pieces } from '../store/rows.js'
+import type { ChangeFeed, Place, RecordKey, StoredRecord, StoreLog, StoreReader } from '../store/store.js'
+import { addUnits, type DerivedUnits, deriving, PLANNED_KINDS, type Touched } from './derive.js'
 import type { Live, Units } from './live.js'
 import type { Principals } from './principals.js'
 import { everyRecord, type Records } from './records.js'
@@ -12,12 +14,19 @@ import type { PlannedRecord } from './units/planned.js'
 /** The kinds of which the content matters here; of others it is enough to know that they have changed. */
 const READ_KINDS: ReadonlySet<string> = new Set(PLANNED_KINDS)
 
+/** Records that one question asks for. */
+const READ_AT_ONCE = 250
+/** Changes that a transaction may follow while every other writer waits for it. */
+const WITHIN_TRANSACTION = 500
+
 export interface AppliedParts {
   readonly records: Records
   readonly live: Live
   readonly principals: Principals
   readonly clock: Clock
   readonly log: StoreLog
+  /** For one revision or load: it is read and derived beside traffic. */
+  readonly slices: () => Slices
   /** Hears of each revision once it serves. Must not throw. */
   readonly served: (revision: number) => void
   /** Why what is followed is not the store itself, for people; null when it is. */
@@ -82,22 +91,24 @@ export class AppliedRevision {
     this.#stuck = `cannot follow the store: ${code}`
   }
 
-  /**
-   * Everything that the store holds, from nothing. `committed`: the last revision that others have committed; a transaction
-   * must say it, because it takes its own for the last.
-   */
-  async load(reader: StoreReader, committed?: number): Promise<void> {
+  /** Everything that the store holds, from nothing. Not for transactions: it may take seconds. */
+  async load(reader: StoreReader): Promise<void> {
     const { live } = this.#parts
-    const place = await reader.placeOf(committed ?? (await reader.revision()))
-    const records: PlannedRecord[] = []
+    const slices = this.#parts.slices()
+    const place = await reader.placeOf(await reader.revision())
+    const whole: DerivedUnits = { units: new Map(), secrets: new Map() }
     this.#sealed.clear()
     for (const kind of PLANNED_KINDS) {
-      for await (const page of everyRecord(reader, kind)) for (const stored of page) records.push(this.#open(stored))
+      for await (const page of everyRecord(reader, kind)) {
+        for (const stored of page) {
+          addUnits(whole, this.#open(stored))
+          if (slices.due) await slices.rest()
+        }
+      }
     }
     this.#broken.clear()
-    const { units, secrets } = deriveAll(records)
-    await this.#serve(live.fromRecords(units, secrets))
     this.#parts.principals.forgetAll()
+    await this.#serve(await slices.run(live.fromRecords(whole.units, whole.secrets)))
     this.#serves(place)
     // Records may have changed while they were read, one kind after the other.
     await this.follow(reader)
@@ -105,24 +116,51 @@ export class AppliedRevision {
 
   /**
    * Applies what others have committed since. A store that has another history than the one that was followed (a standby
-   * that lagged has taken over, a backup was restored) is read anew. `committed`: as for `load`.
+   * that lagged has taken over, a backup was restored) is read anew. Not for transactions: it may take seconds.
    */
-  async follow(reader: StoreReader, committed?: number): Promise<void> {
+  async follow(reader: StoreReader): Promise<void> {
     const feed = await reader.changesAfter(this.#place)
     if (feed.diverged) this.#diverged(feed.revision)
-    if (!feed.complete) return await this.load(reader, committed)
+    if (feed.complete) await this.#apply(reader, feed)
+    else await this.load(reader)
+  }
+
+  /** As `follow`, in a transaction. False, and nothing is done, when there is more than others should wait for. */
+  async followWithin(transaction: StoreReader): Promise<boolean> {
+    const feed = await transaction.changesAfter(this.#place, WITHIN_TRANSACTION)
+    if (!feed.complete) return false
+    await this.#apply(transaction, feed)
+    return true
+  }
+
+  async #apply(reader: StoreReader, feed: ChangeFeed): Promise<void> {
     if (feed.revision === this.#place.revision) return
-    const keys = new Map(feed.changes.map(({ kind, id }) => [`${kind} ${id}`, { kind, id }]))
-    const found = new Map<string, Touched['after']>()
-    const read = [...keys.values()].filter(({ kind }) => READ_KINDS.has(kind))
-    for (const stored of await reader.getMany(read)) {
-      found.set(`${stored.kind} ${stored.id}`, this.#open(stored))
-    }
-    const touched = [...keys].map(([key, { kind, id }]) => ({ kind, id, after: found.get(key) }))
     const { live, principals } = this.#parts
-    await this.#serve(derive(live.units, touched))
+    const slices = this.#parts.slices()
+    const touched = await this.#touched(reader, feed, slices)
+    const units = await slices.run(deriving(live.units, touched))
     principals.forget(touched)
+    await this.#serve(units)
     this.#serves(feed.place)
+  }
+
+  /** What the changes have touched, as it is now. */
+  async #touched(reader: StoreReader, { changes }: ChangeFeed, slices: Slices): Promise<Touched[]> {
+    const keys = new Map<string, RecordKey>()
+    for (const { kind, id } of changes) {
+      keys.set(`${kind} ${id}`, { kind, id })
+      if (slices.due) await slices.rest()
+    }
+    const touched: Touched[] = []
+    for (const some of pieces([...keys.values()], READ_AT_ONCE)) {
+      const found = new Map<string, PlannedRecord>()
+      for (const stored of await reader.getMany(some.filter(({ kind }) => READ_KINDS.has(kind)))) {
+        found.set(`${stored.kind} ${stored.id}`, this.#open(stored))
+        if (slices.due) await slices.rest()
+      }
+      for (const { kind, id } of some) touched.push({ kind, id, after: found.get(`${kind} ${id}`) })
+    }
+    return touched
   }
 
   /** A write of this process serves: `place` is its own, `units` what it put and dropped. */
@@ -149,7 +187,7 @@ export class AppliedRevision {
 
   async #serve(units: Units): Promise<void> {
     const { ready, problems } = await readyWhatCompiles(this.#parts.live, units)
-    ready.swap()
+    await ready.swap()
     this.#mended(units)
     for (const { unit, host, port, reason } of ready.ports) {
       this.#parts.log.warn({ unit, host, port, reason }, 'a port of the store cannot be opened here')

@@ -1,5 +1,6 @@
 import { isDeepStrictEqual } from 'node:util'
 import type { ShardedMap } from '../lib/sharded-map.js'
+import { atOnce, type Steps } from '../lib/slices.js'
 import type { SecretValues, Unit } from '../plan/plan.js'
 import { type PlannedKind, type PlannedRecord, secretName } from './units/planned.js'
 import { plannedKinds } from './units/registry.js'
@@ -20,8 +21,8 @@ export interface Derived {
 
 /** The units of records and the values that they refer to. */
 export interface DerivedUnits {
-  readonly units: ReadonlyMap<string, Unit>
-  readonly secrets: SecretValues
+  readonly units: Map<string, Unit>
+  readonly secrets: Map<string, string>
 }
 
 const KINDS: ReadonlyMap<string, PlannedKind> = new Map(plannedKinds.map((planned) => [planned.kind, planned]))
@@ -31,20 +32,28 @@ export const PLANNED_KINDS: readonly string[] = [...KINDS.keys()]
 
 /** The units of all records. Each record has units of its own, so the whole is nothing but the sum. */
 export function deriveAll(records: Iterable<PlannedRecord>): DerivedUnits {
-  const units = new Map<string, Unit>()
-  const secrets = new Map<string, string>()
-  for (const one of records) {
-    for (const [key, unit] of KINDS.get(one.record.kind)?.units(one) ?? []) units.set(key, unit)
-    noteSecrets(one, secrets)
-  }
-  return { units, secrets }
+  const whole: DerivedUnits = { units: new Map(), secrets: new Map() }
+  for (const one of records) addUnits(whole, one)
+  return whole
+}
+
+/** Adds the units of one record to the whole. */
+export function addUnits({ units, secrets }: DerivedUnits, one: PlannedRecord): void {
+  for (const [key, unit] of KINDS.get(one.record.kind)?.units(one) ?? []) units.set(key, unit)
+  noteSecrets(one, secrets)
 }
 
 /** Changed records to changed units. Costs what the change touches. `running`: the units of the plan that it starts from. */
 export function derive(running: ShardedMap<Unit>, touched: readonly Touched[]): Derived {
+  return atOnce(deriving(running, touched))
+}
+
+/** As `derive`, in steps. */
+export function* deriving(running: ShardedMap<Unit>, touched: readonly Touched[]): Steps<Derived> {
   const units = new Map<string, Unit | undefined>()
   const secrets = new Map<string, string>()
   for (const { kind, id, after } of touched) {
+    yield
     const planned = KINDS.get(kind)
     if (planned === undefined) continue
     for (const key of planned.keys(id)) units.set(key, undefined)
@@ -55,6 +64,7 @@ export function derive(running: ShardedMap<Unit>, touched: readonly Touched[]): 
   const put: [string, Unit][] = []
   const drop: string[] = []
   for (const [key, unit] of units) {
+    yield
     const before = running.get(key)
     if (unit === undefined) {
       if (before !== undefined) drop.push(key)

@@ -1,7 +1,8 @@
 import { isDeepStrictEqual } from 'node:util'
 import type { ShardedMap } from '../lib/sharded-map.js'
+import type { Slices, Steps } from '../lib/slices.js'
 import type { Change, SecretValues, Unit } from '../plan/plan.js'
-import { type CompileOptions, prepare, type UnitProblems } from '../snapshot/compile.js'
+import { type CompileOptions, type Prepared, preparing, type UnitProblems } from '../snapshot/compile.js'
 import type { SnapshotHolder } from '../snapshot/holder.js'
 import type { BoundPorts, PortProblem, Ports } from '../snapshot/ports.js'
 import type { Snapshot } from '../snapshot/snapshot.js'
@@ -12,7 +13,10 @@ export interface Units extends Pick<Change, 'put' | 'drop'> {
   readonly secrets: SecretValues
 }
 
-/** A change that is compiled beside what runs. `swap` makes it serve and cannot fail; instead `abandon` undoes what was prepared. */
+/**
+ * A change that is compiled beside what runs. `swap` makes it serve and cannot fail; nothing else may change what runs until
+ * it has resolved. Instead, `abandon` undoes what was prepared.
+ */
 export type Ready =
   | {
       readonly ok: true
@@ -21,7 +25,7 @@ export type Ready =
       readonly warnings: readonly UnitProblems[]
       /** Ports that are not open although a unit asks for them. */
       readonly ports: readonly PortProblem[]
-      swap(): void
+      swap(): Promise<void>
       abandon(): void
     }
   | { readonly ok: false; readonly problems: readonly UnitProblems[]; readonly ports: readonly PortProblem[] }
@@ -30,6 +34,8 @@ export interface LiveParts {
   readonly holder: SnapshotHolder
   readonly compile: CompileOptions
   readonly ports: Ports
+  /** For one change: it is compiled beside traffic. */
+  readonly slices: () => Slices
   /** Hears of every new snapshot after it serves. Must not throw. */
   readonly swapped: (snapshot: Snapshot) => void
 }
@@ -64,7 +70,7 @@ export class Live {
     const running = this.#running
     if (put.length === 0 && drop.length === 0) return { ...NOTHING_TO_DO, snapshot: running }
     const change = { from: running.revision, to: running.revision + 1, put, drop }
-    const prepared = prepare(running, change, secrets, this.#parts.compile)
+    const prepared = await this.#parts.slices().run(preparing(running, change, secrets, this.#parts.compile))
     if (!prepared.ok) return { ...prepared, ports: NO_PORTS }
     const bound = await this.#parts.ports.bind(running, prepared.snapshot)
     if (bound.failed.length > 0 && !tolerant) {
@@ -83,39 +89,51 @@ export class Live {
 
   /** Makes exactly `units` those of the process itself; the records' stay. All or nothing. */
   async applyOwn(units: ReadonlyMap<string, Unit>): Promise<Applied> {
-    const { put, drop } = this.#unlike(units, this.#own)
+    const slices = this.#parts.slices()
+    const { put, drop } = await slices.run(this.#unlike(units, this.#own))
     const ready = await this.ready({ put, drop, secrets: NO_SECRETS })
     const { revision } = this.#running
     if (!ready.ok) return { ok: false, revision, problems: ready.problems, ports: ready.ports }
-    ready.swap()
+    await ready.swap()
     this.#own = new Set(units.keys())
     const changed = put.length > 0 || drop.length > 0
     return { ok: true, revision: this.#running.revision, changed, warnings: ready.warnings }
   }
 
-  /** The change after which the records' units are exactly `units`. */
-  fromRecords(units: ReadonlyMap<string, Unit>, secrets: SecretValues): Units {
+  /** The change after which the records' units are exactly `units`, in steps. */
+  *fromRecords(units: ReadonlyMap<string, Unit>, secrets: SecretValues): Steps<Units> {
     const keys = new Set<string>()
-    for (const [key] of this.units) if (!this.#own.has(key)) keys.add(key)
-    return { ...this.#unlike(units, keys), secrets }
+    for (const [key] of this.units) {
+      if (!this.#own.has(key)) keys.add(key)
+      yield
+    }
+    return { ...(yield* this.#unlike(units, keys)), secrets }
   }
 
   get #running(): Snapshot {
     return this.#parts.holder.current()
   }
 
-  #unlike(units: ReadonlyMap<string, Unit>, before: ReadonlySet<string>): Pick<Change, 'put' | 'drop'> {
-    const put = [...units].filter(([key, unit]) => !isDeepStrictEqual(this.units.get(key), unit))
+  *#unlike(units: ReadonlyMap<string, Unit>, before: ReadonlySet<string>): Steps<Pick<Change, 'put' | 'drop'>> {
+    const put: [string, Unit][] = []
+    for (const [key, unit] of units) {
+      if (!isDeepStrictEqual(this.units.get(key), unit)) put.push([key, unit])
+      yield
+    }
     return { put, drop: [...before].filter((key) => !units.has(key)) }
   }
 
-  #swap({ commit, snapshot }: { commit(): void; readonly snapshot: Snapshot }, bound: BoundPorts): void {
-    commit()
+  async #swap(prepared: Prepared & { readonly ok: true }, bound: BoundPorts): Promise<void> {
+    const { snapshot } = prepared
+    const slices = this.#parts.slices()
+    await slices.run(prepared.taking())
     this.#parts.holder.swap(snapshot)
     bound.commit()
     this.#parts.swapped(snapshot)
+    await slices.run(prepared.sweeping())
   }
 }
 
 const nothing = () => undefined
-const NOTHING_TO_DO = { ok: true, warnings: [], ports: NO_PORTS, swap: nothing, abandon: nothing } as const
+const swapNothing = async () => undefined
+const NOTHING_TO_DO = { ok: true, warnings: [], ports: NO_PORTS, swap: swapNothing, abandon: nothing } as const

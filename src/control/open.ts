@@ -1,6 +1,7 @@
 import { tmpdir } from 'node:os'
 import type { Clock } from '../lib/clock.js'
 import type { Sealer } from '../lib/seal.js'
+import { Slices } from '../lib/slices.js'
 import type { FileCheck, Json, PolicyCheck } from '../resources/field.js'
 import type { Resource } from '../resources/resource.js'
 import { AddressGate, type GatedTraffic } from '../snapshot/address-gate.js'
@@ -67,6 +68,8 @@ export interface ControlOptions {
   readonly settled?: (kinds: ReadonlySet<string>) => Promise<void>
   /** Where the copy of a backup lies until it is sent; absent: the system's folder for such files. */
   readonly backupFolder?: string | undefined
+  /** For one piece of long work beside traffic; absent: of the system's clock. */
+  readonly slices?: () => Slices
   /** Milliseconds between reports to the other processes on the store; absent: there are none. */
   readonly reportEvery?: number
 }
@@ -123,12 +126,13 @@ async function build(
 ): Promise<ControlParts> {
   const { seal, clock, log, holder, compile, checkPolicy, zone, published, events, operatorKeys, reportEvery } = options
   const { swapped = () => undefined, served = () => undefined, ports = noPorts, degraded = () => null } = options
+  const { slices = () => new Slices() } = options
   const catalogue = new Catalogue(options.resources)
   const records = new Records(seal)
   const principals = await Principals.open({ store, clock, operatorKeys })
-  const live = new Live({ holder, compile, ports, swapped })
+  const live = new Live({ holder, compile, ports, slices, swapped })
   const gates = { api: new AddressGate('api', { log }), dashboard: new AddressGate('dashboard', { log }) }
-  const applied = new AppliedRevision({ records, live, principals, clock, log, served, degraded })
+  const applied = new AppliedRevision({ records, live, principals, clock, log, slices, served, degraded })
   const reports = new ProcessReports({ store, applied, clock, log, every: reportEvery })
   const agents = new ClusterAgents({ store, reports, sources, clock, log })
   const answers = new Answers(catalogue, records, { ...options, selectedBy: (groups) => agents.selectedBy(groups) })
@@ -139,6 +143,7 @@ async function build(
     holder,
     principals,
     log,
+    slices,
     draft: {
       catalogue,
       records,

@@ -66,7 +66,8 @@ function ownerOf(kind: string, id: string): string {
   return `${kind}/${id}`
 }
 
-const PAGE = 1000
+/** Few enough that one answer of the store holds up no loop. */
+const PAGE = 500
 
 /** All records of a kind, newest first, page by page; with `referring` those that name the record in this field. */
 export async function* everyRecord(

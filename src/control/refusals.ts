@@ -19,7 +19,7 @@ export function refusedPort({ host, port, reason }: PortProblem): ControlError {
   return new ControlError('PORT_IN_USE', message, { field: 'hostports', details: { port: String(port), reason } })
 }
 
-/** What `run` resolves with; failures that pass become `UNAVAILABLE`, `OUTCOME_UNKNOWN`, `SEAL_KEY_LOST` or `SEAL_BROKEN`. */
+/** What `run` resolves with; failures that pass become `UNAVAILABLE`, `BUSY`, `OUTCOME_UNKNOWN`, `SEAL_KEY_LOST` or `SEAL_BROKEN`. */
 export async function orUnavailable<T>(run: Promise<T>): Promise<T> {
   try {
     return await run
@@ -64,6 +64,10 @@ function inOurWords(error: StoreError): Error {
       const message =
         'the sealing key of the store was changed, and this process has the old one: start it again with the new key'
       return new ControlError('SEAL_KEY_CHANGED', message, { cause: error })
+    }
+    case 'STORE_BUSY': {
+      const message = 'another process is writing, such as an import; nothing was changed, try again when it is done'
+      return new ControlError('BUSY', message, { cause: error })
     }
     case 'STORE_OUTCOME_UNKNOWN': {
       const message = 'the store went away during the commit; whether the change was made is not known'

@@ -19,7 +19,8 @@ export async function readyWhatCompiles(live: Live, units: Units): Promise<Toler
   const failed = new Set(whole.problems.map(({ key }) => key))
   const missing = new Set([...failed].filter((key) => live.units.get(key) === undefined))
   const left = units.put.filter(([key, unit]) => failed.has(key) || needsAny(unit, missing)).map(([key]) => key)
-  const put = units.put.filter(([key]) => !left.includes(key))
+  const leaves = new Set(left)
+  const put = units.put.filter(([key]) => !leaves.has(key))
   // What is left out must not go on with what it was before, unless that is its former text.
   const dropped = left.filter((key) => !failed.has(key) && live.units.has(key))
   const rest = await live.ready({ ...units, put, drop: [...units.drop, ...dropped] }, true)

@@ -1,14 +1,15 @@
 import { atMost } from '../lib/at-most.js'
+import type { Slices } from '../lib/slices.js'
 import { refuses, sameAddressRules, sameRestriction } from '../snapshot/address-gate.js'
 import type { SnapshotHolder } from '../snapshot/holder.js'
 import type { Snapshot } from '../snapshot/snapshot.js'
 import { samePlace } from '../store/revision-watch.js'
-import type { Store, StoreLog, StoreTransaction } from '../store/store.js'
+import type { Outcome, Store, StoreLog, StoreTransaction } from '../store/store.js'
 import { Turns } from '../store/turns.js'
 import type { AppliedRevision } from './applied.js'
 import type { Call, Done, PolicyWarning, WriteMode } from './calls.js'
 import { ControlError } from './control-error.js'
-import { type Derived, derive } from './derive.js'
+import { type Derived, deriving } from './derive.js'
 import { Draft, type DraftParts } from './draft.js'
 import type { EventRecorder, RecordEvent } from './events.js'
 import type { Live, Ready } from './live.js'
@@ -26,6 +27,8 @@ export interface WriterParts {
   readonly holder: SnapshotHolder
   readonly principals: Principals
   readonly log: StoreLog
+  /** For one write: what it means is worked out beside traffic. */
+  readonly slices: () => Slices
   readonly draft: DraftParts
   /** Keeps events in the transaction of their cause; absent: nobody does. */
   readonly recorder: EventRecorder | undefined
@@ -39,6 +42,14 @@ export interface WriterParts {
 
 /** A follower that the store keeps waiting does not keep the answer of a write that serves. Milliseconds. */
 const LONGEST_SETTLING = 2_000
+
+/** How long a write waits for what runs before it here. Milliseconds. */
+const LONGEST_WAIT = 15_000
+/** How often others may come in between with more than a transaction may follow. */
+const ATTEMPTS = 5
+
+/** Others have written more than a transaction may follow. */
+class FarBehind extends Error {}
 
 /** A write that needs nothing but its commit. */
 interface Staged<T> {
@@ -79,12 +90,14 @@ export class Writer {
     mode: WriteMode,
     work: (draft: Draft) => Promise<T>
   ): Promise<{ value: T; done: Done; touched: ReadonlySet<string> }> {
-    return await this.alone(async () => {
-      const { applied, store } = this.#parts
+    const run = async () => {
+      const { applied } = this.#parts
       let last: Staged<T> | undefined
-      const transaction = store.transact(call.operationId, async (tx) => {
+      const transaction = this.#transact(call.operationId, async (tx) => {
         // Another process may have written since: what is checked here must be checked against what is there.
-        if (!samePlace(await tx.placeOf(tx.previous), applied.place)) await applied.follow(tx, tx.previous)
+        if (!samePlace(await tx.placeOf(tx.previous), applied.place) && !(await applied.followWithin(tx))) {
+          throw new FarBehind()
+        }
         last?.ready.abandon()
         last = undefined
         const staged = await this.#stage(new Draft(tx, this.#parts.draft), call, mode, work)
@@ -102,13 +115,31 @@ export class Writer {
       const { put, drop } = staged.derived
       // Before the swap: what is dropped is still there to be looked at.
       const routes = mode.dryRun === true ? { routes: touchedRoutes(this.#parts.live.units, { put, drop }) } : {}
-      if (committed) this.#serve(staged, call, revision)
+      if (committed) await this.#serve(staged, call, revision)
       else staged.ready.abandon()
       const difference = { put: put.map(([key]) => key), drop, ...routes }
       const { warnings } = staged
       const touched = new Set(committed ? staged.draft.touched.map(({ kind }) => kind) : [])
       return { value: staged.value, done: { committed: applied.revision, difference, warnings }, touched }
-    })
+    }
+    return await this.#turns.take(run, { milliseconds: LONGEST_WAIT, refusal: busyHere })
+  }
+
+  /** A transaction that starts from what is applied here. What is much is applied before it: nobody else can write meanwhile in it. */
+  async #transact<T>(operationId: string, work: (tx: StoreTransaction) => Promise<T>): Promise<Outcome<T>> {
+    const { applied, store } = this.#parts
+    for (let attempt = 0; attempt < ATTEMPTS; attempt++) {
+      try {
+        return await store.transact(operationId, work)
+      } catch (error) {
+        if (!(error instanceof FarBehind)) throw error
+      }
+      await applied.follow(store)
+    }
+    throw new ControlError(
+      'BUSY',
+      'other processes write faster than this one can apply; nothing was changed, try again'
+    )
   }
 
   /** Outside of the turn: a follower may have to write before it is done. */
@@ -121,7 +152,7 @@ export class Writer {
     const value = await work(draft)
     const { live, holder, recorder } = this.#parts
     await recorder?.record(draft.tx, { call, events: draft.events, touched: draft.touched })
-    const derived = derive(live.units, draft.touched)
+    const derived = await this.#parts.slices().run(deriving(live.units, draft.touched))
     const ready = await live.ready(derived)
     if (!ready.ok) throw ready.ports[0] === undefined ? refusedPolicy(ready.problems) : refusedPort(ready.ports[0])
     try {
@@ -134,10 +165,10 @@ export class Writer {
     return { value, draft, derived, ready, warnings: policyWarnings(derived.put, ready.warnings, ready.snapshot) }
   }
 
-  #serve({ draft, derived, ready, warnings }: Staged<unknown>, call: Call, revision: number): void {
+  async #serve({ draft, derived, ready, warnings }: Staged<unknown>, call: Call, revision: number): Promise<void> {
     const { applied, principals } = this.#parts
-    ready.swap()
     principals.forget(draft.touched)
+    await ready.swap()
     applied.committed({ revision, mark: call.operationId }, derived)
     this.#parts.committed()
     for (const { code, message, ...place } of warnings) {
@@ -151,6 +182,13 @@ export class Writer {
     const about = { at: tx.at, revision, operationId: call.operationId, principal: { id, subject, key } }
     for (const event of events) this.#parts.published({ ...event, ...about })
   }
+}
+
+function busyHere(): ControlError {
+  const message =
+    `this process has been writing or applying other changes for ${LONGEST_WAIT / 1000} s, such as an import; ` +
+    'nothing was changed, try again'
+  return new ControlError('BUSY', message)
 }
 
 /** Fails with `LOCKOUT` when a restriction that changes would refuse the caller itself. */

@@ -1,4 +1,5 @@
 import { added, longestMatch, type PrefixNode, removed } from './prefix-tree.js'
+import { atOnce, type Steps } from './slices.js'
 
 /** An IP address as its 32-bit words: one for IPv4, four for IPv6. IPv4-mapped IPv6 addresses are IPv4. */
 export type Address = readonly [number] | readonly [number, number, number, number]
@@ -95,12 +96,23 @@ export class CidrSet {
 
   /** The set without the networks of `drop` and with those of `put`. */
   with(put: Iterable<Cidr>, drop: Iterable<Cidr> = []): CidrSet {
+    return atOnce(this.editing(put, drop))
+  }
+
+  /** As `with`, in steps. */
+  *editing(put: Iterable<Cidr>, drop: Iterable<Cidr> = []): Steps<CidrSet> {
     const set = new CidrSet([])
     set.#v4 = this.#v4
     set.#v6 = this.#v6
     set.#size = this.#size
-    for (const cidr of drop) set.#remove(cidr)
-    for (const cidr of put) set.#add(cidr)
+    for (const cidr of drop) {
+      set.#remove(cidr)
+      yield
+    }
+    for (const cidr of put) {
+      set.#add(cidr)
+      yield
+    }
     return set
   }
 

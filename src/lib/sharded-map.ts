@@ -1,3 +1,5 @@
+import { atOnce, type Steps } from './slices.js'
+
 /**
  * A persistent map of string keys: `with` answers a changed map and leaves the old one as it was. A change copies the
  * shards of the keys it touches and the list of shards, never the whole map, so that its cost does not grow
@@ -26,6 +28,11 @@ export class ShardedMap<V> {
 
   /** The map with `put` set and then `drop` removed. Keys of `drop` that are not there are ignored. */
   with(put: Iterable<readonly [string, V]>, drop: Iterable<string> = []): ShardedMap<V> {
+    return atOnce(this.editing(put, drop))
+  }
+
+  /** As `with`, in steps. */
+  *editing(put: Iterable<readonly [string, V]>, drop: Iterable<string> = []): Steps<ShardedMap<V>> {
     const shards = this.#shards.slice()
     const copied = new Map<number, Map<string, V>>()
     let size = this.size
@@ -43,11 +50,13 @@ export class ShardedMap<V> {
       const shard = writable(key)
       if (!shard.has(key)) size++
       shard.set(key, value)
+      yield
     }
     for (const key of drop) {
       if (this.#shards[shardOf(key)]?.has(key) || copied.get(shardOf(key))?.has(key)) {
         if (writable(key).delete(key)) size--
       }
+      yield
     }
     return new ShardedMap(shards, size)
   }

@@ -1,5 +1,6 @@
 import { isDeepStrictEqual } from 'node:util'
 import { ShardedMap } from '../lib/sharded-map.js'
+import { atOnce, type Steps } from '../lib/slices.js'
 
 /**
  * The whole running configuration as plain data: keyed, immutable units that refer to each other by key. Whatever can
@@ -252,10 +253,15 @@ export const emptyPlan: Plan = { revision: 0, units: ShardedMap.empty() }
  * Throws a RangeError when the change does not start at the plan's revision: applying it would lose a write.
  */
 export function apply(plan: Plan, change: Change): Plan {
+  return atOnce(applying(plan, change))
+}
+
+/** As `apply`, in steps. */
+export function* applying(plan: Plan, change: Change): Steps<Plan> {
   if (change.from !== plan.revision) {
     throw new RangeError(`the change starts at revision ${change.from}, the plan is at ${plan.revision}`)
   }
-  return { revision: change.to, units: plan.units.with(change.put, change.drop) }
+  return { revision: change.to, units: yield* plan.units.editing(change.put, change.drop) }
 }
 
 /** The change that leads from a plan to exactly `units`; undefined when there is no difference. */

@@ -1,5 +1,6 @@
 import { isDeepStrictEqual } from 'node:util'
 import { CodedError, codeOf } from '../lib/coded-error.js'
+import { Slices } from '../lib/slices.js'
 import type { HostPort, ListenerUnit, Unit } from '../plan/plan.js'
 import type { BoundPorts, PortProblem, Ports } from '../snapshot/ports.js'
 import type { Snapshot } from '../snapshot/snapshot.js'
@@ -93,8 +94,12 @@ export class ProcessPorts implements Ports {
     const failed: PortProblem[] = []
     const edges: EdgeChange[] = []
     await this.#missing.hold()
+    const slices = new Slices()
     for (const { key, before, after } of next.plan.units.since(running.plan.units)) {
-      await this.#listener(key, asKind(before, 'listener'), asKind(after, 'listener'), steps, failed)
+      if (slices.due) await slices.rest()
+      if (isListener(before) || isListener(after)) {
+        await this.#listener(key, asKind(before, 'listener'), asKind(after, 'listener'), steps, failed)
+      }
       if (isEdge(before) || isEdge(after)) {
         edges.push({ before: asKind(before, 'tcp_edge'), after: asKind(after, 'tcp_edge') })
       }
@@ -275,6 +280,10 @@ export class ProcessPorts implements Ports {
 
 const IN_USE = 'EADDRINUSE'
 const EVERYWHERE: ReadonlySet<string> = new Set(['0.0.0.0', '::'])
+
+function isListener(unit: Unit | undefined): boolean {
+  return unit?.kind === 'listener'
+}
 
 function isEdge(unit: Unit | undefined): boolean {
   return unit?.kind === 'tcp_edge'

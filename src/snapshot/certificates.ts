@@ -1,4 +1,5 @@
 import { ShardedMap } from '../lib/sharded-map.js'
+import type { Steps } from '../lib/slices.js'
 import type { CertificateUnit, SecretValues } from '../plan/plan.js'
 import { secretValue } from './secrets.js'
 import { asKind, type UnitChange } from './unit-change.js'
@@ -58,7 +59,7 @@ export class Certificates {
     for (const [, certificate] of this.#certificates) yield certificate
   }
 
-  with(changes: readonly UnitChange[], values: SecretValues): Certificates {
+  *editing(changes: readonly UnitChange[], values: SecretValues): Steps<Certificates> {
     const concerned = changes.filter(({ before, after }) => CONCERNING.has((after ?? before)?.kind ?? ''))
     if (concerned.length === 0) return this
     const certificates: [string, Certificate][] = []
@@ -67,6 +68,7 @@ export class Certificates {
     const gone = { certificates: [] as string[], domains: new Set<string>(), authorities: [] as string[] }
     const names = new Map<string, Map<string, string>>()
     for (const { key, before, after } of concerned) {
+      yield
       const domain = asKind(before, 'domain')
       if (domain !== undefined) gone.domains.add(domain.name)
       const certificate = asKind(before, 'certificate')
@@ -77,6 +79,7 @@ export class Certificates {
       if (before?.kind === 'authority' && after === undefined) gone.authorities.push(key)
     }
     for (const { key, after } of concerned) {
+      yield
       const domain = asKind(after, 'domain')
       if (domain?.certificate !== undefined) {
         domains.push([domain.name, domain.certificate])
@@ -92,16 +95,16 @@ export class Certificates {
     }
     const put = new Set(certificates.map(([key]) => key))
     return new Certificates(
-      this.#certificates.with(
+      yield* this.#certificates.editing(
         certificates,
         gone.certificates.filter((key) => !put.has(key))
       ),
-      this.#domains.with(domains, gone.domains),
-      this.#names.with(
+      yield* this.#domains.editing(domains, gone.domains),
+      yield* this.#names.editing(
         [...names].filter(([, keys]) => keys.size > 0).map(([name, keys]) => [name, longestFirst(keys)]),
         [...names].filter(([, keys]) => keys.size === 0).map(([name]) => name)
       ),
-      this.#authorities.with(authorities, gone.authorities)
+      yield* this.#authorities.editing(authorities, gone.authorities)
     )
   }
 

@@ -1,5 +1,6 @@
 import type { ShardedMap } from '../lib/sharded-map.js'
-import { apply, type Change, type PolicyUnit, type SecretValues, type UpstreamUnit } from '../plan/plan.js'
+import { atOnce, type Steps } from '../lib/slices.js'
+import { applying, type Change, type PolicyUnit, type SecretValues, type UpstreamUnit } from '../plan/plan.js'
 import type { Action } from '../policy/action.js'
 import { type CompiledPolicy, compilePolicy } from '../policy/compile.js'
 import type { Problem } from '../policy/problem.js'
@@ -28,44 +29,71 @@ export interface CompileOptions extends PolicyRights {
   readonly guests?: PolicyRights
 }
 
+/** How the state that a snapshot keeps becomes real; neither part can fail. Between both the snapshot is swapped in. */
+interface Commit {
+  /** What the snapshot needs is kept. */
+  taking(): Steps<void>
+  /** What nothing uses any more is given up. */
+  sweeping(): Steps<void>
+  /** Both in one go. */
+  commit(): void
+}
+
 /** A snapshot ready to be swapped in, or what is wrong with the change. */
 export type Prepared =
-  | { readonly ok: true; readonly snapshot: Snapshot; readonly warnings: readonly UnitProblems[]; commit(): void }
+  | ({ readonly ok: true; readonly snapshot: Snapshot; readonly warnings: readonly UnitProblems[] } & Commit)
   | { readonly ok: false; readonly problems: readonly UnitProblems[] }
 
 /**
- * Compiles the units of a change beside the running snapshot. Nothing that runs is touched before `commit`, which only
- * makes kept state real and cannot fail; the caller swaps the snapshot in the same turn. `secrets`: the values that units
- * of the change refer to.
+ * Compiles the units of a change beside the running snapshot. Nothing that runs is touched before `taking`, and nothing
+ * else may be prepared until `sweeping` has ended. `secrets`: the values that units of the change refer to.
  */
 export function prepare(running: Snapshot, change: Change, secrets: SecretValues, options: CompileOptions): Prepared {
+  return atOnce(preparing(running, change, secrets, options))
+}
+
+/** As `prepare`, in steps: of what it compiles, one unit a step. */
+export function* preparing(
+  running: Snapshot,
+  change: Change,
+  secrets: SecretValues,
+  options: CompileOptions
+): Steps<Prepared> {
   const { services, keptState } = options
-  const plan = apply(running.plan, change)
+  const plan = yield* applying(running.plan, change)
   const draft = keptState.draft()
-  const changes = unitChanges(running.plan, change)
-  const policies = compilePolicies(changes, draft, options)
+  const changes = yield* unitChanges(running.plan, change)
+  const policies = yield* compilePolicies(changes, draft, options)
   if (policies.failed.length > 0) return { ok: false, problems: policies.failed }
   const { tables } = running
   const compilation = { services, draft, secrets }
   const snapshot = new Snapshot(plan, {
-    policies: tables.policies.with(policies.compiled, change.drop),
-    upstreams: changedUpstreams(tables.upstreams, changes),
-    edges: tables.edges.with(changes, compilation),
-    tcpEdges: tables.tcpEdges.with(changes, compilation),
-    ipPolicies: tables.ipPolicies.with(changes),
+    policies: yield* tables.policies.editing(policies.compiled, change.drop),
+    upstreams: yield* changedUpstreams(tables.upstreams, changes),
+    edges: yield* tables.edges.editing(changes, compilation),
+    tcpEdges: yield* tables.tcpEdges.editing(changes, compilation),
+    ipPolicies: yield* tables.ipPolicies.editing(changes),
     restrictions: tables.restrictions.with(changes),
-    certificates: tables.certificates.with(changes, secrets),
-    secrets: tables.secrets.with(changes, secrets)
+    certificates: yield* tables.certificates.editing(changes, secrets),
+    secrets: yield* tables.secrets.editing(changes, secrets)
   })
-  return { ok: true, snapshot, warnings: policies.doubtful, commit: () => draft.commit(change.drop) }
+  return {
+    ok: true,
+    snapshot,
+    warnings: policies.doubtful,
+    taking: () => draft.taking(),
+    sweeping: () => draft.sweeping(change.drop),
+    commit: () => draft.commit(change.drop)
+  }
 }
 
-function compilePolicies(changes: readonly UnitChange[], draft: Draft, options: CompileOptions) {
+function* compilePolicies(changes: readonly UnitChange[], draft: Draft, options: CompileOptions) {
   const compiled: [string, CompiledPolicy][] = []
   const failed: UnitProblems[] = []
   const doubtful: UnitProblems[] = []
   for (const { key, after } of changes) {
     const unit = asKind(after, 'policy')
+    yield
     if (unit === undefined) continue
     const { policy, problems } = compileUnit(unit, draft, key, options)
     const found: UnitProblems = { key, source: unit.source, text: unit.text, problems }
@@ -86,7 +114,10 @@ function compileUnit(unit: PolicyUnit, draft: Draft, key: string, options: Compi
   return compilePolicy(text, { owner, services, keep: draft.for(key), actions, unavailable: 'refuse', carrier })
 }
 
-function changedUpstreams(running: ShardedMap<UpstreamUnit>, changes: readonly UnitChange[]): ShardedMap<UpstreamUnit> {
+function* changedUpstreams(
+  running: ShardedMap<UpstreamUnit>,
+  changes: readonly UnitChange[]
+): Steps<ShardedMap<UpstreamUnit>> {
   const put = changes.flatMap(({ key, after }) => {
     const unit = asKind(after, 'upstream')
     return unit === undefined ? [] : [[key, unit] as const]
@@ -94,7 +125,7 @@ function changedUpstreams(running: ShardedMap<UpstreamUnit>, changes: readonly U
   const drop = changes.filter(({ before, after }) => before?.kind === 'upstream' && after === undefined)
   return put.length === 0 && drop.length === 0
     ? running
-    : running.with(
+    : yield* running.editing(
         put,
         drop.map(({ key }) => key)
       )

@@ -1,4 +1,5 @@
 import { ShardedMap } from '../lib/sharded-map.js'
+import type { Steps } from '../lib/slices.js'
 import type { RouteUnit } from '../plan/plan.js'
 import { compileModules, type ModuleCompilation } from './compile-modules.js'
 import { type CompiledEdge, HostTable } from './hosts.js'
@@ -12,21 +13,22 @@ export class Edges {
   /** Edge's id → its routes. */
   readonly #routes: ShardedMap<PathTable>
 
+  static readonly empty = new Edges(ShardedMap.empty(), ShardedMap.empty(), HostTable.empty)
+
   private constructor(edges: ShardedMap<CompiledEdge>, routes: ShardedMap<PathTable>, hosts: HostTable) {
     this.#edges = edges
     this.#routes = routes
     this.hosts = hosts
   }
 
-  static readonly empty = new Edges(ShardedMap.empty(), ShardedMap.empty(), HostTable.empty)
-
   /** Compiles what changed: cost grows with the routes of the edges that are touched, not with all. */
-  with(changes: readonly UnitChange[], compilation: ModuleCompilation): Edges {
-    const routes = this.#changedRoutes(changes, compilation)
+  *editing(changes: readonly UnitChange[], compilation: ModuleCompilation): Steps<Edges> {
+    const routes = yield* this.#changedRoutes(changes, compilation)
     const put = new Map<string, CompiledEdge>()
     const gone = new Map<string, CompiledEdge>()
     const routesOf = (id: string) => routes.get(id) ?? this.#routes.get(id) ?? PathTable.empty
     for (const { before, after } of changes) {
+      yield
       const former = asKind(before, 'edge')
       const running = former === undefined ? undefined : this.#edges.get(former.id)
       if (running !== undefined) gone.set(running.id, running)
@@ -36,6 +38,7 @@ export class Edges {
       put.set(id, { id, hosts, connectPolicy, tls, pathForm, protocol, yields, routes: routesOf(id) })
     }
     for (const [id, table] of routes) {
+      yield
       const running = this.#edges.get(id)
       if (running === undefined || put.has(id) || gone.has(id)) continue
       gone.set(id, running)
@@ -43,19 +46,22 @@ export class Edges {
     }
     if (put.size === 0 && gone.size === 0 && routes.size === 0) return this
     return new Edges(
-      this.#edges.with(
+      yield* this.#edges.editing(
         put,
         [...gone.keys()].filter((id) => !put.has(id))
       ),
-      this.#routes.with(
+      yield* this.#routes.editing(
         [...routes].filter(([, table]) => table.size > 0),
         [...routes].filter(([, table]) => table.size === 0).map(([id]) => id)
       ),
-      this.hosts.with([...put.values()], [...gone.values()])
+      yield* this.hosts.editing([...put.values()], [...gone.values()])
     )
   }
 
-  #changedRoutes(changes: readonly UnitChange[], compilation: ModuleCompilation): Map<string, PathTable> {
+  *#changedRoutes(
+    changes: readonly UnitChange[],
+    compilation: ModuleCompilation
+  ): Steps<ReadonlyMap<string, PathTable>> {
     const edits = new Map<string, { put: Route[]; drop: RouteUnit[] }>()
     const editsOf = (edge: string) => {
       const known = edits.get(edge) ?? { put: [], drop: [] }
@@ -63,14 +69,18 @@ export class Edges {
       return known
     }
     for (const { key, before, after } of changes) {
+      yield
       const former = asKind(before, 'route')
       if (former !== undefined) editsOf(former.edge).drop.push(former)
       const route = asKind(after, 'route')
       if (route !== undefined) editsOf(route.edge).put.push(compileRoute(key, route, compilation))
     }
-    return new Map(
-      [...edits].map(([edge, { put, drop }]) => [edge, (this.#routes.get(edge) ?? PathTable.empty).with(put, drop)])
-    )
+    const routes = new Map<string, PathTable>()
+    for (const [edge, { put, drop }] of edits) {
+      routes.set(edge, (this.#routes.get(edge) ?? PathTable.empty).with(put, drop))
+      yield
+    }
+    return routes
   }
 }
 

@@ -1,6 +1,7 @@
 import type { EndpointFacts } from '../exchange/flow.js'
 import type { PathForm } from '../exchange/target.js'
 import { ShardedMap } from '../lib/sharded-map.js'
+import { atOnce, type Steps } from '../lib/slices.js'
 import type { EdgeTls, EdgeUnit, HostPort } from '../plan/plan.js'
 import type { PathTable } from './routes.js'
 
@@ -63,20 +64,27 @@ export class HostTable {
 
   /** The table without what `drop` held, and then with what `put` holds. */
   with(put: readonly CompiledEdge[], drop: readonly CompiledEdge[]): HostTable {
+    return atOnce(this.editing(put, drop))
+  }
+
+  /** As `with`, in steps. */
+  *editing(put: readonly CompiledEdge[], drop: readonly CompiledEdge[]): Steps<HostTable> {
     const changed = new Map<string, Holders>()
     let every = this.#every
     const of = (host: string): Holders => changed.get(host) ?? this.#holders.get(host) ?? []
     for (const edge of drop) {
+      yield
       if (edge.hosts === 'every') every = every?.edge.id === edge.id ? undefined : every
       else for (const { host } of edge.hosts) changed.set(host, without(of(host), edge))
     }
     for (const edge of put) {
+      yield
       if (edge.hosts === 'every') every = { edge, endpoint: undefined }
       else for (const at of edge.hosts) changed.set(at.host, including(of(at.host), at, edge))
     }
     const kept = [...changed].filter(([, holders]) => holders.length > 0)
     const gone = [...changed].filter(([, holders]) => holders.length === 0).map(([host]) => host)
-    return new HostTable(this.#holders.with(kept, gone), every)
+    return new HostTable(yield* this.#holders.editing(kept, gone), every)
   }
 
   /** The edge of `at`. */

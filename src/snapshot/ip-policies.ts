@@ -1,6 +1,7 @@
 import type { AddressRules } from '../lib/address-rules.js'
 import { type Cidr, CidrSet, parseCidr } from '../lib/cidr.js'
 import { ShardedMap } from '../lib/sharded-map.js'
+import { atOnce, type Steps } from '../lib/slices.js'
 import type { IpRuleUnit } from '../plan/plan.js'
 import { asKind, type UnitChange } from './unit-change.js'
 
@@ -32,6 +33,11 @@ export class IpPolicies {
   }
 
   with(changes: readonly UnitChange[]): IpPolicies {
+    return atOnce(this.editing(changes))
+  }
+
+  /** As `with`, in steps. */
+  *editing(changes: readonly UnitChange[]): Steps<IpPolicies> {
     const edits = new Map<string, PolicyEdit>()
     const editOf = ({ policy, action }: IpRuleUnit): Edit => {
       const edit = edits.get(policy) ?? { allow: { put: [], drop: [] }, deny: { put: [], drop: [] } }
@@ -41,6 +47,7 @@ export class IpPolicies {
     const known: [string, true][] = []
     const gone: string[] = []
     for (const { before, after } of changes) {
+      yield
       const policy = asKind(before, 'ip_policy')
       if (policy !== undefined && after === undefined) gone.push(policy.id)
       const made = asKind(after, 'ip_policy')
@@ -55,11 +62,12 @@ export class IpPolicies {
     const drop: string[] = []
     for (const [id, { allow, deny }] of edits) {
       const running = this.#sets.get(id) ?? NO_RULES
-      const next = { allow: edited(running.allow, allow), deny: edited(running.deny, deny) }
+      yield
+      const next = { allow: yield* edited(running.allow, allow), deny: yield* edited(running.deny, deny) }
       if (next.allow.size + next.deny.size > 0) put.push([id, next])
       else drop.push(id)
     }
-    return new IpPolicies(this.#sets.with(put, drop), this.#known.with(known, gone))
+    return new IpPolicies(yield* this.#sets.editing(put, drop), yield* this.#known.editing(known, gone))
   }
 }
 
@@ -71,6 +79,6 @@ function networkOf({ cidr }: IpRuleUnit): readonly Cidr[] {
   return network === undefined ? [] : [network]
 }
 
-function edited(set: CidrSet, { put, drop }: Edit): CidrSet {
-  return put.length === 0 && drop.length === 0 ? set : set.with(put, drop)
+function* edited(set: CidrSet, { put, drop }: Edit): Steps<CidrSet> {
+  return put.length === 0 && drop.length === 0 ? set : yield* set.editing(put, drop)
 }

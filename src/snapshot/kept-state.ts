@@ -1,3 +1,4 @@
+import { atOnce, type Steps } from '../lib/slices.js'
 import type { KeptStateDraft } from '../policy/services.js'
 
 interface Kept {
@@ -14,8 +15,8 @@ const NO_USES: Uses = new Map()
  * State that outlives snapshots (windows of limits, breakers), by a key that says when continuity holds.
  *
  * A compilation asks for state through a draft: known keys answer what is kept, unknown ones build something new that
- * nobody else sees. `commit` makes the draft real when the snapshot is swapped in; a draft that is dropped
- * neither adds nor removes anything. State is swept when the last unit that uses it is gone. What a commit costs
+ * nobody else sees. `taking` and `sweeping` make the draft real around the swap of the snapshot; a draft that is dropped
+ * neither adds nor removes anything. State is swept when the last unit that uses it is gone. What they cost
  * depends on the units of its change alone, not on how much is kept.
  */
 export class KeptState {
@@ -57,17 +58,36 @@ export class Draft {
     }
   }
 
-  /** Keeps what the recompiled units asked for and sweeps what they and the dropped units no longer use. Cannot fail. */
+  /** Makes the draft real in one go. Cannot fail. */
   commit(dropped: readonly string[]): void {
-    const after = new Map<string, Uses>(this.#uses)
-    for (const unit of dropped) after.set(unit, NO_USES)
-    // First what is taken, then what is given up: state that goes from one unit to another stays.
-    for (const [unit, uses] of after) for (const [identity, value] of uses) this.#take(identity, value, unit)
-    for (const [unit, uses] of after) {
-      for (const identity of this.#before.get(unit)?.keys() ?? []) if (!uses.has(identity)) this.#giveUp(identity, unit)
-      if (uses.size === 0) this.#before.delete(unit)
-      else this.#before.set(unit, uses)
+    atOnce(this.taking())
+    atOnce(this.sweeping(dropped))
+  }
+
+  /** Keeps what the recompiled units asked for. Comes before `sweeping`: state that goes from one unit to another stays. Cannot fail. */
+  *taking(): Steps<void> {
+    for (const [unit, uses] of this.#uses) {
+      for (const [identity, value] of uses) this.#take(identity, value, unit)
+      yield
     }
+  }
+
+  /** Gives up what the recompiled and the dropped units no longer use. Cannot fail. */
+  *sweeping(dropped: readonly string[]): Steps<void> {
+    for (const [unit, uses] of this.#uses) {
+      this.#settle(unit, uses)
+      yield
+    }
+    for (const unit of dropped) {
+      this.#settle(unit, NO_USES)
+      yield
+    }
+  }
+
+  #settle(unit: string, uses: Uses): void {
+    for (const identity of this.#before.get(unit)?.keys() ?? []) if (!uses.has(identity)) this.#giveUp(identity, unit)
+    if (uses.size === 0) this.#before.delete(unit)
+    else this.#before.set(unit, uses)
   }
 
   #find(identity: string, make: (identity: string) => unknown): unknown {

@@ -1,4 +1,5 @@
 import { ShardedMap } from '../lib/sharded-map.js'
+import type { Steps } from '../lib/slices.js'
 import type { SecretReference, SecretValues } from '../plan/plan.js'
 import { asKind, type UnitChange } from './unit-change.js'
 
@@ -21,16 +22,18 @@ export class SecretTable {
     return id === undefined ? undefined : this.#values.get(placeOf(id, name))
   }
 
-  with(changes: readonly UnitChange[], values: SecretValues): SecretTable {
+  *editing(changes: readonly UnitChange[], values: SecretValues): Steps<SecretTable> {
     const vaults = new Edits<string>()
     const found = new Edits<string>()
     for (const { before } of changes) {
+      yield
       const vault = asKind(before, 'vault')
       if (vault !== undefined) vaults.drop(vault.name)
       const secret = asKind(before, 'secret')
       if (secret !== undefined) found.drop(placeOf(secret.vault, secret.name))
     }
     for (const { after } of changes) {
+      yield
       const vault = asKind(after, 'vault')
       if (vault !== undefined) vaults.put(vault.name, vault.id)
       const secret = asKind(after, 'secret')
@@ -38,7 +41,7 @@ export class SecretTable {
       if (secret !== undefined && value !== undefined) found.put(placeOf(secret.vault, secret.name), value)
     }
     if (vaults.empty && found.empty) return this
-    return new SecretTable(vaults.on(this.#vaults), found.on(this.#values))
+    return new SecretTable(yield* vaults.on(this.#vaults), yield* found.on(this.#values))
   }
 }
 
@@ -69,7 +72,7 @@ class Edits<V> {
     this.#drop.add(key)
   }
 
-  on(map: ShardedMap<V>): ShardedMap<V> {
-    return map.with(this.#put, this.#drop)
+  on(map: ShardedMap<V>): Steps<ShardedMap<V>> {
+    return map.editing(this.#put, this.#drop)
   }
 }

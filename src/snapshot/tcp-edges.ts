@@ -1,5 +1,6 @@
 import { formatAuthority } from '../lib/host.js'
 import { ShardedMap } from '../lib/sharded-map.js'
+import type { Steps } from '../lib/slices.js'
 import type { CompiledModule } from '../modules/contract.js'
 import type { TcpEdgeUnit } from '../plan/plan.js'
 import { compileModules, type ModuleCompilation } from './compile-modules.js'
@@ -41,11 +42,12 @@ export class TcpEdges {
     for (const [, edge] of this.#edges) yield edge
   }
 
-  with(changes: readonly UnitChange[], compilation: ModuleCompilation): TcpEdges {
+  *editing(changes: readonly UnitChange[], compilation: ModuleCompilation): Steps<TcpEdges> {
     const put: [string, CompiledTcpEdge][] = []
     const drop: string[] = []
     const left = new Set<string>()
     for (const { key, before, after } of changes) {
+      yield
       const former = asKind(before, 'tcp_edge')
       if (former !== undefined && after === undefined) drop.push(former.id)
       for (const { host, port } of former?.ports ?? []) left.add(formatAuthority(host, port))
@@ -59,6 +61,7 @@ export class TcpEdges {
       edge.ports.map(({ host, port }) => [formatAuthority(host, port), edge] as const)
     )
     // Freed first: a hostport may go from one edge to another in one change.
-    return new TcpEdges(this.#edges.with(put, drop), this.#places.with([], left).with(taken))
+    const freed = yield* this.#places.editing([], left)
+    return new TcpEdges(yield* this.#edges.editing(put, drop), yield* freed.editing(taken))
   }
 }

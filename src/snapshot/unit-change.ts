@@ -1,3 +1,4 @@
+import type { Steps } from '../lib/slices.js'
 import type { Change, Plan, Unit } from '../plan/plan.js'
 
 /** What a change does to one unit. */
@@ -8,10 +9,16 @@ export interface UnitChange {
 }
 
 /** The units of a change with what stood there before; each key once. */
-export function unitChanges(plan: Plan, { put, drop }: Change): UnitChange[] {
+export function* unitChanges(plan: Plan, { put, drop }: Change): Steps<UnitChange[]> {
   const changes = new Map<string, UnitChange>()
-  for (const key of drop) changes.set(key, { key, before: plan.units.get(key), after: undefined })
-  for (const [key, after] of put) changes.set(key, { key, before: plan.units.get(key), after })
+  for (const key of drop) {
+    changes.set(key, { key, before: plan.units.get(key), after: undefined })
+    yield
+  }
+  for (const [key, after] of put) {
+    changes.set(key, { key, before: plan.units.get(key), after })
+    yield
+  }
   return [...changes.values()]
 }
 

@@ -135,11 +135,17 @@ function parserOf(type: number, format?: 'text' | 'binary'): (text: string) => u
   return type === INT8 ? Number : (pg.types.getTypeParser(type, format as 'text') as (text: string) => unknown)
 }
 
-/** SQLSTATE classes of what passes: connection, transaction, resources, operator, plus read-only and lock time-outs. */
-const PASSING = /^(08|40|53|57|58)|^(25006|25P03|55P03)$/
+/** SQLSTATE classes of what passes: connection, transaction, resources, operator, plus read-only and idle transactions. */
+const PASSING = /^(08|40|53|57|58)|^(25006|25P03)$/
+/** The row that gives the turn to write stayed locked for `LOCK_MILLISECONDS`. */
+const LOCK_NOT_AVAILABLE = '55P03'
 
 function refused(name: string, error: unknown): StoreError {
   const state = error instanceof pg.DatabaseError ? error.code : undefined
+  if (state === LOCK_NOT_AVAILABLE) {
+    const message = `${name}: another process is writing: ${reasonOf(error)}`
+    return new StoreError('STORE_BUSY', message, { cause: error })
+  }
   const passing = state === undefined || PASSING.test(state)
   return new StoreError(passing ? 'STORE_UNAVAILABLE' : 'STORE_FAILED', `${name}: ${reasonOf(error)}`, {
     cause: error,

@@ -16,6 +16,14 @@ import type {
 import type { Tables } from './tables.js'
 
 const KEYS_PER_STATEMENT = 500
+/** Few enough that one answer holds up no loop. */
+const CHANGES_PER_STATEMENT = 2_000
+
+/** Where a piece of the changes ends. */
+interface End {
+  readonly revision: number
+  readonly position: number
+}
 
 /** The reads, over whatever connection they are given: the store's own or a transaction's. */
 export class Queries implements StoreReader {
@@ -133,10 +141,29 @@ export class Queries implements StoreReader {
     return rows.map(({ space, value }) => ({ space, value: JSON.parse(value) as string }))
   }
 
-  async changesAfter(after: Place | number): Promise<ChangeFeed> {
+  async changesAfter(after: Place | number, limit?: number): Promise<ChangeFeed> {
     const { revision, mark } = typeof after === 'number' ? { revision: after, mark: undefined } : after
-    // One statement, so that it sees one state: whole revisions, none of them half. Two ranges and no join of revisions with
-    // changes, for which SQLite would index all changes anew each time.
+    const first = await this.#firstChanges(revision, limit ?? CHANGES_PER_STATEMENT)
+    const diverged =
+      revision > first.place.revision || (mark !== undefined && first.mark !== undefined && first.mark !== mark)
+    const { place, changes, more, from, end } = first
+    const feed = { diverged, revision: place.revision, place }
+    if (diverged || revision + 1 < from || (more && limit !== undefined))
+      return { ...feed, complete: false, changes: [] }
+    if (!more) return { ...feed, complete: true, changes }
+    for await (const some of this.#changesFrom(end, place.revision)) for (const change of some) changes.push(change)
+    // Several statements do not see one state: what they began with must still be the history.
+    const now = await this.#firstChanges(place.revision, 1)
+    const same =
+      now.from <= revision + 1 && (now.mark ?? place.mark) === place.mark && now.place.revision >= place.revision
+    return same ? { ...feed, complete: true, changes } : { ...feed, complete: false, changes: [] }
+  }
+
+  /**
+   * What a history says of a revision, and the first changes after it. One statement, so that it sees one state: whole
+   * revisions, none of them half. Two ranges and no join of revisions with changes, for which SQLite would index all changes anew each time.
+   */
+  async #firstChanges(revision: number, limit: number) {
     const rows = await this.#connection()
       .selectFrom('meta')
       .leftJoin('changes', (join) => join.on('changes.revision', '>', revision))
@@ -146,32 +173,45 @@ export class Queries implements StoreReader {
         of.selectFrom('revisions').select('operation_id').orderBy('revision', 'desc').limit(1).as('last_mark'),
         of.selectFrom('revisions').select('operation_id').where('revision', '=', revision).as('known_mark'),
         'changes.revision',
+        'changes.position',
         'changes.kind',
         'changes.id',
         'changes.operation'
       ])
       .orderBy('changes.revision')
       .orderBy('changes.position')
+      .limit(limit + 1)
       .execute()
     const [first] = rows
     const changes: Change[] = []
-    for (const { revision: at, kind, id, operation } of rows) {
-      if (at !== null && kind !== null && id !== null && operation !== null) {
+    let end: End | undefined
+    for (const { revision: at, position, kind, id, operation } of rows.slice(0, limit)) {
+      if (at !== null && position !== null && kind !== null && id !== null && operation !== null) {
         changes.push({ revision: at, kind, id, operation })
+        end = { revision: at, position }
       }
     }
     const from = first?.history_from ?? 0
     // Without a row of its own, the last revision is the last of those that are forgotten.
-    const last = first?.last ?? Math.max(0, from - 1)
-    const known = first?.known_mark ?? undefined
-    const diverged = revision > last || (mark !== undefined && known !== undefined && known !== mark)
-    const place = { revision: last, mark: first?.last_mark ?? undefined }
-    return {
-      complete: !diverged && revision + 1 >= from,
-      diverged,
-      revision: last,
-      place,
-      changes: diverged ? [] : changes
+    const place: Place = { revision: first?.last ?? Math.max(0, from - 1), mark: first?.last_mark ?? undefined }
+    return { place, from, mark: first?.known_mark ?? undefined, changes, end, more: rows.length > limit }
+  }
+
+  /** The changes after a place within the list, up to a revision, in pieces. */
+  async *#changesFrom(start: End | undefined, last: number): AsyncGenerator<readonly Change[]> {
+    for (let end = start; end !== undefined; ) {
+      const { revision, position } = end
+      const rows = await this.#connection()
+        .selectFrom('changes')
+        .select(['revision', 'position', 'kind', 'id', 'operation'])
+        .where(({ eb, refTuple, tuple }) => eb(refTuple('revision', 'position'), '>', tuple(revision, position)))
+        .where('revision', '<=', last)
+        .orderBy('revision')
+        .orderBy('position')
+        .limit(CHANGES_PER_STATEMENT)
+        .execute()
+      yield rows.map(({ position: _, ...change }) => change)
+      end = rows.length < CHANGES_PER_STATEMENT ? undefined : rows.at(-1)
     }
   }
 

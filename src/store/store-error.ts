@@ -5,6 +5,7 @@ import type { Claim, RecordKey } from './store.js'
  * - `STORE_UNAVAILABLE`: out of reach, full, read-only or too slow; nothing was changed, and it may work later.
  * - `STORE_REFUSED`: the database does not let this user in: wrong name, password or database; only its operator can help.
  * - `STORE_DEGRADED`: the process serves its own copy of the configuration, which takes no writes; nothing was changed.
+ * - `STORE_BUSY`: another process has held the turn to write for too long; nothing was changed, and it works once that is done.
  * - `STORE_FAILED`: the database refused a statement or its file is damaged; a repetition does not help.
  * - `STORE_OUTCOME_UNKNOWN`: the connection broke during a commit and the database stayed out of reach.
  * - `STORE_CLAIMED`: another record holds the value (`ClaimConflict`).
@@ -20,6 +21,7 @@ export type StoreErrorCode =
   | 'STORE_UNAVAILABLE'
   | 'STORE_REFUSED'
   | 'STORE_DEGRADED'
+  | 'STORE_BUSY'
   | 'STORE_FAILED'
   | 'STORE_OUTCOME_UNKNOWN'
   | 'STORE_CLAIMED'

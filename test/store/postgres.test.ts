@@ -300,7 +300,7 @@ t.test('a writer that hangs elsewhere fails a write in time', async (t) => {
   const { store } = await opened(t, `${url}?lock_timeout=150`)
   const other = await client(t, url)
   await other.query('begin; update meta set revision = revision + 1')
-  await t.rejects(put(store, 'edge', 'a'), { code: 'STORE_UNAVAILABLE', message: /lock timeout/ })
+  await t.rejects(put(store, 'edge', 'a'), { code: 'STORE_BUSY', message: /lock timeout/ })
   t.equal(await store.revision(), 0, 'reads go on')
   await other.query('rollback')
   t.equal(await put(store, 'edge', 'a'), 1)
