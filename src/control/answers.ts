@@ -7,7 +7,7 @@ import type { StoreReader } from '../store/store.js'
 import type { Principal } from './calls.js'
 import type { Catalogue } from './catalogue.js'
 import { notFound } from './control-error.js'
-import { everyRecord, type Records } from './records.js'
+import { type Records, recordsNaming } from './records.js'
 import { maySeeSecrets } from './rights.js'
 
 export interface AnswerOptions {
@@ -111,11 +111,11 @@ export class Answers {
     const below = new Map<string, readonly ResourceRecord[]>()
     for (const { child, field } of this.#catalogue.childrenOf(resource)) {
       for (const { kind, id } of records) {
-        const children: ResourceRecord[] = []
-        for await (const page of everyRecord(reader, child.name, { field, to: { kind, id } })) {
-          for (const stored of page) children.push(this.#records.openAny(stored).record)
-        }
-        below.set(`${child.name} ${id}`, children.reverse())
+        const children = await recordsNaming(reader, child.name, { field, to: { kind, id } })
+        below.set(
+          `${child.name} ${id}`,
+          children.map((stored) => this.#records.openAny(stored).record)
+        )
       }
     }
     const tunnels = await this.#tunnelsOf(resource, records)

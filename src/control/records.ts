@@ -1,7 +1,7 @@
 import { CodedError } from '../lib/coded-error.js'
 import type { Sealer } from '../lib/seal.js'
 import { type ResourceRecord, timestampText } from '../resources/field.js'
-import type { Json, RecordUpdate, StoredRecord, StoreReader } from '../store/store.js'
+import type { Json, RecordKey, RecordUpdate, StoredRecord, StoreReader } from '../store/store.js'
 
 /** A record with the revision that wrote it last. */
 export interface Versioned {
@@ -69,22 +69,29 @@ function ownerOf(kind: string, id: string): string {
 /** Few enough that one answer of the store holds up no loop. */
 const PAGE = 500
 
-/** All records of a kind, newest first, page by page; with `referring` those that name the record in this field. */
-export async function* everyRecord(
-  reader: StoreReader,
-  kind: string,
-  referring?: { readonly field: string; readonly to: { readonly kind: string; readonly id: string } }
-): AsyncGenerator<readonly StoredRecord[]> {
+/** All records of a kind, newest first, page by page. */
+export async function* everyRecord(reader: StoreReader, kind: string): AsyncGenerator<readonly StoredRecord[]> {
   let before: { createdAt: number; sequence: number } | undefined
   while (true) {
     const page = await reader.list(kind, {
       limit: PAGE,
-      ...(before === undefined ? {} : { before }),
-      ...(referring === undefined ? {} : { referring })
+      ...(before === undefined ? {} : { before })
     })
     if (page === undefined || page.records.length === 0) return
     yield page.records
     if (!page.more) return
     before = page.records.at(-1)
   }
+}
+
+/** All records of a kind that name a record in this field, oldest first. */
+export async function recordsNaming(
+  reader: StoreReader,
+  kind: string,
+  { field, to }: { readonly field: string; readonly to: RecordKey }
+): Promise<StoredRecord[]> {
+  const named = await reader.referencesTo(to.kind, to.id)
+  const ids = new Set(named.filter((one) => one.field === field && one.from.kind === kind).map(({ from }) => from.id))
+  const found = await reader.getMany([...ids].map((id) => ({ kind, id })))
+  return found.sort((a, b) => a.createdAt - b.createdAt || a.sequence - b.sequence)
 }

@@ -9,6 +9,10 @@ interface Entry extends RecordKey {
 export class ChangeSet {
   readonly #entries = new Map<string, Entry>()
 
+  get size(): number {
+    return this.#entries.size
+  }
+
   add({ kind, id }: RecordKey, operation: Operation): void {
     const key = keyText({ kind, id })
     const sum = together(this.#entries.get(key)?.operation, operation)

@@ -11,6 +11,8 @@ export interface Database {
   readonly bytes: ColumnDataType
   /** Holds off other processes that open the same database, until the transaction ends. */
   holdForMigration(transaction: Transaction<Tables>): Promise<void>
+  /** Counts the rows anew for the planner, after a write that changed many. */
+  recount(transaction: Transaction<Tables>): Promise<void>
   /** Tells other processes about the revision when the transaction commits. */
   announce(transaction: Transaction<Tables>, revision: number): Promise<void>
   /** Tells another process, when the transaction commits, that there is something for it on the board. */

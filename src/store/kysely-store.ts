@@ -46,6 +46,9 @@ export interface KyselyStoreParts {
   readonly onClose: () => Promise<void>
 }
 
+/** Records of one write after which the planner's statistics are wrong. */
+const MANY = 2_000
+
 /** The store over any database that Kysely speaks to. */
 export class KyselyStore extends Queries implements Store {
   readonly outbox: Outbox
@@ -236,6 +239,7 @@ export class KyselyStore extends Queries implements Store {
       transaction = await this.#begin(trx)
       const value = await work(transaction)
       const kept = await transaction.finish(operationId)
+      if (kept && transaction.changed >= MANY) await this.#database.recount(trx)
       if (kept) await this.#database.announce(trx, transaction.number)
       return { transaction, value, kept }
     } catch (error) {

@@ -177,6 +177,16 @@ const sealKey: Migration = async (schema) => {
   await schema.alterTable('meta').addColumn('seal_key', 'text').execute()
 }
 
+/** Who names a record in a field is found in the index alone, each once and in order. */
+const namedBy: Migration = async (schema) => {
+  await schema.dropIndex('references_to').execute()
+  await schema
+    .createIndex('references_named')
+    .on('references')
+    .columns(['to_kind', 'to_id', 'from_kind', 'field', 'from_id'])
+    .execute()
+}
+
 const MIGRATIONS: readonly Migration[] = [
   records,
   history,
@@ -185,7 +195,8 @@ const MIGRATIONS: readonly Migration[] = [
   board,
   divergence,
   endedSessions,
-  sealKey
+  sealKey,
+  namedBy
 ]
 
 /** The version of the schema that this code reads and writes. */

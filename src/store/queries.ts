@@ -75,22 +75,11 @@ export class Queries implements StoreReader {
     const { limit, before, referring } = request
     const place = typeof before === 'string' ? await this.#placeOf(kind, before) : before
     if (before !== undefined && place === undefined) return undefined
-    let query = this.#connection().selectFrom('records').selectAll().where('kind', '=', kind)
+    if (referring !== undefined && !storable(referring.to.id)) return { records: [], more: false }
+    let query = this.#rows(kind, referring)
     if (place !== undefined) {
       query = query.where(({ eb, refTuple, tuple }) =>
         eb(refTuple('created_at', 'sequence'), '<', tuple(place.createdAt, place.sequence))
-      )
-    }
-    if (referring !== undefined) {
-      if (!storable(referring.to.id)) return { records: [], more: false }
-      query = query.where('id', 'in', (inner) =>
-        inner
-          .selectFrom('references')
-          .select('from_id')
-          .where('to_kind', '=', referring.to.kind)
-          .where('to_id', '=', referring.to.id)
-          .where('from_kind', '=', kind)
-          .where('field', '=', referring.field)
       )
     }
     const ordered = query.orderBy('created_at', 'desc').orderBy('sequence', 'desc')
@@ -166,21 +155,31 @@ export class Queries implements StoreReader {
   async #firstChanges(revision: number, limit: number) {
     const rows = await this.#connection()
       .selectFrom('meta')
-      .leftJoin('changes', (join) => join.on('changes.revision', '>', revision))
+      .leftJoin(
+        (of) =>
+          of
+            .selectFrom('changes')
+            .selectAll()
+            .where('revision', '>', revision)
+            .orderBy('revision')
+            .orderBy('position')
+            .limit(limit + 1)
+            .as('next'),
+        (join) => join.onTrue()
+      )
       .select((of) => [
         'meta.history_from',
         of.selectFrom('revisions').select(of.fn.max('revision').as('last')).as('last'),
         of.selectFrom('revisions').select('operation_id').orderBy('revision', 'desc').limit(1).as('last_mark'),
         of.selectFrom('revisions').select('operation_id').where('revision', '=', revision).as('known_mark'),
-        'changes.revision',
-        'changes.position',
-        'changes.kind',
-        'changes.id',
-        'changes.operation'
+        'next.revision',
+        'next.position',
+        'next.kind',
+        'next.id',
+        'next.operation'
       ])
-      .orderBy('changes.revision')
-      .orderBy('changes.position')
-      .limit(limit + 1)
+      .orderBy('next.revision')
+      .orderBy('next.position')
       .execute()
     const [first] = rows
     const changes: Change[] = []
@@ -233,6 +232,40 @@ export class Queries implements StoreReader {
   async revision(): Promise<number> {
     const row = await this.#connection().selectFrom('meta').select('revision').executeTakeFirstOrThrow()
     return row.revision
+  }
+
+  /**
+   * Records, or those that name one. These are looked up by their keys and made whole before they are put in order: for the
+   * sake of the order both databases would rather walk through all records of the kind.
+   */
+  #rows(kind: string, referring: PageRequest['referring']) {
+    const connection = this.#connection()
+    if (referring === undefined) return connection.selectFrom('records as shown').selectAll().where('kind', '=', kind)
+    const { field, to } = referring
+    return connection
+      .with(
+        (name) => name('found').materialized(),
+        (db) =>
+          db
+            .selectFrom((of) =>
+              of
+                .selectFrom('references')
+                .select('from_id')
+                .distinct()
+                .where('to_kind', '=', to.kind)
+                .where('to_id', '=', to.id)
+                .where('from_kind', '=', kind)
+                .where('field', '=', field)
+                .as('named')
+            )
+            // SQLite keeps the order of a cross join.
+            .crossJoin('records')
+            .where('records.kind', '=', kind)
+            .whereRef('records.id', '=', 'named.from_id')
+            .selectAll('records')
+      )
+      .selectFrom('found as shown')
+      .selectAll()
   }
 
   async #placeOf(kind: string, id: string): Promise<Position | undefined> {

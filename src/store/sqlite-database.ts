@@ -31,6 +31,8 @@ export function sqliteDatabase(path: string, executor: SqliteExecutor): Database
     bytes: 'blob',
     // The lock file has already refused every other process.
     holdForMigration: () => Promise.resolve(),
+    // Its plans follow from the indexes alone.
+    recount: () => Promise.resolve(),
     announce: () => Promise.resolve(),
     wake: () => Promise.resolve(),
     copy: (to) => executor.copy(to),

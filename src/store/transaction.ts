@@ -54,6 +54,11 @@ export class KyselyTransaction extends Queries implements StoreTransaction {
     this.#firstSequence = start.sequence
   }
 
+  /** How many records it has changed so far. */
+  get changed(): number {
+    return this.#changes.size
+  }
+
   async insert(record: NewRecord): Promise<StoredRecord> {
     const [stored] = await this.insertMany([record])
     return stored as StoredRecord
