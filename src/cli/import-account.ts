@@ -1,7 +1,7 @@
 import { readFile } from 'node:fs/promises'
 import { buffer } from 'node:stream/consumers'
 import { isDeepStrictEqual } from 'node:util'
-import { type RevisionNote, recordedChange } from '../control/revision-note.js'
+import { MOST_CHANGES, recordedChange, revisionNote } from '../control/revision-note.js'
 import type { AccountDocument } from '../control/transfer/account-document.js'
 import { readAccountDocument } from '../control/transfer/account-document.js'
 import { type ImportDifference, importAccount } from '../control/transfer/import-account.js'
@@ -91,8 +91,9 @@ async function attempt(
 ): Promise<ImportDifference> {
   const { value } = await store.transact(newId('op', systemClock.wall()), async (tx) => {
     const { difference, edits, principal } = await importAccount(tx, document, options)
-    const changes = edits.map(({ resource, before, after }) => recordedChange(resource, before, after))
-    tx.note({ principal, subject: 'sluice import', key: null, changes } satisfies RevisionNote)
+    const recorded = edits.length > MOST_CHANGES ? edits.slice(0, MOST_CHANGES + 1) : edits
+    const changes = recorded.map(({ resource, before, after }) => recordedChange(resource, before, after))
+    tx.note(revisionNote({ principal, subject: 'sluice import', key: null }, changes))
     if (!keep(difference)) tx.abandon()
     return difference
   })

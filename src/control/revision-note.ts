@@ -31,7 +31,19 @@ export type RevisionNote = {
   readonly subject: string
   /** The record of the API key; null for the operator's own keys. */
   readonly key: string | null
-  readonly changes: readonly RecordedChange[]
+  /** Null for more than `MOST_CHANGES`: then the history knows which records changed, and not their fields. */
+  readonly changes: readonly RecordedChange[] | null
+}
+
+/** Changes of one revision whose fields the history keeps: everybody who looks at a page of it reads them. */
+export const MOST_CHANGES = 2_000
+
+/** The note of a write. */
+export function revisionNote(
+  by: Pick<RevisionNote, 'principal' | 'subject' | 'key'>,
+  changes: readonly RecordedChange[]
+): RevisionNote {
+  return { ...by, changes: changes.length > MOST_CHANGES ? null : changes }
 }
 
 /**
@@ -67,6 +79,6 @@ function shownFields(resource: Resource, record: ResourceRecord | undefined): Re
 export function readNote(detail: unknown): RevisionNote | undefined {
   if (typeof detail !== 'object' || detail === null || !('principal' in detail)) return undefined
   const { principal, subject = '', key = null, changes } = detail as Partial<RevisionNote>
-  if (typeof principal !== 'string' || !Array.isArray(changes)) return undefined
+  if (typeof principal !== 'string' || (changes !== null && !Array.isArray(changes))) return undefined
   return { principal, subject, key, changes }
 }

@@ -102,13 +102,13 @@ export class Revisions {
   }
 
   async #kinds({ revision }: RevisionEntry, note: RevisionNote | undefined): Promise<ChangeKind[]> {
-    if (note !== undefined) return note.changes.map(({ change }) => change)
+    if (note?.changes) return note.changes.map(({ change }) => change)
     return (await this.#parts.store.changesOf(revision)).map(({ operation }) => CHANGES[operation])
   }
 
   async #changes({ revision, detail }: RevisionEntry, viewer: Principal): Promise<Json[]> {
     const note = readNote(detail)
-    if (note === undefined) return (await this.#parts.store.changesOf(revision)).map((change) => this.#bare(change))
+    if (!note?.changes) return (await this.#parts.store.changesOf(revision)).map((change) => this.#bare(change))
     const owners = await this.#owners(note.changes)
     return note.changes.map((recorded) => {
       const { kind, id, path, change } = recorded
@@ -124,7 +124,7 @@ export class Revisions {
     return new Map(there.map(({ id, body }) => [id, (body as { readonly owner_id?: unknown }).owner_id]))
   }
 
-  /** What is known of a change that nobody recorded: the service made it itself. */
+  /** What is known of a change whose fields were not recorded: the service made it itself, or it was one of very many. */
   #bare({ kind, id, operation }: Change): Json {
     return { resource: kind, id, uri: this.#uri(kind, id), change: CHANGES[operation], fields: null, secrets: [] }
   }

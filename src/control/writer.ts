@@ -16,7 +16,7 @@ import type { Live, Ready } from './live.js'
 import { policyWarnings } from './policy-warnings.js'
 import type { Principals } from './principals.js'
 import { orUnavailable, refusedPolicy, refusedPort } from './refusals.js'
-import type { RevisionNote } from './revision-note.js'
+import { revisionNote } from './revision-note.js'
 import { mayChangeAddresses, mayForce } from './rights.js'
 import { touchedRoutes } from './touched-routes.js'
 
@@ -103,7 +103,7 @@ export class Writer {
         const staged = await this.#stage(new Draft(tx, this.#parts.draft), call, mode, work)
         last = staged
         const { id: principal, subject, key } = call.principal
-        tx.note({ principal, subject, key, changes: staged.draft.changes } satisfies RevisionNote)
+        tx.note(revisionNote({ principal, subject, key }, staged.draft.changes))
         if (mode.dryRun === true || staged.draft.touched.length === 0) tx.abandon()
         return staged
       })
