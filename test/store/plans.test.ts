@@ -42,6 +42,7 @@ async function sqlite(t: Test): Promise<Watched> {
       if (command.type === 'query') asked.push(command)
       return await here.execute(command)
     },
+    copy: (to) => here.copy(to),
     close: () => here.close()
   })
   t.teardown(() => database.close())
