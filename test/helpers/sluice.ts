@@ -11,6 +11,8 @@ import { type Clock, systemClock } from '../../src/lib/clock.js'
 
 export const API_KEY = 'a-key-for-tests-0123456789'
 
+const SHARED_SEAL_KEY = Buffer.alloc(32, 's').toString('base64')
+
 export type Engine = 'http-proxy' | 'codec'
 
 /** The engines that are tested; the environment variable TEST_ENGINE chooses one of them. */
@@ -79,7 +81,8 @@ export async function startSluice(t: Test, setup: SluiceSetup = {}): Promise<Run
     log: pino({ level: 'debug' }, sink),
     clock: setup.clock ?? systemClock,
     apiKey: API_KEY,
-    sealKey: undefined
+    // Processes on one database need one key.
+    sealKey: environment.SLUICE_STORE?.startsWith('postgres') === true ? SHARED_SEAL_KEY : undefined
   })
   const started = await app.start()
   let stopped: Promise<{ ended: number; cut: number }> | undefined

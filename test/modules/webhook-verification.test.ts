@@ -315,7 +315,8 @@ t.test('sns: the certificate is fetched by the guarded client, and only from Ama
   }
   const ca = join(t.testdir(), 'ca.pem')
   await writeFile(ca, served.ca)
-  const options = { OUTBOUND_ALLOW_PRIVATE: 'on', OUTBOUND_CA: ca }
+  // The name is answered by a double of the system's look-up.
+  const options = { OUTBOUND_ALLOW_PRIVATE: 'on', OUTBOUND_CA: ca, DNS_RESOLVER: 'system' }
   const { module, deliver, taken } = await startHooks(t, { options })
   await module({ provider: 'sns' })
   const message: Record<string, string> = {
@@ -352,7 +353,7 @@ t.test('sns: a certificate that cannot be had is no fault of the sender', async 
     dns.lookup = lookup
     syncBuiltinESMExports()
   })
-  const { module, deliver, taken } = await startHooks(t)
+  const { module, deliver, taken } = await startHooks(t, { options: { DNS_RESOLVER: 'system' } })
   await module({ provider: 'sns' })
   const body = JSON.stringify({
     Message: 'hello',
