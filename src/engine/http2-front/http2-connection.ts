@@ -305,7 +305,7 @@ function waitingBelow(socket: TLSSocket): number {
 }
 
 type SessionOptions = NonNullable<Parameters<typeof performServerHandshake>[1]> & {
-  /** Of Node 22.17 and 24.2; without it such a field is dropped. */
+  /** Of newer versions of Node; without it such a field is dropped. */
   strictFieldWhitespaceValidation: boolean
 }
 
