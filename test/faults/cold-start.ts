@@ -1,3 +1,4 @@
+import { stat } from 'node:fs/promises'
 import { join } from 'node:path'
 import { startCuttingProxy } from '../store/cutting-proxy.js'
 import { startPostgres, through } from '../store/postgres-server.js'
@@ -18,7 +19,10 @@ export const startWithoutStore: Fault = {
     const env = { SLUICE_STORE: through(await server.database(), line.port), SLUICE_DATA: data }
     const made = await Product.start(stage, { env })
     const site = await Site.make(made)
+    const begun = Date.now()
     await site.write(made, 'before')
+    // Revisions that follow each other closely share a copy, which comes a moment later.
+    await comes(RECOVERY, async () => (await written(join(data, 'configuration.copy'))) > begun)
     line.cut()
     await made.kill()
     const second = await Product.tried(stage, { env })
@@ -42,4 +46,9 @@ export const startWithoutStore: Fault = {
       })
     }
   }
+}
+
+/** When a file was written last, in milliseconds since the Unix epoch; 0: it is not there. */
+async function written(path: string): Promise<number> {
+  return (await stat(path).catch(() => undefined))?.mtimeMs ?? 0
 }
