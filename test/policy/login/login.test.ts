@@ -466,7 +466,8 @@ t.test('a callback is worth something in the browser that began, once, for ten m
   t.equal(provider.count('/token'), 0, 'and the code is not spent')
 
   const wrong = new URL(callback)
-  wrong.searchParams.set('state', `${wrong.searchParams.get('state')?.slice(0, -1)}_`)
+  const state = wrong.searchParams.get('state') ?? ''
+  wrong.searchParams.set('state', `${state.slice(0, -1)}${state.endsWith('_') ? '-' : '_'}`)
   t.equal((await browser.once(wrong.href)).status, 302)
   t.equal(provider.count('/token'), 0)
 
