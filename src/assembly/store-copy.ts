@@ -4,6 +4,7 @@ import type { Options } from '../config/options.js'
 import type { Clock } from '../lib/clock.js'
 import { codeOf } from '../lib/coded-error.js'
 import { newId } from '../lib/id.js'
+import { postgresName } from '../lib/postgres-url.js'
 import type { Sealer } from '../lib/seal.js'
 import { type CopiedStore, openCopy } from '../store/copy/copied-store.js'
 import type { CopyPlace } from '../store/copy/copy-file.js'
@@ -119,9 +120,7 @@ function copyPlace(options: Options, seal: Sealer): CopyPlace | undefined {
 function storeName(options: Options): string {
   const address = storeAddress(options)
   if (!isShared(address)) return options.data === IN_MEMORY ? address : relative(options.data, address)
-  if (!URL.canParse(address)) return 'PostgreSQL'
-  const { host, pathname, searchParams } = new URL(address)
-  return `postgres://${host || (searchParams.get('host') ?? 'localhost')}${pathname}`
+  return postgresName(address) ?? 'PostgreSQL'
 }
 
 /** A copy that cannot be used is no reason to stop: without it, the store is waited for. */

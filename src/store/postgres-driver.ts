@@ -1,5 +1,6 @@
 import pg from 'pg'
 import { codeOf } from '../lib/coded-error.js'
+import { postgresName } from '../lib/postgres-url.js'
 import type { StoreLog } from './store.js'
 import { StoreError, type StoreTrouble } from './store-error.js'
 
@@ -186,7 +187,7 @@ function reasonOf(error: unknown): string {
 
 /** Host, port and database of an address, without user and password. */
 function nameOf(url: string): string {
-  if (!URL.canParse(url)) throw new StoreError('STORE_ADDRESS', 'the address of PostgreSQL is no valid URL')
-  const { host, pathname, searchParams } = new URL(url)
-  return `postgres://${host || (searchParams.get('host') ?? 'localhost')}${pathname}`
+  const name = postgresName(url)
+  if (name === undefined) throw new StoreError('STORE_ADDRESS', 'the address of PostgreSQL is no valid URL')
+  return name
 }
