@@ -10,21 +10,21 @@ const HOUSE = {
   limiter: ['lib'],
   expression: ['exchange', 'lib'],
   policy: ['expression', 'limiter', 'exchange', 'lib'],
-  modules: ['policy', 'expression', 'limiter', 'exchange', 'lib'],
-  plan: ['modules', 'policy', 'lib'],
+  modules: ['policy', 'exchange', 'lib'],
+  plan: ['lib'],
   snapshot: ['plan', 'modules', 'policy', 'exchange', 'lib'],
   engine: ['exchange', 'lib'],
-  proxy: ['snapshot', 'engine', 'modules', 'policy', 'plan', 'exchange', 'lib'],
+  proxy: ['snapshot', 'engine', 'policy', 'plan', 'exchange', 'lib'],
   tunnel: ['engine', 'exchange', 'lib'],
   agents: ['tunnel', 'control', 'resources', 'store', 'snapshot', 'plan', 'engine', 'exchange', 'lib'],
-  resources: ['modules', 'policy', 'expression', 'exchange', 'lib'],
+  resources: ['policy', 'expression', 'exchange', 'lib'],
   store: ['lib'],
   control: ['resources', 'store', 'snapshot', 'plan', 'policy', 'exchange', 'lib'],
   events: ['control', 'resources', 'store', 'lib'],
   config: ['lib'],
   certificates: ['control', 'resources', 'store', 'lib'],
   health: ['lib'],
-  api: ['control', 'resources', 'modules', 'lib']
+  api: ['control', 'resources', 'lib']
 }
 
 /** What options become; below it only the composition root and the commands. */
@@ -34,13 +34,13 @@ const PACKAGES = {
   assembly: ['pino', 'prom-client'],
   exchange: [],
   limiter: [],
-  expression: ['cel-js', 're2js'],
+  expression: ['cel-js'],
   policy: ['yaml', 'typebox', 'jose', 'lru-cache', 'openid-client'],
-  modules: ['typebox'],
-  plan: ['typebox'],
-  snapshot: ['lru-cache'],
+  modules: [],
+  plan: [],
+  snapshot: [],
   engine: [],
-  proxy: ['pino', 'prom-client', 'lru-cache'],
+  proxy: ['prom-client', 'lru-cache'],
   tunnel: [],
   agents: [],
   resources: ['typebox'],
@@ -50,7 +50,7 @@ const PACKAGES = {
   certificates: [],
   health: [],
   config: ['yaml', 'typebox'],
-  api: ['fastify', '@fastify/static', '@fastify/swagger-ui']
+  api: ['fastify', '@fastify/static']
 }
 
 /** Parts of folders that have a rule of their own. */
@@ -60,11 +60,10 @@ const OWN = { engine: '^src/engine/http-proxy/', certificates: '^src/certificate
 const LEAVES = {
   'user-agent': ['bowser', 'lru-cache'],
   x509: ['@peculiar/x509'],
-  'x509-library': ['@peculiar/x509', 'reflect-metadata'],
+  'x509-library': ['@peculiar/x509'],
   'make-certificate': ['@peculiar/x509'],
   regex: ['re2js', 'lru-cache'],
-  positions: ['yaml'],
-  geo: ['maxmind', 'lru-cache', '@ip-location-db/geo-whois-asn-country-mmdb']
+  geo: ['maxmind', 'lru-cache']
 }
 
 const within = (folders) => (folders.length === 0 ? '^$' : `^src/(${folders.join('|')})/`)
@@ -95,6 +94,8 @@ const leafRules = Object.entries(LEAVES).map(([leaf, names]) => ({
 }))
 
 module.exports = {
+  /** For the check that every permission is used; `assembly` may import whatever lies below it. */
+  permissions: { folders: { ...HOUSE, assembly: [] }, packages: PACKAGES, leaves: LEAVES },
   forbidden: [
     ...houseRules,
     ...packageRules,

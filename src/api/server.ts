@@ -24,7 +24,7 @@ import { addSessionCommands } from './session-routes.js'
 import { TrustedHosts } from './trusted-hosts.js'
 
 /** What the API shows of the account. */
-export interface AccountOptions {
+interface AccountOptions {
   readonly control: Account
   /** Every resource, `registry.ts` in production. */
   readonly resources: readonly Resource[]

@@ -5,7 +5,7 @@ import type { Clock } from '../lib/clock.js'
 import { CodedError } from '../lib/coded-error.js'
 import { formatAuthority } from '../lib/host.js'
 import { selfSigned } from '../lib/self-signed.js'
-import { Forwarding } from '../proxy/forwarded.js'
+import { trustingProxies } from '../proxy/forwarded.js'
 import type { TrafficParts } from '../proxy/traffic.js'
 
 type OfOptions = 'accessLog' | 'region' | 'limits' | 'timeouts' | 'forwarding' | 'development' | 'tcp' | 'reserved'
@@ -30,7 +30,7 @@ export async function trafficOptions(options: Options, clock: Clock): Promise<Pi
       keepAlive: timeouts.keep_alive
     },
     timeouts,
-    forwarding: new Forwarding(trustedSet(trusted_proxies)),
+    forwarding: trustingProxies(trustedSet(trusted_proxies)),
     development: await selfSigned('Sluice development', developmentNames(zone), clock.wall()),
     tcp: { host: tcp_host ?? listen.host, proxyProtocol: tcp_proxy_protocol },
     reserved: [listen, api.listen, ...(agents === undefined ? [] : [agents]), ...listeners.map((one) => one.listen)]

@@ -3,7 +3,7 @@ import { AcmeError, type AcmeProblem, readProblem, validationFailed } from './ac
 import type { AcmeTransport } from './acme-transport.js'
 
 export type KeyType = 'rsa' | 'ecdsa'
-export type ChallengeType = 'http-01' | 'dns-01'
+type ChallengeType = 'http-01' | 'dns-01'
 
 /** Whom an authority knows us as. */
 export interface AcmeAccount {

@@ -1,7 +1,7 @@
 import type { PendingChallenge } from '../resources/certificate-management.js'
 
 /** Where authorities ask (RFC 8555 8.3). */
-export const CHALLENGE_PATH = '/.well-known/acme-challenge/'
+const CHALLENGE_PATH = '/.well-known/acme-challenge/'
 
 const NONE: ReadonlyMap<string, readonly string[]> = new Map()
 

@@ -20,7 +20,7 @@ import { RecentDocuments } from '../policy/recent-documents.js'
 import { resultsOf } from '../policy/results.js'
 import type { PolicyServices } from '../policy/services.js'
 import { refusalOf } from '../proxy/failures.js'
-import { WrittenForwarding } from '../proxy/forwarded.js'
+import { asWritten } from '../proxy/forwarded.js'
 import { HeaderKinds } from '../proxy/header-kinds.js'
 import { Metrics } from '../proxy/metrics.js'
 import { createTraffic } from '../proxy/traffic.js'
@@ -201,7 +201,7 @@ export class AgentPlane {
       limits: LIMITS,
       turnedAway: new TurnedAwayLog(clock, { warn: say }, (...what) => this.#metrics.turnedAway(...what)),
       timeouts: TIMEOUTS,
-      forwarding: new WrittenForwarding(),
+      forwarding: asWritten,
       // No listener here speaks TLS.
       development: { chain: '', privateKey: '' },
       tcp: { host: '', proxyProtocol: false },

@@ -39,7 +39,7 @@ export function formatFinding(finding: Finding, style: ReportStyle): string[] {
 }
 
 /** One problem as one line. */
-export function formatProblem(file: string, problem: Problem, style: ReportStyle): string {
+function formatProblem(file: string, problem: Problem, style: ReportStyle): string {
   const { severity, code, message, path, line, column } = problem
   const place = paint(`${printable(file)}:${line}:${column}:`, 'bold', style)
   const where = path === '' ? '' : paint(` (${printable(path)})`, 'faint', style)

@@ -20,7 +20,7 @@ export interface AnswerOptions {
 }
 
 /** A backend and the labels that a tunnel must carry to be selected by it. */
-export interface LabelGroup {
+interface LabelGroup {
   readonly id: string
   readonly labels: Readonly<Record<string, string>>
 }

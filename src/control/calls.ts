@@ -41,7 +41,7 @@ export interface WriteMode {
 }
 
 /** Keys of the units of the plan that a write puts and drops. */
-export interface Difference {
+interface Difference {
   readonly put: readonly string[]
   readonly drop: readonly string[]
   /** Ids of the routes that it touches; worked out for dry runs alone. */

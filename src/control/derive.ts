@@ -1,6 +1,6 @@
 import { isDeepStrictEqual } from 'node:util'
 import type { ShardedMap } from '../lib/sharded-map.js'
-import { atOnce, type Steps } from '../lib/slices.js'
+import type { Steps } from '../lib/slices.js'
 import type { SecretValues, Unit } from '../plan/plan.js'
 import { type PlannedKind, type PlannedRecord, secretName } from './units/planned.js'
 import { plannedKinds } from './units/registry.js'
@@ -30,25 +30,13 @@ const KINDS: ReadonlyMap<string, PlannedKind> = new Map(plannedKinds.map((planne
 /** The kinds of records that traffic depends on. */
 export const PLANNED_KINDS: readonly string[] = [...KINDS.keys()]
 
-/** The units of all records. Each record has units of its own, so the whole is nothing but the sum. */
-export function deriveAll(records: Iterable<PlannedRecord>): DerivedUnits {
-  const whole: DerivedUnits = { units: new Map(), secrets: new Map() }
-  for (const one of records) addUnits(whole, one)
-  return whole
-}
-
 /** Adds the units of one record to the whole. */
 export function addUnits({ units, secrets }: DerivedUnits, one: PlannedRecord): void {
   for (const [key, unit] of KINDS.get(one.record.kind)?.units(one) ?? []) units.set(key, unit)
   noteSecrets(one, secrets)
 }
 
-/** Changed records to changed units. Costs what the change touches. `running`: the units of the plan that it starts from. */
-export function derive(running: ShardedMap<Unit>, touched: readonly Touched[]): Derived {
-  return atOnce(deriving(running, touched))
-}
-
-/** As `derive`, in steps. */
+/** Changed records to changed units, in steps. Costs what the change touches. `running`: the units of the plan that it starts from. */
 export function* deriving(running: ShardedMap<Unit>, touched: readonly Touched[]): Steps<Derived> {
   const units = new Map<string, Unit | undefined>()
   const secrets = new Map<string, string>()

@@ -3,7 +3,7 @@ import { formatAuthority } from '../lib/host.js'
 import type { ListenerUnit, Unit } from '../plan/plan.js'
 
 /** A further place where traffic is accepted. */
-export interface FileListener {
+interface FileListener {
   readonly listen: { readonly host: string; readonly port: number }
   readonly tls: boolean
   readonly public_port: number | undefined
@@ -24,7 +24,7 @@ export interface FileConfiguration {
 }
 
 /** Owner of the policy that the options name: part of the identity of its counters. */
-export const DEFAULT_ENTRY = 'default'
+const DEFAULT_ENTRY = 'default'
 
 /** Key of the unit of the listener that is always there. */
 export const DEFAULT_LISTENER = `listener:${DEFAULT_ENTRY}`

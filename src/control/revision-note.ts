@@ -7,7 +7,7 @@ import type { Resource } from '../resources/resource.js'
 export type ChangeKind = 'created' | 'updated' | 'deleted'
 
 /** One field before and after; null where it was not set or there was no record. Types, not interfaces: these are JSON. */
-export type FieldChange = {
+type FieldChange = {
   readonly before: Json
   readonly after: Json
 }

@@ -102,7 +102,7 @@ export interface SideDoor {
 }
 
 /** Whose PROXY headers count. */
-export interface ProxyProtocol {
+interface ProxyProtocol {
   /** From a trusted peer the header is required; from others it is refused. Called once per connection. */
   trusted(address: string): boolean
 }

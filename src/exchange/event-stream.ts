@@ -23,7 +23,7 @@ const NOTHING = Buffer.alloc(0)
 const BOM = '\ufeff'
 
 /** An event stream that ended before its end. */
-export class EventStreamBroken extends Error {}
+class EventStreamBroken extends Error {}
 
 /**
  * Takes an event stream apart, message by message, and puts it together again.

@@ -2,7 +2,7 @@ import type { OutboundError, OutboundRequest, OutboundResponse } from '../lib/ou
 import type { Flow } from './flow.js'
 
 /** Why an internal entry was not asked. */
-export interface InternalRefusal {
+interface InternalRefusal {
   readonly ok: false
   /** No such entry, one that the policy does not spell out, or policies that ask each other without end. */
   readonly code: 'ENDPOINT_MISSING' | 'ENDPOINT_UNNAMED' | 'LOOP'

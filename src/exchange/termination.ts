@@ -17,7 +17,7 @@ export interface Termination {
 }
 
 /** What came of it: the facts of the handshake, or a word for why there was none; the connection has ended then. */
-export type Terminated =
+type Terminated =
   | { readonly kind: 'secure'; readonly tls: NonNullable<ConnectionFacts['tls']> }
   | { readonly kind: 'failed'; readonly why: string }
 

@@ -45,7 +45,7 @@ export interface ExpressionSources {
 }
 
 /** Longest source of an expression, in UTF-16 units. */
-export const MAX_SOURCE = 8_192
+const MAX_SOURCE = 8_192
 
 /** The documented language over the given sources. */
 export function createExpressions(sources: ExpressionSources): Expressions {

@@ -62,7 +62,7 @@ export function methodHint(name: string, known: Iterable<string>): string {
 }
 
 /** The documented path that was probably meant: the nearest, else one that ends the same. */
-export function nearestPath(path: string, paths: Iterable<string>): string | undefined {
+function nearestPath(path: string, paths: Iterable<string>): string | undefined {
   const all = [...paths]
   const root = path.slice(0, path.indexOf('.') + 1)
   const siblings = root === '' ? [] : all.filter((one) => one.startsWith(root))

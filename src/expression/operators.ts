@@ -136,7 +136,7 @@ function modulo(left: unknown, right: unknown): unknown {
 }
 
 /** Membership in a list, or a key of a map. */
-export function isIn(value: unknown, container: unknown, state: State): boolean {
+function isIn(value: unknown, container: unknown, state: State): boolean {
   if (Array.isArray(container)) {
     charge(state, container.length >> 1)
     if (typeof value === 'string') return container.includes(value)
@@ -148,7 +148,7 @@ export function isIn(value: unknown, container: unknown, state: State): boolean 
 }
 
 /** Equality with the cost of what it walks taken from the budget. */
-export function equal(left: unknown, right: unknown, state: State): boolean {
+function equal(left: unknown, right: unknown, state: State): boolean {
   if (typeof left === 'object' && left !== null) {
     charge(state, Array.isArray(left) ? left.length : left instanceof Map ? left.size : 1)
   }

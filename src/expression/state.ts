@@ -9,7 +9,7 @@ import { EvaluationError } from './expression.js'
 export const BUDGET = 100_000
 
 /** Thrown when the budget is used up. One object, so that no operator that absorbs errors absorbs this one. */
-export const EXHAUSTED = new EvaluationError('failed', 'the expression takes too many steps')
+const EXHAUSTED = new EvaluationError('failed', 'the expression takes too many steps')
 
 /** What one evaluation needs besides the tree: the flow, the values of comprehension variables, the steps that are left. */
 export class State {

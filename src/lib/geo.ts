@@ -25,7 +25,7 @@ export interface Place {
   readonly timezone: string
 }
 
-export interface GeoRecord {
+interface GeoRecord {
   readonly location: Place
   readonly registered: Place
   /** 0 when unknown. */

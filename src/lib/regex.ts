@@ -2,7 +2,7 @@ import { LRUCache } from 'lru-cache'
 import { RE2JS, RE2JSException } from 're2js'
 
 /** First match of a pattern: code unit offsets and the text of each group, group 0 first; '' for a group that took no part. */
-export interface RegexMatch {
+interface RegexMatch {
   readonly start: number
   readonly end: number
   readonly groups: readonly string[]

@@ -10,7 +10,7 @@ import {
 import { promisify } from 'node:util'
 import { codeOf } from './coded-error.js'
 
-export type SshKeyType = 'ed25519' | 'rsa' | 'ecdsa'
+type SshKeyType = 'ed25519' | 'rsa' | 'ecdsa'
 export type SshCurve = 'p256' | 'p384' | 'p521'
 
 export type SshKeySpec =

@@ -2,10 +2,10 @@ import { createPrivateKey, type KeyObject, X509Certificate } from 'node:crypto'
 import type { Name } from '@peculiar/x509'
 import { x509Library } from './x509-library.js'
 
-export type KeyType = 'rsa' | 'ecdsa' | 'ed25519'
+type KeyType = 'rsa' | 'ecdsa' | 'ed25519'
 
 /** What a certificate says of itself. Texts are '' and lists empty when it says nothing. */
-export interface CertificateFacts {
+interface CertificateFacts {
   readonly commonName: string
   readonly organization: string
   readonly organizationalUnit: string
@@ -29,7 +29,7 @@ export interface CertificateFacts {
   readonly isAuthority: boolean
 }
 
-export type X509Problem =
+type X509Problem =
   | 'CERTIFICATE_MISSING'
   | 'CERTIFICATE_IS_KEY'
   | 'CERTIFICATE_BROKEN'

@@ -1,6 +1,5 @@
-import { isDeepStrictEqual } from 'node:util'
 import { ShardedMap } from '../lib/sharded-map.js'
-import { atOnce, type Steps } from '../lib/slices.js'
+import type { Steps } from '../lib/slices.js'
 
 /**
  * The whole running configuration as plain data: keyed, immutable units that refer to each other by key. Whatever can
@@ -62,7 +61,7 @@ export interface WeightedUpstream extends UpstreamBase {
 }
 
 /** The first of these upstreams that works; keys of units. */
-export interface FailoverUpstream extends UpstreamBase {
+interface FailoverUpstream extends UpstreamBase {
   readonly form: 'failover'
   readonly members: readonly string[]
 }
@@ -151,7 +150,7 @@ export interface TcpEdgeUnit {
 }
 
 /** A set of networks; its rules are units of their own. Key `ip_policy:<id>`. */
-export interface IpPolicyUnit {
+interface IpPolicyUnit {
   readonly kind: 'ip_policy'
   readonly id: string
 }
@@ -190,7 +189,7 @@ export interface CertificateUnit {
 }
 
 /** The certificate that a name presents. Key `domain:<id>`. */
-export interface DomainUnit {
+interface DomainUnit {
   readonly kind: 'domain'
   readonly name: string
   /** Key of a unit; absent: none yet. */
@@ -198,20 +197,20 @@ export interface DomainUnit {
 }
 
 /** An authority that clients' certificates are checked against. Key `authority:<id>`. */
-export interface AuthorityUnit {
+interface AuthorityUnit {
   readonly kind: 'authority'
   readonly pem: string
 }
 
 /** Names a place for secrets. Key `vault:<id>`. */
-export interface VaultUnit {
+interface VaultUnit {
   readonly kind: 'vault'
   readonly id: string
   readonly name: string
 }
 
 /** A value that policies may read. Key `secret:<id>`. */
-export interface SecretUnit {
+interface SecretUnit {
   readonly kind: 'secret'
   /** Id of the vault. */
   readonly vault: string
@@ -249,30 +248,12 @@ export type SecretValues = ReadonlyMap<string, string>
 export const emptyPlan: Plan = { revision: 0, units: ShardedMap.empty() }
 
 /**
- * The plan after `change`; the plan given stays as it is.
+ * The plan after `change`, in steps; the plan given stays as it is.
  * Throws a RangeError when the change does not start at the plan's revision: applying it would lose a write.
  */
-export function apply(plan: Plan, change: Change): Plan {
-  return atOnce(applying(plan, change))
-}
-
-/** As `apply`, in steps. */
 export function* applying(plan: Plan, change: Change): Steps<Plan> {
   if (change.from !== plan.revision) {
     throw new RangeError(`the change starts at revision ${change.from}, the plan is at ${plan.revision}`)
   }
   return { revision: change.to, units: yield* plan.units.editing(change.put, change.drop) }
-}
-
-/** The change that leads from a plan to exactly `units`; undefined when there is no difference. */
-export function difference(plan: Plan, units: ReadonlyMap<string, Unit>): Change | undefined {
-  const put: [string, Unit][] = []
-  const drop: string[] = []
-  for (const [key, unit] of units) {
-    const before = plan.units.get(key)
-    if (before === undefined || !isDeepStrictEqual(before, unit)) put.push([key, unit])
-  }
-  for (const [key] of plan.units) if (!units.has(key)) drop.push(key)
-  if (put.length === 0 && drop.length === 0) return undefined
-  return { from: plan.revision, to: plan.revision + 1, put, drop }
 }

@@ -80,13 +80,6 @@ export interface ReadyAction<S extends TSchema = TSchema> extends ActionBase<S> 
   compile(config: Static<S>, scope: Scope): ActionRun
 }
 
-/** An action whose documents are checked and which cannot run yet: `ACTION_UNAVAILABLE`. */
-export interface UnavailableAction<S extends TSchema = TSchema> extends ActionBase<S> {
-  readonly availability: 'unavailable'
-  /** Rules between fields that a schema cannot say. Its templates and expressions are checked from the schema. */
-  check?(config: Static<S>, scope: Scope): void
-}
-
 /** An action that is refused by name, with the reason: `ACTION_UNSUPPORTED`. */
 export interface UnsupportedAction {
   readonly availability: 'unsupported'
@@ -94,17 +87,11 @@ export interface UnsupportedAction {
   readonly reason: string
 }
 
-export type Action = ReadyAction | UnavailableAction | UnsupportedAction
+export type Action = ReadyAction | UnsupportedAction
 
 /** Declares an action that runs. Keeps the config's type between schema and `compile`. */
 export function defineAction<S extends TSchema>(action: Omit<ReadyAction<S>, 'availability'>): ReadyAction {
   return { availability: 'ready', ...action } as unknown as ReadyAction
-}
-
-export function defineUnavailable<S extends TSchema>(
-  action: Omit<UnavailableAction<S>, 'availability'>
-): UnavailableAction {
-  return { availability: 'unavailable', ...action } as unknown as UnavailableAction
 }
 
 export function defineUnsupported(type: string, reason: string): UnsupportedAction {

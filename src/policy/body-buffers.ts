@@ -8,7 +8,7 @@ import { ClientShares, clientKey } from '../lib/client-shares.js'
 import type { Clock } from '../lib/clock.js'
 import { Sweeper, type Swept } from '../lib/sweeper.js'
 
-export interface BodyLimits {
+interface BodyLimits {
   /** Bytes that all buffered bodies of the process may hold together. */
   readonly total: number
   /** Bytes that one body may have. */

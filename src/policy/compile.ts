@@ -1,6 +1,6 @@
 import { PHASES, type Phase } from '../exchange/flow.js'
 import { didYouMean } from '../lib/suggest.js'
-import type { Action, ReadyAction, UnavailableAction } from './action.js'
+import type { Action, ReadyAction } from './action.js'
 import { suggestions } from './actions/registry.js'
 import { readConfig } from './config.js'
 import type { ActionNode, ExpressionNode, PolicyDocument, RuleNode } from './document.js'
@@ -8,7 +8,7 @@ import { FailOpenJudge } from './fail-open.js'
 import { ForgeableHeaderJudge } from './forgeable-headers.js'
 import type { Carrier } from './legacy.js'
 import type { LoginGate } from './login/desk.js'
-import { checkDurations, checkMarked } from './marked.js'
+import { checkDurations } from './marked.js'
 import type { Problem } from './problem.js'
 import { Reporter } from './reporter.js'
 import { greaterReading, type ResponseReading } from './response-reading.js'
@@ -30,7 +30,7 @@ export interface CompiledPolicy {
 }
 
 /** A login that an action asks for, with what is written down when it answers a path of its own. */
-export interface PolicyLogin {
+interface PolicyLogin {
   readonly gate: LoginGate
   readonly decidedBy: CompiledAction['decidedBy']
   readonly decided: Counter
@@ -172,15 +172,7 @@ class PolicyCompiler {
     const anchor = { path: [...path, 'config'], node: node.config ?? typeNode }
     const scope = new ActionScope(this.#document, phase, rule.name, anchor)
     const config = this.#config(action, node, scope)
-    if (action.availability === 'unavailable') {
-      const message = `${type} is checked but cannot run in this version`
-      this.#document.unavailable([...path, 'type'], 'ACTION_UNAVAILABLE', message, typeNode.span)
-    }
     if (config === undefined) return undefined
-    if (action.availability === 'unavailable') {
-      action.check?.(config, scope)
-      return undefined
-    }
     const decided = this.#document.services.meter.decided(scope.owner, phase, rule.name, type)
     const decidedBy = { phase, rule: rule.name, action: type }
     const run = action.compile(config, scope)
@@ -199,7 +191,7 @@ class PolicyCompiler {
     this.logins.push(login)
   }
 
-  #known({ type, path, typeNode }: ActionNode): ReadyAction | UnavailableAction | undefined {
+  #known({ type, path, typeNode }: ActionNode): ReadyAction | undefined {
     const action = this.#actions.get(type)
     const { report } = this.#document
     if (action === undefined) {
@@ -215,7 +207,7 @@ class PolicyCompiler {
     return undefined
   }
 
-  #allowed(action: ReadyAction | UnavailableAction, phase: Phase, { type, path, typeNode }: ActionNode): boolean {
+  #allowed(action: ReadyAction, phase: Phase, { type, path, typeNode }: ActionNode): boolean {
     if (action.phases.includes(phase)) return true
     const message = `${type} cannot stand in ${phase}; it is allowed in ${action.phases.join(', ')}`
     this.#document.report.error([...path, 'type'], 'ACTION_PHASE', message, typeNode.span)
@@ -223,7 +215,7 @@ class PolicyCompiler {
   }
 
   /** The config as data; undefined when something in it was reported. */
-  #config(action: ReadyAction | UnavailableAction, node: ActionNode, scope: ActionScope): object | undefined {
+  #config(action: ReadyAction, node: ActionNode, scope: ActionScope): object | undefined {
     const { report } = this.#document
     if (node.config === undefined && !action.configOptional) {
       const fields = Object.keys((action.config as { properties?: object }).properties ?? {})
@@ -233,9 +225,8 @@ class PolicyCompiler {
     }
     const before = report.problems.length
     const map = node.config ?? { kind: 'map', span: node.typeNode.span, entries: [] }
-    const { data, marked } = readConfig(action.config, map, (at, message, onKey) => scope.field(at, message, onKey))
-    checkDurations(marked, scope)
-    if (action.availability === 'unavailable') checkMarked(marked, scope)
+    const { data, durations } = readConfig(action.config, map, (at, message, onKey) => scope.field(at, message, onKey))
+    checkDurations(durations, scope)
     return report.problems.slice(before).some(({ severity }) => severity === 'error') ? undefined : (data as object)
   }
 

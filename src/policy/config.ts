@@ -1,14 +1,12 @@
 import type { TSchema } from 'typebox'
 import { didYouMean } from '../lib/suggest.js'
 import { checkList, checkMap, checkScalar, describe, describeBranches } from './constraints.js'
-import type { FieldKind } from './fields.js'
 import { formatPath, type NodePath } from './problem.js'
 import { fits, type Schema } from './shape.js'
 import { dataOf, isNull, type ListNode, type MapNode, nameOf, type ScalarNode, setOwn, type TreeNode } from './tree.js'
 
-/** A text whose schema says how it is compiled. */
-export interface MarkedField {
-  readonly kind: FieldKind
+/** A text that the schema says is a duration. */
+export interface DurationField {
   readonly text: string
   /** Inside the config. */
   readonly path: NodePath
@@ -18,7 +16,7 @@ export interface MarkedField {
 export interface ReadConfig {
   /** What the schema describes, defaults filled in; meaningful when nothing was reported. */
   readonly data: unknown
-  readonly marked: readonly MarkedField[]
+  readonly durations: readonly DurationField[]
 }
 
 /** Where a reader reports. `onKey`: the key of the path is to blame, not its value. */
@@ -33,11 +31,11 @@ export type ReportField = (path: NodePath, message: string, onKey: boolean) => v
  */
 export function readConfig(schema: TSchema, node: MapNode, report: ReportField): ReadConfig {
   const reader = new ConfigReader(report)
-  return { data: reader.read(schema as Schema, node, []), marked: reader.marked }
+  return { data: reader.read(schema as Schema, node, []), durations: reader.durations }
 }
 
 class ConfigReader {
-  readonly marked: MarkedField[] = []
+  readonly durations: DurationField[] = []
   readonly #report: ReportField
 
   constructor(report: ReportField) {
@@ -53,7 +51,6 @@ class ConfigReader {
       return undefined
     }
     if (schema.type === undefined && schema.enum === undefined && schema.const === undefined) {
-      this.#markBelow(schema, node, path)
       return dataOf(node)
     }
     if (node.kind === 'map') return this.#map(schema, node, path)
@@ -71,7 +68,9 @@ class ConfigReader {
   #scalar(schema: Schema, node: ScalarNode, path: NodePath): unknown {
     const value = wantsText(schema) && node.value !== null ? node.text : node.value
     for (const message of checkScalar(schema, value, node.text)) this.#wrong(path, message)
-    if (typeof value === 'string') this.#mark(schema, value, path)
+    if (typeof value === 'string' && schema['x-sluice'] === 'duration') {
+      this.durations.push({ text: value, path, schema })
+    }
     return value
   }
 
@@ -119,19 +118,6 @@ class ConfigReader {
 
   #wrong(path: NodePath, message: string): void {
     this.#report(path, path.length === 0 ? `config ${message}` : `\`${formatPath(path)}\` ${message}`, false)
-  }
-
-  #mark(schema: Schema, text: string, path: NodePath): void {
-    const kind = schema['x-sluice']
-    if (kind !== undefined) this.marked.push({ kind, text, path, schema })
-  }
-
-  /** A mark on a value of any shape holds for every text in it. */
-  #markBelow(schema: Schema, node: TreeNode, path: NodePath): void {
-    if (schema['x-sluice'] === undefined) return
-    if (node.kind === 'scalar' && typeof node.value === 'string') this.#mark(schema, node.value, path)
-    if (node.kind === 'list') for (const [i, item] of node.items.entries()) this.#markBelow(schema, item, [...path, i])
-    if (node.kind === 'map') for (const { key, value } of node.entries) this.#markBelow(schema, value, [...path, key])
   }
 }
 

@@ -1,18 +1,17 @@
 import { PHASES, type Phase } from '../exchange/flow.js'
-import type { Action, ReadyAction, UnavailableAction } from './action.js'
+import type { Action, ReadyAction } from './action.js'
 import { DURATION, textLike } from './editor.js'
 import { LEGACY_PHASES } from './legacy.js'
 import { isExact, type Schema } from './shape.js'
 
 type Json = Readonly<Record<string, unknown>>
-type Known = ReadyAction | UnavailableAction
 
 /**
  * JSON Schema (2020-12) of policy documents, for editors. Made from the schemas that check the documents, with one
  * definition for each action; what a schema cannot say (what stands in expressions, bounds of durations) `sluice check` says.
  */
 export function policySchema(actions: readonly Action[]): Json {
-  const known = actions.filter((action): action is Known => action.availability !== 'unsupported')
+  const known = actions.filter((action): action is ReadyAction => action.availability !== 'unsupported')
   return {
     $schema: 'https://json-schema.org/draft/2020-12/schema',
     title: 'Sluice traffic policy',
@@ -87,7 +86,7 @@ function ruleSchema(phase: Phase): Json {
 }
 
 /** One action of a phase. `if`/`then` for each type: an editor then completes and blames inside the one that is meant. */
-function actionSchema(phase: Phase, known: readonly Known[]): Json {
+function actionSchema(phase: Phase, known: readonly ReadyAction[]): Json {
   const allowed = known.filter((action) => action.phases.includes(phase))
   return {
     type: 'object',

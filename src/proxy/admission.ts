@@ -9,7 +9,7 @@ import type { AddressGate } from '../snapshot/address-gate.js'
 import type { CompiledEdge } from '../snapshot/hosts.js'
 import type { Snapshot } from '../snapshot/snapshot.js'
 import { type FailureAnswer, PATH_REFUSALS, REFUSALS } from './failures.js'
-import { type Forwarding, plainAddress } from './forwarded.js'
+import { type ClientAddress, plainAddress } from './forwarded.js'
 import type { HeaderKinds } from './header-kinds.js'
 import { cleanRequest } from './hygiene.js'
 import type { ListenerTls } from './tls-table.js'
@@ -18,7 +18,7 @@ export type AdmittedFlow = Flow & { request: FlowRequest }
 
 export interface AdmissionParts {
   readonly kinds: HeaderKinds
-  readonly forwarding: Forwarding
+  readonly forwarding: ClientAddress
   readonly clock: Clock
   readonly endpoints: AddressGate
   readonly tls: ListenerTls
@@ -39,7 +39,7 @@ export interface Place {
 /** Turns what an engine read into the flow that policies see, in its one normal form, or says why it is refused. */
 export class Admission {
   readonly #kinds: HeaderKinds
-  readonly #forwarding: Forwarding
+  readonly #forwarding: ClientAddress
   readonly #clock: Clock
   readonly #parts: AdmissionParts
 

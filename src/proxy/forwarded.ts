@@ -3,7 +3,7 @@ import type { HeaderList } from '../exchange/headers.js'
 import type { CidrSet } from '../lib/cidr.js'
 
 /** Where a request came from, as far as the peers that we trust can say. */
-export interface Origin {
+interface Origin {
   /** Right-most element of the chain that is no trusted proxy; IPv4-mapped addresses as IPv4. */
   readonly address: string
   readonly port: number
@@ -19,10 +19,34 @@ export function plainAddress(address: string): string {
  * Reads and writes the fields that say where a request came from: X-Forwarded-For, -Proto, -Host and Forwarded
  * (RFC 7239). What came from an untrusted peer is gone before this (see `hygiene`).
  */
-export class Forwarding {
+export interface ClientAddress {
+  isTrusted(peer: string): boolean
+  /** The client of a request whose peer is `peer`, by the chain in `headers` when the peer is trusted. */
+  origin(peer: string, port: number, headers: HeaderList): Origin
+  /** Puts this hop's fields at the end of `headers`, in place of those that came from a trusted peer. */
+  write(headers: string[], peer: string, trusted: boolean, scheme: string, authority: string): void
+}
+
+/** Believes the peers in `networks`; no peer when it is undefined. */
+export function trustingProxies(networks: CidrSet | undefined): ClientAddress {
+  return new TrustingProxies(networks)
+}
+
+/**
+ * Behind another Sluice proxy that has reported the client: the peer is the client, and the fields stay as that proxy
+ * wrote them.
+ */
+export const asWritten: ClientAddress = {
+  isTrusted: () => true,
+  origin: (address, port) => ({ address, port, trusted: true }),
+  write() {
+    // That proxy has written the fields.
+  }
+}
+
+class TrustingProxies implements ClientAddress {
   readonly #trusted: CidrSet | undefined
 
-  /** `trusted`: the peers whose word counts; undefined for none. */
   constructor(trusted: CidrSet | undefined) {
     this.#trusted = trusted
   }
@@ -31,7 +55,6 @@ export class Forwarding {
     return this.#trusted !== undefined && this.#trusted.match(peer) !== undefined
   }
 
-  /** The client of a request whose peer is `peer`, by the chain in `headers` when the peer is trusted. */
   origin(peer: string, port: number, headers: HeaderList): Origin {
     if (!this.isTrusted(peer)) return { address: peer, port, trusted: false }
     const chain = this.#chain(headers)
@@ -54,7 +77,6 @@ export class Forwarding {
       .map((element) => /(?:^|;)\s*for\s*=\s*("[^"]*"|[^;\s]*)/i.exec(element)?.[1] ?? '')
   }
 
-  /** Puts this hop's fields at the end of `headers`, in place of those that came from a trusted peer. */
   write(headers: string[], peer: string, trusted: boolean, scheme: string, authority: string): void {
     if (!trusted) {
       headers.push('X-Forwarded-For', peer, 'X-Forwarded-Proto', scheme, 'X-Forwarded-Host', authority)
@@ -68,28 +90,6 @@ export class Forwarding {
     const forwarded = [...before('forwarded'), element(peer, scheme, authority)].join(', ')
     headers.push('X-Forwarded-For', addresses, 'X-Forwarded-Proto', proto, 'X-Forwarded-Host', host)
     headers.push('Forwarded', forwarded)
-  }
-}
-
-/**
- * Behind another proxy of the house that has told who the client is: the peer is the client, and the fields stay as that
- * proxy wrote them.
- */
-export class WrittenForwarding extends Forwarding {
-  constructor() {
-    super(undefined)
-  }
-
-  override isTrusted(): boolean {
-    return true
-  }
-
-  override origin(peer: string, port: number): Origin {
-    return { address: peer, port, trusted: true }
-  }
-
-  override write(): void {
-    // What is to be said has been said.
   }
 }
 

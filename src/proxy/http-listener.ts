@@ -3,7 +3,7 @@ import type { EntryFacts } from '../exchange/flow.js'
 import type { TurnedAway } from '../lib/turned-away.js'
 import type { ListenerUnit } from '../plan/plan.js'
 import { ConnectionGate, type ConnectionGateParts } from './connection-gate.js'
-import { type Forwarding, plainAddress } from './forwarded.js'
+import { type ClientAddress, plainAddress } from './forwarded.js'
 import type { Pipeline } from './pipeline.js'
 import type { OpenPort } from './ports.js'
 import type { ListenerTls } from './tls-table.js'
@@ -14,7 +14,7 @@ export interface HttpListenerParts extends ConnectionGateParts {
   readonly tls: ListenerTls
   /** What else is served at the address of a listener with TLS. */
   readonly beside: (unit: ListenerUnit) => SideDoor | undefined
-  readonly forwarding: Forwarding
+  readonly forwarding: ClientAddress
   readonly limits: ListenLimits
   readonly turnedAway: TurnedAway
   readonly region: string

@@ -8,12 +8,12 @@ import { AddressCounts } from '../lib/address-counts.js'
 import { Sweeper } from '../lib/sweeper.js'
 import type { Crowding, TurnedAway } from '../lib/turned-away.js'
 import type { HostPort } from '../plan/plan.js'
-import { type Forwarding, plainAddress } from './forwarded.js'
+import { type ClientAddress, plainAddress } from './forwarded.js'
 import type { Address, Drained, OpenTcpPort } from './ports.js'
 import { TcpConnection, type TcpConnectionParts } from './tcp-connection.js'
 
 export interface TcpListenerParts extends TcpConnectionParts {
-  readonly forwarding: Forwarding
+  readonly forwarding: ClientAddress
   /** Do trusted peers say in a PROXY header whom they speak for? */
   readonly proxyProtocol: boolean
   /** Most connections of one listener at a time. */

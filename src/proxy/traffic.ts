@@ -10,7 +10,7 @@ import type { Snapshot } from '../snapshot/snapshot.js'
 import { AccessLog, type LineWriter } from './access-log.js'
 import { Admission } from './admission.js'
 import { ConnectionLog } from './connection-log.js'
-import { type Forwarding, plainAddress } from './forwarded.js'
+import { type ClientAddress, plainAddress } from './forwarded.js'
 import { Forwarder, type UpstreamTimeouts } from './forwarder.js'
 import type { HeaderKinds } from './header-kinds.js'
 import { openHttpListener } from './http-listener.js'
@@ -50,7 +50,7 @@ export interface TrafficParts {
   readonly limits: ListenLimits
   readonly turnedAway: TurnedAway
   readonly timeouts: UpstreamTimeouts & { readonly headers: number; readonly drain: number }
-  readonly forwarding: Forwarding
+  readonly forwarding: ClientAddress
   /** Shown by TLS listeners for names without a certificate. */
   readonly development: ServerIdentity
   readonly tcp: { readonly host: string; readonly proxyProtocol: boolean }

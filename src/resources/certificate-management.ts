@@ -7,7 +7,7 @@ import type { Target } from './reference-ids.js'
 import { ref } from './references.js'
 
 /** The automated authorities that certificates may come from. */
-export const ACME_AUTHORITIES = ['letsencrypt'] as const
+const ACME_AUTHORITIES = ['letsencrypt'] as const
 
 const policyFields = (keyType: 'rsa' | 'ecdsa') => ({
   authority: choice(ACME_AUTHORITIES, { description: 'The authority that issues.', required: true }),

@@ -8,7 +8,7 @@ export type Json = null | boolean | number | string | readonly Json[] | { readon
 export type Body = Record<string, unknown>
 
 /** Clear values of sealed fields by their path in the record (`oauth.provider.google.client_secret`). */
-export type Secrets = Readonly<Record<string, string>>
+type Secrets = Readonly<Record<string, string>>
 
 /** One stored object, with its secrets opened where whoever holds it may have them. */
 export interface ResourceRecord {
@@ -97,7 +97,7 @@ export interface Makers {
 }
 
 /** A value made by the service: what is stored and, shown in this one answer only, what its owner must keep. */
-export interface Made {
+interface Made {
   readonly stored: unknown
   readonly once?: Json
 }

@@ -210,16 +210,6 @@ export const keptText = (description: string) => kept<string>(Type.String(), '',
 export const keptTextOrNull = (description: string) => kept<string | null>(Type.String(), null, description)
 export const keptTexts = (description: string) => kept<readonly string[]>(Type.Array(Type.String()), [], description)
 
-/** Made by the service when the record is created. */
-export function made<S extends Json>(
-  schema: TSchema,
-  initial: S,
-  description: string,
-  onCreate: NonNullable<Field['onCreate']>
-): Field<S> {
-  return { ...kept<S>(schema, initial, description), onCreate }
-}
-
 /** When the record was last written. */
 export function updatedAt(): Field<string> {
   const now: NonNullable<Field['onUpdate']> = ({ clock }) => ({ stored: timestampText(clock.wall()) })

@@ -124,7 +124,7 @@ function settableNow({ settable, request }: Field, mode: MemberSource['mode']): 
 }
 
 /** Names under which a request of this mode may carry the fields. */
-export function requestNames(fields: Fields, mode: MemberSource['mode']): string[] {
+function requestNames(fields: Fields, mode: MemberSource['mode']): string[] {
   return Object.entries(fields)
     .filter(([, field]) => settableNow(field, mode))
     .map(([name, field]) => field.requestName(name))

@@ -8,7 +8,7 @@ export function pathOf(resource: Resource, record: Pick<ResourceRecord, 'id' | '
 }
 
 /** Path of the collection; `values` has the parents' ids. */
-export function collectionPath(resource: Resource, values: Readonly<Record<string, unknown>>): string {
+function collectionPath(resource: Resource, values: Readonly<Record<string, unknown>>): string {
   return resource.path.replace(/\{(\w+)\}/g, (_, name: string) => String(values[name]))
 }
 

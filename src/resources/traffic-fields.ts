@@ -102,7 +102,7 @@ const TCP = {
 export const HTTP_REQUEST_COMPLETE = 'http_request_complete.v0'
 export const TCP_CONNECTION_CLOSED = 'tcp_connection_closed.v0'
 
-export type TrafficEventType = typeof HTTP_REQUEST_COMPLETE | typeof TCP_CONNECTION_CLOSED
+type TrafficEventType = typeof HTTP_REQUEST_COMPLETE | typeof TCP_CONNECTION_CLOSED
 
 /** The fields of each traffic event by their dotted paths. An event shows null for what does not apply to it. */
 export const TRAFFIC_FIELDS: ReadonlyMap<string, Readonly<Record<string, TrafficField>>> = new Map<

@@ -7,7 +7,7 @@ import { leastBusy, type Registry } from './registry.js'
 import type { Tunnel, Visitor, VisitorKind } from './tunnel.js'
 
 /** Gives the tunnel with the fewest streams that can take one more and is not in `without`. */
-export type Choose = (without?: ReadonlySet<Tunnel>) => Tunnel | undefined
+type Choose = (without?: ReadonlySet<Tunnel>) => Tunnel | undefined
 
 /** Opens connections through the tunnels that carry all of `labels`. */
 export function labelDialer(registry: Registry, labels: Labels, kind: VisitorKind): Dialer {
@@ -104,7 +104,7 @@ class Attempt {
   }
 }
 
-export class TunnelPipe implements BytePipe {
+class TunnelPipe implements BytePipe {
   readonly duplex: MuxStream
   readonly #attempt: Attempt
 

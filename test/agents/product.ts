@@ -6,7 +6,7 @@ import { type RunningSluice, type SluiceSetup, startSluice } from '../helpers/sl
 import { until } from '../helpers/until.js'
 import type { AgentPlace } from '../tunnel/agent-suite.js'
 
-export interface Credential {
+interface Credential {
   readonly id: string
   readonly token: string
 }

@@ -5,7 +5,7 @@ import { ControlError } from '../../src/control/control-error.js'
 import type { Entrance } from '../../src/control/open.js'
 import { KEY } from './asking.js'
 
-export const PRINCIPAL: Principal = { id: 'usr_1', role: 'administrator', subject: 'operator', key: null }
+const PRINCIPAL: Principal = { id: 'usr_1', role: 'administrator', subject: 'operator', key: null }
 
 const record = { kind: 'thing', id: 'x_1', createdAt: '2026-01-01T00:00:00Z', body: {}, secrets: {} }
 const shown: Shown = { record, body: { id: 'x_1' }, revision: 7 }

@@ -28,7 +28,7 @@ interface Test {
 
 const services = offlineServices(actions)
 const KEY = sealKey(randomBytes(32))
-export const ZONE = 'sluice.test'
+const ZONE = 'sluice.test'
 export const LETSENCRYPT = { certificate_management_policy: { authority: 'letsencrypt' } }
 
 export interface ManagedSetup {
@@ -171,7 +171,7 @@ function jobOf(body: ResourceRecord['body']) {
   return (body.certificate_management_status as ManagementStatus | null)?.provisioning_job ?? null
 }
 
-export function resourceOf(kind: string): Resource {
+function resourceOf(kind: string): Resource {
   const found = resources.find(({ name }) => name === kind)
   if (found === undefined) throw new RangeError(`no resource ${kind}`)
   return found

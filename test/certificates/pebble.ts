@@ -11,7 +11,7 @@ interface Test {
 }
 
 /** Path of a real certificate authority for tests (Debian package pebble), or undefined. */
-export const pebblePath: string | undefined = (process.env.PATH ?? '')
+const pebblePath: string | undefined = (process.env.PATH ?? '')
   .split(delimiter)
   .map((folder) => join(folder, 'pebble'))
   .find(isExecutable)

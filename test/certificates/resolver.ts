@@ -62,7 +62,7 @@ async function answer({ name, type }: Query, { aliases, server, broken }: TestRe
 }
 
 /** As a client that is not ours asks. */
-export async function texts(name: string, server: number): Promise<string[]> {
+async function texts(name: string, server: number): Promise<string[]> {
   const resolver = new Resolver({ timeout: 2_000, tries: 1 })
   resolver.setServers([`127.0.0.1:${server}`])
   try {

@@ -10,8 +10,8 @@ import { folder, type Test } from '../store/opened.js'
 import { type PostgresServer, through } from '../store/postgres-server.js'
 import { SluiceProcess } from './process.js'
 
-export const KEY = 'a-key-of-the-administrator'
-export const HOST = 'shop.test'
+const KEY = 'a-key-of-the-administrator'
+const HOST = 'shop.test'
 
 /** A policy that answers `marker`. */
 function answering(marker: string): string {

@@ -7,7 +7,7 @@ import { PlainProcess } from './plain-process.js'
  * Writers that storm the API of a process which may be killed at any moment, and what must hold when it is back: every
  * acknowledged write is there with its content, and one that was not answered is there whole or not at all.
  */
-export const KEY = 'a-key-of-the-administrator'
+const KEY = 'a-key-of-the-administrator'
 
 /** An acknowledged write, with its place on a counter that runs through all writers. */
 export interface Acknowledged {

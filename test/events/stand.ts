@@ -10,7 +10,7 @@ import { Lines, type Test } from '../store/opened.js'
 
 /** One for all, so that two processes can share a store. */
 const SEAL_KEY = sealKey(randomBytes(32))
-export const PATIENCE = 900
+const PATIENCE = 900
 
 export interface Stand {
   readonly account: Account

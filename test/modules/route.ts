@@ -82,10 +82,7 @@ export async function startRoute(
 }
 
 /** One request on a connection of its own. */
-export function get(
-  port: number,
-  { path = '/', method = 'GET', headers = {}, from, signal }: Asked
-): Promise<Response> {
+function get(port: number, { path = '/', method = 'GET', headers = {}, from, signal }: Asked): Promise<Response> {
   return new Promise((resolve, reject) => {
     const sent = request(
       {

@@ -1,11 +1,11 @@
 import t from 'tap'
 import Type, { type TSchema } from 'typebox'
 import Schema from 'typebox/schema'
-import { type Action, defineAction, defineUnavailable, defineUnsupported, type Scope } from '../../src/policy/action.js'
+import { type Action, defineAction, defineUnsupported, type Scope } from '../../src/policy/action.js'
 import { actions as registry } from '../../src/policy/actions/registry.js'
 import { readConfig } from '../../src/policy/config.js'
 import { readDocument } from '../../src/policy/document.js'
-import { choice, config, duration, expression, headerMap, regex, template } from '../../src/policy/fields.js'
+import { choice, config, duration, expression, headerMap } from '../../src/policy/fields.js'
 import { KEYWORDS } from '../../src/policy/shape.js'
 import { dataOf } from '../../src/policy/tree.js'
 import { compile, compileValid, phaseOf, short } from './stand.js'
@@ -48,20 +48,7 @@ function recording(): { actions: readonly Action[]; configs: unknown[] } {
       compile: () => () => undefined
     }),
     defineAction({ type: 'end', ...never, terminates: 'always', config: config({}), compile: () => () => undefined }),
-    defineUnsupported('retired', 'it was retired in 2026'),
-    defineUnavailable({
-      type: 'later',
-      ...never,
-      config: config({
-        text: Type.Optional(template({ description: '' })),
-        when: Type.Optional(expression({ description: '' })),
-        match: Type.Optional(regex({ description: '' })),
-        any: Type.Optional(Type.Record(Type.String(), Type.Unknown({ 'x-sluice': 'template' })))
-      }),
-      check: (value, scope) => {
-        if ('text' in value && 'when' in value) scope.problem(['when'], 'CONFIG_INVALID', 'text or when')
-      }
-    })
+    defineUnsupported('retired', 'it was retired in 2026')
   ]
   return { actions, configs }
 }
@@ -185,25 +172,6 @@ t.test('what can never run is told of', async (t) => {
   t.same(short(compile(text, recording().actions).problems), [
     '(2:35 ACTION_UNREACHABLE on_http_request[0].actions[1].type)'
   ])
-})
-
-t.test('an unavailable action is checked whole, and refused only where it would have to run', async (t) => {
-  const { actions } = recording()
-  const text = withConfig('{text: "a ${BAD}", match: "(", any: {a: [x, {b: "${BAD}"}]}}', 'later')
-  t.same(short(compile(text, actions, { unavailable: 'warn' }).problems), [
-    '(3:15 ACTION_UNAVAILABLE on_http_request[0].actions[0].type)',
-    '4:29 EXPRESSION_SYNTAX on_http_request[0].actions[0].config.text',
-    '4:43 REGEX_INVALID on_http_request[0].actions[0].config.match',
-    '4:68 EXPRESSION_SYNTAX on_http_request[0].actions[0].config.any.a[1].b'
-  ])
-  t.same(short(compile(withConfig('{text: a, when: b}', 'later'), actions, { unavailable: 'warn' }).problems), [
-    '(3:15 ACTION_UNAVAILABLE on_http_request[0].actions[0].type)',
-    '4:33 CONFIG_INVALID on_http_request[0].actions[0].config.when'
-  ])
-  const refused = compile(withConfig('{}', 'later'), actions, { unavailable: 'refuse' })
-  t.same(short(refused.problems), ['3:15 ACTION_UNAVAILABLE on_http_request[0].actions[0].type'])
-  const warned = compile(withConfig('{}', 'later'), actions, { unavailable: 'warn' })
-  t.equal(warned.policy, undefined, 'there is nothing that could run')
 })
 
 t.test('a mistake inside a text is shown at its own characters', async (t) => {

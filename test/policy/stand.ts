@@ -21,7 +21,7 @@ import type { KeptStateDraft, PolicyServices } from '../../src/policy/services.j
  * `true`, `false`, `dyn`, `int`, `absent`, `failed`, `not-bool`; `BAD` is a mistake where it stands, `DOUBT` a warning,
  * `set:<name>` is true when the variable is set.
  */
-export const words: Expressions = {
+const words: Expressions = {
   expression: (source) =>
     compiled(
       source,

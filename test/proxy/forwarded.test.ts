@@ -1,9 +1,9 @@
 import t from 'tap'
 import { type Cidr, CidrSet, parseCidr } from '../../src/lib/cidr.js'
-import { Forwarding, plainAddress } from '../../src/proxy/forwarded.js'
+import { plainAddress, trustingProxies } from '../../src/proxy/forwarded.js'
 
-const untrusting = new Forwarding(undefined)
-const trusting = new Forwarding(new CidrSet(['10.0.0.0/8', 'fd00::/8'].map((text) => parseCidr(text) as Cidr)))
+const untrusting = trustingProxies(undefined)
+const trusting = trustingProxies(new CidrSet(['10.0.0.0/8', 'fd00::/8'].map((text) => parseCidr(text) as Cidr)))
 
 t.test('without trusted proxies the client is the peer', async (t) => {
   const origin = untrusting.origin('192.0.2.1', 5000, ['X-Forwarded-For', '1.2.3.4'])

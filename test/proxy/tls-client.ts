@@ -6,11 +6,6 @@ import { type ConnectionOptions, connect, type TLSSocket } from 'node:tls'
 import { BasicConstraintsExtension, SubjectAlternativeNameExtension } from '@peculiar/x509'
 import { issue } from '../resources/certificates.js'
 
-export interface Pem {
-  readonly pem: string
-  readonly key: string
-}
-
 export type Authority = Awaited<ReturnType<typeof issue>>
 
 const YEAR = 365 * 86_400_000

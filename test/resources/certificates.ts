@@ -4,7 +4,7 @@ import * as x509 from '@peculiar/x509'
 
 x509.cryptoProvider.set(webcrypto as never)
 
-export type Algorithm = 'ec' | 'rsa' | 'ed25519'
+type Algorithm = 'ec' | 'rsa' | 'ed25519'
 
 export interface Identity {
   readonly certificate: x509.X509Certificate

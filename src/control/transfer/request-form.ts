@@ -33,7 +33,7 @@ export function requestForm(resource: Resource, { body }: Pick<ResourceRecord, '
 }
 
 /** Names that a member of a stored object may have in requests, the likeliest first. */
-export function requestNames(name: string): string[] {
+function requestNames(name: string): string[] {
   const singular = name.endsWith('ies') ? `${name.slice(0, -3)}y` : name.replace(/s$/, '')
   return [name, `${name}_id`, `${singular}_ids`]
 }

@@ -2,7 +2,7 @@ import type { IncomingMessage, ServerResponse } from 'node:http'
 import httpProxy from 'http-proxy'
 
 /** The parts of http-proxy's options that a request uses. */
-export interface RequestParts {
+interface RequestParts {
   readonly method: string
   /** node:http asks it for a connection. */
   readonly agent: { readonly protocol: string; addRequest(request: object): void }

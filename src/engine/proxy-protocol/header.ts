@@ -1,7 +1,7 @@
 import { isIPv4, isIPv6 } from 'node:net'
 
 /** One end of a connection. */
-export interface End {
+interface End {
   readonly address: string
   readonly port: number
 }

@@ -8,7 +8,7 @@ import { readAhead } from '../read-ahead.js'
 import { HelloReader } from './client-hello.js'
 
 /** What a handshake settled, as the facts of a connection hold it. */
-export type TlsFacts = NonNullable<ConnectionFacts['tls']>
+type TlsFacts = NonNullable<ConnectionFacts['tls']>
 
 export type Terminated =
   | { readonly kind: 'secure'; readonly secure: TLSSocket; readonly tls: TlsFacts }

@@ -7,7 +7,7 @@ import { failureOf } from './http-answer.js'
 import { jsonOf, wordOf } from './json-answer.js'
 import type { SendFailure } from './sender.js'
 
-export interface AwsKey {
+interface AwsKey {
   readonly id: string
   readonly secret: string
 }

@@ -13,7 +13,7 @@ export interface SenderParts {
 }
 
 /** The configuration of one target, with its sealed values by their names in it. */
-export interface TargetConfig {
+interface TargetConfig {
   readonly body: Readonly<Record<string, unknown>>
   secret(name: string): string | undefined
 }

@@ -61,7 +61,7 @@ function isJson(text: string): boolean {
  * their string form. The members of a map stand in the order of their keys, so that equal maps give equal text.
  * Fails on types, numbers that are not finite and on keys with the same text.
  */
-export function jsonText(value: unknown): string {
+function jsonText(value: unknown): string {
   const out = new BoundedText()
   write(value, out, 1)
   return out.toString()

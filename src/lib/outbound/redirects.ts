@@ -2,7 +2,7 @@ import type { Clock } from '../clock.js'
 import type { OutboundError, OutboundRequest, OutboundResponse } from './answer.js'
 
 /** A redirect that is not followed: too many of them, no usable place, or from https to http. */
-export interface RedirectRefused {
+interface RedirectRefused {
   readonly ok: false
   readonly code: 'REDIRECT_REFUSED'
   readonly message: string

@@ -20,7 +20,7 @@ export interface ContentRefusals {
 }
 
 /** What came of the replacements: nothing to do, or content and header fields for the message. */
-export type ReplacedContent =
+type ReplacedContent =
   | { readonly kind: 'unchanged'; readonly found: readonly Found[] }
   | { readonly kind: 'changed'; readonly found: readonly Found[]; readonly bytes: Uint8Array }
 

@@ -3,7 +3,7 @@ import zlib from 'node:zlib'
 import { LzwEncoder } from './lzw.js'
 
 /** Codings that this proxy can apply, the preferred first where a client likes several equally. */
-export const CODINGS = ['br', 'zstd', 'gzip', 'deflate', 'compress'] as const
+const CODINGS = ['br', 'zstd', 'gzip', 'deflate', 'compress'] as const
 export type Coding = (typeof CODINGS)[number]
 
 /** A stream of node:zlib, or one like it. */

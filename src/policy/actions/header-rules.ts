@@ -5,7 +5,7 @@
 const TOKEN = /^[!#$%&'*+\-.^_`|~0-9A-Za-z]+$/
 const MAX_NAME = 256
 /** Longest value, in characters; a whole header block holds no more. */
-export const MAX_VALUE = 65_536
+const MAX_VALUE = 65_536
 
 const FRAMING = ['content-length', 'transfer-encoding', 'trailer']
 const HOP = [

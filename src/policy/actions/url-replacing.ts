@@ -15,7 +15,7 @@ const KEPT_PATTERNS = 64
 export const REPLACEMENT = { not: { type: 'string', pattern: LEGACY_NAMES } }
 export const WHOLE_URL = implies({ not: { required: ['from'] } }, { properties: { to: { pattern: '\\S' } } })
 
-export interface Replaced {
+interface Replaced {
   /** What came out; a full URL unless `to` stood for the whole of it. */
   readonly text: string
   /** The first match and its groups; empty when nothing matched. */

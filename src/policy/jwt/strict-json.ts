@@ -29,7 +29,7 @@ export function readJsonObject(bytes: Uint8Array): JsonObject | undefined {
   return colons === countMembers(value) ? value : undefined
 }
 
-export function isJsonObject(value: unknown): value is JsonObject {
+function isJsonObject(value: unknown): value is JsonObject {
   return typeof value === 'object' && value !== null && !Array.isArray(value)
 }
 

@@ -10,7 +10,7 @@ export interface AccessLists {
   readonly organizations?: readonly string[]
 }
 
-export interface MembershipLists {
+interface MembershipLists {
   readonly teams: ReadonlySet<string>
   readonly organizations: ReadonlySet<string>
   /** The same for the same lists. Sessions hold of a user's memberships those that stand in lists, and the mark of these. */

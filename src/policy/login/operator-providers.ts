@@ -40,7 +40,7 @@ export interface Application {
 }
 
 /** A provider as it is used here, and the application that the operator has set up for everybody. */
-export interface OperatorProvider {
+interface OperatorProvider {
   readonly provider: Provider
   readonly application: Application | undefined
 }

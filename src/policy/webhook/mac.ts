@@ -1,6 +1,6 @@
 import { createHash, createHmac, createSecretKey, type KeyObject, timingSafeEqual } from 'node:crypto'
 
-export type MacAlgorithm = 'sha1' | 'sha256' | 'sha512'
+type MacAlgorithm = 'sha1' | 'sha256' | 'sha512'
 export type MacEncoding = 'hex' | 'base64'
 
 /** How a message authentication code is made and written. */

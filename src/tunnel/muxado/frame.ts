@@ -1,6 +1,6 @@
 /** Frames of the muxado protocol: an 8-byte big-endian header, then at most 16 MiB of body. */
 
-export const FrameType = { reset: 0, data: 1, windowIncrement: 2, goAway: 3 } as const
+const FrameType = { reset: 0, data: 1, windowIncrement: 2, goAway: 3 } as const
 
 /** Flags of a DATA frame. */
 export const Flag = { fin: 1, syn: 2 } as const
@@ -43,7 +43,7 @@ const LOW_31 = 0x7fff_ffff
 const NOTHING = Buffer.alloc(0)
 
 /** Writes a header into the first eight bytes of `into`. */
-export function writeHeader(into: Buffer, length: number, type: number, flags: number, id: number): void {
+function writeHeader(into: Buffer, length: number, type: number, flags: number, id: number): void {
   into.writeUInt32BE(((length << 8) | (type << 4) | flags) >>> 0, 0)
   into.writeUInt32BE(id, 4)
 }

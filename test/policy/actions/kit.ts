@@ -15,7 +15,7 @@ import { runPhase } from '../../../src/policy/run.js'
 import type { PolicyServices } from '../../../src/policy/services.js'
 
 /** A clock that stands until a test moves it. */
-export class TestClock {
+class TestClock {
   now = 1_000_000
   monotonic = () => this.now
   wall = () => Date.UTC(2026, 0, 2, 3, 4, 5) + this.now
