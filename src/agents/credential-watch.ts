@@ -1,5 +1,5 @@
 import { USER } from '../control/principals.js'
-import { Rerun } from '../lib/rerun.js'
+import { Coalescer } from '../lib/concurrency.js'
 import { agentIngress } from '../resources/agent-ingress.js'
 import { botUser } from '../resources/bot-user.js'
 import { credential } from '../resources/credential.js'
@@ -32,7 +32,7 @@ const OWNERS: ReadonlySet<string> = new Set([botUser.name, USER])
 export class CredentialWatch {
   readonly #parts: CredentialWatchParts
   #seen: Place
-  readonly #following = new Rerun(() => {
+  readonly #following = new Coalescer(() => {
     // Between the question and this run somebody may have been remembered again.
     this.#parts.authority.forget()
     return this.#follow()

@@ -1,4 +1,5 @@
 import type { Applied } from '../control/applied-units.js'
+import { Mutex } from '../lib/concurrency.js'
 import type { Unit } from '../plan/plan.js'
 
 type Units = ReadonlyMap<string, Unit>
@@ -10,7 +11,7 @@ type Units = ReadonlyMap<string, Unit>
 export class OwnUnits {
   readonly #apply: (units: Units) => Promise<Applied>
   #parts: ReadonlyMap<string, Units> = new Map()
-  #turn: Promise<unknown> = Promise.resolve()
+  readonly #mutex = new Mutex()
 
   /** `apply` makes exactly these units those of the process. */
   constructor(apply: (units: Units) => Promise<Applied>) {
@@ -19,7 +20,7 @@ export class OwnUnits {
 
   /** A part that is refused stays as it was. */
   put(part: string, units: Units): Promise<Applied> {
-    return this.#inTurn(async () => {
+    return this.#mutex.run(async () => {
       const next = new Map(this.#parts).set(part, units)
       const applied = await this.#apply(merged(next))
       if (applied.ok) this.#parts = next
@@ -29,19 +30,12 @@ export class OwnUnits {
 
   /** The part is gone, even when that cannot be applied now: then it goes with the next change. */
   drop(part: string): Promise<Applied> {
-    return this.#inTurn(async () => {
+    return this.#mutex.run(async () => {
       const next = new Map(this.#parts)
       next.delete(part)
       this.#parts = next
       return await this.#apply(merged(next))
     })
-  }
-
-  #inTurn(work: () => Promise<Applied>): Promise<Applied> {
-    const done = this.#turn.then(work)
-    // The next part has nothing to do with what becomes of this one.
-    this.#turn = done.catch(() => undefined)
-    return done
   }
 }
 

@@ -3,6 +3,7 @@ import { mkdir, readFile, stat } from 'node:fs/promises'
 import { dirname, join } from 'node:path'
 import type { Clock } from '../lib/clock.js'
 import { CodedError, codeOf } from '../lib/coded-error.js'
+import { Mutex } from '../lib/concurrency.js'
 import { newId } from '../lib/id.js'
 import type { Sealer } from '../lib/seal.js'
 import { replaceFile } from '../lib/whole-file.js'
@@ -35,7 +36,7 @@ export class ApiKeys {
   readonly #fixed: readonly Buffer[]
   readonly #folder: string | undefined
   readonly #unused: UnusedKey | undefined
-  #writing: Promise<void> = Promise.resolve()
+  readonly #mutex = new Mutex()
   #stored: readonly Buffer[] = []
   #version = ''
 
@@ -88,15 +89,13 @@ export class ApiKeys {
   async #write(unused: UnusedKey): Promise<void> {
     const folder = this.#folder
     if (folder === undefined) return
-    const written = this.#writing.then(async () => {
+    await this.#mutex.run(async () => {
       const { unused: sealed, ...entry } = unused.entry
       const path = join(folder, FILE)
       const others = (await readKeys(path)).filter(({ id }) => id !== entry.id)
       await writeKeys(path, [...others, unused.used ? entry : { ...entry, unused: sealed as string }])
       unused.stored = true
     })
-    this.#writing = written.catch(() => undefined)
-    await written
   }
 
   #matches(hash: Buffer): boolean {

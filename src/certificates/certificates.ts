@@ -1,11 +1,11 @@
 import type { Call } from '../control/calls.js'
 import type { Clock } from '../lib/clock.js'
 import { codeOf } from '../lib/coded-error.js'
+import { Mutex } from '../lib/concurrency.js'
 import { FirstFailure } from '../lib/first-failure.js'
 import { newId } from '../lib/id.js'
 import type { Outbound } from '../lib/outbound/outbound.js'
 import type { Place } from '../store/store.js'
-import { Turns } from '../store/turns.js'
 import { Accounts, type AuthorityOptions } from './account.js'
 import { AcmeError } from './acme-error.js'
 import { AcmeTransport } from './acme-transport.js'
@@ -59,7 +59,7 @@ export class Certificates {
   readonly #ticks = new FirstFailure()
   #place: Place | undefined
   #ticking: Promise<void> | undefined
-  readonly #following = new Turns()
+  readonly #following = new Mutex()
   #swept = false
   #closed = false
 
@@ -198,7 +198,7 @@ export class Certificates {
   }
 
   async #follow(): Promise<void> {
-    await this.#following.take(() => this.#read())
+    await this.#following.run(() => this.#read())
   }
 
   async #read(): Promise<void> {

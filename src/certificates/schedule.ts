@@ -1,6 +1,8 @@
+import { pauseAfter } from '../lib/concurrency.js'
+
 const MINUTE = 60_000
 const HOUR = 60 * MINUTE
-const LONGEST_WAIT = 12 * HOUR
+const RETRIES = { first: MINUTE, longest: 12 * HOUR }
 /** Share of its life after which a certificate is renewed, and the share before that over which renewals are spread. */
 const RENEWAL = 2 / 3
 const SPREAD = 1 / 30
@@ -31,8 +33,7 @@ export function renewalTime(notBefore: number, notAfter: number, random: number)
  * half a day at most, up to a fifth longer at random. `atLeast`: what the authority asked for.
  */
 export function retryDelay(failures: number, random: number, atLeast = 0): number {
-  const wait = Math.min(MINUTE * 2 ** Math.min(failures - 1, 20), LONGEST_WAIT)
-  return Math.round(Math.max(wait, atLeast) * (1 + random / 5))
+  return Math.round(Math.max(pauseAfter(failures, RETRIES), atLeast) * (1 + random / 5))
 }
 
 /** When to renew a certificate that has just come, and how many in a row were due at once, this one included. */

@@ -6,6 +6,7 @@ import { type LoadedOptions, type LoadInput, loadOptions } from '../config/load.
 import type { Options } from '../config/options.js'
 import { formatOptionProblem } from '../config/problem.js'
 import { CodedError } from '../lib/coded-error.js'
+import { Mutex } from '../lib/concurrency.js'
 import { ContentWatch } from '../lib/content-watch.js'
 import { printProblems } from './unit-report.js'
 
@@ -18,7 +19,7 @@ export class Reloading {
   #watches: ContentWatch[] = []
   #app: App | undefined
   #early: string | undefined
-  #busy: Promise<void> = Promise.resolve()
+  readonly #mutex = new Mutex()
 
   private constructor(input: LoadInput, options: Options, log: Logger) {
     this.#input = input
@@ -43,7 +44,8 @@ export class Reloading {
   async close(): Promise<void> {
     process.off('SIGHUP', this.#hangup)
     await Promise.all(this.#watches.map((watch) => watch.close()))
-    await this.#busy
+    // A reload that is under way ends first.
+    await this.#mutex.run(async () => undefined)
   }
 
   #watch(path: string): Promise<ContentWatch> {
@@ -56,16 +58,17 @@ export class Reloading {
     return ContentWatch.start(path, () => this.#request(path), failed, { lost })
   }
 
-  #request(cause: string): Promise<void> {
+  async #request(cause: string): Promise<void> {
     if (this.#app === undefined) {
       this.#early = cause
-      return this.#busy
+      return
     }
     const app = this.#app
-    this.#busy = this.#busy
-      .then(() => this.#reload(app, cause))
-      .catch((error: unknown) => this.#log.error({ err: error, cause }, 'reload failed; nothing changed'))
-    return this.#busy
+    await this.#mutex
+      .run(() => this.#reload(app, cause))
+      .catch((error: unknown) => {
+        this.#log.error({ err: error, cause }, 'reload failed; nothing changed')
+      })
   }
 
   async #reload(app: App, cause: string): Promise<void> {

@@ -1,9 +1,9 @@
 import { type FileHandle, open, unlink } from 'node:fs/promises'
 import { join } from 'node:path'
+import { Mutex } from '../lib/concurrency.js'
 import { partialFor } from '../lib/partial-file.js'
 import type { Store } from '../store/store.js'
 import { StoreError } from '../store/store-error.js'
-import { Turns } from '../store/turns.js'
 import type { Call } from './calls.js'
 import { ControlError } from './control-error.js'
 import { orUnavailable } from './refusals.js'
@@ -19,7 +19,7 @@ export interface Backup {
 export class Backups {
   readonly #store: Store
   readonly #folder: string
-  readonly #turns = new Turns()
+  readonly #mutex = new Mutex()
 
   /** `folder`: where a copy lies until it is sent. */
   constructor(store: Store, folder: string) {
@@ -30,7 +30,7 @@ export class Backups {
   /** Fails with a ControlError: `ADMIN_REQUIRED`, `BACKUP_UNSUPPORTED` on PostgreSQL, `UNAVAILABLE`. */
   async make({ principal }: Call): Promise<Backup> {
     mustHave(principal, 'backup')
-    return await orUnavailable(this.#turns.take(() => this.#make())).catch((error: unknown) => {
+    return await orUnavailable(this.#mutex.run(() => this.#make())).catch((error: unknown) => {
       if (!(error instanceof StoreError) || error.code !== 'STORE_NO_COPY') throw error
       const message =
         'the store is PostgreSQL: pg_dump makes a backup of it, and "sluice export" a document of the account'

@@ -1,6 +1,6 @@
 import type { Clock } from '../lib/clock.js'
+import { Coalescer } from '../lib/concurrency.js'
 import { newId } from '../lib/id.js'
-import { Rerun } from '../lib/rerun.js'
 import type { Board, BoardCall } from '../store/board.js'
 import type { Reported, StoreLog } from '../store/store.js'
 import { ControlError } from './control-error.js'
@@ -29,7 +29,7 @@ export class ProcessCalls {
   readonly #serving = new Map<string, Promise<void>>()
   readonly #waiting = new Set<() => void>()
   #calls: number | undefined
-  readonly #taking = new Rerun(() => this.#take())
+  readonly #taking = new Coalescer(() => this.#take())
   #stopped = false
 
   constructor(parts: ProcessCallsParts) {

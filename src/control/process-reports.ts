@@ -1,7 +1,7 @@
 import type { Clock } from '../lib/clock.js'
+import { Coalescer } from '../lib/concurrency.js'
 import { FirstFailure } from '../lib/first-failure.js'
 import { newId } from '../lib/id.js'
-import { Rerun } from '../lib/rerun.js'
 import { timestampText } from '../resources/field.js'
 import type { ProcessReport, Reported, Store, StoreLog } from '../store/store.js'
 import type { AppliedRevision } from './applied.js'
@@ -41,7 +41,7 @@ export class ProcessReports {
   readonly id: string
   readonly #parts: ProcessReportsParts
   #timer: NodeJS.Timeout | undefined
-  readonly #reporting = new Rerun(() => this.#report())
+  readonly #reporting = new Coalescer(() => this.#report())
   readonly #signs: SignsOfLife
   /** Processes whose reports have left the store. */
   readonly #gone = new Map<string, Gone>()

@@ -1,11 +1,11 @@
 import { atMost } from '../lib/at-most.js'
+import { Mutex } from '../lib/concurrency.js'
 import type { Slices } from '../lib/slices.js'
 import { refuses, sameAddressRules, sameRestriction } from '../snapshot/address-gate.js'
 import type { SnapshotHolder } from '../snapshot/holder.js'
 import type { Snapshot } from '../snapshot/snapshot.js'
 import { samePlace } from '../store/revision-watch.js'
 import type { Outcome, Store, StoreLog, StoreTransaction } from '../store/store.js'
-import { Turns } from '../store/turns.js'
 import type { AppliedRevision } from './applied.js'
 import type { Call, Done, PolicyWarning, WriteMode } from './calls.js'
 import { ControlError } from './control-error.js'
@@ -66,7 +66,7 @@ interface Staged<T> {
  */
 export class Writer {
   readonly #parts: WriterParts
-  readonly #turns = new Turns()
+  readonly #mutex = new Mutex()
 
   constructor(parts: WriterParts) {
     this.#parts = parts
@@ -74,7 +74,7 @@ export class Writer {
 
   /** Runs `run` while nothing else changes what runs. */
   async alone<T>(run: () => Promise<T>): Promise<T> {
-    return await this.#turns.take(run)
+    return await this.#mutex.run(run)
   }
 
   /** Runs `work` as one transaction and makes what it did serve. Fails with a `ControlError`. */
@@ -122,7 +122,7 @@ export class Writer {
       const touched = new Set(committed ? staged.draft.touched.map(({ kind }) => kind) : [])
       return { value: staged.value, done: { committed: applied.revision, difference, warnings }, touched }
     }
-    return await this.#turns.take(run, { milliseconds: LONGEST_WAIT, refusal: busyHere })
+    return await this.#mutex.run(run, { milliseconds: LONGEST_WAIT, refusal: busyHere })
   }
 
   /** A transaction that starts from what is applied here. What is much is applied before it: nobody else can write meanwhile in it. */

@@ -1,13 +1,13 @@
 import { setTimeout as sleep } from 'node:timers/promises'
 import { everyRecord, type Records } from '../control/records.js'
 import type { Clock } from '../lib/clock.js'
+import type { BackoffRange } from '../lib/concurrency.js'
 import { FirstFailure } from '../lib/first-failure.js'
 import { eventDestination } from '../resources/event-destination.js'
 import { eventSubscription } from '../resources/event-subscription.js'
 import type { ResourceRecord } from '../resources/field.js'
 import type { DeliveryReport } from '../store/outbox.js'
 import type { Place, Store, StoreLog } from '../store/store.js'
-import { BACK_OFF, type BackOffRange } from './back-off.js'
 import { type DeliveryAnswer, DeliveryState } from './delivery-state.js'
 import { Destination } from './destination.js'
 import type { SenderParts } from './destinations/kind.js'
@@ -25,7 +25,7 @@ export interface DeliveriesParts extends SenderParts {
   readonly random: () => number
   /** This life of this process, among processes on one store; absent: nobody else has the store. */
   readonly process?: string | undefined
-  readonly backOff?: BackOffRange | undefined
+  readonly backOff?: BackoffRange | undefined
   /** Milliseconds without a sign of life after which another process delivers. */
   readonly patience?: number | undefined
   /** UTF-16 units of traffic events that wait for one destination. */
@@ -34,6 +34,8 @@ export interface DeliveriesParts extends SenderParts {
   readonly subscribed: (subscriptions: ReadonlyMap<string, readonly Subscribed[]>) => void
 }
 
+/** Pauses after failures of a destination. */
+export const BACK_OFF: BackoffRange = { first: 1_000, longest: 300_000 }
 const PATIENCE = 6_000
 const BUDGET = 16 * 1024 * 1024
 /** Milliseconds that traffic events get at the end to leave, and that what is on its way then gets to arrive. */

@@ -1,6 +1,6 @@
 import type { Clock } from '../lib/clock.js'
+import type { BackoffRange } from '../lib/concurrency.js'
 import type { Outbox } from '../store/outbox.js'
-import type { BackOffRange } from './back-off.js'
 import type { DeliveryState } from './delivery-state.js'
 import type { Way } from './destinations/registry.js'
 import type { Sender } from './destinations/sender.js'
@@ -15,7 +15,7 @@ export interface DestinationParts {
   readonly way: Way
   readonly outbox: Outbox
   readonly clock: Clock
-  readonly backOff: BackOffRange
+  readonly backOff: BackoffRange
   readonly random: () => number
   readonly budget: number
   readonly mine: () => boolean

@@ -1,4 +1,4 @@
-import { type BackOffRange, pauseAfter } from './back-off.js'
+import { type BackoffRange, pauseAfter } from '../lib/concurrency.js'
 import type { Parcel, Sender, SendFailure } from './destinations/sender.js'
 
 /** What waits for one destination, oldest first. */
@@ -14,7 +14,7 @@ export interface Source {
 export interface LaneParts {
   readonly source: Source
   readonly sender: Sender
-  readonly backOff: BackOffRange
+  readonly backOff: BackoffRange
   /** In [0, 1). */
   readonly random: () => number
   /** Something of our own failed, the store most likely. Must not throw. */

@@ -1,6 +1,6 @@
 import type { Clock } from '../lib/clock.js'
+import { Mutex } from '../lib/concurrency.js'
 import type { Outbox } from '../store/outbox.js'
-import { Turns } from '../store/turns.js'
 
 export interface LeasesParts {
   readonly outbox: Outbox
@@ -14,7 +14,7 @@ export interface LeasesParts {
 /** Which destinations this process delivers to, among processes on one store. */
 export class Leases {
   readonly #parts: LeasesParts
-  readonly #turns = new Turns()
+  readonly #mutex = new Mutex()
   #held: ReadonlySet<string> = new Set()
   /** Until when by our own clock what we hold may be relied on. */
   #goodUntil = 0
@@ -31,11 +31,11 @@ export class Leases {
 
   /** Shows life, and takes what of `wanted` nobody holds or somebody has left. Answers what is newly held. */
   async renew(wanted: Iterable<string>): Promise<readonly string[]> {
-    return await this.#turns.take(() => this.#renew(wanted))
+    return await this.#mutex.run(() => this.#renew(wanted))
   }
 
   async release(): Promise<void> {
-    await this.#turns.take(async () => {
+    await this.#mutex.run(async () => {
       this.#held = new Set()
       await this.#parts.outbox.release(this.#parts.holder)
     })

@@ -1,6 +1,7 @@
 import { closeSync, constants, fstatSync, openSync, write as writeLater, writeSync } from 'node:fs'
 import { Socket } from 'node:net'
 import { isatty } from 'node:tty'
+import { Backoff } from './concurrency.js'
 
 /** How an output came back after lines were dropped. */
 export interface OutputRecovery {
@@ -28,7 +29,7 @@ const BATCH = 65_536
 /** Memory of a waiting line beside its text. Bytes. */
 const OVERHEAD = 48
 /** Pauses before a reader that took nothing is tried again: doubled from the first to the last. Milliseconds. */
-const READER_PAUSE = { first: 2, last: 100 }
+const READER_PAUSE = { first: 2, longest: 100 }
 /** Pause after a failure of the system, such as a full disk. Milliseconds. */
 const FAILURE_PAUSE = 1_000
 /** A full pipe. */
@@ -56,7 +57,7 @@ export class LineOutput {
   #inFlight = false
   #scheduled = false
   #timer: NodeJS.Timeout | undefined
-  #pause = READER_PAUSE.first
+  readonly #backoff = new Backoff(READER_PAUSE)
   #failure: string | undefined
   #dropped = 0
   #lost = 0
@@ -175,7 +176,7 @@ export class LineOutput {
 
   #wrote(written: number): void {
     this.#failure = undefined
-    this.#pause = READER_PAUSE.first
+    this.#backoff.reset()
     const batch = this.#batch as Buffer
     if (written < batch.length) {
       this.#batch = batch.subarray(written)
@@ -200,8 +201,7 @@ export class LineOutput {
     const slow = code === SLOW_READER
     this.#failure = slow ? undefined : code
     if (!slow) this.#lostWhy = code
-    const pause = slow ? this.#pause : FAILURE_PAUSE
-    if (slow) this.#pause = Math.min(this.#pause * 2, READER_PAUSE.last)
+    const pause = slow ? this.#backoff.next() : FAILURE_PAUSE
     this.#timer = setTimeout(() => {
       this.#timer = undefined
       this.#send()

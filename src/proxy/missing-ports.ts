@@ -1,4 +1,5 @@
 import { codeOf } from '../lib/coded-error.js'
+import { Backoff } from '../lib/concurrency.js'
 import type { PortProblem } from '../snapshot/ports.js'
 
 /** A socket that is bound and not in service yet. Exactly one of the two is called. */
@@ -20,8 +21,7 @@ export interface MissingPortsLog {
 }
 
 /** Pause before the first attempt, and the longest that doubling makes of it. Milliseconds. */
-const FIRST_PAUSE = 500
-const LONGEST_PAUSE = 30_000
+const PAUSES = { first: 500, longest: 30_000 }
 
 /**
  * Tries again to open what could not be opened, with pauses that double, until it is open or nobody asks for it any more.
@@ -30,7 +30,8 @@ const LONGEST_PAUSE = 30_000
 export class MissingPorts {
   readonly #log: MissingPortsLog
   readonly #missing = new Map<string, MissingPort>()
-  #pause = FIRST_PAUSE
+  readonly #backoff = new Backoff(PAUSES)
+  #pause = PAUSES.first
   #timer: NodeJS.Timeout | undefined
   #attempt: Promise<void> | undefined
   /** Changes of ports under way. */
@@ -53,7 +54,8 @@ export class MissingPorts {
   set(key: string, missing: MissingPort): void {
     if (this.#stopped) return
     this.#missing.set(key, missing)
-    this.#pause = FIRST_PAUSE
+    this.#backoff.reset()
+    this.#pause = this.#backoff.next()
     clearTimeout(this.#timer)
     this.#wait()
   }
@@ -93,7 +95,7 @@ export class MissingPorts {
     if (this.#attempt !== undefined) return
     this.#due = this.#changes > 0
     if (this.#due || this.#missing.size === 0) return
-    this.#pause = Math.min(LONGEST_PAUSE, this.#pause * 2)
+    this.#pause = this.#backoff.next()
     this.#attempt = this.#tryAll().finally(() => {
       this.#attempt = undefined
       if (this.#missing.size > 0 && this.#timer === undefined) this.#wait()

@@ -1,9 +1,9 @@
 import type { Dialer } from '../engine/contract.js'
 import type { Failure } from '../exchange/connection.js'
+import { Backoff } from '../lib/concurrency.js'
 
-/** The first pause after a server could not be reached, and the longest. Milliseconds. */
-const FIRST_PAUSE = 1_000
-const LONGEST_PAUSE = 30_000
+/** How long a server that could not be reached is avoided. */
+const AVOIDED = { first: 1_000, longest: 30_000 }
 /** Failures in a row, after a connection was there, until the server is taken for down. */
 const TOLERATED = 3
 
@@ -21,7 +21,7 @@ export class Server {
   readonly name: string
   #active = 0
   #failures = 0
-  #downs = 0
+  readonly #backoff = new Backoff(AVOIDED)
   #downUntil = 0
 
   constructor(dialer: Dialer, name: string) {
@@ -51,7 +51,7 @@ export class Server {
 
   succeeded(): void {
     this.#failures = 0
-    this.#downs = 0
+    this.#backoff.reset()
     this.#downUntil = 0
   }
 
@@ -60,8 +60,7 @@ export class Server {
     if (!UNREACHED.has(failure) && !BROKEN.has(failure)) return
     this.#failures++
     if (!UNREACHED.has(failure) && this.#failures < TOLERATED) return
-    this.#downUntil = now + Math.min(LONGEST_PAUSE, FIRST_PAUSE * 2 ** this.#downs)
-    this.#downs = Math.min(this.#downs + 1, 10)
+    this.#downUntil = now + this.#backoff.next()
     this.#failures = 0
   }
 }

@@ -1,5 +1,6 @@
 import type { Transaction } from 'kysely'
 import type { Clock } from '../lib/clock.js'
+import { Mutex } from '../lib/concurrency.js'
 import type { Board } from './board.js'
 import type { Database } from './database.js'
 import { EndedSessions } from './ended-sessions.js'
@@ -30,7 +31,6 @@ import { StoreError } from './store-error.js'
 import type { StoreHealth } from './store-health.js'
 import type { Tables } from './tables.js'
 import { KyselyTransaction } from './transaction.js'
-import { Turns } from './turns.js'
 import { wholeRecords } from './whole-records.js'
 
 export interface KyselyStoreParts {
@@ -57,7 +57,7 @@ export class KyselyStore extends Queries implements Store {
   readonly #database: Database
   readonly #parts: KyselyStoreParts
   readonly #outcomes: Outcomes
-  readonly #turns = new Turns()
+  readonly #mutex = new Mutex()
   #closed: Promise<void> | undefined
   /** Id of the key that this handle writes under; undefined: any. */
   #sealKey: string | undefined
@@ -75,7 +75,7 @@ export class KyselyStore extends Queries implements Store {
 
   async transact<T>(operationId: string, work: (transaction: StoreTransaction) => Promise<T>): Promise<Outcome<T>> {
     this.#mustBeOpen()
-    return await this.#turns.take(async () => {
+    return await this.#mutex.run(async () => {
       const builder = this.#database.writes.startTransaction().setIsolationLevel('read committed')
       const trx = await builder.execute()
       const { transaction, value, kept } = await this.#work(trx, operationId, work)
@@ -120,7 +120,7 @@ export class KyselyStore extends Queries implements Store {
 
   async forgetHistory(revision: number): Promise<void> {
     this.#mustBeOpen()
-    await this.#turns.take(async () => {
+    await this.#mutex.run(async () => {
       await this.#database.writes.transaction().execute(async (trx) => {
         const lock = trx.updateTable('meta').set((eb) => ({ sequence: eb.ref('sequence') }))
         const meta = await lock.returning(['revision', 'history_from']).executeTakeFirstOrThrow()
@@ -217,7 +217,7 @@ export class KyselyStore extends Queries implements Store {
 
   async close(): Promise<void> {
     this.#parts.health?.probeWith(undefined)
-    this.#closed ??= this.#turns.take(async () => {
+    this.#closed ??= this.#mutex.run(async () => {
       await this.#parts.onClose()
       await this.#database.close()
     })

@@ -1,11 +1,10 @@
+import { Backoff, Coalescer } from '../lib/concurrency.js'
 import { FirstFailure } from '../lib/first-failure.js'
-import { Rerun } from '../lib/rerun.js'
 import type { PostgresDriver } from './postgres-driver.js'
 import type { Place, StoreLog } from './store.js'
 
 const POLL_MILLISECONDS = 250
-const FIRST_PAUSE_MILLISECONDS = 100
-const LONGEST_PAUSE_MILLISECONDS = 5000
+const RECONNECTING = { first: 100, longest: 5_000 }
 
 export interface RevisionWatchParts {
   readonly driver: PostgresDriver
@@ -27,10 +26,10 @@ export class RevisionWatch {
   readonly #parts: RevisionWatchParts
   #seen: Place
   #stopped = false
-  readonly #reading = new Rerun(() => this.#look())
+  readonly #reading = new Coalescer(() => this.#look())
   #poll: NodeJS.Timeout | undefined
   #reconnect: NodeJS.Timeout | undefined
-  #pause = FIRST_PAUSE_MILLISECONDS
+  readonly #backoff = new Backoff(RECONNECTING)
   #connecting: Promise<void> = Promise.resolve()
   #unlisten: (() => Promise<void>) | undefined
   readonly #looks = new FirstFailure()
@@ -95,7 +94,7 @@ export class RevisionWatch {
     try {
       const heard = { [channel]: () => this.#wake(), [beside.channel]: beside.heard }
       this.#unlisten = await driver.listen(heard, () => this.#lost())
-      this.#pause = FIRST_PAUSE_MILLISECONDS
+      this.#backoff.reset()
       this.#listens.passed()
       this.#wake()
       beside.heard(undefined)
@@ -112,8 +111,7 @@ export class RevisionWatch {
     if (this.#stopped) return
     this.#reconnect = setTimeout(() => {
       this.#connecting = this.#listen()
-    }, this.#pause)
-    this.#pause = Math.min(this.#pause * 2, LONGEST_PAUSE_MILLISECONDS)
+    }, this.#backoff.next())
   }
 }
 

@@ -9,11 +9,11 @@ import {
   SqliteIntrospector,
   SqliteQueryCompiler
 } from 'kysely'
+import { Mutex } from '../lib/concurrency.js'
 import type { Database } from './database.js'
 import { SqliteClient } from './sqlite-client.js'
 import { type Channel, IN_MEMORY, type SqliteExecutor } from './sqlite-protocol.js'
 import type { Tables } from './tables.js'
-import { Turns } from './turns.js'
 
 /** Opens a SQLite file in a thread of its own. `failed` hears of each statement that fails. */
 export async function openSqlite(path: string, failed?: (error: unknown) => void): Promise<Database> {
@@ -65,8 +65,8 @@ class SqliteConnection implements DatabaseConnection {
 class WriterDriver implements Driver {
   readonly #executor: SqliteExecutor
   readonly #connection: SqliteConnection
-  readonly #turns = new Turns()
-  #giveBack: () => void = () => undefined
+  readonly #mutex = new Mutex()
+  #release: () => void = () => undefined
 
   constructor(executor: SqliteExecutor) {
     this.#executor = executor
@@ -76,7 +76,7 @@ class WriterDriver implements Driver {
   async init(): Promise<void> {}
 
   async acquireConnection(): Promise<DatabaseConnection> {
-    this.#giveBack = await this.#turns.wait()
+    this.#release = await this.#mutex.acquire()
     return this.#connection
   }
 
@@ -93,7 +93,7 @@ class WriterDriver implements Driver {
   }
 
   async releaseConnection(): Promise<void> {
-    this.#giveBack()
+    this.#release()
   }
 
   async destroy(): Promise<void> {}

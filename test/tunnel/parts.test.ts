@@ -4,7 +4,8 @@ import type { LookupFunction } from 'node:net'
 import t from 'tap'
 import { AbortList } from '../../src/engine/abort-list.js'
 import type { ConnectionFacts } from '../../src/exchange/connection.js'
-import { BackOff } from '../../src/tunnel/agent/back-off.js'
+import { Backoff } from '../../src/lib/concurrency.js'
+import { RECONNECTING } from '../../src/tunnel/agent/agent.js'
 import { connectTarget, readTarget, targetDialer } from '../../src/tunnel/agent/target.js'
 import { readAuthRequest } from '../../src/tunnel/auth-request.js'
 import { AuthThrottle } from '../../src/tunnel/auth-throttle.js'
@@ -181,13 +182,13 @@ t.test('names, addresses and targets', async (t) => {
 })
 
 t.test('waits double up to 15 s and differ', async (t) => {
-  const longest = new BackOff(() => 0)
+  const longest = new Backoff(RECONNECTING, () => 0)
   t.same(
     Array.from({ length: 8 }, () => longest.next()),
     [500, 1000, 2000, 4000, 8000, 15_000, 15_000, 15_000]
   )
   longest.reset()
   t.equal(longest.next(), 500)
-  const shortest = new BackOff(() => 0.999)
+  const shortest = new Backoff(RECONNECTING, () => 0.999)
   t.ok(shortest.next() > 250)
 })

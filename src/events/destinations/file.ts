@@ -1,7 +1,7 @@
 import { constants } from 'node:fs'
 import { type FileHandle, lstat, open } from 'node:fs/promises'
 import { CodedError, codeOf } from '../../lib/coded-error.js'
-import { Turns } from '../../store/turns.js'
+import { Mutex } from '../../lib/concurrency.js'
 import type { EventFolders } from './event-folders.js'
 import { joined, LINES } from './joined.js'
 import type { Parcel, Sender, SendFailure } from './sender.js'
@@ -27,7 +27,7 @@ export class File implements Sender {
   readonly most = 100
   readonly #path: string
   readonly #folders: EventFolders
-  readonly #turns = new Turns()
+  readonly #mutex = new Mutex()
   #file: { readonly handle: FileHandle; readonly dev: bigint; readonly ino: bigint } | undefined
   #cut = false
 
@@ -37,7 +37,7 @@ export class File implements Sender {
   }
 
   async send({ events }: Parcel): Promise<SendFailure | undefined> {
-    return await this.#turns.take(async () => {
+    return await this.#mutex.run(async () => {
       try {
         const handle = await this.#open()
         await this.#write(handle, joined(events, this.#cut ? AFTER_A_CUT : LINES))
@@ -51,7 +51,7 @@ export class File implements Sender {
 
   /** A line that was cut off is ended now and not by the next event, so that readers of lines see all of them. */
   async begin(): Promise<void> {
-    await this.#turns.take(async () => {
+    await this.#mutex.run(async () => {
       try {
         if ((await lstat(this.#path).catch(() => undefined)) === undefined) return
         const handle = await this.#open()
@@ -64,7 +64,7 @@ export class File implements Sender {
   }
 
   async close(): Promise<void> {
-    await this.#turns.take(() => this.#let())
+    await this.#mutex.run(() => this.#let())
   }
 
   async #open(): Promise<FileHandle> {

@@ -1,4 +1,5 @@
 import type { Clock } from '../../lib/clock.js'
+import { Mutex } from '../../lib/concurrency.js'
 import { CLOCK_DIFFERENCE } from './attempt.js'
 
 type Ended = { readonly id: string; readonly begun: number; readonly ends: number }
@@ -35,7 +36,7 @@ export class EndedSessions {
   #blindBefore = 0
   #number = 0
   #store: EndedStore | undefined
-  #busy: Promise<void> = Promise.resolve()
+  readonly #mutex = new Mutex()
   #following: Promise<void> | undefined
 
   constructor(clock: Clock) {
@@ -118,8 +119,6 @@ export class EndedSessions {
   #turn(work: (store: EndedStore) => Promise<void>): Promise<void> {
     const store = this.#store
     if (store === undefined) return Promise.resolve()
-    const done = this.#busy.then(() => work(store))
-    this.#busy = done.catch(() => undefined)
-    return done
+    return this.#mutex.run(() => work(store))
   }
 }

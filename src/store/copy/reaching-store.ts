@@ -1,6 +1,7 @@
 import { setTimeout as sleep } from 'node:timers/promises'
 import { atMost } from '../../lib/at-most.js'
 import { codeOf } from '../../lib/coded-error.js'
+import { pauseAfter } from '../../lib/concurrency.js'
 import type { Place, Store, StoreLog } from '../store.js'
 import { StoreError } from '../store-error.js'
 import type { CopiedStore } from './copied-store.js'
@@ -33,7 +34,8 @@ export interface ReachingParts {
 export async function reachStore(parts: ReachingParts): Promise<Store> {
   const { name, log, signal } = parts
   let copied: CopiedStore | undefined
-  for (let pause = PAUSES.first; ; pause = longer(pause)) {
+  for (let tries = 1; ; tries++) {
+    const pause = pauseAfter(tries, PAUSES)
     const attempt = attemptOf(parts)
     let reason: unknown
     try {
@@ -44,7 +46,7 @@ export async function reachStore(parts: ReachingParts): Promise<Store> {
       reason = error
     }
     copied ??= await parts.copied()
-    if (copied !== undefined) return standBy(copied, { attempt, reason, pause }, parts)
+    if (copied !== undefined) return standBy(copied, { attempt, reason, tries }, parts)
     try {
       return await attempt
     } catch (error) {
@@ -61,7 +63,8 @@ interface Trying {
   readonly attempt: Promise<Store>
   /** Why it failed, when it has. */
   readonly reason: unknown
-  readonly pause: number
+  /** How many there were with it. */
+  readonly tries: number
 }
 
 function standBy(copied: CopiedStore, trying: Trying, parts: ReachingParts): StandbyStore {
@@ -74,11 +77,11 @@ function standBy(copied: CopiedStore, trying: Trying, parts: ReachingParts): Sta
 }
 
 /** Tries until the store answers. Never rejects. */
-async function goOver(standby: StandbyStore, { attempt, reason, pause }: Trying, parts: ReachingParts): Promise<void> {
+async function goOver(standby: StandbyStore, { attempt, reason, tries }: Trying, parts: ReachingParts): Promise<void> {
   const { name, log, signal, answered } = parts
   let told = reason === undefined ? undefined : reasonOf(reason)
   let trying = attempt
-  for (let next = pause; !signal.aborted; next = longer(next)) {
+  for (let n = tries; !signal.aborted; n++) {
     try {
       const store = await trying
       const place = await placeOf(store)
@@ -92,7 +95,7 @@ async function goOver(standby: StandbyStore, { attempt, reason, pause }: Trying,
       told = why
     }
     try {
-      await paused(next, signal)
+      await paused(pauseAfter(n, PAUSES), signal)
     } catch {
       return
     }
@@ -131,10 +134,6 @@ async function stop(signal: AbortSignal, done: AbortSignal): Promise<never> {
     else signal.addEventListener('abort', () => resolve(), { once: true, signal: done })
   })
   throw closed()
-}
-
-function longer(pause: number): number {
-  return Math.min(PAUSES.longest, pause * 2)
 }
 
 async function paused(milliseconds: number, signal: AbortSignal): Promise<void> {

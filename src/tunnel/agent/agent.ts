@@ -1,8 +1,8 @@
 import type { Clock } from '../../lib/clock.js'
 import { CodedError, codeOf } from '../../lib/coded-error.js'
+import { Backoff, type BackoffRange } from '../../lib/concurrency.js'
 import { AgentConnection, type Remembered } from './agent-connection.js'
 import type { AgentTunnel, ServerAddress } from './agent-options.js'
-import { BackOff } from './back-off.js'
 
 /** What an agent reports to whoever shows it. */
 export type AgentEvent =
@@ -30,19 +30,21 @@ export interface AgentOptions {
 }
 
 const TICK = 1000
+/** Pauses between attempts to connect, and between attempts to bind a tunnel. */
+export const RECONNECTING: BackoffRange = { first: 500, longest: 15_000 }
 
 /** Keeps one agent connected until it is stopped. */
 export class Agent {
   readonly #options: AgentOptions
   readonly #known: Remembered = { clientId: '', cookie: '', endpoints: new Map() }
   readonly #stopping = new AbortController()
-  readonly #backOff: BackOff
+  readonly #backOff: Backoff
   #connection: AgentConnection | undefined = undefined
   #everBound = false
 
   constructor(options: AgentOptions) {
     this.#options = options
-    this.#backOff = new BackOff(options.random)
+    this.#backOff = new Backoff(RECONNECTING, options.random)
   }
 
   /**
@@ -132,7 +134,7 @@ export class Agent {
   /** Asks for a tunnel until it is granted or the connection has ended. */
   async #again(connection: AgentConnection, tunnel: AgentTunnel): Promise<void> {
     const { random, wait } = this.#options
-    const backOff = new BackOff(random)
+    const backOff = new Backoff(RECONNECTING, random)
     while (this.#connection === connection) {
       await wait(backOff.next(), this.#stopping.signal)
       if (this.#connection !== connection || this.#stopping.signal.aborted) return
