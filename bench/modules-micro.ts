@@ -1,5 +1,5 @@
-import { judge } from '../src/lib/address-rules.js'
 import { systemClock } from '../src/lib/clock.js'
+import { judge } from '../src/lib/ip.js'
 import type { Unit } from '../src/plan/plan.js'
 import { Breaker } from '../src/policy/breaker.js'
 import { IpPolicies } from '../src/snapshot/ip-policies.js'

@@ -7,6 +7,7 @@ import { ignore } from '../engine/copy.js'
 import { terminateTls } from '../engine/tls/terminate.js'
 import { AddressCounts } from '../lib/address-counts.js'
 import type { Clock } from '../lib/clock.js'
+import { unmapIpv4 } from '../lib/ip.js'
 import type { TurnedAway } from '../lib/turned-away.js'
 import type { TunnelListener } from '../tunnel/tunnel-listener.js'
 import type { CredentialGrant } from './credential-grant.js'
@@ -104,7 +105,7 @@ export class AgentDoor {
     const { admits, clock } = this.#parts
     socket.on('error', ignore)
     const facts = new SocketFacts(++this.#count, 'agents', socket, clock.wall())
-    const ip = plain(facts.peer.address)
+    const ip = unmapIpv4(facts.peer.address)
     if (!admits(ip)) {
       socket.destroy()
       return
@@ -178,11 +179,4 @@ export async function emptied(sockets: ReadonlySet<Duplex>, grace: number): Prom
   }, grace)
   await Promise.all(leaving)
   clearTimeout(timer)
-}
-
-const MAPPED = '::ffff:'
-
-/** An IPv4 address that came to an IPv6 socket, as itself. */
-export function plain(address: string): string {
-  return address.startsWith(MAPPED) && address.includes('.') ? address.slice(MAPPED.length) : address
 }

@@ -1,9 +1,10 @@
 import type { Duplex } from 'node:stream'
 import type { ClientHello, SideDoor, TlsEntry } from '../engine/contract.js'
 import type { ConnectionFacts } from '../exchange/connection.js'
+import { unmapIpv4 } from '../lib/ip.js'
 import { beginsSession } from '../tunnel/muxado/frame.js'
 import type { TunnelListener } from '../tunnel/tunnel-listener.js'
-import { agentEntry, emptied, plain } from './agent-door.js'
+import { agentEntry, emptied } from './agent-door.js'
 import type { CredentialGrant } from './credential-grant.js'
 import type { ListenerIdentity } from './listener-identity.js'
 
@@ -62,7 +63,7 @@ export class SharedDoor implements SideDoor {
 
   accept(secure: Duplex, { peer, tls }: ConnectionFacts): void {
     const parts = this.#parts
-    const ip = plain(peer.address)
+    const ip = unmapIpv4(peer.address)
     if (parts === undefined || !parts.admits(ip)) {
       secure.destroy()
       return

@@ -1,5 +1,6 @@
 import type { FastifyContextConfig, FastifyInstance, FastifyReply, FastifyRequest, HTTPMethods } from 'fastify'
 import type { Call, Done, PathValues, Read, WriteMode, Written } from '../control/calls.js'
+import { unmapIpv4 } from '../lib/ip.js'
 import { nothingThere } from './errors.js'
 import type { KnownPaths } from './known-paths.js'
 import { entityTag, readIfMatch, readIfNoneMatch } from './preconditions.js'
@@ -51,7 +52,7 @@ export function callOf(request: FastifyRequest): Call {
 
 /** Address of the client; an IPv4 one without the form that it has on an IPv6 socket. */
 export function addressOf({ socket }: FastifyRequest): string | undefined {
-  return socket.remoteAddress?.replace(/^::ffff:/, '')
+  return socket.remoteAddress === undefined ? undefined : unmapIpv4(socket.remoteAddress)
 }
 
 /** The query of a request; throws an ApiError for what is not in `known`. */

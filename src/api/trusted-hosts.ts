@@ -1,4 +1,5 @@
 import { parseAuthority } from '../lib/host.js'
+import { unmapIpv4 } from '../lib/ip.js'
 import { ApiError } from './errors.js'
 
 const LOOPBACK = ['localhost', '127.0.0.1', '::1']
@@ -38,7 +39,7 @@ export class TrustedHosts {
   }
 
   #trusted(name: string, localAddress: string | undefined): boolean {
-    return this.#names.has(name) || (localAddress !== undefined && name === localAddress.replace(/^::ffff:/, ''))
+    return this.#names.has(name) || (localAddress !== undefined && name === unmapIpv4(localAddress))
   }
 }
 

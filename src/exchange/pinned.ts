@@ -1,4 +1,4 @@
-import type { AddressRules } from '../lib/address-rules.js'
+import type { AddressRules } from '../lib/ip.js'
 
 /** What a flow may look up in the configuration that it is pinned to. */
 export interface PinnedUnits {

@@ -1,4 +1,4 @@
-import { formatAddress, maskAddress, parseAddress } from './cidr.js'
+import { formatAddress, maskAddress, parseAddress } from './ip.js'
 
 /** A client of IPv6 has a network of its own (RFC 6177); counted by address it would have 2^64 of them. */
 const CLIENT_BITS = 64

@@ -1,4 +1,4 @@
-import { parseAddress } from './cidr.js'
+import { parseAddress } from './ip.js'
 
 /**
  * How much of a budget each client holds. A client is an IPv4 address, or an IPv6 network of 64 bits: within one, a client chooses

@@ -3,7 +3,7 @@ import { createRequire } from 'node:module'
 import { dirname, join } from 'node:path'
 import { LRUCache } from 'lru-cache'
 import { Reader } from 'maxmind'
-import { formatAddress, parseAddress } from './cidr.js'
+import { formatAddress, parseAddress } from './ip.js'
 
 /** A place, as far as the database knows it; '' for what it does not. Numbers are decimal text. */
 export interface Place {

@@ -1,5 +1,5 @@
 import { isIP } from 'node:net'
-import { formatAddress, parseAddress } from './cidr.js'
+import { formatAddress, parseAddress } from './ip.js'
 
 /**
  * Host and port of an authority (RFC 3986 3.2, without userinfo) in the one form in which hosts are compared: `host` is

@@ -1,6 +1,6 @@
 import type { Flow } from '../exchange/flow.js'
 import { closeConnection, refuse, type Verdict } from '../exchange/verdict.js'
-import { judge } from '../lib/address-rules.js'
+import { judge } from '../lib/ip.js'
 import { decisionCounters } from '../policy/services.js'
 import { defineModule, type ModuleUnits } from './contract.js'
 

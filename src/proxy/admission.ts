@@ -5,11 +5,12 @@ import { HeaderFields, type HeaderList } from '../exchange/headers.js'
 import { type PathForm, RequestTarget } from '../exchange/target.js'
 import type { Clock } from '../lib/clock.js'
 import { formatAuthority } from '../lib/host.js'
+import { unmapIpv4 } from '../lib/ip.js'
 import type { AddressGate } from '../snapshot/address-gate.js'
 import type { CompiledEdge } from '../snapshot/hosts.js'
 import type { Snapshot } from '../snapshot/snapshot.js'
 import { type FailureAnswer, PATH_REFUSALS, REFUSALS } from './failures.js'
-import { type ClientAddress, plainAddress } from './forwarded.js'
+import type { ClientAddress } from './forwarded.js'
 import type { HeaderKinds } from './header-kinds.js'
 import { cleanRequest } from './hygiene.js'
 import type { ListenerTls } from './tls-table.js'
@@ -67,7 +68,7 @@ export class Admission {
     results: Flow['results']
   ): AdmittedFlow | FailureAnswer {
     const { request: head, connection } = exchange
-    const peer = plainAddress(connection.peer.address)
+    const peer = unmapIpv4(connection.peer.address)
     const origin = this.#forwarding.origin(peer, connection.peer.port, head.headers)
     const refused = this.#refused(connection, origin.address, asked.host, place)
     if (refused !== undefined) return refused

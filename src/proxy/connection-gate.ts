@@ -1,8 +1,8 @@
 import type { ConnectionFacts } from '../exchange/connection.js'
 import { type EntryFacts, Flow } from '../exchange/flow.js'
+import { unmapIpv4 } from '../lib/ip.js'
 import { runPhase } from '../policy/run.js'
 import type { SnapshotHolder } from '../snapshot/holder.js'
-import { plainAddress } from './forwarded.js'
 import type { Metrics } from './metrics.js'
 
 export interface ConnectionGateParts {
@@ -27,7 +27,7 @@ export class ConnectionGate {
     const { holder, metrics } = this.#parts
     const phase = holder.current().connectPolicy()?.phases.on_tcp_connect
     if (phase) {
-      const flow = new Flow(facts, this.#entry, plainAddress(facts.peer.address), facts.peer.port)
+      const flow = new Flow(facts, this.#entry, unmapIpv4(facts.peer.address), facts.peer.port)
       flow.units = holder.current()
       const verdict = runPhase(phase, flow)
       const refused = verdict !== undefined

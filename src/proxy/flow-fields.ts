@@ -1,7 +1,7 @@
 import type { ConnectionFacts } from '../exchange/connection.js'
 import type { Flow } from '../exchange/flow.js'
+import { unmapIpv4 } from '../lib/ip.js'
 import { REFUSALS } from './failures.js'
-import { plainAddress } from './forwarded.js'
 import { redact } from './redaction.js'
 
 /** What is known of an exchange and of a connection to a TCP edge alike. */
@@ -17,8 +17,8 @@ export type FieldReaders<R> = Readonly<Record<string, (record: R) => unknown>>
 
 /** Fields of both events of traffic. */
 export const FLOW_FIELDS: FieldReaders<FlowRecord> = {
-  'conn.client_ip': ({ connection, flow }) => flow?.clientAddress ?? plainAddress(connection.peer.address),
-  'conn.server_ip': ({ connection }) => plainAddress(connection.local.address),
+  'conn.client_ip': ({ connection, flow }) => flow?.clientAddress ?? unmapIpv4(connection.peer.address),
+  'conn.server_ip': ({ connection }) => unmapIpv4(connection.local.address),
   'conn.server_name': ({ connection }) => connection.tls?.sni ?? '',
   'conn.server_port': ({ connection }) => connection.local.port,
   'conn.start_ts': ({ connection }) => timeText(connection.startedAt),

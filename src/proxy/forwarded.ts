@@ -1,6 +1,7 @@
 import { isIP } from 'node:net'
 import type { HeaderList } from '../exchange/headers.js'
-import type { CidrSet } from '../lib/cidr.js'
+import type { CidrSet } from '../lib/ip.js'
+import { unmapIpv4 } from '../lib/ip.js'
 
 /** Where a request came from, as far as the peers that we trust can say. */
 interface Origin {
@@ -8,11 +9,6 @@ interface Origin {
   readonly address: string
   readonly port: number
   readonly trusted: boolean
-}
-
-/** `::ffff:192.0.2.1` and `192.0.2.1` are one address: policies, limits and logs see the second form. */
-export function plainAddress(address: string): string {
-  return address.startsWith('::ffff:') && address.includes('.') ? address.slice(7) : address
 }
 
 /**
@@ -116,7 +112,7 @@ function readElement(text: string): string | undefined {
   const bracketed = /^\[([^\]]+)\](?::\d+)?$/.exec(address)
   if (bracketed !== null) address = bracketed[1] as string
   else if (/^[\d.]+:\d+$/.test(address)) address = address.slice(0, address.lastIndexOf(':'))
-  address = plainAddress(address.toLowerCase())
+  address = unmapIpv4(address.toLowerCase())
   return isIP(address) === 0 ? undefined : address
 }
 

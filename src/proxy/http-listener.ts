@@ -1,9 +1,10 @@
 import type { Front, Handler, ListenLimits, ListenOptions, SideDoor } from '../engine/contract.js'
 import type { EntryFacts } from '../exchange/flow.js'
+import { unmapIpv4 } from '../lib/ip.js'
 import type { TurnedAway } from '../lib/turned-away.js'
 import type { ListenerUnit } from '../plan/plan.js'
 import { ConnectionGate, type ConnectionGateParts } from './connection-gate.js'
-import { type ClientAddress, plainAddress } from './forwarded.js'
+import type { ClientAddress } from './forwarded.js'
 import type { Pipeline } from './pipeline.js'
 import type { OpenPort } from './ports.js'
 import type { ListenerTls } from './tls-table.js'
@@ -41,7 +42,7 @@ export async function openHttpListener(unit: ListenerUnit, parts: HttpListenerPa
   const gate = new ConnectionGate(entry, parts)
   const tell = (facts: Parameters<Handler['connection']>[0], fields: object, message: string): void => {
     if (!parts.logRefused) return
-    const client = plainAddress(facts.peer.address)
+    const client = unmapIpv4(facts.peer.address)
     parts.log.info({ connection: facts.id, listener: facts.listener, client, ...fields }, message)
   }
   let accepting = false
@@ -57,17 +58,17 @@ export async function openHttpListener(unit: ListenerUnit, parts: HttpListenerPa
       parts.metrics.handshakeFailed(why)
       if (why !== 'overloaded') tell(facts, { failure: why }, 'handshake failed')
     },
-    turnedAway: (facts, why) => parts.turnedAway.tell(name, why, plainAddress(facts.peer.address))
+    turnedAway: (facts, why) => parts.turnedAway.tell(name, why, unmapIpv4(facts.peer.address))
   }
   const beside = parts.beside(unit)
   const options: ListenOptions = {
     name,
     limits: parts.limits,
-    exempt: (address) => parts.forwarding.isTrusted(plainAddress(address)),
+    exempt: (address) => parts.forwarding.isTrusted(unmapIpv4(address)),
     ...(tls ? { tls: parts.tls.table(entry) } : {}),
     ...(tls && beside !== undefined ? { beside } : {}),
     ...(proxyProtocol
-      ? { proxyProtocol: { trusted: (address) => parts.forwarding.isTrusted(plainAddress(address)) } }
+      ? { proxyProtocol: { trusted: (address) => parts.forwarding.isTrusted(unmapIpv4(address)) } }
       : {})
   }
   const listening = await parts.front.listen({ host, port }, options, handler)

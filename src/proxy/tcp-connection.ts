@@ -10,6 +10,7 @@ import { type EntryFacts, Flow } from '../exchange/flow.js'
 import { offerTermination } from '../exchange/termination.js'
 import { closeConnection, type Verdict } from '../exchange/verdict.js'
 import type { Clock } from '../lib/clock.js'
+import { unmapIpv4 } from '../lib/ip.js'
 import type { Sweeper } from '../lib/sweeper.js'
 import type { AddressGate } from '../snapshot/address-gate.js'
 import type { SnapshotHolder } from '../snapshot/holder.js'
@@ -17,7 +18,6 @@ import type { Snapshot } from '../snapshot/snapshot.js'
 import type { CompiledTcpEdge } from '../snapshot/tcp-edges.js'
 import type { ConnectionLog } from './connection-log.js'
 import { FAILURES, MOST_HOPS, REFUSALS } from './failures.js'
-import { plainAddress } from './forwarded.js'
 import type { Metrics } from './metrics.js'
 import type { Server } from './server.js'
 import { type PipeEnd, TcpPipe } from './tcp-pipe.js'
@@ -84,7 +84,7 @@ export class TcpConnection {
     this.#sweeper = sweeper
     this.#client = socket
     this.#snapshot = parts.holder.current()
-    this.#flow = new Flow(facts, entry, plainAddress(facts.peer.address), facts.peer.port)
+    this.#flow = new Flow(facts, entry, unmapIpv4(facts.peer.address), facts.peer.port)
     this.#flow.units = this.#snapshot
     this.#flow.signal = this.#gone
     socket.on('error', ignore)

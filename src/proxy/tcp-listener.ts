@@ -5,10 +5,11 @@ import { ignore } from '../engine/copy.js'
 import { readProxyHeader } from '../engine/proxy-protocol/read-header.js'
 import type { EntryFacts } from '../exchange/flow.js'
 import { AddressCounts } from '../lib/address-counts.js'
+import { unmapIpv4 } from '../lib/ip.js'
 import { Sweeper } from '../lib/sweeper.js'
 import type { Crowding, TurnedAway } from '../lib/turned-away.js'
 import type { HostPort } from '../plan/plan.js'
-import { type ClientAddress, plainAddress } from './forwarded.js'
+import type { ClientAddress } from './forwarded.js'
 import type { Address, Drained, OpenTcpPort } from './ports.js'
 import { TcpConnection, type TcpConnectionParts } from './tcp-connection.js'
 
@@ -53,7 +54,7 @@ export class TcpListener implements OpenTcpPort {
     this.#edge = edge
     this.#entry = entryOf(edge, at, parts.region)
     this.#sweeper = new Sweeper(parts.clock, sweepPeriod(parts.timeouts.idle))
-    const trusted = (peer: string) => parts.forwarding.isTrusted(plainAddress(peer))
+    const trusted = (peer: string) => parts.forwarding.isTrusted(unmapIpv4(peer))
     this.#ofAddress = new AddressCounts(parts.connectionsPerAddress, trusted)
   }
 
@@ -122,7 +123,7 @@ export class TcpListener implements OpenTcpPort {
     const facts = new SocketFacts(++this.#count, this.#entry.id, socket, clock.wall())
     if (this.#connections.size + this.#arriving.size >= connections) {
       this.#turnAway(socket, facts, 'connections')
-    } else if (proxyProtocol && forwarding.isTrusted(plainAddress(facts.peer.address))) {
+    } else if (proxyProtocol && forwarding.isTrusted(unmapIpv4(facts.peer.address))) {
       this.#arriving.add(socket)
       const giveUp = readProxyHeader(socket, { trusted: true }, (result) => {
         clearTimeout(timer)
@@ -143,7 +144,7 @@ export class TcpListener implements OpenTcpPort {
     socket.on('error', ignore)
     socket.destroy()
     metrics.malformed(503, 'overloaded')
-    turnedAway.tell(this.#entry.id, why, plainAddress(peer.address))
+    turnedAway.tell(this.#entry.id, why, unmapIpv4(peer.address))
   }
 
   #serve(socket: Socket, facts: SocketFacts): void {

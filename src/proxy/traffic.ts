@@ -3,6 +3,7 @@ import type { Back, Front, ListenLimits, SideDoor } from '../engine/contract.js'
 import type { InternalRequests } from '../exchange/internal-requests.js'
 import { AddressCounts } from '../lib/address-counts.js'
 import type { Clock } from '../lib/clock.js'
+import { unmapIpv4 } from '../lib/ip.js'
 import type { TurnedAway } from '../lib/turned-away.js'
 import { AddressGate } from '../snapshot/address-gate.js'
 import type { SnapshotHolder } from '../snapshot/holder.js'
@@ -10,7 +11,7 @@ import type { Snapshot } from '../snapshot/snapshot.js'
 import { AccessLog, type LineWriter } from './access-log.js'
 import { Admission } from './admission.js'
 import { ConnectionLog } from './connection-log.js'
-import { type ClientAddress, plainAddress } from './forwarded.js'
+import type { ClientAddress } from './forwarded.js'
 import { Forwarder, type UpstreamTimeouts } from './forwarder.js'
 import type { HeaderKinds } from './header-kinds.js'
 import { openHttpListener } from './http-listener.js'
@@ -114,9 +115,7 @@ export function createTraffic(parts: TrafficParts): Traffic {
       contexts,
       listeners: tls,
       handshakes: limits.handshakes ?? Number.POSITIVE_INFINITY,
-      ofAddress: new AddressCounts(limits.handshakesPerAddress ?? 0, (peer) =>
-        forwarding.isTrusted(plainAddress(peer))
-      ),
+      ofAddress: new AddressCounts(limits.handshakesPerAddress ?? 0, (peer) => forwarding.isTrusted(unmapIpv4(peer))),
       turnedAway: parts.turnedAway,
       log
     }),

@@ -1,7 +1,7 @@
 import { isIP } from 'node:net'
 import { normalPath } from '../exchange/target.js'
-import { formatAddress, parseAddress, parseCidr } from '../lib/cidr.js'
 import { formatAuthority } from '../lib/host.js'
+import { formatAddress, parseAddress, parseCidr } from '../lib/ip.js'
 import { compileRegex } from '../lib/regex.js'
 import { readAclRule } from './acl-rules.js'
 import { type Formed, formed, readDomain, readHostname, refuse } from './host-names.js'

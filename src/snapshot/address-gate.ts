@@ -1,5 +1,5 @@
 import { isDeepStrictEqual } from 'node:util'
-import { judge } from '../lib/address-rules.js'
+import { judge } from '../lib/ip.js'
 import type { Snapshot } from './snapshot.js'
 
 /** How often a gate has refused an address, and how often it only would have. */

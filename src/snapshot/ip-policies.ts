@@ -1,5 +1,5 @@
-import type { AddressRules } from '../lib/address-rules.js'
-import { type Cidr, CidrSet, parseCidr } from '../lib/cidr.js'
+import type { AddressRules } from '../lib/ip.js'
+import { type Cidr, CidrSet, parseCidr } from '../lib/ip.js'
 import { ShardedMap } from '../lib/sharded-map.js'
 import { atOnce, type Steps } from '../lib/slices.js'
 import type { IpRuleUnit } from '../plan/plan.js'

@@ -1,6 +1,6 @@
 import type { FlowRequest } from '../exchange/flow.js'
 import { isInternal } from '../exchange/pinned.js'
-import type { AddressRules } from '../lib/address-rules.js'
+import type { AddressRules } from '../lib/ip.js'
 import { ShardedMap } from '../lib/sharded-map.js'
 import type { ModuleUnits } from '../modules/contract.js'
 import { emptyPlan, type Plan, type UpstreamUnit } from '../plan/plan.js'

@@ -1,4 +1,4 @@
-import { formatAddress, parseAddress } from '../lib/cidr.js'
+import { formatAddress, parseAddress } from '../lib/ip.js'
 
 /** One end of a visitor's connection. */
 export interface Peer {

@@ -1,4 +1,5 @@
 import { formatAuthority } from '../lib/host.js'
+import { unmapIpv4 } from '../lib/ip.js'
 import type { Labels } from './authority.js'
 import type { MuxStream } from './muxado/stream.js'
 import { type Peer, proxyHeader } from './proxy-protocol.js'
@@ -135,7 +136,7 @@ export class Tunnel {
     const labelled = this.labels !== undefined
     const header = JSON.stringify({
       Id: this.id,
-      ClientAddr: formatAuthority(unmapped(from.address), from.port),
+      ClientAddr: formatAuthority(unmapIpv4(from.address), from.port),
       Proto: labelled ? kind : this.proto,
       EdgeType: labelled ? EDGE_TYPES[kind] : NO_EDGE,
       PassthroughTLS: false
@@ -147,8 +148,4 @@ export class Tunnel {
     first.write(header, TYPE_BYTES + LENGTH_BYTES)
     return this.#proxyProtocol === 0 ? first : Buffer.concat([first, proxyHeader(this.#proxyProtocol, from, to)])
   }
-}
-
-function unmapped(address: string): string {
-  return address.startsWith('::ffff:') && address.includes('.') ? address.slice('::ffff:'.length) : address
 }

@@ -1,5 +1,5 @@
 import t from 'tap'
-import { type Cidr, CidrSet, formatAddress, maskAddress, parseAddress, parseCidr } from '../../src/lib/cidr.js'
+import { type Cidr, CidrSet, formatAddress, maskAddress, parseAddress, parseCidr } from '../../src/lib/ip.js'
 
 function shown(text: string): string | undefined {
   const address = parseAddress(text)

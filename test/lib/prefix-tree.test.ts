@@ -1,5 +1,5 @@
 import t from 'tap'
-import { type Cidr, CidrSet, formatAddress, maskAddress, parseAddress, parseCidr } from '../../src/lib/cidr.js'
+import { type Cidr, CidrSet, formatAddress, maskAddress, parseAddress, parseCidr } from '../../src/lib/ip.js'
 
 function numbers(seed: number): (below: number) => number {
   let state = seed

@@ -1,6 +1,6 @@
 import t from 'tap'
 import { NO_UNITS } from '../../src/exchange/pinned.js'
-import { type Cidr, CidrSet, parseCidr } from '../../src/lib/cidr.js'
+import { type Cidr, CidrSet, parseCidr } from '../../src/lib/ip.js'
 import type { ModuleScope, ModuleUnits } from '../../src/modules/contract.js'
 import { modules } from '../../src/modules/registry.js'
 import { httpsEdgeRoute } from '../../src/resources/https-edge-route.js'

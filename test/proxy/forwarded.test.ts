@@ -1,6 +1,6 @@
 import t from 'tap'
-import { type Cidr, CidrSet, parseCidr } from '../../src/lib/cidr.js'
-import { plainAddress, trustingProxies } from '../../src/proxy/forwarded.js'
+import { type Cidr, CidrSet, parseCidr, unmapIpv4 } from '../../src/lib/ip.js'
+import { trustingProxies } from '../../src/proxy/forwarded.js'
 
 const untrusting = trustingProxies(undefined)
 const trusting = trustingProxies(new CidrSet(['10.0.0.0/8', 'fd00::/8'].map((text) => parseCidr(text) as Cidr)))
@@ -68,6 +68,6 @@ t.test('a trusted peer is appended to the chain and keeps its scheme and host', 
 })
 
 t.test('a mapped address is its IPv4 address', async (t) => {
-  t.equal(plainAddress('::ffff:127.0.0.1'), '127.0.0.1')
-  t.equal(plainAddress('::1'), '::1')
+  t.equal(unmapIpv4('::ffff:127.0.0.1'), '127.0.0.1')
+  t.equal(unmapIpv4('::1'), '::1')
 })

@@ -1,5 +1,5 @@
 import t from 'tap'
-import { judge } from '../../src/lib/address-rules.js'
+import { judge } from '../../src/lib/ip.js'
 import type { Unit } from '../../src/plan/plan.js'
 import { IpPolicies } from '../../src/snapshot/ip-policies.js'
 import type { UnitChange } from '../../src/snapshot/unit-change.js'

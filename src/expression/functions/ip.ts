@@ -1,4 +1,4 @@
-import { type Address, CidrSet, formatAddress, maskAddress, parseAddress, parseCidr } from '../../lib/cidr.js'
+import { type Address, CidrSet, formatAddress, maskAddress, parseAddress, parseCidr } from '../../lib/ip.js'
 import { EvaluationError } from '../expression.js'
 import type { FunctionDefinition } from '../function-definition.js'
 

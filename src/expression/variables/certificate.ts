@@ -1,4 +1,4 @@
-import { formatAddress } from '../../lib/cidr.js'
+import { formatAddress } from '../../lib/ip.js'
 import { children, type DerElement, oidText, readDer, stringText, timeValue } from './der.js'
 
 /** A distinguished name. */

@@ -1,9 +1,10 @@
 import type { Flow } from '../../exchange/flow.js'
+import { unmapIpv4 } from '../../lib/ip.js'
 import type { VariableDefinition } from './definition.js'
 
 /** The local address; that of an IPv4 connection on an IPv6 socket without its prefix. */
 export function serverAddress({ connection }: Flow): string {
-  return connection.local.address.replace(/^::ffff:(?=\d+\.)/, '')
+  return unmapIpv4(connection.local.address)
 }
 
 const KUBERNETES = 'a Kubernetes binding'

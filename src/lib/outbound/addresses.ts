@@ -1,4 +1,4 @@
-import { type Address, CidrSet, parseAddress, parseCidr } from '../cidr.js'
+import { type Address, CidrSet, parseAddress, parseCidr } from '../ip.js'
 
 /**
  * Networks that are not the public internet: the special-purpose registries of RFC 6890 for IPv4, and what lies outside of

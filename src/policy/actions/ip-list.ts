@@ -1,6 +1,6 @@
 import type { Flow } from '../../exchange/flow.js'
 import { EvaluationError } from '../../expression/expression.js'
-import { type Cidr, CidrSet, parseCidr } from '../../lib/cidr.js'
+import { type Cidr, CidrSet, parseCidr } from '../../lib/ip.js'
 import type { Scope } from '../action.js'
 import type { NodePath } from '../problem.js'
 import { isPlaceholderWord } from './placeholder.js'

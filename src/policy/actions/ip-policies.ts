@@ -1,6 +1,6 @@
 import type { Flow } from '../../exchange/flow.js'
-import type { AddressRules } from '../../lib/address-rules.js'
-import { parseAddress } from '../../lib/cidr.js'
+import type { AddressRules } from '../../lib/ip.js'
+import { parseAddress } from '../../lib/ip.js'
 import type { Scope } from '../action.js'
 import type { NodePath } from '../problem.js'
 import { isPlaceholderWord } from './placeholder.js'

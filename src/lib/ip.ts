@@ -1,5 +1,6 @@
-import { added, longestMatch, type PrefixNode, removed } from './prefix-tree.js'
 import { atOnce, type Steps } from './slices.js'
+
+const MAPPED = '::ffff:'
 
 /** An IP address as its 32-bit words: one for IPv4, four for IPv6. IPv4-mapped IPv6 addresses are IPv4. */
 export type Address = readonly [number] | readonly [number, number, number, number]
@@ -24,6 +25,11 @@ export function parseAddress(text: string): Address | undefined {
   if (words === undefined) return undefined
   if (words[0] === 0 && words[1] === 0 && words[2] === 0xffff) return [words[3]]
   return words
+}
+
+/** An IPv4 address in its IPv6-mapped form (`::ffff:192.0.2.1`, RFC 4291 2.5.5.2) as IPv4; other text as it is. */
+export function unmapIpv4(address: string): string {
+  return address.startsWith(MAPPED) && address.includes('.') ? address.slice(MAPPED.length) : address
 }
 
 /** Parses `address/bits`, or an address alone as a network of one. Host bits may be set and are masked away. */
@@ -200,4 +206,139 @@ function groupsOf(text: string, last: boolean): number[] | undefined {
     }
   }
   return groups
+}
+
+/** Networks that may pass and networks that may not. */
+export interface AddressRules {
+  readonly allow: CidrSet
+  readonly deny: CidrSet
+}
+
+export interface Judgement {
+  readonly passes: boolean
+  /** The network that decided, in canonical text; undefined when none holds the address. */
+  readonly network: string | undefined
+}
+
+const NOBODY: Judgement = { passes: false, network: undefined }
+
+/**
+ * Does `address` pass all of these rules taken together? Deny beats allow; what nothing allows is refused, and so is what is no
+ * address. Rules that are gone (undefined) allow nothing.
+ */
+export function judge(rules: readonly (AddressRules | undefined)[], address: string | undefined): Judgement {
+  const parsed = address === undefined ? undefined : parseAddress(address)
+  if (parsed === undefined) return NOBODY
+  let allowed: string | undefined
+  for (const one of rules) {
+    const denied = one?.deny.matchAddress(parsed)
+    if (denied !== undefined) return { passes: false, network: denied }
+    allowed ??= one?.allow.matchAddress(parsed)
+  }
+  return allowed === undefined ? NOBODY : { passes: true, network: allowed }
+}
+
+/** The bits of an address or network from the highest, 32 in each word; all words are below 2^32. */
+type Words = readonly number[]
+
+interface Prefix {
+  readonly network: Words
+  /** How many bits of `network` count. */
+  readonly bits: number
+  /** What a lookup answers. */
+  readonly text: string
+}
+
+/**
+ * A persistent binary tree of bit prefixes with one child for each next bit, and no node that neither holds a prefix nor
+ * parts two of them (the "path-compressed trie"). An edit copies the nodes on one way down, at most as many as the key
+ * has bits; the tree before stays as it was. A lookup walks one way down. A class, so that all nodes have one shape
+ * and a walk stays fast.
+ */
+class PrefixNode implements Prefix {
+  readonly network: Words
+  readonly bits: number
+  readonly text: string
+  /** How often the prefix was added; 0: the node only parts two ways. */
+  readonly count: number
+  readonly zero: PrefixNode | undefined
+  readonly one: PrefixNode | undefined
+
+  constructor({ network, bits, text }: Prefix, count: number, zero?: PrefixNode, one?: PrefixNode) {
+    this.network = network
+    this.bits = bits
+    this.text = text
+    this.count = count
+    this.zero = zero
+    this.one = one
+  }
+}
+
+/** The text of the longest prefix that begins `address`, which has as many words as every prefix of the tree. */
+function longestMatch(tree: PrefixNode | undefined, address: Words): string | undefined {
+  const width = address.length * 32
+  let found: string | undefined
+  let node = tree
+  while (node !== undefined && commonBits(node.network, address) >= node.bits) {
+    if (node.count > 0) found = node.text
+    if (node.bits === width) break
+    node = bitAt(address, node.bits) === 0 ? node.zero : node.one
+  }
+  return found
+}
+
+/** The tree with one more of this prefix. */
+function added(tree: PrefixNode | undefined, prefix: Prefix): PrefixNode {
+  if (tree === undefined) return new PrefixNode(prefix, 1)
+  const { network, bits } = prefix
+  const shared = Math.min(commonBits(tree.network, network), tree.bits, bits)
+  const { zero, one } = tree
+  if (shared === tree.bits) {
+    if (shared === bits) return new PrefixNode(prefix, tree.count + 1, zero, one)
+    return bitAt(network, shared) === 0
+      ? new PrefixNode(tree, tree.count, added(zero, prefix), one)
+      : new PrefixNode(tree, tree.count, zero, added(one, prefix))
+  }
+  const below = bitAt(tree.network, shared) === 0
+  if (shared === bits) return below ? new PrefixNode(prefix, 1, tree) : new PrefixNode(prefix, 1, undefined, tree)
+  const leaf = new PrefixNode(prefix, 1)
+  const parting = { network, bits: shared, text: '' }
+  return below ? new PrefixNode(parting, 0, tree, leaf) : new PrefixNode(parting, 0, leaf, tree)
+}
+
+/** The tree with one less of this prefix; the same tree when it is not there. */
+function removed(tree: PrefixNode | undefined, prefix: Prefix): PrefixNode | undefined {
+  const { network, bits } = prefix
+  if (tree === undefined || tree.bits > bits || commonBits(tree.network, network) < tree.bits) return tree
+  const { zero, one, count } = tree
+  if (tree.bits === bits) return count === 0 ? tree : kept(tree, count - 1, zero, one)
+  if (bitAt(network, tree.bits) === 0) {
+    const next = removed(zero, prefix)
+    return next === zero ? tree : kept(tree, count, next, one)
+  }
+  const next = removed(one, prefix)
+  return next === one ? tree : kept(tree, count, zero, next)
+}
+
+/** The node changed, or what is left when it then holds nothing and parts nothing. */
+function kept(
+  node: Prefix,
+  count: number,
+  zero: PrefixNode | undefined,
+  one: PrefixNode | undefined
+): PrefixNode | undefined {
+  if (count > 0 || (zero !== undefined && one !== undefined)) return new PrefixNode(node, count, zero, one)
+  return zero ?? one
+}
+
+function commonBits(a: Words, b: Words): number {
+  for (let i = 0; i < a.length; i++) {
+    const different = (a[i] as number) ^ (b[i] as number)
+    if (different !== 0) return i * 32 + Math.clz32(different)
+  }
+  return a.length * 32
+}
+
+function bitAt(words: Words, index: number): number {
+  return ((words[index >>> 5] as number) >>> (31 - (index & 31))) & 1
 }
