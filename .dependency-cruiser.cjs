@@ -60,8 +60,7 @@ const OWN = { engine: '^src/engine/http-proxy/', certificates: '^src/certificate
 const LEAVES = {
   'user-agent': ['bowser', 'lru-cache'],
   x509: ['@peculiar/x509'],
-  'x509-library': ['@peculiar/x509'],
-  'make-certificate': ['@peculiar/x509'],
+  'self-signed': ['@peculiar/x509'],
   regex: ['re2js', 'lru-cache'],
   geo: ['maxmind', 'lru-cache']
 }

@@ -2,7 +2,7 @@ import { randomBytes } from 'node:crypto'
 import { mkdir } from 'node:fs/promises'
 import { join } from 'node:path'
 import { CodedError } from '../lib/coded-error.js'
-import { createFile, readPrivateFile } from '../lib/whole-file.js'
+import { createFile, readPrivateFile } from '../lib/files.js'
 
 const FILE = 'names.secret'
 const BYTES = 32

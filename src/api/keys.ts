@@ -4,9 +4,9 @@ import { dirname, join } from 'node:path'
 import type { Clock } from '../lib/clock.js'
 import { CodedError, codeOf } from '../lib/coded-error.js'
 import { Mutex } from '../lib/concurrency.js'
+import { replaceFile } from '../lib/files.js'
 import { newId } from '../lib/id.js'
 import type { Sealer } from '../lib/seal.js'
-import { replaceFile } from '../lib/whole-file.js'
 
 /**
  * A key as the file holds it: never the key itself. It has 256 random bits, so a plain hash keeps it. `unused` is the key sealed,

@@ -3,10 +3,10 @@ import { authorityOf, CertificateService } from '../certificates/service.js'
 import type { Options } from '../config/options.js'
 import type { ControlPlane } from '../control/control-plane.js'
 import type { Clock } from '../lib/clock.js'
+import { readOptionFile } from '../lib/files.js'
+import { unpredictable } from '../lib/id.js'
 import type { Names } from '../lib/names/names.js'
 import { createOutbound } from '../lib/outbound/outbound.js'
-import { unpredictable } from '../lib/unpredictable.js'
-import { readOptionFile } from './option-file.js'
 import { isShared, storeAddress } from './store-place.js'
 
 export interface OpenCertificates {

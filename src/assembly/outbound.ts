@@ -1,7 +1,7 @@
 import type { Options } from '../config/options.js'
+import { readOptionFile } from '../lib/files.js'
 import type { NamesOptions } from '../lib/names/names.js'
 import type { OutboundParts } from '../lib/outbound/outbound.js'
-import { readOptionFile } from './option-file.js'
 
 /** Where requests of policies and of events may go, and whom they trust, as the options want it. Fails with `FILE_UNREADABLE`. */
 export async function outboundRules({

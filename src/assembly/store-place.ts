@@ -3,7 +3,7 @@ import { join } from 'node:path'
 import { IN_MEMORY } from '../config/fields.js'
 import type { Options } from '../config/options.js'
 import { CodedError } from '../lib/coded-error.js'
-import { isPostgresUrl } from '../lib/postgres-url.js'
+import { isPostgresUrl } from '../lib/host.js'
 
 /** Where the store of a process lies, as `openStore` takes it. */
 export function storeAddress({ store, data }: Pick<Options, 'store' | 'data'>): string {

@@ -1,7 +1,7 @@
 import { exportAccount } from '../control/transfer/export-account.js'
 import { newPassphraseKey } from '../control/transfer/passphrase.js'
 import { systemClock } from '../lib/clock.js'
-import { replaceFile } from '../lib/whole-file.js'
+import { replaceFile } from '../lib/files.js'
 import { explained, openPlace, type StoreFlags, sealerOf, storePlace, transferOptions } from './account-store.js'
 import { accountText } from './account-yaml.js'
 import { ExitCode } from './exit-code.js'

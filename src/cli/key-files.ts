@@ -1,8 +1,8 @@
 import { mkdir, readdir, readFile, rename } from 'node:fs/promises'
 import { dirname, isAbsolute, join, normalize, sep } from 'node:path'
 import { CodedError, codeOf } from '../lib/coded-error.js'
+import { replaceFile } from '../lib/files.js'
 import { parseSealKey } from '../lib/seal.js'
-import { replaceFile } from '../lib/whole-file.js'
 import type { BackupFile } from '../store/sqlite-backup.js'
 
 const SEAL_KEY = 'seal.key'

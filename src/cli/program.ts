@@ -1,5 +1,5 @@
 import { Command, CommanderError } from 'commander'
-import { packageVersion } from '../lib/package-root.js'
+import { packageVersion } from '../lib/files.js'
 import { agentCommand } from './agent.js'
 import { apiKeyCommand } from './api-key.js'
 import { backupCommand } from './backup.js'

@@ -7,7 +7,7 @@ import type { Options } from '../config/options.js'
 import { formatOptionProblem } from '../config/problem.js'
 import { CodedError } from '../lib/coded-error.js'
 import { Mutex } from '../lib/concurrency.js'
-import { ContentWatch } from '../lib/content-watch.js'
+import { ContentWatch } from '../lib/files.js'
 import { printProblems } from './unit-report.js'
 
 /** Applies the files again when one of them changes and on SIGHUP; one reload ends before the next begins. */

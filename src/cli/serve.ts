@@ -4,7 +4,7 @@ import { type LoadedOptions, type LoadInput, loadOptions } from '../config/load.
 import { formatOptionProblem, formatOrigin } from '../config/problem.js'
 import { systemClock } from '../lib/clock.js'
 import { codeOf } from '../lib/coded-error.js'
-import { packageRoot } from '../lib/package-root.js'
+import { packageRoot } from '../lib/files.js'
 import { announce } from './announce.js'
 import { withDemoAgents } from './demo-agents.js'
 import { type DemoUpstream, startDemoUpstream } from './demo-upstream.js'

@@ -1,7 +1,7 @@
 import { type FileHandle, open, unlink } from 'node:fs/promises'
 import { join } from 'node:path'
 import { Mutex } from '../lib/concurrency.js'
-import { partialFor } from '../lib/partial-file.js'
+import { partialFor } from '../lib/files.js'
 import type { Store } from '../store/store.js'
 import { StoreError } from '../store/store-error.js'
 import type { Call } from './calls.js'

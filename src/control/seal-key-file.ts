@@ -1,8 +1,8 @@
 import { mkdir } from 'node:fs/promises'
 import { join } from 'node:path'
 import { CodedError } from '../lib/coded-error.js'
+import { createFile, readPrivateFile } from '../lib/files.js'
 import { newSealKey, parseSealKey, Sealer, type SealKey } from '../lib/seal.js'
-import { createFile, readPrivateFile } from '../lib/whole-file.js'
 
 const FILE = 'seal.key'
 /** Where a rotation keeps the key to come. */

@@ -1,4 +1,4 @@
-import { randomFillSync } from 'node:crypto'
+import { randomFillSync, randomInt } from 'node:crypto'
 
 const DIGITS = '0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz'
 /** Seconds between the Unix epoch and the epoch of KSUIDs (13 May 2014), which keeps 32 bits sufficient until 2150. */
@@ -45,4 +45,11 @@ function base62(number: number[]): string {
     }
   }
   return text
+}
+
+const RANGE = 2 ** 48 - 1
+
+/** In [0, 1); a client that has seen many of them cannot tell the next. */
+export function unpredictable(): number {
+  return randomInt(RANGE) / RANGE
 }

@@ -1,4 +1,7 @@
-import { makeServerCertificate } from './make-certificate.js'
+import { webcrypto } from 'node:crypto'
+import { isIP } from 'node:net'
+import type { Extension, JsonGeneralName } from '@peculiar/x509'
+import { x509Library } from './x509.js'
 
 /** A certificate that nobody else vouches for. PEM texts. */
 export interface SelfSigned {
@@ -12,4 +15,84 @@ const YEAR = 365 * 86_400_000
 export async function selfSigned(subject: string, names: readonly string[], now: number): Promise<SelfSigned> {
   const { cert, key } = await makeServerCertificate(`CN=${subject}`, names, { now, life: YEAR })
   return { chain: cert, privateKey: key }
+}
+
+/** A certificate with its key, ECDSA on P-256. PEM texts. */
+export interface KeyedCertificate {
+  readonly cert: string
+  /** PKCS #8. */
+  readonly key: string
+}
+
+/** When a certificate begins and how long it lives, in milliseconds; `now` since the Unix epoch. */
+export interface Validity {
+  readonly now: number
+  readonly life: number
+}
+
+const ALGORITHM = { name: 'ECDSA', namedCurve: 'P-256', hash: 'SHA-256' }
+const DAY = 86_400_000
+/** Clocks of others may be late. */
+const BACKDATED = DAY
+
+/** An authority that signs servers' certificates and no further authorities. `subject`: a distinguished name. */
+export async function makeAuthority(subject: string, validity: Validity): Promise<KeyedCertificate> {
+  const { BasicConstraintsExtension, KeyUsageFlags, KeyUsagesExtension, SubjectKeyIdentifierExtension } = x509Library()
+  const keys = await webcrypto.subtle.generateKey(ALGORITHM, true, ['sign', 'verify'])
+  return await made(subject, subject, keys, keys.privateKey, validity, [
+    new BasicConstraintsExtension(true, 0, true),
+    new KeyUsagesExtension(KeyUsageFlags.keyCertSign | KeyUsageFlags.cRLSign, true),
+    await SubjectKeyIdentifierExtension.create(keys.publicKey)
+  ])
+}
+
+/**
+ * A server's certificate for `names` (host names, wildcards and addresses), signed by the authority, or without one by
+ * itself. Rejects when the authority's key cannot be read.
+ */
+export async function makeServerCertificate(
+  subject: string,
+  names: readonly string[],
+  validity: Validity,
+  authority?: { readonly subject: string; readonly key: string }
+): Promise<KeyedCertificate> {
+  const keys = await webcrypto.subtle.generateKey(ALGORITHM, true, ['sign', 'verify'])
+  const library = x509Library()
+  const signer = authority === undefined ? keys.privateKey : await readSigningKey(authority.key)
+  const named: JsonGeneralName[] = names.map((value) => ({ type: isIP(value) === 0 ? 'dns' : 'ip', value }))
+  return await made(subject, authority?.subject ?? subject, keys, signer, validity, [
+    new library.BasicConstraintsExtension(false, undefined, true),
+    new library.KeyUsagesExtension(library.KeyUsageFlags.digitalSignature, true),
+    new library.ExtendedKeyUsageExtension([library.ExtendedKeyUsage.serverAuth]),
+    new library.SubjectAlternativeNameExtension(named)
+  ])
+}
+
+/** The key of a `KeyedCertificate`. Rejects when the text is none. */
+export function readSigningKey(pem: string): Promise<webcrypto.CryptoKey> {
+  const der = Buffer.from(pem.replace(/-----[^-]+-----|\s/g, ''), 'base64')
+  return webcrypto.subtle.importKey('pkcs8', der, ALGORITHM, false, ['sign'])
+}
+
+async function made(
+  subject: string,
+  issuer: string,
+  keys: webcrypto.CryptoKeyPair,
+  signingKey: webcrypto.CryptoKey,
+  { now, life }: Validity,
+  extensions: Extension[]
+): Promise<KeyedCertificate> {
+  const certificate = await x509Library().X509CertificateGenerator.create({
+    subject,
+    issuer,
+    notBefore: new Date(now - BACKDATED),
+    notAfter: new Date(now + life),
+    publicKey: keys.publicKey,
+    signingKey,
+    signingAlgorithm: ALGORITHM,
+    extensions
+  })
+  const der = Buffer.from(await webcrypto.subtle.exportKey('pkcs8', keys.privateKey)).toString('base64')
+  const key = `-----BEGIN PRIVATE KEY-----\n${der.replace(/.{64}/g, '$&\n').trimEnd()}\n-----END PRIVATE KEY-----\n`
+  return { cert: `${certificate.toString('pem')}\n`, key }
 }

@@ -1,6 +1,6 @@
 import { createPrivateKey, type KeyObject, X509Certificate } from 'node:crypto'
+import { createRequire } from 'node:module'
 import type { Name } from '@peculiar/x509'
-import { x509Library } from './x509-library.js'
 
 type KeyType = 'rsa' | 'ecdsa' | 'ed25519'
 
@@ -242,4 +242,16 @@ function factsOf(certificate: X509Certificate, keyType: KeyType): CertificateFac
 
 function field(name: Name, short: string): string {
   return name.getField(short)[0] ?? ''
+}
+
+const requireFrom = createRequire(import.meta.url)
+
+/**
+ * The library for X.509 structures. Loaded, for some fifty milliseconds, by whoever first reads or makes a certificate: most
+ * commands never do. A process that carries traffic asks for it as it starts.
+ */
+export function x509Library(): typeof import('@peculiar/x509') {
+  // It fails without this one, which stands before it in the process from then on.
+  requireFrom('reflect-metadata')
+  return requireFrom('@peculiar/x509') as typeof import('@peculiar/x509')
 }

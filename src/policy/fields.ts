@@ -1,5 +1,5 @@
 import Type, { type TSchema } from 'typebox'
-import { formatDuration } from '../lib/duration.js'
+import { formatDuration } from '../lib/units.js'
 import { type EditorRules, headerNames, templateLike } from './editor.js'
 
 /**

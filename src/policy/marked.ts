@@ -1,4 +1,4 @@
-import { formatDuration, parseDuration } from '../lib/duration.js'
+import { formatDuration, parseDuration } from '../lib/units.js'
 import type { DurationField } from './config.js'
 import { formatPath } from './problem.js'
 import type { ActionScope } from './scope.js'

@@ -1,5 +1,5 @@
 import { isInternal } from '../exchange/pinned.js'
-import { type Formed, formed, readDomain, readHostname, refuse } from './host-names.js'
+import { type Formed, formed, readDomain, readHostname, refuse } from '../lib/host.js'
 
 const BIND = 'bind:'
 /** Agents open no port below; those belong to the services of the machine. */

@@ -1,10 +1,9 @@
 import { isIP } from 'node:net'
 import { normalPath } from '../exchange/target.js'
-import { formatAuthority } from '../lib/host.js'
+import { type Formed, formatAuthority, formed, readDomain, readHostname, refuse } from '../lib/host.js'
 import { formatAddress, parseAddress, parseCidr } from '../lib/ip.js'
 import { compileRegex } from '../lib/regex.js'
 import { readAclRule } from './acl-rules.js'
-import { type Formed, formed, readDomain, readHostname, refuse } from './host-names.js'
 
 /** What a text of a field can be. Each reader answers with the normal form, or says in one phrase what is allowed. */
 export const FORMS = {

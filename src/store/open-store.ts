@@ -1,5 +1,5 @@
 import type { Clock } from '../lib/clock.js'
-import { isPostgresUrl } from '../lib/postgres-url.js'
+import { isPostgresUrl } from '../lib/host.js'
 import type { Database } from './database.js'
 import { KyselyBoard } from './kysely-board.js'
 import { KyselyStore } from './kysely-store.js'

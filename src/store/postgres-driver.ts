@@ -1,6 +1,6 @@
 import pg from 'pg'
 import { codeOf } from '../lib/coded-error.js'
-import { postgresName } from '../lib/postgres-url.js'
+import { postgresName } from '../lib/host.js'
 import type { StoreLog } from './store.js'
 import { StoreError, type StoreTrouble } from './store-error.js'
 

@@ -1,7 +1,7 @@
 import { closeSync, existsSync, fsyncSync, mkdirSync, openSync, renameSync, rmSync } from 'node:fs'
 import { dirname } from 'node:path'
 import { codeOf } from '../lib/coded-error.js'
-import { partialFor } from '../lib/partial-file.js'
+import { partialFor } from '../lib/files.js'
 import { newerSchema, SCHEMA_VERSION } from './migrations.js'
 import { copySqlite } from './sqlite-copy.js'
 import { openDatabase, openToRead, type SqliteDatabase } from './sqlite-driver.js'

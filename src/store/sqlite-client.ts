@@ -1,5 +1,5 @@
 import type { Worker } from 'node:worker_threads'
-import { threadBeside } from '../lib/thread-beside.js'
+import { threadBeside } from '../lib/files.js'
 import { errorOf } from './sqlite-failure.js'
 import type {
   SqliteCommand,

@@ -4,8 +4,8 @@ import { isIP } from 'node:net'
 import { join } from 'node:path'
 import type { Clock } from '../lib/clock.js'
 import { CodedError, codeOf } from '../lib/coded-error.js'
-import { makeAuthority, makeServerCertificate, readSigningKey } from '../lib/make-certificate.js'
-import { replaceFile } from '../lib/whole-file.js'
+import { replaceFile } from '../lib/files.js'
+import { makeAuthority, makeServerCertificate, readSigningKey } from '../lib/self-signed.js'
 
 /** What the agent listener shows, and what agents trust. PEM texts. */
 export interface AgentsIdentity {

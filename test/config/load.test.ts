@@ -6,7 +6,7 @@ import { optionEntries } from '../../src/config/catalogue.js'
 import { type LoadInput, type LoadResult, loadOptions } from '../../src/config/load.js'
 import { formatOptionProblem } from '../../src/config/problem.js'
 import { readOption } from '../../src/config/read.js'
-import { formatSize, parseSize } from '../../src/lib/size.js'
+import { formatSize, parseSize } from '../../src/lib/units.js'
 
 const FOLDER = '/work-folder'
 

@@ -2,7 +2,7 @@ import { chmod, mkdir, mkdtemp, readdir, readFile, rm, stat, writeFile } from 'n
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import t from 'tap'
-import { createFile, readPrivateFile, replaceFile } from '../../src/lib/whole-file.js'
+import { createFile, readPrivateFile, replaceFile } from '../../src/lib/files.js'
 
 const folder = await mkdtemp(join(tmpdir(), 'sluice-whole-file-'))
 t.teardown(() => rm(folder, { recursive: true }))

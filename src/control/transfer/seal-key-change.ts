@@ -1,8 +1,8 @@
 import { mkdir, rename, rm, stat } from 'node:fs/promises'
 import { join } from 'node:path'
 import { CodedError, codeOf } from '../../lib/coded-error.js'
+import { syncFolder } from '../../lib/files.js'
 import type { Sealer } from '../../lib/seal.js'
-import { syncFolder } from '../../lib/whole-file.js'
 import { openSealer } from '../seal-key-file.js'
 
 const FILE = 'seal.key'

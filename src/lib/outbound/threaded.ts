@@ -1,5 +1,5 @@
 import type { Worker } from 'node:worker_threads'
-import { threadBeside } from '../thread-beside.js'
+import { threadBeside } from '../files.js'
 import { type OutboundError, type OutboundRequest, type OutboundResponse, outboundError } from './answer.js'
 import type { Outbound } from './outbound.js'
 import type { OutboundOrder, OutboundReply, OutboundThreadData } from './thread-protocol.js'

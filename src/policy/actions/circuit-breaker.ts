@@ -1,5 +1,5 @@
 import Type from 'typebox'
-import { parseDuration } from '../../lib/duration.js'
+import { parseDuration } from '../../lib/units.js'
 import { defineAction } from '../action.js'
 import { CIRCUIT_RESULTS, Circuit } from '../circuit.js'
 import { config, duration, enforce, whole } from '../fields.js'

@@ -1,7 +1,7 @@
 import Type, { type Static } from 'typebox'
 import type { Flow } from '../../exchange/flow.js'
 import type { Template } from '../../expression/expression.js'
-import { parseDuration } from '../../lib/duration.js'
+import { parseDuration } from '../../lib/units.js'
 import type { ActionRun, Scope } from '../action.js'
 import { textLike } from '../editor.js'
 import { config, duration, flag, template, text } from '../fields.js'

@@ -1,6 +1,6 @@
 import type { Flow } from '../../exchange/flow.js'
 import type { Verdict } from '../../exchange/verdict.js'
-import { parseDuration } from '../../lib/duration.js'
+import { parseDuration } from '../../lib/units.js'
 import { defineAction, type Scope } from '../action.js'
 import type { ClaimRules } from '../jwt/claims.js'
 import { compileKeys } from '../jwt/compile-keys.js'

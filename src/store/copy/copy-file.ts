@@ -1,8 +1,8 @@
 import { randomBytes } from 'node:crypto'
 import { type FileHandle, open } from 'node:fs/promises'
 import { CodedError } from '../../lib/coded-error.js'
+import { replaceFile } from '../../lib/files.js'
 import type { Sealer } from '../../lib/seal.js'
-import { replaceFile } from '../../lib/whole-file.js'
 import { pieces } from '../rows.js'
 import type { Json, Place, RecordKey, WholeRecord } from '../store.js'
 
