@@ -1,6 +1,6 @@
 import { sessionRecord } from '../control/live-records.js'
 import type { Clock } from '../lib/clock.js'
-import { type Json, timestampText } from '../resources/field.js'
+import { type Json, timestampText } from '../lib/json.js'
 import { tunnelSession } from '../resources/live.js'
 import { present } from '../resources/present.js'
 import type { AgentSession } from '../tunnel/agent-session.js'

@@ -1,7 +1,7 @@
 import type { FastifyRequest } from 'fastify'
 import type { Call } from '../control/calls.js'
 import { notFound } from '../control/control-error.js'
-import type { Json } from '../resources/field.js'
+import type { Json } from '../lib/json.js'
 import type { Account } from './account.js'
 import { callOf, type Handler, parameter, pathOf, queryOf, type Router, route } from './calls.js'
 import { invalidParameter, LIMIT, readCount } from './query.js'

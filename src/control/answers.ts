@@ -1,5 +1,6 @@
+import type { Json } from '../lib/json.js'
 import { tunnelGroupBackend } from '../resources/backends.js'
-import type { Json, PresentContext, ResourceRecord } from '../resources/field.js'
+import type { PresentContext, ResourceRecord } from '../resources/field.js'
 import { presentPart } from '../resources/parts.js'
 import { present, presentList, presentModule } from '../resources/present.js'
 import type { Part, RecordOf, Resource } from '../resources/resource.js'

@@ -1,4 +1,5 @@
-import type { Json, ResourceRecord } from '../resources/field.js'
+import type { Json } from '../lib/json.js'
+import type { ResourceRecord } from '../resources/field.js'
 
 export type Role = 'administrator' | 'member'
 

@@ -1,6 +1,7 @@
 import { isDeepStrictEqual } from 'node:util'
+import { type Json, timestampText } from '../lib/json.js'
 import { eventType } from '../resources/event-types.js'
-import { type Json, type Link, type ResourceRecord, timestampText } from '../resources/field.js'
+import type { Link, ResourceRecord } from '../resources/field.js'
 import { claimsOf, linksOf } from '../resources/relations.js'
 import type { Resource } from '../resources/resource.js'
 import type { RecordKey, StoreTransaction } from '../store/store.js'

@@ -1,6 +1,7 @@
+import { timestampText } from '../lib/json.js'
 import type { ShardedMap } from '../lib/sharded-map.js'
 import type { Unit } from '../plan/plan.js'
-import { type Body, type ResourceRecord, timestampText } from '../resources/field.js'
+import type { Body, ResourceRecord } from '../resources/field.js'
 import { httpsEdge } from '../resources/https-edge.js'
 import { endpoint } from '../resources/live.js'
 import { uriOf } from '../resources/present.js'

@@ -1,4 +1,4 @@
-import type { Json } from '../resources/field.js'
+import type { Json } from '../lib/json.js'
 import type { StoreTransaction } from '../store/store.js'
 import type { Call } from './calls.js'
 

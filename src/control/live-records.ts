@@ -1,5 +1,6 @@
+import { type Json, timestampText } from '../lib/json.js'
 import { tunnelGroupBackend } from '../resources/backends.js'
-import { type Json, type ResourceRecord, timestampText } from '../resources/field.js'
+import type { ResourceRecord } from '../resources/field.js'
 import { endpoint, tunnel, tunnelSession } from '../resources/live.js'
 import type { Resource } from '../resources/resource.js'
 import type { StoreReader } from '../store/store.js'

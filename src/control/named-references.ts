@@ -1,4 +1,4 @@
-import { isObject } from '../resources/check.js'
+import { isObject } from '../lib/json.js'
 import type { Resource } from '../resources/resource.js'
 import { vaultSecret } from '../resources/vault-secret.js'
 import type { StoreReader } from '../store/store.js'

@@ -1,4 +1,5 @@
-import type { Json, ResourceRecord } from '../resources/field.js'
+import type { Json } from '../lib/json.js'
+import type { ResourceRecord } from '../resources/field.js'
 import { presentParts } from '../resources/parts.js'
 import type { Part, Resource } from '../resources/resource.js'
 import type { PageRequest, StoreReader } from '../store/store.js'

@@ -1,7 +1,9 @@
 import { CodedError } from '../lib/coded-error.js'
+import type { Json } from '../lib/json.js'
+import { timestampText } from '../lib/json.js'
 import type { Sealer } from '../lib/seal.js'
-import { type ResourceRecord, timestampText } from '../resources/field.js'
-import type { Json, RecordKey, RecordUpdate, StoredRecord, StoreReader } from '../store/store.js'
+import type { ResourceRecord } from '../resources/field.js'
+import type { RecordKey, RecordUpdate, StoredRecord, StoreReader } from '../store/store.js'
 
 /** A record with the revision that wrote it last. */
 export interface Versioned {

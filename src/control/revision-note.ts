@@ -1,5 +1,6 @@
 import { isDeepStrictEqual } from 'node:util'
-import { type Json, noContext, type ResourceRecord } from '../resources/field.js'
+import type { Json } from '../lib/json.js'
+import { noContext, type ResourceRecord } from '../resources/field.js'
 import { pathOf, present } from '../resources/present.js'
 import type { Resource } from '../resources/resource.js'
 

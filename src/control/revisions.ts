@@ -1,4 +1,4 @@
-import { type Json, timestampText } from '../resources/field.js'
+import { type Json, timestampText } from '../lib/json.js'
 import { uriOf } from '../resources/present.js'
 import type { Change, RevisionEntry, Store } from '../store/store.js'
 import type { Principal } from './calls.js'

@@ -1,7 +1,7 @@
+import { hashOf } from '../lib/seal.js'
 import { apiKey } from '../resources/api-key.js'
 import { credential } from '../resources/credential.js'
 import type { Resource } from '../resources/resource.js'
-import { hashOf } from '../resources/secrets.js'
 import type { StoreReader } from '../store/store.js'
 
 const CREDENTIAL_SPACE = 'credential_token'

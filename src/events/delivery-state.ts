@@ -1,5 +1,5 @@
 import type { Clock } from '../lib/clock.js'
-import { timestampText } from '../resources/field.js'
+import { timestampText } from '../lib/json.js'
 import type { DeliveryReport } from '../store/outbox.js'
 
 /** How the delivery to one destination goes, as the API shows it. */

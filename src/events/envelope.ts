@@ -1,4 +1,4 @@
-import type { Json } from '../resources/field.js'
+import type { Json } from '../lib/json.js'
 
 /** Who caused an event, as the event shows it. */
 export type EventPrincipal = {

@@ -1,7 +1,7 @@
 import type { Clock } from '../lib/clock.js'
 import { newId } from '../lib/id.js'
+import type { Json } from '../lib/json.js'
 import { type EventFilter, EventFilters, type FieldReader } from '../resources/event-filter.js'
-import type { Json } from '../resources/field.js'
 import { TRAFFIC_FIELDS } from '../resources/traffic-fields.js'
 import { envelope } from './envelope.js'
 import { type Printer, printer } from './printer.js'

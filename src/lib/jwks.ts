@@ -1,4 +1,5 @@
 import { createHash, createPublicKey, createSecretKey, type JsonWebKey, type KeyObject } from 'node:crypto'
+import { isObject } from './json.js'
 
 /** A key that checks signatures. */
 export interface VerificationKey {
@@ -146,8 +147,4 @@ function algorithmsOf(key: KeyObject): readonly string[] {
     default:
       return []
   }
-}
-
-function isObject(value: unknown): value is Readonly<Record<string, unknown>> {
-  return typeof value === 'object' && value !== null && !Array.isArray(value)
 }

@@ -113,3 +113,8 @@ export function keyIdOf(sealed: Uint8Array): string | undefined {
 function bound(head: Uint8Array, owner: string): Uint8Array {
   return Buffer.concat([head, Buffer.from(owner)])
 }
+
+/** Hash under which a token is kept and found: hex of SHA-256. Tokens are random enough for a plain hash. */
+export function hashOf(text: string): string {
+  return createHash('sha256').update(text).digest('hex')
+}

@@ -1,5 +1,5 @@
+import { timestampText } from '../lib/json.js'
 import { MAX_PEM, readChain } from '../lib/x509.js'
-import { timestampText } from './field.js'
 import { described, keptText, keptTexts, text } from './fields.js'
 import type { RuleView } from './members.js'
 import { defineResource } from './resource.js'

@@ -1,4 +1,5 @@
 import type { TSchema } from 'typebox'
+import { isObject } from '../lib/json.js'
 import { FORMS, type FormName } from './forms.js'
 
 /** What field schemas may say; `checkValue` reads this much of JSON Schema and nothing else may be used. */
@@ -135,9 +136,4 @@ function checkCount(count: number, least = 0, most = Number.POSITIVE_INFINITY, a
     report(at, 'FIELD_INVALID', least === 1 ? 'must not be empty' : `must have at least ${least} entries`)
   if (count > most) report(at, 'TOO_MANY', `must not have more than ${most} entries`)
   return count >= least && count <= most
-}
-
-/** A JSON object, no list. */
-export function isObject(value: unknown): value is Record<string, unknown> {
-  return typeof value === 'object' && value !== null && !Array.isArray(value)
 }

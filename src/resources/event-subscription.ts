@@ -1,6 +1,6 @@
 import Type from 'typebox'
+import { isObject } from '../lib/json.js'
 import { didYouMean } from '../lib/suggest.js'
-import { isObject } from './check.js'
 import { eventDestination } from './event-destination.js'
 import { EventFilters } from './event-filter.js'
 import { absentNoun, EVENT_TYPES } from './event-types.js'

@@ -1,8 +1,6 @@
 import type { TSchema } from 'typebox'
 import type { Clock } from '../lib/clock.js'
-
-/** A value as JSON knows it. */
-export type Json = null | boolean | number | string | readonly Json[] | { readonly [key: string]: Json }
+import type { Json } from '../lib/json.js'
 
 /** What a record holds under the names of its fields. Plain data; secrets are kept apart. */
 export type Body = Record<string, unknown>
@@ -158,9 +156,4 @@ export function defineField<S>(
     links: () => NO_LINKS,
     ...field
   }
-}
-
-/** Milliseconds since the Unix epoch as RFC 3339 in UTC, whole seconds. */
-export function timestampText(wall: number): string {
-  return `${new Date(wall).toISOString().slice(0, 19)}Z`
 }

@@ -1,6 +1,7 @@
 import Type, { type TSchema } from 'typebox'
+import { type Json, timestampText } from '../lib/json.js'
 import { checkValue, type ValueSchema } from './check.js'
-import { defineField, type Field, type Json, type Reading, timestampText } from './field.js'
+import { defineField, type Field, type Reading } from './field.js'
 import type { FormName } from './forms.js'
 
 /** Largest value of an unsigned number of 32 bits. */

@@ -1,6 +1,7 @@
+import type { Json } from '../lib/json.js'
+import { isObject } from '../lib/json.js'
 import { didYouMean } from '../lib/suggest.js'
-import { isObject } from './check.js'
-import type { Body, Field, Fields, Json, Link, PresentContext, Problem, Reading, ResourceRecord } from './field.js'
+import type { Body, Field, Fields, Link, PresentContext, Problem, Reading, ResourceRecord } from './field.js'
 
 /** Fields that depend on each other. Runs only when none of the fields `on` had a problem of its own. */
 export interface Rule {

@@ -1,5 +1,5 @@
 import Type, { type TSchema } from 'typebox'
-import { isObject } from './check.js'
+import { isObject } from '../lib/json.js'
 import { type Body, type BodyOf, defineField, type Field, type Fields, type Reading } from './field.js'
 import { boolean, type FieldOptions, nullable, optionsOf } from './fields.js'
 import { linksOfMembers, presentMembers, type Rule, readMembers } from './members.js'

@@ -1,5 +1,6 @@
-import { isObject } from './check.js'
-import type { Json, PresentContext, ResourceRecord } from './field.js'
+import type { Json } from '../lib/json.js'
+import { isObject } from '../lib/json.js'
+import type { PresentContext, ResourceRecord } from './field.js'
 import { present, uriOf } from './present.js'
 import { type Read, type ReadOptions, readUpdate } from './read.js'
 import type { Part, Resource } from './resource.js'

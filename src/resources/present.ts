@@ -1,4 +1,5 @@
-import type { Json, PresentContext, ResourceRecord } from './field.js'
+import type { Json } from '../lib/json.js'
+import type { PresentContext, ResourceRecord } from './field.js'
 import { presentMembers } from './members.js'
 import type { Resource } from './resource.js'
 

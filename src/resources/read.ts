@@ -1,4 +1,4 @@
-import { isObject } from './check.js'
+import { isObject } from '../lib/json.js'
 import type { Body, FileCheck, PolicyCheck, Problem, Reading, ResourceRecord } from './field.js'
 import { readMembers } from './members.js'
 import type { Resource } from './resource.js'

@@ -1,5 +1,6 @@
 import Type from 'typebox'
-import { defineField, type Field, type Json, type OnTargetDelete, type Reading, type ResourceRecord } from './field.js'
+import type { Json } from '../lib/json.js'
+import { defineField, type Field, type OnTargetDelete, type Reading, type ResourceRecord } from './field.js'
 import { computed, type FieldOptions, nullable, optionsOf } from './fields.js'
 import { link, readId, readIds, refSchema, refTo, type Target, targetOf } from './reference-ids.js'
 

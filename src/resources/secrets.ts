@@ -1,5 +1,5 @@
-import { createHash } from 'node:crypto'
 import Type from 'typebox'
+import { hashOf } from '../lib/seal.js'
 import { checkValue } from './check.js'
 import { defineField, type Field, type Makers } from './field.js'
 import { type FieldOptions, keptTextOrNull, nullable, optionsOf } from './fields.js'
@@ -54,11 +54,6 @@ export function token(space: string): Field<string | null> {
       return { stored: hashOf(made), once: made }
     }
   }
-}
-
-/** Hash under which a token is kept and found: hex of SHA-256. Tokens are random enough for a plain hash. */
-export function hashOf(text: string): string {
-  return createHash('sha256').update(text).digest('hex')
 }
 
 const TOKEN_BYTES = 32

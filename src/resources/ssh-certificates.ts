@@ -1,5 +1,5 @@
+import { timestampText } from '../lib/json.js'
 import { newSshSerial, readSshPublicKey, signSshCertificate } from '../lib/ssh-key.js'
-import { timestampText } from './field.js'
 import { described, keptText, map, text, texts, time } from './fields.js'
 import type { Rule, RuleView } from './members.js'
 import { refId } from './references.js'

@@ -1,6 +1,6 @@
 import Type from 'typebox'
+import { timestampText } from '../lib/json.js'
 import { checkPrivateKey, MAX_PEM, readChain } from '../lib/x509.js'
-import { timestampText } from './field.js'
 import { described, kept, keptText, keptTextOrNull, keptTexts, text } from './fields.js'
 import type { RuleView } from './members.js'
 import { defineResource } from './resource.js'

@@ -1,4 +1,5 @@
-import { type Body, type Json, type Makers, type Problem, type ResourceRecord, timestampText } from './field.js'
+import { type Json, timestampText } from '../lib/json.js'
+import type { Body, Makers, Problem, ResourceRecord } from './field.js'
 import type { Input, Refused } from './read.js'
 import type { Resource } from './resource.js'
 

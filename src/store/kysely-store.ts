@@ -1,6 +1,7 @@
 import type { Transaction } from 'kysely'
 import type { Clock } from '../lib/clock.js'
 import { Mutex } from '../lib/concurrency.js'
+import type { Json } from '../lib/json.js'
 import type { Board } from './board.js'
 import type { Database } from './database.js'
 import { EndedSessions } from './ended-sessions.js'
@@ -13,7 +14,6 @@ import { Queries } from './queries.js'
 import { printable } from './rows.js'
 import type {
   Change,
-  Json,
   Outcome,
   Place,
   ProcessReport,

@@ -1,5 +1,6 @@
 import type { Selectable } from 'kysely'
-import type { Json, RecordKey, Reference, StoredRecord } from './store.js'
+import type { Json } from '../lib/json.js'
+import type { RecordKey, Reference, StoredRecord } from './store.js'
 import type { RecordsTable, ReferencesTable } from './tables.js'
 
 const HALF_PAIR = /\p{Surrogate}/u

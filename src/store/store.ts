@@ -1,3 +1,4 @@
+import type { Json } from '../lib/json.js'
 import type { Board } from './board.js'
 import type { EndedSessions } from './ended-sessions.js'
 import type { Outbox } from './outbox.js'
@@ -10,7 +11,6 @@ import type { ClaimConflict } from './store-error.js'
  * Every write is one transaction with one revision. Revisions are numbered in commit order without gaps, so that
  * "everything after my last" never loses a write. Whatever fails, fails with a `StoreError`.
  */
-export type Json = null | boolean | number | string | readonly Json[] | { readonly [key: string]: Json }
 
 /** Kinds and ids are opaque text without NUL; an id is unique within its kind. */
 export interface RecordKey {

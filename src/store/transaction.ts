@@ -1,10 +1,10 @@
 import type { Kysely, Transaction } from 'kysely'
+import type { Json } from '../lib/json.js'
 import { ChangeSet } from './change-set.js'
 import { Queries } from './queries.js'
 import { claimText, keyText, pieces, storable, toRecord } from './rows.js'
 import type {
   Claim,
-  Json,
   KeptClaim,
   NewRecord,
   Posted,

@@ -1,5 +1,5 @@
-import { isObject } from '../../resources/check.js'
-import type { Json } from '../../resources/field.js'
+import type { Json } from '../../lib/json.js'
+import { isObject } from '../../lib/json.js'
 import type { Resource } from '../../resources/resource.js'
 import { ImportRefused, type TransferPath, type TransferProblem } from './import-refused.js'
 import { type PassphraseParameters, readParameters } from './passphrase.js'

@@ -1,6 +1,6 @@
 import { newId } from '../../lib/id.js'
+import { isObject } from '../../lib/json.js'
 import { Slices } from '../../lib/slices.js'
-import { isObject } from '../../resources/check.js'
 import type { ResourceRecord } from '../../resources/field.js'
 import type { Resource } from '../../resources/resource.js'
 import type { StoreTransaction } from '../../store/store.js'

@@ -1,6 +1,6 @@
 import { isDeepStrictEqual } from 'node:util'
-import { isObject } from '../../resources/check.js'
-import { type Body, type Field, type Json, noContext, type ResourceRecord } from '../../resources/field.js'
+import { isObject, type Json } from '../../lib/json.js'
+import { type Body, type Field, noContext, type ResourceRecord } from '../../resources/field.js'
 import type { Resource } from '../../resources/resource.js'
 
 /** What the service has put into a record: `shown` stands in its answers, `hidden` (hashes of tokens) never does. */

@@ -1,7 +1,7 @@
 import { randomBytes, scrypt } from 'node:crypto'
 import { CodedError } from '../../lib/coded-error.js'
+import { isObject } from '../../lib/json.js'
 import { Sealer, sealKey } from '../../lib/seal.js'
-import { isObject } from '../../resources/check.js'
 
 /** How a key follows from a passphrase (RFC 7914), and the id of the key, by which a wrong passphrase is told. */
 export interface PassphraseParameters {

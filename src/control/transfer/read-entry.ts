@@ -1,15 +1,8 @@
 import { isDeepStrictEqual } from 'node:util'
 import { CodedError } from '../../lib/coded-error.js'
+import { isObject, timestampText } from '../../lib/json.js'
 import type { Sealer } from '../../lib/seal.js'
-import { isObject } from '../../resources/check.js'
-import {
-  type Body,
-  type Makers,
-  type PolicyCheck,
-  type Problem,
-  type ResourceRecord,
-  timestampText
-} from '../../resources/field.js'
+import type { Body, Makers, PolicyCheck, Problem, ResourceRecord } from '../../resources/field.js'
 import { readCreate, readUpdate } from '../../resources/read.js'
 import type { Resource } from '../../resources/resource.js'
 import { createRecord } from '../../resources/write.js'

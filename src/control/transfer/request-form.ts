@@ -1,5 +1,7 @@
-import { checkValue, isObject } from '../../resources/check.js'
-import type { Field, Json, Reading, ResourceRecord } from '../../resources/field.js'
+import type { Json } from '../../lib/json.js'
+import { isObject } from '../../lib/json.js'
+import { checkValue } from '../../resources/check.js'
+import type { Field, Reading, ResourceRecord } from '../../resources/field.js'
 import type { Resource } from '../../resources/resource.js'
 
 /** As much of a request's JSON Schema as says how its values are written. */

@@ -2,9 +2,10 @@ import { randomBytes } from 'node:crypto'
 import { type FileHandle, open } from 'node:fs/promises'
 import { CodedError } from '../../lib/coded-error.js'
 import { replaceFile } from '../../lib/files.js'
+import type { Json } from '../../lib/json.js'
 import type { Sealer } from '../../lib/seal.js'
 import { pieces } from '../rows.js'
-import type { Json, Place, RecordKey, WholeRecord } from '../store.js'
+import type { Place, RecordKey, WholeRecord } from '../store.js'
 
 /*
  * The file: a mark with the version of the form (14 bytes), the id of the copy (16), then blocks, each its length (4, big-endian) and so
