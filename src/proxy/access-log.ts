@@ -1,7 +1,6 @@
 import type { ConnectionFacts } from '../exchange/connection.js'
 import type { RequestHead, Sent } from '../exchange/exchange.js'
 import type { Flow } from '../exchange/flow.js'
-import type { Route } from '../snapshot/routes.js'
 import { redact, shownQuery } from './redaction.js'
 
 /** The part of a pino logger that the access log needs. */
@@ -14,7 +13,8 @@ export interface ExchangeRecord {
   readonly connection: ConnectionFacts
   readonly request: RequestHead
   readonly flow: Flow | undefined
-  readonly route: Route | undefined
+  /** Ids of the route and its edge; undefined when no route was found. */
+  readonly route: { readonly edge: string; readonly id: string } | undefined
   readonly revision: number
   /** 0 when there was no answer. */
   readonly status: number
