@@ -2,7 +2,7 @@ import type { TSchema } from 'typebox'
 import { didYouMean } from '../lib/suggest.js'
 import { checkList, checkMap, checkScalar, describe, describeBranches } from './constraints.js'
 import { formatPath, type NodePath } from './problem.js'
-import { fits, type Schema } from './shape.js'
+import { isExact, type Schema, typeOfWords } from './shape.js'
 import { dataOf, isNull, type ListNode, type MapNode, nameOf, type ScalarNode, setOwn, type TreeNode } from './tree.js'
 
 /** A text that the schema says is a duration. */
@@ -119,6 +119,22 @@ class ConfigReader {
   #wrong(path: NodePath, message: string): void {
     this.#report(path, path.length === 0 ? `config ${message}` : `\`${formatPath(path)}\` ${message}`, false)
   }
+}
+
+/** Is this the kind of value that the schema describes? `exact`: without reading a number or truth value as text. */
+function fits(schema: Schema, node: TreeNode, exact = false): boolean {
+  const branches = schema.anyOf ?? schema.oneOf
+  if (branches !== undefined) return branches.some((branch) => fits(branch, node, exact))
+  const type = schema.type ?? typeOfWords(schema)
+  if (type === undefined) return true
+  if (type === 'object') return node.kind === 'map'
+  if (type === 'array') return node.kind === 'list'
+  if (node.kind !== 'scalar') return false
+  const { value } = node
+  if (type === 'null') return value === null
+  if (type === 'string') return typeof value === 'string' || (!exact && !isExact(schema) && value !== null)
+  if (type === 'integer') return typeof value === 'number' && Number.isInteger(value)
+  return type === 'number' ? typeof value === 'number' && Number.isFinite(value) : typeof value === type
 }
 
 function childSchema(schema: Schema, key: string): Schema | undefined {

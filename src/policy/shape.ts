@@ -1,6 +1,5 @@
 import type { EditorRules } from './editor.js'
 import type { FieldKind } from './fields.js'
-import type { TreeNode } from './tree.js'
 
 /** What config schemas may say: this much of JSON Schema is read when a document is checked, and nothing else may be used. */
 export interface Schema {
@@ -51,29 +50,13 @@ export const KEYWORDS: ReadonlySet<string> = new Set([
   ...['required', 'minProperties', 'maxProperties', 'x-sluice', 'x-exact', 'x-editor', 'x-min', 'x-max', 'x-multiple']
 ])
 
-/** Is this the kind of value that the schema describes? `exact`: without reading a number or truth value as text. */
-export function fits(schema: Schema, node: TreeNode, exact = false): boolean {
-  const branches = schema.anyOf ?? schema.oneOf
-  if (branches !== undefined) return branches.some((branch) => fits(branch, node, exact))
-  const type = schema.type ?? typeOfWords(schema)
-  if (type === undefined) return true
-  if (type === 'object') return node.kind === 'map'
-  if (type === 'array') return node.kind === 'list'
-  if (node.kind !== 'scalar') return false
-  const { value } = node
-  if (type === 'null') return value === null
-  if (type === 'string') return typeof value === 'string' || (!exact && !isExact(schema) && value !== null)
-  if (type === 'integer') return typeof value === 'number' && Number.isInteger(value)
-  return type === 'number' ? typeof value === 'number' && Number.isFinite(value) : typeof value === type
-}
-
 /** Must a text be written as one? An expression must: `5` would be taken for CEL that always gives the same. */
 export function isExact(schema: Schema): boolean {
   return schema['x-exact'] === true || schema['x-sluice'] === 'expression'
 }
 
 /** Kind of a schema that lists its values. */
-function typeOfWords(schema: Schema): Schema['type'] {
+export function typeOfWords(schema: Schema): Schema['type'] {
   const words = schema.enum ?? (schema.const === undefined ? undefined : [schema.const])
   if (words === undefined) return undefined
   if (words.every((word) => typeof word === 'string')) return 'string'
