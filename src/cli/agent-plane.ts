@@ -16,6 +16,7 @@ import { LimiterTable } from '../limiter/table.js'
 import type { Unit } from '../plan/plan.js'
 import { BodyBuffers } from '../policy/body-buffers.js'
 import { KeySetPlaces } from '../policy/jwt/key-sources.js'
+import type { UnitProblems } from '../policy/problem.js'
 import { RecentDocuments } from '../policy/recent-documents.js'
 import { resultsOf } from '../policy/results.js'
 import type { PolicyServices } from '../policy/services.js'
@@ -25,7 +26,7 @@ import { HeaderKinds } from '../proxy/header-kinds.js'
 import { Metrics } from '../proxy/metrics.js'
 import { createTraffic } from '../proxy/traffic.js'
 import { Upstreams } from '../proxy/upstreams.js'
-import { prepare, type UnitProblems } from '../snapshot/compile.js'
+import { prepare } from '../snapshot/compile.js'
 import { SnapshotHolder } from '../snapshot/holder.js'
 import { KeptState } from '../snapshot/kept-state.js'
 import { Snapshot } from '../snapshot/snapshot.js'
@@ -33,7 +34,6 @@ import type { Forward } from '../tunnel/agent/agent-options.js'
 import { type Target, targetDialer } from '../tunnel/agent/target.js'
 import { forwardVisitor } from '../tunnel/agent/visitors.js'
 import { agentActions } from './agent-actions.js'
-import type { PolicyText } from './agent-setup.js'
 
 /** A policy of a tunnel has errors: the problems say where. */
 export class AgentPolicyRefused extends CodedError {
@@ -43,6 +43,12 @@ export class AgentPolicyRefused extends CodedError {
     super('POLICY_REFUSED', 'the policy of a tunnel has errors')
     this.problems = problems
   }
+}
+
+/** The text of a traffic policy and the file that it is from. */
+export interface PolicyText {
+  readonly source: string
+  readonly text: string
 }
 
 /** One tunnel with a policy of its own. */

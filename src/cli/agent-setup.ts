@@ -6,6 +6,7 @@ import { parseAuthority } from '../lib/host.js'
 import type { NamesOptions } from '../lib/names/names.js'
 import type { AgentTunnel, EndpointOffer, ServerAddress } from '../tunnel/agent/agent-options.js'
 import { readTarget } from '../tunnel/agent/target.js'
+import type { PolicyText } from './agent-plane.js'
 
 /** What the command line says; each may be missing. */
 export interface AgentFlags {
@@ -33,12 +34,6 @@ export interface AgentSetup {
   readonly tunnels: readonly NamedTunnel[]
   /** Who answers names. */
   readonly resolver: NamesOptions['resolver']
-}
-
-/** The text of a traffic policy and the file that it is from. */
-export interface PolicyText {
-  readonly source: string
-  readonly text: string
 }
 
 /** A tunnel with the name that its lines are printed under, and the policy that the agent runs for it. */

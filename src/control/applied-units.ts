@@ -1,4 +1,4 @@
-import type { UnitProblems } from '../snapshot/compile.js'
+import type { UnitProblems } from '../policy/problem.js'
 import type { PortProblem } from '../snapshot/ports.js'
 
 /** What came of applying units. */

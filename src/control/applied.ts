@@ -1,7 +1,7 @@
 import type { Clock } from '../lib/clock.js'
 import { codeOf } from '../lib/coded-error.js'
 import type { Slices } from '../lib/slices.js'
-import type { UnitProblems } from '../snapshot/compile.js'
+import type { UnitProblems } from '../policy/problem.js'
 import { pieces } from '../store/rows.js'
 import type { ChangeFeed, Place, RecordKey, StoredRecord, StoreLog, StoreReader } from '../store/store.js'
 import { addUnits, type DerivedUnits, deriving, PLANNED_KINDS, type Touched } from './derive.js'

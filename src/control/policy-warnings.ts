@@ -1,7 +1,6 @@
 import type { Unit } from '../plan/plan.js'
-import type { Problem } from '../policy/problem.js'
+import type { Problem, UnitProblems } from '../policy/problem.js'
 import type { UnitName } from '../policy/scope.js'
-import type { UnitProblems } from '../snapshot/compile.js'
 import type { Snapshot } from '../snapshot/snapshot.js'
 import type { PolicyWarning } from './calls.js'
 

@@ -1,5 +1,5 @@
 import { codeOf } from '../lib/coded-error.js'
-import type { UnitProblems } from '../snapshot/compile.js'
+import type { UnitProblems } from '../policy/problem.js'
 import type { PortProblem } from '../snapshot/ports.js'
 import { StoreError } from '../store/store-error.js'
 import { ControlError } from './control-error.js'

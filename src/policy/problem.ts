@@ -19,6 +19,14 @@ export interface Problem {
   readonly offset?: number
 }
 
+/** The problems of one policy document of a plan. */
+export interface UnitProblems {
+  readonly key: string
+  readonly source: string
+  readonly text: string
+  readonly problems: readonly Problem[]
+}
+
 /** A path as people write it. */
 export function formatPath(path: NodePath): string {
   let text = ''

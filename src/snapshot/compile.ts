@@ -3,19 +3,11 @@ import { atOnce, type Steps } from '../lib/slices.js'
 import { applying, type Change, type PolicyUnit, type SecretValues, type UpstreamUnit } from '../plan/plan.js'
 import type { Action } from '../policy/action.js'
 import { type CompiledPolicy, compilePolicy } from '../policy/compile.js'
-import type { Problem } from '../policy/problem.js'
+import type { UnitProblems } from '../policy/problem.js'
 import type { PolicyServices } from '../policy/services.js'
 import type { Draft, KeptState } from './kept-state.js'
 import { Snapshot } from './snapshot.js'
 import { asKind, type UnitChange, unitChanges } from './unit-change.js'
-
-/** The problems of one policy document of a plan. */
-export interface UnitProblems {
-  readonly key: string
-  readonly source: string
-  readonly text: string
-  readonly problems: readonly Problem[]
-}
 
 /** What the policies of one kind of author may use. */
 export interface PolicyRights {
