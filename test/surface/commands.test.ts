@@ -1,7 +1,7 @@
 import t from 'tap'
 import { Build } from './build.js'
 import { optionEntries } from './product.js'
-import { difference, jsonLines, sameAsRecorded } from './recorded.js'
+import { difference, jsonLines, sameAsRecorded, withoutChance } from './recorded.js'
 import * as source from './source.js'
 
 /** Commands, their help and exit codes, and the options. Recorded again with SLUICE_RECORD=1 (see `recorded.ts`). */
@@ -18,6 +18,16 @@ t.test('the difference that a test prints names lines, old and new', async (t) =
   t.equal(difference('a\na', 'a'), '-2: a')
   t.equal(difference('a\nb', 'b\na'), 'the same lines stand in another order')
   t.equal(difference('a', 'a'), '')
+})
+
+t.test('what is random in two runs is made the same, and nothing else', async (t) => {
+  const first = `ed_${'a'.repeat(27)}`
+  const other = `ed_${'b'.repeat(27)}`
+  const one = withoutChance('/tmp/one')
+  t.equal(one(`${first} ${other} ${first}`), '<id 1> <id 2> <id 1>')
+  t.equal(one('/tmp/one/data 2026-01-02T03:04:05.678Z 127.0.0.1:4040'), '<folder>/data <time> 127.0.0.1:<port>')
+  const kept = '429 RATE_LIMITED sluice_tcp_connection_duration_seconds {"status":200} https://example.com/a?b=c'
+  t.equal(one(kept), kept)
 })
 
 t.test('the help of the program and of each command', async (t) => {

@@ -90,3 +90,33 @@ function written(value: Json, indent: string): string {
     : Object.entries(value).map(([key, item]) => `${JSON.stringify(key)}: ${written(item, inner)}`)
   return `${open}\n${items.map((item) => inner + item).join(',\n')}\n${indent}${close}`
 }
+
+/**
+ * Makes texts of two runs comparable: times, ports, keys and other random texts stand as their kind, ids as their number by
+ * first appearance among all texts that the function has seen.
+ */
+export function withoutChance(folder: string): (text: string) => string {
+  const numbers = new Map<string, string>()
+  const id = (text: string) => {
+    const known = numbers.get(text) ?? `<id ${numbers.size + 1}>`
+    numbers.set(text, known)
+    return known
+  }
+  return (text) =>
+    text
+      .replaceAll(folder, '<folder>')
+      .replace(/\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(\.\d+)?Z/g, '<time>')
+      .replace(/\w{3}, \d\d \w{3} \d{4} \d\d:\d\d:\d\d GMT/g, '<time>')
+      .replace(/\b1[6-9]\d{8}(\d{3})?\b/g, '<time>')
+      .replace(/\b(127\.0\.0\.1|localhost):\d+/g, '$1:<port>')
+      .replace(/\b[a-z]{2,12}_[0-9A-Za-z]{27}(_[0-9a-f]{64})?\b|\bep_[0-9a-z]{8}_\d+_[0-9a-f]{16}\b/g, id)
+      .replace(/\b(nonce|state|code_challenge)=[\w%.-]+/g, '$1=<random>')
+      .replace(/\b[0-9a-f]{20}\.[0-9a-f]{20}\b/g, '<random>')
+      .replace(/\bsl[0-9a-f]{12}(\.[0-9a-z]{4,})?/g, '<tag>')
+      .replace(/\b[0-9a-f]{8}-[0-9a-f-]{27}\b/g, '<uuid>')
+      .replace(/[A-Za-z0-9+/=]{60,}|(?=[\w-]*\d)(?=[\w-]*[A-Z])[\w-]{40,}/g, '<random>')
+      .replace(/"(id)":"[\w-]{22}"/g, '"$1":"<random>"')
+      .replace(/"connection_reused":(true|false)/g, '"connection_reused":<flag>')
+      .replace(/"sealed":"[0-9a-f]+"/g, '"sealed":"<bytes>"')
+      .replace(/"(duration|delivered|[a-z_]*(_ms|_ts|_port))":[\d.]+/g, '"$1":<number>')
+}
