@@ -44,7 +44,7 @@ async function help(words: readonly string[], helps: Map<string, string>): Promi
   helps.set(['sluice', ...words].join(' '), out)
   const listed = /^Commands:\n((?: {2}.*\n?)*)/m.exec(out)?.[1] ?? ''
   const names = [...listed.matchAll(/^ {2}([a-z]\S*)/gm)].map(([, name]) => String(name))
-  for (const name of names) if (name !== 'help') await help([...words, name], helps)
+  await Promise.all(names.filter((name) => name !== 'help').map((name) => help([...words, name], helps)))
 }
 
 t.test('options with their variables, kinds, defaults and descriptions', async (t) => {
