@@ -362,6 +362,7 @@ export class App {
       events,
       deliveryOf: events.deliveryOf,
       testDestination: events.test,
+      lettersDropped: events.lettersDropped,
       clock,
       log,
       checkPolicy: policyCheck(services, actions),

@@ -1,10 +1,12 @@
 import type { Backups } from '../control/backups.js'
 import type { ControlPlane } from '../control/control-plane.js'
+import type { DeadLetterLists } from '../control/dead-letters.js'
 import type { Revisions } from '../control/revisions.js'
 
 /** What the API asks of the control plane. */
 export type Account = AccountOperations & {
   readonly revisions: Pick<Revisions, 'list' | 'get' | 'diff'>
+  readonly deadLetters: Pick<DeadLetterLists, 'list' | 'get' | 'redeliver' | 'drop'>
   readonly backups: Pick<Backups, 'make'>
 }
 

@@ -26,6 +26,7 @@ import type {
   Written
 } from './calls.js'
 import { ControlError, notFound, ofMember, refusedBody } from './control-error.js'
+import { DeadLetterLists } from './dead-letters.js'
 import type { Draft } from './draft.js'
 import { mustMatch } from './edits.js'
 import { Endpoints } from './endpoints.js'
@@ -63,9 +64,10 @@ export class ControlPlane {
   readonly #reads: Reads
   readonly #test: TestDestination
   readonly #compile: ControlOptions['compile']
+  readonly #deadLetters: DeadLetterLists
 
   private constructor(parts: ControlParts, sources: LiveSources, startedAt: number, options: ControlOptions) {
-    const { testDestination = notDelivered, compile } = options
+    const { testDestination = notDelivered, compile, lettersDropped = async () => undefined } = options
     this.#test = testDestination
     this.#compile = compile
     const { store, catalogue, answers, live, agents } = parts
@@ -79,6 +81,7 @@ export class ControlPlane {
     })
     this.#parts = parts
     this.#reads = new Reads(parts, new LiveRecords({ store, answers, agents, endpoints }))
+    this.#deadLetters = new DeadLetterLists({ parts, reads: this.#reads, lettersDropped })
     this.#revisions = new Revisions({ store, catalogue, baseUrl: () => answers.baseUrl })
   }
 
@@ -279,6 +282,11 @@ export class ControlPlane {
     mayOperate(call.principal, eventDestination, 'update')
     const { record, body } = await this.#reads.one(eventDestination, request, call.principal)
     return await this.#test(record.id, body)
+  }
+
+  /** Events that their destinations refused for good. */
+  get deadLetters(): DeadLetterLists {
+    return this.#deadLetters
   }
 
   /** What was written, by whom and when. */

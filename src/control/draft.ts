@@ -38,10 +38,23 @@ export class Draft {
   /** For the history. */
   readonly changes: RecordedChange[] = []
   readonly #parts: DraftParts
+  #redelivered = 0
 
   constructor(tx: StoreTransaction, parts: DraftParts) {
     this.tx = tx
     this.#parts = parts
+  }
+
+  /** Is there something to commit? */
+  get wrote(): boolean {
+    return this.touched.length > 0 || this.#redelivered > 0
+  }
+
+  /** Gives one dead letter of an event destination, or all, back to its outbox; answers how many. */
+  async redeliver(destination: string, letter: number | undefined): Promise<number> {
+    const redelivered = await this.tx.redeliver(destination, letter)
+    this.#redelivered += redelivered
+    return redelivered
   }
 
   /** Fails with `REF_NOT_FOUND`, `ALREADY_EXISTS`, or `NOT_FOUND` when the parent is gone. */

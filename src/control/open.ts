@@ -61,6 +61,8 @@ export interface ControlOptions {
   /** How the delivery to an event destination goes. */
   readonly deliveryOf?: (destination: string) => Json | undefined
   readonly testDestination?: TestDestination
+  /** Called when dead letters of event destinations were dropped or given back. Must not reject. */
+  readonly lettersDropped?: () => Promise<void>
   /** Hears of each committed change of a record, after it serves. */
   readonly published?: (event: RecordEvent) => void
   /** Hears of each revision once it serves here, whoever wrote it. Must not throw. */

@@ -75,10 +75,14 @@ const NOTHING: Rights = {
   command: 'none'
 }
 
-/** What is no operation on a resource: `?force=true`, and the whole account as a document or a backup. */
+/**
+ * What is no operation on a resource: `?force=true`, the whole account as a document or a backup, and dead letters, whose
+ * events show records of others.
+ */
 export const ACCOUNT_RIGHTS = {
   force: { member: false, refusal: 'only an administrator may use force' },
   backup: { member: false, refusal: 'only an administrator may make a backup' },
+  dead_letters: { member: false, refusal: 'only an administrator may see, deliver again or drop dead letters' },
   transfer: { member: false, refusal: 'only an administrator may export or import the account' }
 } as const
 

@@ -104,7 +104,7 @@ export class Writer {
         last = staged
         const { id: principal, subject, key } = call.principal
         tx.note(revisionNote({ principal, subject, key }, staged.draft.changes))
-        if (mode.dryRun === true || staged.draft.touched.length === 0) tx.abandon()
+        if (mode.dryRun === true || !staged.draft.wrote) tx.abandon()
         return staged
       })
       const outcome = await orUnavailable(transaction).catch((error: unknown) => {

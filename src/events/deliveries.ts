@@ -6,6 +6,7 @@ import { FirstFailure } from '../lib/first-failure.js'
 import { eventDestination } from '../resources/event-destination.js'
 import { eventSubscription } from '../resources/event-subscription.js'
 import type { ResourceRecord } from '../resources/field.js'
+import type { DeadLetterBounds, NewDeadLetter } from '../store/dead-letters.js'
 import type { DeliveryReport } from '../store/outbox.js'
 import type { Place, Store, StoreLog } from '../store/store.js'
 import { type DeliveryAnswer, DeliveryState } from './delivery-state.js'
@@ -14,6 +15,7 @@ import type { SenderParts } from './destinations/kind.js'
 import { type Way, wayTo } from './destinations/registry.js'
 import type { SendFailure } from './destinations/sender.js'
 import { Leases } from './leases.js'
+import { REFUSAL_RULE, type RefusalRule } from './refusals.js'
 import { readSubscriptions, type Subscribed } from './subscriptions.js'
 
 export interface DeliveriesParts extends SenderParts {
@@ -30,6 +32,10 @@ export interface DeliveriesParts extends SenderParts {
   readonly patience?: number | undefined
   /** UTF-16 units of traffic events that wait for one destination. */
   readonly budget?: number | undefined
+  /** When an audit event counts as refused for good. */
+  readonly refusals?: RefusalRule | undefined
+  /** Of the dead letters of one destination. */
+  readonly letterBounds?: DeadLetterBounds | undefined
   /** Hears of the subscriptions whenever they have changed. */
   readonly subscribed: (subscriptions: ReadonlyMap<string, readonly Subscribed[]>) => void
 }
@@ -38,6 +44,7 @@ export interface DeliveriesParts extends SenderParts {
 export const BACK_OFF: BackoffRange = { first: 1_000, longest: 300_000 }
 const PATIENCE = 6_000
 const BUDGET = 16 * 1024 * 1024
+const LETTER_BOUNDS: DeadLetterBounds = { letters: 1_000, bytes: 16 * 1024 * 1024 }
 /** Milliseconds that traffic events get at the end to leave, and that what is on its way then gets to arrive. */
 const LAST_WAIT = 2_000
 
@@ -112,8 +119,20 @@ export class Deliveries {
     const { sender, unsupported = 'there is no such destination' } = found ?? {}
     if (sender === undefined) return { message: unsupported }
     const failure = await sender.send({ id, events: [event], list: false }, new AbortController().signal)
-    if (failure === undefined) found?.hurry()
+    if (failure === undefined) {
+      found?.state.tookTest()
+      found?.hurry()
+    }
     return failure
+  }
+
+  /** Counts the dead letters anew. Never rejects. */
+  async lettersDropped(): Promise<void> {
+    try {
+      await this.#countLetters()
+    } catch (error) {
+      this.#fault(error)
+    }
   }
 
   /** Call it before the store is closed: audit events that are not delivered stay there, for the next process. Events of traffic still go. */
@@ -179,6 +198,7 @@ export class Deliveries {
         else this.#closed(stored.id, unopened.code)
       }
     }
+    await this.#countLetters()
     for (const [id, destination] of this.#destinations) {
       if (there.has(id)) continue
       this.#destinations.delete(id)
@@ -207,10 +227,15 @@ export class Deliveries {
   }
 
   #destination(id: string, state: DeliveryState, target: string, way: Way): Destination {
-    const { clock, store, random, backOff = BACK_OFF, budget = BUDGET } = this.#parts
+    const { clock, store, random, log, backOff = BACK_OFF, budget = BUDGET } = this.#parts
+    const { refusals = REFUSAL_RULE, letterBounds = LETTER_BOUNDS } = this.#parts
+    const { outbox, deadLetters } = store
     const mine = () => !this.#stopped && (this.#leases?.holds(id) ?? true)
     const fault = (error: unknown) => this.#fault(error)
-    return new Destination({ state, target, way, outbox: store.outbox, clock, backOff, random, budget, mine, fault })
+    const gaveUp = ({ eventId: event, attempts, reason }: NewDeadLetter) =>
+      log.warn({ destination: id, event, attempts, reason }, 'an event was refused for good: it is a dead letter now')
+    const rules = { backOff, budget, refusals, letterBounds }
+    return new Destination({ state, target, way, outbox, deadLetters, clock, random, mine, fault, gaveUp, ...rules })
   }
 
   /** Whoever got something starts to deliver. */
@@ -239,7 +264,14 @@ export class Deliveries {
       if (fresh.includes(destination) || !this.#leases.holds(destination))
         this.#destinations.get(destination)?.state.restore(report)
     }
+    await this.#countLetters()
     for (const id of fresh) this.#destinations.get(id)?.wake()
+  }
+
+  async #countLetters(): Promise<void> {
+    for (const counts of await this.#parts.store.deadLetters.counts()) {
+      this.#destinations.get(counts.destination)?.state.countLetters(counts)
+    }
   }
 
   #fault(error: unknown): void {

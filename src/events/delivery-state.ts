@@ -1,5 +1,6 @@
 import type { Clock } from '../lib/clock.js'
 import { timestampText } from '../lib/json.js'
+import type { DeadLetterCounts } from '../store/dead-letters.js'
 import type { DeliveryReport } from '../store/outbox.js'
 
 /** How the delivery to one destination goes, as the API shows it. */
@@ -18,6 +19,9 @@ export type DeliveryAnswer = {
   readonly last_error: string | null
   readonly last_failure_at: string | null
   readonly last_success_at: string | null
+  /** Audit events that were refused for good and are kept, and those that were dropped from that list because it was full. */
+  readonly dead_letters: number
+  readonly dead_letters_dropped: number
 }
 
 /** What is counted about one destination. */
@@ -28,6 +32,9 @@ export class DeliveryState {
   /** Traffic events of this process; they are in no store. */
   #taken = 0
   #dropped = 0
+  /** Of any kind, by this process. */
+  #accepted = 0
+  #letters: Omit<DeadLetterCounts, 'destination'> = { letters: 0, dropped: 0 }
 
   constructor(destination: string, clock: Clock) {
     const nothing = { delivered: 0, waiting: 0, failures: 0, lastError: null, lastFailureAt: null, lastSuccessAt: null }
@@ -44,6 +51,11 @@ export class DeliveryState {
     return this.#dropped
   }
 
+  /** Events of any kind that were taken from this process, tests among them. */
+  get accepted(): number {
+    return this.#accepted
+  }
+
   /** Audit events and, of this process, traffic events. */
   get delivered(): number {
     return this.#report.delivered + this.#taken
@@ -57,17 +69,33 @@ export class DeliveryState {
   /** The number of audit events that were taken, without the failures before them. */
   took(events: number): void {
     const { delivered } = this.#report
+    this.#accepted += events
     const now = { failures: 0, waiting: 0, delivered: delivered + events, lastSuccessAt: this.#now() }
     this.#report = { ...this.#report, ...now }
   }
 
   tookTraffic(events: number): void {
     this.#taken += events
+    this.#accepted += events
     this.#report = { ...this.#report, failures: 0, lastSuccessAt: this.#now() }
   }
 
   failed(message: string, failures: number, waiting: number): void {
     this.#report = { ...this.#report, failures, waiting, lastError: message, lastFailureAt: this.#now() }
+  }
+
+  tookTest(): void {
+    this.#accepted += 1
+  }
+
+  /** What failed went to the dead letters, so nothing is tried again. */
+  gaveUp(): void {
+    this.#report = { ...this.#report, failures: 0, waiting: Math.max(0, this.#report.waiting - 1) }
+  }
+
+  /** How many dead letters the store has. */
+  countLetters({ letters, dropped }: Omit<DeadLetterCounts, 'destination'>): void {
+    this.#letters = { letters, dropped }
   }
 
   drop(events: number): void {
@@ -87,7 +115,9 @@ export class DeliveryState {
       failures,
       last_error: lastError,
       last_failure_at: timeOf(lastFailureAt),
-      last_success_at: timeOf(lastSuccessAt)
+      last_success_at: timeOf(lastSuccessAt),
+      dead_letters: this.#letters.letters,
+      dead_letters_dropped: this.#letters.dropped
     }
   }
 

@@ -1,11 +1,13 @@
 import type { Clock } from '../lib/clock.js'
 import type { BackoffRange } from '../lib/concurrency.js'
+import type { DeadLetterBounds, DeadLetters, NewDeadLetter } from '../store/dead-letters.js'
 import type { Outbox } from '../store/outbox.js'
 import type { DeliveryState } from './delivery-state.js'
 import type { Way } from './destinations/registry.js'
 import type { Sender } from './destinations/sender.js'
 import { Lane } from './lane.js'
 import { OutboxSource } from './outbox-source.js'
+import type { RefusalRule } from './refusals.js'
 import { TrafficQueue } from './traffic-queue.js'
 
 export interface DestinationParts {
@@ -14,6 +16,11 @@ export interface DestinationParts {
   readonly target: string
   readonly way: Way
   readonly outbox: Outbox
+  readonly deadLetters: DeadLetters
+  readonly refusals: RefusalRule
+  readonly letterBounds: DeadLetterBounds
+  /** An event went to the dead letters. Must not throw. */
+  readonly gaveUp: (letter: NewDeadLetter) => void
   readonly clock: Clock
   readonly backOff: BackoffRange
   readonly random: () => number
@@ -40,8 +47,8 @@ export class Destination {
     this.#parts = parts
     if ('unsupported' in parts.way) return
     const { sender } = parts.way
-    const { outbox, state, clock, mine, budget } = parts
-    const audit = new OutboxSource({ outbox, state, clock, mine, most: sender.most })
+    const { state, clock, budget } = parts
+    const audit = new OutboxSource({ ...parts, most: sender.most })
     const traffic = new TrafficQueue({ state, clock, budget })
     this.#audit = { source: audit, lane: new Lane({ ...parts, source: audit, sender }) }
     this.#traffic = { source: traffic, lane: new Lane({ ...parts, source: traffic, sender }) }

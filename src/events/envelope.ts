@@ -42,3 +42,19 @@ export function envelope({ id, type, at, account, principal, object }: EnvelopeP
     object
   }
 }
+
+/** What every envelope has. */
+export type EventHead = Pick<Envelope, 'event_id' | 'event_type' | 'event_timestamp'>
+
+/** Reads the head of an envelope from its text; undefined when the text is none. */
+export function readHead(body: string): EventHead | undefined {
+  try {
+    const value = JSON.parse(body) as Readonly<Record<string, unknown>> | null
+    const { event_id, event_type, event_timestamp } = value ?? {}
+    if (typeof event_id !== 'string' || typeof event_type !== 'string' || typeof event_timestamp !== 'string')
+      return undefined
+    return { event_id, event_type, event_timestamp }
+  } catch {
+    return undefined
+  }
+}

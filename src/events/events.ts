@@ -13,7 +13,17 @@ import { TrafficEvents } from './traffic.js'
 export interface EventsOptions
   extends Pick<
     DeliveriesParts,
-    'outbound' | 'clock' | 'folders' | 'stdout' | 'random' | 'process' | 'backOff' | 'patience' | 'budget'
+    | 'outbound'
+    | 'clock'
+    | 'folders'
+    | 'stdout'
+    | 'random'
+    | 'process'
+    | 'backOff'
+    | 'patience'
+    | 'budget'
+    | 'refusals'
+    | 'letterBounds'
   > {
   readonly log: StoreLog
   readonly seal: Sealer
@@ -101,6 +111,11 @@ export class Events implements EventRecorder {
       this.#deliveries === undefined ? missing : await this.#deliveries.test(destination, id, JSON.stringify(event))
     const duration = Math.round(clock.monotonic() - begun)
     return { delivered: failure === undefined, error: failure?.message ?? null, duration_ms: duration }
+  }
+
+  /** Dead letters were dropped or given back: they are counted anew. Never rejects. */
+  readonly lettersDropped = async (): Promise<void> => {
+    await this.#deliveries?.lettersDropped()
   };
 
   /** What is counted of each destination, by id, for metrics. */

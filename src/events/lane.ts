@@ -7,8 +7,11 @@ export interface Source {
   next(): Promise<Parcel | undefined>
   /** It was taken. */
   done(parcel: Parcel): Promise<void>
-  /** It was not taken, for the `failures`th time in a row. */
-  failed(failure: SendFailure, failures: number): Promise<void>
+  /**
+   * It was not taken, for the `failures`th time in a row. True when something else goes next, which need not wait: less of
+   * it, or what comes behind.
+   */
+  failed(failure: SendFailure, failures: number): Promise<boolean>
 }
 
 export interface LaneParts {
@@ -98,8 +101,8 @@ export class Lane {
         failed = 0
         await source.done(parcel)
       } else if (!signal.aborted) {
+        if (await source.failed(failure, failed + 1)) continue
         failed += 1
-        await source.failed(failure, failed)
         await this.#wait(Math.max(this.#pauseAfter(failed), failure.retryAfter ?? 0))
       }
     }

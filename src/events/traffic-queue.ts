@@ -67,9 +67,10 @@ export class TrafficQueue implements Source {
     this.#parts.state.tookTraffic(events.length)
   }
 
-  async failed({ message }: SendFailure, failures: number): Promise<void> {
+  async failed({ message }: SendFailure, failures: number): Promise<boolean> {
     const { state } = this.#parts
     state.failed(message, failures, state.report.waiting)
+    return false
   }
 
   /** Everything that waits is lost. */

@@ -19,6 +19,8 @@ export interface DeliveryCounts {
   readonly dropped: number
   readonly waiting: number
   readonly failures: number
+  readonly dead_letters: number
+  readonly dead_letters_dropped: number
 }
 
 /** Reads what agents use at each scrape. */
@@ -83,6 +85,12 @@ export function observeDeliveries(
   counter('sluice_events_delivered_total', 'Events that the destination has taken.', 'delivered')
   counter('sluice_events_dropped_total', 'Events of traffic that came faster than they went.', 'dropped')
   gauge('sluice_events_waiting', 'Audit events that wait, as of the last failure.', 'waiting')
+  gauge('sluice_events_dead_letters', 'Audit events that the destination refused for good, kept now.', 'dead_letters')
+  counter(
+    'sluice_events_dead_letters_dropped_total',
+    'Dead letters that were dropped because their list was full.',
+    'dead_letters_dropped'
+  )
   gauge('sluice_event_delivery_failures', 'Attempts to deliver since the last success.', 'failures')
 }
 

@@ -125,7 +125,9 @@ const delivery = computed(
       failures: Type.Integer({ description: 'Attempts since the last success.' }),
       last_error: nullableText,
       last_failure_at: nullableText,
-      last_success_at: nullableText
+      last_success_at: nullableText,
+      dead_letters: Type.Integer({ description: 'Events other than traffic that were refused for good and are kept.' }),
+      dead_letters_dropped: Type.Integer({ description: 'Dead letters that were dropped because their list was full.' })
     })
   ),
   'How the delivery goes; null before it has begun.',

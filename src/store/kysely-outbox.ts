@@ -54,12 +54,12 @@ export class KyselyOutbox implements Outbox {
           or([eb('revision', '<', revision), and([eb('revision', '=', revision), eb('position', '<=', position)])])
         )
         .execute()
-      await keep(trx, report)
+      await keepReport(trx, report)
     })
   }
 
   async report(report: DeliveryReport): Promise<void> {
-    await keep(this.#database.writes, report)
+    await keepReport(this.#database.writes, report)
   }
 
   async reports(): Promise<DeliveryReport[]> {
@@ -114,7 +114,8 @@ export class KyselyOutbox implements Outbox {
   }
 }
 
-async function keep(connection: Kysely<Tables>, report: DeliveryReport): Promise<void> {
+/** Keeps the report in the place of the one before. */
+export async function keepReport(connection: Kysely<Tables>, report: DeliveryReport): Promise<void> {
   const row = {
     delivered: report.delivered,
     waiting: report.waiting,

@@ -4,8 +4,10 @@ import { Mutex } from '../lib/concurrency.js'
 import type { Json } from '../lib/json.js'
 import type { Board } from './board.js'
 import type { Database } from './database.js'
+import type { DeadLetters } from './dead-letters.js'
 import { EndedSessions } from './ended-sessions.js'
 import { KyselyBoard } from './kysely-board.js'
+import { KyselyDeadLetters } from './kysely-dead-letters.js'
 import { KyselyOutbox } from './kysely-outbox.js'
 import { newerSchema, SCHEMA_VERSION } from './migrations.js'
 import type { Outbox } from './outbox.js'
@@ -52,6 +54,7 @@ const MANY = 2_000
 /** The store over any database that Kysely speaks to. */
 export class KyselyStore extends Queries implements Store {
   readonly outbox: Outbox
+  readonly deadLetters: DeadLetters
   readonly board: Board
   readonly endedSessions: EndedSessions
   readonly #database: Database
@@ -65,6 +68,7 @@ export class KyselyStore extends Queries implements Store {
   constructor(database: Database, parts: KyselyStoreParts) {
     super(() => database.reads)
     this.outbox = new KyselyOutbox(database)
+    this.deadLetters = new KyselyDeadLetters(database)
     this.board = parts.board ?? new KyselyBoard(database, () => parts.clock.wall())
     this.endedSessions = new EndedSessions(database)
     this.#database = database

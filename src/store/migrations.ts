@@ -187,6 +187,28 @@ const namedBy: Migration = async (schema) => {
     .execute()
 }
 
+const deadLetters: Migration = async (schema) => {
+  await schema
+    .createTable('dead_letters')
+    .addColumn('destination', 'text', (column) => column.notNull())
+    .addColumn('number', 'bigint', (column) => column.notNull())
+    .addColumn('at', 'bigint', (column) => column.notNull())
+    .addColumn('event_id', 'text')
+    .addColumn('event_type', 'text')
+    .addColumn('event_timestamp', 'text')
+    .addColumn('attempts', 'bigint', (column) => column.notNull())
+    .addColumn('reason', 'text', (column) => column.notNull())
+    .addColumn('size', 'bigint', (column) => column.notNull())
+    .addColumn('body', 'text', (column) => column.notNull())
+    .addPrimaryKeyConstraint('dead_letters_key', ['destination', 'number'])
+    .execute()
+  for (const column of ['letters_added', 'letters_dropped'])
+    await schema
+      .alterTable('deliveries')
+      .addColumn(column, 'bigint', (definition) => definition.notNull().defaultTo(0))
+      .execute()
+}
+
 const MIGRATIONS: readonly Migration[] = [
   records,
   history,
@@ -196,7 +218,8 @@ const MIGRATIONS: readonly Migration[] = [
   divergence,
   endedSessions,
   sealKey,
-  namedBy
+  namedBy,
+  deadLetters
 ]
 
 /** The version of the schema that this code reads and writes. */

@@ -1,5 +1,6 @@
 import type { Json } from '../lib/json.js'
 import type { Board } from './board.js'
+import type { DeadLetters } from './dead-letters.js'
 import type { EndedSessions } from './ended-sessions.js'
 import type { Outbox } from './outbox.js'
 import type { ClaimConflict } from './store-error.js'
@@ -220,8 +221,13 @@ export interface StoreTransaction extends StoreReader {
   release(keeper: RecordKey, space: string, value: string): Promise<void>
   /** Leaves entries in the outbox; they wait for delivery once this transaction is committed. Counts as no change of a record. */
   post(entries: readonly Posted[]): Promise<void>
-  /** Takes everything that waits for a destination out of the outbox, and what is known of its delivery. */
+  /** Takes everything that waits for a destination out of the outbox, its dead letters, and what is known of its delivery. */
   withdraw(destination: string): Promise<void>
+  /**
+   * Moves one dead letter of a destination, or all of them, oldest first, to the end of the outbox; answers how many. The
+   * transaction becomes a revision without changes, by which the process that delivers there learns of them.
+   */
+  redeliver(destination: string, letter?: number): Promise<number>
   /** From this revision on secrets are sealed by this key: processes that have another one write nothing any more. */
   sealUnder(key: string): Promise<void>
   /** What the history shall say about this revision; holds no secret. */
@@ -240,6 +246,7 @@ export interface Outcome<T> {
 
 export interface Store extends StoreReader {
   readonly outbox: Outbox
+  readonly deadLetters: DeadLetters
   readonly board: Board
   readonly endedSessions: Pick<EndedSessions, 'add' | 'since' | 'forget'>
   /**

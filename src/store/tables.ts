@@ -15,6 +15,7 @@ export interface Tables {
   calls: CallsTable
   outbox: OutboxTable
   deliveries: DeliveriesTable
+  dead_letters: DeadLettersTable
   leases: LeasesTable
   ended_sessions: EndedSessionsTable
 }
@@ -135,6 +136,28 @@ export interface DeliveriesTable {
   last_error: string | null
   last_failure_at: number | null
   last_success_at: number | null
+  /** How many dead letters it ever got: the number of the last one. */
+  letters_added: Generated<number>
+  /** How many of them were dropped because there was no room. */
+  letters_dropped: Generated<number>
+}
+
+/** Events that a destination refused for good. */
+export interface DeadLettersTable {
+  destination: string
+  /** Counts within the destination; never used twice. */
+  number: number
+  at: number
+  /** The next three are null when the body is damaged. */
+  event_id: string | null
+  event_type: string | null
+  event_timestamp: string | null
+  attempts: number
+  reason: string
+  /** Bytes of the body. */
+  size: number
+  /** JSON text. */
+  body: string
 }
 
 /** Which process delivers to a destination. */

@@ -1,4 +1,4 @@
-import type { Kysely, Transaction } from 'kysely'
+import { type Kysely, sql, type Transaction } from 'kysely'
 import type { Json } from '../lib/json.js'
 import { ChangeSet } from './change-set.js'
 import { Queries } from './queries.js'
@@ -229,9 +229,40 @@ export class KyselyTransaction extends Queries implements StoreTransaction {
 
   async withdraw(destination: string): Promise<void> {
     const trx = this.#open()
-    for (const table of ['outbox', 'deliveries', 'leases'] as const) {
+    for (const table of ['outbox', 'dead_letters', 'deliveries', 'leases'] as const) {
       await trx.deleteFrom(table).where('destination', '=', destination).execute()
     }
+  }
+
+  async redeliver(destination: string, letter?: number): Promise<number> {
+    const trx = this.#open()
+    const from = this.#posted
+    const moved = await trx
+      .insertInto('outbox')
+      .columns(['destination', 'revision', 'position', 'body'])
+      .expression(
+        trx
+          .selectFrom('dead_letters')
+          .select([
+            'destination',
+            sql<number>`cast(${this.number} as bigint)`.as('revision'),
+            sql<number>`cast(${from} as integer) + row_number() over (order by number) - 1`.as('position'),
+            'body'
+          ])
+          .where('destination', '=', destination)
+          .$if(letter !== undefined, (query) => query.where('number', '=', letter ?? 0))
+      )
+      .executeTakeFirst()
+    const count = Number(moved.numInsertedOrUpdatedRows ?? 0n)
+    if (count === 0) return 0
+    this.#posted += count
+    this.#touched = true
+    await trx
+      .deleteFrom('dead_letters')
+      .where('destination', '=', destination)
+      .$if(letter !== undefined, (query) => query.where('number', '=', letter ?? 0))
+      .execute()
+    return count
   }
 
   async sealUnder(key: string): Promise<void> {

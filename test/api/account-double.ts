@@ -63,6 +63,25 @@ export class AccountDouble implements Account {
     return { delivered: true, error: null, duration_ms: 1 }
   }
 
+  readonly deadLetters = {
+    list: async (request: object) => {
+      this.#note('list', 'dead_letter', request)
+      return { dead_letters: [], uri: 'u', next_page_uri: null }
+    },
+    get: async (request: object) => {
+      this.#note('get', 'dead_letter', request)
+      return { id: 'dl_1' }
+    },
+    redeliver: async (request: object) => {
+      this.#note('redeliver', 'dead_letter', request)
+      return 1
+    },
+    drop: async (request: object) => {
+      this.#note('drop', 'dead_letter', request)
+      return 1
+    }
+  }
+
   async commandSession(id: string, command: string) {
     this.#note('commandSession', 'tunnel_session', { id, command })
   }

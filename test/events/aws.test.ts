@@ -103,7 +103,8 @@ t.test('Kinesis: audit events keep their order', async (t) => {
   t.equal(await kinesis.send(audit(event(1)), signal), undefined)
   t.same(await kinesis.send(audit(event(2)), signal), {
     message: 'the receiver answered 400 (InvalidArgumentException)',
-    retryAfter: undefined
+    retryAfter: undefined,
+    fault: 'event'
   })
   for (const n of [2, 3]) t.equal(await kinesis.send(audit(event(n)), signal), undefined)
   t.same(

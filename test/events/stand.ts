@@ -1,7 +1,7 @@
 import { randomBytes } from 'node:crypto'
 import { Writable } from 'node:stream'
-import { Events } from '../../src/events/events.js'
-import { systemClock } from '../../src/lib/clock.js'
+import { Events, type EventsOptions } from '../../src/events/events.js'
+import { type Clock, systemClock } from '../../src/lib/clock.js'
 import { createOutbound } from '../../src/lib/outbound/outbound.js'
 import { Sealer, sealKey } from '../../src/lib/seal.js'
 import type { Store } from '../../src/store/store.js'
@@ -22,15 +22,21 @@ export interface Stand {
   hook(url: string, types: readonly (string | object)[], secret?: string): Promise<string>
 }
 
-/** A control plane whose events are delivered. `process`: its name among others on the store. */
-export async function stand(t: Test, options: Setup & { readonly process?: string } = {}): Promise<Stand> {
-  const { process, ...setup } = options
+export interface StandSetup extends Setup, Partial<Pick<EventsOptions, 'refusals' | 'letterBounds' | 'outbound'>> {
+  /** Its name among others on the store. */
+  readonly process?: string
+  readonly eventClock?: Clock
+}
+
+/** A control plane whose events are delivered. */
+export async function stand(t: Test, options: StandSetup = {}): Promise<Stand> {
+  const { process, refusals, letterBounds, outbound, eventClock = systemClock, ...setup } = options
   const seal = new Sealer(SEAL_KEY)
   const log = new Lines()
   const events = new Events({
     // Names of the outer world have no address here.
-    outbound: createOutbound({ clock: systemClock, allowPrivate: true, lookup: async () => [] }),
-    clock: systemClock,
+    outbound: outbound ?? createOutbound({ clock: systemClock, allowPrivate: true, lookup: async () => [] }),
+    clock: eventClock,
     log,
     seal,
     stdout: new Writable({ write: (_chunk, _encoding, done) => done() }),
@@ -38,7 +44,9 @@ export async function stand(t: Test, options: Setup & { readonly process?: strin
     baseUrl: () => BASE,
     backOff: { first: 20, longest: 100 },
     patience: PATIENCE,
-    process
+    process,
+    refusals,
+    letterBounds
   })
   let attached: Promise<unknown> = Promise.resolve()
   const account = await open(t, {
@@ -47,6 +55,7 @@ export async function stand(t: Test, options: Setup & { readonly process?: strin
     served: events.served,
     deliveryOf: events.deliveryOf,
     testDestination: events.test,
+    lettersDropped: events.lettersDropped,
     wrap: (store: Store) => {
       attached = events.attach(store)
       return store

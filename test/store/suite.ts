@@ -5,6 +5,7 @@ import type { Position, Store } from '../../src/store/store.js'
 import { ClaimConflict } from '../../src/store/store-error.js'
 import type { ManualClock } from '../helpers/clock.js'
 import { boardSuite } from './board-suite.js'
+import { deadLetterSuite } from './dead-letter-suite.js'
 import { endedSuite } from './ended-suite.js'
 import { type Opened, operation, over, put } from './opened.js'
 import { outboxSuite } from './outbox-suite.js'
@@ -19,6 +20,7 @@ export async function storeSuite(t: TapTest, database: Database, isolated: boole
       'processes',
       'outbox',
       'deliveries',
+      'dead_letters',
       'leases',
       'ended_sessions'
     ] as const) {
@@ -34,6 +36,7 @@ export async function storeSuite(t: TapTest, database: Database, isolated: boole
   history(t, fresh)
   paging(t, fresh)
   outboxSuite(t, fresh)
+  deadLetterSuite(t, fresh)
   boardSuite(t, fresh)
   endedSuite(t, fresh)
   if (isolated) isolation(t, fresh)

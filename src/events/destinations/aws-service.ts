@@ -28,6 +28,14 @@ export type AwsAnswer =
 /** Milliseconds for one whole call. */
 const DEADLINE = 15_000
 const MOST_BYTES = 1024 * 1024
+/** Exceptions that say that a record itself is wrong, or too large. */
+const OF_THE_EVENT: ReadonlySet<string> = new Set([
+  'InvalidArgumentException',
+  'InvalidParameterException',
+  'RequestEntityTooLargeException',
+  'SerializationException',
+  'ValidationException'
+])
 
 /** One service of AWS that speaks JSON 1.1, asked with requests that are signed by Signature Version 4. */
 export class AwsService {
@@ -55,7 +63,17 @@ export class AwsService {
     const failure = failureOf(answer)
     if (failure === undefined) return { ok: true, data }
     const error = exceptionOf(answer, data)
-    return { ok: false, error, failure: { ...failure, message: `${failure.message}${error && ` (${error})`}` } }
+    const { message, retryAfter } = failure
+    const fault = faultOf(answer, error)
+    return {
+      ok: false,
+      error,
+      failure: {
+        message: `${message}${error && ` (${error})`}`,
+        retryAfter,
+        ...(fault === undefined ? {} : { fault })
+      }
+    }
   }
 
   async #signed(target: string, body: string): Promise<string[]> {
@@ -76,6 +94,13 @@ export class AwsService {
     const { headers } = await signer.sign()
     return [...headers].flat()
   }
+}
+
+/** Wrong keys, missing rights and too many calls have status 400, too: it is the exception that says what was wrong. */
+function faultOf(answer: OutboundResponse | OutboundError, error: string): SendFailure['fault'] {
+  if (!answer.ok) return undefined
+  if (answer.status === 413 || OF_THE_EVENT.has(error)) return 'event'
+  return error === '' && answer.status === 400 ? 'unclear' : undefined
 }
 
 /** The name stands in the body, in some services behind `#`, or in a field. */

@@ -4,7 +4,7 @@ import { Batches, type Refusal } from './batches.js'
 import { failureOf } from './http-answer.js'
 import { joined, LIST } from './joined.js'
 import { jsonOf, wordOf } from './json-answer.js'
-import type { Parcel, Sender, SendFailure } from './sender.js'
+import { beforeEvents, type Parcel, type Sender, type SendFailure } from './sender.js'
 
 export interface AzureLogsParts {
   readonly tenant: string
@@ -96,7 +96,9 @@ export class AzureLogs implements Sender {
     const data = answer.ok ? jsonOf(answer.body) : {}
     const failure = failureOf(answer)
     const error = wordOf(data.error)
-    if (failure !== undefined) return { ...failure, message: `no token: ${failure.message}${error && ` (${error})`}` }
+    if (failure !== undefined) {
+      return beforeEvents({ ...failure, message: `no token: ${failure.message}${error && ` (${error})`}` })
+    }
     const { access_token: text, expires_in: seconds } = data
     if (typeof text !== 'string' || typeof seconds !== 'number') return { message: 'no token: the answer holds none' }
     this.#token = { text, until: now + seconds * 1000 - MARGIN }

@@ -26,7 +26,14 @@ interface Rest {
   readonly first: string
   readonly last: string
   readonly size: number
-  events: readonly string[]
+  /** What was not taken, in the order of the parcel. */
+  events: readonly Left[]
+}
+
+interface Left {
+  /** In the parcel. */
+  readonly place: number
+  readonly text: string
 }
 
 /**
@@ -49,11 +56,12 @@ export class Batches {
     const rest = this.#restOf(events, list)
     while (rest.events.length > 0) {
       const batch = rest.events.slice(0, this.#fitting(rest.events))
-      const refusal = await this.#put(batch, list, signal)
+      const texts = batch.map(({ text }) => text)
+      const refusal = await this.#put(texts, list, signal)
       if (refusal === undefined) rest.events = rest.events.slice(batch.length)
       else {
         const { places, ...failure } = refusal
-        if (places === undefined) return failure
+        if (places === undefined) return { ...failure, ...takenBefore(batch[0]) }
         const refused = places.map((place) => batch[place]).filter((event) => event !== undefined)
         rest.events = [...refused, ...rest.events.slice(batch.length)]
         return failure
@@ -69,7 +77,12 @@ export class Batches {
     const [first = '', last = ''] = [events[0], events.at(-1)]
     // The id of a parcel is that of its first event: another one may begin with the same and be longer.
     if (known?.first === first && known.last === last && known.size === events.length) return known
-    const rest = { first, last, size: events.length, events: events.map((event) => this.#bounded(event)) }
+    const rest = {
+      first,
+      last,
+      size: events.length,
+      events: events.map((event, place) => ({ place, text: this.#bounded(event) }))
+    }
     this.#rests.set(list, rest)
     return rest
   }
@@ -81,15 +94,20 @@ export class Batches {
     return JSON.stringify({ ...envelope, object: null, object_omitted: true })
   }
 
-  #fitting(events: readonly string[]): number {
+  #fitting(events: readonly Left[]): number {
     const { bytes, overhead, events: most } = this.#limits
     let sum = 0
     let count = 0
-    for (const event of events) {
-      sum += Buffer.byteLength(event) + overhead
+    for (const { text } of events) {
+      sum += Buffer.byteLength(text) + overhead
       if (count === most || (sum > bytes && count > 0)) break
       count += 1
     }
     return count
   }
+}
+
+/** Events before the first that was not taken; nothing when there are none. */
+function takenBefore({ place }: Left = { place: 0, text: '' }): { taken?: number } {
+  return place === 0 ? {} : { taken: place }
 }

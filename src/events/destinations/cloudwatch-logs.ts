@@ -1,7 +1,7 @@
 import type { Clock } from '../../lib/clock.js'
 import type { AwsAnswer, AwsService } from './aws-service.js'
 import { Batches, type Refusal } from './batches.js'
-import type { Parcel, Sender, SendFailure } from './sender.js'
+import { beforeEvents, type Parcel, type Sender, type SendFailure } from './sender.js'
 
 export interface CloudWatchLogsParts {
   readonly service: AwsService
@@ -47,9 +47,11 @@ export class CloudWatchLogs implements Sender {
     if (!answer.ok && answer.error === 'ResourceNotFoundException') {
       const made = await this.#call('CreateLogStream', { logGroupName: group, logStreamName: STREAM }, signal)
       // Another process may have made it at the same time.
-      if (!made.ok && made.error !== 'ResourceAlreadyExistsException') return made.failure
+      if (!made.ok && made.error !== 'ResourceAlreadyExistsException') return beforeEvents(made.failure)
       answer = await put()
     }
+    // Of a repetition whose first answer was lost.
+    if (!answer.ok && answer.error === 'DataAlreadyAcceptedException') return undefined
     return answer.ok ? rejected(answer.data.rejectedLogEventsInfo, events.length) : answer.failure
   }
 

@@ -14,6 +14,18 @@ export interface SendFailure {
   readonly message: string
   /** Milliseconds that the receiver asks to wait. */
   readonly retryAfter?: number | undefined
+  /**
+   * Whose fault it is. `event`: the receiver refuses what these events are; `unclear`: it may be these events, and it may be
+   * the receiver. Left out: every other event would have met the same.
+   */
+  readonly fault?: 'event' | 'unclear'
+  /** How many events at the beginning of the parcel were taken all the same; left out: none. */
+  readonly taken?: number
+}
+
+/** The failure of something that had to come before the events, such as a log-in: no fault of theirs. */
+export function beforeEvents({ fault: _, ...failure }: SendFailure): SendFailure {
+  return failure
 }
 
 /** The way to one destination. */

@@ -51,7 +51,8 @@ export class Webhook implements Sender {
       signal
     })
     // What the receiver says beyond its status is of no interest, not even how much of it there is.
-    if (!answer.ok && answer.code === 'RESPONSE_TOO_LARGE') return { message: 'the receiver answered too much' }
+    if (!answer.ok && answer.code === 'RESPONSE_TOO_LARGE')
+      return { message: 'the receiver answered too much', fault: 'unclear' }
     return failureOf(answer)
   }
 

@@ -1,3 +1,4 @@
+import type { DeadLetters } from '../dead-letters.js'
 import type { Outbox } from '../outbox.js'
 import type {
   Change,
@@ -33,6 +34,7 @@ const LAST_READS = 5_000
 export class StandbyStore implements Store {
   readonly board: StandbyBoard
   readonly outbox: Outbox
+  readonly deadLetters: DeadLetters
   readonly endedSessions: Store['endedSessions']
   readonly #copied: CopiedStore
   readonly #stopTrying: () => void
@@ -47,6 +49,7 @@ export class StandbyStore implements Store {
     this.#stopTrying = stopTrying
     this.board = new StandbyBoard(copied.store.board)
     this.outbox = this.#outbox()
+    this.deadLetters = this.#deadLetters()
     this.endedSessions = {
       add: async (sessions) => await this.#writable().endedSessions.add(sessions),
       // Logouts are no revisions, so a copy would lack the last ones.
@@ -179,6 +182,17 @@ export class StandbyStore implements Store {
     const { degraded } = this
     if (degraded !== null) throw new StoreError('STORE_DEGRADED', degraded)
     return this.#current
+  }
+
+  #deadLetters(): DeadLetters {
+    const there = async () => this.#writable().deadLetters
+    return {
+      add: async (...words) => (await there()).add(...words),
+      list: async (...words) => (await there()).list(...words),
+      get: async (...words) => (await there()).get(...words),
+      drop: async (...words) => (await there()).drop(...words),
+      counts: async () => (await there()).counts()
+    }
   }
 
   /** Deliveries and leases belong to the store itself; the copy knows the account alone. */

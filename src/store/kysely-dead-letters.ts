@@ -1,0 +1,174 @@
+import type { Kysely, Selectable } from 'kysely'
+import type { Database } from './database.js'
+import type {
+  DeadLetter,
+  DeadLetterBounds,
+  DeadLetterCounts,
+  DeadLetters,
+  NewDeadLetter,
+  WholeDeadLetter
+} from './dead-letters.js'
+import { keepReport } from './kysely-outbox.js'
+import type { DeliveryReport } from './outbox.js'
+import { printable } from './rows.js'
+import type { DeadLettersTable, Tables } from './tables.js'
+
+const COLUMNS = [
+  'number',
+  'at',
+  'event_id',
+  'event_type',
+  'event_timestamp',
+  'attempts',
+  'reason',
+  'size'
+] as const satisfies readonly (keyof DeadLettersTable)[]
+
+/** The dead letters over any database that Kysely speaks to. */
+export class KyselyDeadLetters implements DeadLetters {
+  readonly #database: Database
+
+  constructor(database: Database) {
+    this.#database = database
+  }
+
+  async add(
+    letter: NewDeadLetter,
+    report: DeliveryReport,
+    bounds: DeadLetterBounds
+  ): Promise<DeadLetterCounts | undefined> {
+    const { destination, place, body } = letter
+    return await this.#database.writes.transaction().execute(async (trx) => {
+      // Of two processes that both believe in their lease, only one finds it waiting.
+      const waiting = await trx
+        .deleteFrom('outbox')
+        .where('destination', '=', destination)
+        .where('revision', '=', place.revision)
+        .where('position', '=', place.position)
+        .executeTakeFirst()
+      if (waiting.numDeletedRows === 0n) return undefined
+      await keepReport(trx, report)
+      const { letters_added: number } = await trx
+        .updateTable('deliveries')
+        .set((eb) => ({ letters_added: eb('letters_added', '+', 1) }))
+        .where('destination', '=', destination)
+        .returning('letters_added')
+        .executeTakeFirstOrThrow()
+      await trx
+        .insertInto('dead_letters')
+        .values({
+          destination,
+          number,
+          at: letter.at,
+          event_id: letter.eventId,
+          event_type: letter.eventType,
+          event_timestamp: letter.eventTimestamp,
+          attempts: letter.attempts,
+          reason: printable(letter.reason),
+          size: Buffer.byteLength(body),
+          body
+        })
+        .execute()
+      return await bound(trx, destination, bounds)
+    })
+  }
+
+  async list(
+    destination: string,
+    { limit, before = Number.MAX_SAFE_INTEGER }: { readonly limit: number; readonly before?: number }
+  ): Promise<DeadLetter[]> {
+    const rows = await this.#database.reads
+      .selectFrom('dead_letters')
+      .select(COLUMNS)
+      .where('destination', '=', destination)
+      .where('number', '<', before)
+      .orderBy('number', 'desc')
+      .limit(limit)
+      .execute()
+    return rows.map(toLetter)
+  }
+
+  async get(destination: string, number: number): Promise<WholeDeadLetter | undefined> {
+    const row = await this.#database.reads
+      .selectFrom('dead_letters')
+      .select([...COLUMNS, 'body'])
+      .where('destination', '=', destination)
+      .where('number', '=', number)
+      .executeTakeFirst()
+    return row === undefined ? undefined : { ...toLetter(row), body: row.body }
+  }
+
+  async drop(destination: string, number?: number): Promise<number> {
+    const dropped = await this.#database.writes
+      .deleteFrom('dead_letters')
+      .where('destination', '=', destination)
+      .$if(number !== undefined, (query) => query.where('number', '=', number ?? 0))
+      .executeTakeFirst()
+    return Number(dropped.numDeletedRows)
+  }
+
+  async counts(): Promise<DeadLetterCounts[]> {
+    const rows = await this.#database.reads
+      .selectFrom('deliveries')
+      .select(({ selectFrom, fn }) => [
+        'destination',
+        'letters_dropped',
+        selectFrom('dead_letters')
+          .whereRef('dead_letters.destination', '=', 'deliveries.destination')
+          .select(fn.countAll().as('rows'))
+          .as('letters')
+      ])
+      .execute()
+    return rows.map(({ destination, letters, letters_dropped }) => {
+      return { destination, letters: Number(letters), dropped: letters_dropped }
+    })
+  }
+}
+
+/** Drops the oldest beyond the bounds, and counts them. */
+async function bound(
+  trx: Kysely<Tables>,
+  destination: string,
+  { letters: most, bytes }: DeadLetterBounds
+): Promise<DeadLetterCounts> {
+  const rows = await trx
+    .selectFrom('dead_letters')
+    .select(['number', 'size'])
+    .where('destination', '=', destination)
+    .orderBy('number', 'desc')
+    .execute()
+  let sum = 0
+  const kept = rows.findIndex(({ size }, place) => {
+    sum += size
+    return place > 0 && (place >= most || sum > bytes)
+  })
+  const letters = kept === -1 ? rows.length : kept
+  const oldest = rows[letters]
+  if (oldest !== undefined) {
+    await trx
+      .deleteFrom('dead_letters')
+      .where('destination', '=', destination)
+      .where('number', '<=', oldest.number)
+      .execute()
+  }
+  const { letters_dropped: dropped } = await trx
+    .updateTable('deliveries')
+    .set((eb) => ({ letters_dropped: eb('letters_dropped', '+', rows.length - letters) }))
+    .where('destination', '=', destination)
+    .returning('letters_dropped')
+    .executeTakeFirstOrThrow()
+  return { destination, letters, dropped }
+}
+
+function toLetter(row: Omit<Selectable<DeadLettersTable>, 'destination' | 'body'>): DeadLetter {
+  return {
+    number: row.number,
+    at: row.at,
+    eventId: row.event_id,
+    eventType: row.event_type,
+    eventTimestamp: row.event_timestamp,
+    attempts: row.attempts,
+    reason: row.reason,
+    size: row.size
+  }
+}
