@@ -88,9 +88,9 @@ export class DeliveryState {
     this.#accepted += 1
   }
 
-  /** What failed went to the dead letters, so nothing is tried again. */
-  gaveUp(): void {
-    this.#report = { ...this.#report, failures: 0, waiting: Math.max(0, this.#report.waiting - 1) }
+  /** What failed is not tried again: this many audit events, or events of traffic. */
+  gaveUp(audit: number): void {
+    this.#report = { ...this.#report, failures: 0, waiting: Math.max(0, this.#report.waiting - audit) }
   }
 
   /** How many dead letters the store has. */

@@ -47,9 +47,9 @@ export class Destination {
     this.#parts = parts
     if ('unsupported' in parts.way) return
     const { sender } = parts.way
-    const { state, clock, budget } = parts
+    const { state, clock, budget, refusals } = parts
     const audit = new OutboxSource({ ...parts, most: sender.most })
-    const traffic = new TrafficQueue({ state, clock, budget })
+    const traffic = new TrafficQueue({ state, clock, budget, refusals })
     this.#audit = { source: audit, lane: new Lane({ ...parts, source: audit, sender }) }
     this.#traffic = { source: traffic, lane: new Lane({ ...parts, source: traffic, sender }) }
   }

@@ -139,7 +139,7 @@ export class OutboxSource implements Source {
       reason,
       body: entry.body
     }
-    state.gaveUp()
+    state.gaveUp(1)
     const counts = await deadLetters.add(letter, state.report, letterBounds)
     // Another process was there before, or the destination is gone: what was read is old.
     if (counts === undefined) return this.#forget()

@@ -83,7 +83,11 @@ export function observeDeliveries(
       }
     })
   counter('sluice_events_delivered_total', 'Events that the destination has taken.', 'delivered')
-  counter('sluice_events_dropped_total', 'Events of traffic that came faster than they went.', 'dropped')
+  counter(
+    'sluice_events_dropped_total',
+    'Events of traffic that came faster than they went, or were refused for good.',
+    'dropped'
+  )
   gauge('sluice_events_waiting', 'Audit events that wait, as of the last failure.', 'waiting')
   gauge('sluice_events_dead_letters', 'Audit events that the destination refused for good, kept now.', 'dead_letters')
   counter(

@@ -1,7 +1,13 @@
 import { join } from 'node:path'
 import t, { type Test } from 'tap'
+import { DeliveryState } from '../../src/events/delivery-state.js'
 import type { SendFailure } from '../../src/events/destinations/sender.js'
+import { Webhook } from '../../src/events/destinations/webhook.js'
+import { Lane } from '../../src/events/lane.js'
 import { Refusals } from '../../src/events/refusals.js'
+import { TrafficQueue } from '../../src/events/traffic-queue.js'
+import { systemClock } from '../../src/lib/clock.js'
+import { createOutbound } from '../../src/lib/outbound/outbound.js'
 import { ManualClock } from '../helpers/clock.js'
 import { until } from '../helpers/until.js'
 import { folder } from '../store/opened.js'
@@ -269,3 +275,33 @@ t.test('two processes on one database: each letter once, seen by both, given bac
   for (const each of [one, two]) await until(async () => (await delivery(each, id)).dead_letters === 0)
   t.equal(one.log.texts.concat(two.log.texts).filter((line) => line.includes('dead letter')).length, 2)
 })
+
+t.test(
+  'traffic: a list that is too long goes in shorter ones; an event that is refused alone is dropped and counted',
+  async (t) => {
+    const sink = await receiver(t, (request, response) => {
+      const list = JSON.parse(request.body) as { n: number }[]
+      response.writeHead(list.length > 64 ? 413 : list.some(({ n }) => n === 150) ? 400 : 204).end()
+    })
+    const clock = systemClock
+    const state = new DeliveryState('ed_1', clock)
+    const queue = new TrafficQueue({ state, clock, budget: 1_000_000, refusals: SOON })
+    const outbound = createOutbound({ clock, allowPrivate: true })
+    const sender = new Webhook({ url: sink.url, secret: undefined, outbound, clock })
+    const fault = (error: unknown) => t.fail(String(error))
+    const lane = new Lane({ source: queue, sender, backOff: { first: 1, longest: 2 }, random: Math.random, fault })
+    for (let n = 0; n < 400; n++) queue.put(JSON.stringify({ n }))
+    queue.release()
+    lane.wake()
+    await lane.idle()
+    const taken = sink.taken as unknown as { n: number }[]
+    t.same(
+      taken.map(({ n }) => n),
+      [...Array(400).keys()].filter((n) => n !== 150),
+      'in order, each once'
+    )
+    t.match(state.answer(undefined), { state: 'ok', delivered: 399, dropped: 1, dead_letters: 0 })
+    t.ok(sink.all.length < 60)
+    t.equal(queue.put('x'.repeat(1_000_000)), true, 'nothing of the budget is lost')
+  }
+)

@@ -1,5 +1,6 @@
 import t from 'tap'
 import { DeliveryState } from '../../src/events/delivery-state.js'
+import { REFUSAL_RULE } from '../../src/events/refusals.js'
 import { TrafficEvents } from '../../src/events/traffic.js'
 import { TrafficQueue } from '../../src/events/traffic-queue.js'
 import { CONNECTION_FIELDS } from '../../src/proxy/connection-fields.js'
@@ -214,7 +215,7 @@ t.test('a subscription keeps fields and filter of traffic events, and refuses th
 t.test('a full queue drops what comes and counts it; what waits keeps its order', async (t) => {
   const clock = new ManualClock()
   const state = new DeliveryState('d', clock)
-  const queue = new TrafficQueue({ state, clock, budget: 1_000 })
+  const queue = new TrafficQueue({ state, clock, budget: 1_000, refusals: REFUSAL_RULE })
   const event = (n: number) => `{"n":${String(n).padStart(4, '0')}}`
   const kept = Array.from({ length: 200 }, (_, n) => n).filter((n) => queue.put(event(n)))
   t.same(
@@ -240,7 +241,12 @@ t.test('a full queue drops what comes and counts it; what waits keeps its order'
 
 t.test('enough for a parcel goes at once', async (t) => {
   const clock = new ManualClock()
-  const queue = new TrafficQueue({ state: new DeliveryState('d', clock), clock, budget: 1_000_000 })
+  const queue = new TrafficQueue({
+    state: new DeliveryState('d', clock),
+    clock,
+    budget: 1_000_000,
+    refusals: REFUSAL_RULE
+  })
   for (let n = 0; n < 499; n++) queue.put('{}')
   t.equal(queue.isFull, false)
   t.equal(await queue.next(), undefined)
@@ -257,7 +263,7 @@ t.test('whatever comes and goes, nothing is lost uncounted', async (t) => {
     return seed / 2_147_483_647
   }
   const state = new DeliveryState('d', clock)
-  const queue = new TrafficQueue({ state, clock, budget: 2_000 })
+  const queue = new TrafficQueue({ state, clock, budget: 2_000, refusals: REFUSAL_RULE })
   const taken: number[] = []
   let put = 0
   let accepted = 0
