@@ -10,7 +10,7 @@ import { type OpenCertificates, openCertificates } from './assembly/certificates
 import { ProcessHealth } from './assembly/health.js'
 import { namesOptions, outboundRules } from './assembly/outbound.js'
 import { openPolicyServices } from './assembly/policy-services.js'
-import { StartingStore } from './assembly/store-copy.js'
+import { StartingStore, storeName } from './assembly/store-copy.js'
 import { isShared, mustNotBeLost, storeAddress } from './assembly/store-place.js'
 import { accessLines, sharesListener, trafficOptions, trustedSet } from './assembly/traffic-options.js'
 import { IN_MEMORY } from './config/fields.js'
@@ -68,6 +68,7 @@ import { SnapshotHolder } from './snapshot/holder.js'
 import { KeptState } from './snapshot/kept-state.js'
 import type { PortProblem } from './snapshot/ports.js'
 import { Snapshot } from './snapshot/snapshot.js'
+import { untilAnswered } from './store/copy/reaching-store.js'
 import { openStore } from './store/open-store.js'
 
 export interface AppDependencies {
@@ -194,7 +195,9 @@ export class App {
     const address = storeAddress(this.#options)
     const lasting = address !== IN_MEMORY
     if (newStore !== true) mustNotBeLost(address, folder)
-    const stored = () => peekSeal(() => openStore(address, { log, clock, onRevision: () => undefined }))
+    const lookup = this.#names.forSockets
+    const peek = () => peekSeal(() => openStore(address, { log, clock, lookup, onRevision: () => undefined }))
+    const stored = () => this.#answered('whether the store has secrets of a sealing key is not known', peek)
     const seal = () => openSealer({ given: sealKey, folder, lasting, stored, lost: newSealKey })
     const { keys, unused } = await openKeys(folder, apiKey, { clock, seal })
     this.#traffic = await this.#createTraffic()
@@ -336,9 +339,11 @@ export class App {
     })
     this.#outbound.push(eventsOutbound)
     this.#events = events
+    let lost: unknown
     const options: ControlOptions = {
       connect: async (onRevision) => {
         const answered = () => void this.#storeServes()
+        const lookup = this.#names.forSockets
         const { signal } = this.#giveUp
         this.#store = await StartingStore.open(this.#options, {
           seal,
@@ -346,13 +351,20 @@ export class App {
           log,
           onRevision,
           answered,
+          lost,
+          lookup,
           signal,
           health: this.#health.store,
           settle: (store) => settleSealKey(store, seal, { folder, lost: newSealKey === true, log })
         })
         const { store } = this.#store
-        await events.attach(store)
-        await services.login.ended.attach(store.endedSessions)
+        try {
+          await events.attach(store)
+          await services.login.ended.attach(store.endedSessions)
+        } catch (error) {
+          await atMost(STOP.step, store.close())
+          throw error
+        }
         this.#ended = services.login.ended
         return store
       },
@@ -398,7 +410,25 @@ export class App {
       backupFolder: folder,
       ...(isShared(address) ? { reportEvery: REPORT_EVERY } : {})
     }
-    return await ControlPlane.open(options, this.#agents.live)
+    return await this.#answered('the store went away while its records were read', async () => {
+      try {
+        return await ControlPlane.open(options, this.#agents.live)
+      } catch (error) {
+        lost = error
+        throw error
+      }
+    })
+  }
+
+  /** Does a step of the start that needs the store, again and again until it answers; `message` says what waits, for the log. */
+  async #answered<T>(message: string, step: () => Promise<T>): Promise<T> {
+    const { log } = this.#dependencies
+    return await untilAnswered(step, {
+      name: storeName(this.#options),
+      message,
+      log,
+      signal: this.#giveUp.signal
+    })
   }
 
   /** Delivers events once the store itself is there: what waits for delivery is not in a copy. */
@@ -512,7 +542,9 @@ export class App {
   async #openAgents(): Promise<AgentsAddress | undefined> {
     const { agents } = this.#options
     if (agents === undefined || this.#store === undefined) return undefined
-    return await this.#agents.open(agents, this.#store.store, sharesListener(this.#options, this.#options.listeners))
+    const { store } = this.#store
+    const shared = sharesListener(this.#options, this.#options.listeners)
+    return await this.#answered('agents cannot connect yet', () => this.#agents.open(agents, store, shared))
   }
 
   async #createTraffic(): Promise<Traffic> {

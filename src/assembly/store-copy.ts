@@ -1,3 +1,4 @@
+import type { LookupFunction } from 'node:net'
 import { join, relative } from 'node:path'
 import { IN_MEMORY } from '../config/fields.js'
 import type { Options } from '../config/options.js'
@@ -29,6 +30,10 @@ export interface StartingStoreParts {
   readonly health: StoreHealth
   /** The store answers behind a start from the copy. Must not throw. */
   readonly answered: () => void
+  /** Why the last attempt to read the store failed after it had opened; undefined: there was none. */
+  readonly lost: unknown
+  /** Finds the addresses of a database server. */
+  readonly lookup: LookupFunction
   /** Ends the waiting for the store. */
   readonly signal: AbortSignal
 }
@@ -50,12 +55,12 @@ export class StartingStore {
 
   /** Fails as `reachStore` does. */
   static async open(options: Options, parts: StartingStoreParts): Promise<StartingStore> {
-    const { seal, clock, log, onRevision, health, settle, answered, signal } = parts
+    const { seal, clock, log, onRevision, health, settle, answered, lost, lookup, signal } = parts
     const address = storeAddress(options)
     const at = copyPlace(options, seal)
     let account = ''
     const open = async () => {
-      const store = await openStore(address, { log, clock, onRevision, health })
+      const store = await openStore(address, { log, clock, onRevision, health, lookup })
       try {
         // A write: a store that takes none is of no use to a start.
         account = await store.outbox.account(newId('ac', clock.wall()))
@@ -74,6 +79,7 @@ export class StartingStore {
         onRevision(place)
         answered()
       },
+      lost,
       log,
       signal
     })
@@ -117,7 +123,7 @@ function copyPlace(options: Options, seal: Sealer): CopyPlace | undefined {
 }
 
 /** What the store is called, wherever the data folder lies; without user and password. */
-function storeName(options: Options): string {
+export function storeName(options: Options): string {
   const address = storeAddress(options)
   if (!isShared(address)) return options.data === IN_MEMORY ? address : relative(options.data, address)
   return postgresName(address) ?? 'PostgreSQL'

@@ -1,5 +1,6 @@
 import { randomBytes } from 'node:crypto'
 import { existsSync } from 'node:fs'
+import { namesOptions } from '../assembly/outbound.js'
 import { isShared, mustNotBeLost, storeAddress } from '../assembly/store-place.js'
 import { IN_MEMORY } from '../config/fields.js'
 import { type LoadInput, loadOptions } from '../config/load.js'
@@ -12,6 +13,7 @@ import type { ImportOptions } from '../control/transfer/import-options.js'
 import { systemClock } from '../lib/clock.js'
 import { CodedError, codeOf } from '../lib/coded-error.js'
 import { packageVersion } from '../lib/files.js'
+import { createNames } from '../lib/names/names.js'
 import type { Sealer } from '../lib/seal.js'
 import { actions } from '../policy/actions/registry.js'
 import { policyCheck } from '../resources/policy-check.js'
@@ -76,7 +78,8 @@ export function mustBeThere({ address, isFile }: StorePlace): void {
 export async function openPlace(place: StorePlace, { make }: { readonly make: boolean }): Promise<Store> {
   if (make) mustNotBeLost(place.address, place.folder)
   else mustBeThere(place)
-  return await openStore(place.address, { log: storeLog, clock: systemClock, onRevision: () => undefined })
+  const lookup = createNames(namesOptions(place.options), systemClock).forSockets
+  return await openStore(place.address, { log: storeLog, clock: systemClock, lookup, onRevision: () => undefined })
 }
 
 /**

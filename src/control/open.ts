@@ -1,4 +1,5 @@
 import { tmpdir } from 'node:os'
+import { atMost } from '../lib/at-most.js'
 import type { Clock } from '../lib/clock.js'
 import type { Json } from '../lib/json.js'
 import type { Sealer } from '../lib/seal.js'
@@ -25,6 +26,9 @@ import { Principals } from './principals.js'
 import { ProcessReports } from './process-reports.js'
 import { Records } from './records.js'
 import { Writer } from './writer.js'
+
+/** How long the end of a store that failed is waited for: one that is silent ends late. Milliseconds. */
+const CLOSING = 5_000
 
 /** Sends a test event with this object to a destination; answers what came of it. */
 export type TestDestination = (destination: string, object: Json) => Promise<Json>
@@ -116,7 +120,7 @@ export async function openParts(options: ControlOptions, sources: LiveSources = 
     reports.soon()
     return parts
   } catch (error) {
-    await store.close()
+    await atMost(CLOSING, store.close())
     throw error
   }
 }

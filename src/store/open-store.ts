@@ -1,3 +1,4 @@
+import type { LookupFunction } from 'node:net'
 import type { Clock } from '../lib/clock.js'
 import { isPostgresUrl } from '../lib/host.js'
 import type { Database } from './database.js'
@@ -23,6 +24,8 @@ export interface StoreOptions {
   readonly onRevision: (place: Place) => void
   /** Learns whether the store can be used. Absent: the store keeps that to itself. */
   readonly health?: StoreHealth
+  /** Finds the addresses of a database server. Absent: the system's look-up. */
+  readonly lookup?: LookupFunction | undefined
 }
 
 /**
@@ -41,9 +44,9 @@ export async function openStore(address: string, options: StoreOptions): Promise
 }
 
 async function openPostgres(url: string, options: StoreOptions): Promise<Store> {
-  const { log, clock, onRevision, health = new StoreHealth(clock) } = options
+  const { log, clock, onRevision, lookup, health = new StoreHealth(clock) } = options
   const { PostgresDriver } = await import('./postgres-driver.js')
-  const driver = new PostgresDriver(url, log, (error) => health.failed(error))
+  const driver = new PostgresDriver(url, log, { failed: (error) => health.failed(error), lookup })
   const database = postgresDatabase(driver)
   const read = async () => {
     const place = await new Queries(() => database.reads).lastPlace()

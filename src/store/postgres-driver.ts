@@ -1,3 +1,4 @@
+import { type LookupFunction, Socket } from 'node:net'
 import pg from 'pg'
 import { codeOf } from '../lib/coded-error.js'
 import { postgresName } from '../lib/host.js'
@@ -6,6 +7,8 @@ import { StoreError, type StoreTrouble } from './store-error.js'
 
 const CONNECTIONS = 8
 const CONNECT_MILLISECONDS = 5000
+/** Before the next address of a host is tried beside one that does not answer. */
+const ADDRESS_MILLISECONDS = 1000
 const STATEMENT_MILLISECONDS = 10_000
 /** A connection whose server fell silent is given up; later than the server's own limit. */
 const SILENCE_MILLISECONDS = 12_000
@@ -21,6 +24,13 @@ export interface PostgresClient {
   release(): void
 }
 
+export interface PostgresDriverOptions {
+  /** Called with the error of each statement and connection that fails. */
+  readonly failed?: (error: unknown) => void
+  /** Finds the addresses of the server. Absent: the system's look-up, which keeps a thread of the pool busy while it waits. */
+  readonly lookup?: LookupFunction | undefined
+}
+
 /** The connections of one process to its PostgreSQL. The only file that knows the driver. */
 export class PostgresDriver {
   readonly name: string
@@ -30,8 +40,7 @@ export class PostgresDriver {
   readonly #failed: (error: unknown) => void
   #ending: Promise<void> | undefined
 
-  /** `failed` hears of each statement and connection that fails. */
-  constructor(url: string, log: StoreLog, failed: (error: unknown) => void = () => undefined) {
+  constructor(url: string, log: StoreLog, { failed = () => undefined, lookup }: PostgresDriverOptions = {}) {
     this.name = nameOf(url)
     this.#log = log
     this.#failed = failed
@@ -41,7 +50,8 @@ export class PostgresDriver {
       connectionTimeoutMillis: CONNECT_MILLISECONDS,
       keepAlive: true,
       keepAliveInitialDelayMillis: 5000,
-      types: { getTypeParser: parserOf }
+      types: { getTypeParser: parserOf },
+      ...(lookup === undefined ? {} : { stream: () => socketBy(lookup) })
     }
     this.#pool = new pg.Pool({
       ...this.#config,
@@ -129,6 +139,20 @@ class Reserved implements PostgresClient {
   release(): void {
     this.#client.release(this.#broken)
   }
+}
+
+/**
+ * A socket that finds names by `lookup` and tries one address after the other. The driver connects it, by port and host or by the
+ * path of a Unix socket, and checks certificates against the host that it was given, not against an address.
+ */
+function socketBy(lookup: LookupFunction): Socket {
+  const socket = new Socket()
+  const connect = socket.connect.bind(socket)
+  const tries = { lookup, autoSelectFamily: true, autoSelectFamilyAttemptTimeout: ADDRESS_MILLISECONDS }
+  return Object.assign(socket, {
+    connect: (at: number | string, host = 'localhost') =>
+      typeof at === 'string' ? connect(at) : connect({ ...tries, port: at, host })
+  })
 }
 
 /** Counters are far below 2^53; as text they would compare as text. */

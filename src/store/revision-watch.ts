@@ -1,7 +1,7 @@
 import { Backoff, Coalescer } from '../lib/concurrency.js'
 import { FirstFailure } from '../lib/first-failure.js'
 import type { PostgresDriver } from './postgres-driver.js'
-import type { Place, StoreLog } from './store.js'
+import { type Place, type StoreLog, samePlace } from './store.js'
 
 const POLL_MILLISECONDS = 250
 const RECONNECTING = { first: 100, longest: 5_000 }
@@ -113,9 +113,4 @@ export class RevisionWatch {
       this.#connecting = this.#listen()
     }, this.#backoff.next())
   }
-}
-
-/** Do both name the same state? What the history has forgotten counts as equal. */
-export function samePlace(a: Place, b: Place): boolean {
-  return a.revision === b.revision && (a.mark === undefined || b.mark === undefined || a.mark === b.mark)
 }

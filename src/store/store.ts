@@ -98,6 +98,11 @@ export interface Place {
   readonly mark: string | undefined
 }
 
+/** Do both name the same state? What the history has forgotten counts as equal. */
+export function samePlace(a: Place, b: Place): boolean {
+  return a.revision === b.revision && (a.mark === undefined || b.mark === undefined || a.mark === b.mark)
+}
+
 export interface ChangeFeed {
   /** False when the revisions asked for are forgotten, are none of this history, or hold more than `limit` changes. */
   readonly complete: boolean

@@ -14,6 +14,8 @@ export interface CuttingProxy {
   fate: CommitFate
   /** Whoever is answered meanwhile hears nothing from then on, and never learns why. */
   silent: boolean
+  /** Text that cuts everything, as `cut` does, when a client sends it; undefined: none does. */
+  cutAt: string | undefined
   /** Ends each connection and takes none until `mend`. */
   cut(): void
   mend(): void
@@ -23,7 +25,14 @@ export interface CuttingProxy {
 export async function startCuttingProxy(t: Test, target: number): Promise<CuttingProxy> {
   const clients = new Set<Socket>()
   let down = false
-  const proxy = { fate: 'pass' as CommitFate, silent: false, port: 0, cut, mend }
+  const proxy = {
+    fate: 'pass' as CommitFate,
+    silent: false,
+    cutAt: undefined as string | undefined,
+    port: 0,
+    cut,
+    mend
+  }
   const server = createServer((client) => {
     if (down) {
       client.destroy()
@@ -46,6 +55,7 @@ export async function startCuttingProxy(t: Test, target: number): Promise<Cuttin
       else if (!mute) client.write(data)
     })
     client.on('data', (data) => {
+      if (proxy.cutAt !== undefined && data.includes(proxy.cutAt)) return cut()
       const commit = proxy.fate !== 'pass' && data.includes('commit\0')
       if (!commit || proxy.fate !== 'lost') upstream.write(data)
       if (!commit) return

@@ -3,9 +3,8 @@ import { basename, dirname, join } from 'node:path'
 import { setTimeout as sleep } from 'node:timers/promises'
 import type { Clock } from '../../lib/clock.js'
 import { CodedError, codeOf } from '../../lib/coded-error.js'
-import { samePlace } from '../revision-watch.js'
 import { keyText, pieces } from '../rows.js'
-import type { Place, Store, StoreLog } from '../store.js'
+import { type Place, type Store, type StoreLog, samePlace } from '../store.js'
 import { type CopyPart, type CopyPlace, writeCopy } from './copy-file.js'
 
 /** Records that are read at once: few enough to hold up no loop. */

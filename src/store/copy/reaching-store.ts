@@ -9,8 +9,8 @@ import { StandbyStore } from './standby-store.js'
 
 /** How long a start waits for a store that says nothing, when there may be a copy. Milliseconds. */
 const PATIENCE = 3_000
-/** Milliseconds between attempts: the first pause, and what it grows to. */
-const PAUSES = { first: 1_000, longest: 10_000 }
+/** Milliseconds between attempts: the first pause, what it grows to, and before a store that was lost while it was read is tried again. */
+const PAUSES = { first: 1_000, longest: 10_000, lost: 3_000 }
 
 export interface ReachingParts {
   /** What the store is called; holds no password. */
@@ -21,6 +21,8 @@ export interface ReachingParts {
   readonly copied: () => Promise<CopiedStore | undefined>
   /** The store answers behind a start from the copy; its last revision is this one. Must not throw. */
   readonly answered: (place: Place) => void
+  /** Why the store failed after it had opened, while its records were read for the first time. Absent: it has not. */
+  readonly lost?: unknown
   readonly log: StoreLog
   /** Ends the waiting and the attempts. */
   readonly signal: AbortSignal
@@ -32,8 +34,13 @@ export interface ReachingParts {
  * `STORE_CLOSED` when it is told to stop.
  */
 export async function reachStore(parts: ReachingParts): Promise<Store> {
-  const { name, log, signal } = parts
+  const { name, log, signal, lost } = parts
   let copied: CopiedStore | undefined
+  if (lost !== undefined) {
+    copied = await parts.copied()
+    const attempt = () => paused(PAUSES.lost, signal).then(() => attemptOf(parts))
+    if (copied !== undefined) return standBy(copied, { attempt: attempt(), reason: lost, tries: 1 }, parts)
+  }
   for (let tries = 1; ; tries++) {
     const pause = pauseAfter(tries, PAUSES)
     const attempt = attemptOf(parts)
@@ -53,6 +60,26 @@ export async function reachStore(parts: ReachingParts): Promise<Store> {
       mustPass(error)
       const about = { store: name, reason: reasonOf(error), again_in: `${pause / 1_000}s` }
       log.warn(about, 'the store is out of reach and there is no copy to start from; trying again')
+    }
+    await paused(pause, signal)
+  }
+}
+
+/**
+ * Does what needs the store, again and again until it answers, with the line `message` in the log each time. Fails as `work` does
+ * where a repetition does not help, and with `STORE_CLOSED` when it is told to stop.
+ */
+export async function untilAnswered<T>(
+  work: () => Promise<T>,
+  { name, log, signal, message }: Pick<ReachingParts, 'name' | 'log' | 'signal'> & { readonly message: string }
+): Promise<T> {
+  for (let tries = 1; ; tries++) {
+    const pause = pauseAfter(tries, PAUSES)
+    try {
+      return await unlessStopped(work(), signal)
+    } catch (error) {
+      mustPass(error)
+      log.warn({ store: name, reason: reasonOf(error), again_in: `${pause / 1_000}s` }, `${message}; trying again`)
     }
     await paused(pause, signal)
   }
@@ -116,14 +143,21 @@ async function placeOf(store: Store): Promise<Place> {
 /** One attempt. Fails with `STORE_CLOSED` when it is told to stop; a store that opens after that is closed. */
 async function attemptOf({ open, signal }: ReachingParts): Promise<Store> {
   const opening = open()
-  const stopped = new AbortController()
   try {
-    return await Promise.race([opening, stop(signal, stopped.signal)])
+    return await unlessStopped(opening, signal)
   } catch (error) {
     opening.then((store) => store.close()).catch(() => undefined)
     throw error
+  }
+}
+
+/** Fails with `STORE_CLOSED` when it is told to stop before `work` is done. */
+async function unlessStopped<T>(work: Promise<T>, signal: AbortSignal): Promise<T> {
+  const over = new AbortController()
+  try {
+    return await Promise.race([work, stop(signal, over.signal)])
   } finally {
-    stopped.abort()
+    over.abort()
   }
 }
 
