@@ -52,6 +52,7 @@ import {
   observeAgents,
   observeDeliveries,
   observeLog,
+  observeNames,
   observeRestrictions,
   observeStore
 } from './proxy/service-metrics.js'
@@ -136,6 +137,7 @@ export class App {
   readonly #holder = new SnapshotHolder(Snapshot.empty())
   readonly #metrics = new Metrics()
   readonly #names: Names
+  readonly #looked: ReturnType<typeof observeNames>
   readonly #upstreams: Upstreams
   readonly #kinds = new HeaderKinds()
   readonly #turnedAway: TurnedAwayLog
@@ -167,7 +169,8 @@ export class App {
     this.#turnedAway = new TurnedAwayLog(clock, log, (...what) => this.#metrics.turnedAway(...what))
     this.#own = new OwnUnits((units) => this.#plane.applyOwn(units))
     this.#agents = this.#createAgents()
-    this.#names = createNames(namesOptions(options), clock)
+    this.#looked = observeNames(this.#metrics.registry, clock)
+    this.#names = createNames(namesOptions(options), clock, this.#looked)
     this.#upstreams = new Upstreams(clock, this.#agents.groups, this.#names.forSockets)
     this.#back = ENGINES[options.engine].back({ clock })
     this.#limiter = new LimiterTable({ budgetBytes: options.limiter.budget, clock })
@@ -322,10 +325,8 @@ export class App {
     })
     this.#outbound = [services.outbound, guests.services.outbound]
     const folders = eventFolders(this.#options.events.folders, data, this.#options.policy)
-    const eventsOutbound = new ThreadedOutbound({
-      ...(await outboundRules(this.#options)),
-      names: namesOptions(this.#options)
-    })
+    const rules = await outboundRules(this.#options)
+    const eventsOutbound = new ThreadedOutbound({ ...rules, names: namesOptions(this.#options) }, this.#looked)
     const events = new Events({
       outbound: eventsOutbound,
       folders,
@@ -495,7 +496,8 @@ export class App {
         servesCopy: () => typeof this.#control?.degraded === 'string',
         lastError: () => this.#control?.lastError ?? null,
         logDropping: () => output?.dropping,
-        overdueCertificates: () => this.#certificates?.service.overdue ?? 0
+        overdueCertificates: () => this.#certificates?.service.overdue ?? 0,
+        dnsSilent: () => this.#names.silent()
       }
     })
   }

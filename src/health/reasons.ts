@@ -20,6 +20,8 @@ export interface HealthSources {
   logDropping(): string | undefined
   /** How many certificates should have been renewed by now. */
   overdueCertificates(): number
+  /** Does no DNS server answer? */
+  dnsSilent(): boolean
   /** Undefined where the system does not tell. */
   descriptors(): DescriptorUse | undefined
 }
@@ -86,6 +88,11 @@ const LIST = [
     means: 'a managed certificate is past its renewal time',
     holds: (of) => of.overdueCertificates() > 0,
     about: (of) => ({ certificates: of.overdueCertificates() })
+  },
+  {
+    name: 'dns_unreachable',
+    means: 'no DNS server answers: names are found only as long as their addresses are remembered',
+    holds: (of) => of.dnsSilent()
   },
   {
     name: 'descriptors_short',

@@ -1,4 +1,6 @@
-import { Counter, Gauge, type Registry } from 'prom-client'
+import { Counter, Gauge, Histogram, type Registry } from 'prom-client'
+import type { Clock } from '../lib/clock.js'
+import { FailingNames, type Lookup } from '../lib/names/lookups.js'
 
 /** What agents use now. */
 export interface AgentCounts {
@@ -122,4 +124,39 @@ export function observeLog(registry: Registry, dropped: () => number): void {
       this.inc(dropped())
     }
   })
+}
+
+const LOOKUP_SECONDS = [0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10]
+
+/** Counts look-ups of names; returns what is to be called with each of them. Names are no labels: requests may choose them. */
+export function observeNames(registry: Registry, clock: Clock): (lookup: Lookup) => void {
+  const registers = [registry]
+  const lookups = new Counter({
+    name: 'sluice_dns_lookups_total',
+    help: 'Names that were looked up, by result and by who knew it (cache: remembered; stale: expired, as no server answered).',
+    labelNames: ['result', 'source'],
+    registers
+  })
+  const duration = new Histogram({
+    name: 'sluice_dns_lookup_duration_seconds',
+    help: 'From a look-up to its end, of those that asked DNS servers or the system.',
+    buckets: LOOKUP_SECONDS,
+    registers
+  })
+  const failing = new FailingNames(clock)
+  new Gauge({
+    name: 'sluice_dns_failing_names',
+    help: 'Names whose last look-up, within a minute, got no address, by its result.',
+    labelNames: ['result'],
+    registers,
+    collect() {
+      for (const [result, count] of Object.entries(failing.counts())) this.set({ result }, count)
+    }
+  })
+  return (lookup) => {
+    const { result, source, milliseconds } = lookup
+    lookups.inc({ result, source })
+    if (source !== 'local' && source !== 'cache') duration.observe(milliseconds / 1_000)
+    failing.looked(lookup)
+  }
 }

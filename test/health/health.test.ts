@@ -15,6 +15,7 @@ function stand() {
     lastError: () => null,
     logDropping: () => undefined,
     overdueCertificates: () => 0,
+    dnsSilent: () => false,
     descriptors: () => undefined
   }
   const clock = new ManualClock()
@@ -33,6 +34,7 @@ const CAUSES: Readonly<Record<(typeof reasons)[number]['name'], Partial<HealthSo
   configuration_incomplete: { lastError: () => 'a port with a secret name' },
   log_dropping: { logDropping: () => 'ENOSPC' },
   certificate_overdue: { overdueCertificates: () => 1 },
+  dns_unreachable: { dnsSilent: () => true },
   descriptors_short: { descriptors: () => ({ used: 95, allowed: 100, short: true }) }
 }
 

@@ -19,11 +19,22 @@ export interface NameServer {
   ttl: number
   /** What was asked: `name A` and `name AAAA`. */
   readonly asked: string[]
+  /** Answers nothing from now on. */
+  close(): Promise<void>
 }
 
-export async function startNameServer(t: Test, names: Readonly<Record<string, NameAnswer>> = {}): Promise<NameServer> {
+export async function startNameServer(
+  t: Test,
+  names: Readonly<Record<string, NameAnswer>> = {},
+  port = 0
+): Promise<NameServer> {
   const socket = createSocket('udp4')
-  const state = { address: '', names: new Map(Object.entries(names)), ttl: 60, asked: [] as string[] }
+  let closed: Promise<void> | undefined
+  const close = () => {
+    closed ??= new Promise<void>((resolve) => socket.close(() => resolve()))
+    return closed
+  }
+  const state = { address: '', names: new Map(Object.entries(names)), ttl: 60, asked: [] as string[], close }
   socket.on('message', (bytes, peer) => {
     const reading = readQuery(bytes)
     if (reading === undefined || !reading.ok) return
@@ -37,9 +48,9 @@ export async function startNameServer(t: Test, names: Readonly<Record<string, Na
     const answers = addresses.map((address) => ({ type: query.type, ttl: state.ttl, data: bytesOf(address) }))
     socket.send(writeAnswer(query, { rcode, authoritative: false, answers }, 'udp'), peer.port, peer.address)
   })
-  await new Promise<void>((resolve) => socket.bind(0, '127.0.0.1', resolve))
+  await new Promise<void>((resolve) => socket.bind(port, '127.0.0.1', resolve))
   state.address = `127.0.0.1:${socket.address().port}`
-  t.teardown(() => new Promise<void>((resolve) => socket.close(() => resolve())))
+  t.teardown(close)
   return state
 }
 

@@ -7,6 +7,7 @@ import { join } from 'node:path'
 import { promisify } from 'node:util'
 import t, { type Test } from 'tap'
 import { codeOf } from '../../src/lib/coded-error.js'
+import { FailingNames, type Lookup, ServerSilence } from '../../src/lib/names/lookups.js'
 import { createNames, namesOf } from '../../src/lib/names/names.js'
 import { OwnResolver } from '../../src/lib/names/own-resolver.js'
 import { parseHosts, parseSearchRules } from '../../src/lib/names/system-files.js'
@@ -27,7 +28,14 @@ async function stand(t: Test, { names = {}, hosts = '', search = '', deadline = 
   await Promise.all([writeFile(files.hosts, hosts), writeFile(files.resolver, search)])
   const server = await startNameServer(t, names)
   const clock = new ManualClock()
-  const resolver = new OwnResolver({ servers: [server.address], clock, files, patience: { deadline, stale: 50 } })
+  const looked: string[] = []
+  const resolver = new OwnResolver({
+    servers: [server.address],
+    clock,
+    files,
+    looked: ({ name, result, source }) => looked.push(`${name} ${result} ${source}`),
+    patience: { deadline, stale: 50 }
+  })
   t.teardown(async () => {
     resolver.close()
     await rm(folder, { recursive: true })
@@ -40,7 +48,7 @@ async function stand(t: Test, { names = {}, hosts = '', search = '', deadline = 
       return codeOf(error)
     }
   }
-  return { server, clock, files, resolver, lookup, failure }
+  return { server, clock, files, resolver, lookup, failure, looked }
 }
 
 t.test('answers live as long as they say, and names that do not exist for five seconds', async (t) => {
@@ -192,9 +200,96 @@ t.test('sockets connect by it', async (t) => {
   t.equal(await of('none.test', 0), 'ENOTFOUND')
 })
 
+t.test('each look-up is told with its result and who knew it', async (t) => {
+  const { server, clock, looked, failure } = await stand(t, {
+    hosts: '192.0.2.9 box\n',
+    names: { 'a.test': ['192.0.2.1'], 'fails.test': 'fails', 'hangs.test': 'silent' },
+    deadline: 400
+  })
+  for (const name of ['A.test', 'a.test', 'box', 'localhost', 'none.test', 'none.test', 'fails.test', 'fails.test']) {
+    await failure(name)
+  }
+  await failure('hangs.test')
+  server.names.set('a.test', 'fails')
+  clock.advance(61_000)
+  await failure('a.test')
+  for (const name of ['192.0.2.1', 'a b', 'x.invalid']) await failure(name)
+  t.same(looked, [
+    'a.test found server',
+    'a.test found cache',
+    'box found local',
+    'localhost found local',
+    'none.test not_found server',
+    'none.test not_found cache',
+    'fails.test failed server',
+    'fails.test failed cache',
+    'hangs.test timed_out server',
+    'a.test found stale'
+  ])
+})
+
+t.test('a name fails from its last look-up until one finds it, for a minute at most', async (t) => {
+  const clock = new ManualClock()
+  const failing = new FailingNames(clock)
+  failing.looked({ name: 'a.test', result: 'failed' })
+  failing.looked({ name: 'a.test', result: 'timed_out' })
+  failing.looked({ name: 'b.test', result: 'not_found' })
+  failing.looked({ name: 'c.test', result: 'found' })
+  t.same(failing.counts(), { not_found: 1, failed: 0, timed_out: 1 })
+  clock.advance(50_000)
+  failing.looked({ name: 'a.test', result: 'failed' })
+  clock.advance(10_001)
+  t.same(failing.counts(), { not_found: 0, failed: 1, timed_out: 0 })
+  failing.looked({ name: 'a.test', result: 'found' })
+  t.same(failing.counts(), { not_found: 0, failed: 0, timed_out: 0 })
+  for (let i = 0; i < 20_000; i++) failing.looked({ name: `${i}.test`, result: 'failed' })
+  t.equal(failing.counts().failed, 10_000, 'names that requests choose cost a bounded memory')
+})
+
+t.test('servers are silent when they do not answer for the root either', async (t) => {
+  const clock = new ManualClock()
+  const answers: (string | undefined)[] = []
+  let asked = 0
+  const silence = new ServerSilence(clock, async () => {
+    asked++
+    return answers.shift()
+  })
+  const turn = () => new Promise((resolve) => setImmediate(resolve))
+  t.equal(silence.holds, false)
+  answers.push('EREFUSED', 'ETIMEOUT', 'ECONNREFUSED', undefined)
+  silence.ended('ETIMEOUT')
+  await turn()
+  t.equal(silence.holds, false, 'one name hangs, and the servers answer')
+  silence.ended('ETIMEOUT')
+  t.equal(asked, 1, 'names that hang make no flood of questions')
+  clock.advance(5_000)
+  silence.ended('ETIMEOUT')
+  await turn()
+  t.equal(silence.holds, true)
+  clock.advance(5_000)
+  t.equal(silence.holds, true)
+  await turn()
+  t.equal(asked, 3, 'they are asked again while no name is')
+  clock.advance(5_000)
+  silence.ended('ECANCELLED')
+  t.equal(silence.holds, true)
+  await turn()
+  t.equal(silence.holds, false)
+  answers.push('ETIMEOUT')
+  clock.advance(5_000)
+  silence.ended('ETIMEOUT')
+  await turn()
+  silence.ended(undefined)
+  t.equal(silence.holds, false, 'any answer ends it')
+})
+
 t.test('the system can answer instead', async (t) => {
-  const names = createNames({ resolver: 'system', servers: [] }, new ManualClock())
+  const looked: string[] = []
+  const told = ({ name, result, source }: Lookup) => looked.push(`${name} ${result} ${source}`)
+  const names = createNames({ resolver: 'system', servers: [] }, new ManualClock(), told)
   t.ok((await names.lookup('localhost')).every((address) => address === '127.0.0.1' || address === '::1'))
+  t.same(looked, ['localhost found system'])
+  t.equal(names.silent(), false)
   names.close()
 })
 

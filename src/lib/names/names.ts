@@ -1,6 +1,8 @@
 import { lookup as systemLookup } from 'node:dns/promises'
 import { isIP, type LookupFunction } from 'node:net'
 import type { Clock } from '../clock.js'
+import { codeOf } from '../coded-error.js'
+import type { Lookup } from './lookups.js'
 import { OwnResolver, unresolved } from './own-resolver.js'
 
 /** How names become addresses: plain data, so that a thread can have it too. */
@@ -20,24 +22,45 @@ export interface Names {
   lookup(host: string): Promise<readonly string[]>
   /** The same for `connect` of `node:net` and `node:tls`. */
   readonly forSockets: LookupFunction
+  /** Does no DNS server answer at all? Not known of the system's resolver: false. Asked every second or so. */
+  silent(): boolean
   /** Gives up what is asked. */
   close(): void
 }
 
-/** The one place that decides who answers names. */
-export function createNames({ resolver, servers }: NamesOptions, clock: Clock): Names {
-  if (resolver === 'system') return namesOf({ lookup: ofSystem, close: () => undefined })
-  return namesOf(new OwnResolver({ servers, clock }))
+/** The one place that decides who answers names. `looked` is called with each look-up that has ended, and must not throw. */
+export function createNames(
+  { resolver, servers }: NamesOptions,
+  clock: Clock,
+  looked?: (lookup: Lookup) => void
+): Names {
+  if (resolver === 'system') {
+    return namesOf({ lookup: ofSystem(clock, looked), silent: () => false, close: () => undefined })
+  }
+  return namesOf(new OwnResolver({ servers, clock, looked }))
 }
 
 /** Completes a resolver with what sockets want. */
-export function namesOf(resolver: Pick<Names, 'lookup' | 'close'>): Names {
+export function namesOf(resolver: Pick<Names, 'lookup' | 'silent' | 'close'>): Names {
   const lookup = (host: string) => resolver.lookup(host)
-  return { lookup, forSockets: forSockets(lookup), close: () => resolver.close() }
+  return { lookup, forSockets: forSockets(lookup), silent: () => resolver.silent(), close: () => resolver.close() }
 }
 
-async function ofSystem(host: string): Promise<readonly string[]> {
-  return (await systemLookup(host, { all: true })).map(({ address }) => address)
+function ofSystem(clock: Clock, looked: (lookup: Lookup) => void = () => undefined): Names['lookup'] {
+  return async (host) => {
+    if (isIP(host) !== 0) return [host]
+    const begun = clock.monotonic()
+    const ended = (result: Lookup['result']) =>
+      looked({ name: host, result, source: 'system', milliseconds: clock.monotonic() - begun })
+    try {
+      const found = await systemLookup(host, { all: true })
+      ended('found')
+      return found.map(({ address }) => address)
+    } catch (error) {
+      ended(codeOf(error) === 'ENOTFOUND' ? 'not_found' : 'failed')
+      throw error
+    }
+  }
 }
 
 function forSockets(lookup: Names['lookup']): LookupFunction {

@@ -5,6 +5,7 @@ import { domainToASCII } from 'node:url'
 import { atMost } from '../at-most.js'
 import type { Clock } from '../clock.js'
 import { codeOf } from '../coded-error.js'
+import { type Lookup, type LookupResult, type LookupSource, ServerSilence } from './lookups.js'
 import { parseHosts, parseSearchRules, type SearchRules, WatchedFile } from './system-files.js'
 
 export interface OwnResolverParts {
@@ -13,6 +14,8 @@ export interface OwnResolverParts {
   readonly clock: Clock
   /** Other files than those of the system. */
   readonly files?: { readonly hosts: string; readonly resolver: string }
+  /** Called with each look-up that has ended, but for addresses and texts that are no names. Must not throw. */
+  readonly looked?: ((lookup: Lookup) => void) | undefined
   /** Milliseconds of real time. */
   readonly patience?: Partial<typeof PATIENCE>
 }
@@ -58,16 +61,20 @@ export class OwnResolver {
   readonly #hosts: WatchedFile<ReadonlyMap<string, readonly string[]>>
   readonly #rules: WatchedFile<SearchRules>
   readonly #patience: typeof PATIENCE
+  readonly #looked: (lookup: Lookup) => void
+  readonly #silence: ServerSilence
   readonly #known = new Map<string, Known>()
   readonly #asked = new Map<string, Promise<Known>>()
   #resolver: { readonly rules: SearchRules; readonly dns: dns.Resolver } | undefined
 
-  constructor({ servers, clock, files = FILES, patience }: OwnResolverParts) {
+  constructor({ servers, clock, files = FILES, looked = () => undefined, patience }: OwnResolverParts) {
     this.#clock = clock
     this.#servers = servers
     this.#hosts = new WatchedFile(files.hosts, parseHosts, clock)
     this.#rules = new WatchedFile(files.resolver, parseSearchRules, clock)
     this.#patience = { ...PATIENCE, ...patience }
+    this.#looked = looked
+    this.#silence = new ServerSilence(clock, () => this.#root())
   }
 
   /** As `Names.lookup`. */
@@ -75,20 +82,39 @@ export class OwnResolver {
     if (isIP(host) !== 0) return [host]
     const name = nameOf(host)
     if (name === undefined || isBelow(name, 'invalid') || isBelow(name, 'onion')) throw unresolved('ENOTFOUND', host)
-    if (isBelow(name, 'localhost')) return LOOPBACK
-    const fixed = this.#hosts.read().get(withoutDot(name))
-    if (fixed !== undefined) return fixed
     const now = this.#clock.monotonic()
+    const ended = (result: LookupResult, source: LookupSource) =>
+      this.#looked({ name, result, source, milliseconds: this.#clock.monotonic() - now })
+    const fixed = isBelow(name, 'localhost') ? LOOPBACK : this.#hosts.read().get(withoutDot(name))
+    if (fixed !== undefined) {
+      ended('found', 'local')
+      return fixed
+    }
     const known = this.#known.get(name)
-    if (known !== undefined && now < known.expires) return addressesOf(known, host)
+    if (known !== undefined && now < known.expires) {
+      ended(resultOf(known.answer), 'cache')
+      return addressesOf(known, host)
+    }
     const old = known?.answer.is === 'found' && now < known.expires + STALE ? known : undefined
     const { deadline, stale } = this.#patience
-    const found = await atMost(old === undefined ? deadline : stale, this.#ask(name, host))
-    if (found !== undefined && (old === undefined || found.answer.is !== 'failed')) return addressesOf(found, host)
-    if (old === undefined) throw unresolved('EAI_AGAIN', host, 'no answer in time')
+    const found = await atMost(old === undefined ? deadline : stale, this.#ask(name))
+    if (found !== undefined && (old === undefined || found.answer.is !== 'failed')) {
+      ended(resultOf(found.answer), 'server')
+      return addressesOf(found, host)
+    }
+    if (old === undefined) {
+      ended('timed_out', 'server')
+      throw unresolved('EAI_AGAIN', host, 'no answer in time')
+    }
+    ended('found', 'stale')
     // Those who come next do not wait again at once.
     old.expires = Math.max(old.expires, this.#clock.monotonic() + REMEMBERED.failed)
     return addressesOf(old, host)
+  }
+
+  /** Does no DNS server answer at all? */
+  silent(): boolean {
+    return this.#silence.holds
   }
 
   /** Gives up what is asked. */
@@ -97,10 +123,12 @@ export class OwnResolver {
   }
 
   /** Never rejects for what a server does; the promise is shared by all who want the name. */
-  async #ask(name: string, host: string): Promise<Known> {
+  async #ask(name: string): Promise<Known> {
     const under = this.#asked.get(name)
     if (under !== undefined) return await under
-    if (this.#asked.size >= MOST_ASKED) throw unresolved('EAI_AGAIN', host, 'too many names are being looked up')
+    if (this.#asked.size >= MOST_ASKED) {
+      return { answer: { is: 'failed', why: 'too many names are being looked up' }, expires: 0, turn: 0 }
+    }
     const asking = this.#completed(name).then((answer) => this.#remember(name, answer))
     this.#asked.set(name, asking)
     try {
@@ -144,8 +172,8 @@ export class OwnResolver {
   /** IPv4 and IPv6 at once. A server that drops questions for one family costs a moment, not the lookup. */
   async #both(resolver: dns.Resolver, name: string): Promise<Answer> {
     const first: Family = hasPublicIpv6() ? 6 : 4
-    const preferred = ask(resolver, name, first)
-    const other = ask(resolver, name, first === 4 ? 6 : 4)
+    const preferred = this.#family(resolver, name, first)
+    const other = this.#family(resolver, name, first === 4 ? 6 : 4)
     const early = await Promise.race([preferred, first === 6 ? other : preferred])
     const both = Promise.all([preferred, other])
     const answers = early.is === 'found' ? ((await atMost(this.#patience.family, both)) ?? [early]) : await both
@@ -155,6 +183,22 @@ export class OwnResolver {
       is: 'found',
       addresses: found.flatMap(({ addresses }) => addresses),
       ttl: Math.min(...found.map(({ ttl }) => ttl))
+    }
+  }
+
+  async #family(resolver: dns.Resolver, name: string, family: Family): Promise<Answer> {
+    const answer = await ask(resolver, name, family)
+    this.#silence.ended(answer.is === 'failed' ? answer.why : undefined)
+    return answer
+  }
+
+  /** Asks for the servers of the root, which each server answers in some way. Resolves with the code of its failure. */
+  async #root(): Promise<string | undefined> {
+    try {
+      await this.#current(this.#rules.read()).resolveNs('.')
+      return undefined
+    } catch (error) {
+      return codeOf(error)
     }
   }
 
@@ -180,6 +224,11 @@ async function ask(resolver: dns.Resolver, name: string, family: Family): Promis
     const code = codeOf(error) ?? 'EFAIL'
     return NOTHING.has(code) ? { is: 'nothing' } : { is: 'failed', why: code }
   }
+}
+
+function resultOf(answer: Answer): LookupResult {
+  if (answer.is === 'failed') return answer.why === 'ETIMEOUT' ? 'timed_out' : 'failed'
+  return answer.is === 'found' ? 'found' : 'not_found'
 }
 
 /** Addresses of each family begin with another one each time; families stay in their order. */

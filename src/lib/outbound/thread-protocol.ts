@@ -1,3 +1,4 @@
+import type { Lookup } from '../names/lookups.js'
 import type { NamesOptions } from '../names/names.js'
 import type { OutboundError, OutboundRequest, OutboundResponse } from './answer.js'
 
@@ -13,8 +14,7 @@ export type OutboundOrder =
   | { readonly number: number; readonly request: Omit<OutboundRequest, 'signal'> }
   | { readonly number: number; readonly request?: undefined }
 
-/** From the thread, once for each request. */
-export interface OutboundReply {
-  readonly number: number
-  readonly answer: OutboundResponse | OutboundError
-}
+/** From the thread: the answer to a request, or a name that was looked up. */
+export type OutboundReply =
+  | { readonly number: number; readonly answer: OutboundResponse | OutboundError }
+  | { readonly looked: Lookup }

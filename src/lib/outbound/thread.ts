@@ -1,5 +1,6 @@
 import { parentPort, workerData } from 'node:worker_threads'
 import { systemClock } from '../clock.js'
+import type { Lookup } from '../names/lookups.js'
 import { createNames } from '../names/names.js'
 import { type OutboundRequest, outboundError } from './answer.js'
 import { createOutbound } from './outbound.js'
@@ -10,7 +11,9 @@ function serve(): void {
   const port = parentPort
   if (port === null) return
   const { names, ...rules } = workerData as OutboundThreadData
-  const outbound = createOutbound({ clock: systemClock, ...rules, lookup: createNames(names, systemClock).lookup })
+  const looked = (lookup: Lookup) => port.postMessage({ looked: lookup } satisfies OutboundReply)
+  const { lookup } = createNames(names, systemClock, looked)
+  const outbound = createOutbound({ clock: systemClock, ...rules, lookup })
   const under = new Map<number, AbortController>()
   const run = async (number: number, request: OutboundRequest): Promise<OutboundReply> => {
     const ending = new AbortController()

@@ -1,5 +1,6 @@
 import type { Worker } from 'node:worker_threads'
 import { threadBeside } from '../files.js'
+import type { Lookup } from '../names/lookups.js'
 import { type OutboundError, type OutboundRequest, type OutboundResponse, outboundError } from './answer.js'
 import type { Outbound } from './outbound.js'
 import type { OutboundOrder, OutboundReply, OutboundThreadData } from './thread-protocol.js'
@@ -12,13 +13,16 @@ type Answer = OutboundResponse | OutboundError
  */
 export class ThreadedOutbound implements Outbound {
   readonly #data: OutboundThreadData
+  readonly #looked: (lookup: Lookup) => void
   readonly #waiting = new Map<number, (answer: Answer) => void>()
   #worker: Worker | undefined
   #number = 0
   #closed = false
 
-  constructor(data: OutboundThreadData) {
+  /** `looked` is called with each name that the thread has looked up. Must not throw. */
+  constructor(data: OutboundThreadData, looked: (lookup: Lookup) => void = () => undefined) {
     this.#data = data
+    this.#looked = looked
   }
 
   async request({ signal, ...request }: OutboundRequest): Promise<Answer> {
@@ -51,7 +55,10 @@ export class ThreadedOutbound implements Outbound {
     const gone = () => {
       if (this.#worker === worker) this.#lose('BROKEN')
     }
-    worker.on('message', ({ number, answer }: OutboundReply) => this.#settle(number, answer))
+    worker.on('message', (reply: OutboundReply) => {
+      if ('looked' in reply) this.#looked(reply.looked)
+      else this.#settle(reply.number, reply.answer)
+    })
     worker.on('error', gone)
     worker.on('exit', gone)
     worker.unref()
