@@ -28,6 +28,7 @@ import { httpFront } from './engine/http-front/http-front.js'
 import { httpProxyBack } from './engine/http-proxy/http-proxy-back.js'
 import { EventFolders } from './events/destinations/event-folders.js'
 import { Events } from './events/events.js'
+import { reasons } from './health/reasons.js'
 import { AddressCounts } from './lib/address-counts.js'
 import { atMost } from './lib/at-most.js'
 import type { Clock } from './lib/clock.js'
@@ -591,7 +592,7 @@ export class App {
       clock: this.#dependencies.clock,
       readiness: () => this.#health.readiness(this.#readiness),
       degradation: () => this.#health.degradation(),
-      account: { control, resources, baseUrl: () => this.#apiUrl, version: packageVersion() },
+      account: { control, resources, baseUrl: () => this.#apiUrl, version: packageVersion(), reasons },
       rate: api.rate_limit,
       corsOrigins: api.cors_origins,
       metrics: metrics ? () => this.#metrics.registry.metrics() : undefined,

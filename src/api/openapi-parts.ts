@@ -8,6 +8,8 @@ interface OperationParts {
   readonly parameters?: readonly (keyof typeof PARAMETERS)[]
   /** Which records a member may do this to; all of them unless named. */
   readonly member?: Extent
+  /** Answered without a version of the API; `open`: without a key too. */
+  readonly bare?: 'unversioned' | 'open'
   /** Schema of the request's body. */
   readonly body?: object
   /** The success; errors have one form. */
@@ -25,13 +27,14 @@ const MEMBERS: Readonly<Record<Extent, string>> = {
 }
 
 export function operation(id: string, tag: string, description: string, parts: OperationParts): object {
-  const { parameters = [], member = 'any', body, responses } = parts
-  const shared = ['service_version', ...parameters] as const
+  const { parameters = [], member = 'any', bare, body, responses } = parts
+  const shared = [...(bare === undefined ? (['service_version'] as const) : []), ...parameters]
   return {
     operationId: id,
     tags: [tag],
     description: `${description}${MEMBERS[member]}`,
     'x-member-rights': member,
+    ...(bare === 'open' ? { security: [] } : {}),
     parameters: shared.map((name) => ({ $ref: `#/components/parameters/${name}` })),
     ...(body === undefined ? {} : { requestBody: { required: true, content: json(body) } }),
     // Among the responses it would make every write of a generated client end in one of two types.
@@ -50,6 +53,11 @@ export function answer(description: string, schema?: object, headers: readonly (
 export function binary(description: string, type: string): object {
   const content = { [type]: { schema: { type: 'string', format: 'binary' } } }
   return { ...answer(description), content }
+}
+
+/** An answer that shows no revision. */
+export function plain(description: string, schema: object, type = 'application/json'): object {
+  return { description, content: { [type]: { schema } } }
 }
 
 /** The parameters of a path, for its path item. */

@@ -4,7 +4,9 @@ import { tunnelSession } from '../resources/live.js'
 import { title } from '../resources/schemas.js'
 import { BACKUP_TYPE } from './backup-routes.js'
 import { LETTER_PATH, LETTERS_PATH, REDELIVER_PATH, TEST_PATH } from './event-routes.js'
-import { answer, binary, operation, type Paths, parametersOf, ref } from './openapi-parts.js'
+import { answer, binary, operation, type Paths, parametersOf, plain, ref } from './openapi-parts.js'
+import type { Readiness } from './readiness.js'
+import { METRICS_TYPE } from './service-routes.js'
 import { COMMANDS } from './session-routes.js'
 
 const text = { type: 'string' } as const
@@ -117,15 +119,29 @@ const SCHEMAS = {
   })
 }
 
+/** What supervisors of the process may ask. */
+export interface Supervision {
+  /** Is there a /metrics? */
+  readonly metrics: boolean
+  /** Why a process may be degraded; absent: not known here. */
+  readonly reasons?: readonly { readonly name: string; readonly means: string }[] | undefined
+}
+
 const TAGS = [
+  { name: 'Health', description: 'How the process that answers is, for supervisors and load balancers.' },
   { name: 'Processes', description: 'The processes of the service.' },
   { name: 'Backup', description: 'A copy of everything that the store holds.' },
   { name: 'Revisions', description: 'The history of the account: one revision for each write that was accepted.' }
 ]
 
 /** The paths that belong to no resource. Adds them and their schemas; returns their tags. */
-export function describeService(paths: Paths, schemas: Record<string, object>): readonly object[] {
+export function describeService(
+  paths: Paths,
+  schemas: Record<string, object>,
+  supervision: Supervision
+): readonly object[] {
   Object.assign(schemas, SCHEMAS)
+  describeHealth(paths, supervision)
   paths['/processes'] = {
     get: operation('processes_list', 'Processes', 'The processes of the service and what they serve.', {
       responses: { 200: answer('The processes.', ref('ProcessList')) }
@@ -222,5 +238,48 @@ function describeDeadLetters(paths: Paths): void {
   paths[`${LETTER_PATH}/redeliver`] = {
     ...parametersOf(LETTER_PATH),
     post: operation(`${name}_redeliver`, tag, 'Delivers one dead letter again.', { member, responses: redelivered })
+  }
+}
+
+/** What /healthz and /readyz answer, by whether traffic should come here. */
+function statusOf(...words: readonly (Readiness | 'ok')[]): object {
+  return { ...text, enum: words }
+}
+
+function describeHealth(paths: Paths, { metrics, reasons }: Supervision): void {
+  const serves = 'It serves; degraded: not as it should.'
+  const shut = 'It does not serve yet, or ends.'
+  paths['/healthz'] = {
+    get: operation('health_get', 'Health', 'Does the process live and serve? Needs no key.', {
+      bare: 'open',
+      responses: {
+        200: plain(serves, object(undefined, { status: statusOf('ok', 'degraded') })),
+        503: plain(shut, object(undefined, { status: statusOf('starting', 'draining') }))
+      }
+    })
+  }
+  const means = (reasons ?? []).map((reason) => ` ${reason.name}: ${reason.means}.`).join('')
+  const reason = reasons === undefined ? text : { ...text, enum: reasons.map(({ name }) => name) }
+  const readiness = (...words: readonly Readiness[]) =>
+    object(undefined, {
+      status: statusOf(...words),
+      reasons: { ...listOf(reason), description: `Why it is degraded; empty: it is not.${means}` },
+      revisions_behind: { ...count, description: 'How many revisions of the store it has not applied in time.' }
+    })
+  paths['/readyz'] = {
+    get: operation('readiness_get', 'Health', 'Should traffic come here, and what is wrong? Needs no key.', {
+      bare: 'open',
+      responses: {
+        200: plain(serves, readiness('ready', 'degraded')),
+        503: plain(shut, readiness('starting', 'draining'))
+      }
+    })
+  }
+  if (!metrics) return
+  paths['/metrics'] = {
+    get: operation('metrics_get', 'Health', 'The metrics of the process, in the text format of Prometheus.', {
+      bare: 'unversioned',
+      responses: { 200: plain('The metrics.', text, METRICS_TYPE) }
+    })
   }
 }

@@ -15,13 +15,13 @@ import {
   ref
 } from './openapi-parts.js'
 import { rightsText } from './openapi-rights.js'
-import { describeService } from './openapi-service.js'
+import { describeService, type Supervision } from './openapi-service.js'
 
 type Schemas = Record<string, object>
 type ItemSchema = Parameters<typeof listSchema>[1]
 
 /** What the document says of the program that serves it. */
-interface Product {
+interface Product extends Supervision {
   /** Scheme, host and port of the API as clients see it. */
   readonly baseUrl: string
   readonly version: string
@@ -42,7 +42,7 @@ export function openApiDocument(resources: readonly Resource[], product: Product
     const lists = list(child, title(child.name), `${parent.name}_${child.name}`)
     paths[path] = { ...parametersOf(path), ...lists }
   }
-  const serviceTags = describeService(paths, schemas)
+  const serviceTags = describeService(paths, schemas, product)
   return {
     openapi: '3.1.0',
     info: { title: 'Sluice management API', version: product.version, description: rightsText(resources) },

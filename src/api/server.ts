@@ -32,6 +32,8 @@ interface AccountOptions {
   readonly baseUrl: () => string
   /** Of the program. */
   readonly version: string
+  /** Why a process may be degraded, for the description; absent: it does not say. */
+  readonly reasons?: readonly { readonly name: string; readonly means: string }[]
 }
 
 export interface ApiOptions {
@@ -82,7 +84,7 @@ export function createApi(options: ApiOptions): ApiServer {
   addHealth(router, () => options.readiness())
   addReadiness(router, () => options.readiness(), options.degradation ?? (() => FINE))
   if (metrics !== undefined) addMetrics(router, metrics)
-  if (account !== undefined) addAccount(router, account)
+  if (account !== undefined) addAccount(router, account, metrics !== undefined)
   return {
     async listen(at) {
       await server.listen({ host: at.host, port: at.port })
@@ -96,7 +98,8 @@ export function createApi(options: ApiOptions): ApiServer {
 
 const FINE: Degradation = { reasons: [], revisionsBehind: 0 }
 
-function addAccount(router: Router, { control, resources, baseUrl, version }: AccountOptions): void {
+function addAccount(router: Router, account: AccountOptions, metrics: boolean): void {
+  const { control, resources, baseUrl, version, reasons } = account
   for (const resource of resources) {
     addResourceRoutes(router, resource, control)
     addModuleRoutes(router, resource, control)
@@ -109,7 +112,7 @@ function addAccount(router: Router, { control, resources, baseUrl, version }: Ac
   addSessionCommands(router, control)
   addEventRoutes(router, control)
   addDocsPages(router)
-  addDescription(router, () => openApiDocument(resources, { baseUrl: baseUrl(), version }))
+  addDescription(router, () => openApiDocument(resources, { baseUrl: baseUrl(), version, metrics, reasons }))
 }
 
 const OPERATOR: Principal = { id: 'usr_operator', role: 'administrator', subject: 'operator', key: null }

@@ -29,10 +29,13 @@ function serves(status: Readiness): boolean {
   return status === 'ready' || status === 'degraded'
 }
 
+/** The text format of Prometheus. */
+export const METRICS_TYPE = 'text/plain; version=0.0.4; charset=utf-8'
+
 /** The metrics in the text format of Prometheus, whose scrapers send a key but no version. */
 export function addMetrics(router: Router, metrics: () => Promise<string>): void {
   route(router, 'GET', '/metrics', { unversioned: true }, async (_request, reply) =>
-    reply.type('text/plain; version=0.0.4; charset=utf-8').send(await metrics())
+    reply.type(METRICS_TYPE).send(await metrics())
   )
 }
 

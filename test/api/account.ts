@@ -25,11 +25,12 @@ interface AccountOptions extends Partial<ApiOptions> {
   readonly reportEvery?: number
   /** What lives beside the records. */
   readonly sources?: LiveSources
+  readonly reasons?: NonNullable<ApiOptions['account']>['reasons'] & object
 }
 
 /** The API over a real control plane. */
 export async function openAccount(t: Test, options: AccountOptions = {}) {
-  const { address = ':memory:', ownBase = false, reportEvery, sources, clock = systemClock, ...api } = options
+  const { address = ':memory:', ownBase = false, reportEvery, sources, clock = systemClock, reasons, ...api } = options
   let base = BASE
   const baseUrl = () => base
   const logged: { readonly fields: object; readonly message: string }[] = []
@@ -59,7 +60,7 @@ export async function openAccount(t: Test, options: AccountOptions = {}) {
   const listening = await listen(t, {
     clock,
     keys,
-    account: { control, resources, baseUrl, version: '0.0.0' },
+    account: { control, resources, baseUrl, version: '0.0.0', ...(reasons === undefined ? {} : { reasons }) },
     ...api
   })
   if (ownBase) base = `http://${listening.host}:${listening.port}`

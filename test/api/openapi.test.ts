@@ -1,5 +1,6 @@
 import t from 'tap'
 import Schema from 'typebox/schema'
+import type { Readiness } from '../../src/api/readiness.js'
 import { resources } from '../../src/resources/registry.js'
 import { BASE, make, openAccount } from './account.js'
 
@@ -16,8 +17,18 @@ interface Operation {
   readonly responses: Record<string, { readonly content?: Record<string, { readonly schema: object }> }>
 }
 
+/** For supervisors, which send no version; what stands behind their paths is not looked at. */
+const UNVERSIONED = ['/healthz', '/readyz', '/metrics']
 const METHODS = ['get', 'post', 'put', 'patch', 'delete'] as const
-const { ask } = await openAccount(t)
+const REASONS = [{ name: 'store_full', means: 'the disk is full' }]
+const degradation = { reasons: ['store_full'], revisionsBehind: 0 }
+let state: Readiness = 'degraded'
+const { ask } = await openAccount(t, {
+  metrics: async () => 'up 1\n',
+  readiness: () => state,
+  degradation: () => degradation,
+  reasons: REASONS
+})
 const answer = await ask('/openapi.json', { key: undefined })
 const document = answer.json
 
@@ -68,7 +79,11 @@ t.test('every path names its parameters, every operation its version', async (t)
     const named = ((item.parameters ?? []) as Parameter[]).map((parameter) => parameter.name)
     t.same(named, wanted, path)
     const parameters = operation.parameters.map(({ $ref }) => resolve($ref) as Parameter)
-    t.ok(parameters.some(({ name }) => name === 'service-version'))
+    t.equal(
+      parameters.some(({ name }) => name === 'service-version'),
+      !UNVERSIONED.includes(path),
+      path
+    )
   }
 })
 
@@ -96,7 +111,7 @@ t.test('what is described is there, and what is there is described', async (t) =
 
 t.test('parameters that are described are understood, others are not', async (t) => {
   for (const { path, method, operation } of operations) {
-    if (method !== 'get') continue
+    if (method !== 'get' || UNVERSIONED.includes(path)) continue
     const names = operation.parameters.map(({ $ref }) => resolve($ref) as Parameter)
     const query = names.filter((parameter) => parameter.in === 'query').map(({ name }) => name)
     t.same(query, query.length === 0 ? [] : ['limit', 'before_id'], path)
@@ -104,6 +119,38 @@ t.test('parameters that are described are understood, others are not', async (t)
     const { json } = await ask(`${real}?limit=0`)
     t.equal(json.error_code, `ERR_SLUICE_${query.length === 0 ? 'QUERY_UNKNOWN' : 'PAGE_LIMIT'}`, path)
   }
+})
+
+t.test('what supervisors ask is described as it is answered', async (t) => {
+  const of = (path: string) => document.paths[path].get
+  const fits = (path: string, status: number, value: unknown) =>
+    Schema.Check(whole(of(path).responses[status].content['application/json'].schema) as never, value as never)
+  for (const [word, status] of [
+    ['degraded', 200],
+    ['ready', 200],
+    ['starting', 503],
+    ['draining', 503]
+  ] as const) {
+    state = word
+    for (const path of ['/healthz', '/readyz']) {
+      const asked = await ask(path, { key: undefined, headers: { 'service-version': '' } })
+      t.equal(asked.status, status)
+      t.ok(fits(path, status, asked.json), `${path} ${word}`)
+      t.notOk(fits(path, status === 200 ? 503 : 200, asked.json))
+      t.same(of(path).security, [], 'no key')
+    }
+  }
+  state = 'ready'
+  t.notOk(fits('/readyz', 200, { status: 'ready', reasons: ['another'], revisions_behind: 0 }))
+  t.match(
+    of('/readyz').responses[200].content['application/json'].schema.properties.reasons.description,
+    'the disk is full'
+  )
+  const metrics = await ask('/metrics', { headers: { 'service-version': '' } })
+  t.same(Object.keys(of('/metrics').responses[200].content), [metrics.headers['content-type']])
+  t.notOk('security' in of('/metrics'), 'a key')
+  const without = await openAccount(t)
+  t.notOk('/metrics' in (await without.ask('/openapi.json')).json.paths, 'only what is there')
 })
 
 t.test('answers are as they are described, errors too', async (t) => {
