@@ -1,13 +1,11 @@
 import { execFileSync } from 'node:child_process'
-import { copyFileSync, existsSync, mkdirSync, mkdtempSync, rmdirSync, unlinkSync, writeFileSync } from 'node:fs'
-import { tmpdir } from 'node:os'
+import { copyFileSync, existsSync, mkdirSync, rmdirSync, unlinkSync, writeFileSync } from 'node:fs'
 import { join } from 'node:path'
 import t, { type Test } from 'tap'
+import { noImmutableFiles, noSmallDisk, SmallDisk } from '../helpers/small-disk.js'
 import { until } from '../helpers/until.js'
 import { folder } from '../store/opened.js'
 import { CopyStand, copied } from './copy-stand.js'
-
-const ROOT = process.getuid?.() === 0
 
 /** A site that was written and copied, and whose process has stopped. */
 async function written(t: Test, cwd: string, marker = 'first') {
@@ -38,36 +36,7 @@ async function survives(t: Test, cwd: string, route: string, mends: () => void):
   t.equal(await stand.stop(), 0)
 }
 
-/** Can this be done here? Otherwise why not. */
-function lacks(command: string, words: readonly string[]): string | false {
-  try {
-    execFileSync(command, words, { stdio: 'ignore' })
-    return false
-  } catch {
-    return `${command} does not work here`
-  }
-}
-
-function immutable(): string | false {
-  if (!ROOT) return 'only root makes a file immutable'
-  const probe = join(tmpdir(), `sluice-immutable-${process.pid}`)
-  writeFileSync(probe, '')
-  const lacking = lacks('chattr', ['+i', probe])
-  if (lacking === false) execFileSync('chattr', ['-i', probe])
-  unlinkSync(probe)
-  return lacking
-}
-
-function mountable(): string | false {
-  if (!ROOT) return 'only root mounts a small disk'
-  const probe = mkdtempSync(join(tmpdir(), 'sluice-mount-'))
-  const lacking = lacks('mount', ['-t', 'tmpfs', '-o', 'size=1m', 'tmpfs', probe])
-  if (lacking === false) execFileSync('umount', [probe])
-  rmdirSync(probe)
-  return lacking
-}
-
-t.test('a file that takes no writes', { skip: immutable() }, async (t) => {
+t.test('a file that takes no writes', { skip: noImmutableFiles() }, async (t) => {
   const cwd = await folder(t)
   const route = await written(t, cwd)
   const file = join(cwd, 'data', 'sluice.db')
@@ -78,37 +47,17 @@ t.test('a file that takes no writes', { skip: immutable() }, async (t) => {
   await survives(t, cwd, route, () => execFileSync('chattr', ['-i', file]))
 })
 
-for (const [disk, breaks, mends] of [
-  [
-    'a read-only disk',
-    (data: string) => execFileSync('mount', ['-o', 'remount,ro', data]),
-    (data: string) => execFileSync('mount', ['-o', 'remount,rw', data])
-  ],
-  ['a full disk', fill, (data: string) => unlinkSync(join(data, 'filler'))]
+for (const [fault, breaks, mends] of [
+  ['a read-only disk', 'readOnly', 'writable'],
+  ['a full disk', 'fill', 'empty']
 ] as const) {
-  t.test(disk, { skip: mountable() }, async (t) => {
+  t.test(fault, { skip: noSmallDisk() }, async (t) => {
     const cwd = await folder(t)
-    const data = join(cwd, 'data')
-    mkdirSync(data)
-    execFileSync('mount', ['-t', 'tmpfs', '-o', 'size=4m,mode=700', 'tmpfs', data])
-    t.teardown(() => {
-      execFileSync('umount', ['--lazy', data])
-    })
+    const disk = SmallDisk.mount(t, join(cwd, 'data'))
     const route = await written(t, cwd)
-    breaks(data)
-    await survives(t, cwd, route, () => mends(data))
+    disk[breaks]()
+    await survives(t, cwd, route, () => disk[mends]())
   })
-}
-
-function fill(data: string): void {
-  for (let size = 4 * 2 ** 20; size > 0; size = Math.floor(size / 2)) {
-    try {
-      writeFileSync(join(data, 'filler'), Buffer.alloc(size), { flag: 'a' })
-      size *= 2
-    } catch (error) {
-      if ((error as NodeJS.ErrnoException).code !== 'ENOSPC') throw error
-    }
-  }
 }
 
 t.test('a file that is an older one when it can be used again is served as it is', async (t) => {

@@ -1,10 +1,10 @@
 import { once } from 'node:events'
-import { createServer, type ServerResponse } from 'node:http'
-import { type AddressInfo, connect } from 'node:net'
+import { connect } from 'node:net'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import t, { type Test } from 'tap'
 import { asker } from '../api/asking.js'
+import { startHeldUpstream } from '../helpers/held-upstream.js'
 import { until } from '../helpers/until.js'
 import { freePort } from '../proxy/free-port.js'
 import { startCuttingProxy } from '../store/cutting-proxy.js'
@@ -16,18 +16,6 @@ const KEY = 'a-key-of-the-administrator'
 const DRAIN = 1_000
 /** Beside the drain, with room for a loaded machine. Milliseconds. */
 const LONGEST = 8_000
-
-/** An upstream that answers when it is told to. */
-async function slow(t: Test) {
-  const waiting: ServerResponse[] = []
-  const server = createServer((_request, response) => void waiting.push(response)).listen(0, '127.0.0.1')
-  await once(server, 'listening')
-  t.teardown(() => {
-    server.closeAllConnections()
-    server.close()
-  })
-  return { url: `http://127.0.0.1:${(server.address() as AddressInfo).port}`, waiting }
-}
 
 async function start(t: Test, env: Record<string, string>, ports: { listen?: number; api?: number } = {}) {
   const { listen = 0, api = 0 } = ports
@@ -71,7 +59,7 @@ t.test('a stop has a deadline while the database is silent, whatever waits for i
 })
 
 t.test('a successor on the same files and ports starts while connections end', async (t) => {
-  const upstream = await slow(t)
+  const upstream = await startHeldUpstream(t)
   const ports = { listen: await freePort(), api: await freePort() }
   const env = {
     SLUICE_UPSTREAM: upstream.url,

@@ -1,6 +1,5 @@
 import { execFileSync } from 'node:child_process'
-import { existsSync, mkdirSync, mkdtempSync, rmdirSync, statSync, unlinkSync, writeFileSync } from 'node:fs'
-import { tmpdir } from 'node:os'
+import { existsSync, statSync } from 'node:fs'
 import { join } from 'node:path'
 import { sql } from 'kysely'
 import Libsql from 'libsql'
@@ -9,11 +8,11 @@ import { sqliteDatabase } from '../../src/store/sqlite-database.js'
 import { SqliteHere } from '../../src/store/sqlite-here.js'
 import { asker } from '../api/asking.js'
 import { type Stand, startStand } from '../cli/storm.js'
+import { lacks, noImmutableFiles, noSmallDisk, SmallDisk } from '../helpers/small-disk.js'
 import { until } from '../helpers/until.js'
 import { folder } from '../store/opened.js'
 
 const HOST = 'shop.test'
-const ROOT = process.getuid?.() === 0
 
 interface Breaking {
   readonly prepare: (stand: Stand) => Fault
@@ -35,16 +34,6 @@ function answering(marker: string, padding = 0): string {
   const config = { status_code: 200, body: marker }
   const on_http_request = [{ name: 'p'.repeat(padding), actions: [{ type: 'custom-response', config }] }]
   return JSON.stringify({ on_http_request })
-}
-
-/** Can this be done here? Otherwise why not. */
-function lacks(command: string, words: readonly string[]): string | false {
-  try {
-    execFileSync(command, words, { stdio: 'ignore' })
-    return false
-  } catch {
-    return `${command} does not work here`
-  }
 }
 
 class Site {
@@ -150,53 +139,16 @@ t.test('a limit on the size of files', { skip: lacks('prlimit', ['--version']) }
   })
 })
 
-/** Whether root may put a small disk on a folder. */
-function mountable(): string | false {
-  if (!ROOT) return 'only root mounts a small disk'
-  const probe = mkdtempSync(join(tmpdir(), 'sluice-mount-'))
-  const lacking = lacks('mount', ['-t', 'tmpfs', '-o', 'size=1m', 'tmpfs', probe])
-  if (lacking === false) execFileSync('umount', [probe])
-  rmdirSync(probe)
-  return lacking
-}
-
-t.test('a full disk', { skip: mountable() }, async (t) => {
-  const data = join(await folder(t), 'data')
-  mkdirSync(data)
-  execFileSync('mount', ['-t', 'tmpfs', '-o', 'size=4m,mode=700', 'tmpfs', data])
-  t.teardown(() => {
-    execFileSync('umount', ['--lazy', data])
-  })
-  const filler = join(data, 'filler')
-  const fill = () => {
-    for (let free = 4 * 2 ** 20; free > 0; free -= 4096) {
-      try {
-        writeFileSync(filler, Buffer.alloc(free))
-        return
-      } catch (error) {
-        if ((error as NodeJS.ErrnoException).code !== 'ENOSPC') throw error
-      }
-    }
-  }
-  await survives(t, data, {
+t.test('a full disk', { skip: noSmallDisk() }, async (t) => {
+  const disk = SmallDisk.mount(t, join(await folder(t), 'data'))
+  await survives(t, disk.folder, {
     padding: 200,
     reason: 'store_full',
-    prepare: () => ({ breaks: fill, mends: () => unlinkSync(filler) })
+    prepare: () => ({ breaks: () => disk.fill(), mends: () => disk.empty() })
   })
 })
 
-/** Whether root may make a file immutable where temporary files are. */
-function immutable(): string | false {
-  if (!ROOT) return 'only root makes a file immutable'
-  const probe = join(tmpdir(), `sluice-immutable-${process.pid}`)
-  writeFileSync(probe, '')
-  const lacking = lacks('chattr', ['+i', probe])
-  if (lacking === false) execFileSync('chattr', ['-i', probe])
-  unlinkSync(probe)
-  return lacking
-}
-
-t.test('files that may no longer be changed', { skip: immutable() }, async (t) => {
+t.test('files that may no longer be changed', { skip: noImmutableFiles() }, async (t) => {
   const data = join(await folder(t), 'data')
   const files = () => [wal(data), join(data, 'sluice.db')].filter((path) => existsSync(path))
   const change = (flag: string) => {

@@ -7,6 +7,8 @@ import { Site } from './site.js'
 /** Descriptors of the process, fewer than the connections that come. */
 const ALLOWED = 256
 const CONNECTIONS = 400
+/** More than nine tenths of them, with some left. */
+const SHORT = 240
 
 /** More clients connect than the process has descriptors, and leave again. */
 export const usedUpDescriptors: Fault = {
@@ -30,29 +32,38 @@ export const usedUpDescriptors: Fault = {
       for (const socket of sockets) socket.destroy()
     })
     let turnedAway = 0
-    for (let i = 0; i < CONNECTIONS; i++) {
-      const socket = connect(product.ports.traffic, '127.0.0.1')
-      socket.on('error', () => undefined).on('close', () => turnedAway++)
-      sockets.push(socket)
+    const reach = (connections: number) => {
+      while (sockets.length < connections) {
+        const socket = connect(product.ports.traffic, '127.0.0.1')
+        socket.on('error', () => undefined).on('close', () => turnedAway++)
+        sockets.push(socket)
+      }
     }
+    reach(SHORT - (await product.metric('process_open_fds')))
+    const reasons = async () => (await product.ask('/readyz')).json.reasons as string[]
+    const shown = await comes(10_000, async () => (await reasons()).includes('descriptors_short'))
+    reach(CONNECTIONS)
     const asked = await Promise.race([
       site.serves(product).catch((error: Error) => error.message),
       new Promise<string>((resolve) => setTimeout(resolve, 3_000, 'no answer within 3 s'))
     ])
+    const told = await product.told('degraded: few file descriptors are left')
     const closed = turnedAway
     for (const socket of sockets) socket.destroy()
     const again = await comes(15_000, async () => (await site.serves(product)) === 'before')
+    const ready = await comes(15_000, async () => (await product.ask('/readyz')).json.status === 'ready')
     const written = (await site.write(product, 'after')).status
-    const warnings = product.log.filter(({ level }) => Number(level) >= 40).map(({ msg }) => String(msg))
     return {
       clients: `${CONNECTIONS} connections at ${ALLOWED} descriptors: ${closed} closed; one request meanwhile: ${asked}; afterwards ${again ? 'served again' : 'NOT served'}`,
-      operator: warnings[0] === undefined ? 'nothing' : `log: “${warnings[0]}”`,
+      operator: `/readyz at ${SHORT} of ${ALLOWED}: ${shown ? 'descriptors_short' : 'nothing'}; ${told ?? 'log: nothing'}`,
       lost: await site.lost(product),
       broken: broken({
         'the process lives': product.running,
         'requests are served again': again,
         'writes are taken again': written === 200,
-        'the operator is told': warnings.length > 0
+        'the reason is shown before none is left': shown,
+        'the operator is told': told !== undefined,
+        'it is ready again': ready
       })
     }
   }

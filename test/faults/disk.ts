@@ -1,11 +1,9 @@
-import { execFileSync } from 'node:child_process'
-import { mkdirSync, rmSync, writeFileSync } from 'node:fs'
 import { join } from 'node:path'
+import { SmallDisk } from '../helpers/small-disk.js'
 import { broken, comes, type Fault, type Outcome } from './fault.js'
 import { Product } from './product.js'
 import { Site, Traffic } from './site.js'
 
-const SIZE = 4 * 2 ** 20
 const RECOVERY = 30_000
 /** Larger than what SQLite has in reserve in its file. */
 const PADDING = 'x'.repeat(30_000)
@@ -16,26 +14,16 @@ export const fullDiskBelowStore: Fault = {
   within: 90,
   missing: () => (process.getuid?.() === 0 ? undefined : 'SKIPPED: needs root, for a tmpfs'),
   async run(stage): Promise<Outcome> {
-    const data = join(await stage.folder(), 'data')
-    mkdirSync(data)
-    execFileSync('mount', ['-t', 'tmpfs', '-o', `size=${SIZE},mode=700`, 'tmpfs', data])
-    stage.teardown(() => execFileSync('umount', ['--lazy', data]))
+    const disk = SmallDisk.mount(stage, join(await stage.folder(), 'data'))
+    const data = disk.folder
     const product = await Product.start(stage, { env: { SLUICE_DATA: data } })
     const site = await Site.make(product)
     await site.write(product, 'before')
     const traffic = new Traffic(stage, product)
-    const filler = join(data, 'filler')
-    for (let free = SIZE; free > 0; free -= 4096) {
-      try {
-        writeFileSync(filler, Buffer.alloc(free))
-        break
-      } catch (error) {
-        if ((error as NodeJS.ErrnoException).code !== 'ENOSPC') throw error
-      }
-    }
+    disk.fill()
     const refused = await site.write(product, PADDING)
     const served = await site.serves(product)
-    rmSync(filler)
+    disk.empty()
     const again = await comes(RECOVERY, async () => (await site.write(product, 'after')).status === 200)
     const clients = await traffic.stop()
     const lost = await site.lost(product)

@@ -1,10 +1,9 @@
-import { spawn } from 'node:child_process'
-import { once } from 'node:events'
 import { writeFile } from 'node:fs/promises'
 import { join } from 'node:path'
 import { startPostgres } from '../store/postgres-server.js'
+import { command } from './command.js'
 import { broken, comes, type Fault, type Outcome, seconds } from './fault.js'
-import { MAIN, Product } from './product.js'
+import { Product } from './product.js'
 import { Site, Traffic } from './site.js'
 
 /** Each an edge with a route. */
@@ -27,27 +26,14 @@ export const largeImport: Fault = {
     const product = await Product.start(stage, { env })
     const site = await Site.make(product)
     const cwd = await stage.folder()
-    await writeFile(join(cwd, 'account.yaml'), document())
+    await writeFile(join(cwd, 'account.yaml'), accountDocument(SITES))
     const traffic = new Traffic(stage, product)
     const begun = performance.now()
-    const command = spawn(process.execPath, [MAIN, 'import', 'account.yaml', '--yes'], {
-      cwd,
-      stdio: ['ignore', 'ignore', 'pipe'],
-      env: { PATH: process.env.PATH, SLUICE_DATA: product.data, ...env }
-    })
-    let said = ''
-    command.stderr.setEncoding('utf8').on('data', (text: string) => {
-      said += text
-    })
-    const exit = once(command, 'exit')
-    stage.teardown(async () => {
-      command.kill('SIGKILL')
-      await exit
-    })
+    const importing = command(stage, ['import', 'account.yaml', '--yes'], cwd, { SLUICE_DATA: product.data, ...env })
     const refused: string[] = []
     let writes = 0
     let slowest = 0
-    while (command.exitCode === null && command.signalCode === null) {
+    while (importing.running) {
       const from = performance.now()
       const answer = await site.write(product, `beside ${++writes}`)
       slowest = Math.max(slowest, performance.now() - from)
@@ -55,6 +41,7 @@ export const largeImport: Fault = {
       await new Promise((resolve) => setTimeout(resolve, PAUSE))
     }
     const lasted = performance.now() - begun
+    const { code, said } = await importing.ended
     const followed = await comes(30_000, async () => {
       const { status } = await product.visit('/', { headers: { host: `h${SITES - 1}.test` } })
       return status === 299
@@ -62,10 +49,10 @@ export const largeImport: Fault = {
     const clients = await traffic.stop()
     return {
       clients,
-      operator: `imported in ${seconds(lasted)}, exit ${command.exitCode} ${said.trim()}; ${writes} writes beside it, slowest ${seconds(slowest)}, refused ${refused.length}${refused[0] === undefined ? '' : ` (${refused[0]})`}`,
+      operator: `imported in ${seconds(lasted)}, exit ${code} ${said}; ${writes} writes beside it, slowest ${seconds(slowest)}, refused ${refused.length}${refused[0] === undefined ? '' : ` (${refused[0]})`}`,
       lost: await site.lost(product),
       broken: broken({
-        'the import is done in a minute': command.exitCode === 0 && lasted < LONGEST,
+        'the import is done in a minute': code === 0 && lasted < LONGEST,
         'the running process serves what was imported': followed,
         'no write beside it is refused': refused.length === 0,
         'each write is answered in time': slowest < WRITE,
@@ -76,11 +63,12 @@ export const largeImport: Fault = {
   }
 }
 
-function document(): string {
+/** An account with so many sites, each an edge with a route that answers 299. */
+export function accountDocument(sites: number): string {
   const policy = JSON.stringify({
     on_http_request: [{ actions: [{ type: 'custom-response', config: { status_code: 299 } }] }]
   })
-  const each = (line: (n: number) => string) => Array.from({ length: SITES }, (_, n) => line(n)).join('\n')
+  const each = (line: (n: number) => string) => Array.from({ length: sites }, (_, n) => line(n)).join('\n')
   return `format: sluice-account/1
 records:
   https_edge:

@@ -1,3 +1,4 @@
+import { backupUnderLoad } from './backup.js'
 import { clockJumps } from './clock.js'
 import { startWithoutStore } from './cold-start.js'
 import { killInWriteStorm } from './crash.js'
@@ -31,5 +32,6 @@ export const faults: readonly Fault[] = [
   usedUpDescriptors,
   hangingDns,
   wrongSealKey,
-  largeImport
+  largeImport,
+  backupUnderLoad
 ]

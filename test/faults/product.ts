@@ -8,7 +8,8 @@ import { comes, type Stage } from './fault.js'
 
 /** The program. */
 export const MAIN = join(process.cwd(), 'dist-test', 'src', 'main.js')
-const KEY = 'a-key-of-the-administrator'
+/** Of the management API. */
+export const KEY = 'a-key-of-the-administrator'
 const START = 30_000
 /** How long a line of the log may take. Milliseconds. */
 const TOLD = 15_000

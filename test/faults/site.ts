@@ -40,7 +40,12 @@ export class Site {
   }
 
   /** What its clients get. */
-  async serves({ visit }: Product): Promise<string> {
+  serves(product: Product): Promise<string> {
+    return Site.serving(product)
+  }
+
+  /** What clients of a process get that was started on the records of the site. */
+  static async serving({ visit }: Product): Promise<string> {
     return (await visit('/', { headers: { host: HOST } })).text
   }
 

@@ -1,11 +1,11 @@
 import { once } from 'node:events'
-import { createServer, type ServerResponse } from 'node:http'
-import { type AddressInfo, connect } from 'node:net'
+import { connect } from 'node:net'
 import { join } from 'node:path'
+import { startHeldUpstream } from '../helpers/held-upstream.js'
 import { freePort } from '../proxy/free-port.js'
 import { startCuttingProxy } from '../store/cutting-proxy.js'
 import { startPostgres, through } from '../store/postgres-server.js'
-import { broken, comes, type Fault, type Outcome, type Stage, seconds } from './fault.js'
+import { broken, comes, type Fault, type Outcome, seconds } from './fault.js'
 import { Product } from './product.js'
 import { Site } from './site.js'
 
@@ -54,7 +54,7 @@ export const successor: Fault = {
   name: 'a successor starts while the process drains',
   within: 90,
   async run(stage): Promise<Outcome> {
-    const upstream = await held(stage)
+    const upstream = await startHeldUpstream(stage)
     const ports = { traffic: await freePort(), api: await freePort() }
     const data = join(await stage.folder(), 'data')
     const env = { SLUICE_DATA: data, SLUICE_UPSTREAM: upstream.url, SLUICE_TIMEOUTS_DRAIN: '60s' }
@@ -80,18 +80,6 @@ export const successor: Fault = {
       broken: broken({ 'both run beside each other': beside, 'the successor writes': write.status === 200 })
     }
   }
-}
-
-/** An upstream that answers when it is told to. */
-async function held(stage: Stage) {
-  const waiting: ServerResponse[] = []
-  const server = createServer((_request, response) => void waiting.push(response)).listen(0, '127.0.0.1')
-  await once(server, 'listening')
-  stage.teardown(() => {
-    server.closeAllConnections()
-    server.close()
-  })
-  return { url: `http://127.0.0.1:${(server.address() as AddressInfo).port}`, waiting }
 }
 
 async function closed(port: number): Promise<boolean> {
