@@ -41,6 +41,7 @@ import { createNames, type Names } from './lib/names/names.js'
 import type { Outbound } from './lib/outbound/outbound.js'
 import { ThreadedOutbound } from './lib/outbound/threaded.js'
 import type { Sealer } from './lib/seal.js'
+import type { Steps } from './lib/slices.js'
 import { TurnedAwayLog } from './lib/turned-away.js'
 import { x509Library } from './lib/x509.js'
 import { LimiterTable } from './limiter/table.js'
@@ -385,12 +386,12 @@ export class App {
       compile: { services, actions, keptState: new KeptState(), guests },
       ports: traffic.ports,
       swapped: (snapshot) => {
-        this.#back.retainUpstreams(this.#upstreams.follow(snapshot.tables.upstreams))
         this.#metrics.serves(snapshot.revision)
         this.#health.applied()
         traffic.serves(snapshot)
         this.#agents.serves(snapshot)
       },
+      settling: (snapshot) => this.#settling(snapshot),
       served: () => {
         this.#agents.written()
         events.served()
@@ -431,6 +432,11 @@ export class App {
       log,
       signal: this.#giveUp.signal
     })
+  }
+
+  /** What traffic no longer needs is given up beside it. */
+  *#settling({ tables }: Snapshot): Steps<void> {
+    this.#back.retainUpstreams(yield* this.#upstreams.following(tables.upstreams))
   }
 
   /** Delivers events once the store itself is there: what waits for delivery is not in a copy. */

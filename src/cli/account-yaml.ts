@@ -5,6 +5,7 @@ import type { TransferPath, TransferProblem } from '../control/transfer/import-r
 import { type Place, SourceText } from '../lib/positions.js'
 import { readTree } from '../policy/read-tree.js'
 import { dataOf, type TreeNode } from '../policy/tree.js'
+import { readPieces } from './account-pieces.js'
 
 /** Far more than the largest account, and few enough that no file fills the memory. */
 const LIMITS = { depth: 64, nodes: 20_000_000 }
@@ -43,16 +44,32 @@ export interface Located extends Place {
   readonly message: string
 }
 
-/** Reads YAML or JSON. Never throws. */
+/** Reads YAML or JSON. Never throws. Places are looked for when they are asked for: the tree of a large text takes a gigabyte. */
 export function readAccountText(text: string): AccountText {
-  const source = new SourceText(text.startsWith('\ufeff') ? text.slice(1) : text)
-  const { root, problems } = readTree(source.text, LIMITS)
-  if (root === undefined || problems.length > 0) {
-    const located = problems.map(({ code, message, span }) => ({ code, message, ...source.place(span.start) }))
-    const empty = { code: 'DOCUMENT_EMPTY', message: 'there is no document in it', line: 1, column: 1 }
-    return { ok: false, problems: located.length === 0 ? [empty] : located }
+  const plain = text.startsWith('\ufeff') ? text.slice(1) : text
+  const pieces = readPieces(plain, LIMITS)
+  if (pieces !== undefined) return { ok: true, data: pieces, locate: locator(plain) }
+  const { root, problems } = readTree(plain, LIMITS)
+  if (root !== undefined && problems.length === 0) return { ok: true, data: dataOf(root), locate: locator(plain) }
+  const source = new SourceText(plain)
+  const located = problems.map(({ code, message, span }) => ({ code, message, ...source.place(span.start) }))
+  const empty = { code: 'DOCUMENT_EMPTY', message: 'there is no document in it', line: 1, column: 1 }
+  return { ok: false, problems: located.length === 0 ? [empty] : located }
+}
+
+/** Reads the text again when the first place is asked for. */
+function locator(text: string): Locate {
+  let read: { readonly root: TreeNode | undefined; readonly source: SourceText } | undefined
+  return (problem) => {
+    read ??= { root: readTree(text, LIMITS).root, source: new SourceText(text) }
+    const { root, source } = read
+    return root === undefined ? atStart(problem) : locate(root, source, problem)
   }
-  return { ok: true, data: dataOf(root), locate: (problem) => locate(root, source, problem) }
+}
+
+/** Of a text whose tree is larger than a tree may be. */
+function atStart({ code, path, message }: TransferProblem): Located {
+  return { line: 1, column: 1, code, message: `${path.join('.')} ${message}` }
 }
 
 function locate(root: TreeNode, source: SourceText, problem: TransferProblem): Located {

@@ -8,6 +8,7 @@ import { type ImportDifference, importAccount } from '../control/transfer/import
 import type { ImportOptions } from '../control/transfer/import-options.js'
 import { ImportRefused } from '../control/transfer/import-refused.js'
 import { openPassphraseKey } from '../control/transfer/passphrase.js'
+import { atMost } from '../lib/at-most.js'
 import { systemClock } from '../lib/clock.js'
 import { CodedError } from '../lib/coded-error.js'
 import { newId } from '../lib/id.js'
@@ -18,6 +19,9 @@ import { type AccountText, type Located, readAccountText } from './account-yaml.
 import { formatDifference } from './difference-report.js'
 import { ExitCode } from './exit-code.js'
 import { confirmed, passphrase } from './terminal.js'
+
+/** A reader that is slow to take what an import does holds up other writers no longer than this. Milliseconds. */
+const LONGEST_SHOWING = 2_000
 
 export interface ImportMode {
   readonly dryRun: boolean
@@ -38,7 +42,7 @@ export async function importFile(file: string, flags: StoreFlags, mode: ImportMo
   try {
     const text = await readText(file)
     if (!text.ok) return tell(file, text.problems)
-    return await located(file, text, async () => {
+    const code = await located(file, text, async () => {
       const document = readAccountDocument(text.data, resources)
       const sealing = document.secrets
       const sealer =
@@ -51,6 +55,8 @@ export async function importFile(file: string, flags: StoreFlags, mode: ImportMo
         await store.close()
       }
     })
+    await allShown()
+    return code
   } catch (error) {
     return explained(error, 'nothing was imported')
   }
@@ -62,24 +68,45 @@ async function importInto(
   options: ImportOptions,
   { dryRun, yes }: ImportMode
 ): Promise<number> {
-  const shown = await attempt(store, document, options, () => false)
-  for (const line of formatDifference(shown)) console.log(line)
+  if (yes && !dryRun) return await importAtOnce(store, document, options)
+  const { difference: shown } = await attempt(store, document, options, async () => false)
+  show(shown)
   if (dryRun || shown.records.length === 0) return ExitCode.ok
-  if (!yes && (await confirmed('Import this?')) !== true) {
+  if ((await confirmed('Import this?')) !== true) {
     console.error('nothing was imported')
     return ExitCode.failure
   }
-  let committed = false
-  const done = await attempt(store, document, options, (now) => {
-    committed = isDeepStrictEqual(now, shown)
-    return committed
-  })
+  const { difference, committed } = await attempt(store, document, options, async (now) =>
+    isDeepStrictEqual(now, shown)
+  )
   if (committed) console.log('imported')
   else {
-    for (const line of formatDifference(done)) console.error(line)
+    for (const line of formatDifference(difference)) console.error(line)
     console.error('nothing was imported: the account has changed meanwhile, and the import would now do this')
   }
   return committed ? ExitCode.ok : ExitCode.failure
+}
+
+/** Without a question: what it does is shown when all of it is done and found right, and committed after that. */
+async function importAtOnce(store: Store, document: AccountDocument, options: ImportOptions): Promise<number> {
+  const { committed } = await attempt(store, document, options, async (difference) => {
+    show(difference)
+    await atMost(LONGEST_SHOWING, allShown())
+    return difference.records.length > 0
+  })
+  if (committed) console.log('imported')
+  return ExitCode.ok
+}
+
+function show(difference: ImportDifference): void {
+  console.log(formatDifference(difference).join('\n'))
+}
+
+/** Resolves when a reader has everything that was printed, or is gone. */
+function allShown(): Promise<void> {
+  return new Promise((resolve) => {
+    process.stdout.write('', () => resolve())
+  })
 }
 
 /** One transaction, which is kept when `keep` says so of what it does. */
@@ -87,17 +114,17 @@ async function attempt(
   store: Store,
   document: AccountDocument,
   options: ImportOptions,
-  keep: (difference: ImportDifference) => boolean
-): Promise<ImportDifference> {
-  const { value } = await store.transact(newId('op', systemClock.wall()), async (tx) => {
+  keep: (difference: ImportDifference) => Promise<boolean>
+): Promise<{ difference: ImportDifference; committed: boolean }> {
+  const { value: difference, committed } = await store.transact(newId('op', systemClock.wall()), async (tx) => {
     const { difference, edits, principal } = await importAccount(tx, document, options)
     const recorded = edits.length > MOST_CHANGES ? edits.slice(0, MOST_CHANGES + 1) : edits
     const changes = recorded.map(({ resource, before, after }) => recordedChange(resource, before, after))
     tx.note(revisionNote({ principal, subject: 'sluice import', key: null }, changes))
-    if (!keep(difference)) tx.abandon()
+    if (!(await keep(difference))) tx.abandon()
     return difference
   })
-  return value
+  return { difference, committed }
 }
 
 async function readText(file: string): Promise<AccountText> {

@@ -111,8 +111,8 @@ export class Answers {
     const { zone, regions, deliveryOf } = this.#options
     const below = new Map<string, readonly ResourceRecord[]>()
     for (const { child, field } of this.#catalogue.childrenOf(resource)) {
-      for (const { kind, id } of records) {
-        const children = await recordsNaming(reader, child.name, { field, to: { kind, id } })
+      const to = { kind: resource.name, ids: records.map(({ id }) => id) }
+      for (const [id, children] of await recordsNaming(reader, child.name, { field, to })) {
         below.set(
           `${child.name} ${id}`,
           children.map((stored) => this.#records.openAny(stored).record)

@@ -215,6 +215,7 @@ export class AppliedRevision {
   }
 
   #mended({ put, drop }: Pick<Units, 'put' | 'drop'>): void {
+    if (this.#broken.size === 0) return
     for (const [key] of put) this.#broken.delete(key)
     for (const key of drop) this.#broken.delete(key)
   }

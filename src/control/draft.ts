@@ -92,7 +92,7 @@ export class Draft {
     const doomed = await doomedWith(this.tx, this.#parts, record)
     // Told before anything goes: an event shows its record as it was, with what stood below it.
     for (const one of doomed) await this.#note(this.#resource(one.kind), one, undefined)
-    for (const { kind, id } of doomed.reverse()) await this.tx.delete(kind, id)
+    await this.tx.deleteMany(doomed.reverse())
     await this.#touchParent(this.#resource(record.kind), record, false)
   }
 

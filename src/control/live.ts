@@ -39,6 +39,8 @@ export interface LiveParts {
   readonly slices: () => Slices
   /** Hears of every new snapshot after it serves. Must not throw. */
   readonly swapped: (snapshot: Snapshot) => void
+  /** What follows `swapped` beside traffic, and comes to its end before the next change. Must not throw. */
+  readonly settling: (snapshot: Snapshot) => Steps<void>
 }
 
 const NO_SECRETS: SecretValues = new Map()
@@ -121,7 +123,12 @@ export class Live {
       if (!isDeepStrictEqual(this.units.get(key), unit)) put.push([key, unit])
       yield
     }
-    return { put, drop: [...before].filter((key) => !units.has(key)) }
+    const drop: string[] = []
+    for (const key of before) {
+      if (!units.has(key)) drop.push(key)
+      yield
+    }
+    return { put, drop }
   }
 
   async #swap(prepared: Prepared & { readonly ok: true }, bound: BoundPorts): Promise<void> {
@@ -131,6 +138,7 @@ export class Live {
     this.#parts.holder.swap(snapshot)
     bound.commit()
     this.#parts.swapped(snapshot)
+    await slices.run(this.#parts.settling(snapshot))
     await slices.run(prepared.sweeping())
   }
 }

@@ -3,7 +3,7 @@ import { atMost } from '../lib/at-most.js'
 import type { Clock } from '../lib/clock.js'
 import type { Json } from '../lib/json.js'
 import type { Sealer } from '../lib/seal.js'
-import { Slices } from '../lib/slices.js'
+import { Slices, type Steps } from '../lib/slices.js'
 import type { FileCheck, PolicyCheck } from '../resources/field.js'
 import type { Resource } from '../resources/resource.js'
 import { AddressGate, type GatedTraffic } from '../snapshot/address-gate.js'
@@ -52,6 +52,8 @@ export interface ControlOptions {
   readonly ports?: Ports
   /** Hears of every new snapshot after it serves. Must not throw. */
   readonly swapped?: (snapshot: Snapshot) => void
+  /** What follows `swapped` in steps, beside traffic; the next change waits for it. Must not throw. */
+  readonly settling?: (snapshot: Snapshot) => Steps<void>
   /** Keys of the operator, outside of the store: they are the administrator's. */
   readonly operatorKeys: { accepts(key: string): Promise<boolean> }
   /** Scheme, host and port of the API as clients see it, without a slash at the end; asked for each answer. */
@@ -133,11 +135,11 @@ async function build(
 ): Promise<ControlParts> {
   const { seal, clock, log, holder, compile, checkPolicy, zone, published, events, operatorKeys, reportEvery } = options
   const { swapped = () => undefined, served = () => undefined, ports = noPorts, degraded = () => null } = options
-  const { slices = () => new Slices() } = options
+  const { slices = () => new Slices(), settling = settleNothing } = options
   const catalogue = new Catalogue(options.resources)
   const records = new Records(seal)
   const principals = await Principals.open({ store, clock, operatorKeys })
-  const live = new Live({ holder, compile, ports, slices, swapped })
+  const live = new Live({ holder, compile, ports, slices, swapped, settling })
   const gates = { api: new AddressGate('api', { log }), dashboard: new AddressGate('dashboard', { log }) }
   const applied = new AppliedRevision({ records, live, principals, clock, log, slices, served, degraded })
   const reports = new ProcessReports({ store, applied, clock, log, every: reportEvery })
@@ -183,6 +185,8 @@ async function build(
     backups: new Backups(store, options.backupFolder ?? tmpdir())
   }
 }
+
+function* settleNothing(): Steps<void> {}
 
 /** The edge that serves exactly this host. */
 function edgeOn(holder: SnapshotHolder, host: string): string | undefined {

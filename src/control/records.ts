@@ -3,7 +3,7 @@ import type { Json } from '../lib/json.js'
 import { timestampText } from '../lib/json.js'
 import type { Sealer } from '../lib/seal.js'
 import type { ResourceRecord } from '../resources/field.js'
-import type { RecordKey, RecordUpdate, StoredRecord, StoreReader } from '../store/store.js'
+import type { RecordUpdate, StoredRecord, StoreReader } from '../store/store.js'
 
 /** A record with the revision that wrote it last. */
 export interface Versioned {
@@ -86,14 +86,21 @@ export async function* everyRecord(reader: StoreReader, kind: string): AsyncGene
   }
 }
 
-/** All records of a kind that name a record in this field, oldest first. */
+/** All records of a kind that name one of these in this field, by the id that they name, each list oldest first. */
 export async function recordsNaming(
   reader: StoreReader,
   kind: string,
-  { field, to }: { readonly field: string; readonly to: RecordKey }
-): Promise<StoredRecord[]> {
-  const named = await reader.referencesTo(to.kind, to.id)
-  const ids = new Set(named.filter((one) => one.field === field && one.from.kind === kind).map(({ from }) => from.id))
-  const found = await reader.getMany([...ids].map((id) => ({ kind, id })))
-  return found.sort((a, b) => a.createdAt - b.createdAt || a.sequence - b.sequence)
+  { field, to }: { readonly field: string; readonly to: { readonly kind: string; readonly ids: readonly string[] } }
+): Promise<Map<string, StoredRecord[]>> {
+  const references = await reader.referencesToAny(to.kind, to.ids)
+  const named = references.filter((one) => one.field === field && one.from.kind === kind)
+  const found = await reader.getMany(named.map(({ from }) => from))
+  const byId = new Map(found.map((stored) => [stored.id, stored]))
+  const naming = new Map<string, Set<StoredRecord>>()
+  for (const { from, to } of named) {
+    const stored = byId.get(from.id)
+    if (stored !== undefined) naming.set(to.id, (naming.get(to.id) ?? new Set()).add(stored))
+  }
+  const oldestFirst = (a: StoredRecord, b: StoredRecord) => a.createdAt - b.createdAt || a.sequence - b.sequence
+  return new Map([...naming].map(([id, records]) => [id, [...records].sort(oldestFirst)]))
 }

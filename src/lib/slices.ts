@@ -3,8 +3,11 @@ import { setImmediate as turnOfLoop } from 'node:timers/promises'
 /** Long work in small steps: between two of them it may rest. A step should take well below a millisecond. */
 export type Steps<T> = Generator<undefined, T, undefined>
 
-/** Milliseconds that long work may hold the loop at a stretch: what else the process does waits no longer than this at a time. */
-const HOLD = 4
+/**
+ * Milliseconds that long work may hold the loop at a stretch. A request takes several turns of the loop, each of which may
+ * wait so long.
+ */
+const HOLD = 2
 
 /** The work in one go: for what is known to be small. */
 export function atOnce<T>(steps: Steps<T>): T {

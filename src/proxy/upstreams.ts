@@ -4,6 +4,7 @@ import { tcpDialer, tlsDialer } from '../engine/dialers.js'
 import type { Clock } from '../lib/clock.js'
 import { formatAuthority } from '../lib/host.js'
 import { ShardedMap } from '../lib/sharded-map.js'
+import { atOnce, type Steps } from '../lib/slices.js'
 import type { AddressUpstream, ResponseUpstream, TunnelUpstream, UpstreamUnit, WeightedUpstream } from '../plan/plan.js'
 import { Server } from './server.js'
 import { WeightedChoice } from './weighted-choice.js'
@@ -62,8 +63,14 @@ export class Upstreams {
 
   /** Pool keys in use once `units` serve. Costs what has changed since the last call. */
   follow(units: ShardedMap<UpstreamUnit>): ReadonlySet<string> {
+    return atOnce(this.following(units))
+  }
+
+  /** As `follow`, in steps. Must come to its end before it begins again. */
+  *following(units: ShardedMap<UpstreamUnit>): Steps<ReadonlySet<string>> {
     let changed = false
     for (const { before, after } of units.since(this.#followed)) {
+      yield
       changed = this.#count(after, 1) || changed
       changed = this.#count(before, -1) || changed
     }

@@ -60,7 +60,11 @@ export class Certificates {
   }
 
   *editing(changes: readonly UnitChange[], values: SecretValues): Steps<Certificates> {
-    const concerned = changes.filter(({ before, after }) => CONCERNING.has((after ?? before)?.kind ?? ''))
+    const concerned: UnitChange[] = []
+    for (const change of changes) {
+      if (CONCERNING.has((change.after ?? change.before)?.kind ?? '')) concerned.push(change)
+      yield
+    }
     if (concerned.length === 0) return this
     const certificates: [string, Certificate][] = []
     const domains: [string, string][] = []
@@ -95,15 +99,9 @@ export class Certificates {
     }
     const put = new Set(certificates.map(([key]) => key))
     return new Certificates(
-      yield* this.#certificates.editing(
-        certificates,
-        gone.certificates.filter((key) => !put.has(key))
-      ),
+      yield* this.#certificates.editing(certificates, without(gone.certificates, put)),
       yield* this.#domains.editing(domains, gone.domains),
-      yield* this.#names.editing(
-        [...names].filter(([, keys]) => keys.size > 0).map(([name, keys]) => [name, longestFirst(keys)]),
-        [...names].filter(([, keys]) => keys.size === 0).map(([name]) => name)
-      ),
+      yield* this.#names.editing(named(names), unnamed(names)),
       yield* this.#authorities.editing(authorities, gone.authorities)
     )
   }
@@ -148,6 +146,20 @@ function compiled(key: string, unit: CertificateUnit, values: SecretValues): Cer
 /** RFC 3339 in UTC compares as text; equal ends are ordered by key, so that two ways to one plan give one answer. */
 function longestFirst(keys: ReadonlyMap<string, string>): string[] {
   return [...keys].sort(([a, x], [b, y]) => (x === y ? (a < b ? -1 : 1) : x < y ? 1 : -1)).map(([key]) => key)
+}
+
+function* without(keys: Iterable<string>, others: ReadonlySet<string>): Generator<string> {
+  for (const key of keys) if (!others.has(key)) yield key
+}
+
+type Names = ReadonlyMap<string, ReadonlyMap<string, string>>
+
+function* named(names: Names): Generator<[string, string[]]> {
+  for (const [name, keys] of names) if (keys.size > 0) yield [name, longestFirst(keys)]
+}
+
+function* unnamed(names: Names): Generator<string> {
+  for (const [name, keys] of names) if (keys.size === 0) yield name
 }
 
 function afterLabel(name: string): string {

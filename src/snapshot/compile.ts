@@ -65,7 +65,7 @@ export function* preparing(
     edges: yield* tables.edges.editing(changes, compilation),
     tcpEdges: yield* tables.tcpEdges.editing(changes, compilation),
     ipPolicies: yield* tables.ipPolicies.editing(changes),
-    restrictions: tables.restrictions.with(changes),
+    restrictions: yield* tables.restrictions.editing(changes),
     certificates: yield* tables.certificates.editing(changes, secrets),
     secrets: yield* tables.secrets.editing(changes, secrets)
   })
@@ -110,15 +110,13 @@ function* changedUpstreams(
   running: ShardedMap<UpstreamUnit>,
   changes: readonly UnitChange[]
 ): Steps<ShardedMap<UpstreamUnit>> {
-  const put = changes.flatMap(({ key, after }) => {
+  const put: [string, UpstreamUnit][] = []
+  const drop: string[] = []
+  for (const { key, before, after } of changes) {
     const unit = asKind(after, 'upstream')
-    return unit === undefined ? [] : [[key, unit] as const]
-  })
-  const drop = changes.filter(({ before, after }) => before?.kind === 'upstream' && after === undefined)
-  return put.length === 0 && drop.length === 0
-    ? running
-    : yield* running.editing(
-        put,
-        drop.map(({ key }) => key)
-      )
+    if (unit !== undefined) put.push([key, unit])
+    else if (before?.kind === 'upstream' && after === undefined) drop.push(key)
+    yield
+  }
+  return put.length === 0 && drop.length === 0 ? running : yield* running.editing(put, drop)
 }

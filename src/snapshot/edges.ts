@@ -46,15 +46,9 @@ export class Edges {
     }
     if (put.size === 0 && gone.size === 0 && routes.size === 0) return this
     return new Edges(
-      yield* this.#edges.editing(
-        put,
-        [...gone.keys()].filter((id) => !put.has(id))
-      ),
-      yield* this.#routes.editing(
-        [...routes].filter(([, table]) => table.size > 0),
-        [...routes].filter(([, table]) => table.size === 0).map(([id]) => id)
-      ),
-      yield* this.hosts.editing([...put.values()], [...gone.values()])
+      yield* this.#edges.editing(put, leaving(gone, put)),
+      yield* this.#routes.editing(filled(routes), emptied(routes)),
+      yield* this.hosts.editing(put.values(), gone.values())
     )
   }
 
@@ -82,6 +76,20 @@ export class Edges {
     }
     return routes
   }
+}
+
+// Walked through as they are used: a list of all of them, made in one go, would hold up the loop.
+
+function* leaving(gone: ReadonlyMap<string, unknown>, put: ReadonlyMap<string, unknown>): Generator<string> {
+  for (const id of gone.keys()) if (!put.has(id)) yield id
+}
+
+function* filled(routes: ReadonlyMap<string, PathTable>): Generator<[string, PathTable]> {
+  for (const [id, table] of routes) if (table.size > 0) yield [id, table]
+}
+
+function* emptied(routes: ReadonlyMap<string, PathTable>): Generator<string> {
+  for (const [id, table] of routes) if (table.size === 0) yield id
 }
 
 function compileRoute(key: string, route: RouteUnit, compilation: ModuleCompilation): Route {

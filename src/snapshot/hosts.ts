@@ -63,12 +63,12 @@ export class HostTable {
   }
 
   /** The table without what `drop` held, and then with what `put` holds. */
-  with(put: readonly CompiledEdge[], drop: readonly CompiledEdge[]): HostTable {
+  with(put: Iterable<CompiledEdge>, drop: Iterable<CompiledEdge>): HostTable {
     return atOnce(this.editing(put, drop))
   }
 
   /** As `with`, in steps. */
-  *editing(put: readonly CompiledEdge[], drop: readonly CompiledEdge[]): Steps<HostTable> {
+  *editing(put: Iterable<CompiledEdge>, drop: Iterable<CompiledEdge>): Steps<HostTable> {
     const changed = new Map<string, Holders>()
     let every = this.#every
     const of = (host: string): Holders => changed.get(host) ?? this.#holders.get(host) ?? []
@@ -82,9 +82,7 @@ export class HostTable {
       if (edge.hosts === 'every') every = { edge, endpoint: undefined }
       else for (const at of edge.hosts) changed.set(at.host, including(of(at.host), at, edge))
     }
-    const kept = [...changed].filter(([, holders]) => holders.length > 0)
-    const gone = [...changed].filter(([, holders]) => holders.length === 0).map(([host]) => host)
-    return new HostTable(yield* this.#holders.editing(kept, gone), every)
+    return new HostTable(yield* this.#holders.editing(held(changed), free(changed)), every)
   }
 
   /** The edge of `at`. */
@@ -120,6 +118,14 @@ function chosen(
   if (publicPort !== undefined) return holders.find(({ endpoint }) => endpoint.port === publicPort)
   const own = holders.length > 1 ? holders.find(({ endpoint }) => endpoint.port === ownPort) : undefined
   return own ?? holders[0]
+}
+
+function* held(hosts: ReadonlyMap<string, Holders>): Generator<[string, Holders]> {
+  for (const [host, holders] of hosts) if (holders.length > 0) yield [host, holders]
+}
+
+function* free(hosts: ReadonlyMap<string, Holders>): Generator<string> {
+  for (const [host, holders] of hosts) if (holders.length === 0) yield host
 }
 
 const without = (holders: Holders, { id }: CompiledEdge): Holders => holders.filter(({ edge }) => edge.id !== id)

@@ -1,3 +1,4 @@
+import type { Steps } from '../lib/slices.js'
 import type { RestrictionUnit } from '../plan/plan.js'
 import { asKind, type UnitChange } from './unit-change.js'
 
@@ -15,13 +16,20 @@ export class Restrictions {
     return this.#byTraffic.get(traffic)
   }
 
-  with(changes: readonly UnitChange[]): Restrictions {
-    const before = changes.flatMap(({ before }) => asKind(before, 'restriction') ?? [])
-    const after = changes.flatMap(({ after }) => asKind(after, 'restriction') ?? [])
-    if (before.length === 0 && after.length === 0) return this
+  *editing(changes: readonly UnitChange[]): Steps<Restrictions> {
+    const gone: RestrictionUnit[] = []
+    const put: RestrictionUnit[] = []
+    for (const { before, after } of changes) {
+      const former = asKind(before, 'restriction')
+      if (former !== undefined) gone.push(former)
+      const unit = asKind(after, 'restriction')
+      if (unit !== undefined) put.push(unit)
+      yield
+    }
+    if (gone.length === 0 && put.length === 0) return this
     const byTraffic = new Map(this.#byTraffic)
-    for (const { traffic } of before) byTraffic.delete(traffic)
-    for (const unit of after) byTraffic.set(unit.traffic, unit)
+    for (const { traffic } of gone) byTraffic.delete(traffic)
+    for (const unit of put) byTraffic.set(unit.traffic, unit)
     return new Restrictions(byTraffic)
   }
 }

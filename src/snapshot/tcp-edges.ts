@@ -57,11 +57,14 @@ export class TcpEdges {
       put.push([id, { id, ports, upstream, modules: compileModules(edge.modules, key, id, compilation) }])
     }
     if (put.length === 0 && drop.length === 0) return this
-    const taken = put.flatMap(([, edge]) =>
-      edge.ports.map(({ host, port }) => [formatAuthority(host, port), edge] as const)
-    )
     // Freed first: a hostport may go from one edge to another in one change.
     const freed = yield* this.#places.editing([], left)
-    return new TcpEdges(yield* this.#edges.editing(put, drop), yield* freed.editing(taken))
+    return new TcpEdges(yield* this.#edges.editing(put, drop), yield* freed.editing(placesOf(put)))
   }
+}
+
+function* placesOf(
+  edges: Iterable<readonly [id: string, edge: CompiledTcpEdge]>
+): Generator<[string, CompiledTcpEdge]> {
+  for (const [, edge] of edges) for (const { host, port } of edge.ports) yield [formatAuthority(host, port), edge]
 }

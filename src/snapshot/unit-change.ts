@@ -19,7 +19,12 @@ export function* unitChanges(plan: Plan, { put, drop }: Change): Steps<UnitChang
     changes.set(key, { key, before: plan.units.get(key), after })
     yield
   }
-  return [...changes.values()]
+  const all: UnitChange[] = []
+  for (const change of changes.values()) {
+    all.push(change)
+    yield
+  }
+  return all
 }
 
 /** The unit when it is of this kind. */

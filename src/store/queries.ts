@@ -1,5 +1,5 @@
 import type { Kysely } from 'kysely'
-import { claimText, pieces, storable, toRecord, toReference } from './rows.js'
+import { claimText, idsByKind, pieces, storable, toRecord, toReference } from './rows.js'
 import type {
   Change,
   ChangeFeed,
@@ -51,15 +51,9 @@ export class Queries implements StoreReader {
   }
 
   async getMany(keys: readonly RecordKey[]): Promise<StoredRecord[]> {
-    const byKind = new Map<string, string[]>()
-    for (const { kind, id } of keys) {
-      const ids = byKind.get(kind) ?? []
-      byKind.set(kind, ids)
-      if (storable(id)) ids.push(id)
-    }
     const found: StoredRecord[] = []
-    for (const [kind, ids] of byKind) {
-      for (const some of pieces([...new Set(ids)], KEYS_PER_STATEMENT)) {
+    for (const [kind, ids] of idsByKind(keys.filter(({ id }) => storable(id)))) {
+      for (const some of pieces(ids, KEYS_PER_STATEMENT)) {
         const rows = this.#connection()
           .selectFrom('records')
           .selectAll()
@@ -96,6 +90,19 @@ export class Queries implements StoreReader {
       .where('to_id', '=', id)
     if (limit !== undefined) query = query.limit(limit)
     return (await query.execute()).map(toReference)
+  }
+
+  async referencesToAny(kind: string, ids: readonly string[]): Promise<Reference[]> {
+    const found: Reference[] = []
+    for (const some of pieces([...new Set(ids.filter(storable))], KEYS_PER_STATEMENT)) {
+      const query = this.#connection()
+        .selectFrom('references')
+        .selectAll()
+        .where('to_kind', '=', kind)
+        .where('to_id', 'in', some)
+      for (const row of await query.execute()) found.push(toReference(row))
+    }
+    return found
   }
 
   async referencesFrom(kind: string, id: string): Promise<Reference[]> {

@@ -53,3 +53,14 @@ export function keyText(key: RecordKey): string {
 export function* pieces<T>(list: readonly T[], size: number): Generator<readonly T[]> {
   for (let start = 0; start < list.length; start += size) yield list.slice(start, start + size)
 }
+
+/** Ids by kind, each once, in the order of asking. */
+export function idsByKind(keys: Iterable<RecordKey>): Map<string, string[]> {
+  const sets = new Map<string, Set<string>>()
+  for (const { kind, id } of keys) {
+    const ids = sets.get(kind)
+    if (ids === undefined) sets.set(kind, new Set([id]))
+    else ids.add(id)
+  }
+  return new Map([...sets].map(([kind, ids]) => [kind, [...ids]]))
+}

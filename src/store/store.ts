@@ -60,6 +60,9 @@ export interface RecordUpdate {
   readonly sealed?: Uint8Array | null
 }
 
+/** The whole content of a record that is there. */
+export interface KeyedUpdate extends RecordKey, Required<RecordUpdate> {}
+
 /** A field of one record names another. The record that is named need not exist (any more). */
 export interface Reference {
   readonly from: RecordKey
@@ -172,6 +175,8 @@ export interface StoreReader {
   list(kind: string, request: PageRequest): Promise<Page | undefined>
   /** Who names this record, in no particular order; all of them unless a limit is given. */
   referencesTo(kind: string, id: string, limit?: number): Promise<Reference[]>
+  /** As `referencesTo` for each of these records of one kind, few statements for many. */
+  referencesToAny(kind: string, ids: readonly string[]): Promise<Reference[]>
   /** What this record names, by field and position. */
   referencesFrom(kind: string, id: string): Promise<Reference[]>
   /** Every kind of which there is a record. */
@@ -210,12 +215,18 @@ export interface StoreTransaction extends StoreReader {
   insertMany(records: readonly NewRecord[]): Promise<StoredRecord[]>
   /** What is absent stays as it is. Fails with `STORE_MISSING`. */
   update(kind: string, id: string, update: RecordUpdate): Promise<StoredRecord>
+  /** As `update` for each, few statements for many; each key once. All or nothing. */
+  updateMany(updates: readonly KeyedUpdate[]): Promise<void>
   /** Takes its claims and its references to others with it; references to it stay. Fails with `STORE_MISSING`. */
   delete(kind: string, id: string): Promise<void>
+  /** As `delete` for each, few statements for many. All or nothing. */
+  deleteMany(keys: readonly RecordKey[]): Promise<void>
   /** Sets all references of an existing record; positions count per field in the order given. */
   replaceReferences(from: RecordKey, references: readonly { field: string; to: RecordKey }[]): Promise<void>
   /** Takes a value for an existing record; free when the record holds it already. Fails with `ClaimConflict`. */
   claim(keeper: RecordKey, space: string, value: string): Promise<void>
+  /** Takes away whatever these records name. */
+  clearReferences(from: readonly RecordKey[]): Promise<void>
   /** Sets the references of records that have none yet, few statements for many; positions count per record and field in the order given. */
   addReferences(references: readonly Omit<Reference, 'position'>[]): Promise<void>
   /** As `claim` for each, in few statements. Takes what is free and answers with what others hold. */
@@ -224,6 +235,8 @@ export interface StoreTransaction extends StoreReader {
   touch(keys: readonly RecordKey[]): Promise<void>
   /** Gives a value back if the record holds it. */
   release(keeper: RecordKey, space: string, value: string): Promise<void>
+  /** As `release` for each, few statements for many. */
+  releaseMany(claims: readonly KeptClaim[]): Promise<void>
   /** Leaves entries in the outbox; they wait for delivery once this transaction is committed. Counts as no change of a record. */
   post(entries: readonly Posted[]): Promise<void>
   /** Takes everything that waits for a destination out of the outbox, its dead letters, and what is known of its delivery. */

@@ -2,10 +2,11 @@ import { type Kysely, sql, type Transaction } from 'kysely'
 import type { Json } from '../lib/json.js'
 import { ChangeSet } from './change-set.js'
 import { Queries } from './queries.js'
-import { claimText, keyText, pieces, storable, toRecord } from './rows.js'
+import { claimText, idsByKind, keyText, pieces, storable, toRecord } from './rows.js'
 import type {
   Claim,
   KeptClaim,
+  KeyedUpdate,
   NewRecord,
   Posted,
   RecordKey,
@@ -19,6 +20,8 @@ import type { Tables } from './tables.js'
 
 /** Few enough that building such a statement holds up no loop. */
 const ROWS_PER_STATEMENT = 250
+/** SQLite takes up to 1,000 conditions within each other, of which each claim is one. */
+const CLAIMS_PER_RELEASE = 100
 
 export interface TransactionStart {
   readonly number: number
@@ -109,23 +112,74 @@ export class KyselyTransaction extends Queries implements StoreTransaction {
     return toRecord(row)
   }
 
-  async delete(kind: string, id: string): Promise<void> {
+  async updateMany(updates: readonly KeyedUpdate[]): Promise<void> {
     const trx = this.#open()
-    this.#touched = true
-    const place = await trx
-      .deleteFrom('records')
-      .where('kind', '=', kind)
-      .where('id', '=', id)
-      .returning(['created_at', 'sequence'])
-      .executeTakeFirst()
-    if (place === undefined) throw missing(kind, id)
-    const stone = { ...place, revision: this.number }
-    await trx
-      .insertInto('tombstones')
-      .values({ kind, id, ...stone })
-      .onConflict((conflict) => conflict.columns(['kind', 'id']).doUpdateSet(stone))
-      .execute()
-    this.#changes.add({ kind, id }, 'delete')
+    for (const some of pieces(updates, ROWS_PER_STATEMENT)) await this.#mustBeThere(some)
+    for (const some of pieces(updates, ROWS_PER_STATEMENT)) {
+      this.#touched = true
+      // No row of these is new, so that neither its place in lists nor the number of one is ever seen.
+      const place = { revision: this.number, created_at: 0 }
+      const rows = some.map(({ kind, id, body, sealed }, at) => {
+        return { kind, id, ...place, sequence: -1 - at, body: JSON.stringify(body), sealed }
+      })
+      await trx
+        .insertInto('records')
+        .values(rows)
+        .onConflict((conflict) =>
+          conflict.columns(['kind', 'id']).doUpdateSet(({ ref }) => {
+            return { revision: ref('excluded.revision'), body: ref('excluded.body'), sealed: ref('excluded.sealed') }
+          })
+        )
+        .execute()
+      for (const key of some) this.#changes.add(key, 'update')
+    }
+  }
+
+  async delete(kind: string, id: string): Promise<void> {
+    await this.deleteMany([{ kind, id }])
+  }
+
+  async deleteMany(keys: readonly RecordKey[]): Promise<void> {
+    const trx = this.#open()
+    for (const [kind, ids] of idsByKind(keys)) {
+      for (const some of pieces(ids, ROWS_PER_STATEMENT)) {
+        this.#touched = true
+        const gone = await trx
+          .deleteFrom('records')
+          .where('kind', '=', kind)
+          .where('id', 'in', some)
+          .returning(['kind', 'id', 'created_at', 'sequence'])
+          .execute()
+        if (gone.length !== some.length) {
+          // Of several some may be gone: work that catches the error must not commit that.
+          this.#spoiled ||= keys.length > 1
+          const there = new Set(gone.map(({ id }) => id))
+          throw missing(kind, some.find((id) => !there.has(id)) ?? '')
+        }
+        await trx
+          .insertInto('tombstones')
+          .values(gone.map((row) => ({ ...row, revision: this.number })))
+          .onConflict((conflict) =>
+            conflict.columns(['kind', 'id']).doUpdateSet(({ ref }) => ({
+              created_at: ref('excluded.created_at'),
+              sequence: ref('excluded.sequence'),
+              revision: ref('excluded.revision')
+            }))
+          )
+          .execute()
+        for (const id of some) this.#changes.add({ kind, id }, 'delete')
+      }
+    }
+  }
+
+  async clearReferences(from: readonly RecordKey[]): Promise<void> {
+    const trx = this.#open()
+    for (const [kind, ids] of idsByKind(from)) {
+      for (const some of pieces(ids, ROWS_PER_STATEMENT)) {
+        this.#touched = true
+        await trx.deleteFrom('references').where('from_kind', '=', kind).where('from_id', 'in', some).execute()
+      }
+    }
   }
 
   async replaceReferences(from: RecordKey, references: readonly { field: string; to: RecordKey }[]): Promise<void> {
@@ -158,8 +212,7 @@ export class KyselyTransaction extends Queries implements StoreTransaction {
 
   async touch(keys: readonly RecordKey[]): Promise<void> {
     const trx = this.#open()
-    for (const kind of new Set(keys.map((key) => key.kind))) {
-      const ids = keys.filter((key) => key.kind === kind).map(({ id }) => id)
+    for (const [kind, ids] of idsByKind(keys)) {
       for (const some of pieces(ids, ROWS_PER_STATEMENT)) {
         this.#touched = true
         const rows = await trx
@@ -210,15 +263,29 @@ export class KyselyTransaction extends Queries implements StoreTransaction {
   }
 
   async release(keeper: RecordKey, space: string, value: string): Promise<void> {
+    await this.releaseMany([{ keeper, space, value }])
+  }
+
+  async releaseMany(claims: readonly KeptClaim[]): Promise<void> {
     const trx = this.#open()
-    this.#touched = true
-    await trx
-      .deleteFrom('claims')
-      .where('space', '=', space)
-      .where('value', '=', claimText(value))
-      .where('kind', '=', keeper.kind)
-      .where('id', '=', keeper.id)
-      .execute()
+    for (const some of pieces(claims, CLAIMS_PER_RELEASE)) {
+      this.#touched = true
+      await trx
+        .deleteFrom('claims')
+        .where(({ eb, and, or }) =>
+          or(
+            some.map(({ keeper: { kind, id }, space, value }) =>
+              and([
+                eb('space', '=', space),
+                eb('value', '=', claimText(value)),
+                eb('kind', '=', kind),
+                eb('id', '=', id)
+              ])
+            )
+          )
+        )
+        .execute()
+    }
   }
 
   async post(entries: readonly Posted[]): Promise<void> {
@@ -299,6 +366,20 @@ export class KyselyTransaction extends Queries implements StoreTransaction {
   /** From here on the handle refuses everything. */
   end(): void {
     this.#ended = true
+  }
+
+  async #mustBeThere(keys: readonly RecordKey[]): Promise<void> {
+    for (const [kind, ids] of idsByKind(keys)) {
+      const rows = await this.#open()
+        .selectFrom('records')
+        .select('id')
+        .where('kind', '=', kind)
+        .where('id', 'in', ids)
+        .execute()
+      if (rows.length === ids.length) continue
+      const there = new Set(rows.map(({ id }) => id))
+      throw missing(kind, ids.find((id) => !there.has(id)) ?? '')
+    }
   }
 
   /** Of a value that could not be taken. */

@@ -1,5 +1,5 @@
 import type { Kysely } from 'kysely'
-import { keyText, pieces, storable, toRecord, toReference } from './rows.js'
+import { idsByKind, keyText, pieces, storable, toRecord, toReference } from './rows.js'
 import type { Claim, RecordKey, Reference, WholeRecord, WholeRequest } from './store.js'
 import type { RecordsTable, Tables } from './tables.js'
 
@@ -14,7 +14,7 @@ export async function wholeRecords(connection: Kysely<Tables>, request: WholeReq
   const rows = 'keys' in request ? await rowsOf(connection, request.keys) : await rowsAfter(connection, request)
   const references = new Map<string, Reference[]>()
   const claims = new Map<string, Claim[]>()
-  for (const [kind, ids] of byKind(rows)) {
+  for (const [kind, ids] of idsByKind(rows)) {
     for (const some of pieces(ids, KEYS_PER_STATEMENT)) {
       const held = await connection
         .selectFrom('references')
@@ -57,19 +57,13 @@ async function rowsAfter(
 
 async function rowsOf(connection: Kysely<Tables>, keys: readonly RecordKey[]): Promise<Row[]> {
   const rows: Row[] = []
-  for (const [kind, ids] of byKind(keys)) {
+  for (const [kind, ids] of idsByKind(keys)) {
     for (const some of pieces(ids.filter(storable), KEYS_PER_STATEMENT)) {
       const query = connection.selectFrom('records').selectAll().where('kind', '=', kind).where('id', 'in', some)
       rows.push(...(await query.execute()))
     }
   }
   return rows
-}
-
-function byKind(keys: readonly RecordKey[]): Map<string, string[]> {
-  const ids = new Map<string, string[]>()
-  for (const { kind, id } of keys) add(ids, kind, id)
-  return ids
 }
 
 function add<T>(lists: Map<string, T[]>, key: string, value: T): void {

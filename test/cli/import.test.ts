@@ -2,6 +2,9 @@ import { stat, writeFile } from 'node:fs/promises'
 import { join } from 'node:path'
 import t from 'tap'
 import type { Store } from '../../src/store/store.js'
+import { until } from '../helpers/until.js'
+import { idOf } from '../resources/bench.js'
+import { SluiceProcess } from './process.js'
 import { folder, SITE, sluice, withStore } from './transfer-stand.js'
 
 const counted = async (store: Store, kind: string) => (await store.list(kind, { limit: 100_000 }))?.records.length
@@ -67,4 +70,29 @@ t.test('a store in a file that a process has open is left alone', async (t) => {
     t.match(err, /^nothing was imported: .*sluice\.db is in use by process \d+/)
     t.equal(await store.revision(), 0)
   })
+})
+
+t.test('a reader that does not take what an import does neither holds it up nor loses any of it', async (t) => {
+  const count = 10_000
+  const entries = Array.from({ length: count }, (_, number) => ({
+    id: idOf('vault', number),
+    fields: { name: `vault_${number}` }
+  }))
+  const document = { format: 'sluice-account/1', records: { vault: entries } }
+  const { cwd, data, file } = await folder(t, JSON.stringify(document))
+  const importing = new SluiceProcess(t, ['import', file, '--yes', '--data', data], { cwd })
+  importing.child.stdout?.pause()
+  const address = join(data, 'sluice.db')
+  const sizeOf = async (path: string) => (await stat(path).catch(() => undefined))?.size
+  // Closed: everything is in the file, and the log beside it is gone.
+  const closed = async () => ((await sizeOf(address)) ?? 0) > 500_000 && (await sizeOf(`${address}-wal`)) === undefined
+  await until(async () => importing.child.exitCode !== null || (await closed()))
+  await withStore(t, address, async (store) => t.equal(await store.revision(), 1))
+  t.equal(importing.child.exitCode, null, 'it still waits for its reader')
+  importing.child.stdout?.resume()
+  const { code, out } = await importing.ended()
+  const lines = out.split('\n')
+  t.equal(code, 0)
+  t.equal(lines.length, count + 3)
+  t.same([lines[0], ...lines.slice(-2)], ['vault:', `${count} created, 0 updated, 0 deleted, 0 unchanged`, 'imported'])
 })

@@ -1,8 +1,9 @@
 import t from 'tap'
 import { Slices } from '../../src/lib/slices.js'
 import type { Unit } from '../../src/plan/plan.js'
+import type { Store, StoreTransaction } from '../../src/store/store.js'
 import { startPostgres, through } from '../store/postgres-server.js'
-import { type Account, DENY, open } from './account.js'
+import { type Account, DENY, open, resource } from './account.js'
 import { imported, refused } from './transfers.js'
 
 const EDGES = 300
@@ -138,4 +139,65 @@ t.test('an import says of every claim that is taken who has it', async (t) => {
       [2, 'ALREADY_EXISTS', message(EDGES + 1)]
     ]
   )
+})
+
+/** How often a store is asked while `run` runs, inside and outside of transactions. */
+async function questions(t: Parameters<typeof open>[0], run: (one: Account, asked: () => number) => Promise<number[]>) {
+  let asked = 0
+  const counting = <T extends object>(target: T): T =>
+    new Proxy(target, {
+      get(_, name) {
+        const value = Reflect.get(target, name, target)
+        if (typeof value !== 'function') return value
+        return (...words: unknown[]) => {
+          asked++
+          return value.apply(target, words)
+        }
+      }
+    })
+  const wrap = (store: Store): Store =>
+    new Proxy(counting(store), {
+      get: (target, name) =>
+        name === 'transact'
+          ? (operation: string, work: (tx: StoreTransaction) => Promise<unknown>) =>
+              store.transact(operation, (tx) => work(counting(tx)))
+          : Reflect.get(target, name)
+    })
+  return await run(await open(t, { wrap }), () => asked)
+}
+
+t.test('a page asks as often as one record, whatever stands below its records', async (t) => {
+  const counts = await questions(t, async (one, asked) => {
+    await imported(one.store, account({ edges: 40 }))
+    const counts: number[] = []
+    for (const limit of [1, 40]) {
+      const before = asked()
+      const page = await one.control.list(resource('https_edge'), { path: {}, limit, beforeId: undefined }, one.call())
+      counts.push(asked() - before)
+      const { https_edges } = page as { https_edges: { routes: { id: string }[] }[] }
+      t.equal(https_edges.length, limit)
+      t.ok(https_edges.every(({ routes }) => routes.length === 1))
+      t.equal(new Set(https_edges.map(({ routes }) => routes[0]?.id)).size, limit, 'each edge with its own route')
+    }
+    return counts
+  })
+  t.equal(counts[0], counts[1])
+})
+
+t.test('an import that changes or deletes asks as often for many records as for few', async (t) => {
+  const counts = await questions(t, async (one, asked) => {
+    const counts: number[] = []
+    for (const edges of [10, 60]) {
+      await imported(one.store, account({ edges }), { prune: true })
+      const before = asked()
+      const changed = await imported(one.store, account({ edges, shift: 1 }), { prune: true })
+      t.equal(changed.records.filter(({ change }) => change === 'updated').length > edges, true)
+      const middle = asked()
+      const gone = await imported(one.store, { format: 'sluice-account/1' }, { prune: true })
+      t.equal(gone.records.filter(({ change }) => change === 'deleted').length, 2 * edges)
+      counts.push(middle - before, asked() - middle)
+    }
+    return counts
+  })
+  t.same(counts.slice(2), counts.slice(0, 2))
 })

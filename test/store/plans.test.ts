@@ -20,6 +20,7 @@ const CHANGES = 500
 /** Rows that one step of a plan may touch: some more than are asked for. */
 const MOST_ROWS = CHANGES + 1
 const LARGE: ReadonlySet<string> = new Set(['records', 'references', 'claims', 'changes', 'tombstones'])
+const numbers = [3, 5, 7]
 const edgeId = (n: number) => `edge_${n}`
 const routeId = (n: number) => `route_${n}`
 
@@ -99,9 +100,10 @@ const READS: readonly (readonly [string, (store: StoreReader) => Promise<unknown
   ],
   ['who names a record', (store) => store.referencesTo('edge', edgeId(9))],
   ['the first that name a record', (store) => store.referencesTo('edge', edgeId(9), 1)],
+  ['who names one of some records', (store) => store.referencesToAny('edge', numbers.map(edgeId))],
   ['what a record names', (store) => store.referencesFrom('route', routeId(9))],
   ['one record', (store) => store.get('edge', edgeId(9))],
-  ['some records', (store) => store.getMany([3, 5, 7].map((n) => ({ kind: 'edge', id: edgeId(n) })))],
+  ['some records', (store) => store.getMany(numbers.map((n) => ({ kind: 'edge', id: edgeId(n) })))],
   ['who holds a claim', (store) => store.keeperOf('host', 'host-9')],
   ['the claims of a record', (store) => store.claimsOf('edge', edgeId(9))],
   ['the last changes', (store) => store.changesAfter(EDGES / AT_ONCE, CHANGES)],

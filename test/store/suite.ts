@@ -7,6 +7,7 @@ import type { ManualClock } from '../helpers/clock.js'
 import { boardSuite } from './board-suite.js'
 import { deadLetterSuite } from './dead-letter-suite.js'
 import { endedSuite } from './ended-suite.js'
+import { manySuite } from './many-suite.js'
 import { type Opened, operation, over, put } from './opened.js'
 import { outboxSuite } from './outbox-suite.js'
 
@@ -30,6 +31,7 @@ export async function storeSuite(t: TapTest, database: Database, isolated: boole
     return over(database)
   }
   records(t, fresh)
+  manySuite(t, fresh)
   references(t, fresh)
   claims(t, fresh)
   transactions(t, fresh)

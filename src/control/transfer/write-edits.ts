@@ -3,8 +3,8 @@ import { httpsEdge } from '../../resources/https-edge.js'
 import { claimsOf, linksOf, newLinks } from '../../resources/relations.js'
 import { reservedDomain } from '../../resources/reserved-domain.js'
 import type { Resource } from '../../resources/resource.js'
-import { pieces } from '../../store/rows.js'
-import type { KeptClaim, NewRecord, RecordKey, Reference, StoreTransaction } from '../../store/store.js'
+import { idsByKind, pieces } from '../../store/rows.js'
+import type { KeptClaim, KeyedUpdate, NewRecord, RecordKey, Reference, StoreTransaction } from '../../store/store.js'
 import { mustCarryBytes } from '../carriage.js'
 import { Catalogue } from '../catalogue.js'
 import { ControlError } from '../control-error.js'
@@ -19,6 +19,8 @@ import { segmentsOf } from './read-entry.js'
 
 /** Records whose references are looked up together. */
 const CHECKED_AT_ONCE = 250
+/** Records that are sealed and handed to the store together. */
+const WRITTEN_AT_ONCE = 1_000
 
 /** A record before and after an import. */
 export interface Edit {
@@ -48,12 +50,13 @@ export async function writeEdits(
   const writing = new Writing(tx, document, options)
   const gone = edits.filter((edit): edit is Gone => edit.after === undefined && edit.before !== undefined)
   const made = edits.filter((edit): edit is Made => edit.after !== undefined && edit.path !== undefined)
-  for (const { before } of gone) await tx.delete(before.kind, before.id)
-  for (const edit of made) await writing.release(edit)
+  await tx.deleteMany(gone.map(({ before }) => keyOf(before)))
+  await writing.release(made)
   await writing.records(made)
   await writing.relate(made)
   for (const some of pieces(made, CHECKED_AT_ONCE)) await writing.check(some)
-  for (const edit of gone) await writing.mustNotBeNeeded(edit)
+  for (const some of pieces(gone, CHECKED_AT_ONCE)) await writing.mustNotBeNeeded(some)
+  await writing.mustNotBeServed(gone)
   await writing.touchParents(edits)
   if (writing.problems.length > 0) throw new ImportRefused(writing.problems)
   return writing.warnings
@@ -76,35 +79,47 @@ class Writing {
     this.#catalogue = new Catalogue(options.resources)
   }
 
-  async release({ resource, before, after }: Made): Promise<void> {
-    if (before === undefined) return
-    const kept = new Set(claimsOf(resource, after).map(claimText))
-    for (const claim of claimsOf(resource, before)) {
-      if (!kept.has(claimText(claim))) await this.#tx.release(keyOf(after), claim.space, claim.value)
+  /** Claims that are given up. */
+  async release(edits: readonly Made[]): Promise<void> {
+    const free: KeptClaim[] = []
+    for (const { resource, before, after } of edits) {
+      if (before === undefined) continue
+      const kept = new Set(claimsOf(resource, after).map(claimText))
+      for (const { space, value } of claimsOf(resource, before)) {
+        if (!kept.has(claimText({ space, value }))) free.push({ keeper: keyOf(after), space, value })
+      }
     }
+    await this.#tx.releaseMany(free)
   }
 
   async records(edits: readonly Made[]): Promise<void> {
-    const fresh: NewRecord[] = []
-    for (const { before, after, createdAt } of edits) {
-      const stored = this.#options.records.stored(after)
-      if (before !== undefined) await this.#tx.update(after.kind, after.id, stored)
-      else fresh.push({ ...keyOf(after), ...stored, ...(createdAt === undefined ? {} : { createdAt }) })
+    // Piece by piece: what the store keeps of all of them at once would be as much again as they are.
+    for (const some of pieces(edits, WRITTEN_AT_ONCE)) {
+      const fresh: NewRecord[] = []
+      const changed: KeyedUpdate[] = []
+      for (const { before, after, createdAt } of some) {
+        const stored = this.#options.records.stored(after)
+        if (before !== undefined) changed.push({ ...keyOf(after), ...stored })
+        else fresh.push({ ...keyOf(after), ...stored, ...(createdAt === undefined ? {} : { createdAt }) })
+        this.#made.add(textOf(after))
+      }
+      await this.#tx.updateMany(changed)
+      await this.#tx.insertMany(fresh)
     }
-    await this.#tx.insertMany(fresh)
-    for (const { after } of edits) this.#made.add(textOf(after))
   }
 
   /** References and claims. */
   async relate(edits: readonly Made[]): Promise<void> {
+    const changed: RecordKey[] = []
     const fresh: Omit<Reference, 'position'>[] = []
     const taken: (KeptClaim & { readonly place: TransferPath; readonly field: string })[] = []
     for (const { resource, before, after, path } of edits) {
       const keeper = keyOf(after)
-      const links = linksOf(resource, after).map(({ field, kind, id }) => ({ field, to: { kind, id } }))
-      if (before === undefined) for (const link of links) fresh.push({ from: keeper, ...link })
-      else if (JSON.stringify(linksOf(resource, after)) !== JSON.stringify(linksOf(resource, before))) {
-        await this.#tx.replaceReferences(keeper, links)
+      const links = linksOf(resource, after)
+      const former = before === undefined ? [] : linksOf(resource, before)
+      if (JSON.stringify(links) !== JSON.stringify(former)) {
+        if (former.length > 0) changed.push(keeper)
+        for (const { field, kind, id } of links) fresh.push({ from: keeper, field, to: { kind, id } })
       }
       const held = new Set(before === undefined ? [] : claimsOf(resource, before).map(claimText))
       for (const claim of claimsOf(resource, after)) {
@@ -112,6 +127,7 @@ class Writing {
         if (!held.has(claimText(claim))) taken.push({ keeper, ...claim, place })
       }
     }
+    await this.#tx.clearReferences(changed)
     await this.#tx.addReferences(fresh)
     const conflicts = new Map((await this.#tx.claimMany(taken)).map((one) => [claimText(one.claim), one.keeper]))
     for (const { keeper, field, place, ...claim } of taken) {
@@ -141,22 +157,39 @@ class Writing {
   }
 
   /** Nothing that stays may need what is gone. */
-  async mustNotBeNeeded({ before: { kind, id, body } }: Gone): Promise<void> {
-    for (const { from, field } of await this.#tx.referencesTo(kind, id)) {
-      const user = await this.#options.records.find(this.#tx, from.kind, from.id)
+  async mustNotBeNeeded(gone: readonly Gone[]): Promise<void> {
+    const named: Reference[] = []
+    for (const [kind, ids] of idsByKind(gone.map(({ before }) => before))) {
+      named.push(...(await this.#tx.referencesToAny(kind, ids)))
+    }
+    const users = new Map<string, ResourceRecord>()
+    for (const stored of await this.#tx.getMany(named.map(({ from }) => from))) {
+      users.set(textOf(stored), this.#options.records.open(stored).record)
+    }
+    for (const { from, field, to } of named) {
+      const user = users.get(textOf(from))
       const resource = this.#catalogue.find(from.kind)
       if (user === undefined || resource === undefined) continue
-      const link = linksOf(resource, user.record).find(
-        (one) => one.field === field && one.kind === kind && one.id === id
+      const link = linksOf(resource, user).find(
+        (one) => one.field === field && one.kind === to.kind && one.id === to.id
       )
-      if (link !== undefined && link.onTargetDelete !== 'keep') this.#inUse(`${kind} ${id}`, from)
+      if (link !== undefined && link.onTargetDelete !== 'keep') this.#inUse(textOf(to), from)
     }
-    if (kind !== reservedDomain.name) return
+  }
+
+  /** No edge that stays may have the name of a reserved domain that is gone. */
+  async mustNotBeServed(gone: readonly Gone[]): Promise<void> {
+    const domains = new Map<unknown, string>()
+    for (const { before } of gone) {
+      if (before.kind === reservedDomain.name) domains.set(before.body.domain, textOf(before))
+    }
+    if (domains.size === 0) return
     for await (const page of everyRecord(this.#tx, httpsEdge.name)) {
       for (const edge of page) {
         const { hostports } = edge.body as { readonly hostports?: readonly string[] }
-        if ((hostports ?? []).some((hostport) => splitHostport(hostport).host === body.domain)) {
-          this.#inUse(`${kind} ${id}`, edge)
+        for (const host of new Set((hostports ?? []).map((hostport) => splitHostport(hostport).host))) {
+          const domain = domains.get(host)
+          if (domain !== undefined) this.#inUse(domain, edge)
         }
       }
     }

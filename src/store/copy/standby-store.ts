@@ -90,6 +90,10 @@ export class StandbyStore implements Store {
     return this.#current.referencesTo(kind, id, limit)
   }
 
+  referencesToAny(kind: string, ids: readonly string[]): Promise<Reference[]> {
+    return this.#current.referencesToAny(kind, ids)
+  }
+
   referencesFrom(kind: string, id: string): Promise<Reference[]> {
     return this.#current.referencesFrom(kind, id)
   }
