@@ -7,7 +7,7 @@ import { join, resolve } from 'node:path'
 /** Milliseconds after which a command or a start has failed. */
 const DEADLINE = 30_000
 
-export const KEY = 'a-key-of-the-administrator'
+const KEY = 'a-key-of-the-administrator'
 
 export interface Ended {
   readonly code: number | null

@@ -50,7 +50,7 @@ export async function echo(): Promise<{ server: Server; url: string }> {
 }
 
 /** A folder with all that a start reads, and a start on it. */
-export async function startIn(build: Build, folder: string, { upstream }: Surroundings): Promise<Serving> {
+async function startIn(build: Build, folder: string, { upstream }: Surroundings): Promise<Serving> {
   const words = ['--upstream', upstream, '--policy', 'policy.yaml', '--agents', '127.0.0.1:0']
   return await build.start(folder, words, { SLUICE_OUTBOUND_ALLOW_PRIVATE: 'on', SLUICE_LIMITER_BUDGET: '64MiB' })
 }

@@ -4,8 +4,6 @@ import ts from 'typescript'
 
 /** Reads the surface from the text of the source, wherever in `src` it stands: what no running product shows as a whole. */
 
-export type { CallExpression, Expression, NewExpression, Node, ObjectLiteralExpression } from 'typescript'
-
 /** Every node of every file of the source. */
 export async function everyNode(visit: (node: ts.Node) => void): Promise<void> {
   const files = (await readdir('src', { recursive: true })).filter((name) => name.endsWith('.ts')).sort()
