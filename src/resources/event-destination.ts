@@ -120,7 +120,9 @@ const delivery = computed(
       }),
       reason: nullableText,
       delivered: Type.Integer({ description: 'Events that were taken.' }),
-      dropped: Type.Integer({ description: 'Traffic events for which there was no room, or that were refused for good.' }),
+      dropped: Type.Integer({
+        description: 'Traffic events for which there was no room, or that were refused for good.'
+      }),
       waiting: Type.Integer({ description: 'Other events that waited when the delivery failed last.' }),
       failures: Type.Integer({ description: 'Attempts since the last success.' }),
       last_error: nullableText,
