@@ -2,24 +2,24 @@ import type { Applied } from '../control/applied-units.js'
 import { Mutex } from '../lib/concurrency.js'
 import type { Unit } from '../plan/plan.js'
 
-type Units = ReadonlyMap<string, Unit>
+type UnitsByKey = ReadonlyMap<string, Unit>
 
 /**
  * The units of the process itself: what the files say, and the endpoints that agents have opened. Each part is replaced as
  * a whole, and parts take turns, so that none of them undoes what another has just done.
  */
 export class OwnUnits {
-  readonly #apply: (units: Units) => Promise<Applied>
-  #parts: ReadonlyMap<string, Units> = new Map()
+  readonly #apply: (units: UnitsByKey) => Promise<Applied>
+  #parts: ReadonlyMap<string, UnitsByKey> = new Map()
   readonly #mutex = new Mutex()
 
   /** `apply` makes exactly these units those of the process. */
-  constructor(apply: (units: Units) => Promise<Applied>) {
+  constructor(apply: (units: UnitsByKey) => Promise<Applied>) {
     this.#apply = apply
   }
 
   /** A part that is refused stays as it was. */
-  put(part: string, units: Units): Promise<Applied> {
+  put(part: string, units: UnitsByKey): Promise<Applied> {
     return this.#mutex.run(async () => {
       const next = new Map(this.#parts).set(part, units)
       const applied = await this.#apply(merged(next))
@@ -39,7 +39,7 @@ export class OwnUnits {
   }
 }
 
-function merged(parts: ReadonlyMap<string, Units>): Units {
+function merged(parts: ReadonlyMap<string, UnitsByKey>): UnitsByKey {
   const units = new Map<string, Unit>()
   for (const part of parts.values()) for (const [key, unit] of part) units.set(key, unit)
   return units

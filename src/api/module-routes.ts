@@ -18,15 +18,15 @@ export function addModuleRoutes(router: Router, resource: Resource, account: Acc
   const item = `${resource.path}/{id}`
   for (const module of resource.modules) {
     const path = `${item}/${module}`
-    route(router, 'PUT', path, { body: 'json' }, replace(resource, module, account))
-    route(router, 'GET', path, {}, get(resource, module, account))
-    route(router, 'DELETE', path, {}, remove(resource, module, account))
+    route(router, 'PUT', path, { body: 'json' }, replaceModule(resource, module, account))
+    route(router, 'GET', path, {}, getModule(resource, module, account))
+    route(router, 'DELETE', path, {}, removeModule(resource, module, account))
   }
   for (const field of resource.clearable)
-    route(router, 'DELETE', `${item}/${field}`, {}, remove(resource, field, account))
+    route(router, 'DELETE', `${item}/${field}`, {}, removeModule(resource, field, account))
 }
 
-function replace(resource: Resource, module: string, account: Account): Handler {
+function replaceModule(resource: Resource, module: string, account: Account): Handler {
   return async (request, reply) => {
     const call = callOf(request)
     account.permit(resource, 'update', call)
@@ -36,7 +36,7 @@ function replace(resource: Resource, module: string, account: Account): Handler 
   }
 }
 
-function get(resource: Resource, module: string, account: Account): Handler {
+function getModule(resource: Resource, module: string, account: Account): Handler {
   return async (request, reply) => {
     const call = callOf(request)
     account.permit(resource, 'get', call)
@@ -46,7 +46,7 @@ function get(resource: Resource, module: string, account: Account): Handler {
   }
 }
 
-function remove(resource: Resource, module: string, account: Account): Handler {
+function removeModule(resource: Resource, module: string, account: Account): Handler {
   return async (request, reply) => {
     const call = callOf(request)
     account.permit(resource, 'update', call)

@@ -31,11 +31,17 @@ export function addNestedRoutes(
   baseUrl: () => string
 ): void {
   for (const { parent, child, nested } of nestedLists(resources)) {
-    route(router, 'GET', `${parent.path}/{id}/${nested.name}`, {}, list(parent, child, nested, account, baseUrl))
+    route(router, 'GET', `${parent.path}/{id}/${nested.name}`, {}, listNested(parent, child, nested, account, baseUrl))
   }
 }
 
-function list(parent: Resource, child: Resource, nested: Nested, account: Account, baseUrl: () => string): Handler {
+function listNested(
+  parent: Resource,
+  child: Resource,
+  nested: Nested,
+  account: Account,
+  baseUrl: () => string
+): Handler {
   return async (request, reply) => {
     const call = callOf(request)
     account.permit(child, 'list', call)

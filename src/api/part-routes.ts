@@ -20,15 +20,15 @@ export function addPartRoutes(router: Router, resource: Resource, account: Accou
   for (const part of resource.parts) {
     const path = `${resource.path}/{id}/${part.name}`
     const one = `${path}/{${part.key}}`
-    route(router, 'GET', path, {}, list(resource, part, account))
-    route(router, 'POST', path, { body: 'json' }, add(resource, part, account))
-    route(router, 'GET', one, {}, get(resource, part, account))
-    route(router, 'PATCH', one, { body: 'json' }, update(resource, part, account))
-    route(router, 'DELETE', one, {}, remove(resource, part, account))
+    route(router, 'GET', path, {}, listParts(resource, part, account))
+    route(router, 'POST', path, { body: 'json' }, addPart(resource, part, account))
+    route(router, 'GET', one, {}, getPart(resource, part, account))
+    route(router, 'PATCH', one, { body: 'json' }, updatePart(resource, part, account))
+    route(router, 'DELETE', one, {}, removePart(resource, part, account))
   }
 }
 
-function list(resource: Resource, part: Part, account: Account): Handler {
+function listParts(resource: Resource, part: Part, account: Account): Handler {
   return async (request, reply) => {
     const call = callOf(request)
     account.permit(resource, 'get', call)
@@ -38,7 +38,7 @@ function list(resource: Resource, part: Part, account: Account): Handler {
   }
 }
 
-function add(resource: Resource, part: Part, account: Account): Handler {
+function addPart(resource: Resource, part: Part, account: Account): Handler {
   return async (request, reply) => {
     const call = callOf(request)
     account.permit(resource, 'update', call)
@@ -50,7 +50,7 @@ function add(resource: Resource, part: Part, account: Account): Handler {
   }
 }
 
-function get(resource: Resource, part: Part, account: Account): Handler {
+function getPart(resource: Resource, part: Part, account: Account): Handler {
   return async (request, reply) => {
     const call = callOf(request)
     account.permit(resource, 'get', call)
@@ -62,7 +62,7 @@ function get(resource: Resource, part: Part, account: Account): Handler {
   }
 }
 
-function remove(resource: Resource, part: Part, account: Account): Handler {
+function removePart(resource: Resource, part: Part, account: Account): Handler {
   return async (request, reply) => {
     const call = callOf(request)
     account.permit(resource, 'update', call)
@@ -73,7 +73,7 @@ function remove(resource: Resource, part: Part, account: Account): Handler {
   }
 }
 
-function update(resource: Resource, part: Part, account: Account): Handler {
+function updatePart(resource: Resource, part: Part, account: Account): Handler {
   return async (request, reply) => {
     const call = callOf(request)
     account.permit(resource, 'update', call)

@@ -22,11 +22,11 @@ export function addResourceRoutes(router: Router, resource: Resource, account: A
   const { path } = resource
   const item = `${path}/{id}`
   const has = (operation: Operation) => resource.operations.includes(operation)
-  if (has('list')) route(router, 'GET', path, {}, list(resource, account))
-  if (has('create')) route(router, 'POST', path, { body: 'json' }, create(resource, account))
-  if (has('get')) route(router, 'GET', item, {}, get(resource, account))
-  if (has('update')) route(router, 'PATCH', item, { body: 'json' }, update(resource, account))
-  if (has('delete')) route(router, 'DELETE', item, {}, remove(resource, account))
+  if (has('list')) route(router, 'GET', path, {}, listRecords(resource, account))
+  if (has('create')) route(router, 'POST', path, { body: 'json' }, createRecord(resource, account))
+  if (has('get')) route(router, 'GET', item, {}, getRecord(resource, account))
+  if (has('update')) route(router, 'PATCH', item, { body: 'json' }, updateRecord(resource, account))
+  if (has('delete')) route(router, 'DELETE', item, {}, removeRecord(resource, account))
 }
 
 /** Which page of a list the query asks for. Throws an ApiError. */
@@ -38,7 +38,7 @@ export function readPage(request: FastifyRequest): { readonly limit: number; rea
   return { limit, beforeId }
 }
 
-function list(resource: Resource, account: Account): Handler {
+function listRecords(resource: Resource, account: Account): Handler {
   return async (request, reply) => {
     const call = callOf(request)
     account.permit(resource, 'list', call)
@@ -50,7 +50,7 @@ function list(resource: Resource, account: Account): Handler {
   }
 }
 
-function create(resource: Resource, account: Account): Handler {
+function createRecord(resource: Resource, account: Account): Handler {
   return async (request, reply) => {
     const call = callOf(request)
     account.permit(resource, 'create', call)
@@ -60,7 +60,7 @@ function create(resource: Resource, account: Account): Handler {
   }
 }
 
-function get(resource: Resource, account: Account): Handler {
+function getRecord(resource: Resource, account: Account): Handler {
   return async (request, reply) => {
     const call = callOf(request)
     account.permit(resource, 'get', call)
@@ -70,7 +70,7 @@ function get(resource: Resource, account: Account): Handler {
   }
 }
 
-function update(resource: Resource, account: Account): Handler {
+function updateRecord(resource: Resource, account: Account): Handler {
   return async (request, reply) => {
     const call = callOf(request)
     account.permit(resource, 'update', call)
@@ -80,7 +80,7 @@ function update(resource: Resource, account: Account): Handler {
   }
 }
 
-function remove(resource: Resource, account: Account): Handler {
+function removeRecord(resource: Resource, account: Account): Handler {
   return async (request, reply) => {
     const call = callOf(request)
     account.permit(resource, 'delete', call)

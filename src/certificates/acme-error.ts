@@ -74,14 +74,14 @@ function printable(text: string): string {
 }
 
 const MINUTE = 60_000
-const LONGEST_PAUSE = 60 * MINUTE
+const LONGEST_PAUSE_WHEN_BUSY = 60 * MINUTE
 
 /**
  * An authority that is overloaded (503) says when it is not. A limit (429) may be that of one domain alone, so others wait for a
  * minute at most: they then learn their own.
  */
 function pauseOf(status: number, retryAfter: number): number {
-  if (status === 503) return Math.min(Math.max(retryAfter, MINUTE), LONGEST_PAUSE)
+  if (status === 503) return Math.min(Math.max(retryAfter, MINUTE), LONGEST_PAUSE_WHEN_BUSY)
   return status === 429 ? MINUTE : 0
 }
 

@@ -2,7 +2,7 @@ import { Command } from 'commander'
 import type { AgentFlags } from './agent-setup.js'
 import { load } from './load.js'
 
-const EXAMPLES = `
+const AGENT_EXAMPLES = `
 Examples:
   export SLUICE_TOKEN=…
   sluice agent --server localhost:4443 --ca data/agents/ca.pem --label app=web --forward http://127.0.0.1:3000
@@ -48,7 +48,7 @@ export function agentCommand(): Command {
       'who looks names up: DNS servers are asked (own), or the system with all it knows'
     )
     .option('--config <file>', 'several tunnels, and any of the above')
-    .addHelpText('after', EXAMPLES)
+    .addHelpText('after', AGENT_EXAMPLES)
     .action(async (flags: AgentFlags) => {
       const { runAgent } = await load('./agent-run.js', () => import('./agent-run.js'))
       process.exitCode = await runAgent(flags, process.env, process.stderr)

@@ -1,7 +1,7 @@
 import { Command } from 'commander'
 import { ExitCode } from './exit-code.js'
 
-const EXAMPLES = `
+const API_KEY_EXAMPLES = `
 Examples:
   sluice api-key create
   sluice api-key create --data /var/lib/sluice
@@ -14,7 +14,7 @@ export function apiKeyCommand(): Command {
     .description('make a key and print it once')
     .option('--data <folder>', 'folder of the running process (default: ./data, or what the options say)')
     .option('--config <file>', 'options file that names the folder')
-    .addHelpText('after', EXAMPLES)
+    .addHelpText('after', API_KEY_EXAMPLES)
     .action(async ({ data, config }: { data?: string; config?: string }) => {
       process.exitCode = await createApiKey(data, config)
     })

@@ -1,7 +1,7 @@
 import { Command } from 'commander'
 import { load } from './load.js'
 
-const EXAMPLES = `
+const BACKUP_EXAMPLES = `
 Examples:
   sluice backup /backups/sluice.db
   sluice backup --data /var/lib/sluice --with-keys --overwrite /backups/sluice.db
@@ -11,7 +11,7 @@ stopped. It appears as a whole or not at all, readable by you alone, and "sluice
 secrets stay sealed: keep the sealing key elsewhere, or take it along by --with-keys, and then keep the file as you keep a
 key. PostgreSQL has tools of its own: pg_dump.`
 
-interface Given {
+interface BackupFlags {
   readonly data?: string
   readonly store?: string
   readonly config?: string
@@ -29,8 +29,8 @@ export function backupCommand(): Command {
     .option('--config <file>', 'options file that names them')
     .option('--with-keys', 'take along the sealing key, the hashes of API keys and the authority of agents')
     .option('--overwrite', 'replace the file when it is there')
-    .addHelpText('after', EXAMPLES)
-    .action(async (file: string, { withKeys, overwrite, ...flags }: Given) => {
+    .addHelpText('after', BACKUP_EXAMPLES)
+    .action(async (file: string, { withKeys, overwrite, ...flags }: BackupFlags) => {
       const { backUp } = await load('./backup-store.js', () => import('./backup-store.js'))
       process.exitCode = await backUp(file, flags, { withKeys: withKeys === true, overwrite: overwrite === true })
     })

@@ -2,7 +2,7 @@ import { Command } from 'commander'
 import { ExitCode } from './exit-code.js'
 import { load } from './load.js'
 
-const EXAMPLES = `
+const CHECK_EXAMPLES = `
 Examples:
   sluice check policy.yaml
   sluice check policies/*.yaml
@@ -18,7 +18,7 @@ export function checkCommand(): Command {
     .description('check traffic policy documents (YAML or JSON) without running them')
     .argument('<file...>', 'documents to check; "-" reads standard input')
     .option('--json', 'one JSON object per file and line, and nothing else')
-    .addHelpText('after', EXAMPLES)
+    .addHelpText('after', CHECK_EXAMPLES)
     .action(async (files: string[], { json }: { json?: boolean }) => {
       const { checkFiles } = await load('./check-files.js', () => import('./check-files.js'))
       const valid = await checkFiles(files, {

@@ -1,4 +1,4 @@
-import { createServer } from 'node:net'
+import { createServer as createTcpServer } from 'node:net'
 import { IN_MEMORY } from '../config/fields.js'
 import { type LoadInput, loadOptions } from '../config/load.js'
 import { formatAuthority } from '../lib/host.js'
@@ -28,7 +28,7 @@ export async function withDemoAgents(input: LoadInput): Promise<DemoInput> {
 }
 
 async function isFree(at: { readonly host: string; readonly port: number }): Promise<boolean> {
-  const server = createServer()
+  const server = createTcpServer()
   const bound = await new Promise<boolean>((resolve) => {
     server.once('error', () => resolve(false))
     server.listen(at, () => resolve(true))

@@ -2,7 +2,7 @@ import { Command } from 'commander'
 import type { VerifyFlags } from './domains-verify.js'
 import { load } from './load.js'
 
-const EXAMPLES = `
+const DOMAINS_EXAMPLES = `
 Examples:
   export SLUICE_API_KEY=…
   sluice domains verify
@@ -20,7 +20,7 @@ export function domainsCommand(): Command {
     .option('--api <url>', 'the management API', 'http://127.0.0.1:4040')
     .option('--dns <address...>', 'resolvers to ask (default: those of the system)')
     .option('--json', 'one JSON object for each line of the DNS')
-    .addHelpText('after', EXAMPLES)
+    .addHelpText('after', DOMAINS_EXAMPLES)
     .action(async (domains: readonly string[], flags: VerifyFlags) => {
       const { verifyDomains } = await load('./domains-verify.js', () => import('./domains-verify.js'))
       const print = { out: (line: string) => console.log(line), error: (line: string) => console.error(line) }

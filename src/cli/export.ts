@@ -1,7 +1,7 @@
 import { Command } from 'commander'
 import { load } from './load.js'
 
-const EXAMPLES = `
+const EXPORT_EXAMPLES = `
 Examples:
   sluice export --output account.yaml
   sluice export --data /var/lib/sluice --with-secrets --output account.yaml
@@ -11,7 +11,7 @@ The document holds every record as of one revision, always in the same order. Wr
 hashes of keys) are left out unless --with-secrets seals them by a passphrase, which is read from SLUICE_PASSPHRASE or
 asked at the terminal. A store in a file belongs to the process that has it open: stop it first.`
 
-interface Given {
+interface ExportFlags {
   readonly data?: string
   readonly store?: string
   readonly config?: string
@@ -28,8 +28,8 @@ export function exportCommand(): Command {
     .option('--config <file>', 'options file that names them')
     .option('--with-secrets', 'take write-only values along, sealed by a passphrase')
     .option('--output <file>', 'where to write it, readable by you alone (default: standard output)')
-    .addHelpText('after', EXAMPLES)
-    .action(async ({ withSecrets, output, ...flags }: Given) => {
+    .addHelpText('after', EXPORT_EXAMPLES)
+    .action(async ({ withSecrets, output, ...flags }: ExportFlags) => {
       const { exportTo } = await load('./export-account.js', () => import('./export-account.js'))
       process.exitCode = await exportTo(flags, withSecrets === true, output)
     })

@@ -1,7 +1,7 @@
 import { Command } from 'commander'
 import { load } from './load.js'
 
-const EXAMPLES = `
+const IMPORT_EXAMPLES = `
 Examples:
   sluice import account.yaml --dry-run
   sluice import account.yaml
@@ -13,7 +13,7 @@ Records that the document does not have stay, unless --prune deletes them. A wri
 not have stays as it is. Processes on PostgreSQL serve what was imported within a second; a store in a file belongs to
 the process that has it open: stop it first.`
 
-interface Given {
+interface ImportFlags {
   readonly data?: string
   readonly store?: string
   readonly config?: string
@@ -33,8 +33,8 @@ export function importCommand(): Command {
     .option('--dry-run', 'only show what would change')
     .option('--yes', 'do not ask')
     .option('--prune', 'delete the records that the document does not have')
-    .addHelpText('after', EXAMPLES)
-    .action(async (file: string, { dryRun, yes, prune, ...flags }: Given) => {
+    .addHelpText('after', IMPORT_EXAMPLES)
+    .action(async (file: string, { dryRun, yes, prune, ...flags }: ImportFlags) => {
       const { importFile } = await load('./import-account.js', () => import('./import-account.js'))
       const how = { dryRun: dryRun === true, yes: yes === true, prune: prune === true }
       process.exitCode = await importFile(file, flags, how)

@@ -18,7 +18,7 @@ export async function restore(file: string, flags: StoreFlags, overwrite: boolea
     if (!existsSync(file)) throw new CodedError('FILE_UNREADABLE', `there is no file ${file}`)
     const facts = checkBackup(file)
     await whileUnused(place.address, () => put(file, facts, place, overwrite))
-    console.log(`${place.address}: revision ${facts.revision}, ${keysOf(facts)}`)
+    console.log(`${place.address}: revision ${facts.revision}, ${keysBeside(facts)}`)
     await warnOfKey(facts, place)
     return ExitCode.ok
   } catch (error) {
@@ -40,7 +40,7 @@ async function put(file: string, { files }: BackupFacts, place: StorePlace, over
   restoreSqlite(file, address)
 }
 
-function keysOf({ files }: BackupFacts): string {
+function keysBeside({ files }: BackupFacts): string {
   return files.length === 0 ? 'without keys' : `with ${files.map(({ name }) => name).join(', ')}`
 }
 

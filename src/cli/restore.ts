@@ -1,7 +1,7 @@
 import { Command } from 'commander'
 import { load } from './load.js'
 
-const EXAMPLES = `
+const RESTORE_EXAMPLES = `
 Examples:
   sluice restore /backups/sluice.db
   sluice restore --data /var/lib/sluice --overwrite /backups/sluice.db
@@ -10,7 +10,7 @@ Stop the process on the data folder first. The backup is checked before anything
 --overwrite. Keys come back when the backup was made --with-keys; otherwise put seal.key into the folder yourself, or set
 SLUICE_SEAL_KEY.`
 
-interface Given {
+interface RestoreFlags {
   readonly data?: string
   readonly store?: string
   readonly config?: string
@@ -26,8 +26,8 @@ export function restoreCommand(): Command {
     .option('--store <address>', 'the store: a file (default: <data>/sluice.db)')
     .option('--config <file>', 'options file that names them')
     .option('--overwrite', 'replace the records, and the keys that the backup has, when they are there')
-    .addHelpText('after', EXAMPLES)
-    .action(async (file: string, { overwrite, ...flags }: Given) => {
+    .addHelpText('after', RESTORE_EXAMPLES)
+    .action(async (file: string, { overwrite, ...flags }: RestoreFlags) => {
       const { restore } = await load('./restore-store.js', () => import('./restore-store.js'))
       process.exitCode = await restore(file, flags, overwrite === true)
     })

@@ -1,6 +1,6 @@
 import { Argument, Command } from 'commander'
 
-const EXAMPLES = `
+const SCHEMA_EXAMPLES = `
 Examples:
   sluice schema > policy.schema.json
   sluice schema options > options.schema.json
@@ -14,7 +14,7 @@ export function schemaCommand(): Command {
   return new Command('schema')
     .description('print the JSON Schema of policy documents or of the options file')
     .addArgument(what)
-    .addHelpText('after', EXAMPLES)
+    .addHelpText('after', SCHEMA_EXAMPLES)
     .action(async (wanted: string) => {
       const schema = wanted === 'options' ? await optionsFileSchema() : await documentSchema()
       process.stdout.write(`${JSON.stringify(schema, undefined, 2)}\n`)

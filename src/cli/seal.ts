@@ -1,7 +1,7 @@
 import { Command } from 'commander'
 import { load } from './load.js'
 
-const EXAMPLES = `
+const SEAL_EXAMPLES = `
 Examples:
   sluice seal rotate
   sluice seal rotate --data /var/lib/sluice
@@ -11,7 +11,7 @@ Makes a new sealing key, seals every secret of the store with it and removes the
 yourself (SLUICE_SEAL_KEY) is replaced by that of SLUICE_SEAL_KEY_NEW. Stop every process on the store first. When it is
 interrupted, run it again.`
 
-interface Given {
+interface SealFlags {
   readonly data?: string
   readonly store?: string
   readonly config?: string
@@ -24,8 +24,8 @@ export function sealCommand(): Command {
     .option('--data <folder>', 'folder of the store and its key (default: ./data, or what the options say)')
     .option('--store <address>', 'the store: a file or postgres://… (default: <data>/sluice.db)')
     .option('--config <file>', 'options file that names them')
-    .addHelpText('after', EXAMPLES)
-    .action(async (flags: Given) => {
+    .addHelpText('after', SEAL_EXAMPLES)
+    .action(async (flags: SealFlags) => {
       const { rotateSeal } = await load('./rotate-seal.js', () => import('./rotate-seal.js'))
       process.exitCode = await rotateSeal(flags)
     })

@@ -2,7 +2,7 @@ import { Command } from 'commander'
 import type { OptionFlag } from '../config/load.js'
 import { load } from './load.js'
 
-const EXAMPLES = `
+const START_EXAMPLES = `
 Examples:
   sluice start --upstream http://127.0.0.1:3000
   sluice start --upstream http://127.0.0.1:3000 --policy policy.yaml --listen 0.0.0.0:8080
@@ -23,7 +23,7 @@ const FLAGS = [
   ['store', 'address', 'store', 'records of the API: a file, ":memory:" or postgres://… (default: <data>/sluice.db)']
 ] as const
 
-type Given = Partial<Record<(typeof FLAGS)[number][0] | 'config', string>> & {
+type StartFlags = Partial<Record<(typeof FLAGS)[number][0] | 'config', string>> & {
   demo?: boolean
   cache: boolean
   newSealKey?: boolean
@@ -41,8 +41,8 @@ export function startCommand(): Command {
     .option('--demo', 'without an upstream: start a small one and the demo policy')
     .option('--new-seal-key', 'the sealing key of the store is lost: go on with the one that is there, or a new one')
     .option('--new-store', 'make an empty store, although the data folder has the sealing key of one')
-    .addHelpText('after', EXAMPLES)
-    .action(async (given: Given) => {
+    .addHelpText('after', START_EXAMPLES)
+    .action(async (given: StartFlags) => {
       const { serve } = await load('./serve.js', () => import('./serve.js'))
       process.exitCode = await serve({
         flags: flagsOf(given),
@@ -54,7 +54,7 @@ export function startCommand(): Command {
     })
 }
 
-function flagsOf(given: Given): OptionFlag[] {
+function flagsOf(given: StartFlags): OptionFlag[] {
   const flags = FLAGS.flatMap(([name, , option]) => {
     const text = given[name]
     return text === undefined ? [] : [{ flag: `--${name}`, option, text }]

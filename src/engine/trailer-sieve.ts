@@ -2,7 +2,7 @@ import { ByteQueue } from '../lib/byte-queue.js'
 import { forbiddenTrailer } from './fields.js'
 
 const NOTHING = Buffer.alloc(0)
-const COLON = 0x3a
+const NAME_END = 0x3a
 
 /**
  * Takes the lines of a trailer section that may not be trailers (RFC 9110 6.5.1) out of the bytes before a parser
@@ -33,7 +33,7 @@ function sieved(section: Buffer): Buffer {
   let from = 0
   while (from < section.length) {
     const end = section.indexOf('\r\n', from) + 2
-    const name = section.toString('latin1', from, section.indexOf(COLON, from))
+    const name = section.toString('latin1', from, section.indexOf(NAME_END, from))
     if (end - from === 2 || !forbiddenTrailer(name)) kept.push(section.subarray(from, end))
     from = end
   }

@@ -15,7 +15,7 @@ interface CircuitBreakerConfig {
 }
 
 /** Refuses requests while the upstream fails too often: 503 `CIRCUIT_OPEN` with `retry-after`. */
-export const circuitBreaker = defineModule<CircuitBreakerConfig>('circuit_breaker', (config, scope) => {
+export const circuitBreakerModule = defineModule<CircuitBreakerConfig>('circuit_breaker', (config, scope) => {
   const circuit = new Circuit(
     {
       window: config.rolling_window * SECOND,

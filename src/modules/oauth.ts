@@ -29,7 +29,7 @@ interface OauthConfig {
 }
 
 /** Lets users pass who have logged in at an OAuth provider and stand in one of its lists, if there are any. */
-export const oauth = defineModule<OauthConfig>('oauth', (config, scope) => {
+export const oauthModule = defineModule<OauthConfig>('oauth', (config, scope) => {
   const { name, value } = config.provider
   const { login }: LoginServices = scope.services
   const { provider, application } = login?.providers[name] ?? { provider: PROVIDERS[name], application: undefined }

@@ -21,7 +21,7 @@ interface OidcConfig {
 }
 
 /** Lets users pass who have logged in at an OpenID Connect provider. */
-export const oidc = defineModule<OidcConfig>('oidc', (config, scope) => {
+export const oidcModule = defineModule<OidcConfig>('oidc', (config, scope) => {
   const secret = scope.secret('client_secret')
   const application = secret === undefined ? undefined : { id: config.client_id, secret }
   return loginSteps(

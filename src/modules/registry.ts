@@ -1,9 +1,9 @@
-import { circuitBreaker } from './circuit-breaker.js'
+import { circuitBreakerModule } from './circuit-breaker.js'
 import { compression } from './compression.js'
 import type { ModuleDefinition } from './contract.js'
 import { ipRestriction } from './ip-restriction.js'
-import { oauth } from './oauth.js'
-import { oidc } from './oidc.js'
+import { oauthModule } from './oauth.js'
+import { oidcModule } from './oidc.js'
 import { requestHeaders } from './request-headers.js'
 import { responseHeaders } from './response-headers.js'
 import { trafficPolicy } from './traffic-policy.js'
@@ -26,10 +26,10 @@ export const modules: readonly ModuleDefinition[] = [
   ipRestriction,
   userAgentFilter,
   webhookVerification,
-  oauth,
-  oidc,
+  oauthModule,
+  oidcModule,
   requestHeaders,
-  circuitBreaker,
+  circuitBreakerModule,
   compression,
   responseHeaders,
   trafficPolicy,

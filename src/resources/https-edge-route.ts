@@ -2,12 +2,12 @@ import { HTTP_BACKENDS } from './backends.js'
 import { choice, constant, described, text } from './fields.js'
 import { HTTPS_EDGE } from './https-edge-target.js'
 import { backendModule } from './modules/backend.js'
-import { circuitBreakerModule } from './modules/circuit-breaker.js'
+import { circuitBreakerFields } from './modules/circuit-breaker.js'
 import { compressionModule } from './modules/compression.js'
 import { headersModule } from './modules/headers.js'
 import { ipRestrictionModule } from './modules/ip-restriction.js'
-import { oauthModule } from './modules/oauth.js'
-import { oidcModule, oneLogin } from './modules/oidc.js'
+import { oauthFields } from './modules/oauth.js'
+import { oidcFields, oneLogin } from './modules/oidc.js'
 import { trafficPolicyModule } from './modules/traffic-policy.js'
 import { userAgentFilterModule } from './modules/user-agent-filter.js'
 import { webhookVerificationModule } from './modules/webhook-verification.js'
@@ -62,14 +62,14 @@ export const httpsEdgeRoute = defineResource({
     owner_id: writtenById('The user or bot who made it; members see secrets of their own routes alone.', false),
     backend: backendModule(HTTP_BACKENDS),
     ip_restriction: ipRestrictionModule(),
-    circuit_breaker: circuitBreakerModule(),
+    circuit_breaker: circuitBreakerFields(),
     compression: compressionModule(),
     request_headers: headersModule('requests'),
     response_headers: headersModule('responses'),
     webhook_verification: webhookVerificationModule(),
-    oauth: oauthModule(),
+    oauth: oauthFields(),
     saml: unsupported('saml'),
-    oidc: oidcModule(),
+    oidc: oidcFields(),
     websocket_tcp_converter: websocketTcpConverterModule(),
     user_agent_filter: userAgentFilterModule(),
     traffic_policy: trafficPolicyModule('http'),

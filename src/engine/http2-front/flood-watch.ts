@@ -2,7 +2,7 @@ const SECOND = 1000
 /** Resets that a client may send within a second. */
 const RESETS = 100
 /** Of so many streams at most half may be reset. */
-const STREAMS = 200
+const STREAMS_AT_ONCE = 200
 /** PING and SETTINGS frames within a second; each costs an answer. Some clients measure the way with a PING per round trip. */
 const CONTROLS = 1000
 
@@ -36,14 +36,14 @@ export class FloodWatch {
 
   /** A stream began. */
   stream(): void {
-    if (++this.#streamsOfBlock <= STREAMS) return
+    if (++this.#streamsOfBlock <= STREAMS_AT_ONCE) return
     this.#streamsOfBlock = 1
     this.#resetsOfBlock = 0
   }
 
   /** The client reset a stream. */
   reset(now: number): boolean {
-    return this.#resets.exceeds(now) || ++this.#resetsOfBlock > STREAMS / 2
+    return this.#resets.exceeds(now) || ++this.#resetsOfBlock > STREAMS_AT_ONCE / 2
   }
 
   /** A PING or SETTINGS frame came. */

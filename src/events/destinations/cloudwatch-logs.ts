@@ -13,7 +13,7 @@ export interface CloudWatchLogsParts {
 /** Name of the log stream in the group of the user. It is made when it is missing. */
 const STREAM = 'sluice'
 const OVERHEAD = 26
-const LIMITS = { events: 10_000, bytes: 1_048_576, eventBytes: 1_000_000, overhead: OVERHEAD }
+const CLOUDWATCH_LIMITS = { events: 10_000, bytes: 1_048_576, eventBytes: 1_000_000, overhead: OVERHEAD }
 /**
  * A batch spans a day at most, and what is older than the retention of the group, a day at least, is refused. An event that
  * has waited for longer gets this age, in milliseconds; it says itself when it happened.
@@ -24,7 +24,7 @@ const OLDEST = 12 * 3_600_000
 export class CloudWatchLogs implements Sender {
   readonly most = 100
   readonly #parts: CloudWatchLogsParts
-  readonly #batches = new Batches(LIMITS, (events, _list, signal) => this.#put(events, signal))
+  readonly #batches = new Batches(CLOUDWATCH_LIMITS, (events, _list, signal) => this.#put(events, signal))
 
   constructor(parts: CloudWatchLogsParts) {
     this.#parts = parts

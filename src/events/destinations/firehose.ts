@@ -4,7 +4,7 @@ import { refusedRecords } from './refused-records.js'
 import type { Parcel, Sender, SendFailure } from './sender.js'
 
 /** The limit of a request is 4 MB with its records in base64, which makes four bytes of three. */
-const LIMITS = { events: 500, bytes: 3_000_000, eventBytes: 1_000 * 1024, overhead: 1 }
+const FIREHOSE_LIMITS = { events: 500, bytes: 3_000_000, eventBytes: 1_000 * 1024, overhead: 1 }
 
 /**
  * A stream of Amazon Data Firehose: a line for each event, because what it delivers are its records behind each other. Audit
@@ -14,7 +14,7 @@ export class Firehose implements Sender {
   readonly most = 1
   readonly #service: AwsService
   readonly #name: string
-  readonly #batches = new Batches(LIMITS, (events, _list, signal) => this.#put(events, signal))
+  readonly #batches = new Batches(FIREHOSE_LIMITS, (events, _list, signal) => this.#put(events, signal))
 
   constructor(service: AwsService, streamName: string) {
     this.#service = service

@@ -6,7 +6,7 @@ import type { Parcel, Sender, SendFailure } from './sender.js'
 const MIB = 1024 * 1024
 /** Room for a partition key, which counts. */
 const KEY_BYTES = 32
-const LIMITS = { events: 500, bytes: 5 * MIB, eventBytes: MIB, overhead: KEY_BYTES }
+const KINESIS_LIMITS = { events: 500, bytes: 5 * MIB, eventBytes: MIB, overhead: KEY_BYTES }
 /** All of them meet in one shard: there is no order between shards. */
 const AUDIT_KEY = 'audit'
 
@@ -18,7 +18,7 @@ export class Kinesis implements Sender {
   readonly most = 1
   readonly #service: AwsService
   readonly #arn: string
-  readonly #batches = new Batches(LIMITS, (events, list, signal) =>
+  readonly #batches = new Batches(KINESIS_LIMITS, (events, list, signal) =>
     list ? this.#many(events, signal) : this.#one(events, signal)
   )
   /** Sequence number of the last audit event, behind which the next one goes. */

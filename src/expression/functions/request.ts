@@ -13,7 +13,7 @@ function cookie(flow: Flow, name: string): Cookie {
   return found
 }
 
-const definitions: readonly FlowFunctionDefinition[] = [
+const requestDefinitions: readonly FlowFunctionDefinition[] = [
   {
     signature: 'getReqHeader(string): list<string>',
     runWith: (flow, name: string) => requestOf(flow).headers.byName.get(name.toLowerCase()) ?? NONE
@@ -35,7 +35,7 @@ const definitions: readonly FlowFunctionDefinition[] = [
 ]
 
 /** Functions that read the request. */
-export const requestFunctions: readonly FlowFunctionDefinition[] = definitions.map((one) => ({
+export const requestFunctions: readonly FlowFunctionDefinition[] = requestDefinitions.map((one) => ({
   ...one,
   phases: 'http'
 }))

@@ -6,12 +6,12 @@ import { contentType, derive, headerMap, listHeader, requestOf, trailerMap } fro
 
 const VERSIONS = { '1.0': 'HTTP/1.0', '1.1': 'HTTP/1.1', '2': 'HTTP/2.0' } as const
 
-function type(flow: Flow) {
+function requestType(flow: Flow) {
   return derive(flow, 'expression.req.content_type', requestOf(flow).headers.get('content-type') ?? '', contentType)
 }
 
 /** Bytes of the body where they are known from the head. */
-function bodyLength({ body }: FlowRequest): bigint | undefined {
+function requestBodyLength({ body }: FlowRequest): bigint | undefined {
   if (body instanceof Uint8Array) return BigInt(body.length)
   return body.framing.kind === 'length' ? BigInt(body.framing.bytes) : undefined
 }
@@ -30,16 +30,16 @@ function rawPath({ head }: FlowRequest): string {
 const HEADERS = 'map<string, list<string>>'
 const COOKIES = 'map<string, list<map<string, dyn>>>'
 
-const lines: readonly VariableDefinition[] = [
+const requestLines: readonly VariableDefinition[] = [
   {
     path: 'req.content_encoding',
     type: 'list<string>',
     read: (flow) => listHeader(requestOf(flow).headers, 'content-encoding')
   },
-  { path: 'req.content_length', type: 'int', optional: true, read: (flow) => bodyLength(requestOf(flow)) },
-  { path: 'req.content_type', type: 'string', read: (flow) => type(flow).mediaType },
-  { path: 'req.content_type.parameters', type: 'map<string, string>', read: (flow) => type(flow).parameters },
-  { path: 'req.content_type.raw', type: 'string', read: (flow) => type(flow).raw },
+  { path: 'req.content_length', type: 'int', optional: true, read: (flow) => requestBodyLength(requestOf(flow)) },
+  { path: 'req.content_type', type: 'string', read: (flow) => requestType(flow).mediaType },
+  { path: 'req.content_type.parameters', type: 'map<string, string>', read: (flow) => requestType(flow).parameters },
+  { path: 'req.content_type.raw', type: 'string', read: (flow) => requestType(flow).raw },
   { path: 'req.cookies', type: COOKIES, read: requestCookies },
   {
     path: 'req.headers',
@@ -91,4 +91,4 @@ const lines: readonly VariableDefinition[] = [
 ]
 
 /** `req.*` but the user agent. */
-export const requestVariables: readonly VariableDefinition[] = lines.map((line) => ({ ...line, phases: 'http' }))
+export const requestVariables: readonly VariableDefinition[] = requestLines.map((line) => ({ ...line, phases: 'http' }))

@@ -3,7 +3,7 @@ import { defineAction } from '../action.js'
 import { config } from '../fields.js'
 
 /** Closes the client's connection at once, without an answer. */
-export const closeConnection = defineAction({
+export const closeConnectionAction = defineAction({
   type: 'close-connection',
   phases: ['on_tcp_connect', 'on_http_request'],
   config: config({}),

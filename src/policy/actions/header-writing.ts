@@ -32,7 +32,7 @@ export function compileHeaders(
       )
     }
     names.push(name)
-    values.push(compileValue(name, source, [...at, written], scope))
+    values.push(compileHeaderValue(name, source, [...at, written], scope))
   }
   return { names, values: (flow) => values.map((value) => value(flow)) }
 }
@@ -43,7 +43,7 @@ export function headerList(writing: HeaderWriting, flow: Flow): string[] {
   return writing.names.flatMap((name, i) => [name, values[i] as string])
 }
 
-function compileValue(name: string, source: string, at: NodePath, scope: Scope): (flow: Flow) => string {
+function compileHeaderValue(name: string, source: string, at: NodePath, scope: Scope): (flow: Flow) => string {
   const template = scope.template(source, at)
   if (template.constant === undefined) return (flow) => onWire(name, template.text(flow))
   const value = wireValue(template.constant)

@@ -76,8 +76,8 @@ export const loginFields = {
   )
 }
 
-const shared = config(loginFields)
-type LoginConfig = Static<typeof shared>
+const sharedFields = config(loginFields)
+type LoginConfig = Static<typeof sharedFields>
 
 /** What such an action publishes besides `identity.<more>`. */
 export function loginResults(more: Readonly<Record<string, string>>): Readonly<Record<string, string>> {

@@ -2,7 +2,7 @@ import type { Action } from '../action.js'
 import { addHeaders } from './add-headers.js'
 import { basicAuth } from './basic-auth.js'
 import { circuitBreaker } from './circuit-breaker.js'
-import { closeConnection } from './close-connection.js'
+import { closeConnectionAction } from './close-connection.js'
 import { compressResponse } from './compress-response.js'
 import { customResponse } from './custom-response.js'
 import { deny } from './deny.js'
@@ -31,7 +31,7 @@ export const actions: readonly Action[] = [
   aiGateway,
   basicAuth,
   circuitBreaker,
-  closeConnection,
+  closeConnectionAction,
   compressResponse,
   customResponse,
   deny,

@@ -4,7 +4,7 @@ import { config } from '../fields.js'
 import { compileContentReplacing } from './body-find-replace.js'
 import { replacements } from './replacements.js'
 
-const REFUSALS = {
+const requestErrors = {
   tooLarge: refuse(413, 'BODY_TOO_LARGE'),
   coding: refuse(415, 'BODY_ENCODING'),
   malformed: refuse(400, 'BODY_ENCODING')
@@ -22,7 +22,7 @@ export const requestBodyFindReplace = defineAction({
   terminates: 'never',
   results: { name: 'request_body_find_replace', fields: { replacements: 'list<dyn>' } },
   compile({ replacements: list }, scope) {
-    const replacing = compileContentReplacing(list, scope, REFUSALS)
+    const replacing = compileContentReplacing(list, scope, requestErrors)
     const { bodies } = scope.services
     return async (flow) => {
       const { request } = flow

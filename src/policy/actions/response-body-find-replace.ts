@@ -7,7 +7,7 @@ import { compileContentReplacing } from './body-find-replace.js'
 import { replacements } from './replacements.js'
 import { isTextMedia } from './text-media.js'
 
-const REFUSALS = {
+const responseErrors = {
   tooLarge: refuse(502, 'RESPONSE_TOO_LARGE'),
   coding: refuse(502, 'RESPONSE_ENCODING'),
   malformed: refuse(502, 'RESPONSE_ENCODING')
@@ -28,7 +28,7 @@ export const responseBodyFindReplace = defineAction({
   readsResponse: 'whole',
   results: { name: 'response_body_find_replace', fields: { replacements: 'list<dyn>' } },
   compile({ replacements: list }, scope) {
-    const replacing = compileContentReplacing(list, scope, REFUSALS)
+    const replacing = compileContentReplacing(list, scope, responseErrors)
     const { bodies } = scope.services
     return async (flow) => {
       const { response, request } = flow

@@ -40,7 +40,7 @@ const provider = (name: string, fields: Fields = {}) =>
   object({ ...application, ...people, ...fields }, { description: `Users log in at ${name}.`, rules })
 
 /** Lets users pass who have logged in at an identity provider. */
-export function oauthModule() {
+export function oauthFields() {
   const seconds = (description: string) =>
     whole({ description: `${description} (seconds; 0: no such limit)`, min: 0, max: UINT32, default: 0 })
   return module(`Lets users pass who have logged in at an identity provider. ${LOGIN_PATHS}`, {

@@ -5,7 +5,7 @@ import { secret } from '../secrets.js'
 import { LOGIN_PATHS } from './login-paths.js'
 
 /** Lets users pass who have logged in at an OpenID Connect provider. */
-export function oidcModule() {
+export function oidcFields() {
   const seconds = (description: string) =>
     whole({ description: `${description} (seconds; 0: no such limit)`, min: 0, max: UINT32, default: 0 })
   return module(`Lets users pass who have logged in at an OpenID Connect provider. ${LOGIN_PATHS}`, {

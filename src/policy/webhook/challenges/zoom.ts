@@ -3,7 +3,7 @@ import { objectMember, readObject, textMember } from '../json.js'
 import { macKey, macOf } from '../mac.js'
 
 const EVENT = 'endpoint.url_validation'
-const FORM = { algorithm: 'sha256', encoding: 'hex' } as const
+const ZOOM_FORM = { algorithm: 'sha256', encoding: 'hex' } as const
 
 /** Zoom's validation of an endpoint: a signed event with a `plainToken`, whose code comes back beside it. */
 export const zoomChallenge: Challenge = ({ body }, secret) => {
@@ -14,6 +14,6 @@ export const zoomChallenge: Challenge = ({ body }, secret) => {
   const payload = objectMember(event, 'payload')
   const plainToken = payload === undefined ? undefined : textMember(payload, 'plainToken')
   if (plainToken === undefined) return undefined
-  const encryptedToken = macOf(FORM, macKey(secret), plainToken)
+  const encryptedToken = macOf(ZOOM_FORM, macKey(secret), plainToken)
   return answer('application/json', JSON.stringify({ plainToken, encryptedToken }))
 }

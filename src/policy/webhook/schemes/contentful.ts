@@ -3,12 +3,12 @@ import { macKey, macOf, sameText } from '../mac.js'
 import { type Scheme, single, type WebhookRequest } from '../scheme.js'
 import { staleness } from '../timestamp.js'
 
-const FORM = { algorithm: 'sha256', encoding: 'hex' } as const
+const CONTENTFUL_FORM = { algorithm: 'sha256', encoding: 'hex' } as const
 const SIGNATURE = 'x-contentful-signature'
 const SIGNED = 'x-contentful-signed-headers'
 const TIMESTAMP = 'x-contentful-timestamp'
 /** As Contentful's own toolkit has it, in milliseconds. */
-const TOLERANCE = 30_000
+const CONTENTFUL_TOLERANCE = 30_000
 
 /**
  * Contentful's canonical request: method, path, the signed fields as `name:value` joined by `;` and the body, a line each;
@@ -26,9 +26,9 @@ export const contentful: Scheme = (secret) => {
     const fields = canonicalFields(headers, names)
     const path = canonicalPath(target)
     if (fields === undefined || path === undefined) return 'SIGNATURE_INVALID'
-    const stale = staleness(headers.get(TIMESTAMP)?.trim(), now, TOLERANCE)
+    const stale = staleness(headers.get(TIMESTAMP)?.trim(), now, CONTENTFUL_TOLERANCE)
     if (stale !== undefined) return stale
-    const expected = macOf(FORM, key, `${method}\n${path}\n${fields}\n`, body)
+    const expected = macOf(CONTENTFUL_FORM, key, `${method}\n${path}\n${fields}\n`, body)
     return sameText(expected, found.value) ? ACCEPTED : 'SIGNATURE_INVALID'
   }
 }

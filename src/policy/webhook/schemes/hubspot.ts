@@ -4,7 +4,7 @@ import { macKey, macOf, sameText } from '../mac.js'
 import { type Scheme, single, type WebhookRequest } from '../scheme.js'
 import { staleness, TOLERANCE } from '../timestamp.js'
 
-const FORM = { algorithm: 'sha256', encoding: 'base64' } as const
+const HUBSPOT_FORM = { algorithm: 'sha256', encoding: 'base64' } as const
 /** What HubSpot reads decoded in a URL before it signs it. */
 const DECODED = /%(?:3A|2F|3F|40|21|24|27|28|29|2A|2C|3B)/gi
 
@@ -15,7 +15,8 @@ const DECODED = /%(?:3A|2F|3F|40|21|24|27|28|29|2A|2C|3B)/gi
 export const hubspot: Scheme = (secret) => {
   const key = macKey(secret)
   return (request) => {
-    if (request.headers.has('x-hubspot-signature-v3')) return third(request, (text) => macOf(FORM, key, ...text))
+    if (request.headers.has('x-hubspot-signature-v3'))
+      return third(request, (text) => macOf(HUBSPOT_FORM, key, ...text))
     const found = single(request.headers, 'x-hubspot-signature')
     if (typeof found === 'string') return found
     const version = single(request.headers, 'x-hubspot-signature-version')

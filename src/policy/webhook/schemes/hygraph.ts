@@ -6,7 +6,7 @@ import { type Scheme, single } from '../scheme.js'
 import { staleness, TOLERANCE } from '../timestamp.js'
 import { pairs } from './paired-mac.js'
 
-const FORM = { algorithm: 'sha256', encoding: 'base64' } as const
+const HYGRAPH_FORM = { algorithm: 'sha256', encoding: 'base64' } as const
 const DIGITS = /^\d{1,15}$/
 
 /**
@@ -28,6 +28,6 @@ export const hygraph: Scheme = (secret) => {
     // Bytes that are no UTF-8 would all be signed as the same replacement.
     if (!isUtf8(body)) return 'BODY_INVALID'
     const text = JSON.stringify({ Body: textOf(body), EnvironmentName: environment, TimeStamp: Number(time) })
-    return sameText(macOf(FORM, key, text), sign) ? ACCEPTED : 'SIGNATURE_INVALID'
+    return sameText(macOf(HYGRAPH_FORM, key, text), sign) ? ACCEPTED : 'SIGNATURE_INVALID'
   }
 }

@@ -4,7 +4,7 @@ import { macKey, macOf, sameText } from '../mac.js'
 import type { Scheme, WebhookRequest } from '../scheme.js'
 import { staleness, TOLERANCE } from '../timestamp.js'
 
-const FORM = { algorithm: 'sha256', encoding: 'hex' } as const
+const MAILGUN_FORM = { algorithm: 'sha256', encoding: 'hex' } as const
 
 interface Signature {
   readonly timestamp: string
@@ -24,7 +24,7 @@ export const mailgun: Scheme = (secret) => {
     const { timestamp, token, signature } = found
     const stale = staleness(timestamp, request.now, TOLERANCE)
     if (stale !== undefined) return stale
-    if (!sameText(macOf(FORM, key, timestamp + token), signature)) return 'SIGNATURE_INVALID'
+    if (!sameText(macOf(MAILGUN_FORM, key, timestamp + token), signature)) return 'SIGNATURE_INVALID'
     return { accepted: true, once: token }
   }
 }

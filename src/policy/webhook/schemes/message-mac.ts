@@ -17,7 +17,7 @@ export function messageMac(...prefixes: readonly string[]): Scheme {
     if (bytes === undefined) return `must be base64, behind ${SECRET_PREFIX} or alone`
     const key = macKey(bytes)
     return ({ headers, body, now }): Finding => {
-      const fields = fieldsOf(headers, prefixes)
+      const fields = signedFields(headers, prefixes)
       if (typeof fields === 'string') return fields
       const { id, timestamp, signature } = fields
       const stale = staleness(timestamp, now, TOLERANCE)
@@ -30,7 +30,7 @@ export function messageMac(...prefixes: readonly string[]): Scheme {
   }
 }
 
-function fieldsOf(headers: WebhookRequest['headers'], prefixes: readonly string[]) {
+function signedFields(headers: WebhookRequest['headers'], prefixes: readonly string[]) {
   const prefix = prefixes.find((one) => headers.has(`${one}id`))
   if (prefix === undefined) return 'SIGNATURE_MISSING'
   const [id, timestamp, signature] = ['id', 'timestamp', 'signature'].map((name) => single(headers, prefix + name))

@@ -6,7 +6,7 @@ import type { Scheme, SenderKeys } from '../scheme.js'
 import { staleness } from '../timestamp.js'
 
 /** Amazon asks to drop what is older than an hour; its retries keep the timestamp of the first attempt. Milliseconds. */
-const TOLERANCE = 3_600_000
+const SNS_TOLERANCE = 3_600_000
 const CONFIRMATION = ['Message', 'MessageId', 'SubscribeURL', 'Timestamp', 'Token', 'TopicArn', 'Type']
 /** What is signed of each type of message, in this order. */
 const SIGNED: Readonly<Record<string, readonly string[]>> = {
@@ -30,7 +30,7 @@ export const sns: Scheme =
     if (signature === undefined || algorithm === undefined || url === undefined) return 'SIGNATURE_MISSING'
     const text = canonical(message)
     if (text === undefined) return 'BODY_INVALID'
-    const stale = staleness(textMember(message, 'Timestamp'), now, TOLERANCE)
+    const stale = staleness(textMember(message, 'Timestamp'), now, SNS_TOLERANCE)
     if (stale !== undefined) return stale
     return verified(text, algorithm, signature, url, now, keys)
   }

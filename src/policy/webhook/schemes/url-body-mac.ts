@@ -2,7 +2,7 @@ import { ACCEPTED } from '../finding.js'
 import { macKey, macOf, sameText } from '../mac.js'
 import { type Scheme, single } from '../scheme.js'
 
-const FORM = { algorithm: 'sha256', encoding: 'base64' } as const
+const URL_BODY_FORM = { algorithm: 'sha256', encoding: 'base64' } as const
 
 /** Base64 HMAC-SHA256 of the URL followed by the body. */
 export function urlBodyMac(header: string): Scheme {
@@ -12,7 +12,8 @@ export function urlBodyMac(header: string): Scheme {
       const found = single(request.headers, header)
       if (typeof found === 'string') return found
       let same = false
-      for (const url of request.urls()) if (sameText(macOf(FORM, key, url, request.body), found.value)) same = true
+      for (const url of request.urls())
+        if (sameText(macOf(URL_BODY_FORM, key, url, request.body), found.value)) same = true
       return same ? ACCEPTED : 'SIGNATURE_INVALID'
     }
   }

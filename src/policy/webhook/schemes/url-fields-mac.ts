@@ -10,7 +10,7 @@ interface UrlFieldsMacOptions {
   readonly bodyHash?: string
 }
 
-const FORM = { algorithm: 'sha1', encoding: 'base64' } as const
+const URL_FIELDS_FORM = { algorithm: 'sha1', encoding: 'base64' } as const
 
 /** Base64 HMAC-SHA1 of the URL and, of a form, every field's name and value in the order of the names. */
 export function urlFieldsMac({ header, bodyHash }: UrlFieldsMacOptions): Scheme {
@@ -22,7 +22,8 @@ export function urlFieldsMac({ header, bodyHash }: UrlFieldsMacOptions): Scheme 
       const signed = signedBody(request, bodyHash)
       if (typeof signed === 'string') return signed
       let same = false
-      for (const url of request.urls()) if (sameText(macOf(FORM, key, url + signed.text), found.value)) same = true
+      for (const url of request.urls())
+        if (sameText(macOf(URL_FIELDS_FORM, key, url + signed.text), found.value)) same = true
       return same ? ACCEPTED : 'SIGNATURE_INVALID'
     }
   }
