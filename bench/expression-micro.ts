@@ -1,9 +1,9 @@
-import type { ConnectionFacts } from '../src/exchange/connection.js'
-import { Flow } from '../src/exchange/flow.js'
-import { HeaderFields } from '../src/exchange/headers.js'
-import { RequestTarget } from '../src/exchange/target.js'
 import type { Expression } from '../src/expression/expression.js'
 import { createExpressions } from '../src/expression/expressions.js'
+import type { ConnectionFacts } from '../src/flow/connection.js'
+import { Flow } from '../src/flow/flow.js'
+import { HeaderFields } from '../src/flow/headers.js'
+import { RequestTarget } from '../src/flow/target.js'
 import { systemClock } from '../src/lib/clock.js'
 
 /** Rules as policies write them; each is measured alone. */

@@ -1,6 +1,6 @@
 import { generateKeyPairSync, type KeyObject, sign } from 'node:crypto'
 import { offlineServices } from '../src/cli/offline-services.js'
-import type { Flow } from '../src/exchange/flow.js'
+import type { Flow } from '../src/flow/flow.js'
 import { actions } from '../src/policy/actions/registry.js'
 import { compilePolicy } from '../src/policy/compile.js'
 import { type CompiledPhase, runPhase } from '../src/policy/run.js'

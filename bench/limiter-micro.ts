@@ -1,7 +1,7 @@
 import { fileURLToPath } from 'node:url'
+import { SlidingWindow } from '../src/features/rate-limit/limiter/sliding-window.js'
+import { LimiterTable } from '../src/features/rate-limit/limiter/table.js'
 import { systemClock } from '../src/lib/clock.js'
-import { SlidingWindow } from '../src/limiter/sliding-window.js'
-import { LimiterTable } from '../src/limiter/table.js'
 
 export interface MicroResult {
   readonly name: string

@@ -1,5 +1,5 @@
 import { randomBytes } from 'node:crypto'
-import type { Flow } from '../src/exchange/flow.js'
+import type { Flow } from '../src/flow/flow.js'
 import { systemClock } from '../src/lib/clock.js'
 import { createGate } from '../src/policy/login/gate.js'
 import { Login } from '../src/policy/login/login.js'

@@ -1,9 +1,9 @@
 import { systemClock } from '../src/lib/clock.js'
 import { judge } from '../src/lib/ip.js'
-import type { Unit } from '../src/plan/plan.js'
 import { Breaker } from '../src/policy/breaker.js'
-import { IpPolicies } from '../src/snapshot/ip-policies.js'
-import type { UnitChange } from '../src/snapshot/unit-change.js'
+import { IpPolicies } from '../src/runtime/ip-policies.js'
+import type { Unit } from '../src/runtime/plan.js'
+import type { UnitChange } from '../src/runtime/unit-change.js'
 import { type MicroResult, timed } from './timing.js'
 
 const RULES = 10_000

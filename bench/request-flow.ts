@@ -1,6 +1,6 @@
-import { type EntryFacts, Flow } from '../src/exchange/flow.js'
-import { HeaderFields, type HeaderList } from '../src/exchange/headers.js'
-import { RequestTarget } from '../src/exchange/target.js'
+import { type EntryFacts, Flow } from '../src/flow/flow.js'
+import { HeaderFields, type HeaderList } from '../src/flow/headers.js'
+import { RequestTarget } from '../src/flow/target.js'
 
 const CONNECTION = {
   id: 1,

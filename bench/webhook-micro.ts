@@ -1,5 +1,5 @@
 import { createHmac } from 'node:crypto'
-import { HeaderFields } from '../src/exchange/headers.js'
+import { HeaderFields } from '../src/flow/headers.js'
 import { providers } from '../src/policy/webhook/providers.js'
 import type { SenderKeys, WebhookRequest } from '../src/policy/webhook/scheme.js'
 import { type MicroResult, timed } from './timing.js'

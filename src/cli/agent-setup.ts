@@ -4,8 +4,8 @@ import { isMap, isScalar, LineCounter, type Node, parseDocument, type YAMLMap } 
 import { CodedError, codeOf } from '../lib/coded-error.js'
 import { parseAuthority } from '../lib/host.js'
 import type { NamesOptions } from '../lib/names/names.js'
-import type { AgentTunnel, EndpointOffer, ServerAddress } from '../tunnel/agent/agent-options.js'
-import { readTarget } from '../tunnel/agent/target.js'
+import type { AgentTunnel, EndpointOffer, ServerAddress } from '../tunnel/client/agent-options.js'
+import { readTarget } from '../tunnel/client/target.js'
 import type { PolicyText } from './agent-plane.js'
 
 /** What the command line says; each may be missing. */

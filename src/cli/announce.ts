@@ -1,8 +1,8 @@
 import { relative } from 'node:path'
 import type { Logger } from 'pino'
-import type { Started } from '../app.js'
-import type { LoadedOptions } from '../config/load.js'
+import type { Started } from '../app/app.js'
 import { formatAuthority, reachableAuthority, reachableUrl } from '../lib/host.js'
+import type { LoadedOptions } from '../options/load.js'
 import { DEMO_AGENTS } from './demo-agents.js'
 import { printProblems } from './unit-report.js'
 

@@ -30,9 +30,9 @@ async function createApiKey(data: string | undefined, config: string | undefined
     { CodedError, codeOf },
     { systemClock }
   ] = await Promise.all([
-    import('../config/load.js'),
-    import('../config/problem.js'),
-    import('../config/fields.js'),
+    import('../options/load.js'),
+    import('../options/problem.js'),
+    import('../options/fields.js'),
     import('../api/keys.js'),
     import('../lib/coded-error.js'),
     import('../lib/clock.js')

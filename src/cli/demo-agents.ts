@@ -1,7 +1,7 @@
 import { createServer as createTcpServer } from 'node:net'
-import { IN_MEMORY } from '../config/fields.js'
-import { type LoadInput, loadOptions } from '../config/load.js'
 import { formatAuthority } from '../lib/host.js'
+import { IN_MEMORY } from '../options/fields.js'
+import { type LoadInput, loadOptions } from '../options/load.js'
 
 /** Where agents connect to the demo. */
 export const DEMO_AGENTS = { host: '127.0.0.1', port: 4443 } as const

@@ -1,13 +1,13 @@
 import { isDeepStrictEqual } from 'node:util'
 import type { Logger } from 'pino'
-import type { App } from '../app.js'
-import { optionEntries } from '../config/catalogue.js'
-import { type LoadedOptions, type LoadInput, loadOptions } from '../config/load.js'
-import type { Options } from '../config/options.js'
-import { formatOptionProblem } from '../config/problem.js'
+import type { App } from '../app/app.js'
 import { CodedError } from '../lib/coded-error.js'
 import { Mutex } from '../lib/concurrency.js'
 import { ContentWatch } from '../lib/files.js'
+import { optionEntries } from '../options/catalogue.js'
+import { type LoadedOptions, type LoadInput, loadOptions } from '../options/load.js'
+import type { Options } from '../options/options.js'
+import { formatOptionProblem } from '../options/problem.js'
 import { printProblems } from './unit-report.js'
 
 /** Applies the files again when one of them changes and on SIGHUP; one reload ends before the next begins. */

@@ -30,6 +30,6 @@ async function documentSchema(): Promise<unknown> {
 }
 
 async function optionsFileSchema(): Promise<unknown> {
-  const { optionsSchema } = await import('../config/options.js')
+  const { optionsSchema } = await import('../options/options.js')
   return { $schema: 'https://json-schema.org/draft/2020-12/schema', ...optionsSchema }
 }

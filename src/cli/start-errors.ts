@@ -1,8 +1,8 @@
-import { ConfigurationRefused } from '../app.js'
-import type { ListenAddress } from '../config/fields.js'
-import type { Options } from '../config/options.js'
+import { ConfigurationRefused } from '../app/app.js'
 import { CodedError, codeOf } from '../lib/coded-error.js'
 import { formatAuthority } from '../lib/host.js'
+import type { ListenAddress } from '../options/fields.js'
+import type { Options } from '../options/options.js'
 import { styleFor } from './report.js'
 import { formatProblems } from './unit-report.js'
 

@@ -1,5 +1,5 @@
 import { Command } from 'commander'
-import type { OptionFlag } from '../config/load.js'
+import type { OptionFlag } from '../options/load.js'
 import { load } from './load.js'
 
 const START_EXAMPLES = `

@@ -1,5 +1,5 @@
 import type { UnitProblems } from '../policy/problem.js'
-import type { PortProblem } from '../snapshot/ports.js'
+import type { PortProblem } from '../runtime/ports.js'
 
 /** What came of applying units. */
 export type Applied =

@@ -1,7 +1,7 @@
 import { isDeepStrictEqual } from 'node:util'
 import type { ShardedMap } from '../lib/sharded-map.js'
 import type { Steps } from '../lib/slices.js'
-import type { SecretValues, Unit } from '../plan/plan.js'
+import type { SecretValues, Unit } from '../runtime/plan.js'
 import { type PlannedKind, type PlannedRecord, secretName } from './units/planned.js'
 import { plannedKinds } from './units/registry.js'
 

@@ -1,6 +1,6 @@
-import type { PathForm } from '../exchange/target.js'
+import type { PathForm } from '../flow/target.js'
 import { formatAuthority } from '../lib/host.js'
-import type { ListenerUnit, Unit } from '../plan/plan.js'
+import type { ListenerUnit, Unit } from '../runtime/plan.js'
 
 /** A further place where traffic is accepted. */
 interface FileListener {

@@ -1,5 +1,5 @@
 import { parseAuthority } from '../lib/host.js'
-import type { HostPort } from '../plan/plan.js'
+import type { HostPort } from '../runtime/plan.js'
 
 /** Parts of a `host:port` that a field has checked; an IPv6 host loses its brackets. */
 export function splitHostport(hostport: string): HostPort {

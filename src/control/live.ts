@@ -1,12 +1,12 @@
 import { isDeepStrictEqual } from 'node:util'
 import type { ShardedMap } from '../lib/sharded-map.js'
 import type { Slices, Steps } from '../lib/slices.js'
-import type { Change, SecretValues, Unit } from '../plan/plan.js'
 import type { UnitProblems } from '../policy/problem.js'
-import { type CompileOptions, type Prepared, preparing } from '../snapshot/compile.js'
-import type { SnapshotHolder } from '../snapshot/holder.js'
-import type { BoundPorts, PortProblem, Ports } from '../snapshot/ports.js'
-import type { Snapshot } from '../snapshot/snapshot.js'
+import { type CompileOptions, type Prepared, preparing } from '../runtime/compile.js'
+import type { SnapshotHolder } from '../runtime/holder.js'
+import type { Change, SecretValues, Unit } from '../runtime/plan.js'
+import type { BoundPorts, PortProblem, Ports } from '../runtime/ports.js'
+import type { Snapshot } from '../runtime/snapshot.js'
 import type { Applied } from './applied-units.js'
 
 /** Units to put and to drop, and the values that those to put refer to. */

@@ -1,7 +1,7 @@
-import type { Unit } from '../plan/plan.js'
 import type { Problem, UnitProblems } from '../policy/problem.js'
 import type { UnitName } from '../policy/scope.js'
-import type { Snapshot } from '../snapshot/snapshot.js'
+import type { Unit } from '../runtime/plan.js'
+import type { Snapshot } from '../runtime/snapshot.js'
 import type { PolicyWarning } from './calls.js'
 
 /**

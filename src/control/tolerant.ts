@@ -1,5 +1,5 @@
-import type { Unit } from '../plan/plan.js'
 import type { UnitProblems } from '../policy/problem.js'
+import type { Unit } from '../runtime/plan.js'
 import type { Live, Ready, Units } from './live.js'
 
 /** What a process serves of a change that is committed already, and what it could not take. */

@@ -1,5 +1,5 @@
 import type { ShardedMap } from '../lib/sharded-map.js'
-import type { RouteUnit, Unit, UpstreamUnit } from '../plan/plan.js'
+import type { RouteUnit, Unit, UpstreamUnit } from '../runtime/plan.js'
 import type { Units } from './live.js'
 
 /**

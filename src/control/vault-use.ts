@@ -4,7 +4,7 @@ import { POLICY_MODULE, policyTextOf } from '../resources/modules/traffic-policy
 import type { RecordOf } from '../resources/resource.js'
 import { tcpEdge } from '../resources/tcp-edge.js'
 import { EVERY_MEMBER, VAULT_NAMES, type vault } from '../resources/vault.js'
-import type { CompileOptions } from '../snapshot/compile.js'
+import type { CompileOptions } from '../runtime/compile.js'
 import type { StoreReader } from '../store/store.js'
 import type { Principal } from './calls.js'
 import { ControlError } from './control-error.js'

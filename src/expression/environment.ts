@@ -1,4 +1,4 @@
-import type { Phase } from '../exchange/flow.js'
+import type { Phase } from '../flow/flow.js'
 import type { FunctionTable } from './function-table.js'
 import { isAvailable, type VariableDefinition } from './variables/definition.js'
 

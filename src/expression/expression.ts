@@ -1,4 +1,4 @@
-import type { Flow, Phase } from '../exchange/flow.js'
+import type { Flow, Phase } from '../flow/flow.js'
 import type { Absence } from './absence.js'
 import type { VariableDefinition } from './variables/definition.js'
 

@@ -1,4 +1,4 @@
-import type { Flow, Phase } from '../exchange/flow.js'
+import type { Flow, Phase } from '../flow/flow.js'
 import type { Clock } from '../lib/clock.js'
 import { type Geo, noGeo } from '../lib/geo.js'
 import { RegexCache } from '../lib/regex.js'

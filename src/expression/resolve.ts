@@ -1,4 +1,4 @@
-import type { Phase } from '../exchange/flow.js'
+import type { Phase } from '../flow/flow.js'
 import { secretNamed } from './compile-call.js'
 import { boundBy, isBind, MACRO_NAMES } from './compile-macro.js'
 import type { CelEngine, Node, StaticType } from './engine.js'

@@ -1,4 +1,4 @@
-import type { HeaderFields } from '../exchange/headers.js'
+import type { HeaderFields } from '../flow/headers.js'
 import { parseAuthority } from '../lib/host.js'
 import { refusalToRemove, refusalToWrite, wireValue } from '../policy/actions/header-rules.js'
 import type { ModuleScope } from './contract.js'

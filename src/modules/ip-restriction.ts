@@ -1,5 +1,5 @@
-import type { Flow } from '../exchange/flow.js'
-import { closeConnection, refuse, type Verdict } from '../exchange/verdict.js'
+import type { Flow } from '../flow/flow.js'
+import { closeConnection, refuse, type Verdict } from '../flow/verdict.js'
 import { judge } from '../lib/ip.js'
 import { decisionCounters } from '../policy/services.js'
 import { defineModule, type ModuleUnits } from './contract.js'

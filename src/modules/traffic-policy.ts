@@ -1,5 +1,5 @@
-import type { Flow, Phase } from '../exchange/flow.js'
-import type { Verdict } from '../exchange/verdict.js'
+import type { Flow, Phase } from '../flow/flow.js'
+import type { Verdict } from '../flow/verdict.js'
 import type { CompiledPolicy } from '../policy/compile.js'
 import { watchEventStream } from '../policy/event-stream.js'
 import { greaterReading } from '../policy/response-reading.js'

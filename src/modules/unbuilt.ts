@@ -1,4 +1,4 @@
-import { refuse } from '../exchange/verdict.js'
+import { refuse } from '../flow/verdict.js'
 import type { CompiledModule } from './contract.js'
 
 /** Stands for a module that is configured and that this version does not have: what it should protect stays shut. */

@@ -1,4 +1,4 @@
-import { refuse } from '../exchange/verdict.js'
+import { refuse } from '../flow/verdict.js'
 import { compileRegex, type Regex } from '../lib/regex.js'
 import { decisionCounters } from '../policy/services.js'
 import { defineModule } from './contract.js'

@@ -1,4 +1,4 @@
-import { refuse } from '../exchange/verdict.js'
+import { refuse } from '../flow/verdict.js'
 import { decisionCounters } from '../policy/services.js'
 import { providers } from '../policy/webhook/providers.js'
 import { published, Verification } from '../policy/webhook/verification.js'

@@ -1,6 +1,6 @@
 import { createHash } from 'node:crypto'
-import type { Flow } from '../exchange/flow.js'
-import { refuse, type Verdict } from '../exchange/verdict.js'
+import type { Flow } from '../flow/flow.js'
+import { refuse, type Verdict } from '../flow/verdict.js'
 import { defineModule } from './contract.js'
 
 const GUID = '258EAFA5-E914-47DA-95CA-C5AB0DC85B11'

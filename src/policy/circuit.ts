@@ -1,5 +1,5 @@
-import type { Flow } from '../exchange/flow.js'
-import { refuse, type Verdict } from '../exchange/verdict.js'
+import type { Flow } from '../flow/flow.js'
+import { refuse, type Verdict } from '../flow/verdict.js'
 import { type Admission, Breaker, type BreakerDecision, type BreakerSettings } from './breaker.js'
 import { decisionCounters, type KeptStateDraft, type PolicyServices } from './services.js'
 import { upstreamOutcome } from './upstream-outcome.js'

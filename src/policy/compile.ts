@@ -1,4 +1,4 @@
-import { PHASES, type Phase } from '../exchange/flow.js'
+import { PHASES, type Phase } from '../flow/flow.js'
 import { didYouMean } from '../lib/suggest.js'
 import type { Action, ReadyAction } from './action.js'
 import { suggestions } from './actions/registry.js'

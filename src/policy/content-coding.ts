@@ -1,7 +1,7 @@
 import type { Duplex } from 'node:stream'
 import { promisify } from 'node:util'
 import zlib from 'node:zlib'
-import type { HeaderFields } from '../exchange/headers.js'
+import type { HeaderFields } from '../flow/headers.js'
 import { codeOf } from '../lib/coded-error.js'
 
 /** Codings on top of each other that are undone; more are not sent by anybody who means well. */

@@ -1,4 +1,4 @@
-import { PHASES, type Phase } from '../exchange/flow.js'
+import { PHASES, type Phase } from '../flow/flow.js'
 import { SourceText } from '../lib/positions.js'
 import { didYouMean } from '../lib/suggest.js'
 import { type Carrier, LEGACY_PHASES, legacyKey } from './legacy.js'

@@ -1,6 +1,5 @@
-import { spellingOf } from '../exchange/headers.js'
-import type { ActionFacts, RuleFacts } from './rule-facts.js'
-import { hasRunBefore } from './rule-facts.js'
+import { spellingOf } from '../flow/headers.js'
+import { type ActionFacts, hasRunBefore, type RuleFacts } from './rule-facts.js'
 import type { DocumentScope } from './scope.js'
 import { child } from './tree.js'
 

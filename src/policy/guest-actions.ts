@@ -1,4 +1,4 @@
-import { isInternal } from '../exchange/pinned.js'
+import { isInternal } from '../flow/pinned.js'
 import { type Action, defineUnsupported, type ReadyAction, type Scope } from './action.js'
 import { forwardInternal } from './actions/forward-internal.js'
 import { httpRequest } from './actions/http-request.js'

@@ -1,4 +1,4 @@
-import { PHASES, type Phase } from '../exchange/flow.js'
+import { PHASES, type Phase } from '../flow/flow.js'
 import { didYouMean } from '../lib/suggest.js'
 import type { Reporter } from './reporter.js'
 import type { MapEntry } from './tree.js'

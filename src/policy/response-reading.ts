@@ -1,4 +1,4 @@
-import type { HeaderFields, HeaderList } from '../exchange/headers.js'
+import type { HeaderFields, HeaderList } from '../flow/headers.js'
 import { canDecode } from './content-coding.js'
 
 /**

@@ -1,5 +1,5 @@
-import type { Phase } from '../exchange/flow.js'
 import type { Absence } from '../expression/absence.js'
+import type { Phase } from '../flow/flow.js'
 import type { ReadyAction } from './action.js'
 import type { ActionNode, ExpressionNode, RuleNode } from './document.js'
 

@@ -1,6 +1,6 @@
-import type { Flow, Phase } from '../exchange/flow.js'
-import { closeConnection, refuse, type Verdict } from '../exchange/verdict.js'
 import { EvaluationError, type Expression } from '../expression/expression.js'
+import type { Flow, Phase } from '../flow/flow.js'
+import { closeConnection, refuse, type Verdict } from '../flow/verdict.js'
 import type { ActionRun } from './action.js'
 import type { Counter, PolicyLog } from './services.js'
 

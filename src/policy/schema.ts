@@ -1,4 +1,4 @@
-import { PHASES, type Phase } from '../exchange/flow.js'
+import { PHASES, type Phase } from '../flow/flow.js'
 import type { Action, ReadyAction } from './action.js'
 import { DURATION, textLike } from './editor.js'
 import { LEGACY_PHASES } from './legacy.js'

@@ -1,5 +1,5 @@
-import type { Phase } from '../exchange/flow.js'
 import { type Compiled, EvaluationError, type Expression, type Template } from '../expression/expression.js'
+import type { Phase } from '../flow/flow.js'
 import type { SourceText, Span } from '../lib/positions.js'
 import { compileRegex, type Regex } from '../lib/regex.js'
 import type { Scope } from './action.js'

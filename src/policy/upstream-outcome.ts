@@ -1,4 +1,4 @@
-import type { Flow } from '../exchange/flow.js'
+import type { Flow } from '../flow/flow.js'
 import type { Outcome } from './breaker.js'
 
 /** Codes of answers of our own that say that an upstream was asked and did not answer as it must. */

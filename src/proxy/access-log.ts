@@ -1,6 +1,6 @@
-import type { ConnectionFacts } from '../exchange/connection.js'
-import type { RequestHead, Sent } from '../exchange/exchange.js'
-import type { Flow } from '../exchange/flow.js'
+import type { ConnectionFacts } from '../flow/connection.js'
+import type { RequestHead, Sent } from '../flow/exchange.js'
+import type { Flow } from '../flow/flow.js'
 import { redact, shownQuery } from './redaction.js'
 
 /** The part of a pino logger that the access log needs. */

@@ -1,8 +1,8 @@
-import type { ConnectionFacts } from '../exchange/connection.js'
-import { type EntryFacts, Flow } from '../exchange/flow.js'
+import type { ConnectionFacts } from '../flow/connection.js'
+import { type EntryFacts, Flow } from '../flow/flow.js'
 import { unmapIpv4 } from '../lib/ip.js'
 import { runPhase } from '../policy/run.js'
-import type { SnapshotHolder } from '../snapshot/holder.js'
+import type { SnapshotHolder } from '../runtime/holder.js'
 import type { Metrics } from './metrics.js'
 
 export interface ConnectionGateParts {

@@ -1,5 +1,5 @@
-import type { ConnectionFacts } from '../exchange/connection.js'
-import type { Flow } from '../exchange/flow.js'
+import type { ConnectionFacts } from '../flow/connection.js'
+import type { Flow } from '../flow/flow.js'
 import type { LineWriter } from './access-log.js'
 import { redact } from './redaction.js'
 

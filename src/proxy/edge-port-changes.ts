@@ -1,5 +1,5 @@
-import { isInternal } from '../exchange/pinned.js'
-import type { HostPort, TcpEdgeUnit } from '../plan/plan.js'
+import { isInternal } from '../flow/pinned.js'
+import type { HostPort, TcpEdgeUnit } from '../runtime/plan.js'
 
 /** One TCP edge in a change. */
 export interface EdgeChange {

@@ -1,6 +1,6 @@
 import { X509Certificate } from 'node:crypto'
-import type { Body, Outgoing } from '../exchange/body.js'
-import type { HeaderList } from '../exchange/headers.js'
+import type { Body, Outgoing } from '../flow/body.js'
+import type { HeaderList } from '../flow/headers.js'
 import { savingOf } from '../policy/actions/compressor.js'
 import { applicationOf } from '../policy/login/gate.js'
 import type { ExchangeRecord } from './access-log.js'

@@ -1,6 +1,6 @@
-import type { Failure } from '../exchange/connection.js'
-import type { PathProblem } from '../exchange/target.js'
-import { refuse, type Verdict } from '../exchange/verdict.js'
+import type { Failure } from '../flow/connection.js'
+import type { PathProblem } from '../flow/target.js'
+import { refuse, type Verdict } from '../flow/verdict.js'
 
 /** How the data plane says that it refused or failed: status for the client, `sluice-error-code`, and metric label. */
 export interface FailureAnswer {

@@ -1,5 +1,5 @@
-import type { ConnectionFacts } from '../exchange/connection.js'
-import type { Flow } from '../exchange/flow.js'
+import type { ConnectionFacts } from '../flow/connection.js'
+import type { Flow } from '../flow/flow.js'
 import { unmapIpv4 } from '../lib/ip.js'
 import { REFUSALS } from './failures.js'
 import { redact } from './redaction.js'

@@ -1,7 +1,6 @@
 import { isIP } from 'node:net'
-import type { HeaderList } from '../exchange/headers.js'
-import type { CidrSet } from '../lib/ip.js'
-import { unmapIpv4 } from '../lib/ip.js'
+import type { HeaderList } from '../flow/headers.js'
+import { type CidrSet, unmapIpv4 } from '../lib/ip.js'
 
 /** Where a request came from, as far as the peers that we trust can say. */
 interface Origin {

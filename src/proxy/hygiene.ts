@@ -1,4 +1,4 @@
-import type { HeaderList } from '../exchange/headers.js'
+import type { HeaderList } from '../flow/headers.js'
 import { type HeaderKinds, KIND } from './header-kinds.js'
 
 /** Connection options that name no header field of their own. */

@@ -1,13 +1,13 @@
 import { Readable } from 'node:stream'
-import { AbortList } from '../engine/abort-list.js'
-import { MessageBody } from '../engine/message-body.js'
-import { drop } from '../engine/outgoing.js'
-import type { BytePipe, Outgoing } from '../exchange/body.js'
-import type { ConnectionFacts, Failure } from '../exchange/connection.js'
-import type { Exchange, RequestHead, ResponseHead, Sent } from '../exchange/exchange.js'
-import type { HeaderList } from '../exchange/headers.js'
+import type { BytePipe, Outgoing } from '../flow/body.js'
+import type { ConnectionFacts, Failure } from '../flow/connection.js'
+import type { Exchange, RequestHead, ResponseHead, Sent } from '../flow/exchange.js'
+import type { HeaderList } from '../flow/headers.js'
 import { ByteQueue } from '../lib/byte-queue.js'
 import type { Clock } from '../lib/clock.js'
+import { AbortList } from '../transport/abort-list.js'
+import { MessageBody } from '../transport/message-body.js'
+import { drop } from '../transport/outgoing.js'
 
 /** The whole answer, or why there is none. */
 export type Gathered =

@@ -1,6 +1,6 @@
 import { Counter, Gauge, Histogram, Registry } from 'prom-client'
-import type { Failure } from '../exchange/connection.js'
-import type { Phase } from '../exchange/flow.js'
+import type { Failure } from '../flow/connection.js'
+import type { Phase } from '../flow/flow.js'
 import type { PolicyMeter } from '../policy/services.js'
 
 /** What the limiter tells about itself at a scrape. */

@@ -1,6 +1,6 @@
 import { codeOf } from '../lib/coded-error.js'
 import { Backoff } from '../lib/concurrency.js'
-import type { PortProblem } from '../snapshot/ports.js'
+import type { PortProblem } from '../runtime/ports.js'
 
 /** A socket that is bound and not in service yet. Exactly one of the two is called. */
 export interface BoundSocket {

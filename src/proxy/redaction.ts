@@ -1,4 +1,4 @@
-import type { Flow } from '../exchange/flow.js'
+import type { Flow } from '../flow/flow.js'
 
 /** Stands where a secret stood. */
 export const REDACTED = '[redacted]'

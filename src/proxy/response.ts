@@ -1,10 +1,10 @@
 import { STATUS_CODES } from 'node:http'
 import { Readable } from 'node:stream'
-import type { Outgoing } from '../exchange/body.js'
-import type { Exchange, Sent } from '../exchange/exchange.js'
-import type { FlowResponse } from '../exchange/flow.js'
-import { HeaderFields } from '../exchange/headers.js'
-import type { Verdict } from '../exchange/verdict.js'
+import type { Outgoing } from '../flow/body.js'
+import type { Exchange, Sent } from '../flow/exchange.js'
+import type { FlowResponse } from '../flow/flow.js'
+import { HeaderFields } from '../flow/headers.js'
+import type { Verdict } from '../flow/verdict.js'
 import type { FailureAnswer } from './failures.js'
 
 type Respond = Extract<Verdict, { kind: 'respond' }>

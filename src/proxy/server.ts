@@ -1,6 +1,6 @@
-import type { Dialer } from '../engine/contract.js'
-import type { Failure } from '../exchange/connection.js'
+import type { Failure } from '../flow/connection.js'
 import { Backoff } from '../lib/concurrency.js'
+import type { Dialer } from '../transport/contract.js'
 
 /** How long a server that could not be reached is avoided. */
 const AVOIDED = { first: 1_000, longest: 30_000 }

@@ -1,8 +1,8 @@
 import type { Socket } from 'node:net'
 import type { Duplex } from 'node:stream'
-import { READ_BYTES, Wire, type WireOwner } from '../engine/codec/wire.js'
-import type { BytePipe } from '../exchange/body.js'
+import type { BytePipe } from '../flow/body.js'
 import type { Swept } from '../lib/sweeper.js'
+import { READ_BYTES, Wire, type WireOwner } from '../transport/http1/wire.js'
 
 /** How a joined connection ended: both directions to their end, a break of either side, silence, or the end of a drain. */
 export type PipeEnd = 'complete' | 'broken' | 'idle' | 'drained'

@@ -1,8 +1,8 @@
 import { randomBytes, X509Certificate } from 'node:crypto'
 import { LRUCache } from 'lru-cache'
-import type { TlsEntry } from '../engine/contract.js'
-import { type ServerContextOptions, serverContext } from '../engine/tls/server-context.js'
 import type { Clock } from '../lib/clock.js'
+import type { TlsEntry } from '../transport/contract.js'
+import { type ServerContextOptions, serverContext } from '../transport/tls/server-context.js'
 
 /** A certificate with its key, as PEM. Contexts are kept for the object: another one means another certificate. */
 export interface ServerIdentity {

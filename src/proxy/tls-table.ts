@@ -1,10 +1,10 @@
-import type { TlsEntry, TlsTable } from '../engine/contract.js'
-import type { ConnectionFacts } from '../exchange/connection.js'
-import type { EntryFacts } from '../exchange/flow.js'
-import type { EdgeTls } from '../plan/plan.js'
-import type { SnapshotHolder } from '../snapshot/holder.js'
-import type { CompiledEdge } from '../snapshot/hosts.js'
-import type { Snapshot } from '../snapshot/snapshot.js'
+import type { ConnectionFacts } from '../flow/connection.js'
+import type { EntryFacts } from '../flow/flow.js'
+import type { SnapshotHolder } from '../runtime/holder.js'
+import type { CompiledEdge } from '../runtime/hosts.js'
+import type { EdgeTls } from '../runtime/plan.js'
+import type { Snapshot } from '../runtime/snapshot.js'
+import type { TlsEntry, TlsTable } from '../transport/contract.js'
 import type { ServerIdentity, TlsContexts, TlsDemand } from './tls-contexts.js'
 
 /** What a handshake was held against. */

@@ -1,11 +1,17 @@
 import type { LookupFunction } from 'node:net'
-import type { Dialer } from '../engine/contract.js'
-import { tcpDialer, tlsDialer } from '../engine/dialers.js'
 import type { Clock } from '../lib/clock.js'
 import { formatAuthority } from '../lib/host.js'
 import { ShardedMap } from '../lib/sharded-map.js'
 import { atOnce, type Steps } from '../lib/slices.js'
-import type { AddressUpstream, ResponseUpstream, TunnelUpstream, UpstreamUnit, WeightedUpstream } from '../plan/plan.js'
+import type {
+  AddressUpstream,
+  ResponseUpstream,
+  TunnelUpstream,
+  UpstreamUnit,
+  WeightedUpstream
+} from '../runtime/plan.js'
+import type { Dialer } from '../transport/contract.js'
+import { tcpDialer, tlsDialer } from '../transport/dialers.js'
 import { Server } from './server.js'
 import { WeightedChoice } from './weighted-choice.js'
 

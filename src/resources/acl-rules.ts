@@ -1,4 +1,4 @@
-import { isInternal } from '../exchange/pinned.js'
+import { isInternal } from '../flow/pinned.js'
 import { type Formed, formed, readDomain, readHostname, refuse } from '../lib/host.js'
 
 const BIND = 'bind:'

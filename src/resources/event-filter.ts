@@ -1,8 +1,8 @@
-import type { Flow } from '../exchange/flow.js'
 import { documentedFunctions } from '../expression/documented.js'
 import { EvaluationError } from '../expression/expression.js'
 import { Language } from '../expression/expressions.js'
 import type { VariableDefinition } from '../expression/variables/definition.js'
+import type { Flow } from '../flow/flow.js'
 import { TRAFFIC_FIELDS, type TrafficFieldType } from './traffic-fields.js'
 
 /** Reads one field of an event by its dotted path; times are RFC 3339, absent is null or undefined. */

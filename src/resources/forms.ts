@@ -1,5 +1,5 @@
 import { isIP } from 'node:net'
-import { normalPath } from '../exchange/target.js'
+import { normalPath } from '../flow/target.js'
 import { type Formed, formatAuthority, formed, readDomain, readHostname, refuse } from '../lib/host.js'
 import { formatAddress, parseAddress, parseCidr } from '../lib/ip.js'
 import { compileRegex } from '../lib/regex.js'

@@ -1,6 +1,6 @@
 import t from 'tap'
 import { Slices } from '../../src/lib/slices.js'
-import type { Unit } from '../../src/plan/plan.js'
+import type { Unit } from '../../src/runtime/plan.js'
 import type { Store, StoreTransaction } from '../../src/store/store.js'
 import { startPostgres, through } from '../store/postgres-server.js'
 import { type Account, DENY, open, resource } from './account.js'

@@ -1,6 +1,6 @@
 import { join } from 'node:path'
 import t from 'tap'
-import type { Unit } from '../../src/plan/plan.js'
+import type { Unit } from '../../src/runtime/plan.js'
 import type { Store, StoreTransaction } from '../../src/store/store.js'
 import { StoreError } from '../../src/store/store-error.js'
 import { folder, operation } from '../store/opened.js'

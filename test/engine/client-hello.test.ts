@@ -2,7 +2,7 @@ import { once } from 'node:events'
 import { type AddressInfo, createServer, type Socket } from 'node:net'
 import { type ConnectionOptions, connect } from 'node:tls'
 import t from 'tap'
-import { type HelloRead, HelloReader } from '../../src/engine/tls/client-hello.js'
+import { type HelloRead, HelloReader } from '../../src/transport/tls/client-hello.js'
 
 const RECORD = 5
 const HANDSHAKE = 22

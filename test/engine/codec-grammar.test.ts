@@ -1,12 +1,12 @@
 import { once } from 'node:events'
 import { type AddressInfo, createServer } from 'node:net'
 import t from 'tap'
-import { BodyReader } from '../../src/engine/codec/body-reader.js'
-import { codecBack } from '../../src/engine/codec/codec-back.js'
-import { codecFront } from '../../src/engine/codec/codec-front.js'
-import { HeadReader } from '../../src/engine/codec/head-reader.js'
-import { FieldNames } from '../../src/engine/codec/names.js'
-import { DateLine, Serialiser } from '../../src/engine/codec/serialise.js'
+import { BodyReader } from '../../src/transport/http1/body-reader.js'
+import { codecBack } from '../../src/transport/http1/codec-back.js'
+import { codecFront } from '../../src/transport/http1/codec-front.js'
+import { HeadReader } from '../../src/transport/http1/head-reader.js'
+import { FieldNames } from '../../src/transport/http1/names.js'
+import { DateLine, Serialiser } from '../../src/transport/http1/serialise.js'
 import { ManualClock } from '../helpers/clock.js'
 import { cutAtRandom, mutated, Random, seeds } from './codec-fuzz.js'
 import { compared } from './codec-fuzz-check.js'
@@ -183,7 +183,7 @@ t.test('through sockets: nothing crashes or hangs, and the upstream sees what th
   const upstream = await nodeUpstream(t, seen)
   const back = codecBack({ clock })
   const handled: string[] = []
-  const { tcpDialer } = await import('../../src/engine/dialers.js')
+  const { tcpDialer } = await import('../../src/transport/dialers.js')
   const dialer = tcpDialer({ host: '127.0.0.1', port: upstream })
   const timeouts = { connectTimeout: 0, responseTimeout: 0, idleTimeout: 0 }
   const limits = { ...LIMITS, headTimeout: 0, bodyIdle: 0, keepAlive: 0, connections: 0 }

@@ -1,9 +1,9 @@
 import { createServer, type IncomingMessage } from 'node:http'
 import { Duplex } from 'node:stream'
-import { BodyReader } from '../../src/engine/codec/body-reader.js'
-import { HeadReader } from '../../src/engine/codec/head-reader.js'
-import { FieldNames } from '../../src/engine/codec/names.js'
-import { keepsAlive, refusalOf, requestFraming, upgradeOf } from '../../src/engine/codec/request-facts.js'
+import { BodyReader } from '../../src/transport/http1/body-reader.js'
+import { HeadReader } from '../../src/transport/http1/head-reader.js'
+import { FieldNames } from '../../src/transport/http1/names.js'
+import { keepsAlive, refusalOf, requestFraming, upgradeOf } from '../../src/transport/http1/request-facts.js'
 
 /** One request as a reader understood it. */
 export interface ReadMessage {

@@ -1,6 +1,6 @@
 import t from 'tap'
-import { RequestLine } from '../../src/engine/http-front/request-line.js'
-import { MessageScanner } from '../../src/engine/message-scanner.js'
+import { RequestLine } from '../../src/transport/http-proxy/request-line.js'
+import { MessageScanner } from '../../src/transport/message-scanner.js'
 
 const LIMITS = {
   headerBytes: 1000,

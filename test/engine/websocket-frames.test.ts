@@ -1,6 +1,6 @@
 import { randomBytes } from 'node:crypto'
 import t from 'tap'
-import { binaryHead, closeFrame, FrameReader, pong } from '../../src/engine/websocket/frames.js'
+import { binaryHead, closeFrame, FrameReader, pong } from '../../src/transport/websocket/frames.js'
 
 /** What a reader said, whole messages joined. */
 function reader() {

@@ -1,6 +1,6 @@
 import { once } from 'node:events'
 import t from 'tap'
-import { type EventStreamMessage, EventStreamTransform } from '../../src/exchange/event-stream.js'
+import { type EventStreamMessage, EventStreamTransform } from '../../src/flow/event-stream.js'
 
 interface Setup {
   readonly each?: (message: EventStreamMessage) => boolean | Promise<boolean>

@@ -1,5 +1,5 @@
 import t from 'tap'
-import { normalPath, RequestTarget, withoutParameters } from '../../src/exchange/target.js'
+import { normalPath, RequestTarget, withoutParameters } from '../../src/flow/target.js'
 
 const HOST = 'example.com'
 const parse = (target: string, method = 'GET', authority = HOST) =>

@@ -1,11 +1,11 @@
 import { readFileSync } from 'node:fs'
 import t from 'tap'
-import { Flow } from '../../src/exchange/flow.js'
 import { documentedFunctions } from '../../src/expression/documented.js'
 import { Duration, UnsignedInt } from '../../src/expression/engine.js'
 import { EvaluationError } from '../../src/expression/expression.js'
 import { Language } from '../../src/expression/expressions.js'
 import { equals, typeOf } from '../../src/expression/values.js'
+import { Flow } from '../../src/flow/flow.js'
 import { fixture } from '../helpers/files.js'
 
 const FIXTURES = fixture('cel/')

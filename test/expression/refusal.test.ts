@@ -1,6 +1,6 @@
 import t from 'tap'
-import type { Phase } from '../../src/exchange/flow.js'
 import { EvaluationError } from '../../src/expression/expression.js'
+import type { Phase } from '../../src/flow/flow.js'
 import { sampleExpressions, sampleFlow } from './sample-flow.js'
 
 const expressions = sampleExpressions()

@@ -1,7 +1,7 @@
 import t from 'tap'
-import type { Phase } from '../../src/exchange/flow.js'
 import { documentedVariables } from '../../src/expression/documented.js'
 import { EvaluationError } from '../../src/expression/expression.js'
+import type { Phase } from '../../src/flow/flow.js'
 import { noGeo, openGeo } from '../../src/lib/geo.js'
 import { UserAgents } from '../../src/lib/user-agent.js'
 import { fixture } from '../helpers/files.js'

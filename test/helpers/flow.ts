@@ -1,9 +1,9 @@
-import type { Outgoing } from '../../src/exchange/body.js'
-import type { ConnectionFacts } from '../../src/exchange/connection.js'
-import { type EntryFacts, Flow } from '../../src/exchange/flow.js'
-import { HeaderFields, type HeaderList } from '../../src/exchange/headers.js'
-import { NO_UNITS, type PinnedUnits } from '../../src/exchange/pinned.js'
-import { RequestTarget } from '../../src/exchange/target.js'
+import type { Outgoing } from '../../src/flow/body.js'
+import type { ConnectionFacts } from '../../src/flow/connection.js'
+import { type EntryFacts, Flow } from '../../src/flow/flow.js'
+import { HeaderFields, type HeaderList } from '../../src/flow/headers.js'
+import { NO_UNITS, type PinnedUnits } from '../../src/flow/pinned.js'
+import { RequestTarget } from '../../src/flow/target.js'
 
 export interface FlowOptions {
   /** What the flow finds in the configuration. */

@@ -1,7 +1,7 @@
 import { type Duplex, Readable } from 'node:stream'
-import type { Body, Framing } from '../../src/exchange/body.js'
-import type { Failure } from '../../src/exchange/connection.js'
-import type { HeaderList } from '../../src/exchange/headers.js'
+import type { Body, Framing } from '../../src/flow/body.js'
+import type { Failure } from '../../src/flow/connection.js'
+import type { HeaderList } from '../../src/flow/headers.js'
 
 export interface ScriptedBodyOptions {
   readonly framing?: Framing

@@ -1,6 +1,6 @@
 import t from 'tap'
-import { encodeKey } from '../../src/limiter/key.js'
-import { SipHash } from '../../src/limiter/siphash.js'
+import { encodeKey } from '../../src/features/rate-limit/limiter/key.js'
+import { SipHash } from '../../src/features/rate-limit/limiter/siphash.js'
 import { random } from './support/random.js'
 
 const MASK = (1n << 64n) - 1n

@@ -1,7 +1,7 @@
 import { Readable } from 'node:stream'
 import { createGzip, gunzipSync } from 'node:zlib'
 import t from 'tap'
-import { refuse } from '../../src/exchange/verdict.js'
+import { refuse } from '../../src/flow/verdict.js'
 import { BodyBuffers } from '../../src/policy/body-buffers.js'
 import { ManualClock } from '../helpers/clock.js'
 import { makeFlow } from '../helpers/flow.js'

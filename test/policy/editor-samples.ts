@@ -1,4 +1,4 @@
-import type { Phase } from '../../src/exchange/flow.js'
+import type { Phase } from '../../src/flow/flow.js'
 
 /** An action with its config and phase (`on_http_request` when left out). */
 export type Sample = readonly [type: string, config?: unknown, phase?: Phase]

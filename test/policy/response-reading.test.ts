@@ -1,5 +1,5 @@
 import t from 'tap'
-import { HeaderFields } from '../../src/exchange/headers.js'
+import { HeaderFields } from '../../src/flow/headers.js'
 import { fieldsForReading, greaterReading } from '../../src/policy/response-reading.js'
 import { rawClient, valuesOf } from '../helpers/raw-client.js'
 import { engines, startSluice } from '../helpers/sluice.js'

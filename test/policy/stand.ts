@@ -1,6 +1,3 @@
-import type { ConnectionFacts } from '../../src/exchange/connection.js'
-import { Flow, type Phase } from '../../src/exchange/flow.js'
-import { closeConnection } from '../../src/exchange/verdict.js'
 import {
   type Compiled,
   EvaluationError,
@@ -9,6 +6,9 @@ import {
   type Expressions,
   type Template
 } from '../../src/expression/expression.js'
+import type { ConnectionFacts } from '../../src/flow/connection.js'
+import { Flow, type Phase } from '../../src/flow/flow.js'
+import { closeConnection } from '../../src/flow/verdict.js'
 import type { Action } from '../../src/policy/action.js'
 import { BodyBuffers } from '../../src/policy/body-buffers.js'
 import { type CompiledPolicy, compilePolicy } from '../../src/policy/compile.js'

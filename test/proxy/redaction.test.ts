@@ -1,6 +1,6 @@
 import t from 'tap'
-import type { Flow } from '../../src/exchange/flow.js'
-import { RequestTarget } from '../../src/exchange/target.js'
+import type { Flow } from '../../src/flow/flow.js'
+import { RequestTarget } from '../../src/flow/target.js'
 import { isSensitive, redact, redactUrl, shownQuery } from '../../src/proxy/redaction.js'
 
 /** Names under which programs send secrets, and who does. */

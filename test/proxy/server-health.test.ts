@@ -1,6 +1,6 @@
 import t from 'tap'
-import type { Dialer } from '../../src/engine/contract.js'
 import { Server } from '../../src/proxy/server.js'
+import type { Dialer } from '../../src/transport/contract.js'
 
 const dialer: Dialer = { key: 'k', reusable: true, open: () => Promise.reject(new Error('nobody dials here')) }
 

@@ -1,7 +1,7 @@
 import t from 'tap'
-import type { HostPort } from '../../src/plan/plan.js'
-import { type CompiledEdge, HostTable } from '../../src/snapshot/hosts.js'
-import { PathTable } from '../../src/snapshot/routes.js'
+import { type CompiledEdge, HostTable } from '../../src/runtime/hosts.js'
+import type { HostPort } from '../../src/runtime/plan.js'
+import { PathTable } from '../../src/runtime/routes.js'
 import { random as seeded, whole } from '../limiter/support/random.js'
 
 function edge(id: string, ...hostports: string[]): CompiledEdge {

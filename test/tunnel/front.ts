@@ -2,7 +2,7 @@ import { once } from 'node:events'
 import { Agent, createServer, type IncomingMessage, request, type Server } from 'node:http'
 import type { AddressInfo } from 'node:net'
 import { type Duplex, pipeline } from 'node:stream'
-import type { Dialer } from '../../src/engine/contract.js'
+import type { Dialer } from '../../src/transport/contract.js'
 import { open } from './agent-server.js'
 
 interface Teardown {

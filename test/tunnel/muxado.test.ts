@@ -11,9 +11,9 @@ import {
   resetFrame,
   WINDOW,
   windowIncrementFrame
-} from '../../src/tunnel/muxado/frame.js'
-import { MuxSession, type SessionEnd } from '../../src/tunnel/muxado/session.js'
-import type { MuxStream } from '../../src/tunnel/muxado/stream.js'
+} from '../../src/tunnel/protocol/frame.js'
+import { MuxSession, type SessionEnd } from '../../src/tunnel/protocol/session.js'
+import type { MuxStream } from '../../src/tunnel/protocol/stream.js'
 import { heldMemory } from '../helpers/memory.js'
 
 /** Numbers from 0 to below `below`, the same for the same seed (mulberry32). */

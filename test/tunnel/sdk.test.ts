@@ -1,7 +1,7 @@
 import { get } from 'node:http'
 import { forward, SessionBuilder } from '@ngrok/ngrok'
 import t from 'tap'
-import { labelDialer } from '../../src/tunnel/dialer.js'
+import { labelDialer } from '../../src/tunnel/server/dialer.js'
 import { AgentServer, open, TOKEN } from './agent-server.js'
 import { answerOf, body, runAgentSuite } from './agent-suite.js'
 import { Front } from './front.js'

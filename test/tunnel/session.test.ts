@@ -1,7 +1,7 @@
 import { randomBytes } from 'node:crypto'
 import { once } from 'node:events'
 import t, { type Test } from 'tap'
-import { labelDialer } from '../../src/tunnel/dialer.js'
+import { labelDialer } from '../../src/tunnel/server/dialer.js'
 import { ManualClock } from '../helpers/clock.js'
 import { AgentServer, type AgentServerSetup, open, TOKEN } from './agent-server.js'
 import { CREDIT, DATA, FIN, frame, GOAWAY, RawAgent, RESET, SYN, word } from './raw-agent.js'

@@ -1,7 +1,7 @@
-import type { Back, Dialer } from '../../src/engine/contract.js'
 import { systemClock } from '../../src/lib/clock.js'
-import { Agent } from '../../src/tunnel/agent/agent.js'
-import { labelDialer } from '../../src/tunnel/dialer.js'
+import type { Back, Dialer } from '../../src/transport/contract.js'
+import { Agent } from '../../src/tunnel/client/agent.js'
+import { labelDialer } from '../../src/tunnel/server/dialer.js'
 import { type AgentServer, TOKEN } from './agent-server.js'
 
 interface Running {

@@ -1,7 +1,7 @@
-import type { ModuleConfigs, PolicyUnit, SecretReference, Unit } from '../../plan/plan.js'
 import { pathOf } from '../../resources/present.js'
 import type { Resource } from '../../resources/resource.js'
 import { tcpEdge } from '../../resources/tcp-edge.js'
+import type { ModuleConfigs, PolicyUnit, SecretReference, Unit } from '../../runtime/plan.js'
 import { type PlannedRecord, policyKey, secretAt, upstreamKey } from './planned.js'
 
 type ModuleBody = { readonly enabled: boolean } & Readonly<Record<string, unknown>>

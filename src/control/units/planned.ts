@@ -1,6 +1,6 @@
-import type { SecretReference, Unit } from '../../plan/plan.js'
 import type { ResourceRecord } from '../../resources/field.js'
 import type { RecordOf, Resource } from '../../resources/resource.js'
+import type { SecretReference, Unit } from '../../runtime/plan.js'
 
 /** A record with the revision that wrote it last. */
 export interface PlannedRecord<R extends ResourceRecord = ResourceRecord> {

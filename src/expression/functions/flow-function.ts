@@ -1,4 +1,4 @@
-import type { Flow } from '../../exchange/flow.js'
+import type { Flow } from '../../flow/flow.js'
 
 /** An overload that reads the flow; otherwise as `FunctionDefinition`. */
 export interface FlowFunctionDefinition {

@@ -1,4 +1,4 @@
-import type { Flow } from '../../exchange/flow.js'
+import type { Flow } from '../../flow/flow.js'
 import { EvaluationError } from '../expression.js'
 import { type Cookie, requestCookies } from '../variables/cookies.js'
 import { requestOf } from '../variables/message.js'

@@ -1,4 +1,4 @@
-import type { Flow } from '../../exchange/flow.js'
+import type { Flow } from '../../flow/flow.js'
 import { EvaluationError } from '../expression.js'
 import { type Cookie, responseCookies } from '../variables/cookies.js'
 import { responseOf } from '../variables/message.js'

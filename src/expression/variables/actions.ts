@@ -1,4 +1,4 @@
-import type { Flow } from '../../exchange/flow.js'
+import type { Flow } from '../../flow/flow.js'
 import { engineValueAs } from '../values.js'
 import type { VariableDefinition } from './definition.js'
 

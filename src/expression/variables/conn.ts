@@ -1,4 +1,4 @@
-import type { Flow } from '../../exchange/flow.js'
+import type { Flow } from '../../flow/flow.js'
 import { unmapIpv4 } from '../../lib/ip.js'
 import type { VariableDefinition } from './definition.js'
 

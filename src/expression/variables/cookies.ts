@@ -1,4 +1,4 @@
-import type { Flow } from '../../exchange/flow.js'
+import type { Flow } from '../../flow/flow.js'
 import { Duration } from '../engine.js'
 import { derive, requestOf, responseOf } from './message.js'
 

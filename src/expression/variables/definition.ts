@@ -1,4 +1,4 @@
-import type { Flow, Phase } from '../../exchange/flow.js'
+import type { Flow, Phase } from '../../flow/flow.js'
 
 /** One documented variable: a line of the environment. */
 export interface VariableDefinition {

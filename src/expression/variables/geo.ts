@@ -1,4 +1,4 @@
-import type { Flow } from '../../exchange/flow.js'
+import type { Flow } from '../../flow/flow.js'
 import type { Geo, Place } from '../../lib/geo.js'
 import { serverAddress } from './conn.js'
 import type { VariableDefinition } from './definition.js'

@@ -1,4 +1,4 @@
-import type { Flow } from '../../exchange/flow.js'
+import type { Flow } from '../../flow/flow.js'
 import type { VariableDefinition } from './definition.js'
 
 /** What `retry_condition` of http-request sees of the attempts so far, in the representation of the expression layer. */

@@ -1,5 +1,5 @@
-import type { Flow, FlowRequest, FlowResponse } from '../../exchange/flow.js'
-import { HeaderFields, type HeaderList } from '../../exchange/headers.js'
+import type { Flow, FlowRequest, FlowResponse } from '../../flow/flow.js'
+import { HeaderFields, type HeaderList } from '../../flow/headers.js'
 import { EvaluationError } from '../expression.js'
 
 const NO_REQUEST = new EvaluationError('failed', 'there is no request')

@@ -1,4 +1,4 @@
-import type { Flow, FlowRequest } from '../../exchange/flow.js'
+import type { Flow, FlowRequest } from '../../flow/flow.js'
 import { withoutRootDot } from '../../lib/host.js'
 import { requestCookies } from './cookies.js'
 import type { VariableDefinition } from './definition.js'

@@ -1,4 +1,4 @@
-import type { Flow, FlowResponse } from '../../exchange/flow.js'
+import type { Flow, FlowResponse } from '../../flow/flow.js'
 import { responseCookies } from './cookies.js'
 import type { VariableDefinition } from './definition.js'
 import { contentType, derive, headerMap, listHeader, responseOf, trailerMap } from './message.js'

@@ -1,4 +1,4 @@
-import type { Flow } from '../../exchange/flow.js'
+import type { Flow } from '../../flow/flow.js'
 import { type Certificate, NAME_ATTRIBUTES, type Name, parseCertificate } from './certificate.js'
 import type { VariableDefinition } from './definition.js'
 import { derive } from './message.js'

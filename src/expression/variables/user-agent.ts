@@ -1,4 +1,4 @@
-import type { Flow } from '../../exchange/flow.js'
+import type { Flow } from '../../flow/flow.js'
 import type { UserAgents } from '../../lib/user-agent.js'
 import type { VariableDefinition } from './definition.js'
 import { derive, requestOf } from './message.js'

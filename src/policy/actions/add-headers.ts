@@ -1,6 +1,6 @@
-import type { Flow } from '../../exchange/flow.js'
-import type { HeaderFields } from '../../exchange/headers.js'
 import { EvaluationError } from '../../expression/expression.js'
+import type { Flow } from '../../flow/flow.js'
+import type { HeaderFields } from '../../flow/headers.js'
 import { parseAuthority } from '../../lib/host.js'
 import { defineAction } from '../action.js'
 import { config, headerMap } from '../fields.js'

@@ -1,6 +1,6 @@
 import Type from 'typebox'
-import type { Flow } from '../../exchange/flow.js'
-import { refuse, type Verdict } from '../../exchange/verdict.js'
+import type { Flow } from '../../flow/flow.js'
+import { refuse, type Verdict } from '../../flow/verdict.js'
 import { defineAction } from '../action.js'
 import { templateLike } from '../editor.js'
 import { config, enforce, template, text } from '../fields.js'

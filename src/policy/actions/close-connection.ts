@@ -1,4 +1,4 @@
-import { closeConnection as close } from '../../exchange/verdict.js'
+import { closeConnection as close } from '../../flow/verdict.js'
 import { defineAction } from '../action.js'
 import { config } from '../fields.js'
 

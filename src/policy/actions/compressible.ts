@@ -1,5 +1,5 @@
-import type { Flow, FlowResponse } from '../../exchange/flow.js'
-import type { HeaderFields } from '../../exchange/headers.js'
+import type { Flow, FlowResponse } from '../../flow/flow.js'
+import type { HeaderFields } from '../../flow/headers.js'
 import { PACKED_MEDIA } from './packed-media.js'
 
 /** Below this length a coding costs more than it saves. */

@@ -1,5 +1,5 @@
-import type { Flow, FlowResponse } from '../../exchange/flow.js'
-import type { HeaderFields } from '../../exchange/headers.js'
+import type { Flow, FlowResponse } from '../../flow/flow.js'
+import type { HeaderFields } from '../../flow/headers.js'
 import { negotiate } from './accept-encoding.js'
 import { forbidsTransform, isCompressible, isEncoded, lengthOfContent } from './compressible.js'
 import { type Coding, type Encoder, encoder } from './encoders.js'

@@ -1,6 +1,6 @@
 import { createHash, timingSafeEqual } from 'node:crypto'
-import type { Flow } from '../../exchange/flow.js'
 import { EvaluationError } from '../../expression/expression.js'
+import type { Flow } from '../../flow/flow.js'
 import type { Scope } from '../action.js'
 import type { NodePath } from '../problem.js'
 

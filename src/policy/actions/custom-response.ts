@@ -1,6 +1,6 @@
 import Type from 'typebox'
-import type { Flow } from '../../exchange/flow.js'
-import { respond } from '../../exchange/verdict.js'
+import type { Flow } from '../../flow/flow.js'
+import { respond } from '../../flow/verdict.js'
 import { defineAction, type Scope } from '../action.js'
 import { given, implies } from '../editor.js'
 import { config, headerMap, template, whole } from '../fields.js'

@@ -1,5 +1,5 @@
 import Type from 'typebox'
-import { closeConnection, refuse } from '../../exchange/verdict.js'
+import { closeConnection, refuse } from '../../flow/verdict.js'
 import { defineAction } from '../action.js'
 import { config, whole } from '../fields.js'
 

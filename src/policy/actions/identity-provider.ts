@@ -1,6 +1,6 @@
 import Type, { type Static } from 'typebox'
-import type { Flow } from '../../exchange/flow.js'
 import type { Template } from '../../expression/expression.js'
+import type { Flow } from '../../flow/flow.js'
 import { parseDuration } from '../../lib/units.js'
 import type { ActionRun, Scope } from '../action.js'
 import { textLike } from '../editor.js'

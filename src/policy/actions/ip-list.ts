@@ -1,5 +1,5 @@
-import type { Flow } from '../../exchange/flow.js'
 import { EvaluationError } from '../../expression/expression.js'
+import type { Flow } from '../../flow/flow.js'
 import { type Cidr, CidrSet, parseCidr } from '../../lib/ip.js'
 import type { Scope } from '../action.js'
 import type { NodePath } from '../problem.js'

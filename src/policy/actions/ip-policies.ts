@@ -1,6 +1,5 @@
-import type { Flow } from '../../exchange/flow.js'
-import type { AddressRules } from '../../lib/ip.js'
-import { parseAddress } from '../../lib/ip.js'
+import type { Flow } from '../../flow/flow.js'
+import { type AddressRules, parseAddress } from '../../lib/ip.js'
 import type { Scope } from '../action.js'
 import type { NodePath } from '../problem.js'
 import { isPlaceholderWord } from './placeholder.js'

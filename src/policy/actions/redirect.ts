@@ -1,6 +1,6 @@
 import Type from 'typebox'
-import { respond } from '../../exchange/verdict.js'
 import { EvaluationError } from '../../expression/expression.js'
+import { respond } from '../../flow/verdict.js'
 import { defineAction } from '../action.js'
 import { config, headerMap, regex, template } from '../fields.js'
 import { NEVER_WRITTEN } from './header-rules.js'

@@ -1,6 +1,6 @@
 import Type, { type TSchema } from 'typebox'
-import type { Flow } from '../../exchange/flow.js'
 import { EvaluationError, type Template } from '../../expression/expression.js'
+import type { Flow } from '../../flow/flow.js'
 import { type Regex, RegexCache } from '../../lib/regex.js'
 import type { Scope } from '../action.js'
 import { config, regex, template } from '../fields.js'

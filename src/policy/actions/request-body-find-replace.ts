@@ -1,4 +1,4 @@
-import { refuse } from '../../exchange/verdict.js'
+import { refuse } from '../../flow/verdict.js'
 import { defineAction } from '../action.js'
 import { config } from '../fields.js'
 import { compileContentReplacing } from './body-find-replace.js'

@@ -1,6 +1,6 @@
 import { PassThrough } from 'node:stream'
-import type { FlowResponse } from '../../exchange/flow.js'
-import { refuse } from '../../exchange/verdict.js'
+import type { FlowResponse } from '../../flow/flow.js'
+import { refuse } from '../../flow/verdict.js'
 import { defineAction } from '../action.js'
 import { config } from '../fields.js'
 import { compileContentReplacing } from './body-find-replace.js'

@@ -1,6 +1,6 @@
 import Type from 'typebox'
-import type { Flow } from '../../exchange/flow.js'
-import { closeConnection, refuse } from '../../exchange/verdict.js'
+import type { Flow } from '../../flow/flow.js'
+import { closeConnection, refuse } from '../../flow/verdict.js'
 import { defineAction } from '../action.js'
 import { NETWORK, valueLike, wordLike } from '../editor.js'
 import { config, enforce, template, text } from '../fields.js'

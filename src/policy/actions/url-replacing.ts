@@ -1,6 +1,6 @@
-import type { Flow } from '../../exchange/flow.js'
-import type { RequestTarget } from '../../exchange/target.js'
 import { EvaluationError, type Template } from '../../expression/expression.js'
+import type { Flow } from '../../flow/flow.js'
+import type { RequestTarget } from '../../flow/target.js'
 import { type Regex, RegexCache } from '../../lib/regex.js'
 import type { Scope } from '../action.js'
 import { implies } from '../editor.js'

@@ -1,5 +1,5 @@
-import type { Flow } from '../../exchange/flow.js'
 import { engineValue } from '../../expression/values.js'
+import type { Flow } from '../../flow/flow.js'
 import type { Scope } from '../action.js'
 import type { NodePath } from '../problem.js'
 

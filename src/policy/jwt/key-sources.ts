@@ -1,6 +1,6 @@
 import { LRUCache } from 'lru-cache'
-import type { Flow } from '../../exchange/flow.js'
 import { EvaluationError, type Template } from '../../expression/expression.js'
+import type { Flow } from '../../flow/flow.js'
 import { type KeySet, keySetOf, readKeySet, secretKey } from '../../lib/jwks.js'
 import { KeySetCache, type LoadedKeySet } from '../../lib/jwks-cache.js'
 import { fetchKeySet, readKeySetFile } from '../../lib/jwks-load.js'

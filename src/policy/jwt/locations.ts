@@ -1,6 +1,6 @@
-import type { Flow } from '../../exchange/flow.js'
-import type { Verdict } from '../../exchange/verdict.js'
 import type { Template } from '../../expression/expression.js'
+import type { Flow } from '../../flow/flow.js'
+import type { Verdict } from '../../flow/verdict.js'
 import type { BodyBuffers } from '../body-buffers.js'
 import type { JwtProblem } from './problems.js'
 import { readJsonObject } from './strict-json.js'

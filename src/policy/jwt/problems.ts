@@ -1,4 +1,4 @@
-import { refuse, type Verdict } from '../../exchange/verdict.js'
+import { refuse, type Verdict } from '../../flow/verdict.js'
 import { FIRST_LOAD_FLOOR } from '../../lib/jwks-cache.js'
 
 /** Why a token is not accepted: the code that the client gets, and what is said of it. Nothing here holds any of the token. */

@@ -1,5 +1,5 @@
-import type { Flow } from '../../exchange/flow.js'
-import type { Verdict } from '../../exchange/verdict.js'
+import type { Flow } from '../../flow/flow.js'
+import type { Verdict } from '../../flow/verdict.js'
 import type { Scope } from '../action.js'
 import { type ClaimRules, claimsProblem } from './claims.js'
 import type { JwtConfig } from './config.js'

@@ -1,6 +1,6 @@
 import { hash } from 'node:crypto'
 import { LRUCache } from 'lru-cache'
-import type { Flow } from '../../exchange/flow.js'
+import type { Flow } from '../../flow/flow.js'
 import type { KeySet, VerificationKey } from '../../lib/jwks.js'
 import type { KeySource } from './key-sources.js'
 import type { JwtProblem } from './problems.js'

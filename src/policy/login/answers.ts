@@ -1,6 +1,6 @@
-import type { FlowRequest } from '../../exchange/flow.js'
-import type { HeaderList } from '../../exchange/headers.js'
-import { respond, type Verdict } from '../../exchange/verdict.js'
+import type { FlowRequest } from '../../flow/flow.js'
+import type { HeaderList } from '../../flow/headers.js'
+import { respond, type Verdict } from '../../flow/verdict.js'
 import type { ProviderTrouble } from './failure.js'
 import { isNavigation } from './visit.js'
 

@@ -1,4 +1,4 @@
-import type { Verdict } from '../../exchange/verdict.js'
+import type { Verdict } from '../../flow/verdict.js'
 import type { Access } from './access.js'
 import { REFUSALS, type Refusal, redirect } from './answers.js'
 import { ATTEMPT_LASTS, type Attempt, newAttempt, openAttempt, readState, sealAttempt } from './attempt.js'

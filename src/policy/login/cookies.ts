@@ -1,4 +1,4 @@
-import type { HeaderFields, HeaderList } from '../../exchange/headers.js'
+import type { HeaderFields, HeaderList } from '../../flow/headers.js'
 
 /** Cookies of logins that a request carries, by name. */
 export type Jar = ReadonlyMap<string, string>

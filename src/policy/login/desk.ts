@@ -1,5 +1,5 @@
-import type { Flow, FlowRequest } from '../../exchange/flow.js'
-import type { Verdict } from '../../exchange/verdict.js'
+import type { Flow, FlowRequest } from '../../flow/flow.js'
+import type { Verdict } from '../../flow/verdict.js'
 import { readState, type StateFacts } from './attempt.js'
 import { loginCookies } from './cookies.js'
 import { returnPath } from './return-path.js'

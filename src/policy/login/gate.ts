@@ -1,6 +1,6 @@
-import type { Flow, FlowRequest } from '../../exchange/flow.js'
-import { refuse, type Verdict } from '../../exchange/verdict.js'
 import { EvaluationError } from '../../expression/expression.js'
+import type { Flow, FlowRequest } from '../../flow/flow.js'
+import { refuse, type Verdict } from '../../flow/verdict.js'
 import { decisionCounters } from '../services.js'
 import { accessOf } from './access.js'
 import { loggedOut, loginRequired, REFUSALS, type Refusal, redirect, refusal, troubleAnswer } from './answers.js'

@@ -1,5 +1,5 @@
 import { createHash } from 'node:crypto'
-import type { Flow } from '../../exchange/flow.js'
+import type { Flow } from '../../flow/flow.js'
 import type { PolicyServices } from '../services.js'
 import type { AccessLists } from './access.js'
 import type { Login } from './login.js'

@@ -1,5 +1,5 @@
-import type { FlowRequest } from '../../exchange/flow.js'
-import { RequestTarget } from '../../exchange/target.js'
+import type { FlowRequest } from '../../flow/flow.js'
+import { RequestTarget } from '../../flow/target.js'
 
 export type OwnPath = 'login' | 'logout' | 'callback'
 

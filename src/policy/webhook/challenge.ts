@@ -1,4 +1,4 @@
-import { respond, type Verdict } from '../../exchange/verdict.js'
+import { respond, type Verdict } from '../../flow/verdict.js'
 import type { WebhookRequest } from './scheme.js'
 
 /** Answers a question by which a sender tests a URL before it sends there. Undefined: the request is no such question. */

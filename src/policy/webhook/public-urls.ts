@@ -1,4 +1,4 @@
-import type { Flow, FlowRequest } from '../../exchange/flow.js'
+import type { Flow, FlowRequest } from '../../flow/flow.js'
 
 /** Ports that URLs leave out. */
 const USUAL_PORT = { https: 443, http: 80 } as const

@@ -1,5 +1,5 @@
 import type { KeyObject } from 'node:crypto'
-import type { HeaderFields } from '../../exchange/headers.js'
+import type { HeaderFields } from '../../flow/headers.js'
 import type { Failure, Finding } from './finding.js'
 
 /** What a scheme sees of a request. */

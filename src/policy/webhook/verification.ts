@@ -1,5 +1,5 @@
-import type { Flow, FlowRequest } from '../../exchange/flow.js'
-import { refuse, type Verdict } from '../../exchange/verdict.js'
+import type { Flow, FlowRequest } from '../../flow/flow.js'
+import { refuse, type Verdict } from '../../flow/verdict.js'
 import type { Clock } from '../../lib/clock.js'
 import type { BodyBuffers } from '../body-buffers.js'
 import type { KeptStateDraft, PolicyServices } from '../services.js'

@@ -1,6 +1,6 @@
 import { once } from 'node:events'
 import type { Test } from 'tap'
-import type { Dialer } from '../../../src/engine/contract.js'
+import type { Dialer } from '../../../src/transport/contract.js'
 import { valuesOf } from '../../helpers/raw-client.js'
 import { answering } from '../../helpers/upstream.js'
 import { type Bench, bench, eventually, GET, type Make, OK, record } from './harness.js'

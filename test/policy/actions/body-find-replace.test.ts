@@ -1,6 +1,6 @@
 import { brotliCompressSync, deflateRawSync, deflateSync, gunzipSync, gzipSync } from 'node:zlib'
 import t from 'tap'
-import type { Flow } from '../../../src/exchange/flow.js'
+import type { Flow } from '../../../src/flow/flow.js'
 import { makeFlow } from '../../helpers/flow.js'
 import { ScriptedBody } from '../../helpers/message-body.js'
 import { Kit, outcomeOf } from './kit.js'

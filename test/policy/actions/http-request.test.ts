@@ -3,8 +3,8 @@ import { createServer, type IncomingMessage, type RequestListener } from 'node:h
 import type { AddressInfo } from 'node:net'
 import { gzipSync } from 'node:zlib'
 import t from 'tap'
-import type { Flow } from '../../../src/exchange/flow.js'
 import { EvaluationError } from '../../../src/expression/expression.js'
+import type { Flow } from '../../../src/flow/flow.js'
 import { makeFlow } from '../../helpers/flow.js'
 import { Kit, outcomeOf } from './kit.js'
 

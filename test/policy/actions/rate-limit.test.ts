@@ -1,5 +1,5 @@
 import t from 'tap'
-import type { Flow } from '../../../src/exchange/flow.js'
+import type { Flow } from '../../../src/flow/flow.js'
 import { makeFlow } from '../../helpers/flow.js'
 import { headersOf, Kit, outcomeOf } from './kit.js'
 

@@ -1,5 +1,5 @@
 import t from 'tap'
-import { RequestTarget } from '../../../src/exchange/target.js'
+import { RequestTarget } from '../../../src/flow/target.js'
 import { negotiate } from '../../../src/policy/actions/accept-encoding.js'
 import { refusalToWrite, wireValue } from '../../../src/policy/actions/header-rules.js'
 import { asUrl } from '../../../src/policy/actions/url-text.js'

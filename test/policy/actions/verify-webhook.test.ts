@@ -1,6 +1,6 @@
 import { createHmac } from 'node:crypto'
 import t from 'tap'
-import type { Flow } from '../../../src/exchange/flow.js'
+import type { Flow } from '../../../src/flow/flow.js'
 import { runPhase } from '../../../src/policy/run.js'
 import { makeFlow } from '../../helpers/flow.js'
 import { Kit, outcomeOf } from './kit.js'

@@ -1,6 +1,6 @@
 import { randomBytes, randomInt } from 'node:crypto'
 import t from 'tap'
-import { HeaderFields } from '../../../src/exchange/headers.js'
+import { HeaderFields } from '../../../src/flow/headers.js'
 import { newAttempt, openAttempt, readState, sealAttempt } from '../../../src/policy/login/attempt.js'
 import { CookieStyle, dropLoginCookies, loginCookies } from '../../../src/policy/login/cookies.js'
 import { decodeSession, encodeSession, type Session } from '../../../src/policy/login/session.js'

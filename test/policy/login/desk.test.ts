@@ -1,6 +1,6 @@
 import { randomInt } from 'node:crypto'
 import t from 'tap'
-import type { FlowRequest } from '../../../src/exchange/flow.js'
+import type { FlowRequest } from '../../../src/flow/flow.js'
 import { newAttempt } from '../../../src/policy/login/attempt.js'
 import { type LoginGate, type LoginPlace, loginFor } from '../../../src/policy/login/desk.js'
 import { tagOf } from '../../../src/policy/login/vault.js'

@@ -1,6 +1,6 @@
 import { createHmac } from 'node:crypto'
 import t from 'tap'
-import type { Verdict } from '../../../src/exchange/verdict.js'
+import type { Verdict } from '../../../src/flow/verdict.js'
 import { type Delivery, inspector, say } from './inspecting.js'
 
 const AT = Date.UTC(2026, 0, 2, 3, 4, 5)

@@ -1,4 +1,4 @@
-import { HeaderFields, type HeaderList } from '../../../src/exchange/headers.js'
+import { HeaderFields, type HeaderList } from '../../../src/flow/headers.js'
 import type { Outbound } from '../../../src/lib/outbound/outbound.js'
 import { providers } from '../../../src/policy/webhook/providers.js'
 import { type Outcome, Verification } from '../../../src/policy/webhook/verification.js'

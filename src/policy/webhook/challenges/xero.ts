@@ -1,4 +1,4 @@
-import { respond } from '../../../exchange/verdict.js'
+import { respond } from '../../../flow/verdict.js'
 import type { Challenge } from '../challenge.js'
 import { readObject } from '../json.js'
 

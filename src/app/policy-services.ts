@@ -1,0 +1,106 @@
+import type { Logger } from 'pino'
+import { documentedFunctions, documentedVariables } from '../expression/documented.js'
+import { createExpressions, Language } from '../expression/expressions.js'
+import type { LimiterTable } from '../features/rate-limit/limiter/table.js'
+import type { Clock } from '../lib/clock.js'
+import { readOptionFile } from '../lib/files.js'
+import { openGeo } from '../lib/geo.js'
+import { unpredictable } from '../lib/id.js'
+import type { Names } from '../lib/names/names.js'
+import { createOutbound } from '../lib/outbound/outbound.js'
+import type { Sealer } from '../lib/seal.js'
+import { UserAgents } from '../lib/user-agent.js'
+import type { Options } from '../options/options.js'
+import { actions } from '../policy/actions/registry.js'
+import { BodyBuffers } from '../policy/body-buffers.js'
+import { guestActions } from '../policy/guest-actions.js'
+import { KeySetPlaces } from '../policy/jwt/key-sources.js'
+import { Login } from '../policy/login/login.js'
+import { defaultProviders, readOperatorProviders } from '../policy/login/operator-providers.js'
+import { RecentDocuments } from '../policy/recent-documents.js'
+import { resultsOf } from '../policy/results.js'
+import type { PolicyServices } from '../policy/services.js'
+import { refusalOf } from '../proxy/failures.js'
+import type { Metrics } from '../proxy/metrics.js'
+import type { Traffic } from '../proxy/traffic.js'
+import type { PolicyRights } from '../runtime/compile.js'
+import { outboundRules } from './outbound.js'
+
+export interface PolicyServicesParts {
+  readonly clock: Clock
+  readonly names: Names
+  readonly log: Logger
+  readonly seal: Sealer
+  readonly limiter: LimiterTable
+  readonly metrics: Metrics
+  readonly traffic: Traffic
+}
+
+export interface OpenPolicyServices {
+  readonly services: PolicyServices & { readonly login: Login }
+  /** Of policies that agents send. */
+  readonly guests: PolicyRights
+}
+
+/**
+ * What policies use, as the options want it. The caller closes the `outbound` of both. Fails with `FILE_UNREADABLE` and with
+ * what is wrong in a file.
+ */
+export async function openPolicyServices(options: Options, parts: PolicyServicesParts): Promise<OpenPolicyServices> {
+  const { geoip, rate_limit_headers, limits, timeouts, login, jwt } = options
+  const { clock, names, log, seal, limiter, metrics, traffic } = parts
+  const outbound = createOutbound({ clock, lookup: names.lookup, ...(await outboundRules(options)) })
+  const sources = {
+    results: resultsOf(actions),
+    clock,
+    random: unpredictable,
+    geo: await openGeo(geoip.database),
+    userAgent: new UserAgents()
+  }
+  const services: OpenPolicyServices['services'] = {
+    clock,
+    expressions: createExpressions(sources),
+    limiter,
+    meter: metrics.policy,
+    log,
+    rateLimitHeaders: rate_limit_headers,
+    documents: new RecentDocuments(),
+    outbound,
+    keySets: new KeySetPlaces({ clock, log, outbound }),
+    keyFolders: jwt.key_folders ?? [],
+    internal: traffic.internal,
+    login: new Login({
+      keys: seal.derive('login'),
+      providers:
+        login.providers === undefined
+          ? defaultProviders()
+          : await readOperatorProviders(await readOptionFile(login.providers, 'login.providers')),
+      outbound,
+      clock
+    }),
+    bodies: new BodyBuffers({
+      total: limits.buffered_bodies,
+      each: limits.buffered_body,
+      perClient: Math.max(2 * limits.buffered_body, limits.buffered_bodies * limits.buffered_bodies_share),
+      pace: { clock, deadline: timeouts.buffered_body, rate: limits.buffered_body_rate },
+      broken: refusalOf
+    })
+  }
+  return { services, guests: { services: guestServices(services, sources, names), actions: guestActions } }
+}
+
+/** Without vaults, without files, and without the private networks that the operator opens to policies of the account. */
+function guestServices(services: PolicyServices, sources: Sources, names: Names): PolicyServices {
+  const { clock, log } = services
+  const outbound = createOutbound({ clock, allowPrivate: false, lookup: names.lookup })
+  const functions = [...documentedFunctions(sources)].filter(({ signature }) => !signature.startsWith('secrets.'))
+  return {
+    ...services,
+    expressions: new Language(documentedVariables(sources), functions),
+    outbound,
+    keySets: new KeySetPlaces({ clock, log, outbound }),
+    keyFolders: []
+  }
+}
+
+type Sources = Parameters<typeof documentedVariables>[0] & Parameters<typeof documentedFunctions>[0]

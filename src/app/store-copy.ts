@@ -1,0 +1,141 @@
+import type { LookupFunction } from 'node:net'
+import { join, relative } from 'node:path'
+import type { Clock } from '../lib/clock.js'
+import { codeOf } from '../lib/coded-error.js'
+import { postgresName } from '../lib/host.js'
+import { newId } from '../lib/id.js'
+import type { Sealer } from '../lib/seal.js'
+import { IN_MEMORY } from '../options/fields.js'
+import type { Options } from '../options/options.js'
+import { type CopiedStore, openCopy } from '../store/copy/copied-store.js'
+import type { CopyPlace } from '../store/copy/copy-file.js'
+import { CopyKeeper, clearCopies } from '../store/copy/copy-keeper.js'
+import { reachStore } from '../store/copy/reaching-store.js'
+import { StandbyStore } from '../store/copy/standby-store.js'
+import { openStore } from '../store/open-store.js'
+import type { Place, Store, StoreLog } from '../store/store.js'
+import type { StoreHealth } from '../store/store-health.js'
+import { isShared, storeAddress } from './store-place.js'
+
+const FILE = 'configuration.copy'
+
+export interface StartingStoreParts {
+  readonly seal: Sealer
+  readonly clock: Clock
+  readonly log: StoreLog
+  readonly onRevision: (place: Place) => void
+  /** Looks at a store that was opened, before it is used. Rejects when this process must not use it. */
+  readonly settle: (store: Store) => Promise<void>
+  /** Hears how the store is. */
+  readonly health: StoreHealth
+  /** The store answers behind a start from the copy. Must not throw. */
+  readonly answered: () => void
+  /** Why the last attempt to read the store failed after it had opened; undefined: there was none. */
+  readonly lost: unknown
+  /** Finds the addresses of a database server. */
+  readonly lookup: LookupFunction
+  /** Ends the waiting for the store. */
+  readonly signal: AbortSignal
+}
+
+/** The store as a process starts with it, and the copy that it keeps for a start without one. */
+export class StartingStore {
+  readonly store: Store
+  readonly #at: CopyPlace | undefined
+  readonly #parts: StartingStoreParts
+  readonly #account: () => string
+  #keeper: CopyKeeper | undefined
+
+  private constructor(store: Store, account: () => string, at: CopyPlace | undefined, parts: StartingStoreParts) {
+    this.store = store
+    this.#account = account
+    this.#at = at
+    this.#parts = parts
+  }
+
+  /** Fails as `reachStore` does. */
+  static async open(options: Options, parts: StartingStoreParts): Promise<StartingStore> {
+    const { seal, clock, log, onRevision, health, settle, answered, lost, lookup, signal } = parts
+    const address = storeAddress(options)
+    const at = copyPlace(options, seal)
+    let account = ''
+    const open = async () => {
+      const store = await openStore(address, { log, clock, onRevision, health, lookup })
+      try {
+        // A write: a store that takes none is of no use to a start.
+        account = await store.outbox.account(newId('ac', clock.wall()))
+        await settle(store)
+        return store
+      } catch (error) {
+        await store.close()
+        throw error
+      }
+    }
+    const store = await reachStore({
+      name: storeName(options),
+      open,
+      copied: async () => (at === undefined ? undefined : await copied(at, parts)),
+      answered: (place) => {
+        onRevision(place)
+        answered()
+      },
+      lost,
+      log,
+      signal
+    })
+    return new StartingStore(store, () => account, at, parts)
+  }
+
+  /** Why the copy is read and not the store, for people; null: the store is. */
+  get degraded(): string | null {
+    return this.store instanceof StandbyStore ? this.store.degraded : null
+  }
+
+  /** Begins to keep the copy of what serves; a copy that is not wanted goes. `applied`: the place that serves. */
+  async keep(options: Options, applied: () => Place): Promise<void> {
+    const { clock, log } = this.#parts
+    try {
+      if (options.data !== IN_MEMORY) await clearCopies(join(options.data, FILE), this.#at !== undefined)
+    } catch (error) {
+      log.warn({ err: error }, 'old copies of the configuration cannot be removed')
+    }
+    if (this.#at === undefined) return
+    this.#keeper = new CopyKeeper({ at: this.#at, store: this.store, account: this.#account, applied, clock, log })
+    this.served()
+  }
+
+  /** A revision serves. */
+  served(): void {
+    if (this.degraded === null) this.#keeper?.soon()
+  }
+
+  /** Before the store is closed. */
+  async stop(): Promise<void> {
+    await this.#keeper?.stop()
+  }
+}
+
+/** Where the copy lies; undefined: none is kept. */
+function copyPlace(options: Options, seal: Sealer): CopyPlace | undefined {
+  const { cache, data } = options
+  if (!cache || data === IN_MEMORY || storeAddress(options) === IN_MEMORY) return undefined
+  return { path: join(data, FILE), store: storeName(options), seal }
+}
+
+/** What the store is called, wherever the data folder lies; without user and password. */
+export function storeName(options: Options): string {
+  const address = storeAddress(options)
+  if (!isShared(address)) return options.data === IN_MEMORY ? address : relative(options.data, address)
+  return postgresName(address) ?? 'PostgreSQL'
+}
+
+/** A copy that cannot be used is no reason to stop: without it, the store is waited for. */
+async function copied(at: CopyPlace, { log, clock }: StartingStoreParts): Promise<CopiedStore | undefined> {
+  try {
+    return await openCopy(at, { log, clock })
+  } catch (error) {
+    if (codeOf(error) !== 'ENOENT')
+      log.warn({ err: error, path: at.path }, 'the copy of the configuration is of no use')
+    return undefined
+  }
+}

@@ -1,0 +1,62 @@
+import type { Clock } from '../../../lib/clock.js'
+import type { Buckets } from './buckets.js'
+import type { Directory } from './directory.js'
+import type { Geometries } from './geometry.js'
+import { COUNTER, HEADER, SEGMENT } from './layout.js'
+import type { Memory } from './memory.js'
+import { tensOf } from './state.js'
+
+/** Walks over the table a few segments at a time: drops empty buckets and makes the others as small as they can be. */
+export class Sweep {
+  constructor(
+    private readonly memory: Memory,
+    private readonly directory: Directory,
+    private readonly buckets: Buckets,
+    private readonly geometries: Geometries,
+    private readonly clock: Clock
+  ) {}
+
+  /** Goes on for `maxMilliseconds` or one whole round, whatever ends first; returns the number of buckets dropped. */
+  run(maxMilliseconds: number): number {
+    const { words, layout } = this.memory
+    const start = this.clock.monotonic()
+    let now = start
+    let dropped = 0
+    for (let visited = 0; visited < layout.segments && now - start <= maxMilliseconds; visited += 1) {
+      const segment = words[HEADER.sweepSegment]! & (layout.segments - 1)
+      words[HEADER.sweepSegment] = segment + 1
+      dropped += this.visit(segment, now)
+      now = this.clock.monotonic()
+    }
+    this.memory.doubles[COUNTER.dropped]! += dropped
+    return dropped
+  }
+
+  private visit(segment: number, now: number): number {
+    const { directory, buckets } = this
+    const { words } = this.memory
+    const size = words[directory.record(segment) + SEGMENT.size]!
+    let dropped = 0
+    for (let index = 0; index < size; ) {
+      const address = directory.slot(segment, index)
+      const state = words[address + 2]!
+      if (state === 0) {
+        index += 1
+        continue
+      }
+      const geometry = this.geometries.of(tensOf(words, state))
+      const live = buckets.expire(state, geometry, now)
+      if (live > 0) {
+        words[address + 2] = buckets.shrink(state, geometry, live)
+        index += 1
+      } else {
+        // Another entry may move into this slot, so the same index comes again.
+        directory.remove(segment, index)
+        buckets.release(state)
+        dropped += 1
+      }
+    }
+    directory.shrink(segment)
+    return dropped
+  }
+}

@@ -1,0 +1,122 @@
+import type { ShardedMap } from '../lib/sharded-map.js'
+import { atOnce, type Steps } from '../lib/slices.js'
+import type { Action } from '../policy/action.js'
+import { type CompiledPolicy, compilePolicy } from '../policy/compile.js'
+import type { UnitProblems } from '../policy/problem.js'
+import type { PolicyServices } from '../policy/services.js'
+import type { Draft, KeptState } from './kept-state.js'
+import { applying, type Change, type PolicyUnit, type SecretValues, type UpstreamUnit } from './plan.js'
+import { Snapshot } from './snapshot.js'
+import { asKind, type UnitChange, unitChanges } from './unit-change.js'
+
+/** What the policies of one kind of author may use. */
+export interface PolicyRights {
+  readonly services: PolicyServices
+  readonly actions: readonly Action[]
+}
+
+export interface CompileOptions extends PolicyRights {
+  readonly keptState: KeptState
+  /** Of policies that agents send; where it is absent, a change that holds one is a defect. */
+  readonly guests?: PolicyRights
+}
+
+/** How the state that a snapshot keeps becomes real; neither part can fail. Between both the snapshot is swapped in. */
+interface Commit {
+  /** What the snapshot needs is kept. */
+  taking(): Steps<void>
+  /** What nothing uses any more is given up. */
+  sweeping(): Steps<void>
+  /** Both in one go. */
+  commit(): void
+}
+
+/** A snapshot ready to be swapped in, or what is wrong with the change. */
+export type Prepared =
+  | ({ readonly ok: true; readonly snapshot: Snapshot; readonly warnings: readonly UnitProblems[] } & Commit)
+  | { readonly ok: false; readonly problems: readonly UnitProblems[] }
+
+/**
+ * Compiles the units of a change beside the running snapshot. Nothing that runs is touched before `taking`, and nothing
+ * else may be prepared until `sweeping` has ended. `secrets`: the values that units of the change refer to.
+ */
+export function prepare(running: Snapshot, change: Change, secrets: SecretValues, options: CompileOptions): Prepared {
+  return atOnce(preparing(running, change, secrets, options))
+}
+
+/** As `prepare`, in steps: of what it compiles, one unit a step. */
+export function* preparing(
+  running: Snapshot,
+  change: Change,
+  secrets: SecretValues,
+  options: CompileOptions
+): Steps<Prepared> {
+  const { services, keptState } = options
+  const plan = yield* applying(running.plan, change)
+  const draft = keptState.draft()
+  const changes = yield* unitChanges(running.plan, change)
+  const policies = yield* compilePolicies(changes, draft, options)
+  if (policies.failed.length > 0) return { ok: false, problems: policies.failed }
+  const { tables } = running
+  const compilation = { services, draft, secrets }
+  const snapshot = new Snapshot(plan, {
+    policies: yield* tables.policies.editing(policies.compiled, change.drop),
+    upstreams: yield* changedUpstreams(tables.upstreams, changes),
+    edges: yield* tables.edges.editing(changes, compilation),
+    tcpEdges: yield* tables.tcpEdges.editing(changes, compilation),
+    ipPolicies: yield* tables.ipPolicies.editing(changes),
+    restrictions: yield* tables.restrictions.editing(changes),
+    certificates: yield* tables.certificates.editing(changes, secrets),
+    secrets: yield* tables.secrets.editing(changes, secrets)
+  })
+  return {
+    ok: true,
+    snapshot,
+    warnings: policies.doubtful,
+    taking: () => draft.taking(),
+    sweeping: () => draft.sweeping(change.drop),
+    commit: () => draft.commit(change.drop)
+  }
+}
+
+function* compilePolicies(changes: readonly UnitChange[], draft: Draft, options: CompileOptions) {
+  const compiled: [string, CompiledPolicy][] = []
+  const failed: UnitProblems[] = []
+  const doubtful: UnitProblems[] = []
+  for (const { key, after } of changes) {
+    const unit = asKind(after, 'policy')
+    yield
+    if (unit === undefined) continue
+    const { policy, problems } = compileUnit(unit, draft, key, options)
+    const found: UnitProblems = { key, source: unit.source, text: unit.text, problems }
+    if (policy === undefined) failed.push(found)
+    else {
+      compiled.push([key, policy])
+      if (problems.length > 0) doubtful.push(found)
+    }
+  }
+  return { compiled, failed, doubtful }
+}
+
+function compileUnit(unit: PolicyUnit, draft: Draft, key: string, options: CompileOptions) {
+  const { owner, text, carrier = 'http', author } = unit
+  const rights = author === 'agent' ? options.guests : options
+  if (rights === undefined) throw new RangeError('the policies of agents have no rights here')
+  const { services, actions } = rights
+  return compilePolicy(text, { owner, services, keep: draft.for(key), actions, unavailable: 'refuse', carrier })
+}
+
+function* changedUpstreams(
+  running: ShardedMap<UpstreamUnit>,
+  changes: readonly UnitChange[]
+): Steps<ShardedMap<UpstreamUnit>> {
+  const put: [string, UpstreamUnit][] = []
+  const drop: string[] = []
+  for (const { key, before, after } of changes) {
+    const unit = asKind(after, 'upstream')
+    if (unit !== undefined) put.push([key, unit])
+    else if (before?.kind === 'upstream' && after === undefined) drop.push(key)
+    yield
+  }
+  return put.length === 0 && drop.length === 0 ? running : yield* running.editing(put, drop)
+}

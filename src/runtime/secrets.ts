@@ -1,0 +1,78 @@
+import { ShardedMap } from '../lib/sharded-map.js'
+import type { Steps } from '../lib/slices.js'
+import type { SecretReference, SecretValues } from './plan.js'
+import { asKind, type UnitChange } from './unit-change.js'
+
+/** Values of secrets by the names of their vault and of themselves. Immutable. */
+export class SecretTable {
+  /** Vault's name → its id. */
+  readonly #vaults: ShardedMap<string>
+  /** Vault's id and secret's name → value. */
+  readonly #values: ShardedMap<string>
+
+  private constructor(vaults: ShardedMap<string>, values: ShardedMap<string>) {
+    this.#vaults = vaults
+    this.#values = values
+  }
+
+  static readonly empty = new SecretTable(ShardedMap.empty(), ShardedMap.empty())
+
+  get(vault: string, name: string): string | undefined {
+    const id = this.#vaults.get(vault)
+    return id === undefined ? undefined : this.#values.get(placeOf(id, name))
+  }
+
+  *editing(changes: readonly UnitChange[], values: SecretValues): Steps<SecretTable> {
+    const vaults = new Edits<string>()
+    const found = new Edits<string>()
+    for (const { before } of changes) {
+      yield
+      const vault = asKind(before, 'vault')
+      if (vault !== undefined) vaults.drop(vault.name)
+      const secret = asKind(before, 'secret')
+      if (secret !== undefined) found.drop(placeOf(secret.vault, secret.name))
+    }
+    for (const { after } of changes) {
+      yield
+      const vault = asKind(after, 'vault')
+      if (vault !== undefined) vaults.put(vault.name, vault.id)
+      const secret = asKind(after, 'secret')
+      const value = secretValue(secret?.value, values)
+      if (secret !== undefined && value !== undefined) found.put(placeOf(secret.vault, secret.name), value)
+    }
+    if (vaults.empty && found.empty) return this
+    return new SecretTable(yield* vaults.on(this.#vaults), yield* found.on(this.#values))
+  }
+}
+
+/** The value that a reference leads to; undefined when there is none. */
+export function secretValue(reference: SecretReference | undefined, values: SecretValues): string | undefined {
+  return reference === undefined ? undefined : values.get(reference.secret)
+}
+
+/** Ids have no blank. */
+const placeOf = (vault: string, name: string): string => `${vault} ${name}`
+
+/** Changes of a map by key; the last word on a key counts. */
+class Edits<V> {
+  readonly #put = new Map<string, V>()
+  readonly #drop = new Set<string>()
+
+  get empty(): boolean {
+    return this.#put.size === 0 && this.#drop.size === 0
+  }
+
+  put(key: string, value: V): void {
+    this.#put.set(key, value)
+    this.#drop.delete(key)
+  }
+
+  drop(key: string): void {
+    this.#put.delete(key)
+    this.#drop.add(key)
+  }
+
+  on(map: ShardedMap<V>): Steps<ShardedMap<V>> {
+    return map.editing(this.#put, this.#drop)
+  }
+}

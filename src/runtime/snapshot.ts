@@ -1,0 +1,122 @@
+import type { FlowRequest } from '../flow/flow.js'
+import { isInternal } from '../flow/pinned.js'
+import type { AddressRules } from '../lib/ip.js'
+import { ShardedMap } from '../lib/sharded-map.js'
+import type { ModuleUnits } from '../modules/contract.js'
+import type { CompiledPolicy } from '../policy/compile.js'
+import type { OwnPath } from '../policy/login/visit.js'
+import { Certificates } from './certificates.js'
+import { Edges } from './edges.js'
+import type { CompiledEdge, EdgeAt } from './hosts.js'
+import { IpPolicies } from './ip-policies.js'
+import { EdgeLogins, type FoundLogin } from './logins.js'
+import { emptyPlan, type Plan, type UpstreamUnit } from './plan.js'
+import { Restrictions } from './restrictions.js'
+import type { Route } from './routes.js'
+import { SecretTable } from './secrets.js'
+import { type CompiledTcpEdge, TcpEdges } from './tcp-edges.js'
+
+/** What a plan is compiled to. Each table is immutable and shared with the snapshot before where nothing changed. */
+export interface Tables {
+  readonly policies: ShardedMap<CompiledPolicy>
+  readonly upstreams: ShardedMap<UpstreamUnit>
+  readonly edges: Edges
+  readonly tcpEdges: TcpEdges
+  readonly ipPolicies: IpPolicies
+  readonly restrictions: Restrictions
+  readonly certificates: Certificates
+  readonly secrets: SecretTable
+}
+
+/** A plan compiled for execution. Immutable. */
+export class Snapshot implements ModuleUnits {
+  readonly plan: Plan
+  readonly tables: Tables
+  /** By the id of the edge, worked out when the first path of a login is asked for there. */
+  readonly #logins = new Map<string, EdgeLogins>()
+
+  constructor(plan: Plan, tables: Tables) {
+    this.plan = plan
+    this.tables = tables
+  }
+
+  static empty(): Snapshot {
+    return new Snapshot(emptyPlan, {
+      policies: ShardedMap.empty(),
+      upstreams: ShardedMap.empty(),
+      edges: Edges.empty,
+      tcpEdges: TcpEdges.empty,
+      ipPolicies: IpPolicies.empty,
+      restrictions: Restrictions.empty,
+      certificates: Certificates.empty,
+      secrets: SecretTable.empty
+    })
+  }
+
+  get revision(): number {
+    return this.plan.revision
+  }
+
+  policy(key: string): CompiledPolicy | undefined {
+    return this.tables.policies.get(key)
+  }
+
+  upstream(key: string): UpstreamUnit | undefined {
+    return this.tables.upstreams.get(key)
+  }
+
+  ipPolicy(id: string): AddressRules | undefined {
+    return this.tables.ipPolicies.get(id)
+  }
+
+  secret(vault: string, name: string): string | undefined {
+    return this.tables.secrets.get(vault, name)
+  }
+
+  hasInternal(layer: 'http' | 'tcp', host: string, port: number | undefined): boolean {
+    return layer === 'http'
+      ? this.internalEdge(host, port) !== undefined
+      : this.internalTcpEdge(host, port) !== undefined
+  }
+
+  /** The edge with an internal host; undefined also when the host is not internal. */
+  internalEdge(host: string, port: number | undefined): EdgeAt | undefined {
+    const found = isInternal(host) ? this.edgeAt(host, port) : undefined
+    return found?.endpoint === undefined ? undefined : found
+  }
+
+  internalTcpEdge(host: string, port: number | undefined): CompiledTcpEdge | undefined {
+    return isInternal(host) && port !== undefined ? this.tables.tcpEdges.at(host, port) : undefined
+  }
+
+  /** The edge of a lower-case host. For the ports see `HostTable.find`. */
+  edge(host: string, publicPort?: number, ownPort?: number): CompiledEdge | undefined {
+    return this.edgeAt(host, publicPort, ownPort)?.edge
+  }
+
+  /** As `edge`, with the hostport that was found. */
+  edgeAt(host: string, publicPort?: number, ownPort?: number): EdgeAt | undefined {
+    return this.tables.edges.hosts.at(host, publicPort, ownPort)
+  }
+
+  /** The route of a request, by lower-case host and normal path. */
+  route(host: string, path: string, publicPort?: number, ownPort?: number): Route | undefined {
+    return this.edge(host, publicPort, ownPort)?.routes.find(path)
+  }
+
+  /** The login of an edge that a request for a path of logins is for. */
+  login({ id, routes }: CompiledEdge, own: OwnPath, request: FlowRequest): FoundLogin | undefined {
+    let logins = this.#logins.get(id)
+    if (logins === undefined) {
+      logins = new EdgeLogins(routes, this)
+      this.#logins.set(id, logins)
+    }
+    return logins.find(own, request)
+  }
+
+  /** The policy that sees a connection before its first byte: that of the edge that takes every host. */
+  connectPolicy(): CompiledPolicy | undefined {
+    const key = this.tables.edges.hosts.every?.connectPolicy
+    return key === undefined ? undefined : this.policy(key)
+  }
+}

@@ -1,0 +1,70 @@
+import { formatAuthority } from '../lib/host.js'
+import { ShardedMap } from '../lib/sharded-map.js'
+import type { Steps } from '../lib/slices.js'
+import type { CompiledModule } from '../modules/contract.js'
+import { compileModules, type ModuleCompilation } from './compile-modules.js'
+import type { TcpEdgeUnit } from './plan.js'
+import { asKind, type UnitChange } from './unit-change.js'
+
+/** A TCP edge as its listeners use it. One object as long as its unit stays as it was. */
+export interface CompiledTcpEdge {
+  readonly id: string
+  readonly ports: TcpEdgeUnit['ports']
+  /** Key of a unit. */
+  readonly upstream: string | undefined
+  /** In order of execution; null for none. */
+  readonly modules: readonly CompiledModule[] | null
+}
+
+/** TCP edges by id. Immutable. */
+export class TcpEdges {
+  readonly #edges: ShardedMap<CompiledTcpEdge>
+  /** `host:port` → edge. */
+  readonly #places: ShardedMap<CompiledTcpEdge>
+
+  private constructor(edges: ShardedMap<CompiledTcpEdge>, places: ShardedMap<CompiledTcpEdge>) {
+    this.#edges = edges
+    this.#places = places
+  }
+
+  static readonly empty = new TcpEdges(ShardedMap.empty(), ShardedMap.empty())
+
+  get(id: string): CompiledTcpEdge | undefined {
+    return this.#edges.get(id)
+  }
+
+  /** The edge that has this very hostport. */
+  at(host: string, port: number): CompiledTcpEdge | undefined {
+    return this.#places.get(formatAuthority(host, port))
+  }
+
+  *[Symbol.iterator](): Iterator<CompiledTcpEdge> {
+    for (const [, edge] of this.#edges) yield edge
+  }
+
+  *editing(changes: readonly UnitChange[], compilation: ModuleCompilation): Steps<TcpEdges> {
+    const put: [string, CompiledTcpEdge][] = []
+    const drop: string[] = []
+    const left = new Set<string>()
+    for (const { key, before, after } of changes) {
+      yield
+      const former = asKind(before, 'tcp_edge')
+      if (former !== undefined && after === undefined) drop.push(former.id)
+      for (const { host, port } of former?.ports ?? []) left.add(formatAuthority(host, port))
+      const edge = asKind(after, 'tcp_edge')
+      if (edge === undefined) continue
+      const { id, ports, upstream } = edge
+      put.push([id, { id, ports, upstream, modules: compileModules(edge.modules, key, id, compilation) }])
+    }
+    if (put.length === 0 && drop.length === 0) return this
+    // Freed first: a hostport may go from one edge to another in one change.
+    const freed = yield* this.#places.editing([], left)
+    return new TcpEdges(yield* this.#edges.editing(put, drop), yield* freed.editing(placesOf(put)))
+  }
+}
+
+function* placesOf(
+  edges: Iterable<readonly [id: string, edge: CompiledTcpEdge]>
+): Generator<[string, CompiledTcpEdge]> {
+  for (const [, edge] of edges) for (const { host, port } of edge.ports) yield [formatAuthority(host, port), edge]
+}

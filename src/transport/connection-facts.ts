@@ -1,0 +1,40 @@
+import type { Socket } from 'node:net'
+import type { ConnectionFacts } from '../flow/connection.js'
+
+/** The facts of an accepted socket; the byte counts are read from it, and stay readable after its end. */
+export class SocketFacts implements ConnectionFacts {
+  readonly id: number
+  readonly listener: string
+  peer: ConnectionFacts['peer']
+  local: ConnectionFacts['local']
+  readonly startedAt: number
+  via?: NonNullable<ConnectionFacts['via']>
+  /** There once the handshake is over. */
+  tls?: NonNullable<ConnectionFacts['tls']>
+  /** Whose bytes are counted: the socket that is used from now on for the same connection. */
+  socket: Socket
+
+  constructor(id: number, listener: string, socket: Socket, startedAt: number) {
+    this.id = id
+    this.listener = listener
+    this.peer = { address: socket.remoteAddress ?? '', port: socket.remotePort ?? 0 }
+    this.local = { address: socket.localAddress ?? '', port: socket.localPort ?? 0 }
+    this.startedAt = startedAt
+    this.socket = socket
+  }
+
+  get bytesIn(): number {
+    return this.socket.bytesRead
+  }
+
+  get bytesOut(): number {
+    return this.socket.bytesWritten
+  }
+
+  /** A PROXY header told who is there. */
+  relocate(peer: ConnectionFacts['peer'], local: ConnectionFacts['local']): void {
+    this.via = { peer: this.peer, local: this.local }
+    this.peer = peer
+    this.local = local
+  }
+}

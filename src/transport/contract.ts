@@ -1,0 +1,188 @@
+import type { Duplex } from 'node:stream'
+import type { SecureContext } from 'node:tls'
+import type { Body, BytePipe, Outgoing } from '../flow/body.js'
+import type { ConnectionFacts, Failure } from '../flow/connection.js'
+import type { AbortSignalLike, Exchange, RequestHead, ResponseHead } from '../flow/exchange.js'
+import type { Crowding } from '../lib/turned-away.js'
+
+/**
+ * The engine seam: a front turns a client's bytes into exchanges, a back gets answers from an upstream, a dialer is an
+ * ordered byte pipe to it. Any front works with any back; a foreign `Body` is claimed as a stream.
+ */
+
+/** Called by a front. `exchange` may answer at once or later; a rejected promise is answered 500 and counted. */
+export interface Handler {
+  /** Before the first byte is parsed or TLS begins; false closes. */
+  connection(facts: ConnectionFacts): boolean
+  exchange(exchange: Exchange): void | Promise<void>
+  /** What the front answered on its own because no Exchange could be made (400, 408, 414, 431, 503) or `exchange` failed (500): for log and metrics. */
+  refused(facts: ConnectionFacts, status: number, why: Failure): void
+  /**
+   * A connection ended before its first request could be read: no PROXY header where one is due, no TLS. Called before
+   * `closed`, and without a `closed` when `connection` had not been asked yet.
+   */
+  handshakeFailed?(facts: ConnectionFacts, why: HandshakeFailure): void
+  /** A connection was closed because there are too many; called besides `refused` or `handshakeFailed` with 'overloaded'. */
+  turnedAway?(facts: ConnectionFacts, why: Crowding): void
+  /** A connection ended, for whatever reason; once for each one that `connection` let pass. */
+  closed?(facts: ConnectionFacts): void
+}
+
+/** Why a connection got no further than its beginning. One closed set, fit to be a label of a metric. */
+export type HandshakeFailure =
+  | 'proxy-header-missing'
+  | 'proxy-header-malformed'
+  | 'proxy-header-refused'
+  | 'not-tls'
+  | 'unknown-name'
+  | 'certificate-missing'
+  | 'certificate-refused'
+  | 'handshake-failed'
+  | 'timeout'
+  | 'client-gone'
+  | 'overloaded'
+
+/** Bytes and milliseconds. 0 switches a time-out off. */
+export interface ListenLimits {
+  readonly headerBytes: number
+  readonly headers: number
+  readonly targetBytes: number
+  readonly headTimeout: number
+  readonly bodyIdle: number
+  readonly keepAlive: number
+  readonly connections: number
+  /** Connections of this listener that may be at their PROXY header or TLS handshake at once. Left out or 0: no limit. */
+  readonly handshakes?: number
+  /** The same of one IPv4 address, or one /64 of IPv6, behind a PROXY header of the address there. Left out or 0: no limit. */
+  readonly connectionsPerAddress?: number
+  readonly handshakesPerAddress?: number
+  /** Streams of one HTTP/2 session that may be open at once. Left out: 128. */
+  readonly streams?: number
+}
+
+/** What the first message of a TLS client says of whom it wants (RFC 8446 4.1.2). */
+export interface ClientHello {
+  /** Lower-case, without a final dot; undefined when the client named nobody (RFC 6066 3). */
+  readonly sni: string | undefined
+  /** In the client's order of preference; empty when it offers nothing (RFC 7301). */
+  readonly alpn: readonly string[]
+}
+
+/** Chooses what a TLS handshake gets. */
+export interface TlsTable {
+  /** Called once per handshake, synchronously. undefined: refused with the alert unrecognized_name. */
+  entryFor(hello: ClientHello, local: ConnectionFacts['local']): TlsEntry | undefined
+}
+
+export interface TlsEntry {
+  /** Certificate, versions, authorities, ticket keys: see `serverContext`. */
+  readonly context: SecureContext
+  /** DER of what the context shows; left out, it is read from each handshake, which costs a good part of it. */
+  readonly certificate?: Uint8Array
+  /** In our order of preference. A client that offers others only is refused (RFC 7301 3.2). */
+  readonly alpn: readonly string[]
+  /**
+   * 'require': a handshake without a certificate that the authorities of the context verify fails. 'request': it
+   * passes, and the facts say what came and whether it was verified. Left out: none is asked for.
+   */
+  readonly clientCertificates?: 'request' | 'require'
+}
+
+/**
+ * Another protocol on the address of a TLS listener. Its clients speak first, with a byte that begins no HTTP message, and name no
+ * protocol in their handshake.
+ */
+export interface SideDoor {
+  /** What is shown to a client that may be one of its own; undefined: it is none. Called once per handshake, synchronously. */
+  entryFor(hello: ClientHello): TlsEntry | undefined
+  /** Do its connections begin with this byte? */
+  begins(byte: number): boolean
+  /** Takes a connection over, none of whose bytes are read. The listener knows it no longer. */
+  accept(secure: Duplex, facts: ConnectionFacts): void
+}
+
+/** Whose PROXY headers count. */
+interface ProxyProtocol {
+  /** From a trusted peer the header is required; from others it is refused. Called once per connection. */
+  trusted(address: string): boolean
+}
+
+export interface ListenOptions {
+  readonly name: string
+  readonly tls?: TlsTable
+  readonly proxyProtocol?: ProxyProtocol
+  /** Needs `tls`. */
+  readonly beside?: SideDoor
+  /** Peers that the limits per address do not hold for, because they speak for many. Left out: none. */
+  readonly exempt?: (address: string) => boolean
+  readonly limits: ListenLimits
+}
+
+export interface Listening {
+  readonly address: { readonly host: string; readonly port: number }
+  /** Connections open now. */
+  readonly open: number
+  /**
+   * No new connections; idle ones close when no request was under way to them, busy ones when done, all at `deadline`
+   * (milliseconds from now).
+   */
+  drain(deadline: number): Promise<{ ended: number; cut: number }>
+}
+
+export interface Front {
+  /** Binds here, or listens on a descriptor that this thread owns alone. Rejects with the system's error when it cannot. */
+  listen(
+    at: { fd: number } | { host: string; port: number },
+    options: ListenOptions,
+    handler: Handler
+  ): Promise<Listening>
+}
+
+/** Opens connections to one upstream: TCP, TLS, unix socket, tunnel. No HTTP inside. */
+export interface Dialer {
+  /** Pool key: same key, interchangeable connections. */
+  readonly key: string
+  readonly reusable: boolean
+  /** Rejects with a `DialError`. `deadline` is milliseconds from now; `bytes`: what is spoken is not HTTP, whatever the client speaks. */
+  open(why: { client: ConnectionFacts; deadline: number; signal: AbortSignalLike; bytes?: boolean }): Promise<BytePipe>
+}
+
+/** Why a dialer could not open a pipe. `message` is for the log, never for a client. */
+export class DialError extends Error {
+  readonly failure: Failure
+  constructor(failure: Failure, message: string) {
+    super(message)
+    this.failure = failure
+  }
+}
+
+export interface ForwardOptions {
+  readonly head: RequestHead
+  /** The exchange's own body costs nothing; bytes may be sent again, a stream may not. */
+  readonly body: Outgoing
+  /** Milliseconds. */
+  readonly connectTimeout: number
+  readonly responseTimeout: number
+  readonly idleTimeout: number
+  onInform?(head: ResponseHead): void
+}
+
+/** What the upstream answered. `retry` says what the engine knows, the caller decides: 'safe' = no byte of the request left. */
+export type Answer =
+  | { readonly kind: 'response'; readonly head: ResponseHead; readonly body: Body; readonly reusedConnection: boolean }
+  | { readonly kind: 'switched'; readonly head: ResponseHead; readonly pipe: BytePipe }
+  | {
+      readonly kind: 'failed'
+      readonly failure: Failure
+      readonly retry: 'safe' | 'idempotent-only' | 'never'
+      readonly detail: string
+    }
+
+export interface Back {
+  /** Never rejects: every way to fail is an `Answer`. */
+  forward(exchange: Exchange, dialer: Dialer, options: ForwardOptions): Promise<Answer>
+  /** Stop reusing upstream connections whose key is not in `keys`; those in use finish. */
+  retainUpstreams(keys: ReadonlySet<string>): void
+  /** End idle upstream connections. */
+  close(): void
+}

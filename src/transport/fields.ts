@@ -1,0 +1,90 @@
+import type { HeaderList } from '../flow/headers.js'
+
+/** Lower-case names by length, so that most fields are told apart without changing their case. */
+const FRAMING = new Map<number, readonly string[]>([
+  [6, ['expect']],
+  [10, ['connection', 'keep-alive']],
+  [14, ['content-length']],
+  [17, ['transfer-encoding']]
+])
+
+/** True for the fields that the engine writes itself: framing, connection and expectation. */
+export function isEngineField(name: string): boolean {
+  const candidates = FRAMING.get(name.length)
+  return candidates?.includes(name.toLowerCase()) === true
+}
+
+/** Trailer fields that would frame, route, authenticate or describe the forwarding (RFC 9110 6.5.1). */
+const FORBIDDEN_TRAILERS = new Set([
+  'authorization',
+  'cache-control',
+  'connection',
+  'content-encoding',
+  'content-length',
+  'content-range',
+  'content-type',
+  'cookie',
+  'expect',
+  'forwarded',
+  'host',
+  'keep-alive',
+  'max-forwards',
+  'pragma',
+  'proxy-authenticate',
+  'proxy-authorization',
+  'proxy-connection',
+  'range',
+  'set-cookie',
+  'te',
+  'trailer',
+  'transfer-encoding',
+  'upgrade',
+  'via',
+  'www-authenticate',
+  'x-forwarded-for',
+  'x-forwarded-host',
+  'x-forwarded-port',
+  'x-forwarded-proto',
+  'x-real-ip'
+])
+
+/** True for a name that no trailer may have; `_` counts as `-`, as many servers read it. */
+export function forbiddenTrailer(name: string): boolean {
+  return FORBIDDEN_TRAILERS.has(name.toLowerCase().replaceAll('_', '-'))
+}
+
+/** The trailers that may pass. */
+export function allowedTrailers(list: HeaderList): HeaderList {
+  const kept: string[] = []
+  for (let i = 0; i < list.length; i += 2) {
+    const name = list[i] as string
+    if (!forbiddenTrailer(name)) kept.push(name, list[i + 1] as string)
+  }
+  return kept
+}
+
+/** Name and value pairs, the form in which node:http takes trailers. */
+export function pairs(list: HeaderList): [string, string][] {
+  const result: [string, string][] = []
+  for (let i = 0; i < list.length; i += 2) result.push([list[i] as string, list[i + 1] as string])
+  return result
+}
+
+const NAME = /^[!#$%&'*+\-.^_`|~0-9A-Za-z]+$/
+const VALUE = /^[\t\x20-\x7e\x80-\xff]*$/
+
+/** The fields that can be written at all (RFC 9110 5.1, 5.5); a field that would break the framing is left out. */
+export function writableFields(list: HeaderList): HeaderList {
+  const kept: string[] = []
+  for (let i = 0; i < list.length; i += 2) {
+    const name = list[i] as string
+    const value = list[i + 1] as string
+    if (NAME.test(name) && VALUE.test(value)) kept.push(name, value)
+  }
+  return kept
+}
+
+/** A reason phrase that can be written (RFC 9112 4); undefined leaves the usual one. */
+export function writableReason(reason: string | undefined): string | undefined {
+  return reason !== undefined && VALUE.test(reason) ? reason : undefined
+}

@@ -1,0 +1,185 @@
+import type { ClientRequest } from 'node:http'
+import { Socket } from 'node:net'
+import type { Duplex } from 'node:stream'
+import type { BytePipe } from '../../flow/body.js'
+import { MessageScanner } from '../message-scanner.js'
+import { TrailerSieve } from '../trailer-sieve.js'
+import { StatusLine } from './status-line.js'
+import type { UpstreamPool } from './upstream-pool.js'
+
+/** The block of an answer may be large; node:http's parser has the same limit. */
+export const MAX_RESPONSE_HEAD = 262_144
+const LIMITS = { headerBytes: MAX_RESPONSE_HEAD, headers: Number.POSITIVE_INFINITY }
+
+/**
+ * One connection to an upstream, from its opening to its end: bytes go through a scanner to node:http's parser, which
+ * forgives more than an answer may be and does not tell where a message ends.
+ */
+export class UpstreamConnection {
+  readonly stream: Duplex
+  readonly #pool: UpstreamPool
+  readonly #key: string
+  readonly #reusable: boolean
+  readonly #scanner = new MessageScanner(LIMITS, new StatusLine())
+  readonly #sieve = new TrailerSieve()
+  /** node:http's parser; there while a request is out. */
+  #feed: ((chunk: Buffer) => void) | undefined = undefined
+  #malformed: (() => void) | undefined = undefined
+  /** What came before the parser stood ready. */
+  #early: Buffer[] | undefined = undefined
+  #state: 'busy' | 'idle' | 'released' | 'gone' = 'busy'
+  #poisoned = false
+  #read = 0
+  reused = false
+
+  readonly #pipe: BytePipe
+
+  constructor(pool: UpstreamPool, key: string, pipe: BytePipe, reusable: boolean) {
+    this.stream = pipe.duplex
+    this.#pipe = pipe
+    this.#pool = pool
+    this.#key = key
+    this.#reusable = reusable
+    // These stay for the life of the connection: an answer nobody asked for, or an end, must be noticed while idle.
+    this.stream.on('data', this.#onData)
+    this.stream.on('end', this.#onGone)
+    this.stream.on('close', this.#onGone)
+    this.stream.on('free', this.#onFree)
+  }
+
+  /** Bytes that came from the upstream. */
+  get bytesRead(): number {
+    return this.#read
+  }
+
+  /** Bytes that the kernel, or whoever carries the stream, has taken; only their change means something. */
+  get bytesWritten(): number {
+    const { stream } = this
+    return stream instanceof Socket ? stream.bytesWritten - stream.writableLength : -stream.writableLength
+  }
+
+  get usable(): boolean {
+    return (
+      (this.#state === 'busy' || this.#state === 'idle') &&
+      !this.#poisoned &&
+      this.#pipe.stale !== true &&
+      this.stream.writable &&
+      !this.stream.readableEnded
+    )
+  }
+
+  /** It broke, and nobody had looked at what was written. */
+  get unreached(): boolean {
+    return this.#pipe.unreached === true
+  }
+
+  take(): void {
+    this.#state = 'busy'
+    this.reused = true
+  }
+
+  /** Gives the connection to `request`; `malformed` is called when the bytes that come are no answer. */
+  carry(request: ClientRequest, malformed: () => void): void {
+    this.#malformed = malformed
+    request.once('socket', this.#onParser)
+    request.onSocket(this.stream as Parameters<ClientRequest['onSocket']>[0])
+  }
+
+  /**
+   * Called inside the parser's report of a head: how many bytes follow it. Undefined: chunks; Infinity: all until the end
+   * of the connection. `interim`: another head.
+   */
+  expect(follows: number | undefined | 'interim'): void {
+    if (follows === 'interim') this.#scanner.next()
+    else this.#scanner.expect(follows)
+  }
+
+  /** Takes the stream out of HTTP: the pool no longer watches it. */
+  release(): Duplex {
+    this.#state = 'released'
+    this.stream.removeListener('data', this.#onData)
+    this.stream.removeListener('end', this.#onGone)
+    this.stream.removeListener('close', this.#onGone)
+    this.stream.removeListener('free', this.#onFree)
+    return this.stream
+  }
+
+  destroy(): void {
+    if (this.#state === 'idle') this.#pool.forget(this.#key, this)
+    this.#state = 'gone'
+    this.stream.destroy()
+  }
+
+  /** node:http has put its parser on the stream: its listener becomes a function that is fed what the scanner passed. */
+  readonly #onParser = (): void => {
+    const { stream } = this
+    const feed = stream.listeners('data').at(-1) as (chunk: Buffer) => void
+    stream.removeListener('data', feed)
+    this.#feed = feed.bind(stream)
+    const early = this.#early
+    this.#early = undefined
+    if (early !== undefined) this.#consume(Buffer.concat(early), this.#feed)
+  }
+
+  readonly #onData = (chunk: Buffer): void => {
+    this.#read += chunk.length
+    if (this.#feed !== undefined) this.#consume(chunk, this.#feed)
+    else if (this.#malformed !== undefined && !this.reused) {
+      this.#early ??= []
+      this.#early.push(chunk)
+    } else this.#surplus()
+  }
+
+  #consume(chunk: Buffer, feed: (chunk: Buffer) => void): void {
+    let at = 0
+    while (at < chunk.length) {
+      // What follows a switch of protocols belongs to who took the stream.
+      if (this.#state === 'released') this.stream.unshift(chunk.subarray(at))
+      if (this.#state !== 'busy' || this.stream.destroyed) return
+      if (this.#scanner.state === 'ended') {
+        this.#surplus()
+        return
+      }
+      const end = this.#scan(chunk, at, feed)
+      if (end === at) return
+      at = end
+    }
+  }
+
+  /** Gives the parser the next part of the answer; returns its end, or `from` when the bytes are no answer. */
+  #scan(chunk: Buffer, from: number, feed: (chunk: Buffer) => void): number {
+    const scanner = this.#scanner
+    const { trailing } = scanner
+    const end = scanner.scan(chunk, from)
+    if (scanner.state === 'refused') {
+      this.#poisoned = true
+      this.#malformed?.()
+      return from
+    }
+    const part = from === 0 && end === chunk.length ? chunk : chunk.subarray(from, end)
+    const passed = trailing ? this.#sieve.pass(part, scanner.state === 'ended') : part
+    if (passed.length > 0) feed(passed)
+    return end
+  }
+
+  /** Bytes without a request, or beyond the end of the answer, could be taken for the next answer. */
+  #surplus(): void {
+    this.#poisoned = true
+    if (this.#feed === undefined) this.destroy()
+  }
+
+  /** node:http is done with the connection. */
+  readonly #onFree = (): void => {
+    const ended = this.#scanner.state === 'ended'
+    this.#feed = undefined
+    this.#malformed = undefined
+    this.#scanner.next()
+    if (ended && this.#reusable && this.usable && this.#pool.keep(this.#key, this)) this.#state = 'idle'
+    else this.destroy()
+  }
+
+  readonly #onGone = (): void => {
+    if (this.#state === 'idle') this.destroy()
+    else this.#poisoned = true
+  }
+}

@@ -1,0 +1,234 @@
+import type { Failure } from '../../flow/connection.js'
+import type { Exchange, ResponseHead } from '../../flow/exchange.js'
+import type { Swept } from '../../lib/sweeper.js'
+import { StreamPipe } from '../byte-pipe.js'
+import { type Answer, DialError, type Dialer, type ForwardOptions } from '../contract.js'
+import { ignore } from '../copy.js'
+import { awaitsContinue, framingOf } from '../outgoing.js'
+import type { CodecBody } from './codec-body.js'
+import { CodecExchange, type ExchangeWatcher } from './codec-exchange.js'
+import { UpstreamConnection, type UpstreamHost, type UpstreamUser } from './upstream-connection.js'
+
+/** A client that waits for 100 sends its body after this time anyway (RFC 9110 10.1.1). */
+const CONTINUE_WAIT = 1000
+const MAX_INTERIM = 32
+
+/** One request to an upstream and its answer. */
+export class Forwarding implements UpstreamUser, ExchangeWatcher, Swept {
+  place = -1
+  readonly #host: UpstreamHost
+  readonly #exchange: Exchange
+  readonly #dialer: Dialer
+  readonly #options: ForwardOptions
+  readonly #resolve: (answer: Answer) => void
+  #connection: UpstreamConnection | undefined = undefined
+  #body: CodecBody | undefined = undefined
+  #phase: 'dialling' | 'continuing' | 'waiting' | 'answered' | 'over' = 'dialling'
+  #head = ''
+  #since: number
+  #interim = 0
+  #sent = false
+  #writtenBefore = 0
+  #moved = -1
+  #stopListening: () => void = ignore
+
+  constructor(
+    host: UpstreamHost,
+    exchange: Exchange,
+    dialer: Dialer,
+    options: ForwardOptions,
+    resolve: (answer: Answer) => void
+  ) {
+    this.#host = host
+    this.#exchange = exchange
+    this.#dialer = dialer
+    this.#options = options
+    this.#resolve = resolve
+    this.#since = host.pool.clock.monotonic()
+  }
+
+  get method(): string {
+    return this.#options.head.method
+  }
+
+  start(): void {
+    const exchange = this.#exchange
+    if (exchange.signal.aborted !== undefined) {
+      this.aborted(exchange.signal.aborted)
+      return
+    }
+    const { head, body } = this.#options
+    const text = this.#host.serialiser.request(
+      head,
+      framingOf(body),
+      exchange.upgrade !== undefined,
+      awaitsContinue(body)
+    )
+    if (text === undefined) {
+      this.#fail('upstream-malformed', 'never', 'the request line cannot be written')
+      return
+    }
+    this.#head = text
+    if (exchange instanceof CodecExchange) exchange.watcher = this
+    else this.#stopListening = exchange.signal.onAbort((why) => this.aborted(why))
+    const idle = this.#dialer.reusable ? this.#host.pool.take(this.#dialer.key) : undefined
+    if (idle !== undefined) this.#attach(idle)
+    else this.#dial()
+  }
+
+  aborted(why: Failure): void {
+    this.#fail(why, 'never', 'the client ended the exchange')
+  }
+
+  interim(head: ResponseHead): void {
+    if (++this.#interim > MAX_INTERIM) this.#fail('upstream-malformed', 'never', 'too many interim answers')
+    else if (head.status === 100) {
+      if (this.#phase === 'continuing') this.#sendBody()
+    } else this.#options.onInform?.(head)
+  }
+
+  answered(head: ResponseHead, body: CodecBody): void {
+    const connection = this.#connection as UpstreamConnection
+    this.#phase = 'answered'
+    this.#body = body
+    // Makes the next sweep begin the time of the body.
+    this.#moved = -1
+    this.#resolve({ kind: 'response', head, body, reusedConnection: connection.reused })
+  }
+
+  switched(head: ResponseHead): void {
+    const connection = this.#connection as UpstreamConnection
+    if (this.#exchange.upgrade === undefined) {
+      this.#fail('upstream-malformed', 'never', 'switched protocols without being asked')
+      return
+    }
+    this.#leave()
+    this.#resolve({ kind: 'switched', head, pipe: new StreamPipe(connection.release()) })
+  }
+
+  sent(why: Failure | undefined): void {
+    this.#sent = true
+    // The upstream must not see a complete request; the client's side knows why.
+    if (why !== undefined) this.#fail(why, 'never', 'the request body broke')
+  }
+
+  broken(failure: Failure, detail: string, begun: boolean): void {
+    const connection = this.#connection as UpstreamConnection
+    if (connection.unreached) {
+      this.#fail('dial-refused', 'safe', 'turned away unread')
+      return
+    }
+    const untouched = this.#written(connection) === this.#writtenBefore
+    const malformed = failure === 'upstream-malformed'
+    const again = untouched ? 'safe' : connection.reused && !begun ? 'idempotent-only' : 'never'
+    this.#fail(failure, malformed ? 'never' : again, detail)
+  }
+
+  sweep(now: number): void {
+    const { connectTimeout, responseTimeout, idleTimeout } = this.#options
+    const waited = now - this.#since
+    if (this.#phase === 'dialling') {
+      if (connectTimeout > 0 && waited > connectTimeout) this.#fail('dial-timeout', 'safe', 'no connection in time')
+    } else if (this.#phase === 'continuing') {
+      if (waited > CONTINUE_WAIT) this.#sendBody()
+    } else if (this.#phase === 'waiting') this.#sweepHead(now, responseTimeout, idleTimeout)
+    else if (this.#phase === 'answered') this.#sweepBody(now, idleTimeout)
+  }
+
+  #sweepHead(now: number, responseTimeout: number, idleTimeout: number): void {
+    if (!this.#sent) this.#sweepUpload(now, idleTimeout)
+    else if (responseTimeout > 0 && now - this.#since > responseTimeout) {
+      this.#fail('upstream-timeout', 'never', 'no response head in time')
+    }
+  }
+
+  /** The request body is late only while the upstream does not take what is there; a slow client is the front's matter. */
+  #sweepUpload(now: number, idleTimeout: number): void {
+    const connection = this.#connection as UpstreamConnection
+    const taken = this.#written(connection)
+    if (taken !== this.#moved || connection.wire.waiting === 0) {
+      this.#moved = taken
+      this.#since = now
+    } else if (idleTimeout > 0 && now - this.#since > idleTimeout) {
+      this.#fail('upstream-timeout', 'never', 'the upstream does not take the request body')
+    }
+  }
+
+  /** A body is late only while somebody waits for it; one that nobody took is given up after the same time. */
+  #sweepBody(now: number, idleTimeout: number): void {
+    const { wire, bytesRead } = this.#connection as UpstreamConnection
+    if (bytesRead !== this.#moved || (this.#body?.wanted === true && wire.paused)) {
+      this.#moved = bytesRead
+      this.#since = now
+    } else if (idleTimeout > 0 && now - this.#since > idleTimeout) {
+      this.#fail('upstream-timeout', 'never', 'the body is late')
+    }
+  }
+
+  #dial(): void {
+    const host = this.#host
+    const { connectTimeout } = this.#options
+    const { exchange, dialer } = { exchange: this.#exchange, dialer: this.#dialer }
+    host.sweeper.add(this)
+    dialer.open({ client: exchange.connection, deadline: connectTimeout, signal: exchange.signal }).then(
+      (pipe) => {
+        if (this.#phase === 'over') {
+          pipe.duplex.on('error', ignore)
+          pipe.destroy('client-gone')
+          return
+        }
+        host.sweeper.delete(this)
+        this.#attach(new UpstreamConnection(host, dialer.key, pipe, dialer.reusable))
+      },
+      (error: unknown) => {
+        const failure = error instanceof DialError ? error.failure : 'dial-refused'
+        this.#fail(failure, 'safe', error instanceof Error ? error.message : 'the dialer failed')
+      }
+    )
+  }
+
+  #attach(connection: UpstreamConnection): void {
+    this.#connection = connection
+    connection.begin(this)
+    connection.writer.carried = 0
+    this.#writtenBefore = this.#written(connection)
+    if (awaitsContinue(this.#options.body)) {
+      this.#phase = 'continuing'
+      connection.writer.send(this.#head)
+      this.#head = ''
+      this.#since = this.#host.pool.clock.monotonic()
+    } else this.#sendBody()
+  }
+
+  #sendBody(): void {
+    const { body } = this.#options
+    const framing = framingOf(body)
+    const end = framing.kind === 'open' ? 'chunked' : framing.kind
+    this.#phase = 'waiting'
+    if (end !== 'none') this.#since = this.#host.pool.clock.monotonic()
+    const head = this.#head
+    this.#head = ''
+    this.#connection?.writer.start(head, body, end, framing.kind === 'length' ? framing.bytes : 0)
+  }
+
+  /** Bytes that the kernel, or whoever carries the pipe, has taken; only their change means something. */
+  #written(connection: UpstreamConnection): number {
+    return connection.writer.carried - connection.wire.waiting
+  }
+
+  #fail(failure: Failure, retry: 'safe' | 'idempotent-only' | 'never', detail: string): void {
+    if (this.#phase === 'over') return
+    const answered = this.#phase === 'answered'
+    if (this.#body !== undefined && !this.#body.complete) this.#body.failure = failure
+    this.#leave()
+    // A complete answer may be on its way to the client still; its connection serves others then.
+    if (!answered || this.#body?.complete !== true || this.#body.untaken) this.#connection?.destroy()
+    if (!answered) this.#resolve({ kind: 'failed', failure, retry, detail })
+  }
+
+  #leave(): void {
+    this.#phase = 'over'
+    this.#stopListening()
+    this.#host.sweeper.delete(this)
+  }
+}

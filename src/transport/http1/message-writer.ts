@@ -1,0 +1,185 @@
+import { Readable } from 'node:stream'
+import type { Outgoing } from '../../flow/body.js'
+import type { Failure } from '../../flow/connection.js'
+import type { HeaderList } from '../../flow/headers.js'
+import { type BodySink, CodecBody, SMALL } from './codec-body.js'
+import type { Serialiser } from './serialise.js'
+import { StreamGiver } from './stream-giver.js'
+import type { Wire } from './wire.js'
+
+/** How the end of the body that is written will be known. */
+export type WrittenEnd = 'none' | 'length' | 'chunked' | 'close'
+
+export interface WriterOwner {
+  /** The message has left to its last byte, or (`why`) its body broke and it was not ended. */
+  written(why: Failure | undefined): void
+}
+
+/** What gives bytes and can be held back. */
+interface Giver {
+  pause(): void
+  resume(): void
+  stop(): void
+}
+
+/** Text that is gathered before it is written; node sends up to 16 KiB of text without an allocation. */
+const TEXT_LIMIT = 8192
+const NO_FIELDS: HeaderList = []
+
+/**
+ * Writes messages to a wire, one after another: head, body and end in as few writes as possible, and no faster than the
+ * other side takes them.
+ */
+export class MessageWriter implements BodySink {
+  readonly #wire: Wire
+  readonly #owner: WriterOwner
+  readonly #serialiser: Serialiser
+  #text = ''
+  #end: WrittenEnd = 'none'
+  #left = 0
+  #giver: Giver | undefined = undefined
+  #trailers: (() => HeaderList) | undefined = undefined
+  #state: 'idle' | 'writing' | 'leaving' = 'idle'
+  /** Bytes since the count was last set. */
+  carried = 0
+
+  constructor(wire: Wire, owner: WriterOwner, serialiser: Serialiser) {
+    this.#wire = wire
+    this.#owner = owner
+    this.#serialiser = serialiser
+  }
+
+  /** The whole message has been given to the wire, and a part of it waits there. */
+  get leaving(): boolean {
+    return this.#state === 'leaving'
+  }
+
+  /** Text outside a body: an interim answer, a head whose body comes later. */
+  send(text: string): void {
+    this.carried += text.length
+    this.#wire.write(text)
+  }
+
+  /**
+   * Writes a message. `head` is finished text, or '' when it was sent; `length` counts only for `'length'`. `trailers`
+   * come in place of those that arrive with the body.
+   */
+  start(head: string, body: Outgoing, end: WrittenEnd, length: number, trailers?: () => HeaderList): void {
+    this.#state = 'writing'
+    this.#text = head
+    this.#end = end
+    this.#left = length
+    this.#trailers = trailers
+    if (body === undefined || end === 'none') this.end(NO_FIELDS)
+    else if (body instanceof CodecBody && !body.transformed) {
+      this.#giver = body
+      body.sendTo(this)
+      this.flush()
+    } else if (body instanceof Uint8Array) {
+      this.chunk(Buffer.from(body.buffer, body.byteOffset, body.byteLength), 0, body.length, undefined)
+      this.end(NO_FIELDS)
+    } else {
+      this.#giver =
+        body instanceof Readable ? new StreamGiver(body, undefined, this) : new StreamGiver(body.claim(), body, this)
+      this.flush()
+    }
+  }
+
+  /** Stops in the middle of a message; the giver is let go. */
+  abort(): void {
+    const giver = this.#giver
+    this.#giver = undefined
+    this.#state = 'idle'
+    this.#text = ''
+    giver?.stop()
+  }
+
+  /** The wire takes bytes again. */
+  drained(): void {
+    if (this.#state === 'writing') this.#giver?.resume()
+  }
+
+  text(data: string): void {
+    if (!this.#takes(data.length)) return
+    if (this.#end === 'chunked') this.#text += `${data.length.toString(16)}\r\n${data}\r\n`
+    else this.#text += data
+    if (this.#text.length > TEXT_LIMIT) this.#write()
+  }
+
+  chunk(bytes: Buffer, from: number, to: number, wire: Wire | undefined): void {
+    const size = to - from
+    if (size <= SMALL) {
+      if (size > 0) this.text(bytes.toString('latin1', from, to))
+      return
+    }
+    if (!this.#takes(size)) return
+    const { stream } = this.#wire
+    if (this.#end === 'chunked') this.#text += `${size.toString(16)}\r\n`
+    const together = this.#text !== ''
+    if (together) {
+      stream.cork()
+      this.#write()
+    }
+    this.carried += size
+    if (wire === undefined) this.#wire.writeBytes(bytes.subarray(from, to))
+    else this.#wire.forward(wire, bytes, from, to)
+    if (together) stream.uncork()
+    if (this.#end === 'chunked') this.#text = '\r\n'
+  }
+
+  flush(): void {
+    if (this.#text !== '') this.#write()
+    if (this.#state === 'writing' && this.#wire.congested) this.#giver?.pause()
+  }
+
+  end(fields: HeaderList): void {
+    if (this.#state !== 'writing') return
+    this.#giver = undefined
+    if (this.#end === 'length' && this.#left > 0) {
+      this.broke('upstream-gone')
+      return
+    }
+    if (this.#end === 'chunked') {
+      const list = this.#trailers === undefined ? fields : this.#trailers()
+      this.#text += list.length === 0 ? '0\r\n\r\n' : `0\r\n${this.#serialiser.trailers(list)}\r\n`
+    }
+    if (this.#text !== '') this.#write()
+    this.#state = 'leaving'
+    this.#wire.flushed(this.#onLeft)
+  }
+
+  broke(why: Failure): void {
+    if (this.#state !== 'writing') return
+    this.#giver = undefined
+    if (this.#text !== '') this.#write()
+    this.#state = 'idle'
+    this.#owner.written(why)
+  }
+
+  readonly #onLeft = (): void => {
+    if (this.#state !== 'leaving') return
+    this.#state = 'idle'
+    this.#owner.written(undefined)
+  }
+
+  /** False: the bytes do not belong to the message. More than was announced would be taken for the next one. */
+  #takes(size: number): boolean {
+    if (this.#state !== 'writing') return false
+    if (this.#end !== 'length') return true
+    if (size <= this.#left) {
+      this.#left -= size
+      return true
+    }
+    const giver = this.#giver
+    this.broke('upstream-malformed')
+    giver?.stop()
+    return false
+  }
+
+  #write(): void {
+    const text = this.#text
+    this.#text = ''
+    this.carried += text.length
+    this.#wire.write(text)
+  }
+}

@@ -1,0 +1,331 @@
+import { createServer, type Server, type Socket } from 'node:net'
+import type { ConnectionFacts } from '../flow/connection.js'
+import { AddressCounts } from '../lib/address-counts.js'
+import type { Clock } from '../lib/clock.js'
+import { Sweeper, type Swept } from '../lib/sweeper.js'
+import type { Crowding } from '../lib/turned-away.js'
+import { bind } from './bind.js'
+import { SocketFacts } from './connection-facts.js'
+import type { Handler, HandshakeFailure, Listening, ListenLimits, ListenOptions, SideDoor } from './contract.js'
+import { ignore } from './copy.js'
+import { readProxyHeader } from './proxy-protocol/read-header.js'
+import { readFirstByte, SharedTable } from './tls/first-byte.js'
+import { terminateTls } from './tls/terminate.js'
+
+/** How long a joined pipe may take to end after its FIN at the end of a drain. */
+const PIPE_GRACE = 1000
+/**
+ * How long an idle connection of a draining listener is still read: a request that was sent before its client could know is
+ * answered (RFC 9112 9.6). At most half of the time that a drain may take, so that the other half is left for the answer.
+ */
+const LAST_REQUEST = 1000
+const OVERLOADED = 'HTTP/1.1 503 Service Unavailable\r\ncontent-length: 0\r\nconnection: close\r\n\r\n'
+
+/** A connection that speaks HTTP, as its listener knows it. */
+export interface Served extends Swept {
+  readonly facts: ConnectionFacts
+  /** The next answer is the last one. A connection that stays idle for `grace` milliseconds ends. */
+  drain(grace: number): void
+  /** Time is up: FIN for a joined pipe and for what idles, an abort for everything else. True when something was under way. */
+  cutOff(): boolean
+  /** RST, for what did not end after its FIN. */
+  reset(): void
+}
+
+/** What a connection needs of the listener that accepted it. */
+export interface ServingHost {
+  readonly clock: Clock
+  readonly limits: ListenLimits
+  readonly handler: Handler
+  gone(connection: Served): void
+}
+
+/** One way to speak HTTP on a connection. */
+export interface Protocol {
+  /** Takes a socket that nobody has read over; it may be paused, and bytes that were put back count as its first. */
+  serve(facts: SocketFacts, socket: Socket): Served
+}
+
+/** The protocols of a listener; `h2` serves those that chose it in their handshake. */
+export interface Protocols {
+  readonly http1: Protocol
+  readonly h2: Protocol
+}
+
+/**
+ * One listening address and its connections, from accepting them over PROXY header and TLS handshake to the protocol that
+ * serves them.
+ */
+export class ClientListener implements Listening, ServingHost {
+  readonly clock: Clock
+  readonly limits: ListenLimits
+  readonly handler: Handler
+  readonly #options: ListenOptions
+  readonly #server: Server
+  readonly #sweeper: Sweeper
+  readonly #protocols: Protocols
+  /** Those at their PROXY header or handshake. */
+  readonly #arriving = new Set<Arrival>()
+  readonly #connections = new Set<Served>()
+  readonly #emptied: (() => void)[] = []
+  readonly #ofAddress: AddressCounts
+  readonly #handshakesOfAddress: AddressCounts
+  /** The places that connections have among those of their address. */
+  readonly #places = new Map<ConnectionFacts, () => void>()
+  /** Of idle connections, once the listener drains. */
+  #grace: number | undefined = undefined
+  #count = 0
+  address: { readonly host: string; readonly port: number } = { host: '', port: 0 }
+
+  private constructor(
+    clock: Clock,
+    options: ListenOptions,
+    handler: Handler,
+    protocols: (host: ServingHost) => Protocols
+  ) {
+    this.clock = clock
+    this.limits = options.limits
+    this.handler = handler
+    this.#options = options
+    const { connectionsPerAddress = 0, handshakesPerAddress = 0 } = options.limits
+    this.#ofAddress = new AddressCounts(connectionsPerAddress, options.exempt)
+    this.#handshakesOfAddress = new AddressCounts(handshakesPerAddress, options.exempt)
+    this.#sweeper = new Sweeper(clock, sweepPeriod(options.limits))
+    this.#protocols = protocols(this)
+    // Paused: the socket is not read before it has its owner.
+    this.#server = createServer({ allowHalfOpen: true, noDelay: true, pauseOnConnect: true }, (socket) =>
+      this.#accept(socket)
+    )
+  }
+
+  /** Binds and listens. Rejects with the system's error. */
+  static async open(
+    clock: Clock,
+    at: { fd: number } | { host: string; port: number },
+    options: ListenOptions,
+    handler: Handler,
+    protocols: (host: ServingHost) => Protocols
+  ): Promise<ClientListener> {
+    const listener = new ClientListener(clock, options, handler, protocols)
+    listener.address = await bind(listener.#server, at)
+    return listener
+  }
+
+  /** Listens nowhere: connections are given to `take`. */
+  static unbound(
+    clock: Clock,
+    address: ClientListener['address'],
+    options: ListenOptions,
+    handler: Handler,
+    protocols: (host: ServingHost) => Protocols
+  ): ClientListener {
+    const listener = new ClientListener(clock, options, handler, protocols)
+    listener.address = address
+    return listener
+  }
+
+  /** Serves what somebody else has accepted from `peer`: nobody has read it, and it counts bytes as a socket does. */
+  take(pipe: Socket, peer: ConnectionFacts['peer']): void {
+    const facts = new SocketFacts(++this.#count, this.#options.name, pipe, this.clock.wall())
+    facts.peer = peer
+    const { host, port } = this.address
+    facts.local = { address: host, port }
+    this.#admit(facts, pipe)
+  }
+
+  get open(): number {
+    return this.#connections.size + this.#arriving.size
+  }
+
+  gone(connection: Served): void {
+    this.#sweeper.delete(connection)
+    if (!this.#connections.delete(connection)) return
+    this.handler.closed?.(connection.facts)
+    this.#left(connection.facts)
+  }
+
+  async drain(deadline: number): Promise<{ ended: number; cut: number }> {
+    const grace = Math.min(LAST_REQUEST, deadline / 2)
+    this.#grace = grace
+    const total = this.open
+    this.#server.close()
+    if (total === 0) return { ended: 0, cut: 0 }
+    const emptied = new Promise<void>((resolve) => {
+      this.#emptied.push(resolve)
+    })
+    for (const connection of this.#connections) connection.drain(grace)
+    let cut = 0
+    let last: NodeJS.Timeout | undefined
+    const timer = setTimeout(() => {
+      cut = this.#arriving.size
+      for (const arrival of this.#arriving) arrival.giveUp('client-gone')
+      for (const connection of this.#connections) if (connection.cutOff()) cut++
+      last = setTimeout(() => {
+        for (const connection of this.#connections) connection.reset()
+      }, PIPE_GRACE)
+    }, deadline)
+    await emptied
+    clearTimeout(timer)
+    clearTimeout(last)
+    return { ended: total - cut, cut }
+  }
+
+  #accept(socket: Socket): void {
+    const { tls, proxyProtocol } = this.#options
+    const { connections, handshakes = 0 } = this.limits
+    const facts = new SocketFacts(++this.#count, this.#options.name, socket, this.clock.wall())
+    if (connections > 0 && this.open >= connections) {
+      this.#turnAway(facts, socket, 'connections', tls === undefined && proxyProtocol === undefined)
+    } else if (tls === undefined && proxyProtocol === undefined) this.#admit(facts, socket)
+    else if (handshakes > 0 && this.#arriving.size >= handshakes) {
+      this.#turnAway(facts, socket, 'handshakes', false)
+    } else if (proxyProtocol === undefined) this.#admit(facts, socket)
+    else {
+      const trusted = proxyProtocol.trusted(facts.peer.address)
+      const arrival = this.#arrives()
+      arrival.giveUp = readProxyHeader(socket, { trusted }, (result) => {
+        this.#arrived(arrival)
+        if (result.kind === 'failed') {
+          this.handler.handshakeFailed?.(facts, result.why)
+          this.#left(facts)
+          return
+        }
+        if (result.kind === 'proxied') facts.relocate(result.peer, result.local)
+        this.#admit(facts, socket)
+      })
+    }
+  }
+
+  /** Before a handshake there is no way to say it. */
+  #turnAway(facts: SocketFacts, socket: Socket, why: Crowding, plain: boolean): void {
+    socket.on('error', ignore)
+    if (plain) socket.end(OVERLOADED, () => socket.destroy())
+    else socket.destroy()
+    if (why === 'handshakes' || why === 'address-handshakes') this.handler.handshakeFailed?.(facts, 'overloaded')
+    else this.handler.refused(facts, 503, 'overloaded')
+    this.handler.turnedAway?.(facts, why)
+  }
+
+  /** Takes the places of its address; undefined when one is not to be had. The way to say that the handshake is over. */
+  #enter(facts: SocketFacts, socket: Socket): (() => void) | undefined {
+    const { address } = facts.peer
+    const leave = this.#ofAddress.enter(address)
+    if (leave === undefined) {
+      this.#turnAway(facts, socket, 'address-connections', this.#options.tls === undefined)
+      return undefined
+    }
+    const shaken = this.#options.tls === undefined ? ignore : this.#handshakesOfAddress.enter(address)
+    if (shaken === undefined) {
+      leave()
+      this.#turnAway(facts, socket, 'address-handshakes', false)
+    } else this.#places.set(facts, leave)
+    return shaken
+  }
+
+  #admit(facts: SocketFacts, socket: Socket): void {
+    const { tls, beside } = this.#options
+    const shaken = this.#enter(facts, socket)
+    if (shaken === undefined) this.#left(facts)
+    else if (!this.handler.connection(facts)) {
+      shaken()
+      socket.on('error', ignore)
+      socket.destroy()
+      this.#left(facts)
+    } else if (tls === undefined) this.#serve(this.#protocols.http1, facts, socket)
+    else {
+      const arrival = this.#arrives(shaken)
+      const shared = beside && new SharedTable(tls, beside)
+      arrival.giveUp = terminateTls(socket, { table: shared ?? tls, local: facts.local }, (result) => {
+        if (result.kind === 'secure' && shared?.undecided === true) {
+          facts.tls = result.tls
+          this.#tellApart(shared.door, arrival, facts, result.secure)
+          return
+        }
+        this.#arrived(arrival)
+        if (result.kind === 'failed') this.#failed(facts, result.why)
+        else {
+          facts.tls = result.tls
+          const { h2, http1 } = this.#protocols
+          this.#serve(result.tls.alpn === 'h2' ? h2 : http1, facts, result.secure)
+        }
+      })
+    }
+  }
+
+  /** The first byte says what its handshake did not: until then it counts as one that is arriving. */
+  #tellApart(door: SideDoor, arrival: Arrival, facts: SocketFacts, secure: Socket): void {
+    arrival.giveUp = readFirstByte(secure, (first) => {
+      this.#arrived(arrival)
+      if (typeof first === 'string') this.#failed(facts, first)
+      else if (!door.begins(first)) this.#serve(this.#protocols.http1, facts, secure)
+      else {
+        this.handler.closed?.(facts)
+        // An agent counts on as a connection of its address.
+        const leave = this.#places.get(facts)
+        this.#places.delete(facts)
+        if (leave !== undefined) secure.once('close', leave)
+        this.#left(facts)
+        door.accept(secure, facts)
+      }
+    })
+  }
+
+  #arrives(shaken: () => void = ignore): Arrival {
+    const arrival = new Arrival(this.clock.monotonic(), this.limits.headTimeout, shaken)
+    this.#arriving.add(arrival)
+    this.#sweeper.add(arrival)
+    return arrival
+  }
+
+  #arrived(arrival: Arrival): void {
+    this.#arriving.delete(arrival)
+    this.#sweeper.delete(arrival)
+    arrival.shaken()
+  }
+
+  #failed(facts: ConnectionFacts, why: HandshakeFailure): void {
+    this.handler.handshakeFailed?.(facts, why)
+    this.handler.closed?.(facts)
+    this.#left(facts)
+  }
+
+  #serve(protocol: Protocol, facts: SocketFacts, socket: Socket): void {
+    const connection = protocol.serve(facts, socket)
+    this.#connections.add(connection)
+    this.#sweeper.add(connection)
+    if (this.#grace !== undefined) connection.drain(this.#grace)
+  }
+
+  #left(facts: ConnectionFacts): void {
+    this.#places.get(facts)?.()
+    this.#places.delete(facts)
+    if (this.open === 0) for (const resolve of this.#emptied.splice(0)) resolve()
+  }
+}
+
+/** A connection at its PROXY header or its handshake. */
+class Arrival implements Swept {
+  place = -1
+  giveUp: (why: HandshakeFailure) => void = ignore
+  /** Gives its place among the handshakes of its address back. */
+  readonly shaken: () => void
+  readonly #since: number
+  readonly #allowed: number
+
+  /** `allowed` in milliseconds; 0: for ever. */
+  constructor(since: number, allowed: number, shaken: () => void) {
+    this.shaken = shaken
+    this.#since = since
+    this.#allowed = allowed
+  }
+
+  sweep(now: number): void {
+    if (this.#allowed > 0 && now - this.#since > this.#allowed) this.giveUp('timeout')
+  }
+}
+
+/** Often enough for the shortest time-out, seldom enough to cost nothing. */
+function sweepPeriod(limits: ListenLimits): number {
+  const set = [limits.headTimeout, limits.bodyIdle, limits.keepAlive].filter((time) => time > 0)
+  return Math.max(10, Math.min(250, ...set.map((time) => time / 4)))
+}

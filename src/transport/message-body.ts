@@ -1,0 +1,255 @@
+import { type Duplex, PassThrough, type Readable, type Writable } from 'node:stream'
+import type { Body, Framing } from '../flow/body.js'
+import type { Failure } from '../flow/connection.js'
+import type { HeaderList } from '../flow/headers.js'
+import { ByteQueue } from '../lib/byte-queue.js'
+import { copy, ignore } from './copy.js'
+import { allowedTrailers } from './fields.js'
+import type { MessageSink } from './message-sink.js'
+import { chain } from './transforms.js'
+
+/** What the side that receives a body must know of it. */
+export interface BodyOwner {
+  /** Somebody wants the bytes for the first time. */
+  wanted(): void
+  /** The last byte was taken (no failure), or nobody will get it. Called once. */
+  settled(complete: boolean): void
+  /** Nobody will read what is left. */
+  abandoned(): void
+}
+
+/** How a message ended. */
+export interface MessageEnd {
+  /** It was all there. */
+  readonly complete: boolean
+  readonly rawTrailers: HeaderList
+}
+
+/** A body that broke off before its end. */
+export class BodyBroken extends Error {
+  readonly failure: Failure
+  constructor(failure: Failure) {
+    super(`the body ended early: ${failure}`)
+    this.failure = failure
+  }
+}
+
+const OPEN: Framing = { kind: 'open' }
+
+/** The body of a message that node:http or node:http2 receives, on either side. */
+export class MessageBody implements Body {
+  readonly #message: Readable
+  readonly #end: MessageEnd
+  readonly #framing: Framing
+  readonly #owner: BodyOwner
+  #transforms: (() => Duplex)[] | undefined = undefined
+  /** What `buffer` read; it comes before what is left in the message. */
+  #front: ByteQueue | undefined = undefined
+  #taken = false
+  #settled = false
+  #wanted = false
+  #bytes = 0
+  #arrived = 0
+  /** Why it broke; the owner sets it before it destroys the message. */
+  failure: Failure
+  /** The sender holds the body back until it is wanted (RFC 9110 10.1.1). */
+  awaitsContinue = false
+
+  constructor(message: Readable, end: MessageEnd, framing: Framing, owner: BodyOwner, failure: Failure) {
+    this.#message = message
+    this.#end = end
+    this.#framing = framing
+    this.#owner = owner
+    this.failure = failure
+  }
+
+  get framing(): Framing {
+    return this.#transforms === undefined || this.#framing.kind === 'none' ? this.#framing : OPEN
+  }
+
+  get bytes(): number {
+    return this.#bytes
+  }
+
+  /** Bytes taken from the message, those that wait in `buffer` included. */
+  get arrived(): number {
+    return Math.max(this.#arrived, this.#bytes)
+  }
+
+  /** Somebody took the bytes, or asked for them. */
+  get wanted(): boolean {
+    return this.#wanted
+  }
+
+  get trailers(): HeaderList | undefined {
+    return this.#end.complete && this.#settled ? allowedTrailers(this.#end.rawTrailers) : undefined
+  }
+
+  through(transform: () => Duplex): void {
+    this.#transforms ??= []
+    this.#transforms.push(transform)
+  }
+
+  claim(): Readable {
+    const last = new PassThrough()
+    last.on('error', ignore)
+    const stop = this.#feed(last, undefined, (complete) => {
+      if (complete) last.end()
+      else last.destroy(new BodyBroken(this.failure))
+    })
+    last.once('close', () => {
+      if (this.#settled) return
+      stop()
+      this.#settle(false)
+      this.#owner.abandoned()
+    })
+    return last
+  }
+
+  buffer(limit: number): Promise<Uint8Array | 'too-large'> {
+    if (this.#framing.kind === 'none') return Promise.resolve(new Uint8Array(0))
+    const front = this.#front ?? new ByteQueue()
+    const announced = this.#framing.kind === 'length' ? this.#framing.bytes : front.length
+    if (announced > limit) return Promise.resolve('too-large')
+    this.#want()
+    this.#front = front
+    const message = this.#message
+    return new Promise((resolve, reject) => {
+      const detach = (): void => {
+        message.removeListener('data', onData)
+        message.removeListener('end', onEnd)
+        message.removeListener('close', onClose)
+      }
+      const onData = (chunk: Buffer): void => {
+        front.push(chunk)
+        this.#arrived = front.length
+        if (front.length <= limit) return
+        detach()
+        message.pause()
+        resolve('too-large')
+      }
+      const onEnd = (): void => {
+        detach()
+        this.#bytes = front.length
+        this.#settle(true)
+        const all = front.takeAll()
+        front.push(all)
+        resolve(all)
+      }
+      const onClose = (): void => {
+        detach()
+        this.#settle(false)
+        reject(new BodyBroken(this.failure))
+      }
+      if (message.readableEnded) return onEnd()
+      if (message.destroyed) return onClose()
+      message.on('data', onData)
+      message.on('end', onEnd)
+      message.on('close', onClose)
+      message.resume()
+      return undefined
+    })
+  }
+
+  /** Lets the rest run into the void, whoever had the body before. */
+  drain(): void {
+    this.#message.resume()
+  }
+
+  discard(): void {
+    if (this.#taken) return
+    this.#taken = true
+    this.#message.resume()
+    this.#owner.abandoned()
+  }
+
+  /**
+   * Sends what is left to `sink` and finishes it, with `trailers` or those that came along. `done(false)`: broken, the
+   * sink is left as it is. Returns the way to stop.
+   */
+  sendTo(sink: MessageSink, trailers: (() => HeaderList) | undefined, done: (complete: boolean) => void): () => void {
+    const message = this.#message
+    if (this.#framing.kind === 'none') return this.#sendNothing(sink, trailers, done)
+    if (this.#end.complete && this.#transforms === undefined && this.#front === undefined && !message.destroyed) {
+      return this.#sendWhole(sink, trailers, done)
+    }
+    return this.#feed(sink.stream, sink.carried, (complete) => {
+      if (complete) sink.finish(trailers === undefined ? this.trailers : trailers())
+      done(complete)
+    })
+  }
+
+  /** Nothing will come, so nothing is waited for. */
+  #sendNothing(
+    sink: MessageSink,
+    trailers: (() => HeaderList) | undefined,
+    done: (complete: boolean) => void
+  ): () => void {
+    this.#taken = true
+    this.#want()
+    this.#settle(true)
+    sink.finish(trailers?.())
+    done(true)
+    return ignore
+  }
+
+  /** All of it has arrived: one write, no listeners. */
+  #sendWhole(
+    sink: MessageSink,
+    trailers: (() => HeaderList) | undefined,
+    done: (complete: boolean) => void
+  ): () => void {
+    this.#taken = true
+    this.#want()
+    const chunk = this.#message.read() as Buffer | null
+    if (chunk !== null) this.#bytes += chunk.length
+    this.#settle(true)
+    sink.finish(trailers === undefined ? this.trailers : trailers(), chunk ?? undefined)
+    done(true)
+    return ignore
+  }
+
+  /** Moves front, message and transforms to `sink` without ending it. */
+  #feed(sink: Writable, carried: ((bytes: number) => void) | undefined, done: (complete: boolean) => void): () => void {
+    this.#taken = true
+    this.#want()
+    const message = this.#message
+    const plain = this.#transforms === undefined || this.#framing.kind === 'none'
+    const first = plain ? { into: sink, done, stop: ignore } : chain(this.#transforms ?? [], sink, carried, done)
+    const counted = (bytes: number): void => {
+      this.#bytes += bytes
+      if (plain) carried?.(bytes)
+    }
+    for (const chunk of this.#front?.takePieces() ?? []) {
+      if (!this.#settled) counted(chunk.length)
+      else if (plain) carried?.(chunk.length)
+      first.into.write(chunk)
+    }
+    this.#front = undefined
+    if (message.readableEnded) {
+      this.#settle(true)
+      process.nextTick(first.done, true)
+      return first.stop
+    }
+    const stop = copy(message, first.into, counted, (complete) => {
+      this.#settle(complete)
+      first.done(complete)
+    })
+    return () => {
+      stop()
+      first.stop()
+    }
+  }
+
+  #want(): void {
+    if (this.#wanted) return
+    this.#wanted = true
+    this.#owner.wanted()
+  }
+
+  #settle(complete: boolean): void {
+    if (this.#settled) return
+    this.#settled = true
+    this.#owner.settled(complete)
+  }
+}

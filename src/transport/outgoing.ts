@@ -1,0 +1,89 @@
+import type { OutgoingMessage } from 'node:http'
+import { Readable } from 'node:stream'
+import type { Body, Framing, Outgoing } from '../flow/body.js'
+import type { Failure } from '../flow/connection.js'
+import type { HeaderList } from '../flow/headers.js'
+import { copy, ignore } from './copy.js'
+import { MessageBody } from './message-body.js'
+import type { MessageSink } from './message-sink.js'
+
+const NONE: Framing = { kind: 'none' }
+const OPEN: Framing = { kind: 'open' }
+
+/** How `body` will be framed when it is sent. */
+export function framingOf(body: Outgoing): Framing {
+  if (body === undefined) return NONE
+  if (body instanceof Uint8Array) return { kind: 'length', bytes: body.length }
+  return body instanceof Readable ? OPEN : body.framing
+}
+
+/** The sender of `body` holds it back until it is told to go on. */
+export function awaitsContinue(body: Outgoing): boolean {
+  return isBody(body) && body.awaitsContinue === true
+}
+
+/** Why `body`, which broke, did so. */
+export function failureOf(body: Outgoing): Failure {
+  return (isBody(body) ? body.failure : undefined) ?? 'upstream-gone'
+}
+
+function isBody(body: Outgoing): body is Body {
+  return body !== undefined && !(body instanceof Uint8Array || body instanceof Readable)
+}
+
+/**
+ * Sends the settled head of a message of node:http ahead of a body that may be long in coming. The empty text says the
+ * encoding; flushHeaders() would write obs-text of field values as UTF-8.
+ */
+export function sendHead(message: OutgoingMessage): void {
+  message.write('', 'latin1')
+}
+
+/** The same for a head that expects a 100: node:http sends it as soon as it is made, as text of no encoding. */
+export function sendExpectingHead(message: OutgoingMessage): void {
+  const raw = message as unknown as { _send(data: unknown, encoding?: unknown, ...rest: unknown[]): boolean }
+  const send = raw._send
+  raw._send = (data, encoding, ...rest) => send.call(message, data, data === '' ? 'latin1' : encoding, ...rest)
+  sendHead(message)
+}
+
+/** Gives up `body` without sending it. */
+export function drop(body: Outgoing): void {
+  if (body === undefined || body instanceof Uint8Array) return
+  if (body instanceof Readable) giveUp(body)
+  else body.discard()
+}
+
+function giveUp(stream: Readable): void {
+  stream.on('error', ignore)
+  stream.destroy()
+}
+
+/**
+ * Writes `body` to `sink`, whose head is settled, and finishes it. `done(false)`: the body broke and the message was not
+ * ended. Returns the way to stop early.
+ */
+export function send(
+  body: Outgoing,
+  sink: MessageSink,
+  trailers: (() => HeaderList) | undefined,
+  done: (complete: boolean) => void
+): () => void {
+  if (body instanceof MessageBody) return body.sendTo(sink, trailers, done)
+  if (body === undefined || body instanceof Uint8Array) {
+    sink.finish(trailers?.(), body)
+    done(true)
+    return ignore
+  }
+  const stream = body instanceof Readable ? body : body.claim()
+  const arrived = body instanceof Readable ? undefined : body
+  const stop = copy(stream, sink.stream, sink.carried, (complete) => {
+    if (complete) sink.finish(trailers === undefined ? arrived?.trailers : trailers())
+    else giveUp(stream)
+    done(complete)
+  })
+  return () => {
+    stop()
+    giveUp(stream)
+  }
+}

@@ -1,0 +1,279 @@
+import { everyRecord } from '../../control/records.js'
+import type { Clock } from '../../lib/clock.js'
+import { CodedError, codeOf } from '../../lib/coded-error.js'
+import { formatAuthority } from '../../lib/host.js'
+import type { TurnedAway } from '../../lib/turned-away.js'
+import { agentHosts, agentIngress } from '../../resources/agent-ingress.js'
+import type { RecordOf } from '../../resources/resource.js'
+import { AddressGate, type GateCounts, refuses, sameAddressRules } from '../../runtime/address-gate.js'
+import type { SnapshotHolder } from '../../runtime/holder.js'
+import type { Snapshot } from '../../runtime/snapshot.js'
+import type { StoreReader } from '../../store/store.js'
+import type { HandshakeFailure } from '../../transport/contract.js'
+import { Registry, type TunnelWatch } from '../server/registry.js'
+import { TunnelListener } from '../server/tunnel-listener.js'
+import { AgentDoor, type DoorLimits } from './agent-door.js'
+import { watching } from './agent-watch.js'
+import { CredentialAuthority } from './credential-authority.js'
+import type { CredentialGrant } from './credential-grant.js'
+import { CredentialWatch } from './credential-watch.js'
+import { EphemeralEndpoints, type Overtaken, type PortRange } from './ephemeral-endpoints.js'
+import { ListenerIdentity } from './listener-identity.js'
+import { LiveAgents } from './live-agents.js'
+import { openNamesSecret } from './names-secret.js'
+import type { OwnUnits } from './own-units.js'
+import { SharedDoor } from './shared-door.js'
+import { LiveTunnelGroups } from './tunnel-groups.js'
+
+interface Log {
+  info(fields: object, message: string): void
+  warn(fields: object, message: string): void
+  error(fields: object, message: string): void
+}
+
+export interface AgentsParts {
+  readonly holder: SnapshotHolder
+  readonly clock: Clock
+  readonly log: Log
+  readonly own: OwnUnits
+  readonly zone: string
+  readonly regions: readonly string[]
+  readonly requireReserved: boolean
+  readonly tcp: { readonly host: string; readonly ports: PortRange | undefined }
+  /** Of this program; agents show it. */
+  readonly version: string
+  /** Where what must outlive the process lies; undefined: nowhere. */
+  readonly folder: string | undefined
+  /** The operator's certificate; undefined: one of an authority of our own. Paths of PEM files. */
+  readonly certificate: { readonly certificate: string; readonly key: string } | undefined
+  readonly limits: DoorLimits
+  /** Milliseconds for a handshake. */
+  readonly handshakeTimeout: number
+  readonly turnedAway: TurnedAway
+  readonly handshakeFailed: (why: HandshakeFailure) => void
+  /** Hears of sessions and tunnels. Must not throw. */
+  readonly watch: TunnelWatch<CredentialGrant>
+}
+
+/** Where agents connect to, and how they know it. */
+export interface AgentsAddress {
+  readonly host: string
+  readonly port: number
+  /** File of the authority that agents must trust; undefined: the operator's business, or kept nowhere. */
+  readonly caFile: string | undefined
+}
+
+export interface AgentStatistics {
+  readonly sessions: number
+  readonly tunnels: number
+  readonly streams: number
+}
+
+/** What listens, while it does. */
+interface Serving {
+  readonly door: AgentDoor | SharedDoor
+  readonly listener: TunnelListener<CredentialGrant>
+  readonly identity: ListenerIdentity
+  readonly watch: CredentialWatch
+  readonly endpoints: EphemeralEndpoints
+}
+
+/** How long agents have to hear that the process stops. Milliseconds. */
+const GOODBYE = 500
+
+/**
+ * The agents of this process and their tunnels: what the data plane dials, what the API shows, and the listener. Without
+ * `open` there are none, and everything else says so.
+ */
+export class Agents {
+  /** For the upstreams of the data plane. */
+  readonly groups: LiveTunnelGroups
+  /** For the API. */
+  readonly live: LiveAgents
+  /** For a TLS listener whose address is that of the agents. */
+  readonly shared = new SharedDoor()
+  readonly #parts: AgentsParts
+  readonly #registry: Registry<CredentialGrant>
+  readonly #gate: AddressGate
+  #serving: Serving | undefined
+  /** Whose addresses the sessions were last held against. */
+  #judged: Snapshot | undefined
+
+  constructor(parts: AgentsParts) {
+    const { holder, regions, log, watch } = parts
+    this.#parts = parts
+    this.#registry = new Registry(watching({ log, watch, changed: (...change) => this.live.changed(...change) }))
+    this.#gate = new AddressGate('agent', { log })
+    this.groups = new LiveTunnelGroups(
+      this.#registry,
+      ({ listener }) => holder.current().tables.tcpEdges.get(listener) !== undefined
+    )
+    this.live = new LiveAgents(this.#registry, holder, regions[0] ?? '')
+  }
+
+  /** Connections of agents that have authenticated, their tunnels, and the visitors' streams through them, now. */
+  get statistics(): AgentStatistics {
+    let [sessions, tunnels, streams] = [0, 0, 0]
+    for (const _ of this.#registry.sessions()) sessions++
+    for (const { active } of this.#registry.tunnels()) {
+      tunnels++
+      streams += active
+    }
+    return { sessions, tunnels, streams }
+  }
+
+  /** What the IP restriction of agents has done so far. */
+  get gateCounts(): GateCounts {
+    return this.#gate.counts
+  }
+
+  /**
+   * Opens the listener, or where it is `shared` the door in another one. The configuration of the store must serve already.
+   * Rejects with a CodedError `AGENTS_ADDRESS` and those of `ListenerIdentity` and `openNamesSecret`.
+   */
+  async open(
+    at: { readonly host: string; readonly port: number },
+    reader: StoreReader,
+    shared = false
+  ): Promise<AgentsAddress> {
+    const { holder, clock, log, own, zone, regions, requireReserved, tcp, version, folder } = this.#parts
+    const failed = (error: unknown) => log.error({ err: error }, 'the agent listener failed')
+    const place = await reader.placeOf(await reader.revision())
+    const authority = new CredentialAuthority(reader)
+    const endpoints = new EphemeralEndpoints({
+      own,
+      groups: this.groups,
+      reader,
+      holder,
+      zone,
+      requireReserved,
+      tcp,
+      failed
+    })
+    const names = [...new Set([at.host, 'localhost', '127.0.0.1', '::1', ...agentHosts(zone, regions)])]
+    const ingresses = async () => {
+      const found = await ingressNames(reader, regions)
+      this.shared.names([...names, ...found])
+      return found
+    }
+    const given = this.#parts.certificate
+    const identity = await ListenerIdentity.open(
+      { given, folder, names: names.filter(nameable), holder, clock, log },
+      await ingresses()
+    )
+    const listener = new TunnelListener<CredentialGrant>({
+      authority,
+      registry: this.#registry,
+      opener: endpoints,
+      secret: await openNamesSecret(folder),
+      clock,
+      zone,
+      region: regions[0] ?? '',
+      version,
+      failed
+    })
+    const watch = new CredentialWatch(place, {
+      reader,
+      authority,
+      registry: this.#registry,
+      end: (credential, why) => listener.end(({ grant }) => grant.credential === credential, why),
+      ingressesChanged: async () => await identity.names(await ingresses()),
+      log
+    })
+    try {
+      const { handshakeFailed, limits, handshakeTimeout: timeout, turnedAway } = this.#parts
+      const admits = (address: string) => this.#gate.admits(holder.current(), address)
+      const parts = { admits, identity, listener, clock, limits, timeout, handshakeFailed, turnedAway, log }
+      if (shared) this.shared.open({ ...parts, address: at })
+      const door = shared ? this.shared : await AgentDoor.open(at, parts)
+      this.#serving = { door, listener, identity, watch, endpoints }
+      const { host, port } = door.address
+      // What was written since the start was read has told nobody.
+      watch.look()
+      log.info({ host, port, ca: identity.caFile }, 'agents may connect')
+      return { host, port, caFile: identity.caFile }
+    } catch (error) {
+      this.shared.shut()
+      listener.close()
+      identity.close()
+      throw unopened(at, error)
+    }
+  }
+
+  /** A revision of the store serves, whoever wrote it. */
+  written(): void {
+    this.#serving?.watch.look()
+  }
+
+  /** Waits until sessions, tunnels and the names of the listener are as the last `written` wants them. Never rejects. */
+  async followed(): Promise<void> {
+    await this.#serving?.watch.followed()
+  }
+
+  /** A snapshot serves: sessions that it does not admit and names that it gives to edges end. */
+  serves(snapshot: Snapshot): void {
+    const serving = this.#serving
+    if (serving === undefined) return
+    if (this.#judged === undefined || !sameAddressRules(this.#judged, snapshot)) {
+      serving.listener.end(
+        ({ ip }) => refuses(snapshot, 'agent', ip),
+        'an IP restriction refuses the address of this agent'
+      )
+    }
+    this.#judged = snapshot
+    for (const overtaken of serving.endpoints.overtaken()) this.#endOvertaken(overtaken)
+  }
+
+  /** Takes no further agents and follows the store no longer. Those that are connected stay until `close`. */
+  async shut(): Promise<void> {
+    const serving = this.#serving
+    serving?.door.shut()
+    await serving?.watch.stop()
+  }
+
+  /** Says goodbye to all agents, which connect again at once. */
+  async close(): Promise<void> {
+    await this.shut()
+    const serving = this.#serving
+    if (serving === undefined) return
+    this.#serving = undefined
+    serving.identity.close()
+    serving.listener.close()
+    await serving.door.emptied(GOODBYE)
+  }
+
+  #endOvertaken({ url, edge }: Overtaken): void {
+    for (const tunnel of [...this.#registry.tunnels()]) {
+      if (tunnel.url !== url) continue
+      const { id, session } = tunnel
+      this.#parts.log.warn(
+        { url, edge, tunnel: id, session: session.id },
+        'an edge has taken the name of an agent, whose tunnel ends'
+      )
+      this.#registry.session(session.id)?.endTunnel(id, `${url} belongs to an edge now (${edge})`)
+    }
+  }
+}
+
+async function ingressNames(reader: StoreReader, regions: readonly string[]): Promise<string[]> {
+  const found: string[] = []
+  for await (const page of everyRecord(reader, agentIngress.name)) {
+    for (const { body } of page) {
+      const { domain } = body as unknown as RecordOf<typeof agentIngress>['body']
+      found.push(...agentHosts(domain, regions))
+    }
+  }
+  return found
+}
+
+/** The option is named, because the system's error knows only the address. */
+function unopened({ host, port }: { readonly host: string; readonly port: number }, error: unknown): unknown {
+  if (codeOf(error) === undefined) return error
+  const message = `agents: cannot listen on ${formatAuthority(host, port)}`
+  return new CodedError('AGENTS_ADDRESS', message, { cause: error })
+}
+
+/** Addresses that mean every address are in no certificate. */
+function nameable(name: string): boolean {
+  return name !== '0.0.0.0' && name !== '::'
+}

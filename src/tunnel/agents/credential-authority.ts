@@ -1,0 +1,114 @@
+import { timingSafeEqual } from 'node:crypto'
+import { USER } from '../../control/principals.js'
+import { hashOf } from '../../lib/seal.js'
+import { botUser } from '../../resources/bot-user.js'
+import { credential } from '../../resources/credential.js'
+import type { RecordOf } from '../../resources/resource.js'
+import type { StoredRecord, StoreReader } from '../../store/store.js'
+import type { Labels, Refusal, TunnelAuthority } from '../server/authority.js'
+import { BindRules } from '../server/bind-rules.js'
+import type { CredentialGrant } from './credential-grant.js'
+
+type Stored = RecordOf<typeof credential>['body']
+
+const CREDENTIAL_SPACE = 'credential_token'
+const KEY_SPACE = 'api_key_token'
+/** Reads of one token while writes keep changing what they may have read. */
+const MOST_READS = 10
+
+const UNKNOWN: Refusal = {
+  refused:
+    'the token is not that of a tunnel credential here; POST /credentials of the management API makes one and shows its token'
+}
+const OWNER_INACTIVE: Refusal = { refused: 'the owner of this credential is not active' }
+
+/** Who may connect and what they may bind, as the records of credentials and their owners say. */
+export class CredentialAuthority implements TunnelAuthority<CredentialGrant> {
+  readonly #reader: StoreReader
+  /** Counts what may have made a grant wrong: one that was read before is read again. */
+  #generation = 0
+
+  constructor(reader: StoreReader) {
+    this.#reader = reader
+  }
+
+  /** What was read so far may be wrong. */
+  forget(): void {
+    this.#generation++
+  }
+
+  /** Rejects when the store cannot be read. */
+  async authenticate(token: string): Promise<CredentialGrant | Refusal> {
+    for (let reads = 0; reads < MOST_READS; reads++) {
+      const generation = this.#generation
+      const answer = await this.#read(token)
+      if (generation === this.#generation) return answer
+    }
+    throw new Error('the records change faster than a credential can be read')
+  }
+
+  /** The grant of a credential now; a refusal when a session with this token hash has to end. */
+  async again({ credential: id, tokenHash }: CredentialGrant): Promise<CredentialGrant | Refusal> {
+    const stored = await this.#reader.get(credential.name, id)
+    if (stored === undefined) return { refused: 'the credential was deleted' }
+    if ((stored.body as unknown as Stored).token !== tokenHash)
+      return { refused: 'the credential has another token now' }
+    return await this.#grant(stored, tokenHash)
+  }
+
+  mayBindLabels({ rules }: CredentialGrant, labels: Labels): Refusal | undefined {
+    if (rules.allowsLabels(labels)) return undefined
+    const shown = Object.entries(labels).map(([key, value]) => `${key}=${value}`)
+    return { refused: `the credential does not allow the labels ${shown.join(', ')}` }
+  }
+
+  mayBindDomain({ rules }: CredentialGrant, host: string): Refusal | undefined {
+    return rules.allowsDomain(host) ? undefined : { refused: `the credential does not allow the name ${host}` }
+  }
+
+  mayBindAddress({ rules }: CredentialGrant, address: string | undefined): Refusal | undefined {
+    if (rules.allowsAddress(address)) return undefined
+    return {
+      refused: `the credential does not allow ${address === undefined ? 'any free port' : `the address ${address}`}`
+    }
+  }
+
+  async #read(token: string): Promise<CredentialGrant | Refusal> {
+    const hash = hashOf(token)
+    const keeper = await this.#reader.keeperOf(CREDENTIAL_SPACE, hash)
+    const stored = keeper === undefined ? undefined : await this.#reader.get(keeper.kind, keeper.id)
+    const known = (stored?.body as unknown as Stored | undefined)?.token ?? undefined
+    // The database's index has compared already, and not in constant time: it knows hashes only, which nobody can steer.
+    if (stored === undefined || known === undefined || !timingSafeEqual(Buffer.from(known), Buffer.from(hash))) {
+      return await this.#explain(token, hash)
+    }
+    return await this.#grant(stored, hash)
+  }
+
+  async #grant(stored: StoredRecord, tokenHash: string): Promise<CredentialGrant | Refusal> {
+    const { acl, owner_id: owner } = stored.body as unknown as Stored
+    const account = await this.#account(owner)
+    if (account === undefined) return OWNER_INACTIVE
+    return { credential: stored.id, account, owner, tokenHash, rules: new BindRules(acl) }
+  }
+
+  /** Name of an active owner. */
+  async #account(owner: string): Promise<string | undefined> {
+    const user = await this.#reader.get(USER, owner)
+    if (user !== undefined) return (user.body as { readonly role: string }).role
+    const bot = await this.#reader.get(botUser.name, owner)
+    const { active, name } = (bot?.body ?? { active: false, name: '' }) as unknown as RecordOf<typeof botUser>['body']
+    return active ? name : undefined
+  }
+
+  /** People paste ids and API keys; the form of an id says nothing about which of them exist. */
+  async #explain(token: string, hash: string): Promise<Refusal> {
+    if (new RegExp(`^${credential.idPrefix}_[0-9A-Za-z]{27}$`).test(token)) {
+      return { refused: 'this is the id of a credential, not its token, which was shown once when it was made' }
+    }
+    const key = await this.#reader.keeperOf(KEY_SPACE, hash)
+    return key === undefined
+      ? UNKNOWN
+      : { refused: 'this is a key of the management API; agents need the token of a credential' }
+  }
+}

@@ -1,0 +1,133 @@
+import type { BytePipe } from '../../flow/body.js'
+import type { Failure } from '../../flow/connection.js'
+import { DialError, type Dialer } from '../../transport/contract.js'
+import type { MuxStream } from '../protocol/stream.js'
+import type { Labels } from './authority.js'
+import { leastBusy, type Registry } from './registry.js'
+import type { Tunnel, Visitor, VisitorKind } from './tunnel.js'
+
+/** Gives the tunnel with the fewest streams that can take one more and is not in `without`. */
+type Choose = (without?: ReadonlySet<Tunnel>) => Tunnel | undefined
+
+/** Opens connections through the tunnels that carry all of `labels`. */
+export function labelDialer(registry: Registry, labels: Labels, kind: VisitorKind): Dialer {
+  const sorted = Object.entries(labels).sort(([a], [b]) => (a < b ? -1 : 1))
+  return new TunnelDialer(`tunnels ${kind} ${JSON.stringify(sorted)}`, kind, (without) =>
+    registry.leastBusy(labels, without)
+  )
+}
+
+/** Opens connections through the tunnels of one endpoint. */
+export function endpointDialer(url: string, tunnels: ReadonlySet<Tunnel>, kind: VisitorKind): Dialer {
+  return new TunnelDialer(`tunnels ${url}`, kind, (without) => leastBusy(tunnels, without))
+}
+
+/**
+ * Opens a byte pipe through one of several tunnels. Nothing is awaited: an agent has no way to say that it has taken a
+ * stream. One that turns it away unread loses it to the next tunnel, without the user of the pipe noticing.
+ */
+class TunnelDialer implements Dialer {
+  readonly key: string
+  readonly reusable = true
+  readonly #kind: VisitorKind
+  readonly #choose: Choose
+
+  constructor(key: string, kind: VisitorKind, choose: Choose) {
+    this.key = key
+    this.#kind = kind
+    this.#choose = choose
+  }
+
+  async open({ client, signal }: Parameters<Dialer['open']>[0]): Promise<TunnelPipe> {
+    if (signal.aborted !== undefined) throw new DialError(signal.aborted, 'given up')
+    const visitor: Visitor = { kind: this.#kind, from: client.peer, to: client.local }
+    let tried: Set<Tunnel> | undefined
+    for (;;) {
+      const tunnel = this.#choose(tried)
+      if (tunnel === undefined) throw new DialError('no-tunnel', `no tunnel can take a connection (${this.key})`)
+      const opened = tunnel.open(visitor)
+      if (opened !== undefined) {
+        const attempt = new Attempt(this.#choose, visitor, tunnel, opened.headerBytes, tried)
+        attempt.watch(opened.stream)
+        return new TunnelPipe(opened.stream, attempt)
+      }
+      tried ??= new Set()
+      tried.add(tunnel)
+    }
+  }
+}
+
+/** Where a stream is. It moves to another tunnel while the agent has read nothing of it but our header. */
+class Attempt {
+  readonly #choose: Choose
+  readonly #visitor: Visitor
+  #tunnel: Tunnel
+  #headerBytes: number
+  #tried: Set<Tunnel> | undefined
+
+  constructor(choose: Choose, visitor: Visitor, tunnel: Tunnel, headerBytes: number, tried: Set<Tunnel> | undefined) {
+    this.#choose = choose
+    this.#visitor = visitor
+    this.#tunnel = tunnel
+    this.#headerBytes = headerBytes
+    this.#tried = tried
+  }
+
+  /** Is the tunnel over? What was begun may go on, but no new request should use the stream. */
+  get stale(): boolean {
+    return this.#tunnel.over
+  }
+
+  watch(stream: MuxStream): void {
+    stream.refused = (refused, why) => {
+      const former = this.#tunnel
+      if (why === 'ended' && !this.#unread(refused)) return false
+      this.#tried ??= new Set()
+      this.#tried.add(former)
+      for (;;) {
+        const next = this.#choose(this.#tried)
+        if (next === undefined) return false
+        this.#tried.add(next)
+        const headerBytes = next.take(refused, this.#visitor)
+        if (headerBytes === undefined) continue
+        former.release(refused)
+        this.#tunnel = next
+        this.#headerBytes = headerBytes
+        return true
+      }
+    }
+  }
+
+  /** Only an agent that gives credit on each read tells by its credit that it has read nothing behind the header. */
+  #unread(stream: MuxStream): boolean {
+    return this.#tunnel.session.creditsEachRead && stream.granted <= this.#headerBytes
+  }
+}
+
+class TunnelPipe implements BytePipe {
+  readonly duplex: MuxStream
+  readonly #attempt: Attempt
+
+  constructor(stream: MuxStream, attempt: Attempt) {
+    this.duplex = stream
+    this.#attempt = attempt
+  }
+
+  /** A pool must not give it out again. */
+  get stale(): boolean {
+    return this.#attempt.stale
+  }
+
+  /** The agent turned it away unread, and there was no other to take it. */
+  get unreached(): boolean {
+    return this.duplex.turnedAway
+  }
+
+  end(): void {
+    this.duplex.end()
+  }
+
+  destroy(_why: Failure): void {
+    this.duplex.destroy()
+  }
+}
