@@ -1,6 +1,6 @@
 import type { Expression } from '../src/expression/expression.js'
 import { createExpressions } from '../src/expression/expressions.js'
-import type { ConnectionFacts } from '../src/flow/connection.js'
+import type { ConnectionFacts } from '../src/flow/exchange.js'
 import { Flow } from '../src/flow/flow.js'
 import { HeaderFields } from '../src/flow/headers.js'
 import { RequestTarget } from '../src/flow/target.js'

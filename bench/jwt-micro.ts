@@ -1,7 +1,7 @@
 import { generateKeyPairSync, type KeyObject, sign } from 'node:crypto'
 import { offlineServices } from '../src/cli/offline-services.js'
+import { actions } from '../src/features/registry.js'
 import type { Flow } from '../src/flow/flow.js'
-import { actions } from '../src/policy/actions/registry.js'
 import { compilePolicy } from '../src/policy/compile.js'
 import { type CompiledPhase, runPhase } from '../src/policy/run.js'
 import { requestFlow } from './request-flow.js'

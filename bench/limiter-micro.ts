@@ -1,6 +1,5 @@
 import { fileURLToPath } from 'node:url'
-import { SlidingWindow } from '../src/features/rate-limit/limiter/sliding-window.js'
-import { LimiterTable } from '../src/features/rate-limit/limiter/table.js'
+import { LimiterTable, SlidingWindow } from '../src/features/rate-limit/limiter/table.js'
 import { systemClock } from '../src/lib/clock.js'
 
 export interface MicroResult {

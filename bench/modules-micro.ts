@@ -1,6 +1,6 @@
+import { Breaker } from '../src/features/circuit-breaker/breaker.js'
 import { systemClock } from '../src/lib/clock.js'
 import { judge } from '../src/lib/ip.js'
-import { Breaker } from '../src/policy/breaker.js'
 import { IpPolicies } from '../src/runtime/ip-policies.js'
 import type { Unit } from '../src/runtime/plan.js'
 import type { UnitChange } from '../src/runtime/unit-change.js'

@@ -1,7 +1,7 @@
 import { createHmac } from 'node:crypto'
+import { providers } from '../src/features/webhook/providers.js'
+import type { SenderKeys, WebhookRequest } from '../src/features/webhook/scheme.js'
 import { HeaderFields } from '../src/flow/headers.js'
-import { providers } from '../src/policy/webhook/providers.js'
-import type { SenderKeys, WebhookRequest } from '../src/policy/webhook/scheme.js'
 import { type MicroResult, timed } from './timing.js'
 
 const SECRET = 'a secret of the sender'

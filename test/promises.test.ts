@@ -4,10 +4,9 @@ import { fileURLToPath, pathToFileURL } from 'node:url'
 import type { Command } from 'commander'
 import t from 'tap'
 import { runProgram } from '../src/cli/program.js'
-import type { ModuleDefinition } from '../src/modules/contract.js'
-import { modules } from '../src/modules/registry.js'
+import type { ModuleDefinition } from '../src/features/contract.js'
+import { actions, modules } from '../src/features/registry.js'
 import type { Action } from '../src/policy/action.js'
-import { actions } from '../src/policy/actions/registry.js'
 
 const SOURCES = fileURLToPath(new URL('../src', import.meta.url))
 const LISTS: ReadonlySet<string> = new Set(['registry.js', 'program.js'])

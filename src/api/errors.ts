@@ -1,7 +1,7 @@
 import type { FastifyReply, FastifyRequest } from 'fastify'
 import { ControlError } from '../control/control-error.js'
 import { codeOf } from '../lib/coded-error.js'
-import type { Problem } from '../resources/field.js'
+import type { Problem } from '../schema/field.js'
 
 /** One of several things that are wrong with a body: `error_code`, `msg`, and the `details` that it alone would have. */
 export type ShownProblem = Readonly<Record<string, string>>

@@ -1,6 +1,6 @@
 import type { FastifyReply, FastifyRequest } from 'fastify'
 import { DeadLetterLists } from '../control/dead-letters.js'
-import { eventDestination } from '../resources/event-destination.js'
+import { eventDestination } from '../resources/event-destinations.js'
 import type { Account } from './account.js'
 import { callOf, type Handler, parameter, pathOf, queryOf, type Router, route } from './calls.js'
 import { invalidParameter, LIMIT, readCount } from './query.js'

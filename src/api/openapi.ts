@@ -1,7 +1,7 @@
 import { type NamedReference, namedReferences } from '../control/named-references.js'
 import { memberRights } from '../control/rights.js'
 import type { Operation, Part, Resource } from '../resources/resource.js'
-import { createSchema, listSchema, moduleSchemas, responseSchema, title, updateSchema } from '../resources/schemas.js'
+import { createSchema, listSchema, moduleSchemas, responseSchema, title, updateSchema } from '../schema/json-schema.js'
 import { nestedLists } from './nested-routes.js'
 import {
   answer,

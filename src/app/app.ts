@@ -11,45 +11,34 @@ import { openSealer } from '../control/seal-key-file.js'
 import { peekSeal, settleSealKey } from '../control/store-seal-key.js'
 import { EventFolders } from '../events/destinations/event-folders.js'
 import { Events } from '../events/events.js'
+import type { EndedSessions } from '../features/login/ended-sessions.js'
 import { LimiterTable } from '../features/rate-limit/limiter/table.js'
-import { reasons } from '../health/reasons.js'
+import { actions } from '../features/registry.js'
 import { AddressCounts } from '../lib/address-counts.js'
 import { atMost } from '../lib/at-most.js'
 import type { Clock } from '../lib/clock.js'
 import { CodedError } from '../lib/coded-error.js'
 import { packageVersion, readOptionFile } from '../lib/files.js'
 import { reachableUrl } from '../lib/host.js'
+import type { Outbound } from '../lib/http-client/outbound.js'
+import { ThreadedOutbound } from '../lib/http-client/threaded.js'
 import { newId, unpredictable } from '../lib/id.js'
 import type { LineOutput } from '../lib/line-output.js'
 import { createNames, type Names } from '../lib/names/names.js'
-import type { Outbound } from '../lib/outbound/outbound.js'
-import { ThreadedOutbound } from '../lib/outbound/threaded.js'
 import type { Sealer } from '../lib/seal.js'
 import type { Steps } from '../lib/slices.js'
 import { TurnedAwayLog } from '../lib/turned-away.js'
 import { x509Library } from '../lib/x509.js'
 import { IN_MEMORY } from '../options/fields.js'
 import type { Options } from '../options/options.js'
-import { actions } from '../policy/actions/registry.js'
-import type { EndedSessions } from '../policy/login/ended-sessions.js'
-import type { UnitProblems } from '../policy/problem.js'
+import type { UnitProblems } from '../policy/problems.js'
 import { HeaderKinds } from '../proxy/header-kinds.js'
-import { Metrics } from '../proxy/metrics.js'
-import {
-  observeAgents,
-  observeDeliveries,
-  observeLog,
-  observeNames,
-  observeRestrictions,
-  observeStore
-} from '../proxy/service-metrics.js'
 import { createTraffic, type Traffic } from '../proxy/traffic.js'
 import { Upstreams } from '../proxy/upstreams.js'
-import { agentIngress } from '../resources/agent-ingress.js'
-import { botUser } from '../resources/bot-user.js'
-import { credential } from '../resources/credential.js'
-import { eventDestination } from '../resources/event-destination.js'
-import { eventSubscription } from '../resources/event-subscription.js'
+import { agentIngress } from '../resources/domains.js'
+import { eventDestination } from '../resources/event-destinations.js'
+import { eventSubscription } from '../resources/event-subscriptions.js'
+import { botUser, credential } from '../resources/identities.js'
 import { policyCheck } from '../resources/policy-check.js'
 import { resources } from '../resources/registry.js'
 import { SnapshotHolder } from '../runtime/holder.js'
@@ -58,6 +47,16 @@ import type { PortProblem } from '../runtime/ports.js'
 import { Snapshot } from '../runtime/snapshot.js'
 import { untilAnswered } from '../store/copy/reaching-store.js'
 import { openStore } from '../store/open-store.js'
+import { reasons } from '../telemetry/health.js'
+import {
+  Metrics,
+  observeAgents,
+  observeDeliveries,
+  observeLog,
+  observeNames,
+  observeRestrictions,
+  observeStore
+} from '../telemetry/metrics.js'
 import type { Back } from '../transport/contract.js'
 import { httpFront } from '../transport/http-proxy/http-front.js'
 import { httpProxyBack } from '../transport/http-proxy/http-proxy-back.js'

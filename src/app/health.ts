@@ -1,12 +1,10 @@
 import type { Registry } from 'prom-client'
 import type { Degradation, Readiness } from '../api/readiness.js'
-import { Descriptors } from '../health/descriptors.js'
-import { Health, type HealthParts } from '../health/health.js'
-import { LoopDelay } from '../health/loop-delay.js'
-import { type HealthSources, reasons } from '../health/reasons.js'
 import type { Clock } from '../lib/clock.js'
-import { observeHealth } from '../proxy/health-metrics.js'
 import { StoreHealth } from '../store/store-health.js'
+import { Health, type HealthParts, type HealthSources, reasons } from '../telemetry/health.js'
+import { observeHealth } from '../telemetry/health-metrics.js'
+import { Descriptors, LoopDelay } from '../telemetry/process-health.js'
 
 export interface ProcessHealthParts {
   readonly clock: Clock

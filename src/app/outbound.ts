@@ -1,6 +1,6 @@
 import { readOptionFile } from '../lib/files.js'
+import type { OutboundParts } from '../lib/http-client/outbound.js'
 import type { NamesOptions } from '../lib/names/names.js'
-import type { OutboundParts } from '../lib/outbound/outbound.js'
 import type { Options } from '../options/options.js'
 
 /** Where requests of policies and of events may go, and whom they trust, as the options want it. Fails with `FILE_UNREADABLE`. */

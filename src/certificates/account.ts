@@ -1,7 +1,7 @@
 import { createHash } from 'node:crypto'
 import type { Call } from '../control/calls.js'
-import { keptText, keptTextOrNull } from '../resources/fields.js'
 import { defineResource, type RecordOf } from '../resources/resource.js'
+import { keptText, keptTextOrNull } from '../schema/fields.js'
 import type { AcmeTransport } from './acme-transport.js'
 import type { AcmeAccount, Authority, ExternalAccount } from './authority.js'
 import type { CertificateControl } from './ledger.js'

@@ -1,5 +1,5 @@
 import type { Clock } from '../lib/clock.js'
-import type { Outbound } from '../lib/outbound/outbound.js'
+import type { Outbound } from '../lib/http-client/outbound.js'
 import { AcmeError, readProblem, refusedRequest } from './acme-error.js'
 
 /** An answer as the client of the protocol reads it. */

@@ -1,4 +1,4 @@
-import type { PendingChallenge } from '../resources/certificate-management.js'
+import type { PendingChallenge } from '../resources/domains.js'
 
 /** Where authorities ask (RFC 8555 8.3). */
 const CHALLENGE_PATH = '/.well-known/acme-challenge/'

@@ -1,7 +1,7 @@
 import type { Clock } from '../lib/clock.js'
 import { timestampText } from '../lib/json.js'
 import { checkPrivateKey, readChain } from '../lib/x509.js'
-import type { CertificateWork, PendingChallenge, ProvisioningJob } from '../resources/certificate-management.js'
+import type { CertificateWork, PendingChallenge, ProvisioningJob } from '../resources/domains.js'
 import { AcmeError } from './acme-error.js'
 import type { Authority, Authorization, KeyType, OpenChallenge, OrderState } from './authority.js'
 import type { Ledger } from './ledger.js'

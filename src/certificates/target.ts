@@ -1,9 +1,14 @@
-import { agentHosts, agentIngress } from '../resources/agent-ingress.js'
-import type { CertificateWork, ManagementStatus, PendingChallenge } from '../resources/certificate-management.js'
-import { REQUESTED_KEY } from '../resources/certificate-management.js'
-import type { ResourceRecord } from '../resources/field.js'
-import { reservedDomain } from '../resources/reserved-domain.js'
+import {
+  agentHosts,
+  agentIngress,
+  type CertificateWork,
+  type ManagementStatus,
+  type PendingChallenge,
+  REQUESTED_KEY,
+  reservedDomain
+} from '../resources/domains.js'
 import type { RecordOf, Resource } from '../resources/resource.js'
+import type { ResourceRecord } from '../schema/field.js'
 import type { KeyType } from './authority.js'
 import { dueOf, isRetryBeyond } from './schedule.js'
 

@@ -1,5 +1,5 @@
-import { readTree, type TreeLimits } from '../policy/read-tree.js'
 import { dataOf } from '../policy/tree.js'
+import { readTree, type TreeLimits } from '../policy/yaml-tree.js'
 
 /** Characters of records that are read together: a tree of all of them takes fifty times the memory of their text. */
 const PIECE = 1_000_000

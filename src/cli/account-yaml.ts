@@ -3,8 +3,8 @@ import { stringify } from 'yaml'
 import type { AccountDocument } from '../control/transfer/account-document.js'
 import type { TransferPath, TransferProblem } from '../control/transfer/import-refused.js'
 import { type Place, SourceText } from '../lib/positions.js'
-import { readTree } from '../policy/read-tree.js'
 import { dataOf, type TreeNode } from '../policy/tree.js'
+import { readTree } from '../policy/yaml-tree.js'
 import { readPieces } from './account-pieces.js'
 
 /** Far more than the largest account, and few enough that no file fills the memory. */

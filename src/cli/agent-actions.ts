@@ -1,11 +1,10 @@
+import { forwardInternal } from '../features/forward-internal.js'
+import { withoutIpPolicies } from '../features/guest-actions.js'
+import { restrictIps } from '../features/ip-restriction.js'
+import { oauth, oidc, openidConnect } from '../features/login/actions.js'
+import { actions } from '../features/registry.js'
+import { terminateTls } from '../features/terminate-tls.js'
 import { type Action, defineUnsupported } from '../policy/action.js'
-import { forwardInternal } from '../policy/actions/forward-internal.js'
-import { oauth } from '../policy/actions/oauth.js'
-import { oidc, openidConnect } from '../policy/actions/openid-connect.js'
-import { actions } from '../policy/actions/registry.js'
-import { restrictIps } from '../policy/actions/restrict-ips.js'
-import { terminateTls } from '../policy/actions/terminate-tls.js'
-import { withoutIpPolicies } from '../policy/guest-actions.js'
 
 const LOGIN = 'logins need the keys of the server; put this rule into a policy there'
 

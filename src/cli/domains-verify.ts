@@ -9,8 +9,7 @@ import {
   verifyIngress
 } from '../certificates/dns/requirements.js'
 import { CodedError, codeOf } from '../lib/coded-error.js'
-import { agentIngress } from '../resources/agent-ingress.js'
-import { reservedDomain } from '../resources/reserved-domain.js'
+import { agentIngress, reservedDomain } from '../resources/domains.js'
 import type { Resource } from '../resources/resource.js'
 import { ExitCode } from './exit-code.js'
 

@@ -1,14 +1,13 @@
 import { createExpressions } from '../expression/expressions.js'
+import { KeySetPlaces } from '../features/jwt/key-sources.js'
 import { LimiterTable } from '../features/rate-limit/limiter/table.js'
+import { BodyBuffers } from '../flow/body-buffers.js'
 import { closeConnection } from '../flow/verdict.js'
 import { systemClock } from '../lib/clock.js'
 import type { Geo } from '../lib/geo.js'
 import { UserAgents } from '../lib/user-agent.js'
-import type { Action } from '../policy/action.js'
-import { BodyBuffers } from '../policy/body-buffers.js'
-import { KeySetPlaces } from '../policy/jwt/key-sources.js'
-import { RecentDocuments } from '../policy/recent-documents.js'
-import { resultsOf } from '../policy/results.js'
+import { type Action, resultsOf } from '../policy/action.js'
+import { RecentDocuments } from '../policy/document.js'
 import type { Counter, PolicyServices } from '../policy/services.js'
 
 /** The least that a limiter's table takes; nothing is ever counted in it. */

@@ -1,4 +1,4 @@
-import type { Problem } from '../policy/problem.js'
+import type { Problem } from '../policy/problems.js'
 
 /** What a report is written for. */
 export interface ReportStyle {

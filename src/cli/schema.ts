@@ -23,8 +23,8 @@ export function schemaCommand(): Command {
 
 async function documentSchema(): Promise<unknown> {
   const [{ policySchema }, { actions }] = await Promise.all([
-    import('../policy/schema.js'),
-    import('../policy/actions/registry.js')
+    import('../policy/json-schema.js'),
+    import('../features/registry.js')
   ])
   return policySchema(actions)
 }

@@ -1,4 +1,4 @@
-import type { UnitProblems } from '../policy/problem.js'
+import type { UnitProblems } from '../policy/problems.js'
 import { formatFinding, type ReportStyle, styleFor } from './report.js'
 
 /** The problems of policy documents in the form of `sluice check`. */

@@ -1,4 +1,4 @@
-import type { UnitProblems } from '../policy/problem.js'
+import type { UnitProblems } from '../policy/problems.js'
 import type { PortProblem } from '../runtime/ports.js'
 
 /** What came of applying units. */

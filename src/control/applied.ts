@@ -1,7 +1,8 @@
 import type { Clock } from '../lib/clock.js'
 import { codeOf } from '../lib/coded-error.js'
 import type { Slices } from '../lib/slices.js'
-import type { UnitProblems } from '../policy/problem.js'
+import type { UnitProblems } from '../policy/problems.js'
+import type { PlannedRecord } from '../resources/units.js'
 import { pieces } from '../store/rows.js'
 import type { ChangeFeed, Place, RecordKey, StoredRecord, StoreLog, StoreReader } from '../store/store.js'
 import { addUnits, type DerivedUnits, deriving, PLANNED_KINDS, type Touched } from './derive.js'
@@ -9,7 +10,6 @@ import type { Live, Units } from './live.js'
 import type { Principals } from './principals.js'
 import { everyRecord, type Records } from './records.js'
 import { readyWhatCompiles } from './tolerant.js'
-import type { PlannedRecord } from './units/planned.js'
 
 /** The kinds of which the content matters here; of others it is enough to know that they have changed. */
 const READ_KINDS: ReadonlySet<string> = new Set(PLANNED_KINDS)

@@ -1,5 +1,5 @@
 import type { Json } from '../lib/json.js'
-import type { ResourceRecord } from '../resources/field.js'
+import type { ResourceRecord } from '../schema/field.js'
 
 export type Role = 'administrator' | 'member'
 

@@ -1,7 +1,6 @@
 import { failoverBackend, httpResponseBackend, weightedBackend } from '../resources/backends.js'
-import type { ResourceRecord } from '../resources/field.js'
-import { httpsEdgeRoute } from '../resources/https-edge-route.js'
-import { tcpEdge } from '../resources/tcp-edge.js'
+import { httpsEdgeRoute, tcpEdge } from '../resources/edges.js'
+import type { ResourceRecord } from '../schema/field.js'
 import type { RecordKey, StoreReader } from '../store/store.js'
 import { ControlError } from './control-error.js'
 

@@ -1,5 +1,5 @@
 import { CodedError } from '../lib/coded-error.js'
-import type { Problem } from '../resources/field.js'
+import type { Problem } from '../schema/field.js'
 
 /**
  * Why a call was refused. A field's problem keeps its own word (`FIELD_INVALID`, `TOO_LONG`, `POLICY_…`), the others are:

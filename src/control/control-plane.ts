@@ -1,15 +1,21 @@
 import type { Json } from '../lib/json.js'
-import { credential } from '../resources/credential.js'
-import { eventDestination } from '../resources/event-destination.js'
-import type { ResourceRecord } from '../resources/field.js'
+import { eventDestination } from '../resources/event-destinations.js'
+import { credential } from '../resources/identities.js'
 import { tunnelSession } from '../resources/live.js'
-import { entriesOf, entryOf, placeOf, readAddition, readReplacement, withoutEntry } from '../resources/parts.js'
-import { uriOf } from '../resources/present.js'
-import { type Read as ReadBody, readModule, readUpdate } from '../resources/read.js'
+import {
+  entriesOf,
+  entryOf,
+  placeOf,
+  readAddition,
+  readReplacement,
+  uriOf,
+  withoutEntry
+} from '../resources/present.js'
+import { clearField, type Read as ReadBody, readModule, readUpdate } from '../resources/read.js'
 import type { Operation, Part, Resource } from '../resources/resource.js'
-import { clearField } from '../resources/write.js'
 import type { GateCounts } from '../runtime/address-gate.js'
 import type { Unit } from '../runtime/plan.js'
+import type { ResourceRecord } from '../schema/field.js'
 import type { Place, StoreReader } from '../store/store.js'
 import type { Applied } from './applied-units.js'
 import type { Backups } from './backups.js'

@@ -1,5 +1,5 @@
 import { type Json, timestampText } from '../lib/json.js'
-import { eventDestination } from '../resources/event-destination.js'
+import { eventDestination } from '../resources/event-destinations.js'
 import type { DeadLetter } from '../store/dead-letters.js'
 import type { Call, Target } from './calls.js'
 import { notFound } from './control-error.js'

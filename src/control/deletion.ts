@@ -1,5 +1,5 @@
-import type { ResourceRecord } from '../resources/field.js'
-import { linksOf } from '../resources/relations.js'
+import { linksOf } from '../resources/resource.js'
+import type { ResourceRecord } from '../schema/field.js'
 import type { RecordKey, StoreReader } from '../store/store.js'
 import type { Catalogue } from './catalogue.js'
 import { inUse } from './control-error.js'

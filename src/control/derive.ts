@@ -1,8 +1,8 @@
 import { isDeepStrictEqual } from 'node:util'
 import type { ShardedMap } from '../lib/sharded-map.js'
 import type { Steps } from '../lib/slices.js'
+import { type PlannedKind, type PlannedRecord, secretName } from '../resources/units.js'
 import type { SecretValues, Unit } from '../runtime/plan.js'
-import { type PlannedKind, type PlannedRecord, secretName } from './units/planned.js'
 import { plannedKinds } from './units/registry.js'
 
 /** A record after a write; undefined when it is gone. */

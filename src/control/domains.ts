@@ -1,9 +1,9 @@
-import type { ResourceRecord } from '../resources/field.js'
-import { httpsEdge } from '../resources/https-edge.js'
-import { reservedDomain } from '../resources/reserved-domain.js'
+import { reservedDomain } from '../resources/domains.js'
+import { httpsEdge } from '../resources/edges.js'
+import { splitHostport } from '../resources/units.js'
+import type { ResourceRecord } from '../schema/field.js'
 import type { StoreReader } from '../store/store.js'
 import { ControlError, inUse } from './control-error.js'
-import { splitHostport } from './hostport.js'
 import { keeperOfHost } from './reserved-hosts.js'
 
 /** Fails with `IN_USE` when an edge serves the reserved domain that shall go. */

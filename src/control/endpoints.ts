@@ -1,13 +1,13 @@
 import { timestampText } from '../lib/json.js'
 import type { ShardedMap } from '../lib/sharded-map.js'
-import type { Body, ResourceRecord } from '../resources/field.js'
-import { httpsEdge } from '../resources/https-edge.js'
+import { reservedDomain } from '../resources/domains.js'
+import { httpsEdge, tcpEdge } from '../resources/edges.js'
 import { endpoint } from '../resources/live.js'
 import { uriOf } from '../resources/present.js'
-import { reservedDomain } from '../resources/reserved-domain.js'
 import type { Resource } from '../resources/resource.js'
-import { tcpEdge } from '../resources/tcp-edge.js'
+import { splitHostport } from '../resources/units.js'
 import type { Unit } from '../runtime/plan.js'
+import type { Body, ResourceRecord } from '../schema/field.js'
 import type { StoredRecord, StoreReader } from '../store/store.js'
 import type { ClusterAgents } from './cluster-agents.js'
 import {
@@ -19,7 +19,6 @@ import {
   placeOfId,
   placeOfTunnel
 } from './endpoint-places.js'
-import { splitHostport } from './hostport.js'
 import type { LiveSources, LiveTunnel } from './live-sources.js'
 import { keeperOfHost } from './reserved-hosts.js'
 

@@ -1,6 +1,5 @@
-import type { Link, ResourceRecord } from '../resources/field.js'
-import { newLinks } from '../resources/relations.js'
-import type { Resource } from '../resources/resource.js'
+import { newLinks, type Resource } from '../resources/resource.js'
+import type { Link, ResourceRecord } from '../schema/field.js'
 import type { StoreReader } from '../store/store.js'
 import { ControlError } from './control-error.js'
 

@@ -1,7 +1,7 @@
 import { isDeepStrictEqual } from 'node:util'
 import type { ShardedMap } from '../lib/sharded-map.js'
 import type { Slices, Steps } from '../lib/slices.js'
-import type { UnitProblems } from '../policy/problem.js'
+import type { UnitProblems } from '../policy/problems.js'
 import { type CompileOptions, type Prepared, preparing } from '../runtime/compile.js'
 import type { SnapshotHolder } from '../runtime/holder.js'
 import type { Change, SecretValues, Unit } from '../runtime/plan.js'

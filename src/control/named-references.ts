@@ -1,6 +1,6 @@
 import { isObject } from '../lib/json.js'
 import type { Resource } from '../resources/resource.js'
-import { vaultSecret } from '../resources/vault-secret.js'
+import { vaultSecret } from '../resources/vaults.js'
 import type { StoreReader } from '../store/store.js'
 import { ControlError } from './control-error.js'
 

@@ -1,4 +1,4 @@
-import type { Problem, UnitProblems } from '../policy/problem.js'
+import type { Problem, UnitProblems } from '../policy/problems.js'
 import type { UnitName } from '../policy/scope.js'
 import type { Unit } from '../runtime/plan.js'
 import type { Snapshot } from '../runtime/snapshot.js'

@@ -1,8 +1,7 @@
 import { CodedError } from '../lib/coded-error.js'
-import type { Json } from '../lib/json.js'
-import { timestampText } from '../lib/json.js'
+import { type Json, timestampText } from '../lib/json.js'
 import type { Sealer } from '../lib/seal.js'
-import type { ResourceRecord } from '../resources/field.js'
+import type { ResourceRecord } from '../schema/field.js'
 import type { RecordUpdate, StoredRecord, StoreReader } from '../store/store.js'
 
 /** A record with the revision that wrote it last. */

@@ -1,5 +1,5 @@
 import { codeOf } from '../lib/coded-error.js'
-import type { UnitProblems } from '../policy/problem.js'
+import type { UnitProblems } from '../policy/problems.js'
 import type { PortProblem } from '../runtime/ports.js'
 import { StoreError } from '../store/store-error.js'
 import { ControlError } from './control-error.js'

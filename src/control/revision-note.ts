@@ -1,8 +1,8 @@
 import { isDeepStrictEqual } from 'node:util'
 import type { Json } from '../lib/json.js'
-import { noContext, type ResourceRecord } from '../resources/field.js'
 import { pathOf, present } from '../resources/present.js'
 import type { Resource } from '../resources/resource.js'
+import { noContext, type ResourceRecord } from '../schema/field.js'
 
 /** What became of a record, as events say it too. */
 export type ChangeKind = 'created' | 'updated' | 'deleted'

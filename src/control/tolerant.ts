@@ -1,4 +1,4 @@
-import type { UnitProblems } from '../policy/problem.js'
+import type { UnitProblems } from '../policy/problems.js'
 import type { Unit } from '../runtime/plan.js'
 import type { Live, Ready, Units } from './live.js'
 

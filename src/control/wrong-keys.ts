@@ -1,6 +1,5 @@
 import { hashOf } from '../lib/seal.js'
-import { apiKey } from '../resources/api-key.js'
-import { credential } from '../resources/credential.js'
+import { apiKey, credential } from '../resources/identities.js'
 import type { Resource } from '../resources/resource.js'
 import type { StoreReader } from '../store/store.js'
 

@@ -1,4 +1,4 @@
-import type { FieldReader } from '../resources/event-filter.js'
+import type { FieldReader } from '../telemetry/event-filter.js'
 
 /** Writes an object with chosen fields as JSON, straight from what reads them. */
 export type Printer = (read: FieldReader) => string

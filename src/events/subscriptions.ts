@@ -1,6 +1,6 @@
 import { everyRecord } from '../control/records.js'
-import { eventDestination } from '../resources/event-destination.js'
-import { eventSubscription } from '../resources/event-subscription.js'
+import { eventDestination } from '../resources/event-destinations.js'
+import { eventSubscription } from '../resources/event-subscriptions.js'
 import type { RecordOf } from '../resources/resource.js'
 import type { StoreReader } from '../store/store.js'
 import type { EventFolders } from './destinations/event-folders.js'

@@ -1,7 +1,6 @@
-import type { Node, StaticType } from './engine.js'
+import { forEachChild, literal, type Node, type StaticType } from './cel-parser.js'
 import { BINARY } from './operators.js'
 import type { State } from './state.js'
-import { forEachChild, literal } from './tree.js'
 import type { VariableDefinition } from './variables/definition.js'
 
 /** A value that an expression asks for and that may not be there. */

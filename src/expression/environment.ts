@@ -1,5 +1,5 @@
 import type { Phase } from '../flow/flow.js'
-import type { FunctionTable } from './function-table.js'
+import type { FunctionTable } from './signatures.js'
 import { isAvailable, type VariableDefinition } from './variables/definition.js'
 
 /** What a chain of names such as `req.url.path.size` means. */

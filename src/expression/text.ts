@@ -1,4 +1,4 @@
-import type { Duration } from './engine.js'
+import type { Duration } from './cel-parser.js'
 import { nanosOf, typeOf } from './values.js'
 
 /** A value as text: lists joined by `,`, maps as JSON, timestamps RFC 3339, durations in seconds, bytes as UTF-8. */

@@ -1,4 +1,4 @@
-import { Duration, UnsignedInt } from './engine.js'
+import { Duration, UnsignedInt } from './cel-parser.js'
 import { EvaluationError } from './expression.js'
 
 /**

@@ -1,8 +1,7 @@
-import { CelEngine, isFault, type Node } from './engine.js'
+import { CelEngine, forEachChild, isFault, literal, type Node } from './cel-parser.js'
 import type { Expressions } from './expression.js'
-import { flatName } from './signature.js'
+import { flatName } from './signatures.js'
 import { compileTemplate } from './template.js'
-import { forEachChild, literal } from './tree.js'
 
 const FUNCTION = 'secrets.get'
 const engine = new CelEngine()

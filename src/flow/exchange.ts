@@ -1,5 +1,4 @@
-import type { Body, BytePipe, Outgoing } from './body.js'
-import type { ConnectionFacts, Failure } from './connection.js'
+import type { Duplex, Readable } from 'node:stream'
 import type { HeaderList } from './headers.js'
 
 export type Version = '1.0' | '1.1' | '2'
@@ -53,4 +52,100 @@ export interface Exchange {
   splice(head: ResponseHead, other: BytePipe): Promise<Sent>
   /** No answer at all: FIN, or RST (HTTP/2: RST_STREAM of this stream only). */
   close(how: 'fin' | 'reset'): void
+}
+
+/**
+ * How the head framed the body. The engine frames anew on the way out; nobody else writes content-length or
+ * transfer-encoding. An answer to HEAD and a 304 keep the length that their head announced and carry no bytes.
+ */
+export type Framing =
+  | { readonly kind: 'none' }
+  | { readonly kind: 'length'; readonly bytes: number }
+  | { readonly kind: 'open' }
+
+/**
+ * A body inside its engine. At most one of claim, buffer, discard; none of them: it passes on untouched, or is
+ * discarded with its exchange.
+ */
+export interface Body {
+  readonly framing: Framing
+  /** Bytes carried so far, for the log. */
+  readonly bytes: number
+  /** The sender holds the body back until it is wanted (RFC 9110 10.1.1). */
+  readonly awaitsContinue?: boolean
+  /** Why the message broke off; says nothing of a message that did not. */
+  readonly failure?: Failure
+  /** Takes the bytes as a stream; reading it is the back-pressure. Ends cleanly only if the message did. */
+  claim(): Readable
+  /** The whole body up to `limit` bytes, or 'too-large' with nothing lost: what was read stays in front of the rest. */
+  buffer(limit: number): Promise<Uint8Array | 'too-large'>
+  /** Puts a transform between arrival and departure without taking the body out of the engine's hands; framing becomes open. */
+  through(transform: () => Duplex): void
+  /** Nobody will read it: drain to the engine's limit and keep the connection, or close it. */
+  discard(): void
+  /** Trailers after a clean end, already filtered; undefined before. */
+  readonly trailers: HeaderList | undefined
+}
+
+/** What can be sent: an engine's body, bytes, a stream, or nothing. */
+export type Outgoing = Body | Uint8Array | Readable | undefined
+
+/** Ordered bytes both ways with half-close: a socket, a TLS socket, an HTTP/2 stream, a tunnel stream, a hop to another worker. */
+export interface BytePipe {
+  readonly duplex: Duplex
+  /** True once no new exchange should use it, although it still stands: what it leads to is given up. */
+  readonly stale?: boolean
+  /** True once it broke because what it leads to was never reached: whoever carries it says that no byte was looked at. */
+  readonly unreached?: boolean
+  end(): void
+  destroy(why: Failure): void
+}
+
+/** Why an exchange or a byte pipe ended early. One closed set on every engine; `proxy/failures` maps it to status and code. */
+export type Failure =
+  | 'client-gone'
+  | 'client-malformed'
+  | 'client-timeout'
+  | 'client-reset-flood'
+  | 'too-large'
+  | 'draining'
+  | 'overloaded'
+  | 'dial-refused'
+  | 'dial-timeout'
+  | 'dial-tls'
+  | 'no-tunnel'
+  | 'upstream-malformed'
+  | 'upstream-timeout'
+  | 'upstream-gone'
+  | 'internal'
+
+/** Facts of the accepted connection; plain values, so that a policy never holds a socket. */
+export interface ConnectionFacts {
+  readonly id: number
+  readonly listener: string
+  readonly peer: { readonly address: string; readonly port: number }
+  readonly local: { readonly address: string; readonly port: number }
+  /** The socket's own two ends, where a PROXY header has put others into `peer` and `local`. */
+  readonly via?: {
+    readonly peer: { readonly address: string; readonly port: number }
+    readonly local: { readonly address: string; readonly port: number }
+  }
+  /** Wall clock, milliseconds since the epoch. */
+  readonly startedAt: number
+  /** Bytes from and to the client so far; read live. */
+  readonly bytesIn: number
+  readonly bytesOut: number
+  readonly tls?: {
+    readonly sni?: string
+    readonly alpn?: string
+    readonly version: string
+    readonly cipher: string
+    /** DER of what the client showed, verified or not. */
+    readonly clientCertificate?: Uint8Array
+    /** True when the authorities of the listener's entry vouch for `clientCertificate`. Left out: none was asked for. */
+    readonly clientVerified?: boolean
+    /** DER of what the client was shown. */
+    readonly serverCertificate?: Uint8Array
+    readonly resumed: boolean
+  }
 }

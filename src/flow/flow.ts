@@ -1,12 +1,35 @@
 import type { Duplex } from 'node:stream'
-import type { Body, Outgoing } from './body.js'
-import type { ConnectionFacts } from './connection.js'
+import type { OutboundError, OutboundRequest, OutboundResponse } from '../lib/http-client/answer.js'
+import type { AddressRules } from '../lib/ip.js'
 import type { EventStreamMessage } from './event-stream.js'
-import type { AbortSignalLike, RequestHead, Version } from './exchange.js'
+import type { AbortSignalLike, Body, ConnectionFacts, Outgoing, RequestHead, Version } from './exchange.js'
 import type { HeaderFields, HeaderList } from './headers.js'
-import { NO_UNITS, type PinnedUnits } from './pinned.js'
 import type { PathForm, RequestTarget } from './target.js'
 import type { Verdict } from './verdict.js'
+
+/** What a flow may look up in the configuration that it is pinned to. */
+export interface PinnedUnits {
+  /** The networks of an IP policy; undefined when there is none with this id: it allows nobody. */
+  ipPolicy(id: string): AddressRules | undefined
+  /** The value of a secret by the names of its vault and of itself. */
+  secret(vault: string, name: string): string | undefined
+  /** Is there an entry for this host, and port if one is given, that only policies lead to? */
+  hasInternal(layer: 'http' | 'tcp', host: string, port: number | undefined): boolean
+}
+
+/** A configuration in which there is nothing. */
+export const NO_UNITS: PinnedUnits = {
+  ipPolicy: () => undefined,
+  secret: () => undefined,
+  hasInternal: () => false
+}
+
+const INTERNAL = '.internal'
+
+/** Is this the host of an entry that no client reaches, only policies? `host`: lower-case. */
+export function isInternal(host: string): boolean {
+  return host.endsWith(INTERNAL)
+}
 
 export const PHASES = ['on_tcp_connect', 'on_http_request', 'on_http_response', 'on_event_stream_message'] as const
 export type Phase = (typeof PHASES)[number]
@@ -73,7 +96,7 @@ export interface OwnRequest {
 }
 
 /** A name and the public port under which an entry is known. */
-export interface PublicHost {
+interface PublicHost {
   readonly host: string
   readonly port: number
 }
@@ -176,4 +199,58 @@ export class Flow {
     this.#ends = undefined
     if (ends !== undefined) for (const run of ends) run()
   }
+}
+
+/** What ends TLS on a connection whose bytes nobody has read yet. */
+export interface Termination {
+  /** PEM; absent: the certificate that the name of the client's choice has here. One object is one certificate. */
+  readonly identity?: { readonly chain: string; readonly privateKey: string }
+  readonly minVersion: 'TLSv1.2' | 'TLSv1.3'
+  readonly maxVersion: 'TLSv1.2' | 'TLSv1.3'
+  /** Absent: no certificate is asked for. */
+  readonly clients?: {
+    /** PEM texts, or ids of authorities; ids that are gone vouch for nobody. */
+    readonly authorities: readonly string[]
+    /** `verified`: the authorities vouch for it. `any`: it shows one. `requested`: it may show one. */
+    readonly must: 'verified' | 'any' | 'requested'
+  }
+}
+
+/** What came of it: the facts of the handshake, or a word for why there was none; the connection has ended then. */
+type Terminated =
+  | { readonly kind: 'secure'; readonly tls: NonNullable<ConnectionFacts['tls']> }
+  | { readonly kind: 'failed'; readonly why: string }
+
+/** Ends TLS on the connection of a flow; once. */
+type Terminate = (how: Termination) => Promise<Terminated>
+
+const SLOT = 'exchange.termination'
+
+/** Lets the policy of a flow end TLS. */
+export function offerTermination(flow: Flow, terminate: Terminate): void {
+  flow.derived[SLOT] = terminate
+}
+
+/** Takes the offer away from the flow, so that TLS ends once; undefined where it cannot end. */
+export function takeTermination(flow: Flow): Terminate | undefined {
+  const terminate = flow.derived[SLOT] as Terminate | undefined
+  flow.derived[SLOT] = undefined
+  return terminate
+}
+
+/** Why an internal entry was not asked. */
+interface InternalRefusal {
+  readonly ok: false
+  /** No such entry, one that the policy does not spell out, or policies that ask each other without end. */
+  readonly code: 'ENDPOINT_MISSING' | 'ENDPOINT_UNNAMED' | 'LOOP'
+  readonly message: string
+  readonly timeMs: number
+}
+
+export type InternalAnswer = OutboundResponse | OutboundError | InternalRefusal
+
+/** Requests of policies to internal entries. No network is between: the modules and the policy of the entry run as for a client. */
+export interface InternalRequests {
+  /** Asks the entry that the URL names on behalf of `flow`, in the configuration that `flow` is pinned to. Never rejects. */
+  request(flow: Flow, request: OutboundRequest): Promise<InternalAnswer>
 }

@@ -1,10 +1,10 @@
 import type { Static, TSchema } from 'typebox'
 import type { Expression, Template } from '../expression/expression.js'
+import type { LoginGate } from '../features/login/selection.js'
 import type { Flow, Phase } from '../flow/flow.js'
 import type { Verdict } from '../flow/verdict.js'
 import type { Regex } from '../lib/regex.js'
-import type { LoginGate } from './login/desk.js'
-import type { NodePath } from './problem.js'
+import type { NodePath } from './problems.js'
 import type { ResponseReading } from './response-reading.js'
 import type { UnitName } from './scope.js'
 import type { PolicyServices } from './services.js'
@@ -81,7 +81,7 @@ export interface ReadyAction<S extends TSchema = TSchema> extends ActionBase<S> 
 }
 
 /** An action that is refused by name, with the reason: `ACTION_UNSUPPORTED`. */
-export interface UnsupportedAction {
+interface UnsupportedAction {
   readonly availability: 'unsupported'
   readonly type: string
   readonly reason: string
@@ -96,4 +96,16 @@ export function defineAction<S extends TSchema>(action: Omit<ReadyAction<S>, 'av
 
 export function defineUnsupported(type: string, reason: string): UnsupportedAction {
   return { availability: 'unsupported', type, reason }
+}
+
+/** What actions publish, by result name: `actions.service.<name>.<field>` with the CEL type of each field. */
+export function resultsOf(actions: readonly Action[]): Readonly<Record<string, Readonly<Record<string, string>>>> {
+  const results: Record<string, Record<string, string>> = {}
+  for (const action of actions) {
+    if (action.availability === 'unsupported' || action.results === undefined) continue
+    const { name, fields } = action.results
+    // Two actions may share a name: an alias publishes what its original does.
+    results[name] = { ...results[name], ...fields }
+  }
+  return results
 }

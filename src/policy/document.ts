@@ -1,20 +1,81 @@
+import { LRUCache } from 'lru-cache'
 import { PHASES, type Phase } from '../flow/flow.js'
 import { SourceText } from '../lib/positions.js'
 import { didYouMean } from '../lib/suggest.js'
-import { type Carrier, LEGACY_PHASES, legacyKey } from './legacy.js'
-import type { NodePath, Problem } from './problem.js'
-import { readTree } from './read-tree.js'
-import { Reporter } from './reporter.js'
+import { type NodePath, type Problem, Reporter } from './problems.js'
 import {
   child,
   isNull,
   type ListNode,
+  type MapEntry,
   type MapNode,
   nameOf,
   type ScalarNode,
   type TreeNode,
   type TreeProblem
 } from './tree.js'
+import { readTree } from './yaml-tree.js'
+
+/** What carries a document: a TCP edge, or everything else. */
+export type Carrier = 'http' | 'tcp'
+
+/** Names that phases had until 2024, with their present ones. */
+export const LEGACY_PHASES: ReadonlyMap<string, Phase> = new Map([
+  ['inbound', 'on_http_request'],
+  ['outbound', 'on_http_response']
+])
+
+/** What came in at a TCP edge was the connection itself. */
+function presentName(key: string, carrier: Carrier): Phase | undefined {
+  return carrier === 'tcp' && key === 'inbound' ? 'on_tcp_connect' : LEGACY_PHASES.get(key)
+}
+
+/** Keys that belong to what carries a document, not to the document. */
+const WRAPPERS = ['policy', 'traffic_policy', 'value', 'spec', 'inline']
+
+/** A key of the root that is no phase: the phase that it stood for, or undefined after a report. */
+function legacyKey({ key, keySpan, value }: MapEntry, carrier: Carrier, report: Reporter): Phase | undefined {
+  const phase = presentName(key, carrier)
+  if (phase !== undefined) {
+    report.warning(
+      [key],
+      'LEGACY_PHASE',
+      `"${key}" is the old name of "${phase}"; its rules run after those of "${phase}"`,
+      keySpan
+    )
+    return phase
+  }
+  if (key === 'enabled') {
+    enabledKey(value, keySpan, report)
+    return undefined
+  }
+  const hint = WRAPPERS.includes(key)
+    ? `; "${key}" belongs to what carries the document, so put the phases at the root`
+    : didYouMean(key, [...PHASES, ...LEGACY_PHASES.keys(), 'strict_expressions'])
+  report.error([key], 'PHASE_UNKNOWN', `"${key}" is no phase; phases are ${PHASES.join(', ')}${hint}`, keySpan)
+  return undefined
+}
+
+/**
+ * Old documents have `enabled` at the root. `true` says nothing and is tolerated. `false` has no safe meaning here: to
+ * obey it would switch protection off by a word that everybody else ignores, to ignore it would run what its author
+ * switched off. So it is refused, with the way out.
+ */
+function enabledKey(value: MapEntry['value'], keySpan: MapEntry['keySpan'], report: Reporter): void {
+  if (value.kind === 'broken') return
+  const switched = value.kind === 'scalar' ? value.value : undefined
+  if (switched === true || switched === null) {
+    const message =
+      '"enabled" is no part of a policy document and has no effect; it belongs to the module that holds the policy'
+    report.warning(['enabled'], 'LEGACY_ENABLED', message, keySpan)
+    return
+  }
+  const message =
+    switched === false
+      ? 'a policy document cannot switch itself off; set "enabled" on the module that holds the policy and remove it here'
+      : '"enabled" is no part of a policy document; remove it'
+  report.error(['enabled'], 'DOCUMENT_INVALID', message, keySpan)
+}
 
 /** A CEL source of a rule, with the node that holds it. */
 export interface ExpressionNode {
@@ -47,7 +108,7 @@ export interface PolicyDocument {
   readonly phases: Readonly<Record<Phase, readonly RuleNode[]>>
 }
 
-export interface ReadDocument {
+interface ReadDocument {
   readonly document: PolicyDocument
   readonly problems: readonly Problem[]
 }
@@ -254,4 +315,30 @@ function isPhase(key: string): key is Phase {
 
 function keySpan(map: MapNode, key: string) {
   return map.entries.find((entry) => entry.key === key)?.keySpan ?? map.span
+}
+
+/** Few: what was read takes many times the memory of its text. In UTF-16 units of text. */
+const MOST = { documents: 64, text: 512 * 1024, each: 256 * 1024 }
+
+/**
+ * Documents that were read a moment ago, by their text: a write reads one for its check and again for what serves, and many
+ * routes have the same text. What is read is shared and never changed.
+ */
+export class RecentDocuments {
+  readonly #documents = new LRUCache<string, ReadDocument>({
+    max: MOST.documents,
+    maxSize: MOST.text,
+    maxEntrySize: MOST.each,
+    sizeCalculation: (_document, key) => key.length
+  })
+
+  /** As `readDocument`. */
+  read(text: string, carrier: Carrier = 'http'): ReadDocument {
+    const key = `${carrier} ${text}`
+    const known = this.#documents.get(key)
+    if (known !== undefined) return known
+    const read = readDocument(text, carrier)
+    this.#documents.set(key, read)
+    return read
+  }
 }

@@ -1,13 +1,12 @@
 import type { Expressions } from '../expression/expression.js'
+import type { KeySetPlaces } from '../features/jwt/key-sources.js'
+import type { Login } from '../features/login/service.js'
 import type { LimiterTable } from '../features/rate-limit/limiter/table.js'
-import type { Phase } from '../flow/flow.js'
-import type { InternalRequests } from '../flow/internal-requests.js'
+import type { BodyBuffers } from '../flow/body-buffers.js'
+import type { InternalRequests, Phase } from '../flow/flow.js'
 import type { Clock } from '../lib/clock.js'
-import type { Outbound } from '../lib/outbound/outbound.js'
-import type { BodyBuffers } from './body-buffers.js'
-import type { KeySetPlaces } from './jwt/key-sources.js'
-import type { Login } from './login/login.js'
-import type { RecentDocuments } from './recent-documents.js'
+import type { Outbound } from '../lib/http-client/outbound.js'
+import type { RecentDocuments } from './document.js'
 
 export interface Counter {
   inc(): void

@@ -1,9 +1,9 @@
-import type { ConnectionFacts } from '../flow/connection.js'
+import type { ConnectionFacts } from '../flow/exchange.js'
 import { type EntryFacts, Flow } from '../flow/flow.js'
 import { unmapIpv4 } from '../lib/ip.js'
 import { runPhase } from '../policy/run.js'
 import type { SnapshotHolder } from '../runtime/holder.js'
-import type { Metrics } from './metrics.js'
+import type { Metrics } from '../telemetry/metrics.js'
 
 export interface ConnectionGateParts {
   readonly holder: SnapshotHolder

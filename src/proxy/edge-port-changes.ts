@@ -1,4 +1,4 @@
-import { isInternal } from '../flow/pinned.js'
+import { isInternal } from '../flow/flow.js'
 import type { HostPort, TcpEdgeUnit } from '../runtime/plan.js'
 
 /** One TCP edge in a change. */

@@ -1,7 +1,14 @@
 import { Readable } from 'node:stream'
-import type { BytePipe, Outgoing } from '../flow/body.js'
-import type { ConnectionFacts, Failure } from '../flow/connection.js'
-import type { Exchange, RequestHead, ResponseHead, Sent } from '../flow/exchange.js'
+import type {
+  BytePipe,
+  ConnectionFacts,
+  Exchange,
+  Failure,
+  Outgoing,
+  RequestHead,
+  ResponseHead,
+  Sent
+} from '../flow/exchange.js'
 import type { HeaderList } from '../flow/headers.js'
 import { ByteQueue } from '../lib/byte-queue.js'
 import type { Clock } from '../lib/clock.js'

@@ -1,11 +1,10 @@
 import { STATUS_CODES } from 'node:http'
 import { Readable } from 'node:stream'
-import type { Outgoing } from '../flow/body.js'
-import type { Exchange, Sent } from '../flow/exchange.js'
+import type { FailureAnswer } from '../flow/error-codes.js'
+import type { Exchange, Outgoing, Sent } from '../flow/exchange.js'
 import type { FlowResponse } from '../flow/flow.js'
 import { HeaderFields } from '../flow/headers.js'
 import type { Verdict } from '../flow/verdict.js'
-import type { FailureAnswer } from './failures.js'
 
 type Respond = Extract<Verdict, { kind: 'respond' }>
 

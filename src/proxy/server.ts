@@ -1,4 +1,4 @@
-import type { Failure } from '../flow/connection.js'
+import type { Failure } from '../flow/exchange.js'
 import { Backoff } from '../lib/concurrency.js'
 import type { Dialer } from '../transport/contract.js'
 

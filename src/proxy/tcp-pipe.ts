@@ -1,6 +1,6 @@
 import type { Socket } from 'node:net'
 import type { Duplex } from 'node:stream'
-import type { BytePipe } from '../flow/body.js'
+import type { BytePipe } from '../flow/exchange.js'
 import type { Swept } from '../lib/sweeper.js'
 import { READ_BYTES, Wire, type WireOwner } from '../transport/http1/wire.js'
 

@@ -1,6 +1,6 @@
 import type { Socket } from 'node:net'
-import type { ConnectionFacts } from '../flow/connection.js'
-import type { Termination } from '../flow/termination.js'
+import type { ConnectionFacts } from '../flow/exchange.js'
+import type { Termination } from '../flow/flow.js'
 import type { AddressCounts } from '../lib/address-counts.js'
 import type { TurnedAway } from '../lib/turned-away.js'
 import type { Snapshot } from '../runtime/snapshot.js'

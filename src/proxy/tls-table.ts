@@ -1,4 +1,4 @@
-import type { ConnectionFacts } from '../flow/connection.js'
+import type { ConnectionFacts } from '../flow/exchange.js'
 import type { EntryFacts } from '../flow/flow.js'
 import type { SnapshotHolder } from '../runtime/holder.js'
 import type { CompiledEdge } from '../runtime/hosts.js'

@@ -1,10 +1,10 @@
-import { boolean, described, map, text, whole } from './fields.js'
+import { refuseUnwritable } from '../features/headers.js'
+import { boolean, described, map, text, whole } from '../schema/fields.js'
+import { object, type RuleView } from '../schema/objects.js'
+import { liveRefs, refIds, refNumbers } from '../schema/references.js'
 import { tunnel } from './live.js'
-import type { RuleView } from './members.js'
-import { refuseUnwritable } from './modules/headers.js'
-import { object } from './objects.js'
-import { liveRefs, refIds, refNumbers } from './references.js'
 import { defineResource } from './resource.js'
+import { planned, splitHostport, upstreamKey } from './units.js'
 
 const MAX_LABELS = 20
 
@@ -156,3 +156,29 @@ export const HTTP_BACKENDS = [...SINGLE, weightedBackend, failoverBackend] as co
 
 /** What a TCP edge may forward to: a fixed HTTP response is none. */
 export const TCP_BACKENDS = [tunnelGroupBackend, staticBackend, weightedBackend, failoverBackend] as const
+
+const keys = (id: string) => [upstreamKey(id)]
+
+export const staticBackends = planned(staticBackend, keys, ({ record: { id, body } }) => {
+  const { host, port } = splitHostport(body.address)
+  const protocol = body.tls?.enabled === true ? 'https' : 'http'
+  return [[upstreamKey(id), { kind: 'upstream', form: 'address', protocol, host, port }]]
+})
+
+export const httpResponseBackends = planned(httpResponseBackend, keys, ({ record: { id, body } }) => {
+  const { status_code: status, headers, body: text } = body
+  return [[upstreamKey(id), { kind: 'upstream', form: 'response', status, headers, body: text }]]
+})
+
+export const weightedBackends = planned(weightedBackend, keys, ({ record: { id, body } }) => {
+  const members = Object.entries(body.backends).map(([backend, weight]) => ({ upstream: upstreamKey(backend), weight }))
+  return [[upstreamKey(id), { kind: 'upstream', form: 'weighted', members }]]
+})
+
+export const failoverBackends = planned(failoverBackend, keys, ({ record: { id, body } }) => [
+  [upstreamKey(id), { kind: 'upstream', form: 'failover', members: body.backends.map(upstreamKey) }]
+])
+
+export const tunnelGroups = planned(tunnelGroupBackend, keys, ({ record: { id, body } }) => [
+  [upstreamKey(id), { kind: 'upstream', form: 'tunnels', id, labels: body.labels }]
+])

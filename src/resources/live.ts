@@ -1,7 +1,7 @@
 import Type from 'typebox'
-import { credential } from './credential.js'
-import { computed, kept, keptText, keptTextOrNull } from './fields.js'
-import { ref } from './references.js'
+import { computed, kept, keptText, keptTextOrNull } from '../schema/fields.js'
+import { ref } from '../schema/references.js'
+import { credential } from './identities.js'
 import { defineResource } from './resource.js'
 
 const map = Type.Unsafe<Readonly<Record<string, string>>>({ type: 'object', additionalProperties: { type: 'string' } })

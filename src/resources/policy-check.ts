@@ -1,9 +1,9 @@
 import type { Action } from '../policy/action.js'
 import { compilePolicy } from '../policy/compile.js'
 import type { PolicyDocument } from '../policy/document.js'
-import { formatPath, type Problem } from '../policy/problem.js'
+import { formatPath, type Problem } from '../policy/problems.js'
 import type { PolicyServices } from '../policy/services.js'
-import type { PolicyCheck } from './field.js'
+import type { PolicyCheck } from '../schema/field.js'
 
 /**
  * Checks policy documents with the compiler that runs them, so that a document that is taken can run. Each error is a

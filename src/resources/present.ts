@@ -1,7 +1,8 @@
-import type { Json } from '../lib/json.js'
-import type { PresentContext, ResourceRecord } from './field.js'
-import { presentMembers } from './members.js'
-import type { Resource } from './resource.js'
+import { isObject, type Json } from '../lib/json.js'
+import type { PresentContext, ResourceRecord } from '../schema/field.js'
+import { presentMembers } from '../schema/objects.js'
+import { type Read, type ReadOptions, readUpdate } from './read.js'
+import type { Part, Resource } from './resource.js'
 
 /** Path of a record below the API's base URL, parents' ids filled in. */
 export function pathOf(resource: Resource, record: Pick<ResourceRecord, 'id' | 'body'>): string {
@@ -53,4 +54,95 @@ export function presentList(
     uri,
     next_page_uri: page.next === undefined ? null : `${uri}?before_id=${page.next}&limit=${page.limit}`
   }
+}
+
+type Entry = Readonly<Record<string, unknown>>
+
+export function entriesOf(part: Part, record: ResourceRecord): readonly Entry[] {
+  return (record.body[part.field] ?? []) as readonly Entry[]
+}
+
+/** The entry that `key` names, undefined when there is none. */
+export function entryOf(part: Part, record: ResourceRecord, key: string): Entry | undefined {
+  return entriesOf(part, record)[placeOf(part, record, key)]
+}
+
+/** Where the entry that `key` names stands; -1 when there is none. */
+export function placeOf(part: Part, record: ResourceRecord, key: string): number {
+  return entriesOf(part, record).findIndex((entry) => entry[part.key] === key)
+}
+
+/** Reads the body of a POST that adds an entry, as the update of the record that it is. */
+export function readAddition(
+  resource: Resource,
+  part: Part,
+  current: ResourceRecord,
+  body: unknown,
+  options: ReadOptions
+): Read {
+  const entries = entriesOf(part, current)
+  const list = [...entries, withoutPath(body, options.path)]
+  return readEntries(resource, part, current, { list, place: entries.length }, options)
+}
+
+/** Reads the body of a PATCH of the entry at `place`: what it does not give stays. */
+export function readReplacement(
+  resource: Resource,
+  part: Part,
+  current: ResourceRecord,
+  place: number,
+  body: unknown,
+  options: ReadOptions
+): Read {
+  const given = withoutPath(body, options.path)
+  const entries = entriesOf(part, current)
+  const changed = isObject(given) ? { ...entries[place], ...given } : given
+  return readEntries(resource, part, current, { list: entries.with(place, changed as Entry), place }, options)
+}
+
+/** Reads a whole list of which one entry comes from the request: there that entry is the body. */
+function readEntries(
+  resource: Resource,
+  part: Part,
+  current: ResourceRecord,
+  { list, place }: { readonly list: readonly unknown[]; readonly place: number },
+  options: ReadOptions
+): Read {
+  const read = readUpdate(resource, current, { [part.field]: list }, options)
+  if (read.ok) return read
+  const at = `${part.field}[${place}]`
+  const problems = read.problems.map((problem) => {
+    const field = problem.field.startsWith(at) ? problem.field.slice(at.length).replace(/^\./, '') : part.key
+    return { ...problem, field }
+  })
+  return { ok: false, problems }
+}
+
+/** The record without the entry that `key` names. */
+export function withoutEntry(part: Part, record: ResourceRecord, key: string): ResourceRecord {
+  const entries = entriesOf(part, record).filter((entry) => entry[part.key] !== key)
+  return { ...record, body: { ...record.body, [part.field]: entries } }
+}
+
+/** The answer with all entries. */
+export function presentParts(resource: Resource, part: Part, record: ResourceRecord, context: PresentContext): Json {
+  const whole = present(resource, record, context)
+  return { [part.name]: whole[part.field] ?? [], uri: `${uriOf(resource, record, context.baseUrl)}/${part.name}` }
+}
+
+/** The answer with the entry that `key` names; undefined when there is none. */
+export function presentPart(
+  resource: Resource,
+  part: Part,
+  record: ResourceRecord,
+  key: string,
+  context: PresentContext
+): Json | undefined {
+  const shown = present(resource, record, context)[part.field] as readonly Entry[]
+  return shown.find((entry) => entry[part.key] === key) as Json | undefined
+}
+
+function withoutPath(body: unknown, path: Readonly<Record<string, string>>): unknown {
+  if (!isObject(body)) return body
+  return Object.fromEntries(Object.entries(body).filter(([key, value]) => path[key] !== value))
 }

@@ -1,6 +1,5 @@
-import type { EventNoun } from './event-types.js'
-import type { Body, BodyOf, Fields, Makers, ResourceRecord } from './field.js'
-import type { Rule } from './members.js'
+import type { Body, BodyOf, Fields, Link, Makers, ResourceRecord } from '../schema/field.js'
+import { linksOfMembers, type Rule } from '../schema/objects.js'
 
 export type Operation = 'create' | 'get' | 'list' | 'update' | 'delete'
 
@@ -26,7 +25,7 @@ export interface MakeView {
   report(field: string, code: string, message: string): void
 }
 
-export interface ResourceDefinition<F extends Fields = Fields> {
+interface ResourceDefinition<F extends Fields = Fields> {
   /** Kind of its records. */
   readonly name: string
   readonly description: string
@@ -83,4 +82,103 @@ export function defineResource<const F extends Fields>(definition: ResourceDefin
     operations: definition.operations ?? ALL,
     modules: Object.keys(fields).filter((field) => fields[field]?.module === true)
   }
+}
+
+/** Nouns of the events that tell of a created, changed or deleted record. They are older than the names of the resources. */
+export const EVENT_NOUNS = [
+  'agent_ingress',
+  'api_key',
+  'backend',
+  'bot_user',
+  'certificate_authority',
+  'domain',
+  'edge_https',
+  'edge_https_route',
+  'edge_tcp',
+  'event_destination',
+  'event_subscription',
+  'ip_policy',
+  'ip_policy_rule',
+  'ip_restriction',
+  'secret',
+  'ssh_certificate_authority',
+  'ssh_host_certificate',
+  'ssh_user_certificate',
+  'tls_certificate',
+  'tunnel_credential',
+  'vault'
+] as const
+
+type EventNoun = (typeof EVENT_NOUNS)[number]
+
+/** Nouns of events that others know and nothing here can cause: there are no such resources. */
+const ABSENT_NOUNS: readonly string[] = ['ssh_public_key', 'tcp_address']
+
+/** Events of traffic and of agents, which no resource makes. */
+const TRAFFIC = ['agent_session_start', 'agent_session_stop', 'http_request_complete', 'tcp_connection_closed'] as const
+
+const CHANGES = ['created', 'updated', 'deleted'] as const
+
+type Change = (typeof CHANGES)[number]
+
+/** The type of the event of one change. */
+export function eventType(noun: EventNoun, change: Change): string {
+  return `${noun}_${change}.v0`
+}
+
+/** The resource that an event of this type would tell of, when others have it and this version does not. */
+export function absentNoun(type: string): string | undefined {
+  return ABSENT_NOUNS.find((noun) => CHANGES.some((change) => type === `${noun}_${change}.v0`))
+}
+
+/** Every type that a subscription may name, sorted. */
+export const EVENT_TYPES: readonly string[] = [
+  ...EVENT_NOUNS.flatMap((noun) => CHANGES.map((change) => eventType(noun, change))),
+  ...TRAFFIC.map((name) => `${name}.v0`)
+].sort()
+
+/** A value that only one record may have in its space. */
+interface Claim {
+  readonly space: string
+  readonly value: string
+  /** As in requests. */
+  readonly field: string
+}
+
+/** Rows of the reference table for a record. */
+export function linksOf(resource: Resource, record: ResourceRecord): Link[] {
+  return linksOfMembers(resource.fields, record.body, '')
+}
+
+/** Links of `after` whose target `before` did not refer to: these must exist; an older one may be gone since. */
+export function newLinks(resource: Resource, before: ResourceRecord | undefined, after: ResourceRecord): Link[] {
+  const known = new Set(before === undefined ? [] : linksOf(resource, before).map(({ kind, id }) => `${kind} ${id}`))
+  return linksOf(resource, after).filter(({ kind, id }) => !known.has(`${kind} ${id}`))
+}
+
+/** What the record takes for itself: rows of the table of claims. */
+export function claimsOf(resource: Resource, { body }: ResourceRecord): Claim[] {
+  return Object.entries(resource.fields).flatMap(([name, { unique, requestName }]) => {
+    if (unique === undefined) return []
+    const { space, within } = unique
+    const value = body[name]
+    const values = Array.isArray(value) ? value : [value]
+    const prefix = within.map((other) => body[other])
+    return values
+      .filter((one) => one !== null && one !== undefined && one !== '')
+      .map((one) => ({
+        space,
+        // Several values are a tuple, encoded so that no two tuples look alike.
+        value: prefix.length === 0 ? String(one) : JSON.stringify([...prefix, one]),
+        field: requestName(name)
+      }))
+  })
+}
+
+/** Names of the request's fields that only an administrator may give. */
+export function adminFields(resource: Resource, body: Readonly<Record<string, unknown>>): string[] {
+  return Object.entries(resource.fields)
+    .filter(([, { adminOnly }]) => adminOnly === true)
+    .map(([name, { requestName }]) => requestName(name))
+    .filter((name) => Object.hasOwn(body, name))
 }

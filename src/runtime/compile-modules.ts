@@ -1,6 +1,5 @@
-import type { CompiledModule, ModuleScope } from '../modules/contract.js'
-import { modules } from '../modules/registry.js'
-import { unbuilt } from '../modules/unbuilt.js'
+import { type CompiledModule, type ModuleScope, unbuilt } from '../features/contract.js'
+import { modules } from '../features/registry.js'
 import type { PolicyServices } from '../policy/services.js'
 import type { Draft } from './kept-state.js'
 import type { ModuleConfigs, SecretReference, SecretValues } from './plan.js'

@@ -1,7 +1,7 @@
+import type { ModuleUnits } from '../features/contract.js'
+import { type LoginPlace, loginFor } from '../features/login/selection.js'
 import type { FlowRequest, OwnRequest } from '../flow/flow.js'
-import type { ModuleUnits } from '../modules/contract.js'
-import { type LoginPlace, loginFor } from '../policy/login/desk.js'
-import type { OwnPath } from '../policy/login/visit.js'
+import type { OwnPath } from '../flow/reserved-paths.js'
 import type { PathTable, Route } from './routes.js'
 
 interface RoutedLogin extends LoginPlace {

@@ -1,4 +1,4 @@
-import type { CompiledModule } from '../modules/contract.js'
+import type { CompiledModule } from '../features/contract.js'
 
 /** A route as the pipeline uses it. */
 export interface Route {

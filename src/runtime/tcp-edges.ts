@@ -1,7 +1,7 @@
+import type { CompiledModule } from '../features/contract.js'
 import { formatAuthority } from '../lib/host.js'
 import { ShardedMap } from '../lib/sharded-map.js'
 import type { Steps } from '../lib/slices.js'
-import type { CompiledModule } from '../modules/contract.js'
 import { compileModules, type ModuleCompilation } from './compile-modules.js'
 import type { TcpEdgeUnit } from './plan.js'
 import { asKind, type UnitChange } from './unit-change.js'

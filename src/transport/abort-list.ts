@@ -1,5 +1,4 @@
-import type { Failure } from '../flow/connection.js'
-import type { AbortSignalLike } from '../flow/exchange.js'
+import type { AbortSignalLike, Failure } from '../flow/exchange.js'
 
 type Run = (why: Failure) => void
 

@@ -2,8 +2,7 @@ import type { Http2Stream } from 'node:http2'
 import { Socket } from 'node:net'
 import type { Duplex } from 'node:stream'
 import type { TLSSocket } from 'node:tls'
-import type { BytePipe } from '../flow/body.js'
-import type { Failure } from '../flow/connection.js'
+import type { BytePipe, Failure } from '../flow/exchange.js'
 import { ignore } from './copy.js'
 
 /** Any duplex stream as a `BytePipe`. */

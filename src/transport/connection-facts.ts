@@ -1,5 +1,5 @@
 import type { Socket } from 'node:net'
-import type { ConnectionFacts } from '../flow/connection.js'
+import type { ConnectionFacts } from '../flow/exchange.js'
 
 /** The facts of an accepted socket; the byte counts are read from it, and stay readable after its end. */
 export class SocketFacts implements ConnectionFacts {

@@ -1,8 +1,16 @@
 import type { Duplex } from 'node:stream'
 import type { SecureContext } from 'node:tls'
-import type { Body, BytePipe, Outgoing } from '../flow/body.js'
-import type { ConnectionFacts, Failure } from '../flow/connection.js'
-import type { AbortSignalLike, Exchange, RequestHead, ResponseHead } from '../flow/exchange.js'
+import type {
+  AbortSignalLike,
+  Body,
+  BytePipe,
+  ConnectionFacts,
+  Exchange,
+  Failure,
+  Outgoing,
+  RequestHead,
+  ResponseHead
+} from '../flow/exchange.js'
 import type { Crowding } from '../lib/turned-away.js'
 
 /**

@@ -1,7 +1,6 @@
 import { connect, isIP, type LookupFunction, type Socket } from 'node:net'
 import { type ConnectionOptions, connect as connectTls, type TLSSocket } from 'node:tls'
-import type { BytePipe } from '../flow/body.js'
-import type { Failure } from '../flow/connection.js'
+import type { BytePipe, Failure } from '../flow/exchange.js'
 import { resetBelow, StreamPipe } from './byte-pipe.js'
 import { DialError, type Dialer } from './contract.js'
 import { ignore } from './copy.js'

@@ -1,5 +1,5 @@
 import { createServer, type Server, type Socket } from 'node:net'
-import type { ConnectionFacts } from '../flow/connection.js'
+import type { ConnectionFacts } from '../flow/exchange.js'
 import { AddressCounts } from '../lib/address-counts.js'
 import type { Clock } from '../lib/clock.js'
 import { Sweeper, type Swept } from '../lib/sweeper.js'

@@ -1,4 +1,4 @@
-import type { Failure } from '../flow/connection.js'
+import type { Failure } from '../flow/exchange.js'
 
 /** What the engine refuses by itself. */
 export interface Refusal {

@@ -1,7 +1,6 @@
 import type { OutgoingMessage } from 'node:http'
 import { Readable } from 'node:stream'
-import type { Body, Framing, Outgoing } from '../flow/body.js'
-import type { Failure } from '../flow/connection.js'
+import type { Body, Failure, Framing, Outgoing } from '../flow/exchange.js'
 import type { HeaderList } from '../flow/headers.js'
 import { copy, ignore } from './copy.js'
 import { MessageBody } from './message-body.js'

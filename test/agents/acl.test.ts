@@ -1,5 +1,5 @@
 import t from 'tap'
-import { FORMS } from '../../src/resources/forms.js'
+import { FORMS } from '../../src/schema/formats.js'
 import { BindRules } from '../../src/tunnel/server/bind-rules.js'
 import { addressText, readAddress, readHost } from '../../src/tunnel/server/endpoints.js'
 import { random as seeded, whole } from '../limiter/support/random.js'

@@ -6,7 +6,7 @@ import { Ledger } from '../../src/certificates/ledger.js'
 import { renewalTime } from '../../src/certificates/schedule.js'
 import { stageOf, targetOf } from '../../src/certificates/target.js'
 import { selfSigned } from '../../src/lib/self-signed.js'
-import type { ManagementStatus } from '../../src/resources/certificate-management.js'
+import type { ManagementStatus } from '../../src/resources/domains.js'
 import { type Reasons, startRefusingAuthority } from './authority-double.js'
 import { hasFailed, isIssued, LETSENCRYPT, Managed } from './managed.js'
 

@@ -1,8 +1,8 @@
 import t from 'tap'
 import { stringify } from 'yaml'
 import { readPieces } from '../../src/cli/account-pieces.js'
-import { readTree } from '../../src/policy/read-tree.js'
 import { dataOf } from '../../src/policy/tree.js'
+import { readTree } from '../../src/policy/yaml-tree.js'
 import { random } from '../limiter/support/random.js'
 import { SITE } from './transfer-stand.js'
 

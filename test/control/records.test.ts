@@ -1,5 +1,5 @@
 import t from 'tap'
-import type { ResourceRecord } from '../../src/resources/field.js'
+import type { ResourceRecord } from '../../src/schema/field.js'
 import { type Answer, BASE, DENY, open, resource } from './account.js'
 
 t.test('a record is created, read, changed, listed and deleted, and each write is one revision', async (t) => {

@@ -5,7 +5,7 @@ import { type AddressInfo, connect as connectTcp, createServer, type Socket } fr
 import { Duplex } from 'node:stream'
 import { type ConnectionOptions, connect, type TLSSocket } from 'node:tls'
 import t, { type Test } from 'tap'
-import type { ConnectionFacts } from '../../src/flow/connection.js'
+import type { ConnectionFacts } from '../../src/flow/exchange.js'
 import { cut } from '../../src/transport/byte-pipe.js'
 import type { HandshakeFailure, Listening, ListenLimits, TlsEntry, TlsTable } from '../../src/transport/contract.js'
 import { codecFront } from '../../src/transport/http1/codec-front.js'

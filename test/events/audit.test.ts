@@ -1,6 +1,6 @@
 import t from 'tap'
-import { EVENT_TYPES } from '../../src/resources/event-types.js'
 import { resources } from '../../src/resources/registry.js'
+import { EVENT_TYPES } from '../../src/resources/resource.js'
 import { BASE } from '../control/account.js'
 import { bodies, MARK } from '../resources/bodies.js'
 import { receiver } from './receiver.js'

@@ -1,7 +1,7 @@
 import { Writable } from 'node:stream'
 import { systemClock } from '../../src/lib/clock.js'
-import { createOutbound, type Outbound } from '../../src/lib/outbound/outbound.js'
-import type { ResourceRecord } from '../../src/resources/field.js'
+import { createOutbound, type Outbound } from '../../src/lib/http-client/outbound.js'
+import type { ResourceRecord } from '../../src/schema/field.js'
 
 const outbound = createOutbound({ clock: systemClock, allowPrivate: true })
 

@@ -9,7 +9,7 @@ import { File } from '../../src/events/destinations/file.js'
 import { Stdout } from '../../src/events/destinations/stdout.js'
 import { Webhook } from '../../src/events/destinations/webhook.js'
 import { systemClock } from '../../src/lib/clock.js'
-import { createOutbound, type Outbound } from '../../src/lib/outbound/outbound.js'
+import { createOutbound, type Outbound } from '../../src/lib/http-client/outbound.js'
 import { folder } from '../store/opened.js'
 import { receiver } from './receiver.js'
 

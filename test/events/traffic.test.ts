@@ -3,16 +3,15 @@ import { DeliveryState } from '../../src/events/delivery-state.js'
 import { REFUSAL_RULE } from '../../src/events/refusals.js'
 import { TrafficEvents } from '../../src/events/traffic.js'
 import { TrafficQueue } from '../../src/events/traffic-queue.js'
-import { CONNECTION_FIELDS } from '../../src/proxy/connection-fields.js'
-import { EXCHANGE_FIELDS } from '../../src/proxy/exchange-fields.js'
-import { EventFilters } from '../../src/resources/event-filter.js'
-import { eventSubscription } from '../../src/resources/event-subscription.js'
+import { eventSubscription } from '../../src/resources/event-subscriptions.js'
 import { readCreate } from '../../src/resources/read.js'
 import {
   HTTP_REQUEST_COMPLETE as HTTP,
   TCP_CONNECTION_CLOSED as TCP,
   TRAFFIC_FIELDS
-} from '../../src/resources/traffic-fields.js'
+} from '../../src/telemetry/event-catalogue.js'
+import { CONNECTION_FIELDS, EXCHANGE_FIELDS } from '../../src/telemetry/event-fields.js'
+import { EventFilters } from '../../src/telemetry/event-filter.js'
 import { ManualClock } from '../helpers/clock.js'
 
 const SESSION = 'agent_session_start.v0'

@@ -1,8 +1,7 @@
 import { createExpressions, type ExpressionSources } from '../../src/expression/expressions.js'
-import type { ConnectionFacts } from '../../src/flow/connection.js'
-import { type EntryFacts, Flow } from '../../src/flow/flow.js'
+import type { ConnectionFacts } from '../../src/flow/exchange.js'
+import { type EntryFacts, Flow, NO_UNITS } from '../../src/flow/flow.js'
 import { HeaderFields, type HeaderList } from '../../src/flow/headers.js'
-import { NO_UNITS } from '../../src/flow/pinned.js'
 import { RequestTarget } from '../../src/flow/target.js'
 
 export const START = Date.UTC(2026, 10, 20, 12, 30, 15)

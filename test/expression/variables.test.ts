@@ -1,5 +1,5 @@
 import t from 'tap'
-import { documentedVariables } from '../../src/expression/documented.js'
+import { documentedVariables } from '../../src/expression/catalogue.js'
 import { EvaluationError } from '../../src/expression/expression.js'
 import type { Phase } from '../../src/flow/flow.js'
 import { noGeo, openGeo } from '../../src/lib/geo.js'

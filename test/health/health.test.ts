@@ -1,7 +1,6 @@
 import { readFileSync } from 'node:fs'
 import t from 'tap'
-import { Health } from '../../src/health/health.js'
-import { type HealthSources, reasons } from '../../src/health/reasons.js'
+import { Health, type HealthSources, reasons } from '../../src/telemetry/health.js'
 import { ManualClock } from '../helpers/clock.js'
 import { Lines } from '../store/opened.js'
 

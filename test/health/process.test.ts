@@ -1,7 +1,6 @@
 import { closeSync, openSync } from 'node:fs'
 import t from 'tap'
-import { type DescriptorCounts, Descriptors } from '../../src/health/descriptors.js'
-import { LoopDelay } from '../../src/health/loop-delay.js'
+import { type DescriptorCounts, Descriptors, LoopDelay } from '../../src/telemetry/process-health.js'
 
 const exhausted = () => Promise.reject(Object.assign(new Error('none left'), { code: 'EMFILE' }))
 

@@ -1,8 +1,6 @@
-import type { Outgoing } from '../../src/flow/body.js'
-import type { ConnectionFacts } from '../../src/flow/connection.js'
-import { type EntryFacts, Flow } from '../../src/flow/flow.js'
+import type { ConnectionFacts, Outgoing } from '../../src/flow/exchange.js'
+import { type EntryFacts, Flow, NO_UNITS, type PinnedUnits } from '../../src/flow/flow.js'
 import { HeaderFields, type HeaderList } from '../../src/flow/headers.js'
-import { NO_UNITS, type PinnedUnits } from '../../src/flow/pinned.js'
 import { RequestTarget } from '../../src/flow/target.js'
 
 export interface FlowOptions {

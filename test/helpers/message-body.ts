@@ -1,6 +1,5 @@
 import { type Duplex, Readable } from 'node:stream'
-import type { Body, Framing } from '../../src/flow/body.js'
-import type { Failure } from '../../src/flow/connection.js'
+import type { Body, Failure, Framing } from '../../src/flow/exchange.js'
 import type { HeaderList } from '../../src/flow/headers.js'
 
 export interface ScriptedBodyOptions {

@@ -1,5 +1,5 @@
 import t from 'tap'
-import { isPublicAddress } from '../../src/lib/outbound/addresses.js'
+import { isPublicAddress } from '../../src/lib/http-client/addresses.js'
 
 t.test('what is not the public internet is not public, in every way to write it', async (t) => {
   const refused = [

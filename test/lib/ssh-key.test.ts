@@ -10,7 +10,7 @@ import {
   readSshPublicKey,
   type SshKeySpec,
   signSshCertificate
-} from '../../src/lib/ssh-key.js'
+} from '../../src/resources/ssh-key.js'
 
 const run = promisify(execFile)
 

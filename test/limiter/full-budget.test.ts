@@ -1,11 +1,9 @@
 import t from 'tap'
 import { Buckets } from '../../src/features/rate-limit/limiter/buckets.js'
-import { geometryOf } from '../../src/features/rate-limit/limiter/geometry.js'
-import { layoutOf } from '../../src/features/rate-limit/limiter/layout.js'
+import { geometryOf, layoutOf } from '../../src/features/rate-limit/limiter/layout.js'
 import { Memory } from '../../src/features/rate-limit/limiter/memory.js'
 import { Sketch } from '../../src/features/rate-limit/limiter/sketch.js'
-import { SlidingWindow } from '../../src/features/rate-limit/limiter/sliding-window.js'
-import { LimiterTable } from '../../src/features/rate-limit/limiter/table.js'
+import { LimiterTable, SlidingWindow } from '../../src/features/rate-limit/limiter/table.js'
 import { ExactLog, HandClock } from './support/exact-log.js'
 import { random, whole } from './support/random.js'
 

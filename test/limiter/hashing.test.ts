@@ -1,5 +1,5 @@
 import t from 'tap'
-import { encodeKey } from '../../src/features/rate-limit/limiter/key.js'
+import { encodeKey } from '../../src/features/rate-limit/limiter/layout.js'
 import { SipHash } from '../../src/features/rate-limit/limiter/siphash.js'
 import { random } from './support/random.js'
 

@@ -1,5 +1,10 @@
 import t from 'tap'
-import { type Admission, Breaker, type BreakerSettings, type Outcome } from '../../src/policy/breaker.js'
+import {
+  type Admission,
+  Breaker,
+  type BreakerSettings,
+  type Outcome
+} from '../../src/features/circuit-breaker/breaker.js'
 import { ManualClock } from '../helpers/clock.js'
 
 const usual: BreakerSettings = { volume: 10, threshold: 0.5, tripped: 5_000 }

@@ -1,7 +1,7 @@
 import { readdirSync, readFileSync } from 'node:fs'
 import { join } from 'node:path'
 import t from 'tap'
-import { actions } from '../../src/policy/actions/registry.js'
+import { actions } from '../../src/features/registry.js'
 import { compilePolicy } from '../../src/policy/compile.js'
 import { makeFlow } from '../helpers/flow.js'
 import { Kit } from './actions/kit.js'

@@ -3,9 +3,9 @@ import t from 'tap'
 import Schema from 'typebox/schema'
 import { parse } from 'yaml'
 import { offlineServices } from '../../src/cli/offline-services.js'
-import { actions } from '../../src/policy/actions/registry.js'
+import { actions } from '../../src/features/registry.js'
 import { compilePolicy } from '../../src/policy/compile.js'
-import { policySchema } from '../../src/policy/schema.js'
+import { policySchema } from '../../src/policy/json-schema.js'
 import { fixture } from '../helpers/files.js'
 
 const folder = fixture('policies/')

@@ -1,10 +1,9 @@
 import { readFileSync } from 'node:fs'
 import t from 'tap'
 import { offlineServices } from '../../src/cli/offline-services.js'
-import { actions } from '../../src/policy/actions/registry.js'
+import { actions } from '../../src/features/registry.js'
 import { compilePolicy } from '../../src/policy/compile.js'
-import { readDocument } from '../../src/policy/document.js'
-import { RecentDocuments } from '../../src/policy/recent-documents.js'
+import { RecentDocuments, readDocument } from '../../src/policy/document.js'
 import { fixture } from '../helpers/files.js'
 
 const published = JSON.parse(readFileSync(fixture('policies/published.json'), 'utf8')) as { readonly file: string }[]

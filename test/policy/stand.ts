@@ -6,14 +6,14 @@ import {
   type Expressions,
   type Template
 } from '../../src/expression/expression.js'
-import type { ConnectionFacts } from '../../src/flow/connection.js'
+import { BodyBuffers } from '../../src/flow/body-buffers.js'
+import type { ConnectionFacts } from '../../src/flow/exchange.js'
 import { Flow, type Phase } from '../../src/flow/flow.js'
 import { closeConnection } from '../../src/flow/verdict.js'
 import type { Action } from '../../src/policy/action.js'
-import { BodyBuffers } from '../../src/policy/body-buffers.js'
 import { type CompiledPolicy, compilePolicy } from '../../src/policy/compile.js'
-import type { Problem } from '../../src/policy/problem.js'
-import { RecentDocuments } from '../../src/policy/recent-documents.js'
+import { RecentDocuments } from '../../src/policy/document.js'
+import type { Problem } from '../../src/policy/problems.js'
 import type { KeptStateDraft, PolicyServices } from '../../src/policy/services.js'
 
 /**

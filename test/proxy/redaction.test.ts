@@ -1,7 +1,7 @@
 import t from 'tap'
 import type { Flow } from '../../src/flow/flow.js'
 import { RequestTarget } from '../../src/flow/target.js'
-import { isSensitive, redact, redactUrl, shownQuery } from '../../src/proxy/redaction.js'
+import { isSensitive, redact, redactUrl, shownQuery } from '../../src/telemetry/redaction.js'
 
 /** Names under which programs send secrets, and who does. */
 const SECRET: Readonly<Record<string, readonly string[]>> = {

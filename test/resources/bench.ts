@@ -1,15 +1,22 @@
 import { randomBytes } from 'node:crypto'
 import { offlineServices } from '../../src/cli/offline-services.js'
+import { actions } from '../../src/features/registry.js'
 import { newId } from '../../src/lib/id.js'
 import type { Json } from '../../src/lib/json.js'
-import { generateSshKey } from '../../src/lib/ssh-key.js'
-import { actions } from '../../src/policy/actions/registry.js'
-import type { Makers, PresentContext, ResourceRecord } from '../../src/resources/field.js'
 import { policyCheck } from '../../src/resources/policy-check.js'
-import type { Input, Read, ReadOptions } from '../../src/resources/read.js'
-import { readCreate, readUpdate } from '../../src/resources/read.js'
+import {
+  createRecord,
+  type Input,
+  type Read,
+  type ReadOptions,
+  readCreate,
+  readUpdate,
+  updateRecord,
+  type Written
+} from '../../src/resources/read.js'
 import type { Resource } from '../../src/resources/resource.js'
-import { createRecord, updateRecord, type Written } from '../../src/resources/write.js'
+import { generateSshKey } from '../../src/resources/ssh-key.js'
+import type { Makers, PresentContext, ResourceRecord } from '../../src/schema/field.js'
 import { ManualClock } from '../helpers/clock.js'
 
 export const clock = new ManualClock()

@@ -3,14 +3,19 @@ import { writeFileSync } from 'node:fs'
 import { join } from 'node:path'
 import t from 'tap'
 import { hashOf } from '../../src/lib/seal.js'
-import { FORMS, type FormName } from '../../src/resources/forms.js'
-import { entriesOf, entryOf, presentPart, presentParts, readAddition, withoutEntry } from '../../src/resources/parts.js'
-import { present } from '../../src/resources/present.js'
-import { readCreate, readUpdate } from '../../src/resources/read.js'
+import {
+  entriesOf,
+  entryOf,
+  present,
+  presentPart,
+  presentParts,
+  readAddition,
+  withoutEntry
+} from '../../src/resources/present.js'
+import { clearField, createRecord, readCreate, readUpdate, updateRecord } from '../../src/resources/read.js'
 import { resources } from '../../src/resources/registry.js'
-import { adminFields, claimsOf, linksOf, newLinks } from '../../src/resources/relations.js'
-import type { Resource } from '../../src/resources/resource.js'
-import { clearField, createRecord, updateRecord } from '../../src/resources/write.js'
+import { adminFields, claimsOf, linksOf, newLinks, type Resource } from '../../src/resources/resource.js'
+import { FORMS, type FormName } from '../../src/schema/formats.js'
 import { clock, context, created, EDGE, idOf, input, makers, options, problemsOf, updated } from './bench.js'
 import { bodies } from './bodies.js'
 import { authority, issue, x509 } from './certificates.js'

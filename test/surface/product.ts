@@ -1,17 +1,16 @@
 import { apiErrorOf } from '../../src/api/errors.js'
 import { ControlError } from '../../src/control/control-error.js'
 import { ENTRIES } from '../../src/control/live-entries.js'
-import { documentedFunctions, documentedVariables } from '../../src/expression/documented.js'
+import { documentedFunctions, documentedVariables } from '../../src/expression/catalogue.js'
+import { CookieStyle } from '../../src/features/login/cookies.js'
+import { actions, modules } from '../../src/features/registry.js'
 import { systemClock } from '../../src/lib/clock.js'
 import { noGeo } from '../../src/lib/geo.js'
 import { UserAgents } from '../../src/lib/user-agent.js'
-import { modules } from '../../src/modules/registry.js'
 import { optionEntries } from '../../src/options/catalogue.js'
-import { actions } from '../../src/policy/actions/registry.js'
-import { CookieStyle } from '../../src/policy/login/cookies.js'
-import { EVENT_TYPES } from '../../src/resources/event-types.js'
 import { resources } from '../../src/resources/registry.js'
-import { TRAFFIC_FIELDS } from '../../src/resources/traffic-fields.js'
+import { EVENT_TYPES } from '../../src/resources/resource.js'
+import { TRAFFIC_FIELDS } from '../../src/telemetry/event-catalogue.js'
 
 /** Everything that the tests of the surface import from the product, in one place. */
 export { actions, CookieStyle, EVENT_TYPES, modules, optionEntries, resources, TRAFFIC_FIELDS }

@@ -1,7 +1,7 @@
 import type { Clock } from '../../lib/clock.js'
 import type { Sealer } from '../../lib/seal.js'
-import type { PolicyCheck } from '../../resources/field.js'
 import type { Resource } from '../../resources/resource.js'
+import type { PolicyCheck } from '../../schema/field.js'
 import type { Records } from '../records.js'
 
 /** What an import works with. */

@@ -1,7 +1,7 @@
 import { isDeepStrictEqual } from 'node:util'
 import { isObject, type Json } from '../../lib/json.js'
-import { type Body, type Field, noContext, type ResourceRecord } from '../../resources/field.js'
 import type { Resource } from '../../resources/resource.js'
+import { type Body, type Field, noContext, type ResourceRecord } from '../../schema/field.js'
 
 /** What the service has put into a record: `shown` stands in its answers, `hidden` (hashes of tokens) never does. */
 export interface MadeValues {

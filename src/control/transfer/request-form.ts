@@ -1,8 +1,7 @@
-import type { Json } from '../../lib/json.js'
-import { isObject } from '../../lib/json.js'
-import { checkValue } from '../../resources/check.js'
-import type { Field, Reading, ResourceRecord } from '../../resources/field.js'
+import { isObject, type Json } from '../../lib/json.js'
 import type { Resource } from '../../resources/resource.js'
+import { checkValue } from '../../schema/check.js'
+import type { Field, Reading, ResourceRecord } from '../../schema/field.js'
 
 /** As much of a request's JSON Schema as says how its values are written. */
 export interface RequestSchema {

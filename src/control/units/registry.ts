@@ -1,9 +1,15 @@
-import { ipPolicies, ipRestrictions, ipRules } from './access.js'
-import { failoverBackends, httpResponseBackends, staticBackends, tunnelGroups, weightedBackends } from './backends.js'
-import { certificateAuthorities, reservedDomains, tlsCertificates } from './certificates.js'
-import { httpsEdges, httpsRoutes, tcpEdges } from './edges.js'
-import type { PlannedKind } from './planned.js'
-import { vaultSecrets, vaults } from './secrets.js'
+import {
+  failoverBackends,
+  httpResponseBackends,
+  staticBackends,
+  tunnelGroups,
+  weightedBackends
+} from '../../resources/backends.js'
+import { certificateAuthorities, reservedDomains, tlsCertificates } from '../../resources/domains.js'
+import { httpsEdges, httpsRoutes, tcpEdges } from '../../resources/edges.js'
+import { ipPolicies, ipRestrictions, ipRules } from '../../resources/ip-policies.js'
+import type { PlannedKind } from '../../resources/units.js'
+import { vaultSecrets, vaults } from '../../resources/vaults.js'
 
 /** Every kind of record that means something for traffic. */
 export const plannedKinds: readonly PlannedKind[] = [

@@ -1,4 +1,4 @@
-import type { Chosen } from '../../resources/objects.js'
+import type { Chosen } from '../../schema/objects.js'
 import { type Arn, parseArn } from './aws-arn.js'
 import { AwsService } from './aws-service.js'
 import { type Kind, type SenderParts, textOf } from './kind.js'

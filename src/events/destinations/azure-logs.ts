@@ -1,5 +1,5 @@
 import type { Clock } from '../../lib/clock.js'
-import type { Outbound } from '../../lib/outbound/outbound.js'
+import type { Outbound } from '../../lib/http-client/outbound.js'
 import { Batches, type Refusal } from './batches.js'
 import { failureOf } from './http-answer.js'
 import { joined, LIST } from './joined.js'

@@ -1,5 +1,5 @@
 import { hostname } from 'node:os'
-import type { Outbound } from '../../lib/outbound/outbound.js'
+import type { Outbound } from '../../lib/http-client/outbound.js'
 import { Batches } from './batches.js'
 import { failureOf } from './http-answer.js'
 import type { Parcel, Sender, SendFailure } from './sender.js'

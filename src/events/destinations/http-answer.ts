@@ -1,4 +1,4 @@
-import type { OutboundError, OutboundResponse } from '../../lib/outbound/answer.js'
+import type { OutboundError, OutboundResponse } from '../../lib/http-client/answer.js'
 import type { SendFailure } from './sender.js'
 
 /** A receiver that asks for more is asked again after this, in milliseconds. */

@@ -1,5 +1,5 @@
 import type { Clock } from '../../lib/clock.js'
-import type { Outbound } from '../../lib/outbound/outbound.js'
+import type { Outbound } from '../../lib/http-client/outbound.js'
 import type { EventFolders } from './event-folders.js'
 import type { Sender } from './sender.js'
 import type { StandardOutput } from './stdout.js'

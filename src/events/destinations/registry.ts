@@ -1,5 +1,5 @@
-import type { ResourceRecord } from '../../resources/field.js'
-import type { Chosen } from '../../resources/objects.js'
+import type { ResourceRecord } from '../../schema/field.js'
+import type { Chosen } from '../../schema/objects.js'
 import { awsKind } from './aws-kind.js'
 import { AzureLogs } from './azure-logs.js'
 import { CloudWatchLogs } from './cloudwatch-logs.js'

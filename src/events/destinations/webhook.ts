@@ -1,6 +1,6 @@
 import { createHmac } from 'node:crypto'
 import type { Clock } from '../../lib/clock.js'
-import type { Outbound } from '../../lib/outbound/outbound.js'
+import type { Outbound } from '../../lib/http-client/outbound.js'
 import { failureOf } from './http-answer.js'
 import { joined, LIST } from './joined.js'
 import type { Parcel, Sender, SendFailure } from './sender.js'

@@ -1,8 +1,8 @@
-import type { FunctionDefinition } from '../function-definition.js'
+import type { FunctionDefinition } from '../signatures.js'
 import { textOf } from '../text.js'
 import { compareText, MAX_TEXT, type TypeName, typeOf } from '../values.js'
 import { BoundedText, checkCount, checkDepth, failed, MAX_DEPTH } from './bounds.js'
-import { wellFormed } from './code-points.js'
+import { wellFormed } from './strings.js'
 
 /** The parsed value, or undefined when the text is too long, nested too deep or not JSON. */
 function parse(text: string): unknown {

@@ -1,5 +1,5 @@
-import type { Duration } from '../engine.js'
-import type { FunctionDefinition } from '../function-definition.js'
+import type { Duration } from '../cel-parser.js'
+import type { FunctionDefinition } from '../signatures.js'
 import { textOf } from '../text.js'
 import { compare, nanosOf, numeric, type TypeName, typeOf } from '../values.js'
 import { absent, BoundedText, checkCount, checkDepth, checkWork, failed } from './bounds.js'

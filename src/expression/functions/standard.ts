@@ -1,9 +1,10 @@
-import type { Duration, UnsignedInt } from '../engine.js'
+import type { RegexCache } from '../../lib/regex.js'
+import type { Duration, UnsignedInt } from '../cel-parser.js'
 import { EvaluationError } from '../expression.js'
-import type { FunctionDefinition } from '../function-definition.js'
 import { int64, uint64 } from '../operators.js'
+import type { FunctionDefinition } from '../signatures.js'
 import { doubleText, durationText, timestampText } from '../text.js'
-import { durationOf, timestampOf } from '../values.js'
+import { durationOf, timestampOf, typeOf } from '../values.js'
 
 function failed(name: string): EvaluationError {
   return new EvaluationError('failed', `${name}() cannot convert this value`)
@@ -165,3 +166,53 @@ export const standardFunctions: readonly FunctionDefinition[] = [
   { signature: 'string.endsWith(string): bool', run: (text: string, part: string) => text.endsWith(part) },
   { signature: 'string.contains(string): bool', run: (text: string, part: string) => text.includes(part) }
 ]
+
+const LONG_NAMES: Readonly<Record<string, string>> = {
+  timestamp: 'google.protobuf.Timestamp',
+  duration: 'google.protobuf.Duration'
+}
+
+/** `type(value)`: the same value that the name of the type stands for. `typeValue` gives it by name. */
+export function typeFunctions(typeValue: (name: string) => unknown): readonly FunctionDefinition[] {
+  return [
+    {
+      signature: 'type(dyn): type',
+      run: (value: unknown) => {
+        const name = typeOf(value)
+        return typeValue(LONG_NAMES[name] ?? name)
+      }
+    }
+  ]
+}
+
+const BAD_PATTERN = new EvaluationError('failed', 'matches(): the pattern is not valid RE2 syntax')
+
+/** `matches` for patterns that are known at run time only; `compile-call.ts` compiles constant ones beforehand. */
+export function regexFunctions(regexes: RegexCache): readonly FunctionDefinition[] {
+  const matches = (text: string, pattern: string) => {
+    const compiled = regexes.get(pattern)
+    if (!compiled.ok) throw BAD_PATTERN
+    return compiled.regex.test(text)
+  }
+  return [
+    { signature: 'string.matches(string): bool', run: matches },
+    { signature: 'matches(string, string): bool', run: matches }
+  ]
+}
+
+const BAD_RANGE = new EvaluationError('failed', 'rand.int(min, max) takes 0 <= min <= max up to 2^53 - 1')
+
+/** `rand.*` over `random`, which gives numbers in [0, 1). The ends of `rand.int` are both possible. */
+export function randomFunctions(random: () => number): readonly FunctionDefinition[] {
+  return [
+    { signature: 'rand.double(): double', run: () => random() },
+    { signature: 'rand.int(): int', run: () => (random() < 0.5 ? 0n : 1n) },
+    {
+      signature: 'rand.int(int, int): int',
+      run: (min: bigint, max: bigint) => {
+        if (min < 0n || max < min || max > BigInt(Number.MAX_SAFE_INTEGER)) throw BAD_RANGE
+        return min + BigInt(Math.floor(random() * Number(max - min + 1n)))
+      }
+    }
+  ]
+}

@@ -1,8 +1,56 @@
-import type { FunctionDefinition } from '../function-definition.js'
+import type { FunctionDefinition } from '../signatures.js'
 import { MAX_LIST } from '../values.js'
 import { absent, bounded, checkCount, checkLength, failed } from './bounds.js'
-import { codePointIndex, codePoints, unitOffset, wellFormed, widthAt } from './code-points.js'
 import { formatText } from './format.js'
+
+/*
+ * CEL counts the positions of a string in Unicode code points, JavaScript in UTF-16 units. The two differ only in
+ * strings with surrogates, so everything here has a short way for the others.
+ */
+
+const SURROGATE = /[\ud800-\udfff]/
+const LONE_SURROGATE = /\p{Surrogate}/gu
+
+/** Whether positions in code points and in UTF-16 units differ. */
+function hasSurrogates(text: string): boolean {
+  return SURROGATE.test(text)
+}
+
+/** The code points of a string, each as a string. */
+function codePoints(text: string): string[] {
+  return hasSurrogates(text) ? Array.from(text) : text.split('')
+}
+
+/** Code points before the UTF-16 offset `unit`, which must not be inside a pair. */
+function codePointIndex(text: string, unit: number): number {
+  if (!hasSurrogates(text)) return unit
+  let count = 0
+  for (let at = 0; at < unit; at += widthAt(text, at)) count++
+  return count
+}
+
+/** UTF-16 offset of the code point `index`, the length for the index after the last one, or -1 when out of range. */
+function unitOffset(text: string, index: bigint): number {
+  if (index < 0n || index > BigInt(text.length)) return -1
+  const wanted = Number(index)
+  if (!hasSurrogates(text)) return wanted
+  let at = 0
+  for (let passed = 0; passed < wanted; passed++) {
+    if (at >= text.length) return -1
+    at += widthAt(text, at)
+  }
+  return at
+}
+
+/** UTF-16 units of the code point at `unit`. */
+function widthAt(text: string, unit: number): 1 | 2 {
+  return (text.codePointAt(unit) ?? 0) > 0xffff ? 2 : 1
+}
+
+/** `text` with U+FFFD for each half of a surrogate pair that stands alone. */
+export function wellFormed(text: string): string {
+  return hasSurrogates(text) ? text.replace(LONE_SURROGATE, '\ufffd') : text
+}
 
 /** UTF-16 offset of a position, which may be the one after the last code point. */
 function offsetOf(text: string, index: bigint): number {
@@ -144,3 +192,28 @@ export const stringFunctions: readonly FunctionDefinition[] = [
   { signature: 'string.format(list): string', run: formatText },
   { signature: 'strings.quote(string): string', run: quote }
 ]
+
+/** Every character but the unreserved ones (RFC 3986 section 2.3) as escapes of its UTF-8 bytes. */
+export function percentEncode(text: string): string {
+  checkLength(text.length)
+  return encodeURIComponent(wellFormed(text)).replace(
+    /[!'()*]/g,
+    (character) => `%${character.charCodeAt(0).toString(16).toUpperCase()}`
+  )
+}
+
+/** Escapes as characters, or undefined when a `%` begins no escape or the bytes are not UTF-8. */
+export function percentDecode(text: string): string | undefined {
+  if (!text.includes('%')) return text
+  try {
+    return decodeURIComponent(text)
+  } catch (error) {
+    if (error instanceof URIError) return undefined
+    throw error
+  }
+}
+
+/** As `percentDecode`, where `+` is a space, as in a form (WHATWG URL section 5.1). */
+export function formDecode(text: string): string | undefined {
+  return percentDecode(text.replaceAll('+', ' '))
+}

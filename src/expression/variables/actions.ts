@@ -1,4 +1,6 @@
 import type { Flow } from '../../flow/flow.js'
+import type { Clock } from '../../lib/clock.js'
+import { timestampText } from '../text.js'
 import { engineValueAs } from '../values.js'
 import type { VariableDefinition } from './definition.js'
 
@@ -102,4 +104,16 @@ function fieldOf(values: Readonly<Record<string, unknown>>, field: string): unkn
     } else return undefined
   }
   return current
+}
+
+const EMPTY: ReadonlyMap<string, unknown> = new Map()
+
+/** `vars` as a whole; `vars.<name>` is resolved by the environment, for any name. */
+export const varsVariables: readonly VariableDefinition[] = [
+  { path: 'vars', type: 'map<string, dyn>', read: (flow) => flow.vars ?? EMPTY }
+]
+
+/** `time.now` is text of RFC 3339; `timestamp(time.now)` is the instant. */
+export function timeVariables(clock: Clock): readonly VariableDefinition[] {
+  return [{ path: 'time.now', type: 'string', read: () => timestampText(new Date(clock.wall())) }]
 }

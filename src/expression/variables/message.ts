@@ -1,5 +1,6 @@
 import type { Flow, FlowRequest, FlowResponse } from '../../flow/flow.js'
 import { HeaderFields, type HeaderList } from '../../flow/headers.js'
+import { Duration } from '../cel-parser.js'
 import { EvaluationError } from '../expression.js'
 
 const NO_REQUEST = new EvaluationError('failed', 'there is no request')
@@ -16,7 +17,7 @@ export function responseOf(flow: Flow): FlowResponse {
 }
 
 /** Header fields as a map that is looked up without regard to case. Its keys are lower-case. */
-export class HeaderMap extends Map<unknown, readonly string[]> {
+class HeaderMap extends Map<unknown, readonly string[]> {
   override get(name: unknown): readonly string[] | undefined {
     return super.get(typeof name === 'string' ? name.toLowerCase() : name)
   }
@@ -80,4 +81,111 @@ export function contentType(raw: string): ContentType {
     }
   }
   return { raw, mediaType: (semicolon === -1 ? raw : raw.slice(0, semicolon)).trim().toLowerCase(), parameters }
+}
+
+/** A cookie as a map with the keys `name`, `value` and, for a response, its attributes. */
+export type Cookie = ReadonlyMap<string, unknown>
+type Cookies = ReadonlyMap<string, readonly Cookie[]>
+
+/** Cookies of the request (RFC 6265 4.2.1) by name, in the order of the header. */
+export function requestCookies(flow: Flow): Cookies {
+  return derive(flow, 'expression.req.cookies', requestOf(flow).headers.byName, (byName) => {
+    const cookies = new Map<string, Cookie[]>()
+    for (const header of byName.get('cookie') ?? []) {
+      for (const pair of header.split(';')) {
+        const [name, value] = splitPair(pair)
+        if (name !== '') append(cookies, name, new Map([...entry('name', name), ...entry('value', unquoted(value))]))
+      }
+    }
+    return cookies
+  })
+}
+
+/** Cookies that the response sets (RFC 6265 4.1) by name; of one name the one with the longest path first. */
+export function responseCookies(flow: Flow): Cookies {
+  return derive(flow, 'expression.res.cookies', responseOf(flow).headers.byName, (byName) => {
+    const cookies = new Map<string, Cookie[]>()
+    for (const header of byName.get('set-cookie') ?? []) {
+      const cookie = parseSetCookie(header)
+      if (cookie !== undefined) append(cookies, cookie.get('name') as string, cookie)
+    }
+    for (const list of cookies.values()) list.sort((a, b) => pathLength(b) - pathLength(a))
+    return cookies
+  })
+}
+
+function append(cookies: Map<string, Cookie[]>, name: string, cookie: Cookie): void {
+  const list = cookies.get(name)
+  if (list === undefined) cookies.set(name, [cookie])
+  else list.push(cookie)
+}
+
+function pathLength(cookie: Cookie): number {
+  return (cookie.get('path') as string).length
+}
+
+function entry(key: string, value: unknown): [string, unknown][] {
+  return [[key, value]]
+}
+
+function splitPair(pair: string): [string, string] {
+  const equals = pair.indexOf('=')
+  return equals === -1 ? [pair.trim(), ''] : [pair.slice(0, equals).trim(), pair.slice(equals + 1).trim()]
+}
+
+function unquoted(value: string): string {
+  return value.length > 1 && value.startsWith('"') && value.endsWith('"') ? value.slice(1, -1) : value
+}
+
+function parseSetCookie(header: string): Cookie | undefined {
+  const [first, ...attributes] = header.split(';') as [string, ...string[]]
+  const [name, value] = splitPair(first)
+  if (name === '' || !first.includes('=')) return undefined
+  const unparsed = new Map<string, string>()
+  const cookie = new Map<string, unknown>([
+    ['name', name],
+    ['value', unquoted(value)],
+    ['domain', ''],
+    ['path', ''],
+    ['http_only', false],
+    ['secure', false],
+    ['same_site', ''],
+    ['unparsed_attributes', unparsed]
+  ])
+  for (const attribute of attributes) {
+    const [key, text] = splitPair(attribute)
+    if (key !== '' && !readAttribute(cookie, key.toLowerCase(), text)) unparsed.set(key, text)
+  }
+  return cookie
+}
+
+/** Puts a known attribute into the cookie; false when it is unknown or says nothing. */
+function readAttribute(cookie: Map<string, unknown>, key: string, text: string): boolean {
+  switch (key) {
+    case 'domain':
+    case 'path':
+      cookie.set(key, text)
+      return true
+    case 'httponly':
+      cookie.set('http_only', true)
+      return true
+    case 'secure':
+      cookie.set('secure', true)
+      return true
+    case 'samesite':
+      cookie.set('same_site', text)
+      return true
+    case 'expires': {
+      const expires = Date.parse(text)
+      if (Number.isNaN(expires)) return false
+      cookie.set('expires', new Date(expires))
+      return true
+    }
+    case 'max-age':
+      if (!/^-?\d{1,15}$/.test(text)) return false
+      cookie.set('max_age', new Duration(BigInt(text)))
+      return true
+    default:
+      return false
+  }
 }

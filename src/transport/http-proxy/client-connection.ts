@@ -1,7 +1,6 @@
 import { type IncomingMessage, type ServerResponse, STATUS_CODES } from 'node:http'
 import type { Socket } from 'node:net'
-import type { BytePipe } from '../../flow/body.js'
-import type { Failure } from '../../flow/connection.js'
+import type { BytePipe, Failure } from '../../flow/exchange.js'
 import { ByteQueue } from '../../lib/byte-queue.js'
 import type { Clock } from '../../lib/clock.js'
 import { cut } from '../byte-pipe.js'

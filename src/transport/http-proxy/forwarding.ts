@@ -1,7 +1,6 @@
 import type { ClientRequest, IncomingMessage } from 'node:http'
 import type { Duplex } from 'node:stream'
-import type { Failure } from '../../flow/connection.js'
-import type { Exchange, ResponseHead } from '../../flow/exchange.js'
+import type { Exchange, Failure, ResponseHead } from '../../flow/exchange.js'
 import type { Clock } from '../../lib/clock.js'
 import type { Sweeper, Swept } from '../../lib/sweeper.js'
 import { StreamPipe } from '../byte-pipe.js'

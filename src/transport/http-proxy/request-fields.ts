@@ -1,6 +1,5 @@
 import type { ClientRequest } from 'node:http'
-import type { Framing } from '../../flow/body.js'
-import type { RequestHead } from '../../flow/exchange.js'
+import type { Framing, RequestHead } from '../../flow/exchange.js'
 import type { HeaderList } from '../../flow/headers.js'
 import { isEngineField, writableFields } from '../fields.js'
 

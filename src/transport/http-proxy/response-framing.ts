@@ -1,4 +1,4 @@
-import type { Framing } from '../../flow/body.js'
+import type { Framing } from '../../flow/exchange.js'
 import type { HeaderList } from '../../flow/headers.js'
 
 /** What the head of an answer says about the bytes behind it. */

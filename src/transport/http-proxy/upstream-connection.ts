@@ -1,7 +1,7 @@
 import type { ClientRequest } from 'node:http'
 import { Socket } from 'node:net'
 import type { Duplex } from 'node:stream'
-import type { BytePipe } from '../../flow/body.js'
+import type { BytePipe } from '../../flow/exchange.js'
 import { MessageScanner } from '../message-scanner.js'
 import { TrailerSieve } from '../trailer-sieve.js'
 import { StatusLine } from './status-line.js'

@@ -1,6 +1,5 @@
 import type { Socket } from 'node:net'
-import type { BytePipe, Framing } from '../../flow/body.js'
-import type { ConnectionFacts, Failure } from '../../flow/connection.js'
+import type { BytePipe, ConnectionFacts, Failure, Framing } from '../../flow/exchange.js'
 import type { HeaderList } from '../../flow/headers.js'
 import { ByteQueue } from '../../lib/byte-queue.js'
 import type { Clock } from '../../lib/clock.js'

@@ -1,6 +1,5 @@
 import { type Duplex, Readable } from 'node:stream'
-import type { Body, Framing } from '../../flow/body.js'
-import type { Failure } from '../../flow/connection.js'
+import type { Body, Failure, Framing } from '../../flow/exchange.js'
 import type { HeaderList } from '../../flow/headers.js'
 import { ByteQueue } from '../../lib/byte-queue.js'
 import { copy, ignore } from '../copy.js'

@@ -1,6 +1,14 @@
-import type { BytePipe, Framing, Outgoing } from '../../flow/body.js'
-import type { ConnectionFacts, Failure } from '../../flow/connection.js'
-import type { Exchange, RequestHead, ResponseHead, Sent } from '../../flow/exchange.js'
+import type {
+  BytePipe,
+  ConnectionFacts,
+  Exchange,
+  Failure,
+  Framing,
+  Outgoing,
+  RequestHead,
+  ResponseHead,
+  Sent
+} from '../../flow/exchange.js'
 import type { HeaderList } from '../../flow/headers.js'
 import { AbortList } from '../abort-list.js'
 import { ignore } from '../copy.js'

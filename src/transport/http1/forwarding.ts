@@ -1,5 +1,4 @@
-import type { Failure } from '../../flow/connection.js'
-import type { Exchange, ResponseHead } from '../../flow/exchange.js'
+import type { Exchange, Failure, ResponseHead } from '../../flow/exchange.js'
 import type { Swept } from '../../lib/sweeper.js'
 import { StreamPipe } from '../byte-pipe.js'
 import { type Answer, DialError, type Dialer, type ForwardOptions } from '../contract.js'

@@ -1,5 +1,5 @@
 import { METHODS } from 'node:http'
-import type { Failure } from '../../flow/connection.js'
+import type { Failure } from '../../flow/exchange.js'
 import { COLON, CR, HT, hasToken, LF, SP, TARGET, TOKEN, VALUE } from './grammar.js'
 import { FIELD, type FieldNames } from './names.js'
 

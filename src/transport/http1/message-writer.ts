@@ -1,6 +1,5 @@
 import { Readable } from 'node:stream'
-import type { Outgoing } from '../../flow/body.js'
-import type { Failure } from '../../flow/connection.js'
+import type { Failure, Outgoing } from '../../flow/exchange.js'
 import type { HeaderList } from '../../flow/headers.js'
 import { type BodySink, CodecBody, SMALL } from './codec-body.js'
 import type { Serialiser } from './serialise.js'

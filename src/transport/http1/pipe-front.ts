@@ -1,6 +1,6 @@
 import type { Socket } from 'node:net'
 import type { Duplex } from 'node:stream'
-import type { ConnectionFacts } from '../../flow/connection.js'
+import type { ConnectionFacts } from '../../flow/exchange.js'
 import type { Clock } from '../../lib/clock.js'
 import { SocketFacts } from '../connection-facts.js'
 import type { Front, Handler, Listening, ListenOptions } from '../contract.js'

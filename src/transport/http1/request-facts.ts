@@ -1,4 +1,4 @@
-import type { Framing } from '../../flow/body.js'
+import type { Framing } from '../../flow/exchange.js'
 import { type HeadReader, MALFORMED, type Refusal } from './head-reader.js'
 
 const EXPECTATION: Refusal = { status: 417, why: 'client-malformed' }

@@ -1,6 +1,5 @@
 import { STATUS_CODES } from 'node:http'
-import type { Framing } from '../../flow/body.js'
-import type { RequestHead, ResponseHead } from '../../flow/exchange.js'
+import type { Framing, RequestHead, ResponseHead } from '../../flow/exchange.js'
 import type { HeaderList } from '../../flow/headers.js'
 import type { Clock } from '../../lib/clock.js'
 import { consistsOf, TARGET, TOKEN, VALUE } from './grammar.js'

@@ -1,6 +1,5 @@
 import type { Readable } from 'node:stream'
-import type { Body } from '../../flow/body.js'
-import type { Failure } from '../../flow/connection.js'
+import type { Body, Failure } from '../../flow/exchange.js'
 import type { HeaderList } from '../../flow/headers.js'
 import { ignore } from '../copy.js'
 import { BodyBroken } from '../message-body.js'

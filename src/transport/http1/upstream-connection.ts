@@ -1,6 +1,4 @@
-import type { BytePipe, Framing } from '../../flow/body.js'
-import type { Failure } from '../../flow/connection.js'
-import type { ResponseHead } from '../../flow/exchange.js'
+import type { BytePipe, Failure, Framing, ResponseHead } from '../../flow/exchange.js'
 import type { Sweeper, Swept } from '../../lib/sweeper.js'
 import { BodyReader } from './body-reader.js'
 import { type BodySource, CodecBody } from './codec-body.js'

@@ -1,6 +1,6 @@
 import { constants, performServerHandshake, type ServerHttp2Session, type ServerHttp2Stream } from 'node:http2'
 import type { TLSSocket } from 'node:tls'
-import type { Failure } from '../../flow/connection.js'
+import type { Failure } from '../../flow/exchange.js'
 import type { Clock } from '../../lib/clock.js'
 import { cut } from '../byte-pipe.js'
 import type { SocketFacts } from '../connection-facts.js'

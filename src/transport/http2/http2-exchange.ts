@@ -1,8 +1,15 @@
 import { constants, type ServerHttp2Stream } from 'node:http2'
 import { Readable } from 'node:stream'
-import type { BytePipe, Outgoing } from '../../flow/body.js'
-import type { ConnectionFacts, Failure } from '../../flow/connection.js'
-import type { Exchange, RequestHead, ResponseHead, Sent } from '../../flow/exchange.js'
+import type {
+  BytePipe,
+  ConnectionFacts,
+  Exchange,
+  Failure,
+  Outgoing,
+  RequestHead,
+  ResponseHead,
+  Sent
+} from '../../flow/exchange.js'
 import type { HeaderList } from '../../flow/headers.js'
 import { AbortList } from '../abort-list.js'
 import { resetStream } from '../byte-pipe.js'

@@ -1,6 +1,6 @@
 import { randomBytes } from 'node:crypto'
 import { METHODS } from 'node:http'
-import type { Framing } from '../../flow/body.js'
+import type { Framing } from '../../flow/exchange.js'
 import type { HeaderList } from '../../flow/headers.js'
 import type { ListenLimits } from '../contract.js'
 import { MALFORMED, type Refusal } from '../message-scanner.js'

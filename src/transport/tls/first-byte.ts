@@ -1,5 +1,5 @@
 import type { Socket } from 'node:net'
-import type { ConnectionFacts } from '../../flow/connection.js'
+import type { ConnectionFacts } from '../../flow/exchange.js'
 import type { ClientHello, HandshakeFailure, SideDoor, TlsEntry, TlsTable } from '../contract.js'
 import { readAhead } from '../read-ahead.js'
 

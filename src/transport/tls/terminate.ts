@@ -1,6 +1,6 @@
 import type { Socket } from 'node:net'
 import { TLSSocket } from 'node:tls'
-import type { ConnectionFacts } from '../../flow/connection.js'
+import type { ConnectionFacts } from '../../flow/exchange.js'
 import { resetBelow } from '../byte-pipe.js'
 import type { HandshakeFailure, TlsEntry, TlsTable } from '../contract.js'
 import { ignore } from '../copy.js'

@@ -1,6 +1,5 @@
 import { Duplex } from 'node:stream'
-import type { BytePipe } from '../../flow/body.js'
-import type { Failure } from '../../flow/connection.js'
+import type { BytePipe, Failure } from '../../flow/exchange.js'
 import { ignore } from '../copy.js'
 import { binaryHead, closeFrame, FrameReader, pong } from './frames.js'
 

@@ -1,5 +1,5 @@
 import type { Duplex } from 'node:stream'
-import type { ConnectionFacts } from '../../flow/connection.js'
+import type { ConnectionFacts } from '../../flow/exchange.js'
 import { unmapIpv4 } from '../../lib/ip.js'
 import type { ClientHello, SideDoor, TlsEntry } from '../../transport/contract.js'
 import { beginsSession } from '../protocol/frame.js'

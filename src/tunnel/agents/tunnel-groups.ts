@@ -1,4 +1,4 @@
-import type { ConnectionFacts } from '../../flow/connection.js'
+import type { ConnectionFacts } from '../../flow/exchange.js'
 import { DialError, type Dialer } from '../../transport/contract.js'
 import type { Labels } from '../server/authority.js'
 import { labelDialer } from '../server/dialer.js'

@@ -1,5 +1,4 @@
-import type { BytePipe } from '../../flow/body.js'
-import type { Failure } from '../../flow/connection.js'
+import type { BytePipe, Failure } from '../../flow/exchange.js'
 import { DialError, type Dialer } from '../../transport/contract.js'
 import type { MuxStream } from '../protocol/stream.js'
 import type { Labels } from './authority.js'

@@ -1,5 +1,5 @@
 import { EvaluationError } from '../../../src/expression/expression.js'
-import type { FunctionDefinition } from '../../../src/expression/function-definition.js'
+import type { FunctionDefinition } from '../../../src/expression/signatures.js'
 
 /** The function of `definitions` whose signature begins with `head`, such as `string.charAt(int)`. */
 export function find(definitions: readonly FunctionDefinition[], head: string): (...args: unknown[]) => unknown {

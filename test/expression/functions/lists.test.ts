@@ -1,5 +1,5 @@
 import t from 'tap'
-import { UnsignedInt } from '../../../src/expression/engine.js'
+import { UnsignedInt } from '../../../src/expression/cel-parser.js'
 import { listFunctions, sortedByKeys } from '../../../src/expression/functions/lists.js'
 import { durationOf, equals } from '../../../src/expression/values.js'
 import { find, outcome, randomNumbers, randomText } from './call.js'

@@ -1,5 +1,5 @@
 import t, { type Test } from 'tap'
-import { Duration, UnsignedInt } from '../../../src/expression/engine.js'
+import { Duration, UnsignedInt } from '../../../src/expression/cel-parser.js'
 import { stringFunctions } from '../../../src/expression/functions/strings.js'
 import { find, outcome, randomNumbers, randomText } from './call.js'
 

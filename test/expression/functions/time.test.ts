@@ -1,5 +1,5 @@
 import t from 'tap'
-import { Duration } from '../../../src/expression/engine.js'
+import { Duration } from '../../../src/expression/cel-parser.js'
 import { timeFunctions } from '../../../src/expression/functions/time.js'
 import { durationOf } from '../../../src/expression/values.js'
 import { find, outcome, randomNumbers } from './call.js'

@@ -1,7 +1,6 @@
 import t from 'tap'
-import { UnsignedInt } from '../../../src/expression/engine.js'
-import { queryStringFunctions } from '../../../src/expression/functions/query-string.js'
-import { urlFunctions } from '../../../src/expression/functions/url.js'
+import { UnsignedInt } from '../../../src/expression/cel-parser.js'
+import { queryStringFunctions, urlFunctions } from '../../../src/expression/functions/url.js'
 import { find, outcome, randomNumbers, randomText } from './call.js'
 
 const LONG = 'x'.repeat(1_048_577)

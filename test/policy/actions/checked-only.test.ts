@@ -1,6 +1,6 @@
 import t from 'tap'
-import { actions, suggestions } from '../../../src/policy/actions/registry.js'
-import { resultsOf } from '../../../src/policy/results.js'
+import { actions, suggestions } from '../../../src/features/registry.js'
+import { resultsOf } from '../../../src/policy/action.js'
 import { Kit } from './kit.js'
 
 const kit = new Kit()

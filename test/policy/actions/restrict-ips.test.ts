@@ -1,5 +1,5 @@
 import t from 'tap'
-import { NO_UNITS } from '../../../src/flow/pinned.js'
+import { NO_UNITS } from '../../../src/flow/flow.js'
 import { type Cidr, CidrSet, parseCidr } from '../../../src/lib/ip.js'
 import { makeFlow } from '../../helpers/flow.js'
 import { Kit, outcomeOf } from './kit.js'

@@ -1,6 +1,6 @@
 import t from 'tap'
-import { actions } from '../../../src/policy/actions/registry.js'
-import { resultsOf } from '../../../src/policy/results.js'
+import { actions } from '../../../src/features/registry.js'
+import { resultsOf } from '../../../src/policy/action.js'
 import { makeFlow } from '../../helpers/flow.js'
 import { Kit } from './kit.js'
 

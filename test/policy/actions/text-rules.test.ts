@@ -1,8 +1,8 @@
 import t from 'tap'
+import { negotiate } from '../../../src/features/compression/compressor.js'
+import { asUrl } from '../../../src/features/url-rewrite.js'
+import { refusalToWrite, wireValue } from '../../../src/flow/header-rules.js'
 import { RequestTarget } from '../../../src/flow/target.js'
-import { negotiate } from '../../../src/policy/actions/accept-encoding.js'
-import { refusalToWrite, wireValue } from '../../../src/policy/actions/header-rules.js'
-import { asUrl } from '../../../src/policy/actions/url-text.js'
 
 const ROUNDS = 3_000
 

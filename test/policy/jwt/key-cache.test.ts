@@ -1,5 +1,5 @@
 import t from 'tap'
-import { KeySetCache, type LoadedKeySet, RELOAD_FLOOR, STALE_LIMIT } from '../../../src/lib/jwks-cache.js'
+import { KeySetCache, type LoadedKeySet, RELOAD_FLOOR, STALE_LIMIT } from '../../../src/features/jwt/jwks-cache.js'
 import { ManualClock } from '../../helpers/clock.js'
 import { jwkOf, signer } from './issuer.js'
 

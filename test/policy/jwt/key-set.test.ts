@@ -1,7 +1,7 @@
 import { createSecretKey, generateKeyPairSync } from 'node:crypto'
 import t from 'tap'
-import { readKeySet, secretKey } from '../../../src/lib/jwks.js'
-import { freshness } from '../../../src/lib/jwks-load.js'
+import { readKeySet, secretKey } from '../../../src/features/jwt/jwks.js'
+import { freshness } from '../../../src/features/jwt/jwks-cache.js'
 import { jwkOf, signer } from './issuer.js'
 
 const RS = signer('RS256', 'one')

@@ -1,6 +1,5 @@
 import t from 'tap'
-import { readJsonObject } from '../../../src/policy/jwt/strict-json.js'
-import { readToken } from '../../../src/policy/jwt/token.js'
+import { readJsonObject, readToken } from '../../../src/features/jwt/token.js'
 
 /** Numbers from 0 to 1, the same in every run. */
 function generator(seed: number): () => number {

@@ -1,11 +1,10 @@
 import { randomBytes, randomInt } from 'node:crypto'
 import t from 'tap'
+import { newAttempt, openAttempt, readState, sealAttempt, Vault } from '../../../src/features/login/attempt-state.js'
+import { CookieStyle, dropLoginCookies, loginCookies } from '../../../src/features/login/cookies.js'
+import { decodeSession, encodeSession, type Session } from '../../../src/features/login/session.js'
+import { joinPieces, LONGEST_SESSION, setPieces } from '../../../src/features/login/sessions.js'
 import { HeaderFields } from '../../../src/flow/headers.js'
-import { newAttempt, openAttempt, readState, sealAttempt } from '../../../src/policy/login/attempt.js'
-import { CookieStyle, dropLoginCookies, loginCookies } from '../../../src/policy/login/cookies.js'
-import { decodeSession, encodeSession, type Session } from '../../../src/policy/login/session.js'
-import { joinPieces, LONGEST_SESSION, setPieces } from '../../../src/policy/login/session-text.js'
-import { Vault } from '../../../src/policy/login/vault.js'
 
 const ALPHABET = 'ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-_'
 const session: Session = {

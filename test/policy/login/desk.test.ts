@@ -1,10 +1,9 @@
 import { randomInt } from 'node:crypto'
 import t from 'tap'
+import { newAttempt, tagOf } from '../../../src/features/login/attempt-state.js'
+import { type LoginGate, type LoginPlace, loginFor } from '../../../src/features/login/selection.js'
 import type { FlowRequest } from '../../../src/flow/flow.js'
-import { newAttempt } from '../../../src/policy/login/attempt.js'
-import { type LoginGate, type LoginPlace, loginFor } from '../../../src/policy/login/desk.js'
-import { tagOf } from '../../../src/policy/login/vault.js'
-import { ownPath } from '../../../src/policy/login/visit.js'
+import { ownPath } from '../../../src/flow/reserved-paths.js'
 import { makeFlow } from '../../helpers/flow.js'
 
 const never = () => {

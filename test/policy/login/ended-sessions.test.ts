@@ -1,5 +1,5 @@
 import t from 'tap'
-import { EndedSessions, type EndedStore } from '../../../src/policy/login/ended-sessions.js'
+import { EndedSessions, type EndedStore } from '../../../src/features/login/ended-sessions.js'
 import { ManualClock } from '../../helpers/clock.js'
 import { opened } from '../../store/opened.js'
 

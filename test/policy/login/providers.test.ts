@@ -1,14 +1,21 @@
 import { createServer } from 'node:http'
 import type { AddressInfo } from 'node:net'
 import t from 'tap'
+import { providerApi } from '../../../src/features/login/identities.js'
+import { normalTokenAnswer } from '../../../src/features/login/openid.js'
+import {
+  type ApiProvider,
+  defaultProviders,
+  type Json,
+  PROVIDER_NAMES,
+  PROVIDERS,
+  profileOfClaims,
+  readOperatorProviders,
+  scopesOf
+} from '../../../src/features/login/providers.js'
 import { systemClock } from '../../../src/lib/clock.js'
 import { codeOf } from '../../../src/lib/coded-error.js'
-import { createOutbound } from '../../../src/lib/outbound/outbound.js'
-import { defaultProviders, readOperatorProviders } from '../../../src/policy/login/operator-providers.js'
-import { type Json, profileOfClaims } from '../../../src/policy/login/profile.js'
-import { providerApi } from '../../../src/policy/login/provider-api.js'
-import { type ApiProvider, PROVIDER_NAMES, PROVIDERS, scopesOf } from '../../../src/policy/login/providers.js'
-import { normalTokenAnswer } from '../../../src/policy/login/token-answer.js'
+import { createOutbound } from '../../../src/lib/http-client/outbound.js'
 
 t.test('every provider has https addresses and scopes', async (t) => {
   t.equal(PROVIDER_NAMES.length, 8)

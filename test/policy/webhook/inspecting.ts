@@ -1,7 +1,7 @@
+import { providers } from '../../../src/features/webhook/providers.js'
+import { type Outcome, Verification } from '../../../src/features/webhook/verification.js'
 import { HeaderFields, type HeaderList } from '../../../src/flow/headers.js'
-import type { Outbound } from '../../../src/lib/outbound/outbound.js'
-import { providers } from '../../../src/policy/webhook/providers.js'
-import { type Outcome, Verification } from '../../../src/policy/webhook/verification.js'
+import type { Outbound } from '../../../src/lib/http-client/outbound.js'
 import { makeFlow } from '../../helpers/flow.js'
 import { Kit, outcomeOf } from '../actions/kit.js'
 

@@ -1,5 +1,5 @@
 import t from 'tap'
-import { providers } from '../../../src/policy/webhook/providers.js'
+import { providers } from '../../../src/features/webhook/providers.js'
 import { type Delivery, inspect } from './inspecting.js'
 import { senders } from './signing.js'
 

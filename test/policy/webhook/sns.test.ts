@@ -1,8 +1,8 @@
 import { createPrivateKey, createSign, type KeyObject } from 'node:crypto'
 import t from 'tap'
-import type { OutboundError, OutboundResponse } from '../../../src/lib/outbound/answer.js'
-import type { Outbound } from '../../../src/lib/outbound/outbound.js'
-import { SenderCertificates } from '../../../src/policy/webhook/certificates.js'
+import { SenderCertificates } from '../../../src/features/webhook/certificates.js'
+import type { OutboundError, OutboundResponse } from '../../../src/lib/http-client/answer.js'
+import type { Outbound } from '../../../src/lib/http-client/outbound.js'
 import { issue } from '../../resources/certificates.js'
 import { inspector, say } from './inspecting.js'
 

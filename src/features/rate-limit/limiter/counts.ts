@@ -1,4 +1,4 @@
-import { BLOCK_CELLS, type Geometry } from './geometry.js'
+import { BLOCK_CELLS, type Geometry } from './layout.js'
 import { type Memory, SIZE_CLASS } from './memory.js'
 import {
   BLOCKS,

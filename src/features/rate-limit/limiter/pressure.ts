@@ -1,7 +1,6 @@
 import type { Buckets } from './buckets.js'
 import type { Directory } from './directory.js'
-import type { Geometries } from './geometry.js'
-import { COUNTER, HEADER, SEGMENT } from './layout.js'
+import { COUNTER, type Geometries, HEADER, SEGMENT } from './layout.js'
 import { type Memory, SMALL_CLASSES } from './memory.js'
 import type { Sketch } from './sketch.js'
 import { tensOf } from './state.js'

@@ -1,8 +1,7 @@
 import type { Clock } from '../../../lib/clock.js'
 import type { Buckets } from './buckets.js'
 import type { Directory } from './directory.js'
-import type { Geometries } from './geometry.js'
-import { COUNTER, HEADER, SEGMENT } from './layout.js'
+import { COUNTER, type Geometries, HEADER, SEGMENT } from './layout.js'
 import type { Memory } from './memory.js'
 import { tensOf } from './state.js'
 

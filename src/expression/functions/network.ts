@@ -1,0 +1,55 @@
+import { type Address, CidrSet, formatAddress, maskAddress, parseAddress, parseCidr } from '../../lib/ip.js'
+import { EvaluationError } from '../expression.js'
+import type { FunctionDefinition } from '../signatures.js'
+
+/** RFC 1918. */
+const PRIVATE = new CidrSet(
+  ['10.0.0.0/8', '172.16.0.0/12', '192.168.0.0/16'].flatMap((text) => {
+    const cidr = parseCidr(text)
+    return cidr === undefined ? [] : [cidr]
+  })
+)
+
+function covers(address: Address, text: string): boolean {
+  const cidr = parseCidr(text)
+  if (cidr === undefined || cidr.network.length !== address.length) return false
+  const masked = maskAddress(address, cidr.bits)
+  return cidr.network.every((word, i) => word === masked[i])
+}
+
+function inCidrRange(text: string, cidr: string): boolean {
+  const address = parseAddress(text)
+  return address !== undefined && covers(address, cidr)
+}
+
+function inCidrRanges(text: string, cidrs: readonly string[]): boolean {
+  const address = parseAddress(text)
+  return address !== undefined && cidrs.some((cidr) => covers(address, cidr))
+}
+
+const BAD_PREFIX = new EvaluationError(
+  'failed',
+  'ipPrefix(ip, v4, v6) takes an address, 0 to 32 bits and 0 to 128 bits'
+)
+
+/** The network of an address, as text: a key for all addresses of one client. */
+function ipPrefix(text: string, v4: bigint, v6: bigint): string {
+  const address = parseAddress(text)
+  if (address === undefined || v4 < 0n || v4 > 32n || v6 < 0n || v6 > 128n) throw BAD_PREFIX
+  const bits = Number(address.length === 1 ? v4 : v6)
+  return `${formatAddress(maskAddress(address, bits))}/${bits}`
+}
+
+/** Functions of IP addresses. What is no address or no CIDR lies in no range. */
+export const ipFunctions: readonly FunctionDefinition[] = [
+  { signature: 'inCidrRange(string, string): bool', run: inCidrRange },
+  { signature: 'string.inCidrRange(string): bool', run: inCidrRange },
+  { signature: 'inCidrRanges(string, list<string>): bool', run: inCidrRanges },
+  { signature: 'string.inCidrRanges(list<string>): bool', run: inCidrRanges },
+  {
+    signature: 'string.isPrivateIp(): bool',
+    run: (text: string) => PRIVATE.match(text) !== undefined
+  },
+  { signature: 'isPrivateIp(string): bool', run: (text: string) => PRIVATE.match(text) !== undefined },
+  { signature: 'ipPrefix(string, int, int): string', run: ipPrefix }
+]

@@ -1,0 +1,79 @@
+import Type, { type TSchema } from 'typebox'
+import { EvaluationError, type Template } from '../../expression/expression.js'
+import type { Flow } from '../../flow/flow.js'
+import { type Regex, RegexCache } from '../../lib/regex.js'
+import type { Scope } from '../../policy/action.js'
+import { config, regex, template } from '../../policy/fields.js'
+import type { NodePath } from '../../policy/problems.js'
+
+/** Patterns with `${…}` that one replacement keeps compiled. */
+const KEPT_PATTERNS = 64
+/** How many times its limit a text may be estimated to grow to before it is given up without being made. */
+const SLACK = 16
+const GROUPS = /\$(?:\d{1,2}|\{\w+\}|<\w+>)/g
+
+/** `replacements` of the find-replace actions; `more` are fields of each entry that only one action has. */
+export function replacements(more: Record<string, TSchema> = {}) {
+  const entry = config({
+    from: regex({ description: 'RE2 pattern; every match is replaced.' }),
+    to: Type.Optional(
+      template({ description: 'What takes the place of a match; $1 stands for a group. Nothing when left out.' })
+    ),
+    ...more
+  })
+  return Type.Array(entry, { description: 'Applied in order, each to the result of the one before.', minItems: 1 })
+}
+
+/** One entry, compiled. Both throw `EvaluationError`. */
+export interface Replacement {
+  from(flow: Flow): Regex
+  to(flow: Flow): string
+}
+
+/** What a replacement found, as it is published. */
+export interface Found {
+  /** From 0. */
+  readonly replacement_index: number
+  /** The first match. */
+  readonly matched_content: string
+}
+
+export function compileReplacement(
+  { from, to = '' }: { readonly from: string; readonly to?: string },
+  at: NodePath,
+  scope: Scope
+): Replacement {
+  const replacement = scope.template(to, [...at, 'to'])
+  return { from: compilePattern(from, [...at, 'from'], scope), to: (flow) => replacement.text(flow) }
+}
+
+function compilePattern(from: string, at: NodePath, scope: Scope): (flow: Flow) => Regex {
+  const template: Template = scope.template(from, at)
+  if (template.constant !== undefined) {
+    const regex = scope.regex(template.constant, at)
+    return () => regex
+  }
+  const cache = new RegexCache(KEPT_PATTERNS)
+  return (flow) => {
+    const compiled = cache.get(template.text(flow))
+    if (!compiled.ok) throw new EvaluationError('failed', `from is no pattern after interpolation: ${compiled.message}`)
+    return compiled.regex
+  }
+}
+
+/**
+ * `text` with every match of `regex` replaced, or undefined when that is longer than `limit` characters. What it takes is
+ * bounded before it is made: a short pattern and a long replacement turn a small text into gigabytes.
+ */
+export function replaceWithin(regex: Regex, text: string, to: string, limit: number): string | undefined {
+  const groups = to.match(GROUPS)?.length ?? 0
+  // All matches together hold no more text than there is, and neither do all captures of one group.
+  const room = limit * SLACK - text.length * (1 + groups)
+  if ((text.length + 1) * to.length > room && countMatches(regex, text) * to.length > room) return undefined
+  const replaced = regex.replaceAll(text, to)
+  return replaced.length > limit ? undefined : replaced
+}
+
+function countMatches(regex: Regex, text: string): number {
+  return regex.replaceAll(text, 'x$0').length - text.length
+}

@@ -1,0 +1,103 @@
+import type { Flow } from '../../flow/flow.js'
+import { refuse, type Verdict } from '../../flow/verdict.js'
+import { decisionCounters, type KeptStateDraft, type PolicyServices } from '../../policy/services.js'
+import { type Admission, Breaker, type BreakerDecision, type BreakerSettings, type Outcome } from './breaker.js'
+
+/** Codes of answers of our own that say that an upstream was asked and did not answer as it must. */
+const UPSTREAM_FAILURES = new Set([
+  'UPSTREAM_REFUSED',
+  'UPSTREAM_CONNECT_TIMEOUT',
+  'UPSTREAM_TLS',
+  'UPSTREAM_MALFORMED',
+  'UPSTREAM_TIMEOUT',
+  'UPSTREAM_GONE'
+])
+
+/**
+ * How the upstream did in this exchange. It failed when it did not answer, and when it answered with a status of 500 or above.
+ * Answers of modules and policies say nothing about it, nor does a group without tunnels, where nobody was asked: those are
+ * made here, and the field that tells them from failures of the upstream cannot be written by an upstream, a client or a
+ * policy.
+ */
+function upstreamOutcome({ response }: Flow): Outcome {
+  if (response === undefined) return 'unknown'
+  if (!response.local) return response.status >= 500 ? 'failed' : 'succeeded'
+  return UPSTREAM_FAILURES.has(response.headers.get('sluice-error-code') ?? '') ? 'failed' : 'unknown'
+}
+
+const DECISIONS = ['allow', 'block', 'allow_while_open', 'opened', 'closed'] as const
+
+/** What is published as `actions.service.circuit_breaker.*`. */
+export const CIRCUIT_RESULTS = { name: 'circuit_breaker', fields: { decision: 'string' } } as const
+const PUBLISHED: Readonly<Record<BreakerDecision, { readonly decision: BreakerDecision }>> = {
+  allow: { decision: 'allow' },
+  block: { decision: 'block' },
+  allow_while_open: { decision: 'allow_while_open' }
+}
+
+interface CircuitOptions extends BreakerSettings {
+  /** Milliseconds. */
+  readonly window: number
+  readonly buckets: number
+  /** false: find out, publish and count, but refuse nothing. */
+  readonly enforce: boolean
+  /** What sets the breaker apart from others of its owner. */
+  readonly identity: readonly unknown[]
+}
+
+interface CircuitScope extends KeptStateDraft {
+  readonly owner: string
+  readonly services: PolicyServices
+}
+
+/**
+ * A breaker in front of an upstream, as a module or an action uses it. Its state is kept as long as the window keeps its
+ * length and its buckets; other settings may change and apply at once.
+ */
+export class Circuit {
+  readonly #breaker: Breaker
+  readonly #options: CircuitOptions
+  readonly #scope: CircuitScope
+  readonly #counters: ReturnType<typeof decisionCounters<(typeof DECISIONS)[number]>>
+
+  constructor(options: CircuitOptions, scope: CircuitScope) {
+    const { window, buckets, identity } = options
+    const { owner, services } = scope
+    this.#breaker = scope.keep(
+      ['circuit-breaker', ...identity, window, buckets],
+      () => new Breaker({ clock: services.clock, window, buckets })
+    )
+    this.#options = options
+    this.#scope = scope
+    this.#counters = decisionCounters(services.meter, owner, 'circuit_breaker', DECISIONS)
+  }
+
+  /**
+   * A verdict while the circuit is open. What passes is watched until it is known how the upstream did, or until its exchange
+   * is over.
+   */
+  admit(flow: Flow): Verdict | undefined {
+    const { enforce } = this.#options
+    const admission = this.#breaker.admit(this.#options)
+    const blocked = admission.decision === 'block'
+    const decision = blocked && !enforce ? 'allow_while_open' : admission.decision
+    this.#counters[decision].inc()
+    flow.publish(CIRCUIT_RESULTS.name, PUBLISHED[decision])
+    if (blocked && enforce) return refuse(503, 'CIRCUIT_OPEN', ['retry-after', String(admission.retryAfter)])
+    if (!blocked) {
+      const settle = () => this.#settle(admission, flow)
+      flow.onForwarded(settle)
+      flow.onEnd(settle)
+    }
+    return undefined
+  }
+
+  /** Tells how the upstream did, as far as the flow knows. */
+  #settle(admission: Admission, flow: Flow): void {
+    const transition = this.#breaker.settle(admission, upstreamOutcome(flow), this.#options)
+    if (transition === undefined) return
+    this.#counters[transition].inc()
+    const { owner, services } = this.#scope
+    services.log.warn({ owner, circuit: transition }, 'a circuit breaker changed')
+  }
+}

@@ -1,0 +1,137 @@
+import Type from 'typebox'
+import { parseDuration } from '../../lib/units.js'
+import { defineAction } from '../../policy/action.js'
+import { config, duration, enforce, whole } from '../../policy/fields.js'
+import { fraction, UINT32, whole as wholeField } from '../../schema/fields.js'
+import { module } from '../../schema/objects.js'
+import { defineModule } from '../contract.js'
+import { CIRCUIT_RESULTS, Circuit } from './circuit.js'
+
+const SECOND = 1_000
+const span = (description: string) =>
+  Type.Optional(duration({ description, min: SECOND, max: 120 * SECOND, default: '10s' }))
+
+/**
+ * Refuses while the upstream fails too often: 503 with `retry-after`. An upstream fails when it does not answer, and when it
+ * answers with 500 or above; only requests that reach the action are counted. A named rule keeps its breaker when
+ * other rules come and go.
+ */
+export const circuitBreaker = defineAction({
+  type: 'circuit-breaker',
+  phases: ['on_http_request'],
+  config: config({
+    error_threshold: Type.Optional(
+      Type.Number({
+        description: 'Share of failed requests that opens the circuit, 0.0 to 1.0.',
+        minimum: 0,
+        maximum: 1,
+        default: 0.5
+      })
+    ),
+    volume_threshold: Type.Optional(
+      whole({
+        description: 'Requests in the window below which it never opens.',
+        min: 1,
+        max: 2_000_000_000,
+        default: 10
+      })
+    ),
+    window_duration: span('Length of the window'),
+    tripped_duration: span('How long it stays open before it probes'),
+    num_buckets: Type.Optional(whole({ description: 'Parts of the window.', min: 1, max: 128, default: 10 })),
+    enforce: enforce()
+  }),
+  configOptional: true,
+  terminates: 'sometimes',
+  results: CIRCUIT_RESULTS,
+  compile(
+    {
+      error_threshold: threshold = 0.5,
+      volume_threshold: volume = 10,
+      window_duration = '10s',
+      tripped_duration = '10s',
+      num_buckets: buckets = 10,
+      enforce = true
+    },
+    scope
+  ) {
+    const circuit = new Circuit(
+      {
+        window: milliseconds(window_duration),
+        tripped: milliseconds(tripped_duration),
+        buckets,
+        volume,
+        threshold,
+        enforce,
+        // A rule without a name has only its place, which is no reason to forget what is known.
+        identity: [scope.rule.startsWith('#') ? '' : scope.rule]
+      },
+      scope
+    )
+    return (flow) => circuit.admit(flow)
+  }
+})
+
+/** The schema has refused what is no duration. */
+function milliseconds(text: string): number {
+  return parseDuration(text) ?? 10 * SECOND
+}
+
+interface CircuitBreakerConfig {
+  /** Seconds. */
+  readonly tripped_duration: number
+  /** Seconds. */
+  readonly rolling_window: number
+  readonly num_buckets: number
+  readonly volume_threshold: number
+  /** 0 to 1. */
+  readonly error_threshold_percentage: number
+}
+
+/** Refuses requests while the upstream fails too often: 503 `CIRCUIT_OPEN` with `retry-after`. */
+export const circuitBreakerModule = defineModule<CircuitBreakerConfig>('circuit_breaker', (config, scope) => {
+  const circuit = new Circuit(
+    {
+      window: config.rolling_window * SECOND,
+      buckets: config.num_buckets,
+      tripped: config.tripped_duration * SECOND,
+      volume: config.volume_threshold,
+      threshold: config.error_threshold_percentage,
+      enforce: true,
+      identity: []
+    },
+    scope
+  )
+  return { request: (flow) => circuit.admit(flow) }
+})
+
+/** Refuses while the upstream fails too often. */
+export function circuitBreakerFields() {
+  return module('Refuses requests while the upstream fails too often.', {
+    tripped_duration: wholeField({
+      description: 'Seconds that it stays open before the upstream is tried again.',
+      min: 1,
+      max: UINT32,
+      default: 10
+    }),
+    rolling_window: wholeField({
+      description: 'Seconds of the window of statistics.',
+      min: 1,
+      max: UINT32,
+      default: 10
+    }),
+    num_buckets: wholeField({ description: 'Parts of the window.', min: 1, max: 128, default: 10 }),
+    volume_threshold: wholeField({
+      description: 'Requests in the window below which it never opens.',
+      min: 0,
+      max: UINT32,
+      default: 10
+    }),
+    error_threshold_percentage: fraction({
+      description: 'Share of failed requests that opens it, 0 to 1.',
+      min: 0,
+      max: 1,
+      default: 0.5
+    })
+  })
+}

@@ -1,0 +1,279 @@
+import type { Duplex } from 'node:stream'
+import zlib from 'node:zlib'
+import { PACKED_MEDIA } from '../../flow/content-coding.js'
+import type { Flow, FlowResponse } from '../../flow/flow.js'
+import type { HeaderFields } from '../../flow/headers.js'
+import { LzwEncoder } from './lzw.js'
+
+const QUALITY = /^(?:0(?:\.\d{0,3})?|1(?:\.0{0,3})?)$/
+const ALIASES: Readonly<Record<string, string>> = { 'x-gzip': 'gzip', 'x-compress': 'compress' }
+
+/**
+ * The coding to use for a client that sent `header` (RFC 9110 12.5.3), or undefined to leave the content as it is.
+ *
+ * The highest quality wins; between equals the first of `offered` does. `*` speaks for what is not named, and a quality
+ * of zero refuses. A client that gives `identity` a higher quality than every coding gets no coding. Elements with a
+ * malformed quality are passed over.
+ */
+export function negotiate<C extends string>(header: string, offered: readonly C[]): C | undefined {
+  const qualities = qualitiesOf(header)
+  const others = qualities.get('*')
+  let best: C | undefined
+  let bestQuality = qualities.get('identity') ?? 0
+  for (const coding of offered) {
+    const quality = qualities.get(coding) ?? others ?? 0
+    if (quality > 0 && (best === undefined ? quality >= bestQuality : quality > bestQuality)) {
+      best = coding
+      bestQuality = quality
+    }
+  }
+  return best
+}
+
+function qualitiesOf(header: string): Map<string, number> {
+  const qualities = new Map<string, number>()
+  for (const element of header.split(',')) {
+    const [name = '', ...parameters] = element.split(';')
+    const coding = name.trim().toLowerCase()
+    const quality = qualityOf(parameters)
+    if (coding !== '' && quality !== undefined)
+      qualities.set(Object.hasOwn(ALIASES, coding) ? (ALIASES[coding] as string) : coding, quality)
+  }
+  return qualities
+}
+
+/** 1 without a parameter `q`; undefined when it is malformed. */
+function qualityOf(parameters: readonly string[]): number | undefined {
+  for (const parameter of parameters) {
+    const [name = '', value = ''] = parameter.split('=')
+    if (name.trim().toLowerCase() !== 'q') continue
+    return QUALITY.test(value.trim()) ? Number(value) : undefined
+  }
+  return 1
+}
+
+/** Below this length a coding costs more than it saves. */
+const MIN_BYTES = 1024
+
+/** Media types whose content is compressed already, so that another coding only costs time. */
+const COMPRESSED = new Set([...PACKED_MEDIA, 'font/woff', 'font/woff2'])
+const PLAIN_IMAGES = new Set(['image/svg+xml', 'image/bmp', 'image/x-icon', 'image/vnd.microsoft.icon'])
+
+/** Does the response carry a content coding? */
+function isEncoded(headers: HeaderFields): boolean {
+  return headers.values('content-encoding').some((value) => {
+    const coding = value.trim().toLowerCase()
+    return coding !== '' && coding !== 'identity'
+  })
+}
+
+/**
+ * May this response be compressed at all, whatever its request says? Not: parts (206), messages without content,
+ * what forbids transformation (RFC 9111 5.2.2.6), event streams, compressed media, and short bodies of known length. An
+ * answer to HEAD is judged as that to GET would be (RFC 9110 9.3.2).
+ */
+function isCompressible(flow: Flow, response: FlowResponse): boolean {
+  const { status, headers, body } = response
+  if (body === undefined) return false
+  if (status < 200 || status === 204 || status === 205 || status === 206 || status === 304) return false
+  if (headers.has('content-range') || forbidsTransform(headers)) return false
+  return (lengthOfContent(flow, response) ?? MIN_BYTES) >= MIN_BYTES && mediaCompresses(headers.get('content-type'))
+}
+
+/** Bytes of the content; for HEAD those that the answer to GET would have, as far as its head says. */
+function lengthOfContent({ request }: Flow, { headers, body }: FlowResponse): number | undefined {
+  if (request?.method !== 'HEAD' || body instanceof Uint8Array) return knownLength(body)
+  const length = headers.get('content-length')
+  return length === undefined ? undefined : Number(length)
+}
+
+/** Bytes of the body, where they are known before it is read. */
+function knownLength(body: FlowResponse['body']): number | undefined {
+  if (body === undefined) return 0
+  if (body instanceof Uint8Array) return body.length
+  if (!('framing' in body)) return undefined
+  return body.framing.kind === 'length' ? body.framing.bytes : body.framing.kind === 'none' ? 0 : undefined
+}
+
+/** Does this message forbid that its content, or that of its answer, is changed (RFC 9111 5.2.1.6, 5.2.2.6)? */
+function forbidsTransform(headers: HeaderFields): boolean {
+  return headers
+    .values('cache-control')
+    .some((value) => value.split(',').some((directive) => directive.trim().toLowerCase() === 'no-transform'))
+}
+
+function mediaCompresses(contentType: string | undefined): boolean {
+  if (contentType === undefined) return true
+  const type = (contentType.split(';')[0] as string).trim().toLowerCase()
+  if (type.startsWith('image/')) return PLAIN_IMAGES.has(type)
+  return !(
+    type.startsWith('audio/') ||
+    type.startsWith('video/') ||
+    COMPRESSED.has(type) ||
+    type === 'text/event-stream'
+  )
+}
+
+/** Codings that this proxy can apply, the preferred first where a client likes several equally. */
+const CODINGS = ['br', 'zstd', 'gzip', 'deflate', 'compress'] as const
+export type Coding = (typeof CODINGS)[number]
+
+/** A stream of node:zlib, or one like it. */
+type Encoder = Duplex & {
+  /** Bytes that went in. */
+  readonly bytesWritten: number
+}
+
+/** Not in Node 20, so the type definitions do not know it. */
+const { createZstdCompress } = zlib as { createZstdCompress?: (options: object) => Encoder }
+const { constants } = zlib
+const ZSTD_FLUSH = 1
+
+/** The codings of this Node version. */
+export const availableCodings: readonly Coding[] = CODINGS.filter(
+  (coding) => coding !== 'zstd' || createZstdCompress !== undefined
+)
+
+/** Those that are offered where a configuration names none: `compress` takes time of the traffic's own thread. */
+export const usualCodings: readonly Coding[] = availableCodings.filter((coding) => coding !== 'compress')
+
+/**
+ * A stream that encodes. `live`: everything that was written comes out at once, so that a stream is not held back, which
+ * `compress` cannot do; else the encoder gathers, which gives smaller bodies. Windows are small enough to keep thousands of streams.
+ */
+function encoder(coding: Coding, live: boolean): Encoder {
+  switch (coding) {
+    case 'br':
+      return zlib.createBrotliCompress({
+        flush: live ? constants.BROTLI_OPERATION_FLUSH : constants.BROTLI_OPERATION_PROCESS,
+        params: { [constants.BROTLI_PARAM_QUALITY]: 4, [constants.BROTLI_PARAM_LGWIN]: 18 }
+      })
+    case 'gzip':
+      return zlib.createGzip({ flush: live ? constants.Z_SYNC_FLUSH : constants.Z_NO_FLUSH })
+    case 'deflate':
+      // The coding "deflate" is the zlib format (RFC 9110 8.4.1.2), not raw deflate.
+      return zlib.createDeflate({ flush: live ? constants.Z_SYNC_FLUSH : constants.Z_NO_FLUSH })
+    case 'zstd':
+      if (createZstdCompress === undefined) throw new Error('zstd is not part of this Node version')
+      return createZstdCompress(live ? { flush: ZSTD_FLUSH } : {})
+    case 'compress':
+      return new LzwEncoder()
+  }
+}
+
+/** Negotiated codings remembered by one compressor; browsers send few different values. */
+const REMEMBERED = 256
+
+/** Digests of the bytes before the coding: wrong afterwards (RFC 9530 2, RFC 9110 8.8 for the entity tag). */
+const DROPPED = ['content-length', 'accept-ranges', 'content-md5', 'digest', 'content-digest', 'repr-digest']
+
+interface Compression {
+  /** The response had a coding when it came. */
+  readonly already: boolean
+  /** The coding that it gets on its way out; undefined: it stays as it is. */
+  readonly coding: Coding | undefined
+}
+
+/** What compression came to in one exchange, as far as the response has gone. */
+interface Saving {
+  /** Undefined: the response stayed as it was. */
+  readonly coding: Coding | undefined
+  /** Bytes of the body before the coding, less those after it; negative when it has grown. */
+  readonly bytesSaved: number
+}
+
+const SLOT = 'policy.compression'
+
+/** Undefined when no compression looked at the response. */
+export function savingOf({ derived }: Flow): Saving | undefined {
+  return derived[SLOT] as Saving | undefined
+}
+
+/** Compresses responses with the codings of `offered`, the preferred first, where client and response allow it. */
+export class Compressor {
+  readonly #coded: (header: string) => Coding | undefined
+  readonly #offers: boolean
+  readonly #withCookies: boolean
+
+  /** `withCookies`: responses to requests with cookies too. */
+  constructor(offered: readonly Coding[], { withCookies }: { withCookies: boolean }) {
+    this.#coded = negotiation(offered)
+    this.#offers = offered.length > 0
+    this.#withCookies = withCookies
+  }
+
+  /** undefined: there is no response to look at. */
+  compress(flow: Flow): Compression | undefined {
+    const { request, response } = flow
+    if (request === undefined || response === undefined) return undefined
+    flow.derived[SLOT] ??= { coding: undefined, bytesSaved: 0 } satisfies Saving
+    const already = isEncoded(response.headers)
+    if (already || !this.#offers || !isCompressible(flow, response)) return { already, coding: undefined }
+    const live = lengthOfContent(flow, response) === undefined
+    const coding = this.#codingFor(request.headers, live)
+    if (coding !== undefined) flow.derived[SLOT] = apply(response, coding, live)
+    // A cache must not take for the answer to everybody what stays as it is for this one (RFC 9110 12.5.5).
+    else varyByEncoding(response.headers)
+    return { already, coding }
+  }
+
+  #codingFor(asked: HeaderFields, live: boolean): Coding | undefined {
+    if (forbidsTransform(asked) || (!this.#withCookies && asked.has('cookie'))) return undefined
+    const coding = this.#coded(asked.values('accept-encoding').join(','))
+    return live && coding === 'compress' ? undefined : coding
+  }
+}
+
+/** Remembers outcomes by header text; what clients make up does not grow it without bound. */
+function negotiation(offered: readonly Coding[]): (header: string) => Coding | undefined {
+  const known = new Map<string, Coding | undefined>()
+  return (header) => {
+    if (header === '') return undefined
+    if (known.has(header)) return known.get(header)
+    const coding = negotiate(header, offered)
+    if (known.size < REMEMBERED && header.length <= 128) known.set(header, coding)
+    return coding
+  }
+}
+
+function apply(response: FlowResponse, coding: Coding, live: boolean): Saving {
+  const { headers } = response
+  for (const name of DROPPED) headers.delete(name)
+  headers.set('content-encoding', coding)
+  varyByEncoding(headers)
+  const tag = headers.get('etag')
+  if (tag?.startsWith('"')) headers.set('etag', `W/${tag}`)
+  const count = new Count(coding)
+  response.transforms.push(() => count.of(encoder(coding, live)))
+  return count
+}
+
+class Count implements Saving {
+  readonly coding: Coding
+  #encoder: Encoder | undefined
+  #bytesOut = 0
+
+  constructor(coding: Coding) {
+    this.coding = coding
+  }
+
+  get bytesSaved(): number {
+    return (this.#encoder?.bytesWritten ?? 0) - this.#bytesOut
+  }
+
+  of(encoder: Encoder): Encoder {
+    this.#encoder = encoder
+    // node:zlib counts what goes in, not what comes out; a stream in between would cost a copy of every chunk.
+    const push = encoder.push.bind(encoder)
+    encoder.push = (chunk: Uint8Array | null, encoding) => {
+      this.#bytesOut += chunk?.length ?? 0
+      return push(chunk, encoding)
+    }
+    return encoder
+  }
+}
+
+function varyByEncoding(headers: HeaderFields): void {
+  const names = headers.values('vary').flatMap((value) => value.split(',').map((name) => name.trim().toLowerCase()))
+  if (!names.includes('*') && !names.includes('accept-encoding')) headers.append('vary', 'Accept-Encoding')
+}

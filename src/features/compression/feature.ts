@@ -1,0 +1,80 @@
+import Type from 'typebox'
+import { defineAction, type Scope } from '../../policy/action.js'
+import { choice, config } from '../../policy/fields.js'
+import { decisionCounters } from '../../policy/services.js'
+import { module } from '../../schema/objects.js'
+import { defineModule } from '../contract.js'
+import { availableCodings, type Coding, Compressor, usualCodings } from './compressor.js'
+
+const WITHOUT_COOKIES =
+  'responses to requests with cookies stay uncompressed, because their length could give a secret away (BREACH); name algorithms to compress them too'
+
+/**
+ * Compresses responses for clients that accept it.
+ *
+ * A response to a request with cookies is left alone unless `algorithms` is written out: when a page repeats what a
+ * third party can send and holds a secret of the user, its compressed length gives the secret away (the attack called
+ * BREACH). Whoever names the algorithms has asked for it.
+ */
+export const compressResponse = defineAction({
+  type: 'compress-response',
+  phases: ['on_http_response'],
+  config: config({
+    algorithms: Type.Optional(
+      Type.Array(choice(['gzip', 'br', 'deflate', 'zstd', 'compress'], { description: 'A content coding.' }), {
+        description:
+          'Codings to offer, the preferred first; br, zstd, gzip and deflate when left out. Written out, it also allows them on responses to requests with cookies.',
+        minItems: 1,
+        uniqueItems: true
+      })
+    )
+  }),
+  configOptional: true,
+  terminates: 'never',
+  results: { name: 'compress', fields: { already_compressed: 'bool', negotiated_algorithm: 'string' } },
+  compile({ algorithms }, scope) {
+    if (algorithms === undefined) scope.warn([], 'COOKIES_UNCOMPRESSED', WITHOUT_COOKIES)
+    const offered = algorithms === undefined ? usualCodings : offeredOf(algorithms, scope)
+    const compressor = new Compressor(offered, { withCookies: algorithms !== undefined })
+    return (flow) => {
+      const outcome = compressor.compress(flow)
+      if (outcome !== undefined)
+        flow.publish('compress', {
+          already_compressed: outcome.already,
+          negotiated_algorithm: outcome.coding ?? ''
+        })
+      return undefined
+    }
+  }
+})
+
+function offeredOf(algorithms: readonly string[], scope: Scope): readonly Coding[] {
+  const offered: Coding[] = []
+  for (const [i, algorithm] of algorithms.entries()) {
+    const coding = availableCodings.find((known) => known === algorithm)
+    if (coding !== undefined) offered.push(coding)
+    else scope.unavailable(['algorithms', i], `this Node version has no ${algorithm}`)
+  }
+  return offered
+}
+
+/**
+ * Compresses responses for clients that accept it. Responses to requests with cookies stay as they are, because their
+ * compressed length can give away a secret that they hold (BREACH); the action `compress-response` takes them when told so.
+ */
+export const compression = defineModule('compression', (_config, { owner, services }) => {
+  const compressor = new Compressor(usualCodings, { withCookies: false })
+  const counters = decisionCounters(services.meter, owner, 'compression', ['compressed', 'unchanged'])
+  return {
+    response: (flow) => {
+      const outcome = compressor.compress(flow)
+      if (outcome !== undefined) counters[outcome.coding === undefined ? 'unchanged' : 'compressed'].inc()
+      return undefined
+    }
+  }
+})
+
+/** Compresses responses for clients that take them so. */
+export function compressionModule() {
+  return module('Compresses responses for clients that take them so.', {})
+}

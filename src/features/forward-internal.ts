@@ -1,0 +1,96 @@
+import Type from 'typebox'
+import { type Flow, isInternal } from '../flow/flow.js'
+import { refuse, type Verdict } from '../flow/verdict.js'
+import { defineAction } from '../policy/action.js'
+import { anyCase, valueLike } from '../policy/editor.js'
+import { choice, config, template } from '../policy/fields.js'
+import { checkUrl } from '../policy/values.js'
+
+const EXPECTED = 'scheme://name.internal[:port] with the scheme http or https for requests, tcp or tls for connections'
+const ENDPOINT = /^(https?|tcp|tls):\/\/([^\s/:@?#]+)(?::(\d{1,5}))?\/?$/i
+
+/** An internal entry as a URL names it. */
+interface Place {
+  readonly layer: 'http' | 'tcp'
+  readonly host: string
+  readonly port: number | undefined
+}
+
+/**
+ * Hands the exchange or the connection to an internal entry: an edge whose host ends with `.internal`, which clients cannot
+ * reach. The modules and the policy of that entry run too.
+ */
+export const forwardInternal = defineAction({
+  type: 'forward-internal',
+  phases: ['on_tcp_connect', 'on_http_request'],
+  config: config({
+    url: template({
+      description: 'scheme://host[:port] of an internal endpoint.',
+      minLength: 1,
+      editor: valueLike(
+        `^(?:${['http', 'https', 'tcp', 'tls'].map(anyCase).join('|')})://[^\\s/:@?#]+(?::\\d{1,5})?/?$`
+      )
+    }),
+    on_error: Type.Optional(
+      choice(['halt', 'continue'], {
+        description: 'What follows when the endpoint cannot be reached.',
+        default: 'halt'
+      })
+    )
+  }),
+  configOptional: false,
+  // With `on_error: continue` the actions behind it run.
+  terminates: 'sometimes',
+  // It publishes failures alone.
+  leaves: () => [],
+  results: { name: 'forward_internal', fields: { url: 'string', 'error.code': 'string', 'error.message': 'string' } },
+  compile({ url, on_error = 'halt' }, scope) {
+    const layer = scope.phase === 'on_tcp_connect' ? 'tcp' : 'http'
+    checkUrl(url, ENDPOINT, EXPECTED, ['url'], scope)
+    const template = scope.template(url, ['url'])
+    const constant = template.constant === undefined ? undefined : placeOf(template.constant)
+    if (constant !== undefined && constant.layer !== layer) {
+      scope.warn(['url'], 'SCHEME_MISMATCH', `"${url}" leads nowhere in ${scope.phase}: ${EXPECTED}`)
+    }
+    if (constant !== undefined && !isInternal(constant.host)) {
+      scope.warn(['url'], 'NOT_INTERNAL', `"${constant.host}" is no internal name: it must end with .internal`)
+    }
+    if (constant !== undefined && constant.layer === layer && isInternal(constant.host)) {
+      scope.names({ kind: 'internal', ...constant }, ['url'])
+    }
+    let told = false
+    const gone = layer === 'tcp' ? ({ kind: 'close', how: 'fin' } as const) : refuse(503, 'INTERNAL_ENTRY_MISSING')
+    return (flow): Verdict | undefined => {
+      const place = constant ?? placeOf(template.text(flow))
+      if (place !== undefined && place.layer === layer && flow.units.hasInternal(layer, place.host, place.port)) {
+        const { host, port } = place
+        return { kind: 'forward', host, ...(port === undefined ? {} : { port }) }
+      }
+      if (constant !== undefined && !told) {
+        told = true
+        const { owner, rule, services } = scope
+        services.log.warn({ owner, rule, url }, 'there is no such internal edge')
+      }
+      publish(flow, template.text(flow), place)
+      return on_error === 'continue' ? undefined : gone
+    }
+  }
+})
+
+/** A TCP entry has no port that goes without saying. */
+function placeOf(url: string): Place | undefined {
+  const match = ENDPOINT.exec(url)
+  if (match === null) return undefined
+  const [, scheme = '', host = '', digits] = match
+  const port = digits === undefined ? undefined : Number(digits)
+  if (port !== undefined && (port < 1 || port > 65_535)) return undefined
+  return { layer: /^http/i.test(scheme) ? 'http' : 'tcp', host: host.toLowerCase().replace(/\.$/, ''), port }
+}
+
+function publish(flow: Flow, url: string, place: Place | undefined): void {
+  const [code, message] =
+    place === undefined
+      ? ['URL_INVALID', 'the URL is not that of an internal endpoint']
+      : ['ENDPOINT_MISSING', 'there is no such internal endpoint']
+  flow.publish('forward_internal', { url, 'error.code': code, 'error.message': message })
+}

@@ -1,0 +1,242 @@
+import Type from 'typebox'
+import { EvaluationError } from '../expression/expression.js'
+import type { Flow } from '../flow/flow.js'
+import { NEVER_REMOVED, NEVER_WRITTEN, refusalToRemove, refusalToWrite, wireValue } from '../flow/header-rules.js'
+import type { HeaderFields } from '../flow/headers.js'
+import { parseAuthority } from '../lib/host.js'
+import { defineAction } from '../policy/action.js'
+import { headerName } from '../policy/editor.js'
+import { config, headerMap, text } from '../policy/fields.js'
+import { compileHeaders } from '../policy/values.js'
+import { map, texts } from '../schema/fields.js'
+import { module, type RuleView } from '../schema/objects.js'
+import { defineModule, type ModuleScope } from './contract.js'
+
+const RESERVED = { 'user-agent': '"user-agent" cannot be added or removed' }
+
+/** Fields of a response that stand once: a client takes a second one for a mistake, or believes either. */
+const ONCE = new Set([
+  ...['access-control-allow-credentials', 'access-control-allow-origin', 'access-control-max-age', 'age'],
+  ...[
+    'content-disposition',
+    'content-location',
+    'content-type',
+    'date',
+    'etag',
+    'expires',
+    'last-modified',
+    'location'
+  ],
+  ...['referrer-policy', 'retry-after', 'server', 'strict-transport-security'],
+  ...['x-content-type-options', 'x-frame-options']
+])
+
+/**
+ * Appends header fields to the request, or to the response in its phase; `host` replaces what is there. On an answer that
+ * was made here, such as that of an earlier rule to a preflight request, no field comes twice: one that can stand only
+ * once is replaced, and one that is there with the same value stays.
+ */
+export const addHeaders = defineAction({
+  type: 'add-headers',
+  phases: ['on_http_request', 'on_http_response'],
+  config: config({
+    headers: headerMap({
+      description: 'Fields to append, name to value.',
+      refused: [...NEVER_WRITTEN, 'user-agent'],
+      min: 1,
+      max: 10
+    })
+  }),
+  configOptional: false,
+  terminates: 'never',
+  edits: ({ headers }) => ({ add: headers }),
+  results: { name: 'add_headers', fields: { headers_added: 'map<string, string>' } },
+  compile({ headers }, scope) {
+    const writing = compileHeaders(headers, ['headers'], scope, RESERVED)
+    const answering = scope.phase === 'on_http_response'
+    return (flow) => {
+      const fields = answering ? flow.response?.headers : flow.request?.headers
+      if (fields === undefined) return undefined
+      const values = writing.values(flow)
+      const added = new Map<string, string>()
+      for (const [i, name] of writing.names.entries()) {
+        const value = values[i] as string
+        if (name === 'host' && !answering) overrideHost(fields, value)
+        else if (answering && flow.response?.local === true) addToOwn(fields, name, value)
+        else fields.append(name, value)
+        added.set(name, value)
+      }
+      publish(flow, added)
+      return undefined
+    }
+  }
+})
+
+function addToOwn(fields: HeaderFields, name: string, value: string): void {
+  if (ONCE.has(name)) fields.set(name, value)
+  else if (!fields.values(name).includes(value)) fields.append(name, value)
+}
+
+function publish(flow: Flow, added: ReadonlyMap<string, string>): void {
+  flow.publish('add_headers', { headers_added: added })
+}
+
+function overrideHost(fields: HeaderFields, value: string): void {
+  if (parseAuthority(value) === undefined) {
+    throw new EvaluationError('failed', 'the value for the header "host" is no host with an optional port')
+  }
+  fields.set('host', value)
+}
+
+/**
+ * Removes every field of the given names from the request, or from the response in its phase. From the request it takes
+ * names with `_` for `-` too: an upstream that reads both alike would believe a client's `X_User`.
+ */
+export const removeHeaders = defineAction({
+  type: 'remove-headers',
+  phases: ['on_http_request', 'on_http_response'],
+  config: config({
+    headers: Type.Array(
+      text({ description: 'Name of a field, in any case.', editor: headerName([...NEVER_REMOVED, 'user-agent']) }),
+      {
+        description: 'Names of the fields to remove.',
+        minItems: 1,
+        maxItems: 10
+      }
+    )
+  }),
+  configOptional: false,
+  terminates: 'never',
+  edits: ({ headers }) => ({ remove: headers }),
+  results: { name: 'remove_headers', fields: { headers_removed: 'list<string>' } },
+  compile({ headers }, scope) {
+    for (const [i, name] of headers.entries()) {
+      const refusal =
+        name.toLowerCase() === 'user-agent' ? '"user-agent" cannot be added or removed' : refusalToRemove(name)
+      if (refusal !== undefined) scope.problem(['headers', i], 'CONFIG_INVALID', refusal)
+    }
+    const names = headers.map((name) => name.toLowerCase())
+    return (flow) => {
+      const answering = scope.phase === 'on_http_response'
+      const fields = answering ? flow.response?.headers : flow.request?.headers
+      if (fields === undefined) return undefined
+      const headers_removed = names.filter((name) => (answering ? fields.delete(name) : fields.deleteSpellings(name)))
+      flow.publish('remove_headers', { headers_removed })
+      return undefined
+    }
+  }
+})
+
+/** The configuration of the modules that edit header fields. */
+interface HeaderEdits {
+  readonly add: Readonly<Record<string, string>>
+  readonly remove: readonly string[]
+}
+
+/**
+ * Removes fields, from a request in every spelling that an upstream may read as the same name, and then adds others; a field
+ * that is there already stays beside the added one. What would change how a message is framed, or belongs to one hop, is left
+ * out and told to the log: it was stored before it was refused.
+ */
+function compileHeaderEdits(
+  { add, remove }: HeaderEdits,
+  side: 'request' | 'response',
+  { owner, services }: ModuleScope
+) {
+  const leftOut: string[] = []
+  const removing = remove.filter((name) => {
+    const refusal = refusalToRemove(name)
+    if (refusal !== undefined) leftOut.push(refusal)
+    return refusal === undefined
+  })
+  const adding: (readonly [name: string, value: string])[] = []
+  for (const [name, written] of Object.entries(add)) {
+    const value = wireValue(written)
+    const refusal = refusalToAdd(name, value)
+    if (refusal !== undefined) leftOut.push(refusal)
+    else if (value !== undefined) adding.push([name, value])
+  }
+  if (leftOut.length > 0) services.log.warn({ owner, leftOut }, 'header fields cannot be edited as configured')
+  return (fields: HeaderFields): void => {
+    for (const name of removing) {
+      if (side === 'request') fields.deleteSpellings(name)
+      else fields.delete(name)
+    }
+    for (const [name, value] of adding) {
+      if (name === 'host') fields.set(name, value)
+      else fields.append(name, value)
+    }
+  }
+}
+
+function refusalToAdd(name: string, value: string | undefined): string | undefined {
+  if (value === undefined) return `the value for "${name}" cannot stand in a header`
+  if (name === 'host' && parseAuthority(value) === undefined)
+    return 'the value for "host" is no host with an optional port'
+  return refusalToWrite(name)
+}
+
+/** Edits the fields of the request before the policy and the upstream see them. `host` replaces the client's. */
+export const requestHeaders = defineModule<HeaderEdits>('request_headers', (config, scope) => {
+  const edit = compileHeaderEdits(config, 'request', scope)
+  return {
+    request: ({ request }) => {
+      if (request !== undefined) edit(request.headers)
+      return undefined
+    }
+  }
+})
+
+/** Edits the fields of the response after the policy has seen it, also of answers that are made here. */
+export const responseHeaders = defineModule<HeaderEdits>('response_headers', (config, scope) => {
+  const edit = compileHeaderEdits(config, 'response', scope)
+  return {
+    response: ({ response }) => {
+      if (response !== undefined) edit(response.headers)
+      return undefined
+    }
+  }
+})
+
+const MAX_HEADERS = 50
+
+/** Removes and then adds header fields of requests or responses: a name in both is replaced. */
+export function headersModule(of: 'requests' | 'responses') {
+  return module(
+    `Removes and then adds header fields of ${of}. Names come back in lower case.`,
+    {
+      add: map<string>({
+        description: 'Names and values to add.',
+        keys: 'header_name',
+        values: { type: 'string', maxLength: 4096, 'x-max-bytes': 4096, 'x-form': 'header_value' },
+        max: MAX_HEADERS
+      }),
+      remove: texts({ description: 'Names to remove.', form: 'header_name', max: MAX_HEADERS, distinct: true })
+    },
+    [{ on: ['add', 'remove'], check: whole }]
+  )
+}
+
+/** Reports the names that no configuration may write. */
+export function refuseUnwritable(
+  headers: Readonly<Record<string, string>>,
+  field: string,
+  report: RuleView['report']
+): void {
+  for (const name of Object.keys(headers)) {
+    const refusal = refusalToWrite(name)
+    if (refusal !== undefined) report(field, 'FIELD_INVALID', refusal)
+  }
+}
+
+/** What frames a message, or belongs to one hop, is not for users to write. */
+function whole({ body, report }: RuleView): void {
+  const add = body.add as Readonly<Record<string, string>>
+  refuseUnwritable(add, 'add', report)
+  for (const name of body.remove as readonly string[]) {
+    const refusal = refusalToRemove(name)
+    if (refusal !== undefined) report('remove', 'FIELD_INVALID', refusal)
+  }
+  if (Object.hasOwn(add, 'host') && parseAuthority(add.host as string) === undefined)
+    report('add', 'FIELD_INVALID', 'the value of host must be a host with an optional port')
+}

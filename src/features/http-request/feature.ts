@@ -1,0 +1,130 @@
+import Type from 'typebox'
+import type { Expression } from '../../expression/expression.js'
+import { httpAttemptVariables } from '../../expression/variables/http.js'
+import { isInternal } from '../../flow/flow.js'
+import { NEVER_WRITTEN } from '../../flow/header-rules.js'
+import { refuse } from '../../flow/verdict.js'
+import { parseDuration } from '../../lib/units.js'
+import { defineAction, type Scope } from '../../policy/action.js'
+import { valueLike, WEB_URL } from '../../policy/editor.js'
+import { choice, config, duration, headerMap, template, text, whole } from '../../policy/fields.js'
+import { checkUrl } from '../../policy/values.js'
+import { compileMessage, requesting, writtenHost } from './attempts.js'
+
+const SECOND = 1_000
+const METHODS = ['GET', 'HEAD', 'POST', 'PUT', 'PATCH', 'DELETE', 'OPTIONS'] as const
+const HEADERS = 'map<string, list<string>>'
+
+const parameter = config({
+  key: template({ description: 'Name of the parameter.', minLength: 1, maxLength: 128 }),
+  value: template({ description: 'Its value.', maxLength: 8192 })
+})
+
+/**
+ * Makes a request of its own and publishes the answer.
+ *
+ * Whatever the answer says is no failure: expressions of later rules look at `res.status_code`. Without `max_redirects` a
+ * redirect is an answer like any other. An internal name is no address: the request goes to that entry, whose modules and
+ * policy run. Such a name must stand in the document itself: no client and no server chooses it. Addresses that are not public are refused unless the operator allows them, for each redirect anew, and
+ * whoever wrote the name. When the client leaves, the request is given up.
+ */
+export const httpRequest = defineAction({
+  type: 'http-request',
+  phases: ['on_http_request', 'on_http_response'],
+  config: config({
+    url: template({ description: 'Where to.', minLength: 1, editor: valueLike(WEB_URL) }),
+    method: Type.Optional(choice(METHODS, { description: 'Method of the request.', default: 'GET' })),
+    query_params: Type.Optional(Type.Array(parameter, { description: 'Added to the URL.', maxItems: 32 })),
+    headers: Type.Optional(headerMap({ description: 'Fields of the request.', refused: NEVER_WRITTEN, max: 10 })),
+    body: Type.Optional(template({ description: 'Body of the request.' })),
+    max_redirects: Type.Optional(whole({ description: 'Redirects to follow; none when left out.', min: 0, max: 100 })),
+    timeout: Type.Optional(
+      duration({ description: 'For all attempts and redirects', min: SECOND, max: 30 * SECOND, default: '3s' })
+    ),
+    // It reads `attempts` and `last_attempt`, which no other expression knows, so it is not compiled by its mark.
+    retry_condition: Type.Optional(
+      text({ description: 'CEL over attempts and last_attempt; true tries again, up to 3 times.', default: 'false' })
+    ),
+    on_error: Type.Optional(
+      choice(['continue', 'halt'], { description: 'What follows a failure.', default: 'continue' })
+    )
+  }),
+  configOptional: false,
+  terminates: 'sometimes',
+  leaves: ({ on_error }) =>
+    (on_error === 'halt' ? [''] : ['.req', '.error', '.attempts']).map(
+      (field) => `actions.service.http_request${field}`
+    ),
+  results: {
+    name: 'http_request',
+    fields: {
+      'error.code': 'string',
+      'error.message': 'string',
+      attempts: 'list<dyn>',
+      'req.method': 'string',
+      'req.url': 'string',
+      'req.header': HEADERS,
+      'req.body': 'string',
+      'res.resolved_ip': 'string',
+      'res.status_code': 'int',
+      'res.time_ms': 'int',
+      'res.header': HEADERS,
+      'res.body': 'string'
+    }
+  },
+  compile(settings, scope) {
+    const { url, max_redirects = 0, timeout = '3s', retry_condition = 'false', on_error } = settings
+    checkUrl(url, /^https?:\/\/[^\s/]/i, 'an absolute http or https URL', ['url'], scope)
+    nameInternal(url, scope)
+    const message = compileMessage(settings, scope)
+    const request = requesting({
+      services: scope.services,
+      timeout: parseDuration(timeout) ?? 3 * SECOND,
+      redirects: max_redirects,
+      retry: compileCondition(retry_condition, scope),
+      inside: internalHost(url, scope)
+    })
+    return async (flow) => {
+      const failure = await request(message(flow), flow)
+      if (failure === undefined || on_error !== 'halt') return undefined
+      return failure === 'TIMEOUT' ? refuse(504, 'HTTP_REQUEST_TIMEOUT') : refuse(502, 'HTTP_REQUEST_FAILED')
+    }
+  }
+})
+
+/** The internal host that the document spells out; undefined when it spells out none. */
+function internalHost(url: string, scope: Scope): string | undefined {
+  const host = writtenHost(url)
+  if (isInternal(host)) return host
+  const [authority = ''] = /^[^/]*\/\/(?:\$\{[^}]*\}|[^/?#$])*/.exec(url) ?? []
+  if (authority.includes('${') && /\.internal\b/i.test(authority)) {
+    const message = 'an internal endpoint is only reached by a host that is written out, without ${…}'
+    scope.warn(['url'], 'INTERNAL_DYNAMIC', message)
+  }
+  return undefined
+}
+
+/** An internal name that stands in the text is known when it is written. */
+function nameInternal(source: string, scope: Scope): void {
+  if (source.includes('${') || !URL.canParse(source)) return
+  const { hostname: host, port } = new URL(source)
+  if (!isInternal(host)) return
+  scope.names({ kind: 'internal', layer: 'http', host, port: port === '' ? undefined : Number(port) }, ['url'])
+}
+
+/** Undefined: never. */
+function compileCondition(source: string, scope: Scope): Expression | undefined {
+  if (source.trim() === 'false') return undefined
+  const at = ['retry_condition']
+  const compiled = scope.services.expressions.expression(source, scope.phase, httpAttemptVariables)
+  for (const { severity, code, message } of compiled.ok ? compiled.warnings : compiled.problems) {
+    if (severity === 'error') scope.problem(at, code, message)
+    else scope.warn(at, code, message)
+  }
+  if (!compiled.ok) return undefined
+  const { type } = compiled.value
+  if (type !== 'bool' && type !== 'dyn') {
+    scope.problem(at, 'EXPRESSION_TYPE', `retry_condition must be true or false; this one is of type ${type}`)
+  }
+  return compiled.value
+}

@@ -1,0 +1,225 @@
+import Type from 'typebox'
+import { EvaluationError } from '../expression/expression.js'
+import type { Flow } from '../flow/flow.js'
+import { closeConnection, refuse, type Verdict } from '../flow/verdict.js'
+import { type AddressRules, type Cidr, CidrSet, judge, parseAddress, parseCidr } from '../lib/ip.js'
+import { defineAction, type Scope } from '../policy/action.js'
+import { NETWORK, valueLike, wordLike } from '../policy/editor.js'
+import { config, enforce, template, text } from '../policy/fields.js'
+import type { NodePath } from '../policy/problems.js'
+import { decisionCounters } from '../policy/services.js'
+import { isPlaceholderWord } from '../policy/values.js'
+import { ipPolicy } from '../resources/ip-policies.js'
+import { module } from '../schema/objects.js'
+import { refs } from '../schema/references.js'
+import { defineModule, type ModuleUnits } from './contract.js'
+
+/** Texts that one list keeps parsed. */
+const KEPT = 256
+
+/** The entry that holds `address` in canonical text, or undefined. Throws `EvaluationError`. */
+type IpList = (address: string, flow: Flow) => string | undefined
+
+/** Compiles a list of addresses and networks; entries with `${…}` are read when they are needed. */
+function compileIpList(sources: readonly string[], at: NodePath, scope: Scope): IpList {
+  const constant: Cidr[] = []
+  const dynamic: ((address: string, flow: Flow) => string | undefined)[] = []
+  for (const [i, source] of sources.entries()) {
+    const template = scope.template(source, [...at, i])
+    if (template.constant === undefined) dynamic.push(interpolated((flow) => template.value(flow)))
+    else {
+      const cidr = parseCidr(template.constant.trim())
+      if (cidr !== undefined) constant.push(cidr)
+      else if (isPlaceholderWord(source)) {
+        const message = `"${source}" is a placeholder: put an address or a network in its place`
+        scope.unavailable([...at, i], message, 'PLACEHOLDER')
+      } else
+        scope.problem([...at, i], 'CONFIG_INVALID', `"${source}" is no IP address and no network such as 192.0.2.0/24`)
+    }
+  }
+  const set = new CidrSet(constant)
+  if (dynamic.length === 0) return (address) => set.match(address)
+  return (address, flow) => {
+    const found = set.match(address)
+    if (found !== undefined) return found
+    for (const entry of dynamic) {
+      const match = entry(address, flow)
+      if (match !== undefined) return match
+    }
+    return undefined
+  }
+}
+
+/** An entry whose text, or list of texts, an expression gives. */
+function interpolated(value: (flow: Flow) => unknown): (address: string, flow: Flow) => string | undefined {
+  const kept = new Map<string, CidrSet>()
+  return (address, flow) => {
+    const given = value(flow)
+    for (const text of Array.isArray(given) ? given : [given]) {
+      const match = setOf(text, kept).match(address)
+      if (match !== undefined) return match
+    }
+    return undefined
+  }
+}
+
+function setOf(text: unknown, kept: Map<string, CidrSet>): CidrSet {
+  const known = typeof text === 'string' ? kept.get(text) : undefined
+  if (known !== undefined) return known
+  const cidr = typeof text === 'string' ? parseCidr(text.trim()) : undefined
+  if (cidr === undefined)
+    throw new EvaluationError('failed', 'an entry is no IP address and no network after interpolation')
+  const set = new CidrSet([cidr])
+  if (kept.size >= KEPT) kept.clear()
+  kept.set(text as string, set)
+  return set
+}
+
+/** `ipp_` and a KSUID; samples and old accounts have shorter ones. */
+const ID = /^ipp_[0-9A-Za-z]{1,64}$/
+
+/** The network of one of the policies that holds `address`, among those that allow or those that deny. */
+type IpPolicyLookup = (action: keyof AddressRules, address: string, flow: Flow) => string | undefined
+
+/**
+ * Compiles ids of IP policies. What they hold is looked up when a flow asks, in the configuration that serves it: rules
+ * change without the policy document, and an id that stands for nothing has no rules.
+ */
+function compileIpPolicies(ids: readonly string[], at: NodePath, scope: Scope): IpPolicyLookup {
+  for (const [i, id] of ids.entries()) {
+    if (ID.test(id)) {
+      scope.names({ kind: 'ip-policy', id }, [...at, i])
+      continue
+    }
+    if (isPlaceholderWord(id))
+      scope.unavailable([...at, i], `"${id}" is a placeholder: put an id in its place`, 'PLACEHOLDER')
+    else scope.problem([...at, i], 'CONFIG_INVALID', `"${id}" is no id of an IP policy: those begin with ipp_`)
+  }
+  if (ids.length === 0) return () => undefined
+  const missing = new Set<string>()
+  const { log } = scope.services
+  return (action, text, { units }) => {
+    const address = parseAddress(text)
+    if (address === undefined) return undefined
+    for (const id of ids) {
+      const rules = units.ipPolicy(id)
+      if (rules === undefined && !missing.has(id)) {
+        missing.add(id)
+        log.warn(
+          { owner: scope.owner, rule: scope.rule, ip_policy: id },
+          'there is no such IP policy: it allows nobody'
+        )
+      }
+      const network = rules?.[action].matchAddress(address)
+      if (network !== undefined) return network
+    }
+    return undefined
+  }
+}
+
+const NOTHING_ALLOWED =
+  'without an entry in allow nobody passes; allow 0.0.0.0/0 and ::/0 to refuse only what deny holds'
+
+function addresses(description: string) {
+  return Type.Optional(
+    Type.Array(
+      template({ description: 'An IP address or a network such as 192.0.2.0/24.', editor: valueLike(NETWORK) }),
+      { description }
+    )
+  )
+}
+
+/**
+ * Lets a client pass only when its address is in `allow`, or allowed by one of `ip_policies`, and neither `deny` nor one of
+ * the policies denies it. The address is that of the peer, or the one that trusted proxies vouch for; a client's own
+ * header never counts.
+ */
+export const restrictIps = defineAction({
+  type: 'restrict-ips',
+  phases: ['on_tcp_connect', 'on_http_request', 'on_http_response'],
+  config: config({
+    enforce: enforce(),
+    allow: addresses('Who may pass.'),
+    deny: addresses('Who may not, even if allowed.'),
+    ip_policies: Type.Optional(
+      Type.Array(
+        text({
+          description: 'Id of an IP policy; one that does not exist allows nobody.',
+          editor: wordLike(ID.source)
+        }),
+        {
+          description: 'IP policies to apply beside allow and deny.'
+        }
+      )
+    )
+  }),
+  configOptional: false,
+  terminates: 'sometimes',
+  denies: ({ enforce = true }) => enforce,
+  results: {
+    name: 'restrict_ips',
+    fields: { action: 'string', matched_cidr: 'string', 'error.code': 'string', 'error.message': 'string' }
+  },
+  compile({ enforce = true, allow = [], deny = [], ip_policies = [] }, scope) {
+    if (allow.length === 0 && ip_policies.length === 0) scope.warn([], 'NOTHING_ALLOWED', NOTHING_ALLOWED)
+    const allowed = compileIpList(allow, ['allow'], scope)
+    const denied = compileIpList(deny, ['deny'], scope)
+    const policies = compileIpPolicies(ip_policies, ['ip_policies'], scope)
+    const verdict = scope.phase === 'on_tcp_connect' ? closeConnection : refuse(403, 'IP_RESTRICTED')
+    return (flow) => {
+      const { clientAddress } = flow
+      const denying = denied(clientAddress, flow) ?? policies('deny', clientAddress, flow)
+      const match = denying ?? allowed(clientAddress, flow) ?? policies('allow', clientAddress, flow)
+      const passes = denying === undefined && match !== undefined
+      publish(flow, passes, match)
+      return passes || !enforce ? undefined : verdict
+    }
+  }
+})
+
+function publish(flow: Flow, passes: boolean, match: string | undefined): void {
+  flow.publish('restrict_ips', {
+    action: passes ? 'allow' : 'deny',
+    matched_cidr: match ?? '',
+    'error.code': '',
+    'error.message': ''
+  })
+}
+
+const RESTRICTED = refuse(403, 'IP_RESTRICTED')
+
+/**
+ * Lets a client pass only when the policies allow its address, all taken together: deny beats allow. Policies are looked up at
+ * each step, so that a change of their rules leaves the routes alone; one that is gone allows nobody.
+ */
+export const ipRestriction = defineModule<{ ip_policies: readonly string[] }>(
+  'ip_restriction',
+  ({ ip_policies: ids }, { owner, services }) => {
+    const counters = decisionCounters(services.meter, owner, 'ip_restriction', ['allow', 'deny'])
+    const step =
+      (refusal: Verdict) =>
+      (flow: Flow, units: ModuleUnits): Verdict | undefined => {
+        const { passes, network } = judge(
+          ids.map((id) => units.ipPolicy(id)),
+          flow.clientAddress
+        )
+        const decision = passes ? 'allow' : 'deny'
+        counters[decision].inc()
+        flow.publish('ip_policy', { decision, matched_cidr: network ?? '' })
+        return passes ? undefined : refusal
+      }
+    return { request: step(RESTRICTED), connect: step(closeConnection) }
+  }
+)
+
+/** Refuses addresses that the policies do not allow. */
+export function ipRestrictionModule() {
+  return module('Refuses clients whose address the policies do not allow.', {
+    ip_policies: refs(ipPolicy, {
+      description: 'The policies that decide.',
+      required: true,
+      min: 1,
+      onTargetDelete: 'keep'
+    })
+  })
+}

@@ -1,0 +1,186 @@
+import Type, { type Static, type TSchema } from 'typebox'
+import { valueLike, WEB_URL } from '../../policy/editor.js'
+import { choice, config, duration, enforce, template, text } from '../../policy/fields.js'
+import { ENCODINGS } from './key-sources.js'
+import type { JwtProblem, Token } from './token.js'
+
+const TOKEN_TYPES = ['id_token', 'access_token', 'at+jwt', 'it+jwt', 'plain', 'jwt'] as const
+type TokenType = (typeof TOKEN_TYPES)[number]
+
+/** What the claims of a verified token must say. */
+export interface ClaimRules {
+  readonly issuers: ReadonlySet<string>
+  /** Undefined: any, and none. */
+  readonly audiences: ReadonlySet<string> | undefined
+  /** Seconds that our clock and the issuer's may be apart. */
+  readonly leeway: number
+}
+
+/** What a `typ` may say besides nothing and `JWT`; a type that is not here takes every one (RFC 8725 3.11). */
+const DECLARED: Partial<Record<TokenType, string>> = {
+  id_token: 'it+jwt',
+  'it+jwt': 'it+jwt',
+  access_token: 'at+jwt',
+  'at+jwt': 'at+jwt'
+}
+
+/**
+ * Checks type, issuer, audience and times of a token whose signature is right. `now`: seconds since the epoch.
+ *
+ * A token that declares another type is refused; many issuers declare none. `exp` is demanded of identity and access
+ * tokens (OpenID Connect Core 2, RFC 9068 2.2) and heeded wherever it stands. `iat` must not lie in the future.
+ */
+export function claimsProblem(token: Token, type: TokenType, rules: ClaimRules, now: number): JwtProblem | undefined {
+  const { iss, aud, exp, nbf, iat } = token.payload
+  const { leeway, audiences } = rules
+  if (!typeFits(token.header.typ, type)) return 'JWT_TYPE'
+  if (typeof iss !== 'string') return 'JWT_CLAIMS'
+  if (!rules.issuers.has(iss)) return 'JWT_ISSUER'
+  if (!isTimeOrAbsent(exp) || !isTimeOrAbsent(nbf) || !isTimeOrAbsent(iat)) return 'JWT_CLAIMS'
+  if (exp === undefined && DECLARED[type] !== undefined) return 'JWT_CLAIMS'
+  if (exp !== undefined && now >= exp + leeway) return 'JWT_EXPIRED'
+  if ((nbf !== undefined && now < nbf - leeway) || (iat !== undefined && now < iat - leeway)) return 'JWT_NOT_YET_VALID'
+  return audiences === undefined ? undefined : audienceProblem(aud, audiences)
+}
+
+function audienceProblem(aud: unknown, accepted: ReadonlySet<string>): JwtProblem | undefined {
+  if (typeof aud === 'string') return accepted.has(aud) ? undefined : 'JWT_AUDIENCE'
+  if (!Array.isArray(aud)) return 'JWT_CLAIMS'
+  return aud.some((one: unknown) => typeof one === 'string' && accepted.has(one)) ? undefined : 'JWT_AUDIENCE'
+}
+
+/** RFC 7519 2: a NumericDate is any JSON number. */
+function isTimeOrAbsent(value: unknown): value is number | undefined {
+  return value === undefined || (typeof value === 'number' && Number.isFinite(value))
+}
+
+function typeFits(typ: unknown, type: TokenType): boolean {
+  const declared = DECLARED[type]
+  if (declared === undefined || typeof typ !== 'string') return true
+  const name = typ.toLowerCase().replace(/^application\//, '')
+  return name === 'jwt' || name === declared
+}
+
+const HMAC = ['HS256', 'HS384', 'HS512'] as const
+const ALGORITHMS = [
+  ...['RS256', 'RS384', 'RS512', 'PS256', 'PS384', 'PS512'],
+  ...['ES256', 'ES384', 'ES512', 'EdDSA', 'Ed25519'],
+  ...HMAC
+] as const
+
+const token = config({
+  type: choice(TOKEN_TYPES, {
+    description: 'What the token is. Identity and access tokens must expire, and none may declare to be another.'
+  }),
+  method: choice(['header', 'body'], {
+    description: 'Where it stands. A body needs POST, PUT or PATCH and JSON or a form. Never in the URL.'
+  }),
+  name: template({ description: 'Name of the header or of the field of the body, in any case.', minLength: 1 }),
+  prefix: Type.Optional(template({ description: 'Text before the token, in any case.' }))
+})
+
+const sharedSecret = config({
+  value: template({ description: "The secret; better ${secrets.get('vault', 'name')} than its text.", minLength: 1 }),
+  encoding: Type.Optional(choice(ENCODINGS, { description: 'How its bytes are written.', default: 'utf8' })),
+  kid: Type.Optional(text({ description: 'Name that tokens give it.', minLength: 1 })),
+  algorithm: Type.Optional(choice(HMAC, { description: 'The only algorithm that it is for.' }))
+})
+
+const sources = config(
+  {
+    additional_jkus: Type.Optional(
+      Type.Array(template({ description: 'URL of a key set.', minLength: 1, editor: valueLike(WEB_URL) }), {
+        description: 'Key sets that are fetched, and again when they are no longer fresh or lack a key.',
+        minItems: 1,
+        maxItems: 16
+      })
+    ),
+    inline: Type.Optional(
+      Type.Array(
+        Type.Union([
+          template({
+            description: 'A JSON Web Key, a set of them, a public key or a certificate in PEM.',
+            minLength: 1
+          }),
+          Type.Record(Type.String(), Type.Unknown(), { description: 'A JSON Web Key, or a set of them.' })
+        ]),
+        { description: 'Keys that stand in the document.', minItems: 1, maxItems: 16 }
+      )
+    ),
+    files: Type.Optional(
+      Type.Array(text({ description: 'Absolute path of a file with keys as in inline.', minLength: 1 }), {
+        description:
+          'Keys of the machine that Sluice runs on, from the folders that the operator allows (jwt.key_folders); a change of the file counts after about ten seconds.',
+        minItems: 1,
+        maxItems: 16
+      })
+    ),
+    shared_secrets: Type.Optional(
+      Type.Array(sharedSecret, { description: 'Secrets of HS256, HS384 and HS512.', minItems: 1, maxItems: 16 })
+    )
+  },
+  { minProperties: 1 }
+)
+
+const identification = config({
+  token_claims: Type.Array(choice(['kid'], { description: 'Header parameter that names the key.' }), {
+    description: 'kid: a token that does not name its key is refused.',
+    minItems: 1
+  })
+})
+
+const keys = config({
+  sources: Type.Union([sources, Type.Array(sources, { minItems: 1 })], { description: 'Where the keys come from.' }),
+  identification: Type.Optional(
+    Type.Union([identification, Type.Array(identification, { minItems: 1 })], {
+      description: 'How a token names its key.'
+    })
+  )
+})
+
+const allowed = <V extends TSchema>(value: V, description: string) =>
+  Type.Array(config({ value }), { description, minItems: 1, maxItems: 100 })
+
+/** The config of `jwt-validation`. */
+export const jwtConfig = config({
+  issuer: config({
+    allow_list: allowed(
+      template({ description: 'The issuer, character for character.', minLength: 1 }),
+      'Accepted issuers; the claim iss is one of them.'
+    )
+  }),
+  audience: Type.Optional(
+    config({
+      allow_list: Type.Optional(
+        allowed(
+          text({ description: 'The audience, character for character.', minLength: 1 }),
+          'Accepted audiences; the claim aud names at least one.'
+        )
+      )
+    })
+  ),
+  http: config({
+    tokens: Type.Array(token, {
+      description: 'Where tokens stand; every one must be there and valid.',
+      minItems: 1,
+      maxItems: 8
+    })
+  }),
+  jws: config({
+    allowed_algorithms: Type.Array(choice(ALGORITHMS, { description: 'A signature algorithm; never none.' }), {
+      description: 'Accepted algorithms. A key is only used for algorithms of its own kind.',
+      minItems: 1
+    }),
+    keys: Type.Union([keys, Type.Array(keys, { minItems: 1 })], {
+      description: 'Where keys come from; a map, or a list of such maps.'
+    })
+  }),
+  leeway: Type.Optional(
+    duration({ description: 'How far our clock and the issuer’s may be apart', min: 0, max: 300_000, default: '30s' })
+  ),
+  enforce: enforce()
+})
+
+export type JwtConfig = Static<typeof jwtConfig>
+export type KeysConfig = Static<typeof keys>
+export type SourcesConfig = Static<typeof sources>

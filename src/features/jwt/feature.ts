@@ -1,0 +1,129 @@
+import type { Flow } from '../../flow/flow.js'
+import type { Verdict } from '../../flow/verdict.js'
+import { parseDuration } from '../../lib/units.js'
+import { defineAction, type Scope } from '../../policy/action.js'
+import { type Counter, decisionCounters } from '../../policy/services.js'
+import { type ClaimRules, type JwtConfig, jwtConfig } from './config.js'
+import { compileKeys } from './keys.js'
+import { type JwtProblem, messageOf, verdictOf } from './token.js'
+import { type Checked, compileTokens, type TokenCheck } from './token-check.js'
+import { SignatureMemory, TokenVerifier } from './verifier.js'
+
+/**
+ * Lets requests with valid JSON Web Tokens pass (RFC 7519, RFC 8725).
+ *
+ * Every listed token must be there, be signed by an accepted key with an accepted algorithm, come from an accepted
+ * issuer, be meant for an accepted audience, and be valid now; `leeway` seconds (30 when left out) are forgiven. Keys
+ * come from key sets that are fetched (`additional_jkus`), from the document (`inline`, `shared_secrets`) and from files
+ * of the machine (`files`); no issuer is asked where its keys are, and what a token says about keys counts for nothing
+ * but the comparison of `kid`. A failure is 401 with a challenge; 503 `JWT_KEYS_UNAVAILABLE` when keys cannot be had.
+ */
+export const jwtValidation = defineAction({
+  type: 'jwt-validation',
+  phases: ['on_http_request'],
+  config: jwtConfig,
+  configOptional: false,
+  terminates: 'sometimes',
+  denies: ({ enforce = true }) => enforce,
+  leaves: ({ enforce = true, http }) => {
+    const tokens = 'actions.service.jwt_validation.tokens'
+    // What is in a payload is the issuer's to say.
+    const members = ['header', 'location', 'location_property', 'payload', 'signature', 'verified']
+    const each = http.tokens.flatMap((_, i) => members.map((member) => `${tokens}[${i}]["${member}"]`))
+    return ['actions.service.jwt_validation', ...(enforce ? [`size:${tokens}`, ...each] : [])]
+  },
+  results: {
+    name: 'jwt_validation',
+    fields: { tokens: 'list<dyn>', 'error.code': 'string', 'error.message': 'string' }
+  },
+  compile(config, scope) {
+    const { services, owner } = scope
+    const { enforce = true } = config
+    const { chosen, memory } = scope.keep(['jwt-validation'], () => ({
+      chosen: services.keySets.chosen(),
+      memory: new SignatureMemory()
+    }))
+    const algorithms = new Set<string>(config.jws.allowed_algorithms)
+    const verifier = new TokenVerifier({ ...compileKeys(config.jws, chosen, scope), algorithms, memory })
+    const checks = compileTokens(config.http.tokens, { verifier, rules: compileRules(config, scope), scope })
+    const counters = decisionCounters(services.meter, owner, 'jwt_validation', DECISIONS)
+    const finish = (checked: readonly Checked[], flow: Flow): Verdict | undefined => {
+      const problem = checked.at(-1)?.problem
+      flow.publish('jwt_validation', results(checked, problem))
+      counterOf(problem, enforce, counters).inc()
+      return problem === undefined || !enforce ? undefined : verdictOf(problem)
+    }
+    return (flow) => checkFrom(checks, [], flow, finish)
+  }
+})
+
+const DECISIONS = ['allow', 'deny', 'would_deny', 'unavailable'] as const
+
+type Finish = (checked: readonly Checked[], flow: Flow) => Verdict | undefined
+
+/** Goes on after the tokens that are checked; the first problem ends it. Waits only for what is not at hand. */
+function checkFrom(
+  checks: readonly TokenCheck[],
+  checked: Checked[],
+  flow: Flow,
+  finish: Finish
+): Verdict | undefined | Promise<Verdict | undefined> {
+  for (let i = checked.length; i < checks.length; i++) {
+    const outcome = (checks[i] as TokenCheck)(flow)
+    if (outcome instanceof Promise) {
+      return outcome.then((late) => {
+        if ('kind' in late) return late
+        checked.push(late)
+        return late.problem === undefined ? checkFrom(checks, checked, flow, finish) : finish(checked, flow)
+      })
+    }
+    checked.push(outcome)
+    if (outcome.problem !== undefined) break
+  }
+  return finish(checked, flow)
+}
+
+function compileRules({ issuer, audience, leeway = '30s' }: JwtConfig, scope: Scope): (flow: Flow) => ClaimRules {
+  const issuers = issuer.allow_list.map(({ value }, i) => scope.template(value, ['issuer', 'allow_list', i, 'value']))
+  const accepted = audience?.allow_list?.map(({ value }) => value)
+  if (audience !== undefined && accepted === undefined) {
+    scope.warn(['audience'], 'CONFIG_UNUSED', 'audience without allow_list checks nothing: every audience is accepted')
+  }
+  const fixed = {
+    audiences: accepted === undefined ? undefined : new Set(accepted),
+    leeway: (parseDuration(leeway) ?? 0) / 1_000
+  }
+  if (issuers.every(({ constant }) => constant !== undefined)) {
+    const rules = { ...fixed, issuers: new Set(issuers.map(({ constant }) => constant as string)) }
+    return () => rules
+  }
+  return (flow) => ({ ...fixed, issuers: new Set(issuers.map((one) => one.text(flow))) })
+}
+
+function results(checked: readonly Checked[], problem: JwtProblem | undefined): Readonly<Record<string, unknown>> {
+  const tokens = checked.flatMap(({ location, property, token, problem }) =>
+    token === undefined
+      ? []
+      : [
+          {
+            header: token.header,
+            location,
+            location_property: property,
+            payload: token.payload,
+            signature: token.signature,
+            verified: problem === undefined
+          }
+        ]
+  )
+  return { tokens, 'error.code': problem ?? '', 'error.message': problem === undefined ? '' : messageOf(problem) }
+}
+
+function counterOf(
+  problem: JwtProblem | undefined,
+  enforce: boolean,
+  counters: Readonly<Record<(typeof DECISIONS)[number], Counter>>
+): Counter {
+  if (problem === undefined) return counters.allow
+  if (!enforce) return counters.would_deny
+  return problem === 'JWT_KEYS_UNAVAILABLE' ? counters.unavailable : counters.deny
+}

@@ -1,0 +1,150 @@
+import { createHash, createPublicKey, createSecretKey, type JsonWebKey, type KeyObject } from 'node:crypto'
+import { isObject } from '../../lib/json.js'
+
+/** A key that checks signatures. */
+export interface VerificationKey {
+  /** Digest of the key with its `kid` and its algorithms: equal for equal keys, whenever they were read. */
+  readonly id: string
+  readonly kid: string | undefined
+  /** What it may check: names of RFC 7518 3.1, RFC 8037 3.1 and RFC 9864 2.2. Never those of another kind of key. */
+  readonly algorithms: ReadonlySet<string>
+  readonly key: KeyObject
+}
+
+export interface KeySet {
+  readonly keys: readonly VerificationKey[]
+  readonly byId: ReadonlyMap<string, VerificationKey>
+}
+
+export interface ReadKeysOptions {
+  /** May secret keys (`oct`) be among them? What a server hands to everybody is no secret. */
+  readonly secrets: boolean
+}
+
+/** Keys of one set; who has more of them mistakes it for a directory. */
+const MAX_KEYS = 100
+const MIN_RSA_BITS = 2048
+const MAX_RSA_BITS = 16_384
+const RSA = ['RS256', 'RS384', 'RS512', 'PS256', 'PS384', 'PS512']
+const EDWARDS = ['EdDSA', 'Ed25519']
+const CURVES: ReadonlyMap<string | undefined, readonly string[]> = new Map([
+  ['prime256v1', ['ES256']],
+  ['secp384r1', ['ES384']],
+  ['secp521r1', ['ES512']]
+])
+/** RFC 7518 3.2: a key is at least as long as the digest. */
+const HMAC_BYTES = { HS256: 32, HS384: 48, HS512: 64 } as const
+const PEM_BLOCK = /-----BEGIN ([A-Z0-9 ]+)-----[\sA-Za-z0-9+/=]+?-----END \1-----/g
+const PUBLIC_BLOCKS = new Set(['PUBLIC KEY', 'RSA PUBLIC KEY', 'CERTIFICATE'])
+
+/**
+ * Reads keys: a JSON Web Key Set or one JSON Web Key (RFC 7517), or public keys and certificates in PEM. Undefined when
+ * the text is none of these.
+ *
+ * Members of a set that cannot check signatures are left out, as RFC 7517 5 says: unknown kinds, other uses, private
+ * keys, RSA of less than 2048 bits. A certificate gives its key only; its dates and its issuer are not looked at.
+ */
+export function readKeySet(text: string, options: ReadKeysOptions): KeySet | undefined {
+  const keys = text.trimStart().startsWith('-----BEGIN') ? fromPem(text) : fromJson(text, options)
+  return keys === undefined || keys.length > MAX_KEYS ? undefined : keySetOf(keys)
+}
+
+/** One secret for HMAC; undefined when it is too short for every algorithm that is left. */
+export function secretKey(
+  secret: Uint8Array,
+  { kid, algorithm }: { readonly kid?: string | undefined; readonly algorithm?: string | undefined }
+): VerificationKey | undefined {
+  return secret.length === 0 ? undefined : verificationKey(createSecretKey(secret), kid, algorithm)
+}
+
+export function keySetOf(keys: readonly VerificationKey[]): KeySet {
+  return { keys, byId: new Map(keys.map((key) => [key.id, key])) }
+}
+
+function fromPem(text: string): VerificationKey[] | undefined {
+  const keys: VerificationKey[] = []
+  for (const [block, label] of text.matchAll(PEM_BLOCK)) {
+    // The public half could be worked out, but who hands out the private one has made a mistake.
+    if (!PUBLIC_BLOCKS.has(label as string)) return undefined
+    const key = publicKey(block)
+    if (key === undefined) return undefined
+    const usable = verificationKey(key, undefined, undefined)
+    if (usable !== undefined) keys.push(usable)
+  }
+  return keys.length === 0 ? undefined : keys
+}
+
+function fromJson(text: string, options: ReadKeysOptions): VerificationKey[] | undefined {
+  let data: unknown
+  try {
+    data = JSON.parse(text)
+  } catch {
+    // The parser's message quotes the text, which may hold a secret.
+    return undefined
+  }
+  if (!isObject(data)) return undefined
+  const members = Array.isArray(data.keys) ? data.keys : typeof data.kty === 'string' ? [data] : undefined
+  if (members === undefined || members.length > MAX_KEYS) return undefined
+  return members.flatMap((member: unknown) => (isObject(member) ? (fromJwk(member, options) ?? []) : []))
+}
+
+function fromJwk(jwk: Readonly<Record<string, unknown>>, { secrets }: ReadKeysOptions): VerificationKey | undefined {
+  const { kty, use, key_ops: operations, alg, kid, k } = jwk
+  if (kid !== undefined && typeof kid !== 'string') return undefined
+  if (alg !== undefined && typeof alg !== 'string') return undefined
+  if (use !== undefined && use !== 'sig') return undefined
+  if (operations !== undefined && !(Array.isArray(operations) && operations.includes('verify'))) return undefined
+  if (kty === 'oct') {
+    return secrets && typeof k === 'string'
+      ? secretKey(Buffer.from(k, 'base64url'), { kid, algorithm: alg })
+      : undefined
+  }
+  if (jwk.d !== undefined) return undefined
+  const key = publicKey({ key: jwk as JsonWebKey, format: 'jwk' })
+  return key === undefined ? undefined : verificationKey(key, kid, alg)
+}
+
+function publicKey(source: Parameters<typeof createPublicKey>[0]): KeyObject | undefined {
+  try {
+    return createPublicKey(source)
+  } catch {
+    // OpenSSL says in many ways that this is no key.
+    return undefined
+  }
+}
+
+function verificationKey(
+  key: KeyObject,
+  kid: string | undefined,
+  algorithm: string | undefined
+): VerificationKey | undefined {
+  const fitting = algorithmsOf(key)
+  const algorithms = algorithm === undefined ? fitting : fitting.filter((name) => name === algorithm)
+  if (algorithms.length === 0) return undefined
+  const bytes = key.type === 'secret' ? key.export() : key.export({ type: 'spki', format: 'der' })
+  const id = createHash('sha256')
+    .update(JSON.stringify([key.type, kid ?? null, algorithms]))
+    .update(bytes)
+    .digest('base64')
+  return { id, kid, algorithms: new Set(algorithms), key }
+}
+
+/** The kind of a key decides, never what a token asks for: a public key is no secret of an HMAC. */
+function algorithmsOf(key: KeyObject): readonly string[] {
+  if (key.type === 'secret') {
+    const { symmetricKeySize: size = 0 } = key
+    return Object.entries(HMAC_BYTES).flatMap(([name, least]) => (size >= least ? [name] : []))
+  }
+  switch (key.asymmetricKeyType) {
+    case 'rsa': {
+      const bits = key.asymmetricKeyDetails?.modulusLength ?? 0
+      return bits >= MIN_RSA_BITS && bits <= MAX_RSA_BITS ? RSA : []
+    }
+    case 'ec':
+      return CURVES.get(key.asymmetricKeyDetails?.namedCurve) ?? []
+    case 'ed25519':
+      return EDWARDS
+    default:
+      return []
+  }
+}

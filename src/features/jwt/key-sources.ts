@@ -1,0 +1,120 @@
+import { LRUCache } from 'lru-cache'
+import { EvaluationError, type Template } from '../../expression/expression.js'
+import type { Flow } from '../../flow/flow.js'
+import type { PolicyServices } from '../../policy/services.js'
+import { type KeySet, keySetOf, readKeySet, secretKey } from './jwks.js'
+import { fetchKeySet, KeySetCache, type LoadedKeySet, readKeySetFile } from './jwks-cache.js'
+
+/**
+ * Where keys come from. `current` never waits, `ready` loads what is not there, `renewed` loads again; undefined: the
+ * keys cannot be had now.
+ */
+export interface KeySource {
+  current(flow: Flow): KeySet | undefined
+  ready(flow: Flow): Promise<KeySet | undefined>
+  renewed(flow: Flow): Promise<KeySet | undefined>
+  /** Did the last load fail, so that keys may be missing? */
+  failing(flow: Flow): boolean
+}
+
+export const ENCODINGS = ['utf8', 'base64', 'base64url', 'hex'] as const
+
+/** Places that are kept ready for further actions; who uses a place keeps its own hold on it. */
+const MAX_PLACES = 1_024
+/** Places that one action keeps when its `${…}` gives many. */
+const MAX_CHOSEN_PLACES = 64
+
+/** What loading key sets needs. */
+export type KeySetServices = Pick<PolicyServices, 'clock' | 'log' | 'outbound'>
+
+/**
+ * Key sets by the place that they come from, kept while configurations change: one for all actions of a process, so that a
+ * server is asked once, however many actions take its keys.
+ */
+export class KeySetPlaces {
+  readonly #services: KeySetServices
+  readonly #caches: LRUCache<string, KeySetCache>
+
+  constructor(services: KeySetServices, max = MAX_PLACES) {
+    this.#services = services
+    this.#caches = new LRUCache({ max })
+  }
+
+  /** For places that requests choose: they push out each other and nothing else. */
+  chosen(): KeySetPlaces {
+    return new KeySetPlaces(this.#services, MAX_CHOSEN_PLACES)
+  }
+
+  /** `source`: what the log may say of the URL, which may hold a key, or what a client chose. */
+  url(url: string, source: string): KeySetCache {
+    return this.#cache(`url ${url}`, source, false, () => fetchKeySet(this.#services.outbound, url))
+  }
+
+  /** `folders`: where the file has to lie, whatever links lead to it. */
+  file(path: string, folders: readonly string[]): KeySetCache {
+    return this.#cache(`file ${path}`, path, true, () => readKeySetFile(path, folders))
+  }
+
+  #cache(place: string, source: string, secrets: boolean, load: () => Promise<LoadedKeySet>): KeySetCache {
+    let cache = this.#caches.get(place)
+    if (cache === undefined) {
+      const { clock, log } = this.#services
+      const fields = { action: 'jwt-validation', source }
+      const failed = (reason: string) => log.warn({ ...fields, reason }, 'the keys of tokens could not be loaded')
+      cache = new KeySetCache({ clock, secrets, load, failed })
+      this.#caches.set(place, cache)
+    }
+    return cache
+  }
+}
+
+/** Keys that `cacheOf` finds. */
+export function loadedKeys(cacheOf: (flow: Flow) => KeySetCache): KeySource {
+  return {
+    current: (flow) => cacheOf(flow).current(),
+    ready: (flow) => cacheOf(flow).ready(),
+    renewed: (flow) => cacheOf(flow).renewed(),
+    failing: (flow) => cacheOf(flow).failing
+  }
+}
+
+/** Keys that the document holds, or the secrets that it names; `read` throws `EvaluationError` when there is none. */
+export function heldKeys(text: Template, read: (text: string) => KeySet): KeySource {
+  let last: { readonly text: string; readonly set: KeySet } | undefined
+  const current = (flow: Flow): KeySet => {
+    const now = text.text(flow)
+    if (last?.text !== now) last = { text: now, set: read(now) }
+    return last.set
+  }
+  return {
+    current,
+    ready: async (flow) => current(flow),
+    renewed: async (flow) => current(flow),
+    failing: () => false
+  }
+}
+
+/** A JSON Web Key, a set of them, or PEM. Throws `EvaluationError`. */
+export function readHeldKeys(text: string): KeySet {
+  const set = readKeySet(text, { secrets: true })
+  if (set === undefined || set.keys.length === 0) throw new EvaluationError('failed', NO_KEY)
+  return set
+}
+
+export interface SharedSecret {
+  readonly encoding?: (typeof ENCODINGS)[number]
+  readonly kid?: string
+  readonly algorithm?: string
+}
+
+/** The key of a shared secret. Throws `EvaluationError`. */
+export function readSharedSecret(text: string, { encoding = 'utf8', kid, algorithm }: SharedSecret): KeySet {
+  // With a public key as the secret everybody could sign.
+  if (text.includes('-----BEGIN ')) throw new EvaluationError('failed', NO_SECRET)
+  const key = secretKey(Buffer.from(text, encoding), { kid, algorithm })
+  if (key === undefined) throw new EvaluationError('failed', NO_SECRET)
+  return keySetOf([key])
+}
+
+const NO_KEY = 'the text holds no key that checks signatures'
+const NO_SECRET = 'a shared secret has at least 32 bytes for HS256, 48 for HS384, 64 for HS512, and is no PEM'

@@ -1,0 +1,125 @@
+import { isAbsolute, relative, sep } from 'node:path'
+import { EvaluationError, type Template } from '../../expression/expression.js'
+import type { Scope } from '../../policy/action.js'
+import type { NodePath } from '../../policy/problems.js'
+import { checkUrl } from '../../policy/values.js'
+import type { JwtConfig, KeysConfig, SourcesConfig } from './config.js'
+import type { KeySet } from './jwks.js'
+import {
+  heldKeys,
+  type KeySetPlaces,
+  type KeySource,
+  loadedKeys,
+  readHeldKeys,
+  readSharedSecret
+} from './key-sources.js'
+
+const KEYS: NodePath = ['jws', 'keys']
+
+/** The sources of keys in the order of the document, and whether tokens must name their key. */
+export interface CompiledKeys {
+  readonly sources: readonly KeySource[]
+  readonly kidNeeded: boolean
+}
+
+/** Compiles `jws`. Reports what can never check a signature. `chosen`: for URLs that `${…}` makes. */
+export function compileKeys(
+  { keys, allowed_algorithms }: JwtConfig['jws'],
+  chosen: KeySetPlaces,
+  scope: Scope
+): CompiledKeys {
+  const compiled: KeySource[] = []
+  let kidNeeded = false
+  let secrets = false
+  for (const [group, at] of each<KeysConfig>(keys, KEYS)) {
+    for (const [sources, below] of each<SourcesConfig>(group.sources, [...at, 'sources'])) {
+      compiled.push(...compileSources(sources, below, chosen, scope))
+      secrets ||= sources.inline !== undefined || sources.files !== undefined || sources.shared_secrets !== undefined
+    }
+    for (const [identification] of each(group.identification ?? [], at)) {
+      kidNeeded ||= identification.token_claims.includes('kid') === true
+    }
+  }
+  if (!secrets && allowed_algorithms.some((name) => name.startsWith('HS'))) {
+    const message = 'HS256, HS384 and HS512 take keys from shared_secrets, inline or files, never from a URL'
+    scope.warn(['jws', 'allowed_algorithms'], 'KEYS_MISSING', message)
+  }
+  return { sources: compiled, kidNeeded }
+}
+
+/** A value, or each of a list, with its path. */
+function each<T>(value: T | readonly T[], at: NodePath): readonly (readonly [T, NodePath])[] {
+  if (!Array.isArray(value)) return [[value as T, at]]
+  return (value as readonly T[]).map((item, i) => [item, [...at, i]] as const)
+}
+
+function compileSources(sources: SourcesConfig, at: NodePath, chosen: KeySetPlaces, scope: Scope): KeySource[] {
+  const { additional_jkus = [], inline = [], files = [], shared_secrets = [] } = sources
+  if (Object.keys(sources).length === 0)
+    scope.problem(at, 'CONFIG_INVALID', `\`${at.join('.')}\` names no source of keys`)
+  return [
+    ...additional_jkus.map((url, i) => compileUrl(url, [...at, 'additional_jkus', i], chosen, scope)),
+    ...inline.map((keys, i) => compileInline(keys, [...at, 'inline', i], scope)),
+    ...files.map((path, i) => compileFile(path, [...at, 'files', i], scope)),
+    ...shared_secrets.map(({ value, ...facts }, i) =>
+      compileHeld(value, (text) => readSharedSecret(text, facts), [...at, 'shared_secrets', i, 'value'], scope)
+    )
+  ]
+}
+
+function compileUrl(source: string, at: NodePath, chosen: KeySetPlaces, scope: Scope): KeySource {
+  checkUrl(source, /^https?:\/\/[^\s/]/i, 'an absolute http or https URL', at, scope)
+  if (/^http:/i.test(source)) {
+    scope.warn(at, 'KEYS_UNPROTECTED', 'keys that come over plain HTTP can be replaced on their way; use https')
+  }
+  const url = scope.template(source, at)
+  if (url.constant === undefined) return loadedKeys((flow) => chosen.url(url.text(flow), originOf(source)))
+  const cache = scope.services.keySets.url(url.constant, originOf(url.constant))
+  return loadedKeys(() => cache)
+}
+
+/** What a log may say of a URL or of a template of one: scheme and host. */
+function originOf(url: string): string {
+  return /^https?:\/\/[^/?#@]*(?=[/?#]|$)/i.exec(url)?.[0] ?? ''
+}
+
+function compileFile(path: string, at: NodePath, scope: Scope): KeySource {
+  const { keySets, keyFolders } = scope.services
+  if (!isAbsolute(path)) scope.problem(at, 'CONFIG_INVALID', `\`${at.join('.')}\` must be an absolute path`)
+  else if (keyFolders !== undefined && !keyFolders.some((folder) => liesIn(folder, path))) {
+    const where = keyFolders.length === 0 ? 'none is allowed here' : `allowed are ${keyFolders.join(', ')}`
+    const message = `\`${at.join('.')}\` lies in no folder that keys may be read from (option jwt.key_folders): ${where}`
+    scope.problem(at, 'KEYS_FORBIDDEN', message)
+  }
+  const cache = keySets.file(path, keyFolders ?? [])
+  return loadedKeys(() => cache)
+}
+
+/** By their names alone; where links lead is looked at when the file is read. */
+function liesIn(folder: string, path: string): boolean {
+  const inside = relative(folder, path)
+  return inside !== '' && inside !== '..' && !inside.startsWith(`..${sep}`) && !isAbsolute(inside)
+}
+
+function compileInline(keys: string | Readonly<Record<string, unknown>>, at: NodePath, scope: Scope): KeySource {
+  return compileHeld(typeof keys === 'string' ? keys : literal(JSON.stringify(keys)), readHeldKeys, at, scope)
+}
+
+/** A text that is no template, whatever stands in it. */
+function literal(text: string): Template {
+  return { source: text, constant: text, variables: new Set(), text: () => text, value: () => text }
+}
+
+/** What the document holds is read now, so that it is refused when it is wrong; nothing says what it is. */
+function compileHeld(source: string | Template, read: (text: string) => KeySet, at: NodePath, scope: Scope): KeySource {
+  const text = typeof source === 'string' ? scope.template(source, at) : source
+  if (text.constant !== undefined) {
+    try {
+      read(text.constant)
+    } catch (error) {
+      if (!(error instanceof EvaluationError)) throw error
+      scope.problem(at, 'CONFIG_INVALID', `\`${at.join('.')}\`: ${error.message}`)
+    }
+  }
+  return heldKeys(text, read)
+}

@@ -1,0 +1,147 @@
+import type { Template } from '../../expression/expression.js'
+import type { BodyBuffers } from '../../flow/body-buffers.js'
+import type { Flow } from '../../flow/flow.js'
+import type { Verdict } from '../../flow/verdict.js'
+import type { Scope } from '../../policy/action.js'
+import { type ClaimRules, claimsProblem, type JwtConfig } from './config.js'
+import { type JwtProblem, readJsonObject, type Token } from './token.js'
+import type { TokenVerifier, Verified } from './verifier.js'
+
+/** The text of a token, or why there is none. */
+type Found = { readonly text: string } | { readonly problem: JwtProblem }
+
+/** What a place is called, and what stands before the token there. */
+interface Place {
+  readonly name: Template
+  readonly prefix: Template | undefined
+}
+
+/** Values of a body by their names in lower case, or why it has none. */
+type Members = ReadonlyMap<string, readonly unknown[]> | JwtProblem
+
+/** Where a flow keeps the members of its body, with the bytes that they were read from. */
+const SLOT = 'jwt-body'
+const BODY_METHODS = new Set(['POST', 'PUT', 'PATCH'])
+const MEDIA_TYPE = /^(application\/json|application\/x-www-form-urlencoded)[ \t]*(?:;|$)/i
+const UTF8 = new TextDecoder('utf-8', { fatal: true, ignoreBOM: true })
+
+/** The token in a header. A header that came twice is refused: the upstream might look at the other one. */
+function tokenInHeader({ name, prefix }: Place, flow: Flow): Found {
+  const values = flow.request?.headers.values(name.text(flow)) ?? []
+  if (values.length > 1) return { problem: 'JWT_REPEATED' }
+  return stripped(values[0], prefix, flow)
+}
+
+/** The members of a body, read once for all tokens in it, or the verdict that ends the exchange. */
+async function membersOfBody(flow: Flow, bodies: BodyBuffers): Promise<Members | Verdict> {
+  const { request } = flow
+  if (request === undefined || !BODY_METHODS.has(request.method)) return 'JWT_BODY_METHOD'
+  const types = request.headers.values('content-type')
+  const type = MEDIA_TYPE.exec(types.length === 1 ? (types[0] as string) : '')?.[1]
+  const coding = request.headers.get('content-encoding')
+  if (type === undefined || (coding !== undefined && coding.toLowerCase() !== 'identity')) return 'JWT_BODY_TYPE'
+  const bytes = await bodies.request(flow)
+  if (!(bytes instanceof Uint8Array)) return bytes
+  const known = flow.derived[SLOT] as { readonly bytes: Uint8Array; readonly members: Members } | undefined
+  if (known?.bytes === bytes) return known.members
+  const members = type.toLowerCase() === 'application/json' ? readJson(bytes) : readForm(bytes)
+  flow.derived[SLOT] = { bytes, members }
+  return members
+}
+
+/** The token in a body. Names have no case, and one that came twice, in whatever case, is refused. */
+function tokenInBody({ name, prefix }: Place, members: Members, flow: Flow): Found {
+  if (typeof members === 'string') return { problem: members }
+  const values = members.get(name.text(flow).toLowerCase()) ?? []
+  if (values.length > 1) return { problem: 'JWT_REPEATED' }
+  const [value] = values
+  return value === undefined || typeof value === 'string' ? stripped(value, prefix, flow) : { problem: 'JWT_MALFORMED' }
+}
+
+function stripped(value: string | undefined, prefix: Template | undefined, flow: Flow): Found {
+  if (value === undefined || value === '') return { problem: 'JWT_MISSING' }
+  if (prefix === undefined) return { text: value }
+  const before = prefix.text(flow)
+  // RFC 9110 11.1: the scheme of an Authorization has no case.
+  if (value.slice(0, before.length).toLowerCase() !== before.toLowerCase()) return { problem: 'JWT_PREFIX' }
+  const text = value.slice(before.length).trim()
+  return text === '' ? { problem: 'JWT_MISSING' } : { text }
+}
+
+function byLowerCase(entries: Iterable<readonly [string, unknown]>): ReadonlyMap<string, readonly unknown[]> {
+  const members = new Map<string, unknown[]>()
+  for (const [name, value] of entries) {
+    const known = members.get(name.toLowerCase())
+    if (known === undefined) members.set(name.toLowerCase(), [value])
+    else known.push(value)
+  }
+  return members
+}
+
+function readJson(bytes: Uint8Array): Members {
+  const object = readJsonObject(bytes)
+  return object === undefined ? 'JWT_BODY_JSON' : byLowerCase(Object.entries(object))
+}
+
+function readForm(bytes: Uint8Array): Members {
+  let text: string
+  try {
+    text = UTF8.decode(bytes)
+  } catch {
+    // The decoder has one reason to throw.
+    return 'JWT_BODY_FORM'
+  }
+  return byLowerCase(new URLSearchParams(text))
+}
+
+/** One token of a request. */
+export interface Checked {
+  readonly location: 'header' | 'body'
+  readonly property: string
+  /** As far as it could be read. */
+  readonly token: Token | undefined
+  readonly problem: JwtProblem | undefined
+}
+
+/** Finds and checks one token. A verdict: its body cannot be had, and the exchange ends. Throws `EvaluationError`. */
+export type TokenCheck = (flow: Flow) => Checked | Promise<Checked | Verdict>
+
+interface TokenCheckParts {
+  readonly verifier: TokenVerifier
+  readonly rules: (flow: Flow) => ClaimRules
+  readonly scope: Scope
+}
+
+type TokenConfig = JwtConfig['http']['tokens'][number]
+
+/** Compiles the tokens, those in headers first: a request without them is refused before its body is read. */
+export function compileTokens(tokens: readonly TokenConfig[], parts: TokenCheckParts): readonly TokenCheck[] {
+  const compiled = tokens.map((token, i) => ({ method: token.method, check: compileToken(token, i, parts) }))
+  return ['header', 'body'].flatMap((method) => compiled.flatMap((one) => (one.method === method ? [one.check] : [])))
+}
+
+function compileToken(token: TokenConfig, index: number, { verifier, rules, scope }: TokenCheckParts): TokenCheck {
+  const at = ['http', 'tokens', index]
+  const place: Place = {
+    name: scope.template(token.name, [...at, 'name']),
+    prefix: token.prefix === undefined ? undefined : scope.template(token.prefix, [...at, 'prefix'])
+  }
+  const { bodies, clock } = scope.services
+  const { type, method: location } = token
+  const judge = ({ token, problem }: Verified, flow: Flow): Checked => ({
+    location,
+    property: place.name.text(flow),
+    token,
+    problem: problem ?? claimsProblem(token as Token, type, rules(flow), clock.wall() / 1_000)
+  })
+  const check = (found: Found, flow: Flow): Checked | Promise<Checked> => {
+    if ('problem' in found) return judge({ token: undefined, problem: found.problem }, flow)
+    const verified = verifier.verify(found.text, flow)
+    return verified instanceof Promise ? verified.then((late) => judge(late, flow)) : judge(verified, flow)
+  }
+  if (location === 'header') return (flow) => check(tokenInHeader(place, flow), flow)
+  return async (flow) => {
+    const members = await membersOfBody(flow, bodies)
+    return typeof members === 'object' && 'kind' in members ? members : check(tokenInBody(place, members, flow), flow)
+  }
+}

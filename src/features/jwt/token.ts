@@ -1,0 +1,178 @@
+import { refuse, type Verdict } from '../../flow/verdict.js'
+import { FIRST_LOAD_FLOOR } from './jwks-cache.js'
+
+/** Deepest nesting; claims need a handful. */
+const MAX_DEPTH = 64
+const QUOTE = 0x22
+const BACKSLASH = 0x5c
+const COLON = 0x3a
+const OPENING = [0x5b, 0x7b]
+const CLOSING = [0x5d, 0x7d]
+const UTF8 = new TextDecoder('utf-8', { fatal: true, ignoreBOM: true })
+
+type JsonObject = Readonly<Record<string, unknown>>
+
+/**
+ * Reads bytes as one JSON object, strictly: valid UTF-8, no member twice in any object, bounded depth. Undefined when
+ * it is none: of two members of one name this reader and the next might take different ones (RFC 7519 4).
+ */
+export function readJsonObject(bytes: Uint8Array): JsonObject | undefined {
+  let colons: number | undefined
+  let value: unknown
+  try {
+    const text = UTF8.decode(bytes)
+    colons = scan(text)
+    value = colons === undefined ? undefined : JSON.parse(text)
+  } catch {
+    // Decoder and parser have one reason to throw, and their messages may quote what must not be logged.
+    return undefined
+  }
+  if (!isJsonObject(value)) return undefined
+  // One colon outside of strings stands for one member, so a surplus is a member that came twice and was overwritten.
+  return colons === countMembers(value) ? value : undefined
+}
+
+function isJsonObject(value: unknown): value is JsonObject {
+  return typeof value === 'object' && value !== null && !Array.isArray(value)
+}
+
+/** Colons outside of strings; undefined when the nesting is too deep. */
+function scan(text: string): number | undefined {
+  let colons = 0
+  let depth = 0
+  let quoted = false
+  for (let at = 0; at < text.length; at++) {
+    const code = text.charCodeAt(at)
+    if (quoted) {
+      if (code === BACKSLASH) at++
+      else if (code === QUOTE) quoted = false
+    } else if (code === QUOTE) quoted = true
+    else if (code === COLON) colons++
+    else if (CLOSING.includes(code)) depth--
+    else if (OPENING.includes(code) && ++depth > MAX_DEPTH) return undefined
+  }
+  return colons
+}
+
+function countMembers(root: object): number {
+  let count = 0
+  const waiting: object[] = [root]
+  for (let value = waiting.pop(); value !== undefined; value = waiting.pop()) {
+    const inner: readonly unknown[] = Object.values(value)
+    if (!Array.isArray(value)) count += inner.length
+    for (const item of inner) if (typeof item === 'object' && item !== null) waiting.push(item)
+  }
+  return count
+}
+
+/** A signed token in compact form (RFC 7515 3.1), read but not verified. */
+export interface Token {
+  readonly text: string
+  readonly header: JsonObject
+  readonly payload: JsonObject
+  /** Base64url, as it stands. */
+  readonly signature: string
+  readonly algorithm: string
+  readonly kid: string | undefined
+}
+
+/** Characters of the longest token that is looked at. */
+export const MAX_TOKEN = 16_384
+const SEGMENT = /^[A-Za-z0-9_-]+$/
+
+/**
+ * Reads a token, or says why it is none.
+ *
+ * Base64url must be canonical and JSON unambiguous, so that one token has one spelling and one meaning. Keys and
+ * places of keys in its header (`jwk`, `jku`, `x5c`, `x5u`) are never looked at. What its header declares critical is
+ * refused, because no extension is supported (RFC 7515 4.1.11).
+ */
+export function readToken(text: string): Token | JwtProblem {
+  const segments = text.split('.', 6)
+  // RFC 7516 3.1: five parts are an encrypted token.
+  if (segments.length === 5) return 'JWT_ENCRYPTED'
+  const [protectedHeader, claims, signature] = segments
+  if (segments.length !== 3 || protectedHeader === undefined || claims === undefined || signature === undefined) {
+    return 'JWT_MALFORMED'
+  }
+  const header = readSegment(protectedHeader)
+  const payload = readSegment(claims)
+  if (header === undefined || payload === undefined || decode(signature) === undefined) return 'JWT_MALFORMED'
+  const { alg, kid, typ } = header
+  if (typeof alg !== 'string' || !isTextOrAbsent(kid) || !isTextOrAbsent(typ)) return 'JWT_MALFORMED'
+  if (header.crit !== undefined || header.b64 !== undefined || header.zip !== undefined) return 'JWT_CRITICAL'
+  return { text, header, payload, signature, algorithm: alg, kid }
+}
+
+function readSegment(segment: string): JsonObject | undefined {
+  const bytes = decode(segment)
+  return bytes === undefined ? undefined : readJsonObject(bytes)
+}
+
+function decode(segment: string): Uint8Array | undefined {
+  if (!SEGMENT.test(segment)) return undefined
+  const bytes = Buffer.from(segment, 'base64url')
+  return bytes.toString('base64url') === segment ? bytes : undefined
+}
+
+function isTextOrAbsent(value: unknown): value is string | undefined {
+  return value === undefined || typeof value === 'string'
+}
+
+/** Why a token is not accepted: the code that the client gets, and what is said of it. Nothing here holds any of the token. */
+const PROBLEMS = {
+  JWT_MISSING: { error: undefined, message: 'the request has no token where one is expected' },
+  JWT_REPEATED: { error: 'invalid_request', message: 'the place of the token occurs more than once' },
+  JWT_PREFIX: { error: 'invalid_request', message: 'the text before the token is not the expected one' },
+  JWT_BODY_METHOD: { error: 'invalid_request', message: 'a token in a body needs the method POST, PUT or PATCH' },
+  JWT_BODY_TYPE: {
+    error: 'invalid_request',
+    message: 'a token in a body needs the type application/json or application/x-www-form-urlencoded, not compressed'
+  },
+  JWT_BODY_JSON: { error: 'invalid_request', message: 'the body is no JSON object with distinct members' },
+  JWT_BODY_FORM: { error: 'invalid_request', message: 'the body is no form' },
+  JWT_MALFORMED: { error: 'invalid_token', message: 'the token is no signed token in compact form' },
+  JWT_ENCRYPTED: { error: 'invalid_token', message: 'encrypted tokens are not supported' },
+  JWT_CRITICAL: { error: 'invalid_token', message: 'the token demands an extension that is not supported' },
+  JWT_ALGORITHM: { error: 'invalid_token', message: 'the algorithm of the token is not allowed' },
+  JWT_KEY_UNKNOWN: { error: 'invalid_token', message: 'no key of the accepted ones fits the token' },
+  JWT_SIGNATURE: { error: 'invalid_token', message: 'the signature of the token is wrong' },
+  JWT_TYPE: { error: 'invalid_token', message: 'the token is of another type' },
+  JWT_CLAIMS: { error: 'invalid_token', message: 'a claim of the token is missing or has no valid value' },
+  JWT_ISSUER: { error: 'invalid_token', message: 'the issuer of the token is not accepted' },
+  JWT_AUDIENCE: { error: 'invalid_token', message: 'the token is meant for another audience' },
+  JWT_EXPIRED: { error: 'invalid_token', message: 'the token has expired' },
+  JWT_NOT_YET_VALID: { error: 'invalid_token', message: 'the token is not valid yet' },
+  JWT_KEYS_UNAVAILABLE: { error: undefined, message: 'the keys that check the token cannot be had' }
+} as const
+
+export type JwtProblem = keyof typeof PROBLEMS
+
+export function messageOf(problem: JwtProblem): string {
+  return PROBLEMS[problem].message
+}
+
+/**
+ * The answer: 401 with a challenge (RFC 6750 3: without an error when there was no token at all), or 503 when it is not
+ * the client's fault.
+ */
+export function verdictOf(problem: JwtProblem): Verdict {
+  return VERDICTS[problem]
+}
+
+/** Seconds after which keys that could not be had are asked for again. */
+const RETRY = ['retry-after', String(FIRST_LOAD_FLOOR / 1_000)]
+const VERDICTS = Object.fromEntries(
+  Object.entries(PROBLEMS).map(([code, { error, message }]) => [
+    code,
+    code === 'JWT_KEYS_UNAVAILABLE'
+      ? refuse(503, code, RETRY)
+      : refuse(401, code, ['www-authenticate', challenge(error, message)])
+  ])
+) as Record<JwtProblem, Verdict>
+
+function challenge(error: string | undefined, message: string): string {
+  return error === undefined
+    ? 'Bearer realm="sluice"'
+    : `Bearer realm="sluice", error="${error}", error_description="${message}"`
+}

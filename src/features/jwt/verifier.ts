@@ -1,0 +1,149 @@
+import { hash } from 'node:crypto'
+import { LRUCache } from 'lru-cache'
+import type { Flow } from '../../flow/flow.js'
+import type { KeySet, VerificationKey } from './jwks.js'
+import type { KeySource } from './key-sources.js'
+import { signatureIsRight } from './signature.js'
+import { type JwtProblem, MAX_TOKEN, readToken, type Token } from './token.js'
+
+/** A token as far as it could be read; without a problem its signature is right. */
+export interface Verified {
+  readonly token: Token | undefined
+  readonly problem: JwtProblem | undefined
+}
+
+interface Remembered {
+  readonly verified: Verified
+  readonly key: VerificationKey
+}
+
+/** Bytes of remembered tokens, roughly. */
+const MEMORY = 8 * 1024 * 1024
+/** Signatures that one token may cost, when it does not name its key. */
+const MAX_TRIALS = 16
+
+/**
+ * Tokens whose signature was right, by their digest, with the key that said so.
+ *
+ * That a signature is right depends on the bytes of token and key alone and can never become wrong. Whether the key is
+ * still accepted, and whether the claims still hold, is asked anew each time. Wrong signatures are not remembered, so
+ * nobody without a key can fill the memory.
+ */
+export class SignatureMemory {
+  readonly #tokens = new LRUCache<string, Remembered>({
+    maxSize: MEMORY,
+    // Text, header and claims as objects, and the entry itself.
+    sizeCalculation: ({ verified }) => 512 + 4 * (verified.token?.text.length ?? 0)
+  })
+  readonly #pending = new Map<string, Promise<boolean>>()
+
+  get(digest: string): Remembered | undefined {
+    return this.#tokens.get(digest)
+  }
+
+  /** Is the signature right by this key? Who asks at the same time gets the same answer. */
+  check(digest: string, verified: Verified, token: Token, key: VerificationKey): Promise<boolean> {
+    const name = `${digest} ${key.id}`
+    let pending = this.#pending.get(name)
+    if (pending === undefined) {
+      pending = signatureIsRight(token, key).finally(() => this.#pending.delete(name))
+      this.#pending.set(name, pending)
+    }
+    return pending.then((right) => {
+      if (right) this.#tokens.set(digest, { verified, key })
+      return right
+    })
+  }
+}
+
+export interface VerifierParts {
+  readonly sources: readonly KeySource[]
+  readonly algorithms: ReadonlySet<string>
+  /** Must a token name its key? */
+  readonly kidNeeded: boolean
+  readonly memory: SignatureMemory
+}
+
+/** Checks signatures of tokens. Answers at once for a token that is remembered and whose key is at hand. */
+export class TokenVerifier {
+  readonly #parts: VerifierParts
+
+  constructor(parts: VerifierParts) {
+    this.#parts = parts
+  }
+
+  verify(text: string, flow: Flow): Verified | Promise<Verified> {
+    const { memory, sources } = this.#parts
+    // Before anything is done with it: a body may hold a megabyte.
+    if (text.length > MAX_TOKEN) return { token: undefined, problem: 'JWT_MALFORMED' }
+    const digest = hash('sha256', text, 'base64')
+    const known = memory.get(digest)
+    const token = known?.verified.token ?? readToken(text)
+    if (typeof token === 'string') return { token: undefined, problem: token }
+    const refused = this.#refusal(token)
+    if (refused !== undefined) return { token, problem: refused }
+    if (known !== undefined && sources.some((source) => source.current(flow)?.byId.has(known.key.id))) {
+      return known.verified
+    }
+    return this.#search(digest, token, flow)
+  }
+
+  /** What needs no key. */
+  #refusal({ algorithm, kid }: Token): JwtProblem | undefined {
+    const { algorithms, kidNeeded } = this.#parts
+    if (!algorithms.has(algorithm)) return 'JWT_ALGORITHM'
+    return kid === undefined && kidNeeded ? 'JWT_KEY_UNKNOWN' : undefined
+  }
+
+  /** First the keys at hand, then those that have to be waited for, then those that may be new. */
+  async #search(digest: string, token: Token, flow: Flow): Promise<Verified> {
+    const { sources } = this.#parts
+    const verified = { token, problem: undefined }
+    const trial = new Trial(token, (key) => this.#parts.memory.check(digest, verified, token, key))
+    if (await trial.any(sources.map((source) => source.current(flow)))) return verified
+    if (await trial.any(await Promise.all(sources.map((source) => source.ready(flow))))) return verified
+    // A key that the token names and that did not fit will not fit after a load either.
+    const named = token.kid !== undefined && trial.keys > 0
+    if (!named && (await trial.any(await Promise.all(sources.map((source) => source.renewed(flow)))))) return verified
+    const incomplete = sources.some(
+      (source) => source.current(flow) === undefined || (trial.keys === 0 && source.failing(flow))
+    )
+    // The key may be among those that could not be loaded.
+    if (!named && incomplete) return { token, problem: 'JWT_KEYS_UNAVAILABLE' }
+    return { token, problem: trial.keys > 0 ? 'JWT_SIGNATURE' : 'JWT_KEY_UNKNOWN' }
+  }
+}
+
+/** The keys that a token was tried with; none is tried twice. */
+class Trial {
+  readonly #token: Token
+  readonly #check: (key: VerificationKey) => Promise<boolean>
+  readonly #tried = new Set<string>()
+
+  constructor(token: Token, check: (key: VerificationKey) => Promise<boolean>) {
+    this.#token = token
+    this.#check = check
+  }
+
+  get keys(): number {
+    return this.#tried.size
+  }
+
+  /** Does one of the keys that fit make the signature right? */
+  async any(sets: readonly (KeySet | undefined)[]): Promise<boolean> {
+    for (const set of sets) {
+      for (const key of set?.keys ?? []) {
+        if (!this.#fits(key) || this.#tried.has(key.id) || this.#tried.size >= MAX_TRIALS) continue
+        this.#tried.add(key.id)
+        if (await this.#check(key)) return true
+      }
+    }
+    return false
+  }
+
+  /** Names are compared and used for nothing else. A key without a name fits every one. */
+  #fits({ kid, algorithms }: VerificationKey): boolean {
+    const { algorithm, kid: wanted } = this.#token
+    return algorithms.has(algorithm) && (kid === undefined || wanted === undefined || kid === wanted)
+  }
+}

@@ -1,0 +1,359 @@
+import Type, { type Static } from 'typebox'
+import type { Template } from '../../expression/expression.js'
+import type { Flow } from '../../flow/flow.js'
+import { parseDuration } from '../../lib/units.js'
+import { type ActionRun, defineAction, type Scope } from '../../policy/action.js'
+import { textLike, WEB_URL, wordLike } from '../../policy/editor.js'
+import { choice, config, duration, flag, template, text } from '../../policy/fields.js'
+import { BLANK, checkUrl, isBlank, isPlaceholderWord } from '../../policy/values.js'
+import type { AccessLists } from './access.js'
+import { createGate } from './gate.js'
+import { type Application, openidProvider, PROVIDER_NAMES, PROVIDERS, type Provider } from './providers.js'
+import { type LoginResult, type LoginServices, USUAL_MAXIMUM } from './service.js'
+
+const SECOND = 1_000
+const YEAR = 8_760 * 3_600 * SECOND
+const COOKIE_PREFIX = 'sluice.'
+/** Parameters of RFC 6749 4.1.1, RFC 7636 and OpenID Connect Core that the protocol sets itself, or that would change its kind. */
+const OWN_PARAMETERS = new Set([
+  'client_id',
+  'code_challenge',
+  'code_challenge_method',
+  'nonce',
+  'redirect_uri',
+  'request',
+  'request_uri',
+  'response_mode',
+  'response_type',
+  'scope',
+  'state'
+])
+/** Values that only earlier actions give. */
+const LATE = /^(?:vars|actions)\b/
+const DOMAIN = /^(?!.{254})(?:(?!-)[a-z0-9-]{1,63}(?<!-)\.)+(?!\d+$)(?!-)[a-z0-9-]{1,63}(?<!-)$/
+
+/** The same before it is written in lower case, with or without a dot in front. */
+const ANY_CASE_DOMAIN = DOMAIN.source.replace('^', '^\\.?').replaceAll('a-z', 'A-Za-z')
+const blank = (field: string) => ({
+  required: [field],
+  properties: { [field]: { type: 'string', pattern: BLANK.source } }
+})
+/** What `compile` checks between fields, for editors: an application has an id and a secret, unless one is a blank. */
+const APPLICATION = {
+  anyOf: [
+    { dependentRequired: { client_id: ['client_secret'], client_secret: ['client_id'] } },
+    blank('client_id'),
+    blank('client_secret')
+  ]
+}
+
+function span(description: string) {
+  return Type.Optional(duration({ description, min: SECOND, max: YEAR }))
+}
+
+/** Fields that every action has that logs users in at an identity provider. */
+const loginFields = {
+  auth_id: Type.Optional(text({ description: 'Keeps logins of several such actions apart.', minLength: 1 })),
+  client_id: Type.Optional(template({ description: 'Id of the application at the provider.', minLength: 1 })),
+  client_secret: Type.Optional(template({ description: 'Secret of the application at the provider.', minLength: 1 })),
+  scopes: Type.Optional(
+    Type.Array(text({ description: 'A scope.', minLength: 1 }), { description: 'Scopes to ask for.' })
+  ),
+  authz_url_params: Type.Optional(
+    Type.Record(Type.String(), text({ description: 'Value of the parameter.' }), {
+      description: 'Added to the authorization URL.',
+      'x-editor': { propertyNames: { not: { enum: [...OWN_PARAMETERS] } } }
+    })
+  ),
+  max_session_duration: span('Longest session (default: 14 days)'),
+  idle_session_timeout: span('Longest time without a request'),
+  userinfo_refresh_interval: span('How often the identity is fetched anew'),
+  allow_cors_preflight: Type.Optional(flag({ description: 'true lets CORS preflight requests pass.', default: false })),
+  auth_cookie_domain: Type.Optional(
+    text({ description: 'Domain of the session cookie.', minLength: 1, editor: textLike(ANY_CASE_DOMAIN) })
+  )
+}
+
+const sharedFields = config(loginFields)
+type LoginConfig = Static<typeof sharedFields>
+
+/** What such an action publishes besides `identity.<more>`. */
+function loginResults(more: Readonly<Record<string, string>>): Readonly<Record<string, string>> {
+  return {
+    'identity.id': 'string',
+    'identity.email': 'string',
+    'identity.email_verified': 'bool',
+    'profile.emails': 'list<string>',
+    'identity.name': 'string',
+    'identity.provider_user_id': 'string',
+    access_token: 'string',
+    refresh_token: 'string',
+    expires_at: 'timestamp',
+    session_timed_out: 'bool',
+    session_max_duration_reached: 'bool',
+    userinfo_refreshed: 'bool',
+    user_info_refreshed: 'bool',
+    'error.code': 'string',
+    'error.message': 'string',
+    ...more
+  }
+}
+
+/** What is known of everybody whom a login lets pass; a preflight request is nobody's. */
+function leftByLogin(result: LoginResult, { allow_cors_preflight }: LoginConfig): readonly string[] {
+  return allow_cors_preflight === true ? [] : [`actions.service.${result}`]
+}
+
+/** Where a login action gets what the fields of all of them do not say. */
+interface LoginSource {
+  readonly result: LoginResult
+  readonly provider: Provider
+  /** Of the operator; for configurations without an application of their own. */
+  readonly operatorApplication: Application | undefined
+  readonly idle: string | undefined
+  readonly access: AccessLists
+}
+
+/** The gate of an action. */
+function compileLogin(settings: LoginConfig, source: LoginSource, scope: Scope): ActionRun {
+  checkApplication(settings.client_id, settings.client_secret, scope)
+  checkParameters(settings.authz_url_params ?? {}, scope)
+  const { result, provider, operatorApplication, idle, access } = source
+  const gate = createGate(
+    {
+      result,
+      owner: scope.owner,
+      authId: settings.auth_id ?? '',
+      provider,
+      client: settings.client_id ?? '',
+      application: applicationOf(settings, operatorApplication, scope),
+      scopes: settings.scopes ?? [],
+      parameters: settings.authz_url_params ?? {},
+      cookiePrefix: COOKIE_PREFIX,
+      cookieDomain: cookieDomain(settings.auth_cookie_domain, scope),
+      inactivity: milliseconds(idle),
+      maximum:
+        settings.max_session_duration === undefined ? USUAL_MAXIMUM : milliseconds(settings.max_session_duration),
+      lasting: settings.max_session_duration !== undefined,
+      check: milliseconds(settings.userinfo_refresh_interval),
+      preflight: settings.allow_cors_preflight === true ? 'cors' : 'none',
+      access
+    },
+    scope.services
+  )
+  scope.login(gate)
+  return (flow) => gate.run(flow)
+}
+
+/** An application of one's own has an id and a secret. */
+function checkApplication(clientId: string | undefined, clientSecret: string | undefined, scope: Scope): void {
+  const fields = { client_id: clientId, client_secret: clientSecret }
+  const blank = Object.entries(fields).find(([, text]) => text !== undefined && isBlank(text))
+  if (blank !== undefined) {
+    const message = `${blank[0]} is a placeholder: put that of your application at the provider in its place`
+    scope.unavailable([blank[0]], message, 'PLACEHOLDER')
+    return
+  }
+  if ((clientId === undefined) === (clientSecret === undefined)) return
+  const [given, missing] = clientId === undefined ? ['client_secret', 'client_id'] : ['client_id', 'client_secret']
+  scope.problem(
+    [given as string],
+    'CONFIG_INVALID',
+    `${given} needs ${missing}: give both, or neither for the operator's application`
+  )
+}
+
+function checkParameters(parameters: Readonly<Record<string, string>>, scope: Scope): void {
+  for (const name of Object.keys(parameters)) {
+    if (!OWN_PARAMETERS.has(name)) continue
+    scope.problem(['authz_url_params', name], 'CONFIG_INVALID', `${name} is set by the login itself`)
+  }
+}
+
+function applicationOf(
+  { client_id, client_secret }: LoginConfig,
+  operator: Application | undefined,
+  scope: Scope
+): (flow: Flow) => Application | undefined {
+  if (client_id === undefined || client_secret === undefined) return () => operator
+  const id = scope.template(client_id, ['client_id'])
+  const secret = scope.template(client_secret, ['client_secret'])
+  warnOfLate('client_id', id, scope)
+  warnOfLate('client_secret', secret, scope)
+  const constant = isConstant(id) && isConstant(secret) ? known(id.constant, secret.constant) : undefined
+  return constant === undefined ? (flow) => known(id.text(flow), secret.text(flow)) : () => constant
+}
+
+function warnOfLate(field: string, { variables }: Template, scope: Scope): void {
+  const late = [...variables].find((name) => LATE.test(name))
+  if (late === undefined) return
+  const message = `${late} has no value where the login answers its own paths, which no rule sees; the login would fail there`
+  scope.warn([field], 'LOGIN_VALUE_ABSENT', message)
+}
+
+function isConstant(template: Template): template is Template & { readonly constant: string } {
+  return template.constant !== undefined
+}
+
+/** Undefined when what should give it gave nothing. */
+function known(id: string, secret: string): Application | undefined {
+  return id === '' || secret === '' ? undefined : { id, secret }
+}
+
+/** Browsers keep no cookie for an address or for a name without a dot (RFC 6265 5.3). */
+function cookieDomain(given: string | undefined, scope: Scope): string | undefined {
+  if (given === undefined) return undefined
+  const domain = given.toLowerCase().replace(/^\./, '')
+  if (DOMAIN.test(domain)) return domain
+  scope.problem(['auth_cookie_domain'], 'CONFIG_INVALID', `"${given}" is no domain such as example.com`)
+  return undefined
+}
+
+function milliseconds(duration: string | undefined): number {
+  return duration === undefined ? 0 : (parseDuration(duration) ?? 0)
+}
+
+const list = (description: string) =>
+  Type.Optional(Type.Array(text({ description: 'An entry.', minLength: 1 }), { description }))
+
+/**
+ * Logs users in at a well-known OAuth provider: authorization code with state, nonce and proof key, session in sealed cookies.
+ *
+ * `/.sluice/login`, `/.sluice/logout` (also `/ngrok/login`, `/ngrok/logout`) and `/.sluice/callback` belong to the action on
+ * every host of its entry: no rule sees requests for them, whatever its expressions say. Modules for access by address do.
+ */
+export const oauth = defineAction({
+  type: 'oauth',
+  phases: ['on_http_request'],
+  config: config(
+    {
+      provider: choice(PROVIDER_NAMES, { description: 'Identity provider.' }),
+      ...loginFields,
+      email_addresses: list('Addresses that may pass.'),
+      email_domains: list('Domains of addresses that may pass.')
+    },
+    APPLICATION
+  ),
+  configOptional: false,
+  terminates: 'sometimes',
+  denies: true,
+  leaves: (settings) => leftByLogin('oauth', settings),
+  results: { name: 'oauth', fields: loginResults({ 'identity.current_provider_session_id': 'string' }) },
+  compile(settings, scope) {
+    const {
+      client_id,
+      scopes,
+      provider: name,
+      email_addresses = [],
+      email_domains = [],
+      idle_session_timeout
+    } = settings
+    const { login }: LoginServices = scope.services
+    const { provider, application } = login?.providers[name] ?? { provider: PROVIDERS[name], application: undefined }
+    if (scopes !== undefined && client_id === undefined) {
+      scope.warn(
+        ['scopes'],
+        'CONFIG_UNUSED',
+        'scopes need an application of your own: give client_id and client_secret'
+      )
+    }
+    if (client_id === undefined && application === undefined && (name === 'amazon' || name === 'facebook')) {
+      scope.warn(
+        ['provider'],
+        'CONFIG_INCOMPLETE',
+        `${name} needs an application of your own: give client_id and client_secret`
+      )
+    }
+    const asked = client_id === undefined ? { ...settings, scopes: [] } : settings
+    const access = { email_addresses, email_domains }
+    const source = {
+      result: 'oauth',
+      provider,
+      operatorApplication: application,
+      idle: idle_session_timeout,
+      access
+    } as const
+    return compileLogin(asked, source, scope)
+  }
+})
+
+const URL_FORM = /^https?:\/\/./i
+/** Stands where a document names no issuer that could be asked. */
+const NO_ISSUER = 'https://issuer.invalid'
+
+const fields = config(
+  {
+    issuer_url: text({
+      description: 'Issuer; its discovery document is fetched from there.',
+      minLength: 1,
+      editor: wordLike(WEB_URL)
+    }),
+    ...loginFields,
+    assume_email_verified: Type.Optional(
+      flag({
+        description:
+          'true takes addresses without the claim email_verified for verified: the provider gives no others.',
+        default: false
+      })
+    ),
+    idle_session_duration: span('Other name of idle_session_timeout')
+  },
+  { ...APPLICATION, not: { required: ['idle_session_duration', 'idle_session_timeout'] } }
+)
+
+const shared = {
+  phases: ['on_http_request'],
+  config: fields,
+  configOptional: false,
+  terminates: 'sometimes',
+  denies: true,
+  leaves: (settings: Static<typeof fields>) => leftByLogin('oidc', settings),
+  results: { name: 'oidc', fields: loginResults({ 'identity.current_session_id': 'string', identity_token: 'string' }) }
+} as const
+
+/**
+ * Logs users in at an OpenID Connect provider. Its discovery document and its keys are fetched when first needed and kept; the
+ * paths of `oauth` belong to the action too.
+ */
+export const openidConnect = defineAction({ ...shared, type: 'openid-connect', compile })
+
+/** Another name of `openid-connect` that published documents use. */
+export const oidc = defineAction({
+  ...shared,
+  type: 'oidc',
+  compile(settings, scope) {
+    scope.warn([], 'ACTION_RENAMED', 'oidc is called openid-connect; the old name is accepted')
+    return compile(settings, scope)
+  }
+})
+
+function compile(settings: Static<typeof fields>, scope: Scope): ActionRun {
+  const { issuer_url, idle_session_duration, idle_session_timeout } = settings
+  if (idle_session_duration !== undefined && idle_session_timeout !== undefined) {
+    scope.problem(
+      ['idle_session_duration'],
+      'CONFIG_INVALID',
+      'idle_session_duration and idle_session_timeout are one; give one of them'
+    )
+  }
+  const source = {
+    result: 'oidc',
+    provider: openidProvider(readIssuer(issuer_url, scope), settings.assume_email_verified === true),
+    operatorApplication: undefined,
+    idle: idle_session_duration ?? idle_session_timeout,
+    access: {}
+  } as const
+  return compileLogin(settings, source, scope)
+}
+
+function readIssuer(url: string, scope: Scope): string {
+  const at = ['issuer_url']
+  if (isPlaceholderWord(url)) {
+    scope.unavailable(at, `"${url}" is a placeholder: put an absolute http or https URL in its place`, 'PLACEHOLDER')
+    return NO_ISSUER
+  }
+  checkUrl(url, URL_FORM, 'an absolute http or https URL', at, scope)
+  if (URL.canParse(url)) return url
+  if (URL_FORM.test(url)) scope.problem(at, 'CONFIG_INVALID', `"${url}" is not an absolute http or https URL`)
+  return NO_ISSUER
+}

@@ -1,0 +1,139 @@
+import type { FlowRequest } from '../../flow/flow.js'
+import type { HeaderList } from '../../flow/headers.js'
+import { isNavigation } from '../../flow/reserved-paths.js'
+import { respond, type Verdict } from '../../flow/verdict.js'
+import type { ProviderTrouble } from './provider-fetch.js'
+
+const UNSTORED = ['cache-control', 'no-store', 'referrer-policy', 'no-referrer']
+const PAGE = [
+  'content-type',
+  'text/html; charset=utf-8',
+  'content-security-policy',
+  "default-src 'none'; style-src 'unsafe-inline'; frame-ancestors 'none'; base-uri 'none'"
+]
+/** Seconds after which a provider that did not answer may be tried again. */
+const RETRY_AFTER = '10'
+
+export interface Refusal {
+  readonly status: number
+  readonly code: string
+  readonly title: string
+  readonly text: string
+  /** Says the page where to log in? */
+  readonly login: boolean
+  /** Set-Cookie values. */
+  readonly cookies?: readonly string[]
+}
+
+/** What clients are told when nobody passes. */
+export const REFUSALS = {
+  noApplication: {
+    status: 503,
+    code: 'LOGIN_APPLICATION_MISSING',
+    title: 'Login is not set up',
+    text: 'This site asks for a login, but no application is registered for it at the identity provider.',
+    login: false
+  },
+  notAllowed: {
+    status: 403,
+    code: 'LOGIN_NOT_ALLOWED',
+    title: 'No access',
+    text: 'You are logged in, but this account may not see this site.',
+    login: true
+  },
+  denied: {
+    status: 403,
+    code: 'LOGIN_DENIED',
+    title: 'The login was cancelled',
+    text: 'The identity provider did not confirm the login.',
+    login: true
+  },
+  lost: {
+    status: 400,
+    code: 'LOGIN_STATE_LOST',
+    title: 'The login could not be completed',
+    text: 'It took too long, or this browser keeps no cookies for this site.',
+    login: true
+  },
+  unavailable: {
+    status: 503,
+    code: 'LOGIN_PROVIDER_UNAVAILABLE',
+    title: 'The identity provider does not answer',
+    text: 'Please try again in a moment.',
+    login: true
+  },
+  failed: {
+    status: 502,
+    code: 'LOGIN_PROVIDER_FAILED',
+    title: 'The identity provider gave an answer that cannot be used',
+    text: 'Please try again; if it happens again, tell the owner of this site.',
+    login: true
+  },
+  cookieDomain: {
+    status: 500,
+    code: 'LOGIN_COOKIE_DOMAIN',
+    title: 'Login is not set up for this host',
+    text: 'The domain of its cookies does not contain this host.',
+    login: false
+  }
+} satisfies Readonly<Record<string, Refusal>>
+
+const TROUBLES: Readonly<Record<ProviderTrouble, Refusal>> = {
+  unavailable: REFUSALS.unavailable,
+  garbage: REFUSALS.failed,
+  refused: REFUSALS.failed,
+  denied: REFUSALS.denied,
+  'keys-changed': REFUSALS.failed
+}
+
+export function troubleAnswer(trouble: ProviderTrouble): Refusal {
+  return TROUBLES[trouble]
+}
+
+/** A refusal: a page for people, the code alone for programs. `link`: path and query of the login. */
+export function refusal(request: FlowRequest, answer: Refusal, link: string): Verdict {
+  const { status, code, title, text, login, cookies = [] } = answer
+  const headers = [...setCookies(cookies), ...UNSTORED]
+  if (status === 503) headers.push('retry-after', RETRY_AFTER)
+  if (!isNavigation(request)) return { kind: 'respond', status, headers, code }
+  return {
+    kind: 'respond',
+    status,
+    headers: [...headers, ...PAGE],
+    body: page(title, text, login ? link : undefined),
+    code
+  }
+}
+
+/** 401 for whoever cannot be sent to a login page. Cookies are no scheme of RFC 9110; the field must be there all the same. */
+export function loginRequired(link: string, cookies: readonly string[]): Verdict {
+  return {
+    kind: 'respond',
+    status: 401,
+    headers: [...setCookies(cookies), ...UNSTORED, 'www-authenticate', `Cookie form-action="${link}"`],
+    code: 'LOGIN_REQUIRED'
+  }
+}
+
+/** To a URL that has been made here. */
+export function redirect(url: string, cookies: readonly string[]): Verdict {
+  return respond(302, [...setCookies(cookies), ...UNSTORED, 'location', url])
+}
+
+export function loggedOut(link: string, cookies: readonly string[]): Verdict {
+  return respond(200, [...setCookies(cookies), ...UNSTORED, ...PAGE], page('You are logged out', '', link))
+}
+
+function setCookies(cookies: readonly string[]): HeaderList {
+  return cookies.flatMap((cookie) => ['set-cookie', cookie])
+}
+
+/** Of what a client has sent it holds the path of its link, which is encoded. */
+function page(title: string, text: string, href: string | undefined): Uint8Array {
+  const link = href === undefined ? '' : `<p><a href="${href.replaceAll('&', '&amp;')}">Log in</a></p>`
+  return Buffer.from(
+    `<!doctype html><html lang="en"><head><meta charset="utf-8"><meta name="viewport" content="width=device-width">` +
+      `<title>${title}</title><style>body{font:1rem/1.5 system-ui,sans-serif;max-width:34rem;margin:20vh auto;padding:0 1rem}` +
+      `</style></head><body><h1>${title}</h1>${text === '' ? '' : `<p>${text}</p>`}${link}</body></html>`
+  )
+}

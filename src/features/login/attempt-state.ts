@@ -1,0 +1,165 @@
+import {
+  createCipheriv,
+  createDecipheriv,
+  createHash,
+  createHmac,
+  hkdfSync,
+  randomBytes,
+  timingSafeEqual
+} from 'node:crypto'
+import type { AuthorizationRequest } from './openid.js'
+
+/** Milliseconds that a user has to log in at the provider. */
+export const ATTEMPT_LASTS = 600_000
+
+/** Clocks of the processes of one cluster may differ by that much, in milliseconds. */
+export const CLOCK_DIFFERENCE = 60_000
+
+/** A login under way, in a cookie of the browser that began it: nobody else can end it. */
+export interface Attempt extends AuthorizationRequest {
+  /** Names its cookie. */
+  readonly id: string
+  /** Where the browser wanted to go: a path that `returnPath` has let pass. */
+  readonly path: string
+  /** Wall clock, milliseconds. */
+  readonly begun: number
+}
+
+/** What a state says without being trusted: realm and gate, which cookie, and how often the login was begun anew. */
+export interface StateFacts {
+  readonly tag: string
+  /** Of the gate; see `markOf`. */
+  readonly mark: string
+  readonly id: string
+  readonly round: number
+}
+
+const STATE = /^(sl[0-9a-f]{12})\.([0-9a-f]{8})\.([0-9])\.([0-9a-f]{12})\.[A-Za-z0-9_-]{32}$/
+
+/** A new attempt with unguessable values of 192 and 256 bits. */
+export function newAttempt(
+  { tag, mark }: { readonly tag: string; readonly mark: string },
+  round: number,
+  redirectUri: string,
+  path: string,
+  begun: number
+): Attempt {
+  const id = randomBytes(6).toString('hex')
+  return {
+    id,
+    state: `${tag}.${mark}.${round}.${id}.${randomBytes(24).toString('base64url')}`,
+    nonce: randomBytes(24).toString('base64url'),
+    verifier: randomBytes(32).toString('base64url'),
+    redirectUri,
+    path,
+    begun
+  }
+}
+
+/** Undefined when no realm of ours can have made this state. */
+export function readState(state: string): StateFacts | undefined {
+  const [, tag, mark, round, id] = STATE.exec(state) ?? []
+  if (tag === undefined || mark === undefined || id === undefined) return undefined
+  return { tag, mark, round: Number(round), id }
+}
+
+export function sealAttempt(vault: Vault, { id, state, nonce, verifier, redirectUri, path, begun }: Attempt): string {
+  return vault.seal(JSON.stringify([id, state, nonce, verifier, redirectUri, path, begun]), 'attempt')
+}
+
+/** The attempt that a cookie holds, when it is the one of `state` and not too old. */
+export function openAttempt(vault: Vault, sealed: string, state: string, now: number): Attempt | undefined {
+  const text = vault.open(sealed, 'attempt')
+  if (text === undefined) return undefined
+  const [id, known, nonce, verifier, redirectUri, path, begun] = JSON.parse(text) as readonly [
+    string,
+    string,
+    string,
+    string,
+    string,
+    string,
+    number
+  ]
+  // The state is no secret of the browser that sends both; a plain comparison tells it nothing.
+  const isNow = now - begun < ATTEMPT_LASTS && begun <= now + CLOCK_DIFFERENCE
+  if (known !== state || !isNow) return undefined
+  return { id, state, nonce, verifier, redirectUri, path, begun }
+}
+
+const KEY_BYTES = 32
+const NONCE_BYTES = 12
+const TAG_BYTES = 16
+const MARK_BYTES = 16
+
+/** What a sealed value is for; it opens for the same purpose only. */
+type Purpose = 'session' | 'attempt'
+
+/** Names a realm in cookies, states and links; says nothing about keys. */
+export function tagOf(realm: string): string {
+  return `sl${createHash('sha256').update(realm).digest('hex').slice(0, 12)}`
+}
+
+/**
+ * Seals what browsers keep for one realm: nonce (12 bytes), ciphertext, tag (16), in base64url; AES-256-GCM (NIST SP
+ * 800-38D). Each realm has keys of its own, derived by HKDF (RFC 5869), so that a value of one realm opens in no other.
+ */
+export class Vault {
+  /** Of its realm; see `tagOf`. */
+  readonly tag: string
+  readonly #keys: readonly Buffer[]
+
+  /** `keys`: 32 bytes each; the first one seals, all of them open. Every process of a cluster has the same. */
+  constructor(keys: readonly Uint8Array[], realm: string) {
+    if (keys.length === 0) throw new RangeError('a vault needs a key')
+    this.tag = tagOf(realm)
+    this.#keys = keys.map((key) => Buffer.from(hkdfSync('sha256', key, '', `sluice login ${realm}`, KEY_BYTES)))
+  }
+
+  seal(plain: string, purpose: Purpose): string {
+    const nonce = randomBytes(NONCE_BYTES)
+    const cipher = createCipheriv('aes-256-gcm', this.#keys[0] as Buffer, nonce, { authTagLength: TAG_BYTES })
+    cipher.setAAD(Buffer.from(purpose))
+    return Buffer.concat([nonce, cipher.update(plain, 'utf8'), cipher.final(), cipher.getAuthTag()]).toString(
+      'base64url'
+    )
+  }
+
+  /** Undefined when the value was changed, cut, made for something else, or sealed by a key that is not here. */
+  open(sealed: string, purpose: Purpose): string | undefined {
+    const bytes = Buffer.from(sealed, 'base64url')
+    // Buffer forgives what is no base64url; two spellings of one value would be two values that open.
+    if (bytes.length < NONCE_BYTES + TAG_BYTES || bytes.toString('base64url') !== sealed) return undefined
+    for (const key of this.#keys) {
+      const plain = openWith(key, bytes, purpose)
+      if (plain !== undefined) return plain
+    }
+    return undefined
+  }
+
+  /** A mark that only this realm can make; 22 characters of base64url. */
+  mark(text: string): string {
+    return markOf(this.#keys[0] as Buffer, text).toString('base64url')
+  }
+
+  isMarked(text: string, mark: string): boolean {
+    const given = Buffer.from(mark, 'base64url')
+    return given.length === MARK_BYTES && this.#keys.some((key) => timingSafeEqual(markOf(key, text), given))
+  }
+}
+
+function openWith(key: Buffer, bytes: Buffer, purpose: Purpose): string | undefined {
+  const end = bytes.length - TAG_BYTES
+  const decipher = createDecipheriv('aes-256-gcm', key, bytes.subarray(0, NONCE_BYTES), { authTagLength: TAG_BYTES })
+  decipher.setAAD(Buffer.from(purpose))
+  decipher.setAuthTag(bytes.subarray(end))
+  try {
+    return Buffer.concat([decipher.update(bytes.subarray(NONCE_BYTES, end)), decipher.final()]).toString('utf8')
+  } catch {
+    // The only failure that is left: the tag does not fit.
+    return undefined
+  }
+}
+
+function markOf(key: Buffer, text: string): Buffer {
+  return createHmac('sha256', key).update('mark ').update(text).digest().subarray(0, MARK_BYTES)
+}

@@ -1,0 +1,141 @@
+import { CALLBACK_PATH, originOf, uriOf } from '../../flow/reserved-paths.js'
+import type { Verdict } from '../../flow/verdict.js'
+import type { Access } from './access.js'
+import { REFUSALS, type Refusal, redirect } from './answers.js'
+import {
+  ATTEMPT_LASTS,
+  type Attempt,
+  newAttempt,
+  openAttempt,
+  readState,
+  sealAttempt,
+  type Vault
+} from './attempt-state.js'
+import type { Visit } from './gate.js'
+import type { Identities, Identity } from './identities.js'
+import { ProviderFailure } from './provider-fetch.js'
+import { scopesOf } from './providers.js'
+import { type LoginCall, type LoginGate, returnPath } from './selection.js'
+import type { GateSettings, Login, SessionEnd } from './service.js'
+import type { Found, Sessions } from './sessions.js'
+
+/** Logins that one browser may have under way: tabs that were opened at once. */
+const MOST_ATTEMPTS = 4
+/** How often a login is begun anew by itself when the browser has lost it. */
+const MOST_ROUNDS = 1
+
+type Answer = Verdict | Refusal
+
+export interface AttemptsParts {
+  readonly settings: GateSettings
+  readonly gate: Pick<LoginGate, 'tag' | 'mark'>
+  readonly login: Login
+  readonly vault: Vault
+  readonly identities: Identities
+  readonly sessions: Sessions
+  readonly access: Access
+}
+
+/** Logins of one gate, from the redirect to the provider to the session. Rejects with a ProviderFailure. */
+export class Attempts {
+  readonly #settings: GateSettings
+  readonly #gate: AttemptsParts['gate']
+  readonly #login: Login
+  readonly #vault: Vault
+  readonly #identities: Identities
+  readonly #sessions: Sessions
+  readonly #access: Access
+
+  constructor({ settings, gate, login, vault, identities, sessions, access }: AttemptsParts) {
+    this.#settings = settings
+    this.#gate = gate
+    this.#access = access
+    this.#login = login
+    this.#vault = vault
+    this.#identities = identities
+    this.#sessions = sessions
+  }
+
+  /** Answers the login's path or the callback of the provider. `found`: the session of the request, if it has one. */
+  serve({ own, home }: LoginCall, visit: Visit, found: Found | SessionEnd): Answer | Promise<Answer> {
+    const { parameters } = visit.request.target
+    if (own === 'callback') return this.#callback(visit, parameters.get('state') ?? [], found, home)
+    const [asked = ''] = parameters.get('redirect_path') ?? []
+    return this.begin(visit, [], returnPath(asked) ?? home)
+  }
+
+  /** Sends the browser to the provider. `cookies`: further Set-Cookie values. */
+  async begin(
+    visit: Visit,
+    cookies: readonly string[],
+    path = returnPath(uriOf(visit.request)) ?? '/',
+    round = 0
+  ): Promise<Answer> {
+    const { request, style, jar, application } = visit
+    const { provider, scopes, parameters, cookieDomain } = this.#settings
+    if (cookieDomain !== undefined && !lies(request.target.host, cookieDomain)) return REFUSALS.cookieDomain
+    const origin = originOf(request)
+    const attempt = newAttempt(this.#gate, round, origin + CALLBACK_PATH, path, this.#login.clock.wall())
+    const url = await this.#login.protocol.authorizationUrl(
+      provider,
+      application,
+      attempt,
+      scopesOf(provider, scopes),
+      parameters
+    )
+    const earlier = style.attemptsIn(jar)
+    return redirect(url, [
+      ...cookies,
+      ...(earlier.length < MOST_ATTEMPTS ? [] : earlier.map((name) => style.drop(name))),
+      style.set(style.attempt(attempt.id), sealAttempt(this.#vault, attempt), ATTEMPT_LASTS / 1_000)
+    ])
+  }
+
+  #callback(
+    visit: Visit,
+    states: readonly string[],
+    found: Found | SessionEnd,
+    home: string
+  ): Answer | Promise<Answer> {
+    const { jar, style, request } = visit
+    const [state = ''] = states
+    const facts = readState(state)
+    if (facts?.tag !== this.#gate.tag || states.length !== 1) return this.#lost(visit, 0, found, home)
+    const name = style.attempt(facts.id)
+    const attempt = openAttempt(this.#vault, jar.get(name) ?? '', state, this.#login.clock.wall())
+    if (attempt === undefined) return this.#lost(visit, facts.round, found, home)
+    return this.#complete(visit, attempt, facts.round, request.target.query ?? '')
+  }
+
+  async #complete(visit: Visit, attempt: Attempt, round: number, query: string): Promise<Answer> {
+    const { application, jar, style } = visit
+    const spent = style.drop(style.attempt(attempt.id))
+    let identity: Identity
+    try {
+      identity = await this.#identities.login(application, attempt, new URL(`${attempt.redirectUri}?${query}`))
+    } catch (error) {
+      if (!(error instanceof ProviderFailure)) throw error
+      // The code is spent, but the provider knows the user: a second login shows nothing.
+      if (error.trouble === 'keys-changed' && round < MOST_ROUNDS)
+        return this.begin(visit, [spent], attempt.path, round + 1)
+      throw error
+    }
+    const held = this.#sessions.create(identity, application.id)
+    if (!this.#access.allows(held.session)) return { ...REFUSALS.notAllowed, cookies: [spent] }
+    return redirect(originOf(visit.request) + attempt.path, [
+      spent,
+      ...(jar.has(style.activity) ? [style.drop(style.activity)] : []),
+      ...this.#sessions.cookiesOf(held, visit)
+    ])
+  }
+
+  /** A callback that this browser has not begun, or too long ago: who is logged in goes on, others begin anew, once. */
+  #lost(visit: Visit, round: number, found: Found | SessionEnd, home: string): Answer | Promise<Answer> {
+    if (typeof found !== 'string') return redirect(originOf(visit.request) + home, [])
+    return round < MOST_ROUNDS ? this.begin(visit, [], home, round + 1) : REFUSALS.lost
+  }
+}
+
+function lies(host: string, domain: string): boolean {
+  return host === domain || host.endsWith(`.${domain}`)
+}

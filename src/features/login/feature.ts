@@ -1,0 +1,245 @@
+import type { Fields } from '../../schema/field.js'
+import { boolean, text, texts, UINT32, whole } from '../../schema/fields.js'
+import { module, object, oneOf, type Rule, type RuleView } from '../../schema/objects.js'
+import { secret } from '../../schema/secrets.js'
+import { type CompiledModule, defineModule } from '../contract.js'
+import { createGate } from './gate.js'
+import { openidProvider, PROVIDERS, type ProviderName } from './providers.js'
+import type { LoginGate } from './selection.js'
+import { type LoginServices, USUAL_MAXIMUM } from './service.js'
+
+/** The steps of a module that is a login. */
+function loginSteps(gate: LoginGate): Omit<CompiledModule, 'name'> {
+  const logins = [gate]
+  return {
+    logins: () => logins,
+    request(flow) {
+      const { own } = flow
+      if (own === undefined) return gate.run(flow)
+      return own.by === gate ? own.answer(flow) : undefined
+    }
+  }
+}
+
+const SECOND = 1_000
+
+interface OauthConfig {
+  readonly provider: {
+    readonly name: ProviderName
+    readonly value: {
+      /** '': the application of the operator. */
+      readonly client_id: string
+      readonly scopes: readonly string[]
+      readonly email_addresses: readonly string[]
+      readonly email_domains: readonly string[]
+      readonly teams?: readonly string[]
+      readonly organizations?: readonly string[]
+    }
+  }
+  readonly options_passthrough: boolean
+  readonly cookie_prefix: string
+  /** Seconds, like the others; 0: no such limit. */
+  readonly inactivity_timeout: number
+  /** 0: the usual maximum. */
+  readonly maximum_duration: number
+  readonly auth_check_interval: number
+}
+
+/** Lets users pass who have logged in at an OAuth provider and stand in one of its lists, if there are any. */
+export const oauthModule = defineModule<OauthConfig>('oauth', (config, scope) => {
+  const { name, value } = config.provider
+  const { login }: LoginServices = scope.services
+  const { provider, application } = login?.providers[name] ?? { provider: PROVIDERS[name], application: undefined }
+  const secret = scope.secret(`provider.${name}.client_secret`)
+  const own = secret === undefined ? undefined : { id: value.client_id, secret }
+  const chosen = value.client_id === '' ? application : own
+  return loginSteps(
+    createGate(
+      {
+        result: 'oauth',
+        owner: scope.owner,
+        authId: '',
+        provider,
+        client: value.client_id,
+        application: () => chosen,
+        scopes: value.scopes,
+        parameters: {},
+        cookiePrefix: config.cookie_prefix,
+        cookieDomain: undefined,
+        inactivity: config.inactivity_timeout * SECOND,
+        maximum: config.maximum_duration === 0 ? USUAL_MAXIMUM : config.maximum_duration * SECOND,
+        lasting: config.maximum_duration > 0,
+        check: config.auth_check_interval * SECOND,
+        preflight: config.options_passthrough ? 'options' : 'none',
+        access: listsOf(value)
+      },
+      scope.services
+    )
+  )
+})
+
+function listsOf({ email_addresses, email_domains, teams = [], organizations = [] }: OauthConfig['provider']['value']) {
+  return { email_addresses, email_domains, teams, organizations }
+}
+
+interface OidcConfig {
+  readonly issuer: string
+  readonly client_id: string
+  readonly scopes: readonly string[]
+  /** Absent in modules that were written before there was the field. */
+  readonly assume_email_verified?: boolean
+  readonly options_passthrough: boolean
+  readonly cookie_prefix: string
+  /** Seconds, like the other; 0: no such limit. */
+  readonly inactivity_timeout: number
+  /** 0: the usual maximum. */
+  readonly maximum_duration: number
+}
+
+/** Lets users pass who have logged in at an OpenID Connect provider. */
+export const oidcModule = defineModule<OidcConfig>('oidc', (config, scope) => {
+  const secret = scope.secret('client_secret')
+  const application = secret === undefined ? undefined : { id: config.client_id, secret }
+  return loginSteps(
+    createGate(
+      {
+        result: 'oidc',
+        owner: scope.owner,
+        authId: '',
+        provider: openidProvider(config.issuer, config.assume_email_verified === true),
+        client: config.client_id,
+        application: () => application,
+        scopes: config.scopes,
+        parameters: {},
+        cookiePrefix: config.cookie_prefix,
+        cookieDomain: undefined,
+        inactivity: config.inactivity_timeout * SECOND,
+        maximum: config.maximum_duration === 0 ? USUAL_MAXIMUM : config.maximum_duration * SECOND,
+        lasting: config.maximum_duration > 0,
+        check: 0,
+        preflight: config.options_passthrough ? 'options' : 'none',
+        access: {}
+      },
+      scope.services
+    )
+  )
+})
+
+/** What descriptions of logins say of their own paths. */
+const LOGIN_PATHS =
+  'Register https://<host>/.sluice/callback at the provider; it, /.sluice/login and /.sluice/logout belong to the login on every host of the edge, whatever the route matches.'
+
+const MAX_ENTRIES = 1000
+
+const entries = (description: string, form: 'email' | 'email_domain' | 'team' | 'slug') =>
+  texts({ description, form, max: MAX_ENTRIES, distinct: true })
+
+const application = {
+  client_id: text({
+    description: 'Id of an application of your own; empty: the application of the operator.',
+    bytes: 1024
+  }),
+  client_secret: secret({
+    description: 'Secret of the application; together with client_id.',
+    bytes: 4096,
+    shown: 'owner'
+  }),
+  scopes: texts({ description: 'Scopes to ask for; needs an application of your own.', max: 100, distinct: true })
+}
+const people = {
+  email_addresses: entries('Users who may pass, by address.', 'email'),
+  email_domains: entries('Users who may pass, by the domain of their address.', 'email_domain')
+}
+const memberships = {
+  teams: entries('Members of these teams may pass: <organization>/<team>.', 'team'),
+  organizations: entries('Members of these organizations may pass.', 'slug')
+}
+
+const rules: readonly Rule[] = [
+  { on: ['client_id', 'client_secret'], check: wholeApplication },
+  { on: ['client_id', 'scopes'], check: ownScopes }
+]
+
+const provider = (name: string, fields: Fields = {}) =>
+  object({ ...application, ...people, ...fields }, { description: `Users log in at ${name}.`, rules })
+
+/** Lets users pass who have logged in at an identity provider. */
+export function oauthFields() {
+  const seconds = (description: string) =>
+    whole({ description: `${description} (seconds; 0: no such limit)`, min: 0, max: UINT32, default: 0 })
+  return module(`Lets users pass who have logged in at an identity provider. ${LOGIN_PATHS}`, {
+    provider: oneOf(
+      {
+        github: provider('GitHub', memberships),
+        facebook: provider('Facebook'),
+        microsoft: provider('Microsoft'),
+        google: provider('Google'),
+        linkedin: provider('LinkedIn'),
+        gitlab: provider('GitLab'),
+        twitch: provider('Twitch'),
+        amazon: provider('Amazon')
+      },
+      { description: 'The identity provider and who may pass.', required: true }
+    ),
+    options_passthrough: boolean({ description: 'true lets OPTIONS requests pass, as CORS needs.', default: false }),
+    cookie_prefix: {
+      ...text({ description: 'Prefix of the names of cookies; empty: none.', bytes: 128, form: 'cookie_prefix' }),
+      initial: 'sluice.'
+    },
+    inactivity_timeout: seconds('Time without a request after which a session ends'),
+    maximum_duration: whole({
+      description: 'Longest session (seconds; 0: 14 days).',
+      min: 0,
+      max: UINT32,
+      default: 0
+    }),
+    auth_check_interval: seconds('How often the provider is asked again')
+  })
+}
+
+function wholeApplication({ body, report }: RuleView): void {
+  const [id, clear] = [body.client_id !== '', body.client_secret === true]
+  if (id && !clear) report('client_secret', 'FIELD_REQUIRED', 'is required with client_id')
+  if (clear && !id) report('client_id', 'FIELD_REQUIRED', 'is required with client_secret')
+}
+
+function ownScopes({ body, report }: RuleView): void {
+  if ((body.scopes as readonly string[]).length === 0 || body.client_id !== '') return
+  report('scopes', 'CONFLICTING_FIELDS', 'need an application of your own: client_id and client_secret')
+}
+
+/** Lets users pass who have logged in at an OpenID Connect provider. */
+export function oidcFields() {
+  const seconds = (description: string) =>
+    whole({ description: `${description} (seconds; 0: no such limit)`, min: 0, max: UINT32, default: 0 })
+  return module(`Lets users pass who have logged in at an OpenID Connect provider. ${LOGIN_PATHS}`, {
+    issuer: text({
+      description: 'The provider; its discovery document is fetched from there when it is first needed.',
+      bytes: 2048,
+      form: 'url',
+      required: true
+    }),
+    client_id: text({ description: 'Id of the application at the provider.', bytes: 1024, required: true }),
+    client_secret: secret({ description: 'Its secret.', bytes: 4096, shown: 'owner', required: true }),
+    scopes: texts({ description: 'Scopes to ask for besides openid.', max: 100, distinct: true }),
+    assume_email_verified: boolean({
+      description: 'true takes addresses without the claim email_verified for verified: the provider gives no others.',
+      default: false
+    }),
+    options_passthrough: boolean({ description: 'true lets OPTIONS requests pass, as CORS needs.', default: false }),
+    cookie_prefix: text({
+      description: 'Prefix of the names of cookies; empty: none.',
+      bytes: 128,
+      form: 'cookie_prefix'
+    }),
+    inactivity_timeout: seconds('Time without a request after which a session ends'),
+    maximum_duration: whole({ description: 'Longest session (seconds; 0: 14 days).', min: 0, max: UINT32, default: 0 })
+  })
+}
+
+/** Two logins on one route would ask every visitor twice. */
+export function oneLogin({ body, given, report }: RuleView): void {
+  const [oauth, oidc] = [body.oauth, body.oidc] as ({ readonly enabled: boolean } | null)[]
+  if (oauth?.enabled !== true || oidc?.enabled !== true) return
+  report(given.has('oidc') ? 'oidc' : 'oauth', 'CONFLICTING_FIELDS', 'only one of oauth and oidc can be enabled')
+}

@@ -1,0 +1,250 @@
+import { EvaluationError } from '../../expression/expression.js'
+import type { Flow, FlowRequest } from '../../flow/flow.js'
+import { isExempt, isNavigation, isSecure, LOGIN_PATH, originOf, uriOf } from '../../flow/reserved-paths.js'
+import { refuse, type Verdict } from '../../flow/verdict.js'
+import { decisionCounters } from '../../policy/services.js'
+import { accessOf } from './access.js'
+import { loggedOut, loginRequired, REFUSALS, type Refusal, redirect, refusal, troubleAnswer } from './answers.js'
+import { tagOf } from './attempt-state.js'
+import { Attempts } from './attempts.js'
+import { CookieStyle, dropLoginCookies, type Jar, loginCookies } from './cookies.js'
+import { Identities } from './identities.js'
+import { ProviderFailure } from './provider-fetch.js'
+import type { Application } from './providers.js'
+import { LOGIN_PARAMETER, type LoginCall, type LoginGate, returnPath } from './selection.js'
+import {
+  type GateSettings,
+  type Login,
+  type LoginServices,
+  markOf,
+  realmOf,
+  refusedResults,
+  type SessionEnd,
+  sessionResults
+} from './service.js'
+import type { Held } from './session.js'
+import { Sessions } from './sessions.js'
+
+/** A visit at the gate. */
+export interface Visit {
+  readonly flow: Flow
+  readonly request: FlowRequest
+  readonly jar: Jar
+  readonly style: CookieStyle
+  readonly application: Application
+}
+
+const UNAVAILABLE = refuse(503, 'LOGIN_UNAVAILABLE')
+const NO_VALUE = refuse(500, 'POLICY_EXPRESSION')
+const SLOT = 'policy.login.application'
+
+/** Client id of the application that the last gate of this flow sends users to; undefined when none was asked. */
+export function applicationOf({ derived }: Flow): string | undefined {
+  return derived[SLOT] as string | undefined
+}
+
+/** The gate of a module or an action. */
+export function createGate(settings: GateSettings, services: LoginServices): LoginGate {
+  const { login } = services
+  return login === undefined ? closedGate(settings) : new Gate(settings, services, login)
+}
+
+/** Where no policy will run there is nobody to log in. */
+function closedGate(settings: GateSettings): LoginGate {
+  return {
+    tag: tagOf(realmOf(settings)),
+    mark: markOf(settings),
+    authId: settings.authId,
+    run: () => UNAVAILABLE,
+    answer: () => UNAVAILABLE,
+    leave: () => []
+  }
+}
+
+class Gate implements LoginGate {
+  readonly tag: string
+  readonly mark: string
+  readonly authId: string
+  readonly #settings: GateSettings
+  readonly #access
+  readonly #ended: Login['ended']
+  readonly #log: LoginServices['log']
+  readonly #sessions: Sessions
+  readonly #attempts: Attempts
+  readonly #plain: CookieStyle
+  readonly #secure: CookieStyle
+  readonly #counters
+
+  constructor(settings: GateSettings, services: LoginServices, login: Login) {
+    const { cookiePrefix, cookieDomain, provider, owner, result, authId } = settings
+    const vault = login.vault(realmOf(settings))
+    this.tag = vault.tag
+    this.mark = markOf(settings)
+    this.authId = authId
+    this.#settings = settings
+    this.#log = services.log
+    this.#ended = login.ended
+    const access = accessOf(settings.access)
+    const identities = new Identities(login, provider, access)
+    const sessions = new Sessions(settings, login, vault, identities, access)
+    this.#access = access
+    this.#sessions = sessions
+    this.#attempts = new Attempts({ settings, gate: this, login, vault, identities, sessions, access })
+    this.#plain = new CookieStyle(cookiePrefix, vault.tag, false, cookieDomain)
+    this.#secure = new CookieStyle(cookiePrefix, vault.tag, true, cookieDomain)
+    this.#counters = decisionCounters(services.meter, owner, result, ['pass', 'login', 'deny', 'fail'])
+  }
+
+  run(flow: Flow): Verdict | undefined | Promise<Verdict | undefined> {
+    const { request } = flow
+    if (request === undefined) return undefined
+    if (isExempt(request, this.#settings.preflight)) {
+      dropLoginCookies(request.headers)
+      return undefined
+    }
+    const application = this.#settings.application(flow)
+    if (application === undefined) return this.#refused(flow, REFUSALS.noApplication, 'fail')
+    const visit = this.#visit(flow, request, application)
+    const found = this.#sessions.find(visit)
+    if (typeof found === 'string') return this.#login(visit, found)
+    if (!this.#sessions.isDue(found.held)) return this.#pass(visit, found.held, found.cookies, false)
+    if (!this.#sessions.down) return this.#checked(visit, found.held)
+    void this.#probed(visit, found.held)
+    return this.#pass(visit, found.held, found.cookies, false)
+  }
+
+  answer(flow: Flow, call: LoginCall): Verdict | Promise<Verdict> {
+    const request = flow.request as FlowRequest
+    if (call.own === 'logout') return this.#logout(flow, request, call.others)
+    let application: Application | undefined
+    try {
+      application = this.#settings.application(flow)
+    } catch (error) {
+      // No rule has run that could give a value or end the phase.
+      if (!(error instanceof EvaluationError)) throw error
+      this.#log.warn({ owner: this.#settings.owner, reason: error.message }, 'a login has no application')
+      return NO_VALUE
+    }
+    if (application === undefined) return this.#refused(flow, REFUSALS.noApplication, 'fail')
+    const visit = this.#visit(flow, request, application)
+    return this.#guarded(this.#attempts.serve(call, visit, this.#sessions.find(visit)), visit)
+  }
+
+  leave(flow: Flow): readonly string[] {
+    const request = flow.request as FlowRequest
+    const [style, jar] = [this.#styleOf(request), loginCookies(request.head.headers)]
+    return [...this.#sessions.end(style, jar), ...style.attemptsIn(jar).map((name) => style.drop(name))]
+  }
+
+  #visit(flow: Flow, request: FlowRequest, application: Application): Visit {
+    flow.derived[SLOT] = application.id
+    return { flow, request, jar: loginCookies(request.head.headers), style: this.#styleOf(request), application }
+  }
+
+  #styleOf(request: FlowRequest): CookieStyle {
+    return isSecure(request) ? this.#secure : this.#plain
+  }
+
+  async #logout(flow: Flow, request: FlowRequest, others: readonly LoginGate[]): Promise<Verdict> {
+    const [asked = ''] = request.target.parameters.get('redirect_path') ?? []
+    const path = returnPath(asked)
+    // Gates of one realm end the same cookies.
+    const cookies = [...new Set([this, ...others].flatMap((gate) => gate.leave(flow)))]
+    this.#counters.login.inc()
+    try {
+      await this.#ended.keep()
+    } catch (error) {
+      // It holds in this process, and is written as soon as the store is there again.
+      this.#log.warn({ owner: this.#settings.owner, err: error }, 'a logout could not be stored yet')
+    }
+    return path === undefined ? loggedOut(this.#link(request), cookies) : redirect(originOf(request) + path, cookies)
+  }
+
+  /** Looks whether the provider answers again, for a session that passes meanwhile. */
+  async #probed({ application }: Visit, held: Held): Promise<void> {
+    try {
+      await this.#sessions.check(held, application, (failure) => this.#report(failure))
+    } catch (error) {
+      this.#log.warn({ owner: this.#settings.owner, err: error }, 'a session could not be checked')
+    }
+  }
+
+  async #checked(visit: Visit, held: Held): Promise<Verdict | undefined> {
+    const outcome = await this.#sessions.check(held, visit.application, (failure) => this.#report(failure))
+    if (outcome === 'ended') return this.#login(visit, 'revoked')
+    // Nobody answered: who has a session keeps it.
+    if (outcome === 'unknown') return this.#pass(visit, held, [], false)
+    return this.#pass(visit, outcome, this.#sessions.cookiesOf(outcome, visit), true)
+  }
+
+  #pass(
+    { flow, request, style }: Visit,
+    held: Held,
+    cookies: readonly string[],
+    refreshed: boolean
+  ): Verdict | undefined {
+    const { result, provider } = this.#settings
+    if (!this.#access.allows(held.session)) return this.#refused(flow, { ...REFUSALS.notAllowed, cookies }, 'deny')
+    held.results ??= sessionResults(result, provider.issuer, held, false)
+    flow.publish(result, refreshed ? sessionResults(result, provider.issuer, held, true) : held.results)
+    dropLoginCookies(request.headers)
+    const activity = this.#sessions.touch(held, style)
+    if (cookies.length > 0 || activity !== undefined) {
+      flow.responseFields ??= []
+      for (const cookie of cookies) flow.responseFields.push('Set-Cookie', cookie)
+      if (activity !== undefined) flow.responseFields.push('Set-Cookie', activity)
+    }
+    this.#counters.pass.inc()
+    return undefined
+  }
+
+  #login(visit: Visit, end: SessionEnd): Verdict | Promise<Verdict | undefined> {
+    const { flow, request, style, jar } = visit
+    flow.publish(this.#settings.result, refusedResults(end, 'LOGIN_REQUIRED', 'there is no session'))
+    const ended = this.#sessions.drop(style, jar)
+    if (!isNavigation(request)) {
+      this.#counters.login.inc()
+      return loginRequired(this.#link(request), ended)
+    }
+    return this.#guarded(this.#attempts.begin(visit, ended), visit) as Promise<Verdict | undefined>
+  }
+
+  /** What comes of a login, or of its failure. */
+  async #guarded(pending: Verdict | Refusal | Promise<Verdict | Refusal>, { flow }: Visit): Promise<Verdict> {
+    let answer: Verdict | Refusal
+    try {
+      answer = await pending
+    } catch (error) {
+      if (!(error instanceof ProviderFailure)) throw error
+      this.#report(error)
+      answer = troubleAnswer(error.trouble)
+    }
+    if (!('title' in answer)) {
+      this.#counters.login.inc()
+      return answer
+    }
+    return this.#refused(flow, answer, answer.status < 500 ? 'deny' : 'fail')
+  }
+
+  #refused(flow: Flow, answer: Refusal, decision: 'deny' | 'fail'): Verdict {
+    const request = flow.request as FlowRequest
+    flow.publish(this.#settings.result, refusedResults('none', answer.code, answer.title))
+    this.#counters[decision].inc()
+    return refusal(request, answer, this.#link(request))
+  }
+
+  /** Leads to the login of this very gate and then back to where the request wanted to go. */
+  #link(request: FlowRequest): string {
+    const path = returnPath(uriOf(request))
+    const back = path === undefined ? '' : `&redirect_path=${encodeURIComponent(path)}`
+    return `${LOGIN_PATH}?${LOGIN_PARAMETER}=${this.tag}.${this.mark}${back}`
+  }
+
+  #report({ trouble, message, cause }: ProviderFailure): void {
+    const { owner, provider } = this.#settings
+    const fields = { owner, provider: provider.issuer, trouble, reason: message, cause }
+    // Whoever cancels a login writes no warning into our log.
+    if (trouble === 'denied') this.#log.debug(fields, 'a login was denied')
+    else this.#log.warn(fields, 'an identity provider failed')
+  }
+}

@@ -1,0 +1,202 @@
+import type { Clock } from '../../lib/clock.js'
+import type { Outbound } from '../../lib/http-client/outbound.js'
+import type { Access } from './access.js'
+import type { AuthorizationRequest, OpenidProtocol, Tokens } from './openid.js'
+import { outboundFetch, ProviderFailure } from './provider-fetch.js'
+import {
+  type ApiProvider,
+  type Application,
+  type Json,
+  type Memberships,
+  type Profile,
+  type Provider,
+  type ProviderApi,
+  profileOfClaims
+} from './providers.js'
+import type { Session } from './session.js'
+
+const PAGE = 100
+/** Milliseconds for all questions together. */
+const LONGEST = 10_000
+/** Nobody is in more teams than that; a server that says otherwise is not believed. */
+const MOST_PAGES = 20
+/** Facebook answers 400 to a token that is worth nothing. */
+const REFUSED = new Set([400, 401])
+
+/** The API of a provider with one user's access token, for the questions of one login or check. */
+export function providerApi(
+  { outbound, clock }: { readonly outbound: Outbound; readonly clock: Clock },
+  { api, clientField }: ApiProvider,
+  clientId: string,
+  accessToken: string
+): ProviderApi {
+  const begun = clock.monotonic()
+  const fetch = outboundFetch(outbound, () => LONGEST - (clock.monotonic() - begun))
+  const headers = {
+    accept: 'application/json',
+    authorization: `Bearer ${accessToken}`,
+    ...(clientField === undefined ? {} : { [clientField]: clientId })
+  }
+  const get = async (path: string): Promise<unknown> => {
+    const answer = await fetch(`${api}${path}`, { headers })
+    if (answer.status !== 200) throw refusal(answer)
+    try {
+      return await answer.json()
+    } catch {
+      throw new ProviderFailure('garbage', 'the API of the provider answers no JSON')
+    }
+  }
+  return {
+    async object(path) {
+      return objectOf(await get(path))
+    },
+    async list(path) {
+      const all: Json[] = []
+      for (let page = 1; page <= MOST_PAGES; page++) {
+        const entries = listOf(await get(`${path}?per_page=${PAGE}&page=${page}`))
+        all.push(...entries)
+        if (entries.length < PAGE) break
+      }
+      return all
+    }
+  }
+}
+
+function refusal({ status, headers }: Response): ProviderFailure {
+  // GitHub and others say 403 to whoever asks too often.
+  const busy = headers.get('x-ratelimit-remaining') === '0' || headers.has('retry-after')
+  if (status === 403 && busy) return new ProviderFailure('unavailable', 'the provider limits our requests')
+  if (status === 403 || REFUSED.has(status)) {
+    return new ProviderFailure('refused', 'the provider does not accept the access token')
+  }
+  return new ProviderFailure('garbage', `the API of the provider answered with status ${status}`)
+}
+
+function listOf(value: unknown): Json[] {
+  if (!Array.isArray(value)) throw new ProviderFailure('garbage', 'the API of the provider answers no list')
+  return value.map(objectOf)
+}
+
+function objectOf(value: unknown): Json {
+  if (typeof value === 'object' && value !== null && !Array.isArray(value)) return value as Json
+  throw new ProviderFailure('garbage', 'the API of the provider answers something else than asked')
+}
+
+/** What the provider says about a user, now. */
+export interface Identity extends Memberships {
+  readonly profile: Profile
+  readonly tokens: Omit<Tokens, 'claims'>
+  /** Of the lists that the memberships were looked up for; see `MembershipLists`. */
+  readonly listed: string
+  /** false: the tokens are new, the rest is of before, because the provider did not answer. */
+  readonly current: boolean
+}
+
+interface IdentityParts {
+  readonly protocol: OpenidProtocol
+  readonly outbound: Outbound
+  readonly clock: Clock
+}
+
+const NO_MEMBERSHIPS = { teams: [], organizations: [], listed: '' } as const
+
+/** Asks one provider who users are. Methods reject with a ProviderFailure. */
+export class Identities {
+  readonly #parts: IdentityParts
+  readonly #provider: Provider
+  readonly #access: Access
+
+  constructor(parts: IdentityParts, provider: Provider, access: Access) {
+    this.#parts = parts
+    this.#provider = provider
+    this.#access = access
+  }
+
+  /** The user whom a callback brings. */
+  async login(application: Application, request: AuthorizationRequest, callback: URL): Promise<Identity> {
+    const tokens = await this.#parts.protocol.redeem(this.#provider, application, request, callback)
+    return this.#identity(application, tokens, subjectOf(tokens.claims))
+  }
+
+  /**
+   * The user of a session as of now: `refused` when the provider does not know the user, or the session's tokens, any more. An
+   * access token that has expired is replaced first.
+   */
+  async recheck(application: Application, session: Session): Promise<Identity> {
+    const { refreshToken, expiresAt } = session
+    const expired = expiresAt !== 0 && this.#parts.clock.wall() >= expiresAt
+    if (expired && refreshToken !== '') return this.#renewed(application, session)
+    try {
+      const { accessToken, identityToken } = session
+      const tokens = { accessToken, refreshToken, expiresAt, identityToken, claims: undefined }
+      return await this.#identity(application, tokens, session.profile.id)
+    } catch (error) {
+      const worthless = error instanceof ProviderFailure && error.trouble === 'refused'
+      if (!worthless || refreshToken === '') throw error
+      return this.#renewed(application, session)
+    }
+  }
+
+  async #renewed(application: Application, session: Session): Promise<Identity> {
+    const { refreshToken, identityToken, profile } = session
+    const fresh = await this.#parts.protocol.refresh(this.#provider, application, refreshToken)
+    const kept = {
+      ...fresh,
+      // RFC 6749 6: without another one, the refresh token stays.
+      refreshToken: fresh.refreshToken === '' ? refreshToken : fresh.refreshToken,
+      identityToken: fresh.identityToken === '' ? identityToken : fresh.identityToken
+    }
+    try {
+      return await this.#identity(application, kept, profile.id, profile)
+    } catch (error) {
+      if (!(error instanceof ProviderFailure) || error.trouble === 'refused') throw error
+      // The old refresh token may be spent, so the new one must not be lost.
+      const { teams, organizations, listed } = session
+      return { profile, teams, organizations, listed, tokens: kept, current: false }
+    }
+  }
+
+  /** `known`: counts where the provider says nothing but that the tokens are good. */
+  async #identity(application: Application, tokens: Tokens, subject: string, known?: Profile): Promise<Identity> {
+    const provider = this.#provider
+    const { claims, ...kept } = tokens
+    const { accessToken } = kept
+    if (provider.kind === 'openid') {
+      const more = await this.#parts.protocol.userinfo(provider, application, accessToken, subject)
+      if (more === undefined && claims === undefined) {
+        if (known === undefined) throw new ProviderFailure('refused', 'the provider can be asked by a new login only')
+        return { ...NO_MEMBERSHIPS, profile: known, tokens: kept, current: true }
+      }
+      return {
+        ...NO_MEMBERSHIPS,
+        profile: identified(profileOfClaims(claims ?? {}, more ?? {}, provider.vouches)),
+        tokens: kept,
+        current: true
+      }
+    }
+    const api = providerApi(this.#parts, provider, application.id, accessToken)
+    const wanted = this.#access.memberships
+    const [profile, memberships] = await Promise.all([
+      provider.profile(api, provider.vouches),
+      wanted === undefined ? undefined : provider.memberships?.(api)
+    ])
+    if (subject !== '' && profile.id !== subject) throw new ProviderFailure('refused', 'the token is of another user')
+    return {
+      profile: identified(profile),
+      tokens: kept,
+      current: true,
+      listed: provider.memberships === undefined ? '' : (wanted?.mark ?? ''),
+      teams: memberships?.teams.filter((team) => wanted?.teams.has(team)) ?? [],
+      organizations: memberships?.organizations.filter((name) => wanted?.organizations.has(name)) ?? []
+    }
+  }
+}
+
+function identified(profile: Profile): Profile {
+  if (profile.id === '') throw new ProviderFailure('garbage', 'the provider does not say who the user is')
+  return profile
+}
+
+function subjectOf(claims: Json | undefined): string {
+  return typeof claims?.sub === 'string' ? claims.sub : ''
+}

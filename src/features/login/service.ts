@@ -1,0 +1,142 @@
+import { createHash } from 'node:crypto'
+import type { Flow } from '../../flow/flow.js'
+import type { Preflight } from '../../flow/reserved-paths.js'
+import type { Clock } from '../../lib/clock.js'
+import type { Outbound } from '../../lib/http-client/outbound.js'
+import type { PolicyServices } from '../../policy/services.js'
+import type { AccessLists } from './access.js'
+import { Vault } from './attempt-state.js'
+import { EndedSessions } from './ended-sessions.js'
+import { OpenidProtocol } from './openid.js'
+import type { Application, OperatorProviders, Provider } from './providers.js'
+import { type Held, SessionCache } from './session.js'
+
+interface LoginParts {
+  /** 32 bytes each, derived from the process's sealing keys: the first one seals, all of them open. */
+  readonly keys: readonly Uint8Array[]
+  readonly providers: OperatorProviders
+  readonly outbound: Outbound
+  readonly clock: Clock
+}
+
+/** What all gates of a process share: keys, providers, and what is known about sessions and issuers. */
+export class Login {
+  readonly providers: OperatorProviders
+  readonly outbound: Outbound
+  readonly clock: Clock
+  readonly sessions = new SessionCache()
+  readonly ended: EndedSessions
+  readonly protocol: OpenidProtocol
+  readonly #keys: readonly Uint8Array[]
+
+  constructor({ keys, providers, outbound, clock }: LoginParts) {
+    this.#keys = keys
+    this.providers = providers
+    this.outbound = outbound
+    this.clock = clock
+    this.ended = new EndedSessions(clock)
+    this.protocol = new OpenidProtocol(outbound, clock)
+  }
+
+  vault(realm: string): Vault {
+    return new Vault(this.#keys, realm)
+  }
+}
+
+/** What one module or action asks for. Durations in milliseconds; 0: no such limit, where not said otherwise. */
+export interface GateSettings {
+  /** Name under which it publishes, and label of its counters. */
+  readonly result: LoginResult
+  /** Route, edge or default entry. */
+  readonly owner: string
+  /** Keeps several gates of one owner apart; '' when there is no need. */
+  readonly authId: string
+  readonly provider: Provider
+  /** How the configuration writes the id of the application; '': that of the operator. */
+  readonly client: string
+  /** Undefined: there is none. Throws `EvaluationError` where an expression of the configuration has no value. */
+  readonly application: (flow: Flow) => Application | undefined
+  readonly scopes: readonly string[]
+  /** Added to the authorization URL. */
+  readonly parameters: Readonly<Record<string, string>>
+  readonly cookiePrefix: string
+  /** Undefined: cookies of the very host. */
+  readonly cookieDomain: string | undefined
+  readonly inactivity: number
+  /** There always is one. */
+  readonly maximum: number
+  /** Do cookies outlive the browser's run? They do when a maximum was asked for. */
+  readonly lasting: boolean
+  readonly check: number
+  readonly preflight: Preflight
+  readonly access: AccessLists
+}
+
+/** Longest session where none is said: two weeks. Milliseconds. */
+export const USUAL_MAXIMUM = 14 * 24 * 3_600_000
+
+/** The services with what logins need. Absent where no policy will run. */
+export type LoginServices = PolicyServices & { readonly login?: Login }
+
+/**
+ * Whose sessions a gate accepts: those of its own owner; with a domain of its own for cookies, those of every gate that
+ * shares the domain. Provider, application and id are part of it, so that gates whose sessions differ never share a cookie.
+ */
+export function realmOf({ result, owner, authId, provider, client, cookieDomain }: GateSettings): string {
+  const place = cookieDomain === undefined ? owner : `.${cookieDomain}`
+  // Sessions hold the addresses that counted when they were made.
+  const vouching = provider.kind === 'openid' && provider.vouches ? ['vouches'] : []
+  return JSON.stringify([result, place, authId, provider.issuer, client, ...vouching])
+}
+
+/** Tells gates of one realm apart: 8 hexadecimal digits of everything that a configuration says, its secrets left out. */
+export function markOf({ provider, ...settings }: GateSettings): string {
+  const text = JSON.stringify([provider.issuer, settings])
+  return createHash('sha256').update(text).digest('hex').slice(0, 8)
+}
+
+export type LoginResult = 'oauth' | 'oidc'
+
+/** Why there is no session any more. */
+export type SessionEnd = 'inactivity' | 'maximum' | 'revoked' | 'none'
+
+/** `actions.service.oauth.*` or `.oidc.*` of somebody who passes. */
+export function sessionResults(
+  result: LoginResult,
+  issuer: string,
+  { session }: Held,
+  refreshed: boolean
+): Readonly<Record<string, unknown>> {
+  const { id, profile, accessToken, refreshToken, expiresAt, identityToken } = session
+  return {
+    'identity.id': `${issuer}#${profile.id}`,
+    'identity.email': profile.email,
+    'identity.email_verified': profile.email !== '',
+    'profile.emails': profile.emails,
+    'identity.name': profile.name,
+    'identity.provider_user_id': profile.id,
+    access_token: accessToken,
+    refresh_token: refreshToken,
+    ...(expiresAt === 0 ? {} : { expires_at: new Date(expiresAt) }),
+    ...(result === 'oauth'
+      ? { 'identity.current_provider_session_id': id }
+      : { 'identity.current_session_id': id, identity_token: identityToken }),
+    ...flags('none', refreshed),
+    'error.code': '',
+    'error.message': ''
+  }
+}
+
+/** The same of somebody who does not pass. */
+export function refusedResults(end: SessionEnd, code: string, message: string): Readonly<Record<string, unknown>> {
+  return { ...flags(end, false), 'error.code': code, 'error.message': message }
+}
+
+function flags(end: SessionEnd, refreshed: boolean) {
+  return {
+    session_timed_out: end === 'inactivity',
+    session_max_duration_reached: end === 'maximum',
+    userinfo_refreshed: refreshed,
+    user_info_refreshed: refreshed
+  }
+}

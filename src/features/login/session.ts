@@ -1,0 +1,164 @@
+import type { Memberships, Profile } from './providers.js'
+
+/** Somebody who has logged in. Times are of the wall clock, in milliseconds. */
+export interface Session extends Memberships {
+  /** Random; the same as long as the session lasts. */
+  readonly id: string
+  /** Id of the application through which the user came. */
+  readonly client: string
+  /** Of the login. */
+  readonly begun: number
+  /** When it ends at the latest, as was said at the login: what a configuration says later only shortens it. */
+  readonly ends: number
+  /** When the provider was last asked about the user. */
+  readonly checked: number
+  readonly profile: Profile
+  /** Of the lists that the memberships were looked up for; '' when there were none. */
+  readonly listed: string
+  readonly accessToken: string
+  /** '' when there is none. */
+  readonly refreshToken: string
+  /** Of the access token; 0: not said. */
+  readonly expiresAt: number
+  /** '' when there is none. */
+  readonly identityToken: string
+}
+
+/** 3: the end is said, and addresses are those that the provider vouches for, and no others. */
+const VERSION = 3
+
+export function encodeSession(session: Session): string {
+  const { profile, teams, organizations } = session
+  return JSON.stringify([
+    VERSION,
+    session.id,
+    session.client,
+    session.begun,
+    session.ends,
+    session.checked,
+    [profile.id, profile.name, profile.email, profile.emails],
+    teams,
+    organizations,
+    session.listed,
+    session.accessToken,
+    session.refreshToken,
+    session.expiresAt,
+    session.identityToken
+  ])
+}
+
+/** Undefined for the form of another version. The text has been sealed by us. */
+export function decodeSession(text: string): Session | undefined {
+  const fields = JSON.parse(text) as readonly unknown[]
+  if (fields[0] !== VERSION) return undefined
+  const [, id, client, begun, ends, checked, [user, name, email, emails], teams, organizations, listed, ...tokens] =
+    fields as Encoded
+  const [accessToken, refreshToken, expiresAt, identityToken] = tokens
+  return {
+    id,
+    client,
+    begun,
+    ends,
+    checked,
+    profile: { id: user, name, email, emails },
+    teams,
+    organizations,
+    listed,
+    accessToken,
+    refreshToken,
+    expiresAt,
+    identityToken
+  }
+}
+
+type Encoded = readonly [
+  version: number,
+  id: string,
+  client: string,
+  begun: number,
+  ends: number,
+  checked: number,
+  profile: readonly [id: string, name: string, email: string, emails: readonly string[]],
+  teams: readonly string[],
+  organizations: readonly string[],
+  listed: string,
+  accessToken: string,
+  refreshToken: string,
+  expiresAt: number,
+  identityToken: string
+]
+
+/** A session that is in use, with what this process knows about it beside its cookies. Times: wall clock, milliseconds. */
+export interface Held {
+  /** Of its realm. */
+  readonly tag: string
+  readonly session: Session
+  /** As browsers keep it. */
+  readonly sealed: string
+  /** Last request, as far as this process knows. */
+  seen: number
+  /** When the browser was last told about its activity. */
+  stamped: number
+  /** It is over, whatever its cookies say. */
+  ended: boolean
+  /** The session that has taken its place. */
+  successor: Held | undefined
+  /** The provider is being asked. */
+  checking: Promise<Held | 'ended' | 'unknown'> | undefined
+  /** The provider is not asked before. Monotonic milliseconds. */
+  restUntil: number
+  /** What is published on each request. */
+  results: Readonly<Record<string, unknown>> | undefined
+}
+
+/** Entries of one generation; two of them are kept. */
+const SIZE = 4_096
+const KEY_LENGTH = 24
+
+/**
+ * Sessions by the sealed text that browsers send, so that opening and reading it is done once. Two generations: what was not
+ * used while the younger one filled up is forgotten, and opened again when it comes back.
+ */
+export class SessionCache {
+  #young = new Map<string, Held>()
+  #old = new Map<string, Held>()
+
+  get(sealed: string): Held | undefined {
+    const key = keyOf(sealed)
+    let held = this.#young.get(key)
+    if (held === undefined) {
+      held = this.#old.get(key)
+      if (held !== undefined) this.set(held)
+    }
+    return held?.sealed === sealed ? held : undefined
+  }
+
+  set(held: Held): void {
+    if (this.#young.size >= SIZE) {
+      this.#old = this.#young
+      this.#young = new Map()
+    }
+    this.#young.set(keyOf(held.sealed), held)
+  }
+}
+
+/** The end of a sealed text is its tag, as good as random: hashing it costs less than hashing kilobytes. */
+function keyOf(sealed: string): string {
+  return sealed.slice(-KEY_LENGTH)
+}
+
+/** A session as it was sealed or opened. */
+export function hold(tag: string, session: Session, sealed: string, stamped: number): Held {
+  return {
+    tag,
+    session,
+    sealed,
+    seen: session.checked,
+    stamped,
+    ended: false,
+    successor: undefined,
+    checking: undefined,
+    restUntil: 0,
+    results: undefined
+  }
+}

@@ -1,0 +1,98 @@
+import Type from 'typebox'
+import { mediaTypeOf } from '../flow/content-coding.js'
+import type { Flow } from '../flow/flow.js'
+import { NEVER_WRITTEN } from '../flow/header-rules.js'
+import { closeConnection as close, closeConnection, refuse, respond } from '../flow/verdict.js'
+import { defineAction, type Scope } from '../policy/action.js'
+import { given, implies } from '../policy/editor.js'
+import { config, headerMap, template, whole } from '../policy/fields.js'
+import { compileHeaders, headerList } from '../policy/values.js'
+
+/** Refuses: an answer without a body on HTTP, a closed connection on TCP. */
+export const deny = defineAction({
+  type: 'deny',
+  phases: ['on_tcp_connect', 'on_http_request'],
+  config: config({
+    status_code: Type.Optional(
+      whole({ description: 'Status of the answer, 403 when left out; HTTP only.', min: 400, max: 599 })
+    )
+  }),
+  configOptional: true,
+  terminates: 'always',
+  denies: true,
+  compile({ status_code }, scope) {
+    if (scope.phase === 'on_tcp_connect') {
+      if (status_code !== undefined) {
+        const message = 'a TCP connection is closed without a status; leave it out'
+        scope.unavailable(['status_code'], message, 'CONFIG_UNUSED')
+      }
+      return () => closeConnection
+    }
+    const verdict = refuse(status_code ?? 403, 'POLICY_DENIED')
+    return () => verdict
+  }
+})
+
+/** Closes the client's connection at once, without an answer. */
+export const closeConnectionAction = defineAction({
+  type: 'close-connection',
+  phases: ['on_tcp_connect', 'on_http_request'],
+  config: config({}),
+  configOptional: true,
+  terminates: 'always',
+  denies: true,
+  compile: () => () => close
+})
+
+/** Statuses whose answers carry no content (RFC 9110 15.3.5, 15.3.6, 15.4.5). */
+const WITHOUT_BODY = new Set([204, 205, 304])
+
+const FILLED = { type: ['string', 'number', 'boolean'] }
+const EMPTY = { maxLength: 0, type: ['string', 'null'] }
+/** What `compile` checks between fields, for editors. */
+const ONE_BODY = {
+  not: { required: ['body', 'content'], properties: { body: FILLED, content: FILLED } },
+  ...implies(given('status_code', [...WITHOUT_BODY]), { properties: { body: EMPTY, content: EMPTY } })
+}
+
+/** Answers itself: instead of the upstream, or in place of what the upstream answered. */
+export const customResponse = defineAction({
+  type: 'custom-response',
+  phases: ['on_http_request', 'on_http_response'],
+  config: config(
+    {
+      // A 1xx is no final answer: a client would go on waiting for one.
+      status_code: Type.Optional(whole({ description: 'Status of the answer.', min: 200, max: 599, default: 200 })),
+      body: Type.Optional(template({ description: 'Body of the answer.' })),
+      content: Type.Optional(template({ description: 'Older name of body.' })),
+      headers: Type.Optional(headerMap({ description: 'Fields of the answer.', refused: NEVER_WRITTEN, max: 10 }))
+    },
+    ONE_BODY
+  ),
+  configOptional: true,
+  terminates: 'always',
+  denies: ({ status_code = 200 }) => status_code >= 400,
+  compile({ status_code: status = 200, body, content, headers = {} }, scope) {
+    if (body !== undefined && content !== undefined) {
+      scope.problem(['content'], 'CONFIG_INVALID', 'content is the older name of body; give one of them')
+    }
+    const source = body ?? content ?? ''
+    const field = body === undefined ? 'content' : 'body'
+    if (source !== '' && WITHOUT_BODY.has(status)) {
+      scope.problem([field], 'CONFIG_INVALID', `an answer with status ${status} has no body`)
+    }
+    const bytes = compileBody(source, field, scope)
+    const writing = compileHeaders(headers, ['headers'], scope)
+    const inferred =
+      source === '' || writing.names.includes('content-type') ? [] : ['content-type', mediaTypeOf(source)]
+    return (flow) => respond(status, [...inferred, ...headerList(writing, flow)], bytes(flow))
+  }
+})
+
+function compileBody(source: string, field: string, scope: Scope): (flow: Flow) => Uint8Array | undefined {
+  if (source === '') return () => undefined
+  const compiled = scope.template(source, [field])
+  if (compiled.constant === undefined) return (flow) => Buffer.from(compiled.text(flow), 'utf8')
+  const bytes = Buffer.from(compiled.constant, 'utf8')
+  return () => bytes
+}

@@ -1,0 +1,300 @@
+import Type from 'typebox'
+import type { Template } from '../expression/expression.js'
+import { NAME_ATTRIBUTES, parseCertificate } from '../expression/variables/certificate.js'
+import { type Flow, type Termination, takeTermination } from '../flow/flow.js'
+import { closeConnection } from '../flow/verdict.js'
+import { checkPrivateKey, readChain } from '../lib/x509.js'
+import { defineAction, type Scope } from '../policy/action.js'
+import { given, implies, valueLike } from '../policy/editor.js'
+import { choice, config, template } from '../policy/fields.js'
+import type { NodePath } from '../policy/problems.js'
+import { isPlaceholderWord } from '../policy/values.js'
+
+const version = (description: string, standard: '1.2' | '1.3') =>
+  Type.Optional(choice(['1.0', '1.1', '1.2', '1.3'], { description, default: standard }))
+
+const STRATEGIES = ['require-and-verify', 'require-any', 'request'] as const
+
+const authority = template({
+  description: 'A certificate authority: PEM, or the id of one.',
+  minLength: 1,
+  editor: valueLike('-----BEGIN', '^\\s*ca_\\w+\\s*$')
+})
+
+const below = (version: number) =>
+  ['1.0', '1.1', '1.2', '1.3'].filter((one) => Number(one) < version).flatMap((one) => [one, Number(one)])
+const VERIFYING = given('mutual_tls_verification_strategy', ['require-and-verify'])
+const AUTHORITIES = 'mutual_tls_certificate_authorities'
+
+/** What `compile` checks between fields, for editors. */
+const BETWEEN_FIELDS = {
+  dependentRequired: {
+    server_private_key: ['server_certificate'],
+    server_certificate: ['server_private_key']
+  },
+  allOf: [
+    implies(VERIFYING, { required: [AUTHORITIES], properties: { [AUTHORITIES]: { minItems: 1 } } }),
+    implies(
+      { not: { required: ['mutual_tls_verification_strategy'] } },
+      { properties: { [AUTHORITIES]: { minItems: 1 } } }
+    ),
+    implies(given('min_version', ['1.3', 1.3]), { not: given('max_version', below(1.3)) }),
+    implies({ not: given('min_version', below(1.2)) }, { not: given('max_version', below(1.2)) }),
+    implies(given('min_version', ['1.1', 1.1]), { not: given('max_version', below(1.1)) })
+  ]
+}
+
+const MUSTS = { 'require-and-verify': 'verified', 'require-any': 'any', request: 'requested' } as const
+const RESULT = 'terminate_tls'
+
+const NAME_FIELDS: Readonly<Record<string, string>> = {
+  common_name: 'string',
+  country: 'list<string>',
+  locality: 'list<string>',
+  organization: 'list<string>',
+  organizational_unit: 'list<string>',
+  postal_code: 'list<string>',
+  province: 'list<string>',
+  street_address: 'list<string>'
+}
+
+/**
+ * Ends TLS on a connection to a TCP edge, with a certificate of the policy or the one that the name of the client's choice
+ * has. What comes behind sees plain bytes, and rules that follow see the client's certificate. Where TLS cannot end (it
+ * has ended, or HTTP listens there) the connection is closed: who asks for certificates must not get clients without.
+ */
+export const terminateTls = defineAction({
+  type: 'terminate-tls',
+  phases: ['on_tcp_connect'],
+  config: config(
+    {
+      min_version: version('Lowest TLS version.', '1.2'),
+      max_version: version('Highest TLS version.', '1.3'),
+      server_private_key: Type.Optional(template({ description: 'Private key, PEM.', minLength: 1 })),
+      server_certificate: Type.Optional(template({ description: 'Certificate chain, PEM.', minLength: 1 })),
+      mutual_tls_certificate_authorities: Type.Optional(
+        Type.Union([Type.Array(authority, { description: 'Who signs the certificates of clients.' }), authority])
+      ),
+      mutual_tls_verification_strategy: Type.Optional(
+        choice(STRATEGIES, {
+          description: 'What is asked of clients; with authorities and without this: require-and-verify.'
+        })
+      )
+    },
+    BETWEEN_FIELDS
+  ),
+  configOptional: true,
+  terminates: 'sometimes',
+  results: {
+    name: RESULT,
+    fields: {
+      cipher_suite: 'string',
+      sni: 'string',
+      version: 'string',
+      warnings: 'list<string>',
+      'error.code': 'string',
+      'error.message': 'string',
+      error_code: 'string',
+      error_message: 'string',
+      'client.pem': 'string',
+      ...certificateFields('client'),
+      ...certificateFields('server')
+    }
+  },
+  leaves: ({ mutual_tls_certificate_authorities: authorities, mutual_tls_verification_strategy: strategy }) => {
+    const shown = authorities === undefined ? strategy === 'require-any' : strategy !== 'request'
+    const always = ['cipher_suite', 'sni', 'version', 'warnings', 'error', 'server', 'error_code', 'error_message']
+    return (shown ? [''] : always.map((field) => `.${field}`)).map((field) => `actions.service.${RESULT}${field}`)
+  },
+  compile({ min_version = '1.2', max_version = '1.3', ...config }, scope) {
+    const versions = { minVersion: speaks(min_version), maxVersion: speaks(max_version) }
+    if (Number(min_version) > Number(max_version)) {
+      scope.problem(['min_version'], 'CONFIG_INVALID', 'min_version is above max_version')
+    }
+    if (Number(max_version) < 1.2) {
+      scope.unavailable(['max_version'], 'TLS 1.0 and 1.1 are broken (RFC 8996) and not spoken; use 1.2 or 1.3')
+    } else if (Number(min_version) < 1.2) {
+      const message = 'TLS 1.0 and 1.1 are broken (RFC 8996) and not spoken: 1.2 is the lowest version'
+      scope.warn(['min_version'], 'TLS_OUTDATED', message)
+    }
+    const identity = compileIdentity(config.server_certificate, config.server_private_key, scope)
+    const clients = compileClients(
+      authoritiesOf(config.mutual_tls_certificate_authorities, scope),
+      config.mutual_tls_verification_strategy,
+      scope
+    )
+    return async (flow) => {
+      const terminate = takeTermination(flow)
+      if (terminate === undefined) return failed(flow, 'NO_TLS_HERE', 'TLS cannot be ended on this connection')
+      const [own, asked] = [identity(flow), clients(flow)]
+      const result = await terminate({
+        ...versions,
+        ...(own === undefined ? {} : { identity: own }),
+        ...(asked === undefined ? {} : { clients: asked })
+      })
+      if (result.kind === 'failed') return failed(flow, 'HANDSHAKE_FAILED', result.why)
+      publish(flow, result.tls)
+      return undefined
+    }
+  }
+})
+
+/** Nothing below 1.2 is spoken. */
+function speaks(version: string): 'TLSv1.2' | 'TLSv1.3' {
+  return version === '1.3' ? 'TLSv1.3' : 'TLSv1.2'
+}
+
+/** One object as long as the texts stay the same, because contexts are kept by it. */
+function compileIdentity(
+  certificate: string | undefined,
+  privateKey: string | undefined,
+  scope: Scope
+): (flow: Flow) => Termination['identity'] {
+  if (certificate === undefined && privateKey === undefined) return () => undefined
+  if (certificate === undefined || privateKey === undefined) {
+    const given = certificate === undefined ? 'server_private_key' : 'server_certificate'
+    const message = 'server_private_key and server_certificate belong together: give both or neither'
+    scope.problem([given], 'CONFIG_INVALID', message)
+    return () => undefined
+  }
+  const chain = scope.template(certificate, ['server_certificate'])
+  const key = scope.template(privateKey, ['server_private_key'])
+  if (chain.constant !== undefined && key.constant !== undefined) checkIdentity(chain.constant, key.constant, scope)
+  let last: NonNullable<Termination['identity']> = { chain: '', privateKey: '' }
+  return (flow) => {
+    const now = { chain: chain.text(flow), privateKey: key.text(flow) }
+    if (now.chain !== last.chain || now.privateKey !== last.privateKey) last = now
+    return last
+  }
+}
+
+function checkIdentity(chain: string, privateKey: string, scope: Scope): void {
+  const read = readChain(chain)
+  if (!read.ok) {
+    scope.unavailable(['server_certificate'], `server_certificate cannot be used: ${read.message}`, 'CONFIG_INVALID')
+    return
+  }
+  const [leaf] = read.certificates
+  const refused = leaf === undefined ? undefined : checkPrivateKey(privateKey, leaf)
+  if (refused !== undefined) {
+    scope.unavailable(['server_private_key'], `server_private_key cannot be used: ${refused.message}`, 'CONFIG_INVALID')
+  }
+}
+
+const AUTHORITY_ID = /^ca_\w+$/
+
+/** Published documents give one authority without a list around it. */
+function authoritiesOf(given: readonly string[] | string | undefined, scope: Scope): readonly Authority[] | undefined {
+  if (given === undefined) return undefined
+  if (typeof given !== 'string') return given.map((text, index) => ({ text, at: [AUTHORITIES, index] }))
+  const message = `${AUTHORITIES} is a list of authorities; one text is taken as a list of one`
+  scope.warn([AUTHORITIES], 'LIST_EXPECTED', message)
+  return [{ text: given, at: [AUTHORITIES] }]
+}
+
+interface Authority {
+  readonly text: string
+  /** Its place in the config. */
+  readonly at: NodePath
+}
+
+function compileClients(
+  authorities: readonly Authority[] | undefined,
+  strategy: (typeof STRATEGIES)[number] | undefined,
+  scope: Scope
+): (flow: Flow) => Termination['clients'] {
+  if (authorities === undefined && strategy === undefined) return () => undefined
+  const must = MUSTS[strategy ?? 'require-and-verify']
+  if (must === 'verified' && (authorities === undefined || authorities.length === 0)) {
+    const message = 'require-and-verify needs mutual_tls_certificate_authorities to verify by'
+    scope.problem(['mutual_tls_verification_strategy'], 'CONFIG_INVALID', message)
+  }
+  const templates = (authorities ?? []).map(({ text, at }): Template => {
+    const compiled = scope.template(text, at)
+    const { constant } = compiled
+    const read = constant?.includes('-----BEGIN') === true ? readChain(constant) : undefined
+    if (read?.ok === false) {
+      scope.unavailable(at, `the authority cannot be used: ${read.message}`, 'CONFIG_INVALID')
+    } else if (constant !== undefined && read === undefined && !AUTHORITY_ID.test(constant.trim())) {
+      if (isPlaceholderWord(constant)) {
+        scope.unavailable(at, `"${constant}" is a placeholder: put an authority in its place`, 'PLACEHOLDER')
+      } else scope.problem(at, 'CONFIG_INVALID', 'an authority is a PEM text or the id of one (ca_…)')
+    }
+    return compiled
+  })
+  return (flow) => ({ must, authorities: templates.map((one) => one.text(flow)) })
+}
+
+function failed(flow: Flow, code: string, message: string): typeof closeConnection {
+  flow.publish(RESULT, { 'error.code': code, 'error.message': message, error_code: code, error_message: message })
+  return closeConnection
+}
+
+type Tls = NonNullable<Flow['connection']['tls']>
+
+function publish(
+  flow: Flow,
+  { cipher, sni, version, clientCertificate, clientVerified, serverCertificate }: Tls
+): void {
+  const warnings =
+    clientCertificate !== undefined && clientVerified === false
+      ? ['the certificate of the client is vouched for by none of the authorities']
+      : []
+  flow.publish(RESULT, {
+    cipher_suite: cipher,
+    sni: sni ?? '',
+    version: version.replace(/^TLSv/, ''),
+    warnings,
+    'error.code': '',
+    'error.message': '',
+    error_code: '',
+    error_message: '',
+    ...certificateValues('client', clientCertificate),
+    ...certificateValues('server', serverCertificate)
+  })
+}
+
+/** The fields of a certificate; of one that is not there none but what is empty text anyway. */
+function certificateValues(side: string, der: Uint8Array | undefined): Record<string, unknown> {
+  const certificate = der === undefined ? undefined : parseCertificate(der)
+  if (certificate === undefined) return {}
+  const values: Record<string, unknown> = {
+    [`${side}.extensions`]: certificate.extensions,
+    [`${side}.serial_number`]: certificate.serialNumber,
+    [`${side}.signature_algorithm`]: certificate.signatureAlgorithm,
+    [`${side}.validity.not_before`]: certificate.notBefore,
+    [`${side}.validity.not_after`]: certificate.notAfter,
+    [`${side}.san`]: certificate.san,
+    [`${side}.san.dns_names`]: certificate.dnsNames,
+    [`${side}.san.email_addresses`]: certificate.emailAddresses,
+    [`${side}.san.ip_addresses`]: certificate.ipAddresses,
+    [`${side}.san.uris`]: certificate.uris
+  }
+  if (side === 'client') values['client.pem'] = certificate.pem
+  for (const name of ['issuer', 'subject'] as const) {
+    values[`${side}.${name}`] = certificate[name].text
+    values[`${side}.${name}.common_name`] = certificate[name].commonName
+    for (const [field, attribute] of Object.entries(NAME_ATTRIBUTES)) {
+      values[`${side}.${name}.${field}`] = certificate[name].values[attribute]
+    }
+  }
+  return values
+}
+
+function certificateFields(side: string): Record<string, string> {
+  const fields: Record<string, string> = {
+    [`${side}.extensions`]: 'list<dyn>',
+    [`${side}.serial_number`]: 'string',
+    [`${side}.signature_algorithm`]: 'string',
+    [`${side}.validity.not_before`]: 'timestamp',
+    [`${side}.validity.not_after`]: 'timestamp',
+    [`${side}.san`]: 'string'
+  }
+  for (const names of ['dns_names', 'email_addresses', 'ip_addresses', 'uris'])
+    fields[`${side}.san.${names}`] = 'list<string>'
+  for (const name of ['issuer', 'subject']) {
+    fields[`${side}.${name}`] = 'string'
+    for (const [field, type] of Object.entries(NAME_FIELDS)) fields[`${side}.${name}.${field}`] = type
+  }
+  return fields
+}

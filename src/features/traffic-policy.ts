@@ -1,0 +1,123 @@
+import type { BodyBuffers } from '../flow/body-buffers.js'
+import { codingsOf, decoders } from '../flow/content-coding.js'
+import { EventStreamTransform } from '../flow/event-stream.js'
+import type { Flow, Phase } from '../flow/flow.js'
+import { refuse, type Verdict } from '../flow/verdict.js'
+import type { CompiledPolicy } from '../policy/compile.js'
+import { greaterReading } from '../policy/response-reading.js'
+import { type CompiledPhase, runPhase } from '../policy/run.js'
+import { defineField, type Field, type ResourceRecord } from '../schema/field.js'
+import { text } from '../schema/fields.js'
+import { module } from '../schema/objects.js'
+import { defineModule, type Step } from './contract.js'
+
+/** Of the bytes before the rules changed them; a stream is not fetched in parts either. */
+const DROPPED = ['content-encoding', 'content-length', 'content-md5', 'digest', 'content-digest', 'repr-digest']
+
+/** Answers when the stream came in a content coding that cannot be undone. */
+const ENCODING = refuse(502, 'RESPONSE_ENCODING')
+
+/**
+ * Has the rules of `on_event_stream_message` run on each message of the response, while it streams. Does nothing when the
+ * response is no event stream. A verdict of the rules ends the stream in a way that no client takes for its end.
+ *
+ * Called once, when the response steps of a policy are done: what comes after sees the stream without a content coding.
+ */
+export function watchEventStream(phase: CompiledPhase, flow: Flow, bodies: BodyBuffers): Verdict | undefined {
+  const { response } = flow
+  if (response?.body === undefined || !isEventStream(response.headers.get('content-type'))) return undefined
+  if (response.status === 204 || response.status === 304 || flow.request?.method === 'HEAD') return undefined
+  const undo = decoders(codingsOf(response.headers))
+  if (undo === undefined) return ENCODING
+  for (const name of DROPPED) response.headers.delete(name)
+  response.transforms.push(...undo, () => messages(phase, flow, bodies))
+  return undefined
+}
+
+function messages(phase: CompiledPhase, flow: Flow, bodies: BodyBuffers): EventStreamTransform {
+  return new EventStreamTransform({
+    maxMessage: bodies.each,
+    each(message) {
+      flow.message = message
+      const verdict = runPhase(phase, flow)
+      return verdict instanceof Promise ? verdict.then((late) => late === undefined) : verdict === undefined
+    },
+    hold(difference) {
+      if (difference > 0) return bodies.reserve(flow, difference) === undefined
+      bodies.release(flow, -difference)
+      return true
+    }
+  })
+}
+
+function isEventStream(contentType: string | undefined): boolean {
+  return ((contentType ?? '').split(';')[0] as string).trim().toLowerCase() === 'text/event-stream'
+}
+
+/** Runs the traffic policy. The policy is found by key at each step, so that a changed policy leaves its routes alone. */
+export const trafficPolicy = defineModule<{ policy: string }>('traffic_policy', ({ policy: key }, { services }) => {
+  const step =
+    (phase: Phase): Step =>
+    (flow, units) => {
+      const rules = units.policy(key)?.phases[phase]
+      return rules ? runPhase(rules, flow) : undefined
+    }
+  const request = step('on_http_request')
+  const response = step('on_http_response')
+  return {
+    logins: (units) => units.policy(key)?.logins.map(({ gate }) => gate) ?? [],
+    request(flow, units) {
+      if (flow.own !== undefined) return answerOwn(flow, units.policy(key))
+      const reads = units.policy(key)?.reads
+      if (reads !== undefined) flow.reads = greaterReading(flow.reads, reads)
+      return request(flow, units)
+    },
+    response(flow, units) {
+      const verdict = response(flow, units)
+      const messages = units.policy(key)?.phases.on_event_stream_message
+      if (!messages) return verdict
+      const watch = () => watchEventStream(messages, flow, services.bodies)
+      return verdict instanceof Promise ? verdict.then((late) => late ?? watch()) : (verdict ?? watch())
+    },
+    connect: step('on_tcp_connect')
+  }
+})
+
+/** No rule sees a request for a path of a login: what it says of other requests need not hold for these. */
+function answerOwn(flow: Flow, policy: CompiledPolicy | undefined): Verdict | undefined | Promise<Verdict> {
+  const login = policy?.logins.find(({ gate }) => gate === flow.own?.by)
+  if (login === undefined) return undefined
+  flow.decidedBy = login.decidedBy
+  login.decided.inc()
+  return flow.own?.answer(flow)
+}
+
+const DESCRIPTION = 'A traffic policy document, YAML or JSON.'
+/** Name of the module wherever a resource has it. */
+export const POLICY_MODULE = 'traffic_policy'
+const MAX_DOCUMENT = 1024 * 1024
+
+/** Runs a policy document. `layer`: the kind of traffic that it sees. */
+export function trafficPolicyModule(layer: 'http' | 'tcp') {
+  return module('Runs a traffic policy document.', { value: policyDocument(layer) })
+}
+
+/** The policy document that a record holds; undefined when it holds none. */
+export function policyTextOf({ body }: Pick<ResourceRecord, 'body'>): string | undefined {
+  return (body[POLICY_MODULE] as { readonly value: string } | null | undefined)?.value
+}
+
+function policyDocument(layer: 'http' | 'tcp'): Field<string> {
+  const value = text({ description: DESCRIPTION, bytes: MAX_DOCUMENT, required: true })
+  return defineField<string>({
+    ...value,
+    read(written, at, path, reading) {
+      const document = value.read(written, at, path, reading)
+      if (document === undefined) return undefined
+      const problems = reading.checkPolicy(document, layer) ?? []
+      if (problems.length === 0) return document
+      for (const problem of problems) reading.report({ ...problem, field: at })
+      return undefined
+    }
+  })
+}

@@ -1,0 +1,248 @@
+import Type from 'typebox'
+import { EvaluationError, type Template } from '../expression/expression.js'
+import type { Flow, FlowRequest } from '../flow/flow.js'
+import { NEVER_WRITTEN } from '../flow/header-rules.js'
+import { type PathProblem, RequestTarget } from '../flow/target.js'
+import { respond } from '../flow/verdict.js'
+import { type Regex, RegexCache } from '../lib/regex.js'
+import { defineAction, type Scope } from '../policy/action.js'
+import { implies } from '../policy/editor.js'
+import { config, headerMap, regex, template } from '../policy/fields.js'
+import { compileHeaders, headerList } from '../policy/values.js'
+
+/** Names that other proxies give in replacements, and what says the same here. */
+const SUBSTITUTES: Readonly<Record<string, string>> = {
+  args: '${req.url.query}',
+  query_string: '${req.url.query}',
+  authority: '${req.url.authority}',
+  host: '${req.url.host}',
+  port: '${req.url.port}',
+  scheme: '${req.url.scheme}',
+  uri: '${req.url.path}',
+  user: '${req.url.user_password}',
+  is_args: 'an expression over req.url.query',
+  is_user: 'an expression over req.url.user_password'
+}
+/** The same as a pattern. */
+const LEGACY_NAMES = `\\$(?:arg_\\w+|(?:${Object.keys(SUBSTITUTES).join('|')})(?![a-z_]))`
+const LEGACY = /\$(arg_\w+|[a-z_]+)/g
+
+/** What to write instead of a variable such as `$args` in `to`, or undefined when there is none in it. */
+function legacyVariableIn(to: string): string | undefined {
+  for (const [written, name = ''] of to.matchAll(LEGACY)) {
+    if (name.startsWith('arg_')) return notVariable(written, `\${getQueryParam('${name.slice(4)}')[0]}`)
+    if (Object.hasOwn(SUBSTITUTES, name)) return notVariable(written, SUBSTITUTES[name] as string)
+  }
+  return undefined
+}
+
+function notVariable(written: string, substitute: string): string {
+  return `"${written}" is not a variable of this language; write ${substitute}`
+}
+
+/** Longest URL that a replacement may make. */
+const MAX_URL = 65_536
+/** Patterns with `${…}` that one action keeps compiled. */
+const KEPT_PATTERNS = 64
+
+/** For editors: no variable of another proxy, and without `from` a URL that is not empty. */
+const REPLACEMENT = { not: { type: 'string', pattern: LEGACY_NAMES } }
+const WHOLE_URL = implies({ not: { required: ['from'] } }, { properties: { to: { pattern: '\\S' } } })
+
+interface Replaced {
+  /** What came out; a full URL unless `to` stood for the whole of it. */
+  readonly text: string
+  /** The first match and its groups; empty when nothing matched. */
+  readonly matches: readonly string[]
+}
+
+/** Applies `from` → `to` to the URL of a request. Throws `EvaluationError`. */
+type UrlReplacing = (target: RequestTarget, flow: Flow) => Replaced
+
+/**
+ * Compiles `from` and `to` of `redirect` and `url-rewrite`.
+ *
+ * The pattern is searched in the full URL, scheme to query, unanchored. One that begins with a single `/` speaks of the
+ * path and is searched behind the authority: `/.*` would otherwise begin at the slashes of `https://`. Without `from`,
+ * `to` replaces the whole URL.
+ */
+function compileReplacing(from: string | undefined, to: string, times: 'first' | 'all', scope: Scope): UrlReplacing {
+  const replacement = scope.template(to, ['to'])
+  const legacy = legacyVariableIn(to)
+  if (legacy !== undefined) scope.problem(['to'], 'CONFIG_INVALID', legacy)
+  if (from === undefined) return (target, flow) => ({ text: bounded(replacement.text(flow)), matches: [target.url] })
+  const pattern = compilePattern(from, scope)
+  return (target, flow) => {
+    const regex = pattern(flow)
+    const aboutPath = regex.pattern.startsWith('/') && !regex.pattern.startsWith('//')
+    const origin = aboutPath ? `${target.scheme}://${target.authority}` : ''
+    const text = aboutPath ? target.uri : target.url
+    const match = regex.exec(text)
+    if (match === undefined) return { text: target.url, matches: [] }
+    return { text: bounded(origin + replace(regex, text, replacement, times, flow)), matches: match.groups }
+  }
+}
+
+function replace(regex: Regex, text: string, replacement: Template, times: 'first' | 'all', flow: Flow): string {
+  const to = replacement.constant ?? replacement.text(flow)
+  return times === 'first' ? regex.replaceFirst(text, to) : regex.replaceAll(text, to)
+}
+
+function compilePattern(from: string, scope: Scope): (flow: Flow) => Regex {
+  const template = scope.template(from, ['from'])
+  if (template.constant !== undefined) {
+    const regex = scope.regex(template.constant, ['from'])
+    return () => regex
+  }
+  const cache = new RegexCache(KEPT_PATTERNS)
+  return (flow) => {
+    const compiled = cache.get(template.text(flow))
+    if (!compiled.ok) throw new EvaluationError('failed', `from is no pattern after interpolation: ${compiled.message}`)
+    return compiled.regex
+  }
+}
+
+function bounded(url: string): string {
+  if (url.length > MAX_URL) throw new EvaluationError('failed', `the new URL is longer than ${MAX_URL} characters`)
+  return url
+}
+
+/** What no URL may hold as it stands (RFC 3986 2): controls, space, the excluded ASCII, and everything beyond ASCII. */
+const UNSAFE = /[^\x21-\x7e]|["<>\\^`{|}]/gu
+
+/**
+ * `text` with every character that a URL cannot hold percent-encoded as UTF-8; escapes that stand in it stay. So a line
+ * break that a client smuggled through decoding becomes `%0D%0A` again, and a backslash never passes for a slash.
+ */
+export function asUrl(text: string): string {
+  return text.replace(UNSAFE, (character) => {
+    let encoded = ''
+    for (const byte of Buffer.from(character, 'utf8')) encoded += `%${byte.toString(16).toUpperCase().padStart(2, '0')}`
+    return encoded
+  })
+}
+
+const STATUSES = [301, 302, 303, 307, 308]
+const RESERVED = { location: '"location" is what to says; it cannot be given as a header' }
+
+/** Sends the client to another URL: the request's, with the first match replaced. An unchanged URL goes on. */
+export const redirect = defineAction({
+  type: 'redirect',
+  phases: ['on_http_request'],
+  config: config(
+    {
+      from: Type.Optional(
+        regex({ description: 'RE2 pattern, searched in the full URL; the whole URL when left out.' })
+      ),
+      to: template({
+        description: 'What takes the place of the match; $1 stands for a group. Or a URL or path, without from.',
+        editor: REPLACEMENT
+      }),
+      status_code: Type.Optional(Type.Enum(STATUSES, { description: 'Status of the redirect.', default: 302 })),
+      headers: Type.Optional(
+        headerMap({ description: 'Further fields of the answer.', refused: [...NEVER_WRITTEN, 'location'], max: 10 })
+      )
+    },
+    WHOLE_URL
+  ),
+  configOptional: false,
+  terminates: 'sometimes',
+  denies: true,
+  results: {
+    name: 'redirect',
+    fields: { matches: 'list<string>', url: 'string', 'error.code': 'string', 'error.message': 'string' }
+  },
+  compile({ from, to, status_code: status = 302, headers = {} }, scope) {
+    const replacing = compileReplacing(from, to, 'first', scope)
+    const writing = compileHeaders(headers, ['headers'], scope, RESERVED)
+    if (from === undefined && to.trim() === '') {
+      scope.problem(['to'], 'CONFIG_INVALID', 'to is empty: a redirect needs a URL or a path to lead to')
+    }
+    const otherHost = from === undefined && to.startsWith('//')
+    return (flow) => {
+      const target = flow.request?.target
+      if (target === undefined) return undefined
+      const { text, matches } = replacing(target, flow)
+      if (text.trim() === '') throw new EvaluationError('failed', 'the URL to redirect to is empty')
+      const location = locationOf(text, otherHost)
+      const changed = matches.length > 0 && location !== target.url && location !== target.uri
+      flow.publish('redirect', { matches, url: changed ? location : target.url, 'error.code': '', 'error.message': '' })
+      return changed ? respond(Number(status), ['location', location, ...headerList(writing, flow)]) : undefined
+    }
+  }
+})
+
+/**
+ * The value of `Location`. A path that begins with two slashes names another host; unless the policy itself says so it is
+ * a path of the request's, and the client keeps to this host.
+ */
+function locationOf(text: string, otherHost: boolean): string {
+  const location = asUrl(text)
+  return otherHost ? location : location.replace(/^\/{2,}/, '/')
+}
+
+/**
+ * Rewrites the URL of the request before it goes to the upstream; the client does not notice. Every match is replaced.
+ *
+ * The result is brought into normal form again, and one that has none fails the exchange. Where the request goes is
+ * decided by its route alone, and `Host` stays as it came: another host in the result shows in `req.url` and nowhere
+ * else, so nothing that a client sends can lead a request to another upstream.
+ */
+export const urlRewrite = defineAction({
+  type: 'url-rewrite',
+  phases: ['on_http_request'],
+  config: config(
+    {
+      from: Type.Optional(
+        regex({ description: 'RE2 pattern, searched in the full URL; the whole URL when left out.' })
+      ),
+      to: template({
+        description: 'What takes the place of each match; $1 stands for a group. Or a path, without from.',
+        editor: { allOf: [REPLACEMENT, { pattern: '^(?:\\$\\{[^}]*\\}|[^#])*$' }] }
+      })
+    },
+    WHOLE_URL
+  ),
+  configOptional: false,
+  terminates: 'never',
+  results: {
+    name: 'url_rewrite',
+    fields: { matches: 'list<string>', url: 'string', 'error.code': 'string', 'error.message': 'string' }
+  },
+  compile({ from, to }, scope) {
+    const replacing = compileReplacing(from, to, 'all', scope)
+    if (to.replace(/\$\{[^}]*\}/g, '').includes('#')) {
+      scope.problem(['to'], 'CONFIG_INVALID', 'to holds a "#": a request has no fragment; write %23 for the character')
+    }
+    if (from === undefined && to.trim() === '') {
+      scope.problem(['to'], 'CONFIG_INVALID', 'to is empty: a request needs a URL or a path')
+    }
+    return (flow) => {
+      const { request } = flow
+      if (request === undefined) return undefined
+      const { text, matches } = replacing(request.target, flow)
+      if (text !== request.target.url) request.target = targetOf(text, request)
+      flow.publish('url_rewrite', { matches, url: request.target.url, 'error.code': '', 'error.message': '' })
+      return undefined
+    }
+  }
+})
+
+const LENIENT = 'only an edge or listener with path_form lenient lets it pass'
+const HOLDS: Readonly<Record<PathProblem, string>> = {
+  'not-a-path': 'is no path',
+  'encoded-slash': `holds an encoded slash: ${LENIENT}`,
+  backslash: `holds a backslash: ${LENIENT}`,
+  'encoded-control': `holds an encoded control character: ${LENIENT}`,
+  'dot-parameters': `holds a dot segment with parameters: ${LENIENT}`
+}
+
+/** `text` as a target; a path alone keeps scheme and authority. */
+function targetOf(text: string, { target: before, pathForm }: FlowRequest): RequestTarget {
+  const url = asUrl(text)
+  const target = RequestTarget.fromUrl(url.startsWith('/') ? `${before.scheme}://${before.authority}${url}` : url)
+  if (target === undefined) throw new EvaluationError('failed', 'the rewritten URL is no http or https URL')
+  const formed = target.in(pathForm)
+  if (typeof formed === 'string') throw new EvaluationError('failed', `the path of the rewritten URL ${HOLDS[formed]}`)
+  return formed
+}

@@ -1,0 +1,80 @@
+import { refuse } from '../flow/verdict.js'
+import { compileRegex, type Regex } from '../lib/regex.js'
+import { decisionCounters } from '../policy/services.js'
+import { texts } from '../schema/fields.js'
+import { module, type RuleView } from '../schema/objects.js'
+import { defineModule } from './contract.js'
+
+/** No client has a longer name, and fifty patterns over a whole header block would hold up everybody else. */
+const LONGEST = 2_048
+/** Names whose fate is remembered; clients of one route have few, and what they make up must not grow it. */
+const REMEMBERED = 256
+const LONGEST_REMEMBERED = 256
+const NAMELESS = ['']
+const REFUSED = refuse(403, 'USER_AGENT_REFUSED')
+
+/**
+ * Refuses requests whose `User-Agent` one of the `deny` patterns matches, unless one of `allow` does, and names longer
+ * than 2,048 characters. A request without the field has the name ''; of several fields each one counts.
+ */
+export const userAgentFilter = defineModule<{ allow: readonly string[]; deny: readonly string[] }>(
+  'user_agent_filter',
+  (config, { owner, services }) => {
+    const [allow, deny] = [config.allow.map(compiled), config.deny.map(compiled)]
+    const refuses = remembering(
+      (name) =>
+        name.length > LONGEST ||
+        (deny.some((pattern) => pattern.test(name)) && !allow.some((pattern) => pattern.test(name)))
+    )
+    // Without a pattern that denies, nobody is refused.
+    if (deny.length === 0) return {}
+    const counters = decisionCounters(services.meter, owner, 'user_agent_filter', ['allow', 'deny'])
+    return {
+      request: ({ request }) => {
+        const names = request?.headers.values('user-agent') ?? NAMELESS
+        const refused = (names.length === 0 ? NAMELESS : names).some(refuses)
+        counters[refused ? 'deny' : 'allow'].inc()
+        return refused ? REFUSED : undefined
+      }
+    }
+  }
+)
+
+function remembering(refuses: (name: string) => boolean): (name: string) => boolean {
+  const known = new Map<string, boolean>()
+  return (name) => {
+    const remembered = known.get(name)
+    if (remembered !== undefined) return remembered
+    const refused = refuses(name)
+    if (known.size < REMEMBERED && name.length <= LONGEST_REMEMBERED) known.set(name, refused)
+    return refused
+  }
+}
+
+/** The resource has accepted the pattern, with the same compiler. */
+function compiled(pattern: string): Regex {
+  const result = compileRegex(pattern)
+  if (!result.ok) throw new Error(`a pattern of a user agent filter does not compile: ${result.message}`)
+  return result.regex
+}
+
+const patterns = (description: string) => texts({ description, form: 'regex', bytes: 1024, max: 50 })
+
+/** Refuses user agents by their name. */
+export function userAgentFilterModule() {
+  return module(
+    'Lets user agents pass or refuses them by patterns of their name.',
+    {
+      allow: patterns('Regular expressions (RE2); what one matches may pass, whatever deny says. Needs deny.'),
+      deny: patterns('Regular expressions (RE2); what one matches is refused, unless one of allow matches.')
+    },
+    [{ on: ['allow', 'deny'], check: exceptions }]
+  )
+}
+
+/** Patterns that allow are exceptions: alone they would look like a list of those who may pass, and let everybody pass. */
+function exceptions({ body, report }: RuleView): void {
+  const [allow, deny] = [body.allow, body.deny] as (readonly string[])[]
+  if (allow?.length === 0 || deny?.length !== 0) return
+  report('deny', 'FIELD_REQUIRED', 'is required with allow, which only makes exceptions; ".*" refuses everybody else')
+}

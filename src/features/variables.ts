@@ -1,0 +1,110 @@
+import Type from 'typebox'
+import { defineAction, type Scope } from '../policy/action.js'
+import { textLike } from '../policy/editor.js'
+import { anyValue, config } from '../policy/fields.js'
+import type { NodePath } from '../policy/problems.js'
+import { type CompiledValue, compileValue } from '../policy/values.js'
+
+const IDENTIFIER = /^[A-Za-z_][A-Za-z0-9_]*$/
+
+const entry = Type.Record(Type.String(), anyValue({ description: 'Any value; strings may hold ${…} at any depth.' }), {
+  description: 'One name with its value.',
+  minProperties: 1,
+  maxProperties: 1,
+  'x-editor': { propertyNames: textLike(IDENTIFIER.source) }
+})
+
+function assigned(vars: unknown): (readonly [string, unknown])[] {
+  return Array.isArray(vars) ? vars.flatMap((one) => Object.entries(one as object)) : []
+}
+
+/** Sets `vars.<name>` for the rest of the phase. Later entries see earlier ones; the last value of a name stays. */
+export const setVars = defineAction({
+  type: 'set-vars',
+  phases: ['on_tcp_connect', 'on_http_request', 'on_http_response'],
+  config: config({
+    vars: Type.Union([
+      Type.Array(entry, { description: 'Variables in the order of their evaluation, one to an entry.', minItems: 1 }),
+      // Listed so that `compile` can say how to write it; a map promises no order.
+      Type.Record(Type.String(), Type.Unknown(), { description: 'Not accepted: write a list.', deprecated: true })
+    ])
+  }),
+  configOptional: false,
+  terminates: 'never',
+  leaves: ({ vars }) => assigned(vars).map(([name]) => `vars.${name}`),
+  assigns: ({ vars }) => assigned(vars),
+  compile({ vars }, scope) {
+    if (!Array.isArray(vars)) {
+      const [name = 'name'] = Object.keys(vars)
+      scope.problem(
+        ['vars'],
+        'CONFIG_INVALID',
+        `vars is a list of maps with one entry each, not one map; write "- ${name}: …" for each variable`
+      )
+      return () => undefined
+    }
+    const compiled = vars.map((map, i) => compileEntry(map, i, scope))
+    return (flow) => {
+      flow.vars ??= new Map()
+      for (const [name, value] of compiled) flow.vars.set(name, value.evaluate(flow))
+      return undefined
+    }
+  }
+})
+
+function compileEntry(
+  map: Readonly<Record<string, unknown>>,
+  i: number,
+  scope: Scope
+): readonly [string, CompiledValue] {
+  const [name, value] = Object.entries(map)[0] as [string, unknown]
+  if (!IDENTIFIER.test(name)) {
+    scope.problem(
+      ['vars', i, name],
+      'CONFIG_INVALID',
+      `"${name}" is not a variable name: letters, digits and _ are allowed, and no digit first`
+    )
+  }
+  return [name, compileValue(value, ['vars', i, name], scope)]
+}
+
+/** Records data with the exchange; it goes to the access log when the exchange ends. */
+export const log = defineAction({
+  type: 'log',
+  phases: ['on_tcp_connect', 'on_http_request', 'on_http_response'],
+  config: config({
+    metadata: Type.Optional(
+      Type.Record(Type.String(), anyValue({ description: 'Any value; strings may hold ${…} at any depth.' }), {
+        description: 'What to record.'
+      })
+    )
+  }),
+  configOptional: true,
+  terminates: 'never',
+  results: { name: 'log', fields: { metadata: 'map<string, dyn>' } },
+  compile({ metadata = {} }, scope) {
+    warnOfSecrets(metadata, ['metadata'], scope)
+    const value = compileValue(metadata, ['metadata'], scope)
+    const { expressions } = scope.services
+    return (flow) => {
+      const recorded = value.evaluate(flow)
+      flow.logs ??= []
+      flow.logs.push(expressions.dataOf(recorded) as Readonly<Record<string, unknown>>)
+      flow.publish('log', { metadata: recorded })
+      return undefined
+    }
+  }
+})
+
+/** What is logged is kept and read by others; a secret written there by mistake is best found before it is. */
+function warnOfSecrets(value: unknown, at: NodePath, scope: Scope): void {
+  if (typeof value === 'string') {
+    if (/\$\{.*\bsecrets\.get\b/s.test(value)) {
+      scope.warn(at, 'SECRET_LOGGED', 'this expression reads a secret; its value would stand in the log')
+    }
+  } else if (typeof value === 'object' && value !== null) {
+    for (const [key, item] of Object.entries(value)) {
+      warnOfSecrets(item, [...at, Array.isArray(value) ? Number(key) : key], scope)
+    }
+  }
+}

@@ -1,0 +1,204 @@
+import Type from 'typebox'
+import { refuse } from '../../flow/verdict.js'
+import { didYouMean } from '../../lib/suggest.js'
+import { defineAction, type Scope } from '../../policy/action.js'
+import { anyCase, given, textLike } from '../../policy/editor.js'
+import { config, enforce, template } from '../../policy/fields.js'
+import { decisionCounters } from '../../policy/services.js'
+import { isPlaceholder } from '../../policy/values.js'
+import { defineField, type Field } from '../../schema/field.js'
+import { text } from '../../schema/fields.js'
+import { module, type RuleView } from '../../schema/objects.js'
+import { secret } from '../../schema/secrets.js'
+import { defineModule } from '../contract.js'
+import { type Provider, providers, secretProblem, UNCONFIRMED } from './providers.js'
+import { published, Verification } from './verification.js'
+
+/** Senders of webhooks whose signatures `verify-webhook` knows by name. */
+const WEBHOOK_PROVIDERS: readonly string[] = [...providers.keys()]
+
+const WITHOUT_SECRET = [...providers].flatMap(([name, provider]) => (provider.withoutSecret === true ? [name] : []))
+/** A name in capitals, or one that has a word of a known one: that is told, not refused. */
+const RESEMBLING = [...new Set(WEBHOOK_PROVIDERS.flatMap((name) => [...wordsOf(name), wordsOf(name).join('')]))]
+  .map((word) => `(?:^|[^a-zA-Z0-9])${anyCase(word)}(?![a-zA-Z0-9])`)
+  .join('|')
+
+const UNKNOWN: Provider = { scheme: () => () => 'SIGNATURE_INVALID' }
+
+/**
+ * Lets webhooks with the signature of their sender pass, and answers the questions by which some senders test a URL.
+ *
+ * The signature is looked at over the bytes of the body as they are when the action runs: what changes the body before it
+ * makes every signature wrong. Of timestamps at most five minutes either way are allowed, unless the sender says otherwise.
+ */
+export const verifyWebhook = defineAction({
+  type: 'verify-webhook',
+  phases: ['on_http_request'],
+  config: config(
+    {
+      provider: Type.String({
+        description: `Who sends the webhook. Not confirmed by public documentation: ${UNCONFIRMED}.`,
+        minLength: 1,
+        examples: [...WEBHOOK_PROVIDERS],
+        'x-editor': { anyOf: [{ enum: [...WEBHOOK_PROVIDERS] }, textLike(RESEMBLING)] }
+      }),
+      secret: Type.Optional(template({ description: 'Secret shared with the sender; sns needs none.', minLength: 1 })),
+      enforce: enforce()
+    },
+    { anyOf: [given('provider', WITHOUT_SECRET), { required: ['secret'] }] }
+  ),
+  configOptional: false,
+  terminates: 'sometimes',
+  denies: ({ enforce = true }) => enforce,
+  results: {
+    name: 'verify_webhook',
+    fields: { verified: 'bool', 'error.code': 'string', 'error.message': 'string' }
+  },
+  compile({ provider: name, secret: source, enforce = true }, scope) {
+    const provider = providerCalled(name, scope) ?? UNKNOWN
+    const template = source === undefined ? undefined : scope.template(source, ['secret'])
+    checkSecret(name, provider, source, template?.constant, scope)
+    const verification = new Verification(name.toLowerCase(), provider, scope.services, scope)
+    return async (flow) => {
+      const secret = provider.withoutSecret === true ? '' : (template?.text(flow) ?? '')
+      const outcome = await verification.outcome(flow, secret)
+      flow.publish('verify_webhook', published(outcome))
+      if (outcome.kind === 'verified') return undefined
+      return enforce || outcome.kind === 'unreadable' ? outcome.verdict : undefined
+    }
+  }
+})
+
+/** Published documents name some providers otherwise than the list of providers does, such as `vmware_workspace`. */
+function providerCalled(name: string, scope: Scope): Provider | undefined {
+  const provider = providers.get(name.toLowerCase())
+  if (provider !== undefined) return provider
+  const meant = WEBHOOK_PROVIDERS.filter((known) => sameWords(known, name))
+  if (meant.length > 0) {
+    scope.unavailable(['provider'], `"${name}" is called ${meant.join(' or ')} here`, 'PROVIDER_RENAMED')
+    return undefined
+  }
+  const known = `known are ${WEBHOOK_PROVIDERS.join(', ')}`
+  scope.problem(
+    ['provider'],
+    'CONFIG_INVALID',
+    `there is no provider "${name}"${didYouMean(name, WEBHOOK_PROVIDERS)}; ${known}`
+  )
+  return undefined
+}
+
+/** `constant`: the secret when it holds no `${…}`; nothing of it is repeated. */
+function checkSecret(
+  name: string,
+  provider: Provider,
+  source: string | undefined,
+  constant: string | undefined,
+  scope: Scope
+): void {
+  if (provider.withoutSecret === true) {
+    if (source !== undefined) scope.warn(['secret'], 'CONFIG_UNUSED', `secret is not used by ${name}`)
+    return
+  }
+  if (source === undefined) {
+    scope.problem([], 'CONFIG_INVALID', `secret is required for the provider ${name}`)
+    return
+  }
+  const problem = constant === undefined ? undefined : secretProblem(provider, constant)
+  if (problem === undefined) return
+  if (isPlaceholder(source)) {
+    scope.unavailable(['secret'], `secret is a placeholder; that of ${name} ${problem}`, 'PLACEHOLDER')
+  } else scope.problem(['secret'], 'CONFIG_INVALID', `secret of ${name} ${problem}`)
+}
+
+/** True when the words of one name are all words of the other, or both names differ in their separators only. */
+function sameWords(a: string, b: string): boolean {
+  const [some, others] = [wordsOf(a), wordsOf(b)]
+  if (some.join('') === others.join('')) return true
+  return some.every((word) => others.includes(word)) || others.every((word) => some.includes(word))
+}
+
+function wordsOf(name: string): readonly string[] {
+  return name.toLowerCase().split(/[^a-z0-9]+/)
+}
+
+interface WebhookVerificationConfig {
+  /** In any case. */
+  readonly provider: string
+}
+
+const NO_SECRET = refuse(503, 'WEBHOOK_SECRET_UNAVAILABLE')
+
+/**
+ * Lets webhooks with the signature of their sender pass, and answers the questions by which some senders test a URL. While
+ * the secret is not to be had nobody passes.
+ */
+export const webhookVerification = defineModule<WebhookVerificationConfig>(
+  'webhook_verification',
+  ({ provider: name }, scope) => {
+    const provider = providers.get(name.toLowerCase())
+    const secret = provider?.withoutSecret === true ? '' : scope.secret('secret')
+    if (provider === undefined || secret === undefined) return { request: () => NO_SECRET }
+    const { meter } = scope.services
+    const counters = decisionCounters(meter, scope.owner, 'webhook_verification', ['verified', 'answered', 'refused'])
+    const verification = new Verification(name.toLowerCase(), provider, scope.services, scope)
+    return {
+      async request(flow) {
+        const outcome = await verification.outcome(flow, secret)
+        flow.publish('verify_webhook', published(outcome))
+        const { kind } = outcome
+        counters[kind === 'verified' || kind === 'answered' ? kind : 'refused'].inc()
+        return outcome.kind === 'verified' ? undefined : outcome.verdict
+      }
+    }
+  }
+)
+
+/** Lets webhooks with the signature of their sender pass. */
+export function webhookVerificationModule() {
+  return module(
+    'Lets webhooks with the signature of their sender pass.',
+    {
+      provider: provider(),
+      secret: secret({
+        description: 'What the sender signs with; every provider but sns needs it.',
+        bytes: 4096,
+        shown: 'owner'
+      })
+    },
+    [{ on: ['provider', 'secret'], check: needsSecret }]
+  )
+}
+
+const DESCRIPTION = `Who sends, in any case. Not confirmed by public documentation: ${UNCONFIRMED}.`
+
+function provider(): Field<string> {
+  const name = text({ description: DESCRIPTION, bytes: 64, required: true, examples: WEBHOOK_PROVIDERS })
+  return defineField<string>({
+    ...name,
+    read(written, at, path, reading) {
+      const read = name.read(written, at, path, reading)
+      if (read === undefined || (WEBHOOK_PROVIDERS as readonly string[]).includes(read.toLowerCase())) return read
+      const message = `must be one of ${WEBHOOK_PROVIDERS.join(', ')}${didYouMean(read, WEBHOOK_PROVIDERS)}`
+      reading.report({ field: at, code: 'FIELD_INVALID', message })
+      return undefined
+    }
+  })
+}
+
+/** Senders are named in any case; what a secret looks like is the sender's affair. */
+function needsSecret({ body, secret: clear, report }: RuleView): void {
+  const sender = (body.provider as string).toLowerCase()
+  const provider = providers.get(sender)
+  const given = body.secret === true
+  if (provider?.withoutSecret === true) {
+    if (given) report('secret', 'CONFLICTING_FIELDS', `is not used by ${sender}`)
+    return
+  }
+  if (!given) {
+    report('secret', 'FIELD_REQUIRED', `is required for ${sender}`)
+    return
+  }
+  const text = clear('secret')
+  const problem = provider === undefined || text === undefined ? undefined : secretProblem(provider, text)
+  if (problem !== undefined) report('secret', 'FIELD_INVALID', problem)
+}

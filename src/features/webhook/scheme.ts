@@ -1,0 +1,183 @@
+import { createHash, createHmac, createSecretKey, type KeyObject, timingSafeEqual } from 'node:crypto'
+import type { HeaderFields } from '../../flow/headers.js'
+
+/** What a scheme sees of a request. */
+export interface WebhookRequest {
+  /** As it came. */
+  readonly method: string
+  /** Path and query as they came, before any normal form: senders sign what they wrote. */
+  readonly target: string
+  /** The URLs under which the sender may have known this place; see `public-urls.ts`. Built at each call. */
+  urls(): readonly string[]
+  readonly headers: HeaderFields
+  readonly body: Uint8Array
+  /** Wall clock, milliseconds since the epoch. */
+  readonly now: number
+}
+
+/** Keys that senders publish. */
+export interface SenderKeys {
+  /** The public key of the certificate at `url`. Never rejects. */
+  certificate(url: string, now: number): Promise<KeyObject | Failure>
+}
+
+/** Looks at one request. Neither throws nor rejects for anything that stands in a request. */
+export type Verify = (request: WebhookRequest, keys: SenderKeys) => Finding | Promise<Finding>
+
+/**
+ * How a sender signs: turns the secret that is shared with it into what requests are looked at with. A text instead says
+ * why the secret cannot be one of this scheme; it repeats nothing of it.
+ */
+export type Scheme = (secret: string) => Verify | string
+
+/** The one value of a field that must stand once; a failure when it is absent or repeated. */
+export function single(
+  headers: HeaderFields,
+  name: string
+): { readonly value: string } | 'SIGNATURE_MISSING' | 'SIGNATURE_REPEATED' {
+  const values = headers.values(name)
+  if (values.length === 0) return 'SIGNATURE_MISSING'
+  return values.length === 1 ? { value: values[0] as string } : 'SIGNATURE_REPEATED'
+}
+
+/** Why a request is not taken for one of its sender: a closed set of codes, each with a sentence without data of the request. */
+export const FAILURES = {
+  SIGNATURE_MISSING: 'the request carries no signature',
+  SIGNATURE_REPEATED: 'the request carries a field of its signature more than once',
+  SIGNATURE_INVALID: 'the signature is not that of the sender over this request',
+  TIMESTAMP_INVALID: 'the request carries no timestamp that can be read',
+  TIMESTAMP_STALE: 'the timestamp of the request is too far from now',
+  REPLAYED: 'the same delivery has come before',
+  BODY_INVALID: 'the body is not of the form that the sender signs',
+  CERTIFICATE_REFUSED: 'the certificate that the request names is not one of the sender',
+  CERTIFICATE_UNAVAILABLE: 'the certificate of the sender could not be fetched',
+  SECRET_UNUSABLE: 'the configured secret is none that this sender signs with'
+} as const
+
+export type Failure = keyof typeof FAILURES
+
+/** The request is the sender's. */
+interface Accepted {
+  readonly accepted: true
+  /** The sender gives it to one delivery attempt only; absent when it has no such thing. */
+  readonly once?: string
+}
+
+export type Finding = Failure | Accepted
+
+export const ACCEPTED: Accepted = { accepted: true }
+
+const SECOND = 1_000
+/** What is allowed between the sender's clock and ours, either way, where the sender says nothing else. */
+export const TOLERANCE = 300 * SECOND
+
+const DIGITS = /^\d{1,15}$/
+/** From here on a number counts milliseconds: in seconds it would lie in the year 5138. */
+const MILLISECONDS = 1e11
+const ISO = /^\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(?:\.\d{1,9})?(Z|[+-]\d\d:?\d\d)?$/
+
+/**
+ * Milliseconds since the epoch of a timestamp as senders write it: Unix time in seconds or milliseconds, or ISO 8601, in UTC
+ * where no zone is written. Undefined when it is neither.
+ */
+export function readTimestamp(text: string): number | undefined {
+  if (DIGITS.test(text)) {
+    const number = Number(text)
+    return number < MILLISECONDS ? number * SECOND : number
+  }
+  const match = ISO.exec(text)
+  if (match === null) return undefined
+  const time = Date.parse(match[1] === undefined ? `${text}Z` : text)
+  return Number.isNaN(time) ? undefined : time
+}
+
+/** Why a timestamp is not that of a fresh request; undefined when it is. All times in milliseconds. */
+export function staleness(text: string | undefined, now: number, tolerance: number): Failure | undefined {
+  const time = text === undefined ? undefined : readTimestamp(text)
+  if (time === undefined) return 'TIMESTAMP_INVALID'
+  return Math.abs(now - time) > tolerance ? 'TIMESTAMP_STALE' : undefined
+}
+
+type MacAlgorithm = 'sha1' | 'sha256' | 'sha512'
+export type MacEncoding = 'hex' | 'base64'
+
+/** How a message authentication code is made and written. */
+export interface MacForm {
+  readonly algorithm: MacAlgorithm
+  readonly encoding: MacEncoding
+}
+
+export function macKey(secret: string | Uint8Array): KeyObject {
+  return typeof secret === 'string' ? createSecretKey(secret, 'utf8') : createSecretKey(secret)
+}
+
+/** The HMAC (RFC 2104) of the parts one after the other, as text. */
+export function macOf({ algorithm, encoding }: MacForm, key: KeyObject, ...parts: readonly (string | Uint8Array)[]) {
+  const mac = createHmac(algorithm, key)
+  for (const part of parts) mac.update(part)
+  return mac.digest(encoding)
+}
+
+/**
+ * Compares texts in a time that says nothing about how much of them is equal. The written forms are compared, not the
+ * bytes that they stand for: no second spelling of a signature passes. The length is no secret.
+ */
+export function sameText(expected: string, given: string): boolean {
+  const [a, b] = [Buffer.from(expected, 'utf8'), Buffer.from(given, 'utf8')]
+  return a.length === b.length && timingSafeEqual(a, b)
+}
+
+/** Is `expected` one of those given? Every one is compared, so that the time does not tell which. */
+export function isAmong(expected: string, given: readonly string[]): boolean {
+  let found = false
+  for (const one of given) if (sameText(expected, one)) found = true
+  return found
+}
+
+/** Compares with a secret whose very length is not told. */
+export function sameSecret(secret: string, given: string): boolean {
+  return timingSafeEqual(digest(secret), digest(given))
+}
+
+function digest(text: string): Uint8Array {
+  return createHash('sha256').update(text, 'utf8').digest()
+}
+
+const BASE64 = /^(?:[A-Za-z0-9+/]{4})*(?:[A-Za-z0-9+/]{2}(?:==)?|[A-Za-z0-9+/]{3}=?)?$/
+
+/** The bytes of a key in base64, with or without padding; undefined when the text is none, or empty. */
+export function keyFromBase64(text: string): Uint8Array | undefined {
+  return text !== '' && BASE64.test(text) ? Buffer.from(text, 'base64') : undefined
+}
+
+/** The bytes of a signature in base64, or undefined when it is not written in the one canonical way. */
+export function signatureFromBase64(text: string): Uint8Array | undefined {
+  const bytes = Buffer.from(text, 'base64')
+  return bytes.length > 0 && bytes.toString('base64') === text ? bytes : undefined
+}
+
+/** Is the body a form (application/x-www-form-urlencoded)? */
+export function isForm({ headers }: WebhookRequest): boolean {
+  const type = headers.get('content-type')
+  return type !== undefined && /^application\/x-www-form-urlencoded\s*(?:;|$)/i.test(type)
+}
+
+/** The fields of a form, or of a query: name → values in order of arrival. */
+export function fieldsOf(encoded: string): ReadonlyMap<string, readonly string[]> {
+  const fields = new Map<string, string[]>()
+  for (const [name, value] of new URLSearchParams(encoded)) {
+    const values = fields.get(name)
+    if (values === undefined) fields.set(name, [value])
+    else values.push(value)
+  }
+  return fields
+}
+
+/** Names in the order of their UTF-16 code units, as the senders' libraries sort them. */
+export function sortedNames(fields: ReadonlyMap<string, readonly string[]>): readonly string[] {
+  return [...fields.keys()].sort()
+}
+
+export function textOf(body: Uint8Array): string {
+  return Buffer.from(body.buffer, body.byteOffset, body.byteLength).toString('utf8')
+}

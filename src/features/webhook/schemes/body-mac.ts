@@ -1,0 +1,244 @@
+import { isUtf8 } from 'node:buffer'
+import { codingsOf, decoded } from '../../../flow/content-coding.js'
+import { readObject, textMember } from '../json.js'
+import {
+  ACCEPTED,
+  type Finding,
+  isAmong,
+  keyFromBase64,
+  type MacEncoding,
+  type MacForm,
+  macKey,
+  macOf,
+  type Scheme,
+  sameText,
+  single,
+  staleness,
+  TOLERANCE,
+  textOf,
+  type WebhookRequest
+} from '../scheme.js'
+
+interface BodyMacOptions extends Partial<MacForm> {
+  /** The field with the signature. */
+  readonly header: string
+  /** Stands before the signature: `sha256=`. */
+  readonly prefix?: string
+  /** Stands between signatures where there may be several, each with its prefix. */
+  readonly separator?: string
+  /** How the secret is written; as it is when left out. */
+  readonly key?: 'base64'
+  /** Only JSON objects are signed: the sender's challenge makes codes of other texts with the same key. */
+  readonly objects?: boolean
+}
+
+/** HMAC of the body, in one field. SHA-256 in hexadecimal digits unless the options say otherwise. */
+export function bodyMac(options: BodyMacOptions): Scheme {
+  const { header, prefix = '', separator, key: written, objects = false } = options
+  const form: MacForm = { algorithm: options.algorithm ?? 'sha256', encoding: options.encoding ?? 'hex' }
+  return (secret) => {
+    const bytes = written === 'base64' ? keyFromBase64(secret) : secret
+    if (bytes === undefined) return 'must be base64'
+    const key = macKey(bytes)
+    return ({ headers, body }) => {
+      const found = single(headers, header)
+      if (typeof found === 'string') return found
+      if (objects && body[0] !== OPENING_BRACE) return 'BODY_INVALID'
+      const expected = prefix + macOf(form, key, body)
+      const same =
+        separator === undefined ? sameText(expected, found.value) : isAmong(expected, partsOf(found.value, separator))
+      return same ? ACCEPTED : 'SIGNATURE_INVALID'
+    }
+  }
+}
+
+const OPENING_BRACE = 0x7b
+
+/** Base64 HMAC-SHA256 of the body in several fields `<name>-1`, `<name>-2` and so on, one for each active key. */
+export function numberedBodyMac(name: string): Scheme {
+  const form: MacForm = { algorithm: 'sha256', encoding: 'base64' }
+  return (secret) => {
+    const key = macKey(secret)
+    return ({ headers, body }) => {
+      const given = numbered(headers, `${name}-`)
+      if (given.length === 0) return 'SIGNATURE_MISSING'
+      return isAmong(macOf(form, key, body), given) ? ACCEPTED : 'SIGNATURE_INVALID'
+    }
+  }
+}
+
+function numbered(headers: WebhookRequest['headers'], start: string): readonly string[] {
+  const values: string[] = []
+  for (const [name, of] of headers.byName) if (name.startsWith(start)) values.push(...of)
+  return values
+}
+
+/** The parts of a list, blanks around them left aside. */
+export function partsOf(list: string, separator: string): readonly string[] {
+  return list.split(separator).map((part) => part.trim())
+}
+
+interface DatedBodyMacOptions {
+  readonly header: string
+  /** Member of the JSON body that holds the time of sending. */
+  readonly member: string
+  /** Milliseconds. */
+  readonly tolerance: number
+}
+
+const FORM = { algorithm: 'sha256', encoding: 'hex' } as const
+
+/** Hex HMAC-SHA256 of a JSON body that says itself when it was sent. */
+export function datedBodyMac({ header, member, tolerance }: DatedBodyMacOptions): Scheme {
+  return (secret) => {
+    const key = macKey(secret)
+    return ({ headers, body, now }) => {
+      const found = single(headers, header)
+      if (typeof found === 'string') return found
+      // Nobody but the sender has the body parsed.
+      if (!sameText(macOf(FORM, key, body), found.value)) return 'SIGNATURE_INVALID'
+      const object = readObject(body)
+      if (object === undefined) return 'BODY_INVALID'
+      return staleness(textMember(object, member), now, tolerance) ?? ACCEPTED
+    }
+  }
+}
+
+interface PairedMacOptions {
+  readonly header: string
+  /** Name of the pair with the timestamp. */
+  readonly timestamp?: string
+  /** Name of the pairs with signatures. */
+  readonly signature?: string
+}
+
+/** `t=<timestamp>,v1=<signature>` in one field: hex HMAC-SHA256 of `<timestamp>.<body>`. Other pairs do not count. */
+export function pairedMac({ header, timestamp = 't', signature = 'v1' }: PairedMacOptions): Scheme {
+  return (secret) => {
+    const key = macKey(secret)
+    return ({ headers, body, now }) => {
+      const found = single(headers, header)
+      if (typeof found === 'string') return found
+      const times = pairs(found.value, timestamp)
+      const given = pairs(found.value, signature)
+      if (given.length === 0) return 'SIGNATURE_MISSING'
+      const [time] = times
+      if (time === undefined || times.length > 1) return 'TIMESTAMP_INVALID'
+      const stale = staleness(time, now, TOLERANCE)
+      if (stale !== undefined) return stale
+      return isAmong(macOf(FORM, key, `${time}.`, body), given) ? ACCEPTED : 'SIGNATURE_INVALID'
+    }
+  }
+}
+
+/** The values of all pairs of this name in `name=value,name=value`. */
+function pairs(list: string, name: string): readonly string[] {
+  const start = `${name}=`
+  return partsOf(list, ',').flatMap((pair) => (pair.startsWith(start) ? [pair.slice(start.length)] : []))
+}
+
+/** Bytes of content that a few bytes of its coding may stand for. */
+const MOST_CONTENT = 4 * 1024 * 1024
+
+interface TimedMacOptions {
+  /** The field with the signature; where there are several, one for each active key, any of them counts. */
+  readonly headers: readonly [string, ...string[]]
+  readonly timestamp: string
+  readonly encoding?: MacEncoding
+  /** Stands before the signature: `v0=`. */
+  readonly prefix?: string
+  /** Stands between signatures where there may be several. */
+  readonly separator?: string
+  /** What is signed before the body. */
+  readonly before?: (timestamp: string) => string
+  /** What is signed behind the body. */
+  readonly after?: (timestamp: string) => string
+  /** Milliseconds. */
+  readonly tolerance?: number
+  /** true: the signature is over the content, whatever content coding it travels in. */
+  readonly content?: boolean
+}
+
+/** HMAC-SHA256 of the body and of a timestamp that has a field of its own. */
+export function timedMac(options: TimedMacOptions): Scheme {
+  const { headers: names, timestamp, encoding = 'hex', prefix = '', separator, tolerance = TOLERANCE } = options
+  const { before = () => '', after = () => '', content = false } = options
+  const form = { algorithm: 'sha256', encoding } as const
+  return (secret) => {
+    const key = macKey(secret)
+    return ({ headers, body, now }) => {
+      const given = signatures(headers, names)
+      if (typeof given === 'string') return given
+      const time = single(headers, timestamp)
+      if (typeof time === 'string') return time === 'SIGNATURE_MISSING' ? 'TIMESTAMP_INVALID' : time
+      const stale = staleness(time.value, now, tolerance)
+      if (stale !== undefined) return stale
+      const candidates = separator === undefined ? given : given.flatMap((list) => partsOf(list, separator))
+      const look = (bytes: Uint8Array): Finding => {
+        const expected = prefix + macOf(form, key, before(time.value), bytes, after(time.value))
+        return isAmong(expected, candidates) ? ACCEPTED : 'SIGNATURE_INVALID'
+      }
+      const codings = content ? codingsOf(headers) : []
+      if (codings.length === 0) return look(body)
+      return decoded(body, codings, MOST_CONTENT).then((bytes) =>
+        typeof bytes === 'string' ? 'BODY_INVALID' : look(bytes)
+      )
+    }
+  }
+}
+
+function signatures(
+  headers: WebhookRequest['headers'],
+  names: readonly string[]
+): readonly string[] | 'SIGNATURE_MISSING' | 'SIGNATURE_REPEATED' {
+  const given: string[] = []
+  for (const name of names) {
+    const found = single(headers, name)
+    if (found === 'SIGNATURE_REPEATED') return found
+    if (found !== 'SIGNATURE_MISSING') given.push(found.value)
+  }
+  return given.length === 0 ? 'SIGNATURE_MISSING' : given
+}
+
+const URL_BODY_FORM = { algorithm: 'sha256', encoding: 'base64' } as const
+
+/** Base64 HMAC-SHA256 of the URL followed by the body. */
+export function urlBodyMac(header: string): Scheme {
+  return (secret) => {
+    const key = macKey(secret)
+    return (request) => {
+      const found = single(request.headers, header)
+      if (typeof found === 'string') return found
+      let same = false
+      for (const url of request.urls())
+        if (sameText(macOf(URL_BODY_FORM, key, url, request.body), found.value)) same = true
+      return same ? ACCEPTED : 'SIGNATURE_INVALID'
+    }
+  }
+}
+
+const HYGRAPH_FORM = { algorithm: 'sha256', encoding: 'base64' } as const
+const DIGITS = /^\d{1,15}$/
+
+/**
+ * Hygraph, formerly GraphCMS: `sign=<signature>, env=<environment>, t=<timestamp>`; base64 HMAC-SHA256 of a JSON text that
+ * holds the body as a string beside the environment and the timestamp.
+ */
+export const hygraph: Scheme = (secret) => {
+  const key = macKey(secret)
+  return ({ headers, body, now }) => {
+    const found = single(headers, 'gcms-signature')
+    if (typeof found === 'string') return found
+    const [signs, environments, times] = ['sign', 'env', 't'].map((name) => pairs(found.value, name))
+    const [sign, environment, time] = [signs?.[0], environments?.[0], times?.[0]]
+    if (sign === undefined || environment === undefined || time === undefined) return 'SIGNATURE_MISSING'
+    if (signs?.length !== 1 || environments?.length !== 1 || times?.length !== 1) return 'SIGNATURE_REPEATED'
+    if (!DIGITS.test(time) || String(Number(time)) !== time) return 'TIMESTAMP_INVALID'
+    const stale = staleness(time, now, TOLERANCE)
+    if (stale !== undefined) return stale
+    // Bytes that are no UTF-8 would all be signed as the same replacement.
+    if (!isUtf8(body)) return 'BODY_INVALID'
+    const text = JSON.stringify({ Body: textOf(body), EnvironmentName: environment, TimeStamp: Number(time) })
+    return sameText(macOf(HYGRAPH_FORM, key, text), sign) ? ACCEPTED : 'SIGNATURE_INVALID'
+  }
+}

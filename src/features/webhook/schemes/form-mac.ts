@@ -1,0 +1,115 @@
+import { createHash } from 'node:crypto'
+import {
+  ACCEPTED,
+  type Failure,
+  fieldsOf,
+  isAmong,
+  isForm,
+  macKey,
+  macOf,
+  type Scheme,
+  sameText,
+  single,
+  sortedNames,
+  textOf,
+  type WebhookRequest
+} from '../scheme.js'
+import { partsOf } from './body-mac.js'
+
+const FORM = { algorithm: 'sha256', encoding: 'base64' } as const
+const SIGNATURE = 'x-plivo-signature-v3'
+const NONCE = 'x-plivo-signature-v3-nonce'
+
+/**
+ * Plivo's signature, version 3: base64 HMAC-SHA256 of the URL with its query decoded and sorted, of the fields of a form,
+ * and of a nonce, joined by dots. The field may list several signatures, parted by commas.
+ */
+export const plivo: Scheme = (secret) => {
+  const key = macKey(secret)
+  return (request) => {
+    const found = single(request.headers, SIGNATURE)
+    if (typeof found === 'string') return found
+    const nonce = single(request.headers, NONCE)
+    if (typeof nonce === 'string') return nonce
+    const form = isForm(request)
+    if (!form && request.body.length > 0) return 'BODY_INVALID'
+    const fields = form ? textOf(request.body) : ''
+    const given = partsOf(found.value, ',')
+    let same = false
+    for (const url of request.urls()) {
+      for (const text of signedTexts(url, request.method, fields)) {
+        if (isAmong(macOf(FORM, key, `${text}.${nonce.value}`), given)) same = true
+      }
+    }
+    return same ? ACCEPTED : 'SIGNATURE_INVALID'
+  }
+}
+
+/** Behind a URL without a query Plivo's own libraries put a question mark or a dot before the fields: either counts. */
+function signedTexts(url: string, method: string, form: string): readonly string[] {
+  const mark = url.indexOf('?')
+  const base = mark === -1 ? url : url.slice(0, mark)
+  const query = joined(mark === -1 ? '' : url.slice(mark + 1), '=', '&')
+  const whole = query === '' ? base : `${base}?${query}`
+  // Of a GET there are no fields but those of the query.
+  if (form === '' || method === 'GET') return [whole]
+  const fields = joined(form, '', '')
+  return query === '' ? [`${base}?${fields}`, `${base}.${fields}`] : [`${whole}.${fields}`]
+}
+
+/** Fields in the order of their names, and of their values under one name. */
+function joined(encoded: string, between: string, behind: string): string {
+  const fields = fieldsOf(encoded)
+  return sortedNames(fields)
+    .flatMap((name) => [...(fields.get(name) ?? [])].sort().map((value) => name + between + value))
+    .join(behind)
+}
+
+interface UrlFieldsMacOptions {
+  readonly header: string
+  /** Parameter of the query with the hex SHA-256 of the body: the body is signed through it, and forms are not read. */
+  readonly bodyHash?: string
+}
+
+const URL_FIELDS_FORM = { algorithm: 'sha1', encoding: 'base64' } as const
+
+/** Base64 HMAC-SHA1 of the URL and, of a form, every field's name and value in the order of the names. */
+export function urlFieldsMac({ header, bodyHash }: UrlFieldsMacOptions): Scheme {
+  return (secret) => {
+    const key = macKey(secret)
+    return (request) => {
+      const found = single(request.headers, header)
+      if (typeof found === 'string') return found
+      const signed = signedBody(request, bodyHash)
+      if (typeof signed === 'string') return signed
+      let same = false
+      for (const url of request.urls())
+        if (sameText(macOf(URL_FIELDS_FORM, key, url + signed.text), found.value)) same = true
+      return same ? ACCEPTED : 'SIGNATURE_INVALID'
+    }
+  }
+}
+
+/** What of the body is signed behind the URL. A body that nothing of the signature covers is refused. */
+function signedBody(request: WebhookRequest, bodyHash: string | undefined): { readonly text: string } | Failure {
+  const { body, target } = request
+  const mark = target.indexOf('?')
+  const hashes = bodyHash === undefined || mark === -1 ? undefined : fieldsOf(target.slice(mark + 1)).get(bodyHash)
+  if (hashes !== undefined) {
+    const [hash] = hashes
+    const expected = createHash('sha256').update(body).digest('hex')
+    return hashes.length === 1 && sameText(expected, hash as string) ? { text: '' } : 'SIGNATURE_INVALID'
+  }
+  if (isForm(request)) return { text: concatenated(textOf(body)) }
+  return body.length === 0 ? { text: '' } : 'BODY_INVALID'
+}
+
+/** A value that stands twice under one name counts once, as the senders' libraries have it. */
+function concatenated(form: string): string {
+  const fields = fieldsOf(form)
+  let text = ''
+  for (const name of sortedNames(fields)) {
+    for (const value of [...new Set(fields.get(name))].sort()) text += name + value
+  }
+  return text
+}

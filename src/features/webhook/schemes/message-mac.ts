@@ -1,0 +1,203 @@
+import { createHash } from 'node:crypto'
+import { objectMember, readObject, textMember } from '../json.js'
+import {
+  ACCEPTED,
+  type Finding,
+  fieldsOf,
+  isAmong,
+  isForm,
+  keyFromBase64,
+  macKey,
+  macOf,
+  type Scheme,
+  sameText,
+  single,
+  staleness,
+  TOLERANCE,
+  textOf,
+  type WebhookRequest
+} from '../scheme.js'
+
+const FORM = { algorithm: 'sha256', encoding: 'base64' } as const
+const SECRET_PREFIX = 'whsec_'
+
+/**
+ * Standard Webhooks: fields `<prefix>id`, `<prefix>timestamp` and `<prefix>signature`, the last a list of `v1,<base64>`
+ * parted by blanks; HMAC-SHA256 of `<id>.<timestamp>.<body>` under a key in base64 behind `whsec_`. Of several prefixes
+ * the first counts whose id is there.
+ */
+export function messageMac(...prefixes: readonly string[]): Scheme {
+  return (secret) => {
+    const bytes = keyFromBase64(secret.startsWith(SECRET_PREFIX) ? secret.slice(SECRET_PREFIX.length) : secret)
+    if (bytes === undefined) return `must be base64, behind ${SECRET_PREFIX} or alone`
+    const key = macKey(bytes)
+    return ({ headers, body, now }): Finding => {
+      const fields = signedFields(headers, prefixes)
+      if (typeof fields === 'string') return fields
+      const { id, timestamp, signature } = fields
+      const stale = staleness(timestamp, now, TOLERANCE)
+      if (stale !== undefined) return stale
+      const expected = `v1,${macOf(FORM, key, `${id}.${timestamp}.`, body)}`
+      if (!isAmong(expected, signature.split(' '))) return 'SIGNATURE_INVALID'
+      // A retry has the same id and another timestamp.
+      return { accepted: true, once: `${id}.${timestamp}` }
+    }
+  }
+}
+
+function signedFields(headers: WebhookRequest['headers'], prefixes: readonly string[]) {
+  const prefix = prefixes.find((one) => headers.has(`${one}id`))
+  if (prefix === undefined) return 'SIGNATURE_MISSING'
+  const [id, timestamp, signature] = ['id', 'timestamp', 'signature'].map((name) => single(headers, prefix + name))
+  if (id === undefined || timestamp === undefined || signature === undefined) return 'SIGNATURE_MISSING'
+  if (typeof id === 'string') return id
+  if (typeof timestamp === 'string') return timestamp === 'SIGNATURE_MISSING' ? 'TIMESTAMP_INVALID' : timestamp
+  if (typeof signature === 'string') return signature
+  return { id: id.value, timestamp: timestamp.value, signature: signature.value }
+}
+
+const CONTENTFUL_FORM = { algorithm: 'sha256', encoding: 'hex' } as const
+const SIGNATURE = 'x-contentful-signature'
+const SIGNED = 'x-contentful-signed-headers'
+const TIMESTAMP = 'x-contentful-timestamp'
+/** As Contentful's own toolkit has it, in milliseconds. */
+const CONTENTFUL_TOLERANCE = 30_000
+
+/**
+ * Contentful's canonical request: method, path, the signed fields as `name:value` joined by `;` and the body, a line each;
+ * hex HMAC-SHA256. Its list of signed fields and its timestamp must be signed themselves.
+ */
+export const contentful: Scheme = (secret) => {
+  const key = macKey(secret)
+  return ({ headers, method, target, body, now }) => {
+    const found = single(headers, SIGNATURE)
+    if (typeof found === 'string') return found
+    const list = single(headers, SIGNED)
+    if (typeof list === 'string') return list
+    const names = list.value.split(',').map((name) => name.trim().toLowerCase())
+    if (!names.includes(SIGNED) || !names.includes(TIMESTAMP)) return 'SIGNATURE_INVALID'
+    const fields = canonicalFields(headers, names)
+    const path = canonicalPath(target)
+    if (fields === undefined || path === undefined) return 'SIGNATURE_INVALID'
+    const stale = staleness(headers.get(TIMESTAMP)?.trim(), now, CONTENTFUL_TOLERANCE)
+    if (stale !== undefined) return stale
+    const expected = macOf(CONTENTFUL_FORM, key, `${method}\n${path}\n${fields}\n`, body)
+    return sameText(expected, found.value) ? ACCEPTED : 'SIGNATURE_INVALID'
+  }
+}
+
+/** Undefined when a signed field is not there exactly once. */
+function canonicalFields(headers: WebhookRequest['headers'], names: readonly string[]): string | undefined {
+  const fields: string[] = []
+  for (const name of [...names].sort()) {
+    const found = single(headers, name)
+    if (typeof found === 'string') return undefined
+    fields.push(`${name}:${found.value.trim()}`)
+  }
+  return fields.join(';')
+}
+
+/** The query is escaped as a whole, and the result once more. Undefined for what Contentful would sign a part of only. */
+function canonicalPath(target: string): string | undefined {
+  const [path = '', query, ...more] = target.split('?')
+  if (more.length > 0) return undefined
+  return encodeURI(query === undefined || query === '' ? path : `${path}?${encodeURIComponent(query)}`)
+}
+
+const HUBSPOT_FORM = { algorithm: 'sha256', encoding: 'base64' } as const
+/** What HubSpot reads decoded in a URL before it signs it. */
+const DECODED = /%(?:3A|2F|3F|40|21|24|27|28|29|2A|2C|3B)/gi
+
+/**
+ * HubSpot's signatures. Version 3, when its field is there: base64 HMAC-SHA256 of method, URL, body and timestamp. Else
+ * the version that a field names, a hex SHA-256: of secret, method, URL and body (2), or of secret and body (1).
+ */
+export const hubspot: Scheme = (secret) => {
+  const key = macKey(secret)
+  return (request) => {
+    if (request.headers.has('x-hubspot-signature-v3'))
+      return third(request, (text) => macOf(HUBSPOT_FORM, key, ...text))
+    const found = single(request.headers, 'x-hubspot-signature')
+    if (typeof found === 'string') return found
+    const version = single(request.headers, 'x-hubspot-signature-version')
+    if (typeof version === 'string') return version
+    const { method, body } = request
+    const texts =
+      version.value === 'v1'
+        ? [secret]
+        : version.value === 'v2'
+          ? request.urls().map((url) => secret + method + url)
+          : []
+    let same = false
+    for (const text of texts) if (sameText(hashOf(text, body), found.value)) same = true
+    return same ? ACCEPTED : 'SIGNATURE_INVALID'
+  }
+}
+
+function third(request: WebhookRequest, mac: (text: readonly (string | Uint8Array)[]) => string): Finding {
+  const { headers, method, body, now } = request
+  const found = single(headers, 'x-hubspot-signature-v3')
+  if (typeof found === 'string') return found
+  const time = single(headers, 'x-hubspot-request-timestamp')
+  if (typeof time === 'string') return time === 'SIGNATURE_MISSING' ? 'TIMESTAMP_INVALID' : time
+  const stale = staleness(time.value, now, TOLERANCE)
+  if (stale !== undefined) return stale
+  let same = false
+  for (const url of request.urls()) {
+    if (sameText(mac([method + decoded(url), body, time.value]), found.value)) same = true
+  }
+  return same ? ACCEPTED : 'SIGNATURE_INVALID'
+}
+
+function decoded(url: string): string {
+  return url.replace(DECODED, (encoded) => String.fromCharCode(Number.parseInt(encoded.slice(1), 16)))
+}
+
+function hashOf(text: string, body: Uint8Array): string {
+  return createHash('sha256').update(text, 'utf8').update(body).digest('hex')
+}
+
+const MAILGUN_FORM = { algorithm: 'sha256', encoding: 'hex' } as const
+
+interface Signature {
+  readonly timestamp: string
+  readonly token: string
+  readonly signature: string
+}
+
+/**
+ * Mailgun signs a timestamp and a random token, and nothing else of the body, that carries all three: in its member
+ * `signature` when it is JSON, in fields when it is a form. So a token counts once.
+ */
+export const mailgun: Scheme = (secret) => {
+  const key = macKey(secret)
+  return (request) => {
+    const found = isForm(request) ? fromForm(request) : fromJson(request)
+    if (found === undefined) return 'SIGNATURE_MISSING'
+    const { timestamp, token, signature } = found
+    const stale = staleness(timestamp, request.now, TOLERANCE)
+    if (stale !== undefined) return stale
+    if (!sameText(macOf(MAILGUN_FORM, key, timestamp + token), signature)) return 'SIGNATURE_INVALID'
+    return { accepted: true, once: token }
+  }
+}
+
+function fromJson({ body }: WebhookRequest): Signature | undefined {
+  const object = readObject(body)
+  const member = object === undefined ? undefined : objectMember(object, 'signature')
+  return member === undefined ? undefined : signatureOf((name) => textMember(member, name))
+}
+
+function fromForm({ body }: WebhookRequest): Signature | undefined {
+  const fields = fieldsOf(textOf(body))
+  return signatureOf((name) => {
+    const values = fields.get(name)
+    return values?.length === 1 ? values[0] : undefined
+  })
+}
+
+function signatureOf(member: (name: string) => string | undefined): Signature | undefined {
+  const [timestamp, token, signature] = [member('timestamp'), member('token'), member('signature')]
+  if (timestamp === undefined || token === undefined || signature === undefined) return undefined
+  return { timestamp, token, signature }
+}

@@ -1,0 +1,201 @@
+import type { BodyBuffers } from '../../flow/body-buffers.js'
+import type { Flow, FlowRequest } from '../../flow/flow.js'
+import { refuse, type Verdict } from '../../flow/verdict.js'
+import type { Clock } from '../../lib/clock.js'
+import type { KeptStateDraft, PolicyServices } from '../../policy/services.js'
+import { SenderCertificates } from './certificates.js'
+import type { Provider } from './providers.js'
+import { FAILURES, type Failure, type Finding, type Verify, type WebhookRequest } from './scheme.js'
+
+/** Ports that URLs leave out. */
+const USUAL_PORT = { https: 443, http: 80 } as const
+
+/**
+ * The URLs under which a sender may know the place that a request came to, for schemes that sign the URL.
+ *
+ * Path and query are those of the request line, untouched. Name and port are those of the edge: a name that its hostports
+ * hold, with the ports that stand there; where an edge takes every host, the name that routing has found it by. A trusted
+ * proxy may say that it is known by another name. The scheme is https, because senders reach an edge through TLS
+ * wherever it ends, or http when this hop or a trusted proxy saw that. Senders and proxies disagree about ports, so each
+ * name also stands without a port, and with the one of the request.
+ */
+function publicUrls(flow: Flow, request: FlowRequest): readonly string[] {
+  const { headers, target } = request
+  const path = rawTarget(request)
+  const schemes =
+    headers.get('x-forwarded-proto')?.toLowerCase() === 'http' ? (['https', 'http'] as const) : (['https'] as const)
+  const urls = new Set<string>()
+  for (const authority of new Set([target.authority, headers.get('x-forwarded-host') ?? target.authority])) {
+    const name = authority.replace(PORT, '')
+    for (const scheme of schemes) {
+      urls.add(`${scheme}://${authority}${path}`)
+      urls.add(`${scheme}://${name}${path}`)
+      for (const port of portsOf(flow, name.toLowerCase(), USUAL_PORT[scheme])) {
+        urls.add(`${scheme}://${name}:${port}${path}`)
+      }
+    }
+  }
+  return [...urls]
+}
+
+/** Public ports on which the edge has this name. */
+function portsOf({ hosts, entry }: Flow, name: string, usual: number): readonly number[] {
+  const held = hosts.filter(({ host }) => (host.startsWith('*.') ? name.endsWith(host.slice(1)) : name === host))
+  return held.length === 0 ? [entry.publicPort ?? usual] : [usual, ...held.map(({ port }) => port)]
+}
+
+const PORT = /:\d*$/
+const ABSOLUTE = /^https?:\/\/[^/?#]*/i
+
+/** Path and query of the request line as they came. */
+function rawTarget({ head }: FlowRequest): string {
+  const { target } = head
+  if (target.startsWith('/')) return target
+  const rest = target.replace(ABSOLUTE, '')
+  return rest.startsWith('/') ? rest : `/${rest}`
+}
+
+/** Deliveries remembered by one owner; beyond it the oldest are forgotten. */
+const MAX_REMEMBERED = 65_536
+
+/**
+ * Which deliveries have come, by what their sender gives to one attempt only, for as long as their timestamps would let
+ * them pass. Each thread remembers its own.
+ */
+export class Replays {
+  readonly #until = new Map<string, number>()
+
+  /** True when it is new; from now on it is not. `lasting`: milliseconds. */
+  admit(once: string, now: number, lasting: number): boolean {
+    this.#forget(now)
+    const until = this.#until.get(once)
+    if (until !== undefined && now < until) return false
+    this.#until.delete(once)
+    this.#until.set(once, now + lasting)
+    return true
+  }
+
+  /** It may come again: nobody took it. */
+  release(once: string): void {
+    this.#until.delete(once)
+  }
+
+  /** They stand in the order in which they came, which is that of their ends. */
+  #forget(now: number): void {
+    for (const [once, until] of this.#until) {
+      if (now < until && this.#until.size <= MAX_REMEMBERED) return
+      this.#until.delete(once)
+    }
+  }
+}
+
+/** How a request was found. */
+export type Outcome =
+  | { readonly kind: 'verified' }
+  /** A question of the sender, with what it is answered by. */
+  | { readonly kind: 'answered'; readonly verdict: Verdict }
+  | { readonly kind: 'unverified'; readonly failure: Failure; readonly verdict: Verdict }
+  /** Its body cannot be had whole; it may be gone, so nothing can follow but this verdict. */
+  | { readonly kind: 'unreadable'; readonly verdict: Verdict }
+
+/** Twice what any sender that marks its attempts has as tolerance, so that a mark outlives its timestamp. Milliseconds. */
+const REMEMBERED = 600_000
+/** From here on a response says that nobody took the delivery. */
+const SERVER_ERROR = 500
+
+/**
+ * Verifies that requests come from one sender: reads the body whole, looks at it with the sender's scheme, answers its
+ * questions. The body stays in the flow as the bytes that came. One implementation for the action and the module.
+ */
+export class Verification {
+  readonly #provider: Provider
+  readonly #clock: Clock
+  readonly #bodies: BodyBuffers
+  readonly #certificates: SenderCertificates
+  readonly #replays: Replays
+  #prepared: { readonly secret: string; readonly verify: Verify | undefined } | undefined
+
+  /** `name`: the sender's; part of the identity of what is remembered of it. */
+  constructor(name: string, provider: Provider, services: PolicyServices, kept: KeptStateDraft) {
+    this.#provider = provider
+    this.#clock = services.clock
+    this.#bodies = services.bodies
+    this.#certificates = kept.keep(['webhook-certificates', name], () => new SenderCertificates(services.outbound))
+    this.#replays = kept.keep(['webhook-replays', name], () => new Replays())
+  }
+
+  /** `secret`: what is shared with the sender now; '' for a sender without. */
+  async outcome(flow: Flow, secret: string): Promise<Outcome> {
+    const verify = this.#verify(secret)
+    if (verify === undefined) return this.#unverified('SECRET_UNUSABLE')
+    const { request } = flow
+    if (request === undefined) return this.#unverified('SIGNATURE_MISSING')
+    const body = await this.#bodies.request(flow)
+    if (!(body instanceof Uint8Array)) return { kind: 'unreadable', verdict: body }
+    const seen = this.#seen(flow, request, body)
+    const { unsigned, signed } = this.#provider
+    const answer = unsigned?.(seen, secret)
+    if (answer !== undefined) return { kind: 'answered', verdict: answer }
+    const found = verify(seen, this.#certificates)
+    const finding = this.#fresh(found instanceof Promise ? await found : found, flow, seen.now)
+    if (typeof finding === 'string') return this.#unverified(finding)
+    const reply = signed?.(seen, secret)
+    return reply === undefined ? { kind: 'verified' } : { kind: 'answered', verdict: reply }
+  }
+
+  /** Secrets change seldom: what was made of the last one is kept. Everybody could sign with an empty one. */
+  #verify(secret: string): Verify | undefined {
+    if (secret === '' && this.#provider.withoutSecret !== true) return undefined
+    if (this.#prepared?.secret !== secret) {
+      const made = this.#provider.scheme(secret)
+      this.#prepared = { secret, verify: typeof made === 'string' ? undefined : made }
+    }
+    return this.#prepared?.verify
+  }
+
+  #seen(flow: Flow, request: FlowRequest, body: Uint8Array): WebhookRequest {
+    const { head, headers } = request
+    return {
+      method: head.method,
+      target: rawTarget(request),
+      urls: () => publicUrls(flow, request),
+      headers,
+      body,
+      now: this.#clock.wall()
+    }
+  }
+
+  /** An attempt counts once, unless nobody took it. */
+  #fresh(finding: Finding, flow: Flow, now: number): Finding {
+    if (typeof finding === 'string' || finding.once === undefined) return finding
+    const { once } = finding
+    const replays = this.#replays
+    if (!replays.admit(once, now, REMEMBERED)) return 'REPLAYED'
+    flow.onEnd(() => {
+      if ((flow.response?.status ?? SERVER_ERROR) >= SERVER_ERROR) replays.release(once)
+    })
+    return finding
+  }
+
+  #unverified(failure: Failure): Outcome {
+    return { kind: 'unverified', failure, verdict: verdictOf(failure, this.#provider) }
+  }
+}
+
+/** What we lack is no fault of the sender, who will try again. */
+function verdictOf(failure: Failure, { refusal = 403 }: Provider): Verdict {
+  if (failure === 'SECRET_UNUSABLE') return refuse(503, 'WEBHOOK_SECRET_UNAVAILABLE')
+  if (failure === 'CERTIFICATE_UNAVAILABLE') return refuse(503, 'WEBHOOK_CERTIFICATE_UNAVAILABLE')
+  return refuse(refusal, 'WEBHOOK_UNVERIFIED')
+}
+
+/** What the action and the module publish of an outcome. */
+export function published(outcome: Outcome): Readonly<Record<string, unknown>> {
+  const failure = outcome.kind === 'unverified' ? outcome.failure : undefined
+  const unreadable = outcome.kind === 'unreadable'
+  return {
+    verified: outcome.kind === 'verified',
+    'error.code': unreadable ? 'BODY_UNREADABLE' : (failure ?? ''),
+    'error.message': unreadable ? 'the body cannot be read whole' : failure === undefined ? '' : FAILURES[failure]
+  }
+}

@@ -1,0 +1,157 @@
+import type { Duplex } from 'node:stream'
+import { promisify } from 'node:util'
+import zlib from 'node:zlib'
+import { codeOf } from '../lib/coded-error.js'
+import type { HeaderFields } from './headers.js'
+
+/** Codings on top of each other that are undone; more are not sent by anybody who means well. */
+const MAX_CODINGS = 3
+
+const gunzip = promisify(zlib.gunzip)
+const inflate = promisify(zlib.inflate)
+const inflateRaw = promisify(zlib.inflateRaw)
+const brotli = promisify(zlib.brotliDecompress)
+
+/** Undoes one coding within `maxOutputLength` bytes; rejects with a coded error. */
+type Decode = (bytes: Uint8Array, options: { readonly maxOutputLength: number }) => Promise<Buffer>
+
+const DECODERS: ReadonlyMap<string, Decode> = new Map<string, Decode>([
+  ['gzip', gunzip],
+  ['x-gzip', gunzip],
+  ['br', brotli],
+  // RFC 9110 8.4.1.2 means the zlib format; some servers send the raw one, as every client knows.
+  ['deflate', (bytes, options) => (isZlib(bytes) ? inflate(bytes, options) : inflateRaw(bytes, options))]
+])
+
+const STREAMS: ReadonlyMap<string, () => Duplex> = new Map<string, () => Duplex>([
+  ['gzip', zlib.createGunzip],
+  ['x-gzip', zlib.createGunzip],
+  ['br', zlib.createBrotliDecompress],
+  ['deflate', zlib.createInflate]
+])
+
+/** Can this coding be undone here? `coding`: lower case. */
+export function canDecode(coding: string): boolean {
+  return DECODERS.has(coding)
+}
+
+/** Content codings of a message in the order in which they were applied; `identity` is none. */
+export function codingsOf(headers: HeaderFields): string[] {
+  return headers
+    .values('content-encoding')
+    .flatMap((value) => value.split(','))
+    .map((coding) => coding.trim().toLowerCase())
+    .filter((coding) => coding !== '' && coding !== 'identity')
+}
+
+/**
+ * `bytes` without their content codings, at most `limit` of them: a few compressed bytes may stand for gigabytes.
+ * `unknown`: a coding that this proxy cannot undo. `malformed`: not what the coding says.
+ */
+export async function decoded(
+  bytes: Uint8Array,
+  codings: readonly string[],
+  limit: number
+): Promise<Uint8Array | 'too-large' | 'unknown' | 'malformed'> {
+  if (codings.length > MAX_CODINGS) return 'unknown'
+  let content = bytes
+  for (const coding of [...codings].reverse()) {
+    const decode = DECODERS.get(coding)
+    if (decode === undefined) return 'unknown'
+    if (content.length === 0) return content
+    try {
+      content = await decode(content, { maxOutputLength: limit })
+    } catch (error) {
+      return codeOf(error) === 'ERR_BUFFER_TOO_LARGE' ? 'too-large' : 'malformed'
+    }
+  }
+  return content
+}
+
+/** Streams that undo `codings` one after another, giving out at once what they can; undefined when one is unknown. */
+export function decoders(codings: readonly string[]): (() => Duplex)[] | undefined {
+  if (codings.length > MAX_CODINGS) return undefined
+  const streams: (() => Duplex)[] = []
+  for (const coding of [...codings].reverse()) {
+    const stream = STREAMS.get(coding)
+    if (stream === undefined) return undefined
+    streams.push(() => stream())
+  }
+  return streams
+}
+
+/** RFC 1950: a method of 8 in the low half of the first byte, and two bytes that 31 divides. */
+function isZlib(bytes: Uint8Array): boolean {
+  const [first = 0, second = 0] = bytes
+  return (first & 0x0f) === 8 && (first * 256 + second) % 31 === 0
+}
+
+/** Media types below `application/` whose content is compressed already. */
+export const PACKED_MEDIA: readonly string[] = [
+  'application/zip',
+  'application/gzip',
+  'application/x-gzip',
+  'application/x-bzip2',
+  'application/x-xz',
+  'application/zstd',
+  'application/x-7z-compressed',
+  'application/x-rar-compressed',
+  'application/vnd.rar',
+  'application/java-archive',
+  'application/epub+zip',
+  'application/pdf',
+  'application/font-woff'
+]
+
+/** Media types below `application/` whose content is no text. */
+const BINARY = new Set([
+  ...PACKED_MEDIA,
+  'application/x-tar',
+  'application/wasm',
+  'application/grpc',
+  'application/vnd.ms-fontobject'
+])
+const BINARY_KINDS = ['image/', 'audio/', 'video/', 'font/', 'application/grpc+']
+
+/**
+ * May content of this type be text that is worth a search? A type that says nothing (absent, `octet-stream`) may. An event
+ * stream is not: it has no end.
+ */
+export function isTextMedia(contentType: string | undefined): boolean {
+  const type = ((contentType ?? '').split(';')[0] as string).trim().toLowerCase()
+  if (type === 'image/svg+xml') return true
+  return type !== 'text/event-stream' && !BINARY.has(type) && !BINARY_KINDS.some((kind) => type.startsWith(kind))
+}
+
+const HTML =
+  /^<(?:!doctype\s+html|html|head|body|title|meta|div|span|p|h[1-6]|a|b|br|table|form|section|main|style|script|!--)\b/i
+const XML = /^<(?:\?xml\b|[A-Za-z_][\w.-]*(?::[\w.-]+)?[\s/>])/
+
+/**
+ * The media type of a body whose author named none, from the text as it stands in the policy.
+ *
+ * What `${…}` puts in is never looked at: a client that chooses the text must not choose that a browser reads it as HTML.
+ */
+export function mediaTypeOf(source: string): string {
+  const text = source.trim()
+  if (looksLikeJson(text)) return 'application/json'
+  if (HTML.test(text)) return 'text/html; charset=utf-8'
+  if (XML.test(text) && text.endsWith('>')) return 'application/xml'
+  return 'text/plain; charset=utf-8'
+}
+
+/** With `${…}` in it the whole is known too late to be parsed, so its brackets decide. */
+function looksLikeJson(text: string): boolean {
+  if (!(text.startsWith('{') && text.endsWith('}')) && !(text.startsWith('[') && text.endsWith(']'))) return false
+  return text.includes('${') || isJson(text)
+}
+
+function isJson(text: string): boolean {
+  try {
+    JSON.parse(text)
+    return true
+  } catch (error) {
+    if (error instanceof SyntaxError) return false
+    throw error
+  }
+}

@@ -1,0 +1,170 @@
+import { PHASES, type Phase } from '../flow/flow.js'
+import type { Action, ReadyAction } from './action.js'
+import { LEGACY_PHASES } from './document.js'
+import { DURATION, textLike } from './editor.js'
+import { isExact, type Schema } from './shape.js'
+
+type Json = Readonly<Record<string, unknown>>
+
+/**
+ * JSON Schema (2020-12) of policy documents, for editors. Made from the schemas that check the documents, with one
+ * definition for each action; what a schema cannot say (what stands in expressions, bounds of durations) `sluice check` says.
+ */
+export function policySchema(actions: readonly Action[]): Json {
+  const known = actions.filter((action): action is ReadyAction => action.availability !== 'unsupported')
+  return {
+    $schema: 'https://json-schema.org/draft/2020-12/schema',
+    title: 'Sluice traffic policy',
+    description: 'Phases with rules; a rule runs its actions when all its expressions are true.',
+    type: 'object',
+    properties: { ...phaseProperties(), ...legacyProperties(), strict_expressions: STRICT_EXPRESSIONS },
+    // A policy without rules says so by an empty list.
+    anyOf: [...PHASES, ...LEGACY_PHASES.keys()].map((phase) => ({
+      required: [phase],
+      properties: { [phase]: { type: 'array' } }
+    })),
+    additionalProperties: false,
+    $defs: Object.fromEntries([
+      ...PHASES.map((phase) => [`${phase}.rule`, ruleSchema(phase)]),
+      ...PHASES.map((phase) => [`${phase}.action`, actionSchema(phase, known)]),
+      ...known.map((action) => [`${action.type}.config`, plain(action.config)])
+    ])
+  }
+}
+
+const STRICT_EXPRESSIONS: Json = {
+  description:
+    'An extension of Sluice. true: an expression of a rule that asks for something absent fails the request with 500 POLICY_EXPRESSION; without it the rule does not match.',
+  type: ['boolean', 'null'],
+  default: false
+}
+
+const PHASE_DESCRIPTIONS: Readonly<Record<Phase, string>> = {
+  on_tcp_connect: 'Once for each new connection, before anything is read from it.',
+  on_http_request: 'For each request, before it is forwarded.',
+  on_http_response: 'For each response, before it goes to the client.',
+  on_event_stream_message: 'For each message of a streamed response of server-sent events.'
+}
+
+function phaseProperties(): Json {
+  return Object.fromEntries(PHASES.map((phase) => [phase, rulesSchema(phase, PHASE_DESCRIPTIONS[phase])]))
+}
+
+function legacyProperties(): Json {
+  const phases = [...LEGACY_PHASES].map(([key, phase]) => [
+    key,
+    { ...rulesSchema(phase, `Old name of ${phase}.`), deprecated: true }
+  ])
+  const enabled = { const: true, deprecated: true, description: 'No part of a document any more; has no effect.' }
+  return { ...Object.fromEntries(phases), enabled }
+}
+
+function rulesSchema(phase: Phase, description: string): Json {
+  return { description, type: ['array', 'null'], items: { $ref: `#/$defs/${phase}.rule` } }
+}
+
+function ruleSchema(phase: Phase): Json {
+  return {
+    type: 'object',
+    required: ['actions'],
+    properties: {
+      name: { description: 'A label for logs and metrics.', type: ['string', 'number', 'boolean', 'null'] },
+      expressions: {
+        description: 'CEL expressions; the rule runs when all are true, and always when there are none.',
+        type: ['array', 'null'],
+        items: textLike('\\S')
+      },
+      actions: {
+        description: 'What the rule does, in order.',
+        type: 'array',
+        minItems: 1,
+        items: { $ref: `#/$defs/${phase}.action` }
+      }
+    },
+    additionalProperties: false
+  }
+}
+
+/** One action of a phase. `if`/`then` for each type: an editor then completes and blames inside the one that is meant. */
+function actionSchema(phase: Phase, known: readonly ReadyAction[]): Json {
+  const allowed = known.filter((action) => action.phases.includes(phase))
+  return {
+    type: 'object',
+    required: ['type'],
+    properties: {
+      type: { description: 'Name of the action.', enum: allowed.map(({ type }) => type) },
+      config: { description: 'Settings of the action.', type: ['object', 'null'] }
+    },
+    additionalProperties: false,
+    allOf: allowed.map(({ type, configOptional }) => ({
+      if: { properties: { type: { const: type } }, required: ['type'] },
+      // biome-ignore lint/suspicious/noThenProperty: a keyword of JSON Schema
+      then: {
+        properties: { config: configSchema(type, configOptional) },
+        ...(configOptional ? {} : { required: ['config'] })
+      }
+    }))
+  }
+}
+
+function configSchema(type: string, optional: boolean): Json {
+  const ref = { $ref: `#/$defs/${type}.config` }
+  return optional ? { anyOf: [ref, { type: 'null' }] } : ref
+}
+
+/** What a text may be in a document: YAML types what people mean as text. */
+const WRITTEN = ['string', 'number', 'boolean']
+
+/**
+ * Without the marks that only the compiler reads, because strict validators refuse keywords they do not know; with the
+ * rules that stand beside the schema; and with the leniency of the reader: where a text is wanted, a number or a truth value
+ * counts as written, and a field without a value counts as absent.
+ */
+function plain(schema: unknown): unknown {
+  if (Array.isArray(schema)) return schema.map(plain)
+  if (typeof schema !== 'object' || schema === null) return schema
+  const source = schema as Schema
+  const copy: Record<string, unknown> = {}
+  for (const [key, value] of Object.entries(source)) {
+    if (key === 'properties') copy.properties = plainProperties(source)
+    else if (key === 'patternProperties') copy.patternProperties = mapped(value as object, plain)
+    else if (key === 'anyOf')
+      copy.anyOf = (value as Schema[]).filter(({ deprecated }) => deprecated !== true).map(plain)
+    else if (key === 'items') copy.items = plain(value)
+    else if (!key.startsWith('x-')) copy[key] = value
+  }
+  if (source['x-sluice'] === 'duration') Object.assign(copy, textLike(DURATION))
+  else if (source['x-sluice'] === 'expression') Object.assign(copy, textLike('\\S'))
+  else if (source.type === 'string' && !isExact(source)) copy.type = WRITTEN
+  if (source.enum !== undefined) copy.enum = written(source.enum)
+  return { ...copy, ...source['x-editor'] }
+}
+
+function plainProperties({ properties = {}, required = [] }: Schema): Json {
+  return Object.fromEntries(
+    Object.entries(properties).map(([key, field]) => {
+      const copy = plain(field) as Json
+      return [key, required.includes(key) ? copy : orAbsent(copy)]
+    })
+  )
+}
+
+function mapped(fields: object, map: (value: unknown) => unknown): Json {
+  return Object.fromEntries(Object.entries(fields).map(([key, value]) => [key, map(value)]))
+}
+
+/** Words that YAML reads as numbers, in both forms. */
+function written(words: readonly unknown[]): readonly unknown[] {
+  return words.flatMap((word) =>
+    typeof word === 'string' && /^\d+(?:\.\d+)?$/.test(word) ? [word, Number(word)] : [word]
+  )
+}
+
+function orAbsent(field: Json): Json {
+  const { type, enum: words } = field
+  if (Array.isArray(words)) return { ...field, enum: [...words, null] }
+  if (type === undefined)
+    return 'anyOf' in field ? { ...field, anyOf: [...(field.anyOf as []), { type: 'null' }] } : field
+  const types = [type].flat()
+  return 'anyOf' in field ? { anyOf: [field, { type: 'null' }] } : { ...field, type: [...types, 'null'] }
+}

@@ -1,0 +1,149 @@
+import { EvaluationError } from '../expression/expression.js'
+import { engineValue } from '../expression/values.js'
+import type { Flow } from '../flow/flow.js'
+import { refusalToWrite, wireValue } from '../flow/header-rules.js'
+import type { Scope } from './action.js'
+import type { NodePath } from './problems.js'
+
+/** `$YOUR_IP`, `<your ip>`, `{your-ip}`, `YOUR_IP`, `...`: where an example leaves the value to its reader. */
+const PLACEHOLDER = /\$[A-Z_]\w*|<[^<>]+>|\{[^{}]+\}|\bYOUR_\w+|\.\.\.|…/
+/** `OFFICE_IP`, `MY-NETWORK/24`: a word in capitals, with the length of a network behind it where there is one. */
+const CAPITALS = /^[A-Z][A-Z0-9]*(?:[ _-][A-Z0-9]+)*(?:\/\d{1,3})?$/
+/** The same blanks where they are the whole of a text, and no word that might be the value itself. */
+export const BLANK = /^(?:\$\{?[A-Z_]\w*\}?|<[^<>]+>|\{[^{}]+\}|YOUR_\w+|\.{3,}|…)$/
+
+/**
+ * True when `text`, which is not what the field takes, looks like the blank of an example. Such a document is checked
+ * with a warning, so that the rest of it can be checked too, and does not run.
+ */
+export function isPlaceholder(text: string): boolean {
+  return PLACEHOLDER.test(text)
+}
+
+/** Like `isPlaceholder`, for fields such as addresses and URLs, which no word in capitals can fill. */
+export function isPlaceholderWord(text: string): boolean {
+  return isPlaceholder(text) || CAPITALS.test(text.trim())
+}
+
+/** True when `text` can only be the blank of an example, although the field takes any text. */
+export function isBlank(text: string): boolean {
+  return BLANK.test(text.trim())
+}
+
+/** Reports a URL that does not match `pattern`; `${…}` in it is only known later, and with a placeholder the policy does not run. */
+export function checkUrl(url: string, pattern: RegExp, expected: string, at: NodePath, scope: Scope): void {
+  if (pattern.test(url) || url.includes('${')) return
+  if (isPlaceholderWord(url)) {
+    scope.unavailable(at, `"${url}" is a placeholder: put ${expected} in its place`, 'PLACEHOLDER')
+  } else scope.problem(at, 'CONFIG_INVALID', `"${url}" is not ${expected}`)
+}
+
+/** Header fields of a config, compiled. Names are lower-case. */
+interface HeaderWriting {
+  readonly names: readonly string[]
+  /** Values in the order of `names`. Throws `EvaluationError` when one cannot stand in a header. */
+  values(flow: Flow): readonly string[]
+}
+
+/** Compiles name → value pairs; `reserved` are names that this action refuses besides those no policy may write. */
+export function compileHeaders(
+  headers: Readonly<Record<string, string>>,
+  at: NodePath,
+  scope: Scope,
+  reserved: Readonly<Record<string, string>> = {}
+): HeaderWriting {
+  const names: string[] = []
+  const values: ((flow: Flow) => string)[] = []
+  for (const [written, source] of Object.entries(headers)) {
+    const name = written.toLowerCase()
+    const refusal = Object.hasOwn(reserved, name) ? reserved[name] : refusalToWrite(written)
+    if (refusal !== undefined) scope.problem([...at, written], 'CONFIG_INVALID', refusal)
+    if (names.includes(name)) {
+      scope.problem(
+        [...at, written],
+        'CONFIG_INVALID',
+        `"${name}" stands here twice; the case of a name does not count`
+      )
+    }
+    names.push(name)
+    values.push(compileHeaderValue(name, source, [...at, written], scope))
+  }
+  return { names, values: (flow) => values.map((value) => value(flow)) }
+}
+
+/** The fields as name and value by turns. */
+export function headerList(writing: HeaderWriting, flow: Flow): string[] {
+  const values = writing.values(flow)
+  return writing.names.flatMap((name, i) => [name, values[i] as string])
+}
+
+function compileHeaderValue(name: string, source: string, at: NodePath, scope: Scope): (flow: Flow) => string {
+  const template = scope.template(source, at)
+  if (template.constant === undefined) return (flow) => onWire(name, template.text(flow))
+  const value = wireValue(template.constant)
+  if (value === undefined) {
+    scope.problem(at, 'CONFIG_INVALID', 'a header value holds no line break and no other control character')
+  }
+  return () => value ?? ''
+}
+
+/** What was interpolated may come from a client: a line break in it must not become another header. */
+function onWire(name: string, text: string): string {
+  const value = wireValue(text)
+  if (value === undefined)
+    throw new EvaluationError('failed', `the value for the header "${name}" cannot stand in a header`)
+  return value
+}
+
+/** Deepest nesting of lists and maps in a config value. */
+const MAX_DEPTH = 10
+
+/** A config value with `${…}` in its strings, at any depth; evaluates to the expression engine's representation. */
+export interface CompiledValue {
+  readonly constant: boolean
+  /** Throws `EvaluationError`. */
+  evaluate(flow: Flow): unknown
+}
+
+/**
+ * Compiles a YAML value. A string that is one whole `${…}` keeps the type of its expression; what holds no expression is
+ * made once. Whole numbers become int, other numbers double.
+ */
+export function compileValue(value: unknown, at: NodePath, scope: Scope, depth = 0): CompiledValue {
+  if (depth > MAX_DEPTH) {
+    scope.problem(at, 'CONFIG_INVALID', `lists and maps nest at most ${MAX_DEPTH} deep`)
+    return fixed(null)
+  }
+  if (typeof value === 'string') {
+    const template = scope.template(value, at)
+    if (template.constant !== undefined) return fixed(template.constant)
+    return { constant: false, evaluate: (flow) => template.value(flow) }
+  }
+  if (Array.isArray(value)) {
+    return compileList(value.map((item, i) => compileValue(item, [...at, i], scope, depth + 1)))
+  }
+  if (typeof value === 'object' && value !== null) {
+    const entries = Object.entries(value).map(
+      ([key, item]) => [key, compileValue(item, [...at, key], scope, depth + 1)] as const
+    )
+    return compileMap(entries)
+  }
+  return fixed(engineValue(value))
+}
+
+function fixed(value: unknown): CompiledValue {
+  return { constant: true, evaluate: () => value }
+}
+
+function compileList(items: readonly CompiledValue[]): CompiledValue {
+  const evaluate = (flow: Flow) => items.map((item) => item.evaluate(flow))
+  return items.every((item) => item.constant) ? fixed(evaluate(NO_FLOW)) : { constant: false, evaluate }
+}
+
+function compileMap(entries: readonly (readonly [string, CompiledValue])[]): CompiledValue {
+  const evaluate = (flow: Flow) => new Map(entries.map(([key, item]) => [key, item.evaluate(flow)]))
+  return entries.every(([, item]) => item.constant) ? fixed(evaluate(NO_FLOW)) : { constant: false, evaluate }
+}
+
+/** Constants do not look at their flow. */
+const NO_FLOW = undefined as unknown as Flow

@@ -1,0 +1,259 @@
+import {
+  type Alias,
+  isAlias,
+  isMap,
+  isScalar,
+  isSeq,
+  type Node,
+  parseAllDocuments,
+  type Scalar,
+  type YAMLError
+} from 'yaml'
+import type { Span } from '../lib/positions.js'
+import type { BrokenNode, MapEntry, ScalarNode, TreeNode, TreeProblem } from './tree.js'
+
+/** What follows a few mistakes is mostly their consequence. */
+const MAX_SYNTAX_PROBLEMS = 5
+
+/** A mistake of YAML in our own words. */
+function syntaxProblem(error: YAMLError, text: string): TreeProblem {
+  const [start, end] = error.pos
+  const message = goesOn(error, text) ? GOES_ON : (SYNTAX_MESSAGES[error.code] ?? 'this is not valid YAML')
+  return { code: error.code === 'RESOURCE_EXHAUSTION' ? 'LIMIT' : 'SYNTAX', message, span: { start, end } }
+}
+
+const GOES_ON = 'the value goes on after its closing quote or bracket; put all of it in quotes of the other kind'
+
+/** `- 'a' in b`: an expression that begins with a quoted text or a list, which YAML takes for the whole value. */
+function goesOn(error: YAMLError, text: string): boolean {
+  if (error.code !== 'UNEXPECTED_TOKEN') return false
+  const before = text.slice(text.lastIndexOf('\n', error.pos[0] - 1) + 1, error.pos[0]).trimEnd()
+  return /['"\])}]$/.test(before)
+}
+
+const SYNTAX_MESSAGES: Readonly<Partial<Record<YAMLError['code'], string>>> = {
+  BAD_DQ_ESCAPE: 'this escape does not exist in a double-quoted string; write the backslash twice or use single quotes',
+  BAD_INDENT: 'the indentation does not fit, or a bracket is not closed',
+  BAD_SCALAR_START: 'a value cannot begin with this character; put it in quotes',
+  BAD_ALIAS: 'this is no valid alias',
+  BLOCK_AS_IMPLICIT_KEY: 'a second ": " in one line; put the value in quotes, or begin a new line',
+  BLOCK_IN_FLOW: 'an indented block cannot stand inside brackets',
+  KEY_OVER_1024_CHARS: 'a key is limited to 1024 characters',
+  MISSING_CHAR: 'a character is missing here: a closing quote or bracket, a comma, a colon, or the "-" of a list item',
+  MULTILINE_IMPLICIT_KEY: 'a key must stand in one line; is a ":" missing?',
+  MULTIPLE_ANCHORS: 'a value can have one anchor',
+  MULTIPLE_TAGS: 'a value can have one tag',
+  NON_STRING_KEY: 'a key must be a single word or text',
+  RESOURCE_EXHAUSTION: 'the document is nested too deeply',
+  TAB_AS_INDENT: 'tabs cannot indent YAML; use spaces',
+  UNEXPECTED_TOKEN:
+    'this does not belong here; is a quote or a bracket missing, or a value with special characters not quoted?'
+}
+
+/** The parser recurses for each bracket, so brackets are counted before it runs. Brackets in texts count too: generous factor. */
+function nestingProblem(text: string, depth: number): TreeProblem | undefined {
+  let open = 0
+  const limit = depth * 16
+  for (let at = 0; at < text.length; at++) {
+    const code = text.charCodeAt(at)
+    if (code === 0x5b || code === 0x7b) open++
+    else if ((code === 0x5d || code === 0x7d) && open > 0) open--
+    if (open > limit) {
+      return { code: 'LIMIT', message: `more than ${limit} brackets are open here`, span: { start: at, end: at + 1 } }
+    }
+  }
+  return undefined
+}
+
+export interface TreeLimits {
+  readonly depth: number
+  /** After aliases are written out. */
+  readonly nodes: number
+}
+
+interface Tree {
+  /** Undefined for an empty text, and for one that cannot be read. */
+  readonly root: TreeNode | undefined
+  readonly problems: readonly TreeProblem[]
+}
+
+/** Reads YAML 1.2 (core schema, merge keys; JSON is a subset) into a tree whose nodes know where they stand. Never throws. */
+export function readTree(text: string, limits: TreeLimits): Tree {
+  const tooDeep = nestingProblem(text, limits.depth)
+  if (tooDeep !== undefined) return { root: undefined, problems: [tooDeep] }
+  const documents = parseAllDocuments(text, {
+    schema: 'core',
+    stringKeys: true,
+    // Comparing every key with every other one takes minutes for large maps; the builder uses a set.
+    uniqueKeys: false,
+    resolveKnownTags: false,
+    prettyErrors: false,
+    logLevel: 'silent'
+  })
+  // A stream without a document says what is wrong with it in place of one.
+  const all = 'empty' in documents ? [] : [...documents]
+  const syntax =
+    'empty' in documents ? [...documents.errors, ...documents.warnings] : all.flatMap((document) => document.errors)
+  if (syntax.length > 0)
+    return {
+      root: undefined,
+      problems: syntax.slice(0, MAX_SYNTAX_PROBLEMS).map((error) => syntaxProblem(error, text))
+    }
+  const filled = all.filter(({ contents }) => contents !== null && !isNothing(contents))
+  const [first, second] = filled
+  if (first?.contents == null) return { root: undefined, problems: [] }
+  const tags = first.warnings.filter((warning) => warning.code === 'TAG_RESOLVE_FAILED').map((warning) => warning.pos)
+  const builder = new TreeBuilder(limits, tags)
+  const root = builder.build(first.contents as Node)
+  if (second?.contents != null) {
+    const message = 'the text holds more than one document; put each document into a file of its own'
+    builder.problem('MANY_DOCUMENTS', message, spanOf(second.contents as Node))
+  }
+  const whole = builder.problems.every(({ code }) => code !== 'LIMIT')
+  return { root: whole ? root : undefined, problems: builder.problems }
+}
+
+/** What stands between two document markers, or after the last one. */
+function isNothing(node: Node): boolean {
+  return isScalar(node) && node.value === null && node.source === '' && node.tag === undefined
+}
+
+const STYLES: Readonly<Record<string, ScalarNode['style']>> = {
+  PLAIN: 'plain',
+  QUOTE_SINGLE: 'single',
+  QUOTE_DOUBLE: 'double',
+  BLOCK_LITERAL: 'literal',
+  BLOCK_FOLDED: 'folded'
+}
+
+class TreeBuilder {
+  readonly problems: TreeProblem[] = []
+  readonly #limits: TreeLimits
+  /** Where tags stand that YAML cannot resolve, in order. */
+  readonly #tags: readonly (readonly [number, number])[]
+  readonly #anchors = new Map<string, Node>()
+  /** Nodes whose children are being built: an alias to one of them has no end. */
+  readonly #open = new Set<Node>()
+  #nodes = 0
+
+  constructor(limits: TreeLimits, tags: readonly (readonly [number, number])[]) {
+    this.#limits = limits
+    this.#tags = tags
+  }
+
+  problem(code: TreeProblem['code'], message: string, span: Span): BrokenNode {
+    this.problems.push({ code, message, span })
+    return { kind: 'broken', span }
+  }
+
+  build(node: Node | null): TreeNode {
+    if (node === null) return { kind: 'scalar', span: { start: 0, end: 0 }, value: null, text: '', style: 'plain' }
+    if (++this.#nodes > this.#limits.nodes || this.#open.size >= this.#limits.depth) return this.#overLimit(node)
+    if (isAlias(node)) return this.#alias(node)
+    if (node.anchor !== undefined) this.#anchors.set(node.anchor, node)
+    if (isForeignTag(node.tag, node)) return this.problem('TAG', tagMessage(node.tag as string), this.#tagSpan(node))
+    if (isScalar(node)) return scalarNode(node)
+    this.#open.add(node)
+    const built = isMap(node) ? this.#map(node) : this.#list(node)
+    this.#open.delete(node)
+    return built
+  }
+
+  #overLimit(node: Node): BrokenNode {
+    const span = spanOf(node)
+    if (this.problems.some((problem) => problem.code === 'LIMIT')) return { kind: 'broken', span }
+    const { nodes, depth } = this.#limits
+    const message =
+      this.#nodes > nodes
+        ? `the document has more than ${nodes} values (aliases written out)`
+        : `the document is nested deeper than ${depth} levels`
+    return this.problem('LIMIT', message, span)
+  }
+
+  #alias(alias: Alias): TreeNode {
+    const target = this.#anchors.get(alias.source)
+    if (target === undefined) {
+      return this.problem('SYNTAX', `no anchor "&${alias.source}" stands before this alias`, spanOf(alias))
+    }
+    if (this.#open.has(target)) {
+      return this.problem('SYNTAX', `"*${alias.source}" stands inside the value that it repeats`, spanOf(alias))
+    }
+    return this.build(target)
+  }
+
+  /** The tag stands before the value's own range. */
+  #tagSpan(node: Node): Span {
+    const { start, end } = spanOf(node)
+    const tag = this.#tags.findLast(([, tagEnd]) => tagEnd <= start)
+    return { start: tag?.[0] ?? start, end }
+  }
+
+  #list(node: Node): TreeNode {
+    const items = isSeq(node) ? node.items.map((item) => this.build(item as Node | null)) : []
+    return { kind: 'list', span: spanOf(node), items }
+  }
+
+  #map(node: Node): TreeNode {
+    const entries = new Map<string, MapEntry>()
+    const merged: MapEntry[] = []
+    for (const pair of isMap(node) ? node.items : []) {
+      const keyNode = pair.key as Scalar
+      const key = String(keyNode.value)
+      const keySpan = spanOf(keyNode)
+      const value = this.#entryValue(pair.value as Node | null, keySpan)
+      if (key === '<<' && keyNode.type === 'PLAIN') merged.push(...this.#merge(value, keySpan))
+      else if (entries.has(key)) this.problem('DUPLICATE_KEY', `the key "${key}" stands twice in this map`, keySpan)
+      else entries.set(key, { key, keySpan, value })
+    }
+    for (const entry of merged) if (!entries.has(entry.key)) entries.set(entry.key, entry)
+    return { kind: 'map', span: spanOf(node), entries: [...entries.values()] }
+  }
+
+  /** A key without a value is null; it has no place of its own, so it gets that of its key. */
+  #entryValue(node: Node | null, keySpan: Span): TreeNode {
+    const value = this.build(node)
+    return value.kind === 'scalar' && value.span.start === value.span.end ? { ...value, span: keySpan } : value
+  }
+
+  /** `<<`: a map or a list of maps whose entries count where the map itself has no such key. */
+  #merge(value: TreeNode, keySpan: Span): readonly MapEntry[] {
+    if (value.kind === 'map') return value.entries
+    if (value.kind === 'list' && value.items.every((item) => item.kind === 'map')) {
+      return value.items.flatMap((item) => (item.kind === 'map' ? item.entries : []))
+    }
+    if (value.kind !== 'broken') this.problem('SYNTAX', 'the merge key "<<" takes a map or a list of maps', keySpan)
+    return []
+  }
+}
+
+function scalarNode(node: Scalar): ScalarNode {
+  const raw = node.value
+  const value = typeof raw === 'string' || typeof raw === 'number' || typeof raw === 'boolean' ? raw : null
+  const style = STYLES[node.type ?? 'PLAIN'] ?? 'plain'
+  return { kind: 'scalar', span: spanOf(node), value, text: typeof raw === 'string' ? raw : (node.source ?? ''), style }
+}
+
+function spanOf(node: Node): Span {
+  const [start, end] = node.range ?? [0, 0]
+  return { start, end: Math.max(start, end) }
+}
+
+/** `!name` and unresolved `!!name`: no policy needs one, and an expression that begins with `!` looks like one. */
+function isForeignTag(tag: string | undefined, node: Node): boolean {
+  if (tag === undefined) return false
+  if (!tag.startsWith(CORE_TAGS)) return true
+  const type = tag.slice(CORE_TAGS.length)
+  if (isMap(node)) return type !== 'map'
+  if (isSeq(node)) return type !== 'seq'
+  if (type === 'str') return false
+  const value = (node as Scalar).value
+  const fits = { int: typeof value === 'number', float: typeof value === 'number', bool: typeof value === 'boolean' }
+  return type === 'null' ? value !== null : fits[type as keyof typeof fits] !== true
+}
+
+const CORE_TAGS = 'tag:yaml.org,2002:'
+
+function tagMessage(tag: string): string {
+  if (tag.startsWith(CORE_TAGS)) return `the tag "!!${tag.slice(CORE_TAGS.length)}" is not supported here`
+  return `YAML reads "${tag}" as a tag, because the value begins with "!"; put the whole value in quotes`
+}

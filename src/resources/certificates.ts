@@ -1,0 +1,135 @@
+import Type from 'typebox'
+import { timestampText } from '../lib/json.js'
+import { checkPrivateKey, MAX_PEM, readChain } from '../lib/x509.js'
+import { described, kept, keptText, keptTextOrNull, keptTexts, text } from '../schema/fields.js'
+import type { RuleView } from '../schema/objects.js'
+import { secret } from '../schema/secrets.js'
+import { defineResource } from './resource.js'
+
+/** An uploaded certificate with its private key. */
+export const tlsCertificate = defineResource({
+  name: 'tls_certificate',
+  description: 'A chain of X.509 certificates with the private key of its leaf.',
+  path: '/tls_certificates',
+  listKey: 'tls_certificates',
+  idPrefix: 'cert',
+  events: 'tls_certificate',
+  fields: {
+    ...described,
+    certificate_pem: text({
+      description: 'Chain of PEM certificates, leaf first.',
+      bytes: MAX_PEM,
+      required: true,
+      fixed: true
+    }),
+    private_key_pem: secret({
+      description: 'Private key of the leaf in PEM, not encrypted.',
+      bytes: MAX_PEM,
+      required: true,
+      fixed: true,
+      shown: 'absent'
+    }),
+    subject_common_name: keptText('Common name of the leaf.'),
+    subject_alternative_names: kept<{ readonly dns_names: readonly string[]; readonly ips: readonly string[] }>(
+      Type.Object({ dns_names: Type.Array(Type.String()), ips: Type.Array(Type.String()) }),
+      { dns_names: [], ips: [] },
+      'Names of the leaf.'
+    ),
+    issued_at: keptTextOrNull('When it was issued automatically; null when it was uploaded.'),
+    not_before: keptText('Start of its validity.'),
+    not_after: keptText('End of its validity.'),
+    key_usages: keptTexts('What the key may do (RFC 5280 4.2.1.3).'),
+    extended_key_usages: keptTexts('What the key may be used for (RFC 5280 4.2.1.12).'),
+    private_key_type: keptText('rsa, ecdsa or ed25519.'),
+    issuer_common_name: keptText('Common name of the issuer.'),
+    serial_number: keptText('Serial number in hexadecimal digits.'),
+    subject_organization: keptText('Organization of the subject.'),
+    subject_organizational_unit: keptText('Organizational unit of the subject.'),
+    subject_locality: keptText('Locality of the subject.'),
+    subject_province: keptText('Province of the subject.'),
+    subject_country: keptText('Country of the subject.')
+  },
+  rules: [{ on: ['certificate_pem', 'private_key_pem'], check: readCertificate }]
+})
+
+function readCertificate({ body, given, secret: clear, report }: RuleView): void {
+  if (!given.has('certificate_pem')) return
+  const chain = readChain(body.certificate_pem as string)
+  if (!chain.ok) {
+    report('certificate_pem', codeFor(chain.code), chain.message, { reason: chain.code })
+    return
+  }
+  const refusal = checkPrivateKey(clear('private_key_pem') ?? '', chain.certificates[0]!)
+  if (refusal !== undefined) {
+    report('private_key_pem', codeFor(refusal.code), refusal.message, { reason: refusal.code })
+    return
+  }
+  const { leaf } = chain
+  Object.assign(body, {
+    subject_common_name: leaf.commonName,
+    subject_alternative_names: { dns_names: leaf.dnsNames, ips: leaf.ips },
+    not_before: timestampText(leaf.notBefore),
+    not_after: timestampText(leaf.notAfter),
+    key_usages: leaf.keyUsages,
+    extended_key_usages: leaf.extendedKeyUsages,
+    private_key_type: leaf.keyType,
+    issuer_common_name: leaf.issuerCommonName,
+    serial_number: leaf.serialNumber,
+    subject_organization: leaf.organization,
+    subject_organizational_unit: leaf.organizationalUnit,
+    subject_locality: leaf.locality,
+    subject_province: leaf.province,
+    subject_country: leaf.country
+  })
+}
+
+/** What a reader of PEM calls a problem, in the words of requests. */
+function codeFor(code: string): string {
+  return code === 'TOO_LONG' ? code : 'FIELD_INVALID'
+}
+
+/** An authority that clients' certificates are checked against. */
+export const certificateAuthority = defineResource({
+  name: 'certificate_authority',
+  description: 'The certificate of an authority whose client certificates are trusted.',
+  path: '/certificate_authorities',
+  listKey: 'certificate_authorities',
+  idPrefix: 'ca',
+  events: 'certificate_authority',
+  fields: {
+    ...described,
+    ca_pem: text({ description: 'One PEM certificate of an authority.', bytes: MAX_PEM, required: true, fixed: true }),
+    subject_common_name: keptText('Common name of the authority.'),
+    not_before: keptText('Start of its validity.'),
+    not_after: keptText('End of its validity.'),
+    key_usages: keptTexts('What the key may do (RFC 5280 4.2.1.3).'),
+    extended_key_usages: keptTexts('What the key may be used for (RFC 5280 4.2.1.12).')
+  },
+  rules: [{ on: ['ca_pem'], check: readAuthority }]
+})
+
+function readAuthority({ body, given, report }: RuleView): void {
+  if (!given.has('ca_pem')) return
+  const chain = readChain(body.ca_pem as string)
+  if (!chain.ok) {
+    report('ca_pem', codeFor(chain.code), chain.message, { reason: chain.code })
+    return
+  }
+  const { certificates, leaf } = chain
+  if (certificates.length > 1) {
+    report('ca_pem', 'FIELD_INVALID', 'must hold one certificate', { reason: 'CERTIFICATE_MANY' })
+    return
+  }
+  if (!leaf.isAuthority) {
+    const message = 'must be the certificate of an authority (Basic Constraints)'
+    report('ca_pem', 'FIELD_INVALID', message, { reason: 'CERTIFICATE_NO_AUTHORITY' })
+    return
+  }
+  Object.assign(body, {
+    subject_common_name: leaf.commonName,
+    not_before: timestampText(leaf.notBefore),
+    not_after: timestampText(leaf.notAfter),
+    key_usages: leaf.keyUsages,
+    extended_key_usages: leaf.extendedKeyUsages
+  })
+}

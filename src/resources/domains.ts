@@ -1,0 +1,330 @@
+import Type from 'typebox'
+import { type Body, defineField, type Field, type Makers } from '../schema/field.js'
+import { choice, computed, constant, described, kept, keptTextOrNull, text } from '../schema/fields.js'
+import { type ObjectOf, object, type RuleView } from '../schema/objects.js'
+import { ref, type Target, withdrawnRef } from '../schema/references.js'
+import { certificateAuthority, tlsCertificate } from './certificates.js'
+import { defineResource, type MakeView } from './resource.js'
+import { authorityKey, certificateKey, planned, secretAt } from './units.js'
+
+/**
+ * Why an uploaded certificate cannot serve a domain now: it does not name it (RFC 6125 6.4.3: a wildcard stands for one label), or
+ * its time has not come or is over. Undefined when it can, or when there is no such certificate, which others tell.
+ */
+async function unfit(certificate: string, domain: string, { find, clock }: Makers): Promise<string | undefined> {
+  const found = await find(tlsCertificate.name, certificate)
+  if (found === undefined) return undefined
+  const {
+    subject_alternative_names: subject,
+    not_before: from,
+    not_after: until
+  } = found.body as Body & {
+    readonly subject_alternative_names: { readonly dns_names: readonly string[] }
+    readonly not_before: string
+    readonly not_after: string
+  }
+  const names = subject.dns_names.map((name) => name.toLowerCase())
+  const above = `*${domain.slice(domain.indexOf('.'))}`
+  if (!names.includes(domain) && !names.includes(above)) {
+    const named = names.length === 0 ? 'has no DNS names' : `is for ${names.slice(0, 5).join(', ')}`
+    return `does not cover ${domain}: the certificate ${named}`
+  }
+  const now = clock.wall()
+  if (Date.parse(until) <= now) return `has expired (${until}): upload a certificate that is valid`
+  return Date.parse(from) > now ? `is not valid before ${from}` : undefined
+}
+
+/** The automated authorities that certificates may come from. */
+const ACME_AUTHORITIES = ['letsencrypt'] as const
+
+const policyFields = (keyType: 'rsa' | 'ecdsa') => ({
+  authority: choice(ACME_AUTHORITIES, { description: 'The authority that issues.', required: true }),
+  private_key_type: choice(['rsa', 'ecdsa'], { description: 'Type of the private key.', default: keyType })
+})
+
+/** Automatic management of certificates; null when it is off. `keyType` is the default. */
+function managementPolicy(keyType: 'rsa' | 'ecdsa'): Field<ObjectOf<ReturnType<typeof policyFields>>> {
+  return object(policyFields(keyType), { description: 'Automatic management of the certificate; null: none.' })
+}
+
+/** What answers a challenge of the authority (RFC 8555 8.3, 8.4). */
+export type PendingChallenge =
+  | { readonly type: 'http-01'; readonly host: string; readonly token: string; readonly value: string }
+  | { readonly type: 'dns-01'; readonly name: string; readonly value: string }
+
+/** What the service itself keeps of a managed certificate; no answer shows it. */
+export type CertificateWork = {
+  /** URL of the order under way. */
+  readonly order: string | null
+  readonly challenges: readonly PendingChallenge[]
+  /** Attempts that failed since the last success. */
+  readonly failures: number
+  /** What the certificate in use was asked for; null before the first. */
+  readonly issued: {
+    readonly names: readonly string[]
+    readonly key_type: 'rsa' | 'ecdsa'
+    /** Milliseconds since the Unix epoch; records of an older version lack it. */
+    readonly validity?: { readonly notBefore: number; readonly notAfter: number }
+  } | null
+  /** Certificates in a row that were due for renewal when they came. */
+  readonly repeats?: number
+}
+
+/** What is being requested, as answers show it. */
+export type ProvisioningJob = {
+  readonly error_code: 'INTERNAL_ERROR' | 'DNS_ERROR' | null
+  readonly msg: string
+  readonly started_at: string
+  readonly retries_at: string | null
+}
+
+export type ManagementStatus = {
+  readonly renews_at: string | null
+  readonly provisioning_job: ProvisioningJob | null
+}
+
+/** Path of the sealed key of the certificate that is being requested. */
+export const REQUESTED_KEY = 'certificate_work.private_key_pem'
+
+const orNull = (description: string) => Type.Union([Type.String(), Type.Null()], { description })
+
+/** Written by whatever requests the certificates. */
+function managementStatus(): Field<ManagementStatus | null> {
+  const job = Type.Object({
+    error_code: orNull('INTERNAL_ERROR (temporary) or DNS_ERROR (to be corrected); null: none.'),
+    msg: Type.String({ description: 'For people.' }),
+    started_at: Type.String({ description: 'RFC 3339.' }),
+    retries_at: orNull('RFC 3339.')
+  })
+  const schema = Type.Object({
+    renews_at: orNull('When the next renewal is requested (RFC 3339).'),
+    provisioning_job: Type.Union([job, Type.Null()], { description: 'null: nothing is being requested.' })
+  })
+  return {
+    ...kept<ManagementStatus | null>(
+      schema,
+      null,
+      'What automatic management does; null: it is off or has not started.'
+    ),
+    // A policy that is removed by its own sub-path takes its status with it at once.
+    present: (stored, _path, { body }) => (body.certificate_management_policy === null ? null : stored)
+  }
+}
+
+/** What the service has to remember between the steps of a request. Not null: the certificate in use is an automatic one. */
+function certificateWork(): Field<CertificateWork | null> {
+  return defineField<CertificateWork | null>({
+    description: 'The request of the certificate under way.',
+    initial: null,
+    settable: 'never',
+    read: () => undefined,
+    present: () => null
+  })
+}
+
+/** The certificate that the service requested, where no answer shows it. */
+function automaticCertificate(target: Target): Field<string | null> {
+  const { request: _never, ...hidden } = ref(target, { description: 'The certificate in use.', hidden: true })
+  return { ...hidden, settable: 'never', read: () => undefined }
+}
+
+/** Settles what a written policy means for what the service keeps: a new one begins anew, one that is gone ends everything. */
+function settleManagement({ body, given, before }: RuleView): void {
+  if (body.certificate_management_policy === null) {
+    // What was there is the automatic certificate of a policy that was removed, or was uploaded.
+    const automatic = before !== undefined && before.certificate_work !== null && before.certificate_work !== undefined
+    if (automatic && !given.has('certificate')) body.certificate = null
+    Object.assign(body, { certificate_management_status: null, certificate_work: null })
+    return
+  }
+  if (!given.has('certificate_management_policy')) return
+  // Whoever writes the policy again has corrected what stopped it: it does not wait for the next attempt.
+  const status = body.certificate_management_status as ManagementStatus | null
+  const failed = status?.provisioning_job?.error_code ?? null
+  if (status === null || failed === null) return
+  body.certificate_management_status = status.renews_at === null ? null : { ...status, provisioning_job: null }
+  const work = body.certificate_work as CertificateWork | null
+  body.certificate_work = work === null ? null : { ...work, failures: 0, order: null, challenges: [] }
+}
+
+/** A hostname held for the account. */
+export const reservedDomain = defineResource({
+  name: 'reserved_domain',
+  description: 'A hostname held for the account, if wanted with a certificate.',
+  path: '/reserved_domains',
+  listKey: 'reserved_domains',
+  idPrefix: 'rd',
+  events: 'domain',
+  fields: {
+    ...described,
+    domain: text({
+      description: 'Hostname; its first label may be "*".',
+      form: 'domain',
+      bytes: 256,
+      required: true,
+      fixed: true,
+      unique: 'domain',
+      examples: ['app.example.com']
+    }),
+    region: {
+      ...text({
+        description: 'Deprecated and without effect, because traffic is handled everywhere; one of the old regions.',
+        bytes: 255,
+        form: 'old_region',
+        fixed: true
+      }),
+      response: Type.String({ description: 'Deprecated; always empty.' }),
+      present: () => ''
+    },
+    cname_target: keptTextOrNull('Target of the CNAME record of the domain; null below a zone of the service.'),
+    certificate: ref(tlsCertificate, { description: 'The certificate in use.' }),
+    certificate_management_policy: managementPolicy('ecdsa'),
+    certificate_management_status: managementStatus(),
+    certificate_work: certificateWork(),
+    acme_challenge_cname_target: keptTextOrNull(
+      'Target of the CNAME record of _acme-challenge.<domain>; of wildcards outside of the zones of the service, else null.'
+    ),
+    error_redirect_url: constant(null, 'Not supported; always null.'),
+    http_endpoint_configuration: withdrawnRef('Endpoint configurations were withdrawn; always null.'),
+    https_endpoint_configuration: withdrawnRef('Endpoint configurations were withdrawn; always null.'),
+    is_dev: constant(false, 'Was the domain assigned by the service? Never here.')
+  },
+  rules: [{ on: ['certificate', 'certificate_management_policy'], check: oneCertificate }],
+  make: makeTargets,
+  clearable: ['certificate', 'certificate_management_policy']
+})
+
+/** A certificate is uploaded or managed: the one that is given last ends the other. */
+function oneCertificate(view: RuleView): void {
+  const { body, given, before, report } = view
+  const uploaded = given.has('certificate') && body.certificate !== null
+  const managed = given.has('certificate_management_policy') && body.certificate_management_policy !== null
+  const wasManaged = before !== undefined && before.certificate_management_policy !== null
+  if (uploaded && managed) {
+    const message = 'cannot stand beside certificate_management_policy: a certificate is uploaded or managed'
+    report('certificate', 'CONFLICTING_FIELDS', message)
+    return
+  }
+  const detached = given.has('certificate') && body.certificate === null && before?.certificate !== null
+  if (wasManaged && detached && body.certificate_management_policy !== null && !managed) {
+    const message = 'is managed: removing certificate_management_policy removes it'
+    report('certificate', 'CONFLICTING_FIELDS', message)
+    return
+  }
+  if (uploaded) body.certificate_management_policy = null
+  // The automatic certificate of a policy that is only written again stays in use.
+  if (managed) body.certificate = wasManaged ? before.certificate : null
+  settleManagement(view)
+}
+
+async function makeTargets({ body, before, makers, report }: MakeView): Promise<void> {
+  const domain = body.domain as string
+  const { certificate, certificate_management_policy: policy } = body
+  if (typeof certificate === 'string' && policy === null && certificate !== before?.certificate) {
+    const problem = await unfit(certificate, domain, makers)
+    if (problem !== undefined) report('certificate_id', 'FIELD_INVALID', problem)
+  }
+  const ours = domain === makers.zone || domain.endsWith(`.${makers.zone}`)
+  if (ours && body.certificate_management_policy !== null) {
+    report('certificate_management_policy', 'FIELD_INVALID', 'is not possible below a zone of the service')
+  }
+  if (before !== undefined || ours) return
+  body.cname_target = target('cname', makers)
+  if (domain.startsWith('*.')) body.acme_challenge_cname_target = target('acme', makers)
+}
+
+/** A name in the zone that nobody can guess, so that nobody else can claim a dangling record. */
+function target(kind: string, { random, zone }: Makers): string {
+  const label = () => Buffer.from(random(10)).toString('hex')
+  return `${label()}.${label()}.${kind}.${zone}`
+}
+
+const NAMES = Type.Array(Type.String())
+const SERVERS = ['ns1', 'ns2'] as const
+
+/** Addresses for agents below a domain, one for each region. */
+export function agentHosts(domain: string, regions: readonly string[]): string[] {
+  return regions.map((region) => `tunnel.${region}.${domain}`)
+}
+
+/** Addresses of one's own for agents to connect to. */
+export const agentIngress = defineResource({
+  name: 'agent_ingress',
+  description: 'Addresses for agents to connect to, below a domain of the account.',
+  path: '/agent_ingresses',
+  listKey: 'ingresses',
+  idPrefix: 'agin',
+  relativeUri: true,
+  events: 'agent_ingress',
+  fields: {
+    ...described,
+    domain: text({
+      description: 'The domain below which the addresses are made.',
+      form: 'domain',
+      bytes: 256,
+      required: true,
+      fixed: true,
+      unique: 'agent_ingress_domain',
+      examples: ['connect.example.com']
+    }),
+    ns_targets: computed(NAMES, 'Values of the NS records of the domain.', (_stored, _path, _record, { zone }) =>
+      SERVERS.map((server) => `${server}.${zone}.`)
+    ),
+    region_domains: computed(
+      NAMES,
+      'Addresses for agents, one for each region.',
+      (_stored, _path, { body }, { regions }) => agentHosts(String(body.domain), regions)
+    ),
+    certificate_management_policy: managementPolicy('rsa'),
+    certificate_management_status: managementStatus(),
+    certificate: automaticCertificate(tlsCertificate),
+    certificate_work: certificateWork()
+  },
+  rules: [
+    { on: ['domain'], check: noWildcard },
+    { on: ['certificate_management_policy'], check: settleManagement }
+  ],
+  make: refuseOwnZone
+})
+
+function noWildcard({ body, report }: RuleView): void {
+  if ((body.domain as string).startsWith('*')) report('domain', 'FIELD_INVALID', 'must not be a wildcard')
+}
+
+async function refuseOwnZone({ body, before, makers: { zone }, report }: MakeView): Promise<void> {
+  // The zone may have become another since the ingress was made.
+  if (before !== undefined) return
+  const domain = body.domain as string
+  if (domain === zone || domain.endsWith(`.${zone}`)) {
+    report('domain', 'FIELD_INVALID', 'must be a domain of the account, not of the service')
+  }
+}
+
+const domainKey = (id: string) => `domain:${id}`
+
+export const tlsCertificates = planned(
+  tlsCertificate,
+  (id) => [certificateKey(id)],
+  (one) => {
+    const { id, body } = one.record
+    const names = body.subject_alternative_names.dns_names.map((name) => name.toLowerCase())
+    const privateKey = secretAt(one, 'private_key_pem')
+    const chain = body.certificate_pem
+    return [[certificateKey(id), { kind: 'certificate', id, chain, privateKey, names, notAfter: body.not_after }]]
+  }
+)
+
+export const reservedDomains = planned(
+  reservedDomain,
+  (id) => [domainKey(id)],
+  ({ record: { id, body } }) => {
+    const certificate = body.certificate === null ? {} : { certificate: certificateKey(body.certificate) }
+    return [[domainKey(id), { kind: 'domain', name: body.domain, ...certificate }]]
+  }
+)
+
+export const certificateAuthorities = planned(
+  certificateAuthority,
+  (id) => [authorityKey(id)],
+  ({ record: { id, body } }) => [[authorityKey(id), { kind: 'authority', pem: body.ca_pem }]]
+)

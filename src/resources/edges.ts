@@ -1,0 +1,271 @@
+import Type from 'typebox'
+import { circuitBreakerFields } from '../features/circuit-breaker/feature.js'
+import { compressionModule } from '../features/compression/feature.js'
+import { headersModule } from '../features/headers.js'
+import { ipRestrictionModule } from '../features/ip-restriction.js'
+import { oauthFields, oidcFields, oneLogin } from '../features/login/feature.js'
+import { trafficPolicyModule } from '../features/traffic-policy.js'
+import { userAgentFilterModule } from '../features/user-agent-filter.js'
+import { webhookVerificationModule } from '../features/webhook/feature.js'
+import { websocketTcpConverterModule } from '../features/websocket-tcp-converter.js'
+import type { EdgeTls, ModuleConfigs, PolicyUnit, SecretReference, Unit } from '../runtime/plan.js'
+import { defineField, type Field } from '../schema/field.js'
+import { choice, computed, constant, described, text, texts } from '../schema/fields.js'
+import { FORMS } from '../schema/formats.js'
+import { responseSchema } from '../schema/json-schema.js'
+import { module } from '../schema/objects.js'
+import { parent, ref, refs, type Target, writtenById } from '../schema/references.js'
+import { HTTP_BACKENDS, TCP_BACKENDS } from './backends.js'
+import { certificateAuthority } from './certificates.js'
+import { pathOf, present } from './present.js'
+import { defineResource, type RecordOf, type Resource } from './resource.js'
+import { authorityKey, type PlannedRecord, planned, policyKey, secretAt, splitHostport, upstreamKey } from './units.js'
+
+/** What routes must know of their edge, which knows them in full. */
+const HTTPS_EDGE = { name: 'https_edge', path: '/edges/https', idPrefix: 'edghts' } as const
+
+/** Where traffic goes. `targets`: the kinds of backends that can carry it. */
+function backendModule(targets: readonly Target[]) {
+  return module('Where traffic goes.', { backend: ref(targets, { description: 'The backend.', required: true }) })
+}
+
+const unsupported = (name: string) => constant(null, `${name} is not supported; always null.`)
+
+/**
+ * The path of a route as it is compared, from its normal form: a prefix ends on a segment border, so that its last slash says
+ * nothing.
+ */
+function comparedPath(matchType: string, path: string): string {
+  return matchType === 'path_prefix' && path.length > 1 && path.endsWith('/') ? path.slice(0, -1) : path
+}
+
+/** What happens to the requests of an HTTPS edge whose path matches. */
+export const httpsEdgeRoute = defineResource({
+  name: 'https_edge_route',
+  description: 'What happens to the requests of an HTTPS edge whose path matches.',
+  path: '/edges/https/{edge_id}/routes',
+  listKey: 'routes',
+  idPrefix: 'edghtsrt',
+  operations: ['create', 'get', 'update', 'delete'],
+  events: 'edge_https_route',
+  rules: [
+    {
+      on: ['match_type', 'match'],
+      check({ body }) {
+        body.match = comparedPath(String(body.match_type), String(body.match))
+      }
+    },
+    { on: ['oauth', 'oidc'], check: oneLogin }
+  ],
+  fields: {
+    edge_id: parent(HTTPS_EDGE, 'Id of its edge.'),
+    match_type: choice(['exact_path', 'path_prefix'], {
+      description: 'How match is compared.',
+      default: 'path_prefix'
+    }),
+    match: text({
+      description: 'The path, or its beginning; kept in the normal form of paths, a prefix without a slash at its end.',
+      form: 'path',
+      bytes: 1024,
+      required: true,
+      unique: 'https_edge_route_match',
+      within: ['edge_id', 'match_type']
+    }),
+    ...described,
+    owner_id: writtenById('The user or bot who made it; members see secrets of their own routes alone.', false),
+    backend: backendModule(HTTP_BACKENDS),
+    ip_restriction: ipRestrictionModule(),
+    circuit_breaker: circuitBreakerFields(),
+    compression: compressionModule(),
+    request_headers: headersModule('requests'),
+    response_headers: headersModule('responses'),
+    webhook_verification: webhookVerificationModule(),
+    oauth: oauthFields(),
+    saml: unsupported('saml'),
+    oidc: oidcFields(),
+    websocket_tcp_converter: websocketTcpConverterModule(),
+    user_agent_filter: userAgentFilterModule(),
+    traffic_policy: trafficPolicyModule('http'),
+    policy: unsupported('policy, the predecessor of traffic_policy,')
+  }
+})
+
+/** An entry for HTTPS traffic. Its routes are resources of their own. */
+export const httpsEdge = defineResource({
+  ...HTTPS_EDGE,
+  description: 'An entry for HTTPS traffic by host and port. Its routes say what happens to requests.',
+  listKey: 'https_edges',
+  events: 'edge_https',
+  fields: {
+    ...described,
+    hostports: texts({
+      description: 'host:port pairs that it serves.',
+      form: 'hostport',
+      bytes: 300,
+      max: 100,
+      distinct: true,
+      unique: 'hostport'
+    }),
+    mutual_tls: module('Asks clients for a certificate.', {
+      certificate_authorities: refs(certificateAuthority, {
+        description: 'Authorities whose certificates are taken.',
+        required: true,
+        min: 1,
+        as: 'certificate_authority_ids'
+      })
+    }),
+    tls_termination: module('How TLS ends here.', {
+      terminate_at: constant('edge', 'Where TLS ends; always edge.'),
+      min_version: minVersion()
+    }),
+    path_form: choice(['listener', 'strict', 'lenient'], {
+      description:
+        'An extension of Sluice: the normal form of paths. strict merges repeated slashes and refuses encoded slashes, backslashes, ' +
+        'encoded control characters and dot segments with parameters; lenient lets them pass; listener: as the listener says.',
+      default: 'listener'
+    }),
+    routes: computed(
+      Type.Array(responseSchema(httpsEdgeRoute)),
+      'Its routes, oldest first.',
+      (_stored, _path, { id }, context) =>
+        context.children(httpsEdgeRoute.name, id).map((route) => present(httpsEdgeRoute, route, context))
+    )
+  }
+})
+
+function minVersion(): Field<string> {
+  const version = choice(['1.2', '1.3'], { description: 'Lowest version of TLS.', default: '1.2' })
+  return defineField<string>({
+    ...version,
+    read(written, at, path, reading) {
+      if (written !== '1.0' && written !== '1.1') return version.read(written, at, path, reading)
+      const message = 'must be 1.2 or 1.3: TLS 1.0 and 1.1 are broken (RFC 8996) and not spoken'
+      reading.report({ field: at, code: 'FIELD_INVALID', message })
+      return undefined
+    }
+  })
+}
+
+/** An entry for TCP traffic. */
+export const tcpEdge = defineResource({
+  name: 'tcp_edge',
+  description: 'An entry for TCP traffic. Each of its ports is opened.',
+  path: '/edges/tcp',
+  listKey: 'tcp_edges',
+  idPrefix: 'edgtcp',
+  events: 'edge_tcp',
+  fields: {
+    ...described,
+    hostports: texts({
+      description: 'host:port pairs that it serves.',
+      form: 'address',
+      bytes: 300,
+      max: 100,
+      distinct: true,
+      unique: 'hostport'
+    }),
+    backend: backendModule(TCP_BACKENDS),
+    ip_restriction: ipRestrictionModule(),
+    traffic_policy: trafficPolicyModule('tcp'),
+    policy: constant(null, 'Predecessor of traffic_policy; always null.')
+  }
+})
+
+type ModuleBody = { readonly enabled: boolean } & Readonly<Record<string, unknown>>
+
+/** What the modules of a record mean: configurations of the enabled ones, the key of where it forwards to, its policy. */
+interface PlannedModules {
+  readonly modules: ModuleConfigs
+  readonly upstream: { readonly upstream?: string }
+  readonly units: readonly (readonly [key: string, unit: Unit])[]
+}
+
+/** A backend names the unit of its upstream and a policy is a unit of its own; other modules stand in their owner's unit. */
+function plannedModules(resource: Resource, planned: PlannedRecord): PlannedModules {
+  const { record } = planned
+  const modules: Record<string, unknown> = {}
+  const units: [string, Unit][] = []
+  let upstream: PlannedModules['upstream'] = {}
+  for (const name of resource.modules) {
+    const body = record.body[name] as ModuleBody | null | undefined
+    if (body?.enabled !== true) continue
+    if (name === 'backend') upstream = { upstream: upstreamKey(body.backend as string) }
+    else if (name === 'traffic_policy') {
+      const key = policyKey(record.id)
+      const source = `${pathOf(resource, record)}/${name}`
+      const carrier = resource.name === tcpEdge.name ? { carrier: 'tcp' as const } : {}
+      const unit: PolicyUnit = { kind: 'policy', owner: record.id, text: body.value as string, source, ...carrier }
+      units.push([key, unit])
+      modules[name] = { policy: key }
+    } else modules[name] = config(planned, name, body)
+  }
+  return { modules, upstream, units }
+}
+
+function config(planned: PlannedRecord, name: string, { enabled: _, ...body }: ModuleBody): object {
+  const prefix = `${name}.`
+  const secrets: Record<string, SecretReference> = {}
+  for (const path of Object.keys(planned.record.secrets).sort()) {
+    const reference = path.startsWith(prefix) ? secretAt(planned, path) : undefined
+    if (reference !== undefined) secrets[path.slice(prefix.length)] = reference
+  }
+  return Object.keys(secrets).length === 0 ? body : { ...body, secrets }
+}
+
+type TlsVersion = NonNullable<EdgeTls['minVersion']>
+
+const edgeKey = (id: string) => `edge:${id}`
+const routeKey = (id: string) => `route:${id}`
+const tcpEdgeKey = (id: string) => `tcp_edge:${id}`
+
+export const httpsEdges = planned(
+  httpsEdge,
+  (id) => [edgeKey(id)],
+  ({ record }) => {
+    const tls = edgeTls(record.body)
+    const hosts = record.body.hostports.map(splitHostport)
+    const pathForm = record.body.path_form
+    const asked = {
+      ...(tls === undefined ? {} : { tls }),
+      ...(pathForm === 'strict' || pathForm === 'lenient' ? { pathForm } : {})
+    }
+    return [[edgeKey(record.id), { kind: 'edge', id: record.id, hosts, ...asked }]]
+  }
+)
+
+function edgeTls({ mutual_tls, tls_termination }: RecordOf<typeof httpsEdge>['body']): EdgeTls | undefined {
+  const asks = mutual_tls?.enabled === true
+  const ends = tls_termination?.enabled === true
+  if (!asks && !ends) return undefined
+  return {
+    ...(ends ? { minVersion: tls_termination.min_version as TlsVersion } : {}),
+    ...(asks ? { authorities: mutual_tls.certificate_authorities.map(authorityKey) } : {})
+  }
+}
+
+export const httpsRoutes = planned(
+  httpsEdgeRoute,
+  (id) => [routeKey(id), policyKey(id)],
+  (one) => {
+    const { id, body } = one.record
+    const { modules, upstream, units } = plannedModules(httpsEdgeRoute, one)
+    const match = body.match_type === 'exact_path' ? 'exact' : 'prefix'
+    // Records of former versions hold what was written.
+    const read = FORMS.path(body.match)
+    const path = comparedPath(body.match_type, read.ok ? read.text : body.match)
+    return [...units, [routeKey(id), { kind: 'route', id, edge: body.edge_id, match, path, ...upstream, modules }]]
+  }
+)
+
+export const tcpEdges = planned(
+  tcpEdge,
+  (id) => [tcpEdgeKey(id), policyKey(id)],
+  (one) => {
+    const { id, body } = one.record
+    const { modules, upstream, units } = plannedModules(tcpEdge, one)
+    return [
+      ...units,
+      [tcpEdgeKey(id), { kind: 'tcp_edge', id, ports: body.hostports.map(splitHostport), ...upstream, modules }]
+    ]
+  }
+)

@@ -1,0 +1,160 @@
+import Type from 'typebox'
+import { isObject } from '../lib/json.js'
+import { didYouMean } from '../lib/suggest.js'
+import { defineField, type Reading } from '../schema/field.js'
+import { nullable, text } from '../schema/fields.js'
+import { refs } from '../schema/references.js'
+import { TRAFFIC_FIELDS, trafficFieldsText } from '../telemetry/event-catalogue.js'
+import { EventFilters } from '../telemetry/event-filter.js'
+import { eventDestination } from './event-destinations.js'
+import { absentNoun, defineResource, EVENT_TYPES } from './resource.js'
+
+const PATH = '/event_subscriptions'
+/** Longest filter, in UTF-16 units. */
+const LONGEST_FILTER = 8_192
+
+interface Source {
+  readonly type: string
+  /** Of traffic events alone; all of them when absent. */
+  readonly fields?: readonly string[]
+  /** Of traffic events alone. */
+  readonly filter?: string
+}
+
+const FIELDS = 'Fields that the events show, such as conn.client_ip; all of them when left out. Traffic events only.'
+const ALL_FIELDS = `${FIELDS}\n${trafficFieldsText()}`
+const FILTER = 'CEL over `ev`; only events for which it is true are sent. Traffic events only.'
+
+const sources = defineField<readonly Source[]>({
+  description: 'Types of events that are sent.',
+  initial: [],
+  required: true,
+  request: Type.Array(
+    Type.Object(
+      {
+        type: Type.Enum([...EVENT_TYPES], { description: 'Type of an event.' }),
+        fields: Type.Optional(nullable(Type.Array(Type.String(), { description: ALL_FIELDS, minItems: 1 }))),
+        filter: Type.Optional(nullable(Type.String({ description: FILTER, maxLength: LONGEST_FILTER })))
+      },
+      { additionalProperties: false }
+    ),
+    { description: 'Types of events that are sent.', minItems: 1 }
+  ),
+  response: Type.Array(
+    Type.Object({
+      type: Type.String(),
+      uri: Type.String(),
+      fields: Type.Optional(Type.Array(Type.String(), { description: FIELDS })),
+      filter: Type.Optional(Type.String({ description: FILTER }))
+    }),
+    { description: 'Types of events that are sent.' }
+  ),
+  read: readSources,
+  present: (stored, _path, { id }, { baseUrl }) =>
+    stored.map(({ type, fields, filter }) => ({
+      type,
+      uri: `${baseUrl}${PATH}/${id}/sources/${type}`,
+      ...(fields === undefined ? {} : { fields }),
+      ...(filter === undefined ? {} : { filter })
+    }))
+})
+
+/** Sends events of some types to destinations. */
+export const eventSubscription = defineResource({
+  name: 'event_subscription',
+  description: 'Sends events of the types that it names to its destinations.',
+  path: PATH,
+  listKey: 'event_subscriptions',
+  idPrefix: 'esb',
+  events: 'event_subscription',
+  fields: {
+    metadata: text({ description: 'For programs: data of the user, kept as it is.', characters: 4096 }),
+    description: text({ description: 'For people: what it is for.', characters: 255 }),
+    sources,
+    destinations: refs(eventDestination, { description: 'Where the events go.' })
+  },
+  parts: [{ name: 'sources', field: 'sources', key: 'type' }]
+})
+
+function readSources(value: unknown, at: string, _path: string, reading: Reading): readonly Source[] | undefined {
+  const refuse = (field: string, code: string, message: string) => {
+    reading.report({ field, code, message })
+    return undefined
+  }
+  if (!Array.isArray(value)) return refuse(at, 'FIELD_INVALID', 'must be a list of objects with a type')
+  if (value.length === 0) return refuse(at, 'FIELD_INVALID', 'must not be empty')
+  const read = value.map((item, index) => readSource(item, `${at}[${index}]`, reading))
+  if (read.includes(undefined)) return undefined
+  const types = (read as Source[]).map(({ type }) => type)
+  const twice = types.findIndex((type, index) => types.indexOf(type) < index)
+  return twice === -1 ? (read as Source[]) : refuse(`${at}[${twice}].type`, 'FIELD_INVALID', 'is named twice')
+}
+
+function readSource(value: unknown, at: string, reading: Reading): Source | undefined {
+  const refuse = (field: string, code: string, message: string) => {
+    reading.report({ field, code, message })
+    return undefined
+  }
+  if (!isObject(value)) return refuse(at, 'FIELD_INVALID', 'must be an object')
+  const { type } = value
+  const other = Object.keys(value).find((key) => !MEMBERS.includes(key))
+  if (other !== undefined)
+    return refuse(
+      `${at}.${other.slice(0, 64)}`,
+      'FIELD_UNKNOWN',
+      'is not a field here; the fields are type, fields and filter'
+    )
+  if (type === undefined || type === null) return refuse(`${at}.type`, 'FIELD_REQUIRED', 'is required')
+  if (typeof type !== 'string' || !EVENT_TYPES.includes(type)) {
+    const absent = typeof type === 'string' ? absentNoun(type) : undefined
+    if (absent !== undefined)
+      return refuse(
+        `${at}.type`,
+        'FIELD_INVALID',
+        `is an event of ${absent}, a resource that this version does not have`
+      )
+    const near = typeof type === 'string' && type.length < 64 ? didYouMean(type, EVENT_TYPES) : ''
+    return refuse(`${at}.type`, 'FIELD_INVALID', `must be one of ${EVENT_TYPES.join(', ')}${near}`)
+  }
+  const fields = readFields(type, value.fields ?? undefined, `${at}.fields`, reading)
+  const filter = readFilter(type, value.filter ?? undefined, `${at}.filter`, reading)
+  if (fields === null || filter === null) return undefined
+  return { type, ...(fields === undefined ? {} : { fields }), ...(filter === undefined ? {} : { filter }) }
+}
+
+const MEMBERS: readonly string[] = ['type', 'uri', 'fields', 'filter']
+const ONLY_TRAFFIC = `is for ${[...TRAFFIC_FIELDS.keys()].join(' and ')} only`
+
+/** Undefined when not given, null after a report. */
+function readFields(type: string, value: unknown, at: string, reading: Reading): readonly string[] | undefined | null {
+  if (value === undefined) return undefined
+  const refuse = (field: string, message: string) => {
+    reading.report({ field, code: 'FIELD_INVALID', message })
+    return null
+  }
+  const known = TRAFFIC_FIELDS.get(type)
+  if (known === undefined) return refuse(at, ONLY_TRAFFIC)
+  if (!Array.isArray(value) || value.length === 0) return refuse(at, 'must be a list of at least one name of a field')
+  const names = Object.keys(known)
+  const wrong = value.findIndex((name) => typeof name !== 'string' || !names.includes(name))
+  if (wrong !== -1) {
+    const name: unknown = value[wrong]
+    const near = typeof name === 'string' && name.length < 64 ? didYouMean(name, names) : ''
+    return refuse(`${at}[${wrong}]`, `must be one of ${names.join(', ')}${near}`)
+  }
+  return [...new Set(value as string[])]
+}
+
+/** Undefined when not given, null after a report. */
+function readFilter(type: string, value: unknown, at: string, reading: Reading): string | undefined | null {
+  if (value === undefined || value === '') return undefined
+  const refuse = (code: string, message: string) => {
+    reading.report({ field: at, code, message })
+    return null
+  }
+  if (!TRAFFIC_FIELDS.has(type)) return refuse('FIELD_INVALID', ONLY_TRAFFIC)
+  if (typeof value !== 'string') return refuse('FIELD_INVALID', 'must be a text')
+  if (value.length > LONGEST_FILTER) return refuse('TOO_LONG', `must not be longer than ${LONGEST_FILTER} characters`)
+  const compiled = new EventFilters().compile(type, value)
+  return compiled.ok ? value : refuse('FIELD_INVALID', `at ${compiled.start + 1}: ${compiled.message}`)
+}

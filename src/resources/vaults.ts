@@ -1,0 +1,77 @@
+import { described, text, updatedAt } from '../schema/fields.js'
+import { ref, users, writtenBy, writtenById } from '../schema/references.js'
+import { secret } from '../schema/secrets.js'
+import { botUser } from './identities.js'
+import { defineResource } from './resource.js'
+import { planned, secretAt } from './units.js'
+
+/** Where names of vaults are unique. */
+export const VAULT_NAMES = 'vault_name'
+/** In `usable_by`: all members. */
+export const EVERY_MEMBER = 'members'
+
+/** Keeps secrets under their names. */
+export const vault = defineResource({
+  name: 'vault',
+  description: 'Keeps secrets under their names. It can be deleted when it is empty.',
+  path: '/vaults',
+  listKey: 'vaults',
+  idPrefix: 'vault',
+  events: 'vault',
+  fields: {
+    updated_at: updatedAt(),
+    name: text({ description: 'Name in expressions.', form: 'name', bytes: 255, required: true, unique: VAULT_NAMES }),
+    ...described,
+    usable_by: users(botUser, EVERY_MEMBER, {
+      description:
+        'Who beside administrators may write policies that read its secrets: ids of users and bots, or "members" for all of them. Who may use a secret can learn its value.',
+      max: 100
+    }),
+    created_by: writtenById('Id of the user or bot who made it.', false),
+    last_updated_by: writtenById('Id of the user or bot who changed it last.', true)
+  }
+})
+
+const MAX_VALUE = 64 * 1024
+
+/** A value that policies read by its name and no answer shows. */
+export const vaultSecret = defineResource({
+  name: 'vault_secret',
+  description: 'A value that policies read as secrets.get("<vault>", "<name>"). No answer shows it.',
+  path: '/vault_secrets',
+  listKey: 'secrets',
+  idPrefix: 'secret',
+  events: 'secret',
+  fields: {
+    updated_at: updatedAt(),
+    name: text({
+      description: 'Name in its vault.',
+      form: 'name',
+      bytes: 255,
+      required: true,
+      unique: 'vault_secret_name',
+      within: ['vault']
+    }),
+    ...described,
+    value: secret({ description: 'The value.', bytes: MAX_VALUE, required: true, shown: 'absent' }),
+    created_by: writtenBy('The user or bot who made it.', false),
+    last_updated_by: writtenBy('The user or bot who changed it last.', true),
+    vault: ref(vault, { description: 'The vault that holds it.', required: true, fixed: true })
+  }
+})
+
+export const vaults = planned(
+  vault,
+  (id) => [`vault:${id}`],
+  ({ record: { id, body } }) => [[`vault:${id}`, { kind: 'vault', id, name: body.name }]]
+)
+
+export const vaultSecrets = planned(
+  vaultSecret,
+  (id) => [`secret:${id}`],
+  (one) => {
+    const { id, body } = one.record
+    const value = secretAt(one, 'value')
+    return [[`secret:${id}`, { kind: 'secret', vault: body.vault as string, name: body.name, value }]]
+  }
+)

@@ -1,0 +1,87 @@
+import Type, { type TSchema } from 'typebox'
+import type { Resource } from '../resources/resource.js'
+import type { Fields } from './field.js'
+import { nullable } from './fields.js'
+
+/** Schema of what a client sends: every field that it may give now, and nothing else. */
+export function requestSchema(fields: Fields, mode: 'create' | 'update', options: object = {}): TSchema {
+  const properties: Record<string, TSchema> = {}
+  const required: string[] = []
+  for (const [name, field] of Object.entries(fields)) {
+    if (field.request === undefined || (field.settable !== 'always' && field.settable !== mode)) continue
+    const key = field.requestName(name)
+    const clears = mode === 'update' && field.onNull !== 'refused' && !field.required
+    properties[key] = clears ? nullable(field.request) : field.request
+    if (mode === 'create' && field.required) required.push(key)
+  }
+  return Type.Unsafe({
+    type: 'object',
+    ...options,
+    properties,
+    ...(required.length > 0 ? { required } : {}),
+    additionalProperties: false
+  })
+}
+
+/** Schema of an answer's object: every documented key, always. */
+export function responseMembers(fields: Fields, options: object = {}): TSchema {
+  const shown = Object.entries(fields).flatMap(([name, { response }]): [string, TSchema][] =>
+    response === undefined ? [] : [[name, response]]
+  )
+  return Type.Unsafe({
+    type: 'object',
+    ...options,
+    properties: Object.fromEntries(shown),
+    required: shown.map(([name]) => name)
+  })
+}
+
+export function createSchema({ name, fields }: Resource): TSchema {
+  return requestSchema(fields, 'create', { title: `${title(name)}Create` })
+}
+
+export function updateSchema({ name, fields }: Resource): TSchema {
+  return requestSchema(fields, 'update', { title: `${title(name)}Update` })
+}
+
+export function responseSchema({ name, description, fields }: Resource): TSchema {
+  const standard = { id: Type.String(), uri: Type.String(), created_at: Type.String({ format: 'date-time' }) }
+  const { properties, required } = responseMembers(fields) as unknown as {
+    properties: Record<string, TSchema>
+    required: readonly string[]
+  }
+  return Type.Unsafe({
+    type: 'object',
+    title: title(name),
+    description,
+    properties: { ...standard, ...properties },
+    required: [...Object.keys(standard), ...required]
+  })
+}
+
+/** Envelope of a page of the collection. `item` stands for one resource: its schema, or a `$ref` to it. */
+export function listSchema({ name, listKey }: Resource, item: TSchema): TSchema {
+  return Type.Object(
+    {
+      [listKey]: Type.Array(item),
+      uri: Type.String({ description: 'URL of the collection.' }),
+      next_page_uri: nullable(Type.String({ description: 'URL of the next page; null at the end.' }))
+    },
+    { title: `${title(name)}List` }
+  )
+}
+
+/** Both forms of a module, by the name of its field. Throws a RangeError when the resource has no such module. */
+export function moduleSchemas(resource: Resource, name: string): { request: TSchema; response: TSchema } {
+  const field = resource.fields[name]
+  if (field?.module !== true || field.request === undefined || field.response === undefined) {
+    throw new RangeError(`${resource.name} has no module ${name}`)
+  }
+  const [response] = (field.response as TSchema & { readonly anyOf: readonly TSchema[] }).anyOf
+  return { request: field.request, response: response as TSchema }
+}
+
+/** `ip_policy_rule` to `IpPolicyRule`. */
+export function title(name: string): string {
+  return name.replace(/(?:^|_)([a-z])/g, (_, letter: string) => letter.toUpperCase())
+}

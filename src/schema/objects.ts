@@ -1,0 +1,328 @@
+import Type, { type TSchema } from 'typebox'
+import { isObject, type Json } from '../lib/json.js'
+import { didYouMean } from '../lib/suggest.js'
+import {
+  type Body,
+  type BodyOf,
+  defineField,
+  type Field,
+  type Fields,
+  type Link,
+  type PresentContext,
+  type Problem,
+  type Reading,
+  type ResourceRecord
+} from './field.js'
+import { boolean, type FieldOptions, nullable, optionsOf } from './fields.js'
+import { requestSchema, responseMembers } from './json-schema.js'
+
+/** Fields that depend on each other. Runs only when none of the fields `on` had a problem of its own. */
+export interface Rule {
+  /** Names as in answers. */
+  readonly on: readonly string[]
+  check(view: RuleView): void
+}
+
+/** What a rule sees. It may set values of `body`: rules also derive (the facts of a certificate) and settle (one field clears another). */
+export interface RuleView {
+  /** Stored form, with what was not given filled in. */
+  readonly body: Body
+  /** Names of the fields that the request gives. */
+  readonly given: ReadonlySet<string>
+  /** The stored form before an update. */
+  readonly before: Readonly<Body> | undefined
+  /** Clear value of a sealed field, as given or as kept. */
+  secret(name: string): string | undefined
+  report(name: string, code: string, message: string, details?: Problem['details']): void
+}
+
+interface MemberRead {
+  readonly body: Body
+  readonly given: ReadonlySet<string>
+}
+
+interface MemberSource {
+  readonly fields: Fields
+  readonly rules: readonly Rule[]
+  /** `create` fills in what is absent, `update` takes what is there. */
+  readonly mode: 'create' | 'update'
+  /** Path of the object in the request and in the record: '' for the record itself. */
+  readonly at: string
+  readonly path: string
+  /** Keys of the request that are no fields and may stand there. */
+  readonly tolerated?: ReadonlySet<string>
+  readonly before?: Readonly<Body> | undefined
+  /** Sealed values, as kept before and as read so far. */
+  readonly secrets: (path: string) => string | undefined
+}
+
+const join = (at: string, name: string) => (at === '' ? name : `${at}.${name}`)
+
+/** Reads an object by its fields and rules; undefined after a report. */
+export function readMembers(source: MemberSource, value: unknown, reading: Reading): MemberRead | undefined {
+  if (!isObject(value)) {
+    const where = source.at === '' ? 'the body must be a JSON object' : 'must be an object'
+    reading.report({ field: source.at, code: 'FIELD_INVALID', message: where })
+    return undefined
+  }
+  const faults = new Set<string>()
+  const body: Body = {}
+  const given = new Set<string>()
+  refuseUnknown(source, value, reading, faults)
+  for (const [name, field] of Object.entries(source.fields)) {
+    const key = field.requestName(name)
+    if (!settableNow(field, source.mode)) {
+      if (Object.hasOwn(value, key)) refuseFixed(source, field, key, value[key], reading, faults)
+      if (source.mode === 'create' && field.kept && field.settable !== 'path') body[name] = field.initial
+      continue
+    }
+    readMember(source, name, field, value, { body, given, faults }, reading)
+  }
+  const whole = source.mode === 'update' ? { ...source.before, ...body } : body
+  runRules(source, whole, given, faults, reading)
+  return faults.size > 0 ? undefined : { body: whole, given }
+}
+
+interface Progress {
+  readonly body: Body
+  readonly given: Set<string>
+  readonly faults: Set<string>
+}
+
+function readMember(
+  source: MemberSource,
+  name: string,
+  field: Field,
+  value: Record<string, unknown>,
+  { body, given, faults }: Progress,
+  reading: Reading
+): void {
+  const key = field.requestName(name)
+  const at = join(source.at, key)
+  const fault = (code: string, message: string) => {
+    faults.add(name)
+    reading.report({ field: at, code, message })
+  }
+  const written = Object.hasOwn(value, key) ? value[key] : undefined
+  const absent = written === undefined || (written === null && source.mode === 'create')
+  if (absent) {
+    if (source.mode !== 'create') return
+    if (field.required) fault('FIELD_REQUIRED', 'is required')
+    else body[name] = field.initial
+    return
+  }
+  if (written === null) {
+    if (field.onNull === 'unchanged') return
+    if (field.onNull === 'refused') {
+      fault('FIELD_INVALID', 'must not be null')
+      return
+    }
+    if (field.required) {
+      fault('FIELD_REQUIRED', 'must not be cleared')
+      return
+    }
+    body[name] = field.initial
+    given.add(name)
+    return
+  }
+  const read = field.read(written, at, join(source.path, name), reading)
+  if (read === undefined) faults.add(name)
+  else {
+    body[name] = read
+    given.add(name)
+  }
+}
+
+function settableNow({ settable, request }: Field, mode: MemberSource['mode']): boolean {
+  return request !== undefined && (settable === 'always' || settable === mode)
+}
+
+/** Names under which a request of this mode may carry the fields. */
+function requestNames(fields: Fields, mode: MemberSource['mode']): string[] {
+  return Object.entries(fields)
+    .filter(([, field]) => settableNow(field, mode))
+    .map(([name, field]) => field.requestName(name))
+}
+
+function refuseFixed(
+  { mode, at, fields, tolerated }: MemberSource,
+  field: Field,
+  key: string,
+  value: unknown,
+  reading: Reading,
+  faults: Set<string>
+): void {
+  if (tolerated?.has(key) === true || value === undefined) return
+  // Clients that send every key they know of send as null what is null in every answer.
+  if (value === null && (mode === 'create' || field.settable === 'never')) return
+  faults.add(key)
+  if (field.settable === 'create') {
+    reading.report({ field: join(at, key), code: 'IMMUTABLE', message: 'is given at creation and cannot be changed' })
+    return
+  }
+  reading.report(unknown(join(at, key), key, requestNames(fields, mode)))
+}
+
+function refuseUnknown(source: MemberSource, value: object, reading: Reading, faults: Set<string>): void {
+  const { fields, at, mode, tolerated } = source
+  const known = new Set(Object.entries(fields).map(([name, field]) => field.requestName(name)))
+  for (const key of Object.keys(value)) {
+    if (known.has(key) || tolerated?.has(key) === true) continue
+    faults.add(key)
+    reading.report(unknown(join(at, key.slice(0, 64)), key, requestNames(fields, mode)))
+  }
+}
+
+function unknown(field: string, key: string, names: readonly string[]): Problem {
+  const near = key.length > 64 ? '' : didYouMean(key, names)
+  return { field, code: 'FIELD_UNKNOWN', message: `is not a field here; the fields are ${names.join(', ')}${near}` }
+}
+
+function runRules(
+  { rules, at, path, fields, before, secrets }: MemberSource,
+  body: Body,
+  given: ReadonlySet<string>,
+  faults: Set<string>,
+  reading: Reading
+): void {
+  for (const { on, check } of rules) {
+    if (on.some((name) => faults.has(name))) continue
+    check({
+      body,
+      given,
+      before,
+      secret: (name) => secrets(join(path, name)),
+      report(name, code, message, details) {
+        faults.add(name)
+        const field = join(at, fields[name]?.requestName(name) ?? name)
+        reading.report({ field, code, message, ...(details === undefined ? {} : { details }) })
+      }
+    })
+  }
+}
+
+/** The answer's members, in the order of the fields. */
+export function presentMembers(
+  fields: Fields,
+  body: Readonly<Body>,
+  path: string,
+  record: ResourceRecord,
+  context: PresentContext
+): { [key: string]: Json } {
+  const answer: { [key: string]: Json } = {}
+  for (const [name, field] of Object.entries(fields)) {
+    if (field.response === undefined) continue
+    // A record of an older version lacks the fields that came later.
+    const stored = Object.hasOwn(body, name) ? body[name] : field.initial
+    answer[name] = field.present(stored, join(path, name), record, context)
+  }
+  return answer
+}
+
+export function linksOfMembers(fields: Fields, body: Readonly<Body>, path: string): Link[] {
+  return Object.entries(fields).flatMap(([name, field]) =>
+    Object.hasOwn(body, name) ? field.links(body[name], join(path, name)) : []
+  )
+}
+
+interface ObjectOptions extends FieldOptions {
+  readonly rules?: readonly Rule[]
+}
+
+/** The stored form of an object of fields, or null when unset. */
+export type ObjectOf<F extends Fields> = Readonly<BodyOf<F>> | null
+
+/** An object with fields of its own; null when unset. A given one replaces the whole. */
+export function object<const F extends Fields>(fields: F, options: ObjectOptions): Field<ObjectOf<F>> {
+  const { description, rules = [] } = options
+  return defineField<ObjectOf<F>>({
+    description,
+    initial: null,
+    onNull: 'clears',
+    ...optionsOf<ObjectOf<F>>(options),
+    request: requestSchema(fields, 'create', { description }),
+    response: nullable(responseMembers(fields, { description })),
+    read: (value, at, path, reading) => readObject(fields, rules, value, at, path, reading) as ObjectOf<F> | undefined,
+    present: (stored, path, record, context) =>
+      stored === null ? null : presentMembers(fields, stored as Body, path, record, context),
+    links: (stored, path) => (stored === null ? [] : linksOfMembers(fields, stored as Body, path))
+  })
+}
+
+function readObject(
+  fields: Fields,
+  rules: readonly Rule[],
+  value: unknown,
+  at: string,
+  path: string,
+  reading: Reading
+): Body | undefined {
+  const secrets = new Map<string, string>()
+  const within: Reading = {
+    ...reading,
+    report: (problem) => reading.report(problem),
+    secret(secretPath, text) {
+      secrets.set(secretPath, text)
+      reading.secret(secretPath, text)
+    }
+  }
+  const source = { fields, rules, mode: 'create' as const, at, path, secrets: (name: string) => secrets.get(name) }
+  return readMembers(source, value, within)?.body
+}
+
+/**
+ * A module: an object with `enabled`, addressed by a sub-path. Null when not configured; `null` in an update leaves it
+ * alone, because only its own DELETE removes it.
+ */
+export function module<const F extends Fields>(
+  description: string,
+  fields: F,
+  rules: readonly Rule[] = []
+): Field<ObjectOf<F & { enabled: Field<boolean> }>> {
+  const enabled = boolean({ description: 'false switches the module off and keeps its configuration.', default: true })
+  return { ...object({ enabled, ...fields }, { description, rules }), onNull: 'unchanged', module: true } as Field<
+    ObjectOf<F & { enabled: Field<boolean> }>
+  >
+}
+
+/** The one member that a `oneOf` object has, with its name. */
+export interface Chosen {
+  readonly name: string
+  readonly value: Body
+}
+
+/** An object of which exactly one member is given. Answers have every member, null but for the one. */
+export function oneOf(members: Fields, options: FieldOptions): Field<Chosen | null> {
+  const { description } = options
+  const names = Object.keys(members)
+  return defineField<Chosen | null>({
+    description,
+    initial: null,
+    onNull: 'clears',
+    ...optionsOf<Chosen | null>(options),
+    request: oneOfSchema(members, description),
+    response: nullable(responseMembers(members, { description })),
+    read(value, at, path, reading) {
+      const given = isObject(value) ? names.filter((name) => value[name] !== undefined && value[name] !== null) : names
+      const known = isObject(value) ? Object.keys(value).every((name) => names.includes(name)) : true
+      if (isObject(value) && known && given.length !== 1) {
+        const code = given.length === 0 ? 'FIELD_REQUIRED' : 'CONFLICTING_FIELDS'
+        reading.report({ field: at, code, message: `must have exactly one of ${names.join(', ')}` })
+        return undefined
+      }
+      const read = readObject(members, [], value, at, path, reading)
+      const name = given[0]
+      return read === undefined || name === undefined ? undefined : { name, value: read[name] as Body }
+    },
+    present(stored, path, record, context) {
+      if (stored === null) return null
+      return presentMembers(members, { [stored.name]: stored.value }, path, record, context)
+    },
+    links: (stored, path) => (stored === null ? [] : linksOfMembers(members, { [stored.name]: stored.value }, path))
+  })
+}
+
+function oneOfSchema(members: Fields, description: string): TSchema {
+  const schema = requestSchema(members, 'create', { description })
+  return Type.Unsafe({ ...schema, minProperties: 1, maxProperties: 1 })
+}

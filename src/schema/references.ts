@@ -1,0 +1,317 @@
+import Type from 'typebox'
+import type { Json } from '../lib/json.js'
+import { defineField, type Field, type Link, type OnTargetDelete, type Reading, type ResourceRecord } from './field.js'
+import { computed, type FieldOptions, nullable, optionsOf } from './fields.js'
+
+/** What a reference must know of the resource it points to. */
+export interface Target {
+  readonly name: string
+  readonly path: string
+  readonly idPrefix: string
+}
+
+const DIGITS = /^[0-9A-Za-z]{1,64}$/
+
+const refSchema = Type.Object(
+  { id: Type.String(), uri: Type.String() },
+  { additionalProperties: false, description: 'A reference to another resource.' }
+)
+
+/** `{id, uri}` of a record of `target`; its path must have no parameter. */
+function refTo(baseUrl: string, target: Target, id: string): { id: string; uri: string } {
+  return { id, uri: `${baseUrl}${target.path}/${id}` }
+}
+
+/** The target whose ids look like `id`. */
+function targetOf(targets: readonly Target[], id: string): Target | undefined {
+  return targets.find(({ idPrefix }) => id.startsWith(`${idPrefix}_`) && DIGITS.test(id.slice(idPrefix.length + 1)))
+}
+
+/** Reads the id of a record of one of `targets`; undefined after a report. */
+function readId(targets: readonly Target[], value: unknown, at: string, reading: Reading): string | undefined {
+  if (typeof value !== 'string') {
+    reading.report({ field: at, code: 'FIELD_INVALID', message: 'must be an id' })
+    return undefined
+  }
+  if (targetOf(targets, value) !== undefined) return value
+  const kinds = targets.map(({ name, idPrefix }) => `${name} (${idPrefix}_…)`).join(', ')
+  reading.report({ field: at, code: 'REF_INVALID', message: `must be the id of a ${kinds}` })
+  return undefined
+}
+
+/** The row of the reference table for one id. */
+function link(
+  targets: readonly Target[],
+  id: string,
+  field: string,
+  position: number,
+  onTargetDelete: OnTargetDelete = 'refuse'
+): Link[] {
+  const target = targetOf(targets, id)
+  return target === undefined ? [] : [{ field, position, kind: target.name, id, onTargetDelete }]
+}
+
+/** Reads a list of different ids; undefined after a report. Bounds belong to the range. */
+function readIds(
+  targets: readonly Target[],
+  { min, max }: { min: number; max: number },
+  value: unknown,
+  at: string,
+  reading: Reading
+): string[] | undefined {
+  const refuse = (code: string, message: string) => {
+    reading.report({ field: at, code, message })
+    return undefined
+  }
+  if (!Array.isArray(value)) return refuse('FIELD_INVALID', 'must be a list of ids')
+  if (value.length < min) return refuse('FIELD_INVALID', `must have at least ${min} ${min === 1 ? 'entry' : 'entries'}`)
+  if (value.length > max) return refuse('TOO_MANY', `must not have more than ${max} entries`)
+  const ids = value.map((id, index) => readId(targets, id, `${at}[${index}]`, reading))
+  if (ids.includes(undefined)) return undefined
+  if (new Set(ids).size < ids.length) return refuse('FIELD_INVALID', 'must not hold an id twice')
+  return ids as string[]
+}
+
+interface ReferenceOptions extends FieldOptions {
+  readonly onTargetDelete?: OnTargetDelete
+  readonly adminOnly?: boolean
+}
+
+const listOf = (target: Target | readonly Target[]): readonly Target[] =>
+  Array.isArray(target) ? (target as readonly Target[]) : [target as Target]
+
+/** A reference, `<name>_id` in requests and `{id, uri}` in answers; null when unset. */
+export function ref(target: Target | readonly Target[], options: ReferenceOptions): Field<string | null> {
+  const targets = listOf(target)
+  return defineField<string | null>({
+    description: options.description,
+    initial: null,
+    onNull: 'clears',
+    ...optionsOf<string | null>(options),
+    requestName: (name) => `${name}_id`,
+    request: Type.String({ description: options.description }),
+    ...(options.hidden === true ? {} : { response: nullable(refSchema) }),
+    read(value, at, _path, reading) {
+      if (value === '' && options.required !== true) return null
+      return readId(targets, value, at, reading)
+    },
+    present: (stored, _path, _record, { baseUrl }) => {
+      const at = stored === null ? undefined : targetOf(targets, stored)
+      return stored === null || at === undefined ? null : refTo(baseUrl, at, stored)
+    },
+    links: (stored, path) => (stored === null ? [] : link(targets, stored, path, 0, options.onTargetDelete))
+  })
+}
+
+/** An id that answers show as it is. */
+export function refId(target: Target, options: ReferenceOptions): Field<string | null> {
+  return {
+    ...ref(target, options),
+    requestName: (name) => name,
+    response: nullable(Type.String({ description: options.description })),
+    present: (stored) => stored
+  }
+}
+
+/** References in order, `<singular>_ids` in requests; `[]` when unset. `as` is the request name when the singular is irregular. */
+export function refs(
+  target: Target | readonly Target[],
+  options: ReferenceOptions & { min?: number; max?: number; as?: string }
+): Field<readonly string[]> {
+  const targets = listOf(target)
+  const { min = 0, max = 100, description, as } = options
+  return defineField<readonly string[]>({
+    description,
+    initial: [],
+    onNull: 'clears',
+    ...optionsOf<readonly string[]>(options),
+    requestName: (name) => as ?? `${singular(name)}_ids`,
+    request: Type.Array(Type.String(), { description, maxItems: max, ...(min > 0 ? { minItems: min } : {}) }),
+    response: Type.Array(refSchema, { description }),
+    read: (value, at, _path, reading) => readIds(targets, { min, max }, value, at, reading),
+    present: (stored, _path, _record, { baseUrl }) =>
+      stored.flatMap((id): Json[] => {
+        const at = targetOf(targets, id)
+        return at === undefined ? [] : [refTo(baseUrl, at, id)]
+      }),
+    links: (stored, path) => stored.flatMap((id, position) => link(targets, id, path, position, options.onTargetDelete))
+  })
+}
+
+/** Ids in order that answers show as they are. */
+export function refIds(
+  target: readonly Target[],
+  options: ReferenceOptions & { min?: number; max?: number }
+): Field<readonly string[]> {
+  return {
+    ...refs(target, options),
+    requestName: (name) => name,
+    response: Type.Array(Type.String(), { description: options.description }),
+    present: (stored) => stored
+  }
+}
+
+/** Ids with a number each. */
+export function refNumbers(
+  target: readonly Target[],
+  options: FieldOptions & { min: number; max: number; most: number }
+): Field<Readonly<Record<string, number>>> {
+  const { description, min, max, most } = options
+  const schema = Type.Unsafe<Readonly<Record<string, number>>>({
+    type: 'object',
+    description,
+    minProperties: 1,
+    maxProperties: most,
+    additionalProperties: { type: 'integer', minimum: min, maximum: max }
+  })
+  return defineField<Readonly<Record<string, number>>>({
+    description,
+    initial: {},
+    ...optionsOf<Readonly<Record<string, number>>>(options),
+    request: schema,
+    response: Type.Unsafe({ type: 'object', description, additionalProperties: { type: 'integer' } }),
+    read: (value, at, _path, reading) => readNumbers(target, { min, max, most }, value, at, reading),
+    present: (stored) => stored,
+    links: (stored, path) => Object.keys(stored).flatMap((id, position) => link(target, id, path, position))
+  })
+}
+
+function readNumbers(
+  targets: readonly Target[],
+  { min, max, most }: { min: number; max: number; most: number },
+  value: unknown,
+  at: string,
+  reading: Reading
+): Readonly<Record<string, number>> | undefined {
+  if (typeof value !== 'object' || value === null || Array.isArray(value)) {
+    reading.report({ field: at, code: 'FIELD_INVALID', message: 'must be an object of ids and numbers' })
+    return undefined
+  }
+  const entries = Object.entries(value)
+  const ids = readIds(
+    targets,
+    { min: 1, max: most },
+    entries.map(([id]) => id),
+    at,
+    reading
+  )
+  let fits = ids !== undefined
+  for (const [id, number] of entries) {
+    if (Number.isSafeInteger(number) && number >= min && number <= max) continue
+    const message = `must be a whole number from ${min} to ${max}`
+    reading.report({ field: `${at}.${id.slice(0, 64)}`, code: 'FIELD_INVALID', message })
+    fits = false
+  }
+  return fits ? (Object.fromEntries(entries) as Record<string, number>) : undefined
+}
+
+/** `ip_policies` to `ip_policy`, `destinations` to `destination`. */
+function singular(name: string): string {
+  return name.endsWith('ies') ? `${name.slice(0, -3)}y` : name.replace(/s$/, '')
+}
+
+/** The id of the record above, which stands in the path. Its deletion deletes this record. */
+export function parent(target: Target, description: string): Field<string> {
+  return defineField<string>({
+    description,
+    initial: '',
+    required: true,
+    settable: 'path',
+    response: Type.String({ description }),
+    read: (value, at, _path, reading) => readId([target], value, at, reading),
+    present: (stored) => stored,
+    links: (stored, path) => link([target], stored, path, 0, 'cascade')
+  })
+}
+
+/** References to live things, worked out for each answer. */
+export function liveRefs(
+  target: Target,
+  description: string,
+  ids: (record: ResourceRecord, context: Parameters<Field['present']>[3]) => readonly string[]
+): Field<null> {
+  return computed(Type.Array(refSchema), description, (_stored, _path, record, context) =>
+    ids(record, context).map((id) => refTo(context.baseUrl, target, id))
+  )
+}
+
+/** A Ref to objects that no longer exist anywhere: always null; a client may give `''` or null in updates. */
+export function withdrawnRef(description: string): Field<null> {
+  return defineField<null>({
+    description,
+    initial: null,
+    settable: 'update',
+    onNull: 'clears',
+    requestName: (name) => `${name}_id`,
+    request: Type.String({ description }),
+    response: Type.Null({ description }),
+    read(value, at, _path, reading) {
+      if (value === '') return null
+      const found = typeof value === 'string'
+      const message = found ? 'there are no endpoint configurations' : 'must be an id'
+      reading.report({ field: at, code: found ? 'REF_NOT_FOUND' : 'FIELD_INVALID', message })
+      return undefined
+    },
+    present: () => null
+  })
+}
+
+/** The user or bot who wrote: a Ref whose `uri` is empty, since users have no URL. `each`: of every write, not of the first alone. */
+export function writtenBy(description: string, each: boolean): Field<string> {
+  return defineField<string>({
+    description,
+    initial: '',
+    settable: 'never',
+    response: refSchema,
+    read: () => undefined,
+    present: (stored) => ({ id: stored, uri: '' }),
+    onCreate: (_id, { principal }) => ({ stored: principal }),
+    ...(each ? { onUpdate: ({ principal }) => ({ stored: principal }) } : {})
+  })
+}
+
+/** As `writtenBy`, shown as the id alone. */
+export function writtenById(description: string, each: boolean): Field<string> {
+  return { ...writtenBy(description, each), response: Type.String({ description }), present: (stored) => stored }
+}
+
+const user: Target = { name: 'user', path: '', idPrefix: 'usr' }
+
+/** Ids of users and bots in order, among them once the word that stands for all members; `[]` when unset. Ids stay when a bot is deleted. */
+export function users(bot: Target, all: string, options: FieldOptions & { max: number }): Field<readonly string[]> {
+  const { description, max } = options
+  const targets = [bot, user]
+  const ids = Type.Array(Type.String(), { description })
+  return defineField<readonly string[]>({
+    description,
+    initial: [],
+    onNull: 'clears',
+    request: Type.Array(Type.String(), { description, maxItems: max }),
+    response: ids,
+    read(value, at, _path, reading) {
+      const place = Array.isArray(value) && value.length <= max ? value.indexOf(all) : -1
+      if (place === -1) return readIds(targets, { min: 0, max }, value, at, reading)
+      const read = readIds(targets, { min: 0, max }, (value as readonly unknown[]).toSpliced(place, 1), at, reading)
+      return read === undefined ? undefined : read.toSpliced(place, 0, all)
+    },
+    present: (stored) => stored,
+    links: (stored, path) => stored.flatMap((id, position) => link(targets, id, path, position, 'keep'))
+  })
+}
+
+/** A user or bot who owns the record: who asks, unless an administrator names another. Goes with the bot. */
+export function owner(bot: Target, description: string): Field<string> {
+  const targets = [bot, user]
+  return defineField<string>({
+    description,
+    initial: '',
+    settable: 'create',
+    adminOnly: true,
+    request: Type.String({ description }),
+    response: Type.String({ description }),
+    read: (value, at, _path, reading) => readId(targets, value, at, reading),
+    present: (stored) => stored,
+    links: (stored, path) => link([bot], stored, path, 0, 'cascade'),
+    onCreate: (_id, { principal }) => ({ stored: principal })
+  })
+}

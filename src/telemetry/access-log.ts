@@ -1,0 +1,91 @@
+import type { ConnectionFacts, RequestHead, Sent } from '../flow/exchange.js'
+import type { Flow } from '../flow/flow.js'
+import { redact, shownQuery } from './redaction.js'
+
+/** The part of a pino logger that the access log needs. */
+export interface LineWriter {
+  info(fields: object, message: string): void
+}
+
+/** Everything that one line tells. Times in milliseconds. */
+export interface ExchangeRecord {
+  readonly connection: ConnectionFacts
+  readonly request: RequestHead
+  readonly flow: Flow | undefined
+  /** Ids of the route and its edge; undefined when no route was found. */
+  readonly route: { readonly edge: string; readonly id: string } | undefined
+  readonly revision: number
+  /** 0 when there was no answer. */
+  readonly status: number
+  readonly code: string | undefined
+  readonly sent: Sent
+  readonly duration: number
+  readonly upstreamDuration: number | undefined
+  /** Undefined without an ordinary answer of an upstream. */
+  readonly reusedConnection: boolean | undefined
+}
+
+/**
+ * One structured line per exchange, written when it ends. Header values are never logged; values of query parameters
+ * and of logged metadata whose name sounds like a secret are replaced.
+ */
+export class AccessLog {
+  readonly #log: LineWriter
+  readonly #sample: number
+  #credit = 0
+
+  /** `sample`: the share of exchanges that get a line, 0 to 1. Failed ones (status 0 or from 500) always do. */
+  constructor(log: LineWriter, sample: number) {
+    this.#log = log
+    this.#sample = sample
+  }
+
+  write(record: ExchangeRecord): void {
+    if (!this.#chosen(record)) return
+    const { connection, request, flow, route, sent } = record
+    const target = flow?.request?.target
+    const query = shownQuery(flow)
+    this.#log.info(
+      {
+        connection: connection.id,
+        listener: connection.listener,
+        client: flow?.clientAddress ?? connection.peer.address,
+        method: request.method,
+        host: request.authority,
+        path: target?.path ?? pathOnly(request.target),
+        ...(query === undefined ? undefined : { query }),
+        status: record.status,
+        ...(record.code === undefined ? undefined : { code: record.code }),
+        ...(sent.failure === undefined ? undefined : { failure: sent.failure }),
+        edge: route?.edge,
+        route: route?.id,
+        rule: flow?.decidedBy?.rule,
+        action: flow?.decidedBy?.action,
+        bytes_in: sent.bytesIn,
+        bytes_out: sent.bytesOut,
+        duration_ms: round(record.duration),
+        ...(record.upstreamDuration === undefined ? undefined : { upstream_ms: round(record.upstreamDuration) }),
+        revision: record.revision,
+        ...(flow?.logs === undefined ? undefined : { logs: flow.logs.map((entry) => redact(entry, 0)) })
+      },
+      'exchange'
+    )
+  }
+
+  #chosen(record: ExchangeRecord): boolean {
+    if (this.#sample >= 1 || record.status === 0 || record.status >= 500) return true
+    this.#credit += this.#sample
+    if (this.#credit < 1) return false
+    this.#credit -= 1
+    return true
+  }
+}
+
+function round(milliseconds: number): number {
+  return Math.round(milliseconds * 1_000) / 1_000
+}
+
+function pathOnly(target: string): string {
+  const mark = target.indexOf('?')
+  return mark === -1 ? target : target.slice(0, mark)
+}
