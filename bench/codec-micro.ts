@@ -1,7 +1,6 @@
 import { systemClock } from '../src/lib/clock.js'
 import { HeadReader } from '../src/transport/http1/head-reader.js'
-import { FieldNames } from '../src/transport/http1/names.js'
-import { DateLine, Serialiser } from '../src/transport/http1/serialise.js'
+import { DateLine, FieldNames, Serialiser } from '../src/transport/http1/serialise.js'
 
 /** Nanoseconds for the parts of the codec that work on each message, best of some rounds. */
 const LIMITS = { headerBytes: 65_536, headers: 200, targetBytes: 8192 }

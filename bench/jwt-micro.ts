@@ -1,5 +1,5 @@
 import { generateKeyPairSync, type KeyObject, sign } from 'node:crypto'
-import { offlineServices } from '../src/cli/offline-services.js'
+import { offlineServices } from '../src/app/offline.js'
 import { actions } from '../src/features/registry.js'
 import type { Flow } from '../src/flow/flow.js'
 import { compilePolicy } from '../src/policy/compile.js'

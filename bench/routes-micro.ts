@@ -1,5 +1,4 @@
-import { type CompiledEdge, HostTable } from '../src/runtime/hosts.js'
-import { PathTable, type Route } from '../src/runtime/routes.js'
+import { type CompiledEdge, HostTable, PathTable, type Route } from '../src/runtime/http-edges.js'
 import { type MicroResult, timed } from './timing.js'
 
 /** Host and path → route, in a table of 10,000 hosts whose edges have 10,000 routes in common. */

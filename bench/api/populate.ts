@@ -1,6 +1,5 @@
 import type { Insertable, Selectable } from 'kysely'
-import { sqliteDatabase } from '../../src/store/sqlite-database.js'
-import { SqliteHere } from '../../src/store/sqlite-here.js'
+import { SqliteHere, sqliteDatabase } from '../../src/store/sqlite.js'
 import type { Tables } from '../../src/store/tables.js'
 import { openAccount } from './account.js'
 import { Client } from './client.js'

@@ -1,10 +1,55 @@
 import type { FastifyContextConfig, FastifyInstance, FastifyReply, FastifyRequest, HTTPMethods } from 'fastify'
 import type { Call, Done, PathValues, Read, WriteMode, Written } from '../control/calls.js'
+import type { ControlPlane } from '../control/control-plane.js'
+import type { DeadLetterLists } from '../control/dead-letters.js'
+import type { Revisions } from '../control/revisions.js'
+import type { Backups } from '../control/transfer/backups.js'
 import { unmapIpv4 } from '../lib/ip.js'
-import { nothingThere } from './errors.js'
-import type { KnownPaths } from './known-paths.js'
-import { entityTag, readIfMatch, readIfNoneMatch } from './preconditions.js'
+import { ApiError, nothingThere } from './errors.js'
 import { type RawQuery, readQuery, readSwitch } from './query.js'
+
+const TAG = /^(?:W\/)?"[\x21\x23-\x7e]*"$/
+const STRONG = /^"(\d{1,15})"$/
+const ANY = /^(?:W\/)?"(\d{1,15})"$/
+
+/** ETag of a record at a revision (RFC 9110 8.8.3). */
+function entityTag(revision: number): string {
+  return `"${revision}"`
+}
+
+/**
+ * Revisions that `If-Match` (RFC 9110 13.1.1) accepts; undefined: any. Tags compare strongly, so a weak one names no
+ * revision. Throws an ApiError `PRECONDITION_INVALID`.
+ */
+function readIfMatch(header: string | undefined): readonly number[] | undefined {
+  return header === undefined ? undefined : revisionsOf(header, STRONG, 'If-Match')
+}
+
+/**
+ * Whether the client has a revision already, by `If-None-Match` (RFC 9110 13.1.2), which compares weakly.
+ * Throws an ApiError `PRECONDITION_INVALID`.
+ */
+function readIfNoneMatch(header: string | undefined): (revision: number) => boolean {
+  if (header === undefined) return () => false
+  const revisions = revisionsOf(header, ANY, 'If-None-Match')
+  return (revision) => revisions?.includes(revision) ?? true
+}
+
+/** Undefined for `*`: all of them. */
+function revisionsOf(header: string, form: RegExp, name: string): readonly number[] | undefined {
+  if (header.trim() === '*') return undefined
+  const tags = header
+    .split(',')
+    .map((tag) => tag.trim())
+    .filter((tag) => tag !== '')
+  if (tags.length === 0 || !tags.every((tag) => TAG.test(tag))) {
+    throw new ApiError(400, 'PRECONDITION_INVALID', `${name} must be an ETag in double quotes, several of them, or *.`)
+  }
+  return tags.flatMap((tag) => {
+    const revision = form.exec(tag)?.[1]
+    return revision === undefined ? [] : [Number(revision)]
+  })
+}
 
 /** Where routes are added. */
 export interface Router {
@@ -119,4 +164,68 @@ function sendDryRun(
     routes,
     ...(warnings.length > 0 ? { warnings } : {})
   })
+}
+
+/** What the API asks of the control plane. */
+export type Account = AccountOperations & {
+  readonly revisions: Pick<Revisions, 'list' | 'get' | 'diff'>
+  readonly deadLetters: Pick<DeadLetterLists, 'list' | 'get' | 'redeliver' | 'drop'>
+  readonly backups: Pick<Backups, 'make'>
+}
+
+type AccountOperations = Pick<
+  ControlPlane,
+  | 'authenticate'
+  | 'otherThanKey'
+  | 'admits'
+  | 'permit'
+  | 'create'
+  | 'get'
+  | 'list'
+  | 'update'
+  | 'remove'
+  | 'getModule'
+  | 'replaceModule'
+  | 'removeModule'
+  | 'getParts'
+  | 'getPart'
+  | 'addPart'
+  | 'updatePart'
+  | 'removePart'
+  | 'commandSession'
+  | 'testDestination'
+  | 'revision'
+  | 'processes'
+>
+
+/** The paths of the API and their methods, to tell a path that is not there from a method that it lacks. */
+export class KnownPaths {
+  readonly #paths: { readonly segments: readonly string[]; readonly methods: Set<string> }[] = []
+
+  /** `pattern` as the router has it: `/edges/https/:edge_id/routes`. */
+  add(pattern: string, methods: Iterable<string>): void {
+    const segments = pattern.split('/')
+    const known = this.#paths.find((path) => path.segments.join('/') === pattern)
+    const target = known ?? { segments, methods: new Set<string>() }
+    if (known === undefined) this.#paths.push(target)
+    for (const method of methods) target.methods.add(method)
+  }
+
+  /** Methods of every path that `path` (without query) can mean, sorted; empty when there is none. */
+  methodsOf(path: string): readonly string[] {
+    const segments = path.split('/')
+    const found = new Set<string>()
+    for (const known of this.#paths) {
+      if (!matches(known.segments, segments)) continue
+      for (const method of known.methods) found.add(method)
+    }
+    return [...found].sort()
+  }
+}
+
+function matches(pattern: readonly string[], segments: readonly string[]): boolean {
+  return (
+    pattern.length === segments.length &&
+    pattern.every((part, at) => (part.startsWith(':') ? segments[at] !== '' : part === segments[at]))
+  )
 }

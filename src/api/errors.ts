@@ -1,5 +1,5 @@
 import type { FastifyReply, FastifyRequest } from 'fastify'
-import { ControlError } from '../control/control-error.js'
+import { ControlError } from '../control/errors.js'
 import { codeOf } from '../lib/coded-error.js'
 import type { Problem } from '../schema/field.js'
 

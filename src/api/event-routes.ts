@@ -1,10 +1,9 @@
 import type { FastifyReply, FastifyRequest } from 'fastify'
 import { DeadLetterLists } from '../control/dead-letters.js'
 import { eventDestination } from '../resources/event-destinations.js'
-import type { Account } from './account.js'
-import { callOf, type Handler, parameter, pathOf, queryOf, type Router, route } from './calls.js'
+import { type Account, callOf, type Handler, parameter, pathOf, queryOf, type Router, route } from './calls.js'
 import { invalidParameter, LIMIT, readCount } from './query.js'
-import { mustSayNothing } from './session-routes.js'
+import { mustSayNothing } from './service-routes.js'
 
 export const TEST_PATH = `${eventDestination.path}/{id}/test`
 export const REDELIVER_PATH = `${eventDestination.path}/{id}/redeliver`

@@ -1,3 +1,4 @@
+import type { IncomingHttpHeaders } from 'node:http'
 import type { Server, Socket } from 'node:net'
 import Fastify, { type FastifyInstance, type FastifyReply, type FastifyRequest } from 'fastify'
 import type { AddressCounts } from '../lib/address-counts.js'
@@ -6,8 +7,130 @@ import { codeOf } from '../lib/coded-error.js'
 import { newId } from '../lib/id.js'
 import type { Crowding } from '../lib/turned-away.js'
 import { ApiError, apiErrorOf, errorBody, sendError } from './errors.js'
-import { hasBody, readJson } from './json-body.js'
 import type { RawQuery } from './query.js'
+
+/** Deepest nesting of a body; no resource needs more than a handful. */
+const MAX_DEPTH = 64
+/** Most values in a body: a megabyte of empty lists would keep the process busy for a tenth of a second. */
+const MAX_VALUES = 20_000
+const HALF_PAIR = /\p{Surrogate}/u
+
+/** Does the request announce a body? */
+export function hasBody(headers: IncomingHttpHeaders): boolean {
+  const { 'content-length': length, 'transfer-encoding': coding } = headers
+  return coding !== undefined || (length !== undefined && Number(length) !== 0)
+}
+
+/** The reason to refuse the form of a body that must be JSON, from its headers alone; undefined when it fits. */
+export function contentRefusal(headers: IncomingHttpHeaders): ApiError | undefined {
+  if (!hasBody(headers)) return new ApiError(400, 'BODY_INVALID', 'The request needs a JSON object as its body.')
+  const type = headers['content-type']
+  if (type === undefined || type.trim() === '') {
+    return new ApiError(400, 'CONTENT_TYPE_MISSING', 'A request with a body needs Content-Type: application/json.')
+  }
+  if (!/^application\/json[ \t]*(?:;[ \t]*charset=(?:utf-8|"utf-8")[ \t]*)?;?$/i.test(type.trim())) {
+    return new ApiError(415, 'CONTENT_TYPE_UNSUPPORTED', 'The body must be application/json in UTF-8.')
+  }
+  const coding = headers['content-encoding']
+  if (coding !== undefined && coding.toLowerCase() !== 'identity') {
+    return new ApiError(415, 'CONTENT_TYPE_UNSUPPORTED', 'The body must not be compressed.')
+  }
+  return undefined
+}
+
+/**
+ * Reads a body as JSON (RFC 8259), strictly: UTF-8 only, no key twice in an object, no number beyond the range of a
+ * double, no half of a surrogate pair, no `__proto__`, bounded depth and number of values. Throws an ApiError
+ * `BODY_UNREADABLE` or `BODY_INVALID`, which repeats nothing of the body.
+ */
+function readJson(bytes: Uint8Array): unknown {
+  const text = decode(bytes)
+  const colons = scan(text)
+  const value = parse(text)
+  // One colon outside of strings stands for one member, so a surplus is a key that came twice and was overwritten.
+  if (colons !== checkedMembers(value)) throw invalid('an object has the same key twice')
+  return value
+}
+
+function decode(bytes: Uint8Array): string {
+  try {
+    return new TextDecoder('utf-8', { fatal: true }).decode(bytes)
+  } catch {
+    // The decoder has one reason to throw.
+    throw new ApiError(400, 'BODY_UNREADABLE', 'The body is not UTF-8 text.')
+  }
+}
+
+function parse(text: string): unknown {
+  try {
+    return JSON.parse(text)
+  } catch {
+    // The message of the parser quotes the body, which may hold a secret.
+    throw invalid('it cannot be parsed')
+  }
+}
+
+function invalid(reason: string): ApiError {
+  return new ApiError(400, 'BODY_INVALID', `The body is not valid JSON: ${reason}.`)
+}
+
+const QUOTE = 0x22
+const COMMA = 0x2c
+const COLON = 0x3a
+const OPENING = [0x5b, 0x7b]
+const CLOSING = [0x5d, 0x7d]
+
+/** Colons outside of strings. Refuses what is too deep or too much before anything is built from it. */
+function scan(text: string): number {
+  let colons = 0
+  let values = 1
+  let depth = 0
+  for (let at = 0; at < text.length; at++) {
+    const unit = text.charCodeAt(at)
+    if (unit === QUOTE) at = endOfString(text, at)
+    else if (unit === COLON) colons++
+    else if (unit === COMMA) values++
+    else if (OPENING.includes(unit)) {
+      values++
+      if (++depth > MAX_DEPTH) throw invalid(`it is nested deeper than ${MAX_DEPTH} levels`)
+    } else if (CLOSING.includes(unit)) depth--
+  }
+  if (values > MAX_VALUES) throw invalid(`it has more than ${MAX_VALUES} values`)
+  return colons
+}
+
+/** Place of the quote that ends the string which begins at `start`; the end of the text when there is none. */
+function endOfString(text: string, start: number): number {
+  for (let at = text.indexOf('"', start + 1); at !== -1; at = text.indexOf('"', at + 1)) {
+    let backslashes = 0
+    while (text[at - 1 - backslashes] === '\\') backslashes++
+    if (backslashes % 2 === 0) return at
+  }
+  return text.length
+}
+
+/** Members of all objects within `value`, whose depth is bounded. */
+function checkedMembers(value: unknown): number {
+  if (typeof value === 'string') checkText(value)
+  if (typeof value === 'number' && !Number.isFinite(value)) throw invalid('a number is too large')
+  if (typeof value !== 'object' || value === null) return 0
+  let members = 0
+  if (!Array.isArray(value)) {
+    for (const key of Object.keys(value)) checkKey(key)
+    members = Object.keys(value).length
+  }
+  for (const inner of Object.values(value)) members += checkedMembers(inner)
+  return members
+}
+
+function checkKey(key: string): void {
+  if (key === '__proto__') throw invalid('the key __proto__ is not allowed')
+  checkText(key)
+}
+
+function checkText(text: string): void {
+  if (HALF_PAIR.test(text)) throw invalid('a text holds half of a surrogate pair')
+}
 
 /** Largest body of a request, bytes. */
 export const BODY_LIMIT = 1024 * 1024
@@ -20,7 +143,7 @@ export interface Crowds {
   turnedAway(why: Crowding, address: string): void
 }
 
-export interface ListenerOptions {
+interface ListenerOptions {
   readonly clock: Clock
   /** Milliseconds for a whole request to arrive; beyond: 408. */
   readonly requestTimeout?: number | undefined

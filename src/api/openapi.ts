@@ -1,21 +1,22 @@
-import { type NamedReference, namedReferences } from '../control/named-references.js'
+import { type NamedReference, namedReferences } from '../control/edits.js'
 import { memberRights } from '../control/rights.js'
 import type { Operation, Part, Resource } from '../resources/resource.js'
 import { createSchema, listSchema, moduleSchemas, responseSchema, title, updateSchema } from '../schema/json-schema.js'
-import { nestedLists } from './nested-routes.js'
 import {
   answer,
   DRY_RUN_SCHEMA,
+  describeService,
   ERROR_SCHEMA,
   type Operations,
   operation,
   PARAMETERS,
   type Paths,
   parametersOf,
-  ref
+  ref,
+  rightsText,
+  type Supervision
 } from './openapi-parts.js'
-import { rightsText } from './openapi-rights.js'
-import { describeService, type Supervision } from './openapi-service.js'
+import { nestedLists } from './resource-routes.js'
 
 type Schemas = Record<string, object>
 type ItemSchema = Parameters<typeof listSchema>[1]

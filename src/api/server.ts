@@ -1,27 +1,27 @@
 import type { Principal } from '../control/calls.js'
+import type { ApiKeys } from '../control/operator-keys.js'
 import type { Clock } from '../lib/clock.js'
 import type { Resource } from '../resources/resource.js'
-import type { Account } from './account.js'
-import { addBackup } from './backup-routes.js'
-import type { Router } from './calls.js'
-import { Cors } from './cors.js'
+import { type Account, KnownPaths, type Router } from './calls.js'
 import { addDocsPages } from './docs-pages.js'
 import { addEventRoutes } from './event-routes.js'
-import { type Doorkeeper, guard } from './gate.js'
-import type { ApiKeys } from './keys.js'
-import { KnownPaths } from './known-paths.js'
+import { Cors, type Doorkeeper, guard, TrustedHosts } from './guard.js'
 import { type Crowds, createListener } from './listener.js'
-import { addModuleRoutes } from './module-routes.js'
-import { addNestedRoutes } from './nested-routes.js'
 import { openApiDocument } from './openapi.js'
-import { addPartRoutes } from './part-routes.js'
-import type { Degradation, Readiness } from './readiness.js'
-import { type RequestRate, RequestRates } from './request-rate.js'
-import { addResourceRoutes } from './resource-routes.js'
-import { addRevisions } from './revision-routes.js'
-import { addDescription, addHealth, addMetrics, addProcesses, addReadiness } from './service-routes.js'
-import { addSessionCommands } from './session-routes.js'
-import { TrustedHosts } from './trusted-hosts.js'
+import { type RequestRate, RequestRates } from './rate.js'
+import { addModuleRoutes, addNestedRoutes, addPartRoutes, addResourceRoutes } from './resource-routes.js'
+import {
+  addBackup,
+  addDescription,
+  addHealth,
+  addMetrics,
+  addProcesses,
+  addReadiness,
+  addRevisions,
+  addSessionCommands,
+  type Degradation,
+  type Readiness
+} from './service-routes.js'
 
 /** What the API shows of the account. */
 interface AccountOptions {

@@ -1,6 +1,12 @@
-import type { Account } from './account.js'
-import { callOf, queryOf, type Router, route } from './calls.js'
-import type { Degradation, Readiness } from './readiness.js'
+import type { FastifyRequest } from 'fastify'
+import type { Call } from '../control/calls.js'
+import type { SessionCommand } from '../control/cluster/live-sources.js'
+import { notFound } from '../control/errors.js'
+import type { Json } from '../lib/json.js'
+import { tunnelSession } from '../resources/live.js'
+import { type Account, callOf, type Handler, parameter, pathOf, queryOf, type Router, route } from './calls.js'
+import { ApiError } from './errors.js'
+import { invalidParameter, LIMIT, readCount } from './query.js'
 
 /** For supervisors: does the process live and serve? No key. */
 export function addHealth(router: Router, readiness: () => Readiness): void {
@@ -69,5 +75,117 @@ export function addProcesses(router: Router, account: Account, baseUrl: () => st
     return reply
       .header('service-revision', String(account.revision))
       .send({ processes, uri: `${baseUrl()}/processes`, next_page_uri: null })
+  })
+}
+
+export const COMMANDS: readonly SessionCommand[] = ['stop', 'restart', 'update']
+
+/** Commands to connected agents. They change no record, so they make no revision. */
+export function addSessionCommands(router: Router, account: Account): void {
+  for (const command of COMMANDS) {
+    route(router, 'POST', `${tunnelSession.path}/{id}/${command}`, { body: 'optional' }, send(command, account))
+  }
+}
+
+function send(command: SessionCommand, account: Account): Handler {
+  return async (request, reply) => {
+    const call = callOf(request)
+    queryOf(request, [])
+    const id = parameter(pathOf(request), 'id')
+    mustSayNothing(request.body, id)
+    await account.commandSession(id, command, call)
+    return reply.code(204).send()
+  }
+}
+
+/** Existing clients send an empty object, or the id once more. */
+export function mustSayNothing(body: unknown, id: string): void {
+  if (body === undefined || body === null) return
+  const fields = typeof body === 'object' ? Object.entries(body) : [['', body]]
+  const other = fields.find(([name, value]) => name !== 'id' || value !== id)
+  if (other === undefined) return
+  const field = String(other[0]).slice(0, 64)
+  throw new ApiError(400, 'FIELD_UNKNOWN', 'The body of a command has no fields.', { field })
+}
+
+const NUMBER = /^[1-9]\d{0,14}$/
+
+/** The history of the account. */
+export function addRevisions(router: Router, account: Account): void {
+  route(router, 'GET', '/revisions', {}, list(account))
+  route(
+    router,
+    'GET',
+    '/revisions/{id}',
+    {},
+    one(account, (revision) => account.revisions.get(revision))
+  )
+  route(
+    router,
+    'GET',
+    '/revisions/{id}/diff',
+    {},
+    one(account, (revision, { principal }) => account.revisions.diff(revision, principal))
+  )
+}
+
+function list(account: Account): Handler {
+  return async (request, reply) => {
+    callOf(request)
+    const query = queryOf(request, ['before_id', 'limit'])
+    const limit = readCount(query, 'limit', LIMIT)
+    const cursor = query.get('before_id')
+    if (cursor !== undefined && !NUMBER.test(cursor)) throw invalidParameter('before_id', 'must be a revision')
+    const serving = account.revision
+    const before = cursor === undefined ? undefined : Number(cursor)
+    return reply.header('service-revision', String(serving)).send(await account.revisions.list({ limit, before }))
+  }
+}
+
+function one(account: Account, read: (revision: number, call: Call) => Promise<Json>): Handler {
+  return async (request, reply) => {
+    const call = callOf(request)
+    queryOf(request, [])
+    const serving = account.revision
+    return reply.header('service-revision', String(serving)).send(await read(numberOf(request), call))
+  }
+}
+
+function numberOf(request: FastifyRequest): number {
+  const id = parameter(pathOf(request), 'id')
+  if (!NUMBER.test(id)) throw notFound('revision')
+  return Number(id)
+}
+
+/**
+ * Whether the process can carry traffic. /healthz and /readyz answer 200 when it is `ready` or `degraded` (it serves, but
+ * something is not as it should be), else 503.
+ */
+export type Readiness = 'starting' | 'ready' | 'degraded' | 'draining'
+
+/** Why a process that serves is degraded. */
+export interface Degradation {
+  /** Short words of a closed set, in the order of their list; none: it is not. */
+  readonly reasons: readonly string[]
+  /** How many revisions of the store are late here. */
+  readonly revisionsBehind: number
+}
+
+/** What a backup is called until its user gives it a name. */
+const NAME = 'sluice-backup.db'
+export const BACKUP_TYPE = 'application/vnd.sqlite3'
+
+/** A consistent copy of the store for administrators, without any key: `sluice restore` takes it. */
+export function addBackup(router: Router, account: Account): void {
+  route(router, 'GET', '/backup', {}, async (request, reply) => {
+    queryOf(request, [])
+    const serving = account.revision
+    const { file, bytes } = await account.backups.make(callOf(request))
+    return reply
+      .header('service-revision', String(serving))
+      .header('content-length', String(bytes))
+      .header('content-disposition', `attachment; filename="${NAME}"`)
+      .type(BACKUP_TYPE)
+      .send(file.createReadStream())
   })
 }

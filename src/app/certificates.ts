@@ -6,8 +6,8 @@ import { readOptionFile } from '../lib/files.js'
 import { createOutbound } from '../lib/http-client/outbound.js'
 import { unpredictable } from '../lib/id.js'
 import type { Names } from '../lib/names/names.js'
+import { isShared, storeAddress } from '../options/catalogue.js'
 import type { Options } from '../options/options.js'
-import { isShared, storeAddress } from './store-place.js'
 
 export interface OpenCertificates {
   readonly service: CertificateService

@@ -1,5 +1,5 @@
 import type { Registry } from 'prom-client'
-import type { Degradation, Readiness } from '../api/readiness.js'
+import type { Degradation, Readiness } from '../api/service-routes.js'
 import type { Clock } from '../lib/clock.js'
 import { StoreHealth } from '../store/store-health.js'
 import { Health, type HealthParts, type HealthSources, reasons } from '../telemetry/health.js'

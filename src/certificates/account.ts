@@ -2,8 +2,8 @@ import { createHash } from 'node:crypto'
 import type { Call } from '../control/calls.js'
 import { defineResource, type RecordOf } from '../resources/resource.js'
 import { keptText, keptTextOrNull } from '../schema/fields.js'
+import type { AcmeAccount, Authority, ExternalAccount } from './acme.js'
 import type { AcmeTransport } from './acme-transport.js'
-import type { AcmeAccount, Authority, ExternalAccount } from './authority.js'
 import type { CertificateControl } from './ledger.js'
 
 /** Who requests certificates, and where. */
@@ -63,7 +63,7 @@ export class Accounts {
 
   async #open(call: () => Call): Promise<Authority> {
     // The library takes a while to load, and many a process never needs it.
-    const { Authority, newPrivateKey } = await import('./authority.js')
+    const { Authority, newPrivateKey } = await import('./acme.js')
     const { email } = this.#options
     const kept = await this.#kept()
     const privateKey = kept?.privateKey ?? (await newPrivateKey('ecdsa'))

@@ -1,9 +1,106 @@
 import type { Clock } from '../lib/clock.js'
+import { CodedError } from '../lib/coded-error.js'
 import type { Outbound } from '../lib/http-client/outbound.js'
-import { AcmeError, readProblem, refusedRequest } from './acme-error.js'
+
+/** What an error means for the request of a certificate. */
+type AcmeFailure =
+  /** The user has to correct something: DNS, CAA, or the name itself. */
+  | 'DNS_ERROR'
+  /** Everything else: it may go well the next time. */
+  | 'INTERNAL_ERROR'
+
+/** The authority refused, failed, or said what nobody understands. `message` is for users; it holds no key and no token. */
+export class AcmeError extends CodedError {
+  override readonly code: AcmeFailure
+  /** Milliseconds before this request may be made again. */
+  readonly retryAfter: number
+  /** Milliseconds that the authority is to be left alone with any request. */
+  readonly pause: number
+  /** Does the authority no longer know our account? */
+  readonly accountLost: boolean
+
+  constructor(
+    code: AcmeFailure,
+    message: string,
+    about: {
+      readonly retryAfter?: number
+      readonly pause?: number
+      readonly accountLost?: boolean
+      readonly cause?: unknown
+    } = {}
+  ) {
+    super(code, message, about.cause === undefined ? {} : { cause: about.cause })
+    this.name = 'AcmeError'
+    this.code = code
+    this.retryAfter = about.retryAfter ?? 0
+    this.pause = about.pause ?? 0
+    this.accountLost = about.accountLost ?? false
+  }
+}
+
+/** Kinds of problems (RFC 8555 6.7) that a user has to correct. */
+const TO_CORRECT = new Set([
+  'dns',
+  'caa',
+  'rejectedIdentifier',
+  'unauthorized',
+  'incorrectResponse',
+  'unsupportedIdentifier'
+])
+const KIND = /^urn:ietf:params:acme:error:([A-Za-z]{1,40})$/
+const MOST_DETAIL = 300
+
+/** A problem document (RFC 7807) as far as it can be believed. */
+export interface AcmeProblem {
+  /** Last word of its type; '' when it is not one of ACME. */
+  readonly kind: string
+  readonly detail: string
+}
+
+export function readProblem(value: unknown): AcmeProblem {
+  const { type, detail } = typeof value === 'object' && value !== null ? (value as Record<string, unknown>) : {}
+  const kind = typeof type === 'string' ? (KIND.exec(type)?.[1] ?? '') : ''
+  return { kind, detail: typeof detail === 'string' ? printable(detail) : '' }
+}
+
+/** Why a name could not be validated. `problem`: the error of its challenge or order. */
+export function validationFailed(name: string, problem: AcmeProblem): AcmeError {
+  const code = TO_CORRECT.has(problem.kind) ? 'DNS_ERROR' : 'INTERNAL_ERROR'
+  const why = problem.detail === '' ? problem.kind || 'it gave no reason' : problem.detail
+  return new AcmeError(code, `the authority could not validate ${name}: ${why}`)
+}
+
+function printable(text: string): string {
+  // biome-ignore lint/suspicious/noControlCharactersInRegex: what an authority sends must not steer a terminal.
+  return text.slice(0, MOST_DETAIL).replace(/[\u0000-\u001f\u007f-\u009f]+/g, ' ')
+}
+
+const MINUTE = 60_000
+const LONGEST_PAUSE_WHEN_BUSY = 60 * MINUTE
+
+/**
+ * An authority that is overloaded (503) says when it is not. A limit (429) may be that of one domain alone, so others wait for a
+ * minute at most: they then learn their own.
+ */
+function pauseOf(status: number, retryAfter: number): number {
+  if (status === 503) return Math.min(Math.max(retryAfter, MINUTE), LONGEST_PAUSE_WHEN_BUSY)
+  return status === 429 ? MINUTE : 0
+}
+
+/** What an answer with an error status means. */
+function refusedRequest(status: number, problem: AcmeProblem, retryAfter: number): AcmeError {
+  const said = problem.detail === '' ? '' : `: ${problem.detail}`
+  const what = problem.kind === '' ? `status ${status}` : `${problem.kind} (${status})`
+  const toCorrect = problem.kind === 'rejectedIdentifier' || problem.kind === 'caa' || problem.kind === 'dns'
+  return new AcmeError(toCorrect ? 'DNS_ERROR' : 'INTERNAL_ERROR', `the authority answered ${what}${said}`, {
+    retryAfter,
+    pause: pauseOf(status, retryAfter),
+    accountLost: problem.kind === 'accountDoesNotExist'
+  })
+}
 
 /** An answer as the client of the protocol reads it. */
-export interface AcmeAnswer {
+interface AcmeAnswer {
   readonly status: number
   /** Lower-case names. */
   readonly headers: Readonly<Record<string, string>>
@@ -11,7 +108,7 @@ export interface AcmeAnswer {
   readonly data: unknown
 }
 
-export interface TransportParts {
+interface TransportParts {
   /** May reach private addresses: the operator names the authority. */
   readonly outbound: Outbound
   readonly clock: Clock

@@ -1,19 +1,69 @@
 import type { Call } from '../control/calls.js'
+import { Lease } from '../control/cluster/leases.js'
 import type { Clock } from '../lib/clock.js'
 import { codeOf } from '../lib/coded-error.js'
 import { Mutex } from '../lib/concurrency.js'
 import { FirstFailure } from '../lib/first-failure.js'
 import type { Outbound } from '../lib/http-client/outbound.js'
 import { newId } from '../lib/id.js'
+import type { PendingChallenge } from '../resources/domains.js'
 import type { Place } from '../store/store.js'
 import { Accounts, type AuthorityOptions } from './account.js'
-import { AcmeError } from './acme-error.js'
-import { AcmeTransport } from './acme-transport.js'
-import { Challenges } from './challenges.js'
+import { AcmeError, AcmeTransport } from './acme-transport.js'
 import { Issuance } from './issuance.js'
-import { Lease } from './lease.js'
 import { type CertificateControl, Ledger, OURSELVES } from './ledger.js'
 import { challengesOf, stageOf, type Target, type TargetOptions } from './target.js'
+
+/** Where authorities ask (RFC 8555 8.3). */
+const CHALLENGE_PATH = '/.well-known/acme-challenge/'
+
+const NONE: ReadonlyMap<string, readonly string[]> = new Map()
+
+/** What authorities that check a name may be told right now. Kept by the record whose certificate is requested. */
+export class Challenges {
+  readonly #pending = new Map<string, readonly PendingChallenge[]>()
+  /** Answers by host and path. */
+  readonly #answers = new Map<string, Uint8Array>()
+  #texts = NONE
+
+  /** Makes `challenges` exactly those of `owner`. */
+  set(owner: string, challenges: readonly PendingChallenge[]): void {
+    if (challenges.length === 0 && !this.#pending.has(owner)) return
+    if (challenges.length === 0) this.#pending.delete(owner)
+    else this.#pending.set(owner, challenges)
+    this.#rebuild()
+  }
+
+  clear(): void {
+    this.#pending.clear()
+    this.#rebuild()
+  }
+
+  /**
+   * The key authorization for a request of an authority; undefined for every other request. `host`: lower-case, without a
+   * port. Looks at nothing else of the request and costs one comparison while nothing is pending.
+   */
+  answer(host: string, path: string): Uint8Array | undefined {
+    if (this.#answers.size === 0 || !path.startsWith(CHALLENGE_PATH)) return undefined
+    return this.#answers.get(`${host} ${path}`)
+  }
+
+  /** Values of the TXT records at a name, lower-case. */
+  texts(name: string): readonly string[] {
+    return this.#texts.get(name) ?? []
+  }
+
+  #rebuild(): void {
+    this.#answers.clear()
+    const texts = new Map<string, string[]>()
+    for (const challenge of [...this.#pending.values()].flat()) {
+      if (challenge.type === 'http-01') {
+        this.#answers.set(`${challenge.host} ${CHALLENGE_PATH}${challenge.token}`, Buffer.from(challenge.value))
+      } else texts.set(challenge.name, [...(texts.get(challenge.name) ?? []), challenge.value])
+    }
+    this.#texts = texts
+  }
+}
 
 export interface CertificatesParts extends TargetOptions {
   readonly control: CertificateControl

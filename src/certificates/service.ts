@@ -2,8 +2,7 @@ import { isIP } from 'node:net'
 import { CodedError } from '../lib/coded-error.js'
 import type { AuthorityOptions } from './account.js'
 import { Certificates, type CertificatesParts } from './certificates.js'
-import { type DnsListener, openDnsListener } from './dns/dns-listener.js'
-import { Zones } from './dns/zones.js'
+import { type DnsListener, openDnsListener, Zones } from './dns/server.js'
 
 export interface CertificateServiceParts extends Omit<CertificatesParts, 'dns' | 'regions'> {
   /** Zone of the names that the service makes. */

@@ -9,8 +9,8 @@ import {
 } from '../resources/domains.js'
 import type { RecordOf, Resource } from '../resources/resource.js'
 import type { ResourceRecord } from '../schema/field.js'
-import type { KeyType } from './authority.js'
-import { dueOf, isRetryBeyond } from './schedule.js'
+import type { KeyType } from './acme.js'
+import { dueOf, isRetryBeyond } from './issuance.js'
 
 /** A record whose certificate the service manages, or has managed until now, or whose domain is delegated to it. */
 export interface Target {

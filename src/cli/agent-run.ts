@@ -1,4 +1,5 @@
 import { setTimeout as wait } from 'node:timers/promises'
+import type { AgentPolicyRefused } from '../app/agent-plane.js'
 import { systemClock } from '../lib/clock.js'
 import { CodedError } from '../lib/coded-error.js'
 import { packageVersion } from '../lib/files.js'
@@ -6,13 +7,9 @@ import { formatAuthority } from '../lib/host.js'
 import { unpredictable } from '../lib/id.js'
 import { createNames, type Names } from '../lib/names/names.js'
 import { Agent, type AgentEvent } from '../tunnel/client/agent.js'
-import type { AgentPolicyRefused } from './agent-plane.js'
 import { type AgentFlags, type AgentSetup, type NamedTunnel, readAgentSetup } from './agent-setup.js'
-import { ExitCode } from './exit-code.js'
-import { giveHeapRoom } from './heap-growth.js'
-import { type ReportStyle, styleFor } from './report.js'
-import { StopSignals } from './signals.js'
-import { formatProblems } from './unit-report.js'
+import { ExitCode, giveHeapRoom, StopSignals } from './process.js'
+import { formatProblems, type ReportStyle, styleFor } from './report.js'
 
 /** Where the agent says what happens. */
 export interface AgentOutput {
@@ -72,7 +69,7 @@ async function guarded(
   style: ReportStyle
 ): Promise<{ readonly tunnels: readonly NamedTunnel[]; stop(): void }> {
   if (tunnels.every(({ policy }) => policy === undefined)) return { tunnels, stop: () => undefined }
-  const { AgentPlane } = await import('./agent-plane.js')
+  const { AgentPlane } = await import('../app/agent-plane.js')
   const tell = (line: string): void => status.show(printable(line), false)
   const plane = await AgentPlane.open(systemClock, unpredictable, names, tell)
   try {

@@ -1,12 +1,11 @@
 import { readFile } from 'node:fs/promises'
 import { dirname, resolve } from 'node:path'
 import { isMap, isScalar, LineCounter, type Node, parseDocument, type YAMLMap } from 'yaml'
+import type { PolicyText } from '../app/agent-plane.js'
 import { CodedError, codeOf } from '../lib/coded-error.js'
 import { parseAuthority } from '../lib/host.js'
 import type { NamesOptions } from '../lib/names/names.js'
-import type { AgentTunnel, EndpointOffer, ServerAddress } from '../tunnel/client/agent-options.js'
-import { readTarget } from '../tunnel/client/target.js'
-import type { PolicyText } from './agent-plane.js'
+import { type AgentTunnel, type EndpointOffer, readTarget, type ServerAddress } from '../tunnel/client/visitors.js'
 
 /** What the command line says; each may be missing. */
 export interface AgentFlags {

@@ -1,12 +1,12 @@
 import { readFile } from 'node:fs/promises'
 import type { Readable } from 'node:stream'
 import { buffer } from 'node:stream/consumers'
+import { offlineServices } from '../app/offline.js'
 import { actions } from '../features/registry.js'
 import { SourceText } from '../lib/positions.js'
 import { compilePolicy } from '../policy/compile.js'
 import type { Problem } from '../policy/problems.js'
 import type { PolicyServices } from '../policy/services.js'
-import { offlineServices } from './offline-services.js'
 import { type Finding, formatFinding, jsonFinding, styleFor, summary } from './report.js'
 
 export interface CheckOptions {

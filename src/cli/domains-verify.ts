@@ -1,17 +1,17 @@
 import { isIP } from 'node:net'
-import { systemLookup } from '../certificates/dns/lookup.js'
 import {
   type DomainFacts,
   type Finding,
   type IngressFacts,
   type Lookup,
+  systemLookup,
   verifyDomain,
   verifyIngress
 } from '../certificates/dns/requirements.js'
 import { CodedError, codeOf } from '../lib/coded-error.js'
 import { agentIngress, reservedDomain } from '../resources/domains.js'
 import type { Resource } from '../resources/resource.js'
-import { ExitCode } from './exit-code.js'
+import { ExitCode } from './process.js'
 
 /** What the command line says; each may be missing. */
 export interface VerifyFlags {

@@ -1,17 +1,18 @@
 import { Command, CommanderError } from 'commander'
 import { packageVersion } from '../lib/files.js'
-import { agentCommand } from './agent.js'
-import { apiKeyCommand } from './api-key.js'
-import { backupCommand } from './backup.js'
-import { checkCommand } from './check.js'
-import { domainsCommand } from './domains.js'
-import { ExitCode } from './exit-code.js'
-import { exportCommand } from './export.js'
-import { importCommand } from './import.js'
-import { restoreCommand } from './restore.js'
-import { schemaCommand } from './schema.js'
-import { sealCommand } from './seal.js'
-import { startCommand } from './start.js'
+import { backupCommand, restoreCommand } from './backup-commands.js'
+import {
+  agentCommand,
+  apiKeyCommand,
+  checkCommand,
+  domainsCommand,
+  exportCommand,
+  importCommand,
+  schemaCommand,
+  sealCommand,
+  startCommand
+} from './commands.js'
+import { ExitCode } from './process.js'
 
 const EXAMPLES = `
 Examples:

@@ -1,12 +1,11 @@
 import { setTimeout as sleep } from 'node:timers/promises'
-import { type Sign, SignsOfLife } from '../control/signs-of-life.js'
-import { resealAll } from '../control/transfer/reseal.js'
-import { changeGivenKey, changeKeyFile, type KeyChange } from '../control/transfer/seal-key-change.js'
+import { type Sign, SignsOfLife } from '../control/cluster/membership.js'
+import { changeGivenKey, changeKeyFile, type KeyChange, resealAll } from '../control/transfer/reseal.js'
 import { systemClock } from '../lib/clock.js'
 import { CodedError } from '../lib/coded-error.js'
 import type { Store } from '../store/store.js'
-import { explained, openPlace, type StoreFlags, type StorePlace, storePlace } from './account-store.js'
-import { ExitCode } from './exit-code.js'
+import { explained, openPlace, type StoreFlags, type StorePlace, storePlace } from './account.js'
+import { ExitCode } from './process.js'
 
 /** Processes report each second: one that has been silent for longer has ended. Milliseconds. */
 const SILENT = 8_000

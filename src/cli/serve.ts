@@ -1,19 +1,74 @@
-import { join } from 'node:path'
+import { join, relative } from 'node:path'
+import type { Logger } from 'pino'
 import { App, type Started } from '../app/app.js'
 import { systemClock } from '../lib/clock.js'
 import { codeOf } from '../lib/coded-error.js'
 import { packageRoot } from '../lib/files.js'
+import { formatAuthority, reachableAuthority, reachableUrl } from '../lib/host.js'
+import { formatOptionProblem, formatOrigin } from '../options/catalogue.js'
 import { type LoadedOptions, type LoadInput, loadOptions } from '../options/load.js'
-import { formatOptionProblem, formatOrigin } from '../options/problem.js'
-import { announce } from './announce.js'
-import { withDemoAgents } from './demo-agents.js'
-import { type DemoUpstream, startDemoUpstream } from './demo-upstream.js'
-import { ExitCode } from './exit-code.js'
-import { giveHeapRoom } from './heap-growth.js'
-import { createLog, type ProcessLog } from './process-log.js'
-import { Reloading } from './reloading.js'
-import { StopSignals } from './signals.js'
-import { explainStart } from './start-errors.js'
+import { DEMO_AGENTS, type DemoUpstream, startDemoUpstream, withDemoAgents } from './demo.js'
+import { createLog, type ProcessLog } from './log.js'
+import { ExitCode, giveHeapRoom, StopSignals } from './process.js'
+import { Reloading } from './reload.js'
+import { explainStart, printProblems } from './report.js'
+
+/**
+ * Says that the process is ready: a few lines on a terminal, one log line elsewhere. A key that waits for its first use is
+ * printed here and nowhere else; it never reaches the log. `agentsTaken`: the demo would have opened a port for agents, which is
+ * another process's.
+ */
+export function announce(
+  started: Started,
+  { options }: LoadedOptions,
+  { log, demo, agentsTaken = false }: { log: Logger; demo: boolean; agentsTaken?: boolean }
+): void {
+  printProblems(started.warnings, process.stderr)
+  const { traffic, api, agents, revision, unusedKey } = started
+  const { policy, upstream } = options
+  if (process.stdout.isTTY) {
+    process.stdout.write(`${greeting(started, options, { demo, agentsTaken }).join('\n')}\n`)
+    return
+  }
+  const target =
+    upstream === undefined ? undefined : `${upstream.protocol}://${formatAuthority(upstream.host, upstream.port)}`
+  const where = agents && { agents: reachableAuthority(agents), agents_ca: agents.caFile }
+  const about = { traffic: reachableUrl(traffic), api: reachableUrl(api), ...where, upstream: target, policy, revision }
+  log.info(about, 'listening')
+  if (agentsTaken) log.warn({ port: DEMO_AGENTS.port }, 'no agents: their port of the demo is in use')
+  if (unusedKey !== undefined)
+    process.stderr.write(`API key, shown at each start until it is used: ${unusedKey.text}\n`)
+}
+
+function greeting(
+  { traffic, api, agents, unusedKey }: Started,
+  { upstream, policy }: LoadedOptions['options'],
+  { demo, agentsTaken }: { demo: boolean; agentsTaken: boolean }
+): string[] {
+  const url = reachableUrl(traffic)
+  const target =
+    upstream === undefined
+      ? 'no upstream: every host gets 404'
+      : `${upstream.protocol}://${formatAuthority(upstream.host, upstream.port)}`
+  const lines = ['', 'Sluice is running.', `  traffic  ${url}  ->  ${target}${demo ? ' (a demo upstream)' : ''}`]
+  if (policy !== undefined) lines.push(`  policy   ${shown(policy)}  (applied again when you save it)`)
+  lines.push(`  API      ${reachableUrl(api)}  (health: curl ${reachableUrl(api)}/healthz)`)
+  if (agents !== undefined) {
+    const ca = agents.caFile
+    const trust = ca === undefined ? '' : `  (they trust ${shown(ca)}: sluice agent --ca ${shown(ca)} …)`
+    lines.push(`  agents   ${reachableAuthority(agents)}${trust}`)
+  }
+  if (agentsTaken) lines.push(`  agents   nowhere: port ${DEMO_AGENTS.port} is in use by another process`)
+  if (unusedKey !== undefined) lines.push(`  API key  ${unusedKey.text}  (shown at each start until it is used)`)
+  lines.push('', demo ? `Try it: for i in 1 2 3 4 5 6; do curl -i ${url}/; done` : `Try it: curl -i ${url}/`)
+  if (demo) lines.push('The sixth request within a minute is refused with 429, as the policy says.')
+  lines.push('Ctrl-C stops it.', '')
+  return lines
+}
+
+function shown(path: string): string {
+  return relative(process.cwd(), path)
+}
 
 export interface ServeInput extends Pick<LoadInput, 'flags' | 'config'> {
   /** Bring an upstream and a policy when nobody names an upstream or an options file. */

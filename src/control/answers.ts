@@ -5,9 +5,8 @@ import type { Part, RecordOf, Resource } from '../resources/resource.js'
 import type { PresentContext, ResourceRecord } from '../schema/field.js'
 import type { StoreReader } from '../store/store.js'
 import type { Principal } from './calls.js'
-import type { Catalogue } from './catalogue.js'
-import { notFound } from './control-error.js'
-import { type Records, recordsNaming } from './records.js'
+import { notFound } from './errors.js'
+import { type Catalogue, type Records, recordsNaming } from './records.js'
 import { maySeeSecrets } from './rights.js'
 
 export interface AnswerOptions {

@@ -3,13 +3,12 @@ import { codeOf } from '../lib/coded-error.js'
 import type { Slices } from '../lib/slices.js'
 import type { UnitProblems } from '../policy/problems.js'
 import type { PlannedRecord } from '../resources/units.js'
-import { pieces } from '../store/rows.js'
+import { pieces } from '../store/queries.js'
 import type { ChangeFeed, Place, RecordKey, StoredRecord, StoreLog, StoreReader } from '../store/store.js'
-import { addUnits, type DerivedUnits, deriving, PLANNED_KINDS, type Touched } from './derive.js'
-import type { Live, Units } from './live.js'
-import type { Principals } from './principals.js'
+import type { Principals } from './access.js'
+import { type Live, readyWhatCompiles, type Units } from './apply.js'
 import { everyRecord, type Records } from './records.js'
-import { readyWhatCompiles } from './tolerant.js'
+import { addUnits, type DerivedUnits, deriving, PLANNED_KINDS, type Touched } from './units.js'
 
 /** The kinds of which the content matters here; of others it is enough to know that they have changed. */
 const READ_KINDS: ReadonlySet<string> = new Set(PLANNED_KINDS)

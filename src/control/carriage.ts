@@ -2,7 +2,7 @@ import { failoverBackend, httpResponseBackend, weightedBackend } from '../resour
 import { httpsEdgeRoute, tcpEdge } from '../resources/edges.js'
 import type { ResourceRecord } from '../schema/field.js'
 import type { RecordKey, StoreReader } from '../store/store.js'
-import { ControlError } from './control-error.js'
+import { ControlError } from './errors.js'
 
 type Module = { readonly enabled: boolean } & Readonly<Record<string, unknown>>
 type Place = Pick<ResourceRecord, 'kind' | 'id' | 'body'>

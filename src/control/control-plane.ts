@@ -17,8 +17,8 @@ import type { GateCounts } from '../runtime/address-gate.js'
 import type { Unit } from '../runtime/plan.js'
 import type { ResourceRecord } from '../schema/field.js'
 import type { Place, StoreReader } from '../store/store.js'
-import type { Applied } from './applied-units.js'
-import type { Backups } from './backups.js'
+import { otherThanKey } from './access.js'
+import type { Applied } from './apply.js'
 import type {
   Call,
   Done,
@@ -31,21 +31,18 @@ import type {
   WriteMode,
   Written
 } from './calls.js'
-import { ControlError, notFound, ofMember, refusedBody } from './control-error.js'
+import { type LiveSources, noLiveSources, type SessionCommand } from './cluster/live-sources.js'
 import { DeadLetterLists } from './dead-letters.js'
-import type { Draft } from './draft.js'
-import { mustMatch } from './edits.js'
+import { mustMatch, withIds } from './edits.js'
 import { Endpoints } from './endpoints.js'
-import { LiveRecords } from './live-records.js'
-import { type LiveSources, noLiveSources, type SessionCommand } from './live-sources.js'
-import { withIds } from './named-references.js'
+import { ControlError, notFound, ofMember, orUnavailable, refusedBody } from './errors.js'
 import { type ControlOptions, type ControlParts, type Entrance, openParts, type TestDestination } from './open.js'
-import { Reads } from './reads.js'
-import { orUnavailable } from './refusals.js'
+import { mayUseVaults } from './policy-checks.js'
+import { LiveRecords, Reads } from './reads.js'
 import { Revisions } from './revisions.js'
 import { mayCommand, mayOperate, mayTouch } from './rights.js'
-import { mayUseVaults } from './vault-use.js'
-import { otherThanKey } from './wrong-keys.js'
+import type { Draft } from './transaction.js'
+import type { Backups } from './transfer/backups.js'
 
 type Body = { readonly body: unknown }
 type Module = { readonly module: string }

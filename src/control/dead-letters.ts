@@ -2,10 +2,9 @@ import { type Json, timestampText } from '../lib/json.js'
 import { eventDestination } from '../resources/event-destinations.js'
 import type { DeadLetter } from '../store/dead-letters.js'
 import type { Call, Target } from './calls.js'
-import { notFound } from './control-error.js'
+import { notFound, orUnavailable } from './errors.js'
 import type { ControlParts } from './open.js'
 import type { Reads } from './reads.js'
-import { orUnavailable } from './refusals.js'
 import { mustHave } from './rights.js'
 
 export interface DeadLetterListsParts {

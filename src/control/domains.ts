@@ -3,8 +3,21 @@ import { httpsEdge } from '../resources/edges.js'
 import { splitHostport } from '../resources/units.js'
 import type { ResourceRecord } from '../schema/field.js'
 import type { StoreReader } from '../store/store.js'
-import { ControlError, inUse } from './control-error.js'
-import { keeperOfHost } from './reserved-hosts.js'
+import { ControlError, inUse } from './errors.js'
+
+/** Where the names of reserved domains are unique. */
+const DOMAIN_SPACE = 'domain'
+
+/** Id of the reserved domain that covers a host: of its own name, else of the nearest wildcard above it. */
+export async function keeperOfHost(reader: StoreReader, host: string): Promise<string | undefined> {
+  const own = await reader.keeperOf(DOMAIN_SPACE, host)
+  if (own !== undefined) return own.id
+  for (let dot = host.indexOf('.'); dot !== -1; dot = host.indexOf('.', dot + 1)) {
+    const wildcard = await reader.keeperOf(DOMAIN_SPACE, `*${host.slice(dot)}`)
+    if (wildcard !== undefined) return wildcard.id
+  }
+  return undefined
+}
 
 /** Fails with `IN_USE` when an edge serves the reserved domain that shall go. */
 export function mustNotServe({ kind, id, body }: ResourceRecord, edgeOn: (host: string) => string | undefined): void {

@@ -1,19 +1,19 @@
 import { randomBytes } from 'node:crypto'
 import type { Clock } from '../lib/clock.js'
 import { newId } from '../lib/id.js'
-import type { Json } from '../lib/json.js'
+import { isObject, type Json } from '../lib/json.js'
 import { createRecord, type Input, type Read, type ReadOptions, readCreate, updateRecord } from '../resources/read.js'
 import type { Resource } from '../resources/resource.js'
+import { vaultSecret } from '../resources/vaults.js'
 import type { FileCheck, Makers, PolicyCheck, ResourceRecord } from '../schema/field.js'
 import type { StoreReader } from '../store/store.js'
 import type { Call, PathValues } from './calls.js'
-import type { Catalogue } from './catalogue.js'
-import { ControlError, notFound, refusedBody } from './control-error.js'
-import { mustLeadSomewhere } from './links.js'
-import type { Records, Versioned } from './records.js'
+import { ControlError, notFound, refusedBody } from './errors.js'
+import type { Catalogue, Records, Versioned } from './records.js'
 import { mayGive, ownersMustBeActive, ownersMustExist } from './rights.js'
+import { mustLeadSomewhere } from './transaction.js'
 
-export interface EditsParts {
+interface EditsParts {
   readonly catalogue: Catalogue
   readonly records: Records
   readonly clock: Clock
@@ -23,7 +23,7 @@ export interface EditsParts {
 }
 
 /** A record that is made and not yet written, with what only the answer of its creation shows. */
-export interface Made {
+interface Made {
   readonly record: ResourceRecord
   readonly once: Readonly<Record<string, Json>>
 }
@@ -110,4 +110,43 @@ export function mustMatch({ revision }: Versioned, ifMatch: readonly number[] | 
   if (ifMatch === undefined || ifMatch.includes(revision)) return
   const details = { revision: String(revision) }
   throw new ControlError('PRECONDITION_FAILED', `the record has changed; its revision is ${revision}`, { details })
+}
+
+/** A reference that a creation may give by the name of its target instead of by its id. */
+export interface NamedReference {
+  /** Fields of the request. */
+  readonly name: string
+  readonly id: string
+  /** Where names of the target are unique. */
+  readonly space: string
+}
+
+const NAMED: readonly (NamedReference & { readonly resource: Resource })[] = [
+  { resource: vaultSecret, name: 'vault_name', id: 'vault_id', space: 'vault_name' }
+]
+
+/** Those of a resource. */
+export function namedReferences({ name }: Resource): readonly NamedReference[] {
+  return NAMED.filter(({ resource }) => resource.name === name)
+}
+
+/**
+ * The body of a creation with names turned into ids; what is no object is left to whoever reads it. Fails with
+ * `CONFLICTING_FIELDS`, `FIELD_INVALID` or `REF_NOT_FOUND`.
+ */
+export async function withIds(reader: StoreReader, resource: Resource, body: unknown): Promise<unknown> {
+  if (!isObject(body)) return body
+  let resolved = body
+  for (const { name, id, space } of namedReferences(resource)) {
+    const { [name]: given, ...rest } = resolved
+    if (given === undefined || given === null) continue
+    if (rest[id] !== undefined && rest[id] !== null) {
+      throw new ControlError('CONFLICTING_FIELDS', `${name} and ${id} say the same; give one of them`, { field: name })
+    }
+    if (typeof given !== 'string') throw new ControlError('FIELD_INVALID', `${name} must be a text`, { field: name })
+    const keeper = await reader.keeperOf(space, given)
+    if (keeper === undefined) throw new ControlError('REF_NOT_FOUND', `${name} names nothing`, { field: name })
+    resolved = { ...rest, [id]: keeper.id }
+  }
+  return resolved
 }

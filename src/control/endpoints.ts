@@ -9,7 +9,8 @@ import { splitHostport } from '../resources/units.js'
 import type { Unit } from '../runtime/plan.js'
 import type { Body, ResourceRecord } from '../schema/field.js'
 import type { StoredRecord, StoreReader } from '../store/store.js'
-import type { ClusterAgents } from './cluster-agents.js'
+import type { ClusterAgents } from './cluster/agents.js'
+import type { LiveSources, LiveTunnel } from './cluster/live-sources.js'
 import {
   comparePlaces,
   comparePositions,
@@ -18,9 +19,8 @@ import {
   placeOfAddress,
   placeOfId,
   placeOfTunnel
-} from './endpoint-places.js'
-import type { LiveSources, LiveTunnel } from './live-sources.js'
-import { keeperOfHost } from './reserved-hosts.js'
+} from './cluster/publisher.js'
+import { keeperOfHost } from './domains.js'
 
 /** The one endpoint that no edge and no agent declares: it comes last. */
 const FILE_ID = 'ep_file_default'

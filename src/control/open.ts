@@ -1,31 +1,145 @@
 import { tmpdir } from 'node:os'
 import { atMost } from '../lib/at-most.js'
 import type { Clock } from '../lib/clock.js'
+import { codeOf } from '../lib/coded-error.js'
+import { FirstFailure } from '../lib/first-failure.js'
 import type { Json } from '../lib/json.js'
 import type { Sealer } from '../lib/seal.js'
 import { Slices, type Steps } from '../lib/slices.js'
 import type { Resource } from '../resources/resource.js'
 import { AddressGate, type GatedTraffic } from '../runtime/address-gate.js'
 import type { CompileOptions } from '../runtime/compile.js'
-import type { SnapshotHolder } from '../runtime/holder.js'
 import { noPorts, type Ports } from '../runtime/ports.js'
-import type { Snapshot } from '../runtime/snapshot.js'
+import type { Snapshot, SnapshotHolder } from '../runtime/snapshot.js'
 import type { FileCheck, PolicyCheck } from '../schema/field.js'
-import type { Place, Store, StoreLog } from '../store/store.js'
+import { type Place, type Store, type StoreLog, samePlace } from '../store/store.js'
+import { Principals } from './access.js'
 import { Answers } from './answers.js'
 import { AppliedRevision } from './applied.js'
-import { Backups } from './backups.js'
-import { Catalogue } from './catalogue.js'
-import { ClusterAgents } from './cluster-agents.js'
+import { Live } from './apply.js'
+import type { EventRecorder, RecordEvent } from './calls.js'
+import { ClusterAgents } from './cluster/agents.js'
+import { type LiveSources, noLiveSources } from './cluster/live-sources.js'
+import { ProcessReports } from './cluster/membership.js'
 import { Edits } from './edits.js'
-import type { EventRecorder, RecordEvent } from './events.js'
-import { Following } from './following.js'
-import { Live } from './live.js'
-import { type LiveSources, noLiveSources } from './live-sources.js'
-import { Principals } from './principals.js'
-import { ProcessReports } from './process-reports.js'
-import { Records } from './records.js'
+import { Catalogue, Records } from './records.js'
+import { Backups } from './transfer/backups.js'
 import { Writer } from './writer.js'
+
+/** A revision is applied within a second; one that is not after so long is late. Milliseconds. */
+const LATE_AFTER = 2_000
+
+interface Heard {
+  readonly revision: number
+  /** Monotonic milliseconds. */
+  readonly at: number
+}
+
+/** How far a process is behind its store. */
+export class Lag {
+  readonly #clock: Clock
+  #oldest: Heard | undefined
+  #latest: Heard = { revision: 0, at: 0 }
+
+  constructor(clock: Clock) {
+    this.#clock = clock
+  }
+
+  /** The last revision of the store is this one. */
+  hear(revision: number): void {
+    this.#latest = { revision, at: this.#clock.monotonic() }
+    if (this.#oldest === undefined || this.#oldest.revision > revision) this.#oldest = this.#latest
+  }
+
+  /** By how many revisions `applied` is behind; 0 while none of them is late. */
+  behind(applied: number): number {
+    if (this.#oldest !== undefined && this.#oldest.revision <= applied) {
+      this.#oldest = this.#latest.revision > applied ? this.#latest : undefined
+    }
+    const late = this.#oldest !== undefined && this.#clock.monotonic() - this.#oldest.at > LATE_AFTER
+    return late ? this.#latest.revision - applied : 0
+  }
+}
+
+/** Milliseconds before what failed is tried again. */
+const RETRY = 500
+
+interface FollowingParts {
+  readonly store: Store
+  readonly writer: Writer
+  readonly applied: AppliedRevision
+  readonly reports: ProcessReports
+  readonly log: StoreLog
+}
+
+/** Brings what other processes write to life. */
+class Following {
+  #parts: FollowingParts | undefined
+  /** What was heard of and not looked at yet. */
+  #heard: Place | undefined
+  #running: Promise<void> | undefined
+  #retry: NodeJS.Timeout | undefined
+  readonly #lag: Lag
+  readonly #failing = new FirstFailure()
+
+  constructor(clock: Clock) {
+    this.#lag = new Lag(clock)
+  }
+
+  /** By how many revisions this process is late. */
+  get behind(): number {
+    return this.#parts === undefined ? 0 : this.#lag.behind(this.#parts.applied.revision)
+  }
+
+  /** The last revision of the store is this one. Before `start` it is only remembered. */
+  hear(place: Place): void {
+    this.#heard = place
+    this.#lag.hear(place.revision)
+    this.#run()
+  }
+
+  start(parts: FollowingParts): void {
+    this.#parts = parts
+    this.#run()
+  }
+
+  async stop(): Promise<void> {
+    this.#parts = undefined
+    clearTimeout(this.#retry)
+    await this.#running
+  }
+
+  #run(): void {
+    const parts = this.#parts
+    const heard = this.#heard
+    if (parts === undefined || heard === undefined || this.#running !== undefined || this.#retry !== undefined) return
+    this.#heard = undefined
+    if (samePlace(heard, parts.applied.place)) return
+    this.#running = this.#follow(parts, heard).finally(() => {
+      this.#running = undefined
+      // A revision that was heard of at the very end.
+      this.#run()
+    })
+  }
+
+  async #follow({ store, writer, applied, reports, log }: FollowingParts, wanted: Place): Promise<void> {
+    try {
+      await writer.alone(() => applied.follow(store))
+      reports.soon()
+      this.#failing.passed()
+    } catch (error) {
+      applied.stuck(codeOf(error) ?? 'INTERNAL')
+      this.#heard ??= wanted
+      this.#failing.failed(() => {
+        log.warn({ err: error, revision: wanted.revision }, 'cannot follow the store; trying again')
+      })
+      this.#retry = setTimeout(() => {
+        this.#retry = undefined
+        this.#run()
+      }, RETRY).unref()
+    }
+  }
+}
 
 /** How long the end of a store that failed is waited for: one that is silent ends late. Milliseconds. */
 const CLOSING = 5_000

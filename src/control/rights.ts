@@ -2,9 +2,9 @@ import { botUser } from '../resources/identities.js'
 import { adminFields, type Operation, type Resource } from '../resources/resource.js'
 import type { ResourceRecord } from '../schema/field.js'
 import type { StoreReader } from '../store/store.js'
+import { USER } from './access.js'
 import type { Principal, WriteMode } from './calls.js'
-import { ControlError } from './control-error.js'
-import { USER } from './principals.js'
+import { ControlError } from './errors.js'
 import type { RecordedChange } from './revision-note.js'
 
 /** Which records an operation may touch: all of them, those that the caller owns, or none. */

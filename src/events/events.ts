@@ -1,4 +1,4 @@
-import type { EventRecorder, RecordedWrite } from '../control/events.js'
+import type { EventRecorder, RecordedWrite } from '../control/calls.js'
 import { Records } from '../control/records.js'
 import { newId } from '../lib/id.js'
 import type { Json } from '../lib/json.js'
@@ -6,8 +6,8 @@ import type { Sealer } from '../lib/seal.js'
 import type { Store, StoreLog, StoreTransaction } from '../store/store.js'
 import { Deliveries, type DeliveriesParts } from './deliveries.js'
 import type { DeliveryAnswer } from './delivery-state.js'
-import { envelope } from './envelope.js'
 import { Recorder } from './recorder.js'
+import { envelope } from './subscriptions.js'
 import { TrafficEvents } from './traffic.js'
 
 export interface EventsOptions

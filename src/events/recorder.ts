@@ -1,13 +1,12 @@
-import type { ChangeEvent, EventRecorder, RecordedWrite } from '../control/events.js'
+import type { ChangeEvent, EventRecorder, RecordedWrite } from '../control/calls.js'
 import type { Clock } from '../lib/clock.js'
 import { newId } from '../lib/id.js'
 import { eventDestination } from '../resources/event-destinations.js'
 import { eventSubscription } from '../resources/event-subscriptions.js'
 import { apiKey } from '../resources/identities.js'
 import type { Posted, StoreTransaction } from '../store/store.js'
-import type { EventFolders } from './destinations/event-folders.js'
-import { type EventPrincipal, envelope } from './envelope.js'
-import { readSubscriptions, type Subscribed } from './subscriptions.js'
+import type { EventFolders } from './destinations/local.js'
+import { type EventPrincipal, envelope, readSubscriptions, type Subscribed } from './subscriptions.js'
 
 export interface RecorderParts {
   readonly clock: Clock

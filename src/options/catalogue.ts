@@ -1,5 +1,9 @@
-import type { OptionSchema } from './fields.js'
-import { optionsSchema } from './options.js'
+import { existsSync } from 'node:fs'
+import { join } from 'node:path'
+import { CodedError } from '../lib/coded-error.js'
+import { isPostgresUrl } from '../lib/host.js'
+import { type Options, optionsSchema } from './options.js'
+import { IN_MEMORY, type OptionSchema } from './values.js'
 
 /** One option with its place. */
 export interface OptionEntry {
@@ -48,4 +52,61 @@ function entryOf(schema: SchemaNode, steps: readonly string[]): OptionEntry {
     variable: `SLUICE_${steps.join('_').toUpperCase()}`,
     schema: schema as unknown as OptionSchema
   }
+}
+
+/** Where the value of an option came from. */
+export type OptionOrigin =
+  | { readonly kind: 'default' }
+  | { readonly kind: 'flag'; readonly flag: string }
+  | { readonly kind: 'environment'; readonly variable: string }
+  | { readonly kind: 'file'; readonly file: string; readonly line: number; readonly column: number }
+
+/** One thing that is wrong (or doubtful) with the options. */
+export interface OptionProblem {
+  readonly severity: 'error' | 'warning'
+  /** `limits.headers`; the empty text for a whole source. */
+  readonly option: string
+  /** What is wrong and what is allowed, for people. */
+  readonly message: string
+  readonly origin: OptionOrigin
+}
+
+/** Where a value came from, as people read it: `sluice.yaml:3:9`, `SLUICE_LISTEN`, `--listen` or `default`. */
+export function formatOrigin(origin: OptionOrigin): string {
+  switch (origin.kind) {
+    case 'file':
+      return `${origin.file}:${origin.line}:${origin.column}`
+    case 'environment':
+      return origin.variable
+    case 'flag':
+      return origin.flag
+    default:
+      return 'default'
+  }
+}
+
+/** One line: `sluice.yaml:3:9: error: limits.headers: …`. */
+export function formatOptionProblem({ severity, option, message, origin }: OptionProblem): string {
+  return `${formatOrigin(origin)}: ${severity}: ${option === '' ? '' : `${option}: `}${message}`
+}
+
+/** Where the store of a process lies, as `openStore` takes it. */
+export function storeAddress({ store, data }: Pick<Options, 'store' | 'data'>): string {
+  return store ?? (data === IN_MEMORY ? IN_MEMORY : join(data, 'sluice.db'))
+}
+
+/**
+ * Fails with a CodedError `STORE_ABSENT` when a store in a file is not there and its sealing key is: a new store in its place
+ * would hide that it is gone.
+ */
+export function mustNotBeLost(address: string, folder: string | undefined): void {
+  if (isPostgresUrl(address) || address === IN_MEMORY || folder === undefined || existsSync(address)) return
+  if (!existsSync(join(folder, 'seal.key'))) return
+  const message = `there is no store ${address}, but ${folder} has the sealing key of one: put it back ("sluice restore"), name the right place with --data or --store, or begin an empty one with --new-store`
+  throw new CodedError('STORE_ABSENT', message)
+}
+
+/** May other processes have the same store open? */
+export function isShared(address: string): boolean {
+  return isPostgresUrl(address)
 }

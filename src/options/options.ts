@@ -1,5 +1,5 @@
 import Type, { type Static } from 'typebox'
-import * as field from './fields.js'
+import * as field from './values.js'
 
 const KIB = 1024
 const MIB = 1024 * KIB

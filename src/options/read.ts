@@ -4,9 +4,16 @@ import { formatAuthority, isPostgresUrl, parseAuthority } from '../lib/host.js'
 import { parseCidr } from '../lib/ip.js'
 import { didYouMean } from '../lib/suggest.js'
 import { formatDuration, formatSize, parseDuration, parseSize } from '../lib/units.js'
-import { IN_MEMORY, type OptionKind, type OptionSchema } from './fields.js'
-import { readAddress, readListener } from './read-listener.js'
-import { ok, type Reading, refuse } from './reading.js'
+import {
+  IN_MEMORY,
+  type OptionKind,
+  type OptionSchema,
+  ok,
+  type Reading,
+  readAddress,
+  readListener,
+  refuse
+} from './values.js'
 
 type Reader = (written: unknown, schema: OptionSchema, base: string) => Reading
 

@@ -7,12 +7,11 @@ import type { Clock } from '../lib/clock.js'
 import { formatAuthority } from '../lib/host.js'
 import { unmapIpv4 } from '../lib/ip.js'
 import type { AddressGate } from '../runtime/address-gate.js'
-import type { CompiledEdge } from '../runtime/hosts.js'
+import type { CompiledEdge } from '../runtime/http-edges.js'
 import type { Snapshot } from '../runtime/snapshot.js'
-import type { ClientAddress } from './forwarded.js'
-import type { HeaderKinds } from './header-kinds.js'
-import { cleanRequest } from './hygiene.js'
-import type { ListenerTls } from './tls-table.js'
+import type { ClientAddress } from './client-address.js'
+import { cleanRequest, type HeaderKinds } from './header-hygiene.js'
+import type { ListenerTls } from './tls.js'
 
 export type AdmittedFlow = Flow & { request: FlowRequest }
 

@@ -7,12 +7,10 @@ import { fieldsForReading } from '../policy/response-reading.js'
 import type { ResponseUpstream } from '../runtime/plan.js'
 import type { Metrics } from '../telemetry/metrics.js'
 import { type Answer, type Back, DialError, type ForwardOptions } from '../transport/contract.js'
-import { WebSocketPipe } from '../transport/websocket/websocket-pipe.js'
-import type { HeaderKinds } from './header-kinds.js'
-import { cleanResponse } from './hygiene.js'
+import { WebSocketPipe } from '../transport/websocket/pipe.js'
+import { cleanResponse, type HeaderKinds } from './header-hygiene.js'
 import { failureResponse, responseOf } from './response.js'
-import type { Server } from './server.js'
-import type { Target, UpstreamLookup, Upstreams } from './upstreams.js'
+import type { Server, Target, UpstreamLookup, Upstreams } from './upstreams.js'
 
 /** Milliseconds. */
 export interface UpstreamTimeouts {

@@ -1,12 +1,17 @@
 import { isDeepStrictEqual } from 'node:util'
 import { CodedError, codeOf } from '../lib/coded-error.js'
 import { Slices } from '../lib/slices.js'
-import type { HostPort, ListenerUnit, Unit } from '../runtime/plan.js'
+import { asKind, type HostPort, type ListenerUnit, type Unit } from '../runtime/plan.js'
 import type { BoundPorts, PortProblem, Ports } from '../runtime/ports.js'
 import type { Snapshot } from '../runtime/snapshot.js'
-import { asKind } from '../runtime/unit-change.js'
-import { type EdgeChange, edgePortChanges, edgePortKey } from './edge-port-changes.js'
-import { type BoundSocket, MissingPorts, type MissingPortsLog } from './missing-ports.js'
+import {
+  type BoundSocket,
+  type EdgeChange,
+  edgePortChanges,
+  edgePortKey,
+  MissingPorts,
+  type MissingPortsLog
+} from './port-changes.js'
 
 export interface Address {
   readonly host: string

@@ -1,5 +1,7 @@
 import type { LookupFunction } from 'node:net'
+import type { Failure } from '../flow/exchange.js'
 import type { Clock } from '../lib/clock.js'
+import { Backoff } from '../lib/concurrency.js'
 import { formatAuthority } from '../lib/host.js'
 import { ShardedMap } from '../lib/sharded-map.js'
 import { atOnce, type Steps } from '../lib/slices.js'
@@ -12,8 +14,107 @@ import type {
 } from '../runtime/plan.js'
 import type { Dialer } from '../transport/contract.js'
 import { tcpDialer, tlsDialer } from '../transport/dialers.js'
-import { Server } from './server.js'
-import { WeightedChoice } from './weighted-choice.js'
+
+/** How long a server that could not be reached is avoided. */
+const AVOIDED = { first: 1_000, longest: 30_000 }
+/** Failures in a row, after a connection was there, until the server is taken for down. */
+const TOLERATED = 3
+
+/** The server was never reached: nothing can be hoped of it for now. */
+const UNREACHED: ReadonlySet<Failure> = new Set(['dial-refused', 'dial-timeout', 'dial-tls', 'no-tunnel'])
+const BROKEN: ReadonlySet<Failure> = new Set(['upstream-gone', 'upstream-timeout', 'upstream-malformed'])
+
+/**
+ * One server that carries traffic: how busy it is, and whether it works as far as its traffic tells (passive health). A
+ * server that is down is avoided for a pause that doubles with each failure and gets the next request after it.
+ */
+export class Server {
+  readonly dialer: Dialer
+  /** For logs: no secret, no credential. */
+  readonly name: string
+  #active = 0
+  #failures = 0
+  readonly #backoff = new Backoff(AVOIDED)
+  #downUntil = 0
+
+  constructor(dialer: Dialer, name: string) {
+    this.dialer = dialer
+    this.name = name
+  }
+
+  /** Exchanges and connections that it carries now. */
+  get active(): number {
+    return this.#active
+  }
+
+  /** `now`: monotonic, milliseconds. */
+  isUp(now: number): boolean {
+    return now >= this.#downUntil
+  }
+
+  /** Counts one that it carries. The way to end it is called once. */
+  begin(): () => void {
+    this.#active++
+    let running = true
+    return () => {
+      if (running) this.#active--
+      running = false
+    }
+  }
+
+  succeeded(): void {
+    this.#failures = 0
+    this.#backoff.reset()
+    this.#downUntil = 0
+  }
+
+  /** What ended the attempt; what the client did says nothing of the server. */
+  failed(failure: Failure, now: number): void {
+    if (!UNREACHED.has(failure) && !BROKEN.has(failure)) return
+    this.#failures++
+    if (!UNREACHED.has(failure) && this.#failures < TOLERATED) return
+    this.#downUntil = now + this.#backoff.next()
+    this.#failures = 0
+  }
+}
+
+/** One of several that share traffic. */
+export interface Share {
+  /** Place in the list of all, the same at every choice. */
+  readonly index: number
+  /** Above zero. */
+  readonly weight: number
+  /** How busy it is now. */
+  readonly load: number
+}
+
+/**
+ * Smooth weighted round robin: over any stretch each gets its share of the choices, evenly spread. Of those with the
+ * weight of the one whose turn it is, the least loaded is taken.
+ */
+export class WeightedChoice {
+  readonly #credits: number[] = []
+
+  /** Index of the chosen one; undefined when there is none. */
+  take(shares: readonly Share[]): number | undefined {
+    let total = 0
+    let turn: Share | undefined
+    for (const share of shares) {
+      total += share.weight
+      this.#credits[share.index] = this.#credit(share) + share.weight
+      if (turn === undefined || this.#credit(share) > this.#credit(turn)) turn = share
+    }
+    if (turn === undefined) return undefined
+    let chosen = turn
+    for (const share of shares) if (share.weight === turn.weight && share.load < chosen.load) chosen = share
+    this.#credits[chosen.index] = this.#credit(chosen) - total
+    return chosen.index
+  }
+
+  #credit({ index }: Share): number {
+    return this.#credits[index] ?? 0
+  }
+}
 
 /** Where one attempt goes. */
 export type Target =
@@ -26,7 +127,7 @@ export interface UpstreamLookup {
 }
 
 /** The live tunnels of groups. */
-export interface TunnelGroups {
+interface TunnelGroups {
   /** Opens pipes through the tunnels that carry the labels; rejects with `no-tunnel` when there is none. */
   dialer(labels: TunnelUpstream['labels']): Dialer
   /** Is there a tunnel that carries the labels? */

@@ -1,8 +1,7 @@
 import { ShardedMap } from '../lib/sharded-map.js'
 import type { Steps } from '../lib/slices.js'
-import type { CertificateUnit, SecretValues } from './plan.js'
+import { asKind, type CertificateUnit, type SecretValues, type UnitChange } from './plan.js'
 import { secretValue } from './secrets.js'
-import { asKind, type UnitChange } from './unit-change.js'
 
 /** A certificate that can be presented. One object as long as its unit stays as it was. */
 export interface Certificate {

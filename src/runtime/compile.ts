@@ -4,10 +4,18 @@ import type { Action } from '../policy/action.js'
 import { type CompiledPolicy, compilePolicy } from '../policy/compile.js'
 import type { UnitProblems } from '../policy/problems.js'
 import type { PolicyServices } from '../policy/services.js'
-import type { Draft, KeptState } from './kept-state.js'
-import { applying, type Change, type PolicyUnit, type SecretValues, type UpstreamUnit } from './plan.js'
+import type { Draft, KeptState } from './persistent-state.js'
+import {
+  applying,
+  asKind,
+  type Change,
+  type PolicyUnit,
+  type SecretValues,
+  type UnitChange,
+  type UpstreamUnit,
+  unitChanges
+} from './plan.js'
 import { Snapshot } from './snapshot.js'
-import { asKind, type UnitChange, unitChanges } from './unit-change.js'
 
 /** What the policies of one kind of author may use. */
 export interface PolicyRights {

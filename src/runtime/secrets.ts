@@ -1,7 +1,6 @@
 import { ShardedMap } from '../lib/sharded-map.js'
 import type { Steps } from '../lib/slices.js'
-import type { SecretReference, SecretValues } from './plan.js'
-import { asKind, type UnitChange } from './unit-change.js'
+import { asKind, type SecretReference, type SecretValues, type UnitChange } from './plan.js'
 
 /** Values of secrets by the names of their vault and of themselves. Immutable. */
 export class SecretTable {

@@ -1,22 +1,62 @@
 import type { ModuleUnits } from '../features/contract.js'
-import { type FlowRequest, isInternal } from '../flow/flow.js'
+import { type LoginPlace, loginFor } from '../features/login/selection.js'
+import { type FlowRequest, isInternal, type OwnRequest } from '../flow/flow.js'
 import type { OwnPath } from '../flow/reserved-paths.js'
 import type { AddressRules } from '../lib/ip.js'
 import { ShardedMap } from '../lib/sharded-map.js'
 import type { CompiledPolicy } from '../policy/compile.js'
+import { IpPolicies, Restrictions } from './address-rules.js'
 import { Certificates } from './certificates.js'
-import { Edges } from './edges.js'
-import type { CompiledEdge, EdgeAt } from './hosts.js'
-import { IpPolicies } from './ip-policies.js'
-import { EdgeLogins, type FoundLogin } from './logins.js'
+import { type CompiledEdge, type EdgeAt, Edges, type PathTable, type Route } from './http-edges.js'
 import { emptyPlan, type Plan, type UpstreamUnit } from './plan.js'
-import { Restrictions } from './restrictions.js'
-import type { Route } from './routes.js'
 import { SecretTable } from './secrets.js'
 import { type CompiledTcpEdge, TcpEdges } from './tcp-edges.js'
 
+interface RoutedLogin extends LoginPlace {
+  readonly route: Route
+}
+
+/** The route that answers a request for a path of logins, and how. */
+interface FoundLogin extends OwnRequest {
+  readonly route: Route
+}
+
+/**
+ * The logins that the routes of one edge ask for, by a module or in a policy. Their paths belong to them on every host of the
+ * edge, whatever the routes match.
+ */
+class EdgeLogins {
+  readonly #routes: PathTable
+  /** The shortest path first, so that the order says nothing about when a route was made. */
+  readonly #places: readonly RoutedLogin[]
+
+  constructor(routes: PathTable, units: ModuleUnits) {
+    this.#routes = routes
+    this.#places = [...routes]
+      .flatMap((route) => placesOf(route, units))
+      .sort((a, b) => a.path.length - b.path.length || (a.path < b.path ? -1 : 1))
+  }
+
+  /** Undefined: the edge asks for no login, or not for the one that the request names. */
+  find(own: OwnPath, request: FlowRequest): FoundLogin | undefined {
+    if (this.#places.length === 0) return undefined
+    const found = loginFor(own, request, this.#places, (path, among) => {
+      const route = this.#routes.find(path)
+      return among.find((place) => place.route === route)
+    })
+    if (found === undefined) return undefined
+    const { place, call } = found
+    return { route: place.route, by: place.gate, answer: (flow) => place.gate.answer(flow, call) }
+  }
+}
+
+function placesOf(route: Route, units: ModuleUnits): RoutedLogin[] {
+  const { path, modules } = route
+  return (modules ?? []).flatMap(({ logins }) => (logins?.(units) ?? []).map((gate) => ({ gate, route, path })))
+}
+
 /** What a plan is compiled to. Each table is immutable and shared with the snapshot before where nothing changed. */
-export interface Tables {
+interface Tables {
   readonly policies: ShardedMap<CompiledPolicy>
   readonly upstreams: ShardedMap<UpstreamUnit>
   readonly edges: Edges
@@ -117,5 +157,23 @@ export class Snapshot implements ModuleUnits {
   connectPolicy(): CompiledPolicy | undefined {
     const key = this.tables.edges.hosts.every?.connectPolicy
     return key === undefined ? undefined : this.policy(key)
+  }
+}
+
+/** The one place that says which snapshot is current. Readers take it once per exchange and keep it. */
+export class SnapshotHolder {
+  #current: Snapshot
+
+  constructor(first: Snapshot) {
+    this.#current = first
+  }
+
+  current(): Snapshot {
+    return this.#current
+  }
+
+  /** One assignment: exchanges that began before keep the snapshot they have. */
+  swap(next: Snapshot): void {
+    this.#current = next
   }
 }

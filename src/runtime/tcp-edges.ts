@@ -2,9 +2,8 @@ import type { CompiledModule } from '../features/contract.js'
 import { formatAuthority } from '../lib/host.js'
 import { ShardedMap } from '../lib/sharded-map.js'
 import type { Steps } from '../lib/slices.js'
-import { compileModules, type ModuleCompilation } from './compile-modules.js'
-import type { TcpEdgeUnit } from './plan.js'
-import { asKind, type UnitChange } from './unit-change.js'
+import { compileModules, type ModuleCompilation } from './modules.js'
+import { asKind, type TcpEdgeUnit, type UnitChange } from './plan.js'
 
 /** A TCP edge as its listeners use it. One object as long as its unit stays as it was. */
 export interface CompiledTcpEdge {

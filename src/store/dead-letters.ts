@@ -1,4 +1,4 @@
-import type { DeliveryReport, OutboxPlace } from './outbox.js'
+import type { DeliveryReport, OutboxPlace } from './store.js'
 
 /** What the list shows of an event that its destination refused for good. */
 export interface DeadLetter {

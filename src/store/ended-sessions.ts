@@ -1,5 +1,4 @@
-import type { Database } from './database.js'
-import type { EndedSessionsTable } from './tables.js'
+import type { Database, EndedSessionsTable } from './tables.js'
 
 /** A session of a visitor that was ended before its time. Wall clock, milliseconds. */
 export interface EndedSession {

@@ -1,5 +1,4 @@
 import type { Kysely, Selectable } from 'kysely'
-import type { Database } from './database.js'
 import type {
   DeadLetter,
   DeadLetterBounds,
@@ -8,10 +7,10 @@ import type {
   NewDeadLetter,
   WholeDeadLetter
 } from './dead-letters.js'
-import { keepReport } from './kysely-outbox.js'
-import type { DeliveryReport } from './outbox.js'
-import { printable } from './rows.js'
-import type { DeadLettersTable, Tables } from './tables.js'
+import { keepReport } from './kysely-board.js'
+import { printable } from './queries.js'
+import type { DeliveryReport } from './store.js'
+import type { Database, DeadLettersTable, Tables } from './tables.js'
 
 const COLUMNS = [
   'number',

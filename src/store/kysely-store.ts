@@ -2,20 +2,18 @@ import type { Transaction } from 'kysely'
 import type { Clock } from '../lib/clock.js'
 import { Mutex } from '../lib/concurrency.js'
 import type { Json } from '../lib/json.js'
-import type { Board } from './board.js'
-import type { Database } from './database.js'
 import type { DeadLetters } from './dead-letters.js'
 import { EndedSessions } from './ended-sessions.js'
-import { KyselyBoard } from './kysely-board.js'
+import { StoreError } from './errors.js'
+import { KyselyBoard, KyselyOutbox } from './kysely-board.js'
 import { KyselyDeadLetters } from './kysely-dead-letters.js'
-import { KyselyOutbox } from './kysely-outbox.js'
 import { newerSchema, SCHEMA_VERSION } from './migrations.js'
-import type { Outbox } from './outbox.js'
 import { Outcomes } from './outcomes.js'
-import { Queries } from './queries.js'
-import { printable } from './rows.js'
+import { printable, Queries } from './queries.js'
 import type {
+  Board,
   Change,
+  Outbox,
   Outcome,
   Place,
   ProcessReport,
@@ -29,9 +27,8 @@ import type {
   WholeRecord,
   WholeRequest
 } from './store.js'
-import { StoreError } from './store-error.js'
 import type { StoreHealth } from './store-health.js'
-import type { Tables } from './tables.js'
+import type { Database, Tables } from './tables.js'
 import { KyselyTransaction } from './transaction.js'
 import { wholeRecords } from './whole-records.js'
 

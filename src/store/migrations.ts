@@ -1,7 +1,6 @@
 import { type Kysely, sql, type Transaction } from 'kysely'
-import type { Database } from './database.js'
-import { StoreError } from './store-error.js'
-import type { Tables } from './tables.js'
+import { StoreError } from './errors.js'
+import type { Database, Tables } from './tables.js'
 
 /** One step of the schema; its place in the list is the version that it leads to. Steps are never changed or removed. */
 type Migration = (schema: Kysely<Tables>['schema'], bytes: Database['bytes']) => Promise<void>

@@ -1,18 +1,17 @@
 import type { LookupFunction } from 'node:net'
 import type { Clock } from '../lib/clock.js'
 import { isPostgresUrl } from '../lib/host.js'
-import type { Database } from './database.js'
 import { KyselyBoard } from './kysely-board.js'
 import { KyselyStore } from './kysely-store.js'
 import { migrate } from './migrations.js'
-import { CALLS_CHANNEL, postgresDatabase, REVISIONS_CHANNEL } from './postgres-database.js'
+import { CALLS_CHANNEL, postgresDatabase, REVISIONS_CHANNEL } from './postgres.js'
 import { Queries } from './queries.js'
 import { RevisionWatch } from './revision-watch.js'
-import { openSqlite, sqliteDatabase } from './sqlite-database.js'
-import { SqliteHere } from './sqlite-here.js'
+import { openSqlite, SqliteHere, sqliteDatabase } from './sqlite.js'
 import { IN_MEMORY } from './sqlite-protocol.js'
 import type { Place, Store, StoreLog } from './store.js'
 import { StoreHealth } from './store-health.js'
+import type { Database } from './tables.js'
 
 export interface StoreOptions {
   readonly log: StoreLog
@@ -45,7 +44,7 @@ export async function openStore(address: string, options: StoreOptions): Promise
 
 async function openPostgres(url: string, options: StoreOptions): Promise<Store> {
   const { log, clock, onRevision, lookup, health = new StoreHealth(clock) } = options
-  const { PostgresDriver } = await import('./postgres-driver.js')
+  const { PostgresDriver } = await import('./postgres.js')
   const driver = new PostgresDriver(url, log, { failed: (error) => health.failed(error), lookup })
   const database = postgresDatabase(driver)
   const read = async () => {

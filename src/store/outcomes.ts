@@ -1,8 +1,8 @@
 import { setTimeout as sleep } from 'node:timers/promises'
 import type { Clock } from '../lib/clock.js'
-import type { Database } from './database.js'
+import { StoreError } from './errors.js'
 import type { StoreLog } from './store.js'
-import { StoreError } from './store-error.js'
+import type { Database } from './tables.js'
 
 /** Longer than PostgreSQL lets a transaction without a client stand, so that the last attempt finds it ended. */
 const PATIENCE_MILLISECONDS = 20_000

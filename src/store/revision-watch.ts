@@ -1,6 +1,6 @@
 import { Backoff, Coalescer } from '../lib/concurrency.js'
 import { FirstFailure } from '../lib/first-failure.js'
-import type { PostgresDriver } from './postgres-driver.js'
+import type { PostgresDriver } from './postgres.js'
 import { type Place, type StoreLog, samePlace } from './store.js'
 
 const POLL_MILLISECONDS = 250

@@ -2,12 +2,12 @@ import { closeSync, existsSync, fsyncSync, mkdirSync, openSync, renameSync, rmSy
 import { dirname } from 'node:path'
 import { codeOf } from '../lib/coded-error.js'
 import { partialFor } from '../lib/files.js'
+import { StoreError } from './errors.js'
 import { newerSchema, SCHEMA_VERSION } from './migrations.js'
 import { copySqlite } from './sqlite-copy.js'
 import { openDatabase, openToRead, type SqliteDatabase } from './sqlite-driver.js'
-import { errorOf, failureOf } from './sqlite-failure.js'
+import { errorOf, failureOf } from './sqlite-file.js'
 import { lockSqlite, realFile } from './sqlite-lock.js'
-import { StoreError } from './store-error.js'
 
 /** A file that a backup takes along. */
 export interface BackupFile {

@@ -2,8 +2,8 @@ import { existsSync, realpathSync, statSync } from 'node:fs'
 import { hostname } from 'node:os'
 import { basename, dirname, join } from 'node:path'
 import { codeOf } from '../lib/coded-error.js'
+import { StoreError } from './errors.js'
 import { openDatabase, type SqliteDatabase } from './sqlite-driver.js'
-import { StoreError } from './store-error.js'
 
 /** The right to use a SQLite file, held by one process. */
 export interface SqliteLock {

@@ -1,5 +1,5 @@
 import type { Clock } from '../lib/clock.js'
-import { StoreError, type StoreTrouble } from './store-error.js'
+import { StoreError, type StoreTrouble } from './errors.js'
 
 /** Without an answer for so long a store that is asked all the time is out of reach. Milliseconds. */
 const SILENT_AFTER = 3_000

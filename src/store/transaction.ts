@@ -1,13 +1,13 @@
 import { type Kysely, sql, type Transaction } from 'kysely'
 import type { Json } from '../lib/json.js'
-import { ChangeSet } from './change-set.js'
-import { Queries } from './queries.js'
-import { claimText, idsByKind, keyText, pieces, storable, toRecord } from './rows.js'
+import { ClaimConflict, StoreError } from './errors.js'
+import { claimText, idsByKind, keyText, pieces, Queries, storable, toRecord } from './queries.js'
 import type {
   Claim,
   KeptClaim,
   KeyedUpdate,
   NewRecord,
+  Operation,
   Posted,
   RecordKey,
   RecordUpdate,
@@ -15,15 +15,44 @@ import type {
   StoredRecord,
   StoreTransaction
 } from './store.js'
-import { ClaimConflict, StoreError } from './store-error.js'
 import type { Tables } from './tables.js'
+
+interface Entry extends RecordKey {
+  readonly operation: Operation
+}
+
+/** What one transaction did to each record, taken together: an insert that was deleted again is nothing. */
+class ChangeSet {
+  readonly #entries = new Map<string, Entry>()
+
+  get size(): number {
+    return this.#entries.size
+  }
+
+  add({ kind, id }: RecordKey, operation: Operation): void {
+    const key = keyText({ kind, id })
+    const sum = together(this.#entries.get(key)?.operation, operation)
+    if (sum === undefined) this.#entries.delete(key)
+    else this.#entries.set(key, { kind, id, operation: sum })
+  }
+
+  entries(): Entry[] {
+    return [...this.#entries.values()]
+  }
+}
+
+function together(first: Operation | undefined, then: Operation): Operation | undefined {
+  if (first === 'insert') return then === 'delete' ? undefined : 'insert'
+  if (first === 'delete') return 'update'
+  return then
+}
 
 /** Few enough that building such a statement holds up no loop. */
 const ROWS_PER_STATEMENT = 250
 /** SQLite takes up to 1,000 conditions within each other, of which each claim is one. */
 const CLAIMS_PER_RELEASE = 100
 
-export interface TransactionStart {
+interface TransactionStart {
   readonly number: number
   /** The last sequence that is taken. */
   readonly sequence: number

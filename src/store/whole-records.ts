@@ -1,5 +1,5 @@
 import type { Kysely } from 'kysely'
-import { idsByKind, keyText, pieces, storable, toRecord, toReference } from './rows.js'
+import { idsByKind, keyText, pieces, storable, toRecord, toReference } from './queries.js'
 import type { Claim, RecordKey, Reference, WholeRecord, WholeRequest } from './store.js'
 import type { RecordsTable, Tables } from './tables.js'
 

@@ -1,9 +1,8 @@
 import { connect, isIP, type LookupFunction, type Socket } from 'node:net'
 import { type ConnectionOptions, connect as connectTls, type TLSSocket } from 'node:tls'
 import type { BytePipe, Failure } from '../flow/exchange.js'
-import { resetBelow, StreamPipe } from './byte-pipe.js'
 import { DialError, type Dialer } from './contract.js'
-import { ignore } from './copy.js'
+import { ignore, resetBelow, StreamPipe } from './pipes.js'
 
 /** Where an upstream listens. `host` is a name or an address. */
 export interface TcpAddress {

@@ -1,16 +1,33 @@
-import { createServer, type Server, type Socket } from 'node:net'
+import { type AddressInfo, createServer, type Server, type Socket } from 'node:net'
 import type { ConnectionFacts } from '../flow/exchange.js'
 import { AddressCounts } from '../lib/address-counts.js'
 import type { Clock } from '../lib/clock.js'
 import { Sweeper, type Swept } from '../lib/sweeper.js'
 import type { Crowding } from '../lib/turned-away.js'
-import { bind } from './bind.js'
 import { SocketFacts } from './connection-facts.js'
 import type { Handler, HandshakeFailure, Listening, ListenLimits, ListenOptions, SideDoor } from './contract.js'
-import { ignore } from './copy.js'
-import { readProxyHeader } from './proxy-protocol/read-header.js'
-import { readFirstByte, SharedTable } from './tls/first-byte.js'
+import { ignore } from './pipes.js'
+import { readProxyHeader } from './proxy-protocol.js'
+import { readFirstByte, SharedTable } from './tls/client-hello.js'
 import { terminateTls } from './tls/terminate.js'
+
+/** Binds a server and listens; answers the address it got. Rejects with the system's error. */
+export async function bind(
+  server: Server,
+  at: { fd: number } | { host: string; port: number }
+): Promise<{ host: string; port: number }> {
+  await new Promise<void>((resolve, reject) => {
+    server.once('error', reject)
+    server.listen(at, () => {
+      server.removeListener('error', reject)
+      // accept() can fail (descriptors used up); the listener goes on.
+      server.on('error', ignore)
+      resolve()
+    })
+  })
+  const { address, port } = server.address() as AddressInfo
+  return { host: address, port }
+}
 
 /** How long a joined pipe may take to end after its FIN at the end of a drain. */
 const PIPE_GRACE = 1000
@@ -47,7 +64,7 @@ export interface Protocol {
 }
 
 /** The protocols of a listener; `h2` serves those that chose it in their handshake. */
-export interface Protocols {
+interface Protocols {
   readonly http1: Protocol
   readonly h2: Protocol
 }
@@ -328,4 +345,30 @@ class Arrival implements Swept {
 function sweepPeriod(limits: ListenLimits): number {
   const set = [limits.headTimeout, limits.bodyIdle, limits.keepAlive].filter((time) => time > 0)
   return Math.max(10, Math.min(250, ...set.map((time) => time / 4)))
+}
+
+/** An HTTP/1.1 connection, as its end sees it. */
+interface Idling {
+  /** No request is under way. */
+  readonly idle: boolean
+  /** FIN; what still comes is thrown away until the client ends too. */
+  linger(): void
+}
+
+/**
+ * Ends a connection that is idle after `grace` milliseconds. A request that lies there by then and was not read yet is
+ * read first. A client that sent one meanwhile gets FIN and time for its own end, no RST (RFC 9112 9.6).
+ */
+export function endIdle(connection: Idling, grace: number): void {
+  if (grace === 0) setImmediate(end, connection)
+  else setTimeout(look, grace, connection).unref()
+}
+
+/** Timers run before the event loop reads, immediates behind it. */
+function look(connection: Idling): void {
+  setImmediate(end, connection)
+}
+
+function end(connection: Idling): void {
+  if (connection.idle) connection.linger()
 }

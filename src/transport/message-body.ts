@@ -1,11 +1,65 @@
+import type { OutgoingMessage } from 'node:http'
 import { type Duplex, PassThrough, type Readable, type Writable } from 'node:stream'
 import type { Body, Failure, Framing } from '../flow/exchange.js'
 import type { HeaderList } from '../flow/headers.js'
 import { ByteQueue } from '../lib/byte-queue.js'
-import { copy, ignore } from './copy.js'
-import { allowedTrailers } from './fields.js'
-import type { MessageSink } from './message-sink.js'
-import { chain } from './transforms.js'
+import { allowedTrailers, pairs } from './fields.js'
+import { copy, ignore } from './pipes.js'
+
+/** Where bytes go in, what the end of their source does there, and the way to give everything up. */
+interface Chain {
+  readonly into: Writable
+  done(complete: boolean): void
+  stop(): void
+}
+
+/**
+ * Joins fresh transforms before `sink`, in order. `done(true)` when the last one has ended, `done(false)` when any of
+ * them broke or the source did; the sink itself is never ended here. `carried` hears of each chunk that reaches it.
+ */
+function chain(
+  makers: readonly (() => Duplex)[],
+  sink: Writable,
+  carried: ((bytes: number) => void) | undefined,
+  done: (complete: boolean) => void
+): Chain {
+  const streams = makers.map((make) => make())
+  const stops: (() => void)[] = []
+  let over = false
+  const giveUp = (): void => {
+    over = true
+    for (const stop of stops) stop()
+    for (const stream of streams) stream.destroy()
+  }
+  const fail = (): void => {
+    if (over) return
+    giveUp()
+    done(false)
+  }
+  for (const [i, stream] of streams.entries()) {
+    const next = streams[i + 1]
+    stream.on('error', ignore)
+    stops.push(
+      copy(stream, next ?? sink, next === undefined ? carried : undefined, (complete) => {
+        if (!complete) fail()
+        else if (next !== undefined) next.end()
+        else {
+          over = true
+          done(true)
+        }
+      })
+    )
+  }
+  const head = streams[0] as Duplex
+  return {
+    into: head,
+    done: (complete) => {
+      if (complete) head.end()
+      else fail()
+    },
+    stop: giveUp
+  }
+}
 
 /** What the side that receives a body must know of it. */
 export interface BodyOwner {
@@ -18,7 +72,7 @@ export interface BodyOwner {
 }
 
 /** How a message ended. */
-export interface MessageEnd {
+interface MessageEnd {
   /** It was all there. */
   readonly complete: boolean
   readonly rawTrailers: HeaderList
@@ -250,5 +304,30 @@ export class MessageBody implements Body {
     if (this.#settled) return
     this.#settled = true
     this.#owner.settled(complete)
+  }
+}
+
+/** Where the body of a message goes whose head is settled. */
+export interface MessageSink {
+  readonly stream: Writable
+  /** Ends the message after `last`; `trailers` follow where its framing has room for them. */
+  finish(trailers: HeaderList | undefined, last?: Uint8Array): void
+  /** Hears of the bytes of the body that were given to `stream`. */
+  readonly carried?: (bytes: number) => void
+}
+
+/** A message of node:http, which is a writable stream in all but its type. */
+export function httpSink(message: OutgoingMessage): MessageSink {
+  return {
+    stream: message as unknown as Writable,
+    finish(trailers, last) {
+      if (trailers !== undefined && trailers.length > 0) {
+        // The first byte settles the framing; only then is it known whether trailers have a place.
+        if (last !== undefined && last.length > 0) message.write(last)
+        if (message.chunkedEncoding) message.addTrailers(pairs(trailers))
+        message.end()
+      } else if (last !== undefined && last.length > 0) message.end(last)
+      else message.end()
+    }
   }
 }

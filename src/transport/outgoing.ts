@@ -2,9 +2,8 @@ import type { OutgoingMessage } from 'node:http'
 import { Readable } from 'node:stream'
 import type { Body, Failure, Framing, Outgoing } from '../flow/exchange.js'
 import type { HeaderList } from '../flow/headers.js'
-import { copy, ignore } from './copy.js'
-import { MessageBody } from './message-body.js'
-import type { MessageSink } from './message-sink.js'
+import { MessageBody, type MessageSink } from './message-body.js'
+import { copy, ignore } from './pipes.js'
 
 const NONE: Framing = { kind: 'none' }
 const OPEN: Framing = { kind: 'open' }

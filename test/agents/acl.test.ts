@@ -1,7 +1,7 @@
 import t from 'tap'
 import { FORMS } from '../../src/schema/formats.js'
-import { BindRules } from '../../src/tunnel/server/bind-rules.js'
-import { addressText, readAddress, readHost } from '../../src/tunnel/server/endpoints.js'
+import { BindRules } from '../../src/tunnel/server/authority.js'
+import { addressText, readAddress, readHost } from '../../src/tunnel/server/binding.js'
 import { random as seeded, whole } from '../limiter/support/random.js'
 
 const seed = Number(process.env.TEST_SEED ?? 20_261_122)

@@ -1,7 +1,7 @@
 import { readFile } from 'node:fs/promises'
 import { join } from 'node:path'
 import t, { type Test } from 'tap'
-import type { LiveSession } from '../../src/control/live-sources.js'
+import type { LiveSession } from '../../src/control/cluster/live-sources.js'
 import { systemClock } from '../../src/lib/clock.js'
 import { newId } from '../../src/lib/id.js'
 import { openStore } from '../../src/store/open-store.js'

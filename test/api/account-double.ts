@@ -1,7 +1,7 @@
 import { open, stat } from 'node:fs/promises'
-import type { Account } from '../../src/api/account.js'
+import type { Account } from '../../src/api/calls.js'
 import type { Call, Done, Principal, Shown, Written } from '../../src/control/calls.js'
-import { ControlError } from '../../src/control/control-error.js'
+import { ControlError } from '../../src/control/errors.js'
 import type { Entrance } from '../../src/control/open.js'
 import { KEY } from './asking.js'
 

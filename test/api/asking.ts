@@ -1,7 +1,7 @@
 import { request } from 'node:http'
 import type { Test } from 'tap'
-import { ApiKeys } from '../../src/api/keys.js'
 import { type ApiOptions, createApi } from '../../src/api/server.js'
+import { ApiKeys } from '../../src/control/operator-keys.js'
 import { systemClock } from '../../src/lib/clock.js'
 
 export const KEY = 'a-key-of-the-administrator'

@@ -1,7 +1,7 @@
 import { connect } from 'node:net'
 import t, { type Test } from 'tap'
 import type { ApiOptions } from '../../src/api/server.js'
-import { ControlError } from '../../src/control/control-error.js'
+import { ControlError } from '../../src/control/errors.js'
 import { resources } from '../../src/resources/registry.js'
 import { ManualClock } from '../helpers/clock.js'
 import { AccountDouble } from './account-double.js'

@@ -1,7 +1,7 @@
 import { readdir, readFile, stat, writeFile } from 'node:fs/promises'
 import { join } from 'node:path'
 import t from 'tap'
-import { createKey, openKeys } from '../../src/api/keys.js'
+import { createKey, openKeys } from '../../src/control/operator-keys.js'
 import { systemClock } from '../../src/lib/clock.js'
 import { newId } from '../../src/lib/id.js'
 import { newSealKey, parseSealKey, Sealer } from '../../src/lib/seal.js'

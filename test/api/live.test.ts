@@ -1,5 +1,5 @@
 import t from 'tap'
-import type { LiveSession, LiveSources, LiveTunnel, SessionCommand } from '../../src/control/live-sources.js'
+import type { LiveSession, LiveSources, LiveTunnel, SessionCommand } from '../../src/control/cluster/live-sources.js'
 import { newId } from '../../src/lib/id.js'
 import { ManualClock } from '../helpers/clock.js'
 import { startSluice } from '../helpers/sluice.js'

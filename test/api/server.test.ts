@@ -1,9 +1,9 @@
 import { request } from 'node:http'
 import { connect } from 'node:net'
 import t, { type Test } from 'tap'
-import { ApiKeys } from '../../src/api/keys.js'
-import type { Readiness } from '../../src/api/readiness.js'
 import { type ApiOptions, createApi } from '../../src/api/server.js'
+import type { Readiness } from '../../src/api/service-routes.js'
+import { ApiKeys } from '../../src/control/operator-keys.js'
 import { systemClock } from '../../src/lib/clock.js'
 
 const KEY = 'a-key-of-the-administrator'

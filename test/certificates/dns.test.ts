@@ -3,9 +3,8 @@ import { Resolver } from 'node:dns/promises'
 import { once } from 'node:events'
 import { connect } from 'node:net'
 import t from 'tap'
-import { openDnsListener } from '../../src/certificates/dns/dns-listener.js'
 import { readQuery, writeAnswer } from '../../src/certificates/dns/message.js'
-import { type ZoneContent, Zones } from '../../src/certificates/dns/zones.js'
+import { openDnsListener, type ZoneContent, Zones } from '../../src/certificates/dns/server.js'
 
 const NAME = 'aa.bb.acme.sluice.test'
 const VALUE = 'x'.repeat(43)

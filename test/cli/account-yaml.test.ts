@@ -1,5 +1,5 @@
 import t from 'tap'
-import { type Located, readAccountText } from '../../src/cli/account-yaml.js'
+import { type Located, readAccountText } from '../../src/cli/account.js'
 import { imported, refused } from '../control/transfers.js'
 import { opened } from '../store/opened.js'
 import { SITE } from './transfer-stand.js'

@@ -1,7 +1,6 @@
 import { setTimeout as sleep } from 'node:timers/promises'
 import t from 'tap'
-import { postgresDatabase } from '../../src/store/postgres-database.js'
-import { PostgresDriver } from '../../src/store/postgres-driver.js'
+import { PostgresDriver, postgresDatabase } from '../../src/store/postgres.js'
 import { random, whole } from '../limiter/support/random.js'
 import { folder, Lines } from '../store/opened.js'
 import { startPostgres } from '../store/postgres-server.js'

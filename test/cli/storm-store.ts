@@ -1,6 +1,6 @@
 import { isDeepStrictEqual } from 'node:util'
-import type { Database } from '../../src/store/database.js'
-import { claimText } from '../../src/store/rows.js'
+import { claimText } from '../../src/store/queries.js'
+import type { Database } from '../../src/store/tables.js'
 import type { Acknowledged } from './storm.js'
 
 /** What is inconsistent within a store that nobody writes to, in words. */

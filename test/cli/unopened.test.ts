@@ -1,6 +1,6 @@
 import { join } from 'node:path'
 import t from 'tap'
-import { openSqlite } from '../../src/store/sqlite-database.js'
+import { openSqlite } from '../../src/store/sqlite.js'
 import { idOf } from '../resources/bench.js'
 import { started } from './keyed-process.js'
 import { manySecrets, sealerIn, withStore } from './transfer-stand.js'

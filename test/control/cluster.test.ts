@@ -1,7 +1,7 @@
 import pg from 'pg'
 import t from 'tap'
 import type { ControlOptions } from '../../src/control/open.js'
-import { StoreError } from '../../src/store/store-error.js'
+import { StoreError } from '../../src/store/errors.js'
 import { until } from '../helpers/until.js'
 import { operation } from '../store/opened.js'
 import { startPostgres } from '../store/postgres-server.js'

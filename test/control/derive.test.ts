@@ -1,6 +1,6 @@
 import t from 'tap'
-import { addUnits, type DerivedUnits, deriving, PLANNED_KINDS, type Touched } from '../../src/control/derive.js'
 import { everyRecord, Records } from '../../src/control/records.js'
+import { addUnits, type DerivedUnits, deriving, PLANNED_KINDS, type Touched } from '../../src/control/units.js'
 import { newSealKey, parseSealKey, Sealer } from '../../src/lib/seal.js'
 import { ShardedMap } from '../../src/lib/sharded-map.js'
 import { atOnce } from '../../src/lib/slices.js'

@@ -1,5 +1,5 @@
 import t from 'tap'
-import { Lag } from '../../src/control/lag.js'
+import { Lag } from '../../src/control/open.js'
 import { ManualClock } from '../helpers/clock.js'
 
 t.test('a revision is late when it was heard of two seconds ago and is not applied', (t) => {

@@ -1,15 +1,15 @@
 import t from 'tap'
-import { LivePublisher } from '../../src/control/live-publisher.js'
 import {
   type LiveChange,
   type LiveSession,
   type LiveSources,
   type LiveTunnel,
   noLiveSources
-} from '../../src/control/live-sources.js'
+} from '../../src/control/cluster/live-sources.js'
+import { LivePublisher } from '../../src/control/cluster/publisher.js'
 import { newId } from '../../src/lib/id.js'
-import type { Board } from '../../src/store/board.js'
-import { StoreError } from '../../src/store/store-error.js'
+import { StoreError } from '../../src/store/errors.js'
+import type { Board } from '../../src/store/store.js'
 import { until } from '../helpers/until.js'
 import { random as seeded } from '../limiter/support/random.js'
 import { Lines, opened, type Test } from '../store/opened.js'

@@ -1,9 +1,8 @@
 import t from 'tap'
 import type { AppliedRevision } from '../../src/control/applied.js'
-import { ClusterAgents } from '../../src/control/cluster-agents.js'
-import { noLiveSources } from '../../src/control/live-sources.js'
-import { ProcessReports } from '../../src/control/process-reports.js'
-import { SignsOfLife } from '../../src/control/signs-of-life.js'
+import { ClusterAgents } from '../../src/control/cluster/agents.js'
+import { noLiveSources } from '../../src/control/cluster/live-sources.js'
+import { ProcessReports, SignsOfLife } from '../../src/control/cluster/membership.js'
 import { ManualClock } from '../helpers/clock.js'
 import { Lines, opened, type Test } from '../store/opened.js'
 

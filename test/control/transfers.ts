@@ -1,15 +1,20 @@
 import { randomBytes } from 'node:crypto'
-import { offlineServices } from '../../src/cli/offline-services.js'
+import { offlineServices, policyCheck } from '../../src/app/offline.js'
 import { Records } from '../../src/control/records.js'
-import { type AccountDocument, readAccountDocument } from '../../src/control/transfer/account-document.js'
-import { exportAccount } from '../../src/control/transfer/export-account.js'
-import { type ImportDifference, importAccount } from '../../src/control/transfer/import-account.js'
-import { ImportRefused, type TransferProblem } from '../../src/control/transfer/import-refused.js'
-import { LEAST_COST, newPassphraseKey, openPassphraseKey } from '../../src/control/transfer/passphrase.js'
+import {
+  type AccountDocument,
+  ImportRefused,
+  LEAST_COST,
+  newPassphraseKey,
+  openPassphraseKey,
+  readAccountDocument,
+  type TransferProblem
+} from '../../src/control/transfer/document.js'
+import { exportAccount } from '../../src/control/transfer/export.js'
+import { type ImportDifference, importAccount } from '../../src/control/transfer/import.js'
 import { actions } from '../../src/features/registry.js'
 import { newId } from '../../src/lib/id.js'
 import { Sealer, sealKey } from '../../src/lib/seal.js'
-import { policyCheck } from '../../src/resources/policy-check.js'
 import { createRecord, type Input, readCreate } from '../../src/resources/read.js'
 import { resources } from '../../src/resources/registry.js'
 import { claimsOf, linksOf, type Resource } from '../../src/resources/resource.js'

@@ -1,8 +1,8 @@
 import { join } from 'node:path'
 import t from 'tap'
 import type { Unit } from '../../src/runtime/plan.js'
+import { StoreError } from '../../src/store/errors.js'
 import type { Store, StoreTransaction } from '../../src/store/store.js'
-import { StoreError } from '../../src/store/store-error.js'
 import { folder, operation } from '../store/opened.js'
 import { type Account, DENY, open, resource } from './account.js'
 

@@ -3,7 +3,7 @@ import { readFileSync } from 'node:fs'
 import { type AddressInfo, connect, createServer, type Socket } from 'node:net'
 import { connect as connectTls, createSecureContext, TLSSocket } from 'node:tls'
 import t, { type Test } from 'tap'
-import { cut, resetBelow } from '../../src/transport/byte-pipe.js'
+import { cut, resetBelow } from '../../src/transport/pipes.js'
 import { fixture } from '../helpers/files.js'
 
 const at = (name: string) => readFileSync(fixture(`engine/${name}`), 'utf8')

@@ -1,9 +1,9 @@
 import { createServer, type IncomingMessage } from 'node:http'
 import { Duplex } from 'node:stream'
 import { BodyReader } from '../../src/transport/http1/body-reader.js'
+import { keepsAlive, refusalOf, requestFraming, upgradeOf } from '../../src/transport/http1/exchange.js'
 import { HeadReader } from '../../src/transport/http1/head-reader.js'
-import { FieldNames } from '../../src/transport/http1/names.js'
-import { keepsAlive, refusalOf, requestFraming, upgradeOf } from '../../src/transport/http1/request-facts.js'
+import { FieldNames } from '../../src/transport/http1/serialise.js'
 
 /** One request as a reader understood it. */
 export interface ReadMessage {

@@ -1,6 +1,6 @@
 import t from 'tap'
-import { codecBack } from '../../src/transport/http1/codec-back.js'
-import { codecFront } from '../../src/transport/http1/codec-front.js'
+import { codecBack } from '../../src/transport/http1/forwarding.js'
+import { codecFront } from '../../src/transport/http1/server.js'
 import { answering } from '../helpers/upstream.js'
 import { bench, GET, type Make, OK } from './suite/harness.js'
 

@@ -1,5 +1,5 @@
 import t from 'tap'
-import { RequestLine } from '../../src/transport/http-proxy/request-line.js'
+import { RequestLine } from '../../src/transport/http-proxy/request-head.js'
 import { MessageScanner } from '../../src/transport/message-scanner.js'
 
 const LIMITS = {

@@ -1,7 +1,7 @@
 import { readFileSync } from 'node:fs'
 import t, { type Test } from 'tap'
-import { codecBack } from '../../src/transport/http1/codec-back.js'
-import { codecFront } from '../../src/transport/http1/codec-front.js'
+import { codecBack } from '../../src/transport/http1/forwarding.js'
+import { codecFront } from '../../src/transport/http1/server.js'
 import { fixture } from '../helpers/files.js'
 import {
   ACK,

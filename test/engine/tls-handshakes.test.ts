@@ -6,11 +6,15 @@ import { Duplex } from 'node:stream'
 import { type ConnectionOptions, connect, type TLSSocket } from 'node:tls'
 import t, { type Test } from 'tap'
 import type { ConnectionFacts } from '../../src/flow/exchange.js'
-import { cut } from '../../src/transport/byte-pipe.js'
 import type { HandshakeFailure, Listening, ListenLimits, TlsEntry, TlsTable } from '../../src/transport/contract.js'
-import { codecFront } from '../../src/transport/http1/codec-front.js'
-import { type ServerContextOptions, serverContext } from '../../src/transport/tls/server-context.js'
-import { type Terminated, terminateTls } from '../../src/transport/tls/terminate.js'
+import { codecFront } from '../../src/transport/http1/server.js'
+import { cut } from '../../src/transport/pipes.js'
+import {
+  type ServerContextOptions,
+  serverContext,
+  type Terminated,
+  terminateTls
+} from '../../src/transport/tls/terminate.js'
 import { ManualClock } from '../helpers/clock.js'
 import { fixture } from '../helpers/files.js'
 import { rawClient } from '../helpers/raw-client.js'

@@ -1,5 +1,5 @@
 import t from 'tap'
-import { parseArn } from '../../src/events/destinations/aws-arn.js'
+import { parseArn } from '../../src/events/destinations/aws.js'
 import { unsupported, wayTo } from '../../src/events/destinations/registry.js'
 import type { Sender } from '../../src/events/destinations/sender.js'
 import { ManualClock } from '../helpers/clock.js'

@@ -1,6 +1,6 @@
 import t from 'tap'
 import { BACK_OFF } from '../../src/events/deliveries.js'
-import { failureOf } from '../../src/events/destinations/http-answer.js'
+import { failureOf } from '../../src/events/destinations/payload.js'
 import { pauseAfter } from '../../src/lib/concurrency.js'
 
 t.test('pauses double from a second to five minutes, and up to half of each is taken off', async (t) => {

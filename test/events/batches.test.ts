@@ -1,5 +1,5 @@
 import t from 'tap'
-import { Batches, type Refusal } from '../../src/events/destinations/batches.js'
+import { Batches, type Refusal } from '../../src/events/destinations/payload.js'
 
 const { signal } = new AbortController()
 

@@ -1,5 +1,5 @@
 import t from 'tap'
-import { joined, LINES, LIST } from '../../src/events/destinations/joined.js'
+import { joined, LINES, LIST } from '../../src/events/destinations/payload.js'
 
 t.test('texts stand in their frame, in UTF-8', async (t) => {
   const texts = ['{"a":"ä"}', '[]', '"😀"']

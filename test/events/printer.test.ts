@@ -1,5 +1,5 @@
 import t from 'tap'
-import { printer } from '../../src/events/printer.js'
+import { printer } from '../../src/events/traffic.js'
 
 const VALUES: Readonly<Record<string, unknown>> = {
   plain: 'text',

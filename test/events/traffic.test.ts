@@ -1,8 +1,8 @@
 import t from 'tap'
 import { DeliveryState } from '../../src/events/delivery-state.js'
 import { REFUSAL_RULE } from '../../src/events/refusals.js'
+import { TrafficQueue } from '../../src/events/sources.js'
 import { TrafficEvents } from '../../src/events/traffic.js'
-import { TrafficQueue } from '../../src/events/traffic-queue.js'
 import { eventSubscription } from '../../src/resources/event-subscriptions.js'
 import { readCreate } from '../../src/resources/read.js'
 import {

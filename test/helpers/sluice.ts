@@ -4,10 +4,10 @@ import { join } from 'node:path'
 import { Writable } from 'node:stream'
 import { pino } from 'pino'
 import { App } from '../../src/app/app.js'
-import type { Applied } from '../../src/control/applied-units.js'
+import type { Applied } from '../../src/control/apply.js'
 import { type Clock, systemClock } from '../../src/lib/clock.js'
-import type { Listener } from '../../src/options/fields.js'
 import { loadOptions } from '../../src/options/load.js'
+import type { Listener } from '../../src/options/values.js'
 
 export const API_KEY = 'a-key-for-tests-0123456789'
 

@@ -1,6 +1,6 @@
 import { readFileSync } from 'node:fs'
 import t from 'tap'
-import { offlineServices } from '../../src/cli/offline-services.js'
+import { offlineServices } from '../../src/app/offline.js'
 import { actions } from '../../src/features/registry.js'
 import { compilePolicy } from '../../src/policy/compile.js'
 import { RecentDocuments, readDocument } from '../../src/policy/document.js'

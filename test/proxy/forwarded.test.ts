@@ -1,6 +1,6 @@
 import t from 'tap'
 import { type Cidr, CidrSet, parseCidr, unmapIpv4 } from '../../src/lib/ip.js'
-import { trustingProxies } from '../../src/proxy/forwarded.js'
+import { trustingProxies } from '../../src/proxy/client-address.js'
 
 const untrusting = trustingProxies(undefined)
 const trusting = trustingProxies(new CidrSet(['10.0.0.0/8', 'fd00::/8'].map((text) => parseCidr(text) as Cidr)))

@@ -1,6 +1,5 @@
 import t from 'tap'
-import { HeaderKinds } from '../../src/proxy/header-kinds.js'
-import { cleanRequest, cleanResponse } from '../../src/proxy/hygiene.js'
+import { cleanRequest, cleanResponse, HeaderKinds } from '../../src/proxy/header-hygiene.js'
 
 const kinds = new HeaderKinds()
 const request = (list: string[], trusted = false, websocket = false) => cleanRequest(kinds, list, trusted, websocket)

@@ -1,7 +1,7 @@
 import { once } from 'node:events'
 import { createServer } from 'node:net'
 import t from 'tap'
-import { explainStart } from '../../src/cli/start-errors.js'
+import { explainStart } from '../../src/cli/report.js'
 import { loadOptions } from '../../src/options/load.js'
 import { account, create } from '../helpers/account.js'
 import { rawClient } from '../helpers/raw-client.js'

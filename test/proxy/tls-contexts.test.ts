@@ -1,7 +1,7 @@
 import 'reflect-metadata'
 import t from 'tap'
 import { systemClock } from '../../src/lib/clock.js'
-import { type ServerIdentity, TlsContexts } from '../../src/proxy/tls-contexts.js'
+import { type ServerIdentity, TlsContexts } from '../../src/proxy/tls.js'
 import { authority } from './tls-client.js'
 
 /** A certificate that counts how often a context is made of it. */

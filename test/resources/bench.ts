@@ -1,9 +1,8 @@
 import { randomBytes } from 'node:crypto'
-import { offlineServices } from '../../src/cli/offline-services.js'
+import { offlineServices, policyCheck } from '../../src/app/offline.js'
 import { actions } from '../../src/features/registry.js'
 import { newId } from '../../src/lib/id.js'
 import type { Json } from '../../src/lib/json.js'
-import { policyCheck } from '../../src/resources/policy-check.js'
 import {
   createRecord,
   type Input,

@@ -1,7 +1,6 @@
 import t from 'tap'
-import { type CompiledEdge, HostTable } from '../../src/runtime/hosts.js'
+import { type CompiledEdge, HostTable, PathTable } from '../../src/runtime/http-edges.js'
 import type { HostPort } from '../../src/runtime/plan.js'
-import { PathTable } from '../../src/runtime/routes.js'
 import { random as seeded, whole } from '../limiter/support/random.js'
 
 function edge(id: string, ...hostports: string[]): CompiledEdge {

@@ -1,8 +1,7 @@
 import t from 'tap'
 import { judge } from '../../src/lib/ip.js'
-import { IpPolicies } from '../../src/runtime/ip-policies.js'
-import type { Unit } from '../../src/runtime/plan.js'
-import type { UnitChange } from '../../src/runtime/unit-change.js'
+import { IpPolicies } from '../../src/runtime/address-rules.js'
+import type { Unit, UnitChange } from '../../src/runtime/plan.js'
 
 const policy = (id: string): Unit => ({ kind: 'ip_policy', id })
 const rule = (of: string, cidr: string, action: 'allow' | 'deny' = 'allow'): Unit => ({

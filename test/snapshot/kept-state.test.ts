@@ -1,5 +1,5 @@
 import t from 'tap'
-import { KeptState } from '../../src/runtime/kept-state.js'
+import { KeptState } from '../../src/runtime/persistent-state.js'
 import { random as seeded } from '../limiter/support/random.js'
 
 const made = () => ({ count: 0 })

@@ -1,5 +1,5 @@
 import t from 'tap'
-import { PathTable, type Route } from '../../src/runtime/routes.js'
+import { PathTable, type Route } from '../../src/runtime/http-edges.js'
 import { random as seeded, whole } from '../limiter/support/random.js'
 
 const route = (match: 'exact' | 'prefix', path: string): Route => ({

@@ -1,7 +1,7 @@
 import { sql } from 'kysely'
 import type { Test as TapTest } from 'tap'
-import type { Database } from '../../src/store/database.js'
 import { migrate, SCHEMA_VERSION } from '../../src/store/migrations.js'
+import type { Database } from '../../src/store/tables.js'
 import { over, put } from './opened.js'
 
 /** What every database does on its way to the present schema. `open` makes one that holds nothing. */

@@ -2,10 +2,10 @@ import { mkdtemp, rm } from 'node:fs/promises'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import type { Clock } from '../../src/lib/clock.js'
-import type { Database } from '../../src/store/database.js'
 import { KyselyStore } from '../../src/store/kysely-store.js'
 import { openStore } from '../../src/store/open-store.js'
 import type { Place, Store, StoreLog } from '../../src/store/store.js'
+import type { Database } from '../../src/store/tables.js'
 import { ManualClock } from '../helpers/clock.js'
 
 export interface Test {

@@ -1,8 +1,8 @@
 import { readdir, stat, truncate, writeFile } from 'node:fs/promises'
 import { join } from 'node:path'
 import t from 'tap'
+import { SqliteHere } from '../../src/store/sqlite.js'
 import { backUpSqlite, checkBackup, restoreSqlite, whileUnused } from '../../src/store/sqlite-backup.js'
-import { SqliteHere } from '../../src/store/sqlite-here.js'
 import { folder, opened, operation, put } from './opened.js'
 import { allWhole, startWriter } from './writing-process.js'
 

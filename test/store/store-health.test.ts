@@ -1,5 +1,5 @@
 import t from 'tap'
-import { StoreError, type StoreTrouble } from '../../src/store/store-error.js'
+import { StoreError, type StoreTrouble } from '../../src/store/errors.js'
 import { StoreHealth } from '../../src/store/store-health.js'
 import { ManualClock } from '../helpers/clock.js'
 

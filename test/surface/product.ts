@@ -1,6 +1,6 @@
 import { apiErrorOf } from '../../src/api/errors.js'
-import { ControlError } from '../../src/control/control-error.js'
-import { ENTRIES } from '../../src/control/live-entries.js'
+import { ENTRIES } from '../../src/control/cluster/publisher.js'
+import { ControlError } from '../../src/control/errors.js'
 import { documentedFunctions, documentedVariables } from '../../src/expression/catalogue.js'
 import { CookieStyle } from '../../src/features/login/cookies.js'
 import { actions, modules } from '../../src/features/registry.js'

@@ -5,16 +5,21 @@ import { pipeline } from 'node:stream'
 import { createServer, type TLSSocket } from 'node:tls'
 import type { BytePipe, ConnectionFacts } from '../../src/flow/exchange.js'
 import { type Clock, systemClock } from '../../src/lib/clock.js'
-import { AbortList } from '../../src/transport/abort-list.js'
 import type { Dialer } from '../../src/transport/contract.js'
+import { AbortList } from '../../src/transport/deadlines.js'
 import type { AgentSession } from '../../src/tunnel/server/agent-session.js'
-import { type AgentsIdentity, openAgentsIdentity } from '../../src/tunnel/server/agents-ca.js'
-import type { AgentFacts, Grant, Refusal, TunnelAuthority } from '../../src/tunnel/server/authority.js'
-import { BindRules } from '../../src/tunnel/server/bind-rules.js'
-import type { EndpointOpener, EndpointWish, OpenEndpoint } from '../../src/tunnel/server/endpoints.js'
-import type { TunnelLimits } from '../../src/tunnel/server/limits.js'
+import {
+  type AgentFacts,
+  BindRules,
+  type Grant,
+  type Refusal,
+  type TunnelAuthority
+} from '../../src/tunnel/server/authority.js'
+import type { EndpointOpener, EndpointWish, OpenEndpoint } from '../../src/tunnel/server/binding.js'
+import { type AgentsIdentity, openAgentsIdentity } from '../../src/tunnel/server/ca.js'
+import { TunnelListener } from '../../src/tunnel/server/listener.js'
 import { Registry, type TunnelWatch } from '../../src/tunnel/server/registry.js'
-import { TunnelListener } from '../../src/tunnel/server/tunnel-listener.js'
+import type { TunnelLimits } from '../../src/tunnel/server/tunnel.js'
 
 export const TOKEN = 'a-token-for-tests'
 export const ZONE = 'sluice.test'

@@ -1,7 +1,7 @@
 import { setTimeout as wait } from 'node:timers/promises'
 import { systemClock } from '../../src/lib/clock.js'
 import { Agent } from '../../src/tunnel/client/agent.js'
-import type { AgentTunnel } from '../../src/tunnel/client/agent-options.js'
+import type { AgentTunnel } from '../../src/tunnel/client/visitors.js'
 import type { AgentKind } from './agent-suite.js'
 
 /** The agent of this house. */

@@ -5,11 +5,18 @@ import type { Sealer } from '../../lib/seal.js'
 import { createRecord, readCreate, readUpdate } from '../../resources/read.js'
 import type { Resource } from '../../resources/resource.js'
 import type { Body, Makers, PolicyCheck, Problem, ResourceRecord } from '../../schema/field.js'
-import type { RecordEntry } from './account-document.js'
-import { sealedFor, type WriteOnlyValues } from './export-account.js'
-import type { TransferPath, TransferProblem } from './import-refused.js'
-import { madeFields, madeRefusal, madeValues, withMade } from './made-values.js'
-import { isGiven, type RequestSchema, requestForm } from './request-form.js'
+import type { RecordEntry, TransferPath, TransferProblem } from './document.js'
+import {
+  isGiven,
+  madeFields,
+  madeRefusal,
+  madeValues,
+  type RequestSchema,
+  requestForm,
+  sealedFor,
+  type WriteOnlyValues,
+  withMade
+} from './export.js'
 
 export interface EntryOptions {
   readonly checkPolicy: PolicyCheck

@@ -3,17 +3,20 @@ import { httpsEdge } from '../../resources/edges.js'
 import { claimsOf, linksOf, newLinks, type Resource } from '../../resources/resource.js'
 import { splitHostport } from '../../resources/units.js'
 import type { Link, ResourceRecord } from '../../schema/field.js'
-import { idsByKind, pieces } from '../../store/rows.js'
+import { idsByKind, pieces } from '../../store/queries.js'
 import type { KeptClaim, KeyedUpdate, NewRecord, RecordKey, Reference, StoreTransaction } from '../../store/store.js'
 import { mustCarryBytes } from '../carriage.js'
-import { Catalogue } from '../catalogue.js'
-import { ControlError } from '../control-error.js'
 import { hostsMustBeReserved } from '../domains.js'
-import { everyRecord } from '../records.js'
+import { ControlError } from '../errors.js'
+import { Catalogue, everyRecord } from '../records.js'
 import { ownersMustExist } from '../rights.js'
-import type { AccountDocument } from './account-document.js'
-import type { ImportOptions } from './import-options.js'
-import { ImportRefused, type TransferPath, type TransferProblem } from './import-refused.js'
+import {
+  type AccountDocument,
+  type ImportOptions,
+  ImportRefused,
+  type TransferPath,
+  type TransferProblem
+} from './document.js'
 import { segmentsOf } from './read-entry.js'
 
 /** Records whose references are looked up together. */

@@ -1,9 +1,6 @@
 import type { Clock } from '../../lib/clock.js'
 import type { Outbound } from '../../lib/http-client/outbound.js'
-import { Batches, type Refusal } from './batches.js'
-import { failureOf } from './http-answer.js'
-import { joined, LIST } from './joined.js'
-import { jsonOf, wordOf } from './json-answer.js'
+import { Batches, failureOf, joined, jsonOf, LIST, type Refusal, wordOf } from './payload.js'
 import { beforeEvents, type Parcel, type Sender, type SendFailure } from './sender.js'
 
 export interface AzureLogsParts {

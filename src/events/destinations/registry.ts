@@ -1,17 +1,11 @@
 import type { ResourceRecord } from '../../schema/field.js'
 import type { Chosen } from '../../schema/objects.js'
-import { awsKind } from './aws-kind.js'
+import { awsKind } from './aws.js'
+import { CloudWatchLogs, Firehose, Kinesis } from './aws-streams.js'
 import { AzureLogs } from './azure-logs.js'
-import { CloudWatchLogs } from './cloudwatch-logs.js'
-import { Datadog } from './datadog.js'
-import { EventFolders } from './event-folders.js'
-import { File } from './file.js'
-import { Firehose } from './firehose.js'
-import { type Kind, type SenderParts, textOf } from './kind.js'
-import { Kinesis } from './kinesis.js'
-import type { Sender } from './sender.js'
-import { Stdout } from './stdout.js'
-import { Webhook } from './webhook.js'
+import { Datadog, Webhook } from './http.js'
+import { EventFolders, File, Stdout } from './local.js'
+import { type Kind, type Sender, type SenderParts, textOf } from './sender.js'
 
 /** The way to a destination, or why there is none. */
 export type Way = { readonly sender: Sender } | { readonly unsupported: string }

@@ -1,13 +1,12 @@
 import { setImmediate as nextTurn } from 'node:timers/promises'
 import type { Clock } from '../../lib/clock.js'
-import type { Database } from '../database.js'
 import { KyselyStore } from '../kysely-store.js'
 import { migrate } from '../migrations.js'
-import { claimText, keyText, pieces } from '../rows.js'
-import { sqliteDatabase } from '../sqlite-database.js'
-import { SqliteHere } from '../sqlite-here.js'
+import { claimText, keyText, pieces } from '../queries.js'
+import { SqliteHere, sqliteDatabase } from '../sqlite.js'
 import { IN_MEMORY } from '../sqlite-protocol.js'
 import type { Place, Store, StoreLog, WholeRecord } from '../store.js'
+import type { Database } from '../tables.js'
 import { type CopyEnd, type CopyPlace, readCopy } from './copy-file.js'
 
 /** Few enough that a statement holds up no loop. */

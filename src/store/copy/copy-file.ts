@@ -4,7 +4,7 @@ import { CodedError } from '../../lib/coded-error.js'
 import { replaceFile } from '../../lib/files.js'
 import type { Json } from '../../lib/json.js'
 import type { Sealer } from '../../lib/seal.js'
-import { pieces } from '../rows.js'
+import { pieces } from '../queries.js'
 import type { Place, RecordKey, WholeRecord } from '../store.js'
 
 /*

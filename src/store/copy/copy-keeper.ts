@@ -3,7 +3,7 @@ import { basename, dirname, join } from 'node:path'
 import { setTimeout as sleep } from 'node:timers/promises'
 import type { Clock } from '../../lib/clock.js'
 import { CodedError, codeOf } from '../../lib/coded-error.js'
-import { keyText, pieces } from '../rows.js'
+import { keyText, pieces } from '../queries.js'
 import { type Place, type Store, type StoreLog, samePlace } from '../store.js'
 import { type CopyPart, type CopyPlace, writeCopy } from './copy-file.js'
 

@@ -1,4 +1,4 @@
-import type { Board, BoardCall, BoardChange, BoardEntry, BoardPage, Published, PublishedEntry } from '../board.js'
+import type { Board, BoardCall, BoardChange, BoardEntry, BoardPage, Published, PublishedEntry } from '../store.js'
 
 /** The board of the store that counts now. Who listens goes on listening when that is another one. */
 export class StandbyBoard implements Board {

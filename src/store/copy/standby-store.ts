@@ -1,9 +1,10 @@
 import type { DeadLetters } from '../dead-letters.js'
-import type { Outbox } from '../outbox.js'
+import { StoreError } from '../errors.js'
 import type {
   Change,
   ChangeFeed,
   Claim,
+  Outbox,
   Outcome,
   Page,
   PageRequest,
@@ -20,7 +21,6 @@ import type {
   WholeRecord,
   WholeRequest
 } from '../store.js'
-import { StoreError } from '../store-error.js'
 import type { CopiedStore } from './copied-store.js'
 import { StandbyBoard } from './standby-board.js'
 

@@ -2,10 +2,50 @@ import type { ClientRequest } from 'node:http'
 import { Socket } from 'node:net'
 import type { Duplex } from 'node:stream'
 import type { BytePipe } from '../../flow/exchange.js'
-import { MessageScanner } from '../message-scanner.js'
-import { TrailerSieve } from '../trailer-sieve.js'
-import { StatusLine } from './status-line.js'
-import type { UpstreamPool } from './upstream-pool.js'
+import { MALFORMED, MessageScanner, type Refusal, type StartLine, TrailerSieve, VALUE } from '../message-scanner.js'
+
+const VERSION = Buffer.from('HTTP/1.')
+const VERSION_END = 8
+const STATUS_END = 12
+const MAX_REASON = 4096
+const [CR, LF, SP] = [0x0d, 0x0a, 0x20]
+
+/** `HTTP/1.x SP status [SP reason]` (RFC 9112 4); the parser behind it takes RTSP, ICE and HTTP/2.0 for the same. */
+class StatusLine implements StartLine {
+  #length = 0
+  #reason = false
+  #cr = false
+
+  get fresh(): boolean {
+    return this.#length === 0
+  }
+
+  reset(): void {
+    this.#length = 0
+    this.#reason = this.#cr = false
+  }
+
+  take(byte: number): 'more' | 'ended' | Refusal {
+    if (this.#cr) return byte === LF ? 'ended' : MALFORMED
+    const i = this.#length++
+    if (i >= STATUS_END) return this.#rest(byte)
+    return holds(byte, i) ? 'more' : MALFORMED
+  }
+
+  #rest(byte: number): 'more' | Refusal {
+    if (byte === CR) this.#cr = true
+    else if (!this.#reason && byte === SP) this.#reason = true
+    else if (!this.#reason || VALUE[byte] !== 1 || this.#length > MAX_REASON) return MALFORMED
+    return 'more'
+  }
+}
+
+function holds(byte: number, at: number): boolean {
+  if (at < VERSION.length) return byte === VERSION[at]
+  if (at === VERSION_END) return byte === SP
+  if (at === VERSION.length) return byte === 0x30 || byte === 0x31
+  return byte >= (at === VERSION_END + 1 ? 0x31 : 0x30) && byte <= 0x39
+}
 
 /** The block of an answer may be large; node:http's parser has the same limit. */
 export const MAX_RESPONSE_HEAD = 262_144
@@ -181,5 +221,53 @@ export class UpstreamConnection {
   readonly #onGone = (): void => {
     if (this.#state === 'idle') this.destroy()
     else this.#poisoned = true
+  }
+}
+
+/** Idle upstream connections by dialer key; the last one used is the first to be used again. */
+export class UpstreamPool {
+  readonly #idle = new Map<string, UpstreamConnection[]>()
+  #retained: ReadonlySet<string> | undefined = undefined
+  #closed = false
+
+  /** An idle connection that still stands, or undefined. */
+  take(key: string): UpstreamConnection | undefined {
+    const idle = this.#idle.get(key)
+    for (let connection = idle?.pop(); connection !== undefined; connection = idle?.pop()) {
+      if (connection.usable) {
+        connection.take()
+        return connection
+      }
+      connection.destroy()
+    }
+    return undefined
+  }
+
+  /** False: the connection is not to be reused. */
+  keep(key: string, connection: UpstreamConnection): boolean {
+    if (this.#closed || this.#retained?.has(key) === false) return false
+    const idle = this.#idle.get(key)
+    if (idle === undefined) this.#idle.set(key, [connection])
+    else idle.push(connection)
+    return true
+  }
+
+  forget(key: string, connection: UpstreamConnection): void {
+    const idle = this.#idle.get(key)
+    const at = idle?.indexOf(connection) ?? -1
+    if (at !== -1) idle?.splice(at, 1)
+    if (idle?.length === 0) this.#idle.delete(key)
+  }
+
+  retain(keys: ReadonlySet<string>): void {
+    this.#retained = keys
+    for (const [key, idle] of this.#idle) {
+      if (!keys.has(key)) for (const connection of [...idle]) connection.destroy()
+    }
+  }
+
+  close(): void {
+    this.#closed = true
+    for (const idle of [...this.#idle.values()]) for (const connection of [...idle]) connection.destroy()
   }
 }

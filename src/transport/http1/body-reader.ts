@@ -1,5 +1,5 @@
-import { CR, HEX, LF, SEMICOLON, TOKEN, VALUE } from './grammar.js'
 import { type HeadReader, MALFORMED, type Refusal } from './head-reader.js'
+import { CR, HEX, LF, SEMICOLON, TOKEN, VALUE } from './serialise.js'
 
 /** Takes the bytes of a body as they are found. `chunk` belongs to whoever reads it from the wire. */
 export interface BodyBytes {

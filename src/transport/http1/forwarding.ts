@@ -1,19 +1,21 @@
 import type { Exchange, Failure, ResponseHead } from '../../flow/exchange.js'
-import type { Swept } from '../../lib/sweeper.js'
-import { StreamPipe } from '../byte-pipe.js'
-import { type Answer, DialError, type Dialer, type ForwardOptions } from '../contract.js'
-import { ignore } from '../copy.js'
+import type { Clock } from '../../lib/clock.js'
+import { Sweeper, type Swept } from '../../lib/sweeper.js'
+import { type Answer, type Back, DialError, type Dialer, type ForwardOptions } from '../contract.js'
 import { awaitsContinue, framingOf } from '../outgoing.js'
-import type { CodecBody } from './codec-body.js'
-import { CodecExchange, type ExchangeWatcher } from './codec-exchange.js'
-import { UpstreamConnection, type UpstreamHost, type UpstreamUser } from './upstream-connection.js'
+import { ignore, StreamPipe } from '../pipes.js'
+import type { CodecBody } from './body.js'
+import { CodecExchange, type ExchangeWatcher } from './exchange.js'
+import { DateLine, FieldNames, Serialiser } from './serialise.js'
+import { UpstreamConnection, type UpstreamHost, UpstreamPool, type UpstreamUser } from './upstream-connection.js'
+import { READ_BYTES } from './wire.js'
 
 /** A client that waits for 100 sends its body after this time anyway (RFC 9110 10.1.1). */
 const CONTINUE_WAIT = 1000
 const MAX_INTERIM = 32
 
 /** One request to an upstream and its answer. */
-export class Forwarding implements UpstreamUser, ExchangeWatcher, Swept {
+class Forwarding implements UpstreamUser, ExchangeWatcher, Swept {
   place = -1
   readonly #host: UpstreamHost
   readonly #exchange: Exchange
@@ -229,5 +231,30 @@ export class Forwarding implements UpstreamUser, ExchangeWatcher, Swept {
     this.#phase = 'over'
     this.#stopListening()
     this.#host.sweeper.delete(this)
+  }
+}
+
+const SWEEP_PERIOD = 50
+/** Idle connections that are kept for one upstream. */
+const MOST_IDLE = 1024
+
+/** HTTP/1.1 to upstreams, on raw sockets; keeps up to `mostIdle` idle connections for each. */
+export function codecBack({ clock, mostIdle = MOST_IDLE }: { clock: Clock; mostIdle?: number }): Back {
+  const pool = new UpstreamPool(clock, mostIdle)
+  const names = new FieldNames()
+  const host: UpstreamHost = {
+    names,
+    serialiser: new Serialiser(names, new DateLine(clock)),
+    shared: Buffer.allocUnsafeSlow(READ_BYTES),
+    pool,
+    sweeper: new Sweeper(clock, SWEEP_PERIOD)
+  }
+  return {
+    forward: (exchange, dialer, options) =>
+      new Promise<Answer>((resolve) => {
+        new Forwarding(host, exchange, dialer, options, resolve).start()
+      }),
+    retainUpstreams: (keys) => pool.retain(keys),
+    close: () => pool.close()
   }
 }

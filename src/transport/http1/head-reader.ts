@@ -1,7 +1,6 @@
 import { METHODS } from 'node:http'
 import type { Failure } from '../../flow/exchange.js'
-import { COLON, CR, HT, hasToken, LF, SP, TARGET, TOKEN, VALUE } from './grammar.js'
-import { FIELD, type FieldNames } from './names.js'
+import { COLON, CR, FIELD, type FieldNames, HT, hasToken, LF, SP, TARGET, TOKEN, VALUE } from './serialise.js'
 
 /** What the engine refuses by itself. */
 export interface Refusal {

@@ -1,15 +1,83 @@
 import { Readable } from 'node:stream'
-import type { Failure, Outgoing } from '../../flow/exchange.js'
+import type { Body, Failure, Outgoing } from '../../flow/exchange.js'
 import type { HeaderList } from '../../flow/headers.js'
-import { type BodySink, CodecBody, SMALL } from './codec-body.js'
+import { BodyBroken } from '../message-body.js'
+import { ignore } from '../pipes.js'
+import { type BodySink, CodecBody, SMALL } from './body.js'
 import type { Serialiser } from './serialise.js'
-import { StreamGiver } from './stream-giver.js'
 import type { Wire } from './wire.js'
+
+/** Feeds a sink from a stream: one that policies made, or a body of another engine. */
+class StreamGiver {
+  readonly #stream: Readable
+  readonly #body: Body | undefined
+  readonly #sink: BodySink
+  #why: Failure = 'upstream-gone'
+
+  /** `body`: whose trailers end the message, when `stream` was claimed from it. */
+  constructor(stream: Readable, body: Body | undefined, sink: BodySink) {
+    this.#stream = stream
+    this.#body = body
+    this.#sink = sink
+    stream.on('data', this.#onData)
+    stream.on('end', this.#onEnd)
+    stream.on('close', this.#onBreak)
+    stream.on('error', this.#onError)
+    if (stream.destroyed && !stream.readableEnded) process.nextTick(this.#onBreak)
+  }
+
+  pause(): void {
+    this.#stream.pause()
+  }
+
+  resume(): void {
+    this.#stream.resume()
+  }
+
+  stop(): void {
+    this.#detach()
+    this.#stream.destroy()
+  }
+
+  readonly #onData = (chunk: Uint8Array | string): void => {
+    const bytes =
+      typeof chunk === 'string' ? Buffer.from(chunk) : Buffer.from(chunk.buffer, chunk.byteOffset, chunk.byteLength)
+    this.#sink.chunk(bytes, 0, bytes.length, undefined)
+    this.#sink.flush()
+  }
+
+  readonly #onEnd = (): void => {
+    this.#detach()
+    this.#sink.end(this.#body?.trailers ?? NO_FIELDS)
+  }
+
+  readonly #onError = (error: Error): void => {
+    if (error instanceof BodyBroken) this.#why = error.failure
+    this.#onBreak()
+  }
+
+  readonly #onBreak = (): void => {
+    this.#detach()
+    this.#sink.broke(this.#why)
+  }
+
+  #detach(): void {
+    const stream = this.#stream
+    stream.removeListener('data', this.#onData)
+    stream.removeListener('end', this.#onEnd)
+    stream.removeListener('close', this.#onBreak)
+    stream.removeListener('error', this.#onError)
+    // An error without a listener would end the process; the report is made once.
+    stream.on('error', ignore)
+  }
+}
+
+const NO_FIELDS: HeaderList = []
 
 /** How the end of the body that is written will be known. */
 export type WrittenEnd = 'none' | 'length' | 'chunked' | 'close'
 
-export interface WriterOwner {
+interface WriterOwner {
   /** The message has left to its last byte, or (`why`) its body broke and it was not ended. */
   written(why: Failure | undefined): void
 }
@@ -23,7 +91,6 @@ interface Giver {
 
 /** Text that is gathered before it is written; node sends up to 16 KiB of text without an allocation. */
 const TEXT_LIMIT = 8192
-const NO_FIELDS: HeaderList = []
 
 /**
  * Writes messages to a wire, one after another: head, body and end in as few writes as possible, and no faster than the

@@ -1,7 +1,6 @@
 import { type OnReadOpts, Socket, type SocketConstructorOpts } from 'node:net'
-import type { Duplex } from 'node:stream'
-import { cut } from '../byte-pipe.js'
-import { ignore } from '../copy.js'
+import { Duplex } from 'node:stream'
+import { cut, ignore } from '../pipes.js'
 
 /** Who reads a wire. */
 export interface WireOwner {
@@ -168,5 +167,74 @@ export class Wire {
     }
     this.#own ??= Buffer.allocUnsafeSlow(READ_BYTES)
     return this.#own
+  }
+}
+
+/** A wire that has left HTTP, as a stream: for upgrades and whoever joins pipes. */
+export class WireDuplex extends Duplex implements WireOwner {
+  readonly #wire: Wire
+  readonly #onClosed: () => void
+  #ended = false
+  #waiting: ((error?: Error | null) => void) | undefined = undefined
+  /** Bytes since it is a stream. */
+  bytesRead = 0
+  bytesWritten = 0
+
+  /** Takes over `wire`. `onClosed` runs when the wire has closed. */
+  constructor(wire: Wire, onClosed: () => void) {
+    super({ allowHalfOpen: true })
+    this.#wire = wire
+    this.#onClosed = onClosed
+    wire.owner = this
+    // As long as nobody reads, nothing is read.
+    wire.pause()
+    if (wire.stream.destroyed) process.nextTick(() => this.wireClosed())
+    else if (wire.stream.readableEnded) this.wireEnded()
+  }
+
+  override _read(): void {
+    this.#wire.resume()
+  }
+
+  override _write(chunk: Buffer, _encoding: BufferEncoding, done: (error?: Error | null) => void): void {
+    this.bytesWritten += chunk.length
+    this.#wire.writeBytes(chunk)
+    if (this.#wire.congested && !this.#wire.stream.destroyed) this.#waiting = done
+    else done()
+  }
+
+  override _final(done: (error?: Error | null) => void): void {
+    this.#wire.end()
+    done()
+  }
+
+  override _destroy(error: Error | null, done: (error: Error | null) => void): void {
+    // After both ends the wire closes by itself; before, the other side must not take it for a clean end.
+    if (!this.#ended || !this.writableFinished) this.#wire.cut()
+    done(error)
+  }
+
+  received(chunk: Buffer, length: number): void {
+    this.bytesRead += length
+    if (!this.push(this.#wire.keep(chunk, 0, length))) this.#wire.pause()
+  }
+
+  drained(): void {
+    const waiting = this.#waiting
+    this.#waiting = undefined
+    waiting?.()
+  }
+
+  wireEnded(): void {
+    if (this.#ended) return
+    this.#ended = true
+    this.push(null)
+  }
+
+  wireClosed(): void {
+    // What was read before a clean end is still to be taken.
+    if (this.#ended && !this.readableEnded) this.once('end', () => this.destroy())
+    else this.destroy()
+    this.#onClosed()
   }
 }

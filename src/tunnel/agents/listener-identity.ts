@@ -1,14 +1,16 @@
-import { X509Certificate } from 'node:crypto'
-import { readFile } from 'node:fs/promises'
+import { randomBytes, X509Certificate } from 'node:crypto'
+import { mkdir, readFile } from 'node:fs/promises'
+import { join } from 'node:path'
 import type { SecureContext } from 'node:tls'
 import type { Clock } from '../../lib/clock.js'
 import { CodedError } from '../../lib/coded-error.js'
+import { createFile, readPrivateFile } from '../../lib/files.js'
 import type { Certificate } from '../../runtime/certificates.js'
-import type { SnapshotHolder } from '../../runtime/holder.js'
-import { serverContext } from '../../transport/tls/server-context.js'
-import { openAgentsIdentity } from '../server/agents-ca.js'
+import type { SnapshotHolder } from '../../runtime/snapshot.js'
+import { serverContext } from '../../transport/tls/terminate.js'
+import { openAgentsIdentity } from '../server/ca.js'
 
-export interface ListenerIdentityParts {
+interface ListenerIdentityParts {
   /** The operator's certificate and key, as paths of PEM files; undefined: of an authority of our own. */
   readonly given: { readonly certificate: string; readonly key: string } | undefined
   /** Where our own authority lies; undefined: nowhere. */
@@ -136,4 +138,35 @@ async function read(path: string, option: string): Promise<string> {
   } catch (error) {
     throw new CodedError('FILE_UNREADABLE', `${option}: cannot read ${path}`, { cause: error })
   }
+}
+
+const FILE = 'names.secret'
+const BYTES = 32
+
+/**
+ * The secret from which agents' names are derived, kept in `folder` so that agents keep them when this process starts
+ * again. Without a folder it lives as long as the process. Fails with a CodedError: `AGENTS_SECRET_EXPOSED`,
+ * `AGENTS_SECRET_BROKEN`.
+ */
+export async function openNamesSecret(folder: string | undefined): Promise<Uint8Array> {
+  if (folder === undefined) return randomBytes(BYTES)
+  await mkdir(folder, { recursive: true, mode: 0o700 })
+  const path = join(folder, FILE)
+  return (await readSecret(path)) ?? (await makeSecret(path))
+}
+
+async function readSecret(path: string): Promise<Uint8Array | undefined> {
+  const secret = await readPrivateFile(path)
+  if (secret === 'exposed') {
+    throw new CodedError('AGENTS_SECRET_EXPOSED', `${path} may be read by others than its owner; chmod 600 ends that`)
+  }
+  if (secret === undefined || secret.length === BYTES) return secret
+  throw new CodedError('AGENTS_SECRET_BROKEN', `${path} does not hold ${BYTES} bytes; remove it for a new one`)
+}
+
+async function makeSecret(path: string): Promise<Uint8Array> {
+  await createFile(path, randomBytes(BYTES))
+  const secret = await readSecret(path)
+  if (secret === undefined) throw new CodedError('AGENTS_SECRET_BROKEN', `${path} has gone`)
+  return secret
 }

@@ -1,12 +1,22 @@
-import { ControlError } from '../../control/control-error.js'
-import type { LiveChange, LiveSession, LiveSources, LiveTunnel, SessionCommand } from '../../control/live-sources.js'
+import type {
+  LiveChange,
+  LiveSession,
+  LiveSources,
+  LiveTunnel,
+  SessionCommand
+} from '../../control/cluster/live-sources.js'
+import { ControlError } from '../../control/errors.js'
+import { sessionRecord } from '../../control/reads.js'
+import type { Clock } from '../../lib/clock.js'
+import { type Json, timestampText } from '../../lib/json.js'
 import type { ShardedMap } from '../../lib/sharded-map.js'
-import type { SnapshotHolder } from '../../runtime/holder.js'
+import { tunnelSession } from '../../resources/live.js'
+import { present } from '../../resources/present.js'
 import type { TunnelUpstream, UpstreamUnit } from '../../runtime/plan.js'
+import type { SnapshotHolder } from '../../runtime/snapshot.js'
 import type { AgentSession } from '../server/agent-session.js'
-import type { Labels } from '../server/authority.js'
-import type { Registry } from '../server/registry.js'
-import type { CredentialGrant } from './credential-grant.js'
+import type { CredentialGrant, Labels } from '../server/authority.js'
+import type { Registry, TunnelWatch } from '../server/registry.js'
 
 const TRANSPORT = 'ngrok/2'
 
@@ -86,10 +96,7 @@ export class LiveAgents implements LiveSources {
 }
 
 /** A session as the API shows it. */
-export function liveSession(
-  { id, startedAt, grant, facts }: AgentSession<CredentialGrant>,
-  region: string
-): LiveSession {
+function liveSession({ id, startedAt, grant, facts }: AgentSession<CredentialGrant>, region: string): LiveSession {
   const { ip, metadata, os, version, userAgent } = facts
   const agentVersion = version === '' ? userAgent : version
   return { id, startedAt, agentVersion, credential: grant.credential, ip, metadata, os, region, transport: TRANSPORT }
@@ -97,4 +104,110 @@ export function liveSession(
 
 function carries(labels: Labels, wanted: Labels): boolean {
   return Object.entries(wanted).every(([key, value]) => labels[key] === value)
+}
+
+interface SessionEventsParts {
+  readonly events: {
+    /** Does anybody subscribe to this type? */
+    wants(type: string): boolean
+    /** Must not throw. */
+    tell(type: string, object: Json): void
+  }
+  readonly clock: Clock
+  /** Scheme, host and port of the API as clients see it, without a slash at the end. */
+  readonly baseUrl: () => string
+  readonly zone: string
+  readonly regions: readonly string[]
+}
+
+type Session = AgentSession<CredentialGrant>
+
+const START = 'agent_session_start.v0'
+const STOP = 'agent_session_stop.v0'
+/** The reason may be an agent's own words. Characters. */
+const MOST_REASON = 255
+
+/**
+ * Events of the sessions of this process: one when a session starts and one when it ends. A connection that takes the
+ * place of another of the same session begins and ends nothing.
+ */
+export class SessionEvents implements TunnelWatch<CredentialGrant> {
+  readonly #parts: SessionEventsParts
+  /** Connections of each session, by its id. */
+  readonly #connections = new Map<string, number>()
+
+  constructor(parts: SessionEventsParts) {
+    this.#parts = parts
+  }
+
+  sessionStarted(session: Session): void {
+    const connections = this.#connections.get(session.id) ?? 0
+    this.#connections.set(session.id, connections + 1)
+    if (connections === 0) this.#tell(START, session, {})
+  }
+
+  sessionEnded(session: Session, why: string): void {
+    const left = (this.#connections.get(session.id) ?? 1) - 1
+    if (left > 0) {
+      this.#connections.set(session.id, left)
+      return
+    }
+    this.#connections.delete(session.id)
+    const { clock } = this.#parts
+    this.#tell(STOP, session, { stopped_at: timestampText(clock.wall()), reason: why.slice(0, MOST_REASON) })
+  }
+
+  /** The object is the session as the API shows it. */
+  #tell(type: string, session: Session, more: Readonly<Record<string, Json>>): void {
+    const { events, baseUrl, zone, regions } = this.#parts
+    if (!events.wants(type)) return
+    const context = {
+      baseUrl: baseUrl(),
+      zone,
+      regions,
+      showSecrets: () => false,
+      children: () => [],
+      tunnelsOf: () => []
+    }
+    const record = sessionRecord(liveSession(session, regions[0] ?? ''))
+    events.tell(type, present(tunnelSession, record, context, more))
+  }
+}
+
+interface AgentWatchParts {
+  readonly log: { info(fields: object, message: string): void }
+  readonly watch: TunnelWatch<CredentialGrant>
+  readonly changed: LiveChange
+}
+
+/** Tells the log, those who show what lives, and whoever else wants to hear, who comes and goes. */
+export function watching({ log, watch, changed }: AgentWatchParts): TunnelWatch<CredentialGrant> {
+  return {
+    sessionStarted(session) {
+      log.info(about(session), 'an agent has connected')
+      changed('session', session.id)
+      watch.sessionStarted?.(session)
+    },
+    sessionEnded(session, why) {
+      log.info({ ...about(session), why }, 'an agent has gone')
+      changed('session', session.id)
+      watch.sessionEnded?.(session, why)
+    },
+    tunnelStarted(tunnel) {
+      changed('tunnel', tunnel.id)
+      watch.tunnelStarted?.(tunnel)
+    },
+    tunnelEnded(tunnel) {
+      changed('tunnel', tunnel.id)
+      watch.tunnelEnded?.(tunnel)
+    },
+    tunnelChanged(tunnel) {
+      changed('tunnel', tunnel.id)
+      watch.tunnelChanged?.(tunnel)
+    }
+  }
+}
+
+function about({ id, ip, grant }: AgentSession<CredentialGrant>): object {
+  return { session: id, ip, credential: grant.credential }
 }

@@ -1,9 +1,8 @@
 import type { ConnectionFacts } from '../../flow/exchange.js'
 import { DialError, type Dialer } from '../../transport/contract.js'
-import type { Labels } from '../server/authority.js'
+import type { CredentialGrant, Labels } from '../server/authority.js'
 import { labelDialer } from '../server/dialer.js'
 import type { Registry } from '../server/registry.js'
-import type { CredentialGrant } from './credential-grant.js'
 
 /** A label whose name no record and no agent can have: its value is the id of an endpoint that an agent has opened. */
 const ENDPOINT = ''

@@ -1,8 +1,8 @@
 import type { Clock } from '../../lib/clock.js'
 import { CodedError, codeOf } from '../../lib/coded-error.js'
 import { Backoff, type BackoffRange } from '../../lib/concurrency.js'
-import { AgentConnection, type Remembered } from './agent-connection.js'
-import type { AgentTunnel, ServerAddress } from './agent-options.js'
+import { AgentConnection, type Remembered } from './connection.js'
+import type { AgentTunnel, ServerAddress } from './visitors.js'
 
 /** What an agent reports to whoever shows it. */
 export type AgentEvent =

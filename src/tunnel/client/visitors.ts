@@ -1,14 +1,130 @@
+import { connect as connectTcp, isIP, type LookupFunction, type Socket } from 'node:net'
 import { pipeline } from 'node:stream'
+import { connect as connectTls } from 'node:tls'
+import { parseAuthority } from '../../lib/host.js'
+import type { Dialer } from '../../transport/contract.js'
+import { pathDialer, tcpDialer, tlsDialer } from '../../transport/dialers.js'
+import { JsonObjectReader, readBytes } from '../protocol/calls.js'
 import type { MuxStream } from '../protocol/stream.js'
-import { JsonObjectReader } from '../server/json-object.js'
-import { readBytes } from '../server/stream-type.js'
-import { connectTarget, type Target } from './target.js'
+import type { Labels } from '../server/authority.js'
+
+/** Where the server listens for agents. */
+export interface ServerAddress {
+  readonly host: string
+  readonly port: number
+  /** PEM of the authorities that are trusted instead of the system's. */
+  readonly ca?: string
+  /** Name in the server's certificate; `host` when left out. */
+  readonly serverName?: string
+  /** Answers names; the system's resolver when left out. */
+  readonly lookup?: LookupFunction
+}
+
+/** What is reached under a name or port of its own. */
+export interface EndpointOffer {
+  readonly proto: 'http' | 'https' | 'tcp'
+  /** Name, or host:port; left out: the server makes one. */
+  readonly at?: string
+  /** Text of a traffic policy document that the server runs. */
+  readonly trafficPolicy?: string
+  /** Others with the same credential may serve it too. */
+  readonly pooled?: boolean
+}
+
+/** Brings a visitor to the target; `failed` hears why it could not be. */
+export type Forward = (stream: MuxStream, head: VisitorHead, failed: (why: string) => void) => void
+
+/** One tunnel: selected by its labels, or an endpoint. */
+export type AgentTunnel = {
+  readonly target: Target
+  /** The target as the user wrote it. */
+  readonly forwardsTo: string
+  readonly metadata?: string
+  /** Left out: bytes go to the target as they are. */
+  readonly forward?: Forward
+} & (
+  | { readonly labels: Labels; readonly endpoint?: undefined }
+  | { readonly endpoint: EndpointOffer; readonly labels?: undefined }
+)
+
+/** Where an agent forwards to. `lookup` answers names; the system's resolver when left out. */
+export type Target =
+  | { readonly kind: 'tcp'; readonly host: string; readonly port: number; readonly lookup?: LookupFunction }
+  | {
+      readonly kind: 'tls'
+      readonly host: string
+      readonly port: number
+      readonly verify: boolean
+      readonly lookup?: LookupFunction
+    }
+  | { readonly kind: 'unix'; readonly path: string }
+
+const DEFAULT_PORTS: Readonly<Record<string, number>> = { http: 80, https: 443 }
+
+/**
+ * Reads `http://host:port`, `https://host:port`, `tcp://host:port`, `tls://host:port`, `unix:/path`, `host:port` or a
+ * port of this machine. Undefined: none of them. Bytes are carried as they are, so a path has no meaning here.
+ */
+export function readTarget(text: string, verify = true): Target | undefined {
+  if (text.startsWith('unix:')) {
+    const path = text.slice('unix:'.length)
+    return path.startsWith('/') ? { kind: 'unix', path } : undefined
+  }
+  if (/^\d{1,5}$/.test(text)) return readTarget(`127.0.0.1:${text}`)
+  const [, scheme = 'tcp', rest = ''] = /^(?:([a-z]+):\/\/)?([^/?#@]+)\/?$/i.exec(text) ?? []
+  const authority = parseAuthority(rest)
+  const port = authority?.port ?? DEFAULT_PORTS[scheme.toLowerCase()]
+  if (authority === undefined || port === undefined) return undefined
+  const { host } = authority
+  switch (scheme.toLowerCase()) {
+    case 'http':
+    case 'tcp':
+      return { kind: 'tcp', host, port }
+    case 'https':
+    case 'tls':
+      return { kind: 'tls', host, port, verify }
+    default:
+      return undefined
+  }
+}
+
+/** The target as an upstream of HTTP. */
+export function targetDialer(target: Target): Dialer {
+  switch (target.kind) {
+    case 'unix':
+      return pathDialer(target.path)
+    case 'tcp':
+      return tcpDialer(target)
+    case 'tls':
+      return tlsDialer({ ...target, servername: target.host, rejectUnauthorized: target.verify })
+  }
+}
+
+/** A connection to the target, and the event that says that it stands. */
+export function connectTarget(target: Target): {
+  readonly socket: Socket
+  readonly ready: 'connect' | 'secureConnect'
+} {
+  if (target.kind === 'unix') {
+    return { socket: connectTcp({ path: target.path, allowHalfOpen: true }), ready: 'connect' }
+  }
+  const { host, port, lookup } = target
+  const at = { host, port, ...(lookup === undefined ? {} : { lookup }) }
+  if (target.kind === 'tcp') {
+    return { socket: connectTcp({ ...at, noDelay: true, allowHalfOpen: true }), ready: 'connect' }
+  }
+  const name = isIP(host) === 0 ? { servername: host } : {}
+  const options = { ...at, rejectUnauthorized: target.verify, allowHalfOpen: true, ...name }
+  const socket = connectTls(options)
+  socket.setNoDelay(true)
+  return { socket, ready: 'secureConnect' }
+}
 
 const LENGTH_BYTES = 8
 const MOST_HEADER = 65_536
 
 /** A visitor's connection on its way to a target. */
-export interface VisitorHead {
+interface VisitorHead {
   readonly tunnelId: string
   /** ip:port. */
   readonly from: string

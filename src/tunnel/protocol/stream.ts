@@ -1,7 +1,7 @@
 import { Duplex } from 'node:stream'
 import { ByteQueue, compact } from '../../lib/byte-queue.js'
 import { CodedError } from '../../lib/coded-error.js'
-import { ignore } from '../../transport/copy.js'
+import { ignore } from '../../transport/pipes.js'
 import {
   dataFrame,
   dataHeader,

@@ -1,21 +1,23 @@
 import type { Duplex } from 'node:stream'
 import type { Clock } from '../../lib/clock.js'
 import { newId } from '../../lib/id.js'
+import { answerCall, readCall, readType, StreamType } from '../protocol/calls.js'
 import { MuxCode } from '../protocol/frame.js'
 import { MuxSession, type SessionEnd } from '../protocol/session.js'
 import type { MuxStream } from '../protocol/stream.js'
-import { type AgentCommand, AgentCommands } from './agent-commands.js'
-import { type AuthRequest, readAuthRequest } from './auth-request.js'
-import type { AuthThrottle } from './auth-throttle.js'
-import { type AgentFacts, type Grant, isRefusal, type TunnelAuthority } from './authority.js'
-import { answerCall, readCall } from './call.js'
-import type { Endpoints } from './endpoints.js'
-import { Heartbeat } from './heartbeat.js'
-import type { Identities } from './identities.js'
-import { CALL_STREAMS, EARLY_BYTES, EARLY_CALL, EARLY_STREAMS, type TunnelLimits } from './limits.js'
+import { type AgentCommand, AgentCommands, type AuthRequest, Heartbeat, readAuthRequest } from './agent-calls.js'
+import { type AgentFacts, type Grant, type Identities, isRefusal, type TunnelAuthority } from './authority.js'
+import type { Endpoints } from './binding.js'
 import type { Registry } from './registry.js'
-import { readType, StreamType } from './stream-type.js'
-import type { TunnelCarrier } from './tunnel.js'
+import type { AuthThrottle } from './throttle.js'
+import {
+  CALL_STREAMS,
+  EARLY_BYTES,
+  EARLY_CALL,
+  EARLY_STREAMS,
+  type TunnelCarrier,
+  type TunnelLimits
+} from './tunnel.js'
 import { TunnelCalls } from './tunnel-calls.js'
 
 /** What all sessions of a listener share. */

@@ -1,15 +1,10 @@
 import { newId } from '../../lib/id.js'
+import { answerCall, type Fields, readCall, StreamType } from '../protocol/calls.js'
 import type { MuxStream } from '../protocol/stream.js'
 import type { AgentSession, SessionHost } from './agent-session.js'
-import { type Grant, isRefusal, type Labels, type Refusal } from './authority.js'
-import { type BindRequest, readBindRequest, refuseLong } from './bind-request.js'
-import { answerCall, readCall } from './call.js'
-import { madeUpHost, type Place, readAddress } from './endpoints.js'
-import type { EndpointClaim } from './identities.js'
-import type { Fields } from './json-object.js'
-import { CALL } from './limits.js'
-import { StreamType } from './stream-type.js'
-import { Tunnel } from './tunnel.js'
+import { type EndpointClaim, type Grant, isRefusal, type Labels, type Refusal } from './authority.js'
+import { type BindRequest, madeUpHost, type Place, readAddress, readBindRequest, refuseLong } from './binding.js'
+import { CALL, Tunnel } from './tunnel.js'
 
 const MOST_LABELS = 32
 const MOST_TEXT = 4096

@@ -1,9 +1,35 @@
 import { formatAuthority } from '../../lib/host.js'
-import { unmapIpv4 } from '../../lib/ip.js'
+import { formatAddress, parseAddress, unmapIpv4 } from '../../lib/ip.js'
+import { StreamType } from '../protocol/calls.js'
 import type { MuxStream } from '../protocol/stream.js'
 import type { Labels } from './authority.js'
-import { type Peer, proxyHeader } from './proxy-protocol.js'
-import { StreamType } from './stream-type.js'
+
+/** One end of a visitor's connection. */
+interface Peer {
+  readonly address: string
+  readonly port: number
+}
+
+const SIGNATURE = Buffer.from('0d0a0d0a000d0a515549540a', 'hex')
+
+/** The header of the PROXY protocol (version 1 or 2, HAProxy's specification) for a TCP connection from `from` to `to`. */
+export function proxyHeader(version: 1 | 2, from: Peer, to: Peer): Buffer {
+  const source = parseAddress(from.address)
+  const target = parseAddress(to.address)
+  if (source === undefined || target === undefined || source.length !== target.length) {
+    return version === 1 ? Buffer.from('PROXY UNKNOWN\r\n') : Buffer.concat([SIGNATURE, Buffer.from([0x20, 0, 0, 0])])
+  }
+  const four = source.length === 1
+  if (version === 1) {
+    const addresses = `${formatAddress(source)} ${formatAddress(target)} ${from.port} ${to.port}`
+    return Buffer.from(`PROXY TCP${four ? 4 : 6} ${addresses}\r\n`)
+  }
+  const body = Buffer.alloc(8 * source.length + 4)
+  for (const [index, word] of [...source, ...target].entries()) body.writeUInt32BE(word, index * 4)
+  body.writeUInt16BE(from.port, body.length - 4)
+  body.writeUInt16BE(to.port, body.length - 2)
+  return Buffer.concat([SIGNATURE, Buffer.from([0x21, four ? 0x11 : 0x21, 0, body.length]), body])
+}
 
 /** What kind of traffic a visitor's connection is; it decides how an agent answers for a dead upstream. */
 export type VisitorKind = 'http' | 'tcp' | 'tls'
@@ -29,7 +55,7 @@ export interface TunnelCarrier {
   stopTunnel(id: string, message: string): void
 }
 
-export interface TunnelOptions {
+interface TunnelOptions {
   readonly id: string
   /** Undefined: an endpoint. */
   readonly labels: Labels | undefined
@@ -149,3 +175,46 @@ export class Tunnel {
     return this.#proxyProtocol === 0 ? first : Buffer.concat([first, proxyHeader(this.#proxyProtocol, from, to)])
   }
 }
+
+/** What an agent may use. Bytes and milliseconds. */
+export interface TunnelLimits {
+  /** From the first byte to the answer of a successful authentication. */
+  readonly authTime: number
+  /** Connections that have not authenticated: in all, and from one address. */
+  readonly unauthenticated: number
+  readonly unauthenticatedPerAddress: number
+  /** Tunnels of one session. */
+  readonly tunnels: number
+  /** Visitors' streams of one session. Agents on the Rust core break as a whole beyond 512. */
+  readonly visitors: number
+  /** How long an agent may take for the answer to a command. */
+  readonly commandTime: number
+  /** How long bytes may wait for a peer that does not read. */
+  readonly writeTime: number
+}
+
+export const DEFAULT_LIMITS: TunnelLimits = {
+  authTime: 10_000,
+  unauthenticated: 4096,
+  unauthenticatedPerAddress: 2048,
+  tunnels: 512,
+  visitors: 448,
+  commandTime: 5000,
+  writeTime: 30_000
+}
+
+/**
+ * Before authentication: one call and the heartbeat; the longest request, beyond which an answer says so; and all bytes of the
+ * connection, frames included, beyond which it ends.
+ */
+export const EARLY_STREAMS = 2
+export const EARLY_CALL = 16_384
+export const EARLY_BYTES = 65_536
+/** Afterwards. */
+export const CALL_STREAMS = 64
+export const CALL = 1_048_576
+/** Bounds of the silence after which an agent counts as gone, whatever it asks for. */
+export const LEAST_SILENCE = 5000
+export const MOST_SILENCE = 300_000
+/** Heartbeats between two looks of `sweep`, which come about each second. */
+export const MOST_BEATS = 100

@@ -1,0 +1,240 @@
+import type { FastifyInstance, FastifyReply, FastifyRequest } from 'fastify'
+import type { Principal } from '../control/calls.js'
+import type { Entrance } from '../control/open.js'
+import { parseAuthority } from '../lib/host.js'
+import { unmapIpv4 } from '../lib/ip.js'
+import { type Account, addressOf, type KnownPaths } from './calls.js'
+import { ApiError, bodyTooLarge, nothingThere } from './errors.js'
+import { BODY_LIMIT, contentRefusal, hasBody } from './listener.js'
+import type { RequestRates } from './rate.js'
+
+declare module 'fastify' {
+  interface FastifyContextConfig {
+    /** Answered without a key. */
+    open?: boolean
+    /** Answered without a version header. */
+    unversioned?: boolean
+    /** What the request must or may bring; unless named it must bring no body. */
+    body?: 'json' | 'optional'
+    /** Which IP restriction guards it although it is open: that of pages for people. */
+    entrance?: 'dashboard'
+  }
+  interface FastifyRequest {
+    /** Who asks; undefined on open paths. */
+    principal: Principal | undefined
+  }
+}
+
+/** Who knows who may come in. */
+export type Doorkeeper = Pick<Account, 'authenticate' | 'otherThanKey' | 'admits'>
+
+interface Gate {
+  readonly trusted: TrustedHosts
+  readonly cors: Cors | undefined
+  readonly paths: KnownPaths
+  readonly doorkeeper: Doorkeeper
+  readonly rates: RequestRates | undefined
+}
+
+/**
+ * What is checked before a body is read, in this order: name, size, path and method, address, key, rate, version, form
+ * of the body. A foreign page learns nothing, not even which paths exist; an address that is refused learns nothing of keys.
+ */
+export function guard(server: FastifyInstance, gate: Gate): void {
+  server.decorateRequest('principal', undefined)
+  server.addHook('onRequest', async (request, reply) => {
+    reply.header('service-operation-id', request.id).header('x-content-type-options', 'nosniff')
+    checkName(gate, request)
+    gate.cors?.allow(request, reply)
+    checkSize(request)
+    if (request.is404) {
+      const methods = methodsOf(gate, request)
+      if (gate.cors?.isPreflight(request) !== true || methods.length === 0) throw unknownRefusal(methods, request)
+      return gate.cors.answerPreflight(methods, request, reply)
+    }
+    const { open, unversioned, body, entrance } = request.routeOptions.config
+    if (entrance !== undefined) checkAddress(gate, request, entrance)
+    if (open === true) return
+    await checkCaller(gate, request, reply)
+    if (unversioned !== true) checkVersion(request)
+    checkForm(request, body)
+  })
+  server.setNotFoundHandler((request) => {
+    throw unknownRefusal(methodsOf(gate, request), request)
+  })
+}
+
+function checkName({ trusted, cors }: Gate, { headers, socket }: FastifyRequest): void {
+  const { host, origin } = headers
+  const known = cors?.knows(origin) === true
+  const refusal = trusted.refusal({ host, origin: known ? undefined : origin, localAddress: socket.localAddress })
+  if (refusal !== undefined) throw refusal
+}
+
+/** A length that is announced is refused before anything is read; the rest is counted while it arrives. */
+function checkSize({ headers }: FastifyRequest): void {
+  const length = headers['content-length']
+  if (length !== undefined && Number(length) > BODY_LIMIT) throw bodyTooLarge()
+}
+
+function methodsOf({ paths }: Gate, request: FastifyRequest): readonly string[] {
+  return paths.methodsOf(request.url.split('?', 1)[0] ?? '')
+}
+
+/** A path that is not there, or a method that it lacks. */
+function unknownRefusal(methods: readonly string[], { method }: FastifyRequest): ApiError {
+  if (methods.length === 0 || methods.includes(method)) return nothingThere()
+  const allow = { allow: methods.join(', ') }
+  return new ApiError(405, 'METHOD_NOT_ALLOWED', 'The path does not have this method.', {}, allow)
+}
+
+async function checkCaller(gate: Gate, request: FastifyRequest, reply: FastifyReply): Promise<void> {
+  reply.header('cache-control', 'no-store')
+  checkAddress(gate, request, 'api')
+  const principal = await authenticate(gate.doorkeeper, request.headers.authorization)
+  const wait = gate.rates?.take(principal.id)
+  if (wait !== undefined) {
+    const message = `Too many requests; the next one may come in ${wait} seconds.`
+    throw new ApiError(429, 'RATE_LIMITED', message, {}, { 'retry-after': String(wait) })
+  }
+  request.principal = principal
+}
+
+function checkAddress({ doorkeeper }: Gate, request: FastifyRequest, entrance: Entrance): void {
+  if (doorkeeper.admits(addressOf(request), entrance)) return
+  const what = entrance === 'api' ? 'this API' : 'these pages'
+  throw new ApiError(403, 'IP_NOT_ALLOWED', `The IP restriction of ${what} refuses the address of the client.`)
+}
+
+async function authenticate(doorkeeper: Doorkeeper, authorization: string | undefined): Promise<Principal> {
+  const refuse = (word: string, message: string) =>
+    new ApiError(401, word, message, {}, { 'www-authenticate': 'Bearer' })
+  if (authorization === undefined) {
+    throw refuse('AUTH_MISSING', 'The request needs an API key: Authorization: Bearer <key>.')
+  }
+  const key = /^Bearer +([\x21-\x7e]+) *$/i.exec(authorization)?.[1]
+  if (key === undefined) throw refuse('AUTH_MALFORMED', 'Authorization must be: Bearer <key>.')
+  const principal = await doorkeeper.authenticate(key)
+  if (principal !== undefined) return principal
+  const other = await doorkeeper.otherThanKey(key)
+  if (other === undefined) throw refuse('AUTH_INVALID', 'The API key is not valid.')
+  throw refuse('AUTH_WRONG_KIND', `What was given as API key is ${other}.`)
+}
+
+const VERSION = '2'
+
+/** `ngrok-version` is what existing clients of this API send. */
+function checkVersion({ headers }: FastifyRequest): void {
+  const given = [headers['service-version'], headers['ngrok-version']].filter((version) => version !== undefined)
+  if (given.length === 0) {
+    throw new ApiError(400, 'VERSION_MISSING', `The request needs the header Service-Version: ${VERSION}.`)
+  }
+  if (given.some((version) => version !== VERSION)) {
+    throw new ApiError(400, 'VERSION_UNSUPPORTED', `This API has one version: Service-Version: ${VERSION}.`)
+  }
+}
+
+function checkForm({ headers, method }: FastifyRequest, body: 'json' | 'optional' | undefined): void {
+  if (body === 'json' || (body === 'optional' && hasBody(headers))) {
+    const refusal = contentRefusal(headers)
+    if (refusal !== undefined) throw refusal
+  } else if (body === undefined && hasBody(headers)) {
+    const message =
+      method === 'DELETE'
+        ? 'A DELETE must not have a body: its path names what goes. Nothing was deleted.'
+        : 'The request must not have a body.'
+    throw new ApiError(400, 'BODY_UNEXPECTED', message)
+  }
+}
+
+const LOOPBACK = ['localhost', '127.0.0.1', '::1']
+
+/** The parts of a request that say under which name a browser believes to be here. */
+interface NamedRequest {
+  readonly host: string | undefined
+  readonly origin: string | undefined
+  /** Address of our end of the connection; a client that wrote it used no name at all. */
+  readonly localAddress: string | undefined
+}
+
+/**
+ * Protection against DNS rebinding: a page of a foreign site can make its own name lead here, but it cannot make a
+ * browser write another name into `Host` and `Origin`. Loopback names, our own address and the names given are accepted.
+ */
+export class TrustedHosts {
+  readonly #names: ReadonlySet<string>
+
+  /** Hosts without ports. */
+  constructor(names: Iterable<string>) {
+    this.#names = new Set([...LOOPBACK, ...[...names].map((name) => bare(name.toLowerCase()))])
+  }
+
+  /** The reason to refuse, or undefined. */
+  refusal({ host, origin, localAddress }: NamedRequest): ApiError | undefined {
+    const named = host === undefined ? undefined : parseAuthority(host)?.host
+    if (named === undefined || !this.#trusted(named, localAddress)) {
+      const message =
+        'The Host of the request is not a name of this API; the options api.public_url and api.allowed_hosts add names.'
+      return new ApiError(403, 'HOST_NOT_ALLOWED', message)
+    }
+    if (origin === undefined) return undefined
+    const page = URL.canParse(origin) ? bare(new URL(origin).hostname) : ''
+    if (this.#trusted(page, localAddress)) return undefined
+    return new ApiError(403, 'ORIGIN_NOT_ALLOWED', 'The Origin of the request is not a name of this API.')
+  }
+
+  #trusted(name: string, localAddress: string | undefined): boolean {
+    return this.#names.has(name) || (localAddress !== undefined && name === unmapIpv4(localAddress))
+  }
+}
+
+/** An IPv6 address without the brackets that it has in a URL. */
+function bare(name: string): string {
+  return name.replace(/^\[|\]$/g, '')
+}
+
+/** Seconds for which a browser remembers the answer to a preflight. */
+const MAX_AGE = 600
+
+/** Response headers that a page may read. */
+const EXPOSED = 'etag, retry-after, service-operation-id, service-revision'
+
+/**
+ * Cross-origin access for the pages of named origins (Fetch standard, 3.2). There are no credentials in its sense: a key
+ * is a header that the page itself sets.
+ */
+export class Cors {
+  readonly #origins: ReadonlySet<string>
+
+  /** Origins as browsers write them: `https://console.example.com`. */
+  constructor(origins: Iterable<string>) {
+    this.#origins = new Set(origins)
+  }
+
+  knows(origin: string | undefined): boolean {
+    return origin !== undefined && this.#origins.has(origin)
+  }
+
+  /** Lets the page read the answer. */
+  allow(request: FastifyRequest, reply: FastifyReply): void {
+    reply.header('vary', 'origin')
+    const { origin } = request.headers
+    if (origin === undefined || !this.knows(origin)) return
+    reply.header('access-control-allow-origin', origin).header('access-control-expose-headers', EXPOSED)
+  }
+
+  isPreflight({ method, headers }: FastifyRequest): boolean {
+    return method === 'OPTIONS' && this.knows(headers.origin) && headers['access-control-request-method'] !== undefined
+  }
+
+  /** `methods` are those of the path. */
+  answerPreflight(methods: readonly string[], request: FastifyRequest, reply: FastifyReply): FastifyReply {
+    const wanted = request.headers['access-control-request-headers']
+    if (wanted !== undefined) reply.header('access-control-allow-headers', wanted)
+    return reply
+      .code(204)
+      .header('access-control-allow-methods', methods.join(', '))
+      .header('access-control-max-age', String(MAX_AGE))
+      .send()
+  }
+}

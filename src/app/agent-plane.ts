@@ -1,0 +1,282 @@
+import { parse } from 'node:path'
+import { documentedFunctions, documentedVariables } from '../expression/catalogue.js'
+import { Language } from '../expression/expressions.js'
+import { forwardInternal } from '../features/forward-internal.js'
+import { withoutIpPolicies } from '../features/guest-actions.js'
+import { restrictIps } from '../features/ip-restriction.js'
+import { KeySetPlaces } from '../features/jwt/key-sources.js'
+import { oauth, oidc, openidConnect } from '../features/login/actions.js'
+import { LimiterTable } from '../features/rate-limit/limiter/table.js'
+import { actions } from '../features/registry.js'
+import { terminateTls } from '../features/terminate-tls.js'
+import { BodyBuffers } from '../flow/body-buffers.js'
+import { refusalOf } from '../flow/error-codes.js'
+import type { Clock } from '../lib/clock.js'
+import { CodedError } from '../lib/coded-error.js'
+import { openGeo } from '../lib/geo.js'
+import { parseAuthority } from '../lib/host.js'
+import { createOutbound } from '../lib/http-client/outbound.js'
+import type { Names } from '../lib/names/names.js'
+import { TurnedAwayLog } from '../lib/turned-away.js'
+import { UserAgents } from '../lib/user-agent.js'
+import { type Action, defineUnsupported, resultsOf } from '../policy/action.js'
+import { RecentDocuments } from '../policy/document.js'
+import type { UnitProblems } from '../policy/problems.js'
+import type { PolicyServices } from '../policy/services.js'
+import { asWritten } from '../proxy/client-address.js'
+import { createTraffic } from '../proxy/data-plane.js'
+import { HeaderKinds } from '../proxy/header-hygiene.js'
+import { Upstreams } from '../proxy/upstreams.js'
+import { prepare } from '../runtime/compile.js'
+import { KeptState } from '../runtime/persistent-state.js'
+import type { Unit } from '../runtime/plan.js'
+import { Snapshot, SnapshotHolder } from '../runtime/snapshot.js'
+import { Metrics } from '../telemetry/metrics.js'
+import type { ListenLimits } from '../transport/contract.js'
+import { codecBack } from '../transport/http1/forwarding.js'
+import { PipeFront } from '../transport/http1/server.js'
+import { type Forward, forwardVisitor, type Target, targetDialer } from '../tunnel/client/visitors.js'
+
+const LOGIN = 'logins need the keys of the server; put this rule into a policy there'
+
+/** What makes no sense, or is not there, where an agent runs a policy. */
+const ELSEWHERE: ReadonlyMap<string, string> = new Map([
+  [forwardInternal.type, 'an agent has no internal endpoints'],
+  [terminateTls.type, 'what reaches an agent is no connection that TLS could begin on'],
+  [oauth.type, LOGIN],
+  [oidc.type, LOGIN],
+  [openidConnect.type, LOGIN]
+])
+
+/** The actions of policies that agents run: those that they cannot run are refused by name, with the reason. */
+export const agentActions: readonly Action[] = actions.map((action) => {
+  const reason = ELSEWHERE.get(action.type)
+  if (reason !== undefined) return defineUnsupported(action.type, reason)
+  return action === restrictIps ? withoutIpPolicies('an agent has no IP policies') : action
+})
+
+/** A policy of a tunnel has errors: the problems say where. */
+export class AgentPolicyRefused extends CodedError {
+  readonly problems: readonly UnitProblems[]
+
+  constructor(problems: readonly UnitProblems[]) {
+    super('POLICY_REFUSED', 'the policy of a tunnel has errors')
+    this.problems = problems
+  }
+}
+
+/** The text of a traffic policy and the file that it is from. */
+export interface PolicyText {
+  readonly source: string
+  readonly text: string
+}
+
+/** One tunnel with a policy of its own. */
+export interface GuardedTunnel {
+  readonly name: string
+  readonly policy: PolicyText
+  readonly target: Target
+  /** Its visitors speak anything but HTTP. */
+  readonly tcp: boolean
+}
+
+/** Says what happens to the traffic of a tunnel: a line without its end. */
+export type Tell = (line: string) => void
+
+/** Bytes and milliseconds: the defaults of `sluice start`, but that the server decides how long an idle stream stays. */
+const LIMITS: ListenLimits = {
+  headerBytes: 65_536,
+  headers: 200,
+  targetBytes: 65_536,
+  connections: 0,
+  headTimeout: 10_000,
+  bodyIdle: 30_000,
+  keepAlive: 0
+}
+const TIMEOUTS = { connect: 5_000, response: 60_000, idle: 600_000, headers: 10_000, drain: 0 }
+const LIMITER_BUDGET = 16 * 1024 * 1024
+const BODIES = { total: 64 * 1024 * 1024, each: 1024 * 1024, perClient: 8 * 1024 * 1024 }
+/** For a body that is wanted whole: milliseconds, bytes per second. */
+const PACE = { deadline: 60_000, rate: 1024 }
+/** How often, and how long at a time, the limiter looks for buckets that have become empty. Milliseconds. */
+const SWEEP = { every: 250, atMost: 1 }
+const POLICY = 'policy:tunnel'
+const HTTP_PHASES = ['on_http_request', 'on_http_response', 'on_event_stream_message'] as const
+
+/**
+ * The data plane of an agent: its tunnels' policies, before their targets are called. It is that of the server with another
+ * way in, the streams of tunnels, and nothing above it.
+ */
+export class AgentPlane {
+  readonly #clock: Clock
+  readonly #services: PolicyServices
+  readonly #metrics: Metrics
+  readonly #stops: (() => void)[] = []
+
+  private constructor(clock: Clock, services: PolicyServices, metrics: Metrics) {
+    this.#clock = clock
+    this.#services = services
+    this.#metrics = metrics
+    const timer = setInterval(() => services.limiter.sweep(SWEEP.atMost), SWEEP.every).unref()
+    this.#stops.push(
+      () => clearInterval(timer),
+      () => services.outbound.close()
+    )
+  }
+
+  /** `tell` hears of what policies cannot do while they run. */
+  static async open(clock: Clock, random: () => number, names: Names, tell: Tell): Promise<AgentPlane> {
+    const metrics = new Metrics()
+    const userAgent = new UserAgents()
+    const sources = { results: resultsOf(agentActions), clock, random, geo: await openGeo(), userAgent }
+    const log = {
+      debug: () => undefined,
+      warn: (fields: Readonly<Record<string, unknown>>, message: string) => tell(lineOf(fields, message))
+    }
+    const outbound = createOutbound({ clock, allowPrivate: false, lookup: names.lookup })
+    const services: PolicyServices = {
+      clock,
+      // Vaults are the server's, so their function does not exist here.
+      expressions: new Language(
+        documentedVariables(sources),
+        [...documentedFunctions(sources)].filter(({ signature }) => !signature.startsWith('secrets.'))
+      ),
+      limiter: new LimiterTable({ budgetBytes: LIMITER_BUDGET, clock }),
+      meter: metrics.policy,
+      log,
+      rateLimitHeaders: 'none',
+      documents: new RecentDocuments(),
+      outbound,
+      keySets: new KeySetPlaces({ clock, log, outbound }),
+      // Whoever writes the policy runs the agent: it may read what he may.
+      keyFolders: [parse(process.cwd()).root],
+      bodies: new BodyBuffers({
+        ...BODIES,
+        pace: { clock, ...PACE },
+        broken: refusalOf
+      })
+    }
+    return new AgentPlane(clock, services, metrics)
+  }
+
+  /**
+   * Compiles the policy of a tunnel and answers how its visitors are brought to the target. `warned` hears what `sluice check`
+   * would warn of. Rejects with `AgentPolicyRefused`, or with a CodedError `AGENT_SETUP` when the policy does not fit the tunnel.
+   */
+  async forward(
+    tunnel: GuardedTunnel,
+    tell: Tell,
+    warned: (problems: readonly UnitProblems[]) => void
+  ): Promise<Forward> {
+    const { name, target, tcp } = tunnel
+    const prepared = prepare(Snapshot.empty(), { from: 0, to: 1, put: unitsOf(tunnel), drop: [] }, new Map(), {
+      services: this.#services,
+      actions: agentActions,
+      keptState: new KeptState()
+    })
+    if (!prepared.ok) throw new AgentPolicyRefused(prepared.problems)
+    const { snapshot } = prepared
+    const phases = snapshot.policy(POLICY)?.phases
+    const needsHttp = HTTP_PHASES.find((phase) => phases?.[phase] !== null)
+    if (tcp && needsHttp !== undefined) {
+      const message = `${name}: ${tunnel.policy.source} has rules of ${needsHttp}, and the visitors of this tunnel speak no HTTP`
+      throw new CodedError('AGENT_SETUP', message)
+    }
+    warned(prepared.warnings)
+    const front = await this.#open(target, snapshot, () => prepared.commit(), tell)
+    return (stream, head, failed) => {
+      const at = parseAuthority(head.from)
+      const peer = { address: at?.host ?? '', port: at?.port ?? 0 }
+      if (head.http) front.serve(stream, peer)
+      else if (needsHttp !== undefined) {
+        failed(`its policy has rules of ${needsHttp}, and this visitor speaks no HTTP`)
+        stream.refuse()
+      } else if (front.admits(stream, peer)) forwardVisitor(stream, target, failed)
+    }
+  }
+
+  /** Ends what runs beside connections. */
+  stop(): void {
+    for (const stop of this.#stops) stop()
+  }
+
+  async #open(target: Target, snapshot: Snapshot, commit: () => void, tell: Tell): Promise<PipeFront> {
+    const clock = this.#clock
+    const front = new PipeFront(clock)
+    const back = codecBack({ clock })
+    const holder = new SnapshotHolder(Snapshot.empty())
+    const dialer = targetDialer(target)
+    // A unit of tunnels is the one whose dialer is given from outside.
+    const upstreams = new Upstreams(clock, { dialer: () => dialer, has: () => true })
+    const say = (fields: object, message: string): void => tell(lineOf(fields, message))
+    const traffic = createTraffic({
+      front,
+      back,
+      upstreams,
+      challenge: () => undefined,
+      holder,
+      metrics: this.#metrics,
+      kinds: new HeaderKinds(),
+      clock,
+      log: { info: () => undefined, warn: say, error: say },
+      // What the action `log` says has no other place to be seen.
+      lines: { info: (fields, message) => ((fields as Logged).logs === undefined ? undefined : say(fields, message)) },
+      accessLog: 1,
+      events: { wants: () => false, put: () => undefined },
+      region: '',
+      limits: LIMITS,
+      turnedAway: new TurnedAwayLog(clock, { warn: say }, (...what) => this.#metrics.turnedAway(...what)),
+      timeouts: TIMEOUTS,
+      forwarding: asWritten,
+      // No listener here speaks TLS.
+      development: { chain: '', privateKey: '' },
+      tcp: { host: '', proxyProtocol: false },
+      reserved: []
+    })
+    const bound = await traffic.ports.bind(holder.current(), snapshot)
+    commit()
+    holder.swap(snapshot)
+    back.retainUpstreams(upstreams.follow(snapshot.tables.upstreams))
+    bound.commit()
+    this.#stops.push(
+      () => back.close(),
+      () => traffic.stop()
+    )
+    return front
+  }
+}
+
+/** A log line for people: the message, and its fields as they are. */
+function lineOf(fields: object, message: string): string {
+  return `${message} ${JSON.stringify(fields, (_key, value) => (value instanceof Error ? value.message : value))}`
+}
+
+interface Logged {
+  readonly logs?: unknown
+}
+
+/** One entry for every host, with the policy in front of the target. */
+function unitsOf({ name, policy }: GuardedTunnel): [string, Unit][] {
+  return [
+    // The server has decided which paths it lets pass, and in which form.
+    [
+      'listener:tunnel',
+      { kind: 'listener', name: 'tunnel', host: '', port: 0, tls: false, proxyProtocol: false, pathForm: 'lenient' }
+    ],
+    ['upstream:target', { kind: 'upstream', form: 'tunnels', id: name, labels: {} }],
+    [POLICY, { kind: 'policy', owner: name, ...policy }],
+    ['edge:tunnel', { kind: 'edge', id: name, hosts: 'every', connectPolicy: POLICY }],
+    [
+      'route:tunnel',
+      {
+        kind: 'route',
+        id: name,
+        edge: name,
+        match: 'prefix',
+        path: '/',
+        upstream: 'upstream:target',
+        modules: { traffic_policy: { policy: POLICY } }
+      }
+    ]
+  ]
+}

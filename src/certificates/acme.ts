@@ -1,0 +1,220 @@
+import { Client, crypto } from 'acme-client'
+import { AcmeError, type AcmeProblem, type AcmeTransport, readProblem, validationFailed } from './acme-transport.js'
+
+export type KeyType = 'rsa' | 'ecdsa'
+type ChallengeType = 'http-01' | 'dns-01'
+
+/** Whom an authority knows us as. */
+export interface AcmeAccount {
+  readonly privateKey: string
+  /** Its URL at the authority; null before it is registered. */
+  readonly url: string | null
+}
+
+/** Credentials that some authorities give out for the registration (RFC 8555 7.3.4). */
+export interface ExternalAccount {
+  readonly kid: string
+  /** Base64url. */
+  readonly hmacKey: string
+}
+
+/** A name that the authority still wants to see proved. */
+export interface Authorization {
+  /** Without the `*.` of a wildcard. */
+  readonly name: string
+  readonly wildcard: boolean
+  readonly challenges: readonly OpenChallenge[]
+}
+
+export interface OpenChallenge {
+  readonly type: ChallengeType
+  readonly token: string
+  readonly url: string
+  /** What proves it: the key authorization, or the value of the TXT record. */
+  readonly value: string
+  /** Has the authority been told to look? */
+  readonly begun: boolean
+}
+
+/** How an order stands (RFC 8555 7.1.6). */
+export interface OrderState {
+  readonly url: string
+  readonly status: 'pending' | 'ready' | 'processing' | 'valid'
+}
+
+interface Directory {
+  readonly directory: string
+  readonly externalAccount?: ExternalAccount | undefined
+}
+
+/** The library's HTTP, which we replace: it would wait in the middle of a request, ask without a limit and keep state for everybody. */
+interface LibraryHttp {
+  request(url: string, method: string, options?: { data?: unknown }): Promise<unknown>
+}
+
+type Order = Awaited<ReturnType<Client['createOrder']>>
+type FullAuthorization = Awaited<ReturnType<Client['getAuthorizations']>>[number]
+
+const RSA_BITS = 4096
+
+/** One account at one certificate authority that speaks ACME (RFC 8555). Everything fails with an `AcmeError`. */
+export class Authority {
+  readonly #client: Client
+
+  constructor({ directory, externalAccount }: Directory, { privateKey, url }: AcmeAccount, transport: AcmeTransport) {
+    this.#client = new Client({
+      directoryUrl: directory,
+      accountKey: privateKey,
+      ...(url === null ? {} : { accountUrl: url }),
+      ...(externalAccount === undefined ? {} : { externalAccountBinding: { ...externalAccount } })
+    })
+    const { http } = this.#client as unknown as { http: LibraryHttp }
+    http.request = (target, method, options) => transport.request(target, method, options?.data)
+  }
+
+  /** Registers the account, or finds it by its key; answers with its URL. */
+  async register(email: string | undefined): Promise<string> {
+    return await understood(async () => {
+      const contact = email === undefined ? {} : { contact: [`mailto:${email}`] }
+      await this.#client.createAccount({ termsOfServiceAgreed: true, ...contact })
+      return this.#client.getAccountUrl()
+    })
+  }
+
+  async order(names: readonly string[]): Promise<{ order: OrderState; open: readonly Authorization[] }> {
+    return await understood(async () => {
+      const identifiers = names.map((value) => ({ type: 'dns', value }))
+      const order = await this.#client.createOrder({ identifiers })
+      if (order.status === 'invalid') throw await this.#givenUp(order)
+      return { order: stateOf(order), open: await this.#open(order) }
+    })
+  }
+
+  /** How the order stands, with what is still to be proved. Fails when the authority has given it up, and says why. */
+  async look(url: string): Promise<{ order: OrderState; open: readonly Authorization[] }> {
+    return await understood(async () => {
+      const order = await this.#order(url)
+      if (order.status === 'invalid') throw await this.#givenUp(order)
+      return { order: stateOf(order), open: order.status === 'pending' ? await this.#open(order) : [] }
+    })
+  }
+
+  /** Asks the authority to look. */
+  async begin({ url, type, token }: OpenChallenge): Promise<void> {
+    await understood(() => this.#client.completeChallenge({ url, type, token, status: 'pending' }))
+  }
+
+  /** Asks for the certificate of an order that is ready. `privateKey`: PEM. */
+  async finalize(url: string, names: readonly string[], privateKey: string): Promise<void> {
+    await understood(async () => {
+      const [first = '', ...others] = names
+      const [, csr] = await crypto.createCsr({ commonName: first, altNames: [first, ...others] }, privateKey)
+      await this.#client.finalizeOrder(await this.#order(url), csr)
+    })
+  }
+
+  /** The chain of a valid order, PEM, leaf first. */
+  async certificate(url: string): Promise<string> {
+    return await understood(async () => {
+      const chain: unknown = await this.#client.getCertificate(await this.#order(url))
+      if (typeof chain !== 'string') throw new AcmeError('INTERNAL_ERROR', 'the authority sent no certificate')
+      return chain
+    })
+  }
+
+  async #order(url: string): Promise<Order> {
+    return await this.#client.getOrder({ url } as Order)
+  }
+
+  async #open(order: Order): Promise<Authorization[]> {
+    const all = await this.#client.getAuthorizations(order)
+    const failed = all.filter(({ status }) => !['pending', 'valid'].includes(status))
+    if (failed.length > 0) throw worst(failed.map((one) => validationFailed(nameOf(one), problemOf(one))))
+    const pending = all.filter(({ status }) => status === 'pending')
+    return await Promise.all(pending.map((one) => this.#authorization(one)))
+  }
+
+  /**
+   * Why the authority has given an order up. Some say it in the order, some in the challenge that failed alone (RFC 8555 7.1.6
+   * demands neither), so both are read; the challenge is the more precise one.
+   */
+  async #givenUp(order: Order): Promise<AcmeError> {
+    const said = readProblem((order as { error?: unknown }).error)
+    const whole = validationFailed(order.identifiers?.[0]?.value ?? 'the order', said)
+    const authorizations = await this.#authorizations(order)
+    const failed =
+      authorizations instanceof AcmeError ? [] : authorizations.filter(({ status }) => status === 'invalid')
+    const reasons = failed.flatMap((one) => {
+      const problem = problemOf(one)
+      return isEmpty(problem) ? [] : [validationFailed(nameOf(one), problem)]
+    })
+    if (reasons.length > 0) return worst(reasons)
+    return isEmpty(said) && authorizations instanceof AcmeError ? authorizations : whole
+  }
+
+  /** Those of an order, or why they cannot be had. */
+  async #authorizations(order: Order): Promise<FullAuthorization[] | AcmeError> {
+    try {
+      return await understood(() => this.#client.getAuthorizations(order))
+    } catch (error) {
+      if (error instanceof AcmeError) return error
+      throw error
+    }
+  }
+
+  async #authorization(one: FullAuthorization): Promise<Authorization> {
+    const challenges: OpenChallenge[] = []
+    for (const challenge of one.challenges) {
+      const { type, token, url, status } = challenge
+      if (type !== 'http-01' && type !== 'dns-01') continue
+      // The token becomes part of a path (RFC 8555 8.3: base64url).
+      if (!/^[A-Za-z0-9_-]{1,256}$/.test(token))
+        throw new AcmeError('INTERNAL_ERROR', 'the authority sent a wrong token')
+      const value = await this.#client.getChallengeKeyAuthorization(challenge)
+      challenges.push({ type, token, url, value, begun: status !== 'pending' })
+    }
+    return { name: one.identifier.value, wildcard: (one as { wildcard?: boolean }).wildcard === true, challenges }
+  }
+}
+
+/** A new private key, PEM. RSA keys have 4096 bits, ECDSA keys are of P-256. May take seconds. */
+export async function newPrivateKey(type: KeyType): Promise<string> {
+  const key = type === 'rsa' ? crypto.createPrivateRsaKey(RSA_BITS) : crypto.createPrivateEcdsaKey('P-256')
+  return (await key).toString()
+}
+
+function stateOf(order: Order): OrderState {
+  const { url, status } = order
+  if (status === 'pending' || status === 'ready' || status === 'processing' || status === 'valid')
+    return { url, status }
+  throw new AcmeError('INTERNAL_ERROR', 'the authority answered with an order that has no known status')
+}
+
+function nameOf(authorization: FullAuthorization): string {
+  return authorization.identifier?.value ?? 'the name'
+}
+
+function problemOf({ challenges }: FullAuthorization) {
+  const failed = challenges?.find(({ status }) => status === 'invalid')
+  return readProblem((failed as { error?: unknown } | undefined)?.error)
+}
+
+function isEmpty({ kind, detail }: AcmeProblem): boolean {
+  return kind === '' && detail === ''
+}
+
+/** Of several names that failed, one that needs correction: the others are tried again with it. */
+function worst(errors: readonly AcmeError[]): AcmeError {
+  const found = errors.find(({ code }) => code === 'DNS_ERROR') ?? errors[0]
+  return found ?? new AcmeError('INTERNAL_ERROR', 'the authority has given the order up')
+}
+
+/** The library throws plain errors for what an authority says wrongly. */
+async function understood<T>(run: () => Promise<T>): Promise<T> {
+  try {
+    return await run()
+  } catch (error) {
+    if (error instanceof AcmeError) throw error
+    throw new AcmeError('INTERNAL_ERROR', 'the authority answered with what nobody understands', { cause: error })
+  }
+}

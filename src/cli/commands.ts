@@ -1,0 +1,378 @@
+import { Argument, Command } from 'commander'
+import type { OptionFlag } from '../options/load.js'
+import type { AgentFlags } from './agent-setup.js'
+import type { VerifyFlags } from './domains-verify.js'
+import { ExitCode, load } from './process.js'
+
+const START_EXAMPLES = `
+Examples:
+  sluice start --upstream http://127.0.0.1:3000
+  sluice start --upstream http://127.0.0.1:3000 --policy policy.yaml --listen 0.0.0.0:8080
+  sluice start --config sluice.yaml
+  SLUICE_LIMITS_HEADERS=100 sluice start --upstream http://127.0.0.1:3000 --data :memory:
+
+Flags win over environment variables, these over the options file. The policy is applied again when its file changes
+or on SIGHUP; one with errors is reported and changes nothing. SIGINT and SIGTERM finish what is under way.`
+
+/** Flags that set an option: name, argument, path of the option, description. */
+const FLAGS = [
+  ['upstream', 'url', 'upstream', 'where traffic goes: http(s)://host:port'],
+  ['policy', 'file', 'policy', 'traffic policy for that traffic'],
+  ['listen', 'host:port', 'listen', 'where traffic is accepted (default: 127.0.0.1:8080)'],
+  ['api', 'host:port', 'api.listen', 'where the management API listens (default: 127.0.0.1:4040)'],
+  ['agents', 'host:port', 'agents', 'where agents connect (default: nowhere)'],
+  ['data', 'folder', 'data', 'what must outlive the process; ":memory:" keeps nothing (default: ./data)'],
+  ['store', 'address', 'store', 'records of the API: a file, ":memory:" or postgres://… (default: <data>/sluice.db)']
+] as const
+
+type StartFlags = Partial<Record<(typeof FLAGS)[number][0] | 'config', string>> & {
+  demo?: boolean
+  cache: boolean
+  newSealKey?: boolean
+  newStore?: boolean
+}
+
+/** `sluice start`: runs the proxy in the foreground until a signal ends it. */
+export function startCommand(): Command {
+  const command = new Command('start')
+    .description('run the proxy in the foreground')
+    .option('--config <file>', 'options file; config/sluice.yaml shows every option')
+  for (const [name, argument, , description] of FLAGS) command.option(`--${name} <${argument}>`, description)
+  return command
+    .option('--no-cache', 'keep no copy of the records; without the store, a start waits for it')
+    .option('--demo', 'without an upstream: start a small one and the demo policy')
+    .option('--new-seal-key', 'the sealing key of the store is lost: go on with the one that is there, or a new one')
+    .option('--new-store', 'make an empty store, although the data folder has the sealing key of one')
+    .addHelpText('after', START_EXAMPLES)
+    .action(async (given: StartFlags) => {
+      const { serve } = await load('./serve.js', () => import('./serve.js'))
+      process.exitCode = await serve({
+        flags: flagsOf(given),
+        demo: given.demo === true,
+        newSealKey: given.newSealKey === true,
+        newStore: given.newStore === true,
+        ...(given.config === undefined ? {} : { config: given.config })
+      })
+    })
+}
+
+function flagsOf(given: StartFlags): OptionFlag[] {
+  const flags = FLAGS.flatMap(([name, , option]) => {
+    const text = given[name]
+    return text === undefined ? [] : [{ flag: `--${name}`, option, text }]
+  })
+  return given.cache ? flags : [...flags, { flag: '--no-cache', option: 'cache', text: 'off' }]
+}
+
+const CHECK_EXAMPLES = `
+Examples:
+  sluice check policy.yaml
+  sluice check policies/*.yaml
+  sluice check --json policy.yaml | jq '.errors[].message'
+  kubectl get configmap policy -o jsonpath='{.data.policy}' | sluice check -
+
+Nothing runs and nothing is contacted. Exit code 0: every document is valid (warnings are allowed); 1: one is not.
+With --json each file is one line: {"file", "ok", "errors": [{"line", "column", "path", "code", "message"}], "warnings"}.`
+
+/** `sluice check`: says whether policy documents are valid, and where they are not. */
+export function checkCommand(): Command {
+  return new Command('check')
+    .description('check traffic policy documents (YAML or JSON) without running them')
+    .argument('<file...>', 'documents to check; "-" reads standard input')
+    .option('--json', 'one JSON object per file and line, and nothing else')
+    .addHelpText('after', CHECK_EXAMPLES)
+    .action(async (files: string[], { json }: { json?: boolean }) => {
+      const { checkFiles } = await load('./check-files.js', () => import('./check-files.js'))
+      const valid = await checkFiles(files, {
+        json: json === true,
+        input: process.stdin,
+        out: process.stdout,
+        environment: process.env
+      })
+      process.exitCode = valid ? ExitCode.ok : ExitCode.failure
+    })
+}
+
+const SCHEMA_EXAMPLES = `
+Examples:
+  sluice schema > policy.schema.json
+  sluice schema options > options.schema.json
+
+An editor with a YAML language server then completes and checks a policy that begins with
+  # yaml-language-server: $schema=./policy.schema.json`
+
+/** `sluice schema`: prints a JSON Schema for editors. */
+export function schemaCommand(): Command {
+  const what = new Argument('[what]', 'which schema').choices(['policy', 'options']).default('policy')
+  return new Command('schema')
+    .description('print the JSON Schema of policy documents or of the options file')
+    .addArgument(what)
+    .addHelpText('after', SCHEMA_EXAMPLES)
+    .action(async (wanted: string) => {
+      const schema = wanted === 'options' ? await optionsFileSchema() : await documentSchema()
+      process.stdout.write(`${JSON.stringify(schema, undefined, 2)}\n`)
+    })
+}
+
+async function documentSchema(): Promise<unknown> {
+  const [{ policySchema }, { actions }] = await Promise.all([
+    import('../policy/json-schema.js'),
+    import('../features/registry.js')
+  ])
+  return policySchema(actions)
+}
+
+async function optionsFileSchema(): Promise<unknown> {
+  const { optionsSchema } = await import('../options/options.js')
+  return { $schema: 'https://json-schema.org/draft/2020-12/schema', ...optionsSchema }
+}
+
+const EXPORT_EXAMPLES = `
+Examples:
+  sluice export --output account.yaml
+  sluice export --data /var/lib/sluice --with-secrets --output account.yaml
+  sluice export --store postgres://sluice@db/sluice > account.yaml
+
+The document holds every record as of one revision, always in the same order. Write-only values (secrets, private keys,
+hashes of keys) are left out unless --with-secrets seals them by a passphrase, which is read from SLUICE_PASSPHRASE or
+asked at the terminal. A store in a file belongs to the process that has it open: stop it first.`
+
+interface ExportFlags {
+  readonly data?: string
+  readonly store?: string
+  readonly config?: string
+  readonly withSecrets?: boolean
+  readonly output?: string
+}
+
+/** `sluice export`: writes the whole account as one document. */
+export function exportCommand(): Command {
+  return new Command('export')
+    .description('write the whole account as one YAML document')
+    .option('--data <folder>', 'folder of the store and its key (default: ./data, or what the options say)')
+    .option('--store <address>', 'the store: a file or postgres://… (default: <data>/sluice.db)')
+    .option('--config <file>', 'options file that names them')
+    .option('--with-secrets', 'take write-only values along, sealed by a passphrase')
+    .option('--output <file>', 'where to write it, readable by you alone (default: standard output)')
+    .addHelpText('after', EXPORT_EXAMPLES)
+    .action(async ({ withSecrets, output, ...flags }: ExportFlags) => {
+      const { exportTo } = await load('./transfer.js', () => import('./transfer.js'))
+      process.exitCode = await exportTo(flags, withSecrets === true, output)
+    })
+}
+
+const IMPORT_EXAMPLES = `
+Examples:
+  sluice import account.yaml --dry-run
+  sluice import account.yaml
+  sluice import account.yaml --prune --yes --data /var/lib/sluice
+  SLUICE_PASSPHRASE=… sluice import account.yaml --yes --store postgres://sluice@db/sluice
+
+Shows what would change and asks before it does; without a terminal it needs --yes. Everything is imported or nothing.
+Records that the document does not have stay, unless --prune deletes them. A write-only value that the document does
+not have stays as it is. Processes on PostgreSQL serve what was imported within a second; a store in a file belongs to
+the process that has it open: stop it first.`
+
+interface ImportFlags {
+  readonly data?: string
+  readonly store?: string
+  readonly config?: string
+  readonly dryRun?: boolean
+  readonly yes?: boolean
+  readonly prune?: boolean
+}
+
+/** `sluice import`: makes the account what a document says. */
+export function importCommand(): Command {
+  return new Command('import')
+    .description('make the account what a document of "sluice export" says')
+    .argument('<file>', 'the document; "-" reads standard input')
+    .option('--data <folder>', 'folder of the store and its key (default: ./data, or what the options say)')
+    .option('--store <address>', 'the store: a file or postgres://… (default: <data>/sluice.db)')
+    .option('--config <file>', 'options file that names them')
+    .option('--dry-run', 'only show what would change')
+    .option('--yes', 'do not ask')
+    .option('--prune', 'delete the records that the document does not have')
+    .addHelpText('after', IMPORT_EXAMPLES)
+    .action(async (file: string, { dryRun, yes, prune, ...flags }: ImportFlags) => {
+      const { importFile } = await load('./transfer.js', () => import('./transfer.js'))
+      const how = { dryRun: dryRun === true, yes: yes === true, prune: prune === true }
+      process.exitCode = await importFile(file, flags, how)
+    })
+}
+
+const SEAL_EXAMPLES = `
+Examples:
+  sluice seal rotate
+  sluice seal rotate --data /var/lib/sluice
+  SLUICE_SEAL_KEY=<old> SLUICE_SEAL_KEY_NEW=<new> sluice seal rotate --store postgres://sluice@db/sluice
+
+Makes a new sealing key, seals every secret of the store with it and removes the old key at the end. A key that you keep
+yourself (SLUICE_SEAL_KEY) is replaced by that of SLUICE_SEAL_KEY_NEW. Stop every process on the store first. When it is
+interrupted, run it again.`
+
+interface SealFlags {
+  readonly data?: string
+  readonly store?: string
+  readonly config?: string
+}
+
+/** `sluice seal rotate`: changes the key that secrets are sealed by. */
+export function sealCommand(): Command {
+  const rotate = new Command('rotate')
+    .description('change the key, and seal every secret anew')
+    .option('--data <folder>', 'folder of the store and its key (default: ./data, or what the options say)')
+    .option('--store <address>', 'the store: a file or postgres://… (default: <data>/sluice.db)')
+    .option('--config <file>', 'options file that names them')
+    .addHelpText('after', SEAL_EXAMPLES)
+    .action(async (flags: SealFlags) => {
+      const { rotateSeal } = await load('./rotate-seal.js', () => import('./rotate-seal.js'))
+      process.exitCode = await rotateSeal(flags)
+    })
+  return new Command('seal').description('the key that secrets in the store are sealed by').addCommand(rotate)
+}
+
+const DOMAINS_EXAMPLES = `
+Examples:
+  export SLUICE_API_KEY=…
+  sluice domains verify
+  sluice domains verify app.example.com
+  sluice domains verify --api https://sluice.example.com:4040 --dns 9.9.9.9
+
+Asks the management API which domains there are, and the DNS what it says of them. Without names all reserved domains
+and agent ingresses are looked at. Exit code 0: the DNS says what it must; 1: something is wrong or cannot be asked.`
+
+/** `sluice domains verify`: explains what the DNS must say, and what it says now. */
+export function domainsCommand(): Command {
+  const verify = new Command('verify')
+    .description('compare what the DNS must say of domains with what it says now')
+    .argument('[domain...]', 'domains of the account (default: all of them)')
+    .option('--api <url>', 'the management API', 'http://127.0.0.1:4040')
+    .option('--dns <address...>', 'resolvers to ask (default: those of the system)')
+    .option('--json', 'one JSON object for each line of the DNS')
+    .addHelpText('after', DOMAINS_EXAMPLES)
+    .action(async (domains: readonly string[], flags: VerifyFlags) => {
+      const { verifyDomains } = await load('./domains-verify.js', () => import('./domains-verify.js'))
+      const print = { out: (line: string) => console.log(line), error: (line: string) => console.error(line) }
+      process.exitCode = await verifyDomains(domains, flags, process.env, print)
+    })
+  return new Command('domains').description('domains of the account').addCommand(verify)
+}
+
+const AGENT_EXAMPLES = `
+Examples:
+  export SLUICE_TOKEN=…
+  sluice agent --server localhost:4443 --ca data/agents/ca.pem --label app=web --forward http://127.0.0.1:3000
+  sluice agent --server localhost:4443 --ca data/agents/ca.pem --https app.example.com --forward 3000
+  sluice agent --server localhost:4443 --ca data/agents/ca.pem --tcp --forward tcp://127.0.0.1:5432
+  sluice agent --config agent.yaml
+
+agent.yaml:
+  server: localhost:4443
+  ca: data/agents/ca.pem
+  tunnels:
+    web: {labels: {app: web}, forward: "http://127.0.0.1:3000"}
+    shop: {https: shop.example.com, policy: shop.yaml, forward: "https://127.0.0.1:8443", verify: false}
+    open: {https: open.example.com, endpoint_policy: open.yaml, forward: 3001}
+    database: {tcp: true, forward: "tcp://127.0.0.1:5432"}
+
+A policy file is checked as by \`sluice check\` before anything connects. \`policy\` runs here, on what the server has let
+through; \`endpoint_policy\` runs at the server. The API's objects (vaults, IP policies, internal endpoints) and logins are
+the server's alone.
+
+The token comes from --token or SLUICE_TOKEN; the variable keeps it out of lists of processes. A lost connection is
+made again after half a second to 15 s. Exit code 0: stopped; 1: the server refuses the token or a tunnel; 2: the
+command line or the file is wrong.`
+
+/** `sluice agent`: offers what listens here to a Sluice elsewhere. */
+export function agentCommand(): Command {
+  return new Command('agent')
+    .description('connect local upstreams to a Sluice elsewhere')
+    .option('--server <host:port>', 'where the server listens for agents')
+    .option('--token <token>', 'token of a tunnel credential (or SLUICE_TOKEN)')
+    .option('--ca <file>', "authorities that are trusted instead of the system's")
+    .option('--server-name <name>', "name in the server's certificate, when it is not the host")
+    .option('--label <key=value>', 'label that backends select the tunnel by; may be repeated', collect, [])
+    .option('--https [name]', 'endpoint of its own, under this name or a made-up one')
+    .option('--http [name]', 'the same without TLS')
+    .option('--tcp [host:port]', 'TCP endpoint of its own, on this port or any')
+    .option('--policy <file>', 'traffic policy that this agent runs before the target is called')
+    .option('--endpoint-policy <file>', 'traffic policy that the server runs for the endpoint')
+    .option('--forward <target>', 'http(s)://host:port, tcp://host:port, tls://host:port, unix:/path or a port')
+    .option('--metadata <text>', 'shown with the session')
+    .option(
+      '--resolver <own|system>',
+      'who looks names up: DNS servers are asked (own), or the system with all it knows'
+    )
+    .option('--config <file>', 'several tunnels, and any of the above')
+    .addHelpText('after', AGENT_EXAMPLES)
+    .action(async (flags: AgentFlags) => {
+      const { runAgent } = await load('./agent-run.js', () => import('./agent-run.js'))
+      process.exitCode = await runAgent(flags, process.env, process.stderr)
+    })
+}
+
+function collect(value: string, values: readonly string[]): string[] {
+  return [...values, value]
+}
+
+const API_KEY_EXAMPLES = `
+Examples:
+  sluice api-key create
+  sluice api-key create --data /var/lib/sluice
+
+The key is printed once, on standard output; only a hash of it is stored. A running process accepts it at once.`
+
+/** `sluice api-key create`: makes another key for the management API. */
+export function apiKeyCommand(): Command {
+  const create = new Command('create')
+    .description('make a key and print it once')
+    .option('--data <folder>', 'folder of the running process (default: ./data, or what the options say)')
+    .option('--config <file>', 'options file that names the folder')
+    .addHelpText('after', API_KEY_EXAMPLES)
+    .action(async ({ data, config }: { data?: string; config?: string }) => {
+      process.exitCode = await createApiKey(data, config)
+    })
+  return new Command('api-key').description('keys of the management API').addCommand(create)
+}
+
+async function createApiKey(data: string | undefined, config: string | undefined): Promise<number> {
+  const [
+    { loadOptions },
+    { formatOptionProblem },
+    { IN_MEMORY },
+    { createKey },
+    { CodedError, codeOf },
+    { systemClock }
+  ] = await Promise.all([
+    import('../options/load.js'),
+    import('../options/catalogue.js'),
+    import('../options/values.js'),
+    import('../control/operator-keys.js'),
+    import('../lib/coded-error.js'),
+    import('../lib/clock.js')
+  ])
+  const loaded = await loadOptions({
+    flags: data === undefined ? [] : [{ flag: '--data', option: 'data', text: data }],
+    environment: process.env,
+    folder: process.cwd(),
+    ...(config === undefined ? {} : { config })
+  })
+  if (!loaded.ok) {
+    for (const problem of loaded.problems) console.error(formatOptionProblem(problem))
+    return ExitCode.usage
+  }
+  const folder = loaded.options.data
+  if (folder === IN_MEMORY) {
+    console.error('data is :memory:, so a key made here would be known to no other process; set SLUICE_API_KEY instead')
+    return ExitCode.usage
+  }
+  try {
+    console.log(await createKey(folder, systemClock))
+    return ExitCode.ok
+  } catch (error) {
+    if (!(error instanceof CodedError) && codeOf(error) === undefined) throw error
+    console.error(`no key was made in ${folder}: ${error instanceof CodedError ? error.message : codeOf(error)}`)
+    return ExitCode.failure
+  }
+}

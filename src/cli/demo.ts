@@ -1,0 +1,110 @@
+import { createServer, type IncomingMessage, type ServerResponse } from 'node:http'
+import { type AddressInfo, createServer as createTcpServer } from 'node:net'
+import { formatAuthority } from '../lib/host.js'
+import { type LoadInput, loadOptions } from '../options/load.js'
+import { IN_MEMORY } from '../options/values.js'
+
+/** Where agents connect to the demo. */
+export const DEMO_AGENTS = { host: '127.0.0.1', port: 4443 } as const
+
+interface DemoInput {
+  readonly input: LoadInput
+  /** The port belongs to another process: the demo runs without agents. */
+  readonly agentsTaken: boolean
+}
+
+/**
+ * The demo's options with a port for agents, unless somebody has said where agents connect, nothing is kept on disk (agents
+ * could trust nobody), or the port is taken: two demos on one machine must both start.
+ */
+export async function withDemoAgents(input: LoadInput): Promise<DemoInput> {
+  const without = { input, agentsTaken: false }
+  const loaded = await loadOptions(input)
+  if (!loaded.ok || loaded.options.agents !== undefined || loaded.options.data === IN_MEMORY) return without
+  const flag = { flag: '--demo', option: 'agents', text: formatAuthority(DEMO_AGENTS.host, DEMO_AGENTS.port) }
+  const further = { ...input, flags: [...input.flags, flag] }
+  // Another option may have the port.
+  if (!(await loadOptions(further)).ok) return without
+  return (await isFree(DEMO_AGENTS)) ? { input: further, agentsTaken: false } : { input, agentsTaken: true }
+}
+
+async function isFree(at: { readonly host: string; readonly port: number }): Promise<boolean> {
+  const server = createTcpServer()
+  const bound = await new Promise<boolean>((resolve) => {
+    server.once('error', () => resolve(false))
+    server.listen(at, () => resolve(true))
+  })
+  if (bound) await new Promise((resolve) => server.close(resolve))
+  return bound
+}
+
+export interface DemoUpstream {
+  /** `http://127.0.0.1:<port>` */
+  readonly url: string
+  close(): Promise<void>
+}
+
+const EVENT_EVERY = 1_000
+const SLOW = 2_000
+
+/** A small service on a free loopback port, so that a first start has something to forward to. */
+export async function startDemoUpstream(): Promise<DemoUpstream> {
+  const server = createServer(answer)
+  await new Promise<void>((resolve, reject) => {
+    server.once('error', reject)
+    server.listen(0, '127.0.0.1', resolve)
+  })
+  const { port } = server.address() as AddressInfo
+  return {
+    url: `http://127.0.0.1:${port}`,
+    close: () =>
+      new Promise((resolve) => {
+        server.close(() => resolve())
+        server.closeAllConnections()
+      })
+  }
+}
+
+function answer(request: IncomingMessage, response: ServerResponse): void {
+  const path = (request.url ?? '/').split('?')[0]
+  if (path === '/events') sendEvents(response)
+  else if (path === '/slow') respondLater(request, response)
+  else if (path === '/echo') echo(request, response)
+  else greet(response)
+}
+
+function greet(response: ServerResponse): void {
+  response.setHeader('content-type', 'text/plain; charset=utf-8')
+  response.end('Hello from the demo upstream, through Sluice.\nTry also /echo, /events and /slow.\n')
+}
+
+/** What arrived here, so that one sees what the proxy changed. */
+function echo(request: IncomingMessage, response: ServerResponse): void {
+  let bytes = 0
+  request.on('data', (chunk: Buffer) => {
+    bytes += chunk.length
+  })
+  request.on('end', () => {
+    response.setHeader('content-type', 'application/json')
+    const { method, url, headers } = request
+    response.end(`${JSON.stringify({ method, url, headers, body_bytes: bytes }, null, 2)}\n`)
+  })
+}
+
+function sendEvents(response: ServerResponse): void {
+  response.writeHead(200, { 'content-type': 'text/event-stream', 'cache-control': 'no-store' })
+  let count = 0
+  const send = () => {
+    count += 1
+    response.write(`id: ${count}\ndata: event ${count}\n\n`)
+  }
+  send()
+  const timer = setInterval(send, EVENT_EVERY)
+  response.once('close', () => clearInterval(timer))
+}
+
+function respondLater(request: IncomingMessage, response: ServerResponse): void {
+  request.resume()
+  const timer = setTimeout(() => response.end('Good things take time.\n'), SLOW)
+  response.once('close', () => clearTimeout(timer))
+}

@@ -1,0 +1,68 @@
+import { createRequire } from 'node:module'
+import { setFlagsFromString } from 'node:v8'
+import type { Clock } from '../lib/clock.js'
+
+const requireFrom = createRequire(import.meta.url)
+
+/**
+ * Loads the module that does the work of a command, with the hundreds below it; `file` is its place beside this one, `later`
+ * imports the same. Node reads modules that are required one after the other at once, and those that are imported by way
+ * of its thread pool and several promises for each, which takes a start four tenths longer. Older releases of Node cannot
+ * require what is no CommonJS.
+ */
+export async function load<M>(file: string, later: () => Promise<M>): Promise<M> {
+  return process.features.require_module ? (requireFrom(file) as M) : await later()
+}
+
+/** What a command ends with. Signals that end it at once add 128, as shells do. */
+export const ExitCode = {
+  /** Done. */
+  ok: 0,
+  /** It could not be done, or what was checked is wrong. */
+  failure: 1,
+  /** The command line, the environment or the options file asks for something that is not there. */
+  usage: 2
+} as const
+
+const STOPPING = ['SIGINT', 'SIGTERM'] as const
+const INTERRUPTED = 130
+
+/** `npm start` passes a Ctrl-C on that the terminal has sent already: two signals so close together are one wish. */
+const SAME_WISH = 500
+
+/** The signals that end the process: the first asks it to finish, a later one ends it at once with 130. */
+export class StopSignals {
+  readonly #first: Promise<NodeJS.Signals>
+
+  constructor(clock: Clock) {
+    let since: number | undefined
+    this.#first = new Promise((resolve) => {
+      for (const signal of STOPPING) {
+        process.on(signal, () => {
+          if (since === undefined) {
+            since = clock.monotonic()
+            resolve(signal)
+          } else if (clock.monotonic() - since > SAME_WISH) process.exit(INTERRUPTED)
+        })
+      }
+    })
+  }
+
+  /** Resolves with the first signal, also when it came before the call. */
+  next(): Promise<NodeJS.Signals> {
+    return this.#first
+  }
+}
+
+/** By how much of its size the heap may grow before it is marked again; V8 itself goes up to 300. */
+const PERCENT = 200
+
+/**
+ * Call it first in a process that carries traffic. What is read from sockets lies outside the heap and yet counts as its
+ * growth: a small heap is then marked for every few megabytes that pass, at 400 MB/s six times a second, with pauses of 30 ms
+ * and three times the CPU per megabyte. With this much room V8 frees those buffers by scavenges (every 64 MB, a
+ * millisecond each) before it comes to mark.
+ */
+export function giveHeapRoom(): void {
+  setFlagsFromString(`--heap-growing-percent=${PERCENT}`)
+}

@@ -1,0 +1,117 @@
+import { timingSafeEqual } from 'node:crypto'
+import type { Clock } from '../lib/clock.js'
+import { newId } from '../lib/id.js'
+import { hashOf } from '../lib/seal.js'
+import { apiKey, botUser, credential } from '../resources/identities.js'
+import type { RecordOf, Resource } from '../resources/resource.js'
+import type { Store, StoreReader } from '../store/store.js'
+import type { Principal, Role } from './calls.js'
+import { ControlError } from './errors.js'
+import type { Touched } from './units.js'
+
+/** Kind of the records of people. They are no resource: nothing lists or changes them. */
+export const USER = 'user'
+const KEY_SPACE = 'api_key_token'
+export const USER_NAMES = 'user_name'
+const ADMINISTRATOR = 'administrator'
+
+interface PrincipalsParts {
+  readonly store: Store
+  readonly clock: Clock
+  /** Keys of the operator: they are the administrator's. */
+  readonly operatorKeys: { accepts(key: string): Promise<boolean> }
+}
+
+/** Who a key belongs to. The store has hashes only; what it said is remembered until a write changes it. */
+export class Principals {
+  readonly #parts: PrincipalsParts
+  readonly #administrator: Principal
+  readonly #known = new Map<string, Principal>()
+  /** Counts forgettings: what was read before one must not be remembered after it. */
+  #generation = 0
+
+  private constructor(parts: PrincipalsParts, administrator: string) {
+    this.#parts = parts
+    this.#administrator = { id: administrator, role: 'administrator', subject: ADMINISTRATOR, key: null }
+  }
+
+  /** Makes the account's first user when there is none. */
+  static async open(parts: PrincipalsParts): Promise<Principals> {
+    const { store, clock } = parts
+    const there = await store.keeperOf(USER_NAMES, ADMINISTRATOR)
+    if (there !== undefined) return new Principals(parts, there.id)
+    const { value: id } = await store.transact(newId('op', clock.wall()), async (tx) => {
+      const other = await tx.keeperOf(USER_NAMES, ADMINISTRATOR)
+      if (other !== undefined) return other.id
+      const key = { kind: USER, id: newId('usr', clock.wall()) }
+      await tx.insert({ ...key, body: { role: ADMINISTRATOR } })
+      await tx.claim(key, USER_NAMES, ADMINISTRATOR)
+      return key.id
+    })
+    return new Principals(parts, id)
+  }
+
+  /** Undefined when the key opens nothing; whatever is wrong with it. Fails with `FORBIDDEN` when its owner is not active. */
+  async authenticate(key: string): Promise<Principal | undefined> {
+    const hash = hashOf(key)
+    const known = this.#known.get(hash)
+    if (known !== undefined) return known
+    if (await this.#parts.operatorKeys.accepts(key)) return this.#administrator
+    const generation = this.#generation
+    const principal = await this.#read(hash)
+    if (principal !== undefined && generation === this.#generation) this.#known.set(hash, principal)
+    return principal
+  }
+
+  /** Forgets what the changes may have made wrong. */
+  forget(touched: readonly Pick<Touched, 'kind'>[]): void {
+    if (touched.some(({ kind }) => kind === apiKey.name || kind === botUser.name || kind === USER)) this.forgetAll()
+  }
+
+  forgetAll(): void {
+    this.#generation++
+    this.#known.clear()
+  }
+
+  async #read(hash: string): Promise<Principal | undefined> {
+    const { store } = this.#parts
+    const keeper = await store.keeperOf(KEY_SPACE, hash)
+    const stored = keeper === undefined ? undefined : await store.get(keeper.kind, keeper.id)
+    if (stored === undefined) return undefined
+    const { token, owner_id } = stored.body as unknown as RecordOf<typeof apiKey>['body']
+    // The database's index has compared already, and not in constant time: it knows hashes only, which nobody can steer.
+    if (token === null || !timingSafeEqual(Buffer.from(token), Buffer.from(hash))) return undefined
+    return await this.#owner(owner_id, stored.id)
+  }
+
+  async #owner(id: string, key: string): Promise<Principal | undefined> {
+    const { store } = this.#parts
+    const user = await store.get(USER, id)
+    if (user !== undefined) {
+      const { role } = user.body as { readonly role: Role }
+      return { id, role, subject: role, key }
+    }
+    const bot = await store.get(botUser.name, id)
+    if (bot === undefined) return undefined
+    const { active, name } = bot.body as unknown as RecordOf<typeof botUser>['body']
+    if (!active) throw new ControlError('FORBIDDEN', 'the owner of this API key is not active')
+    return { id, role: 'member', subject: name, key }
+  }
+}
+
+const CREDENTIAL_SPACE = 'credential_token'
+
+/**
+ * What a text that opens nothing is instead, for people: the id of a key, or the token of an agent's credential; undefined
+ * when it is nothing of this account. Ids are told by their form, so that this says nothing about which of them exist.
+ */
+export async function otherThanKey(reader: StoreReader, key: string): Promise<string | undefined> {
+  const resource = [apiKey, credential].find((one) => isIdOf(one, key))
+  if (resource !== undefined) return `the id of a record (${resource.name}), not a token`
+  const keeper = await reader.keeperOf(CREDENTIAL_SPACE, hashOf(key))
+  return keeper === undefined ? undefined : 'the token of a credential, which opens agent sessions and not this API'
+}
+
+function isIdOf({ idPrefix }: Resource, key: string): boolean {
+  return key.startsWith(`${idPrefix}_`) && /^[0-9A-Za-z]{27}$/.test(key.slice(idPrefix.length + 1))
+}

@@ -1,0 +1,273 @@
+import { isDeepStrictEqual } from 'node:util'
+import { Mutex } from '../lib/concurrency.js'
+import type { ShardedMap } from '../lib/sharded-map.js'
+import type { Slices, Steps } from '../lib/slices.js'
+import type { UnitProblems } from '../policy/problems.js'
+import { type CompileOptions, type Prepared, preparing } from '../runtime/compile.js'
+import type { Change, RouteUnit, SecretValues, Unit, UpstreamUnit } from '../runtime/plan.js'
+import type { BoundPorts, PortProblem, Ports } from '../runtime/ports.js'
+import type { Snapshot, SnapshotHolder } from '../runtime/snapshot.js'
+
+/** Units to put and to drop, and the values that those to put refer to. */
+export interface Units extends Pick<Change, 'put' | 'drop'> {
+  readonly secrets: SecretValues
+}
+
+/**
+ * A change that is compiled beside what runs. `swap` makes it serve and cannot fail; nothing else may change what runs until
+ * it has resolved. Instead, `abandon` undoes what was prepared.
+ */
+export type Ready =
+  | {
+      readonly ok: true
+      /** What serves after `swap`. */
+      readonly snapshot: Snapshot
+      readonly warnings: readonly UnitProblems[]
+      /** Ports that are not open although a unit asks for them. */
+      readonly ports: readonly PortProblem[]
+      swap(): Promise<void>
+      abandon(): void
+    }
+  | { readonly ok: false; readonly problems: readonly UnitProblems[]; readonly ports: readonly PortProblem[] }
+
+interface LiveParts {
+  readonly holder: SnapshotHolder
+  readonly compile: CompileOptions
+  readonly ports: Ports
+  /** For one change: it is compiled beside traffic. */
+  readonly slices: () => Slices
+  /** Hears of every new snapshot after it serves. Must not throw. */
+  readonly swapped: (snapshot: Snapshot) => void
+  /** What follows `swapped` beside traffic, and comes to its end before the next change. Must not throw. */
+  readonly settling: (snapshot: Snapshot) => Steps<void>
+}
+
+const NO_SECRETS: SecretValues = new Map()
+const NO_PORTS: readonly PortProblem[] = []
+
+/**
+ * What runs, and the only hand that changes it. Between `ready` and `swap` nothing else may change it: callers take turns.
+ * Two hands give units: the process itself (options and files) and the records of the store; their keys never meet.
+ */
+export class Live {
+  readonly #parts: LiveParts
+  /** Keys of the units of the process itself. */
+  #own: ReadonlySet<string> = new Set()
+
+  constructor(parts: LiveParts) {
+    this.#parts = parts
+  }
+
+  get units(): ShardedMap<Unit> {
+    return this.#running.plan.units
+  }
+
+  /** Ports that are not open although a unit asks for them. */
+  get missingPorts(): readonly PortProblem[] {
+    return this.#parts.ports.missing
+  }
+
+  /** Compiles a change beside the running snapshot and binds its ports. With `tolerant` a port that is taken does not refuse the change. */
+  async ready({ put, drop, secrets }: Units, tolerant = false): Promise<Ready> {
+    const running = this.#running
+    if (put.length === 0 && drop.length === 0) return { ...NOTHING_TO_DO, snapshot: running }
+    const change = { from: running.revision, to: running.revision + 1, put, drop }
+    const prepared = await this.#parts.slices().run(preparing(running, change, secrets, this.#parts.compile))
+    if (!prepared.ok) return { ...prepared, ports: NO_PORTS }
+    const bound = await this.#parts.ports.bind(running, prepared.snapshot)
+    if (bound.failed.length > 0 && !tolerant) {
+      bound.abandon()
+      return { ok: false, problems: [], ports: bound.failed }
+    }
+    return {
+      ok: true,
+      snapshot: prepared.snapshot,
+      warnings: prepared.warnings,
+      ports: bound.failed,
+      swap: () => this.#swap(prepared, bound),
+      abandon: () => bound.abandon()
+    }
+  }
+
+  /** Makes exactly `units` those of the process itself; the records' stay. All or nothing. */
+  async applyOwn(units: ReadonlyMap<string, Unit>): Promise<Applied> {
+    const slices = this.#parts.slices()
+    const { put, drop } = await slices.run(this.#unlike(units, this.#own))
+    const ready = await this.ready({ put, drop, secrets: NO_SECRETS })
+    const { revision } = this.#running
+    if (!ready.ok) return { ok: false, revision, problems: ready.problems, ports: ready.ports }
+    await ready.swap()
+    this.#own = new Set(units.keys())
+    const changed = put.length > 0 || drop.length > 0
+    return { ok: true, revision: this.#running.revision, changed, warnings: ready.warnings }
+  }
+
+  /** The change after which the records' units are exactly `units`, in steps. */
+  *fromRecords(units: ReadonlyMap<string, Unit>, secrets: SecretValues): Steps<Units> {
+    const keys = new Set<string>()
+    for (const [key] of this.units) {
+      if (!this.#own.has(key)) keys.add(key)
+      yield
+    }
+    return { ...(yield* this.#unlike(units, keys)), secrets }
+  }
+
+  get #running(): Snapshot {
+    return this.#parts.holder.current()
+  }
+
+  *#unlike(units: ReadonlyMap<string, Unit>, before: ReadonlySet<string>): Steps<Pick<Change, 'put' | 'drop'>> {
+    const put: [string, Unit][] = []
+    for (const [key, unit] of units) {
+      if (!isDeepStrictEqual(this.units.get(key), unit)) put.push([key, unit])
+      yield
+    }
+    const drop: string[] = []
+    for (const key of before) {
+      if (!units.has(key)) drop.push(key)
+      yield
+    }
+    return { put, drop }
+  }
+
+  async #swap(prepared: Prepared & { readonly ok: true }, bound: BoundPorts): Promise<void> {
+    const { snapshot } = prepared
+    const slices = this.#parts.slices()
+    await slices.run(prepared.taking())
+    this.#parts.holder.swap(snapshot)
+    bound.commit()
+    this.#parts.swapped(snapshot)
+    await slices.run(this.#parts.settling(snapshot))
+    await slices.run(prepared.sweeping())
+  }
+}
+
+const nothing = () => undefined
+const swapNothing = async () => undefined
+const NOTHING_TO_DO = { ok: true, warnings: [], ports: NO_PORTS, swap: swapNothing, abandon: nothing } as const
+
+/** What came of applying units. */
+export type Applied =
+  /** `revision` serves now; `changed` is false when it already did. */
+  | {
+      readonly ok: true
+      readonly revision: number
+      readonly changed: boolean
+      readonly warnings: readonly UnitProblems[]
+    }
+  /** Nothing has changed. */
+  | {
+      readonly ok: false
+      readonly revision: number
+      readonly problems: readonly UnitProblems[]
+      readonly ports: readonly PortProblem[]
+    }
+
+/**
+ * Ids of the routes that a change of units touches: routes that change themselves, those of edges that change, and those
+ * whose policy or upstream does, directly or through a group. `before`: the units that run. Looks at every route, so it is
+ * for telling people, not for each write.
+ */
+export function touchedRoutes(before: ShardedMap<Unit>, { put, drop }: Pick<Units, 'put' | 'drop'>): string[] {
+  const changed = new Set([...put.map(([key]) => key), ...drop])
+  const after = before.with(put, drop)
+  const touched = new Set<string>()
+  for (const units of [before, after]) {
+    for (const [key, unit] of units) {
+      if (unit.kind === 'route' && concerns(key, unit, changed, units)) touched.add(unit.id)
+    }
+  }
+  return [...touched].sort()
+}
+
+function concerns(key: string, route: RouteUnit, changed: ReadonlySet<string>, units: ShardedMap<Unit>): boolean {
+  if (changed.has(key) || changed.has(`edge:${route.edge}`) || changed.has(`policy:${route.id}`)) return true
+  return route.upstream !== undefined && leadsTo(route.upstream, changed, units)
+}
+
+/** Groups hold single upstreams or groups of these, so this ends. */
+function leadsTo(upstream: string, changed: ReadonlySet<string>, units: ShardedMap<Unit>): boolean {
+  if (changed.has(upstream)) return true
+  const unit = units.get(upstream)
+  return unit?.kind === 'upstream' && membersOf(unit).some((member) => leadsTo(member, changed, units))
+}
+
+function membersOf(unit: UpstreamUnit): readonly string[] {
+  if (unit.form === 'failover') return unit.members
+  return unit.form === 'weighted' ? unit.members.map(({ upstream }) => upstream) : []
+}
+
+/** What a process serves of a change that is committed already, and what it could not take. */
+interface Tolerated {
+  readonly ready: Ready & { readonly ok: true }
+  readonly problems: readonly UnitProblems[]
+}
+
+/**
+ * Readies a change that cannot be refused any more: another process, or an earlier version, has committed it. A policy
+ * that does not compile here keeps its former text; a route or TCP edge whose policy never compiled is left out, because it
+ * would forward unprotected. Ports that are taken here stay closed.
+ */
+export async function readyWhatCompiles(live: Live, units: Units): Promise<Tolerated> {
+  const whole = await live.ready(units, true)
+  if (whole.ok) return { ready: whole, problems: [] }
+  const failed = new Set(whole.problems.map(({ key }) => key))
+  const missing = new Set([...failed].filter((key) => live.units.get(key) === undefined))
+  const left = units.put.filter(([key, unit]) => failed.has(key) || needsAny(unit, missing)).map(([key]) => key)
+  const leaves = new Set(left)
+  const put = units.put.filter(([key]) => !leaves.has(key))
+  // What is left out must not go on with what it was before, unless that is its former text.
+  const dropped = left.filter((key) => !failed.has(key) && live.units.has(key))
+  const rest = await live.ready({ ...units, put, drop: [...units.drop, ...dropped] }, true)
+  if (!rest.ok) throw new RangeError('a change without its failed policies failed again')
+  return { ready: rest, problems: whole.problems }
+}
+
+function needsAny(unit: Unit, policies: ReadonlySet<string>): boolean {
+  if (unit.kind !== 'route' && unit.kind !== 'tcp_edge') return false
+  const policy = unit.modules.traffic_policy as { readonly policy: string } | undefined
+  return policy !== undefined && policies.has(policy.policy)
+}
+
+type UnitsByKey = ReadonlyMap<string, Unit>
+
+/**
+ * The units of the process itself: what the files say, and the endpoints that agents have opened. Each part is replaced as
+ * a whole, and parts take turns, so that none of them undoes what another has just done.
+ */
+export class OwnUnits {
+  readonly #apply: (units: UnitsByKey) => Promise<Applied>
+  #parts: ReadonlyMap<string, UnitsByKey> = new Map()
+  readonly #mutex = new Mutex()
+
+  /** `apply` makes exactly these units those of the process. */
+  constructor(apply: (units: UnitsByKey) => Promise<Applied>) {
+    this.#apply = apply
+  }
+
+  /** A part that is refused stays as it was. */
+  put(part: string, units: UnitsByKey): Promise<Applied> {
+    return this.#mutex.run(async () => {
+      const next = new Map(this.#parts).set(part, units)
+      const applied = await this.#apply(merged(next))
+      if (applied.ok) this.#parts = next
+      return applied
+    })
+  }
+
+  /** The part is gone, even when that cannot be applied now: then it goes with the next change. */
+  drop(part: string): Promise<Applied> {
+    return this.#mutex.run(async () => {
+      const next = new Map(this.#parts)
+      next.delete(part)
+      this.#parts = next
+      return await this.#apply(merged(next))
+    })
+  }
+}
+
+function merged(parts: ReadonlyMap<string, UnitsByKey>): UnitsByKey {
+  const units = new Map<string, Unit>()
+  for (const part of parts.values()) for (const [key, unit] of part) units.set(key, unit)
+  return units
+}

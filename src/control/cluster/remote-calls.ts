@@ -1,0 +1,140 @@
+import type { Clock } from '../../lib/clock.js'
+import { Coalescer } from '../../lib/concurrency.js'
+import { newId } from '../../lib/id.js'
+import type { Board, BoardCall, Reported, StoreLog } from '../../store/store.js'
+import { ControlError } from '../errors.js'
+
+export interface ProcessCallsParts {
+  readonly board: Board
+  /** Id of this process. */
+  readonly process: string
+  readonly clock: Clock
+  readonly log: StoreLog
+  /** Does what another process asks for; JSON text in, JSON text out. Its failure is no answer. */
+  readonly serve: (body: string) => Promise<string>
+}
+
+/** How long an answer may take: longer than an agent may. Milliseconds. */
+const PATIENCE = 10_000
+/** How often one that waits looks although nobody has woken it. Milliseconds. */
+const LOOK_EVERY = 250
+/** Ends the wait under a clock that stands still, too. */
+const MOST_LOOKS = 4 * (PATIENCE / LOOK_EVERY)
+
+/** What processes on one store ask of each other. While nobody asks, nothing is read. */
+export class ProcessCalls {
+  readonly #parts: ProcessCallsParts
+  readonly #unlisten: () => void
+  readonly #serving = new Map<string, Promise<void>>()
+  readonly #waiting = new Set<() => void>()
+  #calls: number | undefined
+  readonly #taking = new Coalescer(() => this.#take())
+  #stopped = false
+
+  constructor(parts: ProcessCallsParts) {
+    this.#parts = parts
+    this.#unlisten = parts.board.listen(parts.process, () => this.#heard())
+  }
+
+  /** What the store said to a report: a call whose notification was lost is found here. */
+  reported({ calls }: Reported): void {
+    if (calls === (this.#calls ?? 0)) return
+    this.#calls = calls
+    this.#look()
+  }
+
+  /** Asks another process. Fails with `UNAVAILABLE` when it is gone or does not answer. */
+  async ask(process: string, body: string): Promise<string> {
+    const { board, process: from, clock } = this.#parts
+    const id = newId('call', clock.wall())
+    if (!(await board.call({ id, process, from, body }))) throw gone()
+    try {
+      return await this.#answerTo(id)
+    } finally {
+      await board.withdraw(id)
+    }
+  }
+
+  /** Waits for what it does for others. */
+  async stop(): Promise<void> {
+    this.#stopped = true
+    this.#unlisten()
+    for (const wake of this.#waiting) wake()
+    await this.#taking.settle()
+    await Promise.all(this.#serving.values())
+  }
+
+  async #answerTo(id: string): Promise<string> {
+    const { board, clock } = this.#parts
+    const end = clock.monotonic() + PATIENCE
+    for (let looks = 0; looks < MOST_LOOKS; looks++) {
+      // Before the look: who is woken during it looks once more.
+      const pause = this.#pause()
+      try {
+        const answer = await board.answerTo(id)
+        if (typeof answer === 'string') return answer
+        if (answer === undefined) throw gone()
+        if (this.#stopped || clock.monotonic() >= end) break
+        await pause.over
+      } finally {
+        pause.end()
+      }
+    }
+    throw new ControlError('UNAVAILABLE', 'the process that this agent is connected to does not answer')
+  }
+
+  /** Over when somebody wakes this process, or when it is time to look all the same. */
+  #pause(): { readonly over: Promise<void>; end(): void } {
+    let end: () => void = () => undefined
+    const over = new Promise<void>((resolve) => {
+      const timer = setTimeout(() => end(), LOOK_EVERY)
+      end = () => {
+        clearTimeout(timer)
+        this.#waiting.delete(end)
+        resolve()
+      }
+      this.#waiting.add(end)
+    })
+    return { over, end }
+  }
+
+  #heard(): void {
+    for (const wake of [...this.#waiting]) wake()
+    this.#look()
+  }
+
+  #look(): void {
+    if (this.#stopped) return
+    this.#taking.ask()
+  }
+
+  async #take(): Promise<void> {
+    const { board, process, log } = this.#parts
+    try {
+      for (const call of await board.waiting(process)) {
+        if (this.#serving.has(call.id)) continue
+        this.#serving.set(
+          call.id,
+          this.#serve(call).finally(() => this.#serving.delete(call.id))
+        )
+      }
+    } catch (error) {
+      // The next report tells of the call again.
+      this.#calls = undefined
+      log.warn({ err: error }, 'what another process asks for cannot be read')
+    }
+  }
+
+  async #serve(call: BoardCall): Promise<void> {
+    const { board, serve, log } = this.#parts
+    try {
+      await board.answer(call, await serve(call.body))
+    } catch (error) {
+      log.warn({ err: error, process: call.from }, 'what another process asked for was not done')
+    }
+  }
+}
+
+function gone(): ControlError {
+  return new ControlError('UNAVAILABLE', 'the process that this agent is connected to is gone; the agent comes back')
+}

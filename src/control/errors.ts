@@ -1,0 +1,158 @@
+import { CodedError, codeOf } from '../lib/coded-error.js'
+import type { UnitProblems } from '../policy/problems.js'
+import type { PortProblem } from '../runtime/ports.js'
+import type { Problem } from '../schema/field.js'
+import { StoreError } from '../store/errors.js'
+
+/**
+ * Why a call was refused. A field's problem keeps its own word (`FIELD_INVALID`, `TOO_LONG`, `POLICY_…`), the others are:
+ *
+ * - `FORBIDDEN`: the key's owner may not use the API. `ADMIN_REQUIRED`: only an administrator may do this.
+ * - `VAULT_NOT_ALLOWED`: a policy names a secret of a vault that the caller may not use.
+ * - `OWNER_INACTIVE`: the owner that the request names is switched off.
+ * - `NOT_FOUND`: no such record, module, entry or parent.
+ * - `REF_NOT_FOUND`: the request names a record that is not there.
+ * - `QUERY_INVALID`: `before_id` is no cursor of this list.
+ * - `PRECONDITION_FAILED`: the record has another revision than the caller knows.
+ * - `ALREADY_EXISTS`: another record has the value. `IN_USE`: others need the record.
+ * - `LOCKOUT`: the write would shut the caller out of the API.
+ * - `BACKUP_UNSUPPORTED`: the store has tools of its own for that.
+ * - `SEAL_KEY_LOST`: the key that sealed the record's secrets is not here. `SEAL_BROKEN`: they are damaged.
+ * - `SEAL_KEY_CHANGED`: the store has another sealing key than this process; nothing was changed.
+ * - `UNAVAILABLE`: the store cannot be reached, nothing was changed. `OUTCOME_UNKNOWN`: it went away during the commit.
+ */
+export class ControlError extends CodedError {
+  /** Path of the field to blame, as in requests. */
+  readonly field: string | undefined
+  /** For programs: strings only, no secrets; has `field` when there is one. */
+  readonly details: Readonly<Record<string, string>>
+  /** Everything that is wrong with the body; the first one is this error. */
+  readonly problems: readonly Problem[]
+
+  constructor(
+    code: string,
+    message: string,
+    about: {
+      readonly field?: string
+      readonly details?: Readonly<Record<string, string>>
+      readonly problems?: readonly Problem[]
+      readonly cause?: unknown
+    } = {}
+  ) {
+    super(code, message, about.cause === undefined ? {} : { cause: about.cause })
+    this.name = 'ControlError'
+    this.field = about.field
+    this.details = { ...(about.field === undefined ? {} : { field: about.field }), ...about.details }
+    this.problems = about.problems ?? []
+  }
+}
+
+/** The refusal of a body: its first problem, with the others beside it. */
+export function refusedBody(problems: readonly Problem[]): ControlError {
+  const [first] = problems
+  if (first === undefined) throw new RangeError('a refusal without a problem')
+  const { field, code, message, details } = first
+  const text = field === '' ? message : `${field} ${message}`
+  return new ControlError(code, text, { field, problems, ...(details === undefined ? {} : { details }) })
+}
+
+/** The refusal of a request whose body is the member `name` of a record: there fields are named from the member on. */
+export function ofMember(error: unknown, name: string): unknown {
+  const prefix = `${name}.`
+  if (!(error instanceof ControlError) || error.field?.startsWith(prefix) !== true) return error
+  const { code, details, problems, cause } = error
+  const field = error.field.slice(prefix.length)
+  const message = error.message.replace(error.field, field)
+  return new ControlError(code, message, { field, details: { ...details, field }, problems, cause })
+}
+
+export function notFound(what: string): ControlError {
+  return new ControlError('NOT_FOUND', `there is no such ${what}`)
+}
+
+const SHOWN_USERS = 10
+
+/** `users`: the records that need `key`, as `<kind> <id>`. */
+export function inUse(
+  { kind, id }: { readonly kind: string; readonly id: string },
+  users: readonly string[]
+): ControlError {
+  const shown = users.slice(0, SHOWN_USERS).join(', ')
+  const more = users.length > SHOWN_USERS ? ` and ${users.length - SHOWN_USERS} more` : ''
+  const details = { used_by: shown, users: String(users.length) }
+  return new ControlError('IN_USE', `${kind} ${id} is in use by ${shown}${more}`, { details })
+}
+
+/** The refusal of a write whose policy does not compile, with the place in the document. */
+export function refusedPolicy(refused: readonly UnitProblems[]): ControlError {
+  const [unit] = refused
+  const error = unit?.problems.find(({ severity }) => severity === 'error')
+  if (unit === undefined || error === undefined) throw new RangeError('a policy was refused without a problem')
+  const { code, message, line, column, path } = error
+  const details = { line: String(line), column: String(column), path, source: unit.source }
+  return new ControlError(`POLICY_${code}`, message, { field: 'traffic_policy.value', details })
+}
+
+export function refusedPort({ host, port, reason }: PortProblem): ControlError {
+  const message = `${host}:${port} cannot be opened: ${reason === 'EADDRINUSE' ? 'the port is in use' : reason}`
+  return new ControlError('PORT_IN_USE', message, { field: 'hostports', details: { port: String(port), reason } })
+}
+
+/** What `run` resolves with; failures that pass become `UNAVAILABLE`, `BUSY`, `OUTCOME_UNKNOWN`, `SEAL_KEY_LOST` or `SEAL_BROKEN`. */
+export async function orUnavailable<T>(run: Promise<T>): Promise<T> {
+  try {
+    return await run
+  } catch (error) {
+    if (error instanceof StoreError) throw inOurWords(error)
+    throw unopened(error)
+  }
+}
+
+function unopened(error: unknown): unknown {
+  const code = codeOf(error)
+  if (code === 'SEAL_KEY_UNKNOWN') return sealKeyLost(error)
+  if (code !== 'SEAL_BROKEN') return error
+  const message = 'the secrets of the record are damaged: give them anew, or delete the record'
+  return new ControlError('SEAL_BROKEN', message, { cause: error })
+}
+
+/** What is sealed can be read again as soon as the key is back, so this passes as an unreachable store does. */
+function sealKeyLost(cause: unknown): ControlError {
+  const message =
+    'a secret of the record is sealed by a key that this process does not have; start it with that key: ' +
+    'SLUICE_SEAL_KEY, or the key file of the data folder from a backup; or give the secret anew'
+  return new ControlError('SEAL_KEY_LOST', message, { cause })
+}
+
+function why({ trouble }: StoreError): string {
+  if (trouble === 'full') return 'the disk of the store is full'
+  if (trouble === 'failing') return 'the disk of the store fails'
+  if (trouble === 'read_only') return 'the store is read-only'
+  return trouble === 'unreachable' ? 'the store is out of reach' : 'the store is too busy or out of reach'
+}
+
+function inOurWords(error: StoreError): Error {
+  switch (error.code) {
+    case 'STORE_DEGRADED':
+      return new ControlError('UNAVAILABLE', `${error.message}; nothing was changed`, { cause: error })
+    case 'STORE_UNAVAILABLE':
+    case 'STORE_REFUSED':
+    case 'STORE_CLOSED':
+      return new ControlError('UNAVAILABLE', `${why(error)}; nothing was changed`, { cause: error })
+    case 'STORE_SEAL_KEY': {
+      const message =
+        'the sealing key of the store was changed, and this process has the old one: start it again with the new key'
+      return new ControlError('SEAL_KEY_CHANGED', message, { cause: error })
+    }
+    case 'STORE_BUSY': {
+      const message = 'another process is writing, such as an import; nothing was changed, try again when it is done'
+      return new ControlError('BUSY', message, { cause: error })
+    }
+    case 'STORE_OUTCOME_UNKNOWN': {
+      const message = 'the store went away during the commit; whether the change was made is not known'
+      return new ControlError('OUTCOME_UNKNOWN', message, { cause: error })
+    }
+    default:
+      return error
+  }
+}

@@ -1,0 +1,184 @@
+import { mkdir } from 'node:fs/promises'
+import { join } from 'node:path'
+import { CodedError } from '../lib/coded-error.js'
+import { createFile, readPrivateFile } from '../lib/files.js'
+import { keyIdOf, newSealKey, parseSealKey, Sealer, type SealKey } from '../lib/seal.js'
+import type { SealedRecord, Store, StoreLog } from '../store/store.js'
+
+const FILE = 'seal.key'
+/** Where a rotation keeps the key to come. */
+const NEXT_FOLDER = 'seal.next'
+
+interface SealKeySource {
+  /** The key of the environment; it wins. */
+  readonly given: string | undefined
+  /** Where `seal.key` lies, or is made when it is missing; undefined: nothing is kept on disk. */
+  readonly folder: string | undefined
+  /** Does what is sealed outlive the process? */
+  readonly lasting: boolean
+  /** Asked when the folder alone does not tell: what the store says of its key. Absent: there is no store yet. */
+  readonly stored?: () => Promise<StoredSeal>
+  /** The key of the store is lost for good: what it sealed will not open any more. */
+  readonly lost?: boolean | undefined
+}
+
+/** What a store says of its sealing key. */
+interface StoredSeal {
+  /** Its id; null: unknown. */
+  readonly key: string | null
+  /** Has the store anything sealed? */
+  readonly secrets: boolean
+}
+
+/**
+ * The sealer of a process that starts. Fails with a CodedError: `SEAL_KEY_INVALID`, `SEAL_KEY_MISSING` (what is sealed
+ * lasts longer than any place for its key), `SEAL_KEY_LOST` (the store has secrets, and there is no key),
+ * `SEAL_KEY_EXPOSED` (others may read the file) or `SEAL_KEY_UNREADABLE`.
+ */
+export async function openSealer(source: SealKeySource): Promise<Sealer> {
+  const { given, folder, lasting } = source
+  if (given !== undefined) return new Sealer(named(given, 'SLUICE_SEAL_KEY'))
+  if (folder !== undefined) {
+    const key = await keyIn(folder, source)
+    const next = await readKey(join(folder, NEXT_FOLDER, FILE))
+    if (next === undefined) return new Sealer(key)
+    // A rotation that was interrupted: behind its commit the store is under the key to come.
+    return (await source.stored?.())?.key === next.id ? new Sealer(next, [key]) : new Sealer(key, [next])
+  }
+  if (!lasting) return new Sealer(parseSealKey(newSealKey()))
+  const message =
+    'the store outlives the process, but its sealing key would not: set SLUICE_SEAL_KEY or name a data folder'
+  throw new CodedError('SEAL_KEY_MISSING', message)
+}
+
+async function keyIn(folder: string, { stored, lost }: SealKeySource): Promise<SealKey> {
+  const path = join(folder, FILE)
+  const there = await readKey(path)
+  if (there !== undefined) return there
+  const known = await stored?.()
+  if (known?.secrets !== true || lost === true) return await makeKey(folder, path)
+  const which = known.key === null ? 'the sealing key' : `the sealing key ${known.key}`
+  const message = `there is no ${path}, and the store has secrets that ${which} has sealed: ${toDo(path)}`
+  throw new CodedError('SEAL_KEY_LOST', message)
+}
+
+/** What a user does whose key is not the one of the store. */
+function toDo(path: string | undefined): string {
+  const place =
+    path === undefined
+      ? 'set SLUICE_SEAL_KEY to it'
+      : `put it back as ${path} (from a backup), or set SLUICE_SEAL_KEY to it`
+  return `${place}; when it is lost for good, start once with --new-seal-key: what it sealed then has to be given anew`
+}
+
+async function readKey(path: string): Promise<SealKey | undefined> {
+  const content = await readPrivateFile(path).catch((cause: unknown) => {
+    throw new CodedError('SEAL_KEY_UNREADABLE', `cannot read the sealing key ${path}`, { cause })
+  })
+  if (content !== 'exposed') return content === undefined ? undefined : named(content.toString(), path)
+  throw new CodedError('SEAL_KEY_EXPOSED', `${path} may be read by others than its owner; chmod 600 ends that`)
+}
+
+async function makeKey(folder: string, path: string): Promise<SealKey> {
+  await mkdir(folder, { recursive: true, mode: 0o700 })
+  await createFile(path, `${newSealKey()}\n`)
+  const key = await readKey(path)
+  if (key === undefined) throw new CodedError('SEAL_KEY_UNREADABLE', `the sealing key ${path} has gone`)
+  return key
+}
+
+/** The message names where the key came from and never the key. */
+function named(text: string, source: string): SealKey {
+  try {
+    return parseSealKey(text)
+  } catch (error) {
+    if (!(error instanceof CodedError)) throw error
+    throw new CodedError(error.code, `${source}: ${error.message}`)
+  }
+}
+
+const PAGE = 1000
+
+interface SettleOptions {
+  /** Where the key file lies, for people. */
+  readonly folder: string | undefined
+  /** The key of the store is lost for good. */
+  readonly lost: boolean
+  readonly log: Pick<StoreLog, 'warn'>
+}
+
+/** What a store says of its key. It is closed again. */
+export async function peekSeal(open: () => Promise<Store>): Promise<StoredSeal> {
+  const store = await open()
+  try {
+    return await storedSeal(store)
+  } finally {
+    await store.close()
+  }
+}
+
+export async function storedSeal(store: Store): Promise<StoredSeal> {
+  return { key: await store.sealKey(), secrets: (await store.sealedRecords({ limit: 1 })).length > 0 }
+}
+
+/**
+ * Makes the key of a process the one that the store is written under, where it is that already, where nothing is sealed yet,
+ * or where the other one is lost. A record that does not open is no reason to refuse as long as the key is right. Otherwise
+ * fails with a CodedError `SEAL_KEY_WRONG` and closes the store.
+ */
+export async function settleSealKey(store: Store, seal: Sealer, options: SettleOptions): Promise<void> {
+  try {
+    while (!(await settle(store, seal, options))) {
+      // Another process has settled its key meanwhile: is it the same?
+    }
+  } catch (error) {
+    await store.close()
+    throw error
+  }
+}
+
+async function settle(store: Store, seal: Sealer, { folder, lost, log }: SettleOptions): Promise<boolean> {
+  const stored = await store.sealKey()
+  if (stored === seal.keyId) return await store.writeUnder(seal.keyId, stored)
+  const other = await keyOfSecrets(store, seal, stored)
+  if (other !== undefined) {
+    const { count, key } = other
+    const secrets = `the secrets of ${count} ${count === 1 ? 'record' : 'records'}`
+    if (!lost) {
+      const path = folder === undefined ? undefined : join(folder, 'seal.key')
+      const message = `${secrets} are sealed by the key ${key}, and the key here is ${seal.keyId}: ${toDo(path)}`
+      throw new CodedError('SEAL_KEY_WRONG', message)
+    }
+    log.warn({ lost: key, key: seal.keyId, records: count }, 'the store goes on with another sealing key')
+  }
+  return await store.writeUnder(seal.keyId, stored)
+}
+
+/** The key of the store when it is another one, with how many records need it; undefined when this one will do. */
+async function keyOfSecrets(
+  store: Store,
+  seal: Sealer,
+  stored: string | null
+): Promise<{ key: string; count: number } | undefined> {
+  const counts = new Map<string, number>()
+  for await (const { sealed } of everySealed(store)) {
+    const key = keyIdOf(sealed)
+    if (key !== undefined) counts.set(key, (counts.get(key) ?? 0) + 1)
+    // An earlier version did not write down what the key of the store is: one value that opens tells.
+    if (stored === null && key !== undefined && seal.knows(key)) return undefined
+  }
+  const count = stored === null ? undefined : counts.get(stored)
+  if (stored !== null && count !== undefined && !seal.knows(stored)) return { key: stored, count }
+  if ([...counts.keys()].some((key) => seal.knows(key))) return undefined
+  const [most] = [...counts].sort(([, a], [, b]) => b - a)
+  return most === undefined ? undefined : { key: most[0], count: most[1] }
+}
+
+async function* everySealed(store: Store): AsyncGenerator<SealedRecord> {
+  let page = await store.sealedRecords({ limit: PAGE })
+  while (page.length > 0) {
+    yield* page
+    const after = page.at(-1)
+    page = after === undefined ? [] : await store.sealedRecords({ limit: PAGE, after })
+  }
+}

@@ -1,0 +1,250 @@
+import { isDeepStrictEqual } from 'node:util'
+import { type Json, timestampText } from '../lib/json.js'
+import { claimsOf, eventType, linksOf, newLinks, type Resource } from '../resources/resource.js'
+import type { Link, ResourceRecord } from '../schema/field.js'
+import { ClaimConflict } from '../store/errors.js'
+import type { RecordKey, StoreReader, StoreTransaction } from '../store/store.js'
+import type { Answers } from './answers.js'
+import type { ChangeEvent } from './calls.js'
+import { mustCarryBytes } from './carriage.js'
+import { hostsMustBeReserved, mustNotServe } from './domains.js'
+import { ControlError, inUse, notFound } from './errors.js'
+import type { Catalogue, Records, Versioned } from './records.js'
+import { type RecordedChange, recordedChange } from './revision-note.js'
+import type { Touched } from './units.js'
+
+const textOf = ({ kind, id }: RecordKey) => `${kind} ${id}`
+
+/**
+ * What goes when `root` is deleted, the root first and whatever depends on a record after it. Fails with `IN_USE` when a
+ * record that stays needs one that goes.
+ */
+async function doomedWith(
+  reader: StoreReader,
+  { catalogue, records }: { readonly catalogue: Catalogue; readonly records: Records },
+  root: ResourceRecord
+): Promise<ResourceRecord[]> {
+  const doomed = new Map([[textOf(root), root]])
+  const needed = new Map<string, RecordKey>()
+  // A Map also yields what is added to it meanwhile.
+  for (const target of doomed.values()) {
+    const users = (await reader.referencesTo(target.kind, target.id)).map(({ from }) => from)
+    for (const stored of await reader.getMany(users)) {
+      const resource = catalogue.find(stored.kind)
+      if (resource === undefined || doomed.has(textOf(stored))) continue
+      const { record } = records.openAny(stored)
+      const links = linksOf(resource, record).filter(({ kind, id }) => kind === target.kind && id === target.id)
+      if (links.some(({ onTargetDelete }) => onTargetDelete === 'cascade')) doomed.set(textOf(record), record)
+      else if (links.some(({ onTargetDelete }) => onTargetDelete === 'refuse')) needed.set(textOf(stored), stored)
+    }
+  }
+  const users = [...needed.keys()].filter((user) => !doomed.has(user)).sort()
+  if (users.length > 0) throw inUse(root, users)
+  return [...doomed.values()]
+}
+
+/**
+ * Fails with `REF_NOT_FOUND` when `after` names a record that is not there. What `before` named already may be gone: its
+ * reference stays where it was.
+ */
+export async function mustLeadSomewhere(
+  reader: StoreReader,
+  resource: Resource,
+  before: ResourceRecord | undefined,
+  after: ResourceRecord
+): Promise<void> {
+  const links = newLinks(resource, before, after)
+  if (links.length === 0) return
+  const found = new Set((await reader.getMany(links)).map(({ kind, id }) => `${kind} ${id}`))
+  const missing = links.filter(({ kind, id }) => !found.has(`${kind} ${id}`))
+  const [first] = missing
+  if (first === undefined) return
+  const problems = missing.map((link) => {
+    return { field: requestPath(resource, link), code: 'REF_NOT_FOUND', message: `there is no ${link.kind} ${link.id}` }
+  })
+  const field = requestPath(resource, first)
+  throw new ControlError('REF_NOT_FOUND', `there is no ${first.kind} ${first.id}`, { field, problems })
+}
+
+/** The path of a link's field as requests have it: `backend.backend` is `backend.backend_id` there. */
+function requestPath(resource: Resource, { field, position }: Link): string {
+  const [first = '', ...rest] = field.split('.')
+  const declared = resource.fields[first]
+  if (declared === undefined) return field
+  const names = [declared.requestName(first)]
+  let schema: RequestSchema | undefined = declared.request
+  for (const name of rest) {
+    const members = schema?.properties ?? {}
+    const key = requestForms(name).find((form) => Object.hasOwn(members, form)) ?? name
+    names.push(key)
+    schema = members[key]
+  }
+  return `${names.join('.')}${schema?.type === 'array' ? `[${position}]` : ''}`
+}
+
+/** As much of a request's JSON Schema as leads to a field. */
+interface RequestSchema {
+  readonly type?: unknown
+  readonly properties?: Readonly<Record<string, RequestSchema>>
+}
+
+/** Names that a reference may have in requests, the likeliest first. */
+function requestForms(name: string): string[] {
+  const singular = name.endsWith('ies') ? `${name.slice(0, -3)}y` : name.replace(/s$/, '')
+  return [`${name}_id`, `${singular}_ids`, name]
+}
+
+export interface DraftParts {
+  readonly catalogue: Catalogue
+  readonly records: Records
+  readonly answers: Answers
+  /** The edge that serves a host. */
+  readonly edgeOn: (host: string) => string | undefined
+  /** Must the hosts of edges be reserved domains? */
+  readonly requireReserved: boolean
+  /** Does anybody hear of such an event? Its object costs reads. */
+  readonly eventful: (tx: StoreTransaction, record: Pick<ChangeEvent, 'kind' | 'type'>) => Promise<boolean>
+}
+
+/** One write while it is not committed: changes records together with their claims and references, and remembers what it touched. */
+export class Draft {
+  readonly tx: StoreTransaction
+  readonly touched: Touched[] = []
+  readonly events: ChangeEvent[] = []
+  /** For the history. */
+  readonly changes: RecordedChange[] = []
+  readonly #parts: DraftParts
+  #redelivered = 0
+
+  constructor(tx: StoreTransaction, parts: DraftParts) {
+    this.tx = tx
+    this.#parts = parts
+  }
+
+  /** Is there something to commit? */
+  get wrote(): boolean {
+    return this.touched.length > 0 || this.#redelivered > 0
+  }
+
+  /** Gives one dead letter of an event destination, or all, back to its outbox; answers how many. */
+  async redeliver(destination: string, letter: number | undefined): Promise<number> {
+    const redelivered = await this.tx.redeliver(destination, letter)
+    this.#redelivered += redelivered
+    return redelivered
+  }
+
+  /** Fails with `REF_NOT_FOUND`, `ALREADY_EXISTS`, or `NOT_FOUND` when the parent is gone. */
+  async insert(resource: Resource, record: ResourceRecord): Promise<Versioned> {
+    await this.#touchParent(resource, record, true)
+    await this.#mustHold(resource, undefined, record)
+    const { kind, id } = record
+    const { createdAt } = await this.tx.insert({ kind, id, ...this.#parts.records.stored(record) })
+    // The time of a record is the store's, so that every answer tells the same.
+    const stored = { ...record, createdAt: timestampText(createdAt) }
+    await this.#relate(resource, undefined, stored)
+    await this.#note(resource, undefined, stored)
+    return { record: stored, revision: this.tx.number }
+  }
+
+  /**
+   * Writes nothing when nothing differs. Secrets that do not open are replaced when the update gives some, and kept as they
+   * are by refusing every other one: their key may come back. Fails with `REF_NOT_FOUND` or `ALREADY_EXISTS`, or as the sealer
+   * does.
+   */
+  async update(resource: Resource, before: Versioned, after: ResourceRecord): Promise<Versioned> {
+    if (isDeepStrictEqual(before.record, after)) return before
+    if (before.unopened !== undefined && Object.keys(after.secrets).length === 0) throw before.unopened
+    await this.#mustHold(resource, before.record, after)
+    await this.tx.update(after.kind, after.id, this.#parts.records.stored(after))
+    await this.#relate(resource, before.record, after)
+    await this.#touchParent(resource, after, false)
+    await this.#note(resource, before.record, after)
+    return { record: after, revision: this.tx.number }
+  }
+
+  /** Deletes a record with everything that goes with it. Fails with `IN_USE`. */
+  async remove(record: ResourceRecord): Promise<void> {
+    mustNotServe(record, this.#parts.edgeOn)
+    const doomed = await doomedWith(this.tx, this.#parts, record)
+    // Told before anything goes: an event shows its record as it was, with what stood below it.
+    for (const one of doomed) await this.#note(this.#resource(one.kind), one, undefined)
+    await this.tx.deleteMany(doomed.reverse())
+    await this.#touchParent(this.#resource(record.kind), record, false)
+  }
+
+  #resource(kind: string): Resource {
+    const resource = this.#parts.catalogue.find(kind)
+    if (resource === undefined) throw new RangeError(`there is no resource ${kind}`)
+    return resource
+  }
+
+  async #mustHold(resource: Resource, before: ResourceRecord | undefined, after: ResourceRecord): Promise<void> {
+    await mustLeadSomewhere(this.tx, resource, before, after)
+    await mustCarryBytes(this.tx, before, after)
+    if (this.#parts.requireReserved) await hostsMustBeReserved(this.tx, before, after)
+  }
+
+  /** A parent's answer shows its children, so that their change is a new revision of it. */
+  async #touchParent(resource: Resource, { body }: ResourceRecord, mustExist: boolean): Promise<void> {
+    const family = this.#parts.catalogue.parentOf(resource)
+    if (family === undefined) return
+    const id = String(body[family.field])
+    if ((await this.tx.get(family.parent.name, id)) !== undefined) await this.tx.update(family.parent.name, id, {})
+    else if (mustExist) throw notFound(family.parent.name)
+  }
+
+  async #relate(resource: Resource, before: ResourceRecord | undefined, after: ResourceRecord): Promise<void> {
+    const links = linksOf(resource, after)
+    const former = before === undefined ? [] : linksOf(resource, before)
+    if (!isDeepStrictEqual(links, former)) await this.tx.replaceReferences(keyOf(after), links.map(reference))
+    const claims = claimsOf(resource, after)
+    const kept = new Set(claims.map(({ space, value }) => `${space} ${value}`))
+    const held = before === undefined ? [] : claimsOf(resource, before)
+    for (const { space, value } of held) {
+      if (!kept.has(`${space} ${value}`)) await this.tx.release(keyOf(after), space, value)
+    }
+    const had = new Set(held.map(({ space, value }) => `${space} ${value}`))
+    for (const { space, value, field } of claims) {
+      if (!had.has(`${space} ${value}`)) await this.#claim(after, space, value, field)
+    }
+  }
+
+  async #claim(record: ResourceRecord, space: string, value: string, field: string): Promise<void> {
+    try {
+      await this.tx.claim(keyOf(record), space, value)
+    } catch (error) {
+      if (!(error instanceof ClaimConflict)) throw error
+      const { kind, id } = error.keeper
+      const details = { taken_by: `${kind} ${id}` }
+      throw new ControlError('ALREADY_EXISTS', `${field} is taken by ${kind} ${id}`, { field, details })
+    }
+  }
+
+  async #note(
+    resource: Resource,
+    before: ResourceRecord | undefined,
+    after: ResourceRecord | undefined
+  ): Promise<void> {
+    const recorded = recordedChange(resource, before, after)
+    const { kind, id, change } = recorded
+    this.changes.push(recorded)
+    this.touched.push({
+      kind,
+      id,
+      after: after === undefined ? undefined : { record: after, revision: this.tx.number }
+    })
+    const record = after ?? before
+    const type = resource.events === undefined ? null : eventType(resource.events, change)
+    if (record === undefined || !(await this.#parts.eventful(this.tx, { kind, type }))) return
+    const object: Json = await this.#parts.answers.one(this.tx, resource, record, undefined)
+    this.events.push({ kind, id, change, type, object })
+  }
+}
+
+function keyOf({ kind, id }: ResourceRecord): RecordKey {
+  return { kind, id }
+}
+
+function reference({ field, kind, id }: Link) {
+  return { field, to: { kind, id } }
+}

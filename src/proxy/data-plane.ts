@@ -1,0 +1,150 @@
+import type { InternalRequests } from '../flow/flow.js'
+import { AddressCounts } from '../lib/address-counts.js'
+import type { Clock } from '../lib/clock.js'
+import { unmapIpv4 } from '../lib/ip.js'
+import type { TurnedAway } from '../lib/turned-away.js'
+import { AddressGate } from '../runtime/address-gate.js'
+import type { Snapshot, SnapshotHolder } from '../runtime/snapshot.js'
+import { AccessLog, type LineWriter } from '../telemetry/access-log.js'
+import { ConnectionLog } from '../telemetry/connection-log.js'
+import { type EventSink, TrafficEvents } from '../telemetry/event-fields.js'
+import type { Metrics } from '../telemetry/metrics.js'
+import type { Back, Front, ListenLimits, SideDoor } from '../transport/contract.js'
+import { READ_BYTES } from '../transport/http1/wire.js'
+import { Admission } from './admission.js'
+import type { ClientAddress } from './client-address.js'
+import { Forwarder, type UpstreamTimeouts } from './forwarder.js'
+import type { HeaderKinds } from './header-hygiene.js'
+import { openHttpListener } from './http-listener.js'
+import { PipelineRequests } from './internal-requests.js'
+import { Pipeline } from './pipeline.js'
+import { type Address, ProcessPorts } from './ports.js'
+import { TcpListener } from './tcp-listener.js'
+import { ListenerTls, type ServerIdentity, TcpTermination, TlsContexts } from './tls.js'
+import type { Upstreams } from './upstreams.js'
+
+export interface TrafficParts {
+  readonly front: Front
+  readonly back: Back
+  readonly upstreams: Upstreams
+  /** See `PipelineParts`. */
+  readonly challenge: (host: string, path: string) => Uint8Array | undefined
+  readonly holder: SnapshotHolder
+  readonly metrics: Metrics
+  readonly kinds: HeaderKinds
+  readonly clock: Clock
+  readonly log: {
+    info(fields: object, message: string): void
+    warn(fields: object, message: string): void
+    error(fields: object, message: string): void
+  }
+  /** Takes the lines of the access log, which has a switch of its own. */
+  readonly lines: LineWriter
+  /** Share of the exchanges that get a line; undefined: no access log. */
+  readonly accessLog: number | undefined
+  /** Hears of what went through. */
+  readonly events: EventSink
+  readonly region: string
+  readonly limits: ListenLimits
+  readonly turnedAway: TurnedAway
+  readonly timeouts: UpstreamTimeouts & { readonly headers: number; readonly drain: number }
+  readonly forwarding: ClientAddress
+  /** Shown by TLS listeners for names without a certificate. */
+  readonly development: ServerIdentity
+  readonly tcp: { readonly host: string; readonly proxyProtocol: boolean }
+  /** Shares the TLS listener at this address; left out: nobody shares one. */
+  readonly beside?: { readonly at: Address; readonly door: SideDoor }
+  /** What the process itself listens on: see `PortsParts`. */
+  readonly reserved: readonly Address[]
+}
+
+/** What carries traffic, put together. */
+export interface Traffic {
+  readonly ports: ProcessPorts
+  /** What policies ask internal entries with. */
+  readonly internal: InternalRequests
+  /** A snapshot serves from now on. */
+  serves(snapshot: Snapshot): void
+  /** Ends what runs beside connections. */
+  stop(): void
+}
+
+/** Composes the data plane above the engine. Opens nothing: the ports do when a configuration asks for it. */
+export function createTraffic(parts: TrafficParts): Traffic {
+  const { holder, clock, metrics, log, lines, upstreams, accessLog, region, limits, timeouts, forwarding } = parts
+  const contexts = new TlsContexts({ clock })
+  const tls = new ListenerTls({ holder, contexts, development: parts.development, log })
+  const endpoints = new AddressGate('endpoints', { log: lines, told: (enforced) => metrics.restricted(enforced) })
+  const events = new TrafficEvents(parts.events)
+  const pipeline = new Pipeline({
+    holder,
+    admission: new Admission({ kinds: parts.kinds, forwarding, clock, endpoints, tls }),
+    forwarder: new Forwarder({ back: parts.back, upstreams, kinds: parts.kinds, clock, metrics, timeouts, log }),
+    clock,
+    metrics,
+    challenge: parts.challenge,
+    accessLog: accessLog === undefined ? undefined : new AccessLog(lines, accessLog),
+    events,
+    log
+  })
+  const http = {
+    front: parts.front,
+    pipeline,
+    tls,
+    beside: ({ host, port }: Address) =>
+      parts.beside?.at.host === host && parts.beside.at.port === port ? parts.beside.door : undefined,
+    forwarding,
+    limits,
+    turnedAway: parts.turnedAway,
+    region,
+    holder,
+    metrics,
+    log: lines,
+    logRefused: accessLog !== undefined
+  }
+  const tcp = {
+    holder,
+    clock,
+    metrics,
+    endpoints,
+    upstreams,
+    termination: new TcpTermination({
+      contexts,
+      listeners: tls,
+      handshakes: limits.handshakes ?? Number.POSITIVE_INFINITY,
+      ofAddress: new AddressCounts(limits.handshakesPerAddress ?? 0, (peer) => forwarding.isTrusted(unmapIpv4(peer))),
+      turnedAway: parts.turnedAway,
+      log
+    }),
+    shared: Buffer.allocUnsafeSlow(READ_BYTES),
+    lines: accessLog === undefined ? undefined : new ConnectionLog(lines),
+    events,
+    log,
+    timeouts,
+    forwarding,
+    proxyProtocol: parts.tcp.proxyProtocol,
+    connections: limits.connections,
+    connectionsPerAddress: limits.connectionsPerAddress ?? 0,
+    turnedAway: parts.turnedAway,
+    region
+  }
+  const ports = new ProcessPorts({
+    openHttp: (unit) => openHttpListener(unit, http),
+    openTcp: (edge, at, address) => TcpListener.open(edge, at, address, tcp),
+    tcpHost: parts.tcp.host,
+    reserved: parts.reserved,
+    drain: timeouts.drain,
+    log
+  })
+  let certificates: Snapshot['tables']['certificates'] | undefined
+  return {
+    ports,
+    internal: new PipelineRequests(pipeline, clock),
+    serves(snapshot) {
+      if (snapshot.tables.certificates === certificates) return
+      certificates = snapshot.tables.certificates
+      tls.ahead(snapshot)
+    },
+    stop: () => contexts.stop()
+  }
+}

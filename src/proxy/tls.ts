@@ -1,0 +1,350 @@
+import { randomBytes, X509Certificate } from 'node:crypto'
+import type { Socket } from 'node:net'
+import { LRUCache } from 'lru-cache'
+import type { ConnectionFacts } from '../flow/exchange.js'
+import type { EntryFacts, Termination } from '../flow/flow.js'
+import type { AddressCounts } from '../lib/address-counts.js'
+import type { Clock } from '../lib/clock.js'
+import type { TurnedAway } from '../lib/turned-away.js'
+import type { CompiledEdge } from '../runtime/http-edges.js'
+import type { EdgeTls } from '../runtime/plan.js'
+import type { Snapshot, SnapshotHolder } from '../runtime/snapshot.js'
+import type { TlsEntry, TlsTable } from '../transport/contract.js'
+import { type ServerContextOptions, serverContext, type Terminated, terminateTls } from '../transport/tls/terminate.js'
+
+/** A certificate with its key, as PEM. Contexts are kept for the object: another one means another certificate. */
+export interface ServerIdentity {
+  /** Leaf first. */
+  readonly chain: string
+  readonly privateKey: string
+}
+
+/** What is asked of a handshake. */
+interface TlsDemand extends Pick<ServerContextOptions, 'minVersion' | 'maxVersion' | 'clientCertificates'> {
+  /** PEM of the authorities that may vouch for clients. */
+  readonly authorities?: readonly string[]
+}
+
+/** What a handshake is made with. */
+type ServerContext = Required<Pick<TlsEntry, 'context' | 'certificate'>>
+
+interface TlsContextsParts {
+  readonly clock: Clock
+  /** Most contexts that are kept. */
+  readonly most?: number
+}
+
+const MOST = 10_000
+/** Certificates whose contexts are made before somebody asks for them. */
+const MADE_AHEAD = 1_000
+/** Milliseconds of one step of making ahead. */
+const STEP = 2
+/** How long the keys of session tickets live. Milliseconds. */
+const TICKET_KEYS_LIFE = 12 * 3_600_000
+const TICKET_KEY_BYTES = 48
+const NO_DEMAND: TlsDemand = {}
+
+/**
+ * The secure contexts of the process: one for each certificate and demand, kept while they are used. Their ticket keys
+ * are made at the start and again twice a day; who comes with an older ticket shakes hands anew.
+ */
+export class TlsContexts {
+  readonly #clock: Clock
+  readonly #contexts: LRUCache<string, ServerContext>
+  readonly #numbers = new WeakMap<ServerIdentity, number>()
+  #count = 0
+  #ticketKeys = randomBytes(TICKET_KEY_BYTES)
+  #renewsAt: number
+  #ahead: NodeJS.Immediate | undefined
+
+  constructor({ clock, most = MOST }: TlsContextsParts) {
+    this.#clock = clock
+    this.#contexts = new LRUCache({ max: most })
+    this.#renewsAt = clock.monotonic() + TICKET_KEYS_LIFE
+  }
+
+  /** Throws when certificate, key or authorities cannot be used. */
+  of(identity: ServerIdentity, demand: TlsDemand = NO_DEMAND): ServerContext {
+    this.#renew()
+    const key = this.#key(identity, demand)
+    let context = this.#contexts.get(key)
+    if (context === undefined) {
+      context = this.#make(identity, demand)
+      this.#contexts.set(key, context)
+    }
+    return context
+  }
+
+  /** Makes the contexts of the first certificates, in small steps, so that their first clients need not wait. `failed` hears of those that cannot be used. */
+  ahead(identities: Iterable<ServerIdentity>, failed: (identity: ServerIdentity, error: unknown) => void): void {
+    this.stop()
+    const wanted = identities[Symbol.iterator]()
+    let left = Math.min(MADE_AHEAD, this.#contexts.max)
+    const step = (): void => {
+      const until = this.#clock.monotonic() + STEP
+      this.#ahead = undefined
+      while (left-- > 0) {
+        const { value, done } = wanted.next()
+        if (done === true) return
+        try {
+          this.of(value)
+        } catch (error) {
+          failed(value, error)
+        }
+        if (this.#clock.monotonic() >= until) {
+          this.#ahead = setImmediate(step)
+          return
+        }
+      }
+    }
+    this.#ahead = setImmediate(step)
+  }
+
+  /** Ends making ahead. */
+  stop(): void {
+    if (this.#ahead !== undefined) clearImmediate(this.#ahead)
+    this.#ahead = undefined
+  }
+
+  #make({ chain, privateKey }: ServerIdentity, { authorities, ...demand }: TlsDemand): ServerContext {
+    const context = serverContext({
+      cert: chain,
+      key: privateKey,
+      ticketKeys: this.#ticketKeys,
+      ...demand,
+      ...(authorities === undefined ? {} : { ca: authorities })
+    })
+    return { context, certificate: new X509Certificate(chain).raw }
+  }
+
+  #key(identity: ServerIdentity, demand: TlsDemand): string {
+    let number = this.#numbers.get(identity)
+    if (number === undefined) {
+      number = ++this.#count
+      this.#numbers.set(identity, number)
+    }
+    if (demand === NO_DEMAND) return String(number)
+    const { minVersion = '', maxVersion = '', clientCertificates = '', authorities = [] } = demand
+    return [number, minVersion, maxVersion, clientCertificates, ...authorities].join('\n')
+  }
+
+  #renew(): void {
+    const now = this.#clock.monotonic()
+    if (now < this.#renewsAt) return
+    this.#renewsAt = now + TICKET_KEYS_LIFE
+    this.#ticketKeys = randomBytes(TICKET_KEY_BYTES)
+    this.#contexts.clear()
+  }
+}
+
+/** What a handshake was held against. */
+interface Choice {
+  readonly identity: ServerIdentity
+  readonly tls: EdgeTls | undefined
+  /** PEM of the authorities that had to vouch for the client; undefined: none was asked. */
+  readonly authorities: readonly string[] | undefined
+}
+
+interface ListenerTlsParts {
+  readonly holder: SnapshotHolder
+  readonly contexts: TlsContexts
+  /** Shown where no certificate fits. */
+  readonly development: ServerIdentity
+  readonly log: { warn(fields: object, message: string): void }
+}
+
+const ALPN = ['h2', 'http/1.1']
+/** Names that a warning was given for; beyond that nobody reads them. */
+const MOST_WARNINGS = 1_000
+
+/**
+ * TLS of the listeners: the certificate by the client's name for the server, the demands by the edge of that name. It
+ * remembers what each connection was held against, so that no request passes on a connection that its own host would not
+ * have accepted.
+ */
+export class ListenerTls {
+  readonly #parts: ListenerTlsParts
+  /** By the `local` of a connection, which is an object of its own. */
+  readonly #choices = new WeakMap<ConnectionFacts['local'], Choice>()
+  readonly #warned = new Set<string>()
+
+  constructor(parts: ListenerTlsParts) {
+    this.#parts = parts
+  }
+
+  /** The table of one listener. */
+  table(entry: EntryFacts): TlsTable {
+    return {
+      entryFor: ({ sni }, local) => {
+        const choice = this.#choose(this.#parts.holder.current(), sni, entry)
+        const chosen = this.#entry(choice, sni)
+        if (chosen !== undefined) this.#choices.set(local, choice)
+        return chosen
+      }
+    }
+  }
+
+  /**
+   * Must a request for `host`, which `edge` serves, not pass on this connection? So it is when the handshake was held
+   * against less than the edge asks for now (RFC 9110 7.4), and when it showed another certificate than `host` has.
+   */
+  misdirected(connection: ConnectionFacts, host: string, edge: CompiledEdge | undefined, snapshot: Snapshot): boolean {
+    const { tls } = connection
+    const asks = edge?.tls?.authorities !== undefined
+    if (tls === undefined) return asks
+    const held = this.#choices.get(connection.local)
+    if (held === undefined) return true
+    if (asks) {
+      const authorities = authoritiesOf(edge.tls, snapshot)
+      if (tls.clientVerified !== true || !sameList(authorities, held.authorities)) return true
+    }
+    if (edge?.tls?.minVersion === '1.3' && tls.version !== 'TLSv1.3') return true
+    return host !== tls.sni && this.#identity(host, snapshot) !== held.identity
+  }
+
+  /** Makes contexts for the certificates of a configuration that is about to serve or serves already. */
+  ahead(snapshot: Snapshot): void {
+    this.#parts.contexts.ahead(snapshot.tables.certificates, () => {
+      // Who asks for it first is refused, and that is logged.
+    })
+  }
+
+  /** The certificate that a name gets; for none the one of development. */
+  identityFor(name: string | undefined): ServerIdentity {
+    return this.#identity(name, this.#parts.holder.current())
+  }
+
+  #choose(snapshot: Snapshot, name: string | undefined, entry: EntryFacts): Choice {
+    const edge = name === undefined ? undefined : snapshot.edge(name, entry.publicPort, entry.port)
+    const identity = this.#identity(name, snapshot)
+    if (identity === this.#parts.development && edge !== undefined) this.#warn(name as string, edge)
+    return { identity, tls: edge?.tls, authorities: authoritiesOf(edge?.tls, snapshot) }
+  }
+
+  #identity(name: string | undefined, { tables }: Snapshot): ServerIdentity {
+    return (name === undefined ? undefined : tables.certificates.find(name)) ?? this.#parts.development
+  }
+
+  #entry({ identity, tls, authorities }: Choice, name: string | undefined): TlsEntry | undefined {
+    const { contexts, log } = this.#parts
+    try {
+      if (tls === undefined) return { ...contexts.of(identity), alpn: ALPN }
+      const demand: TlsDemand = {
+        // Below 1.2 nothing is spoken here, whatever an edge allows (RFC 8996).
+        minVersion: tls.minVersion === '1.3' ? 'TLSv1.3' : 'TLSv1.2',
+        ...(authorities === undefined ? {} : { clientCertificates: 'require', authorities })
+      }
+      const context = contexts.of(identity, demand)
+      return { ...context, alpn: ALPN, ...(authorities === undefined ? {} : { clientCertificates: 'require' }) }
+    } catch (error) {
+      log.warn(
+        { err: error, name },
+        'a certificate or the authorities of an edge cannot be used; the client is refused'
+      )
+      return undefined
+    }
+  }
+
+  #warn(name: string, edge: CompiledEdge): void {
+    // Names that no edge claims come from clients, and a client must not be able to fill the log.
+    const about = edge.hosts === 'every' ? '*' : name
+    if (this.#warned.has(about) || this.#warned.size >= MOST_WARNINGS) return
+    this.#warned.add(about)
+    this.#parts.log.warn(
+      { name, edge: edge.id },
+      'no certificate for this name: a self-signed one for development is shown, which clients do not trust'
+    )
+  }
+}
+
+/** PEM texts; authorities that are gone vouch for nobody. */
+function authoritiesOf(tls: EdgeTls | undefined, { tables }: Snapshot): readonly string[] | undefined {
+  return tls?.authorities?.flatMap((key) => tables.certificates.authority(key) ?? [])
+}
+
+function sameList(a: readonly string[] | undefined, b: readonly string[] | undefined): boolean {
+  if (a === undefined || b === undefined || a.length !== b.length) return false
+  return a.every((item, index) => item === b[index])
+}
+
+interface TcpTerminationParts {
+  readonly contexts: TlsContexts
+  readonly listeners: ListenerTls
+  /** Most handshakes at a time. */
+  readonly handshakes: number
+  /** Those of each address. */
+  readonly ofAddress: AddressCounts
+  readonly turnedAway: TurnedAway
+  readonly log: { warn(fields: object, message: string): void }
+}
+
+/** Ends TLS on connections of TCP edges, as their policies say. */
+export class TcpTermination {
+  readonly #parts: TcpTerminationParts
+  #running = 0
+
+  constructor(parts: TcpTerminationParts) {
+    this.#parts = parts
+  }
+
+  /** After a failure the socket is destroyed. `timeout`: milliseconds; 0: no limit. */
+  end(
+    socket: Socket,
+    { local, listener, peer }: ConnectionFacts,
+    how: Termination,
+    snapshot: Snapshot,
+    timeout: number
+  ): Promise<Terminated> {
+    const table = { entryFor: ({ sni }: { sni: string | undefined }) => this.#entry(how, sni, snapshot) }
+    const full = this.#running >= this.#parts.handshakes
+    const shaken = full ? undefined : this.#parts.ofAddress.enter(peer.address)
+    if (shaken === undefined) {
+      socket.destroy()
+      this.#parts.turnedAway.tell(listener, full ? 'handshakes' : 'address-handshakes', peer.address)
+      return Promise.resolve({ kind: 'failed', why: 'overloaded' })
+    }
+    this.#running++
+    return new Promise((resolve) => {
+      const giveUp = terminateTls(socket, { table, local }, (result) => {
+        clearTimeout(timer)
+        this.#running--
+        shaken()
+        if (result.kind === 'secure' && how.clients?.must === 'any' && result.tls.clientCertificate === undefined) {
+          result.secure.destroy()
+          resolve({ kind: 'failed', why: 'certificate-missing' })
+        } else resolve(result)
+      })
+      const timer = timeout > 0 ? setTimeout(() => giveUp('timeout'), timeout) : undefined
+    })
+  }
+
+  #entry(how: Termination, sni: string | undefined, snapshot: Snapshot): TlsEntry | undefined {
+    const { contexts, listeners, log } = this.#parts
+    const { clients, minVersion, maxVersion } = how
+    const asked = clients === undefined ? undefined : clients.must === 'verified' ? 'require' : 'request'
+    const demand: TlsDemand = {
+      minVersion,
+      maxVersion,
+      ...(clients === undefined || asked === undefined
+        ? {}
+        : { clientCertificates: asked, authorities: authorities(clients.authorities, snapshot) })
+    }
+    try {
+      const context = contexts.of(how.identity ?? listeners.identityFor(sni), demand)
+      return { ...context, alpn: [], ...(asked === undefined ? {} : { clientCertificates: asked }) }
+    } catch (error) {
+      log.warn(
+        { err: error, name: sni },
+        'a certificate or the authorities of a policy cannot be used; the client is refused'
+      )
+      return undefined
+    }
+  }
+}
+
+/** PEM texts as they are, ids by what they name. */
+function authorities(given: readonly string[], { tables }: Snapshot): string[] {
+  return given.flatMap((one) =>
+    one.includes('-----BEGIN') ? one : (tables.certificates.authority(`authority:${one.trim()}`) ?? [])
+  )
+}

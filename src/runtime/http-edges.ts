@@ -1,0 +1,321 @@
+import type { CompiledModule } from '../features/contract.js'
+import type { EndpointFacts } from '../flow/flow.js'
+import type { PathForm } from '../flow/target.js'
+import { ShardedMap } from '../lib/sharded-map.js'
+import { atOnce, type Steps } from '../lib/slices.js'
+import { compileModules, type ModuleCompilation } from './modules.js'
+import { asKind, type EdgeTls, type EdgeUnit, type HostPort, type RouteUnit, type UnitChange } from './plan.js'
+
+/** An edge's routes, ready for lookup. */
+export interface CompiledEdge {
+  readonly id: string
+  readonly hosts: EdgeUnit['hosts']
+  readonly routes: PathTable
+  /** Key of the policy whose `on_tcp_connect` sees connections. */
+  readonly connectPolicy: string | undefined
+  readonly tls: EdgeTls | undefined
+  /** What clients speak to it. */
+  readonly protocol: 'http' | 'https'
+  /** Gives way to every edge that does not. */
+  readonly yields: boolean
+  /** The form of paths; absent: that of the listener. */
+  readonly pathForm?: PathForm | undefined
+}
+
+/** An edge at the hostport that was asked for. */
+export interface EdgeAt {
+  readonly edge: CompiledEdge
+  /** How policies see it; undefined for the edge that takes every host, which is seen as its listener. */
+  readonly endpoint: EndpointFacts | undefined
+}
+
+interface Holder extends EdgeAt {
+  readonly endpoint: EndpointFacts
+}
+
+/** Who asks for one host, in the order of `precedence`: the first is meant when no port is told, and of one port. */
+type Holders = readonly Holder[]
+
+/** The port of TLS by default: an edge with it is what a host without a port means. */
+const DEFAULT_PORT = 443
+
+/**
+ * Host and port → edge: the exact name first, then the longest wildcard, then the edge that takes every host. A wildcard
+ * holds the names below its suffix, at any depth, and not the suffix itself. Immutable.
+ *
+ * Edges hold `host:port` pairs. A request without a port gets the edge on 443, else the one on the lowest port. An edge that
+ * yields serves what no other edge asks for, by name or wildcard. What is found follows from the edges alone, in whatever
+ * order they came: an edge that stands behind another comes forward when that one has gone.
+ */
+export class HostTable {
+  readonly #holders: ShardedMap<Holders>
+  readonly #every: EdgeAt | undefined
+
+  private constructor(holders: ShardedMap<Holders>, every: EdgeAt | undefined) {
+    this.#holders = holders
+    this.#every = every
+  }
+
+  static readonly empty = new HostTable(ShardedMap.empty(), undefined)
+
+  /** The edge that takes every host that no other edge claims. */
+  get every(): CompiledEdge | undefined {
+    return this.#every?.edge
+  }
+
+  /** The table without what `drop` held, and then with what `put` holds. */
+  with(put: Iterable<CompiledEdge>, drop: Iterable<CompiledEdge>): HostTable {
+    return atOnce(this.editing(put, drop))
+  }
+
+  /** As `with`, in steps. */
+  *editing(put: Iterable<CompiledEdge>, drop: Iterable<CompiledEdge>): Steps<HostTable> {
+    const changed = new Map<string, Holders>()
+    let every = this.#every
+    const of = (host: string): Holders => changed.get(host) ?? this.#holders.get(host) ?? []
+    for (const edge of drop) {
+      yield
+      if (edge.hosts === 'every') every = every?.edge.id === edge.id ? undefined : every
+      else for (const { host } of edge.hosts) changed.set(host, without(of(host), edge))
+    }
+    for (const edge of put) {
+      yield
+      if (edge.hosts === 'every') every = { edge, endpoint: undefined }
+      else for (const at of edge.hosts) changed.set(at.host, including(of(at.host), at, edge))
+    }
+    return new HostTable(yield* this.#holders.editing(held(changed), free(changed)), every)
+  }
+
+  /** The edge of `at`. */
+  find(host: string, publicPort?: number, ownPort?: number): CompiledEdge | undefined {
+    return this.at(host, publicPort, ownPort)?.edge
+  }
+
+  /** `publicPort`: the port that clients know; then only edges with it are found. `ownPort` is preferred where the host stands on several. */
+  at(host: string, publicPort?: number, ownPort?: number): EdgeAt | undefined {
+    if (this.#holders.size === 0) return this.#every
+    const exact = chosen(this.#holders.get(host), publicPort, ownPort)
+    if (exact !== undefined && !exact.edge.yields) return exact
+    return this.#above(host, publicPort, ownPort) ?? exact ?? this.#every
+  }
+
+  #above(host: string, publicPort: number | undefined, ownPort: number | undefined): EdgeAt | undefined {
+    let dot = host.indexOf('.')
+    while (dot !== -1) {
+      const above = chosen(this.#holders.get(`*${host.slice(dot)}`), publicPort, ownPort)
+      if (above !== undefined) return above
+      dot = host.indexOf('.', dot + 1)
+    }
+    return undefined
+  }
+}
+
+function chosen(
+  holders: Holders | undefined,
+  publicPort: number | undefined,
+  ownPort: number | undefined
+): EdgeAt | undefined {
+  if (holders === undefined) return undefined
+  if (publicPort !== undefined) return holders.find(({ endpoint }) => endpoint.port === publicPort)
+  const own = holders.length > 1 ? holders.find(({ endpoint }) => endpoint.port === ownPort) : undefined
+  return own ?? holders[0]
+}
+
+function* held(hosts: ReadonlyMap<string, Holders>): Generator<[string, Holders]> {
+  for (const [host, holders] of hosts) if (holders.length > 0) yield [host, holders]
+}
+
+function* free(hosts: ReadonlyMap<string, Holders>): Generator<string> {
+  for (const [host, holders] of hosts) if (holders.length === 0) yield host
+}
+
+const without = (holders: Holders, { id }: CompiledEdge): Holders => holders.filter(({ edge }) => edge.id !== id)
+
+function including(holders: Holders, { host, port }: HostPort, edge: CompiledEdge): Holders {
+  const others = holders.filter(({ edge: other, endpoint }) => other.id !== edge.id || endpoint.port !== port)
+  const holder: Holder = { edge, endpoint: { id: edge.id, protocol: edge.protocol, host, port } }
+  return [...others, holder].sort(precedence)
+}
+
+/** Edges that yield last; then by port; of two on one port the one with the lower id has it. */
+function precedence(a: Holder, b: Holder): number {
+  if (a.edge.yields !== b.edge.yields) return a.edge.yields ? 1 : -1
+  return rank(a.endpoint.port) - rank(b.endpoint.port) || (a.edge.id < b.edge.id ? -1 : 1)
+}
+
+function rank(port: number): number {
+  return port === DEFAULT_PORT ? 0 : port
+}
+
+/** A route as the pipeline uses it. */
+export interface Route {
+  readonly id: string
+  readonly edge: string
+  readonly match: 'exact' | 'prefix'
+  readonly path: string
+  readonly upstream: string | undefined
+  /** In order of execution; null for none. */
+  readonly modules: readonly CompiledModule[] | null
+}
+
+/**
+ * Path → route: an exact match first, then the longest prefix that ends on a segment border (`/a` holds `/a` and `/a/b`,
+ * not `/ab`). Cost grows with the segments of the request's path, not with the number of routes. Immutable.
+ *
+ * What it finds follows from its routes alone, in whatever order they came: of two in one place the one with the lower id
+ * has it, and the other as soon as that one has gone.
+ */
+export class PathTable {
+  /** By id, those that stand behind another included. */
+  readonly #routes: ReadonlyMap<string, Route>
+  readonly #exact = new Map<string, Route>()
+  readonly #prefixes = new Map<string, Route>()
+  /** Lengths of the prefixes: where none ends, nothing is cut off and looked up. */
+  readonly #lengths: ReadonlySet<number>
+  /** The route of `/`, when it is the only one: the lookup then needs no search. */
+  readonly #only: Route | undefined
+
+  private constructor(routes: ReadonlyMap<string, Route>) {
+    this.#routes = routes
+    for (const route of routes.values()) {
+      const { match, path } = route
+      const [table, place] = match === 'exact' ? [this.#exact, path] : [this.#prefixes, withoutSlash(path)]
+      const other = table.get(place)
+      if (other === undefined || route.id < other.id) table.set(place, route)
+    }
+    this.#lengths = new Set(Array.from(this.#prefixes.keys(), ({ length }) => length))
+    this.#only = this.#exact.size === 0 && this.#prefixes.size === 1 ? this.#prefixes.get('') : undefined
+  }
+
+  static readonly empty = new PathTable(new Map())
+
+  static of(routes: Iterable<Route>): PathTable {
+    return PathTable.empty.with(routes, [])
+  }
+
+  /** Number of its routes. */
+  get size(): number {
+    return this.#routes.size
+  }
+
+  /** The table without the routes of these ids, and then with `put`. */
+  with(put: Iterable<Route>, drop: Iterable<Pick<Route, 'id'>>): PathTable {
+    const routes = new Map(this.#routes)
+    for (const { id } of drop) routes.delete(id)
+    for (const route of put) routes.set(route.id, route)
+    return new PathTable(routes)
+  }
+
+  *[Symbol.iterator](): Iterator<Route> {
+    yield* this.#exact.values()
+    yield* this.#prefixes.values()
+  }
+
+  find(path: string): Route | undefined {
+    if (this.#only !== undefined) return this.#only
+    const exact = this.#exact.size === 0 ? undefined : this.#exact.get(path)
+    if (exact !== undefined) return exact
+    let end = path.length
+    while (end > 0) {
+      const route = this.#lengths.has(end) ? this.#prefixes.get(path.slice(0, end)) : undefined
+      if (route !== undefined) return route
+      end = path.lastIndexOf('/', end - 1)
+    }
+    return this.#prefixes.get('')
+  }
+}
+
+function withoutSlash(path: string): string {
+  return path.endsWith('/') ? path.slice(0, -1) : path
+}
+
+/** HTTP edges with their routes. A route waits for its edge, whichever comes first. Immutable. */
+export class Edges {
+  readonly hosts: HostTable
+  readonly #edges: ShardedMap<CompiledEdge>
+  /** Edge's id → its routes. */
+  readonly #routes: ShardedMap<PathTable>
+
+  static readonly empty = new Edges(ShardedMap.empty(), ShardedMap.empty(), HostTable.empty)
+
+  private constructor(edges: ShardedMap<CompiledEdge>, routes: ShardedMap<PathTable>, hosts: HostTable) {
+    this.#edges = edges
+    this.#routes = routes
+    this.hosts = hosts
+  }
+
+  /** Compiles what changed: cost grows with the routes of the edges that are touched, not with all. */
+  *editing(changes: readonly UnitChange[], compilation: ModuleCompilation): Steps<Edges> {
+    const routes = yield* this.#changedRoutes(changes, compilation)
+    const put = new Map<string, CompiledEdge>()
+    const gone = new Map<string, CompiledEdge>()
+    const routesOf = (id: string) => routes.get(id) ?? this.#routes.get(id) ?? PathTable.empty
+    for (const { before, after } of changes) {
+      yield
+      const former = asKind(before, 'edge')
+      const running = former === undefined ? undefined : this.#edges.get(former.id)
+      if (running !== undefined) gone.set(running.id, running)
+      const edge = asKind(after, 'edge')
+      if (edge === undefined) continue
+      const { id, hosts, connectPolicy, tls, pathForm, protocol = 'https', yields = false } = edge
+      put.set(id, { id, hosts, connectPolicy, tls, pathForm, protocol, yields, routes: routesOf(id) })
+    }
+    for (const [id, table] of routes) {
+      yield
+      const running = this.#edges.get(id)
+      if (running === undefined || put.has(id) || gone.has(id)) continue
+      gone.set(id, running)
+      put.set(id, { ...running, routes: table })
+    }
+    if (put.size === 0 && gone.size === 0 && routes.size === 0) return this
+    return new Edges(
+      yield* this.#edges.editing(put, leaving(gone, put)),
+      yield* this.#routes.editing(filled(routes), emptied(routes)),
+      yield* this.hosts.editing(put.values(), gone.values())
+    )
+  }
+
+  *#changedRoutes(
+    changes: readonly UnitChange[],
+    compilation: ModuleCompilation
+  ): Steps<ReadonlyMap<string, PathTable>> {
+    const edits = new Map<string, { put: Route[]; drop: RouteUnit[] }>()
+    const editsOf = (edge: string) => {
+      const known = edits.get(edge) ?? { put: [], drop: [] }
+      edits.set(edge, known)
+      return known
+    }
+    for (const { key, before, after } of changes) {
+      yield
+      const former = asKind(before, 'route')
+      if (former !== undefined) editsOf(former.edge).drop.push(former)
+      const route = asKind(after, 'route')
+      if (route !== undefined) editsOf(route.edge).put.push(compileRoute(key, route, compilation))
+    }
+    const routes = new Map<string, PathTable>()
+    for (const [edge, { put, drop }] of edits) {
+      routes.set(edge, (this.#routes.get(edge) ?? PathTable.empty).with(put, drop))
+      yield
+    }
+    return routes
+  }
+}
+
+// Walked through as they are used: a list of all of them, made in one go, would hold up the loop.
+
+function* leaving(gone: ReadonlyMap<string, unknown>, put: ReadonlyMap<string, unknown>): Generator<string> {
+  for (const id of gone.keys()) if (!put.has(id)) yield id
+}
+
+function* filled(routes: ReadonlyMap<string, PathTable>): Generator<[string, PathTable]> {
+  for (const [id, table] of routes) if (table.size > 0) yield [id, table]
+}
+
+function* emptied(routes: ReadonlyMap<string, PathTable>): Generator<string> {
+  for (const [id, table] of routes) if (table.size === 0) yield id
+}
+
+function compileRoute(key: string, route: RouteUnit, compilation: ModuleCompilation): Route {
+  const { id, edge, match, path, upstream } = route
+  return { id, edge, match, path, upstream, modules: compileModules(route.modules, key, id, compilation) }
+}

@@ -1,0 +1,44 @@
+import { type CompiledModule, type ModuleScope, unbuilt } from '../features/contract.js'
+import { modules } from '../features/registry.js'
+import type { PolicyServices } from '../policy/services.js'
+import type { Draft } from './persistent-state.js'
+import type { ModuleConfigs, SecretReference, SecretValues } from './plan.js'
+import { secretValue } from './secrets.js'
+
+/** What units with modules are compiled with. */
+export interface ModuleCompilation {
+  readonly services: PolicyServices
+  readonly draft: Draft
+  readonly secrets: SecretValues
+}
+
+/** Where a configuration keeps references to its secrets, by their paths in it. */
+type WithSecrets = { readonly secrets?: Readonly<Record<string, SecretReference>> }
+
+/** Modules of a route or TCP edge in order of execution; null for none. `unit` is its key, `owner` its id. */
+export function compileModules(
+  configs: ModuleConfigs,
+  unit: string,
+  owner: string,
+  { services, draft, secrets }: ModuleCompilation
+): readonly CompiledModule[] | null {
+  // Also without modules: what the unit kept before must be swept.
+  const { keep } = draft.for(unit)
+  const names = Object.keys(configs)
+  if (names.length === 0) return null
+  const compiled: CompiledModule[] = names.filter((name) => !KNOWN.has(name)).map(unbuilt)
+  for (const definition of modules) {
+    const config = configs[definition.name] as (Record<string, unknown> & WithSecrets) | undefined
+    if (config === undefined) continue
+    const scope: ModuleScope = {
+      owner,
+      services,
+      keep: (key, make) => keep(['module', definition.name, owner, ...key], make),
+      secret: (path) => secretValue(config.secrets?.[path], secrets)
+    }
+    compiled.push(definition.compile(config, scope))
+  }
+  return compiled
+}
+
+const KNOWN: ReadonlySet<string> = new Set(modules.map(({ name }) => name))

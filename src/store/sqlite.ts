@@ -1,0 +1,294 @@
+import type { Worker } from 'node:worker_threads'
+import {
+  type CompiledQuery,
+  type DatabaseConnection,
+  type Dialect,
+  type Driver,
+  Kysely,
+  type QueryResult,
+  SqliteAdapter,
+  SqliteIntrospector,
+  SqliteQueryCompiler
+} from 'kysely'
+import { Mutex } from '../lib/concurrency.js'
+import { threadBeside } from '../lib/files.js'
+import { StoreError } from './errors.js'
+import { errorOf, failureOf, SqliteFile } from './sqlite-file.js'
+import {
+  type Channel,
+  IN_MEMORY,
+  type SqliteCommand,
+  type SqliteCopyData,
+  type SqliteExecutor,
+  type SqliteOpening,
+  type SqliteReply,
+  type SqliteRequest,
+  type SqliteResult,
+  type SqliteThreadData
+} from './sqlite-protocol.js'
+import type { Database, Tables } from './tables.js'
+
+interface Waiting {
+  resolve(result: SqliteResult): void
+  reject(error: StoreError): void
+}
+
+async function copyBeside(from: string, to: string): Promise<void> {
+  const worker = threadBeside(import.meta.url, 'sqlite-copy-thread', { from, to } satisfies SqliteCopyData)
+  const done = await new Promise<SqliteOpening>((resolve, reject) => {
+    worker.once('message', resolve)
+    worker.once('error', reject)
+  })
+  if (!done.opened) throw errorOf(to, done.failure)
+}
+
+/** The main thread's end of the store thread. */
+class SqliteClient implements SqliteExecutor {
+  readonly #worker: Worker
+  readonly #waiting = new Map<number, Waiting>()
+  readonly #name: string
+  readonly #exited: Promise<void>
+  readonly #failed: (error: unknown) => void
+  #number = 0
+  #gone: StoreError | undefined
+
+  private constructor(name: string, worker: Worker, failed: (error: unknown) => void) {
+    this.#name = name
+    this.#worker = worker
+    this.#failed = failed
+    this.#exited = new Promise((resolve) => worker.once('exit', () => resolve()))
+    worker.on('message', (reply: SqliteReply) => this.#settle(reply))
+    worker.on('error', (error) =>
+      this.#lose(new StoreError('STORE_UNAVAILABLE', `${name}: ${error.message}`, { trouble: 'unreachable' }))
+    )
+    worker.on('exit', () => this.#lose(new StoreError('STORE_CLOSED', `${name} is closed`)))
+  }
+
+  /**
+   * Starts the thread and opens the file. Fails with `STORE_LOCKED`, or with what keeps the file from being opened. `failed`
+   * hears of each statement that fails later.
+   */
+  static async open(path: string, failed: (error: unknown) => void = () => undefined): Promise<SqliteClient> {
+    const workerData: SqliteThreadData = { path }
+    const worker = threadBeside(import.meta.url, 'sqlite-worker', workerData)
+    const opening = await new Promise<SqliteOpening>((resolve, reject) => {
+      worker.once('message', resolve)
+      worker.once('error', reject)
+    })
+    if (!opening.opened) throw errorOf(path, opening.failure)
+    return new SqliteClient(path, worker, failed)
+  }
+
+  async execute(command: SqliteCommand): Promise<SqliteResult> {
+    if (this.#gone !== undefined) throw this.#gone
+    const number = ++this.#number
+    return await new Promise((resolve, reject) => {
+      this.#waiting.set(number, { resolve, reject })
+      this.#worker.postMessage({ number, command } satisfies SqliteRequest)
+    })
+  }
+
+  /** In a thread and on a connection of its own, so that reads and writes go on meanwhile. */
+  async copy(to: string): Promise<void> {
+    if (this.#gone !== undefined) throw this.#gone
+    await copyBeside(this.#name, to)
+  }
+
+  /** Resolves once the file is closed, its lock free and the thread gone. */
+  async close(): Promise<void> {
+    if (this.#gone === undefined) await this.execute({ type: 'close' })
+    await this.#exited
+  }
+
+  #settle(reply: SqliteReply): void {
+    const waiting = this.#waiting.get(reply.number)
+    this.#waiting.delete(reply.number)
+    if ('result' in reply) {
+      waiting?.resolve(reply.result)
+      return
+    }
+    const error = errorOf(this.#name, reply.failure)
+    this.#failed(error)
+    waiting?.reject(error)
+  }
+
+  #lose(error: StoreError): void {
+    this.#gone ??= error
+    this.#failed(error)
+    for (const waiting of this.#waiting.values()) waiting.reject(error)
+    this.#waiting.clear()
+  }
+}
+
+/** Opens a SQLite file in a thread of its own. `failed` hears of each statement that fails. */
+export async function openSqlite(path: string, failed?: (error: unknown) => void): Promise<Database> {
+  return sqliteDatabase(path, await SqliteClient.open(path, failed))
+}
+
+/** A SQLite database that is open already, a file or memory. */
+export function sqliteDatabase(path: string, executor: SqliteExecutor): Database {
+  const writes = new Kysely<Tables>({ dialect: dialectOf(new WriterDriver(executor)) })
+  const reads = path === IN_MEMORY ? writes : new Kysely<Tables>({ dialect: dialectOf(new ReaderDriver(executor)) })
+  return {
+    name: path,
+    reads,
+    writes,
+    bytes: 'blob',
+    // The lock file has already refused every other process.
+    holdForMigration: () => Promise.resolve(),
+    // Its plans follow from the indexes alone.
+    recount: () => Promise.resolve(),
+    announce: () => Promise.resolve(),
+    wake: () => Promise.resolve(),
+    copy: (to) => executor.copy(to),
+    close: () => executor.close()
+  }
+}
+
+class SqliteConnection implements DatabaseConnection {
+  readonly #executor: SqliteExecutor
+  readonly #channel: Channel
+
+  constructor(executor: SqliteExecutor, channel: Channel) {
+    this.#executor = executor
+    this.#channel = channel
+  }
+
+  async executeQuery<R>({ sql, parameters }: CompiledQuery): Promise<QueryResult<R>> {
+    const result = await this.#executor.execute({ type: 'query', channel: this.#channel, sql, parameters })
+    const rows = result.rows as readonly unknown[] as R[]
+    return result.changes === null ? { rows } : { rows, numAffectedRows: BigInt(result.changes) }
+  }
+
+  // biome-ignore lint/correctness/useYield: the store thread answers in whole results
+  async *streamQuery<R>(): AsyncIterableIterator<QueryResult<R>> {
+    throw new Error('the store thread does not stream')
+  }
+}
+
+/** Statements of a transaction and those beside it share one connection, so they take turns. */
+class WriterDriver implements Driver {
+  readonly #executor: SqliteExecutor
+  readonly #connection: SqliteConnection
+  readonly #mutex = new Mutex()
+  #release: () => void = () => undefined
+
+  constructor(executor: SqliteExecutor) {
+    this.#executor = executor
+    this.#connection = new SqliteConnection(executor, 'writer')
+  }
+
+  async init(): Promise<void> {}
+
+  async acquireConnection(): Promise<DatabaseConnection> {
+    this.#release = await this.#mutex.acquire()
+    return this.#connection
+  }
+
+  async beginTransaction(): Promise<void> {
+    await this.#executor.execute({ type: 'begin' })
+  }
+
+  async commitTransaction(): Promise<void> {
+    await this.#executor.execute({ type: 'commit' })
+  }
+
+  async rollbackTransaction(): Promise<void> {
+    await this.#executor.execute({ type: 'rollback' })
+  }
+
+  async releaseConnection(): Promise<void> {
+    this.#release()
+  }
+
+  async destroy(): Promise<void> {}
+}
+
+/** Reads are single statements, and the thread runs them one by one. */
+class ReaderDriver implements Driver {
+  readonly #connection: SqliteConnection
+
+  constructor(executor: SqliteExecutor) {
+    this.#connection = new SqliteConnection(executor, 'reader')
+  }
+
+  async init(): Promise<void> {}
+
+  async acquireConnection(): Promise<DatabaseConnection> {
+    return this.#connection
+  }
+
+  beginTransaction(): Promise<void> {
+    return refuse()
+  }
+
+  commitTransaction(): Promise<void> {
+    return refuse()
+  }
+
+  rollbackTransaction(): Promise<void> {
+    return refuse()
+  }
+
+  async releaseConnection(): Promise<void> {}
+
+  async destroy(): Promise<void> {}
+}
+
+function refuse(): Promise<never> {
+  return Promise.reject(new Error('the reading connection has no transactions'))
+}
+
+function dialectOf(driver: Driver): Dialect {
+  return {
+    createDriver: () => driver,
+    createAdapter: () => new SqliteAdapter(),
+    createIntrospector: (db) => new SqliteIntrospector(db),
+    createQueryCompiler: () => new SqliteQueryCompiler()
+  }
+}
+
+/** SQLite on the calling thread: for memory, where no disk can hold up the loop. */
+export class SqliteHere implements SqliteExecutor {
+  readonly #name: string
+  readonly #file: SqliteFile
+  #closed = false
+
+  private constructor(name: string, file: SqliteFile) {
+    this.#name = name
+    this.#file = file
+  }
+
+  /** Fails as the store thread does. */
+  static open(path: string): SqliteHere {
+    try {
+      return new SqliteHere(path, SqliteFile.open(path))
+    } catch (error) {
+      throw errorOf(path, failureOf(error))
+    }
+  }
+
+  async execute(command: SqliteCommand): Promise<SqliteResult> {
+    if (this.#closed) throw new StoreError('STORE_CLOSED', `${this.#name} is closed`)
+    try {
+      return this.#file.execute(command)
+    } catch (error) {
+      throw errorOf(this.#name, failureOf(error))
+    }
+  }
+
+  async copy(to: string): Promise<void> {
+    if (this.#closed) throw new StoreError('STORE_CLOSED', `${this.#name} is closed`)
+    try {
+      this.#file.copy(to)
+    } catch (error) {
+      throw errorOf(to, failureOf(error))
+    }
+  }
+
+  async close(): Promise<void> {
+    if (this.#closed) return
+    await this.execute({ type: 'close' })
+    this.#closed = true
+  }
+}

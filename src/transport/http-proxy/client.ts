@@ -1,0 +1,332 @@
+import type { ClientRequest, IncomingMessage } from 'node:http'
+import type { Duplex } from 'node:stream'
+import type { Exchange, Failure, ResponseHead } from '../../flow/exchange.js'
+import type { Clock } from '../../lib/clock.js'
+import { Sweeper, type Swept } from '../../lib/sweeper.js'
+import { type Answer, type Back, DialError, type Dialer, type ForwardOptions } from '../contract.js'
+import { BodyBroken, type BodyOwner, httpSink, MessageBody } from '../message-body.js'
+import { awaitsContinue, framingOf, send, sendExpectingHead, sendHead } from '../outgoing.js'
+import { ignore, StreamPipe } from '../pipes.js'
+import { type Requester, requester, responseFraming, writeRequestHead } from './client-messages.js'
+import { MAX_RESPONSE_HEAD, UpstreamConnection, UpstreamPool } from './upstream-connection.js'
+
+/** A client that waits for 100 sends its body after this time anyway (RFC 9110 10.1.1). */
+const CONTINUE_WAIT = 1000
+const MAX_INTERIM = 32
+
+interface Parts {
+  readonly clock: Clock
+  readonly pool: UpstreamPool
+  readonly sweeper: Sweeper
+  readonly request: Requester
+}
+
+/**
+ * One request to an upstream. It is also the agent that node:http asks for a connection and the object that
+ * http-proxy lets write the body.
+ */
+class Forwarding implements Swept, BodyOwner {
+  place = -1
+  readonly protocol = 'http:'
+  readonly keepAlive = true
+  readonly answer: Promise<Answer>
+  readonly #parts: Parts
+  readonly #exchange: Exchange
+  readonly #dialer: Dialer
+  readonly #options: ForwardOptions
+  #resolve: ((answer: Answer) => void) | undefined = undefined
+  #request: ClientRequest | undefined = undefined
+  #connection: UpstreamConnection | undefined = undefined
+  #body: MessageBody | undefined = undefined
+  #response: IncomingMessage | undefined = undefined
+  #phase: 'dialling' | 'waiting' | 'continuing' | 'answered' | 'over' = 'dialling'
+  #since: number
+  #interim = 0
+  #lastCarried = -1
+  #stopSending: () => void = ignore
+  #stopListening: () => void = ignore
+
+  constructor(parts: Parts, exchange: Exchange, dialer: Dialer, options: ForwardOptions) {
+    this.#parts = parts
+    this.#exchange = exchange
+    this.#dialer = dialer
+    this.#options = options
+    this.#since = parts.clock.monotonic()
+    this.answer = new Promise((resolve) => {
+      this.#resolve = resolve
+    })
+  }
+
+  start(): void {
+    this.#parts.sweeper.add(this)
+    this.#stopListening = this.#exchange.signal.onAbort((why) =>
+      this.#fail(why, 'never', 'the client ended the exchange')
+    )
+    if (this.#phase === 'over') return
+    this.#parts.request({ method: this.#options.head.method, agent: this, buffer: this }, (error) =>
+      this.#broken(error)
+    )
+  }
+
+  /** node:http asks for a connection, before there is a head. */
+  addRequest(request: object): void {
+    this.#request = request as ClientRequest
+    const { pool } = this.#parts
+    const idle = this.#dialer.reusable ? pool.take(this.#dialer.key) : undefined
+    if (idle !== undefined) {
+      this.#request.reusedSocket = true
+      this.#connection = idle
+    }
+  }
+
+  /** http-proxy hands over the request it made: head, listeners, and the body once there is a connection. */
+  pipe(sink: object): void {
+    const request = sink as ClientRequest & { maxHeadersCount: number; maxHeaderSize: number }
+    const body = this.#options.body
+    const expects = awaitsContinue(body)
+    // Unlimited: node:http would drop fields beyond its limit in silence. The size of the block is bounded.
+    request.maxHeadersCount = 0
+    request.maxHeaderSize = MAX_RESPONSE_HEAD
+    if (
+      !writeRequestHead(request, this.#options.head, framingOf(body), this.#exchange.upgrade !== undefined, expects)
+    ) {
+      this.#fail('upstream-malformed', 'never', 'the request target cannot be written')
+      return
+    }
+    request.on('response', this.#onResponse)
+    request.on('information', this.#onInformation)
+    request.on('upgrade', this.#onUpgrade)
+    if (this.#connection !== undefined) this.#attach(this.#connection)
+    else this.#dial()
+  }
+
+  wanted(): void {
+    this.#since = this.#parts.clock.monotonic()
+  }
+
+  /** The answer's body was taken to its end, or broke. */
+  settled(complete: boolean): void {
+    if (complete) this.#end()
+    else this.#discard()
+  }
+
+  abandoned(): void {
+    this.#end()
+  }
+
+  sweep(now: number): void {
+    const { connectTimeout, responseTimeout, idleTimeout } = this.#options
+    const waited = now - this.#since
+    if (this.#phase === 'dialling') {
+      if (connectTimeout > 0 && waited > connectTimeout) this.#fail('dial-timeout', 'safe', 'no connection in time')
+    } else if (this.#phase === 'continuing') {
+      if (waited > CONTINUE_WAIT) this.#sendBody()
+    } else if (this.#phase === 'waiting') {
+      if (this.#request?.writableEnded === false) this.#sweepUpload(now, idleTimeout)
+      else if (responseTimeout > 0 && waited > responseTimeout) {
+        this.#fail('upstream-timeout', 'never', 'no response head in time')
+      }
+    } else if (this.#phase === 'answered') this.#sweepBody(now, idleTimeout)
+  }
+
+  /** A body is late only while somebody waits for it; one that nobody took is given up after the same time. */
+  #sweepBody(now: number, idleTimeout: number): void {
+    const response = this.#response as IncomingMessage
+    const bytes = this.#connection?.bytesRead ?? 0
+    if (bytes !== this.#lastCarried || (this.#body?.wanted === true && response.isPaused())) {
+      this.#lastCarried = bytes
+      this.#since = now
+    } else if (idleTimeout > 0 && now - this.#since > idleTimeout) {
+      if (this.#body !== undefined) this.#body.failure = 'upstream-timeout'
+      this.#discard()
+    }
+  }
+
+  /** The request body is late only while the upstream does not take what is there; a slow client is the front's matter. */
+  #sweepUpload(now: number, idleTimeout: number): void {
+    const connection = this.#connection as UpstreamConnection
+    const bytes = connection.bytesWritten
+    if (bytes !== this.#lastCarried || connection.stream.writableLength === 0) {
+      this.#lastCarried = bytes
+      this.#since = now
+    } else if (idleTimeout > 0 && now - this.#since > idleTimeout) {
+      this.#fail('upstream-timeout', 'never', 'the upstream does not take the request body')
+    }
+  }
+
+  #dial(): void {
+    const { pool } = this.#parts
+    const { connectTimeout } = this.#options
+    const why = { client: this.#exchange.connection, deadline: connectTimeout, signal: this.#exchange.signal }
+    this.#dialer.open(why).then(
+      (pipe) => {
+        const connection = new UpstreamConnection(pool, this.#dialer.key, pipe, this.#dialer.reusable)
+        if (this.#phase === 'over') connection.destroy()
+        else {
+          this.#connection = connection
+          this.#attach(connection)
+        }
+      },
+      (error: unknown) => {
+        const failure = error instanceof DialError ? error.failure : 'dial-refused'
+        this.#fail(failure, 'safe', error instanceof Error ? error.message : 'the dialer failed')
+      }
+    )
+  }
+
+  #attach(connection: UpstreamConnection): void {
+    const request = this.#request as ClientRequest
+    this.#since = this.#parts.clock.monotonic()
+    connection.carry(request, () => this.#fail('upstream-malformed', 'never', 'the answer breaks the grammar'))
+    if (request.hasHeader('expect')) {
+      this.#phase = 'continuing'
+      sendExpectingHead(request)
+    } else this.#sendBody()
+  }
+
+  #sendBody(): void {
+    this.#phase = 'waiting'
+    this.#since = this.#parts.clock.monotonic()
+    this.#stopSending = send(this.#options.body, httpSink(this.#request as ClientRequest), undefined, (complete) => {
+      this.#stopSending = ignore
+      this.#since = this.#parts.clock.monotonic()
+      // The body broke, so the upstream must not see a complete request; the client's side knows why.
+      if (!complete && this.#phase === 'waiting') this.#fail('client-gone', 'never', 'the request body broke')
+      else if (!complete) this.#discard()
+    })
+    // The head does not wait for a body that may be long in coming.
+    if (this.#request?.writableEnded === false) sendHead(this.#request)
+  }
+
+  readonly #onInformation = (head: { statusCode: number; statusMessage: string; rawHeaders: string[] }): void => {
+    if (this.#phase === 'over') return
+    this.#connection?.expect('interim')
+    if (++this.#interim > MAX_INTERIM) {
+      this.#fail('upstream-malformed', 'never', 'too many interim answers')
+    } else if (head.statusCode === 100) {
+      if (this.#phase === 'continuing') this.#sendBody()
+    } else {
+      this.#options.onInform?.({ status: head.statusCode, reason: head.statusMessage, headers: head.rawHeaders })
+    }
+  }
+
+  readonly #onResponse = (response: IncomingMessage): void => {
+    const status = response.statusCode as number
+    const method = this.#options.head.method
+    this.#response = response
+    const framing = responseFraming(status, response.rawHeaders)
+    if (this.#phase === 'over') return
+    if (framing === undefined) {
+      this.#fail('upstream-malformed', 'never', 'the response head contradicts itself')
+      return
+    }
+    const connection = this.#connection as UpstreamConnection
+    const bodiless = method === 'HEAD' || status === 204 || status === 304
+    connection.expect(bodiless ? 0 : framing.follows)
+    this.#phase = 'answered'
+    this.#since = this.#parts.clock.monotonic()
+    this.#lastCarried = -1
+    this.#body = new MessageBody(response, response, framing.framing, this, 'upstream-gone')
+    const head: ResponseHead = { status, reason: response.statusMessage as string, headers: response.rawHeaders }
+    this.#report({ kind: 'response', head, body: this.#body, reusedConnection: connection.reused })
+    if (bodiless) {
+      // Nothing will come: the connection must not wait for somebody to read nothing.
+      response.resume()
+      response.once('end', () => this.#end())
+    }
+  }
+
+  readonly #onUpgrade = (response: IncomingMessage, _stream: Duplex): void => {
+    const connection = this.#connection as UpstreamConnection
+    if (this.#phase === 'over') return
+    if (this.#exchange.upgrade === undefined || response.statusCode !== 101) {
+      this.#fail('upstream-malformed', 'never', 'switched protocols without being asked')
+      return
+    }
+    const stream = connection.release()
+    stream.pause()
+    this.#phase = 'over'
+    this.#leave()
+    const head = { status: 101, reason: response.statusMessage as string, headers: response.rawHeaders }
+    this.#report({ kind: 'switched', head, pipe: new StreamPipe(stream) })
+  }
+
+  /** The request failed in node:http: before a head that is the answer, after it the body has been told. */
+  #broken(error: NodeJS.ErrnoException): void {
+    if (this.#phase === 'over') return
+    const malformed = error.code?.startsWith('HPE_') === true
+    if (this.#phase === 'answered') {
+      if (malformed && this.#body !== undefined) this.#body.failure = 'upstream-malformed'
+      if (this.#response?.complete !== true) this.#discard()
+      return
+    }
+    if (this.#connection?.unreached === true) {
+      this.#fail('dial-refused', 'safe', 'turned away unread')
+      return
+    }
+    const reused = this.#connection?.reused === true
+    // node:http writes as soon as the request has its socket; what left after that, nobody knows.
+    const untouched = this.#connection === undefined || !this.#request?.socket
+    const retry = malformed ? 'never' : untouched ? 'safe' : reused && this.#interim === 0 ? 'idempotent-only' : 'never'
+    this.#fail(malformed ? 'upstream-malformed' : 'upstream-gone', retry, error.code ?? 'the connection broke')
+  }
+
+  #fail(failure: Failure, retry: 'safe' | 'idempotent-only' | 'never', detail: string): void {
+    if (this.#phase === 'over') return
+    if (this.#phase === 'answered' && this.#body !== undefined) this.#body.failure = failure
+    this.#discard()
+    this.#report({ kind: 'failed', failure, retry, detail })
+  }
+
+  #report(answer: Answer): void {
+    const resolve = this.#resolve
+    this.#resolve = undefined
+    resolve?.(answer)
+  }
+
+  /** Ends the upstream request; its connection is not used again. */
+  #discard(): void {
+    if (this.#phase === 'over') return
+    this.#phase = 'over'
+    this.#leave()
+    // A body that ends with its connection would look complete: node:http takes every end for a clean one.
+    if (this.#response?.complete === false)
+      this.#response.destroy(new BodyBroken(this.#body?.failure ?? 'upstream-gone'))
+    this.#request?.destroy()
+    this.#connection?.destroy()
+  }
+
+  /** Nobody waits for more. A connection whose messages are both complete belongs to the pool, or to its next request. */
+  #end(): void {
+    if (this.#phase === 'over') return
+    if (this.#response?.complete !== true || this.#request?.writableEnded !== true) {
+      this.#discard()
+      return
+    }
+    this.#phase = 'over'
+    this.#leave()
+  }
+
+  #leave(): void {
+    this.#stopSending()
+    this.#stopListening()
+    this.#parts.sweeper.delete(this)
+  }
+}
+
+const SWEEP_PERIOD = 50
+
+/** HTTP/1.1 to upstreams, on http-proxy. */
+export function httpProxyBack({ clock }: { clock: Clock }): Back {
+  const pool = new UpstreamPool()
+  const parts: Parts = { clock, pool, sweeper: new Sweeper(clock, SWEEP_PERIOD), request: requester() }
+  return {
+    forward(exchange, dialer, options) {
+      const forwarding = new Forwarding(parts, exchange, dialer, options)
+      forwarding.start()
+      return forwarding.answer
+    },
+    retainUpstreams: (keys) => pool.retain(keys),
+    close: () => pool.close()
+  }
+}

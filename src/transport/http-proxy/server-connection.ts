@@ -1,0 +1,383 @@
+import { type IncomingMessage, type ServerResponse, STATUS_CODES } from 'node:http'
+import type { Socket } from 'node:net'
+import type { BytePipe, Failure } from '../../flow/exchange.js'
+import { ByteQueue } from '../../lib/byte-queue.js'
+import type { Clock } from '../../lib/clock.js'
+import type { SocketFacts } from '../connection-facts.js'
+import { endIdle, type Served, type ServingHost } from '../listener.js'
+import { MALFORMED, MessageScanner, type Refusal, TrailerSieve } from '../message-scanner.js'
+import { cut, ignore } from '../pipes.js'
+import { RequestLine, readHead, WriteWatch } from './request-head.js'
+import { DISCARD_LIMIT, HttpExchange } from './server-exchange.js'
+
+/** Bytes that may wait behind a running exchange before the socket is no longer read. */
+const HELD_LIMIT = 65_536
+/** How long a closed direction waits for the client's own end, so that RST does not overtake the last answer. */
+const LINGER = 1000
+
+const OVERTIME: Refusal = { status: 408, why: 'client-timeout' }
+
+/**
+ * One client connection: bytes go through the scanner to node:http's parser, one exchange at a time.
+ *
+ * Bytes of a next request wait until the running exchange has been answered, so that nothing is answered out
+ * of order and a flood of pipelined requests costs one exchange.
+ */
+export class ClientConnection implements Served {
+  place = -1
+  readonly facts: SocketFacts
+  readonly socket: Socket
+  readonly scheme: 'http' | 'https'
+  readonly clock: Clock
+  /** Why a joined pipe was cut from here. */
+  cutBy: Failure | undefined = undefined
+  readonly #host: ServingHost
+  readonly #scanner: MessageScanner
+  readonly #sieve = new TrailerSieve()
+  readonly #feed: (chunk: Buffer) => void
+  #phase: 'http' | 'lingering' | 'pipe' | 'closed' = 'http'
+  #exchange: HttpExchange | undefined = undefined
+  #pipe: BytePipe | undefined = undefined
+  /** The next answer is the last one. */
+  #last = false
+  /** What an idle connection is still read for, while its listener drains. Milliseconds. */
+  #grace: number | undefined = undefined
+  #answeredAny = false
+  /** The request that is still being read has had its answer. */
+  #answered = false
+  /** What came behind the message that is being answered. */
+  readonly #held = new ByteQueue()
+  #since: number
+  #byteAt: number
+  #messageBytes = 0
+  #outBefore = 0
+  #inBefore = 0
+  #discarded = 0
+  readonly #writes = new WriteWatch()
+
+  /** `enter` hands the socket to node:http's server, which adds its listeners. */
+  constructor(host: ServingHost, facts: SocketFacts, socket: Socket, enter: () => void) {
+    this.#host = host
+    this.facts = facts
+    this.socket = socket
+    this.scheme = facts.tls === undefined ? 'http' : 'https'
+    this.clock = host.clock
+    this.#scanner = new MessageScanner(host.limits, new RequestLine(host.limits.targetBytes))
+    this.#since = this.#byteAt = host.clock.monotonic()
+    enter()
+    // node:http's own listener becomes a function that is fed what the scanner has passed; its reaction to a FIN
+    // (which would end a half-closed pipe) is replaced too.
+    this.#feed = socket.listeners('data')[0] as (chunk: Buffer) => void
+    socket.removeListener('data', this.#feed)
+    socket.removeAllListeners('end')
+    socket.on('data', this.#onData)
+    socket.on('end', this.#onEnd)
+    socket.on('close', this.#onClose)
+    socket.on('error', ignore)
+    const destroySoon = socket.destroySoon.bind(socket)
+    socket.destroySoon = () => {
+      // Closing with unread bytes makes the kernel send RST, which can overtake the answer (RFC 9112 9.6).
+      if (this.#scanner.state !== 'ended' || this.#held.length > 0) this.linger()
+      else {
+        this.#endsSoon()
+        destroySoon()
+      }
+    }
+  }
+
+  get idle(): boolean {
+    return this.#phase === 'http' && this.#exchange === undefined && this.#scanner.fresh
+  }
+
+  get piped(): boolean {
+    return this.#phase === 'pipe'
+  }
+
+  /** A request head was read: makes the exchange and calls the handler. */
+  begin(message: IncomingMessage, response: ServerResponse): void {
+    const head = readHead(message.method as string, message.httpVersionMinor, message.rawHeaders)
+    if (head.refused !== undefined) {
+      this.refuse(head.refused === 400 ? MALFORMED : { status: head.refused, why: 'client-malformed' })
+      return
+    }
+    if (message.method === 'CONNECT') head.framing = { kind: 'none' }
+    this.#scanner.expect(
+      head.framing.kind === 'open' ? undefined : head.framing.kind === 'none' ? 0 : head.framing.bytes
+    )
+    this.#outBefore = this.#answeredAny ? this.socket.bytesWritten : 0
+    const exchange = new HttpExchange(this, message, response, head)
+    this.#exchange = exchange
+    try {
+      const work = this.#host.handler.exchange(exchange)
+      if (work !== undefined) work.catch(() => this.#crashed(exchange))
+    } catch {
+      this.#crashed(exchange)
+    }
+  }
+
+  /** Answers without an exchange, or instead of one, and closes. A request that has an answer gets no second one. */
+  refuse(refusal: Refusal): void {
+    if (this.#phase !== 'http') return
+    const exchange = this.#exchange
+    if (this.#answered || exchange?.written === true) {
+      this.linger()
+      return
+    }
+    if (exchange?.begun === true) {
+      this.#abort(refusal.why)
+      return
+    }
+    this.#exchange = undefined
+    if (exchange !== undefined) exchange.fail(refusal.why)
+    else this.#host.handler.refused(this.facts, refusal.status, refusal.why)
+    this.socket.write(bareAnswer(refusal.status))
+    this.linger()
+  }
+
+  /** The parser or the socket failed. */
+  failed(code: string | undefined): void {
+    if (code?.startsWith('HPE_') === true) this.refuse(MALFORMED)
+    else this.socket.destroy()
+  }
+
+  /** The exchange has its complete answer. */
+  answered(): void {
+    const exchange = this.#exchange
+    this.#exchange = undefined
+    this.#answeredAny = true
+    this.#since = this.clock.monotonic()
+    if (this.#phase !== 'http') return
+    if (this.#scanner.state === 'ended') this.#next()
+    else {
+      this.#answered = true
+      this.#byteAt = this.#since
+      exchange?.request.body.drain()
+    }
+  }
+
+  /** FIN now; what the client still sends is thrown away until it ends too. */
+  linger(): void {
+    if (this.#phase === 'closed' || this.#phase === 'lingering') return
+    this.#phase = 'lingering'
+    this.#since = this.clock.monotonic()
+    this.#held.clear()
+    this.socket.end()
+    this.socket.resume()
+  }
+
+  /** The client was asked to go on: its time begins anew. */
+  touch(): void {
+    this.#byteAt = this.clock.monotonic()
+  }
+
+  /** True when the answer that is about to begin must be the last: draining, or too much of the request is left. */
+  endsAfterAnswer(discardable: number): boolean {
+    return this.#last || (this.#scanner.state === 'body' && (this.#scanner.remaining ?? 0) > discardable)
+  }
+
+  /** Bytes of the running exchange. */
+  counts(): { bytesIn: number; bytesOut: number } {
+    const piped = this.#pipe === undefined ? 0 : this.socket.bytesRead - this.#inBefore
+    return { bytesIn: this.#messageBytes + piped, bytesOut: this.socket.bytesWritten - this.#outBefore }
+  }
+
+  /** Leaves HTTP: returns the bytes that came behind the head. */
+  becomePipe(other: BytePipe): Buffer[] {
+    this.#inBefore = this.socket.bytesRead - this.#held.length
+    const held = this.#held.takePieces()
+    this.#phase = 'pipe'
+    this.#pipe = other
+    this.socket.removeListener('data', this.#onData)
+    this.socket.removeListener('end', this.#onEnd)
+    return held
+  }
+
+  drain(grace: number): void {
+    this.#last = true
+    this.#grace = grace
+    if (this.idle) endIdle(this, grace)
+  }
+
+  cutOff(): boolean {
+    if (this.idle || (this.#phase === 'lingering' && this.socket.writableLength === 0)) {
+      this.#endsSoon()
+      this.socket.end(() => this.socket.destroy())
+      return false
+    }
+    if (this.#phase === 'pipe') {
+      this.cutBy = 'draining'
+      this.socket.end()
+      this.#pipe?.end()
+    } else this.#abort('draining')
+    return true
+  }
+
+  /** RST, for a pipe that did not end after its FIN. */
+  reset(): void {
+    this.#pipe?.destroy('draining')
+    cut(this.socket)
+  }
+
+  sweep(now: number): void {
+    const { limits } = this.#host
+    if (this.#phase === 'lingering') {
+      this.#sweepEnd(now)
+      return
+    }
+    if (this.#phase !== 'http') return
+    if (this.#writes.stuck(this.socket, now, limits.bodyIdle)) {
+      this.#abort('client-timeout')
+      return
+    }
+    const state = this.#scanner.state
+    if (state === 'head') this.#sweepHead(now)
+    else if (state === 'body' && this.#exchange?.bodyDue !== false) {
+      if (this.socket.isPaused()) this.#byteAt = now
+      else if (limits.bodyIdle > 0 && now - this.#byteAt > limits.bodyIdle) this.#late()
+    }
+  }
+
+  #sweepEnd(now: number): void {
+    // The time for the client's end begins when it has been given everything.
+    if (this.socket.writableLength > 0) this.#since = now
+    if (this.#writes.stuck(this.socket, now, this.#host.limits.bodyIdle)) this.#abort('client-timeout')
+    else if (now - this.#since > LINGER) this.socket.destroy()
+  }
+
+  #sweepHead(now: number): void {
+    const { headTimeout, keepAlive } = this.#host.limits
+    if (this.#scanner.fresh) {
+      const allowed = this.#answeredAny ? keepAlive : headTimeout
+      // Nothing was asked, so nothing is answered.
+      if (allowed > 0 && now - this.#since > allowed) {
+        this.#last = true
+        endIdle(this, 0)
+      }
+    } else if (headTimeout > 0 && now - this.#since > headTimeout) this.refuse(OVERTIME)
+  }
+
+  #late(): void {
+    if (this.#exchange === undefined) this.#abort('client-timeout')
+    else this.refuse(OVERTIME)
+  }
+
+  readonly #onData = (chunk: Buffer): void => {
+    this.#byteAt = this.clock.monotonic()
+    if (this.#phase !== 'http') return
+    if (this.#held.length > 0) this.#hold(chunk)
+    else this.#consume(chunk)
+  }
+
+  #consume(chunk: Buffer): void {
+    const scanner = this.#scanner
+    let at = 0
+    while (at < chunk.length) {
+      if (scanner.state === 'ended') {
+        this.#hold(at === 0 ? chunk : chunk.subarray(at))
+        return
+      }
+      if (scanner.fresh) {
+        this.#since = this.#byteAt
+        this.#messageBytes = 0
+        this.#discarded = 0
+      }
+      const { trailing } = scanner
+      const end = scanner.scan(chunk, at)
+      if ((scanner.state as string) === 'refused') {
+        this.refuse(scanner.refusal)
+        return
+      }
+      this.#messageBytes += end - at
+      const part = at === 0 && end === chunk.length ? chunk : chunk.subarray(at, end)
+      if (!trailing) this.#feed(part)
+      else this.#feedTrailers(part)
+      if (this.#phase !== 'http') return
+      if (this.#exchange === undefined && this.#unwanted(end - at)) return
+      at = end
+    }
+  }
+
+  #feedTrailers(part: Buffer): void {
+    const passed = this.#sieve.pass(part, this.#scanner.state === 'ended')
+    if (passed.length > 0) this.#feed(passed)
+  }
+
+  /** The rest of a request that has been answered. True when there was too much of it. */
+  #unwanted(bytes: number): boolean {
+    const state = this.#scanner.state
+    if (state === 'head') return false
+    if (state === 'ended') {
+      this.#next()
+      return false
+    }
+    this.#discarded += bytes
+    if (this.#discarded <= DISCARD_LIMIT) return false
+    this.linger()
+    return true
+  }
+
+  #hold(chunk: Buffer): void {
+    this.#held.push(chunk)
+    if (this.#held.length > HELD_LIMIT) this.socket.pause()
+  }
+
+  /** The next message may begin. */
+  #next(): void {
+    this.#scanner.next()
+    this.#answered = false
+    if (this.#held.length === 0) {
+      if (this.#grace !== undefined) endIdle(this, this.#grace)
+      return
+    }
+    if (this.#held.length > HELD_LIMIT) this.socket.resume()
+    this.#byteAt = this.clock.monotonic()
+    this.#consume(this.#held.takeAll())
+  }
+
+  #endsSoon(): void {
+    this.#phase = 'lingering'
+    this.#since = this.clock.monotonic()
+  }
+
+  #crashed(exchange: HttpExchange): void {
+    // One that has ended leaves nothing to answer; the connection may be serving the next.
+    if (this.#exchange !== exchange) return
+    if (exchange.begun) this.#abort('internal')
+    else {
+      this.#host.handler.refused(this.facts, 500, 'internal')
+      exchange.respond({ status: 500, headers: [] }).catch(ignore)
+    }
+  }
+
+  #abort(why: Failure): void {
+    const exchange = this.#exchange
+    this.#exchange = undefined
+    exchange?.fail(why)
+    cut(this.socket)
+  }
+
+  readonly #onEnd = (): void => {
+    if (this.#phase === 'lingering') this.socket.destroy()
+    else if (this.#phase === 'http') this.#leave()
+  }
+
+  /** A client that ends its direction has left: nothing tells it from one that is gone, and work for it stops. */
+  #leave(): void {
+    const exchange = this.#exchange
+    this.#exchange = undefined
+    exchange?.fail('client-gone')
+    this.socket.destroy()
+  }
+
+  readonly #onClose = (): void => {
+    if (this.#phase === 'closed') return
+    this.#phase = 'closed'
+    this.#exchange?.fail(this.cutBy ?? 'client-gone')
+    this.#exchange = undefined
+    this.#host.gone(this)
+  }
+}
+
+function bareAnswer(status: number): string {
+  return `HTTP/1.1 ${status} ${STATUS_CODES[status] ?? ''}\r\ncontent-length: 0\r\nconnection: close\r\n\r\n`
+}

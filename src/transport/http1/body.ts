@@ -1,0 +1,358 @@
+import { type Duplex, Readable } from 'node:stream'
+import type { Body, Failure, Framing } from '../../flow/exchange.js'
+import type { HeaderList } from '../../flow/headers.js'
+import { ByteQueue } from '../../lib/byte-queue.js'
+import { allowedTrailers } from '../fields.js'
+import { BodyBroken } from '../message-body.js'
+import { copy, ignore } from '../pipes.js'
+import type { Wire } from './wire.js'
+
+/** The connection on which a body arrives. */
+export interface BodySource {
+  /** Somebody wants the bytes for the first time. */
+  bodyWanted(): void
+  pauseBody(): void
+  resumeBody(): void
+  /** Nobody will read what is left. */
+  bodyAbandoned(): void
+}
+
+/** Where a body goes. Bytes come as latin1 text when they are few: text joins head and body to one write. */
+export interface BodySink {
+  text(data: string): void
+  /** `bytes` are valid only during the call, unless `wire` is undefined; then they are the sink's. */
+  chunk(bytes: Buffer, from: number, to: number, wire: Wire | undefined): void
+  /** Nothing more comes in this turn. */
+  flush(): void
+  end(trailers: HeaderList): void
+  broke(why: Failure): void
+}
+
+/** Up to this many bytes travel as text. */
+export const SMALL = 4096
+/** Bytes that may wait for a reader before the connection is no longer read. */
+const HELD_LIMIT = 65_536
+const OPEN: Framing = { kind: 'open' }
+const NO_FIELDS: HeaderList = []
+const NOTHING = Buffer.alloc(0)
+
+/** The body of a message that the codec receives, on either side. It is no stream until somebody claims it. */
+export class CodecBody implements Body {
+  readonly #framing: Framing
+  #source: BodySource | undefined
+  #sink: BodySink | undefined = undefined
+  #held: Held | undefined = undefined
+  #transforms: (() => Duplex)[] | undefined = undefined
+  #fields: HeaderList | undefined = undefined
+  #state: 'free' | 'wanted' | 'taken' | 'discarded' = 'free'
+  #broken = false
+  #bytes = 0
+  /** Why it broke; the owner may set it before it does. */
+  failure: Failure
+  /** The sender holds the body back until it is wanted (RFC 9110 10.1.1). */
+  awaitsContinue = false
+
+  /** `source` undefined: there are no bytes, and the body is complete. */
+  constructor(framing: Framing, source: BodySource | undefined, failure: Failure) {
+    this.#framing = framing
+    this.#source = source
+    this.failure = failure
+    if (source === undefined) this.#fields = NO_FIELDS
+  }
+
+  get framing(): Framing {
+    return this.#transforms === undefined || this.#framing.kind === 'none' ? this.#framing : OPEN
+  }
+
+  get bytes(): number {
+    return this.#bytes
+  }
+
+  get wanted(): boolean {
+    return this.#state !== 'free'
+  }
+
+  /** All bytes have arrived. */
+  get complete(): boolean {
+    return this.#fields !== undefined
+  }
+
+  /** All bytes have arrived and nobody has asked for them. */
+  get untaken(): boolean {
+    return this.complete && this.#source !== undefined
+  }
+
+  get transformed(): boolean {
+    return this.#transforms !== undefined && this.#framing.kind !== 'none'
+  }
+
+  get trailers(): HeaderList | undefined {
+    const fields = this.#fields
+    return fields === undefined || fields.length === 0 ? fields : allowedTrailers(fields)
+  }
+
+  /** Bytes arrived on `wire`. */
+  push(chunk: Buffer, from: number, to: number, wire: Wire): void {
+    this.#bytes += to - from
+    if (this.#sink !== undefined) this.#sink.chunk(chunk, from, to, wire)
+    else if (this.#state !== 'discarded') this.#hold(chunk, from, to, wire)
+  }
+
+  /** The bytes that came in this turn have been pushed. */
+  flush(): void {
+    this.#sink?.flush()
+  }
+
+  /** The last byte has arrived. The source still hears when somebody takes the body, if nobody has. */
+  finish(fields: HeaderList): void {
+    this.#fields = fields
+    if (this.wanted) this.#source = undefined
+    const sink = this.#sink
+    this.#sink = undefined
+    sink?.end(this.trailers ?? NO_FIELDS)
+  }
+
+  /** The message ended early. */
+  fail(why: Failure): void {
+    if (this.complete || this.#broken) return
+    this.failure = why
+    this.#broken = true
+    this.#source = undefined
+    const sink = this.#sink
+    this.#sink = undefined
+    sink?.broke(why)
+  }
+
+  through(transform: () => Duplex): void {
+    this.#transforms ??= []
+    this.#transforms.push(transform)
+  }
+
+  /** Hands over what is here and then what comes. `flush` is the caller's for what is here. */
+  sendTo(sink: BodySink): void {
+    this.#state = 'taken'
+    this.#want()
+    const held = this.#held
+    this.#held = undefined
+    held?.sendTo(sink)
+    if (this.complete) sink.end(this.trailers ?? NO_FIELDS)
+    else if (this.#broken) sink.broke(this.failure)
+    else {
+      this.#sink = sink
+      this.#source?.resumeBody()
+    }
+  }
+
+  pause(): void {
+    if (!this.complete) this.#source?.pauseBody()
+  }
+
+  resume(): void {
+    if (!this.complete) this.#source?.resumeBody()
+  }
+
+  /** The taker stops; the rest is nobody's. */
+  stop(): void {
+    this.#sink = undefined
+    this.#abandon()
+  }
+
+  claim(): Readable {
+    const raw = new ClaimedBody(this)
+    return this.#transforms === undefined || this.#framing.kind === 'none'
+      ? raw
+      : chained(raw, this.#transforms, () => this.failure)
+  }
+
+  buffer(limit: number): Promise<Uint8Array | 'too-large'> {
+    if (this.#framing.kind === 'length' && this.#framing.bytes > limit) return Promise.resolve('too-large')
+    return new Promise((resolve, reject) => {
+      if (this.#state === 'free') this.#state = 'wanted'
+      this.#want()
+      const whole = (): Buffer => this.#held?.whole() ?? NOTHING
+      const full = (): boolean => {
+        if ((this.#held?.length ?? 0) <= limit) return false
+        this.#sink = undefined
+        this.#source?.pauseBody()
+        resolve('too-large')
+        return true
+      }
+      if (this.#broken) reject(new BodyBroken(this.failure))
+      else if (full()) return
+      else if (this.complete) resolve(whole())
+      else {
+        this.#sink = {
+          text: ignore,
+          chunk: (chunk, from, to, wire) => {
+            this.#hold(chunk, from, to, wire)
+            full()
+          },
+          flush: ignore,
+          end: () => resolve(whole()),
+          broke: (why) => reject(new BodyBroken(why))
+        }
+        this.#source?.resumeBody()
+      }
+    })
+  }
+
+  discard(): void {
+    if (this.#state === 'taken' || this.#state === 'discarded') return
+    this.#held = undefined
+    this.#abandon()
+  }
+
+  #abandon(): void {
+    this.#state = 'discarded'
+    if (this.complete) this.#want()
+    else this.#source?.bodyAbandoned()
+  }
+
+  #want(): void {
+    const source = this.#source
+    if (this.complete) this.#source = undefined
+    source?.bodyWanted()
+  }
+
+  #hold(chunk: Buffer, from: number, to: number, wire: Wire | undefined): void {
+    this.#held ??= new Held()
+    this.#held.push(chunk, from, to, wire)
+    if (this.#held.length > HELD_LIMIT && this.#sink === undefined) this.#source?.pauseBody()
+  }
+}
+
+/**
+ * Bytes that wait for somebody who takes the body. A first small piece stays text, because it leaves in one write with its
+ * head; further ones are joined, so that a body in chunks of one byte takes no more memory than its bytes.
+ */
+class Held {
+  #text: string | undefined = undefined
+  #more: ByteQueue | undefined = undefined
+  length = 0
+
+  push(chunk: Buffer, from: number, to: number, wire: Wire | undefined): void {
+    if (this.length === 0 && to - from <= SMALL) this.#text = chunk.toString('latin1', from, to)
+    else {
+      this.#more ??= new ByteQueue()
+      holdPiece(this.#more, chunk, from, to, wire)
+    }
+    this.length += to - from
+  }
+
+  sendTo(sink: BodySink): void {
+    if (this.#text !== undefined) sink.text(this.#text)
+    for (const piece of this.#more?.takePieces() ?? []) sink.chunk(piece, 0, piece.length, undefined)
+  }
+
+  /** Everything in one piece, which stays here. */
+  whole(): Buffer {
+    const first = Buffer.from(this.#text ?? '', 'latin1')
+    const more = this.#more?.takeAll() ?? NOTHING
+    const all = first.length === 0 ? more : more.length === 0 ? first : Buffer.concat([first, more])
+    this.#text = undefined
+    this.#more = new ByteQueue()
+    this.#more.push(all)
+    return all
+  }
+}
+
+/** Keeps bytes that are valid only now. */
+export function holdPiece(queue: ByteQueue, chunk: Buffer, from: number, to: number, wire: Wire | undefined): void {
+  // The queue copies what is small.
+  const copied = wire === undefined || to - from < SMALL
+  queue.push(copied ? chunk.subarray(from, to) : wire.keep(chunk, from, to))
+}
+
+/** A body as a stream; reading it is the back-pressure. */
+class ClaimedBody extends Readable implements BodySink {
+  readonly #body: CodecBody
+  /** What came before it was asked for: joined here, because a Readable keeps a Buffer for each piece. */
+  readonly #waiting = new ByteQueue()
+  #wanted = false
+  #over = false
+  #ended = false
+
+  constructor(body: CodecBody) {
+    super({ highWaterMark: 0 })
+    this.#body = body
+    this.on('error', ignore)
+    body.sendTo(this)
+  }
+
+  override _read(): void {
+    this.#wanted = true
+    this.#give()
+    if (this.#wanted) this.#body.resume()
+  }
+
+  override _destroy(error: Error | null, done: (error: Error | null) => void): void {
+    if (!this.#over) {
+      this.#over = true
+      this.#body.stop()
+    }
+    done(error)
+  }
+
+  text(data: string): void {
+    this.#waiting.push(Buffer.from(data, 'latin1'))
+  }
+
+  chunk(bytes: Buffer, from: number, to: number, wire: Wire | undefined): void {
+    holdPiece(this.#waiting, bytes, from, to, wire)
+    if (this.#waiting.length >= HELD_LIMIT) this.#body.pause()
+  }
+
+  flush(): void {
+    this.#give()
+  }
+
+  end(): void {
+    this.#over = true
+    this.#give()
+  }
+
+  broke(why: Failure): void {
+    this.#over = true
+    this.#ended = true
+    this.destroy(new BodyBroken(why))
+  }
+
+  /** One piece each time that it is asked for; the end behind the last one. */
+  #give(): void {
+    while (this.#wanted) {
+      const piece = this.#waiting.shift()
+      if (piece === undefined) break
+      this.#wanted = false
+      this.push(piece)
+    }
+    if (!this.#over || this.#ended || this.#waiting.length > 0) return
+    this.#ended = true
+    this.push(null)
+  }
+}
+
+/** `first` through new transforms; a break anywhere destroys all of them. */
+function chained(first: Readable, transforms: readonly (() => Duplex)[], why: () => Failure): Readable {
+  const all: Readable[] = [first]
+  let over = false
+  const fail = (): void => {
+    if (over) return
+    over = true
+    for (const stream of all) stream.destroy(new BodyBroken(why()))
+  }
+  let last = first
+  for (const make of transforms) {
+    const next = make()
+    next.on('error', ignore)
+    all.push(next)
+    copy(last, next, undefined, (complete) => {
+      if (complete) next.end()
+      else fail()
+    })
+    last = next
+  }
+  last.once('close', () => {
+    if (!last.readableEnded) fail()
+  })
+  return last
+}

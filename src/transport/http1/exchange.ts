@@ -1,0 +1,251 @@
+import type {
+  BytePipe,
+  ConnectionFacts,
+  Exchange,
+  Failure,
+  Framing,
+  Outgoing,
+  RequestHead,
+  ResponseHead,
+  Sent
+} from '../../flow/exchange.js'
+import type { HeaderList } from '../../flow/headers.js'
+import { AbortList } from '../deadlines.js'
+import { drop, framingOf } from '../outgoing.js'
+import { ignore, join } from '../pipes.js'
+import type { CodecBody } from './body.js'
+import type { ClientConnection } from './client-connection.js'
+import { type HeadReader, MALFORMED, type Refusal } from './head-reader.js'
+import type { WrittenEnd } from './message-writer.js'
+
+const MAX_INTERIM = 32
+const OPEN: Framing = { kind: 'open' }
+
+/** Hears of the end of an exchange without a closure per exchange. */
+export interface ExchangeWatcher {
+  aborted(why: Failure): void
+}
+
+/** What the connection read of a request. */
+interface ReadRequest extends RequestHead {
+  readonly body: CodecBody
+}
+
+/** One request on a codec connection, with its answer. */
+export class CodecExchange implements Exchange {
+  readonly connection: ConnectionFacts
+  readonly request: ReadRequest
+  readonly upgrade: 'websocket' | 'other' | undefined
+  readonly signal = new AbortList()
+  /** The forwarding of the same engine that works for this exchange. */
+  watcher: ExchangeWatcher | undefined = undefined
+  readonly #client: ClientConnection
+  readonly #keepAlive: boolean
+  #expects: boolean
+  #ended = false
+  #closeDelimited = false
+  #interim = 0
+  #failure: Failure | undefined = undefined
+  #firstByteAt = 0
+  #endedAt = 0
+  /** The answer is being begun; one that ends meanwhile ends at the same moment. */
+  #answering = false
+  #sent: Promise<Sent> | undefined = undefined
+  #report: ((sent: Sent) => void) | undefined = undefined
+
+  constructor(
+    client: ClientConnection,
+    request: ReadRequest,
+    upgrade: 'websocket' | 'other' | undefined,
+    expects: boolean,
+    keepAlive: boolean
+  ) {
+    this.connection = client.facts
+    this.#client = client
+    this.request = request
+    this.upgrade = upgrade
+    this.#expects = expects
+    this.#keepAlive = keepAlive
+  }
+
+  /** Bytes of the answer have left or are about to. */
+  get begun(): boolean {
+    return this.#firstByteAt !== 0
+  }
+
+  /** The client is expected to send its body now. */
+  get bodyDue(): boolean {
+    return !this.#expects
+  }
+
+  /** The body is wanted for the first time: who waits is told to go on. */
+  wanted(): void {
+    if (!this.#expects || this.#sent !== undefined || this.#ended) return
+    this.#expects = false
+    this.request.body.awaitsContinue = false
+    this.#client.writer.send('HTTP/1.1 100 Continue\r\n\r\n')
+    this.#client.touch()
+  }
+
+  /** The client did not wait to be told. */
+  bodyArrived(): void {
+    this.#expects = false
+    this.request.body.awaitsContinue = false
+  }
+
+  inform(head: ResponseHead): void {
+    if (this.#sent !== undefined || this.#ended || this.request.version === '1.0') return
+    if (head.status < 102 || head.status > 199 || ++this.#interim > MAX_INTERIM) return
+    this.#client.writer.send(this.#client.serialiser.interim(head))
+  }
+
+  respond(head: ResponseHead, body?: Outgoing, trailers?: () => HeaderList): Promise<Sent> {
+    if (this.#sent !== undefined || this.#ended) {
+      drop(body)
+      return this.#sent ?? Promise.resolve(this.#account())
+    }
+    this.#sent = new Promise((resolve) => {
+      this.#report = resolve
+    })
+    this.#firstByteAt = this.#client.clock.monotonic()
+    if (Number.isInteger(head.status) && head.status >= 200 && head.status <= 999) this.#answer(head, body, trailers)
+    else {
+      drop(body)
+      this.#answer({ status: 500, headers: [] }, undefined, undefined)
+    }
+    return this.#sent
+  }
+
+  splice(head: ResponseHead, other: BytePipe): Promise<Sent> {
+    if (this.#sent !== undefined || this.#ended) {
+      other.duplex.on('error', ignore)
+      other.destroy(this.#failure ?? 'client-gone')
+      return this.#sent ?? Promise.resolve(this.#account())
+    }
+    this.#sent = new Promise((resolve) => {
+      this.#report = resolve
+    })
+    this.#firstByteAt = this.#client.clock.monotonic()
+    this.#client.writer.send(this.#client.serialiser.interim(head, 'Connection: Upgrade\r\n'))
+    const { duplex, first } = this.#client.becomePipe(other)
+    for (const chunk of first) other.duplex.write(chunk)
+    join(duplex, other.duplex, (clean) => {
+      if (clean) this.complete()
+      else this.fail(this.#client.cutBy ?? 'client-gone')
+    })
+    return this.#sent
+  }
+
+  close(how: 'fin' | 'reset'): void {
+    if (this.#ended) return
+    this.fail('client-gone')
+    if (how === 'reset') this.#client.wire.cut()
+    else this.#client.linger()
+  }
+
+  /** Ends the exchange before a complete answer; what happens to the socket is the caller's business. */
+  fail(why: Failure): void {
+    if (this.#ended) return
+    this.#ended = true
+    this.#failure = why
+    this.watcher?.aborted(why)
+    this.signal.abort(why)
+    this.request.body.fail(why)
+    this.#client.writer.abort()
+    this.#finish()
+  }
+
+  /** The writer is done with the answer; `why`: its body broke. */
+  written(why: Failure | undefined): void {
+    if (why === undefined) this.complete()
+    else if (!this.#ended) {
+      this.fail(why)
+      // A message that ends with its connection would look complete after a FIN.
+      if (this.#closeDelimited) this.#client.wire.cut()
+      else this.#client.wire.destroy()
+    }
+  }
+
+  complete(): void {
+    if (this.#ended) return
+    this.#ended = true
+    this.#finish()
+    this.#client.answered(this.#endedAt)
+  }
+
+  #answer(head: ResponseHead, body: Outgoing, trailers: (() => HeaderList) | undefined): void {
+    const { status, close: ends } = head
+    const client = this.#client
+    const bodiless = status === 204 || status === 304 || this.request.method === 'HEAD'
+    const framing = framed(body, trailers)
+    const old = this.request.version === '1.0'
+    const close = ends === true || old || !this.#keepAlive || this.#expects || client.endsAfterAnswer()
+    let length: number | undefined
+    if (framing.kind === 'length') length = framing.bytes
+    else if (framing.kind === 'none' && status !== 304) length = 0
+    if (status === 204) length = undefined
+    const chunked = !bodiless && framing.kind === 'open' && !old
+    this.#closeDelimited = close && !chunked && length === undefined && !bodiless
+    client.closing = close
+    const text = client.serialiser.answer(head, { length, chunked, close })
+    const end: WrittenEnd = bodiless ? 'none' : chunked ? 'chunked' : length === undefined ? 'close' : 'length'
+    this.#answering = true
+    client.writer.start(text, body, end, length ?? 0, trailers)
+    this.#answering = false
+    if (bodiless) drop(body)
+  }
+
+  #finish(): void {
+    this.#endedAt = this.#answering ? this.#firstByteAt : this.#client.clock.monotonic()
+    const report = this.#report
+    this.#report = undefined
+    if (report !== undefined) report(this.#account())
+  }
+
+  #account(): Sent {
+    const { bytesIn, bytesOut } = this.#client
+    const sent = { bytesIn, bytesOut, firstByteAt: this.#firstByteAt, endedAt: this.#endedAt }
+    return this.#failure === undefined ? sent : { ...sent, failure: this.#failure }
+  }
+}
+
+/** Trailers need the chunked coding, so what we make ourselves is framed anew for them; what arrived keeps its length. */
+function framed(body: Outgoing, trailers: (() => HeaderList) | undefined): Framing {
+  const framing = framingOf(body)
+  return trailers !== undefined && body instanceof Uint8Array ? OPEN : framing
+}
+
+const EXPECTATION: Refusal = { status: 417, why: 'client-malformed' }
+const NONE: Framing = { kind: 'none' }
+
+/**
+ * Why a request head that keeps the grammar is refused all the same (RFC 9112 3.2, 6.3; RFC 9110 10.1.1), or undefined.
+ *
+ * 400: more than one Content-Length even when equal, Content-Length beside Transfer-Encoding, any Transfer-Encoding
+ * but `chunked` or on HTTP/1.0, not exactly one Host on HTTP/1.1. 417: an expectation other than 100-continue.
+ */
+export function refusalOf(head: HeadReader): Refusal | undefined {
+  if (head.hosts !== 1 && (head.hosts > 1 || head.minor === 1)) return MALFORMED
+  if (head.lengths + head.encodings > 1 || head.badFraming) return MALFORMED
+  if (head.encodings > 0 && head.minor === 0) return MALFORMED
+  if (head.expectation !== '' && head.minor === 1 && head.expectation !== '100-continue') return EXPECTATION
+  return undefined
+}
+
+/** How the body of a request that is not refused ends. A CONNECT has none. */
+export function requestFraming(head: HeadReader): Framing {
+  if (head.lengths + head.encodings === 0 || head.method === 'CONNECT') return NONE
+  return head.encodings > 0 ? OPEN : { kind: 'length', bytes: head.length }
+}
+
+/** What the head asks to turn into a byte pipe. */
+export function upgradeOf(head: HeadReader, framing: Framing): 'websocket' | 'other' | undefined {
+  if (head.upgrade === '' || !head.connectionUpgrade) return undefined
+  if (head.minor !== 1 || head.method !== 'GET' || framing.kind !== 'none') return undefined
+  return head.upgrade === 'websocket' ? 'websocket' : 'other'
+}
+
+/** May another request follow on the connection? */
+export function keepsAlive(head: HeadReader): boolean {
+  return head.minor === 1 && !head.close && head.method !== 'CONNECT'
+}

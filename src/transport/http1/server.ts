@@ -1,0 +1,104 @@
+import type { Socket } from 'node:net'
+import type { Duplex } from 'node:stream'
+import type { ConnectionFacts } from '../../flow/exchange.js'
+import type { Clock } from '../../lib/clock.js'
+import { SocketFacts } from '../connection-facts.js'
+import type { Front, Handler, Listening, ListenOptions } from '../contract.js'
+import { Http2Protocol } from '../http2/connection.js'
+import { ClientListener, type Protocol, type Served, type ServingHost } from '../listener.js'
+import { ClientConnection } from './client-connection.js'
+import { DateLine, FieldNames, Serialiser } from './serialise.js'
+import { READ_BYTES } from './wire.js'
+
+/** HTTP/1.x for clients, on raw sockets; HTTP/2 for those that choose it over TLS. */
+export function codecFront({ clock }: { clock: Clock }): Front {
+  return {
+    listen: (at, options, handler) =>
+      ClientListener.open(clock, at, options, handler, (host) => ({
+        http1: new CodecProtocol(host),
+        h2: new Http2Protocol(host)
+      }))
+  }
+}
+
+/** What the connections of one listener share. */
+class CodecProtocol implements Protocol {
+  readonly names = new FieldNames()
+  readonly serialiser: Serialiser
+  readonly shared = Buffer.allocUnsafeSlow(READ_BYTES)
+  readonly #host: ServingHost
+
+  constructor(host: ServingHost) {
+    this.#host = host
+    this.serialiser = new Serialiser(this.names, new DateLine(host.clock))
+  }
+
+  serve(facts: SocketFacts, socket: Socket): Served {
+    return new ClientConnection(this.#host, this, facts, socket)
+  }
+}
+
+/** A byte pipe with what this engine asks of a socket besides. */
+interface SocketLike extends Duplex {
+  readonly bytesRead: number
+  /** Those that wait to leave among them. */
+  readonly bytesWritten: number
+  /** Ends our direction, and everything once that is done. */
+  destroySoon(): void
+}
+
+/**
+ * HTTP/1.x for the clients of byte pipes that somebody else has accepted, such as the streams of a tunnel. It has one
+ * listener, and that binds nothing: `at` is what policies are told.
+ */
+export class PipeFront implements Front {
+  readonly #clock: Clock
+  #listener: ClientListener | undefined
+  #handler: Handler | undefined
+  #name = ''
+  #count = 0
+
+  constructor(clock: Clock) {
+    this.#clock = clock
+  }
+
+  async listen(
+    at: { fd: number } | { host: string; port: number },
+    options: ListenOptions,
+    handler: Handler
+  ): Promise<Listening> {
+    const address = 'host' in at ? at : { host: '', port: 0 }
+    this.#name = options.name
+    this.#handler = handler
+    this.#listener = ClientListener.unbound(this.#clock, address, options, handler, (host) => ({
+      http1: new CodecProtocol(host),
+      h2: new Http2Protocol(host)
+    }))
+    return this.#listener
+  }
+
+  /** Serves HTTP to a client at `peer`; nobody has read the pipe. */
+  serve(pipe: SocketLike, peer: ConnectionFacts['peer']): void {
+    if (this.#listener === undefined) pipe.destroy()
+    else this.#listener.take(asSocket(pipe), peer)
+  }
+
+  /** May the client at `peer` send bytes that are no HTTP? When not, the pipe is destroyed. */
+  admits(pipe: SocketLike, peer: ConnectionFacts['peer']): boolean {
+    const handler = this.#handler
+    // The listener counts its connections upwards.
+    const facts = new SocketFacts(--this.#count, this.#name, asSocket(pipe), this.#clock.wall())
+    facts.peer = peer
+    if (handler?.connection(facts) !== true) {
+      pipe.destroy()
+      return false
+    }
+    pipe.once('close', () => handler.closed?.(facts))
+    return true
+  }
+}
+
+/** Of a socket this engine uses what `SocketLike` has, unless it is one. */
+function asSocket(pipe: SocketLike): Socket {
+  return pipe as unknown as Socket
+}

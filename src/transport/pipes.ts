@@ -1,0 +1,156 @@
+import type { Http2Stream } from 'node:http2'
+import { Socket } from 'node:net'
+import type { Duplex, Readable, Writable } from 'node:stream'
+import type { TLSSocket } from 'node:tls'
+import type { BytePipe, Failure } from '../flow/exchange.js'
+
+/** How a copy ended: all of it (`true`), or the source broke or the sink closed before. Called once. */
+type Copied = (complete: boolean) => void
+
+/**
+ * Moves bytes from `source` to `sink` with back-pressure and constant memory; leaves both open at the end, because
+ * who owns them decides how they end (trailers, half-close, abort). Returns the way to stop, which detaches
+ * and pauses the source without a report.
+ */
+export function copy(
+  source: Readable,
+  sink: Writable,
+  carried: ((bytes: number) => void) | undefined,
+  done: Copied
+): () => void {
+  const onData = (chunk: Uint8Array): void => {
+    carried?.(chunk.length)
+    if (!sink.write(chunk)) source.pause()
+  }
+  const onDrain = (): void => {
+    source.resume()
+  }
+  const detach = (): void => {
+    source.removeListener('data', onData)
+    source.removeListener('end', onEnd)
+    source.removeListener('close', onBreak)
+    source.removeListener('error', onBreak)
+    sink.removeListener('drain', onDrain)
+    sink.removeListener('close', onBreak)
+  }
+  const onEnd = (): void => {
+    detach()
+    done(true)
+  }
+  const onBreak = (): void => {
+    detach()
+    // An error without a listener would end the process; the report is already made.
+    source.on('error', ignore)
+    done(false)
+  }
+  source.on('data', onData)
+  source.on('end', onEnd)
+  source.on('close', onBreak)
+  source.on('error', onBreak)
+  sink.on('drain', onDrain)
+  sink.on('close', onBreak)
+  if (source.destroyed && !source.readableEnded) process.nextTick(onBreak)
+  // A source that somebody paused does not flow again by a listener alone.
+  else source.resume()
+  return () => {
+    detach()
+    source.pause()
+  }
+}
+
+export function ignore(): void {
+  // Listens so that an 'error' event is not thrown; who needs the end of the stream hears 'close'.
+}
+
+/** Any duplex stream as a `BytePipe`. */
+export class StreamPipe implements BytePipe {
+  readonly duplex: Duplex
+
+  constructor(duplex: Duplex) {
+    this.duplex = duplex
+  }
+
+  end(): void {
+    this.duplex.end()
+  }
+
+  destroy(_why: Failure): void {
+    cut(this.duplex)
+  }
+}
+
+/** Lets a reset of `secure` reach the TCP connection below, because TLS has none of its own. */
+export function resetBelow(secure: TLSSocket, below: Socket): void {
+  secure.resetAndDestroy = () => {
+    if (shutting(secure)) below.destroy()
+    else below.resetAndDestroy()
+    return secure
+  }
+}
+
+/** Ends a stream so that its peer cannot take the end for a clean one: RST where there is TCP, RST_STREAM on HTTP/2. */
+export function cut(stream: Duplex): void {
+  if (stream.destroyed) return
+  if (stream instanceof Socket && (!('encrypted' in stream) || Object.hasOwn(stream, 'resetAndDestroy'))) {
+    if (shutting(stream)) stream.destroy()
+    else stream.resetAndDestroy()
+  } else if ('rstCode' in stream) resetStream(stream as Http2Stream)
+  else stream.destroy()
+}
+
+/**
+ * Its FIN is handed over but has not left. The system takes no reset then, and node forgets the open handle with the refusal:
+ * the connection would stay for ever. A plain end says no more than the FIN does.
+ */
+function shutting(socket: Socket): boolean {
+  return socket.writableEnded && !socket.writableFinished && socket.writableLength === 0
+}
+
+/**
+ * RST_STREAM with INTERNAL_ERROR. `Http2Stream.close` ends the writable side first, so that a message without a length looks
+ * complete to the client; of all the ways to end a stream only one with an error sends no END_STREAM.
+ */
+export function resetStream(stream: Http2Stream): void {
+  if (stream.destroyed) return
+  stream.on('error', ignore)
+  stream.destroy(new Error('the stream is given up'))
+}
+
+/** Hears of the bytes of each direction. */
+interface Counted {
+  readonly fromA: (bytes: number) => void
+  readonly fromB: (bytes: number) => void
+}
+
+/**
+ * Joins two byte streams both ways with back-pressure. The end of one direction is passed on as a half-close; a break
+ * in either cuts both. `done(clean)` once, when nothing can flow any more.
+ */
+export function join(a: Duplex, b: Duplex, done: (clean: boolean) => void, counted?: Counted): void {
+  let open = 2
+  let over = false
+  const finish = (clean: boolean): void => {
+    if (over) return
+    over = true
+    a.on('error', ignore)
+    b.on('error', ignore)
+    if (!clean) {
+      cut(a)
+      cut(b)
+    }
+    done(clean)
+  }
+  const direction = (from: Duplex, to: Duplex, carried: ((bytes: number) => void) | undefined): void => {
+    copy(from, to, carried, (complete) => {
+      if (over) return
+      // A sink that closed after it had sent its own end takes nothing more; that is a break too.
+      if (!complete) return finish(false)
+      to.end()
+      open--
+      if (open === 0) finish(true)
+      return undefined
+    })
+  }
+  direction(a, b, counted?.fromA)
+  direction(b, a, counted?.fromB)
+}

@@ -1,0 +1,182 @@
+import { isIPv4, isIPv6, type Socket } from 'node:net'
+import type { HandshakeFailure } from './contract.js'
+import { ignore } from './pipes.js'
+import { readAhead } from './read-ahead.js'
+
+/** One end of a connection. */
+interface End {
+  readonly address: string
+  readonly port: number
+}
+
+/** What a header says: another client and the address that it reached, or nothing that replaces the socket's own. */
+type ProxyHeader = { readonly kind: 'own' } | { readonly kind: 'proxied'; readonly peer: End; readonly local: End }
+
+/** What was made of the first bytes of a connection. `length`: where the header ends. */
+type HeaderRead = 'more' | 'none' | 'malformed' | { readonly header: ProxyHeader; readonly length: number }
+
+const V1 = Buffer.from('PROXY ')
+/** With its CR LF (2.1 of the specification). */
+const V1_MAX = 107
+const V2 = Buffer.from('\r\n\r\n\0\r\nQUIT\n', 'latin1')
+const V2_FIXED = 16
+/** Room for long TLVs, such as a client's certificate. */
+const V2_MAX = 8192
+const PORT = /^(?:0|[1-9]\d{0,4})$/
+const OWN: ProxyHeader = { kind: 'own' }
+
+/**
+ * Reads the header of the PROXY protocol, version 1 or 2, at the beginning of `bytes` (haproxy.org, proxy-protocol.txt, 2.1 and
+ * 2.2). `none`: the bytes begin otherwise. LOCAL, UNKNOWN and unix sockets say nothing about addresses; TLVs are passed over.
+ */
+export function readHeader(bytes: Buffer): HeaderRead {
+  if (begins(bytes, V1)) return bytes.length < V1.length ? 'more' : readText(bytes)
+  if (begins(bytes, V2)) return bytes.length < V2_FIXED ? 'more' : readBinary(bytes)
+  return 'none'
+}
+
+/** As far as both go. */
+function begins(bytes: Buffer, signature: Buffer): boolean {
+  const length = Math.min(bytes.length, signature.length)
+  return bytes.compare(signature, 0, length, 0, length) === 0
+}
+
+function readText(bytes: Buffer): HeaderRead {
+  const end = bytes.subarray(0, V1_MAX).indexOf('\r\n')
+  if (end === -1) return bytes.length < V1_MAX && !bytes.includes('\n') ? 'more' : 'malformed'
+  const [, family, peer = '', local = '', peerPort = '', localPort = '', ...more] = bytes
+    .toString('latin1', 0, end)
+    .split(' ')
+  const length = end + 2
+  if (family === 'UNKNOWN') return { header: OWN, length }
+  const isAddress = family === 'TCP4' ? isIPv4 : family === 'TCP6' ? isIPv6 : undefined
+  if (isAddress === undefined || more.length > 0) return 'malformed'
+  // A zone is of one machine and cannot have come over a network.
+  if (!isAddress(peer) || !isAddress(local) || peer.includes('%') || local.includes('%')) return 'malformed'
+  if (!isPort(peerPort) || !isPort(localPort)) return 'malformed'
+  const header: ProxyHeader = {
+    kind: 'proxied',
+    peer: { address: peer.toLowerCase(), port: Number(peerPort) },
+    local: { address: local.toLowerCase(), port: Number(localPort) }
+  }
+  return { header, length }
+}
+
+function isPort(text: string): boolean {
+  return PORT.test(text) && Number(text) <= 65_535
+}
+
+function readBinary(bytes: Buffer): HeaderRead {
+  const command = bytes[12] as number
+  const length = V2_FIXED + bytes.readUInt16BE(14)
+  if ((command !== 0x20 && command !== 0x21) || length > V2_MAX) return 'malformed'
+  if (bytes.length < length) return 'more'
+  const header = command === 0x20 ? OWN : readAddresses(bytes[13] as number, bytes.subarray(V2_FIXED, length))
+  return header === undefined ? 'malformed' : { header, length }
+}
+
+/** undefined: a family that cannot come over TCP, or too few bytes for it. */
+function readAddresses(family: number, block: Buffer): ProxyHeader | undefined {
+  switch (family) {
+    case 0x00:
+    case 0x31:
+      return OWN
+    case 0x11:
+      return block.length < 12 ? undefined : proxied(block, 4, ipv4)
+    case 0x21:
+      return block.length < 36 ? undefined : proxied(block, 16, ipv6)
+    default:
+      return undefined
+  }
+}
+
+function proxied(block: Buffer, size: number, text: (address: Buffer) => string): ProxyHeader {
+  return {
+    kind: 'proxied',
+    peer: { address: text(block.subarray(0, size)), port: block.readUInt16BE(2 * size) },
+    local: { address: text(block.subarray(size, 2 * size)), port: block.readUInt16BE(2 * size + 2) }
+  }
+}
+
+function ipv4(address: Buffer): string {
+  return address.join('.')
+}
+
+/** In the one text form of RFC 5952, so that two headers of one client look alike. */
+function ipv6(address: Buffer): string {
+  const groups = Array.from({ length: 8 }, (_, i) => address.readUInt16BE(2 * i).toString(16))
+  if (groups.slice(0, 5).every((group) => group === '0') && groups[5] === 'ffff') {
+    return `::ffff:${ipv4(address.subarray(12))}`
+  }
+  return shortened(groups)
+}
+
+/** The longest run of zero groups, the first of equal ones, becomes `::`; a single zero does not. */
+function shortened(groups: readonly string[]): string {
+  let begin = 0
+  let longest = 1
+  for (let i = 0; i < groups.length; i++) {
+    let run = 0
+    while (groups[i + run] === '0') run++
+    if (run > longest) {
+      begin = i
+      longest = run
+    }
+  }
+  if (longest === 1) return groups.join(':')
+  return `${groups.slice(0, begin).join(':')}::${groups.slice(begin + longest).join(':')}`
+}
+
+interface ReadHeaderOptions {
+  /** True: the header is required. False: a connection that begins with one is refused. */
+  readonly trusted: boolean
+}
+
+/**
+ * Reads the PROXY header of an accepted, paused socket; what came behind it is put back (`unshift`) and the socket stays
+ * paused. `own` also for a peer that is not trusted and sends no header; it must send something, because what is not known
+ * cannot be told from a header. `done` is called once; after a failure the socket is destroyed. Returns the way to give up,
+ * which does nothing when it is over.
+ */
+export function readProxyHeader(
+  socket: Socket,
+  options: ReadHeaderOptions,
+  done: (result: ProxyHeader | { readonly kind: 'failed'; readonly why: HandshakeFailure }) => void
+): (why: HandshakeFailure) => void {
+  let over = false
+  let first: Buffer | undefined
+  const settle = (): void => {
+    over = true
+    stop()
+    socket.removeListener('close', onClose)
+  }
+  const fail = (why: HandshakeFailure): void => {
+    if (over) return
+    settle()
+    socket.destroy()
+    done({ kind: 'failed', why })
+  }
+  const succeed = (header: ProxyHeader, rest: Buffer): void => {
+    settle()
+    if (rest.length > 0) socket.unshift(rest)
+    done(header)
+  }
+  const take = (chunk: Buffer): 'more' | 'enough' => {
+    first = first === undefined ? chunk : Buffer.concat([first, chunk])
+    const read = readHeader(first)
+    if (read === 'more') return 'more'
+    if (read === 'none') {
+      if (options.trusted) fail('proxy-header-missing')
+      else succeed({ kind: 'own' }, first)
+    } else if (!options.trusted) fail('proxy-header-refused')
+    else if (read === 'malformed') fail('proxy-header-malformed')
+    else succeed(read.header, first.subarray(read.length))
+    return 'enough'
+  }
+  const onClose = (): void => fail('client-gone')
+  const stop = readAhead(socket, take, onClose)
+  socket.on('error', ignore)
+  socket.once('close', onClose)
+  if (socket.destroyed) process.nextTick(onClose)
+  return fail
+}
