@@ -3,7 +3,7 @@ import { stringify } from 'yaml'
 import { readPieces } from '../../src/cli/account-pieces.js'
 import { dataOf } from '../../src/policy/tree.js'
 import { readTree } from '../../src/policy/yaml-tree.js'
-import { random } from '../limiter/support/random.js'
+import { random } from '../features/rate-limit/limiter/support/random.js'
 import { SITE } from './transfer-stand.js'
 
 const LIMITS = { depth: 64, nodes: 100_000 }

@@ -1,7 +1,7 @@
 import { setTimeout as sleep } from 'node:timers/promises'
 import t from 'tap'
 import { PostgresDriver, postgresDatabase } from '../../src/store/postgres.js'
-import { random, whole } from '../limiter/support/random.js'
+import { random, whole } from '../features/rate-limit/limiter/support/random.js'
 import { folder, Lines } from '../store/opened.js'
 import { startPostgres } from '../store/postgres-server.js'
 import { type Acknowledged, inOrder, misled, StormWriter, settle, startStand } from './storm.js'

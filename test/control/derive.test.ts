@@ -8,7 +8,7 @@ import type { PlannedRecord } from '../../src/resources/units.js'
 import type { EdgeUnit, RouteUnit, Unit } from '../../src/runtime/plan.js'
 import type { Snapshot } from '../../src/runtime/snapshot.js'
 import type { ResourceRecord } from '../../src/schema/field.js'
-import { random as seeded } from '../limiter/support/random.js'
+import { random as seeded } from '../features/rate-limit/limiter/support/random.js'
 import { type Account, DENY, open } from './account.js'
 
 const HOSTS = ['a.test', 'b.test', '*.b.test', '[2001:db8::1]']

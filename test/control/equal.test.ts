@@ -1,6 +1,6 @@
 import t from 'tap'
 import type { Unit } from '../../src/runtime/plan.js'
-import { random as seeded, whole } from '../limiter/support/random.js'
+import { random as seeded, whole } from '../features/rate-limit/limiter/support/random.js'
 import { startPostgres } from '../store/postgres-server.js'
 import { type Account, DENY, open } from './account.js'
 

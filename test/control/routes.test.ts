@@ -1,6 +1,6 @@
 import { join } from 'node:path'
 import t from 'tap'
-import { random as seeded, whole } from '../limiter/support/random.js'
+import { random as seeded, whole } from '../features/rate-limit/limiter/support/random.js'
 import { type Account, DENY, open } from './account.js'
 
 const seed = Number(process.env.TEST_SEED ?? 20_261_122)

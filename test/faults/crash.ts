@@ -1,5 +1,5 @@
 import { type Acknowledged, inOrder, misled, StormWriter, settle, startStand } from '../cli/storm.js'
-import { random } from '../limiter/support/random.js'
+import { random } from '../features/rate-limit/limiter/support/random.js'
 import { startPostgres } from '../store/postgres-server.js'
 import { broken, type Fault, type Outcome } from './fault.js'
 

@@ -1,7 +1,7 @@
 import t from 'tap'
 import { runPhase } from '../../src/policy/run.js'
+import { Kit, outcomeOf } from '../features/kit.js'
 import { makeFlow } from '../helpers/flow.js'
-import { Kit, outcomeOf } from './actions/kit.js'
 
 const kit = new Kit()
 const DENY = [{ type: 'deny' }]

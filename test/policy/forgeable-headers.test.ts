@@ -3,8 +3,8 @@ import { join } from 'node:path'
 import t from 'tap'
 import { actions } from '../../src/features/registry.js'
 import { compilePolicy } from '../../src/policy/compile.js'
+import { Kit } from '../features/kit.js'
 import { makeFlow } from '../helpers/flow.js'
-import { Kit } from './actions/kit.js'
 
 const kit = new Kit()
 const LOGIN = { type: 'oauth', config: { provider: 'google' } }

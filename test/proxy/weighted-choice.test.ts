@@ -1,6 +1,6 @@
 import t from 'tap'
 import { type Share, WeightedChoice } from '../../src/proxy/upstreams.js'
-import { random as seeded } from '../limiter/support/random.js'
+import { random as seeded } from '../features/rate-limit/limiter/support/random.js'
 
 const shares = (weights: readonly number[], loads: readonly number[] = []): Share[] =>
   weights.map((weight, index) => ({ index, weight, load: loads[index] ?? 0 }))

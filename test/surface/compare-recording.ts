@@ -4,7 +4,7 @@ import { createServer, type Server } from 'node:http'
 import type { AddressInfo } from 'node:net'
 import { join } from 'node:path'
 import Sqlite from 'libsql'
-import type { FakeProvider } from '../policy/login/fake-provider.js'
+import type { FakeProvider } from '../features/login/fake-provider.js'
 import type { Answer, Build, Serving } from './build.js'
 import { api, policyOf, type Recording, traffic } from './compare-requests.js'
 

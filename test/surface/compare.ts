@@ -1,7 +1,7 @@
 import { mkdtemp, rm } from 'node:fs/promises'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
-import { FakeProvider } from '../policy/login/fake-provider.js'
+import { FakeProvider } from '../features/login/fake-provider.js'
 import { Build } from './build.js'
 import { carryOn, echo, exported, imported, record } from './compare-recording.js'
 import type { Recording } from './compare-requests.js'

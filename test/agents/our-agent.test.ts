@@ -1,4 +1,0 @@
-import { ourAgent } from '../tunnel/our-agent.js'
-import { runProductSuite } from './product-suite.js'
-
-runProductSuite(ourAgent)

@@ -1,0 +1,66 @@
+import { once } from 'node:events'
+import { createServer } from 'node:http'
+import type { AddressInfo } from 'node:net'
+import t, { type Test } from 'tap'
+import { startSluice } from '../../helpers/sluice.js'
+import { until } from '../../helpers/until.js'
+import { startPostgres } from '../../store/postgres-server.js'
+import { Browser, overNetwork } from './browser.js'
+import { CLIENT, FakeProvider } from './fake-provider.js'
+
+const HOST = '127.0.0.1'
+
+/** Starts processes with one policy that asks for a login, and visits them. */
+async function stage(t: Test, options: Readonly<Record<string, string>>) {
+  const provider = await new FakeProvider().start(t)
+  const server = createServer((_request, response) => response.end('the upstream')).listen(0, HOST)
+  await once(server, 'listening')
+  t.teardown(() => {
+    server.closeAllConnections()
+    server.close()
+  })
+  const config = { issuer_url: provider.url, client_id: CLIENT.id, client_secret: CLIENT.secret }
+  const policy = JSON.stringify({ on_http_request: [{ actions: [{ type: 'openid-connect', config }] }] })
+  const start = () =>
+    startSluice(t, {
+      upstream: { port: (server.address() as AddressInfo).port },
+      policy,
+      options: { OUTBOUND_ALLOW_PRIVATE: 'on', ...options }
+    })
+  const logIn = async (port: number) => {
+    const browser = new Browser(overNetwork)
+    const page = await browser.visit(`http://${HOST}:${port}/`)
+    t.equal(page.body, 'the upstream')
+    const cookie = [...browser.cookies(HOST)].map(([name, { value }]) => `${name}=${value}`).join('; ')
+    return { browser, cookie }
+  }
+  const ask = async (port: number, cookie: string) =>
+    (await fetch(`http://${HOST}:${port}/`, { headers: { cookie, accept: 'application/json' } })).status
+  return { start, logIn, ask }
+}
+
+t.test('a logout holds after a restart, and for nobody else', async (t) => {
+  const { start, logIn, ask } = await stage(t, { DATA: t.testdir() })
+  const first = await start()
+  const [gone, stays] = [await logIn(first.port), await logIn(first.port)]
+  t.equal(await ask(first.port, gone.cookie), 200)
+  t.match(await gone.browser.once(`http://${HOST}:${first.port}/.sluice/logout`), { status: 200, body: /logged out/ })
+  t.equal(await ask(first.port, gone.cookie), 401)
+  await first.stop()
+  const second = await start()
+  t.equal(await ask(second.port, gone.cookie), 401, 'who kept the cookies of a session that has ended')
+  t.equal(await ask(second.port, stays.cookie), 200, 'the other session goes on')
+})
+
+t.test('a logout holds on every process of a store', async (t) => {
+  const server = await startPostgres(t)
+  const { start, logIn, ask } = await stage(t, { STORE: await server.database(), DATA: t.testdir() })
+  const [here, there] = [await start(), await start()]
+  const [gone, stays] = [await logIn(here.port), await logIn(here.port)]
+  for (const { cookie } of [gone, stays]) t.equal(await ask(there.port, cookie), 200)
+  await gone.browser.once(`http://${HOST}:${here.port}/.sluice/logout`)
+  await until(async () => (await ask(there.port, gone.cookie)) === 401)
+  t.equal(await ask(there.port, stays.cookie), 200)
+  const later = await start()
+  t.equal(await ask(later.port, gone.cookie), 401, 'a process that comes later knows it from its first request on')
+})
