@@ -1,7 +1,154 @@
-/** Folders are being moved: until the last has its place, only what holds in every layout is checked. */
+/**
+ * The dependency rule of the house: arrows point down only. `npm run architecture` holds it.
+ *
+ * `HOUSE` says which folders of src a folder may import, `PACKAGES` which packages of npm. What a folder's own files
+ * import from each other is free; a folder that is missing here may import nothing.
+ */
+const HOUSE = {
+  lib: [],
+  flow: ['lib'],
+  schema: ['flow', 'lib'],
+  expression: ['flow', 'lib'],
+  policy: ['expression', 'flow', 'lib'],
+  features: ['policy', 'expression', 'flow', 'schema', 'lib'],
+  transport: ['flow', 'lib'],
+  runtime: ['features', 'policy', 'flow', 'lib'],
+  telemetry: ['features', 'policy', 'expression', 'flow', 'lib'],
+  proxy: ['runtime', 'telemetry', 'transport', 'flow', 'lib'],
+  resources: ['features', 'telemetry', 'runtime', 'schema', 'lib'],
+  store: ['lib'],
+  control: ['resources', 'store', 'runtime', 'features', 'policy', 'flow', 'schema', 'lib'],
+  events: ['control', 'resources', 'store', 'telemetry', 'schema', 'lib'],
+  certificates: ['control', 'resources', 'store', 'schema', 'lib'],
+  tunnel: ['control', 'resources', 'store', 'runtime', 'transport', 'flow', 'lib'],
+  api: ['control', 'resources', 'schema', 'lib'],
+  options: ['lib']
+}
+
+/** The composition root: what options become; above it are only the commands. */
+HOUSE.app = Object.keys(HOUSE)
+
+const PACKAGES = {
+  schema: ['typebox'],
+  flow: [],
+  expression: ['cel-js'],
+  policy: ['yaml', 'typebox', 'lru-cache'],
+  features: ['yaml', 'typebox', 'jose', 'lru-cache', 'openid-client'],
+  transport: [],
+  runtime: [],
+  telemetry: ['prom-client'],
+  proxy: ['lru-cache'],
+  resources: ['typebox'],
+  store: ['kysely', 'libsql', 'pg'],
+  control: [],
+  events: ['aws4fetch'],
+  certificates: [],
+  tunnel: [],
+  api: ['fastify', '@fastify/static'],
+  options: ['yaml', 'typebox'],
+  app: ['pino', 'prom-client']
+}
+
+/** Parts of folders that have a rule of their own. */
+const OWN = { transport: '^src/transport/http-proxy/', certificates: '^src/certificates/acme\\.ts$' }
+
+/** The library that a file of `lib` may import, each its own; a cache beside it is no second subject. */
+const LEAVES = {
+  'user-agent': ['bowser', 'lru-cache'],
+  x509: ['@peculiar/x509'],
+  'self-signed': ['@peculiar/x509'],
+  regex: ['re2js', 'lru-cache'],
+  geo: ['maxmind', 'lru-cache']
+}
+
+const within = (folders) => (folders.length === 0 ? '^$' : `^src/(${folders.join('|')})/`)
+const packages = (names) => (names.length === 0 ? '^$' : names.map((name) => `node_modules/${name}/`))
+const NPM = ['npm', 'npm-dev', 'npm-optional', 'npm-peer', 'npm-bundled', 'npm-no-pkg', 'npm-unknown']
+
+const houseRules = Object.entries(HOUSE).map(([folder, allowed]) => ({
+  name: `${folder}-imports-down`,
+  comment: `src/${folder} may import ${allowed.length === 0 ? 'no other folder' : allowed.join(', ')}.`,
+  severity: 'error',
+  from: { path: `^src/${folder}/` },
+  to: { path: '^src/', pathNot: within([folder, ...allowed]) }
+}))
+
+const packageRules = Object.entries(PACKAGES).map(([folder, names]) => ({
+  name: `${folder}-packages`,
+  comment: `src/${folder} may import ${names.length === 0 ? 'no package' : names.join(', ')}.`,
+  severity: 'error',
+  from: { path: `^src/${folder}/`, ...(OWN[folder] === undefined ? {} : { pathNot: OWN[folder] }) },
+  to: { dependencyTypes: NPM, pathNot: packages(names) }
+}))
+
+const leafRules = Object.entries(LEAVES).map(([leaf, names]) => ({
+  name: `lib-${leaf}-packages`,
+  severity: 'error',
+  from: { path: `^src/lib/${leaf}\\.ts$` },
+  to: { dependencyTypes: NPM, pathNot: packages(names) }
+}))
+
 module.exports = {
-  permissions: { folders: {}, packages: {}, leaves: {} },
+  /** For the check that every permission is used; `assembly` may import whatever lies below it. */
+  permissions: { folders: { ...HOUSE, assembly: [] }, packages: PACKAGES, leaves: LEAVES },
   forbidden: [
+    ...houseRules,
+    ...packageRules,
+    ...leafRules,
+    {
+      name: 'lib-packages',
+      comment: 'A file of src/lib that knows a library says which in LEAVES.',
+      severity: 'error',
+      from: { path: '^src/lib/', pathNot: `^src/lib/(${Object.keys(LEAVES).join('|')})\\.ts$` },
+      to: { dependencyTypes: NPM }
+    },
+    {
+      name: 'http-proxy-packages',
+      severity: 'error',
+      from: { path: '^src/transport/http-proxy/' },
+      to: { dependencyTypes: NPM, pathNot: packages(['http-proxy']) }
+    },
+    {
+      name: 'acme-packages',
+      severity: 'error',
+      from: { path: '^src/certificates/acme\\.ts$' },
+      to: { dependencyTypes: NPM, pathNot: packages(['acme-client']) }
+    },
+    {
+      name: 'one-jwt-verifier',
+      severity: 'error',
+      from: { path: '^src/features/jwt/', pathNot: 'signature\\.ts$' },
+      to: { path: packages(['jose']) }
+    },
+    {
+      name: 'one-driver-one-file',
+      severity: 'error',
+      from: { path: '^src/store/', pathNot: '^src/store/(sqlite-driver|postgres)\\.ts$' },
+      to: { path: packages(['libsql', 'pg']) }
+    },
+    {
+      name: 'traffic-knows-no-records',
+      comment: 'No file on the path of a request leads to a store, a resource or Fastify, through whatever it imports.',
+      severity: 'error',
+      from: {
+        path: '^src/(proxy|runtime|features|policy|expression|transport|telemetry)/|^src/tunnel/(protocol|client)/|^src/tunnel/agents/tunnel-groups\\.ts$'
+      },
+      to: { path: '^src/(store|resources|control|api)/|node_modules/fastify/', reachable: true }
+    },
+    {
+      name: 'folder-without-rule',
+      comment: 'A new folder of src needs a line in HOUSE and in PACKAGES.',
+      severity: 'error',
+      from: { path: '^src/[^/]+/', pathNot: within([...Object.keys(HOUSE), 'cli']) },
+      to: {}
+    },
+    {
+      name: 'composition-root-is-on-top',
+      comment: 'Only the commands and main.ts know src/app.',
+      severity: 'error',
+      from: { path: '^src/', pathNot: '^src/(app/|cli/|main\\.ts$)' },
+      to: { path: '^src/(app/|cli/|main\\.ts$)' }
+    },
     {
       name: 'no-cycle',
       severity: 'error',

@@ -49,7 +49,7 @@ const ELSEWHERE: ReadonlyMap<string, string> = new Map([
 ])
 
 /** The actions of policies that agents run: those that they cannot run are refused by name, with the reason. */
-export const agentActions: readonly Action[] = actions.map((action) => {
+const agentActions: readonly Action[] = actions.map((action) => {
   const reason = ELSEWHERE.get(action.type)
   if (reason !== undefined) return defineUnsupported(action.type, reason)
   return action === restrictIps ? withoutIpPolicies('an agent has no IP policies') : action

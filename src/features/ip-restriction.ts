@@ -9,7 +9,6 @@ import { config, enforce, template, text } from '../policy/fields.js'
 import type { NodePath } from '../policy/problems.js'
 import { decisionCounters } from '../policy/services.js'
 import { isPlaceholderWord } from '../policy/values.js'
-import { ipPolicy } from '../resources/ip-policies.js'
 import { module } from '../schema/objects.js'
 import { refs } from '../schema/references.js'
 import { defineModule, type ModuleUnits } from './contract.js'
@@ -212,10 +211,13 @@ export const ipRestriction = defineModule<{ ip_policies: readonly string[] }>(
   }
 )
 
+/** IP policies as references name them; `resources/ip-policies` makes the resource of it. */
+export const IP_POLICY = { name: 'ip_policy', path: '/ip_policies', idPrefix: 'ipp' } as const
+
 /** Refuses addresses that the policies do not allow. */
 export function ipRestrictionModule() {
   return module('Refuses clients whose address the policies do not allow.', {
-    ip_policies: refs(ipPolicy, {
+    ip_policies: refs(IP_POLICY, {
       description: 'The policies that decide.',
       required: true,
       min: 1,

@@ -18,19 +18,19 @@ import { readOption } from './read.js'
 import type { ListenAddress } from './values.js'
 
 /** One option as a file writes it. */
-export interface WrittenOption {
+interface WrittenOption {
   readonly entry: OptionEntry
   readonly written: unknown
   readonly origin: OptionOrigin
 }
 
-export interface OptionsFile {
+interface OptionsFile {
   readonly options: readonly WrittenOption[]
   readonly problems: readonly OptionProblem[]
 }
 
 /** Reads an options file (YAML). `name` stands in messages. A file that cannot be read is a problem, not an exception. */
-export async function readOptionsFile(path: string, name: string, tree: OptionTree): Promise<OptionsFile> {
+async function readOptionsFile(path: string, name: string, tree: OptionTree): Promise<OptionsFile> {
   let text: string
   try {
     text = await readFile(path, 'utf8')

@@ -1,3 +1,4 @@
+import { IP_POLICY } from '../features/ip-restriction.js'
 import { boolean, choice, described, text } from '../schema/fields.js'
 import { ref, refs } from '../schema/references.js'
 import { defineResource } from './resource.js'
@@ -5,11 +6,9 @@ import { planned } from './units.js'
 
 /** A set of IP rules. It restricts nothing until an IP restriction or a module refers to it. */
 export const ipPolicy = defineResource({
-  name: 'ip_policy',
+  ...IP_POLICY,
   description: 'A set of IP policy rules. It restricts no traffic until an IP restriction or a module refers to it.',
-  path: '/ip_policies',
   listKey: 'ip_policies',
-  idPrefix: 'ipp',
   events: 'ip_policy',
   fields: { ...described }
 })

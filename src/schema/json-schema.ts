@@ -1,7 +1,14 @@
 import Type, { type TSchema } from 'typebox'
-import type { Resource } from '../resources/resource.js'
 import type { Fields } from './field.js'
 import { nullable } from './fields.js'
+
+/** What a schema is made from: the fields of a resource with the names that its documents use. */
+interface Described {
+  readonly name: string
+  readonly description: string
+  readonly listKey: string
+  readonly fields: Fields
+}
 
 /** Schema of what a client sends: every field that it may give now, and nothing else. */
 export function requestSchema(fields: Fields, mode: 'create' | 'update', options: object = {}): TSchema {
@@ -36,15 +43,15 @@ export function responseMembers(fields: Fields, options: object = {}): TSchema {
   })
 }
 
-export function createSchema({ name, fields }: Resource): TSchema {
+export function createSchema({ name, fields }: Pick<Described, 'name' | 'fields'>): TSchema {
   return requestSchema(fields, 'create', { title: `${title(name)}Create` })
 }
 
-export function updateSchema({ name, fields }: Resource): TSchema {
+export function updateSchema({ name, fields }: Pick<Described, 'name' | 'fields'>): TSchema {
   return requestSchema(fields, 'update', { title: `${title(name)}Update` })
 }
 
-export function responseSchema({ name, description, fields }: Resource): TSchema {
+export function responseSchema({ name, description, fields }: Omit<Described, 'listKey'>): TSchema {
   const standard = { id: Type.String(), uri: Type.String(), created_at: Type.String({ format: 'date-time' }) }
   const { properties, required } = responseMembers(fields) as unknown as {
     properties: Record<string, TSchema>
@@ -60,7 +67,7 @@ export function responseSchema({ name, description, fields }: Resource): TSchema
 }
 
 /** Envelope of a page of the collection. `item` stands for one resource: its schema, or a `$ref` to it. */
-export function listSchema({ name, listKey }: Resource, item: TSchema): TSchema {
+export function listSchema({ name, listKey }: Pick<Described, 'name' | 'listKey'>, item: TSchema): TSchema {
   return Type.Object(
     {
       [listKey]: Type.Array(item),
@@ -72,7 +79,10 @@ export function listSchema({ name, listKey }: Resource, item: TSchema): TSchema 
 }
 
 /** Both forms of a module, by the name of its field. Throws a RangeError when the resource has no such module. */
-export function moduleSchemas(resource: Resource, name: string): { request: TSchema; response: TSchema } {
+export function moduleSchemas(
+  resource: Pick<Described, 'name' | 'fields'>,
+  name: string
+): { request: TSchema; response: TSchema } {
   const field = resource.fields[name]
   if (field?.module !== true || field.request === undefined || field.response === undefined) {
     throw new RangeError(`${resource.name} has no module ${name}`)
