@@ -255,7 +255,17 @@ export class KyselyStore extends Queries implements Store {
     const meta = await trx
       .updateTable('meta')
       .set((eb) => ({ revision: eb('revision', '+', 1) }))
-      .returning(['revision', 'sequence', 'schema_version', 'seal_key'])
+      .returning((of) => [
+        'revision',
+        'sequence',
+        'schema_version',
+        'seal_key',
+        of
+          .selectFrom('revisions')
+          .select('operation_id')
+          .where('revisions.revision', '=', of('meta.revision', '-', 1))
+          .as('previous_mark')
+      ])
       .executeTakeFirstOrThrow()
     // A newer version may have come to the cluster since this process started.
     if (meta.schema_version > SCHEMA_VERSION) throw newerSchema(this.#database.name, meta.schema_version)
@@ -263,7 +273,8 @@ export class KyselyStore extends Queries implements Store {
     if (this.#sealKey !== undefined && meta.seal_key !== this.#sealKey)
       throw otherKey(this.#database.name, meta.seal_key)
     const at = Math.floor(this.#parts.clock.wall())
-    return new KyselyTransaction(trx, { number: meta.revision, sequence: meta.sequence, at })
+    const { revision: number, sequence, previous_mark: previousMark } = meta
+    return new KyselyTransaction(trx, { number, sequence, at, previousMark })
   }
 
   async #commit(trx: Started, operationId: string): Promise<void> {

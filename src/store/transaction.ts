@@ -8,6 +8,7 @@ import type {
   KeyedUpdate,
   NewRecord,
   Operation,
+  Place,
   Posted,
   RecordKey,
   RecordUpdate,
@@ -58,6 +59,8 @@ interface TransactionStart {
   readonly sequence: number
   /** Milliseconds since the Unix epoch. */
   readonly at: number
+  /** Of the revision before. Null: there is none, or its writer committed while this transaction waited for its turn. */
+  readonly previousMark: string | null
 }
 
 /** What the work of one write sees and does, and the rows that its revision leaves behind. */
@@ -68,6 +71,7 @@ export class KyselyTransaction extends Queries implements StoreTransaction {
   readonly #trx: Transaction<Tables>
   readonly #changes = new ChangeSet()
   readonly #firstSequence: number
+  readonly #previousMark: string | null
   #sequence: number
   #posted = 0
   #touched = false
@@ -84,11 +88,17 @@ export class KyselyTransaction extends Queries implements StoreTransaction {
     this.at = start.at
     this.#sequence = start.sequence
     this.#firstSequence = start.sequence
+    this.#previousMark = start.previousMark
   }
 
   /** How many records it has changed so far. */
   get changed(): number {
     return this.#changes.size
+  }
+
+  override async placeOf(revision: number): Promise<Place> {
+    const mark = revision === this.previous ? this.#previousMark : null
+    return mark === null ? await super.placeOf(revision) : { revision, mark }
   }
 
   async insert(record: NewRecord): Promise<StoredRecord> {

@@ -64,6 +64,13 @@ class WatchedDriver extends PostgresDriver {
   }
 }
 
+async function postgres(t: Test): Promise<Watched> {
+  const driver = new WatchedDriver(await server.database(), new Lines())
+  const database = postgresDatabase(driver)
+  t.teardown(() => database.close())
+  return { database, asked: driver.asked }
+}
+
 /** Edges, each with a route below it. */
 async function fill(store: Store): Promise<void> {
   const numbers = Array.from({ length: EDGES }, (_, n) => n)
@@ -163,9 +170,7 @@ function touched(step: Step): number {
 }
 
 t.test('PostgreSQL walks through no table for a list or a look-up', async (t) => {
-  const driver = new WatchedDriver(await server.database(), new Lines())
-  const watched = { database: postgresDatabase(driver), asked: driver.asked }
-  t.teardown(() => watched.database.close())
+  const watched = await postgres(t)
   await migrate(watched.database)
   const { store } = over(watched.database)
   await fill(store)
@@ -180,5 +185,26 @@ t.test('PostgreSQL walks through no table for a list or a look-up', async (t) =>
       const most = Math.max(...steps.map(touched))
       t.ok(most <= MOST_ROWS, `${name}${analyzed ? ', with statistics' : ''}: ${most} rows were touched`)
     }
+  }
+})
+
+t.test('a write knows the place before it without a question of its own', async (t) => {
+  for (const watched of [await sqlite(t), await postgres(t)]) {
+    const { asked, database } = watched
+    await migrate(database)
+    const { store } = over(database)
+    const before = (write: string) =>
+      store.transact(write, async (tx) => {
+        const count = asked.length
+        const place = await tx.placeOf(tx.previous)
+        await tx.insert({ kind: 'edge', id: write, body: null })
+        return { place, questions: asked.length - count - 1 }
+      })
+    t.same((await before('op_first')).value, { place: { revision: 0, mark: undefined }, questions: 1 })
+    t.same((await before('op_second')).value, { place: { revision: 1, mark: 'op_first' }, questions: 0 })
+    t.same((await before('op_third')).value, { place: { revision: 2, mark: 'op_second' }, questions: 0 })
+    await store.transact('op_other', async (tx) => {
+      t.same(await tx.placeOf(1), { revision: 1, mark: 'op_first' })
+    })
   }
 })
