@@ -89,7 +89,7 @@ export class BodyBroken extends Error {
 
 const OPEN: Framing = { kind: 'open' }
 
-/** The body of a message that node:http or node:http2 receives, on either side. */
+/** The body of a message that node:http receives, on either side. */
 export class MessageBody implements Body {
   readonly #message: Readable
   readonly #end: MessageEnd

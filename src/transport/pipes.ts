@@ -1,4 +1,3 @@
-import type { Http2Stream } from 'node:http2'
 import { Socket } from 'node:net'
 import type { Duplex, Readable, Writable } from 'node:stream'
 import type { TLSSocket } from 'node:tls'
@@ -88,14 +87,13 @@ export function resetBelow(secure: TLSSocket, below: Socket): void {
   }
 }
 
-/** Ends a stream so that its peer cannot take the end for a clean one: RST where there is TCP, RST_STREAM on HTTP/2. */
+/** Ends a stream so that its peer cannot take the end for a clean one: RST where there is TCP; one of HTTP/2 sends RST_STREAM itself. */
 export function cut(stream: Duplex): void {
   if (stream.destroyed) return
   if (stream instanceof Socket && (!('encrypted' in stream) || Object.hasOwn(stream, 'resetAndDestroy'))) {
     if (shutting(stream)) stream.destroy()
     else stream.resetAndDestroy()
-  } else if ('rstCode' in stream) resetStream(stream as Http2Stream)
-  else stream.destroy()
+  } else stream.destroy()
 }
 
 /**
@@ -104,16 +102,6 @@ export function cut(stream: Duplex): void {
  */
 function shutting(socket: Socket): boolean {
   return socket.writableEnded && !socket.writableFinished && socket.writableLength === 0
-}
-
-/**
- * RST_STREAM with INTERNAL_ERROR. `Http2Stream.close` ends the writable side first, so that a message without a length looks
- * complete to the client; of all the ways to end a stream only one with an error sends no END_STREAM.
- */
-export function resetStream(stream: Http2Stream): void {
-  if (stream.destroyed) return
-  stream.on('error', ignore)
-  stream.destroy(new Error('the stream is given up'))
 }
 
 /** Hears of the bytes of each direction. */

@@ -11,7 +11,7 @@ export class Pouring {
   /** Begins at once. Once for each: a stream may come later than what watches it. */
   into(stream: Writable, most: number): this {
     const more = (): void => {
-      while (this.written < most && stream.write(CHUNK)) this.written += CHUNK.length
+      for (let room = true; room && this.written < most; this.written += CHUNK.length) room = stream.write(CHUNK)
     }
     stream.on('drain', more)
     more()

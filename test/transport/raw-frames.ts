@@ -19,7 +19,7 @@ export const PADDED = 8
 export const WITH_PRIORITY = 32
 export const PROTOCOL_ERROR = 1
 export const ENHANCE_YOUR_CALM = 11
-const PREFACE = 'PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n'
+export const PREFACE = 'PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n'
 
 /** A whole frame; text is latin1. */
 export function frame(type: number, flags: number, stream: number, payload: Buffer | string = ''): Buffer {
@@ -52,28 +52,9 @@ export const GET: readonly (readonly [string, string])[] = [
 ]
 export const RESET = Buffer.from([0, 0, 0, 8])
 
-/** The client's side of a session, frame by frame. */
-export class Frames {
-  readonly socket: TLSSocket
+/** Bytes of a session, read as frames. */
+export class FrameText {
   bytes = Buffer.alloc(0)
-  over = false
-
-  constructor(port: number) {
-    this.socket = connect({
-      host: '127.0.0.1',
-      port,
-      servername: NAME,
-      rejectUnauthorized: false,
-      ALPNProtocols: ['h2']
-    })
-    this.socket.on('error', () => undefined)
-    this.socket.on('data', (chunk: Buffer) => {
-      this.bytes = Buffer.concat([this.bytes, chunk])
-    })
-    this.socket.on('close', () => {
-      this.over = true
-    })
-  }
 
   /** The frames that came. */
   all(): { type: number; flags: number; stream: number; payload: Buffer }[] {
@@ -102,6 +83,30 @@ export class Frames {
     return this.all()
       .find((frame) => frame.type === RST_STREAM && frame.stream === stream)
       ?.payload.readUInt32BE(0)
+  }
+}
+
+/** The client's side of a session, frame by frame. */
+export class Frames extends FrameText {
+  readonly socket: TLSSocket
+  over = false
+
+  constructor(port: number) {
+    super()
+    this.socket = connect({
+      host: '127.0.0.1',
+      port,
+      servername: NAME,
+      rejectUnauthorized: false,
+      ALPNProtocols: ['h2']
+    })
+    this.socket.on('error', () => undefined)
+    this.socket.on('data', (chunk: Buffer) => {
+      this.bytes = Buffer.concat([this.bytes, chunk])
+    })
+    this.socket.on('close', () => {
+      this.over = true
+    })
   }
 
   send(...frames: Buffer[]): void {

@@ -8,7 +8,7 @@ import type { Serialiser } from './serialise.js'
 import type { Wire } from './wire.js'
 
 /** Feeds a sink from a stream: one that policies made, or a body of another engine. */
-class StreamGiver {
+export class StreamGiver {
   readonly #stream: Readable
   readonly #body: Body | undefined
   readonly #sink: BodySink

@@ -1,5 +1,3 @@
-import { constants, type ServerHttp2Stream } from 'node:http2'
-import { Readable } from 'node:stream'
 import type {
   BytePipe,
   ConnectionFacts,
@@ -11,38 +9,56 @@ import type {
   Sent
 } from '../../flow/exchange.js'
 import type { HeaderList } from '../../flow/headers.js'
+import type { Clock } from '../../lib/clock.js'
 import { AbortList } from '../deadlines.js'
-import { allowedTrailers } from '../fields.js'
-import { type BodyOwner, MessageBody, type MessageSink } from '../message-body.js'
-import { drop, failureOf, framingOf, send } from '../outgoing.js'
-import { ignore, join, resetStream } from '../pipes.js'
-import type { Http2Connection } from './connection.js'
-import { answerFields, type Http2Head, sendHead, textLength, websocketFields } from './heads.js'
+import { type BodySource, CodecBody } from '../http1/body.js'
+import type { Wire } from '../http1/wire.js'
+import { drop, framingOf } from '../outgoing.js'
+import { ignore, join } from '../pipes.js'
+import { AnswerWriter } from './answer-writer.js'
+import { CODE } from './frames.js'
+import { ACCEPT_FIELD, acceptsKey, encodeFields, type Http2Head, isOfConnection } from './heads.js'
+import type { HpackDecoder } from './hpack-decoder.js'
+import type { Http2Stream, StreamEnd, StreamUser } from './stream.js'
+import { StreamDuplex } from './stream-duplex.js'
 
 const MAX_INTERIM = 32
-const { NGHTTP2_NO_ERROR } = constants
+const COLON = 0x3a
 
-/** One stream of an HTTP/2 session: a request with its answer. Whatever ends it ends no other stream. */
-export class Http2Exchange implements Exchange, BodyOwner {
+/** What an exchange needs of its connection. */
+export interface ExchangeHost {
+  readonly facts: ConnectionFacts
+  readonly clock: Clock
+  ended(exchange: Http2Exchange): void
+  fed(exchange: Http2Exchange): void
+  why(end: StreamEnd): Failure
+  refusedUnseen(exchange: Http2Exchange): void
+}
+
+/** One stream of an HTTP/2 connection: a request with its answer. Whatever ends it ends no other stream. */
+export class Http2Exchange implements Exchange, StreamUser, BodySource {
   readonly connection: ConnectionFacts
-  readonly request: RequestHead & { readonly body: MessageBody }
+  readonly request: RequestHead & { readonly body: CodecBody }
   readonly upgrade: 'websocket' | undefined
   readonly signal = new AbortList()
-  readonly #session: Http2Connection
-  readonly #stream: ServerHttp2Stream
+  readonly #host: ExchangeHost
+  readonly #stream: Http2Stream
   readonly #head: Http2Head
-  /** How the request ended, as far as it has. */
-  readonly #end: { complete: boolean; rawTrailers: HeaderList }
   #expects: boolean
   #ended = false
-  /** The end of the stream comes from here. */
-  #closing = false
-  /** The last byte of the answer was handed to the stream. */
-  #whole = false
   #interim = 0
   #failure: Failure | undefined = undefined
   #firstByteAt = 0
   #endedAt = 0
+  #trailers: HeaderList = []
+  /** The body takes no more at the moment, and so many bytes that came meanwhile. */
+  #held = true
+  #heldBytes = 0
+  #abandoned = false
+  /** The body got bytes that it has not been told the end of. */
+  #fed = false
+  #writer: AnswerWriter | undefined = undefined
+  #duplex: StreamDuplex | undefined = undefined
   #pipe: BytePipe | undefined = undefined
   #bytesIn: number
   #bytesOut = 0
@@ -51,40 +67,24 @@ export class Http2Exchange implements Exchange, BodyOwner {
   #takenAt = 0
   #came = -1
   #cameAt = 0
-  #stop: () => void = ignore
   #sent: Promise<Sent> | undefined = undefined
   #report: ((sent: Sent) => void) | undefined = undefined
 
-  constructor(session: Http2Connection, stream: ServerHttp2Stream, head: Http2Head, ended: boolean) {
-    this.#session = session
+  constructor(host: ExchangeHost, stream: Http2Stream, head: Http2Head, ended: boolean) {
+    this.#host = host
     this.#stream = stream
     this.#head = head
-    this.connection = session.facts
+    this.connection = host.facts
     this.upgrade = head.upgrade
     this.#expects = head.expectsContinue
     this.#bytesIn = head.bytes
-    this.#end = { complete: ended, rawTrailers: [] }
-    const framing = head.framing
+    const { method, target, authority, headers, framing } = head
     // What comes on the stream of a CONNECT is no body.
-    const message = framing.kind === 'none' && !ended ? Readable.from([]) : stream
-    if (framing.kind === 'none' && ended) stream.resume()
-    const body = new MessageBody(message, this.#end, framing, this, 'client-gone')
+    const body = new CodecBody(framing, ended || framing.kind === 'none' ? undefined : this, 'client-gone')
     body.awaitsContinue = head.expectsContinue
-    const { method, target, authority, headers } = head
-    this.request = { method, target, authority, scheme: 'https', version: '2', headers, body }
-    stream.on('trailers', (_trailers, _flags, raw?: string[]) => {
-      this.#end.rawTrailers = raw ?? []
-    })
-    stream.once('end', () => {
-      // node:http2 ends the readable side of a stream that the client reset with NO_ERROR as if all had come.
-      if (stream.closed) this.fail(session.why)
-      else this.#end.complete = true
-    })
-    // It also ends the writable side of a stream that the client reset.
-    stream.once('finish', () => {
-      if (this.#whole) this.#complete()
-    })
-    stream.once('close', this.#onClose)
+    if (framing.kind === 'length') stream.expect(framing.bytes)
+    const scheme = host.facts.tls === undefined ? 'http' : 'https'
+    this.request = { method, target, authority, scheme, version: '2', headers, body }
   }
 
   /** Bytes of the answer have left or are about to. */
@@ -96,67 +96,135 @@ export class Http2Exchange implements Exchange, BodyOwner {
     return this.#pipe !== undefined
   }
 
-  wanted(): void {
+  // What comes on the stream.
+
+  data(bytes: Buffer, from: number, to: number, wire: Wire): void {
+    const { body } = this.request
+    if (this.upgrade !== undefined) this.#asDuplex().received(bytes, from, to, wire)
+    else if (this.#abandoned || this.#ended || body.complete) this.#stream.consumed(to - from)
+    else {
+      this.#expects = false
+      body.awaitsContinue = false
+      if (this.#held) this.#heldBytes += to - from
+      else this.#stream.consumed(to - from)
+      body.push(bytes, from, to, wire)
+      if (this.#fed) return
+      this.#fed = true
+      this.#host.fed(this)
+    }
+  }
+
+  /** The bytes of a chunk have been pushed. */
+  flushBody(): void {
+    this.#fed = false
+    this.request.body.flush()
+  }
+
+  /** Trailers; anything else is malformed (RFC 9113 8.1). */
+  block({ fields, malformed, tooLarge }: HpackDecoder, ended: boolean): boolean {
+    let sound = ended && !malformed && !tooLarge
+    for (let i = 0; i < fields.length && sound; i += 2) {
+      const name = fields[i] as string
+      sound = name.charCodeAt(0) !== COLON && !isOfConnection(name, fields[i + 1] as string)
+    }
+    if (sound) this.#trailers = fields.slice()
+    else this.#host.refusedUnseen(this)
+    return sound
+  }
+
+  ended(): void {
+    this.#duplex?.remoteEnd()
+    const { body } = this.request
+    if (!body.complete && !this.#ended) body.finish(this.#trailers)
+  }
+
+  finished(): void {
+    this.#duplex?.finished()
+    if (this.#pipe === undefined && this.#sent !== undefined) this.#complete()
+  }
+
+  drained(): void {
+    this.#duplex?.drained()
+    this.#writer?.resume()
+  }
+
+  closed(end: StreamEnd): void {
+    const why = this.#host.why(end)
+    this.fail(why)
+    this.#duplex?.destroy()
+  }
+
+  // What the body wants.
+
+  bodyWanted(): void {
     if (!this.#expects || this.#sent !== undefined || this.#ended) return
     this.#expects = false
     this.request.body.awaitsContinue = false
-    this.#stream.additionalHeaders({ ':status': 100 })
+    this.#stream.sendHead((encoder) => encoder.field(':status', '100'), false)
   }
 
-  settled(): void {
-    // The stream itself knows where the message ends.
+  pauseBody(): void {
+    this.#held = true
   }
 
-  abandoned(): void {
-    // What nobody reads ends with the stream, after the answer.
+  resumeBody(): void {
+    this.#held = false
+    const held = this.#heldBytes
+    this.#heldBytes = 0
+    this.#stream.consumed(held)
   }
+
+  /** What nobody reads goes nowhere until the stream ends, after the answer. */
+  bodyAbandoned(): void {
+    this.#abandoned = true
+    this.resumeBody()
+  }
+
+  // What is answered.
 
   inform(head: ResponseHead): void {
-    if (this.#sent !== undefined || this.#ended || this.#stream.destroyed) return
+    if (this.#sent !== undefined || this.#ended) return
     if (head.status < 102 || head.status > 199 || ++this.#interim > MAX_INTERIM) return
-    this.#stream.additionalHeaders({ ...answerFields(head.headers), ':status': head.status })
+    this.#stream.sendHead((encoder) => {
+      encoder.field(':status', String(head.status))
+      encodeFields(encoder, head.headers)
+    }, false)
   }
 
   respond(head: ResponseHead, body?: Outgoing, trailers?: () => HeaderList): Promise<Sent> {
-    if (this.#sent !== undefined || this.#ended || this.#stream.destroyed) {
+    if (this.#sent !== undefined || this.#ended) {
       drop(body)
       return this.#sent ?? Promise.resolve(this.#account())
     }
-    this.#sent = new Promise((resolve) => {
-      this.#report = resolve
-    })
-    this.#firstByteAt = this.#session.clock.monotonic()
+    const sent = this.#begin()
     if (Number.isInteger(head.status) && head.status >= 200 && head.status <= 599) this.#answer(head, body, trailers)
     else {
       drop(body)
       this.#answer({ status: 500, headers: [] }, undefined, undefined)
     }
-    return this.#sent
+    return sent
   }
 
   splice(head: ResponseHead, other: BytePipe): Promise<Sent> {
-    const fields = websocketFields(head.headers, this.#head.websocketKey)
-    if (this.#sent !== undefined || this.#ended || this.#stream.destroyed || fields === undefined) {
+    const accepted = acceptsKey(head.headers, this.#head.websocketKey)
+    if (this.#sent !== undefined || this.#ended || !accepted) {
       other.duplex.on('error', ignore)
-      other.destroy(this.#failure ?? (fields === undefined ? 'upstream-malformed' : 'client-gone'))
+      other.destroy(this.#failure ?? (accepted ? 'client-gone' : 'upstream-malformed'))
       // Over HTTP/1.1 the client would notice that its key was not understood; here nobody else can.
-      if (fields === undefined) return this.respond({ status: 502, headers: [] })
+      if (!accepted) return this.respond({ status: 502, headers: [] })
       return this.#sent ?? Promise.resolve(this.#account())
     }
-    this.#sent = new Promise((resolve) => {
-      this.#report = resolve
-    })
-    const stream = this.#stream
-    this.#firstByteAt = this.#session.clock.monotonic()
+    const sent = this.#begin()
     this.#pipe = other
-    this.#bytesOut = textLength(fields)
-    fields[':status'] = 200
-    sendHead(stream, fields, { endStream: false, waitForTrailers: false })
+    this.#stream.sendHead((encoder) => {
+      encoder.field(':status', '200')
+      this.#bytesOut = encodeFields(encoder, head.headers, ACCEPT_FIELD)
+    }, false)
     const done = (clean: boolean): void => {
       if (clean) this.#complete()
-      else this.abort(this.#session.why)
+      else this.abort(this.#host.why('lost'))
     }
-    join(stream, other.duplex, done, {
+    join(this.#asDuplex(), other.duplex, done, {
       fromA: (bytes) => {
         this.#bytesIn += bytes
       },
@@ -164,20 +232,18 @@ export class Http2Exchange implements Exchange, BodyOwner {
         this.#bytesOut += bytes
       }
     })
-    return this.#sent
+    return sent
   }
 
   close(_how: 'fin' | 'reset'): void {
-    if (this.#ended) return
-    this.fail('client-gone')
-    this.#reset()
+    this.abort('client-gone')
   }
 
   /** Ends the exchange before a complete answer, and its stream with it. */
   abort(why: Failure): void {
     if (this.#ended) return
     this.fail(why)
-    this.#reset()
+    this.#stream.reset(CODE.internal)
   }
 
   /** Ends the exchange before a complete answer; what happens to the stream is the caller's business. */
@@ -185,31 +251,25 @@ export class Http2Exchange implements Exchange, BodyOwner {
     if (this.#ended) return
     this.#ended = true
     this.#failure = why
-    this.request.body.failure = why
-    this.#stop()
+    this.#writer?.stop()
     this.#pipe?.destroy(why)
     this.signal.abort(why)
+    this.request.body.fail(why)
     this.#finish()
-  }
-
-  /** The connection is gone. What it had taken of the answer, its last byte included, is delivered as far as anybody can tell. */
-  lost(): void {
-    if (this.#whole && this.#stream.writableLength === 0) this.#complete()
-    else this.fail(this.#session.why)
   }
 
   /** Ends both directions of a joined pipe. */
   endPipe(): void {
-    this.#stream.end()
+    this.#duplex?.end()
     this.#pipe?.end()
   }
 
   /** Looks whether the client takes the answer and sends the request. `allowed` in milliseconds; 0: for ever. */
   sweep(now: number, allowed: number): void {
     if (allowed === 0 || this.piped) return
-    const stream = this.#stream
-    const taken = this.#bytesOut - stream.writableLength
-    if (stream.writableLength === 0 || taken !== this.#taken) {
+    const { waiting } = this.#stream
+    const taken = (this.#writer?.carried ?? 0) - waiting
+    if (waiting === 0 || taken !== this.#taken) {
       this.#taken = taken
       this.#takenAt = now
     } else if (now - this.#takenAt > allowed) {
@@ -217,10 +277,9 @@ export class Http2Exchange implements Exchange, BodyOwner {
       return
     }
     const { body } = this.request
-    const due =
-      body.wanted && !this.#expects && !this.#end.complete && !stream.isPaused() && stream.readableLength === 0
-    if (!due || body.arrived !== this.#came) {
-      this.#came = body.arrived
+    const due = body.wanted && !this.#expects && !body.complete && !this.#held && !this.#abandoned
+    if (!due || body.bytes !== this.#came) {
+      this.#came = body.bytes
       this.#cameAt = now
     } else if (now - this.#cameAt > allowed) this.#late()
   }
@@ -231,102 +290,57 @@ export class Http2Exchange implements Exchange, BodyOwner {
       return
     }
     this.fail('client-timeout')
-    this.#stream.respond({ ':status': 408 }, { endStream: true })
-    this.#leaveRest()
+    this.#stream.sendHead((encoder) => encoder.field(':status', '408'), true)
+    this.#stream.reset(CODE.none)
+  }
+
+  #begin(): Promise<Sent> {
+    this.#sent = new Promise((resolve) => {
+      this.#report = resolve
+    })
+    this.#firstByteAt = this.#host.clock.monotonic()
+    return this.#sent
   }
 
   #answer({ status, headers }: ResponseHead, body: Outgoing, trailers: (() => HeaderList) | undefined): void {
-    const stream = this.#stream
-    const fields = answerFields(headers)
     const bodiless = this.request.method === 'HEAD' || status === 204 || status === 205 || status === 304
     const framing = framingOf(body)
-    const length = framing.kind === 'length' ? framing.bytes : framing.kind === 'none' && status !== 304 ? 0 : undefined
     // Trailers need no framing of their own here, so a length stays.
-    if (length !== undefined && status !== 204 && status !== 205) fields['content-length'] = length
-    this.#bytesOut = textLength(fields)
-    fields[':status'] = status
-    if (bodiless || body === undefined) {
-      drop(body)
-      this.#whole = true
-      sendHead(stream, fields, { endStream: true, waitForTrailers: false })
-      return
-    }
-    // Only an open message of HTTP/1.1 can bring trailers.
-    const waitForTrailers = trailers !== undefined || framing.kind === 'open'
-    sendHead(stream, fields, { endStream: false, waitForTrailers })
-    this.#stop = send(body, this.#sink(), trailers, (complete) => {
-      this.#stop = ignore
-      if (!complete) this.#broke(body)
-    })
+    let length = framing.kind === 'length' ? framing.bytes : framing.kind === 'none' && status !== 304 ? 0 : -1
+    if (status === 204 || status === 205) length = -1
+    const ends = bodiless || body === undefined
+    if (ends) drop(body)
+    this.#stream.sendHead((encoder) => {
+      encoder.field(':status', String(status))
+      this.#bytesOut = encodeFields(encoder, headers)
+      if (length >= 0) encoder.field('content-length', String(length))
+    }, ends)
+    if (ends) return
+    this.#writer = new AnswerWriter(this.#stream, length, trailers, this.#onBroken)
+    this.#writer.start(body)
   }
 
-  #sink(): MessageSink {
-    const stream = this.#stream
-    let trailers: HeaderList = []
-    stream.once('wantTrailers', () => {
-      // Ends the stream, with or without fields.
-      stream.sendTrailers(answerFields(allowedTrailers(trailers)))
-    })
-    const carried = (bytes: number): void => {
-      this.#bytesOut += bytes
-    }
-    return {
-      stream,
-      carried,
-      finish: (list, last) => {
-        trailers = list ?? []
-        this.#whole = true
-        if (last === undefined || last.length === 0) stream.end()
-        else {
-          carried(last.length)
-          stream.end(last)
-        }
-      }
-    }
-  }
+  readonly #onBroken = (why: Failure): void => this.abort(why)
 
-  #broke(body: Outgoing): void {
-    if (this.#ended) return
-    this.fail(failureOf(body))
-    this.#reset()
+  #asDuplex(): StreamDuplex {
+    if (this.#duplex !== undefined) return this.#duplex
+    const duplex = new StreamDuplex(this.#stream)
+    duplex.on('error', ignore)
+    this.#duplex = duplex
+    return duplex
   }
 
   #complete(): void {
     if (this.#ended) return
     this.#ended = true
     this.#finish()
-    this.#leaveRest()
-  }
-
-  /** What is left of the request is not wanted; the answer is whole (RFC 9113 8.1). Its last frame leaves first. */
-  #leaveRest(): void {
-    if (this.#end.complete) return
-    this.#closing = true
-    setImmediate(() => {
-      if (!this.#stream.destroyed && !this.#stream.closed) this.#stream.close(NGHTTP2_NO_ERROR)
-    })
-  }
-
-  #reset(): void {
-    this.#closing = true
-    resetStream(this.#stream)
-  }
-
-  readonly #onClose = (): void => {
-    const stream = this.#stream
-    const byClient = !this.#closing && (!(this.#ended || this.#whole) || stream.rstCode !== NGHTTP2_NO_ERROR)
-    // A stream whose both sides have ended closes before its writable side says that it has finished, and while the socket is
-    // busy even before it knows that its bytes have left. A client that resets with NO_ERROR then looks the same.
-    const ended = this.#end.complete && this.#session.why === 'client-gone'
-    const delivered = stream.rstCode === NGHTTP2_NO_ERROR && (ended || stream.writableLength === 0)
-    if (this.#whole && delivered) this.#complete()
-    else this.fail(this.#session.why)
-    this.#session.closed(byClient)
+    // What is left of the request is not wanted; the answer is whole (RFC 9113 8.1).
+    if (!this.#stream.remoteEnded) this.#stream.reset(CODE.none)
   }
 
   #finish(): void {
-    this.#endedAt = this.#session.clock.monotonic()
-    this.#session.ended(this)
+    this.#endedAt = this.#host.clock.monotonic()
+    this.#host.ended(this)
     const report = this.#report
     this.#report = undefined
     if (report !== undefined) report(this.#account())
@@ -335,7 +349,7 @@ export class Http2Exchange implements Exchange, BodyOwner {
   #account(): Sent {
     const sent = {
       bytesIn: this.#bytesIn + this.request.body.bytes,
-      bytesOut: this.#bytesOut,
+      bytesOut: this.#bytesOut + (this.#writer?.carried ?? 0),
       firstByteAt: this.#firstByteAt,
       endedAt: this.#endedAt
     }

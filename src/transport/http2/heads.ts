@@ -1,11 +1,12 @@
 import { createHash, randomBytes } from 'node:crypto'
 import { METHODS } from 'node:http'
-import type { OutgoingHttpHeaders, ServerHttp2Stream } from 'node:http2'
 import type { Framing } from '../../flow/exchange.js'
 import type { HeaderList } from '../../flow/headers.js'
 import type { ListenLimits } from '../contract.js'
-import { isEngineField, writableFields } from '../fields.js'
-import { MALFORMED, type Refusal } from '../message-scanner.js'
+import { allowedTrailers, isEngineField } from '../fields.js'
+import { MALFORMED, type Refusal, TOKEN } from '../message-scanner.js'
+import type { HpackDecoder } from './hpack-decoder.js'
+import type { HpackEncoder } from './hpack-encoder.js'
 
 /** A request head in the form that HTTP/1.1 gives it, so that nothing above must know the difference. */
 export interface Http2Head {
@@ -32,36 +33,79 @@ const UNKNOWN_PROTOCOL: Refusal = { status: 501, why: 'client-malformed' }
 const UNMET: Refusal = { status: 417, why: 'client-malformed' }
 /** A colon, a space, CR LF. */
 const FIELD_EXTRA = 4
+const COLON = 0x3a
+
+/** Characters of an authority without userinfo (RFC 3986 3.2). */
+const AUTHORITY = new Uint8Array(256)
+for (const character of "-._~!$&'()*+,;=:[]%0123456789abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ") {
+  AUTHORITY[character.charCodeAt(0)] = 1
+}
+
+/** True for a field that belongs to a connection of HTTP/1.1 and makes a message malformed (RFC 9113 8.2.2). */
+export function isOfConnection(name: string, value: string): boolean {
+  switch (name) {
+    case 'connection':
+    case 'keep-alive':
+    case 'proxy-connection':
+    case 'transfer-encoding':
+    case 'upgrade':
+      return true
+    case 'te':
+      return value.toLowerCase() !== 'trailers'
+    default:
+      return false
+  }
+}
+
+/** The pseudo-header fields of a request; undefined: it has none of the name. */
+interface Pseudo {
+  method: string | undefined
+  scheme: string | undefined
+  authority: string | undefined
+  path: string | undefined
+  protocol: string | undefined
+}
+
+/** Reads the pseudo-header fields (RFC 9113 8.3); the index behind them, or -1: one is unknown or there twice. */
+function readPseudo(fields: readonly string[], pseudo: Pseudo): number {
+  let i = 0
+  for (; i < fields.length; i += 2) {
+    const name = fields[i] as string
+    if (name.charCodeAt(0) !== COLON) break
+    const key = name.slice(1) as keyof Pseudo
+    if (!(key in pseudo) || pseudo[key] !== undefined) return -1
+    pseudo[key] = fields[i + 1] as string
+  }
+  return i
+}
 
 /**
- * Checks and translates what came in one header block (RFC 9113 8.2, 8.3; RFC 8441 4). nghttp2 has refused names and values
- * outside the grammar, missing and repeated pseudo-header fields, fields of a connection, and lengths that do not fit. `ended`: the
- * block also ends the request.
+ * Checks and translates what came in one header block (RFC 9113 8.1.1, 8.2, 8.3, 8.5; RFC 8441 4). `ended`: the block also ends
+ * the request.
  */
-export function readHead(block: HeaderList, ended: boolean, limits: ListenLimits): Http2Head | Refusal {
-  let [method, target, scheme, authority, protocol] = ['', '', '', '', '']
+export function readHead(block: HpackDecoder, ended: boolean, limits: ListenLimits): Http2Head | Refusal {
+  if (block.malformed) return MALFORMED
+  const { fields } = block
+  const pseudo: Pseudo = {
+    method: undefined,
+    scheme: undefined,
+    authority: undefined,
+    path: undefined,
+    protocol: undefined
+  }
+  const first = readPseudo(fields, pseudo)
+  if (first < 0) return MALFORMED
   let host: string | undefined
   let cookie = -1
   let length: string | undefined
   let expectation = ''
   let bytes = 0
-  let count = 0
   const headers: string[] = ['host', '']
-  for (let i = 0; i < block.length; i += 2) {
-    const name = block[i] as string
-    const value = block[i + 1] as string
-    if (name.charCodeAt(0) === 0x3a) {
-      if (name === ':method') method = value
-      else if (name === ':path') target = value
-      else if (name === ':scheme') scheme = value
-      else if (name === ':authority') authority = value
-      else if (name === ':protocol') protocol = value
-      else return MALFORMED
-      continue
-    }
-    if (isPadded(value)) return MALFORMED
+  for (let i = first; i < fields.length; i += 2) {
+    const name = fields[i] as string
+    const value = fields[i + 1] as string
+    if (name.charCodeAt(0) === COLON || isOfConnection(name, value)) return MALFORMED
     bytes += name.length + value.length + FIELD_EXTRA
-    count++
     switch (name) {
       case 'host':
         if (host !== undefined) return MALFORMED
@@ -75,36 +119,40 @@ export function readHead(block: HeaderList, ended: boolean, limits: ListenLimits
         cookie = headers.length + 1
         break
       case 'content-length':
+        if (length !== undefined) return MALFORMED
         length = value
         break
       case 'expect':
         expectation = expectation === '' ? value.toLowerCase() || 'empty' : 'several'
         break
       case 'sec-websocket-key':
-        if (protocol !== '') continue
+        if (pseudo.protocol !== undefined) continue
     }
     headers.push(name, value)
   }
-  if (count > limits.headers || bytes > limits.headerBytes) return TOO_LARGE
-  if (target.length > limits.targetBytes || authority.length > limits.targetBytes) return TOO_LONG
+  if (block.tooLarge || (fields.length - first) / 2 > limits.headers || bytes > limits.headerBytes) return TOO_LARGE
+  const { method = '', scheme, path, protocol } = pseudo
+  let { authority = '' } = pseudo
+  if ((path?.length ?? 0) > limits.targetBytes || authority.length > limits.targetBytes) return TOO_LONG
   // Two readers of one request must not see two hosts (RFC 9113 8.3.1).
   if (authority === '') authority = host ?? ''
   else if (host !== undefined && host.toLowerCase() !== authority.toLowerCase()) return MALFORMED
-  if (authority === '' || authority.includes('@')) return MALFORMED
+  if (!consistsOf(AUTHORITY, authority) || !consistsOf(TOKEN, method)) return MALFORMED
+  if (protocol !== undefined && method !== 'CONNECT') return MALFORMED
+  const connect = method === 'CONNECT' && protocol === undefined
+  if (connect ? path !== undefined || scheme !== undefined : !isPath(path) || !isScheme(scheme)) return MALFORMED
+  if (length !== undefined && (!DIGITS.test(length) || (ended && Number(length) !== 0))) return MALFORMED
   if (!KNOWN_METHODS.has(method)) return UNKNOWN_METHOD
-  headers[1] = authority
-  const websocket = method === 'CONNECT' && protocol !== ''
+  const websocket = protocol !== undefined
   if (websocket && protocol !== 'websocket') return UNKNOWN_PROTOCOL
-  if (method === 'CONNECT' && !websocket) target = authority
-  else if (!isPath(target) || (scheme !== 'https' && scheme !== 'http')) return MALFORMED
-  if (length !== undefined && !DIGITS.test(length)) return MALFORMED
   const bodiless = ended || method === 'CONNECT'
   if (expectation !== '' && expectation !== '100-continue') return UNMET
   const websocketKey = websocket ? randomBytes(16).toString('base64') : ''
+  headers[1] = authority
   if (websocket) headers.push('connection', 'Upgrade', 'upgrade', 'websocket', 'sec-websocket-key', websocketKey)
   return {
     method: websocket ? 'GET' : method,
-    target,
+    target: connect ? authority : (path as string),
     authority,
     headers,
     framing: framingOf(length, bodiless),
@@ -115,21 +163,18 @@ export function readHead(block: HeaderList, ended: boolean, limits: ListenLimits
   }
 }
 
-/** White space around a value makes a message malformed (RFC 9113 8.2.1). */
-function isPadded(value: string): boolean {
-  const [first, last] = [value.charCodeAt(0), value.charCodeAt(value.length - 1)]
-  return first === 0x20 || first === 0x09 || last === 0x20 || last === 0x09
-}
-
 function framingOf(length: string | undefined, bodiless: boolean): Framing {
   if (length !== undefined) return { kind: 'length', bytes: Number(length) }
   return { kind: bodiless ? 'none' : 'open' }
 }
 
+function isScheme(scheme: string | undefined): boolean {
+  return scheme === 'https' || scheme === 'http'
+}
+
 /** Origin form or `*` in visible ASCII: what a request line can hold. */
-function isPath(target: string): boolean {
-  const first = target.charCodeAt(0)
-  if (first !== 0x2f && target !== '*') return false
+function isPath(target: string | undefined): boolean {
+  if (target === undefined || (target.charCodeAt(0) !== 0x2f && target !== '*')) return false
   for (let i = 0; i < target.length; i++) {
     const code = target.charCodeAt(i)
     if (code <= 0x20 || code >= 0x7f) return false
@@ -137,63 +182,73 @@ function isPath(target: string): boolean {
   return true
 }
 
+/** At least one character, and none but those of the table. */
+function consistsOf(table: Uint8Array, text: string): boolean {
+  for (let i = 0; i < text.length; i++) if (table[text.charCodeAt(i)] !== 1) return false
+  return text.length > 0
+}
+
 /** Fields of a connection that HTTP/2 does not have (RFC 9113 8.2.2), beside those of the engine. */
-const OF_A_CONNECTION = new Set(['proxy-connection', 'upgrade', 'te', 'http2-settings'])
+const OF_A_CONNECTION: ReadonlySet<string> = new Set(['proxy-connection', 'upgrade', 'te', 'http2-settings'])
+const VALUE = /^[\t\x20-\x7e\x80-\xff]*$/
+/** White space around a value makes the whole message malformed here (RFC 9113 8.2.1). */
+const PADDED = /^[\t ]|[\t ]$/
+/** Names that upstreams make up must not grow the table without bound. */
+const REMEMBERED = 2048
+const LONGEST = 64
 /** RFC 6455 1.3. */
 const WEBSOCKET_GUID = '258EAFA5-E914-47DA-95CA-C5AB0DC85B11'
 
-/** The fields that may go out, as node:http2 takes them: lower-case names, values of one name in their order. */
-export function answerFields(list: HeaderList): OutgoingHttpHeaders {
-  const fields: OutgoingHttpHeaders = Object.create(null) as OutgoingHttpHeaders
-  const writable = writableFields(list)
-  for (let i = 0; i < writable.length; i += 2) {
-    const name = (writable[i] as string).toLowerCase()
-    if (isEngineField(name) || OF_A_CONNECTION.has(name)) continue
-    // White space around a value makes the whole message malformed here (RFC 9113 8.2.1).
-    const value = (writable[i + 1] as string).trim()
-    const before = fields[name]
-    if (before === undefined) fields[name] = value
-    else if (Array.isArray(before)) before.push(value)
-    else fields[name] = [String(before), value]
-  }
-  return fields
+/** Names in any case → in lower case; '' for those that are not sent. */
+const NAMES = new Map<string, string>()
+
+function nameOf(name: string): string {
+  const known = NAMES.get(name)
+  if (known !== undefined) return known
+  const lower = name.toLowerCase()
+  let sendable = name.length > 0 && !isEngineField(lower) && !OF_A_CONNECTION.has(lower)
+  for (let i = 0; i < name.length && sendable; i++) sendable = TOKEN[name.charCodeAt(i)] === 1
+  const result = sendable ? lower : ''
+  if (NAMES.size < REMEMBERED && name.length <= LONGEST) NAMES.set(name, result)
+  return result
 }
 
-/** What `fields` take as HTTP/1.1 text, for the log. */
-export function textLength(fields: OutgoingHttpHeaders): number {
-  let length = 0
-  for (const name in fields) {
-    const value = fields[name]
-    for (const one of Array.isArray(value) ? value : [value]) length += name.length + String(one).length + 4
+/**
+ * Adds the fields that may go out: what cannot be written is left out, and so is `without`. What they take as HTTP/1.1 text, for
+ * the log.
+ */
+export function encodeFields(encoder: HpackEncoder, list: HeaderList, without = ''): number {
+  let bytes = 0
+  for (let i = 0; i < list.length; i += 2) {
+    const name = nameOf(list[i] as string)
+    let value = list[i + 1] as string
+    if (name === '' || name === without || !VALUE.test(value)) continue
+    if (PADDED.test(value)) value = value.trim()
+    encoder.field(name, value)
+    bytes += name.length + value.length + 4
   }
-  return length
+  return bytes
 }
 
-/** Sends a final head. A field that node:http2 takes only once is sent with its values in a list (RFC 9110 5.3). */
-export function sendHead(
-  stream: ServerHttp2Stream,
-  fields: OutgoingHttpHeaders,
-  options: { endStream: boolean; waitForTrailers: boolean }
-): void {
-  try {
-    stream.respond(fields, options)
-  } catch (error) {
-    if ((error as NodeJS.ErrnoException).code !== 'ERR_HTTP2_HEADER_SINGLE_VALUE') throw error
-    for (const name in fields) {
-      const value = fields[name]
-      if (Array.isArray(value) && name !== 'set-cookie') fields[name] = value.join(', ')
-    }
-    stream.respond(fields, options)
+/** Writes trailers; undefined: none of them may be sent. */
+export function trailerFields(list: HeaderList): ((encoder: HpackEncoder) => void) | undefined {
+  const allowed = allowedTrailers(list).slice()
+  for (let i = allowed.length - 2; i >= 0; i -= 2) {
+    if (nameOf(allowed[i] as string) === '' || !VALUE.test(allowed[i + 1] as string)) allowed.splice(i, 2)
   }
+  return allowed.length === 0 ? undefined : (encoder) => void encodeFields(encoder, allowed)
 }
 
-/** The head of an upgrade that was accepted for us, without what only HTTP/1.1 says; undefined: it was not accepted (RFC 6455 4.1). */
-export function websocketFields(list: HeaderList, key: string): OutgoingHttpHeaders | undefined {
-  const fields = answerFields(list)
+/** Was the upgrade accepted for `key` (RFC 6455 4.1)? Over HTTP/2 only we can tell. */
+export function acceptsKey(list: HeaderList, key: string): boolean {
   const accept = createHash('sha1')
     .update(key + WEBSOCKET_GUID)
     .digest('base64')
-  if (fields['sec-websocket-accept'] !== accept) return undefined
-  delete fields['sec-websocket-accept']
-  return fields
+  return list.some((value, i) => i % 2 === 1 && value.trim() === accept && isAccept(list[i - 1] as string))
+}
+
+export const ACCEPT_FIELD = 'sec-websocket-accept'
+
+function isAccept(name: string): boolean {
+  return name.toLowerCase() === ACCEPT_FIELD
 }

@@ -24,8 +24,6 @@ interface ServerSide {
   readonly _handle: { verifyError(): Error | null } | null
   /** Without it every error stays with the event `_tlsError`, and one after the handshake does not end the socket. */
   _releaseControl(): boolean
-  /** node:http2 waits for it to become false. */
-  secureConnecting: boolean
   on(event: '_tlsError', listener: (error: NodeJS.ErrnoException) => void): unknown
 }
 
@@ -124,7 +122,6 @@ function shakeHands(
     }
     over = true
     serverSide._releaseControl()
-    serverSide.secureConnecting = false
     ready(secure)
   })
   return secure

@@ -1,0 +1,119 @@
+import { Readable } from 'node:stream'
+import type { Body, Failure, Outgoing } from '../../flow/exchange.js'
+import type { HeaderList } from '../../flow/headers.js'
+import { type BodySink, CodecBody, SMALL } from '../http1/body.js'
+import { StreamGiver } from '../http1/message-writer.js'
+import type { Wire } from '../http1/wire.js'
+import { trailerFields } from './heads.js'
+import type { Http2Stream } from './stream.js'
+
+/** What gives bytes and can be held back. */
+interface Giver {
+  pause(): void
+  resume(): void
+  stop(): void
+}
+
+/** Writes the content of one message to its stream, no faster than the stream takes it. */
+export class AnswerWriter implements BodySink {
+  readonly #stream: Http2Stream
+  readonly #broke: (why: Failure) => void
+  #giver: Giver | undefined = undefined
+  #trailers: (() => HeaderList) | undefined
+  /** Bytes that are still due; -1: any number. */
+  #left: number
+  #over = false
+  /** Bytes that were given to the stream. */
+  carried = 0
+
+  /** `length`: what the head has announced, or -1. `broke` is called when the body ended early; the stream is as it was. */
+  constructor(
+    stream: Http2Stream,
+    length: number,
+    trailers: (() => HeaderList) | undefined,
+    broke: (why: Failure) => void
+  ) {
+    this.#stream = stream
+    this.#left = length
+    this.#trailers = trailers
+    this.#broke = broke
+  }
+
+  start(body: Exclude<Outgoing, undefined>): void {
+    if (body instanceof Uint8Array) {
+      this.chunk(Buffer.from(body.buffer, body.byteOffset, body.byteLength), 0, body.length, undefined)
+      this.end([])
+    } else if (body instanceof CodecBody && !body.transformed) {
+      this.#giver = body
+      body.sendTo(this)
+    } else this.#giver = body instanceof Readable ? this.#giverOf(body, undefined) : this.#giverOf(body.claim(), body)
+    this.flush()
+  }
+
+  #giverOf(stream: Readable, body: Body | undefined): Giver {
+    return new StreamGiver(stream, body, this)
+  }
+
+  /** Lets the giver go in the middle of the message. */
+  stop(): void {
+    this.#over = true
+    const giver = this.#giver
+    this.#giver = undefined
+    giver?.stop()
+  }
+
+  /** The stream takes bytes again. */
+  resume(): void {
+    this.#giver?.resume()
+  }
+
+  text(data: string): void {
+    if (this.#takes(data.length)) this.#stream.send(Buffer.from(data, 'latin1'))
+  }
+
+  chunk(bytes: Buffer, from: number, to: number, wire: Wire | undefined): void {
+    if (to === from || !this.#takes(to - from)) return
+    if (wire === undefined) this.#stream.send(from === 0 && to === bytes.length ? bytes : bytes.subarray(from, to))
+    else if (to - from <= SMALL) this.#stream.send(Buffer.from(bytes.subarray(from, to)))
+    else this.#stream.send(wire.keep(bytes, from, to))
+  }
+
+  flush(): void {
+    if (!this.#over && this.#stream.congested) this.#giver?.pause()
+  }
+
+  end(fields: HeaderList): void {
+    if (this.#over) return
+    this.#giver = undefined
+    if (this.#left > 0) {
+      this.broke('upstream-gone')
+      return
+    }
+    this.#over = true
+    const list = this.#trailers === undefined ? fields : this.#trailers()
+    this.#stream.end(list.length === 0 ? undefined : trailerFields(list))
+  }
+
+  broke(why: Failure): void {
+    if (this.#over) return
+    this.#over = true
+    this.#giver = undefined
+    this.#broke(why)
+  }
+
+  /** False: the bytes do not belong to the message. More than was announced would make it malformed. */
+  #takes(size: number): boolean {
+    if (this.#over) return false
+    if (this.#left >= 0) {
+      if (size > this.#left) {
+        const giver = this.#giver
+        this.broke('upstream-malformed')
+        giver?.stop()
+        return false
+      }
+      this.#left -= size
+    }
+    this.carried += size
+    return true
+  }
+}

@@ -1,0 +1,174 @@
+import { CODE, ConnectionError, FLAG, FRAME, FRAME_HEAD, FRAME_LIMIT, readUint31 } from './frames.js'
+
+/** Who gets the frames that were read. Its methods may throw a `ConnectionError`. */
+export interface FrameTaker {
+  /** A whole frame other than DATA: its payload is `bytes` from `from` to `to`, valid only during the call. */
+  frame(type: number, flags: number, stream: number, bytes: Buffer, from: number, to: number): void
+  /** DATA begins; `length` is its whole payload, which is what flow control counts (RFC 9113 6.1). */
+  dataBegins(stream: number, flags: number, length: number): void
+  /** A part of the content of DATA, as it came; valid only during the call. */
+  data(bytes: Buffer, from: number, to: number): void
+  /** DATA is over; padding is left out of what `data` got. */
+  dataEnds(): void
+}
+
+/** What the next byte is. */
+const Step = { preface: 0, head: 1, payload: 2, padLength: 3, content: 4, padding: 5 } as const
+
+/**
+ * Reads the frames of one direction of a connection (RFC 9113 4.1), however its bytes are split. DATA is passed on as it comes,
+ * without a copy; every other frame is passed on whole.
+ */
+export class FrameReader {
+  readonly #taker: FrameTaker
+  readonly #preface: Buffer
+  #step: number
+  /** What came of the preface or of a frame's head. */
+  #got = 0
+  readonly #head = Buffer.alloc(FRAME_HEAD)
+  #type = 0
+  #flags = 0
+  #stream = 0
+  /** Payload of a frame that came in pieces, and how much of it has. */
+  #payload: Buffer | undefined = undefined
+  #length = 0
+  /** Of DATA: content and padding that are still to come. */
+  #content = 0
+  #padding = 0
+  #stopped = false
+
+  /** `preface`: what has to come before the first frame; empty on a client's side. */
+  constructor(taker: FrameTaker, preface: Buffer) {
+    this.#taker = taker
+    this.#preface = preface
+    this.#step = preface.length > 0 ? Step.preface : Step.head
+  }
+
+  /** Reads no more, also of the chunk at hand. */
+  stop(): void {
+    this.#stopped = true
+  }
+
+  /** Reads `chunk` from 0 to `end`. Throws a `ConnectionError`, of the taker or because of what no frame can be. */
+  take(chunk: Buffer, end: number): void {
+    let at = 0
+    while (at < end && !this.#stopped) {
+      switch (this.#step) {
+        case Step.head:
+          at = this.#readHead(chunk, at, end)
+          break
+        case Step.content:
+          at = this.#readContent(chunk, at, end)
+          break
+        case Step.payload:
+          at = this.#readPayload(chunk, at, end)
+          break
+        case Step.padLength:
+          this.#readPadLength(chunk[at++] as number)
+          break
+        case Step.padding:
+          at = this.#skipPadding(at, end)
+          break
+        default:
+          this.#readPreface(chunk[at++] as number)
+      }
+    }
+  }
+
+  #readPreface(byte: number): void {
+    if (byte !== this.#preface[this.#got]) throw new ConnectionError(CODE.protocol, 'this is no preface of HTTP/2')
+    if (++this.#got === this.#preface.length) {
+      this.#got = 0
+      this.#step = Step.head
+    }
+  }
+
+  #readHead(chunk: Buffer, from: number, end: number): number {
+    if (this.#got === 0 && end - from >= FRAME_HEAD) {
+      this.#begin(chunk, from)
+      return from + FRAME_HEAD
+    }
+    let at = from
+    while (this.#got < FRAME_HEAD && at < end) this.#head[this.#got++] = chunk[at++] as number
+    if (this.#got === FRAME_HEAD) {
+      this.#got = 0
+      this.#begin(this.#head, 0)
+    }
+    return at
+  }
+
+  #begin(head: Buffer, at: number): void {
+    const length = ((head[at] as number) << 16) | ((head[at + 1] as number) << 8) | (head[at + 2] as number)
+    this.#type = head[at + 3] as number
+    this.#flags = head[at + 4] as number
+    this.#stream = readUint31(head, at + 5)
+    this.#length = length
+    if (length > FRAME_LIMIT) throw new ConnectionError(CODE.frameSize, 'a frame is larger than was allowed')
+    if (this.#type !== FRAME.data) {
+      this.#step = Step.payload
+      if (length === 0) this.#give(head, at, at)
+      return
+    }
+    this.#taker.dataBegins(this.#stream, this.#flags, length)
+    this.#content = length
+    this.#padding = 0
+    if ((this.#flags & FLAG.padded) === 0) this.#step = Step.content
+    else if (length === 0) throw new ConnectionError(CODE.frameSize, 'padded DATA does not say how much padding it has')
+    else this.#step = Step.padLength
+    if (length === 0) this.#endData()
+  }
+
+  #readPadLength(padding: number): void {
+    if (padding >= this.#length) throw new ConnectionError(CODE.protocol, 'DATA has more padding than payload')
+    this.#padding = padding
+    this.#content = this.#length - 1 - padding
+    this.#step = this.#content > 0 ? Step.content : Step.padding
+    if (this.#content + padding === 0) this.#endData()
+  }
+
+  #readContent(chunk: Buffer, at: number, end: number): number {
+    const to = Math.min(end, at + this.#content)
+    this.#content -= to - at
+    this.#taker.data(chunk, at, to)
+    if (this.#content === 0) {
+      if (this.#padding === 0) this.#endData()
+      else this.#step = Step.padding
+    }
+    return to
+  }
+
+  #skipPadding(at: number, end: number): number {
+    const to = Math.min(end, at + this.#padding)
+    this.#padding -= to - at
+    if (this.#padding === 0) this.#endData()
+    return to
+  }
+
+  #endData(): void {
+    this.#step = Step.head
+    this.#taker.dataEnds()
+  }
+
+  #readPayload(chunk: Buffer, at: number, end: number): number {
+    const payload = this.#payload
+    if (payload === undefined && end - at >= this.#length) {
+      this.#give(chunk, at, at + this.#length)
+      return at + this.#length
+    }
+    const whole = payload ?? Buffer.allocUnsafe(this.#length)
+    this.#payload = whole
+    const copied = chunk.copy(whole, this.#got, at, end)
+    this.#got += copied
+    if (this.#got === this.#length) {
+      this.#payload = undefined
+      this.#got = 0
+      this.#give(whole, 0, whole.length)
+    }
+    return at + copied
+  }
+
+  #give(bytes: Buffer, from: number, to: number): void {
+    this.#step = Step.head
+    this.#taker.frame(this.#type, this.#flags, this.#stream, bytes, from, to)
+  }
+}

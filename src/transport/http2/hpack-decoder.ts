@@ -1,0 +1,209 @@
+import { TOKEN, VALUE } from '../message-scanner.js'
+import { FIELD_OVERHEAD, STATIC_TABLE, TABLE_SIZE, type TableField } from './hpack-static.js'
+import { EMITS, FAILS, MAY_END, STEPS } from './huffman.js'
+
+const COLON = 0x3a
+/** What a byte may be part of: names in lower case (RFC 9113 8.2.1), and values. */
+const IN_NAME = 1
+const IN_VALUE = 2
+const CLASS = new Uint8Array(256)
+for (let byte = 0; byte < 256; byte++) {
+  const upper = byte >= 0x41 && byte <= 0x5a
+  CLASS[byte] = (TOKEN[byte] === 1 && !upper ? IN_NAME : 0) | (VALUE[byte] === 1 ? IN_VALUE : 0)
+}
+
+const PLACES = TABLE_SIZE / FIELD_OVERHEAD
+/** Where Huffman texts are decoded; all connections share it. */
+let scratch = Buffer.allocUnsafeSlow(4096)
+
+/**
+ * Decodes the header blocks of one direction of a connection (RFC 7541), each in its order, and says whether their fields are
+ * within the grammar. A field that is in a table costs no new string.
+ */
+export class HpackDecoder {
+  /** Names and values by turns of the block that was decoded last; the next one overwrites them. */
+  readonly fields: string[] = []
+  /** A name or a value of the last block was outside the grammar (RFC 9113 8.2.1). */
+  malformed = false
+  /** The list was larger than allowed; `fields` are its first ones. */
+  tooLarge = false
+  readonly #listLimit: number
+  readonly #fieldLimit: number
+  /** The dynamic table, a ring; `#newest` is the place of index 62. */
+  readonly #ring: (TableField | undefined)[] = new Array<TableField | undefined>(PLACES).fill(undefined)
+  #newest = 0
+  #count = 0
+  #size = 0
+  #capacity = TABLE_SIZE
+  #bytes: Buffer = scratch
+  #at = 0
+  #end = 0
+  /** Whether the text that was read last is within the grammar. */
+  #sound = false
+  #listSize = 0
+
+  /** `listLimit`: bytes of a list as SETTINGS_MAX_HEADER_LIST_SIZE counts them; `fieldLimit`: how many fields it may have. */
+  constructor(listLimit: number, fieldLimit: number) {
+    this.#listLimit = listLimit
+    this.#fieldLimit = fieldLimit
+  }
+
+  /** Size of the dynamic table in bytes as RFC 7541 4.1 counts it. */
+  get tableSize(): number {
+    return this.#size
+  }
+
+  /**
+   * Decodes a whole header block: `bytes` from `from` to `end`. False: it cannot be decoded, and the two sides know different
+   * tables from then on.
+   */
+  decode(bytes: Buffer, from: number, end: number): boolean {
+    this.#bytes = bytes
+    this.#at = from
+    this.#end = end
+    this.fields.length = 0
+    this.malformed = this.tooLarge = false
+    this.#listSize = 0
+    let first = true
+    while (this.#at < end) {
+      const byte = bytes[this.#at] as number
+      if (byte >= 0x80) {
+        const found = this.#fieldAt(this.#integer(7))
+        if (found === undefined) return false
+        this.#take(found.name, found.value, found.nameSound && found.valueSound)
+      } else if ((byte & 0xe0) === 0x20) {
+        // Only before all fields (RFC 7541 4.2).
+        const capacity = first ? this.#integer(5) : -1
+        if (capacity < 0 || capacity > TABLE_SIZE) return false
+        this.#capacity = capacity
+        this.#evict(capacity)
+        continue
+      } else if (!this.#literal(byte)) return false
+      first = false
+    }
+    return true
+  }
+
+  #take(name: string, value: string, sound: boolean): void {
+    if (!sound) this.malformed = true
+    this.#listSize += name.length + value.length + FIELD_OVERHEAD
+    if (this.#listSize > this.#listLimit || this.fields.length >= 2 * this.#fieldLimit) this.tooLarge = true
+    else this.fields.push(name, value)
+  }
+
+  /** Reads a literal field; false: it cannot be decoded. */
+  #literal(byte: number): boolean {
+    const indexed = byte >= 0x40
+    const index = this.#integer(indexed ? 6 : 4)
+    if (index < 0) return false
+    let name: string | undefined
+    let nameSound: boolean
+    if (index === 0) {
+      name = this.#text(IN_NAME)
+      nameSound = this.#sound
+    } else {
+      const found = this.#fieldAt(index)
+      name = found?.name
+      nameSound = found?.nameSound === true
+    }
+    if (name === undefined) return false
+    const value = this.#text(IN_VALUE)
+    if (value === undefined) return false
+    const valueSound = this.#sound
+    if (indexed) this.#insert({ name, value, nameSound, valueSound })
+    this.#take(name, value, nameSound && valueSound)
+    return true
+  }
+
+  /** The field at an index of both tables (RFC 7541 2.3.3). */
+  #fieldAt(index: number): TableField | undefined {
+    if (index <= STATIC_TABLE.length) return STATIC_TABLE[index - 1]
+    const age = index - STATIC_TABLE.length - 1
+    return age < this.#count ? this.#ring[(this.#newest + age) % PLACES] : undefined
+  }
+
+  #insert(field: TableField): void {
+    const size = field.name.length + field.value.length + FIELD_OVERHEAD
+    this.#evict(Math.max(0, this.#capacity - size))
+    // A field larger than the table leaves it empty (RFC 7541 4.4).
+    if (size > this.#capacity) return
+    this.#newest = (this.#newest + PLACES - 1) % PLACES
+    this.#ring[this.#newest] = field
+    this.#count++
+    this.#size += size
+  }
+
+  /** Drops the oldest fields until the others take `most` bytes. */
+  #evict(most: number): void {
+    while (this.#size > most) {
+      const place = (this.#newest + --this.#count) % PLACES
+      const { name, value } = this.#ring[place] as TableField
+      this.#ring[place] = undefined
+      this.#size -= name.length + value.length + FIELD_OVERHEAD
+    }
+  }
+
+  /** An integer with a prefix of so many bits (RFC 7541 5.1); -1: it does not end in the block or is beyond 2^31. */
+  #integer(bits: number): number {
+    const most = (1 << bits) - 1
+    let value = (this.#bytes[this.#at++] as number) & most
+    if (value < most) return value
+    for (let unit = 1; unit <= 2 ** 28; unit *= 128) {
+      if (this.#at >= this.#end) return -1
+      const byte = this.#bytes[this.#at++] as number
+      value += (byte & 0x7f) * unit
+      if (byte < 0x80) return value < 2 ** 31 ? value : -1
+    }
+    return -1
+  }
+
+  /** Reads a text and judges it; undefined: it cannot be decoded. */
+  #text(allowed: number): string | undefined {
+    if (this.#at >= this.#end) return undefined
+    const huffman = (this.#bytes[this.#at] as number) >= 0x80
+    const length = this.#integer(7)
+    if (length < 0 || length > this.#end - this.#at) return undefined
+    const from = this.#at
+    this.#at += length
+    if (!huffman) return this.#judged(this.#bytes, from, from + length, allowed)
+    const decoded = this.#huffman(from, from + length)
+    return decoded < 0 ? undefined : this.#judged(scratch, 0, decoded, allowed)
+  }
+
+  /** Decodes into the scratch; the length, or -1. */
+  #huffman(from: number, to: number): number {
+    // The shortest code has five bits.
+    if ((to - from) * 1.6 > scratch.length) scratch = Buffer.allocUnsafeSlow(2 * (to - from))
+    const bytes = this.#bytes
+    const into = scratch
+    let state = 0
+    let length = 0
+    for (let at = from; at < to; at++) {
+      const byte = bytes[at] as number
+      let step = STEPS[(state << 4) | (byte >> 4)] as number
+      if ((step & EMITS) !== 0) into[length++] = step >> 8
+      if ((step & FAILS) !== 0) return -1
+      step = STEPS[((step & 0xff) << 4) | (byte & 15)] as number
+      if ((step & EMITS) !== 0) into[length++] = step >> 8
+      if ((step & FAILS) !== 0) return -1
+      state = step & 0xff
+    }
+    return MAY_END[state] === 1 ? length : -1
+  }
+
+  #judged(bytes: Buffer, from: number, to: number, allowed: number): string {
+    const length = to - from
+    const name = allowed === IN_NAME
+    const first = bytes[from] as number
+    // A colon begins a pseudo-header field; which there are, whoever reads the list knows.
+    const start = name && first === COLON && length > 1 ? from + 1 : from
+    let all = allowed
+    for (let at = start; at < to; at++) all &= CLASS[bytes[at] as number] as number
+    this.#sound = length === 0 ? !name : all !== 0 && (name || !(isBlank(first) || isBlank(bytes[to - 1] as number)))
+    return bytes.toString('latin1', from, to)
+  }
+}
+
+function isBlank(byte: number): boolean {
+  return byte === 0x20 || byte === 0x09
+}

@@ -1,0 +1,164 @@
+import { FIELD_OVERHEAD, STATIC_NAMES, STATIC_TABLE, STATIC_VALUES, TABLE_SIZE } from './hpack-static.js'
+
+/** Names that one connection remembers values of, values of one name, and the longest value. */
+const NAMES = 128
+const VALUES = 4
+const LONGEST = 256
+const PLACES = TABLE_SIZE / FIELD_OVERHEAD
+/** Values that no table may hold, because somebody could learn them from sizes (RFC 7541 7.1.3). */
+const SECRET: ReadonlySet<string> = new Set(['set-cookie', 'cookie', 'authorization', 'proxy-authorization'])
+
+/** Where blocks are encoded; all connections share it, because a block is sent as soon as it is whole. */
+let scratch = Buffer.allocUnsafeSlow(4096)
+
+/** What is known of a name: its static index, and which values were sent lately. */
+interface Name {
+  readonly index: number
+  readonly secret: boolean
+  readonly statics: ReadonlyMap<string, number> | undefined
+  readonly values: string[]
+  /** The number of the insertion of each value into the table; 0: it was sent once and is not there. */
+  readonly inserted: number[]
+  oldest: number
+}
+
+/**
+ * Encodes the header blocks of one direction of a connection (RFC 7541). A field enters the dynamic table when it is sent for the
+ * second time, so that values that never come again push nothing out. Texts are written as they are: Huffman's code saves a
+ * quarter of what is sent once and costs more than it saves.
+ */
+export class HpackEncoder {
+  readonly #names = new Map<string, Name>()
+  /** Sizes of the fields in the table, a ring by the number of their insertion. */
+  readonly #sizes = new Uint16Array(PLACES)
+  #insertions = 0
+  #count = 0
+  #size = 0
+  #capacity = TABLE_SIZE
+  /** The smallest capacity since the last block, when it has changed (RFC 7541 4.2). */
+  #smallest = -1
+  #at = 0
+
+  /** Size of the dynamic table in bytes as RFC 7541 4.1 counts it. */
+  get tableSize(): number {
+    return this.#size
+  }
+
+  /** The other side's SETTINGS_HEADER_TABLE_SIZE. */
+  set limit(bytes: number) {
+    const capacity = Math.min(bytes, TABLE_SIZE)
+    if (capacity === this.#capacity) return
+    this.#smallest = this.#smallest < 0 ? capacity : Math.min(this.#smallest, capacity)
+    this.#capacity = capacity
+    this.#evict(capacity)
+  }
+
+  /** A block begins. Blocks must be sent in the order in which they were encoded. */
+  begin(): void {
+    this.#at = 0
+    if (this.#smallest < 0) return
+    if (this.#smallest < this.#capacity) this.#integer(0x20, 5, this.#smallest)
+    this.#integer(0x20, 5, this.#capacity)
+    this.#smallest = -1
+  }
+
+  /** Adds a field: a name in lower case and a value in latin1, both within the grammar. */
+  field(name: string, value: string): void {
+    const known = this.#names.get(name) ?? this.#learn(name)
+    const fixed = known.statics?.get(value)
+    if (fixed !== undefined) this.#integer(0x80, 7, fixed)
+    else if (known.secret) this.#literal(0x10, 4, known.index, name, value)
+    else if (value.length > LONGEST) this.#literal(0, 4, known.index, name, value)
+    else this.#repeatable(known, name, value)
+  }
+
+  /** The block; valid until the next one begins. */
+  end(): Buffer {
+    return scratch.subarray(0, this.#at)
+  }
+
+  #repeatable(known: Name, name: string, value: string): void {
+    const place = known.values.indexOf(value)
+    if (place < 0) {
+      const oldest = known.oldest
+      known.values[oldest] = value
+      known.inserted[oldest] = 0
+      known.oldest = (oldest + 1) % VALUES
+      this.#literal(0, 4, known.index, name, value)
+      return
+    }
+    const number = known.inserted[place] as number
+    const age = this.#insertions - number
+    if (number > 0 && age < this.#count) {
+      this.#integer(0x80, 7, STATIC_TABLE.length + 1 + age)
+      return
+    }
+    const size = name.length + value.length + FIELD_OVERHEAD
+    if (size > this.#capacity) {
+      this.#literal(0, 4, known.index, name, value)
+      return
+    }
+    this.#literal(0x40, 6, known.index, name, value)
+    this.#evict(this.#capacity - size)
+    this.#sizes[++this.#insertions % PLACES] = size
+    this.#count++
+    this.#size += size
+    known.inserted[place] = this.#insertions
+  }
+
+  #learn(name: string): Name {
+    const known: Name = {
+      index: STATIC_NAMES.get(name) ?? 0,
+      secret: SECRET.has(name),
+      statics: STATIC_VALUES.get(name),
+      values: [],
+      inserted: [],
+      oldest: 0
+    }
+    if (this.#names.size < NAMES && name.length <= LONGEST) this.#names.set(name, known)
+    return known
+  }
+
+  #evict(most: number): void {
+    while (this.#size > most) {
+      this.#count--
+      this.#size -= this.#sizes[(this.#insertions - this.#count) % PLACES] as number
+    }
+  }
+
+  #literal(pattern: number, bits: number, index: number, name: string, value: string): void {
+    this.#integer(pattern, bits, index)
+    if (index === 0) this.#text(name)
+    this.#text(value)
+  }
+
+  #text(text: string): void {
+    const { length } = text
+    this.#integer(0, 7, length)
+    this.#room(length)
+    if (length > 24) scratch.write(text, this.#at, length, 'latin1')
+    else for (let i = 0; i < length; i++) scratch[this.#at + i] = text.charCodeAt(i)
+    this.#at += length
+  }
+
+  /** RFC 7541 5.1. */
+  #integer(pattern: number, bits: number, value: number): void {
+    this.#room(6)
+    const most = (1 << bits) - 1
+    if (value < most) {
+      scratch[this.#at++] = pattern | value
+      return
+    }
+    scratch[this.#at++] = pattern | most
+    let rest = value - most
+    for (; rest >= 128; rest >>>= 7) scratch[this.#at++] = (rest & 0x7f) | 0x80
+    scratch[this.#at++] = rest
+  }
+
+  #room(bytes: number): void {
+    if (this.#at + bytes <= scratch.length) return
+    const larger = Buffer.allocUnsafeSlow(Math.max(2 * scratch.length, this.#at + bytes))
+    scratch.copy(larger, 0, 0, this.#at)
+    scratch = larger
+  }
+}

@@ -1,0 +1,394 @@
+import type { Wire } from '../http1/wire.js'
+import { FIRST_WINDOW, ReceiveWindow } from './flow-control.js'
+import { FrameReader, type FrameTaker } from './frame-reader.js'
+import { FrameWriter } from './frame-writer.js'
+import {
+  CODE,
+  ConnectionError,
+  FLAG,
+  FRAME,
+  LARGEST,
+  PREFACE,
+  PRIORITY_BYTES,
+  readUint31,
+  readUint32
+} from './frames.js'
+import { HeaderBlocks } from './header-blocks.js'
+import { HpackDecoder } from './hpack-decoder.js'
+import { HpackEncoder } from './hpack-encoder.js'
+import { SendQueue } from './send-queue.js'
+import { PeerSettings } from './settings.js'
+import { ClosedStreams, Http2Stream, type StreamEnd, type StreamHost, type StreamUser } from './stream.js'
+
+/** How much content of one stream may come before somebody has consumed it, and of all streams of a connection. */
+export const STREAM_WINDOW = 256 * 1024
+const CONNECTION_WINDOW = 16 * 1024 * 1024
+/** A peer that reads so little of what it asks for is not read either. */
+const SOCKET_FULL = 262_144
+
+/** What a session is told to keep to. */
+export interface SessionLimits {
+  /** Streams of the peer that may be open at once. */
+  readonly streams: number
+  /** Bytes and fields of a header list; a longer one is cut short and said to be too large. */
+  readonly listBytes: number
+  readonly listFields: number
+}
+
+/** What is made of a session. */
+export interface SessionOwner {
+  /** The peer opens a stream with `block`, which is valid only during the call. It is used or reset at once. */
+  begins(stream: Http2Stream, block: HpackDecoder, ended: boolean): void
+  /** A frame that costs work and brings nothing. */
+  chatter(): void
+  /** A stream ended because the peer reset it or broke its rules. */
+  spoiled(): void
+  /** The peer broke the rules of the connection, so that nothing more can be read: it is to be ended with this code. */
+  failed(code: number): void
+  /** The last stream that was open has gone. */
+  emptied(): void
+  /** An answer to the last `ping`. */
+  ponged(): void
+}
+
+const NOBODY: StreamUser = {
+  data: () => undefined,
+  block: () => false,
+  ended: () => undefined,
+  finished: () => undefined,
+  drained: () => undefined,
+  closed: () => undefined
+}
+
+/** One HTTP/2 connection over a wire whose peer opens the streams: frames, windows, streams and their order (RFC 9113). */
+export class Http2Session implements FrameTaker, StreamHost {
+  readonly wire: Wire
+  readonly encoder = new HpackEncoder()
+  readonly #owner: SessionOwner
+  readonly #limits: SessionLimits
+  readonly #decoder: HpackDecoder
+  readonly #reader: FrameReader
+  readonly #writer: FrameWriter
+  readonly #blocks: HeaderBlocks
+  readonly #peer = new PeerSettings()
+  readonly #streams = new Map<number, Http2Stream>()
+  readonly #closed = new ClosedStreams()
+  readonly #receive = new ReceiveWindow(CONNECTION_WINDOW)
+  readonly #sending = new SendQueue()
+  #greeted = false
+  /** The largest id that the peer has used, and the largest that is served. */
+  #lastPeer = 0
+  #lastServed = LARGEST
+  /** The DATA frame that is being read: its stream, and how much of its payload was content so far. */
+  #dataStream: Http2Stream | undefined = undefined
+  #dataFlags = 0
+  #dataLength = 0
+  /** Our SETTINGS were acknowledged. */
+  settled = false
+  /** Nothing that comes counts any more. */
+  over = false
+
+  constructor(wire: Wire, owner: SessionOwner, limits: SessionLimits) {
+    this.wire = wire
+    this.#owner = owner
+    this.#limits = limits
+    this.#decoder = new HpackDecoder(limits.listBytes, limits.listFields)
+    this.#reader = new FrameReader(this, PREFACE)
+    this.#blocks = new HeaderBlocks(2 * limits.listBytes)
+    this.#writer = new FrameWriter(wire.stream, () => this.#sending.pump(this.#writer))
+  }
+
+  /** Streams that are open. */
+  get streams(): number {
+    return this.#streams.size
+  }
+
+  /** Ids up to this one were served; the last of a GOAWAY. */
+  get lastStream(): number {
+    return Math.min(this.#lastPeer, this.#lastServed)
+  }
+
+  /** Sends our SETTINGS. */
+  start(settings: readonly (readonly [id: number, value: number])[]): void {
+    this.#writer.settings(settings)
+    this.#writer.windowUpdate(0, CONNECTION_WINDOW - FIRST_WINDOW)
+  }
+
+  /** Bytes came: `chunk` from 0 to `length`. */
+  received(chunk: Buffer, length: number): void {
+    if (this.over) return
+    try {
+      this.#reader.take(chunk, length)
+    } catch (error) {
+      if (!(error instanceof ConnectionError)) throw error
+      this.#owner.failed(error.code)
+    }
+    if (this.#writer.waiting > SOCKET_FULL) this.wire.pause()
+  }
+
+  /** The socket takes bytes again. */
+  drained(): void {
+    if (this.#sending.waits) this.#writer.schedule()
+    this.wire.resume()
+  }
+
+  ping(): void {
+    this.#writer.ping(false, PREFACE, 0)
+  }
+
+  /** `last` undefined: streams up to the last one that came are served and no others from now on (RFC 9113 6.8). */
+  goaway(code: number, last?: number): void {
+    if (last === undefined) this.#lastServed = this.lastStream
+    this.#writer.goaway(last ?? this.#lastServed, code)
+  }
+
+  /** Ends the session with GOAWAY, unless that was said, and all its streams; the wire is the owner's. */
+  end(code: number): void {
+    if (this.over) return
+    if (code !== CODE.none || this.#lastServed === LARGEST) this.goaway(code)
+    this.stop()
+  }
+
+  /** Nothing more is read or sent, but for what was handed over. */
+  stop(): void {
+    if (this.over) return
+    this.over = true
+    this.#reader.stop()
+    this.#writer.flush()
+    this.#sending.clear()
+    for (const stream of this.#streams.values()) stream.close('lost', CODE.none)
+  }
+
+  // What the streams need.
+
+  sendBlock(id: number, block: Buffer, ended: boolean): void {
+    this.#writer.block(id, block, ended, this.#peer.frameSize)
+  }
+
+  ready(stream: Http2Stream): void {
+    this.#sending.add(stream)
+    this.#writer.schedule()
+  }
+
+  sendReset(id: number, code: number): void {
+    if (!this.over) this.#writer.reset(id, code)
+  }
+
+  sendWindow(id: number, increment: number): void {
+    this.#writer.windowUpdate(id, increment)
+  }
+
+  freed(bytes: number): void {
+    const increment = this.#receive.free(bytes)
+    if (increment > 0 && !this.over) this.#writer.windowUpdate(0, increment)
+  }
+
+  gone(stream: Http2Stream, end: StreamEnd | undefined): void {
+    this.#streams.delete(stream.id)
+    if (end === undefined) this.#closed.add(stream.id, 'ended')
+    else this.#closed.add(stream.id, end === 'peer' ? 'reset-there' : 'reset-here')
+    if (end === 'peer' || end === 'malformed') this.#owner.spoiled()
+    if (this.#streams.size === 0) this.#owner.emptied()
+  }
+
+  // What the reader finds.
+
+  dataBegins(id: number, flags: number, length: number): void {
+    this.#check(FRAME.data, flags, id)
+    if (id === 0) throw new ConnectionError(CODE.protocol, 'DATA on stream 0')
+    if (!this.#receive.receive(length)) throw new ConnectionError(CODE.flowControl, 'the connection has no window left')
+    this.#dataFlags = flags
+    this.#dataLength = length
+    const stream = this.#streams.get(id)
+    this.#dataStream = stream
+    if (length === 0 && (flags & FLAG.endStream) === 0) this.#owner.chatter()
+    if (stream === undefined) this.#late(id, false)
+    else if (stream.remoteEnded) stream.reset(CODE.streamClosed, 'malformed')
+    else if (!stream.receive(length)) stream.reset(CODE.flowControl, 'malformed')
+  }
+
+  data(bytes: Buffer, from: number, to: number): void {
+    const stream = this.#dataStream
+    if (stream === undefined || stream.closed) return
+    this.#dataLength -= to - from
+    stream.take(bytes, from, to)
+  }
+
+  dataEnds(): void {
+    const stream = this.#dataStream
+    this.#dataStream = undefined
+    // Padding, and what came for nobody.
+    if (stream === undefined || stream.closed) this.freed(this.#dataLength)
+    else {
+      stream.skip(this.#dataLength)
+      if ((this.#dataFlags & FLAG.endStream) !== 0) stream.remoteEnd()
+    }
+  }
+
+  /** Types that are unknown are left out (RFC 9113 4.1, 5.5). */
+  frame(type: number, flags: number, id: number, bytes: Buffer, from: number, to: number): void {
+    this.#check(type, flags, id)
+    switch (type) {
+      case FRAME.headers:
+        if (this.#blocks.begin(flags, id, bytes, from, to)) this.#block()
+        return
+      case FRAME.continuation:
+        if (this.#blocks.add(flags, bytes, from, to)) this.#block()
+        return
+      case FRAME.priority:
+        this.#priority(id, bytes, from, to)
+        return
+      case FRAME.reset:
+        this.#reset(id, bytes, from, to)
+        return
+      case FRAME.settings:
+        this.#settings(flags, id, bytes, from, to)
+        return
+      case FRAME.pushPromise:
+        throw new ConnectionError(CODE.protocol, 'PUSH_PROMISE where nothing may be pushed')
+      case FRAME.ping:
+        expectOnConnection(id)
+        expectSize(to - from, 8)
+        if ((flags & FLAG.ack) !== 0) this.#owner.ponged()
+        else {
+          this.#writer.ping(true, bytes, from)
+          this.#owner.chatter()
+        }
+        return
+      case FRAME.goaway:
+        expectOnConnection(id)
+        if (to - from < 8) throw new ConnectionError(CODE.frameSize, 'GOAWAY is too short')
+        return
+      case FRAME.windowUpdate:
+        this.#windowUpdate(id, bytes, from, to)
+        return
+    }
+  }
+
+  /** The order of frames (RFC 9113 3.4, 4.3, 6.10). */
+  #check(type: number, flags: number, id: number): void {
+    if (!this.#greeted) {
+      if (type !== FRAME.settings || (flags & FLAG.ack) !== 0)
+        throw new ConnectionError(CODE.protocol, 'the first frame is not SETTINGS')
+      this.#greeted = true
+    }
+    if (type === FRAME.continuation ? id === 0 || id !== this.#blocks.open : this.#blocks.open !== 0)
+      throw new ConnectionError(CODE.protocol, 'CONTINUATION and a header block that is open do not belong together')
+  }
+
+  /** A header block is whole. */
+  #block(): void {
+    const { stream: id, ended, selfDependent } = this.#blocks
+    const decoder = this.#decoder
+    const [bytes, from, to] = this.#blocks.take()
+    if (!decoder.decode(bytes, from, to)) throw new ConnectionError(CODE.compression, 'a header block is not HPACK')
+    const open = this.#streams.get(id)
+    if (open !== undefined) {
+      if (open.remoteEnded) open.reset(CODE.streamClosed, 'malformed')
+      else if (selfDependent) open.reset(CODE.protocol, 'malformed')
+      else open.takeBlock(decoder, ended)
+      return
+    }
+    if (id % 2 === 0) throw new ConnectionError(CODE.protocol, 'a client opens a stream with an even id')
+    if (id <= this.#lastPeer) {
+      this.#late(id, true)
+      return
+    }
+    this.#lastPeer = id
+    if (id > this.#lastServed) return
+    if (this.#streams.size >= this.#limits.streams || selfDependent) {
+      this.sendReset(id, selfDependent ? CODE.protocol : CODE.refusedStream)
+      this.#closed.add(id, 'reset-here')
+      this.#owner.chatter()
+      return
+    }
+    const stream = new Http2Stream(this, id, NOBODY, this.#peer.initialWindow, STREAM_WINDOW)
+    stream.remoteEnded = ended
+    this.#streams.set(id, stream)
+    this.#owner.begins(stream, decoder, ended)
+  }
+
+  /** Something came on a stream that is not open (RFC 9113 5.1). */
+  #late(id: number, headers: boolean): void {
+    if (this.#isIdle(id)) throw new ConnectionError(CODE.protocol, 'a frame on a stream that was never opened')
+    if (id > this.#lastServed) return
+    const ending = this.#closed.ending(id)
+    if (ending === 'reset-here') return
+    if (ending === 'reset-there') {
+      this.sendReset(id, CODE.streamClosed)
+      this.#owner.spoiled()
+      return
+    }
+    // An id below one that was used closed with it, without ever being open (RFC 9113 5.1.1).
+    const code = headers && ending === undefined ? CODE.protocol : CODE.streamClosed
+    throw new ConnectionError(code, 'a frame on a stream that has ended')
+  }
+
+  #isIdle(id: number): boolean {
+    return id % 2 === 0 || id > this.#lastPeer
+  }
+
+  #priority(id: number, bytes: Buffer, from: number, to: number): void {
+    if (id === 0) throw new ConnectionError(CODE.protocol, 'PRIORITY on stream 0')
+    this.#owner.chatter()
+    const wrongSize = to - from !== PRIORITY_BYTES
+    if (!wrongSize && readUint31(bytes, from) !== id) return
+    const code = wrongSize ? CODE.frameSize : CODE.protocol
+    const stream = this.#streams.get(id)
+    if (stream !== undefined) stream.reset(code, 'malformed')
+    // No RST_STREAM may be sent on an idle stream.
+    else if (this.#isIdle(id)) throw new ConnectionError(code, 'PRIORITY of a wrong size or of a stream on itself')
+  }
+
+  #reset(id: number, bytes: Buffer, from: number, to: number): void {
+    expectSize(to - from, 4)
+    if (id === 0 || this.#isIdle(id)) throw new ConnectionError(CODE.protocol, 'RST_STREAM on a stream that never was')
+    const stream = this.#streams.get(id)
+    if (stream === undefined) this.#owner.chatter()
+    else stream.close('peer', readUint32(bytes, from))
+  }
+
+  #settings(flags: number, id: number, bytes: Buffer, from: number, to: number): void {
+    expectOnConnection(id)
+    if ((flags & FLAG.ack) !== 0) {
+      expectSize(to - from, 0)
+      this.settled = true
+      return
+    }
+    const before = this.#peer.initialWindow
+    this.#peer.read(bytes, from, to)
+    this.encoder.limit = this.#peer.tableSize
+    const difference = this.#peer.initialWindow - before
+    if (difference !== 0) {
+      for (const stream of this.#streams.values()) {
+        if (!stream.widen(difference)) throw new ConnectionError(CODE.flowControl, 'a window is too large')
+      }
+    }
+    this.#writer.settingsAck()
+    this.#owner.chatter()
+  }
+
+  #windowUpdate(id: number, bytes: Buffer, from: number, to: number): void {
+    expectSize(to - from, 4)
+    const increment = readUint31(bytes, from)
+    if (id === 0) {
+      if (increment === 0) throw new ConnectionError(CODE.protocol, 'WINDOW_UPDATE of nothing')
+      if (!this.#sending.widen(increment)) throw new ConnectionError(CODE.flowControl, 'the window is too large')
+      if (this.#sending.waits) this.#writer.schedule()
+      return
+    }
+    if (this.#isIdle(id)) throw new ConnectionError(CODE.protocol, 'WINDOW_UPDATE on a stream that never was')
+    const stream = this.#streams.get(id)
+    if (stream === undefined) return
+    if (increment === 0) stream.reset(CODE.protocol, 'malformed')
+    else if (!stream.widen(increment)) stream.reset(CODE.flowControl, 'malformed')
+  }
+}
+
+function expectOnConnection(id: number): void {
+  if (id !== 0) throw new ConnectionError(CODE.protocol, 'a frame of the connection on a stream')
+}
+
+function expectSize(size: number, expected: number): void {
+  if (size !== expected) throw new ConnectionError(CODE.frameSize, 'a frame of a wrong size')
+}

@@ -1,0 +1,301 @@
+import type { Wire } from '../http1/wire.js'
+import { ReceiveWindow, widened } from './flow-control.js'
+import { CODE } from './frames.js'
+import type { HpackDecoder } from './hpack-decoder.js'
+import type { HpackEncoder } from './hpack-encoder.js'
+
+/** Bytes that may wait in a stream before its giver should pause. */
+const HIGH = 65_536
+/** It may go on when so many wait. */
+const LOW = 16_384
+
+/** What ended a stream before both of its directions: a reset of the peer, what the peer did wrong, this side, the connection. */
+export type StreamEnd = 'peer' | 'malformed' | 'here' | 'lost'
+
+/** Who uses a stream. */
+export interface StreamUser {
+  /** Bytes came: `bytes` from `from` to `to`, valid only during the call (see `Wire.keep`). `consumed` says when they wait no longer. */
+  data(bytes: Buffer, from: number, to: number, wire: Wire): void
+  /** A header block behind the first; false: it is malformed. `ended`: the last frame of its direction. */
+  block(block: HpackDecoder, ended: boolean): boolean
+  /** The peer has ended its direction; everything came. */
+  ended(): void
+  /** The last frame of our direction was handed over. */
+  finished(): void
+  /** What waited has left; called when `congested` was true. */
+  drained(): void
+  /** Neither direction goes on, and not both have ended well. Called once. */
+  closed(end: StreamEnd, code: number): void
+}
+
+/** What a stream needs of its session. */
+export interface StreamHost {
+  readonly encoder: HpackEncoder
+  readonly wire: Wire
+  /** Sends a header block that the encoder has just ended. */
+  sendBlock(id: number, block: Buffer, ended: boolean): void
+  /** Something waits in the stream, or its direction ends. */
+  ready(stream: Http2Stream): void
+  sendReset(id: number, code: number): void
+  sendWindow(id: number, increment: number): void
+  /** So many bytes of the connection's window wait no longer. */
+  freed(bytes: number): void
+  /** The stream is closed. `code` undefined: both directions ended. */
+  gone(stream: Http2Stream, end: StreamEnd | undefined): void
+}
+
+/** One stream of either role: its states (RFC 9113 5.1), its windows, and what waits to be sent. */
+export class Http2Stream {
+  readonly id: number
+  readonly #host: StreamHost
+  readonly #windowSize: number
+  user: StreamUser
+  /** How much may be sent; negative after a smaller SETTINGS_INITIAL_WINDOW_SIZE. */
+  window: number
+  /** The session has it among those that can send. */
+  listed = false
+  /** The peer has ended its direction. */
+  remoteEnded = false
+  /** We have ended ours: END_STREAM was handed over. */
+  localEnded = false
+  closed = false
+  #receive: ReceiveWindow | undefined = undefined
+  /** Bytes that came and have not been consumed. */
+  #unconsumed = 0
+  #came = 0
+  #expected = -1
+  readonly #waiting: Buffer[] = []
+  #waitingBytes = 0
+  #ending = false
+  /** Writes the fields of the trailers; undefined: there are none. */
+  #trailers: ((encoder: HpackEncoder) => void) | undefined = undefined
+  #congested = false
+
+  /** `window`: the peer's initial one; `receiveWindow`: ours. */
+  constructor(host: StreamHost, id: number, user: StreamUser, window: number, receiveWindow: number) {
+    this.#host = host
+    this.id = id
+    this.user = user
+    this.window = window
+    this.#windowSize = receiveWindow
+  }
+
+  /** Bytes that wait to be sent. */
+  get waiting(): number {
+    return this.#waitingBytes
+  }
+
+  /** More waits than is good; `drained` says when it has left. */
+  get congested(): boolean {
+    if (this.#waitingBytes < HIGH) return false
+    this.#congested = true
+    return true
+  }
+
+  /** The end of our direction waits behind what waits. */
+  get ending(): boolean {
+    return this.#ending
+  }
+
+  /** Bytes of content that the peer announced; more or fewer make the message malformed (RFC 9113 8.1.1). */
+  expect(bytes: number): void {
+    this.#expected = bytes
+  }
+
+  /** Sends a block whose fields `write` gives. Nothing may wait. */
+  sendHead(write: (encoder: HpackEncoder) => void, ended: boolean): void {
+    if (this.closed || this.localEnded) return
+    const { encoder } = this.#host
+    encoder.begin()
+    write(encoder)
+    this.#host.sendBlock(this.id, encoder.end(), ended)
+    if (ended) this.#localEnd()
+  }
+
+  /** Sends bytes, which must not change any more. */
+  send(bytes: Buffer): void {
+    if (this.closed || this.#ending || bytes.length === 0) return
+    this.#waiting.push(bytes)
+    this.#waitingBytes += bytes.length
+    this.#host.ready(this)
+  }
+
+  /** Ends our direction behind what waits. `trailers` writes the fields of a last block. */
+  end(trailers?: (encoder: HpackEncoder) => void): void {
+    if (this.closed || this.#ending || this.localEnded) return
+    this.#ending = true
+    this.#trailers = trailers
+    this.#host.ready(this)
+  }
+
+  /** Ends both directions at once; nothing that waits is sent. */
+  reset(code: number, end: StreamEnd = 'here'): void {
+    if (this.closed) return
+    this.#host.sendReset(this.id, code)
+    this.close(end, code)
+  }
+
+  /** Bytes that `data` gave wait no longer: the peer may send as many more. */
+  consumed(bytes: number): void {
+    if (this.closed || bytes === 0) return
+    this.#unconsumed -= bytes
+    this.#host.freed(bytes)
+    if (this.remoteEnded) return
+    const increment = this.#receive?.free(bytes) ?? 0
+    if (increment > 0) this.#host.sendWindow(this.id, increment)
+  }
+
+  // What follows is for the session.
+
+  /** DATA of so many bytes begins; false: more than the window allows. */
+  receive(bytes: number): boolean {
+    this.#receive ??= new ReceiveWindow(this.#windowSize)
+    return this.#receive.receive(bytes)
+  }
+
+  /** A part of the content of DATA. */
+  take(bytes: Buffer, from: number, to: number): void {
+    this.#unconsumed += to - from
+    this.#came += to - from
+    if (this.#expected >= 0 && this.#came > this.#expected) this.reset(CODE.protocol, 'malformed')
+    else this.user.data(bytes, from, to, this.#host.wire)
+  }
+
+  /** Padding is consumed as it comes. */
+  skip(bytes: number): void {
+    this.#unconsumed += bytes
+    this.consumed(bytes)
+  }
+
+  /** The peer ends its direction. */
+  remoteEnd(): void {
+    if (this.#expected >= 0 && this.#came !== this.#expected) {
+      this.reset(CODE.protocol, 'malformed')
+      return
+    }
+    this.remoteEnded = true
+    this.user.ended()
+    this.#closeIfDone()
+  }
+
+  /** Another block came. */
+  takeBlock(block: HpackDecoder, ended: boolean): void {
+    if (!this.user.block(block, ended)) this.reset(CODE.protocol, 'malformed')
+    else if (ended) this.remoteEnd()
+  }
+
+  /** The window grows; false: beyond what a window may be. */
+  widen(increment: number): boolean {
+    const window = widened(this.window, increment)
+    if (window === undefined) return false
+    const blocked = this.window <= 0
+    this.window = window
+    if (blocked && window > 0 && this.#waitingBytes > 0) this.#host.ready(this)
+    return true
+  }
+
+  /** Could send something if the connection lets it. */
+  get sendable(): boolean {
+    return !this.closed && (this.#waitingBytes > 0 ? this.window > 0 : this.#ending)
+  }
+
+  /** The next piece of what waits, at most `most` bytes. */
+  next(most: number): Buffer {
+    const first = this.#waiting[0] as Buffer
+    let piece = first
+    if (first.length > most) {
+      piece = first.subarray(0, most)
+      this.#waiting[0] = first.subarray(most)
+    } else this.#waiting.shift()
+    this.#waitingBytes -= piece.length
+    this.window -= piece.length
+    return piece
+  }
+
+  /** Nothing waits behind the piece that was taken last, and the message ends there: it can say so itself. */
+  get endsWithData(): boolean {
+    return this.#ending && this.#waitingBytes === 0 && this.#trailers === undefined
+  }
+
+  /** Sends the trailers; false: there are none. */
+  sendTrailers(): boolean {
+    const trailers = this.#trailers
+    if (trailers === undefined) return false
+    this.#trailers = undefined
+    this.sendHead(trailers, true)
+    return true
+  }
+
+  /** END_STREAM was sent with DATA. */
+  sentEnd(): void {
+    this.#localEnd()
+  }
+
+  /** Tells the giver that it may go on. */
+  relieve(): void {
+    if (!this.#congested || this.#waitingBytes > LOW || this.closed) return
+    this.#congested = false
+    this.user.drained()
+  }
+
+  /** Closes without a word to the peer. */
+  close(end: StreamEnd, code: number): void {
+    if (this.closed) return
+    this.closed = true
+    this.#drop()
+    this.#host.gone(this, end)
+    this.user.closed(end, code)
+  }
+
+  #localEnd(): void {
+    this.localEnded = true
+    this.user.finished()
+    this.#closeIfDone()
+  }
+
+  #closeIfDone(): void {
+    if (this.closed || !this.localEnded || !this.remoteEnded) return
+    this.closed = true
+    this.#drop()
+    this.#host.gone(this, undefined)
+  }
+
+  #drop(): void {
+    this.#waiting.length = 0
+    this.#waitingBytes = 0
+    // What nobody consumes any more must not hold up the others.
+    if (this.#unconsumed > 0) this.#host.freed(this.#unconsumed)
+    this.#unconsumed = 0
+  }
+}
+
+/** How a stream ended, as far as it matters for what comes on it afterwards (RFC 9113 5.1). */
+export type Ending = 'reset-here' | 'reset-there' | 'ended'
+
+/** Streams that are remembered of each kind. */
+const REMEMBERED = 256
+const KINDS: readonly Ending[] = ['reset-here', 'reset-there', 'ended']
+
+/**
+ * The streams of a connection that closed last. What comes on one that we reset may have been sent before the peer knew; on one that
+ * the peer ended it is an error.
+ */
+export class ClosedStreams {
+  /** One ring for each kind, so that many of one kind do not push out another. */
+  readonly #rings = new Map<Ending, { ids: Uint32Array; next: number }>()
+
+  add(id: number, ending: Ending): void {
+    let ring = this.#rings.get(ending)
+    if (ring === undefined) {
+      ring = { ids: new Uint32Array(REMEMBERED), next: 0 }
+      this.#rings.set(ending, ring)
+    }
+    ring.ids[ring.next] = id
+    ring.next = (ring.next + 1) % REMEMBERED
+  }
+
+  /** How the stream ended; undefined: it was never open, or that is too long ago. */
+  ending(id: number): Ending | undefined {
+    return KINDS.find((kind) => this.#rings.get(kind)?.ids.includes(id))
+  }
+}
