@@ -148,7 +148,7 @@ export class AgentPlane {
       documents: new RecentDocuments(),
       outbound,
       keySets: new KeySetPlaces({ clock, log, outbound }),
-      // Whoever writes the policy runs the agent: it may read what he may.
+      // The author of the policy runs the agent, so the policy may read what that user may read.
       keyFolders: [parse(process.cwd()).root],
       bodies: new BodyBuffers({
         ...BODIES,

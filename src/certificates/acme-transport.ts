@@ -9,7 +9,7 @@ type AcmeFailure =
   /** Everything else: it may go well the next time. */
   | 'INTERNAL_ERROR'
 
-/** The authority refused, failed, or said what nobody understands. `message` is for users; it holds no key and no token. */
+/** The authority refused, failed, or sent what cannot be understood. `message` is for users; it holds no key and no token. */
 export class AcmeError extends CodedError {
   override readonly code: AcmeFailure
   /** Milliseconds before this request may be made again. */

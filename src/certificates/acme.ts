@@ -47,7 +47,7 @@ interface Directory {
   readonly externalAccount?: ExternalAccount | undefined
 }
 
-/** The library's HTTP, which we replace: it would wait in the middle of a request, ask without a limit and keep state for everybody. */
+/** The library's HTTP, which we replace: it would wait in the middle of a request, ask without a limit and keep state for all authorities. */
 interface LibraryHttp {
   request(url: string, method: string, options?: { data?: unknown }): Promise<unknown>
 }

@@ -69,7 +69,7 @@ export interface CertificatesParts extends TargetOptions {
   readonly control: CertificateControl
   /** May reach private addresses: the operator names the authority. */
   readonly outbound: Outbound
-  /** Whom to ask; a text: nobody, for this reason. */
+  /** The certificate authority to ask; a text: the reason why there is none. */
   readonly authority: AuthorityOptions | string
   readonly clock: Clock
   /** Are there other processes on the store? */
@@ -271,7 +271,7 @@ export class Certificates {
   #note(id: string, target: Target | undefined): void {
     const before = this.#targets.get(id)
     const automatic = before !== undefined && before.certificate !== null
-    // Its certificate may be nobody's now.
+    // Its certificate may belong to no domain now.
     if (target === undefined && automatic) this.#swept = false
     if (target === undefined) this.#targets.delete(id)
     else this.#targets.set(id, target)

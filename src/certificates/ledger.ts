@@ -197,7 +197,7 @@ async function dropUnused(draft: Draft, records: CertificateControl['records'], 
   if ((await draft.tx.referencesTo(tlsCertificate.name, id, 1)).length === 0) await draft.remove(found.record)
 }
 
-/** Nobody has written to it what a step would overwrite. */
+/** No other process has written what a step would overwrite. */
 function isSame(current: Target | undefined, target: Target): boolean {
   if (current === undefined || current.keyType !== target.keyType) return false
   const same = (a: unknown, b: unknown) => JSON.stringify(a) === JSON.stringify(b)

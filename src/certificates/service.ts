@@ -95,7 +95,7 @@ export interface AcmeOptions {
 const NOT_AGREED =
   'certificates are not requested here: the operator has not agreed to the terms of the authority (option acme.agree_terms)'
 
-/** Whom to ask, or why nobody. Throws a CodedError `OPTION_INVALID`. */
+/** The authority to ask, or the reason why there is none. Throws a CodedError `OPTION_INVALID`. */
 export function authorityOf({ directory, email, agreed, kid, hmacKey }: AcmeOptions): AuthorityOptions | string {
   if (!URL.canParse(directory) || !/^https?:$/.test(new URL(directory).protocol)) {
     throw new CodedError('OPTION_INVALID', `acme.directory: ${directory} is no http(s) URL`)

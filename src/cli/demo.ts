@@ -14,8 +14,8 @@ interface DemoInput {
 }
 
 /**
- * The demo's options with a port for agents, unless somebody has said where agents connect, nothing is kept on disk (agents
- * could trust nobody), or the port is taken: two demos on one machine must both start.
+ * The demo's options with a port for agents, unless the options say where agents connect, nothing is kept on disk (agents
+ * would have no authority to trust), or the port is taken: two demos on one machine must both start.
  */
 export async function withDemoAgents(input: LoadInput): Promise<DemoInput> {
   const without = { input, agentsTaken: false }

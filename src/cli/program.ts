@@ -26,7 +26,7 @@ Every option of "start" is described in config/sluice.yaml; "sluice schema" prin
 
 /**
  * Runs one command of `sluice` and resolves with the exit code. Commands set `process.exitCode` for what they found;
- * a command line that nobody understands is 2.
+ * a command line that cannot be read is 2.
  */
 export async function runProgram(words: readonly string[]): Promise<number> {
   const program = createProgram()

@@ -71,7 +71,7 @@ function shown(path: string): string {
 }
 
 export interface ServeInput extends Pick<LoadInput, 'flags' | 'config'> {
-  /** Bring an upstream and a policy when nobody names an upstream or an options file. */
+  /** Bring an upstream and a policy when neither an upstream nor an options file is named. */
   readonly demo: boolean
   readonly newSealKey: boolean
   readonly newStore: boolean

@@ -6,7 +6,7 @@ const END = ['\r', '\n', '\u0004']
 const BACK = ['\u007f', '\b']
 
 /**
- * The passphrase of the environment, or what somebody types at the terminal without seeing it. `again` asks twice.
+ * The passphrase of the environment, or what the user types at the terminal, which is not shown. `again` asks twice.
  * Fails with a CodedError `PASSPHRASE_MISSING` (no terminal) or `PASSPHRASE_WRONG` (the second is another).
  */
 export async function passphrase({ again }: { readonly again: boolean }): Promise<string> {
@@ -22,7 +22,7 @@ export async function passphrase({ again }: { readonly again: boolean }): Promis
   return first
 }
 
-/** Somebody at the terminal says yes or no; undefined when nobody is there. */
+/** Asks the user at the terminal for yes or no; undefined when input is no terminal. */
 export async function confirmed(question: string): Promise<boolean | undefined> {
   if (!process.stdin.isTTY) return undefined
   const reader = createInterface({ input: process.stdin, output: process.stderr })

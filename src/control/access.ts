@@ -79,7 +79,7 @@ export class Principals {
     const stored = keeper === undefined ? undefined : await store.get(keeper.kind, keeper.id)
     if (stored === undefined) return undefined
     const { token, owner_id } = stored.body as unknown as RecordOf<typeof apiKey>['body']
-    // The database's index has compared already, and not in constant time: it knows hashes only, which nobody can steer.
+    // The database's index has compared already, and not in constant time: it knows hashes only, which a caller cannot choose.
     if (token === null || !timingSafeEqual(Buffer.from(token), Buffer.from(hash))) return undefined
     return await this.#owner(owner_id, stored.id)
   }

@@ -41,7 +41,7 @@ export class Answers {
     return this.#options.baseUrl()
   }
 
-  /** `viewer`: who sees it; undefined: anybody. `once`: members that only the answer of the creation has. */
+  /** `viewer`: the user who sees it; undefined: any user. `once`: members that only the answer of the creation has. */
   async one(
     reader: StoreReader,
     resource: Resource,

@@ -149,8 +149,8 @@ export interface RecordedWrite {
 
 /** Keeps the events of a write within its transaction, so that neither is without the other. */
 export interface EventRecorder {
-  /** Would anybody get an event of this type about this record now? Its object costs reads. */
+  /** Is there a subscription that gets an event of this type about this record now? Its object costs reads. */
   wants(tx: StoreTransaction, record: { readonly kind: string; readonly type: string | null }): Promise<boolean>
-  /** Posts the events to whoever subscribed to them; called once, after the last change of the write. */
+  /** Posts the events to their subscriptions; called once, after the last change of the write. */
   record(tx: StoreTransaction, write: RecordedWrite): Promise<void>
 }

@@ -23,7 +23,7 @@ const ID = /^dl_([1-9]\d{0,14})$/
 
 /**
  * The dead letters of event destinations: audit events that were refused for good. Everything fails with `NOT_FOUND` when
- * there is no such destination, and with `ADMIN_REQUIRED`: the events show records of everybody.
+ * there is no such destination, and with `ADMIN_REQUIRED`: the events show records of all users.
  */
 export class DeadLetterLists {
   readonly #parts: DeadLetterListsParts

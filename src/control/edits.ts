@@ -131,7 +131,7 @@ export function namedReferences({ name }: Resource): readonly NamedReference[] {
 }
 
 /**
- * The body of a creation with names turned into ids; what is no object is left to whoever reads it. Fails with
+ * The body of a creation with names turned into ids; what is no object is left to the reader of the body. Fails with
  * `CONFLICTING_FIELDS`, `FIELD_INVALID` or `REF_NOT_FOUND`.
  */
 export async function withIds(reader: StoreReader, resource: Resource, body: unknown): Promise<unknown> {

@@ -185,7 +185,7 @@ export interface ControlOptions {
   readonly lettersDropped?: () => Promise<void>
   /** Hears of each committed change of a record, after it serves. */
   readonly published?: (event: RecordEvent) => void
-  /** Hears of each revision once it serves here, whoever wrote it. Must not throw. */
+  /** Called for each revision once it serves here, whichever process wrote it. Must not throw. */
   readonly served?: (revision: number) => void
   /** Waits until what follows records of these kinds beside the snapshot has done so; a write is answered after it. Must not reject. */
   readonly settled?: (kinds: ReadonlySet<string>) => Promise<void>
@@ -310,7 +310,7 @@ function edgeOn(holder: SnapshotHolder, host: string): string | undefined {
     : edge.id
 }
 
-/** The write is done: whoever hears of it cannot undo it by failing. */
+/** The write is committed; an error in a subscriber must not fail it. */
 function tell(published: ControlOptions['published'], event: RecordEvent, log: StoreLog): void {
   try {
     published?.(event)

@@ -14,7 +14,7 @@ import type { PolicyWarning, Principal } from './calls.js'
 import { ControlError } from './errors.js'
 
 /**
- * What whoever writes policies should know: the warnings of the compiler, and what they name and `snapshot`, which serves next,
+ * What the author of a policy should know: the warnings of the compiler, and what they name and `snapshot`, which serves next,
  * does not have. No reason to refuse them: what is named may come later.
  */
 export function policyWarnings(
@@ -46,7 +46,7 @@ function shown({ code, message, path, line, column }: Problem): PolicyWarning {
 
 /**
  * Fails with `VAULT_NOT_ALLOWED` when the record gets a policy that reads secrets of a vault which the caller may not use.
- * A policy that the record had already stays, whoever writes around it.
+ * A policy that the record had already stays, whatever else the write changes.
  */
 export async function mayUseVaults(
   reader: StoreReader,

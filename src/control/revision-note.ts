@@ -36,7 +36,7 @@ export type RevisionNote = {
   readonly changes: readonly RecordedChange[] | null
 }
 
-/** Changes of one revision whose fields the history keeps: everybody who looks at a page of it reads them. */
+/** Changes of one revision whose fields the history keeps: each reader of a page of it reads them. */
 export const MOST_CHANGES = 2_000
 
 /** The note of a write. */

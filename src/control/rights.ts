@@ -156,7 +156,7 @@ export function mayCommand(principal: Principal, resource: Resource, owner: stri
   )
 }
 
-/** Fails with `ADMIN_REQUIRED` when the body gives to somebody else what only an administrator may give. */
+/** Fails with `ADMIN_REQUIRED` when the body gives another user what only an administrator may give. */
 export function mayGive(principal: Principal, resource: Resource, body: unknown): void {
   if (principal.role === 'administrator' || typeof body !== 'object' || body === null) return
   const given = body as Readonly<Record<string, unknown>>

@@ -102,7 +102,7 @@ export interface DraftParts {
   readonly edgeOn: (host: string) => string | undefined
   /** Must the hosts of edges be reserved domains? */
   readonly requireReserved: boolean
-  /** Does anybody hear of such an event? Its object costs reads. */
+  /** Does a subscription take such an event? Its object costs reads. */
   readonly eventful: (tx: StoreTransaction, record: Pick<ChangeEvent, 'kind' | 'type'>) => Promise<boolean>
 }
 

@@ -25,7 +25,7 @@ export interface WriterParts {
   /** For one write: what it means is worked out beside traffic. */
   readonly slices: () => Slices
   readonly draft: DraftParts
-  /** Keeps events in the transaction of their cause; absent: nobody does. */
+  /** Keeps events in the transaction of their cause; absent: they are not kept. */
   readonly recorder: EventRecorder | undefined
   /** Hears that a revision of this process serves. Must not throw. */
   readonly committed: () => void
@@ -120,7 +120,7 @@ export class Writer {
     return await this.#mutex.run(run, { milliseconds: LONGEST_WAIT, refusal: busyHere })
   }
 
-  /** A transaction that starts from what is applied here. What is much is applied before it: nobody else can write meanwhile in it. */
+  /** A transaction that starts from what is applied here. A large backlog is applied before it, because no other process can write during it. */
   async #transact<T>(operationId: string, work: (tx: StoreTransaction) => Promise<T>): Promise<Outcome<T>> {
     const { applied, store } = this.#parts
     for (let attempt = 0; attempt < ATTEMPTS; attempt++) {

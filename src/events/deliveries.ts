@@ -23,7 +23,7 @@ export interface DeliveriesParts extends SenderParts {
   readonly records: Records
   /** In [0, 1). */
   readonly random: () => number
-  /** This life of this process, among processes on one store; absent: nobody else has the store. */
+  /** This life of this process, among processes on one store; absent: no other process has the store. */
   readonly process?: string | undefined
   readonly backOff?: BackoffRange | undefined
   /** Milliseconds without a sign of life after which another process delivers. */
@@ -236,7 +236,7 @@ export class Deliveries {
     return new Destination({ state, target, way, outbox, deadLetters, clock, random, mine, fault, gaveUp, ...rules })
   }
 
-  /** Whoever got something starts to deliver. */
+  /** Destinations that got something start to deliver. */
   async #wake(): Promise<void> {
     const { destinations, revision } = await this.#parts.store.outbox.postedAfter(this.#posted)
     this.#posted = revision

@@ -62,7 +62,7 @@ export class Lane {
   }
 
   /**
-   * What is on its way gets `grace` milliseconds to arrive, then it is broken off; whoever comes next sends it again. Nothing
+   * What is on its way gets `grace` milliseconds to arrive, then it is aborted; the next process sends it again. Nothing
    * else is begun.
    */
   async stop(grace: number): Promise<void> {

@@ -20,7 +20,7 @@ type Table = ReadonlyMap<string, readonly Subscribed[]>
 
 /**
  * Matches the events of a write with the subscriptions as they stand within its transaction. Matching there and not at
- * delivery means: who was subscribed when it happened gets it, nobody else does, and what nobody wants is never stored.
+ * delivery means: subscriptions of the time when it happened get it, no others do, and what no subscription takes is never stored.
  */
 export class Recorder implements EventRecorder {
   readonly #parts: RecorderParts

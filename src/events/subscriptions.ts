@@ -75,7 +75,7 @@ type Envelope = {
   /** RFC 3339 with milliseconds, UTC. */
   readonly event_timestamp: string
   readonly account_id: string
-  /** Null when nobody asked for it: traffic, agents. */
+  /** Null when no user caused it: traffic, agents. */
   readonly principal: EventPrincipal | null
   readonly object: Json
 }

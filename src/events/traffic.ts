@@ -101,7 +101,7 @@ const PAUSE = 10
 const SLICE = 6
 const SHARE = 8
 
-/** Events that no write causes: they are made when somebody subscribed to them, and only then. */
+/** Events that no write causes: they are made only when a subscription takes them. */
 export class TrafficEvents {
   readonly #parts: TrafficParts
   readonly #filters = new EventFilters()
@@ -114,14 +114,14 @@ export class TrafficEvents {
     this.#parts = parts
   }
 
-  /** Does anybody subscribe to this type? Ask before an event is gathered. */
+  /** Does a subscription take this type? Ask before an event is gathered. */
   wants(type: string): boolean {
     return this.#routes.has(type)
   }
 
   /**
    * An event with fields to choose from: `http_request_complete.v0`, `tcp_connection_closed.v0`. Only those are read that
-   * somebody chose or filters by; `read` is kept for a moment and must answer then what it would answer now.
+   * a subscription chose or filters by; `read` is kept for a moment and must answer then what it would answer now.
    */
   put(type: string, read: FieldReader): void {
     if (!this.#routes.has(type)) return
@@ -168,7 +168,7 @@ export class TrafficEvents {
       try {
         this.#write(this.#waiting[this.#written] as Happened)
       } catch (error) {
-        // Nobody above would catch it, and the others are to be written.
+        // No caller would catch it, and the other events are still to be written.
         this.#parts.fault(error)
       }
     }

@@ -123,7 +123,7 @@ const INVISIBLE_NAMES: Readonly<Record<string, string>> = {
   '\ufeff': 'byte order mark'
 }
 
-/** Names the character at `offset` when it is one that nobody sees; undefined when it is another. */
+/** Names the character at `offset` when it is an invisible one; undefined for any other. */
 function invisibleAt(source: string, offset: number): string | undefined {
   const character = source[offset]
   if (character === undefined || !INVISIBLE.test(character)) return undefined

@@ -46,7 +46,7 @@ const EMPTY = new Uint8Array(0)
  * A body that was buffered stands in its flow as bytes, so who asks again gets the same bytes at once. Memory is counted
  * as it fills, not as it is announced, and is given back when the exchange is over. A body that cannot be had whole is
  * never given at all: what comes instead is the verdict that ends the exchange. One client holds at most its share, and a body that
- * trickles in ends, so that slow ones keep nobody else from being served.
+ * trickles in ends, so that slow ones do not keep others from being served.
  */
 export class BodyBuffers {
   readonly #parts: BodyBuffersParts
@@ -140,7 +140,7 @@ export class BodyBuffers {
       })
       holding = first
     }
-    // After the end of the exchange nobody would give it back.
+    // After the end of the exchange nothing would give it back.
     if (this.#holdings.get(flow) !== holding) return
     holding.bytes += bytes
     this.#held += bytes
@@ -177,7 +177,7 @@ export class BodyBuffers {
     return waiting.takeAll()
   }
 
-  /** Gives back at once what was counted for a body that nobody will get. */
+  /** Gives back at once what was counted for a body that will not be used. */
   #dropped<T>(flow: Flow, bytes: number, outcome: T): T {
     this.release(flow, bytes)
     return outcome

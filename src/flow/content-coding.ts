@@ -4,7 +4,7 @@ import zlib from 'node:zlib'
 import { codeOf } from '../lib/coded-error.js'
 import type { HeaderFields } from './headers.js'
 
-/** Codings on top of each other that are undone; more are not sent by anybody who means well. */
+/** Codings on top of each other that are undone; honest peers do not send more. */
 const MAX_CODINGS = 3
 
 const gunzip = promisify(zlib.gunzip)

@@ -55,7 +55,7 @@ export interface Exchange {
 }
 
 /**
- * How the head framed the body. The engine frames anew on the way out; nobody else writes content-length or
+ * How the head framed the body. The transport frames anew on the way out; no other code writes content-length or
  * transfer-encoding. An answer to HEAD and a 304 keep the length that their head announced and carry no bytes.
  */
 export type Framing =
@@ -81,7 +81,7 @@ export interface Body {
   buffer(limit: number): Promise<Uint8Array | 'too-large'>
   /** Puts a transform between arrival and departure without taking the body out of the engine's hands; framing becomes open. */
   through(transform: () => Duplex): void
-  /** Nobody will read it: drain to the engine's limit and keep the connection, or close it. */
+  /** It will not be read: drain to the transport's limit and keep the connection, or close it. */
   discard(): void
   /** Trailers after a clean end, already filtered; undefined before. */
   readonly trailers: HeaderList | undefined
@@ -95,7 +95,7 @@ export interface BytePipe {
   readonly duplex: Duplex
   /** True once no new exchange should use it, although it still stands: what it leads to is given up. */
   readonly stale?: boolean
-  /** True once it broke because what it leads to was never reached: whoever carries it says that no byte was looked at. */
+  /** True once it broke because what it leads to was never reached: its carrier reports that no byte was read. */
   readonly unreached?: boolean
   end(): void
   destroy(why: Failure): void

@@ -9,7 +9,7 @@ import type { Verdict } from './verdict.js'
 
 /** What a flow may look up in the configuration that it is pinned to. */
 export interface PinnedUnits {
-  /** The networks of an IP policy; undefined when there is none with this id: it allows nobody. */
+  /** The networks of an IP policy; undefined when there is none with this id: it allows no address. */
   ipPolicy(id: string): AddressRules | undefined
   /** The value of a secret by the names of its vault and of itself. */
   secret(vault: string, name: string): string | undefined
@@ -101,7 +101,7 @@ interface PublicHost {
   readonly port: number
 }
 
-/** Of a flow that nobody ends early. */
+/** Abort signal that never fires; the default of a flow. */
 const NEVER: AbortSignalLike = { aborted: undefined, onAbort: () => () => undefined }
 
 /**
@@ -134,9 +134,9 @@ export class Flow {
   results: Map<string, Readonly<Record<string, unknown>>> | undefined = undefined
   /** What `log` actions recorded, in order. */
   logs: Readonly<Record<string, unknown>>[] | undefined = undefined
-  /** Fields that go on the answer whoever makes it: name and value by turns. Added before `on_http_response` runs. */
+  /** Fields that are added to the answer, whatever makes it: name and value by turns. Added before `on_http_response` runs. */
   responseFields: string[] | undefined = undefined
-  /** The request is for a path of ours: access control looks at it, and then whoever it is for answers. */
+  /** The request is for a reserved path: access control checks it, then the handler of the path answers. */
   own: OwnRequest | undefined = undefined
   /**
    * What policies will do with the content of the response: read it while it streams, or have all of it first. The upstream
@@ -185,14 +185,14 @@ export class Flow {
     else this.#forwards.push(run)
   }
 
-  /** Something came of forwarding; it stands in `response`. Called by whoever forwards. */
+  /** Called by the forwarder once `response` holds the result. */
   forwarded(): void {
     const forwards = this.#forwards
     this.#forwards = undefined
     if (forwards !== undefined) for (const run of forwards) run()
   }
 
-  /** The exchange is over. Called by whoever made the flow; a second call does nothing. */
+  /** The exchange is over. Called by the owner of the flow; a second call does nothing. */
   end(): void {
     this.#over = true
     const ends = this.#ends
@@ -201,7 +201,7 @@ export class Flow {
   }
 }
 
-/** What ends TLS on a connection whose bytes nobody has read yet. */
+/** Terminates TLS on a connection whose bytes have not been read yet. */
 export interface Termination {
   /** PEM; absent: the certificate that the name of the client's choice has here. One object is one certificate. */
   readonly identity?: { readonly chain: string; readonly privateKey: string }
@@ -209,7 +209,7 @@ export interface Termination {
   readonly maxVersion: 'TLSv1.2' | 'TLSv1.3'
   /** Absent: no certificate is asked for. */
   readonly clients?: {
-    /** PEM texts, or ids of authorities; ids that are gone vouch for nobody. */
+    /** PEM texts, or ids of authorities; ids that are gone vouch for no client. */
     readonly authorities: readonly string[]
     /** `verified`: the authorities vouch for it. `any`: it shows one. `requested`: it may show one. */
     readonly must: 'verified' | 'any' | 'requested'

@@ -44,7 +44,7 @@ const READS_PAGES =
   /(?:^|[\s,])(?:text\/html|application\/xhtml\+xml|text\/\*|\*\/\*)(?!\s*;\s*q=0(?:\.0*)?\s*(?:,|$))/i
 
 /**
- * Is somebody looking at a page, who can be sent elsewhere to log in? GET or HEAD, no WebSocket, a top-level or framed
+ * Is this a page that a person looks at, who can be sent elsewhere to log in? GET or HEAD, no WebSocket, a top-level or framed
  * navigation where the browser says so (Fetch Metadata), no script's request, and an Accept that takes HTML, as
  * no Accept at all does (RFC 9110 12.5.1).
  */

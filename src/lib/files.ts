@@ -164,7 +164,7 @@ const PRIVATE = 0o600
 const FOR_OTHERS = 0o077
 
 /**
- * Makes a file that only its owner may read, unless there is one: of two processes that make it, one wins. Nobody sees
+ * Makes a file that only its owner may read, unless there is one: of two processes that make it, one wins. No reader sees
  * half of it, and it outlives a power failure. Fails with the system's error.
  */
 export async function createFile(path: string, content: string | Uint8Array): Promise<void> {

@@ -220,7 +220,7 @@ export interface Judgement {
   readonly network: string | undefined
 }
 
-const NOBODY: Judgement = { passes: false, network: undefined }
+const REFUSED: Judgement = { passes: false, network: undefined }
 
 /**
  * Does `address` pass all of these rules taken together? Deny beats allow; what nothing allows is refused, and so is what is no
@@ -228,14 +228,14 @@ const NOBODY: Judgement = { passes: false, network: undefined }
  */
 export function judge(rules: readonly (AddressRules | undefined)[], address: string | undefined): Judgement {
   const parsed = address === undefined ? undefined : parseAddress(address)
-  if (parsed === undefined) return NOBODY
+  if (parsed === undefined) return REFUSED
   let allowed: string | undefined
   for (const one of rules) {
     const denied = one?.deny.matchAddress(parsed)
     if (denied !== undefined) return { passes: false, network: denied }
     allowed ??= one?.allow.matchAddress(parsed)
   }
-  return allowed === undefined ? NOBODY : { passes: true, network: allowed }
+  return allowed === undefined ? REFUSED : { passes: true, network: allowed }
 }
 
 /** The bits of an address or network from the highest, 32 in each word; all words are below 2^32. */

@@ -68,7 +68,7 @@ export class Sealer {
     return keys.map(({ bytes }) => new Uint8Array(hkdfSync('sha256', bytes, '', `sluice ${purpose}`, KEY_BYTES)))
   }
 
-  /** `owner` names what the value belongs to; it opens under the same name only, so that nobody can move it elsewhere. */
+  /** `owner` names what the value belongs to; it opens under the same name only, so that it cannot be moved elsewhere. */
   seal(plain: Uint8Array, owner: string): Uint8Array {
     const nonce = randomBytes(NONCE_BYTES)
     const head = Buffer.concat([Buffer.of(VERSION), Buffer.from(this.#current.id, 'hex'), nonce])

@@ -3,7 +3,7 @@ import { isIP } from 'node:net'
 import type { Extension, JsonGeneralName } from '@peculiar/x509'
 import { x509Library } from './x509.js'
 
-/** A certificate that nobody else vouches for. PEM texts. */
+/** A self-signed certificate. PEM texts. */
 export interface SelfSigned {
   readonly chain: string
   readonly privateKey: string

@@ -247,7 +247,7 @@ function field(name: Name, short: string): string {
 const requireFrom = createRequire(import.meta.url)
 
 /**
- * The library for X.509 structures. Loaded, for some fifty milliseconds, by whoever first reads or makes a certificate: most
+ * The library for X.509 structures. Loaded, for some fifty milliseconds, when a certificate is first read or made: most
  * commands never do. A process that carries traffic asks for it as it starts.
  */
 export function x509Library(): typeof import('@peculiar/x509') {

@@ -134,7 +134,7 @@ export interface LoadInput {
 
 export interface LoadedOptions {
   readonly options: Options
-  /** By path of the option; those that nobody gave are `default`. */
+  /** By path of the option; those that were not given are `default`. */
   readonly origins: ReadonlyMap<string, OptionOrigin>
   readonly warnings: readonly OptionProblem[]
   /** Absolute path of the options file, when there is one. */
@@ -189,7 +189,7 @@ export async function loadOptions(input: LoadInput): Promise<LoadResult> {
   }
   for (const option of environmentOf(input.environment, entries, problems)) take(option, input.folder)
   for (const option of flagsOf(input.flags, entries)) take(option, input.folder)
-  // Whoever may write policies need not be whoever may read this machine.
+  // The author of policies is not necessarily allowed to read files of this machine.
   if (!values.has(KEY_FOLDERS)) values.set(KEY_FOLDERS, file === undefined ? [] : [dirname(file)])
 
   const options = assemble(entries, values)

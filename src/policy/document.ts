@@ -58,7 +58,7 @@ function legacyKey({ key, keySpan, value }: MapEntry, carrier: Carrier, report: 
 
 /**
  * Old documents have `enabled` at the root. `true` says nothing and is tolerated. `false` has no safe meaning here: to
- * obey it would switch protection off by a word that everybody else ignores, to ignore it would run what its author
+ * obey it would switch protection off by a word that other readers ignore, to ignore it would run what its author
  * switched off. So it is refused, with the way out.
  */
 function enabledKey(value: MapEntry['value'], keySpan: MapEntry['keySpan'], report: Reporter): void {

@@ -40,7 +40,7 @@ export function formatPath(path: NodePath): string {
   return text
 }
 
-/** Errors, and warnings, that are shown of one document. Nobody reads more, and a hostile document could have 100,000. */
+/** Errors, and warnings, that are shown of one document. More is of no use, and a hostile document could have 100,000. */
 const MOST = 100
 
 /** Collects problems and gives each one its place in the text. */

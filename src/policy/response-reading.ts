@@ -28,7 +28,7 @@ export function fieldsForReading(headers: HeaderFields, reading: ResponseReading
   return list
 }
 
-/** `*` stands for codings that nobody has named, so nothing of it is left but its refusal. */
+/** `*` stands for codings that were not named, so nothing of it is left but its refusal. */
 function narrowed(value: string): string {
   const kept = value.split(',').filter((element) => {
     const [name = '', ...parameters] = element.split(';')

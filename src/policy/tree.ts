@@ -30,7 +30,7 @@ export interface ScalarNode {
   readonly style: 'plain' | 'single' | 'double' | 'literal' | 'folded'
 }
 
-/** Stands where a problem has been reported already, so that nobody reports a second one. */
+/** Stands where a problem has been reported already, so that no second one is reported. */
 export interface BrokenNode {
   readonly kind: 'broken'
   readonly span: Span

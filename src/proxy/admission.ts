@@ -52,7 +52,7 @@ export class Admission {
   /** What is asked for, in the lenient form: its host tells which edge serves it. */
   target({ request: head, connection }: Exchange): RequestTarget | FailureAnswer {
     if (head.method === 'CONNECT' || head.method === 'TRACE') return REFUSALS.method
-    // Only HTTP/1.0 may come without Host; an empty one names nobody.
+    // Only HTTP/1.0 may come without Host; an empty one names no host.
     if (head.authority === '' && (head.version !== '1.0' || hasHost(head.headers))) return REFUSALS.target
     const authority = head.authority === '' ? ownAuthority(connection) : head.authority
     return RequestTarget.fromRequestLine(head.method, head.target, authority, head.scheme) ?? REFUSALS.target

@@ -52,7 +52,7 @@ export interface TrafficParts {
   /** Shown by TLS listeners for names without a certificate. */
   readonly development: ServerIdentity
   readonly tcp: { readonly host: string; readonly proxyProtocol: boolean }
-  /** Shares the TLS listener at this address; left out: nobody shares one. */
+  /** Shares the TLS listener at this address; left out: none is shared. */
   readonly beside?: { readonly at: Address; readonly door: SideDoor }
   /** What the process itself listens on: see `PortsParts`. */
   readonly reserved: readonly Address[]

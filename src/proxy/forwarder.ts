@@ -42,7 +42,7 @@ export interface ForwarderParts {
 /** Attempts at one exchange, all servers together. */
 const MOST_ATTEMPTS = 3
 
-const NOBODY: ReadonlySet<Server> = new Set()
+const NONE_TRIED: ReadonlySet<Server> = new Set()
 
 /** RFC 9110 9.2.2: asking twice has the effect of asking once. */
 const IDEMPOTENT = new Set(['GET', 'HEAD', 'OPTIONS', 'PUT', 'DELETE'])
@@ -63,7 +63,7 @@ export class Forwarder {
     key: string | undefined
   ): Promise<Forwarded> {
     const { upstreams, clock } = this.#parts
-    let tried = NOBODY
+    let tried = NONE_TRIED
     let target = key === undefined ? undefined : upstreams.choose(units, key, tried)
     if (target === undefined) return { response: failureResponse(absence(units, key)), duration: undefined }
     const begun = clock.monotonic()
@@ -75,7 +75,7 @@ export class Forwarder {
       const duration = clock.monotonic() - begun
       if (answer.kind !== 'failed') return this.#forwarded(answer, duration)
       const again = attempt < MOST_ATTEMPTS && mayRetry(answer, flow.request) && exchange.signal.aborted === undefined
-      // With nobody else to ask, the same server is asked once more: its connection may have been closed while it was idle.
+      // Without another server, the same one is asked once more: its connection may have been closed while it was idle.
       if (again) tried = new Set([...tried, server])
       const next: Target | undefined = again
         ? (upstreams.choose(units, key as string, tried) ?? (attempt === 1 ? target : undefined))

@@ -63,7 +63,7 @@ class InternalExchange implements Exchange {
     })
   }
 
-  /** Nobody waits for the answer any more. */
+  /** The answer is no longer awaited. */
   abort(): void {
     this.signal.abort('client-gone')
   }

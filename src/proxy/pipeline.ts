@@ -161,7 +161,7 @@ export class Pipeline {
     if (verdict?.kind === 'close') return this.#close(passage, verdict.how)
     if (verdict !== undefined)
       return this.#answer(passage, flow, { response: responseOf(verdict), duration: undefined })
-    // Nothing but whoever it is for looked at it.
+    // Only its handler has seen it.
     if (flow.own !== undefined) return this.#answer(passage, flow, refusedWith(REFUSALS.route))
     // An open route beside one that asks for a login gets the same cookies: no upstream is to see them.
     dropLoginCookies(flow.request.headers)
@@ -220,7 +220,7 @@ export class Pipeline {
     return { bytesIn: exchange.request.body.bytes, bytesOut: 0, firstByteAt: 0, endedAt: this.#parts.clock.monotonic() }
   }
 
-  /** The client has left, so there is nobody to answer. */
+  /** The client has disconnected; no response is sent. */
   #abandon({ exchange }: Passage, forwarded: Forwarded): Sent {
     release(forwarded)
     const failure = exchange.signal.aborted ?? 'client-gone'

@@ -16,7 +16,7 @@ interface EdgePortChanges {
   readonly asked: ReadonlyMap<string, readonly HostPort[]>
   /** Open ports that their edges do not ask for any more. */
   readonly gone: ReadonlySet<number>
-  /** Keys of ports that are not open and that nobody asks for any more. */
+  /** Keys of ports that are not open and no longer wanted. */
   readonly forgotten: readonly string[]
 }
 
@@ -76,7 +76,7 @@ export interface MissingPortsLog {
 const PAUSES = { first: 500, longest: 30_000 }
 
 /**
- * Tries again to open what could not be opened, with pauses that double, until it is open or nobody asks for it any more.
+ * Tries again to open what could not be opened, with pauses that double, until it is open or no longer wanted.
  * While a change of ports is under way nothing is tried, so that no attempt takes a port which the change asks for.
  */
 export class MissingPorts {

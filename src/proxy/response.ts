@@ -60,7 +60,7 @@ function transformed({ body, transforms }: FlowResponse): Outgoing {
   return stream
 }
 
-/** Gives back a body that nobody will send. */
+/** Gives back a body that will not be sent. */
 export function discard(response: FlowResponse): void {
   const { body } = response
   if (body === undefined || body instanceof Uint8Array) return

@@ -35,7 +35,7 @@ interface TlsContextsParts {
 }
 
 const MOST = 10_000
-/** Certificates whose contexts are made before somebody asks for them. */
+/** Certificates whose contexts are made before a client asks for them. */
 const MADE_AHEAD = 1_000
 /** Milliseconds of one step of making ahead. */
 const STEP = 2
@@ -154,7 +154,7 @@ interface ListenerTlsParts {
 }
 
 const ALPN = ['h2', 'http/1.1']
-/** Names that a warning was given for; beyond that nobody reads them. */
+/** Names that a warning was given for; more would be of no use. */
 const MOST_WARNINGS = 1_000
 
 /**
@@ -257,7 +257,7 @@ export class ListenerTls {
   }
 }
 
-/** PEM texts; authorities that are gone vouch for nobody. */
+/** PEM texts; authorities that are gone vouch for no client. */
 function authoritiesOf(tls: EdgeTls | undefined, { tables }: Snapshot): readonly string[] | undefined {
   return tls?.authorities?.flatMap((key) => tables.certificates.authority(key) ?? [])
 }

@@ -138,7 +138,7 @@ function settleManagement({ body, given, before }: RuleView): void {
     return
   }
   if (!given.has('certificate_management_policy')) return
-  // Whoever writes the policy again has corrected what stopped it: it does not wait for the next attempt.
+  // A policy that is written again has corrected what stopped it, so it does not wait for the next attempt.
   const status = body.certificate_management_status as ManagementStatus | null
   const failed = status?.provisioning_job?.error_code ?? null
   if (status === null || failed === null) return
@@ -233,7 +233,7 @@ async function makeTargets({ body, before, makers, report }: MakeView): Promise<
   if (domain.startsWith('*.')) body.acme_challenge_cname_target = target('acme', makers)
 }
 
-/** A name in the zone that nobody can guess, so that nobody else can claim a dangling record. */
+/** A name in the zone that cannot be guessed, so that no other user can claim a dangling record. */
 function target(kind: string, { random, zone }: Makers): string {
   const label = () => Buffer.from(random(10)).toString('hex')
   return `${label()}.${label()}.${kind}.${zone}`

@@ -5,7 +5,7 @@ import type { Resource } from './resource.js'
 
 export interface ReadOptions {
   readonly checkPolicy: PolicyCheck
-  /** Absent where nobody knows the machine that will write: then it refuses itself. */
+  /** Absent where the machine that will write is not known: then that machine refuses. */
   readonly checkFile?: FileCheck | undefined
   /** Parameters of the request's path, by name (`id`, `edge_id`, …). A body may repeat them. */
   readonly path: Readonly<Record<string, string>>
@@ -29,7 +29,7 @@ interface Refused {
   readonly problems: readonly Problem[]
 }
 
-/** More problems than anybody reads; a hostile body could have a hundred thousand. */
+/** More problems are of no use; a hostile body could have a hundred thousand. */
 const MOST_PROBLEMS = 50
 
 /** Reads the body of a creation. Finds every problem in one pass and never throws for what the body says. */

@@ -15,7 +15,7 @@ const NO_USES: Uses = new Map()
  * State that outlives snapshots (windows of limits, breakers), by a key that says when continuity holds.
  *
  * A compilation asks for state through a draft: known keys answer what is kept, unknown ones build something new that
- * nobody else sees. `taking` and `sweeping` make the draft real around the swap of the snapshot; a draft that is dropped
+ * no other code sees. `taking` and `sweeping` make the draft real around the swap of the snapshot; a draft that is dropped
  * neither adds nor removes anything. State is swept when the last unit that uses it is gone. What they cost
  * depends on the units of its change alone, not on how much is kept.
  */

@@ -101,7 +101,7 @@ export type ModuleConfigs = Readonly<Record<string, unknown>>
 export interface RouteUnit {
   readonly kind: 'route'
   readonly id: string
-  /** Id of its edge; without it the route serves nobody. */
+  /** Id of its edge; without it the route serves no request. */
   readonly edge: string
   readonly match: 'exact' | 'prefix'
   readonly path: string

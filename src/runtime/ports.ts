@@ -14,7 +14,7 @@ export interface PortProblem {
 export interface BoundPorts {
   /** What could not be bound. */
   readonly failed: readonly PortProblem[]
-  /** New ports accept, those that nobody asks for any more close and drain. The snapshot they belong to serves already. */
+  /** New ports accept, those that are no longer wanted close and drain. The snapshot they belong to serves already. */
   commit(): void
   abandon(): void
 }

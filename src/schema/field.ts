@@ -8,7 +8,7 @@ export type Body = Record<string, unknown>
 /** Clear values of sealed fields by their path in the record (`oauth.provider.google.client_secret`). */
 type Secrets = Readonly<Record<string, string>>
 
-/** One stored object, with its secrets opened where whoever holds it may have them. */
+/** One stored object, with its secrets opened where its holder may have them. */
 export interface ResourceRecord {
   readonly kind: string
   readonly id: string

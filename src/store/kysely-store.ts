@@ -37,7 +37,7 @@ export interface KyselyStoreParts {
   readonly clock: Clock
   /** Learns what could be written, and probes through this store while there is trouble. */
   readonly health?: StoreHealth
-  /** Somebody else tells it what other processes say; absent: nobody does. */
+  /** Reports what other processes say; absent: nothing does. */
   readonly board?: Board
   /** Called with the place of each revision that this store has committed itself. */
   readonly onCommit: (place: Place) => void
@@ -269,7 +269,7 @@ export class KyselyStore extends Queries implements Store {
       .executeTakeFirstOrThrow()
     // A newer version may have come to the cluster since this process started.
     if (meta.schema_version > SCHEMA_VERSION) throw newerSchema(this.#database.name, meta.schema_version)
-    // So may another sealing key: what this process seals nobody could open.
+    // So may another sealing key: what this process seals could not be opened.
     if (this.#sealKey !== undefined && meta.seal_key !== this.#sealKey)
       throw otherKey(this.#database.name, meta.seal_key)
     const at = Math.floor(this.#parts.clock.wall())

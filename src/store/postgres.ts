@@ -153,7 +153,7 @@ export class PostgresDriver {
   }
 }
 
-/** One connection while somebody has it. What may be out of step with its server does not go back to the pool. */
+/** One connection while it is in use. What may be out of step with its server does not go back to the pool. */
 class Reserved implements PostgresClient {
   readonly #client: pg.PoolClient
   readonly #name: string

@@ -85,7 +85,7 @@ export async function whileUnused<T>(path: string, run: () => Promise<T>): Promi
 }
 
 /**
- * Puts the database of a backup in the place of `path`, as a whole. Nobody may have `path` open (`whileUnused`). Fails with a
+ * Puts the database of a backup in the place of `path`, as a whole. No process may have `path` open (`whileUnused`). Fails with a
  * `StoreError`.
  */
 export function restoreSqlite(backup: string, path: string): void {

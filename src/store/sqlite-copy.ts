@@ -9,7 +9,7 @@ const OWNER_ONLY = 0o600
  * error (`EEXIST`: there is such a file) or with SQLite's.
  */
 export function copySqlite(database: SqliteDatabase, to: string): void {
-  // SQLite would make it for everybody to read.
+  // SQLite would make it readable for every user.
   const file = openSync(to, 'wx', OWNER_ONLY)
   try {
     database.prepare('vacuum into ?').run([to])

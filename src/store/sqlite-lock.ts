@@ -59,7 +59,7 @@ function holderOf(lock: SqliteDatabase): string {
     const [holder] = lock.prepare('select pid, host from holder').all([]) as { pid: number; host: string }[]
     if (holder !== undefined) return `process ${holder.pid} on ${holder.host}`
   } catch {
-    // It is just being written: somebody has it, but the name is not there yet.
+    // It is just being written: a process has it, but its name is not there yet.
   }
   return 'another process'
 }

@@ -339,7 +339,7 @@ export interface Board {
   /** Forgets a call, answered or not. */
   withdraw(id: string): Promise<void>
   /**
-   * `heard` runs when there may be a call or an answer for the process; it must not throw. A call that nobody hears of
+   * `heard` runs when there may be a call or an answer for the process; it must not throw. A call that is not delivered
    * shows in the process's next report. Answers what ends it.
    */
   listen(process: string, heard: () => void): () => void
@@ -399,7 +399,7 @@ export interface OutboxEntry {
 /** The place of an entry. */
 export type OutboxPlace = Pick<OutboxEntry, 'revision' | 'position'>
 
-/** How the delivery to one destination goes, as whoever delivers there last wrote it. */
+/** How the delivery to one destination goes, as the process that delivers there last wrote it. */
 export interface DeliveryReport {
   readonly destination: string
   /** How many entries were taken, ever. */
@@ -436,7 +436,7 @@ export interface Outbox {
   reports(): Promise<DeliveryReport[]>
   leases(): Promise<Lease[]>
   /**
-   * Takes a lease that nobody has, or that still has the number that was `seen`. False when somebody else was faster.
+   * Takes a lease that no process holds, or that still has the number that was `seen`. False when another process was faster.
    */
   take(destination: string, holder: string, seen: number | undefined): Promise<boolean>
   /** Changes the numbers of all leases of the holder; answers what it still holds. */

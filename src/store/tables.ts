@@ -30,7 +30,7 @@ interface MetaTable {
   history_from: number
   /** Made when it is asked for first. */
   account_id: string | null
-  /** Id of the key that secrets are sealed by; null: nobody has said. */
+  /** Id of the key that secrets are sealed by; null: not known. */
   seal_key: string | null
 }
 

@@ -41,7 +41,7 @@ function published(flow: Flow | undefined, name: string): Readonly<Record<string
   return flow?.results?.get(name)
 }
 
-/** The word for a decision that somebody took; null when nobody did. */
+/** The word for a decision; null when none was taken. */
 function decision(passes: boolean | undefined): 'allow' | 'block' | null {
   return passes === undefined ? null : passes ? 'allow' : 'block'
 }
@@ -204,13 +204,13 @@ const CONNECTION = 'tcp_connection_closed.v0'
 
 /** Takes the events of traffic. Must not throw or block. */
 export interface EventSink {
-  /** Does anybody subscribe to this type? */
+  /** Does a subscription take this type? */
   wants(type: string): boolean
   /** `read` answers the value of a field by its dotted path; null or undefined when it has none, and goes on to answer the same. */
   put(type: string, read: (path: string) => unknown): void
 }
 
-/** Says what went through, to whom subscribes to it. While nobody does, it gathers nothing. */
+/** Reports traffic to the subscriptions that take it. Without one it gathers nothing. */
 export class TrafficEvents {
   readonly #sink: EventSink
 

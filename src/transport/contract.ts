@@ -70,7 +70,7 @@ export interface ListenLimits {
 
 /** What the first message of a TLS client says of whom it wants (RFC 8446 4.1.2). */
 export interface ClientHello {
-  /** Lower-case, without a final dot; undefined when the client named nobody (RFC 6066 3). */
+  /** Lower-case, without a final dot; undefined when the client named no server (RFC 6066 3). */
   readonly sni: string | undefined
   /** In the client's order of preference; empty when it offers nothing (RFC 7301). */
   readonly alpn: readonly string[]

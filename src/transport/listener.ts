@@ -59,7 +59,7 @@ export interface ServingHost {
 
 /** One way to speak HTTP on a connection. */
 export interface Protocol {
-  /** Takes a socket that nobody has read over; it may be paused, and bytes that were put back count as its first. */
+  /** Takes over a socket that has not been read; it may be paused, and bytes that were put back count as its first. */
   serve(facts: SocketFacts, socket: Socket): Served
 }
 
@@ -141,7 +141,7 @@ export class ClientListener implements Listening, ServingHost {
     return listener
   }
 
-  /** Serves what somebody else has accepted from `peer`: nobody has read it, and it counts bytes as a socket does. */
+  /** Serves a connection from `peer` that was accepted elsewhere: it has not been read, and counts bytes as a socket does. */
   take(pipe: Socket, peer: ConnectionFacts['peer']): void {
     const facts = new SocketFacts(++this.#count, this.#options.name, pipe, this.clock.wall())
     facts.peer = peer

@@ -63,11 +63,11 @@ function chain(
 
 /** What the side that receives a body must know of it. */
 export interface BodyOwner {
-  /** Somebody wants the bytes for the first time. */
+  /** The bytes are wanted for the first time. */
   wanted(): void
-  /** The last byte was taken (no failure), or nobody will get it. Called once. */
+  /** The last byte was taken (no failure), or will never come. Called once. */
   settled(complete: boolean): void
-  /** Nobody will read what is left. */
+  /** What is left will not be read. */
   abandoned(): void
 }
 
@@ -129,7 +129,7 @@ export class MessageBody implements Body {
     return Math.max(this.#arrived, this.#bytes)
   }
 
-  /** Somebody took the bytes, or asked for them. */
+  /** The bytes were taken or asked for. */
   get wanted(): boolean {
     return this.#wanted
   }
@@ -204,7 +204,7 @@ export class MessageBody implements Body {
     })
   }
 
-  /** Lets the rest run into the void, whoever had the body before. */
+  /** Discards the rest, whatever consumed the body before. */
   drain(): void {
     this.#message.resume()
   }

@@ -49,7 +49,7 @@ export function copy(
   sink.on('drain', onDrain)
   sink.on('close', onBreak)
   if (source.destroyed && !source.readableEnded) process.nextTick(onBreak)
-  // A source that somebody paused does not flow again by a listener alone.
+  // A source that was paused does not flow again by a listener alone.
   else source.resume()
   return () => {
     detach()

@@ -2,7 +2,7 @@ import type { Socket } from 'node:net'
 
 /**
  * Reads the beginning of a paused socket: `take` gets each chunk as it comes, until it says that it has enough; what
- * belongs to whoever comes next it puts back (`unshift`). `ended`: the client's direction ended before. Returns the way to stop.
+ * belongs to the next reader it puts back (`unshift`). `ended`: the client's direction ended before. Returns the way to stop.
  */
 export function readAhead(socket: Socket, take: (chunk: Buffer) => 'more' | 'enough', ended: () => void): () => void {
   const stop = (): void => {

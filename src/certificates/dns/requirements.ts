@@ -15,7 +15,7 @@ export interface IngressFacts {
   readonly ns_targets: readonly string[]
 }
 
-/** Asks the DNS. Empty: there is nothing of that kind. Rejects when nobody can be asked. Names without a dot at the end. */
+/** Asks the DNS. Empty: there is nothing of that kind. Rejects when no DNS server answers. Names without a dot at the end. */
 export interface Lookup {
   cname(name: string): Promise<readonly string[]>
   addresses(name: string): Promise<readonly string[]>
@@ -36,12 +36,12 @@ export interface Finding {
   readonly because: string
 }
 
-/** A label that nobody has: what a wildcard says is asked below it. */
+/** A label that no record has; a question below it finds what a wildcard record says. */
 const PROBE = 'sluice-dns-check'
 /** Domains that stand for an authority in CAA records. */
 const AUTHORITY = 'letsencrypt.org'
 
-/** Looks at everything that a reserved domain needs. Rejects when nobody can be asked. */
+/** Looks at everything that a reserved domain needs. Rejects when no DNS server answers. */
 export async function verifyDomain(facts: DomainFacts, lookup: Lookup): Promise<Finding[]> {
   const { domain, cname_target: target, acme_challenge_cname_target: challenge } = facts
   // Below a zone of the service there is nothing to say.
@@ -55,7 +55,7 @@ export async function verifyDomain(facts: DomainFacts, lookup: Lookup): Promise<
   return findings
 }
 
-/** Looks at the delegation that an agent ingress needs. Rejects when nobody can be asked. */
+/** Looks at the delegation that an agent ingress needs. Rejects when no DNS server answers. */
 export async function verifyIngress({ domain, ns_targets }: IngressFacts, lookup: Lookup): Promise<Finding[]> {
   const wanted = ns_targets.map(bare)
   const found = (await lookup.ns(domain)).map(bare)
@@ -81,7 +81,7 @@ async function isAliasOf(name: string, target: string, lookup: Lookup): Promise<
   return { name, type: 'CNAME', must: target, says: said(aliases), ok: aliases.includes(target), because }
 }
 
-/** The CAA records of the closest name that has any decide (RFC 8659 3); none at all: everybody may issue. */
+/** The CAA records of the closest name that has any decide (RFC 8659 3); none at all: every authority may issue. */
 async function mayIssue(base: string, wildcard: boolean, lookup: Lookup): Promise<Finding> {
   const because = 'CAA records say who may issue certificates'
   const must = `nothing, or "issue ${AUTHORITY}"`
@@ -102,7 +102,7 @@ function bare(name: string): string {
   return name.toLowerCase().replace(/\.$/, '')
 }
 
-/** What resolvers say when there is nothing, as opposed to nobody who answers. */
+/** What resolvers report when there is no record, as opposed to no answer. */
 const NOTHING = new Set(['ENODATA', 'ENOTFOUND'])
 const TIMEOUT = 3_000
 const TRIES = 2
@@ -121,13 +121,13 @@ export function systemLookup(servers?: readonly string[]): Lookup {
     async caa(name, tag) {
       const records = await orNothing(resolver.resolveCaa(name))
       const values = records.flatMap((record) => issuerOf(record, tag))
-      // A name with CAA records of other kinds alone restricts nobody in this.
+      // CAA records of other kinds alone do not restrict this authority.
       return values.length === 0 ? undefined : values
     }
   }
 }
 
-/** The domain before parameters; ";" alone is nobody. */
+/** The domain before the parameters; ";" alone allows no authority. */
 function issuerOf(record: CaaRecord, tag: 'issue' | 'issuewild'): string[] {
   const value = record[tag]
   return value === undefined ? [] : [(value.split(';')[0] ?? '').trim().toLowerCase()]

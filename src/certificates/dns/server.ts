@@ -77,7 +77,7 @@ function answerDatagram(
   parts: DnsListenerParts
 ) {
   const bytes = respond(message, 'udp', parts)
-  // Nobody waits for a datagram: what the network refuses is lost as any other.
+  // A datagram that the network refuses is lost like any other.
   if (bytes !== undefined) socket.send(bytes, port, address, () => undefined)
 }
 
@@ -119,7 +119,7 @@ function serve(socket: Socket, parts: DnsListenerParts): void {
   let rest: Uint8Array = Buffer.alloc(0)
   let queries = 0
   socket.setTimeout(IDLE, () => socket.destroy())
-  // A client that goes away is nobody's fault.
+  // A client that disconnects is no error.
   socket.on('error', () => undefined)
   socket.on('data', (chunk: Buffer) => {
     let bytes = Buffer.concat([rest, chunk])
@@ -171,7 +171,7 @@ interface ZoneParts {
   readonly content: ZoneContent
 }
 
-/** Seconds. Challenges come and go: nobody shall remember what was, or was not, a minute ago. */
+/** Seconds. Short, because challenges change: no resolver should keep an answer, or the absence of one, for a minute. */
 const SHORT = 1
 const LONG = 300
 
@@ -187,7 +187,7 @@ export class Zones {
     if (edns !== undefined && edns.version > 0) return { rcode: RCODE.BADVERS, authoritative: false, answers: [] }
     const zone = isInternet ? this.#zoneOf(name) : undefined
     if (zone === undefined) return { rcode: RCODE.REFUSED, authoritative: false, answers: [] }
-    // RFC 8482: asking for everything gets one small record set, so that nobody sends it elsewhere for its size.
+    // RFC 8482: asking for everything gets one small record set, so that it is of no use for amplification.
     const answers = this.#records(zone, name, type === TYPE.ANY ? TYPE.SOA : type)
     if (answers.length > 0) return { rcode: RCODE.NOERROR, authoritative: true, answers }
     // Never NXDOMAIN: a resolver that asks label by label (RFC 9156) would stop at a name that is only a part of others.
@@ -223,10 +223,10 @@ export class Zones {
 
   #soa(zone: string): ResourceData {
     const numbers = Buffer.alloc(20)
-    // Nobody transfers these zones, so that their serial number never has to change.
+    // These zones are never transferred, so that their serial number never has to change.
     for (const [index, seconds] of [1, 3600, 600, 86_400, SHORT].entries()) numbers.writeUInt32BE(seconds, index * 4)
     const server = nameBytes(this.#parts.servers[0] ?? zone)
-    // Nobody reads mail about them either.
+    // No mailbox belongs to them either.
     return { type: TYPE.SOA, ttl: SHORT, data: Buffer.concat([server, nameBytes(''), numbers]) }
   }
 }

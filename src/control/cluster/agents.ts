@@ -46,7 +46,7 @@ const PAGE = 500
 
 /**
  * The agents of all processes on the store: those of this process from its memory, the others' from the board. A process
- * that is alone has no others and asks nobody.
+ * that is alone asks no other process.
  */
 export class ClusterAgents {
   readonly #parts: ClusterAgentsParts

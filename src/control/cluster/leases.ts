@@ -29,7 +29,7 @@ export class Leases {
     return this.#held.has(destination) && this.#parts.clock.monotonic() < this.#goodUntil
   }
 
-  /** Shows life, and takes what of `wanted` nobody holds or somebody has left. Answers what is newly held. */
+  /** Renews what is held, and takes what of `wanted` no process holds or a process has left. Returns what is newly held. */
   async renew(wanted: Iterable<string>): Promise<readonly string[]> {
     return await this.#mutex.run(() => this.#renew(wanted))
   }
@@ -72,7 +72,7 @@ export class Leases {
 /** The part of the store's leases that one duty needs. */
 type LeaseStore = Pick<Outbox, 'leases' | 'take' | 'renew' | 'release'>
 
-/** Milliseconds after which a lease that nobody renews is anybody's, and between renewals. */
+/** Lease expiry without renewal, and renewal interval. Milliseconds. */
 const EXPIRY = 20_000
 const RENEWAL = 5_000
 

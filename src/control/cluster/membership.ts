@@ -10,7 +10,7 @@ import type { ProcessState } from '../calls.js'
 /** A report as far as it is a sign of life. */
 export type Sign = Pick<ProcessReport, 'id' | 'seenAt'>
 
-/** What one look may add to a silence: a store that was out of reach has silenced everybody, and nobody has died of it. Milliseconds. */
+/** What one look may add to a silence: while the store was out of reach no process could report, and none has ended because of it. Milliseconds. */
 const MOST_STEP = 2_000
 
 /**
@@ -73,7 +73,7 @@ interface ProcessReportsParts {
   readonly applied: AppliedRevision
   readonly clock: Clock
   readonly log: StoreLog
-  /** Milliseconds; undefined: nobody else is there to read. */
+  /** Milliseconds; undefined: no other process reads it. */
   readonly every: number | undefined
 }
 
@@ -121,7 +121,7 @@ export class ProcessReports {
     this.#reported = reported
   }
 
-  /** Reports without anybody waiting; at most one report is under way. */
+  /** Reports in the background; at most one report is under way. */
   soon(): void {
     if (this.#parts.every === undefined) return
     this.#reporting.ask()

@@ -16,12 +16,12 @@ export interface ProcessCallsParts {
 
 /** How long an answer may take: longer than an agent may. Milliseconds. */
 const PATIENCE = 10_000
-/** How often one that waits looks although nobody has woken it. Milliseconds. */
+/** How often a waiting process looks without having been woken. Milliseconds. */
 const LOOK_EVERY = 250
 /** Ends the wait under a clock that stands still, too. */
 const MOST_LOOKS = 4 * (PATIENCE / LOOK_EVERY)
 
-/** What processes on one store ask of each other. While nobody asks, nothing is read. */
+/** Calls between processes on one store. Nothing is read while no call is open. */
 export class ProcessCalls {
   readonly #parts: ProcessCallsParts
   readonly #unlisten: () => void
@@ -83,7 +83,7 @@ export class ProcessCalls {
     throw new ControlError('UNAVAILABLE', 'the process that this agent is connected to does not answer')
   }
 
-  /** Over when somebody wakes this process, or when it is time to look all the same. */
+  /** Resolves when another process wakes this one, or when it is time to look anyway. */
   #pause(): { readonly over: Promise<void>; end(): void } {
     let end: () => void = () => undefined
     const over = new Promise<void>((resolve) => {

@@ -30,13 +30,13 @@ export interface ImportDifference {
   readonly records: readonly RecordDifference[]
   /** How many records of each kind stay as they are. */
   readonly unchanged: Readonly<Record<string, number>>
-  /** What it does and somebody may not expect, in words. */
+  /** What it does and a user may not expect, in words. */
   readonly warnings: readonly string[]
 }
 
 export interface Imported {
   readonly difference: ImportDifference
-  /** What was written, for whoever brings it to life. */
+  /** What was written, for the caller that applies it. */
   readonly edits: readonly Edit[]
   /** Id of the user who imports; '' when there is none yet. */
   readonly principal: string
@@ -63,7 +63,7 @@ export async function importAccount(
   return { difference: { records, unchanged, warnings: [...users.warnings, ...warnings] }, edits: all, principal }
 }
 
-/** Users that are not there are made; nobody else's name is taken, and none is deleted. */
+/** Users that do not exist are created; names of other users are not taken, and none is deleted. */
 async function importUsers(tx: StoreTransaction, { users }: AccountDocument) {
   const created: RecordDifference[] = []
   const warnings: string[] = []

@@ -25,7 +25,7 @@ interface ResealOptions {
 const REPORT_EVERY = 1000
 
 /**
- * Seals every sealed value of the store anew, in one transaction: whoever dies in the middle has changed nothing. What is
+ * Seals every sealed value of the store anew, in one transaction: a process that dies in the middle has changed nothing. What is
  * under the new key already stays, and so does what neither key opens. Answers how many values were sealed anew. Throws a
  * CodedError of the sealer when the old key is not the one of the store, or `SEAL_LEFT` when another process has written with the old key meanwhile.
  */

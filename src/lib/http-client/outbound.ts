@@ -184,7 +184,7 @@ async function resolve(host: string): Promise<readonly string[]> {
   return (await systemLookup(host, { all: true })).map(({ address }) => address)
 }
 
-/** A resolver that knows these addresses and asks nobody. */
+/** A resolver that knows these addresses and asks no server. */
 function answering(addresses: readonly string[]): LookupFunction {
   const all = addresses.map((address) => ({ address, family: isIP(address) }))
   return (_host, { all: every }, done) => {

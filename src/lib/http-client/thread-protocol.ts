@@ -9,7 +9,7 @@ export interface OutboundThreadData {
   readonly names: NamesOptions
 }
 
-/** To the thread: a request, or that nobody waits for its answer any more. */
+/** To the thread: a request, or that its answer is no longer awaited. */
 export type OutboundOrder =
   | { readonly number: number; readonly request: Omit<OutboundRequest, 'signal'> }
   | { readonly number: number; readonly request?: undefined }

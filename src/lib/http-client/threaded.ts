@@ -8,7 +8,7 @@ import type { OutboundOrder, OutboundReply, OutboundThreadData } from './thread-
 type Answer = OutboundResponse | OutboundError
 
 /**
- * A guarded client in a thread of its own: handshakes, encryption and long bodies hold nobody up here. The thread begins
+ * A guarded client in a thread of its own: handshakes, encryption and long bodies do not delay this thread. The thread begins
  * with the first request, and anew after it has died; what was under way then is `BROKEN`.
  */
 export class ThreadedOutbound implements Outbound {

@@ -161,7 +161,7 @@ async function unlessStopped<T>(work: Promise<T>, signal: AbortSignal): Promise<
   }
 }
 
-/** Rejects when `signal` tells to stop. `done`: nobody waits for that any more. */
+/** Rejects when `signal` tells to stop. `done`: it is no longer awaited. */
 async function stop(signal: AbortSignal, done: AbortSignal): Promise<never> {
   await new Promise<void>((resolve) => {
     if (signal.aborted) resolve()

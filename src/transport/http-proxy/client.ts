@@ -129,7 +129,7 @@ class Forwarding implements Swept, BodyOwner {
     } else if (this.#phase === 'answered') this.#sweepBody(now, idleTimeout)
   }
 
-  /** A body is late only while somebody waits for it; one that nobody took is given up after the same time. */
+  /** A body is late only while it is awaited; one that was not taken is given up after the same time. */
   #sweepBody(now: number, idleTimeout: number): void {
     const response = this.#response as IncomingMessage
     const bytes = this.#connection?.bytesRead ?? 0
@@ -230,7 +230,7 @@ class Forwarding implements Swept, BodyOwner {
     const head: ResponseHead = { status, reason: response.statusMessage as string, headers: response.rawHeaders }
     this.#report({ kind: 'response', head, body: this.#body, reusedConnection: connection.reused })
     if (bodiless) {
-      // Nothing will come: the connection must not wait for somebody to read nothing.
+      // Nothing will come: the connection must not wait for a reader of an empty body.
       response.resume()
       response.once('end', () => this.#end())
     }
@@ -265,7 +265,7 @@ class Forwarding implements Swept, BodyOwner {
       return
     }
     const reused = this.#connection?.reused === true
-    // node:http writes as soon as the request has its socket; what left after that, nobody knows.
+    // node:http writes as soon as the request has its socket; what left after that is not known.
     const untouched = this.#connection === undefined || !this.#request?.socket
     const retry = malformed ? 'never' : untouched ? 'safe' : reused && this.#interim === 0 ? 'idempotent-only' : 'never'
     this.#fail(malformed ? 'upstream-malformed' : 'upstream-gone', retry, error.code ?? 'the connection broke')
@@ -296,7 +296,7 @@ class Forwarding implements Swept, BodyOwner {
     this.#connection?.destroy()
   }
 
-  /** Nobody waits for more. A connection whose messages are both complete belongs to the pool, or to its next request. */
+  /** No more is awaited. A connection whose messages are both complete belongs to the pool, or to its next request. */
   #end(): void {
     if (this.#phase === 'over') return
     if (this.#response?.complete !== true || this.#request?.writableEnded !== true) {

@@ -142,7 +142,7 @@ export class HttpExchange implements Exchange, BodyOwner {
   }
 
   abandoned(): void {
-    // What nobody reads is counted and thrown away by the connection, after the answer.
+    // What is not read is counted and discarded by the connection, after the answer.
   }
 
   inform(head: ResponseHead): void {

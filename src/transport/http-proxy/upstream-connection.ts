@@ -80,7 +80,7 @@ export class UpstreamConnection {
     this.#pool = pool
     this.#key = key
     this.#reusable = reusable
-    // These stay for the life of the connection: an answer nobody asked for, or an end, must be noticed while idle.
+    // These stay for the life of the connection: an unsolicited answer, or an end, must be noticed while idle.
     this.stream.on('data', this.#onData)
     this.stream.on('end', this.#onGone)
     this.stream.on('close', this.#onGone)
@@ -92,7 +92,7 @@ export class UpstreamConnection {
     return this.#read
   }
 
-  /** Bytes that the kernel, or whoever carries the stream, has taken; only their change means something. */
+  /** Bytes that the kernel, or the carrier of the stream, has taken; only their change means something. */
   get bytesWritten(): number {
     const { stream } = this
     return stream instanceof Socket ? stream.bytesWritten - stream.writableLength : -stream.writableLength
@@ -108,7 +108,7 @@ export class UpstreamConnection {
     )
   }
 
-  /** It broke, and nobody had looked at what was written. */
+  /** It broke before the peer had read any of what was written. */
   get unreached(): boolean {
     return this.#pipe.unreached === true
   }

@@ -1,7 +1,7 @@
 import { type HeadReader, MALFORMED, type Refusal } from './head-reader.js'
 import { CR, HEX, LF, SEMICOLON, TOKEN, VALUE } from './serialise.js'
 
-/** Takes the bytes of a body as they are found. `chunk` belongs to whoever reads it from the wire. */
+/** Takes the bytes of a body as they are found. `chunk` belongs to the reader of the wire. */
 export interface BodyBytes {
   data(chunk: Buffer, from: number, to: number): void
 }

@@ -9,11 +9,11 @@ import type { Wire } from './wire.js'
 
 /** The connection on which a body arrives. */
 export interface BodySource {
-  /** Somebody wants the bytes for the first time. */
+  /** The bytes are wanted for the first time. */
   bodyWanted(): void
   pauseBody(): void
   resumeBody(): void
-  /** Nobody will read what is left. */
+  /** What is left will not be read. */
   bodyAbandoned(): void
 }
 
@@ -36,7 +36,7 @@ const OPEN: Framing = { kind: 'open' }
 const NO_FIELDS: HeaderList = []
 const NOTHING = Buffer.alloc(0)
 
-/** The body of a message that the codec receives, on either side. It is no stream until somebody claims it. */
+/** The body of a message that the codec receives, on either side. It is no stream until it is claimed. */
 export class CodecBody implements Body {
   readonly #framing: Framing
   #source: BodySource | undefined
@@ -77,7 +77,7 @@ export class CodecBody implements Body {
     return this.#fields !== undefined
   }
 
-  /** All bytes have arrived and nobody has asked for them. */
+  /** All bytes have arrived and have not been asked for. */
   get untaken(): boolean {
     return this.complete && this.#source !== undefined
   }
@@ -103,7 +103,7 @@ export class CodecBody implements Body {
     this.#sink?.flush()
   }
 
-  /** The last byte has arrived. The source still hears when somebody takes the body, if nobody has. */
+  /** The last byte has arrived. The source is still notified when the body is taken, if it was not yet. */
   finish(fields: HeaderList): void {
     this.#fields = fields
     if (this.wanted) this.#source = undefined
@@ -151,7 +151,7 @@ export class CodecBody implements Body {
     if (!this.complete) this.#source?.resumeBody()
   }
 
-  /** The taker stops; the rest is nobody's. */
+  /** The consumer stops; the rest is not wanted. */
   stop(): void {
     this.#sink = undefined
     this.#abandon()
@@ -222,7 +222,7 @@ export class CodecBody implements Body {
 }
 
 /**
- * Bytes that wait for somebody who takes the body. A first small piece stays text, because it leaves in one write with its
+ * Bytes that wait for a consumer of the body. A first small piece stays text, because it leaves in one write with its
  * head; further ones are joined, so that a body in chunks of one byte takes no more memory than its bytes.
  */
 class Held {

@@ -155,7 +155,7 @@ class Forwarding implements UpstreamUser, ExchangeWatcher, Swept {
     }
   }
 
-  /** A body is late only while somebody waits for it; one that nobody took is given up after the same time. */
+  /** A body is late only while it is awaited; one that was not taken is given up after the same time. */
   #sweepBody(now: number, idleTimeout: number): void {
     const { wire, bytesRead } = this.#connection as UpstreamConnection
     if (bytesRead !== this.#moved || (this.#body?.wanted === true && wire.paused)) {
@@ -212,7 +212,7 @@ class Forwarding implements UpstreamUser, ExchangeWatcher, Swept {
     this.#connection?.writer.start(head, body, end, framing.kind === 'length' ? framing.bytes : 0)
   }
 
-  /** Bytes that the kernel, or whoever carries the pipe, has taken; only their change means something. */
+  /** Bytes that the kernel, or the carrier of the pipe, has taken; only their change means something. */
   #written(connection: UpstreamConnection): number {
     return connection.writer.carried - connection.wire.waiting
   }

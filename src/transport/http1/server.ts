@@ -48,7 +48,7 @@ interface SocketLike extends Duplex {
 }
 
 /**
- * HTTP/1.x for the clients of byte pipes that somebody else has accepted, such as the streams of a tunnel. It has one
+ * HTTP/1.x for the clients of byte pipes that were accepted elsewhere, such as the streams of a tunnel. It has one
  * listener, and that binds nothing: `at` is what policies are told.
  */
 export class PipeFront implements Front {
@@ -77,7 +77,7 @@ export class PipeFront implements Front {
     return this.#listener
   }
 
-  /** Serves HTTP to a client at `peer`; nobody has read the pipe. */
+  /** Serves HTTP to a client at `peer`; nothing has been read from the pipe. */
   serve(pipe: SocketLike, peer: ConnectionFacts['peer']): void {
     if (this.#listener === undefined) pipe.destroy()
     else this.#listener.take(asSocket(pipe), peer)

@@ -85,7 +85,7 @@ export class UpstreamConnection implements WireOwner, BodySource, Swept {
     return this.#pipe.stale === true
   }
 
-  /** It broke, and nobody had looked at what was written. */
+  /** It broke before the peer had read any of what was written. */
   get unreached(): boolean {
     return this.#pipe.unreached === true
   }
@@ -154,7 +154,7 @@ export class UpstreamConnection implements WireOwner, BodySource, Swept {
     if (this.#reading === 'body') this.wire.resume()
   }
 
-  /** The answer's body is nobody's: it could be endless, so the connection goes with it. */
+  /** The answer's body is not wanted: it could be endless, so the connection closes with it. */
   bodyAbandoned(): void {
     this.destroy()
   }
@@ -258,7 +258,7 @@ export class UpstreamConnection implements WireOwner, BodySource, Swept {
 
   /** Request and answer are complete; an answer that came before the end of its request ends the connection. */
   #complete(): void {
-    // A body that nobody has taken holds its connection, so that its time runs out with it.
+    // A body that was not taken holds its connection, so that its time runs out with it.
     if (this.#state !== 'busy' || this.#body?.untaken === true) return
     this.#body = undefined
     if (!this.#asked || this.#last || !this.wire.stream.writable || this.wire.stream.readableEnded) {

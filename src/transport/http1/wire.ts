@@ -170,7 +170,7 @@ export class Wire {
   }
 }
 
-/** A wire that has left HTTP, as a stream: for upgrades and whoever joins pipes. */
+/** A wire that has left HTTP, as a stream: for upgrades and for joining pipes. */
 export class WireDuplex extends Duplex implements WireOwner {
   readonly #wire: Wire
   readonly #onClosed: () => void
@@ -186,7 +186,7 @@ export class WireDuplex extends Duplex implements WireOwner {
     this.#wire = wire
     this.#onClosed = onClosed
     wire.owner = this
-    // As long as nobody reads, nothing is read.
+    // Without a reader nothing is read from the socket.
     wire.pause()
     if (wire.stream.destroyed) process.nextTick(() => this.wireClosed())
     else if (wire.stream.readableEnded) this.wireEnded()

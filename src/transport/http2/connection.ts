@@ -204,7 +204,7 @@ class Http2Connection implements Served, SessionOwner, WireOwner {
     if (this.#leaving && this.#pongsDue === 0) this.#end()
   }
 
-  /** The trailers of an exchange that nobody has seen yet are malformed. */
+  /** The trailers of an exchange that was not handed over yet are malformed. */
   refusedUnseen(exchange: Http2Exchange): void {
     if (this.#fresh.includes(exchange)) this.#host.handler.refused(this.facts, MALFORMED.status, MALFORMED.why)
   }

@@ -174,7 +174,7 @@ export class Http2Exchange implements Exchange, StreamUser, BodySource {
     this.#stream.consumed(held)
   }
 
-  /** What nobody reads goes nowhere until the stream ends, after the answer. */
+  /** What is not read stays until the stream ends, after the answer. */
   bodyAbandoned(): void {
     this.#abandoned = true
     this.resumeBody()
@@ -210,7 +210,7 @@ export class Http2Exchange implements Exchange, StreamUser, BodySource {
     if (this.#sent !== undefined || this.#ended || !accepted) {
       other.duplex.on('error', ignore)
       other.destroy(this.#failure ?? (accepted ? 'client-gone' : 'upstream-malformed'))
-      // Over HTTP/1.1 the client would notice that its key was not understood; here nobody else can.
+      // Over HTTP/1.1 the client would notice that its key was not understood; here only this side can.
       if (!accepted) return this.respond({ status: 502, headers: [] })
       return this.#sent ?? Promise.resolve(this.#account())
     }

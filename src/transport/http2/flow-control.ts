@@ -1,6 +1,6 @@
 import { LARGEST } from './frames.js'
 
-/** What every window is before somebody says otherwise (RFC 9113 6.9.2). */
+/** The size of every window before SETTINGS or WINDOW_UPDATE change it (RFC 9113 6.9.2). */
 export const FIRST_WINDOW = 65_535
 
 /** How much the other side may still send, and when it should hear that it may send more (RFC 9113 5.2, 6.9). Bytes. */

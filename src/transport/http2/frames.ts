@@ -33,7 +33,7 @@ export const CODE = {
 
 /** Length of a frame's head (RFC 9113 4.1). */
 export const FRAME_HEAD = 9
-/** The largest payload that everybody takes, and the largest that we take (RFC 9113 6.5.2, SETTINGS_MAX_FRAME_SIZE). */
+/** The largest payload that every peer takes, and the largest that we take (RFC 9113 6.5.2, SETTINGS_MAX_FRAME_SIZE). */
 export const FRAME_LIMIT = 16_384
 /** The largest stream id, and the largest window (RFC 9113 5.1.1, 6.9.1). */
 export const LARGEST = 2 ** 31 - 1

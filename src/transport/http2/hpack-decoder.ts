@@ -195,7 +195,7 @@ export class HpackDecoder {
     const length = to - from
     const name = allowed === IN_NAME
     const first = bytes[from] as number
-    // A colon begins a pseudo-header field; which there are, whoever reads the list knows.
+    // A colon begins a pseudo-header field; the reader of the list knows which are valid.
     const start = name && first === COLON && length > 1 ? from + 1 : from
     let all = allowed
     for (let at = start; at < to; at++) all &= CLASS[bytes[at] as number] as number

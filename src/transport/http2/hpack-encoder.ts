@@ -5,7 +5,7 @@ const NAMES = 128
 const VALUES = 4
 const LONGEST = 256
 const PLACES = TABLE_SIZE / FIELD_OVERHEAD
-/** Values that no table may hold, because somebody could learn them from sizes (RFC 7541 7.1.3). */
+/** Values that no table may hold, because an attacker could learn them from sizes (RFC 7541 7.1.3). */
 const SECRET: ReadonlySet<string> = new Set(['set-cookie', 'cookie', 'authorization', 'proxy-authorization'])
 
 /** Where blocks are encoded; all connections share it, because a block is sent as soon as it is whole. */

@@ -19,7 +19,7 @@ export interface TableField {
 
 /** What a field takes in a table, and in a list that is counted, besides its bytes (RFC 7541 4.1, RFC 9113 6.5.2). */
 export const FIELD_OVERHEAD = 32
-/** SETTINGS_HEADER_TABLE_SIZE while nobody says otherwise, and the largest table that either side keeps here. */
+/** The initial SETTINGS_HEADER_TABLE_SIZE, and the largest table that either side keeps here. */
 export const TABLE_SIZE = 4096
 
 export const STATIC_TABLE: readonly TableField[] = FIELDS.split('|').map((field) => {

@@ -20,7 +20,7 @@ import { SendQueue } from './send-queue.js'
 import { PeerSettings } from './settings.js'
 import { ClosedStreams, Http2Stream, type StreamEnd, type StreamHost, type StreamUser } from './stream.js'
 
-/** How much content of one stream may come before somebody has consumed it, and of all streams of a connection. */
+/** How much content of one stream may arrive before it is consumed, and of all streams of a connection. */
 export const STREAM_WINDOW = 256 * 1024
 const CONNECTION_WINDOW = 16 * 1024 * 1024
 /** A peer that reads so little of what it asks for is not read either. */
@@ -51,7 +51,7 @@ export interface SessionOwner {
   ponged(): void
 }
 
-const NOBODY: StreamUser = {
+const NO_USER: StreamUser = {
   data: () => undefined,
   block: () => false,
   ended: () => undefined,
@@ -217,7 +217,7 @@ export class Http2Session implements FrameTaker, StreamHost {
   dataEnds(): void {
     const stream = this.#dataStream
     this.#dataStream = undefined
-    // Padding, and what came for nobody.
+    // Padding, and content of streams that are not open.
     if (stream === undefined || stream.closed) this.freed(this.#dataLength)
     else {
       stream.skip(this.#dataLength)
@@ -302,7 +302,7 @@ export class Http2Session implements FrameTaker, StreamHost {
       this.#owner.chatter()
       return
     }
-    const stream = new Http2Stream(this, id, NOBODY, this.#peer.initialWindow, STREAM_WINDOW)
+    const stream = new Http2Stream(this, id, NO_USER, this.#peer.initialWindow, STREAM_WINDOW)
     stream.remoteEnded = ended
     this.#streams.set(id, stream)
     this.#owner.begins(stream, decoder, ended)

@@ -5,7 +5,7 @@ import type { Wire } from '../http1/wire.js'
 import { CODE } from './frames.js'
 import type { Http2Stream } from './stream.js'
 
-/** A stream as node's streams are, for whoever joins pipes. Destroyed before both of its ends, it is reset. */
+/** A stream as a stream of Node, for joining pipes. Destroyed before both of its ends, it is reset. */
 export class StreamDuplex extends Duplex {
   readonly #stream: Http2Stream
   /** What came before it was asked for, joined, because a Readable keeps a Buffer for each piece. */

@@ -263,7 +263,7 @@ export class Http2Stream {
   #drop(): void {
     this.#waiting.length = 0
     this.#waitingBytes = 0
-    // What nobody consumes any more must not hold up the others.
+    // What is no longer consumed must not block the other streams.
     if (this.#unconsumed > 0) this.#host.freed(this.#unconsumed)
     this.#unconsumed = 0
   }

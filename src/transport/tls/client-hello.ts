@@ -142,7 +142,7 @@ class Reader {
 
 /**
  * Chooses for one handshake at a listener with a side door. Both are asked, because what HTTP asks of its clients holds for
- * whoever turns out to be one.
+ * the client that turns out to be one.
  */
 export class SharedTable implements TlsTable {
   readonly door: SideDoor
@@ -157,7 +157,7 @@ export class SharedTable implements TlsTable {
 
   entryFor(hello: ClientHello, local: ConnectionFacts['local']): TlsEntry | undefined {
     const entry = this.#table.entryFor(hello, local)
-    // Where a certificate is asked for, nobody gets past that by looking like somebody else.
+    // Where a certificate is asked for, no client gets past that by looking like another.
     const other = entry?.clientCertificates === undefined ? this.door.entryFor(hello) : undefined
     this.undecided = other !== undefined
     return other ?? entry

@@ -32,7 +32,7 @@ const UNKNOWN_NAME = Buffer.from([21, 3, 3, 0, 2, 2, 112])
 const MISSING = 'ERR_SSL_PEER_DID_NOT_RETURN_A_CERTIFICATE'
 
 /**
- * Runs the server's side of a TLS handshake on an accepted socket that nobody has read; bytes that were put back count
+ * Runs the server's side of a TLS handshake on an accepted socket that has not been read; bytes that were put back count
  * as its first. The ClientHello is read before OpenSSL sees it, so that everything can depend on the name. `done` is called
  * once; after a failure the socket is destroyed. Returns the way to give up, which does nothing when it is over.
  */

@@ -92,7 +92,7 @@ class WebSocketBytes extends Duplex {
     else done()
   }
 
-  /** The client's side has ended. Without a goodbye nobody knows whether that was all, so the upstream gets no clean end. */
+  /** The client's side has ended. Without a Close frame it is not known whether that was all, so the upstream gets no clean end. */
   override _final(done: (error?: Error) => void): void {
     if (this.#deaf) done()
     else done(new Error('the client has ended without a close frame'))

@@ -183,7 +183,7 @@ export class Agents {
       const door = shared ? this.shared : await AgentDoor.open(at, parts)
       this.#serving = { door, listener, identity, watch, endpoints }
       const { host, port } = door.address
-      // What was written since the start was read has told nobody.
+      // Writes since the start was read have notified no subscriber yet.
       watch.look()
       log.info({ host, port, ca: identity.caFile }, 'agents may connect')
       return { host, port, caFile: identity.caFile }
@@ -195,7 +195,7 @@ export class Agents {
     }
   }
 
-  /** A revision of the store serves, whoever wrote it. */
+  /** A revision of the store serves, whichever process wrote it. */
   written(): void {
     this.#serving?.watch.look()
   }

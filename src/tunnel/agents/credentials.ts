@@ -86,7 +86,7 @@ export class CredentialAuthority implements TunnelAuthority<CredentialGrant> {
     const keeper = await this.#reader.keeperOf(CREDENTIAL_SPACE, hash)
     const stored = keeper === undefined ? undefined : await this.#reader.get(keeper.kind, keeper.id)
     const known = (stored?.body as unknown as Stored | undefined)?.token ?? undefined
-    // The database's index has compared already, and not in constant time: it knows hashes only, which nobody can steer.
+    // The database's index has compared already, and not in constant time: it knows hashes only, which a caller cannot choose.
     if (stored === undefined || known === undefined || !timingSafeEqual(Buffer.from(known), Buffer.from(hash))) {
       return await this.#explain(token, hash)
     }
@@ -144,7 +144,7 @@ export class CredentialWatch {
   readonly #parts: CredentialWatchParts
   #seen: Place
   readonly #following = new Coalescer(() => {
-    // Between the question and this run somebody may have been remembered again.
+    // Between the question and this run an agent may have been remembered again.
     this.#parts.authority.forget()
     return this.#follow()
   })

@@ -201,7 +201,7 @@ function within(port: number, range: PortRange | undefined): boolean {
   return range === undefined || (port >= range.from && port <= range.to)
 }
 
-/** A port that the system has free now. Somebody else may take it before it is used; then another is tried. */
+/** A port that the system has free now. Another process may take it before it is used; then another is tried. */
 async function freePort(host: string): Promise<number> {
   const server = createServer()
   const { port } = await bind(server, { host, port: 0 })

@@ -91,14 +91,14 @@ export class AgentDoor {
     return door
   }
 
-  /** Nobody comes in any more; who is here stays. */
+  /** Accepts no more agents; those that are connected stay. */
   shut(): void {
     this.#server.close()
     for (const { socket } of this.#waiting) socket.destroy()
     this.#waiting = []
   }
 
-  /** Waits until everybody has gone and breaks what is left after `grace` milliseconds: a goodbye takes a moment to leave. */
+  /** Waits until all agents have disconnected and cuts what is left after `grace` milliseconds: a goodbye takes a moment to leave. */
   async emptied(grace: number): Promise<void> {
     await emptied(this.#sockets, grace)
   }
@@ -129,7 +129,7 @@ export class AgentDoor {
     this.#next()
   }
 
-  /** Those that have waited longest come first, but an address that has its share holds nobody up. */
+  /** Those that have waited longest come first, but an address that has its share does not block others. */
   #next(): void {
     const { handshakes } = this.#parts.limits
     for (let at = 0; at < this.#waiting.length && this.#handshakes < handshakes; ) {
@@ -143,7 +143,7 @@ export class AgentDoor {
     }
   }
 
-  /** The handshake of somebody who has left meanwhile fails at its first read. */
+  /** The handshake of a client that has disconnected meanwhile fails at its first read. */
   #shakeHands({ socket, ip, local }: Arrival, shaken: () => void): void {
     const { timeout, handshakeFailed, listener } = this.#parts
     this.#handshakes++
@@ -201,7 +201,7 @@ export class SharedDoor implements SideDoor {
   #names: ReadonlySet<string> = new Set()
   readonly #sockets = new Set<Duplex>()
 
-  /** Agents may come in. Until then everybody is a visitor. */
+  /** Agents are accepted. Until then every client is a visitor. */
   open(parts: SharedDoorParts): void {
     this.#parts = parts
   }
@@ -215,12 +215,12 @@ export class SharedDoor implements SideDoor {
     this.#names = new Set(names)
   }
 
-  /** Nobody comes in any more; who is here stays. */
+  /** Accepts no more agents; those that are connected stay. */
   shut(): void {
     this.#parts = undefined
   }
 
-  /** Waits until everybody has gone and breaks what is left after `grace` milliseconds. */
+  /** Waits until all agents have disconnected and cuts what is left after `grace` milliseconds. */
   async emptied(grace: number): Promise<void> {
     await emptied(this.#sockets, grace)
   }

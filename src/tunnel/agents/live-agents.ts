@@ -108,7 +108,7 @@ function carries(labels: Labels, wanted: Labels): boolean {
 
 interface SessionEventsParts {
   readonly events: {
-    /** Does anybody subscribe to this type? */
+    /** Does a subscription take this type? */
     wants(type: string): boolean
     /** Must not throw. */
     tell(type: string, object: Json): void
@@ -180,7 +180,7 @@ interface AgentWatchParts {
   readonly changed: LiveChange
 }
 
-/** Tells the log, those who show what lives, and whoever else wants to hear, who comes and goes. */
+/** Reports connecting and disconnecting agents to the log, the live view and subscribers. */
 export function watching({ log, watch, changed }: AgentWatchParts): TunnelWatch<CredentialGrant> {
   return {
     sessionStarted(session) {

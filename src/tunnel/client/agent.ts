@@ -4,7 +4,7 @@ import { Backoff, type BackoffRange } from '../../lib/concurrency.js'
 import { AgentConnection, type Remembered } from './connection.js'
 import type { AgentTunnel, ServerAddress } from './visitors.js'
 
-/** What an agent reports to whoever shows it. */
+/** What an agent reports to the code that shows it. */
 export type AgentEvent =
   | { readonly kind: 'connecting' }
   | { readonly kind: 'connected'; readonly sessionId: string; readonly account: string }

@@ -171,7 +171,7 @@ export function forwardVisitor(stream: MuxStream, target: Target, failed: (why: 
   socket.once(ready, () => {
     socket.removeListener('error', refuse)
     stream.removeListener('close', giveUp)
-    // A break of one destroys the other; nobody else waits for it.
+    // An error of one destroys the other; nothing else waits for it.
     pipeline(stream, socket, ended)
     pipeline(socket, stream, ended)
   })

@@ -262,7 +262,7 @@ export class MuxSession implements FrameSink, Carrier {
       return
     }
     this.#reader.read(chunk)
-    // Whether something was written because of it shows when everybody has had a turn.
+    // Whether something was written because of it shows after every stream has had a turn.
     if (this.#credited && this.nudged !== undefined && !this.#corked) this.#cork()
     if (this.#pipe.writableLength + this.#framesWaiting * PIECE_OVERHEAD > CONGESTED + MOST_ANSWERS) {
       this.#finish({ by: 'us', code: MuxCode.enhanceYourCalm, detail: 'the peer asks and does not read the answers' })
@@ -288,7 +288,7 @@ export class MuxSession implements FrameSink, Carrier {
     this.#pipe.uncork()
   }
 
-  /** Everybody who waits sends one piece on each round, so that a large stream does not starve the others. */
+  /** Every waiting stream sends one piece on each round, so that a large stream does not starve the others. */
   #drained(): void {
     while (this.#waiting.size > 0 && !this.congested) {
       for (const stream of this.#waiting) {

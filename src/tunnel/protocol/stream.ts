@@ -36,7 +36,7 @@ export interface Carrier {
   forget(stream: MuxStream): void
 }
 
-/** The peer said that it never looked at this stream. True: somebody else carries it now. */
+/** The peer said that it never read this stream. True: another carrier has it now. */
 export type Refused = (stream: MuxStream, why: 'reset' | 'ended') => boolean
 
 type Done = (error?: Error | null) => void

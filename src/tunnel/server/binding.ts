@@ -117,7 +117,7 @@ export class Endpoints<G extends Grant = Grant> {
     }
   }
 
-  /** True when nobody uses it any more. */
+  /** True when it is no longer used. */
   #leave(key: string, entry: Entry): boolean {
     entry.pending--
     if (entry.pending > 0 || entry.tunnels.size > 0) return false
@@ -155,7 +155,7 @@ export function addressText({ host, port }: { readonly host: string; readonly po
   return formatAuthority(host, port)
 }
 
-/** A name below the zone that nobody guesses. */
+/** A name below the zone that cannot be guessed. */
 export function madeUpHost(zone: string): string {
   return `${randomBytes(8).toString('hex')}.${zone}`
 }

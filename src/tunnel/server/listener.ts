@@ -84,7 +84,7 @@ export class TunnelListener<G extends Grant = Grant> {
     return ended.length
   }
 
-  /** Says goodbye to all agents, which makes them connect again at once; nobody is accepted any more. */
+  /** Says goodbye to all agents, which makes them connect again at once; no more are accepted. */
   close(): void {
     this.#closed = true
     clearInterval(this.#timer)

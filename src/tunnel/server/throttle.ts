@@ -30,7 +30,7 @@ export class AuthThrottle {
 
   /**
    * Have others at this address failed too often for a look at a token that has not proved good there? That is no fault of
-   * whoever shows it.
+   * the client that shows it.
    */
   crowded(ip: string, token: string): boolean {
     return this.#left(ip, MOST_OF_ADDRESS) > 0 && !this.#proven.has(keyOf(ip, token))
