@@ -139,7 +139,7 @@ export const BODY_LIMIT = 1024 * 1024
 export interface Crowds {
   readonly connections: number
   readonly ofAddress: AddressCounts
-  /** Hears of each that is closed unread. */
+  /** Called for each that is closed unread. */
   turnedAway(why: Crowding, address: string): void
 }
 

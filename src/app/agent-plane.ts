@@ -124,7 +124,7 @@ export class AgentPlane {
     )
   }
 
-  /** `tell` hears of what policies cannot do while they run. */
+  /** `tell` is called with what policies cannot do while they run. */
   static async open(clock: Clock, random: () => number, names: Names, tell: Tell): Promise<AgentPlane> {
     const metrics = new Metrics()
     const userAgent = new UserAgents()

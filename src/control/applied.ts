@@ -26,7 +26,7 @@ export interface AppliedParts {
   readonly log: StoreLog
   /** For one revision or load: it is read and derived beside traffic. */
   readonly slices: () => Slices
-  /** Hears of each revision once it serves. Must not throw. */
+  /** Called for each revision once it serves. Must not throw. */
   readonly served: (revision: number) => void
   /** Why what is followed is not the store itself, for people; null when it is. */
   readonly degraded: () => string | null

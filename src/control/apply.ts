@@ -36,7 +36,7 @@ interface LiveParts {
   readonly ports: Ports
   /** For one change: it is compiled beside traffic. */
   readonly slices: () => Slices
-  /** Hears of every new snapshot after it serves. Must not throw. */
+  /** Called after a new snapshot has been swapped in. Must not throw. */
   readonly swapped: (snapshot: Snapshot) => void
   /** What follows `swapped` beside traffic, and comes to its end before the next change. Must not throw. */
   readonly settling: (snapshot: Snapshot) => Steps<void>

@@ -164,7 +164,7 @@ export interface ControlOptions {
   readonly compile: CompileOptions
   /** Opens what the configuration listens on; absent: nothing. */
   readonly ports?: Ports
-  /** Hears of every new snapshot after it serves. Must not throw. */
+  /** Called after a new snapshot has been swapped in. Must not throw. */
   readonly swapped?: (snapshot: Snapshot) => void
   /** What follows `swapped` in steps, beside traffic; the next change waits for it. Must not throw. */
   readonly settling?: (snapshot: Snapshot) => Steps<void>
@@ -183,7 +183,7 @@ export interface ControlOptions {
   readonly testDestination?: TestDestination
   /** Called when dead letters of event destinations were dropped or given back. Must not reject. */
   readonly lettersDropped?: () => Promise<void>
-  /** Hears of each committed change of a record, after it serves. */
+  /** Called for each committed change of a record, after it serves. */
   readonly published?: (event: RecordEvent) => void
   /** Called for each revision once it serves here, whichever process wrote it. Must not throw. */
   readonly served?: (revision: number) => void

@@ -34,7 +34,7 @@ export interface DeliveriesParts extends SenderParts {
   readonly refusals?: RefusalRule | undefined
   /** Of the dead letters of one destination. */
   readonly letterBounds?: DeadLetterBounds | undefined
-  /** Hears of the subscriptions whenever they have changed. */
+  /** Called with the subscriptions whenever they have changed. */
   readonly subscribed: (subscriptions: ReadonlyMap<string, readonly Subscribed[]>) => void
 }
 

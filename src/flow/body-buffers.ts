@@ -72,7 +72,7 @@ export class BodyBuffers {
 
   /**
    * The whole body of the request. Verdicts: 413 `BODY_TOO_LARGE`, 503 `BODY_BUDGET`, 429 `BODY_SHARE`, or what the
-   * failure of the client answers, which may be its slowness. A client that waits for a 100 is told to go on, unless its body is known to be too large.
+   * failure of the client answers, which may be its slowness. A client that waits for a 100 is asked to go on, unless its body is known to be too large.
    */
   async request(flow: Flow): Promise<Uint8Array | Verdict> {
     const { request } = flow

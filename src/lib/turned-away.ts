@@ -3,7 +3,7 @@ import type { Clock } from './clock.js'
 /** Which limit a connection met: of the listener, or of one address at it. A closed set, fit to be a label of a metric. */
 export type Crowding = 'connections' | 'handshakes' | 'address-connections' | 'address-handshakes'
 
-/** Hears of connections that are closed because there are too many. */
+/** Called for connections that are closed because there are too many. */
 export interface TurnedAway {
   /** `address`: of the client, or of a peer that has not said whom it speaks for. */
   tell(listener: string, why: Crowding, address: string): void

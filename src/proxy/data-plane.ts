@@ -42,7 +42,7 @@ export interface TrafficParts {
   readonly lines: LineWriter
   /** Share of the exchanges that get a line; undefined: no access log. */
   readonly accessLog: number | undefined
-  /** Hears of what went through. */
+  /** Called with what went through. */
   readonly events: EventSink
   readonly region: string
   readonly limits: ListenLimits

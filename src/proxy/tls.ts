@@ -75,7 +75,7 @@ export class TlsContexts {
     return context
   }
 
-  /** Makes the contexts of the first certificates, in small steps, so that their first clients need not wait. `failed` hears of those that cannot be used. */
+  /** Makes the contexts of the first certificates, in small steps, so that their first clients need not wait. `failed` is called with those that cannot be used. */
   ahead(identities: Iterable<ServerIdentity>, failed: (identity: ServerIdentity, error: unknown) => void): void {
     this.stop()
     const wanted = identities[Symbol.iterator]()

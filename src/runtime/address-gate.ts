@@ -13,7 +13,7 @@ export type GatedTraffic = 'agent' | 'api' | 'dashboard' | 'endpoints'
 
 export interface AddressGateParts {
   readonly log: { info(fields: object, message: string): void }
-  /** Hears of each address that the restriction does not allow. */
+  /** Called for each address that the restriction does not allow. */
   readonly told?: (enforced: boolean) => void
 }
 

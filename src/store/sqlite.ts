@@ -66,7 +66,7 @@ class SqliteClient implements SqliteExecutor {
 
   /**
    * Starts the thread and opens the file. Fails with `STORE_LOCKED`, or with what keeps the file from being opened. `failed`
-   * hears of each statement that fails later.
+   * is called with each statement that fails later.
    */
   static async open(path: string, failed: (error: unknown) => void = () => undefined): Promise<SqliteClient> {
     const workerData: SqliteThreadData = { path }
@@ -120,7 +120,7 @@ class SqliteClient implements SqliteExecutor {
   }
 }
 
-/** Opens a SQLite file in a thread of its own. `failed` hears of each statement that fails. */
+/** Opens a SQLite file in a thread of its own. `failed` is called with each statement that fails. */
 export async function openSqlite(path: string, failed?: (error: unknown) => void): Promise<Database> {
   return sqliteDatabase(path, await SqliteClient.open(path, failed))
 }

@@ -32,7 +32,7 @@ export class StoreHealth {
     return this.#watched && this.#silence > SILENT_AFTER ? 'unreachable' : this.#trouble
   }
 
-  /** From now on the store is asked several times a second, and `answered` hears of each answer. */
+  /** From now on the store is asked several times a second, and `answered` is called with each answer. */
   watch(): void {
     this.#watched = true
     this.answered()

@@ -15,7 +15,7 @@ interface Chain {
 
 /**
  * Joins fresh transforms before `sink`, in order. `done(true)` when the last one has ended, `done(false)` when any of
- * them broke or the source did; the sink itself is never ended here. `carried` hears of each chunk that reaches it.
+ * them broke or the source did; the sink itself is never ended here. `carried` is called with each chunk that reaches it.
  */
 function chain(
   makers: readonly (() => Duplex)[],
@@ -312,7 +312,7 @@ export interface MessageSink {
   readonly stream: Writable
   /** Ends the message after `last`; `trailers` follow where its framing has room for them. */
   finish(trailers: HeaderList | undefined, last?: Uint8Array): void
-  /** Hears of the bytes of the body that were given to `stream`. */
+  /** Called for the bytes of the body that were given to `stream`. */
   readonly carried?: (bytes: number) => void
 }
 

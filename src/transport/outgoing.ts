@@ -15,7 +15,7 @@ export function framingOf(body: Outgoing): Framing {
   return body instanceof Readable ? OPEN : body.framing
 }
 
-/** The sender of `body` holds it back until it is told to go on. */
+/** The sender of `body` holds it back until it is asked to go on. */
 export function awaitsContinue(body: Outgoing): boolean {
   return isBody(body) && body.awaitsContinue === true
 }

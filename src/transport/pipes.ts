@@ -104,7 +104,7 @@ function shutting(socket: Socket): boolean {
   return socket.writableEnded && !socket.writableFinished && socket.writableLength === 0
 }
 
-/** Hears of the bytes of each direction. */
+/** Called for the bytes of each direction. */
 interface Counted {
   readonly fromA: (bytes: number) => void
   readonly fromB: (bytes: number) => void

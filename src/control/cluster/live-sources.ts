@@ -46,7 +46,7 @@ export interface LiveSources {
   backendsOf(labels: LiveTunnel['labels']): readonly string[]
   /** Sends a command to an agent; false when there is no such session. Fails with `UNAVAILABLE` when the agent does not do it. */
   command(session: string, command: SessionCommand): Promise<boolean>
-  /** From now on `changed` hears of each change; it must not throw. There is one listener. */
+  /** From now on `changed` is called with each change; it must not throw. There is one listener. */
   watch(changed: LiveChange): void
 }
 

@@ -18,7 +18,7 @@ interface ResealOptions {
   readonly clock: Clock
   /** Hears how many values are sealed anew, now and then. */
   readonly progress: (done: number) => void
-  /** Hears of each record that stays as it is, because neither key opens it. */
+  /** Called for each record that stays as it is, because neither key opens it. */
   readonly left: (record: RecordKey, code: string) => void
 }
 

@@ -31,7 +31,7 @@ export interface ReachingParts {
 /**
  * The store of a process that starts. While it is out of reach, the process starts from its copy; without one it waits and
  * tries again, with a line in the log each time. Fails as `open` does where a repetition does not help, and with
- * `STORE_CLOSED` when it is told to stop.
+ * `STORE_CLOSED` when it is asked to stop.
  */
 export async function reachStore(parts: ReachingParts): Promise<Store> {
   const { name, log, signal, lost } = parts
@@ -67,7 +67,7 @@ export async function reachStore(parts: ReachingParts): Promise<Store> {
 
 /**
  * Does what needs the store, again and again until it answers, with the line `message` in the log each time. Fails as `work` does
- * where a repetition does not help, and with `STORE_CLOSED` when it is told to stop.
+ * where a repetition does not help, and with `STORE_CLOSED` when it is asked to stop.
  */
 export async function untilAnswered<T>(
   work: () => Promise<T>,
@@ -140,7 +140,7 @@ async function placeOf(store: Store): Promise<Place> {
   }
 }
 
-/** One attempt. Fails with `STORE_CLOSED` when it is told to stop; a store that opens after that is closed. */
+/** One attempt. Fails with `STORE_CLOSED` when it is asked to stop; a store that opens after that is closed. */
 async function attemptOf({ open, signal }: ReachingParts): Promise<Store> {
   const opening = open()
   try {
@@ -151,7 +151,7 @@ async function attemptOf({ open, signal }: ReachingParts): Promise<Store> {
   }
 }
 
-/** Fails with `STORE_CLOSED` when it is told to stop before `work` is done. */
+/** Fails with `STORE_CLOSED` when it is asked to stop before `work` is done. */
 async function unlessStopped<T>(work: Promise<T>, signal: AbortSignal): Promise<T> {
   const over = new AbortController()
   try {

@@ -21,7 +21,7 @@ import type { WrittenEnd } from './message-writer.js'
 const MAX_INTERIM = 32
 const OPEN: Framing = { kind: 'open' }
 
-/** Hears of the end of an exchange without a closure per exchange. */
+/** Called for the end of an exchange without a closure per exchange. */
 export interface ExchangeWatcher {
   aborted(why: Failure): void
 }
@@ -78,7 +78,7 @@ export class CodecExchange implements Exchange {
     return !this.#expects
   }
 
-  /** The body is wanted for the first time: who waits is told to go on. */
+  /** The body is wanted for the first time: who waits is asked to go on. */
   wanted(): void {
     if (!this.#expects || this.#sent !== undefined || this.#ended) return
     this.#expects = false

@@ -46,7 +46,7 @@ export interface AgentsParts {
   readonly handshakeTimeout: number
   readonly turnedAway: TurnedAway
   readonly handshakeFailed: (why: HandshakeFailure) => void
-  /** Hears of sessions and tunnels. Must not throw. */
+  /** Called for sessions and tunnels. Must not throw. */
   readonly watch: TunnelWatch<CredentialGrant>
 }
 

@@ -43,7 +43,7 @@ export interface SessionOptions {
 const CONGESTED = 262_144
 /** A peer that makes us answer without reading the answers. Memory beyond `CONGESTED`, bytes. */
 const MOST_ANSWERS = 1_048_576
-/** Streams that a peer may open beyond the limit, and frames for streams that never were, before it is told to leave. */
+/** Streams that a peer may open beyond the limit, and frames for streams that never were, before it is asked to leave. */
 const MOST_OFFENCES = 1000
 /** How long the last frame may take to leave. Milliseconds. */
 const LINGER = 50

@@ -2,7 +2,7 @@ import type { AgentSession } from './agent-session.js'
 import type { Grant, Labels } from './authority.js'
 import type { Tunnel } from './tunnel.js'
 
-/** Hears of what comes and goes; what it does must not throw. */
+/** Called when sessions and tunnels begin and end; must not throw. */
 export interface TunnelWatch<G extends Grant = Grant> {
   sessionStarted?(session: AgentSession<G>): void
   sessionEnded?(session: AgentSession<G>, why: string): void
