@@ -1,29 +1,19 @@
-import type { Logger } from 'pino'
 import { authorityOf, CertificateService } from '../certificates/service.js'
 import type { ControlPlane } from '../control/control-plane.js'
-import type { Clock } from '../lib/clock.js'
 import { readOptionFile } from '../lib/files.js'
 import { createOutbound } from '../lib/http-client/outbound.js'
 import { unpredictable } from '../lib/id.js'
-import type { Names } from '../lib/names/names.js'
 import { isShared, storeAddress } from '../options/catalogue.js'
 import type { Options } from '../options/options.js'
-
-export interface OpenCertificates {
-  readonly service: CertificateService
-  stop(): Promise<void>
-}
+import { agentIngress } from '../resources/domains.js'
+import type { Foundation } from './foundation.js'
 
 /** Managed certificates as the options want them. Fails with `FILE_UNREADABLE`, and as `CertificateService.open` does. */
 export async function openCertificates(
   options: Options,
-  {
-    control,
-    clock,
-    names,
-    log
-  }: { readonly control: ControlPlane; readonly clock: Clock; readonly names: Names; readonly log: Logger }
-): Promise<OpenCertificates> {
+  { clock, names, log, challenges, revisions, lifecycle }: Foundation,
+  control: ControlPlane
+): Promise<CertificateService> {
   const { acme, dns, zone, regions } = options
   const outbound = createOutbound({
     clock,
@@ -36,6 +26,7 @@ export async function openCertificates(
   const { directory, email, agree_terms: agreed, eab_kid: kid } = acme
   const service = await CertificateService.open({
     control: control.parts,
+    challenges,
     outbound,
     authority: authorityOf({ directory, email, agreed, kid, hmacKey }),
     clock,
@@ -47,11 +38,17 @@ export async function openCertificates(
     dns: dns.listen,
     addresses: dns.addresses
   })
-  return {
-    service,
-    async stop() {
-      await service.stop()
-      outbound.close()
+  lifecycle.opens({
+    certificates: {
+      async stop() {
+        await service.stop()
+        outbound.close()
+      }
     }
-  }
+  })
+  revisions.add({
+    served: () => service.wake(),
+    settled: (kinds) => (kinds.has(agentIngress.name) ? service.followed() : undefined)
+  })
+  return service
 }

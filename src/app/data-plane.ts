@@ -6,12 +6,64 @@ import { CidrSet, parseCidr } from '../lib/ip.js'
 import { selfSigned } from '../lib/self-signed.js'
 import type { Options } from '../options/options.js'
 import { trustingProxies } from '../proxy/client-address.js'
-import type { TrafficParts } from '../proxy/data-plane.js'
+import { createTraffic, type Traffic, type TrafficParts } from '../proxy/data-plane.js'
+import { HeaderKinds } from '../proxy/header-hygiene.js'
+import { Upstreams } from '../proxy/upstreams.js'
+import type { Back } from '../transport/contract.js'
+import { httpProxyBack } from '../transport/http-proxy/client.js'
+import { httpFront } from '../transport/http-proxy/server.js'
+import { codecBack } from '../transport/http1/forwarding.js'
+import { codecFront } from '../transport/http1/server.js'
+import type { Agents } from '../tunnel/agents/agents.js'
+import type { Foundation } from './foundation.js'
 
 type OfOptions = 'accessLog' | 'region' | 'limits' | 'timeouts' | 'forwarding' | 'development' | 'tcp' | 'reserved'
 
+/** What carries traffic: the client side and the upstream side. */
+const ENGINES = {
+  'http-proxy': { front: httpFront, back: httpProxyBack },
+  codec: { front: codecFront, back: codecBack }
+} as const
+
+/** What carries traffic, and nothing yet: its ports open with the configuration. */
+export interface DataPlane {
+  readonly traffic: Traffic
+  readonly upstreams: Upstreams
+  /** The upstream side. */
+  readonly clientTransport: Back
+}
+
+/** The data plane over `agents` and the network. Rejects with a CodedError `AGENTS_ADDRESS`. */
+export async function openDataPlane(options: Options, foundation: Foundation, agents: Agents): Promise<DataPlane> {
+  const { clock, log, names, holder, metrics, turnedAway, bus, challenges, lifecycle } = foundation
+  const engine = ENGINES[options.engine]
+  const upstreams = new Upstreams(clock, agents.groups, names.forSockets)
+  const clientTransport = engine.back({ clock })
+  lifecycle.opens({ clientTransport })
+  const traffic = createTraffic({
+    ...(await trafficOptions(options, clock)),
+    front: engine.front({ clock }),
+    turnedAway,
+    back: clientTransport,
+    upstreams,
+    challenge: (host, path) => challenges.answer(host, path),
+    holder,
+    metrics,
+    kinds: new HeaderKinds(),
+    clock,
+    log,
+    lines: accessLines(log),
+    events: bus,
+    ...(options.agents !== undefined && sharesListener(options, options.listeners)
+      ? { beside: { at: options.agents, door: agents.shared } }
+      : {})
+  })
+  lifecycle.opens({ traffic })
+  return { traffic, upstreams, clientTransport }
+}
+
 /** What the options say of traffic. */
-export async function trafficOptions(options: Options, clock: Clock): Promise<Pick<TrafficParts, OfOptions>> {
+async function trafficOptions(options: Options, clock: Clock): Promise<Pick<TrafficParts, OfOptions>> {
   const { timeouts, limits, access_log, access_log_sample, region, trusted_proxies, zone } = options
   const { listen, listeners, agents, api, tcp_host, tcp_proxy_protocol } = options
   return {
@@ -38,7 +90,7 @@ export async function trafficOptions(options: Options, clock: Clock): Promise<Pi
 }
 
 /** Takes the lines of the access log, which has a switch of its own: the level of the other log does not silence it. */
-export function accessLines(log: Logger): Logger {
+function accessLines(log: Logger): Logger {
   return log.child({}, { level: 'info' })
 }
 

@@ -1,15 +1,23 @@
 import type { Registry } from 'prom-client'
 import type { Degradation, Readiness } from '../api/service-routes.js'
+import type { CertificateService } from '../certificates/service.js'
+import type { ControlPlane } from '../control/control-plane.js'
 import type { Clock } from '../lib/clock.js'
-import { StoreHealth } from '../store/store-health.js'
+import type { StoreHealth } from '../store/store-health.js'
 import { Health, type HealthParts, type HealthSources, reasons } from '../telemetry/health.js'
 import { observeHealth } from '../telemetry/health-metrics.js'
-import { Descriptors, LoopDelay } from '../telemetry/process-health.js'
+import { Descriptors, type LoopDelay } from '../telemetry/process-health.js'
+import type { Foundation } from './foundation.js'
 
-export interface ProcessHealthParts {
+interface ProcessHealthParts {
   readonly clock: Clock
   readonly log: HealthParts['log']
   readonly registry: Registry
+  /** Learns how the store is since before it was opened. */
+  readonly store: StoreHealth
+  readonly loop: LoopDelay
+  /** Wall time at which the last configuration began to serve; undefined: none does. */
+  readonly appliedAt: () => number | undefined
   /** Everything that the process itself does not know. */
   readonly sources: Omit<HealthSources, 'storeTrouble' | 'descriptors'>
 }
@@ -19,47 +27,43 @@ const EVERY = 1_000
 
 /** How this process is: what /readyz, the metrics and the log say of it. */
 export class ProcessHealth {
-  /** The store reports to it; it exists before the store is opened. */
-  readonly store: StoreHealth
   readonly #parts: ProcessHealthParts
   readonly #descriptors = new Descriptors()
-  readonly #loop = new LoopDelay()
   readonly #health: Health
-  #appliedAt: number | undefined
   #timer: NodeJS.Timeout | undefined
 
-  constructor(parts: ProcessHealthParts) {
+  private constructor(parts: ProcessHealthParts) {
     const { clock, log } = parts
     this.#parts = parts
-    this.store = new StoreHealth(clock)
     const sources: HealthSources = {
       ...parts.sources,
-      storeTrouble: () => this.store.trouble,
+      storeTrouble: () => parts.store.trouble,
       descriptors: () => this.#descriptors.use
     }
     this.#health = new Health({ sources, clock, log })
   }
 
-  /** From now on it looks every second; resolves after the first look. */
-  async start(): Promise<void> {
-    const { registry, sources } = this.#parts
+  /** Resolves after the first look; from then on it looks every second until `stop`. */
+  static async open(parts: ProcessHealthParts): Promise<ProcessHealth> {
+    const health = new ProcessHealth(parts)
+    await health.#start()
+    return health
+  }
+
+  async #start(): Promise<void> {
+    const { registry, sources, store, loop, appliedAt } = this.#parts
     observeHealth(registry, {
       reasons: reasons.map(({ name }) => name),
       holding: () => this.#health.look(),
-      storeUp: () => this.store.trouble !== 'unreachable',
+      storeUp: () => store.trouble !== 'unreachable',
       behind: () => sources.revisionsBehind(),
-      appliedAt: () => this.#appliedAt,
-      loop: () => this.#loop.delays,
+      appliedAt,
+      loop: () => loop.delays,
       descriptors: () => this.#descriptors.use
     })
     await this.#descriptors.look()
     this.#look()
     this.#timer = setInterval(() => this.#look(), EVERY).unref()
-  }
-
-  /** A configuration serves from now on. */
-  applied(): void {
-    this.#appliedAt = this.#parts.clock.wall()
   }
 
   /** `phase` while nothing is wrong: a process that serves and is not as it should be is degraded. */
@@ -74,12 +78,41 @@ export class ProcessHealth {
 
   stop(): void {
     clearInterval(this.#timer)
-    this.#loop.stop()
   }
 
   #look(): void {
-    this.store.look()
+    this.#parts.store.look()
     void this.#descriptors.look()
     this.#health.look()
   }
+}
+
+interface HealthStage {
+  readonly control: ControlPlane
+  readonly certificates: CertificateService
+  readonly appliedAt: () => number | undefined
+}
+
+/** The health of a process whose control plane and certificates are open. */
+export async function openHealth(foundation: Foundation, stage: HealthStage): Promise<ProcessHealth> {
+  const { clock, log, output, metrics, names, storeHealth, loop, lifecycle } = foundation
+  const { control, certificates, appliedAt } = stage
+  const health = await ProcessHealth.open({
+    clock,
+    log,
+    registry: metrics.registry,
+    store: storeHealth,
+    loop,
+    appliedAt,
+    sources: {
+      revisionsBehind: () => control.revisionsBehind,
+      servesCopy: () => typeof control.degraded === 'string',
+      lastError: () => control.lastError,
+      logDropping: () => output?.dropping,
+      overdueCertificates: () => certificates.overdue,
+      dnsSilent: () => names.silent()
+    }
+  })
+  lifecycle.opens({ health })
+  return health
 }

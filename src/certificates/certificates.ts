@@ -20,7 +20,7 @@ const CHALLENGE_PATH = '/.well-known/acme-challenge/'
 const NONE: ReadonlyMap<string, readonly string[]> = new Map()
 
 /** What authorities that check a name may be told right now. Kept by the record whose certificate is requested. */
-export class Challenges {
+export class ChallengeTable {
   readonly #pending = new Map<string, readonly PendingChallenge[]>()
   /** Answers by host and path. */
   readonly #answers = new Map<string, Uint8Array>()
@@ -67,6 +67,8 @@ export class Challenges {
 
 export interface CertificatesParts extends TargetOptions {
   readonly control: CertificateControl
+  /** What the data plane and the DNS listener answer from; kept by the certificates from now on. */
+  readonly challenges: ChallengeTable
   /** May reach private addresses: the operator names the authority. */
   readonly outbound: Outbound
   /** The certificate authority to ask; a text: the reason why there is none. */
@@ -92,8 +94,7 @@ const NO_DNS = 'a wildcard is proved by DNS, and the operator has not opened a D
  * meanwhile. `tick` does everything that is due; between ticks nothing happens.
  */
 export class Certificates {
-  /** What the data plane and the DNS listener answer from. */
-  readonly challenges = new Challenges()
+  readonly challenges: ChallengeTable
   readonly #parts: CertificatesParts
   readonly #ledger: Ledger
   readonly #lease: Lease | undefined
@@ -116,6 +117,7 @@ export class Certificates {
   constructor(parts: CertificatesParts) {
     const { control, clock, outbound, authority, random, dns, shared } = parts
     this.#parts = parts
+    this.challenges = parts.challenges
     this.#ledger = new Ledger(control, clock, parts)
     const holder = newId('process', clock.wall())
     // Who has the store alone goes on at once after a crash.

@@ -39,7 +39,7 @@ export class CertificateService {
       addresses: addresses.map(address),
       content: {
         domains: () => certificates.delegated(),
-        texts: (name) => certificates.challenges.texts(name),
+        texts: (name) => parts.challenges.texts(name),
         isAgentHost: (name) => certificates.isAgentHost(name)
       }
     })
@@ -59,11 +59,6 @@ export class CertificateService {
   /** How many managed certificates are past their renewal time. */
   get overdue(): number {
     return this.#certificates.overdue
-  }
-
-  /** What an authority that checks `host` is told; undefined for every other request. See `Challenges.answer`. */
-  answer(host: string, path: string): Uint8Array | undefined {
-    return this.#certificates.challenges.answer(host, path)
   }
 
   /** A revision serves, or time has passed. */

@@ -1,6 +1,6 @@
 import { isDeepStrictEqual } from 'node:util'
 import type { Logger } from 'pino'
-import type { App } from '../app/app.js'
+import type { Running } from '../app/app.js'
 import { CodedError } from '../lib/coded-error.js'
 import { Mutex } from '../lib/concurrency.js'
 import { ContentWatch } from '../lib/files.js'
@@ -16,7 +16,7 @@ export class Reloading {
   readonly #log: Logger
   readonly #hangup = () => void this.#request('SIGHUP')
   #watches: ContentWatch[] = []
-  #app: App | undefined
+  #app: Running | undefined
   #early: string | undefined
   readonly #mutex = new Mutex()
 
@@ -35,7 +35,7 @@ export class Reloading {
     return reloading
   }
 
-  begin(app: App): void {
+  begin(app: Running): void {
     this.#app = app
     if (this.#early !== undefined) void this.#request(this.#early)
   }
@@ -70,13 +70,13 @@ export class Reloading {
       })
   }
 
-  async #reload(app: App, cause: string): Promise<void> {
+  async #reload(app: Running, cause: string): Promise<void> {
     const options = await this.#readOptions()
     if (options === undefined) {
       this.#log.error({ cause }, 'reload refused, the configuration before it stays in force')
       return
     }
-    let applied: Awaited<ReturnType<App['reload']>>
+    let applied: Awaited<ReturnType<Running['reload']>>
     try {
       applied = await app.reload(options.listeners)
     } catch (error) {

@@ -1,4 +1,4 @@
-import { ConfigurationRefused } from '../app/app.js'
+import { ConfigurationRefused } from '../app/files.js'
 import { CodedError, codeOf } from '../lib/coded-error.js'
 import { formatAuthority } from '../lib/host.js'
 import type { Options } from '../options/options.js'

@@ -1,6 +1,6 @@
 import { join, relative } from 'node:path'
 import type { Logger } from 'pino'
-import { App, type Started } from '../app/app.js'
+import { type Running, type Started, start } from '../app/app.js'
 import { systemClock } from '../lib/clock.js'
 import { codeOf } from '../lib/coded-error.js'
 import { packageRoot } from '../lib/files.js'
@@ -145,19 +145,21 @@ async function run(
     log.warn({ source: formatOrigin(warning.origin), option: warning.option }, warning.message)
   // Reloading looks at the files before the first read of them, so that no change falls between.
   const reloading = await Reloading.prepare(input, loaded, log)
-  let app: App
-  let started: Started | NodeJS.Signals
+  const ending = new AbortController()
+  let starting: Promise<Running>
+  let running: Running | NodeJS.Signals
   try {
-    app = new App(options, {
+    starting = start(options, {
       log,
       output: processLog.output,
       clock: systemClock,
       apiKey: process.env.SLUICE_API_KEY || undefined,
       sealKey: process.env.SLUICE_SEAL_KEY || undefined,
       newSealKey: once.newSealKey,
-      newStore: once.newStore
+      newStore: once.newStore,
+      signal: ending.signal
     })
-    started = await Promise.race([app.start(), signals.next()])
+    running = await Promise.race([starting, signals.next()])
   } catch (error) {
     await reloading.close()
     const explained = explainStart(error, options)
@@ -165,19 +167,25 @@ async function run(
     for (const line of explained) console.error(line)
     return ExitCode.failure
   }
-  if (typeof started === 'string') {
+  if (typeof running === 'string') {
     await reloading.close()
-    await app.stop()
-    log.info({ signal: started }, 'stopped before it was ready')
+    ending.abort()
+    // It may have become ready, or have failed, at the last moment.
+    await starting.then(
+      (late) => late.stop(),
+      () => undefined
+    )
+    log.info({ signal: running }, 'stopped before it was ready')
     return ExitCode.ok
   }
+  const { started } = running
   announce(started, loaded, { log, ...demo })
   await keepShownKey(started, log)
-  reloading.begin(app)
+  reloading.begin(running)
   const signal = await signals.next()
   log.info({ signal }, 'stopping: no new connections, waiting for what is under way')
   await reloading.close()
-  const { ended, cut } = await app.stop()
+  const { ended, cut } = await running.stop()
   log.info({ ended, cut }, 'stopped')
   return ExitCode.ok
 }

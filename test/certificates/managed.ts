@@ -1,7 +1,7 @@
 import { randomBytes } from 'node:crypto'
 import { createServer } from 'node:http'
 import { offlineServices, policyCheck } from '../../src/app/offline.js'
-import { Certificates, type CertificatesParts } from '../../src/certificates/certificates.js'
+import { Certificates, type CertificatesParts, ChallengeTable } from '../../src/certificates/certificates.js'
 import { openDnsListener, Zones } from '../../src/certificates/dns/server.js'
 import type { Call } from '../../src/control/calls.js'
 import { type ControlParts, openParts } from '../../src/control/open.js'
@@ -81,6 +81,7 @@ export class Managed {
     })
     const certificates = new Certificates({
       control,
+      challenges: new ChallengeTable(),
       outbound,
       authority,
       clock,

@@ -1,6 +1,6 @@
 import t from 'tap'
 import { retryAfterOf } from '../../src/certificates/acme-transport.js'
-import { Challenges } from '../../src/certificates/certificates.js'
+import { ChallengeTable } from '../../src/certificates/certificates.js'
 import { renewalOf, renewalTime, retryBefore, retryDelay } from '../../src/certificates/issuance.js'
 import { Lease } from '../../src/control/cluster/leases.js'
 import { ManualClock } from '../helpers/clock.js'
@@ -59,7 +59,7 @@ t.test('Retry-After in seconds, as a date, and as anything else', async (t) => {
 })
 
 t.test('a challenge is answered for its host and its path alone', async (t) => {
-  const challenges = new Challenges()
+  const challenges = new ChallengeTable()
   const path = '/.well-known/acme-challenge/token'
   t.equal(challenges.answer('a.test', path), undefined)
   challenges.set('rd_1', [{ type: 'http-01', host: 'a.test', token: 'token', value: 'token.print' }])

@@ -3,7 +3,7 @@ import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { Writable } from 'node:stream'
 import { pino } from 'pino'
-import { App } from '../../src/app/app.js'
+import { start } from '../../src/app/app.js'
 import type { Applied } from '../../src/control/apply.js'
 import { type Clock, systemClock } from '../../src/lib/clock.js'
 import { loadOptions } from '../../src/options/load.js'
@@ -77,14 +77,14 @@ export async function startSluice(t: Test, setup: SluiceSetup = {}): Promise<Run
   if (!loaded.ok) throw new Error(JSON.stringify(loaded.problems))
 
   const sink = new LogSink()
-  const app = new App(loaded.options, {
+  const app = await start(loaded.options, {
     log: pino({ level: 'debug' }, sink),
     clock: setup.clock ?? systemClock,
     apiKey: API_KEY,
     // Processes on one database need one key.
     sealKey: environment.SLUICE_STORE?.startsWith('postgres') === true ? SHARED_SEAL_KEY : undefined
   })
-  const started = await app.start()
+  const { started } = app
   let stopped: Promise<{ ended: number; cut: number }> | undefined
   const stop = () => {
     stopped ??= app.stop()

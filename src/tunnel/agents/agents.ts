@@ -30,7 +30,6 @@ export interface AgentsParts {
   readonly holder: SnapshotHolder
   readonly clock: Clock
   readonly log: Log
-  readonly own: OwnUnits
   readonly zone: string
   readonly regions: readonly string[]
   readonly requireReserved: boolean
@@ -124,14 +123,15 @@ export class Agents {
 
   /**
    * Opens the listener, or where it is `shared` the door in another one. The configuration of the store must serve already.
-   * Rejects with a CodedError `AGENTS_ADDRESS` and those of `ListenerIdentity` and `openNamesSecret`.
+   * `own` takes the endpoints that agents open. Rejects with a CodedError `AGENTS_ADDRESS` and those of `ListenerIdentity` and `openNamesSecret`.
    */
   async open(
     at: { readonly host: string; readonly port: number },
     reader: StoreReader,
+    own: OwnUnits,
     shared = false
   ): Promise<AgentsAddress> {
-    const { holder, clock, log, own, zone, regions, requireReserved, tcp, version, folder } = this.#parts
+    const { holder, clock, log, zone, regions, requireReserved, tcp, version, folder } = this.#parts
     const failed = (error: unknown) => log.error({ err: error }, 'the agent listener failed')
     const place = await reader.placeOf(await reader.revision())
     const authority = new CredentialAuthority(reader)

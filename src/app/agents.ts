@@ -1,0 +1,65 @@
+import { join } from 'node:path'
+import type { OwnUnits } from '../control/apply.js'
+import { CodedError } from '../lib/coded-error.js'
+import { packageVersion } from '../lib/files.js'
+import type { Options } from '../options/options.js'
+import { IN_MEMORY } from '../options/values.js'
+import type { Store } from '../store/store.js'
+import { Agents, type AgentsAddress } from '../tunnel/agents/agents.js'
+import { SessionEvents } from '../tunnel/agents/live-agents.js'
+import { untilStoreAnswers } from './control-plane.js'
+import { sharesListener, trustedSet } from './data-plane.js'
+import type { Foundation } from './foundation.js'
+
+/** The agents of this process, who cannot connect yet. Throws a CodedError `AGENTS_CERTIFICATE`. */
+export function createAgents(options: Options, foundation: Foundation): Agents {
+  const { clock, log, holder, metrics, turnedAway, bus, publicUrl, lifecycle } = foundation
+  const { zone, regions, require_reserved, listen, tcp_host, data, limits, timeouts } = options
+  const { agents_certificate, agents_key, agents_tcp_ports } = options
+  const trusted = trustedSet(options.trusted_proxies)
+  const agents = new Agents({
+    holder,
+    clock,
+    log,
+    zone,
+    regions,
+    requireReserved: require_reserved,
+    tcp: { host: tcp_host ?? listen.host, ports: agents_tcp_ports },
+    version: packageVersion(),
+    folder: data === IN_MEMORY ? undefined : join(data, 'agents'),
+    certificate: certificateOf(agents_certificate, agents_key),
+    limits: {
+      handshakes: limits.handshakes,
+      handshakesPerAddress: limits.handshakes_per_address,
+      connectionsPerAddress: limits.connections_per_address,
+      exempt: (address) => trusted?.match(address) !== undefined
+    },
+    handshakeTimeout: timeouts.headers,
+    turnedAway,
+    handshakeFailed: (why) => metrics.handshakeFailed(why),
+    watch: new SessionEvents({ events: bus, clock, baseUrl: publicUrl.read, zone, regions })
+  })
+  lifecycle.opens({ agents })
+  return agents
+}
+
+/** Lets agents connect, where the options say so. `own`: takes the endpoints that they open. */
+export async function openAgents(
+  options: Options,
+  foundation: Foundation,
+  { agents, store, own }: { readonly agents: Agents; readonly store: Store; readonly own: OwnUnits }
+): Promise<AgentsAddress | undefined> {
+  const { agents: at, listeners } = options
+  if (at === undefined) return undefined
+  const shared = sharesListener(options, listeners)
+  return await untilStoreAnswers(options, foundation, 'agents cannot connect yet', () =>
+    agents.open(at, store, own, shared)
+  )
+}
+
+/** Both or none. */
+function certificateOf(certificate: string | undefined, key: string | undefined) {
+  if (certificate !== undefined && key !== undefined) return { certificate, key }
+  if (certificate === undefined && key === undefined) return undefined
+  throw new CodedError('AGENTS_CERTIFICATE', 'agents_certificate and agents_key belong together: one is missing')
+}

@@ -1,0 +1,52 @@
+import { createApi } from '../api/server.js'
+import type { ControlPlane } from '../control/control-plane.js'
+import type { ApiKeys } from '../control/operator-keys.js'
+import { AddressCounts } from '../lib/address-counts.js'
+import { packageVersion } from '../lib/files.js'
+import { reachableUrl } from '../lib/host.js'
+import type { Options } from '../options/options.js'
+import { resources } from '../resources/registry.js'
+import { reasons } from '../telemetry/health.js'
+import { trustedSet } from './data-plane.js'
+import type { Foundation } from './foundation.js'
+import type { ProcessHealth } from './health.js'
+
+interface ApiStage {
+  readonly keys: ApiKeys
+  readonly control: ControlPlane
+  readonly health: ProcessHealth
+}
+
+/** The management API, which listens; its URL is known from now on. Rejects with the system's error of a bind. */
+export async function openApi(
+  options: Options,
+  foundation: Foundation,
+  { keys, control, health }: ApiStage
+): Promise<{ readonly host: string; readonly port: number }> {
+  const { api, limits, metrics } = options
+  const { clock, log, lifecycle, turnedAway, publicUrl } = foundation
+  const trusted = trustedSet(options.trusted_proxies)
+  const hosts = [api.listen.host, ...api.allowed_hosts]
+  if (api.public_url !== undefined) hosts.push(new URL(api.public_url).hostname)
+  const server = createApi({
+    keys,
+    hosts,
+    crowds: {
+      connections: limits.connections,
+      ofAddress: new AddressCounts(limits.connections_per_address, (peer) => trusted?.match(peer) !== undefined),
+      turnedAway: (why, address) => turnedAway.tell('api', why, address)
+    },
+    clock,
+    readiness: () => health.readiness(lifecycle.phase),
+    degradation: () => health.degradation(),
+    account: { control, resources, baseUrl: publicUrl.read, version: packageVersion(), reasons },
+    rate: api.rate_limit,
+    corsOrigins: api.cors_origins,
+    metrics: metrics ? () => foundation.metrics.registry.metrics() : undefined,
+    fault: (error, operationId) => log.error({ err: error, operation_id: operationId }, 'the API failed')
+  })
+  lifecycle.opens({ api: server })
+  const address = await server.listen(api.listen)
+  publicUrl.set(api.public_url ?? reachableUrl(address))
+  return address
+}

@@ -1,0 +1,132 @@
+import type { Logger } from 'pino'
+import type { Readiness } from '../api/service-routes.js'
+import { atMost } from '../lib/at-most.js'
+
+/** What a drain came to: connections that ended by themselves, and those that were cut. */
+export interface Drained {
+  readonly ended: number
+  readonly cut: number
+}
+
+/** How long a stop may take beside the drain, and a step of it that waits for others. Milliseconds. */
+const STOP = { beside: 3_500, step: 1_500 }
+const NOTHING_DRAINED: Drained = { ended: 0, cut: 0 }
+
+type Close = () => Promise<unknown>
+
+/** Everything that a stop ends. A stage adds what it has opened at once, so that a start that fails ends it too. */
+export interface Opened {
+  readonly timers: readonly NodeJS.Timeout[]
+  readonly health: { stop(): void }
+  readonly loop: { stop(): void }
+  readonly traffic: { readonly ports: { drain(within: number): Promise<Drained> }; stop(): void }
+  readonly agents: { shut(): Promise<void>; close(): Promise<void> }
+  readonly clientTransport: { close(): void }
+  readonly api: { close: Close }
+  readonly certificates: { stop: Close }
+  readonly storeCopy: { stop: Close }
+  readonly events: { handOver(): Promise<void>; stop(): Promise<void> }
+  readonly store: { close: Close }
+  readonly policyOutbound: readonly { close(): void }[]
+  readonly eventsOutbound: { close(): void }
+  readonly names: { close(): void }
+}
+
+/** How far an app is between its start and its end, and what it has opened. */
+export class Lifecycle {
+  readonly #log: Logger
+  readonly #drain: number
+  readonly #stopping = new AbortController()
+  #opened: Partial<Opened> = {}
+  #ready = false
+  #stopped: Promise<Drained> | undefined
+
+  /** `drain`: milliseconds that connections have to end. */
+  constructor(log: Logger, drain: number) {
+    this.#log = log
+    this.#drain = drain
+  }
+
+  /** Aborted when the stop begins. */
+  get signal(): AbortSignal {
+    return this.#stopping.signal
+  }
+
+  get phase(): Readiness {
+    if (this.signal.aborted) return 'draining'
+    return this.#ready ? 'ready' : 'starting'
+  }
+
+  /** What the stop ends from now on. Once it has begun, that ends at once and the reason of the stop is thrown. */
+  opens(part: Partial<Opened>): void {
+    if (this.signal.aborted) {
+      void this.#end(part)
+      this.signal.throwIfAborted()
+    }
+    this.#opened = { ...this.#opened, ...part }
+  }
+
+  ready(): void {
+    this.#ready = true
+  }
+
+  /**
+   * Ends idle connections after a moment for what was on its way, busy ones when they are done, all after the drain
+   * time-out. What only a process that may be configured needs goes first (its ports, its store), so that a successor can
+   * start while connections end. No step waits for what hangs: the whole takes the drain time and a few seconds at most.
+   */
+  stop(): Promise<Drained> {
+    this.#stopping.abort()
+    this.#stopped ??= this.#end(this.#opened)
+    return this.#stopped
+  }
+
+  async #end(opened: Partial<Opened>): Promise<Drained> {
+    for (const timer of opened.timers ?? []) clearInterval(timer)
+    opened.health?.stop()
+    opened.loop?.stop()
+    const draining = opened.traffic?.ports.drain(this.#drain) ?? Promise.resolve(NOTHING_DRAINED)
+    const rest = Promise.all([this.#handOver(opened), draining]).then(async () => {
+      await this.#step('agents', opened.agents?.close())
+      opened.clientTransport?.close()
+      await this.#step('events', opened.events?.stop())
+    })
+    await atMost(this.#drain + STOP.beside, rest)
+    opened.traffic?.stop()
+    for (const outbound of opened.policyOutbound ?? []) outbound.close()
+    opened.eventsOutbound?.close()
+    opened.names?.close()
+    return (await atMost(0, draining)) ?? NOTHING_DRAINED
+  }
+
+  /** Gives away what a successor needs: the addresses of the API and of agents, and the store. */
+  async #handOver({ agents, api, certificates, storeCopy, events, store }: Partial<Opened>): Promise<void> {
+    await Promise.all([
+      this.#step('agents', agents?.shut()),
+      this.#step('api', api?.close()),
+      this.#step('certificates', certificates?.stop()),
+      this.#step('the copy of the configuration', storeCopy?.stop()),
+      this.#step('events', events?.handOver())
+    ])
+    await this.#step('store', store?.close())
+  }
+
+  /** Waits for a step of the stop, but not for ever. */
+  async #step(step: string, work: Promise<unknown> | undefined): Promise<void> {
+    if (work === undefined) return
+    let late = true
+    const done = work.catch((error: unknown) => this.#log.warn({ err: error, step }, 'a step of the stop failed'))
+    await atMost(
+      STOP.step,
+      done.then(() => {
+        late = false
+      })
+    )
+    if (late) this.#log.warn({ step }, 'a step of the stop takes too long; going on without it')
+  }
+}
+
+/** Closes what a stage could not use after all, but does not wait for ever. */
+export async function closeUnused(unused: { close(): Promise<unknown> }): Promise<void> {
+  await atMost(STOP.step, unused.close())
+}

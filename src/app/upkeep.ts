@@ -1,0 +1,82 @@
+import type { ControlPlane } from '../control/control-plane.js'
+import type { Events } from '../events/events.js'
+import type { EndedSessions } from '../features/login/ended-sessions.js'
+import { isShared, storeAddress } from '../options/catalogue.js'
+import type { Options } from '../options/options.js'
+import {
+  observeAgents,
+  observeDeliveries,
+  observeLog,
+  observeRestrictions,
+  observeStore
+} from '../telemetry/metrics.js'
+import type { Agents } from '../tunnel/agents/agents.js'
+import type { Foundation } from './foundation.js'
+import type { StartingStore } from './store-copy.js'
+
+/** How often the limiter looks for buckets that have become empty, and for how long. Milliseconds. */
+const SWEEP = { every: 250, atMost: 1 }
+const PRESSURE_EVERY = 60_000
+/** How often old revisions are forgotten. Milliseconds. */
+const FORGET_EVERY = 60_000
+/** How often a process asks which sessions others on its store have ended. Milliseconds. */
+const ENDED_EVERY = 1_000
+
+interface UpkeepStage {
+  readonly agents: Agents
+  readonly events: Events
+  readonly ended: EndedSessions
+  readonly control: ControlPlane
+  readonly store: StartingStore
+}
+
+/** Metrics that are read from the parts when they are asked for, and what is done again and again. */
+export function beginUpkeep(options: Options, foundation: Foundation, stage: UpkeepStage): void {
+  const { metrics, output, limiter, lifecycle } = foundation
+  const { agents, events, ended, control, store } = stage
+  const { registry } = metrics
+  metrics.observeProcess()
+  metrics.observeLimiter(() => limiter.statistics())
+  observeStore(registry, () => control.divergences)
+  observeLog(registry, () => output?.dropped ?? 0)
+  observeAgents(registry, () => agents.statistics)
+  observeRestrictions(registry, () => ({ agent: agents.gateCounts, ...control.gateCounts }))
+  observeDeliveries(registry, () => events.counts())
+  const followsEnded = isShared(storeAddress(options)) || store.degraded !== null
+  lifecycle.opens({
+    timers: [
+      ...(followsEnded ? [every(ENDED_EVERY, () => void ended.follow().catch(() => undefined))] : []),
+      every(SWEEP.every, () => limiter.sweep(SWEEP.atMost)),
+      every(PRESSURE_EVERY, pressureReport(foundation)),
+      every(FORGET_EVERY, () => void forgetHistory(options, foundation, stage))
+    ]
+  })
+}
+
+function every(milliseconds: number, work: () => void): NodeJS.Timeout {
+  return setInterval(work, milliseconds).unref()
+}
+
+/** A store that cannot be reached keeps its history, and logouts that are past, a while longer. */
+async function forgetHistory(options: Options, { log }: Foundation, { control, ended }: UpkeepStage): Promise<void> {
+  try {
+    await control.revisions.forget(options.history)
+    await ended.forget()
+  } catch (error) {
+    log.warn({ err: error }, 'what is past could not be forgotten')
+  }
+}
+
+/** While the limiter's memory is full, keys share estimates and may be refused early: the operator has to know. */
+function pressureReport({ limiter, log }: Foundation): () => void {
+  let reported = 0
+  return () => {
+    const { folded, sketchDecisions, sketchRefusals, buckets, bytesReserved } = limiter.statistics()
+    if (folded + sketchDecisions === reported) return
+    reported = folded + sketchDecisions
+    log.warn(
+      { folded, sketchDecisions, sketchRefusals, buckets, bytesReserved },
+      'the memory of the rate limiter is full: buckets are folded and clients may be refused early; raise limiter.budget'
+    )
+  }
+}
