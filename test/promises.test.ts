@@ -4,9 +4,8 @@ import { fileURLToPath, pathToFileURL } from 'node:url'
 import type { Command } from 'commander'
 import t from 'tap'
 import { runProgram } from '../src/cli/program.js'
-import type { ModuleDefinition } from '../src/features/contract.js'
-import { actions, modules } from '../src/features/registry.js'
-import type { Action } from '../src/policy/action.js'
+import type { Feature } from '../src/features/contract.js'
+import { actions, features, inOrder, modules } from '../src/features/registry.js'
 
 const SOURCES = fileURLToPath(new URL('../src', import.meta.url))
 const LISTS: ReadonlySet<string> = new Set(['registry.js', 'program.js'])
@@ -30,22 +29,35 @@ async function testTexts(): Promise<string> {
   return (await Promise.all(texts)).join('\n')
 }
 
-const isAction = (value: unknown): value is Action =>
-  typeof value === 'object' && value !== null && 'availability' in value && 'type' in value
+const isFeature = (value: unknown): value is Feature =>
+  typeof value === 'object' && value !== null && 'name' in value && ('actions' in value || 'modules' in value)
 
-const isModule = (value: unknown): value is ModuleDefinition =>
-  typeof value === 'object' && value !== null && 'compile' in value && 'name' in value && !isAction(value)
+t.test('every file and folder of features is one line of the list and has a test of its name', async (t) => {
+  const shared = new Set(['contract', 'registry'])
+  const entries = (await readdir('src/features')).map((entry) => entry.replace(/\.ts$/, ''))
+  t.same(new Set(features.map(({ name }) => name)), new Set(entries.filter((entry) => !shared.has(entry))))
+  t.same(new Set((await exportsOf('features')).map(([, , value]) => value).filter(isFeature)), new Set(features))
+  const tests = new Set((await readdir('test/features')).map((entry) => entry.replace(/\.test\.ts$/, '')))
+  for (const { name } of features) t.ok(tests.has(name), `${name} has a test of its name in test/features`)
+})
 
-t.test('every action and module of a feature has its line in the list and a test that names it', async (t) => {
+t.test('every action and module of a feature has a test that names it', async (t) => {
   const texts = await testTexts()
-  const exported = await exportsOf('features')
-  const inActions = exported.map(([, , value]) => value).filter(isAction)
-  const ready = actions.filter(({ availability }) => availability === 'ready')
-  t.same(new Set(inActions), new Set(ready), 'what the folders have, the list has')
   for (const { type } of actions) t.ok(new RegExp(`\\b${type}\\b`).test(texts), `${type} has a test`)
-  const inModules = exported.map(([, , value]) => value).filter(isModule)
-  t.same(new Set(inModules), new Set(modules))
   for (const { name } of modules) t.ok(new RegExp(`\\b${name}\\b`).test(texts), `${name} has a test`)
+  t.equal(new Set(actions.map(({ type }) => type)).size, actions.length, 'no two actions have one name')
+  t.same(new Set(modules), new Set(features.flatMap(({ modules: own = [] }) => own)))
+})
+
+t.test('a module without a place in the order is refused, and so is a place without a module', async (t) => {
+  const names = modules.map(({ name }) => name)
+  t.same(inOrder([...modules].reverse(), names), modules)
+  t.throws(() => inOrder(modules, names.slice(1)), {
+    message: `the module ${names[0]} has no place in the order of modules`
+  })
+  t.throws(() => inOrder(modules.slice(1), names), {
+    message: `the order of modules names ${names[0]}, which no feature has`
+  })
 })
 
 t.test('every command that a file makes is in the help', async (t) => {

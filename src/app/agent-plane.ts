@@ -1,14 +1,9 @@
 import { parse } from 'node:path'
 import { documentedFunctions, documentedVariables } from '../expression/catalogue.js'
 import { Language } from '../expression/expressions.js'
-import { forwardInternal } from '../features/forward-internal.js'
-import { withoutIpPolicies } from '../features/guest-actions.js'
-import { restrictIps } from '../features/ip-restriction.js'
 import { KeySetPlaces } from '../features/jwt/key-sources.js'
-import { oauth, oidc, openidConnect } from '../features/login/actions.js'
 import { LimiterTable } from '../features/rate-limit/limiter/table.js'
 import { actions } from '../features/registry.js'
-import { terminateTls } from '../features/terminate-tls.js'
 import { BodyBuffers } from '../flow/body-buffers.js'
 import { refusalOf } from '../flow/error-codes.js'
 import type { Clock } from '../lib/clock.js'
@@ -19,7 +14,7 @@ import { createOutbound } from '../lib/http-client/outbound.js'
 import type { Names } from '../lib/names/names.js'
 import { TurnedAwayLog } from '../lib/turned-away.js'
 import { UserAgents } from '../lib/user-agent.js'
-import { type Action, defineUnsupported, resultsOf } from '../policy/action.js'
+import { confinedActions, resultsOf } from '../policy/action.js'
 import { RecentDocuments } from '../policy/document.js'
 import type { UnitProblems } from '../policy/problems.js'
 import type { PolicyServices } from '../policy/services.js'
@@ -37,23 +32,8 @@ import { codecBack } from '../transport/http1/forwarding.js'
 import { PipeFront } from '../transport/http1/server.js'
 import { type Forward, forwardVisitor, type Target, targetDialer } from '../tunnel/client/visitors.js'
 
-const LOGIN = 'logins need the keys of the server; put this rule into a policy there'
-
-/** What makes no sense, or is not there, where an agent runs a policy. */
-const ELSEWHERE: ReadonlyMap<string, string> = new Map([
-  [forwardInternal.type, 'an agent has no internal endpoints'],
-  [terminateTls.type, 'what reaches an agent is no connection that TLS could begin on'],
-  [oauth.type, LOGIN],
-  [oidc.type, LOGIN],
-  [openidConnect.type, LOGIN]
-])
-
 /** The actions of policies that agents run: those that they cannot run are refused by name, with the reason. */
-const agentActions: readonly Action[] = actions.map((action) => {
-  const reason = ELSEWHERE.get(action.type)
-  if (reason !== undefined) return defineUnsupported(action.type, reason)
-  return action === restrictIps ? withoutIpPolicies('an agent has no IP policies') : action
-})
+const agentActions = confinedActions(actions, 'agent')
 
 /** A policy of a tunnel has errors: the problems say where. */
 export class AgentPolicyRefused extends CodedError {

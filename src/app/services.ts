@@ -1,7 +1,6 @@
 import type { Logger } from 'pino'
 import { documentedFunctions, documentedVariables } from '../expression/catalogue.js'
 import { createExpressions, Language } from '../expression/expressions.js'
-import { guestActions } from '../features/guest-actions.js'
 import { KeySetPlaces } from '../features/jwt/key-sources.js'
 import { defaultProviders, readOperatorProviders } from '../features/login/providers.js'
 import { Login } from '../features/login/service.js'
@@ -18,7 +17,7 @@ import type { Names, NamesOptions } from '../lib/names/names.js'
 import type { Sealer } from '../lib/seal.js'
 import { UserAgents } from '../lib/user-agent.js'
 import type { Options } from '../options/options.js'
-import { resultsOf } from '../policy/action.js'
+import { confinedActions, resultsOf } from '../policy/action.js'
 import { RecentDocuments } from '../policy/document.js'
 import type { PolicyServices } from '../policy/services.js'
 import type { Traffic } from '../proxy/data-plane.js'
@@ -47,6 +46,13 @@ interface PolicyServicesParts {
   readonly metrics: Metrics
   readonly traffic: Traffic
 }
+
+/**
+ * The actions of policies that agents send to the server. Such a policy has the rights of its agent alone: what belongs to the
+ * account (internal endpoints, IP policies, certificates) is refused by name. Vaults and files are refused by the services that
+ * it is compiled with.
+ */
+const guestActions = confinedActions(actions, 'guest')
 
 interface OpenPolicyServices {
   readonly services: PolicyServices & { readonly login: Login }

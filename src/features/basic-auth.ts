@@ -7,6 +7,7 @@ import { defineAction, type Scope } from '../policy/action.js'
 import { templateLike } from '../policy/editor.js'
 import { config, enforce, template, text } from '../policy/fields.js'
 import type { NodePath } from '../policy/problems.js'
+import { defineFeature } from './contract.js'
 
 const MIN_PASSWORD = 8
 const MAX_PASSWORD = 128
@@ -152,7 +153,7 @@ const fields = config({
 })
 
 /** Asks for a user name and a password (RFC 7617). Every accepted credential is compared, in constant time. */
-export const basicAuth = defineAction({
+const action = defineAction({
   type: 'basic-auth',
   phases: ['on_http_request'],
   config: config({
@@ -218,3 +219,5 @@ function challengeFor(realm: string): Verdict {
   const quoted = realm.replace(/["\\]/g, '\\$&')
   return refuse(401, 'BASIC_AUTH', ['www-authenticate', `Basic realm="${quoted}", charset="UTF-8"`])
 }
+
+export const basicAuth = defineFeature({ name: 'basic-auth', actions: [action] })

@@ -1,7 +1,10 @@
 import type { Flow, PinnedUnits } from '../flow/flow.js'
 import { refuse, type Verdict } from '../flow/verdict.js'
+import type { Action } from '../policy/action.js'
 import type { CompiledPolicy } from '../policy/compile.js'
 import type { KeptStateDraft, PolicyServices } from '../policy/services.js'
+import type { BodyOf, Field, Fields } from '../schema/field.js'
+import { module, type Rule } from '../schema/objects.js'
 import type { LoginGate } from './login/selection.js'
 
 /** What a module finds by key while an exchange runs: units of the snapshot that the exchange is pinned to. */
@@ -38,19 +41,63 @@ export interface ModuleScope extends KeptStateDraft {
   secret(path: string): string | undefined
 }
 
-export interface ModuleDefinition {
-  /** Its name in routes and TCP edges. */
+/** What carries the traffic that a module sees: a route of an HTTPS edge, or a TCP edge. */
+type Carrier = 'https' | 'tcp'
+
+/** A module of routes or of TCP edges. */
+export interface RouteModule {
+  /** Name of its field in routes and TCP edges. */
   readonly name: string
+  readonly on: readonly Carrier[]
+  /** The field of a resource that holds its configuration. */
+  field(on: Carrier): Field
   /** Turns a configuration that a resource has validated into closures. Throws only for a defect. */
   compile(config: Readonly<Record<string, unknown>>, scope: ModuleScope): CompiledModule
 }
 
-/** Declares a module. Keeps the type of its configuration. */
-export function defineModule<C extends object>(
-  name: string,
-  compile: (config: Readonly<C>, scope: ModuleScope) => Omit<CompiledModule, 'name'>
-): ModuleDefinition {
-  return { name, compile: (config, scope) => ({ name, ...compile(config as Readonly<C>, scope) }) }
+/** What a module is compiled from: the stored form of its fields. */
+type ConfigOf<F extends Fields> = Readonly<BodyOf<F>>
+
+interface ModuleDefinition<F extends Fields, C extends object> {
+  readonly name: string
+  /** First sentence of its description in the API. */
+  readonly description: string
+  readonly on: readonly Carrier[]
+  /** Its fields besides `enabled`; a function where they depend on the traffic. */
+  readonly fields: F | ((on: Carrier) => F)
+  readonly rules?: readonly Rule[]
+  compile(config: C, scope: ModuleScope): Omit<CompiledModule, 'name'>
+}
+
+/**
+ * Declares a module: its fields once, and what they are compiled to. `C` differs from the stored form of the fields only
+ * where the plan of a resource replaces the configuration.
+ */
+export function defineModule<const F extends Fields, C extends object = ConfigOf<F>>(
+  definition: ModuleDefinition<F, C>
+): RouteModule {
+  const { name, description, on, fields, rules } = definition
+  return {
+    name,
+    on,
+    field: (carrier) => module(description, typeof fields === 'function' ? fields(carrier) : fields, rules),
+    compile: (config, scope) => ({ name, ...definition.compile(config as C, scope) })
+  }
+}
+
+/** One feature: everything that it adds to Sluice. It imports no other feature. */
+export interface Feature {
+  /** Name of its folder or file. */
+  readonly name: string
+  readonly actions?: readonly Action[]
+  readonly modules?: readonly RouteModule[]
+  /** Wrong names of its actions with the right ones: refused, with that suggestion. */
+  readonly misnamed?: Readonly<Record<string, string>>
+}
+
+/** Declares a feature; `registry.ts` lists it. */
+export function defineFeature(feature: Feature): Feature {
+  return feature
 }
 
 /** Stands for a module that is configured and that this version does not have: what it should protect stays shut. */

@@ -5,6 +5,7 @@ import { defineAction } from '../policy/action.js'
 import { anyCase, valueLike } from '../policy/editor.js'
 import { choice, config, template } from '../policy/fields.js'
 import { checkUrl } from '../policy/values.js'
+import { defineFeature } from './contract.js'
 
 const EXPECTED = 'scheme://name.internal[:port] with the scheme http or https for requests, tcp or tls for connections'
 const ENDPOINT = /^(https?|tcp|tls):\/\/([^\s/:@?#]+)(?::(\d{1,5}))?\/?$/i
@@ -20,8 +21,12 @@ interface Place {
  * Hands the exchange or the connection to an internal entry: an edge whose host ends with `.internal`, which clients cannot
  * reach. The modules and the policy of that entry run too.
  */
-export const forwardInternal = defineAction({
+const action = defineAction({
   type: 'forward-internal',
+  confined: {
+    guest: 'the policy of an agent does not lead to internal endpoints',
+    agent: 'an agent has no internal endpoints'
+  },
   phases: ['on_tcp_connect', 'on_http_request'],
   config: config({
     url: template({
@@ -94,3 +99,5 @@ function publish(flow: Flow, url: string, place: Place | undefined): void {
       : ['ENDPOINT_MISSING', 'there is no such internal endpoint']
   flow.publish('forward_internal', { url, 'error.code': code, 'error.message': message })
 }
+
+export const forwardInternal = defineFeature({ name: 'forward-internal', actions: [action] })

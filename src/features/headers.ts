@@ -9,8 +9,8 @@ import { headerName } from '../policy/editor.js'
 import { config, headerMap, text } from '../policy/fields.js'
 import { compileHeaders } from '../policy/values.js'
 import { map, texts } from '../schema/fields.js'
-import { module, type RuleView } from '../schema/objects.js'
-import { defineModule, type ModuleScope } from './contract.js'
+import type { RuleView } from '../schema/objects.js'
+import { defineFeature, defineModule, type ModuleScope } from './contract.js'
 
 const RESERVED = { 'user-agent': '"user-agent" cannot be added or removed' }
 
@@ -36,7 +36,7 @@ const ONCE = new Set([
  * was made here, such as that of an earlier rule to a preflight request, no field comes twice: one that can stand only
  * once is replaced, and one that is there with the same value stays.
  */
-export const addHeaders = defineAction({
+const addHeaders = defineAction({
   type: 'add-headers',
   phases: ['on_http_request', 'on_http_response'],
   config: config({
@@ -92,7 +92,7 @@ function overrideHost(fields: HeaderFields, value: string): void {
  * Removes every field of the given names from the request, or from the response in its phase. From the request it takes
  * names with `_` for `-` too: an upstream that reads both alike would believe a client's `X_User`.
  */
-export const removeHeaders = defineAction({
+const removeHeaders = defineAction({
   type: 'remove-headers',
   phases: ['on_http_request', 'on_http_response'],
   config: config({
@@ -127,19 +127,13 @@ export const removeHeaders = defineAction({
   }
 })
 
-/** The configuration of the modules that edit header fields. */
-interface HeaderEdits {
-  readonly add: Readonly<Record<string, string>>
-  readonly remove: readonly string[]
-}
-
 /**
  * Removes fields, from a request in every spelling that an upstream may read as the same name, and then adds others; a field
  * that is there already stays beside the added one. What would change how a message is framed, or belongs to one hop, is left
  * out and told to the log: it was stored before it was refused.
  */
 function compileHeaderEdits(
-  { add, remove }: HeaderEdits,
+  { add, remove }: { readonly add: Readonly<Record<string, string>>; readonly remove: readonly string[] },
   side: 'request' | 'response',
   { owner, services }: ModuleScope
 ) {
@@ -176,35 +170,14 @@ function refusalToAdd(name: string, value: string | undefined): string | undefin
   return refusalToWrite(name)
 }
 
-/** Edits the fields of the request before the policy and the upstream see them. `host` replaces the client's. */
-export const requestHeaders = defineModule<HeaderEdits>('request_headers', (config, scope) => {
-  const edit = compileHeaderEdits(config, 'request', scope)
-  return {
-    request: ({ request }) => {
-      if (request !== undefined) edit(request.headers)
-      return undefined
-    }
-  }
-})
-
-/** Edits the fields of the response after the policy has seen it, also of answers that are made here. */
-export const responseHeaders = defineModule<HeaderEdits>('response_headers', (config, scope) => {
-  const edit = compileHeaderEdits(config, 'response', scope)
-  return {
-    response: ({ response }) => {
-      if (response !== undefined) edit(response.headers)
-      return undefined
-    }
-  }
-})
-
 const MAX_HEADERS = 50
 
-/** Removes and then adds header fields of requests or responses: a name in both is replaced. */
-export function headersModule(of: 'requests' | 'responses') {
-  return module(
-    `Removes and then adds header fields of ${of}. Names come back in lower case.`,
-    {
+/** What both modules have: they remove and then add, so that a name in both is replaced. */
+function edited(of: 'requests' | 'responses') {
+  return {
+    description: `Removes and then adds header fields of ${of}. Names come back in lower case.`,
+    on: ['https'] as const,
+    fields: {
       add: map<string>({
         description: 'Names and values to add.',
         keys: 'header_name',
@@ -213,9 +186,39 @@ export function headersModule(of: 'requests' | 'responses') {
       }),
       remove: texts({ description: 'Names to remove.', form: 'header_name', max: MAX_HEADERS, distinct: true })
     },
-    [{ on: ['add', 'remove'], check: whole }]
-  )
+    rules: [{ on: ['add', 'remove'], check: whole }]
+  }
 }
+
+/** Edits the fields of the request before the policy and the upstream see them. `host` replaces the client's. */
+const requestHeaders = defineModule({
+  ...edited('requests'),
+  name: 'request_headers',
+  compile(config, scope) {
+    const edit = compileHeaderEdits(config, 'request', scope)
+    return {
+      request: ({ request }) => {
+        if (request !== undefined) edit(request.headers)
+        return undefined
+      }
+    }
+  }
+})
+
+/** Edits the fields of the response after the policy has seen it, also of answers that are made here. */
+const responseHeaders = defineModule({
+  ...edited('responses'),
+  name: 'response_headers',
+  compile(config, scope) {
+    const edit = compileHeaderEdits(config, 'response', scope)
+    return {
+      response: ({ response }) => {
+        if (response !== undefined) edit(response.headers)
+        return undefined
+      }
+    }
+  }
+})
 
 /** Reports the names that no configuration may write. */
 export function refuseUnwritable(
@@ -240,3 +243,9 @@ function whole({ body, report }: RuleView): void {
   if (Object.hasOwn(add, 'host') && parseAuthority(add.host as string) === undefined)
     report('add', 'FIELD_INVALID', 'the value of host must be a host with an optional port')
 }
+
+export const headers = defineFeature({
+  name: 'headers',
+  actions: [addHeaders, removeHeaders],
+  modules: [requestHeaders, responseHeaders]
+})

@@ -3,15 +3,14 @@ import { EvaluationError } from '../expression/expression.js'
 import type { Flow } from '../flow/flow.js'
 import { closeConnection, refuse, type Verdict } from '../flow/verdict.js'
 import { type AddressRules, type Cidr, CidrSet, judge, parseAddress, parseCidr } from '../lib/ip.js'
-import { defineAction, type Scope } from '../policy/action.js'
+import { type ConfinedCheck, defineAction, type Scope } from '../policy/action.js'
 import { NETWORK, valueLike, wordLike } from '../policy/editor.js'
 import { config, enforce, template, text } from '../policy/fields.js'
 import type { NodePath } from '../policy/problems.js'
 import { decisionCounters } from '../policy/services.js'
 import { isPlaceholderWord } from '../policy/values.js'
-import { module } from '../schema/objects.js'
 import { refs } from '../schema/references.js'
-import { defineModule, type ModuleUnits } from './contract.js'
+import { defineFeature, defineModule, type ModuleUnits } from './contract.js'
 
 /** Texts that one list keeps parsed. */
 const KEPT = 256
@@ -133,8 +132,12 @@ function addresses(description: string) {
  * the policies denies it. The address is that of the peer, or the one that trusted proxies vouch for; a client's own
  * header never counts.
  */
-export const restrictIps = defineAction({
+const restrictIps = defineAction({
   type: 'restrict-ips',
+  confined: {
+    guest: withoutIpPolicies('the policy of an agent does not use IP policies'),
+    agent: withoutIpPolicies('an agent has no IP policies')
+  },
   phases: ['on_tcp_connect', 'on_http_request', 'on_http_response'],
   config: config({
     enforce: enforce(),
@@ -185,15 +188,28 @@ function publish(flow: Flow, passes: boolean, match: string | undefined): void {
   })
 }
 
+/** IP policies as references name them; `resources/ip-policies` makes the resource of it. */
+export const IP_POLICY = { name: 'ip_policy', path: '/ip_policies', idPrefix: 'ipp' } as const
+
 const RESTRICTED = refuse(403, 'IP_RESTRICTED')
 
 /**
  * Lets a client pass only when the policies allow its address, all taken together: deny beats allow. Policies are looked up at
  * each step, so that a change of their rules leaves the routes alone; one that is gone allows nobody.
  */
-export const ipRestriction = defineModule<{ ip_policies: readonly string[] }>(
-  'ip_restriction',
-  ({ ip_policies: ids }, { owner, services }) => {
+const routeModule = defineModule({
+  name: 'ip_restriction',
+  description: 'Refuses clients whose address the policies do not allow.',
+  on: ['https', 'tcp'],
+  fields: {
+    ip_policies: refs(IP_POLICY, {
+      description: 'The policies that decide.',
+      required: true,
+      min: 1,
+      onTargetDelete: 'keep'
+    })
+  },
+  compile({ ip_policies: ids }, { owner, services }) {
     const counters = decisionCounters(services.meter, owner, 'ip_restriction', ['allow', 'deny'])
     const step =
       (refusal: Verdict) =>
@@ -209,19 +225,20 @@ export const ipRestriction = defineModule<{ ip_policies: readonly string[] }>(
       }
     return { request: step(RESTRICTED), connect: step(closeConnection) }
   }
-)
+})
 
-/** IP policies as references name them; `resources/ip-policies` makes the resource of it. */
-export const IP_POLICY = { name: 'ip_policy', path: '/ip_policies', idPrefix: 'ipp' } as const
-
-/** Refuses addresses that the policies do not allow. */
-export function ipRestrictionModule() {
-  return module('Refuses clients whose address the policies do not allow.', {
-    ip_policies: refs(IP_POLICY, {
-      description: 'The policies that decide.',
-      required: true,
-      min: 1,
-      onTargetDelete: 'keep'
-    })
-  })
+/** `restrict-ips` where there are no IP policies; `why` says so. */
+function withoutIpPolicies(why: string): ConfinedCheck {
+  return (config, scope) => {
+    if (!('ip_policies' in config)) return
+    const message = `${why}; write the networks into allow and deny`
+    scope.problem(['ip_policies'], 'ACTION_UNSUPPORTED', message)
+  }
 }
+
+export const ipRestriction = defineFeature({
+  name: 'ip-restriction',
+  actions: [restrictIps],
+  modules: [routeModule],
+  misnamed: { 'ip-restriction': 'restrict-ips' }
+})

@@ -1,28 +1,51 @@
 import { type Action, defineUnsupported } from '../policy/action.js'
+import type { Field } from '../schema/field.js'
 import { basicAuth } from './basic-auth.js'
-import { requestBodyFindReplace, responseBodyFindReplace, sseFindReplace } from './body-replace/feature.js'
-import { circuitBreaker, circuitBreakerModule } from './circuit-breaker/feature.js'
-import { compression, compressResponse } from './compression/feature.js'
-import type { ModuleDefinition } from './contract.js'
+import { bodyReplace } from './body-replace/feature.js'
+import { circuitBreaker } from './circuit-breaker/feature.js'
+import { compression } from './compression/feature.js'
+import type { Feature, RouteModule } from './contract.js'
 import { forwardInternal } from './forward-internal.js'
-import { addHeaders, removeHeaders, requestHeaders, responseHeaders } from './headers.js'
+import { headers } from './headers.js'
 import { httpRequest } from './http-request/feature.js'
-import { ipRestriction, restrictIps } from './ip-restriction.js'
-import { jwtValidation } from './jwt/feature.js'
-import { oauth, oidc, openidConnect } from './login/actions.js'
-import { oauthModule, oidcModule } from './login/feature.js'
+import { ipRestriction } from './ip-restriction.js'
+import { jwt } from './jwt/feature.js'
+import { login } from './login/feature.js'
 import { rateLimit } from './rate-limit/feature.js'
-import { closeConnectionAction, customResponse, deny } from './respond.js'
+import { respond } from './respond.js'
 import { terminateTls } from './terminate-tls.js'
 import { trafficPolicy } from './traffic-policy.js'
-import { redirect, urlRewrite } from './url-rewrite.js'
+import { urlRewrite } from './url-rewrite.js'
 import { userAgentFilter } from './user-agent-filter.js'
-import { log, setVars } from './variables.js'
-import { verifyWebhook, webhookVerification } from './webhook/feature.js'
+import { variables } from './variables.js'
+import { webhook } from './webhook/feature.js'
 import { websocketTcpConverter } from './websocket-tcp-converter.js'
 
+/** Every feature, one line each. Fields of modules stand in routes and TCP edges in this order. */
+export const features: readonly Feature[] = [
+  ipRestriction,
+  circuitBreaker,
+  compression,
+  headers,
+  webhook,
+  login,
+  websocketTcpConverter,
+  userAgentFilter,
+  trafficPolicy,
+  basicAuth,
+  bodyReplace,
+  forwardInternal,
+  httpRequest,
+  jwt,
+  rateLimit,
+  respond,
+  terminateTls,
+  urlRewrite,
+  variables
+]
+
 /**
- * Every module, in the order in which they see a request; they see its response in reverse.
+ * The order in which modules see a request; they see its response in reverse.
  *
  * - First who may come at all, the cheapest check before the dearer: nobody who is refused costs more than that.
  * - Headers are edited before the policy, which sees what the upstream will see, and after the checks, which see what came.
@@ -32,19 +55,41 @@ import { websocketTcpConverter } from './websocket-tcp-converter.js'
  *   become; then it is compressed, when nobody reads or changes it any more.
  * - What a request becomes on its way to the upstream is asked last: whoever answers it before need not open a WebSocket.
  */
-export const modules: readonly ModuleDefinition[] = [
-  ipRestriction,
-  userAgentFilter,
-  webhookVerification,
-  oauthModule,
-  oidcModule,
-  requestHeaders,
-  circuitBreakerModule,
-  compression,
-  responseHeaders,
-  trafficPolicy,
-  websocketTcpConverter
+const MODULE_ORDER: readonly string[] = [
+  'ip_restriction',
+  'user_agent_filter',
+  'webhook_verification',
+  'oauth',
+  'oidc',
+  'request_headers',
+  'circuit_breaker',
+  'compression',
+  'response_headers',
+  'traffic_policy',
+  'websocket_tcp_converter'
 ]
+
+/** The modules of features in an order of names. Throws when one of them has no place in it, or a place has no module. */
+export function inOrder(found: readonly RouteModule[], order: readonly string[]): readonly RouteModule[] {
+  const placeless = found.find(({ name }) => !order.includes(name))
+  if (placeless !== undefined) throw new Error(`the module ${placeless.name} has no place in the order of modules`)
+  return order.map((name) => {
+    const module = found.find((one) => one.name === name)
+    if (module === undefined) throw new Error(`the order of modules names ${name}, which no feature has`)
+    return module
+  })
+}
+
+const declared: readonly RouteModule[] = features.flatMap(({ modules = [] }) => modules)
+
+/** Every module, in the order of execution. */
+export const modules: readonly RouteModule[] = inOrder(declared, MODULE_ORDER)
+
+/** The fields of the modules that a route (`https`) or a TCP edge (`tcp`) may have, by name. */
+export function moduleFields(carrier: 'https' | 'tcp'): Readonly<Record<string, Field>> {
+  const present = declared.filter(({ on }) => on.includes(carrier))
+  return Object.fromEntries(present.map((module) => [module.name, module.field(carrier)]))
+}
 
 /** Actions of the language that are refused by name. */
 const saml = defineUnsupported('saml', 'saml was never released; use openid-connect for single sign-on')
@@ -55,45 +100,15 @@ const WAF =
 const owaspCrsRequest = defineUnsupported('owasp-crs-request', `owasp-crs-request ${WAF}`)
 const owaspCrsResponse = defineUnsupported('owasp-crs-response', `owasp-crs-response ${WAF}`)
 
-/** Every action of the language; what is not here does not exist. */
-export const actions: readonly Action[] = [
-  addHeaders,
-  aiGateway,
-  basicAuth,
-  circuitBreaker,
-  closeConnectionAction,
-  compressResponse,
-  customResponse,
-  deny,
-  forwardInternal,
-  httpRequest,
-  jwtValidation,
-  log,
-  oauth,
-  oidc,
-  openidConnect,
-  owaspCrsRequest,
-  owaspCrsResponse,
-  rateLimit,
-  redirect,
-  removeHeaders,
-  requestBodyFindReplace,
-  responseBodyFindReplace,
-  restrictIps,
-  saml,
-  setVars,
-  sseFindReplace,
-  terminateTls,
-  urlRewrite,
-  verifyWebhook
-]
+const unsupported: readonly Action[] = [saml, aiGateway, owaspCrsRequest, owaspCrsResponse]
+
+/** Every action of the language, by name; what is not here does not exist. */
+export const actions: readonly Action[] = [...features.flatMap(({ actions = [] }) => actions), ...unsupported].sort(
+  (a, b) => (a.type < b.type ? -1 : 1)
+)
 
 /** Wrong names whose right one is known: refused, with that suggestion. */
-export const suggestions: Readonly<Record<string, string>> = {
-  'webhook-validation': 'verify-webhook',
-  'webhook-verification': 'verify-webhook',
-  'ip-restriction': 'restrict-ips',
-  'rewrite-url': 'url-rewrite',
-  jwt: 'jwt-validation',
-  compression: 'compress-response'
-}
+export const suggestions: Readonly<Record<string, string>> = Object.assign(
+  {},
+  ...features.map(({ misnamed }) => misnamed)
+)

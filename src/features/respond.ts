@@ -2,14 +2,15 @@ import Type from 'typebox'
 import { mediaTypeOf } from '../flow/content-coding.js'
 import type { Flow } from '../flow/flow.js'
 import { NEVER_WRITTEN } from '../flow/header-rules.js'
-import { closeConnection as close, closeConnection, refuse, respond } from '../flow/verdict.js'
+import { respond as answerWith, closeConnection as close, closeConnection, refuse } from '../flow/verdict.js'
 import { defineAction, type Scope } from '../policy/action.js'
 import { given, implies } from '../policy/editor.js'
 import { config, headerMap, template, whole } from '../policy/fields.js'
 import { compileHeaders, headerList } from '../policy/values.js'
+import { defineFeature } from './contract.js'
 
 /** Refuses: an answer without a body on HTTP, a closed connection on TCP. */
-export const deny = defineAction({
+const deny = defineAction({
   type: 'deny',
   phases: ['on_tcp_connect', 'on_http_request'],
   config: config({
@@ -34,7 +35,7 @@ export const deny = defineAction({
 })
 
 /** Closes the client's connection at once, without an answer. */
-export const closeConnectionAction = defineAction({
+const closeConnectionAction = defineAction({
   type: 'close-connection',
   phases: ['on_tcp_connect', 'on_http_request'],
   config: config({}),
@@ -56,7 +57,7 @@ const ONE_BODY = {
 }
 
 /** Answers itself: instead of the upstream, or in place of what the upstream answered. */
-export const customResponse = defineAction({
+const customResponse = defineAction({
   type: 'custom-response',
   phases: ['on_http_request', 'on_http_response'],
   config: config(
@@ -85,7 +86,7 @@ export const customResponse = defineAction({
     const writing = compileHeaders(headers, ['headers'], scope)
     const inferred =
       source === '' || writing.names.includes('content-type') ? [] : ['content-type', mediaTypeOf(source)]
-    return (flow) => respond(status, [...inferred, ...headerList(writing, flow)], bytes(flow))
+    return (flow) => answerWith(status, [...inferred, ...headerList(writing, flow)], bytes(flow))
   }
 })
 
@@ -96,3 +97,5 @@ function compileBody(source: string, field: string, scope: Scope): (flow: Flow) 
   const bytes = Buffer.from(compiled.constant, 'utf8')
   return () => bytes
 }
+
+export const respond = defineFeature({ name: 'respond', actions: [deny, closeConnectionAction, customResponse] })

@@ -9,6 +9,7 @@ import { given, implies, valueLike } from '../policy/editor.js'
 import { choice, config, template } from '../policy/fields.js'
 import type { NodePath } from '../policy/problems.js'
 import { isPlaceholderWord } from '../policy/values.js'
+import { defineFeature } from './contract.js'
 
 const version = (description: string, standard: '1.2' | '1.3') =>
   Type.Optional(choice(['1.0', '1.1', '1.2', '1.3'], { description, default: standard }))
@@ -63,8 +64,9 @@ const NAME_FIELDS: Readonly<Record<string, string>> = {
  * has. What comes behind sees plain bytes, and rules that follow see the client's certificate. Where TLS cannot end (it
  * has ended, or HTTP listens there) the connection is closed: who asks for certificates must not get clients without.
  */
-export const terminateTls = defineAction({
+const action = defineAction({
   type: 'terminate-tls',
+  confined: { guest: ownCertificates, agent: 'what reaches an agent is no connection that TLS could begin on' },
   phases: ['on_tcp_connect'],
   config: config(
     {
@@ -298,3 +300,19 @@ function certificateFields(side: string): Record<string, string> {
   }
   return fields
 }
+
+function ownCertificates(config: Readonly<Record<string, unknown>>, scope: Scope): void {
+  const { server_certificate, server_private_key, mutual_tls_certificate_authorities: authorities } = config
+  if (server_certificate === undefined || server_private_key === undefined) {
+    const message =
+      'the policy of an agent does not use certificates of the account; write server_certificate and server_private_key'
+    scope.problem([], 'ACTION_UNSUPPORTED', message)
+  }
+  for (const [index, authority] of [authorities ?? []].flat().entries()) {
+    if (String(authority).includes('-----BEGIN')) continue
+    const message = 'the policy of an agent does not use authorities of the account; write the certificate as PEM'
+    scope.problem(['mutual_tls_certificate_authorities', index], 'ACTION_UNSUPPORTED', message)
+  }
+}
+
+export const terminateTls = defineFeature({ name: 'terminate-tls', actions: [action] })

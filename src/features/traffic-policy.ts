@@ -8,8 +8,7 @@ import { greaterReading } from '../policy/response-reading.js'
 import { type CompiledPhase, runPhase } from '../policy/run.js'
 import { defineField, type Field, type ResourceRecord } from '../schema/field.js'
 import { text } from '../schema/fields.js'
-import { module } from '../schema/objects.js'
-import { defineModule, type Step } from './contract.js'
+import { defineFeature, defineModule, type Step } from './contract.js'
 
 /** Of the bytes before the rules changed them; a stream is not fetched in parts either. */
 const DROPPED = ['content-encoding', 'content-length', 'content-md5', 'digest', 'content-digest', 'repr-digest']
@@ -54,32 +53,43 @@ function isEventStream(contentType: string | undefined): boolean {
   return ((contentType ?? '').split(';')[0] as string).trim().toLowerCase() === 'text/event-stream'
 }
 
+const DESCRIPTION = 'A traffic policy document, YAML or JSON.'
+/** Name of the module wherever a resource has it. */
+export const POLICY_MODULE = 'traffic_policy'
+
 /** Runs the traffic policy. The policy is found by key at each step, so that a changed policy leaves its routes alone. */
-export const trafficPolicy = defineModule<{ policy: string }>('traffic_policy', ({ policy: key }, { services }) => {
-  const step =
-    (phase: Phase): Step =>
-    (flow, units) => {
-      const rules = units.policy(key)?.phases[phase]
-      return rules ? runPhase(rules, flow) : undefined
+const routeModule = defineModule({
+  name: POLICY_MODULE,
+  description: 'Runs a traffic policy document.',
+  on: ['https', 'tcp'],
+  fields: (on) => ({ value: policyDocument(on === 'tcp' ? 'tcp' : 'http') }),
+  // The plan has put the document into a unit of its own, and its key here.
+  compile({ policy: key }: { readonly policy: string }, { services }) {
+    const step =
+      (phase: Phase): Step =>
+      (flow, units) => {
+        const rules = units.policy(key)?.phases[phase]
+        return rules ? runPhase(rules, flow) : undefined
+      }
+    const request = step('on_http_request')
+    const response = step('on_http_response')
+    return {
+      logins: (units) => units.policy(key)?.logins.map(({ gate }) => gate) ?? [],
+      request(flow, units) {
+        if (flow.own !== undefined) return answerOwn(flow, units.policy(key))
+        const reads = units.policy(key)?.reads
+        if (reads !== undefined) flow.reads = greaterReading(flow.reads, reads)
+        return request(flow, units)
+      },
+      response(flow, units) {
+        const verdict = response(flow, units)
+        const messages = units.policy(key)?.phases.on_event_stream_message
+        if (!messages) return verdict
+        const watch = () => watchEventStream(messages, flow, services.bodies)
+        return verdict instanceof Promise ? verdict.then((late) => late ?? watch()) : (verdict ?? watch())
+      },
+      connect: step('on_tcp_connect')
     }
-  const request = step('on_http_request')
-  const response = step('on_http_response')
-  return {
-    logins: (units) => units.policy(key)?.logins.map(({ gate }) => gate) ?? [],
-    request(flow, units) {
-      if (flow.own !== undefined) return answerOwn(flow, units.policy(key))
-      const reads = units.policy(key)?.reads
-      if (reads !== undefined) flow.reads = greaterReading(flow.reads, reads)
-      return request(flow, units)
-    },
-    response(flow, units) {
-      const verdict = response(flow, units)
-      const messages = units.policy(key)?.phases.on_event_stream_message
-      if (!messages) return verdict
-      const watch = () => watchEventStream(messages, flow, services.bodies)
-      return verdict instanceof Promise ? verdict.then((late) => late ?? watch()) : (verdict ?? watch())
-    },
-    connect: step('on_tcp_connect')
   }
 })
 
@@ -92,15 +102,7 @@ function answerOwn(flow: Flow, policy: CompiledPolicy | undefined): Verdict | un
   return flow.own?.answer(flow)
 }
 
-const DESCRIPTION = 'A traffic policy document, YAML or JSON.'
-/** Name of the module wherever a resource has it. */
-export const POLICY_MODULE = 'traffic_policy'
 const MAX_DOCUMENT = 1024 * 1024
-
-/** Runs a policy document. `layer`: the kind of traffic that it sees. */
-export function trafficPolicyModule(layer: 'http' | 'tcp') {
-  return module('Runs a traffic policy document.', { value: policyDocument(layer) })
-}
 
 /** The policy document that a record holds; undefined when it holds none. */
 export function policyTextOf({ body }: Pick<ResourceRecord, 'body'>): string | undefined {
@@ -121,3 +123,5 @@ function policyDocument(layer: 'http' | 'tcp'): Field<string> {
     }
   })
 }
+
+export const trafficPolicy = defineFeature({ name: 'traffic-policy', modules: [routeModule] })

@@ -9,6 +9,7 @@ import { defineAction, type Scope } from '../policy/action.js'
 import { implies } from '../policy/editor.js'
 import { config, headerMap, regex, template } from '../policy/fields.js'
 import { compileHeaders, headerList } from '../policy/values.js'
+import { defineFeature } from './contract.js'
 
 /** Names that other proxies give in replacements, and what says the same here. */
 const SUBSTITUTES: Readonly<Record<string, string>> = {
@@ -126,7 +127,7 @@ const STATUSES = [301, 302, 303, 307, 308]
 const RESERVED = { location: '"location" is what to says; it cannot be given as a header' }
 
 /** Sends the client to another URL: the request's, with the first match replaced. An unchanged URL goes on. */
-export const redirect = defineAction({
+const redirect = defineAction({
   type: 'redirect',
   phases: ['on_http_request'],
   config: config(
@@ -188,7 +189,7 @@ function locationOf(text: string, otherHost: boolean): string {
  * decided by its route alone, and `Host` stays as it came: another host in the result shows in `req.url` and nowhere
  * else, so nothing that a client sends can lead a request to another upstream.
  */
-export const urlRewrite = defineAction({
+const action = defineAction({
   type: 'url-rewrite',
   phases: ['on_http_request'],
   config: config(
@@ -246,3 +247,9 @@ function targetOf(text: string, { target: before, pathForm }: FlowRequest): Requ
   if (typeof formed === 'string') throw new EvaluationError('failed', `the path of the rewritten URL ${HOLDS[formed]}`)
   return formed
 }
+
+export const urlRewrite = defineFeature({
+  name: 'url-rewrite',
+  actions: [redirect, action],
+  misnamed: { 'rewrite-url': 'url-rewrite' }
+})

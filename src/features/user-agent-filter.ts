@@ -2,8 +2,8 @@ import { refuse } from '../flow/verdict.js'
 import { compileRegex, type Regex } from '../lib/regex.js'
 import { decisionCounters } from '../policy/services.js'
 import { texts } from '../schema/fields.js'
-import { module, type RuleView } from '../schema/objects.js'
-import { defineModule } from './contract.js'
+import type { RuleView } from '../schema/objects.js'
+import { defineFeature, defineModule } from './contract.js'
 
 /** No client has a longer name, and fifty patterns over a whole header block would hold up everybody else. */
 const LONGEST = 2_048
@@ -13,13 +13,22 @@ const LONGEST_REMEMBERED = 256
 const NAMELESS = ['']
 const REFUSED = refuse(403, 'USER_AGENT_REFUSED')
 
+const patterns = (description: string) => texts({ description, form: 'regex', bytes: 1024, max: 50 })
+
 /**
  * Refuses requests whose `User-Agent` one of the `deny` patterns matches, unless one of `allow` does, and names longer
  * than 2,048 characters. A request without the field has the name ''; of several fields each one counts.
  */
-export const userAgentFilter = defineModule<{ allow: readonly string[]; deny: readonly string[] }>(
-  'user_agent_filter',
-  (config, { owner, services }) => {
+const routeModule = defineModule({
+  name: 'user_agent_filter',
+  description: 'Lets user agents pass or refuses them by patterns of their name.',
+  on: ['https'],
+  fields: {
+    allow: patterns('Regular expressions (RE2); what one matches may pass, whatever deny says. Needs deny.'),
+    deny: patterns('Regular expressions (RE2); what one matches is refused, unless one of allow matches.')
+  },
+  rules: [{ on: ['allow', 'deny'], check: exceptions }],
+  compile(config, { owner, services }) {
     const [allow, deny] = [config.allow.map(compiled), config.deny.map(compiled)]
     const refuses = remembering(
       (name) =>
@@ -38,7 +47,7 @@ export const userAgentFilter = defineModule<{ allow: readonly string[]; deny: re
       }
     }
   }
-)
+})
 
 function remembering(refuses: (name: string) => boolean): (name: string) => boolean {
   const known = new Map<string, boolean>()
@@ -58,23 +67,11 @@ function compiled(pattern: string): Regex {
   return result.regex
 }
 
-const patterns = (description: string) => texts({ description, form: 'regex', bytes: 1024, max: 50 })
-
-/** Refuses user agents by their name. */
-export function userAgentFilterModule() {
-  return module(
-    'Lets user agents pass or refuses them by patterns of their name.',
-    {
-      allow: patterns('Regular expressions (RE2); what one matches may pass, whatever deny says. Needs deny.'),
-      deny: patterns('Regular expressions (RE2); what one matches is refused, unless one of allow matches.')
-    },
-    [{ on: ['allow', 'deny'], check: exceptions }]
-  )
-}
-
 /** Patterns that allow are exceptions: alone they would look like a list of those who may pass, and let everybody pass. */
 function exceptions({ body, report }: RuleView): void {
   const [allow, deny] = [body.allow, body.deny] as (readonly string[])[]
   if (allow?.length === 0 || deny?.length !== 0) return
   report('deny', 'FIELD_REQUIRED', 'is required with allow, which only makes exceptions; ".*" refuses everybody else')
 }
+
+export const userAgentFilter = defineFeature({ name: 'user-agent-filter', modules: [routeModule] })

@@ -4,6 +4,7 @@ import { textLike } from '../policy/editor.js'
 import { anyValue, config } from '../policy/fields.js'
 import type { NodePath } from '../policy/problems.js'
 import { type CompiledValue, compileValue } from '../policy/values.js'
+import { defineFeature } from './contract.js'
 
 const IDENTIFIER = /^[A-Za-z_][A-Za-z0-9_]*$/
 
@@ -19,7 +20,7 @@ function assigned(vars: unknown): (readonly [string, unknown])[] {
 }
 
 /** Sets `vars.<name>` for the rest of the phase. Later entries see earlier ones; the last value of a name stays. */
-export const setVars = defineAction({
+const setVars = defineAction({
   type: 'set-vars',
   phases: ['on_tcp_connect', 'on_http_request', 'on_http_response'],
   config: config({
@@ -69,7 +70,7 @@ function compileEntry(
 }
 
 /** Records data with the exchange; it goes to the access log when the exchange ends. */
-export const log = defineAction({
+const log = defineAction({
   type: 'log',
   phases: ['on_tcp_connect', 'on_http_request', 'on_http_response'],
   config: config({
@@ -108,3 +109,5 @@ function warnOfSecrets(value: unknown, at: NodePath, scope: Scope): void {
     }
   }
 }
+
+export const variables = defineFeature({ name: 'variables', actions: [setVars, log] })

@@ -1,8 +1,7 @@
 import { createHash } from 'node:crypto'
 import type { Flow } from '../flow/flow.js'
 import { refuse, type Verdict } from '../flow/verdict.js'
-import { module } from '../schema/objects.js'
-import { defineModule } from './contract.js'
+import { defineFeature, defineModule } from './contract.js'
 
 const GUID = '258EAFA5-E914-47DA-95CA-C5AB0DC85B11'
 /** Sixteen bytes in base64 (RFC 6455 4.1). */
@@ -16,29 +15,36 @@ const BROKEN = refuse(400, 'WEBSOCKET_HANDSHAKE')
  * comes from there are binary messages. Of several subprotocols that a client offers it gets `binary` or else the first;
  * a message of text ends the connection (close code 1003).
  */
-export const websocketTcpConverter = defineModule('websocket_tcp_converter', () => ({
-  request(flow: Flow): Verdict | undefined {
-    const { request } = flow
-    if (request === undefined) return undefined
-    const { headers } = request
-    const asks = headers.get('upgrade')?.toLowerCase() === 'websocket'
-    if (!asks || request.method !== 'GET' || headers.get('sec-websocket-version') !== '13') return REQUIRED
-    const key = headers.get('sec-websocket-key') ?? ''
-    if (!KEY.test(key)) return BROKEN
-    const accept = createHash('sha1').update(`${key}${GUID}`).digest('base64')
-    const protocol = chosen(headers.values('sec-websocket-protocol'))
-    flow.speaksBytes = {
-      headers: [
-        'upgrade',
-        'websocket',
-        'sec-websocket-accept',
-        accept,
-        ...(protocol === undefined ? [] : ['sec-websocket-protocol', protocol])
-      ]
+const routeModule = defineModule({
+  name: 'websocket_tcp_converter',
+  description:
+    'Turns WebSockets into TCP connections to the backend: what binary messages hold is sent there, and what comes from there is sent as binary messages. Other requests get 426.',
+  on: ['https'],
+  fields: {},
+  compile: () => ({
+    request(flow: Flow): Verdict | undefined {
+      const { request } = flow
+      if (request === undefined) return undefined
+      const { headers } = request
+      const asks = headers.get('upgrade')?.toLowerCase() === 'websocket'
+      if (!asks || request.method !== 'GET' || headers.get('sec-websocket-version') !== '13') return REQUIRED
+      const key = headers.get('sec-websocket-key') ?? ''
+      if (!KEY.test(key)) return BROKEN
+      const accept = createHash('sha1').update(`${key}${GUID}`).digest('base64')
+      const protocol = chosen(headers.values('sec-websocket-protocol'))
+      flow.speaksBytes = {
+        headers: [
+          'upgrade',
+          'websocket',
+          'sec-websocket-accept',
+          accept,
+          ...(protocol === undefined ? [] : ['sec-websocket-protocol', protocol])
+        ]
+      }
+      return undefined
     }
-    return undefined
-  }
-}))
+  })
+})
 
 /** Clients that offer some and get none give up. `base64` would mean messages of text. */
 function chosen(lines: readonly string[]): string | undefined {
@@ -47,10 +53,4 @@ function chosen(lines: readonly string[]): string | undefined {
   return usable.find((name) => name === 'binary') ?? usable[0]
 }
 
-/** Turns WebSockets into plain connections to the backend. */
-export function websocketTcpConverterModule() {
-  return module(
-    'Turns WebSockets into TCP connections to the backend: what binary messages hold is sent there, and what comes from there is sent as binary messages. Other requests get 426.',
-    {}
-  )
-}
+export const websocketTcpConverter = defineFeature({ name: 'websocket-tcp-converter', modules: [routeModule] })

@@ -43,6 +43,12 @@ export interface Scope {
   keep<T>(key: readonly unknown[], make: (identity: string) => T): T
 }
 
+/** Checks what an action asks for where policies may ask for less, before it is compiled. Reports through `scope`. */
+export type ConfinedCheck = (config: Readonly<Record<string, unknown>>, scope: Scope) => void
+
+/** Policies with less than those of the account: of an agent on the server (`guest`), and run by the agent itself (`agent`). */
+type Confinement = 'guest' | 'agent'
+
 interface ActionBase<S extends TSchema> {
   /** As it stands in documents. */
   readonly type: string
@@ -69,6 +75,8 @@ interface ActionBase<S extends TSchema> {
   }
   /** Names of `vars` with what they are set to. */
   assigns?(config: Static<S>): readonly (readonly [name: string, value: unknown])[]
+  /** Where it is refused, with the reason, or asks for less, with a check. */
+  readonly confined?: Readonly<Partial<Record<Confinement, string | ConfinedCheck>>>
   /** What it publishes: `actions.service.<name>.<field>`; field paths may be dotted; values are CEL types. */
   readonly results?: { readonly name: string; readonly fields: Readonly<Record<string, string>> }
 }
@@ -96,6 +104,22 @@ export function defineAction<S extends TSchema>(action: Omit<ReadyAction<S>, 'av
 
 export function defineUnsupported(type: string, reason: string): UnsupportedAction {
   return { availability: 'unsupported', type, reason }
+}
+
+/** The actions of policies that are confined: what they cannot have is refused by name, with the reason. */
+export function confinedActions(actions: readonly Action[], confinement: Confinement): readonly Action[] {
+  return actions.map((action) => {
+    const rule = action.availability === 'ready' ? action.confined?.[confinement] : undefined
+    if (action.availability !== 'ready' || rule === undefined) return action
+    if (typeof rule === 'string') return defineUnsupported(action.type, rule)
+    return {
+      ...action,
+      compile(config, scope) {
+        rule(config as Readonly<Record<string, unknown>>, scope)
+        return action.compile(config, scope)
+      }
+    }
+  })
 }
 
 /** What actions publish, by result name: `actions.service.<name>.<field>` with the CEL type of each field. */

@@ -1,13 +1,6 @@
 import Type from 'typebox'
-import { circuitBreakerFields } from '../features/circuit-breaker/feature.js'
-import { compressionModule } from '../features/compression/feature.js'
-import { headersModule } from '../features/headers.js'
-import { ipRestrictionModule } from '../features/ip-restriction.js'
-import { oauthFields, oidcFields, oneLogin } from '../features/login/feature.js'
-import { trafficPolicyModule } from '../features/traffic-policy.js'
-import { userAgentFilterModule } from '../features/user-agent-filter.js'
-import { webhookVerificationModule } from '../features/webhook/feature.js'
-import { websocketTcpConverterModule } from '../features/websocket-tcp-converter.js'
+import { oneLogin } from '../features/login/feature.js'
+import { moduleFields } from '../features/registry.js'
 import type { EdgeTls, ModuleConfigs, PolicyUnit, SecretReference, Unit } from '../runtime/plan.js'
 import { defineField, type Field } from '../schema/field.js'
 import { choice, computed, constant, described, text, texts } from '../schema/fields.js'
@@ -30,6 +23,13 @@ function backendModule(targets: readonly Target[]) {
 }
 
 const unsupported = (name: string) => constant(null, `${name} is not supported; always null.`)
+
+/** `saml` stands between the other logins, in answers too. */
+function withSaml(fields: Readonly<Record<string, Field>>): Readonly<Record<string, Field>> {
+  const entries = Object.entries(fields)
+  entries.splice(entries.findIndex(([name]) => name === 'oauth') + 1, 0, ['saml', unsupported('saml')])
+  return Object.fromEntries(entries)
+}
 
 /**
  * The path of a route as it is compared, from its normal form: a prefix ends on a segment border, so that its last slash says
@@ -74,18 +74,7 @@ export const httpsEdgeRoute = defineResource({
     ...described,
     owner_id: writtenById('The user or bot who made it; members see secrets of their own routes alone.', false),
     backend: backendModule(HTTP_BACKENDS),
-    ip_restriction: ipRestrictionModule(),
-    circuit_breaker: circuitBreakerFields(),
-    compression: compressionModule(),
-    request_headers: headersModule('requests'),
-    response_headers: headersModule('responses'),
-    webhook_verification: webhookVerificationModule(),
-    oauth: oauthFields(),
-    saml: unsupported('saml'),
-    oidc: oidcFields(),
-    websocket_tcp_converter: websocketTcpConverterModule(),
-    user_agent_filter: userAgentFilterModule(),
-    traffic_policy: trafficPolicyModule('http'),
+    ...withSaml(moduleFields('https')),
     policy: unsupported('policy, the predecessor of traffic_policy,')
   }
 })
@@ -165,8 +154,7 @@ export const tcpEdge = defineResource({
       unique: 'hostport'
     }),
     backend: backendModule(TCP_BACKENDS),
-    ip_restriction: ipRestrictionModule(),
-    traffic_policy: trafficPolicyModule('tcp'),
+    ...moduleFields('tcp'),
     policy: constant(null, 'Predecessor of traffic_policy; always null.')
   }
 })

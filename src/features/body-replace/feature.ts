@@ -12,6 +12,7 @@ import { type BodyText, readText } from '../../policy/body-text.js'
 import { textLike } from '../../policy/editor.js'
 import { config, template } from '../../policy/fields.js'
 import type { NodePath } from '../../policy/problems.js'
+import { defineFeature } from '../contract.js'
 import { compileReplacement, type Found, type Replacement, replacements, replaceWithin } from './replacements.js'
 
 /** Say something of the bytes that were there before (RFC 9530 2; RFC 9110 8.6, 14.3). */
@@ -124,7 +125,7 @@ const requestErrors = {
  * Replaces text in the body of the request, whatever its media type: a client chooses that, and must not choose by it
  * what the upstream gets to see. The whole body is buffered first.
  */
-export const requestBodyFindReplace = defineAction({
+const requestBodyFindReplace = defineAction({
   type: 'request-body-find-replace',
   phases: ['on_http_request'],
   config: config({ replacements: replacements() }),
@@ -160,7 +161,7 @@ const PARTIAL = refuse(502, 'RESPONSE_PARTIAL')
  * Replaces text in the body of the response. The whole body is buffered first. Media that hold no text (images, archives,
  * …) and event streams, which have an action of their own, pass untouched.
  */
-export const responseBodyFindReplace = defineAction({
+const responseBodyFindReplace = defineAction({
   type: 'response-body-find-replace',
   phases: ['on_http_response'],
   config: config({ replacements: replacements() }),
@@ -207,7 +208,7 @@ function withoutLength(response: FlowResponse): void {
 type Field = keyof EventStreamMessage
 
 /** Replaces text in each message of an event stream, which goes on streaming. A message is handled for itself. */
-export const sseFindReplace = defineAction({
+const sseFindReplace = defineAction({
   type: 'sse-find-replace',
   phases: ['on_event_stream_message'],
   config: config({
@@ -281,3 +282,8 @@ function written(field: Field, text: string | undefined): string {
   }
   return text
 }
+
+export const bodyReplace = defineFeature({
+  name: 'body-replace',
+  actions: [requestBodyFindReplace, responseBodyFindReplace, sseFindReplace]
+})

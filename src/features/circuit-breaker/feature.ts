@@ -3,8 +3,7 @@ import { parseDuration } from '../../lib/units.js'
 import { defineAction } from '../../policy/action.js'
 import { config, duration, enforce, whole } from '../../policy/fields.js'
 import { fraction, UINT32, whole as wholeField } from '../../schema/fields.js'
-import { module } from '../../schema/objects.js'
-import { defineModule } from '../contract.js'
+import { defineFeature, defineModule } from '../contract.js'
 import { CIRCUIT_RESULTS, Circuit } from './circuit.js'
 
 const SECOND = 1_000
@@ -16,7 +15,7 @@ const span = (description: string) =>
  * answers with 500 or above; only requests that reach the action are counted. A named rule keeps its breaker when
  * other rules come and go.
  */
-export const circuitBreaker = defineAction({
+const action = defineAction({
   type: 'circuit-breaker',
   phases: ['on_http_request'],
   config: config({
@@ -77,37 +76,12 @@ function milliseconds(text: string): number {
   return parseDuration(text) ?? 10 * SECOND
 }
 
-interface CircuitBreakerConfig {
-  /** Seconds. */
-  readonly tripped_duration: number
-  /** Seconds. */
-  readonly rolling_window: number
-  readonly num_buckets: number
-  readonly volume_threshold: number
-  /** 0 to 1. */
-  readonly error_threshold_percentage: number
-}
-
 /** Refuses requests while the upstream fails too often: 503 `CIRCUIT_OPEN` with `retry-after`. */
-export const circuitBreakerModule = defineModule<CircuitBreakerConfig>('circuit_breaker', (config, scope) => {
-  const circuit = new Circuit(
-    {
-      window: config.rolling_window * SECOND,
-      buckets: config.num_buckets,
-      tripped: config.tripped_duration * SECOND,
-      volume: config.volume_threshold,
-      threshold: config.error_threshold_percentage,
-      enforce: true,
-      identity: []
-    },
-    scope
-  )
-  return { request: (flow) => circuit.admit(flow) }
-})
-
-/** Refuses while the upstream fails too often. */
-export function circuitBreakerFields() {
-  return module('Refuses requests while the upstream fails too often.', {
+const routeModule = defineModule({
+  name: 'circuit_breaker',
+  description: 'Refuses requests while the upstream fails too often.',
+  on: ['https'],
+  fields: {
     tripped_duration: wholeField({
       description: 'Seconds that it stays open before the upstream is tried again.',
       min: 1,
@@ -133,5 +107,22 @@ export function circuitBreakerFields() {
       max: 1,
       default: 0.5
     })
-  })
-}
+  },
+  compile(config, scope) {
+    const circuit = new Circuit(
+      {
+        window: config.rolling_window * SECOND,
+        buckets: config.num_buckets,
+        tripped: config.tripped_duration * SECOND,
+        volume: config.volume_threshold,
+        threshold: config.error_threshold_percentage,
+        enforce: true,
+        identity: []
+      },
+      scope
+    )
+    return { request: (flow) => circuit.admit(flow) }
+  }
+})
+
+export const circuitBreaker = defineFeature({ name: 'circuit-breaker', actions: [action], modules: [routeModule] })

@@ -2,8 +2,7 @@ import Type from 'typebox'
 import { defineAction, type Scope } from '../../policy/action.js'
 import { choice, config } from '../../policy/fields.js'
 import { decisionCounters } from '../../policy/services.js'
-import { module } from '../../schema/objects.js'
-import { defineModule } from '../contract.js'
+import { defineFeature, defineModule } from '../contract.js'
 import { availableCodings, type Coding, Compressor, usualCodings } from './compressor.js'
 
 const WITHOUT_COOKIES =
@@ -16,7 +15,7 @@ const WITHOUT_COOKIES =
  * third party can send and holds a secret of the user, its compressed length gives the secret away (the attack called
  * BREACH). Whoever names the algorithms has asked for it.
  */
-export const compressResponse = defineAction({
+const compressResponse = defineAction({
   type: 'compress-response',
   phases: ['on_http_response'],
   config: config({
@@ -62,19 +61,27 @@ function offeredOf(algorithms: readonly string[], scope: Scope): readonly Coding
  * Compresses responses for clients that accept it. Responses to requests with cookies stay as they are, because their
  * compressed length can give away a secret that they hold (BREACH); the action `compress-response` takes them when told so.
  */
-export const compression = defineModule('compression', (_config, { owner, services }) => {
-  const compressor = new Compressor(usualCodings, { withCookies: false })
-  const counters = decisionCounters(services.meter, owner, 'compression', ['compressed', 'unchanged'])
-  return {
-    response: (flow) => {
-      const outcome = compressor.compress(flow)
-      if (outcome !== undefined) counters[outcome.coding === undefined ? 'unchanged' : 'compressed'].inc()
-      return undefined
+const routeModule = defineModule({
+  name: 'compression',
+  description: 'Compresses responses for clients that take them so.',
+  on: ['https'],
+  fields: {},
+  compile(_config, { owner, services }) {
+    const compressor = new Compressor(usualCodings, { withCookies: false })
+    const counters = decisionCounters(services.meter, owner, 'compression', ['compressed', 'unchanged'])
+    return {
+      response: (flow) => {
+        const outcome = compressor.compress(flow)
+        if (outcome !== undefined) counters[outcome.coding === undefined ? 'unchanged' : 'compressed'].inc()
+        return undefined
+      }
     }
   }
 })
 
-/** Compresses responses for clients that take them so. */
-export function compressionModule() {
-  return module('Compresses responses for clients that take them so.', {})
-}
+export const compression = defineFeature({
+  name: 'compression',
+  actions: [compressResponse],
+  modules: [routeModule],
+  misnamed: { compression: 'compress-response' }
+})

@@ -9,6 +9,7 @@ import { defineAction, type Scope } from '../../policy/action.js'
 import { valueLike, WEB_URL } from '../../policy/editor.js'
 import { choice, config, duration, headerMap, template, text, whole } from '../../policy/fields.js'
 import { checkUrl } from '../../policy/values.js'
+import { defineFeature } from '../contract.js'
 import { compileMessage, requesting, writtenHost } from './attempts.js'
 
 const SECOND = 1_000
@@ -28,8 +29,9 @@ const parameter = config({
  * policy run. Such a name must stand in the document itself: no client and no server chooses it. Addresses that are not public are refused unless the operator allows them, for each redirect anew, and
  * whoever wrote the name. When the client leaves, the request is given up.
  */
-export const httpRequest = defineAction({
+const action = defineAction({
   type: 'http-request',
+  confined: { guest: noInternalHost },
   phases: ['on_http_request', 'on_http_response'],
   config: config({
     url: template({ description: 'Where to.', minLength: 1, editor: valueLike(WEB_URL) }),
@@ -128,3 +130,12 @@ function compileCondition(source: string, scope: Scope): Expression | undefined 
   }
   return compiled.value
 }
+
+function noInternalHost({ url }: Readonly<Record<string, unknown>>, scope: Scope): void {
+  const host = writtenHost(String(url))
+  if (isInternal(host)) {
+    scope.problem(['url'], 'ACTION_UNSUPPORTED', `the policy of an agent does not lead to internal endpoints (${host})`)
+  }
+}
+
+export const httpRequest = defineFeature({ name: 'http-request', actions: [action] })

@@ -3,6 +3,7 @@ import type { Verdict } from '../../flow/verdict.js'
 import { parseDuration } from '../../lib/units.js'
 import { defineAction, type Scope } from '../../policy/action.js'
 import { type Counter, decisionCounters } from '../../policy/services.js'
+import { defineFeature } from '../contract.js'
 import { type ClaimRules, type JwtConfig, jwtConfig } from './config.js'
 import { compileKeys } from './keys.js'
 import { type JwtProblem, messageOf, verdictOf } from './token.js'
@@ -18,7 +19,7 @@ import { SignatureMemory, TokenVerifier } from './verifier.js'
  * of the machine (`files`); no issuer is asked where its keys are, and what a token says about keys counts for nothing
  * but the comparison of `kid`. A failure is 401 with a challenge; 503 `JWT_KEYS_UNAVAILABLE` when keys cannot be had.
  */
-export const jwtValidation = defineAction({
+const action = defineAction({
   type: 'jwt-validation',
   phases: ['on_http_request'],
   config: jwtConfig,
@@ -127,3 +128,5 @@ function counterOf(
   if (!enforce) return counters.would_deny
   return problem === 'JWT_KEYS_UNAVAILABLE' ? counters.unavailable : counters.deny
 }
+
+export const jwt = defineFeature({ name: 'jwt', actions: [action], misnamed: { jwt: 'jwt-validation' } })

@@ -1,8 +1,9 @@
 import type { Fields } from '../../schema/field.js'
 import { boolean, text, texts, UINT32, whole } from '../../schema/fields.js'
-import { module, object, oneOf, type Rule, type RuleView } from '../../schema/objects.js'
+import { object, oneOf, type Rule, type RuleView } from '../../schema/objects.js'
 import { secret } from '../../schema/secrets.js'
-import { type CompiledModule, defineModule } from '../contract.js'
+import { type CompiledModule, defineFeature, defineModule } from '../contract.js'
+import { oauth, oidc, openidConnect } from './actions.js'
 import { createGate } from './gate.js'
 import { openidProvider, PROVIDERS, type ProviderName } from './providers.js'
 import type { LoginGate } from './selection.js'
@@ -22,108 +23,6 @@ function loginSteps(gate: LoginGate): Omit<CompiledModule, 'name'> {
 }
 
 const SECOND = 1_000
-
-interface OauthConfig {
-  readonly provider: {
-    readonly name: ProviderName
-    readonly value: {
-      /** '': the application of the operator. */
-      readonly client_id: string
-      readonly scopes: readonly string[]
-      readonly email_addresses: readonly string[]
-      readonly email_domains: readonly string[]
-      readonly teams?: readonly string[]
-      readonly organizations?: readonly string[]
-    }
-  }
-  readonly options_passthrough: boolean
-  readonly cookie_prefix: string
-  /** Seconds, like the others; 0: no such limit. */
-  readonly inactivity_timeout: number
-  /** 0: the usual maximum. */
-  readonly maximum_duration: number
-  readonly auth_check_interval: number
-}
-
-/** Lets users pass who have logged in at an OAuth provider and stand in one of its lists, if there are any. */
-export const oauthModule = defineModule<OauthConfig>('oauth', (config, scope) => {
-  const { name, value } = config.provider
-  const { login }: LoginServices = scope.services
-  const { provider, application } = login?.providers[name] ?? { provider: PROVIDERS[name], application: undefined }
-  const secret = scope.secret(`provider.${name}.client_secret`)
-  const own = secret === undefined ? undefined : { id: value.client_id, secret }
-  const chosen = value.client_id === '' ? application : own
-  return loginSteps(
-    createGate(
-      {
-        result: 'oauth',
-        owner: scope.owner,
-        authId: '',
-        provider,
-        client: value.client_id,
-        application: () => chosen,
-        scopes: value.scopes,
-        parameters: {},
-        cookiePrefix: config.cookie_prefix,
-        cookieDomain: undefined,
-        inactivity: config.inactivity_timeout * SECOND,
-        maximum: config.maximum_duration === 0 ? USUAL_MAXIMUM : config.maximum_duration * SECOND,
-        lasting: config.maximum_duration > 0,
-        check: config.auth_check_interval * SECOND,
-        preflight: config.options_passthrough ? 'options' : 'none',
-        access: listsOf(value)
-      },
-      scope.services
-    )
-  )
-})
-
-function listsOf({ email_addresses, email_domains, teams = [], organizations = [] }: OauthConfig['provider']['value']) {
-  return { email_addresses, email_domains, teams, organizations }
-}
-
-interface OidcConfig {
-  readonly issuer: string
-  readonly client_id: string
-  readonly scopes: readonly string[]
-  /** Absent in modules that were written before there was the field. */
-  readonly assume_email_verified?: boolean
-  readonly options_passthrough: boolean
-  readonly cookie_prefix: string
-  /** Seconds, like the other; 0: no such limit. */
-  readonly inactivity_timeout: number
-  /** 0: the usual maximum. */
-  readonly maximum_duration: number
-}
-
-/** Lets users pass who have logged in at an OpenID Connect provider. */
-export const oidcModule = defineModule<OidcConfig>('oidc', (config, scope) => {
-  const secret = scope.secret('client_secret')
-  const application = secret === undefined ? undefined : { id: config.client_id, secret }
-  return loginSteps(
-    createGate(
-      {
-        result: 'oidc',
-        owner: scope.owner,
-        authId: '',
-        provider: openidProvider(config.issuer, config.assume_email_verified === true),
-        client: config.client_id,
-        application: () => application,
-        scopes: config.scopes,
-        parameters: {},
-        cookiePrefix: config.cookie_prefix,
-        cookieDomain: undefined,
-        inactivity: config.inactivity_timeout * SECOND,
-        maximum: config.maximum_duration === 0 ? USUAL_MAXIMUM : config.maximum_duration * SECOND,
-        lasting: config.maximum_duration > 0,
-        check: 0,
-        preflight: config.options_passthrough ? 'options' : 'none',
-        access: {}
-      },
-      scope.services
-    )
-  )
-})
 
 /** What descriptions of logins say of their own paths. */
 const LOGIN_PATHS =
@@ -163,11 +62,29 @@ const rules: readonly Rule[] = [
 const provider = (name: string, fields: Fields = {}) =>
   object({ ...application, ...people, ...fields }, { description: `Users log in at ${name}.`, rules })
 
-/** Lets users pass who have logged in at an identity provider. */
-export function oauthFields() {
-  const seconds = (description: string) =>
-    whole({ description: `${description} (seconds; 0: no such limit)`, min: 0, max: UINT32, default: 0 })
-  return module(`Lets users pass who have logged in at an identity provider. ${LOGIN_PATHS}`, {
+const seconds = (description: string) =>
+  whole({ description: `${description} (seconds; 0: no such limit)`, min: 0, max: UINT32, default: 0 })
+
+/** The provider that a configuration has chosen, and who may pass. */
+interface ChosenProvider {
+  readonly name: ProviderName
+  readonly value: {
+    /** '': the application of the operator. */
+    readonly client_id: string
+    readonly scopes: readonly string[]
+    readonly email_addresses: readonly string[]
+    readonly email_domains: readonly string[]
+    readonly teams?: readonly string[]
+    readonly organizations?: readonly string[]
+  }
+}
+
+/** Lets users pass who have logged in at an OAuth provider and stand in one of its lists, if there are any. */
+const oauthModule = defineModule({
+  name: 'oauth',
+  description: `Lets users pass who have logged in at an identity provider. ${LOGIN_PATHS}`,
+  on: ['https'],
+  fields: {
     provider: oneOf(
       {
         github: provider('GitHub', memberships),
@@ -194,25 +111,50 @@ export function oauthFields() {
       default: 0
     }),
     auth_check_interval: seconds('How often the provider is asked again')
-  })
-}
+  },
+  compile(config, scope) {
+    const { name, value } = config.provider as unknown as ChosenProvider
+    const { login }: LoginServices = scope.services
+    const { provider, application } = login?.providers[name] ?? { provider: PROVIDERS[name], application: undefined }
+    const secret = scope.secret(`provider.${name}.client_secret`)
+    const own = secret === undefined ? undefined : { id: value.client_id, secret }
+    const chosen = value.client_id === '' ? application : own
+    return loginSteps(
+      createGate(
+        {
+          result: 'oauth',
+          owner: scope.owner,
+          authId: '',
+          provider,
+          client: value.client_id,
+          application: () => chosen,
+          scopes: value.scopes,
+          parameters: {},
+          cookiePrefix: config.cookie_prefix,
+          cookieDomain: undefined,
+          inactivity: config.inactivity_timeout * SECOND,
+          maximum: config.maximum_duration === 0 ? USUAL_MAXIMUM : config.maximum_duration * SECOND,
+          lasting: config.maximum_duration > 0,
+          check: config.auth_check_interval * SECOND,
+          preflight: config.options_passthrough ? 'options' : 'none',
+          access: listsOf(value)
+        },
+        scope.services
+      )
+    )
+  }
+})
 
-function wholeApplication({ body, report }: RuleView): void {
-  const [id, clear] = [body.client_id !== '', body.client_secret === true]
-  if (id && !clear) report('client_secret', 'FIELD_REQUIRED', 'is required with client_id')
-  if (clear && !id) report('client_id', 'FIELD_REQUIRED', 'is required with client_secret')
-}
-
-function ownScopes({ body, report }: RuleView): void {
-  if ((body.scopes as readonly string[]).length === 0 || body.client_id !== '') return
-  report('scopes', 'CONFLICTING_FIELDS', 'need an application of your own: client_id and client_secret')
+function listsOf({ email_addresses, email_domains, teams = [], organizations = [] }: ChosenProvider['value']) {
+  return { email_addresses, email_domains, teams, organizations }
 }
 
 /** Lets users pass who have logged in at an OpenID Connect provider. */
-export function oidcFields() {
-  const seconds = (description: string) =>
-    whole({ description: `${description} (seconds; 0: no such limit)`, min: 0, max: UINT32, default: 0 })
-  return module(`Lets users pass who have logged in at an OpenID Connect provider. ${LOGIN_PATHS}`, {
+const oidcModule = defineModule({
+  name: 'oidc',
+  description: `Lets users pass who have logged in at an OpenID Connect provider. ${LOGIN_PATHS}`,
+  on: ['https'],
+  fields: {
     issuer: text({
       description: 'The provider; its discovery document is fetched from there when it is first needed.',
       bytes: 2048,
@@ -234,7 +176,45 @@ export function oidcFields() {
     }),
     inactivity_timeout: seconds('Time without a request after which a session ends'),
     maximum_duration: whole({ description: 'Longest session (seconds; 0: 14 days).', min: 0, max: UINT32, default: 0 })
-  })
+  },
+  compile(config, scope) {
+    const secret = scope.secret('client_secret')
+    const application = secret === undefined ? undefined : { id: config.client_id, secret }
+    return loginSteps(
+      createGate(
+        {
+          result: 'oidc',
+          owner: scope.owner,
+          authId: '',
+          provider: openidProvider(config.issuer, config.assume_email_verified === true),
+          client: config.client_id,
+          application: () => application,
+          scopes: config.scopes,
+          parameters: {},
+          cookiePrefix: config.cookie_prefix,
+          cookieDomain: undefined,
+          inactivity: config.inactivity_timeout * SECOND,
+          maximum: config.maximum_duration === 0 ? USUAL_MAXIMUM : config.maximum_duration * SECOND,
+          lasting: config.maximum_duration > 0,
+          check: 0,
+          preflight: config.options_passthrough ? 'options' : 'none',
+          access: {}
+        },
+        scope.services
+      )
+    )
+  }
+})
+
+function wholeApplication({ body, report }: RuleView): void {
+  const [id, clear] = [body.client_id !== '', body.client_secret === true]
+  if (id && !clear) report('client_secret', 'FIELD_REQUIRED', 'is required with client_id')
+  if (clear && !id) report('client_id', 'FIELD_REQUIRED', 'is required with client_secret')
+}
+
+function ownScopes({ body, report }: RuleView): void {
+  if ((body.scopes as readonly string[]).length === 0 || body.client_id !== '') return
+  report('scopes', 'CONFLICTING_FIELDS', 'need an application of your own: client_id and client_secret')
 }
 
 /** Two logins on one route would ask every visitor twice. */
@@ -243,3 +223,9 @@ export function oneLogin({ body, given, report }: RuleView): void {
   if (oauth?.enabled !== true || oidc?.enabled !== true) return
   report(given.has('oidc') ? 'oidc' : 'oauth', 'CONFLICTING_FIELDS', 'only one of oauth and oidc can be enabled')
 }
+
+export const login = defineFeature({
+  name: 'login',
+  actions: [oauth, oidc, openidConnect],
+  modules: [oauthModule, oidcModule]
+})

@@ -5,6 +5,7 @@ import { refuse } from '../../flow/verdict.js'
 import { parseDuration } from '../../lib/units.js'
 import { defineAction } from '../../policy/action.js'
 import { choice, config, duration, enforce, expression, text, whole } from '../../policy/fields.js'
+import { defineFeature } from '../contract.js'
 import { encodeKey } from './limiter/layout.js'
 import { SlidingWindow } from './limiter/table.js'
 
@@ -49,7 +50,7 @@ const DAY = 86_400_000
  * Refused requests do not count. The bucket is the tuple of the `bucket_key` values; a key whose expression fails puts
  * the request into a bucket for such requests, which is limited like any other.
  */
-export const rateLimit = defineAction({
+const action = defineAction({
   type: 'rate-limit',
   phases: ['on_http_request'],
   config: config({
@@ -160,3 +161,5 @@ function bucketOf(keys: readonly Expression[], flow: Flow, expressions: Expressi
 function tupleText(values: readonly unknown[], expressions: Expressions): string {
   return JSON.stringify(values.map((value) => (value === undefined ? '<error>' : expressions.dataOf(value))))
 }
+
+export const rateLimit = defineFeature({ name: 'rate-limit', actions: [action] })

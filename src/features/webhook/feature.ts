@@ -8,9 +8,9 @@ import { decisionCounters } from '../../policy/services.js'
 import { isPlaceholder } from '../../policy/values.js'
 import { defineField, type Field } from '../../schema/field.js'
 import { text } from '../../schema/fields.js'
-import { module, type RuleView } from '../../schema/objects.js'
+import type { RuleView } from '../../schema/objects.js'
 import { secret } from '../../schema/secrets.js'
-import { defineModule } from '../contract.js'
+import { defineFeature, defineModule } from '../contract.js'
 import { type Provider, providers, secretProblem, UNCONFIRMED } from './providers.js'
 import { published, Verification } from './verification.js'
 
@@ -31,7 +31,7 @@ const UNKNOWN: Provider = { scheme: () => () => 'SIGNATURE_INVALID' }
  * The signature is looked at over the bytes of the body as they are when the action runs: what changes the body before it
  * makes every signature wrong. Of timestamps at most five minutes either way are allowed, unless the sender says otherwise.
  */
-export const verifyWebhook = defineAction({
+const verifyWebhook = defineAction({
   type: 'verify-webhook',
   phases: ['on_http_request'],
   config: config(
@@ -121,9 +121,20 @@ function wordsOf(name: string): readonly string[] {
   return name.toLowerCase().split(/[^a-z0-9]+/)
 }
 
-interface WebhookVerificationConfig {
-  /** In any case. */
-  readonly provider: string
+const DESCRIPTION = `Who sends, in any case. Not confirmed by public documentation: ${UNCONFIRMED}.`
+
+function provider(): Field<string> {
+  const name = text({ description: DESCRIPTION, bytes: 64, required: true, examples: WEBHOOK_PROVIDERS })
+  return defineField<string>({
+    ...name,
+    read(written, at, path, reading) {
+      const read = name.read(written, at, path, reading)
+      if (read === undefined || (WEBHOOK_PROVIDERS as readonly string[]).includes(read.toLowerCase())) return read
+      const message = `must be one of ${WEBHOOK_PROVIDERS.join(', ')}${didYouMean(read, WEBHOOK_PROVIDERS)}`
+      reading.report({ field: at, code: 'FIELD_INVALID', message })
+      return undefined
+    }
+  })
 }
 
 const NO_SECRET = refuse(503, 'WEBHOOK_SECRET_UNAVAILABLE')
@@ -132,9 +143,20 @@ const NO_SECRET = refuse(503, 'WEBHOOK_SECRET_UNAVAILABLE')
  * Lets webhooks with the signature of their sender pass, and answers the questions by which some senders test a URL. While
  * the secret is not to be had nobody passes.
  */
-export const webhookVerification = defineModule<WebhookVerificationConfig>(
-  'webhook_verification',
-  ({ provider: name }, scope) => {
+const routeModule = defineModule({
+  name: 'webhook_verification',
+  description: 'Lets webhooks with the signature of their sender pass.',
+  on: ['https'],
+  fields: {
+    provider: provider(),
+    secret: secret({
+      description: 'What the sender signs with; every provider but sns needs it.',
+      bytes: 4096,
+      shown: 'owner'
+    })
+  },
+  rules: [{ on: ['provider', 'secret'], check: needsSecret }],
+  compile({ provider: name }, scope) {
     const provider = providers.get(name.toLowerCase())
     const secret = provider?.withoutSecret === true ? '' : scope.secret('secret')
     if (provider === undefined || secret === undefined) return { request: () => NO_SECRET }
@@ -151,39 +173,7 @@ export const webhookVerification = defineModule<WebhookVerificationConfig>(
       }
     }
   }
-)
-
-/** Lets webhooks with the signature of their sender pass. */
-export function webhookVerificationModule() {
-  return module(
-    'Lets webhooks with the signature of their sender pass.',
-    {
-      provider: provider(),
-      secret: secret({
-        description: 'What the sender signs with; every provider but sns needs it.',
-        bytes: 4096,
-        shown: 'owner'
-      })
-    },
-    [{ on: ['provider', 'secret'], check: needsSecret }]
-  )
-}
-
-const DESCRIPTION = `Who sends, in any case. Not confirmed by public documentation: ${UNCONFIRMED}.`
-
-function provider(): Field<string> {
-  const name = text({ description: DESCRIPTION, bytes: 64, required: true, examples: WEBHOOK_PROVIDERS })
-  return defineField<string>({
-    ...name,
-    read(written, at, path, reading) {
-      const read = name.read(written, at, path, reading)
-      if (read === undefined || (WEBHOOK_PROVIDERS as readonly string[]).includes(read.toLowerCase())) return read
-      const message = `must be one of ${WEBHOOK_PROVIDERS.join(', ')}${didYouMean(read, WEBHOOK_PROVIDERS)}`
-      reading.report({ field: at, code: 'FIELD_INVALID', message })
-      return undefined
-    }
-  })
-}
+})
 
 /** Senders are named in any case; what a secret looks like is the sender's affair. */
 function needsSecret({ body, secret: clear, report }: RuleView): void {
@@ -202,3 +192,10 @@ function needsSecret({ body, secret: clear, report }: RuleView): void {
   const problem = provider === undefined || text === undefined ? undefined : secretProblem(provider, text)
   if (problem !== undefined) report('secret', 'FIELD_INVALID', problem)
 }
+
+export const webhook = defineFeature({
+  name: 'webhook',
+  actions: [verifyWebhook],
+  modules: [routeModule],
+  misnamed: { 'webhook-validation': 'verify-webhook', 'webhook-verification': 'verify-webhook' }
+})

@@ -9,7 +9,7 @@ import type { AddressInfo } from 'node:net'
 import { join } from 'node:path'
 import { BasicConstraintsExtension, SubjectAlternativeNameExtension } from '@peculiar/x509'
 import t, { type Test } from 'tap'
-import { webhookVerification } from '../../../src/features/webhook/feature.js'
+import { webhook } from '../../../src/features/webhook/feature.js'
 import { account, create, site } from '../../helpers/account.js'
 import { makeFlow } from '../../helpers/flow.js'
 import { type RunningSluice, type SluiceSetup, startSluice } from '../../helpers/sluice.js'
@@ -273,7 +273,9 @@ t.test('without its secret nobody passes', async (t) => {
     keep: <T>(key: readonly unknown[], make: (identity: string) => T) => make(JSON.stringify(key)),
     secret: () => undefined
   }
-  const compiled = webhookVerification.compile({ provider: 'github' }, scope)
+  const [module] = webhook.modules ?? []
+  if (module === undefined) throw new Error('the feature has no module')
+  const compiled = module.compile({ provider: 'github' }, scope)
   const flow = makeFlow({ method: 'POST' })
   const verdict = await compiled.request?.(flow, { ...flow.units, policy: () => undefined })
   t.equal(outcomeOf(verdict), '503 WEBHOOK_SECRET_UNAVAILABLE')

@@ -5,8 +5,8 @@ import { account, create } from '../helpers/account.js'
 import { RawPeer, rawClient } from '../helpers/raw-client.js'
 import { type RunningSluice, startSluice } from '../helpers/sluice.js'
 import { RawUpstream } from '../helpers/upstream.js'
-import { freePort } from './free-port.js'
-import { authority, certificate, shownTo } from './tls-client.js'
+import { freePort } from '../proxy/free-port.js'
+import { authority, certificate, shownTo } from '../proxy/tls-client.js'
 
 async function edge(
   sluice: RunningSluice,
