@@ -1,7 +1,9 @@
 import { existsSync, readdirSync, rmSync } from 'node:fs'
 
-// A test that was compiled once and whose source is gone would still be found by the runner.
-for (const name of readdirSync('dist-test/test', { recursive: true })) {
-  if (!name.endsWith('.test.js')) continue
-  if (!existsSync(`test/${name.slice(0, -'.js'.length)}.ts`)) rmSync(`dist-test/test/${name}`)
+// What was compiled once and whose source is gone would still be found by the runner and by tests that read folders.
+for (const folder of ['src', 'test']) {
+  for (const name of readdirSync(`dist-test/${folder}`, { recursive: true })) {
+    if (!name.endsWith('.js')) continue
+    if (!existsSync(`${folder}/${name.slice(0, -'.js'.length)}.ts`)) rmSync(`dist-test/${folder}/${name}`)
+  }
 }
