@@ -127,6 +127,13 @@ module.exports = {
       to: { path: packages(['libsql', 'pg']) }
     },
     {
+      name: 'feature-imports-no-other',
+      comment: 'A feature is one folder or file; what two of them share goes to src/policy or src/flow.',
+      severity: 'error',
+      from: { path: '^src/features/([^/.]+)(?:/|\\.ts$)', pathNot: '^src/features/registry\\.ts$' },
+      to: { path: '^src/features/', pathNot: '^src/features/(?:$1(?:/|\\.ts$)|contract\\.ts$)' }
+    },
+    {
       name: 'traffic-knows-no-records',
       comment: 'No file on the path of a request leads to a store, a resource or Fastify, through whatever it imports.',
       severity: 'error',

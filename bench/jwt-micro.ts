@@ -3,7 +3,7 @@ import { offlineServices } from '../src/app/offline.js'
 import { actions } from '../src/features/registry.js'
 import type { Flow } from '../src/flow/flow.js'
 import { compilePolicy } from '../src/policy/compile.js'
-import { type CompiledPhase, runPhase } from '../src/policy/run.js'
+import type { CompiledPhase } from '../src/policy/run.js'
 import { requestFlow } from './request-flow.js'
 import { cpuSince, type MicroResult, timed } from './timing.js'
 
@@ -27,13 +27,13 @@ export async function jwtMicro(): Promise<MicroResult[]> {
   ]
   const phase = compiled(keys)
   const token = tokenOf(keys[0] as Key, 0)
-  if ((await runPhase(phase, flowWith(token))) !== undefined) throw new Error('The token is refused')
+  if ((await phase.run(flowWith(token))) !== undefined) throw new Error('The token is refused')
   let passed = 0
   const bare = timed(200_000, () => {
     if (flowWith(token).request?.headers.get('authorization') !== undefined) passed++
   })
   const known = timed(200_000, () => {
-    if (runPhase(phase, flowWith(token)) === undefined) passed++
+    if (phase.run(flowWith(token)) === undefined) passed++
   })
   const results: MicroResult[] = [
     {
@@ -51,7 +51,7 @@ async function first(phase: CompiledPhase, key: Key): Promise<MicroResult> {
   const tokens = Array.from({ length: NEW }, (_, i) => tokenOf(key, i + 1))
   const before = process.cpuUsage()
   for (const token of tokens) {
-    if ((await runPhase(phase, flowWith(token))) !== undefined) throw new Error(`${key.alg}: the token is refused`)
+    if ((await phase.run(flowWith(token))) !== undefined) throw new Error(`${key.alg}: the token is refused`)
   }
   return { name: `jwt: a first signature, ${key.alg}`, nanoseconds: cpuSince(before) / NEW, note: 'CPU' }
 }

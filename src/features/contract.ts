@@ -2,10 +2,10 @@ import type { Flow, PinnedUnits } from '../flow/flow.js'
 import { refuse, type Verdict } from '../flow/verdict.js'
 import type { Action } from '../policy/action.js'
 import type { CompiledPolicy } from '../policy/compile.js'
+import type { LoginGate } from '../policy/login-gate.js'
 import type { KeptStateDraft, PolicyServices } from '../policy/services.js'
 import type { BodyOf, Field, Fields } from '../schema/field.js'
 import { module, type Rule } from '../schema/objects.js'
-import type { LoginGate } from './login/selection.js'
 
 /** What a module finds by key while an exchange runs: units of the snapshot that the exchange is pinned to. */
 export interface ModuleUnits extends PinnedUnits {
@@ -91,8 +91,6 @@ export interface Feature {
   readonly name: string
   readonly actions?: readonly Action[]
   readonly modules?: readonly RouteModule[]
-  /** Wrong names of its actions with the right ones: refused, with that suggestion. */
-  readonly misnamed?: Readonly<Record<string, string>>
 }
 
 /** Declares a feature; `registry.ts` lists it. */

@@ -134,6 +134,7 @@ function addresses(description: string) {
  */
 const restrictIps = defineAction({
   type: 'restrict-ips',
+  misnamed: ['ip-restriction'],
   confined: {
     guest: withoutIpPolicies('the policy of an agent does not use IP policies'),
     agent: withoutIpPolicies('an agent has no IP policies')
@@ -239,6 +240,5 @@ function withoutIpPolicies(why: string): ConfinedCheck {
 export const ipRestriction = defineFeature({
   name: 'ip-restriction',
   actions: [restrictIps],
-  modules: [routeModule],
-  misnamed: { 'ip-restriction': 'restrict-ips' }
+  modules: [routeModule]
 })

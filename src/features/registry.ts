@@ -106,9 +106,3 @@ const unsupported: readonly Action[] = [saml, aiGateway, owaspCrsRequest, owaspC
 export const actions: readonly Action[] = [...features.flatMap(({ actions = [] }) => actions), ...unsupported].sort(
   (a, b) => (a.type < b.type ? -1 : 1)
 )
-
-/** Wrong names whose right one is known: refused, with that suggestion. */
-export const suggestions: Readonly<Record<string, string>> = Object.assign(
-  {},
-  ...features.map(({ misnamed }) => misnamed)
-)

@@ -2,10 +2,10 @@ import type { BodyBuffers } from '../flow/body-buffers.js'
 import { codingsOf, decoders } from '../flow/content-coding.js'
 import { EventStreamTransform } from '../flow/event-stream.js'
 import type { Flow, Phase } from '../flow/flow.js'
+import { greaterReading } from '../flow/response-reading.js'
 import { refuse, type Verdict } from '../flow/verdict.js'
 import type { CompiledPolicy } from '../policy/compile.js'
-import { greaterReading } from '../policy/response-reading.js'
-import { type CompiledPhase, runPhase } from '../policy/run.js'
+import type { CompiledPhase } from '../policy/run.js'
 import { defineField, type Field, type ResourceRecord } from '../schema/field.js'
 import { text } from '../schema/fields.js'
 import { defineFeature, defineModule, type Step } from './contract.js'
@@ -38,7 +38,7 @@ function messages(phase: CompiledPhase, flow: Flow, bodies: BodyBuffers): EventS
     maxMessage: bodies.each,
     each(message) {
       flow.message = message
-      const verdict = runPhase(phase, flow)
+      const verdict = phase.run(flow)
       return verdict instanceof Promise ? verdict.then((late) => late === undefined) : verdict === undefined
     },
     hold(difference) {
@@ -69,7 +69,7 @@ const routeModule = defineModule({
       (phase: Phase): Step =>
       (flow, units) => {
         const rules = units.policy(key)?.phases[phase]
-        return rules ? runPhase(rules, flow) : undefined
+        return rules ? rules.run(flow) : undefined
       }
     const request = step('on_http_request')
     const response = step('on_http_response')

@@ -191,6 +191,7 @@ function locationOf(text: string, otherHost: boolean): string {
  */
 const action = defineAction({
   type: 'url-rewrite',
+  misnamed: ['rewrite-url'],
   phases: ['on_http_request'],
   config: config(
     {
@@ -250,6 +251,5 @@ function targetOf(text: string, { target: before, pathForm }: FlowRequest): Requ
 
 export const urlRewrite = defineFeature({
   name: 'url-rewrite',
-  actions: [redirect, action],
-  misnamed: { 'rewrite-url': 'url-rewrite' }
+  actions: [redirect, action]
 })

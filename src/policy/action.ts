@@ -1,11 +1,11 @@
 import type { Static, TSchema } from 'typebox'
 import type { Expression, Template } from '../expression/expression.js'
-import type { LoginGate } from '../features/login/selection.js'
 import type { Flow, Phase } from '../flow/flow.js'
+import type { ResponseReading } from '../flow/response-reading.js'
 import type { Verdict } from '../flow/verdict.js'
 import type { Regex } from '../lib/regex.js'
+import type { LoginGate } from './login-gate.js'
 import type { NodePath } from './problems.js'
-import type { ResponseReading } from './response-reading.js'
 import type { UnitName } from './scope.js'
 import type { PolicyServices } from './services.js'
 
@@ -52,6 +52,8 @@ type Confinement = 'guest' | 'agent'
 interface ActionBase<S extends TSchema> {
   /** As it stands in documents. */
   readonly type: string
+  /** Wrong names that it is known to be called by: refused, with its right name. */
+  readonly misnamed?: readonly string[]
   readonly phases: readonly Phase[]
   /** Strict; see `fields.ts` for its vocabulary. */
   readonly config: S

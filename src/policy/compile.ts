@@ -1,13 +1,12 @@
-import type { LoginGate } from '../features/login/selection.js'
-import { suggestions } from '../features/registry.js'
 import { PHASES, type Phase } from '../flow/flow.js'
+import { greaterReading, type ResponseReading } from '../flow/response-reading.js'
 import { didYouMean } from '../lib/suggest.js'
 import type { Action, ReadyAction } from './action.js'
 import { checkDurations, readConfig } from './config-reader.js'
 import type { ActionNode, Carrier, ExpressionNode, PolicyDocument, RuleNode } from './document.js'
+import type { LoginGate } from './login-gate.js'
 import { type Problem, Reporter } from './problems.js'
-import { greaterReading, type ResponseReading } from './response-reading.js'
-import { type CompiledAction, type CompiledPhase, type CompiledRule, failureVerdict } from './run.js'
+import { type CompiledAction, CompiledPhase, type CompiledRule } from './run.js'
 import { ActionScope, type DocumentScope, type NamedUnit, reportExpression } from './scope.js'
 import type { Counter, KeptStateDraft, PolicyServices } from './services.js'
 import { type ActionFacts, FailOpenJudge, ForgeableHeaderJudge } from './warnings.js'
@@ -120,7 +119,7 @@ class PolicyCompiler {
     if (rules.length === 0) return null
     const { owner, services } = this.#document
     const compiled = rules.flatMap((rule) => (this.#document.report.full ? [] : this.#rule(phase, rule, strict)))
-    return { phase, owner, rules: compiled, strict, log: services.log, failure: failureVerdict(phase) }
+    return new CompiledPhase({ phase, owner, rules: compiled, strict, log: services.log })
   }
 
   #rule(phase: Phase, rule: RuleNode, strict: boolean): CompiledRule {
@@ -186,13 +185,20 @@ class PolicyCompiler {
     this.logins.push(login)
   }
 
+  /** The action that is often called by this wrong name. */
+  #misnamed(name: string): string | undefined {
+    for (const action of this.#actions.values()) {
+      if (action.availability === 'ready' && action.misnamed?.includes(name) === true) return action.type
+    }
+    return undefined
+  }
+
   #known({ type, path, typeNode }: ActionNode): ReadyAction | undefined {
     const action = this.#actions.get(type)
     const { report } = this.#document
     if (action === undefined) {
-      const meant = suggestions[type]
-      const known = meant !== undefined && this.#actions.has(meant)
-      const hint = known ? `; did you mean "${meant}"?` : didYouMean(type, this.#actions.keys())
+      const meant = this.#misnamed(type)
+      const hint = meant === undefined ? didYouMean(type, this.#actions.keys()) : `; did you mean "${meant}"?`
       const message = `there is no action "${type}"${hint}`
       report.error([...path, 'type'], 'ACTION_UNKNOWN', message, typeNode.span)
       return undefined

@@ -23,32 +23,49 @@ export interface CompiledRule {
   readonly failedBy: NonNullable<Flow['decidedBy']>
 }
 
-/** The rules of one phase, at least one. */
-export interface CompiledPhase {
+interface CompiledPhaseParts {
   readonly phase: Phase
   readonly owner: string
   readonly rules: readonly CompiledRule[]
   /** Does an expression that asks for something absent fail? Else its rule does not match. */
   readonly strict: boolean
   readonly log: PolicyLog
-  /** The verdict when something has no value: a policy that cannot be evaluated lets nothing pass. */
-  readonly failure: Verdict
 }
 
-/**
- * Runs the rules of a phase in order, and in each rule whose expressions are all true its actions in order.
- *
- * The first verdict ends the phase; undefined means that no action ended it. Answers at once unless an action waits.
- * A rule with an expression that misses a key or an index does not match, unless the phase is strict; any other failure
- * ends the phase with 500 `POLICY_EXPRESSION` (a connection or an event stream is closed).
- */
-export function runPhase(phase: CompiledPhase, flow: Flow): Verdict | undefined | Promise<Verdict | undefined> {
-  flow.vars?.clear()
-  return runFrom(phase, flow, 0, 0)
+/** The rules of one phase, at least one. */
+export class CompiledPhase {
+  readonly phase: Phase
+  readonly owner: string
+  readonly rules: readonly CompiledRule[]
+  readonly strict: boolean
+  readonly log: PolicyLog
+  /** The verdict when something has no value: a policy that cannot be evaluated lets nothing pass. */
+  readonly failure: Verdict
+
+  constructor({ phase, owner, rules, strict, log }: CompiledPhaseParts) {
+    this.phase = phase
+    this.owner = owner
+    this.rules = rules
+    this.strict = strict
+    this.log = log
+    this.failure = failureVerdict(phase)
+  }
+
+  /**
+   * Runs the rules of the phase in order, and in each rule whose expressions are all true its actions in order.
+   *
+   * The first verdict ends the phase; undefined means that no action ended it. Answers at once unless an action waits.
+   * A rule with an expression that misses a key or an index does not match, unless the phase is strict; any other failure
+   * ends the phase with 500 `POLICY_EXPRESSION` (a connection or an event stream is closed).
+   */
+  run(flow: Flow): Verdict | undefined | Promise<Verdict | undefined> {
+    flow.vars?.clear()
+    return runFrom(this, flow, 0, 0)
+  }
 }
 
 /** What ends a phase whose policy cannot be evaluated. */
-export function failureVerdict(phase: Phase): Verdict {
+function failureVerdict(phase: Phase): Verdict {
   if (phase === 'on_tcp_connect') return closeConnection
   // The answer has begun; only a broken end says that it is not whole.
   return phase === 'on_event_stream_message' ? { kind: 'close', how: 'reset' } : refuse(500, 'POLICY_EXPRESSION')

@@ -1,9 +1,6 @@
 import type { Expressions } from '../expression/expression.js'
-import type { KeySetPlaces } from '../features/jwt/key-sources.js'
-import type { Login } from '../features/login/service.js'
-import type { LimiterTable } from '../features/rate-limit/limiter/table.js'
 import type { BodyBuffers } from '../flow/body-buffers.js'
-import type { InternalRequests, Phase } from '../flow/flow.js'
+import type { Phase } from '../flow/flow.js'
 import type { Clock } from '../lib/clock.js'
 import type { Outbound } from '../lib/http-client/outbound.js'
 import type { RecentDocuments } from './document.js'
@@ -53,28 +50,20 @@ export interface PolicyLog {
   warn(fields: Readonly<Record<string, unknown>>, message: string): void
 }
 
-/** What compiled policies use of the rest of the house. */
+/**
+ * What compiled policies use of the rest of the house. Here stands what the language needs; the service of a feature is
+ * declared in the folder of the feature, which adds a member to this interface.
+ */
 export interface PolicyServices {
   readonly clock: Clock
   readonly expressions: Expressions
-  readonly limiter: LimiterTable
   readonly meter: PolicyMeter
   readonly log: PolicyLog
-  /** `draft` adds `RateLimit` and `RateLimit-Policy` (draft-ietf-httpapi-ratelimit-headers-10) to answers. */
-  readonly rateLimitHeaders: 'none' | 'draft'
   /** Whole bodies, within the budget of the process. */
   readonly bodies: BodyBuffers
   readonly documents: RecentDocuments
   /** Requests of our own, kept away from private addresses. */
   readonly outbound: Outbound
-  /** Keys of tokens by their place, shared by all who take them from there. */
-  readonly keySets: KeySetPlaces
-  /** Absolute folders that key files may be read from. Undefined where no policy will run: it is for the operator to say. */
-  readonly keyFolders: readonly string[] | undefined
-  /** Requests of our own to internal entries. Absent where there is no traffic: there is none then. */
-  readonly internal?: InternalRequests
-  /** What logins need. Absent where no policy will run. */
-  readonly login?: Login
 }
 
 /**

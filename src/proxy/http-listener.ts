@@ -2,7 +2,6 @@ import type { ConnectionFacts } from '../flow/exchange.js'
 import { type EntryFacts, Flow } from '../flow/flow.js'
 import { unmapIpv4 } from '../lib/ip.js'
 import type { TurnedAway } from '../lib/turned-away.js'
-import { runPhase } from '../policy/run.js'
 import type { ListenerUnit } from '../runtime/plan.js'
 import type { SnapshotHolder } from '../runtime/snapshot.js'
 import type { Metrics } from '../telemetry/metrics.js'
@@ -36,7 +35,7 @@ class ConnectionGate {
     if (phase) {
       const flow = new Flow(facts, this.#entry, unmapIpv4(facts.peer.address), facts.peer.port)
       flow.units = holder.current()
-      const verdict = runPhase(phase, flow)
+      const verdict = phase.run(flow)
       const refused = verdict !== undefined
       if (refused) metrics.failed('CONNECTION_REFUSED')
       else if (flow.results !== undefined) this.#results.set(facts.id, flow.results)

@@ -11,7 +11,6 @@ import { resultsOf } from '../../src/policy/action.js'
 import { compilePolicy } from '../../src/policy/compile.js'
 import { RecentDocuments } from '../../src/policy/document.js'
 import type { Problem } from '../../src/policy/problems.js'
-import { runPhase } from '../../src/policy/run.js'
 import type { PolicyServices } from '../../src/policy/services.js'
 
 /** A clock that stands until a test moves it. */
@@ -110,7 +109,7 @@ export class Kit {
     const compiled = policy?.phases[phase]
     if (compiled === null || compiled === undefined) throw new Error(problems.map(say).join('\n'))
     return (flow: Flow): Verdict | undefined => {
-      const outcome = runPhase(compiled, flow)
+      const outcome = compiled.run(flow)
       if (outcome instanceof Promise) throw new Error('The phase waits')
       return outcome
     }
@@ -123,7 +122,7 @@ export class Kit {
     })
     const compiled = policy?.phases[phase]
     if (compiled === null || compiled === undefined) throw new Error(problems.map(say).join('\n'))
-    return async (flow: Flow): Promise<Verdict | undefined> => runPhase(compiled, flow)
+    return async (flow: Flow): Promise<Verdict | undefined> => compiled.run(flow)
   }
 
   action(type: string, config?: unknown, phase: Phase = 'on_http_request') {

@@ -1,5 +1,4 @@
 import t from 'tap'
-import { runPhase } from '../../src/policy/run.js'
 import { Kit, outcomeOf } from '../features/kit.js'
 import { makeFlow } from '../helpers/flow.js'
 
@@ -22,7 +21,7 @@ function outcome(expressions: string[]): string {
   const { policy } = kit.compile({ on_http_request: [{ expressions, actions: DENY }] })
   const run = policy?.phases.on_http_request
   if (run === null || run === undefined) throw new Error('no rules')
-  const verdict = runPhase(run, makeFlow())
+  const verdict = run.run(makeFlow())
   if (verdict instanceof Promise) throw new Error('The phase waits')
   return outcomeOf(verdict)
 }

@@ -4,7 +4,6 @@ import type { Flow } from '../../src/flow/flow.js'
 import { closeConnection, refuse, respond } from '../../src/flow/verdict.js'
 import { type Action, type ActionRun, defineAction } from '../../src/policy/action.js'
 import { config } from '../../src/policy/fields.js'
-import { runPhase } from '../../src/policy/run.js'
 import { compileValid, newFlow, phaseOf, stand } from './stand.js'
 
 /** Actions that write their name into `trail` and do what the name says. */
@@ -86,7 +85,7 @@ t.test('a strict document fails closed when something is absent', async (t) => {
     const policy = compileValid(text, actionsOf(trail), { stand: at })
     const verdicts = (['on_http_request', 'on_tcp_connect'] as const).map((phase) => {
       const flow = newFlow()
-      const verdict = runPhase(phaseOf(policy, phase), flow)
+      const verdict = phaseOf(policy, phase).run(flow)
       return { verdict, by: flow.decidedBy?.action }
     })
     outcomes.push({ verdicts, trail, levels: at.logs.map(({ level }) => level) })
@@ -122,7 +121,7 @@ t.test('rules run in order, actions in order, until one ends the phase', async (
     'end pass',
     'pass'
   ])
-  const verdict = runPhase(compiled, flow)
+  const verdict = compiled.run(flow)
   t.match(verdict, { kind: 'respond', status: 418 })
   t.same(trail, ['#0.pass', '#0.pass', '#2.pass', '#4.end'])
   t.same(flow.decidedBy, { phase: 'on_http_request', rule: '#4', action: 'end' })
@@ -136,7 +135,7 @@ t.test('rules run in order, actions in order, until one ends the phase', async (
 
 t.test('nothing that decides is undefined, at once', async (t) => {
   const { compiled, flow } = setUp(['pass', 'false: end', 'dyn: pass'])
-  t.equal(runPhase(compiled, flow), undefined)
+  t.equal(compiled.run(flow), undefined)
   t.equal(flow.decidedBy, undefined)
 })
 
@@ -147,7 +146,7 @@ t.test('an action that waits suspends the phase, and the phase goes on where it 
     'pass pass-later',
     'end-later pass'
   ])
-  const pending = runPhase(compiled, flow)
+  const pending = compiled.run(flow)
   t.ok(pending instanceof Promise)
   t.same(trail, ['#0.pass-later'], 'nothing after it has run')
   t.match(await pending, { status: 419 })
@@ -163,7 +162,7 @@ t.test('an absent value in an expression is no match; it is counted and said at 
     'false,absent: end',
     'pass'
   ])
-  t.equal(runPhase(compiled, flow), undefined)
+  t.equal(compiled.run(flow), undefined)
   t.same(trail, ['#3.pass'])
   t.equal(counts.get('absent api on_http_request #0'), 1)
   t.equal(counts.get('absent api on_http_request #1'), 1)
@@ -178,7 +177,7 @@ t.test('an absent value in an expression is no match; it is counted and said at 
 t.test('any other failure ends the phase with 500 and nothing more runs', async (t) => {
   for (const line of ['failed: pass', 'not-bool: pass', 'fail pass', 'absent', 'fail-later pass']) {
     const { compiled, flow, trail, counts, logs } = setUp([line, 'pass'])
-    const verdict = await runPhase(compiled, flow)
+    const verdict = await compiled.run(flow)
     t.same(verdict, refuse(500, 'POLICY_EXPRESSION'), line)
     t.notOk(trail.includes('#1.pass'), line)
     t.equal(counts.get('failed api on_http_request #0'), 1, line)
@@ -189,21 +188,21 @@ t.test('any other failure ends the phase with 500 and nothing more runs', async 
 
 t.test('a connection is closed and a stream is cut when the policy fails', async (t) => {
   const connect = setUp(['failed: pass'], 'on_tcp_connect')
-  t.same(runPhase(connect.compiled, connect.flow), { kind: 'close', how: 'fin' })
+  t.same(connect.compiled.run(connect.flow), { kind: 'close', how: 'fin' })
   const stream = setUp(['fail'], 'on_event_stream_message')
-  t.same(runPhase(stream.compiled, stream.flow), { kind: 'close', how: 'reset' })
+  t.same(stream.compiled.run(stream.flow), { kind: 'close', how: 'reset' })
 })
 
 t.test('a programming error is not taken for a failed evaluation', async (t) => {
   for (const line of ['bug: pass', 'bug']) {
     const { compiled, flow } = setUp([line])
-    t.throws(() => runPhase(compiled, flow), TypeError, line)
+    t.throws(() => compiled.run(flow), TypeError, line)
   }
 })
 
 t.test('variables are those of one phase', async (t) => {
   const { compiled, flow, trail } = setUp(['set:x: end', 'set', 'set:x: pass'])
-  t.equal(runPhase(compiled, flow), undefined)
+  t.equal(compiled.run(flow), undefined)
   t.same(trail, ['#1.set', '#2.pass'])
-  t.equal(runPhase(compiled, flow), undefined, 'the second run sees none of the first')
+  t.equal(compiled.run(flow), undefined, 'the second run sees none of the first')
 })

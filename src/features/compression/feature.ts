@@ -17,6 +17,7 @@ const WITHOUT_COOKIES =
  */
 const compressResponse = defineAction({
   type: 'compress-response',
+  misnamed: ['compression'],
   phases: ['on_http_response'],
   config: config({
     algorithms: Type.Optional(
@@ -82,6 +83,5 @@ const routeModule = defineModule({
 export const compression = defineFeature({
   name: 'compression',
   actions: [compressResponse],
-  modules: [routeModule],
-  misnamed: { compression: 'compress-response' }
+  modules: [routeModule]
 })

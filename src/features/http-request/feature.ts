@@ -1,7 +1,7 @@
 import Type from 'typebox'
 import type { Expression } from '../../expression/expression.js'
 import { httpAttemptVariables } from '../../expression/variables/http.js'
-import { isInternal } from '../../flow/flow.js'
+import { type InternalRequests, isInternal } from '../../flow/flow.js'
 import { NEVER_WRITTEN } from '../../flow/header-rules.js'
 import { refuse } from '../../flow/verdict.js'
 import { parseDuration } from '../../lib/units.js'
@@ -11,6 +11,13 @@ import { choice, config, duration, headerMap, template, text, whole } from '../.
 import { checkUrl } from '../../policy/values.js'
 import { defineFeature } from '../contract.js'
 import { compileMessage, requesting, writtenHost } from './attempts.js'
+
+declare module '../../policy/services.js' {
+  interface PolicyServices {
+    /** Requests of our own to internal entries. Absent where there is no traffic: there is none then. */
+    readonly internal?: InternalRequests
+  }
+}
 
 const SECOND = 1_000
 const METHODS = ['GET', 'HEAD', 'POST', 'PUT', 'PATCH', 'DELETE', 'OPTIONS'] as const

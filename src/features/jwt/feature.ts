@@ -21,6 +21,7 @@ import { SignatureMemory, TokenVerifier } from './verifier.js'
  */
 const action = defineAction({
   type: 'jwt-validation',
+  misnamed: ['jwt'],
   phases: ['on_http_request'],
   config: jwtConfig,
   configOptional: false,
@@ -129,4 +130,4 @@ function counterOf(
   return problem === 'JWT_KEYS_UNAVAILABLE' ? counters.unavailable : counters.deny
 }
 
-export const jwt = defineFeature({ name: 'jwt', actions: [action], misnamed: { jwt: 'jwt-validation' } })
+export const jwt = defineFeature({ name: 'jwt', actions: [action] })

@@ -5,6 +5,15 @@ import type { PolicyServices } from '../../policy/services.js'
 import { type KeySet, keySetOf, readKeySet, secretKey } from './jwks.js'
 import { fetchKeySet, KeySetCache, type LoadedKeySet, readKeySetFile } from './jwks-cache.js'
 
+declare module '../../policy/services.js' {
+  interface PolicyServices {
+    /** Keys of tokens by their place, shared by all who take them from there. */
+    readonly keySets: KeySetPlaces
+    /** Absolute folders that key files may be read from. Undefined where no policy will run: it is for the operator to say. */
+    readonly keyFolders: readonly string[] | undefined
+  }
+}
+
 /**
  * Where keys come from. `current` never waits, `ready` loads what is not there, `renewed` loads again; undefined: the
  * keys cannot be had now.

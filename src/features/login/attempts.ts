@@ -1,5 +1,6 @@
 import { CALLBACK_PATH, originOf, uriOf } from '../../flow/reserved-paths.js'
 import type { Verdict } from '../../flow/verdict.js'
+import type { LoginCall, LoginGate } from '../../policy/login-gate.js'
 import type { Access } from './access.js'
 import { REFUSALS, type Refusal, redirect } from './answers.js'
 import {
@@ -15,7 +16,7 @@ import type { Visit } from './gate.js'
 import type { Identities, Identity } from './identities.js'
 import { ProviderFailure } from './provider-fetch.js'
 import { scopesOf } from './providers.js'
-import { type LoginCall, type LoginGate, returnPath } from './selection.js'
+import { returnPath } from './selection.js'
 import type { GateSettings, Login, SessionEnd } from './service.js'
 import type { Found, Sessions } from './sessions.js'
 

@@ -1,3 +1,4 @@
+import type { LoginGate } from '../../policy/login-gate.js'
 import type { Fields } from '../../schema/field.js'
 import { boolean, text, texts, UINT32, whole } from '../../schema/fields.js'
 import { object, oneOf, type Rule, type RuleView } from '../../schema/objects.js'
@@ -6,7 +7,6 @@ import { type CompiledModule, defineFeature, defineModule } from '../contract.js
 import { oauth, oidc, openidConnect } from './actions.js'
 import { createGate } from './gate.js'
 import { openidProvider, PROVIDERS, type ProviderName } from './providers.js'
-import type { LoginGate } from './selection.js'
 import { type LoginServices, USUAL_MAXIMUM } from './service.js'
 
 /** The steps of a module that is a login. */

@@ -1,17 +1,28 @@
 import { EvaluationError } from '../../expression/expression.js'
 import type { Flow, FlowRequest } from '../../flow/flow.js'
-import { isExempt, isNavigation, isSecure, LOGIN_PATH, originOf, uriOf } from '../../flow/reserved-paths.js'
+import {
+  dropLoginCookies,
+  isExempt,
+  isNavigation,
+  isSecure,
+  type Jar,
+  LOGIN_PATH,
+  loginCookies,
+  originOf,
+  uriOf
+} from '../../flow/reserved-paths.js'
 import { refuse, type Verdict } from '../../flow/verdict.js'
+import type { LoginCall, LoginGate } from '../../policy/login-gate.js'
 import { decisionCounters } from '../../policy/services.js'
 import { accessOf } from './access.js'
 import { loggedOut, loginRequired, REFUSALS, type Refusal, redirect, refusal, troubleAnswer } from './answers.js'
 import { tagOf } from './attempt-state.js'
 import { Attempts } from './attempts.js'
-import { CookieStyle, dropLoginCookies, type Jar, loginCookies } from './cookies.js'
+import { CookieStyle } from './cookies.js'
 import { Identities } from './identities.js'
 import { ProviderFailure } from './provider-fetch.js'
 import type { Application } from './providers.js'
-import { LOGIN_PARAMETER, type LoginCall, type LoginGate, returnPath } from './selection.js'
+import { LOGIN_PARAMETER, returnPath } from './selection.js'
 import {
   type GateSettings,
   type Login,

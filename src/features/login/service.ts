@@ -11,6 +11,13 @@ import { OpenidProtocol } from './openid.js'
 import type { Application, OperatorProviders, Provider } from './providers.js'
 import { type Held, SessionCache } from './session.js'
 
+declare module '../../policy/services.js' {
+  interface PolicyServices {
+    /** What logins need. Absent where no policy will run. */
+    readonly login?: Login
+  }
+}
+
 interface LoginParts {
   /** 32 bytes each, derived from the process's sealing keys: the first one seals, all of them open. */
   readonly keys: readonly Uint8Array[]

@@ -7,7 +7,15 @@ import { defineAction } from '../../policy/action.js'
 import { choice, config, duration, enforce, expression, text, whole } from '../../policy/fields.js'
 import { defineFeature } from '../contract.js'
 import { encodeKey } from './limiter/layout.js'
-import { SlidingWindow } from './limiter/table.js'
+import { type LimiterTable, SlidingWindow } from './limiter/table.js'
+
+declare module '../../policy/services.js' {
+  interface PolicyServices {
+    readonly limiter: LimiterTable
+    /** `draft` adds `RateLimit` and `RateLimit-Policy` (draft-ietf-httpapi-ratelimit-headers-10) to answers. */
+    readonly rateLimitHeaders: 'none' | 'draft'
+  }
+}
 
 /**
  * `RateLimit-Policy` and `RateLimit` of draft-ietf-httpapi-ratelimit-headers-10: the quota of the window, what is left

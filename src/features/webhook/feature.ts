@@ -33,6 +33,7 @@ const UNKNOWN: Provider = { scheme: () => () => 'SIGNATURE_INVALID' }
  */
 const verifyWebhook = defineAction({
   type: 'verify-webhook',
+  misnamed: ['webhook-validation', 'webhook-verification'],
   phases: ['on_http_request'],
   config: config(
     {
@@ -196,6 +197,5 @@ function needsSecret({ body, secret: clear, report }: RuleView): void {
 export const webhook = defineFeature({
   name: 'webhook',
   actions: [verifyWebhook],
-  modules: [routeModule],
-  misnamed: { 'webhook-validation': 'verify-webhook', 'webhook-verification': 'verify-webhook' }
+  modules: [routeModule]
 })

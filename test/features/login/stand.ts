@@ -1,6 +1,6 @@
 import { randomBytes } from 'node:crypto'
 import { defaultProviders, type OperatorProviders } from '../../../src/features/login/providers.js'
-import { type LoginGate, loginFor } from '../../../src/features/login/selection.js'
+import { loginFor } from '../../../src/features/login/selection.js'
 import { Login } from '../../../src/features/login/service.js'
 import { actions, modules } from '../../../src/features/registry.js'
 import { type Flow, NO_UNITS } from '../../../src/flow/flow.js'
@@ -9,7 +9,7 @@ import type { Verdict } from '../../../src/flow/verdict.js'
 import { systemClock } from '../../../src/lib/clock.js'
 import { createOutbound } from '../../../src/lib/http-client/outbound.js'
 import { compilePolicy } from '../../../src/policy/compile.js'
-import { runPhase } from '../../../src/policy/run.js'
+import type { LoginGate } from '../../../src/policy/login-gate.js'
 import { ManualClock } from '../../helpers/clock.js'
 import { makeFlow } from '../../helpers/flow.js'
 import { Kit } from '../kit.js'
@@ -79,7 +79,7 @@ export function policy(text: string, owner = 'default') {
     const phase = compiled.policy?.phases.on_http_request
     if (!phase) throw new Error(JSON.stringify(compiled.problems))
     const gates = compiled.policy?.logins.map(({ gate }) => gate) ?? []
-    return desk(gates, (flow) => runPhase(phase, flow))
+    return desk(gates, (flow) => phase.run(flow))
   }
 }
 

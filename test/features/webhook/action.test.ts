@@ -1,7 +1,6 @@
 import { createHmac } from 'node:crypto'
 import t from 'tap'
 import type { Flow } from '../../../src/flow/flow.js'
-import { runPhase } from '../../../src/policy/run.js'
 import { makeFlow } from '../../helpers/flow.js'
 import { Kit, outcomeOf } from '../kit.js'
 
@@ -80,8 +79,8 @@ t.test('a later rule sees what was found', async (t) => {
   })
   const phase = policy?.phases.on_http_request
   if (phase === null || phase === undefined) throw new Error('no rules')
-  t.equal(await runPhase(phase, delivery()), undefined)
-  t.match(await runPhase(phase, delivery('sha256=0')), { status: 418 })
+  t.equal(await phase.run(delivery()), undefined)
+  t.match(await phase.run(delivery('sha256=0')), { status: 418 })
 })
 
 t.test('secrets are asked for where they are needed and checked where they stand', async (t) => {

@@ -1,5 +1,5 @@
-import { canDecode } from '../flow/content-coding.js'
-import type { HeaderFields, HeaderList } from '../flow/headers.js'
+import { canDecode } from './content-coding.js'
+import type { HeaderFields, HeaderList } from './headers.js'
 
 /**
  * What a policy will do with the content of the response: read it while it streams (`stream`), or have all of it first
