@@ -25,7 +25,7 @@ export async function openCertificates(
   const hmacKey = acme.eab_key === undefined ? undefined : await readOptionFile(acme.eab_key, 'acme.eab_key')
   const { directory, email, agree_terms: agreed, eab_kid: kid } = acme
   const service = await CertificateService.open({
-    control: control.parts,
+    control: control.serviceAccount,
     challenges,
     outbound,
     authority: authorityOf({ directory, email, agreed, kid, hmacKey }),

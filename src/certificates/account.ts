@@ -1,10 +1,10 @@
 import { createHash } from 'node:crypto'
 import type { Call } from '../control/calls.js'
+import type { ServiceAccount } from '../control/open.js'
 import { defineResource, type RecordOf } from '../resources/resource.js'
 import { keptText, keptTextOrNull } from '../schema/fields.js'
 import type { AcmeAccount, Authority, ExternalAccount } from './acme.js'
 import type { AcmeTransport } from './acme-transport.js'
-import type { CertificateControl } from './ledger.js'
 
 /** Who requests certificates, and where. */
 export interface AuthorityOptions {
@@ -32,13 +32,13 @@ const acmeAccount = defineResource({
 
 /** Opens the authority with the account that the store keeps; makes and registers it the first time. Fails with an `AcmeError`. */
 export class Accounts {
-  readonly #control: CertificateControl
+  readonly #control: ServiceAccount
   readonly #transport: AcmeTransport
   readonly #options: AuthorityOptions
   #authority: Promise<Authority> | undefined
   #lost = false
 
-  constructor(control: CertificateControl, transport: AcmeTransport, options: AuthorityOptions) {
+  constructor(control: ServiceAccount, transport: AcmeTransport, options: AuthorityOptions) {
     this.#control = control
     this.#transport = transport
     this.#options = options

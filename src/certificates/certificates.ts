@@ -1,5 +1,6 @@
 import type { Call } from '../control/calls.js'
 import { Lease } from '../control/cluster/leases.js'
+import type { ServiceAccount } from '../control/open.js'
 import type { Clock } from '../lib/clock.js'
 import { codeOf } from '../lib/coded-error.js'
 import { Mutex } from '../lib/concurrency.js'
@@ -11,7 +12,7 @@ import type { Place } from '../store/store.js'
 import { Accounts, type AuthorityOptions } from './account.js'
 import { AcmeError, AcmeTransport } from './acme-transport.js'
 import { Issuance } from './issuance.js'
-import { type CertificateControl, Ledger, OURSELVES } from './ledger.js'
+import { Ledger, OURSELVES } from './ledger.js'
 import { challengesOf, stageOf, type Target, type TargetOptions } from './target.js'
 
 /** Where authorities ask (RFC 8555 8.3). */
@@ -66,7 +67,7 @@ export class ChallengeTable {
 }
 
 export interface CertificatesParts extends TargetOptions {
-  readonly control: CertificateControl
+  readonly control: ServiceAccount
   /** What the data plane and the DNS listener answer from; kept by the certificates from now on. */
   readonly challenges: ChallengeTable
   /** May reach private addresses: the operator names the authority. */

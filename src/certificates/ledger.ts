@@ -1,6 +1,6 @@
 import type { Call, Principal } from '../control/calls.js'
 import { SignsOfLife } from '../control/cluster/membership.js'
-import type { ControlParts } from '../control/open.js'
+import type { ServiceAccount } from '../control/open.js'
 import { everyRecord, type Versioned } from '../control/records.js'
 import type { Draft } from '../control/transaction.js'
 import type { Clock } from '../lib/clock.js'
@@ -13,11 +13,6 @@ import type { Resource } from '../resources/resource.js'
 import type { ResourceRecord } from '../schema/field.js'
 import type { Place, StoredRecord } from '../store/store.js'
 import { TARGET_KINDS, type Target, type TargetOptions, targetOf } from './target.js'
-
-/** What this folder uses of the control plane: writes of ours are writes like any other. */
-export interface CertificateControl extends Pick<ControlParts, 'store' | 'records' | 'writer' | 'edits'> {
-  readonly applied: Pick<ControlParts['applied'], 'degraded'>
-}
 
 /** What a step makes of a target. */
 export interface TargetChange {
@@ -43,12 +38,12 @@ export const OURSELVES: Principal = {
 
 /** Reads targets and writes what becomes of them. Fails as the control plane does. */
 export class Ledger {
-  readonly #control: CertificateControl
+  readonly #control: ServiceAccount
   readonly #clock: Clock
   readonly #options: TargetOptions
   readonly #signs: SignsOfLife
 
-  constructor(control: CertificateControl, clock: Clock, options: TargetOptions) {
+  constructor(control: ServiceAccount, clock: Clock, options: TargetOptions) {
     this.#control = control
     this.#clock = clock
     this.#options = options
@@ -191,7 +186,7 @@ function resourceOf({ kind }: { readonly kind: string }): Resource {
   return resource
 }
 
-async function dropUnused(draft: Draft, records: CertificateControl['records'], id: string): Promise<void> {
+async function dropUnused(draft: Draft, records: ServiceAccount['records'], id: string): Promise<void> {
   const found = await records.findAny(draft.tx, tlsCertificate.name, id)
   if (found === undefined || found.record.body.issued_at === null) return
   if ((await draft.tx.referencesTo(tlsCertificate.name, id, 1)).length === 0) await draft.remove(found.record)

@@ -36,7 +36,14 @@ import { DeadLetterLists } from './dead-letters.js'
 import { mustMatch, withIds } from './edits.js'
 import { Endpoints } from './endpoints.js'
 import { ControlError, notFound, ofMember, orUnavailable, refusedBody } from './errors.js'
-import { type ControlOptions, type ControlParts, type Entrance, openParts, type TestDestination } from './open.js'
+import {
+  type ControlOptions,
+  type ControlParts,
+  type Entrance,
+  openParts,
+  type ServiceAccount,
+  type TestDestination
+} from './open.js'
 import { mayUseVaults } from './policy-checks.js'
 import { LiveRecords, Reads } from './reads.js'
 import { Revisions } from './revisions.js'
@@ -303,7 +310,7 @@ export class ControlPlane {
   }
 
   /** What services beside the API read and write with, as the API does. Lives as long as the control plane. */
-  get parts(): ControlParts {
+  get serviceAccount(): ServiceAccount {
     return this.#parts
   }
 

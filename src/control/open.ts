@@ -221,6 +221,11 @@ export interface ControlParts {
   readonly backups: Backups
 }
 
+/** What services beside the API read and write with: their writes are writes like any other. */
+export interface ServiceAccount extends Pick<ControlParts, 'store' | 'records' | 'writer' | 'edits'> {
+  readonly applied: Pick<AppliedRevision, 'degraded'>
+}
+
 /**
  * Opens the store, applies what it holds and begins to follow it. Closes it again when that fails. `sources`: what lives
  * in this process beside the records.
