@@ -1,0 +1,62 @@
+import { pino } from 'pino'
+import t from 'tap'
+import { Lifecycle, type Opened } from '../../src/app/stop.js'
+
+const silent = pino({ enabled: false })
+
+/** Parts whose closing is written down. */
+function parts(closed: string[]): Partial<Opened> {
+  const close = (name: string) => async () => {
+    closed.push(name)
+  }
+  return {
+    agents: { shut: close('agents shut'), close: close('agents closed') },
+    api: { close: close('api') },
+    events: { handOver: close('events handed over'), stop: close('events stopped') },
+    store: { close: close('store') },
+    clientTransport: { close: () => closed.push('client transport') },
+    names: { close: () => closed.push('names') }
+  }
+}
+
+t.test('a stop hands over first, ends what needs no drain after it, and runs once', async (t) => {
+  const closed: string[] = []
+  const lifecycle = new Lifecycle(silent, 0)
+  lifecycle.opens(parts(closed))
+  t.equal(lifecycle.phase, 'starting')
+  lifecycle.ready()
+  t.equal(lifecycle.phase, 'ready')
+  const drained = lifecycle.stop()
+  t.equal(lifecycle.phase, 'draining')
+  t.equal(lifecycle.stop(), drained, 'the second stop is the first one')
+  t.same(await drained, { ended: 0, cut: 0 })
+  t.same(closed, [
+    'agents shut',
+    'api',
+    'events handed over',
+    'store',
+    'agents closed',
+    'client transport',
+    'events stopped',
+    'names'
+  ])
+})
+
+t.test('what a stage opens after the stop has begun is ended, and the stage goes no further', async (t) => {
+  const closed: string[] = []
+  const lifecycle = new Lifecycle(silent, 0)
+  await lifecycle.stop()
+  t.throws(() => lifecycle.opens(parts(closed)), { name: 'AbortError' })
+  t.ok(closed.includes('agents shut') && closed.includes('api'), 'ends at once')
+})
+
+t.test('a step that fails does not keep the others from ending', async (t) => {
+  const closed: string[] = []
+  const lifecycle = new Lifecycle(silent, 0)
+  const close = async () => {
+    throw new Error('the listener is gone')
+  }
+  lifecycle.opens({ ...parts(closed), api: { close } })
+  await lifecycle.stop()
+  t.ok(closed.includes('store') && closed.includes('names'))
+})
