@@ -5,6 +5,7 @@ import { bodyReplace } from './body-replace/feature.js'
 import { circuitBreaker } from './circuit-breaker/feature.js'
 import { compression } from './compression/feature.js'
 import type { Feature, RouteModule } from './contract.js'
+import { cors } from './cors.js'
 import { forwardInternal } from './forward-internal.js'
 import { headers } from './headers.js'
 import { httpRequest } from './http-request/feature.js'
@@ -34,6 +35,7 @@ export const features: readonly Feature[] = [
   trafficPolicy,
   basicAuth,
   bodyReplace,
+  cors,
   forwardInternal,
   httpRequest,
   jwt,
