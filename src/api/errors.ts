@@ -1,6 +1,6 @@
 import type { FastifyReply, FastifyRequest } from 'fastify'
-import { ControlError } from '../control/errors.js'
-import { codeOf } from '../lib/coded-error.js'
+import { ControlError, controlErrors } from '../control/errors.js'
+import { codeOf } from '../lib/errors.js'
 import type { Problem } from '../schema/field.js'
 
 /** One of several things that are wrong with a body: `error_code`, `msg`, and the `details` that it alone would have. */
@@ -78,33 +78,13 @@ export function apiErrorOf(error: unknown): ApiError | undefined {
   return frameworkError(codeOf(error), status)
 }
 
-/** Statuses of refusals that are not about the text of the request, which are 400. */
-const STATUSES: ReadonlyMap<string, number> = new Map([
-  ['FORBIDDEN', 403],
-  ['ADMIN_REQUIRED', 403],
-  ['VAULT_NOT_ALLOWED', 403],
-  ['NOT_FOUND', 404],
-  ['ALREADY_EXISTS', 409],
-  ['IN_USE', 409],
-  ['LOCKOUT', 409],
-  ['PORT_IN_USE', 409],
-  ['BACKUP_UNSUPPORTED', 409],
-  ['PRECONDITION_FAILED', 412],
-  ['INTERNAL', 500],
-  ['UNAVAILABLE', 503],
-  ['BUSY', 503],
-  ['SEAL_KEY_LOST', 503],
-  ['SEAL_BROKEN', 503],
-  ['SEAL_KEY_CHANGED', 503],
-  ['OUTCOME_UNKNOWN', 503]
-])
-
+/** Status of a refusal whose row names none. */
 const BAD_REQUEST = 400
 
 function refusal({ code, message, details, problems }: ControlError): ApiError {
   const others = problems.slice(1)
   const more = others.length === 0 ? details : { ...details, also: others.map(shown).join('; ') }
-  return new ApiError(STATUSES.get(code) ?? BAD_REQUEST, code, message, more, {}, problems.map(asShown))
+  return new ApiError(controlErrors[code]?.status ?? BAD_REQUEST, code, message, more, {}, problems.map(asShown))
 }
 
 function asShown({ field, code, message, details }: Problem): ShownProblem {

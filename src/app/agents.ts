@@ -1,6 +1,6 @@
 import { join } from 'node:path'
 import type { OwnUnits } from '../control/apply.js'
-import { CodedError } from '../lib/coded-error.js'
+import { CodedError } from '../lib/errors.js'
 import { packageVersion } from '../lib/files.js'
 import type { Options } from '../options/options.js'
 import { IN_MEMORY } from '../options/values.js'

@@ -1,6 +1,6 @@
 import type { Logger } from 'pino'
 import type { Clock } from '../lib/clock.js'
-import { CodedError } from '../lib/coded-error.js'
+import { CodedError } from '../lib/errors.js'
 import { formatAuthority } from '../lib/host.js'
 import { CidrSet, parseCidr } from '../lib/ip.js'
 import { selfSigned } from '../lib/self-signed.js'

@@ -1,7 +1,7 @@
 import { relative } from 'node:path'
 import type { Applied, OwnUnits } from '../control/apply.js'
 import { fileUnits } from '../control/file-units.js'
-import { CodedError } from '../lib/coded-error.js'
+import { CodedError } from '../lib/errors.js'
 import { readOptionFile } from '../lib/files.js'
 import type { Options } from '../options/options.js'
 import type { UnitProblems } from '../policy/problems.js'

@@ -1,7 +1,7 @@
 import type { LookupFunction } from 'node:net'
 import { join, relative } from 'node:path'
 import type { Clock } from '../lib/clock.js'
-import { codeOf } from '../lib/coded-error.js'
+import { codeOf } from '../lib/errors.js'
 import { postgresName } from '../lib/host.js'
 import { newId } from '../lib/id.js'
 import type { Sealer } from '../lib/seal.js'

@@ -1,5 +1,5 @@
 import type { Clock } from '../lib/clock.js'
-import { CodedError } from '../lib/coded-error.js'
+import { CodedError } from '../lib/errors.js'
 import type { Outbound } from '../lib/http-client/outbound.js'
 
 /** What an error means for the request of a certificate. */

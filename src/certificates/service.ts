@@ -1,5 +1,5 @@
 import { isIP } from 'node:net'
-import { CodedError } from '../lib/coded-error.js'
+import { CodedError } from '../lib/errors.js'
 import type { AuthorityOptions } from './account.js'
 import { Certificates, type CertificatesParts } from './certificates.js'
 import { type DnsListener, openDnsListener, Zones } from './dns/server.js'

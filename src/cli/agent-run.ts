@@ -1,7 +1,7 @@
 import { setTimeout as wait } from 'node:timers/promises'
 import type { AgentPolicyRefused } from '../app/agent-plane.js'
 import { systemClock } from '../lib/clock.js'
-import { CodedError } from '../lib/coded-error.js'
+import { CodedError } from '../lib/errors.js'
 import { packageVersion } from '../lib/files.js'
 import { formatAuthority } from '../lib/host.js'
 import { unpredictable } from '../lib/id.js'

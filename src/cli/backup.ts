@@ -1,7 +1,7 @@
 import { existsSync, statSync } from 'node:fs'
 import { mkdir, readdir, readFile, rename } from 'node:fs/promises'
 import { dirname, isAbsolute, join, normalize, resolve, sep } from 'node:path'
-import { CodedError, codeOf } from '../lib/coded-error.js'
+import { CodedError, codeOf } from '../lib/errors.js'
 import { readPrivateFile, replaceFile } from '../lib/files.js'
 import { parseSealKey } from '../lib/seal.js'
 import {

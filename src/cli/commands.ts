@@ -349,7 +349,7 @@ async function createApiKey(data: string | undefined, config: string | undefined
     import('../options/catalogue.js'),
     import('../options/values.js'),
     import('../control/operator-keys.js'),
-    import('../lib/coded-error.js'),
+    import('../lib/errors.js'),
     import('../lib/clock.js')
   ])
   const loaded = await loadOptions({

@@ -8,7 +8,7 @@ import {
   verifyDomain,
   verifyIngress
 } from '../certificates/dns/requirements.js'
-import { CodedError, codeOf } from '../lib/coded-error.js'
+import { CodedError, codeOf } from '../lib/errors.js'
 import { agentIngress, reservedDomain } from '../resources/domains.js'
 import type { Resource } from '../resources/resource.js'
 import { ExitCode } from './process.js'

@@ -1,5 +1,5 @@
 import { ConfigurationRefused } from '../app/files.js'
-import { CodedError, codeOf } from '../lib/coded-error.js'
+import { CodedError, codeOf } from '../lib/errors.js'
 import { formatAuthority } from '../lib/host.js'
 import type { Options } from '../options/options.js'
 import type { ListenAddress } from '../options/values.js'

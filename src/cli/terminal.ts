@@ -1,5 +1,5 @@
 import { createInterface } from 'node:readline/promises'
-import { CodedError } from '../lib/coded-error.js'
+import { CodedError } from '../lib/errors.js'
 
 const INTERRUPT = '\u0003'
 const END = ['\r', '\n', '\u0004']

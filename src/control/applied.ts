@@ -1,5 +1,5 @@
 import type { Clock } from '../lib/clock.js'
-import { codeOf } from '../lib/coded-error.js'
+import { codeOf } from '../lib/errors.js'
 import type { Slices } from '../lib/slices.js'
 import type { UnitProblems } from '../policy/problems.js'
 import type { PlannedRecord } from '../resources/units.js'

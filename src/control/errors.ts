@@ -1,26 +1,37 @@
-import { CodedError, codeOf } from '../lib/coded-error.js'
+import { CodedError, codeOf, defineErrors, type ErrorMeaning } from '../lib/errors.js'
 import type { UnitProblems } from '../policy/problems.js'
 import type { PortProblem } from '../runtime/ports.js'
 import type { Problem } from '../schema/field.js'
 import { StoreError } from '../store/errors.js'
 
-/**
- * Why a call was refused. A field's problem keeps its own word (`FIELD_INVALID`, `TOO_LONG`, `POLICY_…`), the others are:
- *
- * - `FORBIDDEN`: the key's owner may not use the API. `ADMIN_REQUIRED`: only an administrator may do this.
- * - `VAULT_NOT_ALLOWED`: a policy names a secret of a vault that the caller may not use.
- * - `OWNER_INACTIVE`: the owner that the request names is switched off.
- * - `NOT_FOUND`: no such record, module, entry or parent.
- * - `REF_NOT_FOUND`: the request names a record that is not there.
- * - `QUERY_INVALID`: `before_id` is no cursor of this list.
- * - `PRECONDITION_FAILED`: the record has another revision than the caller knows.
- * - `ALREADY_EXISTS`: another record has the value. `IN_USE`: others need the record.
- * - `LOCKOUT`: the write would shut the caller out of the API.
- * - `BACKUP_UNSUPPORTED`: the store has tools of its own for that.
- * - `SEAL_KEY_LOST`: the key that sealed the record's secrets is not here. `SEAL_BROKEN`: they are damaged.
- * - `SEAL_KEY_CHANGED`: the store has another sealing key than this process; nothing was changed.
- * - `UNAVAILABLE`: the store cannot be reached, nothing was changed. `OUTCOME_UNKNOWN`: it went away during the commit.
- */
+/** Codes of refused calls, with the status that the API answers. Without one it is 400: the text of the request is wrong. */
+export const controlErrors: Readonly<Record<string, ErrorMeaning>> = defineErrors({
+  FORBIDDEN: { status: 403, text: 'The owner of the key may not use the API.' },
+  ADMIN_REQUIRED: { status: 403, text: 'Only an administrator may do this.' },
+  VAULT_NOT_ALLOWED: { status: 403, text: 'A policy names a secret of a vault that the caller may not use.' },
+  OWNER_INACTIVE: { text: 'The owner that the request names is switched off.' },
+  NOT_FOUND: { status: 404, text: 'There is no such record, module, entry or parent.' },
+  REF_NOT_FOUND: { text: 'The request names a record that does not exist.' },
+  QUERY_INVALID: { text: 'A query parameter is invalid, such as a `before_id` that is no cursor of this list.' },
+  ALREADY_EXISTS: { status: 409, text: 'Another record has the value.' },
+  IN_USE: { status: 409, text: 'Other records need the record.' },
+  LOCKOUT: { status: 409, text: 'The write would shut the caller out of the API.' },
+  PORT_IN_USE: { status: 409, text: 'A port cannot be opened.' },
+  BACKUP_UNSUPPORTED: { status: 409, text: 'The database of the store is backed up by its own tools.' },
+  PRECONDITION_FAILED: { status: 412, text: 'The record has another revision than the caller knows.' },
+  INTERNAL: { status: 500, text: 'A defect of Sluice. The log has the details.' },
+  UNAVAILABLE: { status: 503, text: 'The store cannot be used at present. Nothing was changed.' },
+  BUSY: { status: 503, text: 'Another process is writing. Nothing was changed; try again.' },
+  OUTCOME_UNKNOWN: { status: 503, text: 'The store went away during the commit; read the record to see its state.' },
+  SEAL_KEY_LOST: { status: 503, text: 'The process does not have the key that sealed the secrets of the record.' },
+  SEAL_BROKEN: { status: 503, text: 'The secrets of the record are damaged; give them anew or delete the record.' },
+  SEAL_KEY_CHANGED: {
+    status: 503,
+    text: 'The sealing key of the store was changed; start the process with the new key. Nothing was changed.'
+  }
+})
+
+/** Why a call was refused: a code of `controlErrors`, or the code of a field's problem (`FIELD_INVALID`, `POLICY_…`). */
 export class ControlError extends CodedError {
   /** Path of the field to blame, as in requests. */
   readonly field: string | undefined

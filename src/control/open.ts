@@ -1,7 +1,7 @@
 import { tmpdir } from 'node:os'
 import { atMost } from '../lib/at-most.js'
 import type { Clock } from '../lib/clock.js'
-import { codeOf } from '../lib/coded-error.js'
+import { codeOf } from '../lib/errors.js'
 import { FirstFailure } from '../lib/first-failure.js'
 import type { Json } from '../lib/json.js'
 import type { Sealer } from '../lib/seal.js'

@@ -1,4 +1,4 @@
-import { CodedError } from '../lib/coded-error.js'
+import { CodedError } from '../lib/errors.js'
 import { type Json, timestampText } from '../lib/json.js'
 import type { Sealer } from '../lib/seal.js'
 import type { Resource } from '../resources/resource.js'

@@ -1,6 +1,6 @@
 import { mkdir } from 'node:fs/promises'
 import { join } from 'node:path'
-import { CodedError } from '../lib/coded-error.js'
+import { CodedError } from '../lib/errors.js'
 import { createFile, readPrivateFile } from '../lib/files.js'
 import { keyIdOf, newSealKey, parseSealKey, Sealer, type SealKey } from '../lib/seal.js'
 import type { SealedRecord, Store, StoreLog } from '../store/store.js'

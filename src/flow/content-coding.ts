@@ -1,7 +1,7 @@
 import type { Duplex } from 'node:stream'
 import { promisify } from 'node:util'
 import zlib from 'node:zlib'
-import { codeOf } from '../lib/coded-error.js'
+import { codeOf } from '../lib/errors.js'
 import type { HeaderFields } from './headers.js'
 
 /** Codings on top of each other that are undone; honest peers do not send more. */

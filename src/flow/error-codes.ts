@@ -1,3 +1,4 @@
+import { defineErrors } from '../lib/errors.js'
 import type { Failure } from './exchange.js'
 import type { PathProblem } from './target.js'
 import { refuse, type Verdict } from './verdict.js'
@@ -10,23 +11,57 @@ export interface FailureAnswer {
   readonly close?: boolean
 }
 
-/** The error table of the data plane: every end that the seam knows. A client that is gone gets no answer; its status is for the log. */
+/** Codes of the transport and the pipeline. */
+export const flowErrors = defineErrors({
+  CLIENT_GONE: { status: 499, text: 'The client has disconnected. It gets no answer; the status is for the log.' },
+  BAD_REQUEST: { status: 400, text: 'The request is malformed.' },
+  REQUEST_TIMEOUT: { status: 408, text: 'The client was too slow to send its request.' },
+  RESET_FLOOD: { status: 429, text: 'The client has reset too many streams of its connection.' },
+  TOO_LARGE: { status: 413, text: 'The request is larger than the limit.' },
+  DRAINING: { status: 503, text: 'The process is shutting down and takes no new requests.' },
+  OVERLOADED: { status: 503, text: 'The process is at its limit and takes no more requests.' },
+  UPSTREAM_REFUSED: { status: 502, text: 'No connection to the upstream could be opened.' },
+  UPSTREAM_CONNECT_TIMEOUT: { status: 504, text: 'The upstream did not accept a connection in time.' },
+  UPSTREAM_TLS: { status: 502, text: 'The TLS handshake with the upstream failed.' },
+  NO_TUNNEL: { status: 503, text: 'No agent serves the endpoint.' },
+  UPSTREAM_MALFORMED: { status: 502, text: 'The upstream sent a malformed response.' },
+  UPSTREAM_TIMEOUT: { status: 504, text: 'The upstream did not answer in time.' },
+  UPSTREAM_GONE: { status: 502, text: 'The upstream closed the connection before its response was complete.' },
+  INTERNAL_ERROR: { status: 500, text: 'A defect of Sluice. The log has the details.' },
+  METHOD_REFUSED: { status: 405, close: true, text: 'The methods CONNECT and TRACE are not served.' },
+  BAD_TARGET: {
+    status: 400,
+    close: true,
+    text: 'The request target has no normal form: a fragment, a broken escape, another authority than Host.'
+  },
+  IP_RESTRICTED: { status: 403, text: 'The IP restriction of all endpoints excludes the address of the client.' },
+  NO_ROUTE: { status: 404, text: 'No endpoint serves the host and path.' },
+  INTERNAL_ENTRY_GONE: { status: 503, text: 'A policy forwards to an internal endpoint that no longer exists.' },
+  TOO_MANY_HOPS: { status: 508, text: 'Internal endpoints forward to each other without end.' },
+  NO_UPSTREAM: { status: 503, text: 'The endpoint has no upstream.' },
+  PATH_ENCODED_SLASH: { status: 400, text: 'The path contains an encoded slash.' },
+  PATH_BACKSLASH: { status: 400, text: 'The path contains a backslash.' },
+  PATH_ENCODED_CONTROL: { status: 400, text: 'The path contains an encoded control character.' },
+  PATH_DOT_PARAMETERS: { status: 400, text: 'The path contains a dot segment with parameters.' }
+})
+
+/** The error of every failure that a transport reports. */
 export const FAILURES: Readonly<Record<Failure, FailureAnswer>> = {
-  'client-gone': { status: 499, code: 'CLIENT_GONE' },
-  'client-malformed': { status: 400, code: 'BAD_REQUEST' },
-  'client-timeout': { status: 408, code: 'REQUEST_TIMEOUT' },
-  'client-reset-flood': { status: 429, code: 'RESET_FLOOD' },
-  'too-large': { status: 413, code: 'TOO_LARGE' },
-  draining: { status: 503, code: 'DRAINING' },
-  overloaded: { status: 503, code: 'OVERLOADED' },
-  'dial-refused': { status: 502, code: 'UPSTREAM_REFUSED' },
-  'dial-timeout': { status: 504, code: 'UPSTREAM_CONNECT_TIMEOUT' },
-  'dial-tls': { status: 502, code: 'UPSTREAM_TLS' },
-  'no-tunnel': { status: 503, code: 'NO_TUNNEL' },
-  'upstream-malformed': { status: 502, code: 'UPSTREAM_MALFORMED' },
-  'upstream-timeout': { status: 504, code: 'UPSTREAM_TIMEOUT' },
-  'upstream-gone': { status: 502, code: 'UPSTREAM_GONE' },
-  internal: { status: 500, code: 'INTERNAL_ERROR' }
+  'client-gone': flowErrors.CLIENT_GONE,
+  'client-malformed': flowErrors.BAD_REQUEST,
+  'client-timeout': flowErrors.REQUEST_TIMEOUT,
+  'client-reset-flood': flowErrors.RESET_FLOOD,
+  'too-large': flowErrors.TOO_LARGE,
+  draining: flowErrors.DRAINING,
+  overloaded: flowErrors.OVERLOADED,
+  'dial-refused': flowErrors.UPSTREAM_REFUSED,
+  'dial-timeout': flowErrors.UPSTREAM_CONNECT_TIMEOUT,
+  'dial-tls': flowErrors.UPSTREAM_TLS,
+  'no-tunnel': flowErrors.NO_TUNNEL,
+  'upstream-malformed': flowErrors.UPSTREAM_MALFORMED,
+  'upstream-timeout': flowErrors.UPSTREAM_TIMEOUT,
+  'upstream-gone': flowErrors.UPSTREAM_GONE,
+  internal: flowErrors.INTERNAL_ERROR
 }
 
 /** The answer of a policy or module that such a failure has ended. */
@@ -43,27 +78,21 @@ export const MOST_HOPS = 10
 
 /** Refusals of the pipeline itself. */
 export const REFUSALS = {
-  /** CONNECT and TRACE. */
-  method: { status: 405, code: 'METHOD_REFUSED', close: true },
-  /** No normal form: fragment, broken escape, another authority than Host, … */
-  target: { status: 400, code: 'BAD_TARGET', close: true },
-  /** The IP restriction of all endpoints keeps this client out. */
-  restricted: { status: 403, code: 'IP_RESTRICTED' },
-  route: { status: 404, code: 'NO_ROUTE' },
-  /** A policy leads to an internal entry that is not there any more. */
-  internalEntry: { status: 503, code: 'INTERNAL_ENTRY_GONE' },
-  /** Internal entries lead to each other without end. */
-  hops: { status: 508, code: 'TOO_MANY_HOPS' },
-  upstream: { status: 503, code: 'NO_UPSTREAM' },
-  /** A defect of ours: logged with its stack. */
-  internal: FAILURES.internal
+  method: flowErrors.METHOD_REFUSED,
+  target: flowErrors.BAD_TARGET,
+  restricted: flowErrors.IP_RESTRICTED,
+  route: flowErrors.NO_ROUTE,
+  internalEntry: flowErrors.INTERNAL_ENTRY_GONE,
+  hops: flowErrors.TOO_MANY_HOPS,
+  upstream: flowErrors.NO_UPSTREAM,
+  internal: flowErrors.INTERNAL_ERROR
 } as const satisfies Record<string, FailureAnswer>
 
 /** Why the path of a request has no strict form, for the client. */
 export const PATH_REFUSALS: Readonly<Record<PathProblem, FailureAnswer>> = {
-  'not-a-path': REFUSALS.target,
-  'encoded-slash': { status: 400, code: 'PATH_ENCODED_SLASH' },
-  backslash: { status: 400, code: 'PATH_BACKSLASH' },
-  'encoded-control': { status: 400, code: 'PATH_ENCODED_CONTROL' },
-  'dot-parameters': { status: 400, code: 'PATH_DOT_PARAMETERS' }
+  'not-a-path': flowErrors.BAD_TARGET,
+  'encoded-slash': flowErrors.PATH_ENCODED_SLASH,
+  backslash: flowErrors.PATH_BACKSLASH,
+  'encoded-control': flowErrors.PATH_ENCODED_CONTROL,
+  'dot-parameters': flowErrors.PATH_DOT_PARAMETERS
 }

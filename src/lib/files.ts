@@ -4,7 +4,7 @@ import { link, open, readFile, rename, stat, unlink } from 'node:fs/promises'
 import { basename, dirname, join } from 'node:path'
 import { fileURLToPath } from 'node:url'
 import { Worker } from 'node:worker_threads'
-import { CodedError, codeOf } from './coded-error.js'
+import { CodedError, codeOf } from './errors.js'
 
 export interface ContentWatchOptions {
   /** Quiet time after the last sign of a change before the file is read, so that a write in pieces is one change. Default 200. */

@@ -1,5 +1,5 @@
 import { createCipheriv, createDecipheriv, createHash, hkdfSync, randomBytes } from 'node:crypto'
-import { CodedError } from './coded-error.js'
+import { CodedError } from './errors.js'
 
 /*
  * A sealed value: version (1 byte), id of the key (8), nonce (12), ciphertext, tag (16). AES-256-GCM (NIST SP 800-38D)

@@ -1,6 +1,6 @@
 import { existsSync } from 'node:fs'
 import { join } from 'node:path'
-import { CodedError } from '../lib/coded-error.js'
+import { CodedError } from '../lib/errors.js'
 import { isPostgresUrl } from '../lib/host.js'
 import { type Options, optionsSchema } from './options.js'
 import { IN_MEMORY, type OptionSchema } from './values.js'

@@ -1,6 +1,6 @@
 import { isInternal } from '../flow/flow.js'
-import { codeOf } from '../lib/coded-error.js'
 import { Backoff } from '../lib/concurrency.js'
+import { codeOf } from '../lib/errors.js'
 import type { HostPort, TcpEdgeUnit } from '../runtime/plan.js'
 import type { PortProblem } from '../runtime/ports.js'
 

@@ -1,5 +1,5 @@
 import { isDeepStrictEqual } from 'node:util'
-import { CodedError, codeOf } from '../lib/coded-error.js'
+import { CodedError, codeOf } from '../lib/errors.js'
 import { Slices } from '../lib/slices.js'
 import { asKind, type HostPort, type ListenerUnit, type Unit } from '../runtime/plan.js'
 import type { BoundPorts, PortProblem, Ports } from '../runtime/ports.js'

@@ -8,7 +8,7 @@ import {
   sign
 } from 'node:crypto'
 import { promisify } from 'node:util'
-import { codeOf } from '../lib/coded-error.js'
+import { codeOf } from '../lib/errors.js'
 
 type SshKeyType = 'ed25519' | 'rsa' | 'ecdsa'
 export type SshCurve = 'p256' | 'p384' | 'p521'

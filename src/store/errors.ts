@@ -1,38 +1,28 @@
-import { CodedError } from '../lib/coded-error.js'
+import { CodedError, defineErrors } from '../lib/errors.js'
 import type { Claim, RecordKey } from './store.js'
 
-/**
- * - `STORE_UNAVAILABLE`: out of reach, full, read-only or too slow; nothing was changed, and it may work later.
- * - `STORE_REFUSED`: the database does not let this user in: wrong name, password or database; only its operator can help.
- * - `STORE_DEGRADED`: the process serves its own copy of the configuration, which takes no writes; nothing was changed.
- * - `STORE_BUSY`: another process has held the turn to write for too long; nothing was changed, and it works once that is done.
- * - `STORE_FAILED`: the database refused a statement or its file is damaged; a repetition does not help.
- * - `STORE_OUTCOME_UNKNOWN`: the connection broke during a commit and the database stayed out of reach.
- * - `STORE_CLAIMED`: another record holds the value (`ClaimConflict`).
- * - `STORE_EXISTS`, `STORE_MISSING`: the record is there already, or is not.
- * - `STORE_LOCKED`: another process has the file.
- * - `STORE_SCHEMA_NEWER`: the data was written by a newer version.
- * - `STORE_ADDRESS`: what was given to open is no address of a store.
- * - `STORE_SEAL_KEY`: the secrets of the store are sealed by another key than the one that this process has.
- * - `STORE_NO_COPY`: this kind of database is copied by its own tools.
- * - `STORE_CLOSED`: used after it was closed, or a transaction after its end.
- */
-export type StoreErrorCode =
-  | 'STORE_UNAVAILABLE'
-  | 'STORE_REFUSED'
-  | 'STORE_DEGRADED'
-  | 'STORE_BUSY'
-  | 'STORE_FAILED'
-  | 'STORE_OUTCOME_UNKNOWN'
-  | 'STORE_CLAIMED'
-  | 'STORE_EXISTS'
-  | 'STORE_MISSING'
-  | 'STORE_LOCKED'
-  | 'STORE_SCHEMA_NEWER'
-  | 'STORE_ADDRESS'
-  | 'STORE_SEAL_KEY'
-  | 'STORE_NO_COPY'
-  | 'STORE_CLOSED'
+/** Codes of `StoreError`. */
+export const storeErrors = defineErrors({
+  STORE_UNAVAILABLE: {
+    text: 'The store is out of reach, full, read-only or too slow. Nothing was changed, and it may work later.'
+  },
+  STORE_REFUSED: { text: 'The database rejects this user: wrong name, password or database. Ask its operator.' },
+  STORE_DEGRADED: { text: 'The process serves its own copy of the configuration, which takes no writes.' },
+  STORE_BUSY: { text: 'Another process has been writing for too long. Nothing was changed; try again later.' },
+  STORE_FAILED: { text: 'The database refused a statement or its file is damaged. A repetition does not help.' },
+  STORE_OUTCOME_UNKNOWN: { text: 'The connection broke during a commit and the database stayed out of reach.' },
+  STORE_CLAIMED: { text: 'Another record holds the value.' },
+  STORE_EXISTS: { text: 'The record exists already.' },
+  STORE_MISSING: { text: 'The record does not exist.' },
+  STORE_LOCKED: { text: 'Another process has the file of the store.' },
+  STORE_SCHEMA_NEWER: { text: 'The data was written by a newer version of Sluice.' },
+  STORE_ADDRESS: { text: 'The address is no address of a store.' },
+  STORE_SEAL_KEY: { text: 'The secrets of the store are sealed by another key than the one of this process.' },
+  STORE_NO_COPY: { text: 'This kind of database is copied by its own tools.' },
+  STORE_CLOSED: { text: 'The store was used after it was closed, or a transaction after its end.' }
+})
+
+export type StoreErrorCode = keyof typeof storeErrors
 
 /** What keeps a store from being used: it does not answer, takes no writes, has no room, or its disk fails. */
 export type StoreTrouble = 'unreachable' | 'read_only' | 'full' | 'failing'

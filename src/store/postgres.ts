@@ -1,7 +1,7 @@
 import { type LookupFunction, Socket } from 'node:net'
 import { Kysely, PostgresDialect, type PostgresPool, sql } from 'kysely'
 import pg from 'pg'
-import { codeOf } from '../lib/coded-error.js'
+import { codeOf } from '../lib/errors.js'
 import { postgresName } from '../lib/host.js'
 import { StoreError, type StoreTrouble } from './errors.js'
 import type { StoreLog } from './store.js'

@@ -1,6 +1,6 @@
 import { closeSync, existsSync, fsyncSync, mkdirSync, openSync, renameSync, rmSync } from 'node:fs'
 import { dirname } from 'node:path'
-import { codeOf } from '../lib/coded-error.js'
+import { codeOf } from '../lib/errors.js'
 import { partialFor } from '../lib/files.js'
 import { StoreError } from './errors.js'
 import { newerSchema, SCHEMA_VERSION } from './migrations.js'

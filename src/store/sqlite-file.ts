@@ -1,6 +1,6 @@
 import { closeSync, existsSync, mkdirSync, openSync } from 'node:fs'
 import { dirname } from 'node:path'
-import { codeOf } from '../lib/coded-error.js'
+import { codeOf } from '../lib/errors.js'
 import { StoreError, type StoreErrorCode, type StoreTrouble } from './errors.js'
 import { copySqlite } from './sqlite-copy.js'
 import { openDatabase, type SqliteDatabase, type SqliteStatement } from './sqlite-driver.js'

@@ -1,6 +1,6 @@
 import { readFileSync } from 'node:fs'
 import { join } from 'node:path'
-import { codeOf } from '../../src/lib/coded-error.js'
+import { codeOf } from '../../src/lib/errors.js'
 import { parseSealKey, Sealer } from '../../src/lib/seal.js'
 import { readCopy } from '../../src/store/copy/copy-file.js'
 import { type Answer, asker } from '../api/asking.js'

@@ -1,6 +1,6 @@
 import type { CaaRecord } from 'node:dns'
 import { Resolver } from 'node:dns/promises'
-import { codeOf } from '../../lib/coded-error.js'
+import { codeOf } from '../../lib/errors.js'
 
 /** A domain as the API shows it, as far as DNS is concerned. */
 export interface DomainFacts {

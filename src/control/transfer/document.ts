@@ -1,6 +1,6 @@
 import { randomBytes, scrypt } from 'node:crypto'
 import type { Clock } from '../../lib/clock.js'
-import { CodedError } from '../../lib/coded-error.js'
+import { CodedError } from '../../lib/errors.js'
 import { isObject, type Json } from '../../lib/json.js'
 import { Sealer, sealKey } from '../../lib/seal.js'
 import type { Resource } from '../../resources/resource.js'

@@ -1,5 +1,5 @@
 import { isDeepStrictEqual } from 'node:util'
-import { CodedError } from '../../lib/coded-error.js'
+import { CodedError } from '../../lib/errors.js'
 import { isObject, timestampText } from '../../lib/json.js'
 import type { Sealer } from '../../lib/seal.js'
 import { createRecord, readCreate, readUpdate } from '../../resources/read.js'

@@ -1,7 +1,7 @@
 import { mkdir, rename, rm, stat } from 'node:fs/promises'
 import { join } from 'node:path'
 import type { Clock } from '../../lib/clock.js'
-import { CodedError, codeOf } from '../../lib/coded-error.js'
+import { CodedError, codeOf } from '../../lib/errors.js'
 import { syncFolder } from '../../lib/files.js'
 import { newId } from '../../lib/id.js'
 import { keyIdOf, type Sealer } from '../../lib/seal.js'

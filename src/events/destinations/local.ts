@@ -1,8 +1,8 @@
 import { constants, realpathSync } from 'node:fs'
 import { type FileHandle, lstat, mkdir, open } from 'node:fs/promises'
 import { basename, dirname, isAbsolute, join, relative, resolve } from 'node:path'
-import { CodedError, codeOf } from '../../lib/coded-error.js'
 import { Mutex } from '../../lib/concurrency.js'
+import { CodedError, codeOf } from '../../lib/errors.js'
 import { joined, LINES } from './payload.js'
 import type { Parcel, Sender, SendFailure } from './sender.js'
 

@@ -1,6 +1,6 @@
 import * as client from 'openid-client'
 import type { Clock } from '../../lib/clock.js'
-import { codeOf } from '../../lib/coded-error.js'
+import { codeOf } from '../../lib/errors.js'
 import type { Outbound } from '../../lib/http-client/outbound.js'
 import { outboundFetch, ProviderFailure, type ProviderTrouble } from './provider-fetch.js'
 import { type Application, type Json, type Provider, textOf } from './providers.js'

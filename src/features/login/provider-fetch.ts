@@ -1,4 +1,4 @@
-import { CodedError } from '../../lib/coded-error.js'
+import { CodedError } from '../../lib/errors.js'
 import type { Outbound } from '../../lib/http-client/outbound.js'
 
 /**

@@ -1,6 +1,6 @@
 import Type, { type Static } from 'typebox'
 import { parse } from 'yaml'
-import { CodedError } from '../../lib/coded-error.js'
+import { CodedError } from '../../lib/errors.js'
 
 /** Who a user is, as the provider says. */
 export interface Profile {

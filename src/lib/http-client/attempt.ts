@@ -1,7 +1,7 @@
 import type { ClientRequest, IncomingMessage } from 'node:http'
 import type { Socket } from 'node:net'
 import { ByteQueue } from '../byte-queue.js'
-import { codeOf } from '../coded-error.js'
+import { codeOf } from '../errors.js'
 import { isPublicAddress } from './addresses.js'
 import type { OutboundFailure, OutboundResponse } from './answer.js'
 

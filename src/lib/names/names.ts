@@ -1,7 +1,7 @@
 import { lookup as systemLookup } from 'node:dns/promises'
 import { isIP, type LookupFunction } from 'node:net'
 import type { Clock } from '../clock.js'
-import { codeOf } from '../coded-error.js'
+import { codeOf } from '../errors.js'
 import type { Lookup } from './lookups.js'
 import { OwnResolver, unresolved } from './own-resolver.js'
 

@@ -4,7 +4,7 @@ import { networkInterfaces } from 'node:os'
 import { domainToASCII } from 'node:url'
 import { atMost } from '../at-most.js'
 import type { Clock } from '../clock.js'
-import { codeOf } from '../coded-error.js'
+import { codeOf } from '../errors.js'
 import { type Lookup, type LookupResult, type LookupSource, ServerSilence } from './lookups.js'
 import { parseHosts, parseSearchRules, type SearchRules, WatchedFile } from './system-files.js'
 

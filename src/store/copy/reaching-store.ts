@@ -1,7 +1,7 @@
 import { setTimeout as sleep } from 'node:timers/promises'
 import { atMost } from '../../lib/at-most.js'
-import { codeOf } from '../../lib/coded-error.js'
 import { pauseAfter } from '../../lib/concurrency.js'
+import { codeOf } from '../../lib/errors.js'
 import { StoreError } from '../errors.js'
 import type { Place, Store, StoreLog } from '../store.js'
 import type { CopiedStore } from './copied-store.js'

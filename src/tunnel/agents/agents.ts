@@ -1,7 +1,7 @@
 import type { OwnUnits } from '../../control/apply.js'
 import { everyRecord } from '../../control/records.js'
 import type { Clock } from '../../lib/clock.js'
-import { CodedError, codeOf } from '../../lib/coded-error.js'
+import { CodedError, codeOf } from '../../lib/errors.js'
 import { formatAuthority } from '../../lib/host.js'
 import type { TurnedAway } from '../../lib/turned-away.js'
 import { agentHosts, agentIngress } from '../../resources/domains.js'

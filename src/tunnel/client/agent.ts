@@ -1,6 +1,6 @@
 import type { Clock } from '../../lib/clock.js'
-import { CodedError, codeOf } from '../../lib/coded-error.js'
 import { Backoff, type BackoffRange } from '../../lib/concurrency.js'
+import { CodedError, codeOf } from '../../lib/errors.js'
 import { AgentConnection, type Remembered } from './connection.js'
 import type { AgentTunnel, ServerAddress } from './visitors.js'
 

@@ -1,6 +1,6 @@
 import { Duplex } from 'node:stream'
 import { ByteQueue, compact } from '../../lib/byte-queue.js'
-import { CodedError } from '../../lib/coded-error.js'
+import { CodedError } from '../../lib/errors.js'
 import { ignore } from '../../transport/pipes.js'
 import {
   dataFrame,

@@ -3,7 +3,7 @@ import { mkdir, readFile, stat } from 'node:fs/promises'
 import { isIP } from 'node:net'
 import { join } from 'node:path'
 import type { Clock } from '../../lib/clock.js'
-import { CodedError, codeOf } from '../../lib/coded-error.js'
+import { CodedError, codeOf } from '../../lib/errors.js'
 import { replaceFile } from '../../lib/files.js'
 import { makeAuthority, makeServerCertificate, readSigningKey } from '../../lib/self-signed.js'
 

@@ -14,7 +14,7 @@ import {
   scopesOf
 } from '../../../src/features/login/providers.js'
 import { systemClock } from '../../../src/lib/clock.js'
-import { codeOf } from '../../../src/lib/coded-error.js'
+import { codeOf } from '../../../src/lib/errors.js'
 import { createOutbound } from '../../../src/lib/http-client/outbound.js'
 
 t.test('every provider has https addresses and scopes', async (t) => {
