@@ -21,7 +21,6 @@ const oidc = { issuer_url: 'https://idp.test', client_id: 'id', client_secret: '
 t.test('every action stands in the list once, in order, and says what it publishes', async (t) => {
   const types = actions.map((action) => action.type)
   t.same(types, [...new Set(types)].sort())
-  t.equal(types.length, 29)
   for (const action of actions) {
     for (const wrong of (action.availability === 'ready' && action.misnamed) || []) {
       t.notOk(types.includes(wrong), wrong)
