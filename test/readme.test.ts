@@ -8,7 +8,7 @@ import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import t, { type Test as TapTest } from 'tap'
 import { actions } from '../src/features/registry.js'
-import { FAILURES, REFUSALS } from '../src/flow/error-codes.js'
+import { FAILURES, requestErrors } from '../src/flow/error-codes.js'
 import { optionEntries } from '../src/options/catalogue.js'
 import { SluiceProcess } from './cli/process.js'
 import { projectFile } from './helpers/files.js'
@@ -161,7 +161,7 @@ t.test('options, scripts, codes and files that are named exist', async (t) => {
   const { scripts } = JSON.parse(await read('package.json')) as { scripts: Record<string, string> }
   for (const [, script] of readme.matchAll(/npm run ([a-z:]+)/g))
     t.ok((script as string) in scripts, `npm run ${script}`)
-  const codes = [...Object.values(FAILURES), ...Object.values(REFUSALS)].map(({ code }) => code)
+  const codes = [...Object.values(FAILURES), ...Object.values(requestErrors)].map(({ code }) => code)
   const shown = /`sluice-error-code` says why: (.*?) …/s.exec(readme)?.[1] ?? ''
   const ofActions = ['RATE_LIMITED', 'POLICY_DENIED', 'IP_RESTRICTED', 'BASIC_AUTH', 'POLICY_EXPRESSION']
   for (const [, code] of shown.matchAll(/`([A-Z_]+)`/g))

@@ -20,7 +20,7 @@ import type { UnitProblems } from '../policy/problems.js'
 import type { PolicyServices } from '../policy/services.js'
 import { asWritten } from '../proxy/client-address.js'
 import { createTraffic } from '../proxy/data-plane.js'
-import { HeaderKinds } from '../proxy/header-hygiene.js'
+import { HeaderKinds } from '../proxy/header-sanitizing.js'
 import { Upstreams } from '../proxy/upstreams.js'
 import { prepare } from '../runtime/compile.js'
 import { KeptState } from '../runtime/persistent-state.js'
@@ -29,8 +29,8 @@ import { Snapshot, SnapshotHolder } from '../runtime/snapshot.js'
 import { Metrics } from '../telemetry/metrics.js'
 import type { ListenLimits } from '../transport/contract.js'
 import { codecBack } from '../transport/http1/forwarding.js'
-import { PipeFront } from '../transport/http1/server.js'
-import { type Forward, forwardVisitor, type Target, targetDialer } from '../tunnel/client/visitors.js'
+import { PipeTransport } from '../transport/http1/server.js'
+import { type AgentTarget, type Forward, forwardVisitor, targetDialer } from '../tunnel/client/visitors.js'
 
 /** The actions of policies that agents run: those that they cannot run are refused by name, with the reason. */
 const agentActions = confinedActions(actions, 'agent')
@@ -55,7 +55,7 @@ export interface PolicyText {
 export interface GuardedTunnel {
   readonly name: string
   readonly policy: PolicyText
-  readonly target: Target
+  readonly target: AgentTarget
   /** Its visitors speak anything but HTTP. */
   readonly tcp: boolean
 }
@@ -180,9 +180,9 @@ export class AgentPlane {
     for (const stop of this.#stops) stop()
   }
 
-  async #open(target: Target, snapshot: Snapshot, commit: () => void, tell: Tell): Promise<PipeFront> {
+  async #open(target: AgentTarget, snapshot: Snapshot, commit: () => void, tell: Tell): Promise<PipeTransport> {
     const clock = this.#clock
-    const front = new PipeFront(clock)
+    const front = new PipeTransport(clock)
     const back = codecBack({ clock })
     const holder = new SnapshotHolder(Snapshot.empty())
     const dialer = targetDialer(target)
@@ -190,8 +190,8 @@ export class AgentPlane {
     const upstreams = new Upstreams(clock, { dialer: () => dialer, has: () => true })
     const say = (fields: object, message: string): void => tell(lineOf(fields, message))
     const traffic = createTraffic({
-      front,
-      back,
+      serverTransport: front,
+      clientTransport: back,
       upstreams,
       challenge: () => undefined,
       holder,

@@ -7,13 +7,13 @@ import { selfSigned } from '../lib/self-signed.js'
 import type { Options } from '../options/options.js'
 import { trustingProxies } from '../proxy/client-address.js'
 import { createTraffic, type Traffic, type TrafficParts } from '../proxy/data-plane.js'
-import { HeaderKinds } from '../proxy/header-hygiene.js'
+import { HeaderKinds } from '../proxy/header-sanitizing.js'
 import { Upstreams } from '../proxy/upstreams.js'
-import type { Back } from '../transport/contract.js'
+import type { ClientTransport } from '../transport/contract.js'
 import { httpProxyBack } from '../transport/http-proxy/client.js'
-import { httpFront } from '../transport/http-proxy/server.js'
+import { nodeServerTransport } from '../transport/http-proxy/server.js'
 import { codecBack } from '../transport/http1/forwarding.js'
-import { codecFront } from '../transport/http1/server.js'
+import { codecServerTransport } from '../transport/http1/server.js'
 import type { Agents } from '../tunnel/agents/agents.js'
 import type { Foundation } from './foundation.js'
 
@@ -21,8 +21,8 @@ type OfOptions = 'accessLog' | 'region' | 'limits' | 'timeouts' | 'forwarding' |
 
 /** What carries traffic: the client side and the upstream side. */
 const ENGINES = {
-  'http-proxy': { front: httpFront, back: httpProxyBack },
-  codec: { front: codecFront, back: codecBack }
+  'http-proxy': { front: nodeServerTransport, back: httpProxyBack },
+  codec: { front: codecServerTransport, back: codecBack }
 } as const
 
 /** What carries traffic, and nothing yet: its ports open with the configuration. */
@@ -30,7 +30,7 @@ export interface DataPlane {
   readonly traffic: Traffic
   readonly upstreams: Upstreams
   /** The upstream side. */
-  readonly clientTransport: Back
+  readonly clientTransport: ClientTransport
 }
 
 /** The data plane over `agents` and the network. Rejects with a CodedError `AGENTS_ADDRESS`. */
@@ -42,9 +42,9 @@ export async function openDataPlane(options: Options, foundation: Foundation, ag
   lifecycle.opens({ clientTransport })
   const traffic = createTraffic({
     ...(await trafficOptions(options, clock)),
-    front: engine.front({ clock }),
+    serverTransport: engine.front({ clock }),
     turnedAway,
-    back: clientTransport,
+    clientTransport: clientTransport,
     upstreams,
     challenge: (host, path) => challenges.answer(host, path),
     holder,
@@ -55,7 +55,7 @@ export async function openDataPlane(options: Options, foundation: Foundation, ag
     lines: accessLines(log),
     events: bus,
     ...(options.agents !== undefined && sharesListener(options, options.listeners)
-      ? { beside: { at: options.agents, door: agents.shared } }
+      ? { beside: { at: options.agents, handler: agents.shared } }
       : {})
   })
   lifecycle.opens({ traffic })

@@ -13,7 +13,7 @@ import { Accounts, type AuthorityOptions } from './account.js'
 import { AcmeError, AcmeTransport } from './acme-transport.js'
 import { Issuance } from './issuance.js'
 import { Ledger, OURSELVES } from './ledger.js'
-import { challengesOf, stageOf, type Target, type TargetOptions } from './target.js'
+import { challengesOf, type ManagedCertificate, stageOf, type TargetOptions } from './target.js'
 
 /** Where authorities ask (RFC 8555 8.3). */
 const CHALLENGE_PATH = '/.well-known/acme-challenge/'
@@ -100,7 +100,7 @@ export class Certificates {
   readonly #ledger: Ledger
   readonly #lease: Lease | undefined
   readonly #issuance: Issuance
-  readonly #targets = new Map<string, Target>()
+  readonly #targets = new Map<string, ManagedCertificate>()
   /** When the certificates of targets are due for renewal, milliseconds since the Unix epoch. */
   readonly #renewals = new Map<string, number>()
   /** When to look at an order again, monotonic milliseconds. */
@@ -230,7 +230,7 @@ export class Certificates {
     await Promise.all(Array.from({ length: Math.min(AT_ONCE, due.length) }, worker))
   }
 
-  async #one(issuance: Issuance, target: Target): Promise<void> {
+  async #one(issuance: Issuance, target: ManagedCertificate): Promise<void> {
     const { clock, log } = this.#parts
     const { is, wrong } = stageOf(target, clock.wall())
     try {
@@ -264,14 +264,14 @@ export class Certificates {
   async #load(): Promise<void> {
     // What changes while this reads is read again by the next call.
     const place = await this.#ledger.place()
-    const found = new Map<string, Target>()
+    const found = new Map<string, ManagedCertificate>()
     for await (const target of this.#ledger.targets()) found.set(target.id, target)
     for (const id of this.#targets.keys()) if (!found.has(id)) this.#note(id, undefined)
     for (const [id, target] of found) this.#note(id, target)
     this.#place = place
   }
 
-  #note(id: string, target: Target | undefined): void {
+  #note(id: string, target: ManagedCertificate | undefined): void {
     const before = this.#targets.get(id)
     const automatic = before !== undefined && before.certificate !== null
     // Its certificate may belong to no domain now.
@@ -287,13 +287,13 @@ export class Certificates {
       this.#ignore(target, 'renews_at')
   }
 
-  #ignore({ kind, id, names }: Target, field: string): void {
+  #ignore({ kind, id, names }: ManagedCertificate, field: string): void {
     const message = 'a time in the record cannot be right and is ignored: the clock was wrong when it was written'
     this.#parts.log.warn({ kind, id, names, field }, message)
   }
 
   /** The operator learns what the user of a record sees. */
-  #tell(before: Target | undefined, after: Target | undefined): void {
+  #tell(before: ManagedCertificate | undefined, after: ManagedCertificate | undefined): void {
     if (before === undefined || after === undefined) return
     const { log } = this.#parts
     const job = after.status?.provisioning_job ?? null

@@ -6,7 +6,7 @@ import type { CertificateWork, PendingChallenge, ProvisioningJob } from '../reso
 import type { Authority, Authorization, KeyType, OpenChallenge, OrderState } from './acme.js'
 import { AcmeError } from './acme-transport.js'
 import type { Ledger } from './ledger.js'
-import type { Target } from './target.js'
+import type { ManagedCertificate } from './target.js'
 
 const MINUTE = 60_000
 const HOUR = 60 * MINUTE
@@ -122,7 +122,7 @@ export class Issuance {
   }
 
   /** Places the order and publishes what proves the names. Never rejects for a reason at the authority. */
-  async begin(target: Target): Promise<void> {
+  async begin(target: ManagedCertificate): Promise<void> {
     await this.#orFail(target, async () => {
       const authority = await this.#parts.authority()
       const { order, open } = await authority.order(target.names)
@@ -135,7 +135,7 @@ export class Issuance {
   }
 
   /** Goes on with an order; true when there is nothing to do but wait. `since`: the revision that published the challenges. */
-  async proceed(target: Target, since: number): Promise<boolean> {
+  async proceed(target: ManagedCertificate, since: number): Promise<boolean> {
     return await this.#orFail(target, async () => {
       const { clock } = this.#parts
       const url = target.work?.order
@@ -153,7 +153,12 @@ export class Issuance {
     })
   }
 
-  async #prove(target: Target, authority: Authority, open: readonly Authorization[], since: number): Promise<boolean> {
+  async #prove(
+    target: ManagedCertificate,
+    authority: Authority,
+    open: readonly Authorization[],
+    since: number
+  ): Promise<boolean> {
     const { ledger } = this.#parts
     if (!(await ledger.isEverywhere(since, ALIVE))) return true
     for (const one of open) {
@@ -163,7 +168,7 @@ export class Issuance {
     return true
   }
 
-  async #finalize(target: Target, authority: Authority, order: OrderState): Promise<boolean> {
+  async #finalize(target: ManagedCertificate, authority: Authority, order: OrderState): Promise<boolean> {
     const { ledger } = this.#parts
     const { work, status, names, keyType } = target
     if (work === null || status === null || keyType === null) return true
@@ -177,7 +182,7 @@ export class Issuance {
     return false
   }
 
-  async #install(target: Target, authority: Authority, order: OrderState): Promise<boolean> {
+  async #install(target: ManagedCertificate, authority: Authority, order: OrderState): Promise<boolean> {
     const { ledger, random, clock, log } = this.#parts
     const { requestedKey, names, keyType, work } = target
     if (requestedKey === undefined || keyType === null || work === null) {
@@ -213,7 +218,7 @@ export class Issuance {
     return false
   }
 
-  #pending(target: Target, open: Authorization): PendingChallenge {
+  #pending(target: ManagedCertificate, open: Authorization): PendingChallenge {
     const { name } = open
     const { token, value } = this.#chosen(target, open)
     const way = target.challenge(name)
@@ -222,7 +227,7 @@ export class Issuance {
       : { type: 'dns-01', name: way.record.toLowerCase(), value }
   }
 
-  #chosen(target: Target, { name, challenges }: Authorization): OpenChallenge {
+  #chosen(target: ManagedCertificate, { name, challenges }: Authorization): OpenChallenge {
     const { type } = target.challenge(name)
     const { noDns } = this.#parts
     if (type === 'dns-01' && noDns !== undefined) throw new AcmeError('INTERNAL_ERROR', noDns)
@@ -232,7 +237,7 @@ export class Issuance {
   }
 
   #job(
-    { status }: Target,
+    { status }: ManagedCertificate,
     code: ProvisioningJob['error_code'],
     msg: string,
     retriesAt: string | null
@@ -243,7 +248,7 @@ export class Issuance {
     return { error_code: code, msg, started_at, retries_at: retriesAt }
   }
 
-  async #orFail<T>(target: Target, run: () => Promise<T>): Promise<T | false> {
+  async #orFail<T>(target: ManagedCertificate, run: () => Promise<T>): Promise<T | false> {
     try {
       return await run()
     } catch (error) {
@@ -255,7 +260,7 @@ export class Issuance {
     }
   }
 
-  async #fail(target: Target, error: AcmeError): Promise<void> {
+  async #fail(target: ManagedCertificate, error: AcmeError): Promise<void> {
     const { ledger, clock, random } = this.#parts
     const { code, message, retryAfter } = error
     const work = target.work ?? NO_WORK

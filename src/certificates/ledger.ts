@@ -12,7 +12,7 @@ import { type CertificateWork, type ManagementStatus, REQUESTED_KEY } from '../r
 import type { Resource } from '../resources/resource.js'
 import type { ResourceRecord } from '../schema/field.js'
 import type { Place, StoredRecord } from '../store/store.js'
-import { TARGET_KINDS, type Target, type TargetOptions, targetOf } from './target.js'
+import { type ManagedCertificate, TARGET_KINDS, type TargetOptions, targetOf } from './target.js'
 
 /** What a step makes of a target. */
 export interface TargetChange {
@@ -51,7 +51,7 @@ export class Ledger {
   }
 
   /** Every target that the store holds. */
-  async *targets(): AsyncGenerator<Target> {
+  async *targets(): AsyncGenerator<ManagedCertificate> {
     const { store } = this.#control
     for (const kind of TARGET_KINDS.keys()) {
       for await (const page of everyRecord(store, kind)) {
@@ -64,12 +64,14 @@ export class Ledger {
   }
 
   /** What has changed after a place; undefined when the history has forgotten it, or is another one. */
-  async changes(place: Place): Promise<{ place: Place; touched: Map<string, Target | undefined> } | undefined> {
+  async changes(
+    place: Place
+  ): Promise<{ place: Place; touched: Map<string, ManagedCertificate | undefined> } | undefined> {
     const { store } = this.#control
     const feed = await store.changesAfter(place)
     if (!feed.complete) return undefined
     const keys = new Map(feed.changes.filter(({ kind }) => TARGET_KINDS.has(kind)).map((key) => [key.id, key]))
-    const touched = new Map<string, Target | undefined>([...keys.keys()].map((id) => [id, undefined]))
+    const touched = new Map<string, ManagedCertificate | undefined>([...keys.keys()].map((id) => [id, undefined]))
     if (keys.size > 0) {
       const found = await store.getMany([...keys.values()].map(({ kind, id }) => ({ kind, id })))
       for (const stored of found) touched.set(stored.id, this.#open(stored))
@@ -91,14 +93,14 @@ export class Ledger {
   }
 
   /** Writes a step; false when the target is no longer what the step began with. Answers with the revision. */
-  async step(target: Target, change: TargetChange): Promise<number | undefined> {
+  async step(target: ManagedCertificate, change: TargetChange): Promise<number | undefined> {
     return await this.#write(target, async (draft, current) => {
       await this.#put(draft, current, change)
     })
   }
 
   /** The new certificate becomes a record and takes the place of the one before, which goes if nothing else needs it. */
-  async install(target: Target, issued: Issued, change: TargetChange): Promise<number | undefined> {
+  async install(target: ManagedCertificate, issued: Issued, change: TargetChange): Promise<number | undefined> {
     const { edits, store } = this.#control
     const body = {
       certificate_pem: issued.chain,
@@ -115,7 +117,7 @@ export class Ledger {
   }
 
   /** Ends what is left of a management that its user has ended. */
-  async detach(target: Target): Promise<void> {
+  async detach(target: ManagedCertificate): Promise<void> {
     await this.#write(target, async (draft, current) => {
       const { record } = current
       const body = { ...record.body, certificate: null, certificate_work: null, certificate_management_status: null }
@@ -137,7 +139,7 @@ export class Ledger {
   }
 
   /** A record whose secrets do not open is left alone: the control plane says so. */
-  #open(stored: StoredRecord): Target | undefined {
+  #open(stored: StoredRecord): ManagedCertificate | undefined {
     try {
       return targetOf(this.#control.records.open(stored).record, this.#options)
     } catch (error) {
@@ -146,7 +148,10 @@ export class Ledger {
     }
   }
 
-  async #write(target: Target, work: (draft: Draft, current: Versioned) => Promise<void>): Promise<number | undefined> {
+  async #write(
+    target: ManagedCertificate,
+    work: (draft: Draft, current: Versioned) => Promise<void>
+  ): Promise<number | undefined> {
     const { writer, records } = this.#control
     const { value, done } = await writer.write(this.#call(), {}, async (draft) => {
       const current = await records.find(draft.tx, target.kind, target.id)
@@ -193,7 +198,7 @@ async function dropUnused(draft: Draft, records: ServiceAccount['records'], id: 
 }
 
 /** No other process has written what a step would overwrite. */
-function isSame(current: Target | undefined, target: Target): boolean {
+function isSame(current: ManagedCertificate | undefined, target: ManagedCertificate): boolean {
   if (current === undefined || current.keyType !== target.keyType) return false
   const same = (a: unknown, b: unknown) => JSON.stringify(a) === JSON.stringify(b)
   return same(current.work, target.work) && same(current.status, target.status)

@@ -13,7 +13,7 @@ import type { KeyType } from './acme.js'
 import { dueOf, isRetryBeyond } from './issuance.js'
 
 /** A record whose certificate the service manages, or has managed until now, or whose domain is delegated to it. */
-export interface Target {
+export interface ManagedCertificate {
   readonly kind: string
   readonly id: string
   /** Names of the certificate, the first one its subject. */
@@ -47,17 +47,17 @@ export const TARGET_KINDS: ReadonlyMap<string, Resource> = new Map<string, Resou
 const NOTHING: readonly PendingChallenge[] = []
 
 /** Undefined when the record has nothing to do with it. */
-export function targetOf(record: ResourceRecord, options: TargetOptions): Target | undefined {
+export function targetOf(record: ResourceRecord, options: TargetOptions): ManagedCertificate | undefined {
   if (record.kind === reservedDomain.name) return domainTarget(record as RecordOf<typeof reservedDomain>)
   if (record.kind === agentIngress.name) return ingressTarget(record as RecordOf<typeof agentIngress>, options)
   return undefined
 }
 
-export function challengesOf({ work }: Target): readonly PendingChallenge[] {
+export function challengesOf({ work }: ManagedCertificate): readonly PendingChallenge[] {
   return work?.challenges ?? NOTHING
 }
 
-function domainTarget(record: RecordOf<typeof reservedDomain>): Target | undefined {
+function domainTarget(record: RecordOf<typeof reservedDomain>): ManagedCertificate | undefined {
   const { domain, certificate, acme_challenge_cname_target: record01 } = record.body
   const { certificate_management_policy: policy, certificate_work: work = null } = record.body
   if (policy === null && work === null) return undefined
@@ -67,7 +67,7 @@ function domainTarget(record: RecordOf<typeof reservedDomain>): Target | undefin
   return { ...managed(record), names: [domain], certificate, delegated: null, challenge }
 }
 
-function ingressTarget(record: RecordOf<typeof agentIngress>, { regions, dns }: TargetOptions): Target {
+function ingressTarget(record: RecordOf<typeof agentIngress>, { regions, dns }: TargetOptions): ManagedCertificate {
   const { domain, certificate = null } = record.body
   // With a DNS listener the domain is delegated to our name servers.
   const challenge = (name: string) =>
@@ -94,7 +94,7 @@ export type Stage = (
 const NEVER: Stage = { is: 'wait', moment: Number.POSITIVE_INFINITY }
 
 /** What to do for a target at the time `now`. */
-export function stageOf(target: Target, now: number): Stage {
+export function stageOf(target: ManagedCertificate, now: number): Stage {
   const { keyType, status, work, certificate, names } = target
   if (keyType === null) return work === null ? NEVER : { is: 'detach' }
   const job = status?.provisioning_job ?? null

@@ -5,7 +5,7 @@ import type { Outbox } from '../store/store.js'
 import type { DeliveryState } from './delivery-state.js'
 import type { Way } from './destinations/registry.js'
 import type { Sender } from './destinations/sender.js'
-import { Lane } from './queue.js'
+import { DeliveryQueue } from './queue.js'
 import type { RefusalRule } from './refusals.js'
 import { OutboxSource, TrafficQueue } from './sources.js'
 
@@ -28,17 +28,17 @@ export interface DestinationParts {
   readonly fault: (error: unknown) => void
 }
 
-/** Milliseconds in which events of traffic gather: many small parcels cost more than what is in them. */
+/** Milliseconds in which events of traffic gather: many small batches cost more than their contents. */
 const GATHER = 50
 
 /**
- * One destination at work. Audit events and traffic events travel in lanes of their own: the first are never dropped and
+ * One destination at work. Audit events and traffic events have separate queues: the first are never dropped and
  * may therefore wait for long, the second must not wait behind them.
  */
 export class Destination {
   readonly #parts: DestinationParts
-  readonly #audit: { readonly source: OutboxSource; readonly lane: Lane } | undefined
-  readonly #traffic: { readonly source: TrafficQueue; readonly lane: Lane } | undefined
+  readonly #audit: { readonly source: OutboxSource; readonly queue: DeliveryQueue } | undefined
+  readonly #traffic: { readonly source: TrafficQueue; readonly queue: DeliveryQueue } | undefined
   #gathering: NodeJS.Timeout | undefined
   #handedOver = false
 
@@ -49,8 +49,8 @@ export class Destination {
     const { state, clock, budget, refusals } = parts
     const audit = new OutboxSource({ ...parts, most: sender.most })
     const traffic = new TrafficQueue({ state, clock, budget, refusals })
-    this.#audit = { source: audit, lane: new Lane({ ...parts, source: audit, sender }) }
-    this.#traffic = { source: traffic, lane: new Lane({ ...parts, source: traffic, sender }) }
+    this.#audit = { source: audit, queue: new DeliveryQueue({ ...parts, source: audit, sender }) }
+    this.#traffic = { source: traffic, queue: new DeliveryQueue({ ...parts, source: traffic, sender }) }
   }
 
   leadsTo(target: string): boolean {
@@ -72,21 +72,21 @@ export class Destination {
 
   /** Audit events may wait. */
   wake(): void {
-    this.#audit?.lane.wake()
+    this.#audit?.queue.wake()
   }
 
   /** Try again now what has failed. */
   hurry(): void {
-    this.#audit?.lane.hurry()
+    this.#audit?.queue.hurry()
     this.#traffic?.source.release()
-    this.#traffic?.lane.hurry()
+    this.#traffic?.queue.hurry()
   }
 
   /** Takes a traffic event, or counts that it was dropped. */
   put(event: string): void {
     if (this.#traffic === undefined) this.#parts.state.drop(1)
     else if (this.#traffic.source.put(event)) {
-      if (this.#traffic.source.isFull) this.#traffic.lane.wake()
+      if (this.#traffic.source.isFull) this.#traffic.queue.wake()
       this.#gathering ??= setTimeout(() => this.#release(), GATHER).unref()
     }
   }
@@ -95,14 +95,14 @@ export class Destination {
   async drained(): Promise<void> {
     if (this.#parts.state.report.failures > 0) return
     this.#release()
-    await this.#traffic?.lane.idle()
+    await this.#traffic?.queue.idle()
   }
 
   /** Ends the delivery of audit events, and the use of the store. What is on its way gets `grace` milliseconds. */
   async handOver(grace: number): Promise<void> {
     if (this.#handedOver) return
     this.#handedOver = true
-    await this.#audit?.lane.stop(grace)
+    await this.#audit?.queue.stop(grace)
     try {
       await this.#audit?.source.flush()
     } catch (error) {
@@ -117,7 +117,7 @@ export class Destination {
    */
   async stop(grace: number): Promise<void> {
     clearTimeout(this.#gathering)
-    await Promise.all([this.handOver(grace), this.#traffic?.lane.stop(grace)])
+    await Promise.all([this.handOver(grace), this.#traffic?.queue.stop(grace)])
     this.#traffic?.source.discard()
     await this.sender?.close()
   }
@@ -127,6 +127,6 @@ export class Destination {
     clearTimeout(this.#gathering)
     this.#gathering = undefined
     this.#traffic?.source.release()
-    this.#traffic?.lane.wake()
+    this.#traffic?.queue.wake()
   }
 }

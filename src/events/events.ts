@@ -8,7 +8,7 @@ import { Deliveries, type DeliveriesParts } from './deliveries.js'
 import type { DeliveryAnswer } from './delivery-state.js'
 import { Recorder } from './recorder.js'
 import { envelope } from './subscriptions.js'
-import { TrafficEvents } from './traffic.js'
+import { TrafficEventQueue } from './traffic.js'
 
 export interface EventsOptions
   extends Pick<
@@ -42,7 +42,7 @@ export type TestAnswer = {
 /** Events from their cause to their destinations. */
 export class Events implements EventRecorder {
   /** Where traffic and agents say what happens. */
-  readonly traffic: TrafficEvents
+  readonly traffic: TrafficEventQueue
   readonly #options: EventsOptions
   readonly #recorder: Recorder
   #account = ''
@@ -56,7 +56,7 @@ export class Events implements EventRecorder {
     this.#recorder = new Recorder({ clock, baseUrl, account, folders })
     const put = (destination: string, event: string) => this.#deliveries?.put(destination, event)
     const fault = (error: unknown) => options.log.warn({ err: error }, 'an event of traffic could not be written')
-    this.traffic = new TrafficEvents({ clock, account, put, fault })
+    this.traffic = new TrafficEventQueue({ clock, account, put, fault })
   }
 
   /** Before the first write: the store whose writes are recorded. Fails with a `StoreError`. */

@@ -1,12 +1,12 @@
 import { type BackoffRange, pauseAfter } from '../lib/concurrency.js'
-import type { Parcel, Sender, SendFailure } from './destinations/sender.js'
+import type { Batch, Sender, SendFailure } from './destinations/sender.js'
 
 /** What waits for one destination, oldest first. */
 export interface Source {
   /** What goes next; the same until `done`, undefined when nothing waits. */
-  next(): Promise<Parcel | undefined>
+  next(): Promise<Batch | undefined>
   /** It was taken. */
-  done(parcel: Parcel): Promise<void>
+  done(batch: Batch): Promise<void>
   /**
    * It was not taken, for the `failures`th time in a row. True when something else goes next, which need not wait: less of
    * it, or what comes behind.
@@ -25,10 +25,10 @@ export interface LaneParts {
 }
 
 /**
- * Brings what waits to one destination, one parcel after the other: the next goes when the one before was taken. It sleeps
+ * Brings what waits to one destination, one batch after the other: the next goes when the one before was taken. It sleeps
  * while nothing waits and pauses after failures.
  */
-export class Lane {
+export class DeliveryQueue {
   readonly #parts: LaneParts
   /** Breaks off what is on its way. */
   readonly #ending = new AbortController()
@@ -94,12 +94,12 @@ export class Lane {
     const { signal } = this.#ending
     let failed = failures
     while (!this.#stopping) {
-      const parcel = await source.next()
-      if (parcel === undefined || this.#stopping) return failed
-      const failure = await sender.send(parcel, signal)
+      const batch = await source.next()
+      if (batch === undefined || this.#stopping) return failed
+      const failure = await sender.send(batch, signal)
       if (failure === undefined) {
         failed = 0
-        await source.done(parcel)
+        await source.done(batch)
       } else if (!signal.aborted) {
         if (await source.failed(failure, failed + 1)) continue
         failed += 1

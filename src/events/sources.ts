@@ -3,7 +3,7 @@ import { newId } from '../lib/id.js'
 import type { DeadLetterBounds, DeadLetters, NewDeadLetter } from '../store/dead-letters.js'
 import type { Outbox, OutboxEntry } from '../store/store.js'
 import type { DeliveryState } from './delivery-state.js'
-import type { Parcel, SendFailure } from './destinations/sender.js'
+import type { Batch, SendFailure } from './destinations/sender.js'
 import type { Source } from './queue.js'
 import { type RefusalRule, Refusals } from './refusals.js'
 import { type EventHead, readHead } from './subscriptions.js'
@@ -13,7 +13,7 @@ interface OutboxSourceParts {
   readonly deadLetters: DeadLetters
   readonly state: DeliveryState
   readonly clock: Clock
-  /** Most events of one parcel. */
+  /** Most events of one batch. */
   readonly most: number
   /** May this process deliver there now? */
   readonly mine: () => boolean
@@ -41,7 +41,7 @@ export class OutboxSource implements Source {
   #sending: OutboxEntry[] = []
   #taken: OutboxEntry[] = []
   #writtenAt = 0
-  /** Events of the next parcel: fewer while the one that is refused is searched. */
+  /** Events of the next batch: fewer while the one that is refused is searched. */
   #size: number
 
   constructor(parts: OutboxSourceParts) {
@@ -50,7 +50,7 @@ export class OutboxSource implements Source {
     this.#size = parts.most
   }
 
-  async next(): Promise<Parcel | undefined> {
+  async next(): Promise<Batch | undefined> {
     const { mine, outbox, state } = this.#parts
     for (;;) {
       if (!mine()) {
@@ -176,7 +176,7 @@ interface TrafficQueueParts {
   readonly refusals: RefusalRule
 }
 
-/** Of one parcel. */
+/** Of one batch. */
 const MOST_EVENTS = 500
 const MOST_TEXT = 512 * 1024
 
@@ -186,12 +186,12 @@ export class TrafficQueue implements Source {
   #waiting: string[] = []
   #from = 0
   #text = 0
-  /** How many of those that wait go although they make no full parcel. */
+  /** How many of those that wait go although they make no full batch. */
   #due = 0
-  #sending: Parcel | undefined
-  /** Of parcels that were refused: it goes before everything else, in smaller ones. */
+  #sending: Batch | undefined
+  /** Of batches that were refused: it goes before everything else, in smaller ones. */
   #left: string[] = []
-  /** Events of the next parcel: fewer after a refusal, then slowly more again. */
+  /** Events of the next batch: fewer after a refusal, then slowly more again. */
   #most = MOST_EVENTS
   readonly #refusals: Refusals
 
@@ -212,7 +212,7 @@ export class TrafficQueue implements Source {
     return true
   }
 
-  /** There is enough for a parcel. */
+  /** There is enough for a batch. */
   get isFull(): boolean {
     return this.#waiting.length - this.#from >= this.#most
   }
@@ -222,7 +222,7 @@ export class TrafficQueue implements Source {
     this.#due = this.#waiting.length - this.#from
   }
 
-  async next(): Promise<Parcel | undefined> {
+  async next(): Promise<Batch | undefined> {
     if (this.#sending !== undefined) return this.#sending
     const events = this.#left.splice(0, this.#most)
     if (events.length === 0) {
@@ -235,7 +235,7 @@ export class TrafficQueue implements Source {
     return this.#sending
   }
 
-  async done({ events }: Parcel): Promise<void> {
+  async done({ events }: Batch): Promise<void> {
     this.#sending = undefined
     this.#most = Math.min(MOST_EVENTS, this.#most + 1 + (this.#most >> 4))
     this.#took(events)

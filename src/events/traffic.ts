@@ -102,7 +102,7 @@ const SLICE = 6
 const SHARE = 8
 
 /** Events that no write causes: they are made only when a subscription takes them. */
-export class TrafficEvents {
+export class TrafficEventQueue {
   readonly #parts: TrafficParts
   readonly #filters = new EventFilters()
   #routes: ReadonlyMap<string, Routes> = new Map()

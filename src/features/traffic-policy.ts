@@ -76,7 +76,7 @@ const routeModule = defineModule({
     return {
       logins: (units) => units.policy(key)?.logins.map(({ gate }) => gate) ?? [],
       request(flow, units) {
-        if (flow.own !== undefined) return answerOwn(flow, units.policy(key))
+        if (flow.reservedPath !== undefined) return answerOwn(flow, units.policy(key))
         const reads = units.policy(key)?.reads
         if (reads !== undefined) flow.reads = greaterReading(flow.reads, reads)
         return request(flow, units)
@@ -95,11 +95,11 @@ const routeModule = defineModule({
 
 /** No rule sees a request for a path of a login: what it says of other requests need not hold for these. */
 function answerOwn(flow: Flow, policy: CompiledPolicy | undefined): Verdict | undefined | Promise<Verdict> {
-  const login = policy?.logins.find(({ gate }) => gate === flow.own?.by)
+  const login = policy?.logins.find(({ gate }) => gate === flow.reservedPath?.by)
   if (login === undefined) return undefined
   flow.decidedBy = login.decidedBy
   login.decided.inc()
-  return flow.own?.answer(flow)
+  return flow.reservedPath?.answer(flow)
 }
 
 const MAX_DOCUMENT = 1024 * 1024

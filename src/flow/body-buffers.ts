@@ -2,7 +2,7 @@ import { pipeline, Readable } from 'node:stream'
 import { ByteQueue } from '../lib/byte-queue.js'
 import { ClientShares, clientKey } from '../lib/client-shares.js'
 import type { Clock } from '../lib/clock.js'
-import { Sweeper, type Swept } from '../lib/sweeper.js'
+import { type DeadlineOwner, DeadlineTimer } from '../lib/deadline-timer.js'
 import type { Body, Failure, Outgoing } from './exchange.js'
 import type { Flow, FlowResponse } from './flow.js'
 import { refuse, type Verdict } from './verdict.js'
@@ -52,13 +52,13 @@ export class BodyBuffers {
   readonly #parts: BodyBuffersParts
   readonly #holdings = new WeakMap<Flow, Holding>()
   readonly #shares: ClientShares
-  readonly #slow: Sweeper | undefined
+  readonly #slow: DeadlineTimer | undefined
   #held = 0
 
   constructor(parts: BodyBuffersParts) {
     this.#parts = parts
     this.#shares = new ClientShares(parts.perClient ?? parts.total)
-    this.#slow = parts.pace === undefined ? undefined : new Sweeper(parts.pace.clock, PERIOD)
+    this.#slow = parts.pace === undefined ? undefined : new DeadlineTimer(parts.pace.clock, PERIOD)
   }
 
   /** Bytes held now. */
@@ -190,7 +190,7 @@ interface Holding {
 }
 
 /** Ends a body that takes too long. */
-class Watch implements Swept {
+class Watch implements DeadlineOwner {
   place = -1
   /** Bytes that came. */
   came = 0
@@ -205,7 +205,7 @@ class Watch implements Swept {
     this.#begun = pace.clock.monotonic()
   }
 
-  sweep(now: number): void {
+  checkDeadlines(now: number): void {
     const { deadline, rate } = this.#pace
     const taken = now - this.#begun
     const due = (rate * (taken - GRACE)) / 1000
@@ -239,7 +239,7 @@ function transformed({ body, transforms }: FlowResponse): Readable {
   const source = body instanceof Uint8Array ? Readable.from([body]) : body
   if (transforms.length === 0) return source
   const streams = transforms.map((transform) => transform())
-  // The reader of the last stream hears of a break.
+  // A break is reported to the reader of the last stream.
   pipeline([source, ...streams], () => undefined)
   return streams.at(-1) as Readable
 }

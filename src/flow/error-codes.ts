@@ -77,7 +77,7 @@ export function refusalOf(failure: Failure): Verdict {
 export const MOST_HOPS = 10
 
 /** Refusals of the pipeline itself. */
-export const REFUSALS = {
+export const requestErrors = {
   method: flowErrors.METHOD_REFUSED,
   target: flowErrors.BAD_TARGET,
   restricted: flowErrors.IP_RESTRICTED,
@@ -89,7 +89,7 @@ export const REFUSALS = {
 } as const satisfies Record<string, FailureAnswer>
 
 /** Why the path of a request has no strict form, for the client. */
-export const PATH_REFUSALS: Readonly<Record<PathProblem, FailureAnswer>> = {
+export const pathErrors: Readonly<Record<PathProblem, FailureAnswer>> = {
   'not-a-path': flowErrors.BAD_TARGET,
   'encoded-slash': flowErrors.PATH_ENCODED_SLASH,
   backslash: flowErrors.PATH_BACKSLASH,

@@ -65,7 +65,7 @@ export interface FlowRequest {
   target: RequestTarget
   /** The form that paths have on the edge where the request is. */
   pathForm: PathForm
-  /** After hop-by-hop hygiene; with content-length as it came (the engine frames anew). */
+  /** Without hop-by-hop fields; with content-length as it came (the engine frames anew). */
   headers: HeaderFields
   /** The engine's body, or bytes that an action put in its place. */
   body: Body | Uint8Array
@@ -137,7 +137,7 @@ export class Flow {
   /** Fields that are added to the answer, whatever makes it: name and value by turns. Added before `on_http_response` runs. */
   responseFields: string[] | undefined = undefined
   /** The request is for a reserved path: access control checks it, then the handler of the path answers. */
-  own: OwnRequest | undefined = undefined
+  reservedPath: OwnRequest | undefined = undefined
   /**
    * What policies will do with the content of the response: read it while it streams, or have all of it first. The upstream
    * is then asked for content that can be read here.

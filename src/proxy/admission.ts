@@ -1,4 +1,4 @@
-import { type FailureAnswer, PATH_REFUSALS, REFUSALS } from '../flow/error-codes.js'
+import { type FailureAnswer, pathErrors, requestErrors } from '../flow/error-codes.js'
 import type { ConnectionFacts, Exchange } from '../flow/exchange.js'
 import { type EntryFacts, Flow, type FlowRequest } from '../flow/flow.js'
 import { HeaderFields, type HeaderList } from '../flow/headers.js'
@@ -10,7 +10,7 @@ import type { AddressGate } from '../runtime/address-gate.js'
 import type { CompiledEdge } from '../runtime/http-edges.js'
 import type { Snapshot } from '../runtime/snapshot.js'
 import type { ClientAddress } from './client-address.js'
-import { cleanRequest, type HeaderKinds } from './header-hygiene.js'
+import { cleanRequest, type HeaderKinds } from './header-sanitizing.js'
 import type { ListenerTls } from './tls.js'
 
 export type AdmittedFlow = Flow & { request: FlowRequest }
@@ -51,11 +51,11 @@ export class Admission {
 
   /** What is asked for, in the lenient form: its host tells which edge serves it. */
   target({ request: head, connection }: Exchange): RequestTarget | FailureAnswer {
-    if (head.method === 'CONNECT' || head.method === 'TRACE') return REFUSALS.method
+    if (head.method === 'CONNECT' || head.method === 'TRACE') return requestErrors.method
     // Only HTTP/1.0 may come without Host; an empty one names no host.
-    if (head.authority === '' && (head.version !== '1.0' || hasHost(head.headers))) return REFUSALS.target
+    if (head.authority === '' && (head.version !== '1.0' || hasHost(head.headers))) return requestErrors.target
     const authority = head.authority === '' ? ownAuthority(connection) : head.authority
-    return RequestTarget.fromRequestLine(head.method, head.target, authority, head.scheme) ?? REFUSALS.target
+    return RequestTarget.fromRequestLine(head.method, head.target, authority, head.scheme) ?? requestErrors.target
   }
 
   /** The flow of an exchange that asks for `asked` at `place`. */
@@ -72,10 +72,10 @@ export class Admission {
     if (refused !== undefined) return refused
     const pathForm = formAt(place.edge, place.entry)
     const target = asked.in(pathForm)
-    if (typeof target === 'string') return PATH_REFUSALS[target]
+    if (typeof target === 'string') return pathErrors[target]
     const headers = cleanRequest(this.#kinds, head.headers, origin.trusted, exchange.upgrade === 'websocket')
     const named = head.authority !== ''
-    // The upstream is told the host as the client wrote it.
+    // The upstream receives the host as the client wrote it.
     const authority = named ? head.authority : target.authority
     if (!named) headers.unshift('Host', authority)
     this.#forwarding.write(headers, peer, origin.trusted, head.scheme, authority)
@@ -102,7 +102,7 @@ export class Admission {
     { snapshot, edge }: Place
   ): FailureAnswer | undefined {
     const { endpoints, tls } = this.#parts
-    if (!endpoints.admits(snapshot, client, { listener: connection.listener })) return REFUSALS.restricted
+    if (!endpoints.admits(snapshot, client, { listener: connection.listener })) return requestErrors.restricted
     return tls.misdirected(connection, host, edge, snapshot) ? MISDIRECTED : undefined
   }
 }

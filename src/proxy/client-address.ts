@@ -12,7 +12,7 @@ interface Origin {
 
 /**
  * Reads and writes the fields that say where a request came from: X-Forwarded-For, -Proto, -Host and Forwarded
- * (RFC 7239). What came from an untrusted peer is gone before this (see `hygiene`).
+ * (RFC 7239). What came from an untrusted peer is gone before this (see `header-sanitizing`).
  */
 export interface ClientAddress {
   isTrusted(peer: string): boolean

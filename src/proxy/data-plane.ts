@@ -7,14 +7,14 @@ import { AddressGate } from '../runtime/address-gate.js'
 import type { Snapshot, SnapshotHolder } from '../runtime/snapshot.js'
 import { AccessLog, type LineWriter } from '../telemetry/access-log.js'
 import { ConnectionLog } from '../telemetry/connection-log.js'
-import { type EventSink, TrafficEvents } from '../telemetry/event-fields.js'
+import { type EventSink, TrafficEventSource } from '../telemetry/event-fields.js'
 import type { Metrics } from '../telemetry/metrics.js'
-import type { Back, Front, ListenLimits, SideDoor } from '../transport/contract.js'
+import type { ClientTransport, ListenLimits, ServerTransport, SharedPortHandler } from '../transport/contract.js'
 import { READ_BYTES } from '../transport/http1/wire.js'
 import { Admission } from './admission.js'
 import type { ClientAddress } from './client-address.js'
 import { Forwarder, type UpstreamTimeouts } from './forwarder.js'
-import type { HeaderKinds } from './header-hygiene.js'
+import type { HeaderKinds } from './header-sanitizing.js'
 import { openHttpListener } from './http-listener.js'
 import { PipelineRequests } from './internal-requests.js'
 import { Pipeline } from './pipeline.js'
@@ -24,8 +24,8 @@ import { ListenerTls, type ServerIdentity, TcpTermination, TlsContexts } from '.
 import type { Upstreams } from './upstreams.js'
 
 export interface TrafficParts {
-  readonly front: Front
-  readonly back: Back
+  readonly serverTransport: ServerTransport
+  readonly clientTransport: ClientTransport
   readonly upstreams: Upstreams
   /** See `PipelineParts`. */
   readonly challenge: (host: string, path: string) => Uint8Array | undefined
@@ -53,7 +53,7 @@ export interface TrafficParts {
   readonly development: ServerIdentity
   readonly tcp: { readonly host: string; readonly proxyProtocol: boolean }
   /** Shares the TLS listener at this address; left out: none is shared. */
-  readonly beside?: { readonly at: Address; readonly door: SideDoor }
+  readonly beside?: { readonly at: Address; readonly handler: SharedPortHandler }
   /** What the process itself listens on: see `PortsParts`. */
   readonly reserved: readonly Address[]
 }
@@ -75,11 +75,19 @@ export function createTraffic(parts: TrafficParts): Traffic {
   const contexts = new TlsContexts({ clock })
   const tls = new ListenerTls({ holder, contexts, development: parts.development, log })
   const endpoints = new AddressGate('endpoints', { log: lines, told: (enforced) => metrics.restricted(enforced) })
-  const events = new TrafficEvents(parts.events)
+  const events = new TrafficEventSource(parts.events)
   const pipeline = new Pipeline({
     holder,
     admission: new Admission({ kinds: parts.kinds, forwarding, clock, endpoints, tls }),
-    forwarder: new Forwarder({ back: parts.back, upstreams, kinds: parts.kinds, clock, metrics, timeouts, log }),
+    forwarder: new Forwarder({
+      clientTransport: parts.clientTransport,
+      upstreams,
+      kinds: parts.kinds,
+      clock,
+      metrics,
+      timeouts,
+      log
+    }),
     clock,
     metrics,
     challenge: parts.challenge,
@@ -88,11 +96,11 @@ export function createTraffic(parts: TrafficParts): Traffic {
     log
   })
   const http = {
-    front: parts.front,
+    serverTransport: parts.serverTransport,
     pipeline,
     tls,
     beside: ({ host, port }: Address) =>
-      parts.beside?.at.host === host && parts.beside.at.port === port ? parts.beside.door : undefined,
+      parts.beside?.at.host === host && parts.beside.at.port === port ? parts.beside.handler : undefined,
     forwarding,
     limits,
     turnedAway: parts.turnedAway,

@@ -1,4 +1,4 @@
-import { FAILURES, type FailureAnswer, REFUSALS } from '../flow/error-codes.js'
+import { FAILURES, type FailureAnswer, requestErrors } from '../flow/error-codes.js'
 import type { BytePipe, Exchange, ResponseHead } from '../flow/exchange.js'
 import type { Flow, FlowRequest, FlowResponse } from '../flow/flow.js'
 import { HeaderFields, type HeaderList } from '../flow/headers.js'
@@ -6,11 +6,11 @@ import { fieldsForReading } from '../flow/response-reading.js'
 import type { Clock } from '../lib/clock.js'
 import type { ResponseUpstream } from '../runtime/plan.js'
 import type { Metrics } from '../telemetry/metrics.js'
-import { type Answer, type Back, DialError, type ForwardOptions } from '../transport/contract.js'
+import { type Answer, type ClientTransport, DialError, type ForwardOptions } from '../transport/contract.js'
 import { WebSocketPipe } from '../transport/websocket/pipe.js'
-import { cleanResponse, type HeaderKinds } from './header-hygiene.js'
+import { cleanResponse, type HeaderKinds } from './header-sanitizing.js'
 import { failureResponse, responseOf } from './response.js'
-import type { Server, Target, UpstreamLookup, Upstreams } from './upstreams.js'
+import type { Server, UpstreamLookup, Upstreams, UpstreamTarget } from './upstreams.js'
 
 /** Milliseconds. */
 export interface UpstreamTimeouts {
@@ -30,7 +30,7 @@ export interface Forwarded {
 }
 
 export interface ForwarderParts {
-  readonly back: Back
+  readonly clientTransport: ClientTransport
   readonly upstreams: Upstreams
   readonly kinds: HeaderKinds
   readonly clock: Clock
@@ -77,7 +77,7 @@ export class Forwarder {
       const again = attempt < MOST_ATTEMPTS && mayRetry(answer, flow.request) && exchange.signal.aborted === undefined
       // Without another server, the same one is asked once more: its connection may have been closed while it was idle.
       if (again) tried = new Set([...tried, server])
-      const next: Target | undefined = again
+      const next: UpstreamTarget | undefined = again
         ? (upstreams.choose(units, key as string, tried) ?? (attempt === 1 ? target : undefined))
         : undefined
       if (next === undefined) return { response: this.#failed(answer, server), duration }
@@ -89,7 +89,7 @@ export class Forwarder {
   async #attempt(exchange: Exchange, flow: Flow, server: Server, options: ForwardOptions): Promise<Answer> {
     if (flow.speaksBytes !== undefined) return await this.#open(exchange, flow, server, flow.speaksBytes.headers)
     const end = server.begin()
-    const answer = await this.#parts.back.forward(exchange, server.dialer, options)
+    const answer = await this.#parts.clientTransport.forward(exchange, server.dialer, options)
     if (answer.kind === 'failed') {
       end()
       server.failed(answer.failure, this.#parts.clock.monotonic())
@@ -174,7 +174,7 @@ export class Forwarder {
 /** Why there is nothing to forward to: a group without tunnels, or no upstream at all. */
 function absence(units: UpstreamLookup, key: string | undefined): FailureAnswer {
   const unit = key === undefined ? undefined : units.upstream(key)
-  return unit?.form === 'tunnels' ? FAILURES['no-tunnel'] : REFUSALS.upstream
+  return unit?.form === 'tunnels' ? FAILURES['no-tunnel'] : requestErrors.upstream
 }
 
 function fixedResponse({ status, headers, body }: ResponseUpstream): FlowResponse {

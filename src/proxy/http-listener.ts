@@ -5,25 +5,25 @@ import type { TurnedAway } from '../lib/turned-away.js'
 import type { ListenerUnit } from '../runtime/plan.js'
 import type { SnapshotHolder } from '../runtime/snapshot.js'
 import type { Metrics } from '../telemetry/metrics.js'
-import type { Front, Handler, ListenLimits, ListenOptions, SideDoor } from '../transport/contract.js'
+import type { Handler, ListenLimits, ListenOptions, ServerTransport, SharedPortHandler } from '../transport/contract.js'
 import type { ClientAddress } from './client-address.js'
 import type { Pipeline } from './pipeline.js'
 import type { OpenPort } from './ports.js'
 import type { ListenerTls } from './tls.js'
 
-interface ConnectionGateParts {
+interface ConnectionPolicyParts {
   readonly holder: SnapshotHolder
   readonly metrics: Metrics
   readonly log: { info(fields: object, message: string): void }
 }
 
 /** Runs `on_tcp_connect` before the first byte of a connection and keeps what it published for its exchanges. */
-class ConnectionGate {
+class ConnectionPolicy {
   readonly #entry: EntryFacts
-  readonly #parts: ConnectionGateParts
+  readonly #parts: ConnectionPolicyParts
   readonly #results = new Map<number, NonNullable<Flow['results']>>()
 
-  constructor(entry: EntryFacts, parts: ConnectionGateParts) {
+  constructor(entry: EntryFacts, parts: ConnectionPolicyParts) {
     this.#entry = entry
     this.#parts = parts
   }
@@ -72,12 +72,12 @@ class ConnectionGate {
   }
 }
 
-interface HttpListenerParts extends ConnectionGateParts {
-  readonly front: Front
+interface HttpListenerParts extends ConnectionPolicyParts {
+  readonly serverTransport: ServerTransport
   readonly pipeline: Pipeline
   readonly tls: ListenerTls
   /** What else is served at the address of a listener with TLS. */
-  readonly beside: (unit: ListenerUnit) => SideDoor | undefined
+  readonly beside: (unit: ListenerUnit) => SharedPortHandler | undefined
   readonly forwarding: ClientAddress
   readonly limits: ListenLimits
   readonly turnedAway: TurnedAway
@@ -102,7 +102,7 @@ export async function openHttpListener(unit: ListenerUnit, parts: HttpListenerPa
     ...(publicPort === undefined ? {} : { publicPort }),
     ...(pathForm === undefined ? {} : { pathForm })
   }
-  const gate = new ConnectionGate(entry, parts)
+  const gate = new ConnectionPolicy(entry, parts)
   const tell = (facts: Parameters<Handler['connection']>[0], fields: object, message: string): void => {
     if (!parts.logRefused) return
     const client = unmapIpv4(facts.peer.address)
@@ -134,7 +134,7 @@ export async function openHttpListener(unit: ListenerUnit, parts: HttpListenerPa
       ? { proxyProtocol: { trusted: (address) => parts.forwarding.isTrusted(unmapIpv4(address)) } }
       : {})
   }
-  const listening = await parts.front.listen({ host, port }, options, handler)
+  const listening = await parts.serverTransport.listen({ host, port }, options, handler)
   return {
     address: listening.address,
     accept() {

@@ -134,7 +134,7 @@ function lengthOf({ length }: Uint8Array): { readonly kind: 'length'; readonly b
 /** Requests of policies inside requests of policies. */
 const MOST_DEPTH = 3
 
-const REFUSALS = {
+const internalRequestErrors = {
   ENDPOINT_MISSING: 'there is no such internal endpoint',
   LOOP: 'policies of internal endpoints ask each other without end'
 } as const
@@ -153,8 +153,8 @@ export class PipelineRequests implements InternalRequests {
     const begun = this.#clock.monotonic()
     const timeMs = () => this.#clock.monotonic() - begun
     const failed = (code: OutboundFailure) => outboundError(code, timeMs())
-    const refused = (code: keyof typeof REFUSALS) =>
-      ({ ok: false, code, message: REFUSALS[code], timeMs: timeMs() }) as const
+    const refused = (code: keyof typeof internalRequestErrors) =>
+      ({ ok: false, code, message: internalRequestErrors[code], timeMs: timeMs() }) as const
     if (!URL.canParse(request.url)) return failed('URL_INVALID')
     const url = new URL(request.url)
     const host = url.hostname.replace(/\.$/, '')

@@ -1,4 +1,4 @@
-import { FAILURES, type FailureAnswer, MOST_HOPS, PATH_REFUSALS, REFUSALS } from '../flow/error-codes.js'
+import { FAILURES, type FailureAnswer, MOST_HOPS, pathErrors, requestErrors } from '../flow/error-codes.js'
 import type { Exchange, Sent } from '../flow/exchange.js'
 import { type EndpointFacts, type EntryFacts, type Flow, type FlowRequest, isInternal } from '../flow/flow.js'
 import { dropLoginCookies, ownPath } from '../flow/reserved-paths.js'
@@ -8,7 +8,7 @@ import type { Clock } from '../lib/clock.js'
 import type { CompiledEdge, EdgeAt, Route } from '../runtime/http-edges.js'
 import type { Snapshot, SnapshotHolder } from '../runtime/snapshot.js'
 import type { AccessLog } from '../telemetry/access-log.js'
-import type { TrafficEvents } from '../telemetry/event-fields.js'
+import type { TrafficEventSource } from '../telemetry/event-fields.js'
 import type { Metrics } from '../telemetry/metrics.js'
 import { type Admission, type AdmittedFlow, formAt } from './admission.js'
 import type { Forwarded, Forwarder } from './forwarder.js'
@@ -24,7 +24,7 @@ export interface PipelineParts {
   readonly challenge: (host: string, path: string) => Uint8Array | undefined
   /** Undefined: no access log. */
   readonly accessLog: AccessLog | undefined
-  readonly events: TrafficEvents
+  readonly events: TrafficEventSource
   readonly log: { error(fields: object, message: string): void }
 }
 
@@ -48,7 +48,7 @@ export interface InternalPlace {
 }
 
 /** One exchange on its way, with what the log will tell about it. */
-interface Passage {
+interface RequestContext {
   readonly exchange: Exchange
   /** Pinned for the life of the exchange. */
   readonly snapshot: Snapshot
@@ -96,7 +96,7 @@ export class Pipeline {
     inside: InternalPlace | undefined
   ): Promise<void> {
     const { holder, clock, metrics, log } = this.#parts
-    const passage: Passage = {
+    const context: RequestContext = {
       exchange,
       snapshot: inside?.snapshot ?? holder.current(),
       begun: clock.monotonic(),
@@ -112,28 +112,28 @@ export class Pipeline {
     }
     metrics.inFlight.inc()
     try {
-      this.#ended(passage, await this.#pass(passage, entry, results))
+      this.#ended(context, await this.#pass(context, entry, results))
     } catch (error) {
       log.error({ err: error, connection: exchange.connection.id }, 'an exchange failed inside the proxy')
-      this.#ended(passage, await this.#refuse(passage, REFUSALS.internal))
+      this.#ended(context, await this.#refuse(context, requestErrors.internal))
     } finally {
       metrics.inFlight.dec()
-      passage.flow?.end()
+      context.flow?.end()
     }
   }
 
-  async #pass(passage: Passage, entry: EntryFacts, results: Flow['results']): Promise<Sent> {
-    const { exchange, snapshot, inside } = passage
+  async #pass(context: RequestContext, entry: EntryFacts, results: Flow['results']): Promise<Sent> {
+    const { exchange, snapshot, inside } = context
     const { admission } = this.#parts
     const asked = admission.target(exchange)
-    if ('status' in asked) return this.#refuse(passage, asked)
+    if ('status' in asked) return this.#refuse(context, asked)
     const found =
       inside === undefined ? clientEdge(snapshot, asked.host, entry) : snapshot.internalEdge(inside.host, inside.port)
     const flow = admission.admit(exchange, asked, { entry, snapshot, edge: found?.edge }, results)
-    if ('status' in flow) return this.#refuse(passage, flow)
+    if ('status' in flow) return this.#refuse(context, flow)
     flow.units = snapshot
     flow.signal = exchange.signal
-    passage.flow = flow
+    context.flow = flow
     if (inside !== undefined) flow.depth = inside.depth
     const { host, path } = flow.request.target
     // Before any route and policy: neither can take it away, and nothing else gets past them by it.
@@ -141,96 +141,96 @@ export class Pipeline {
     if (proof !== undefined) {
       const headers = ['content-type', 'application/octet-stream']
       const response = responseOf({ kind: 'respond', status: 200, headers, body: proof })
-      return this.#answer(passage, flow, { response, duration: undefined })
+      return this.#answer(context, flow, { response, duration: undefined })
     }
     if (found !== undefined) {
       if (found.endpoint !== undefined) flow.endpoint = found.endpoint
       if (inside === undefined && found.edge.hosts !== 'every') flow.hosts = found.edge.hosts
-      passage.route = routeIn(found.edge, snapshot, flow)
+      context.route = routeIn(found.edge, snapshot, flow)
     }
-    if (passage.route === undefined) return this.#refuse(passage, REFUSALS.route)
-    let verdict = requestSteps(passage, flow)
+    if (context.route === undefined) return this.#refuse(context, requestErrors.route)
+    let verdict = requestSteps(context, flow)
     if (verdict instanceof Promise) verdict = await verdict
     while (verdict?.kind === 'forward') {
-      const refusal = lead(passage, flow, verdict)
-      if (refusal !== undefined) return this.#answer(passage, flow, refusedWith(refusal))
-      verdict = requestSteps(passage, flow)
+      const refusal = lead(context, flow, verdict)
+      if (refusal !== undefined) return this.#answer(context, flow, refusedWith(refusal))
+      verdict = requestSteps(context, flow)
       if (verdict instanceof Promise) verdict = await verdict
     }
-    if (verdict?.kind === 'close') return this.#close(passage, verdict.how)
+    if (verdict?.kind === 'close') return this.#close(context, verdict.how)
     if (verdict !== undefined)
-      return this.#answer(passage, flow, { response: responseOf(verdict), duration: undefined })
+      return this.#answer(context, flow, { response: responseOf(verdict), duration: undefined })
     // Only its handler has seen it.
-    if (flow.own !== undefined) return this.#answer(passage, flow, refusedWith(REFUSALS.route))
+    if (flow.reservedPath !== undefined) return this.#answer(context, flow, refusedWith(requestErrors.route))
     // An open route beside one that asks for a login gets the same cookies: no upstream is to see them.
     dropLoginCookies(flow.request.headers)
-    const forwarded = await this.#forward(passage, flow)
+    const forwarded = await this.#forward(context, flow)
     flow.response = forwarded.response
     flow.forwarded()
-    return this.#answer(passage, flow, forwarded)
+    return this.#answer(context, flow, forwarded)
   }
 
-  #forward({ exchange, snapshot, route }: Passage, flow: AdmittedFlow): Promise<Forwarded> {
+  #forward({ exchange, snapshot, route }: RequestContext, flow: AdmittedFlow): Promise<Forwarded> {
     return this.#parts.forwarder.forward(exchange, flow, snapshot, route?.upstream)
   }
 
-  async #answer(passage: Passage, flow: AdmittedFlow, forwarded: Forwarded): Promise<Sent> {
-    const { exchange } = passage
+  async #answer(context: RequestContext, flow: AdmittedFlow, forwarded: Forwarded): Promise<Sent> {
+    const { exchange } = context
     flow.response = forwarded.response
-    passage.upstreamDuration = forwarded.duration
-    passage.reusedConnection = forwarded.reusedConnection
-    if (exchange.signal.aborted !== undefined) return this.#abandon(passage, forwarded)
+    context.upstreamDuration = forwarded.duration
+    context.reusedConnection = forwarded.reusedConnection
+    if (exchange.signal.aborted !== undefined) return this.#abandon(context, forwarded)
     addFields(flow)
-    let replaced = responseSteps(passage, flow)
+    let replaced = responseSteps(context, flow)
     if (replaced instanceof Promise) replaced = await replaced
-    if (exchange.signal.aborted !== undefined) return this.#abandon(passage, forwarded)
-    if (replaced === undefined && forwarded.pipe !== undefined) return this.#splice(passage, flow, forwarded)
+    if (exchange.signal.aborted !== undefined) return this.#abandon(context, forwarded)
+    if (replaced === undefined && forwarded.pipe !== undefined) return this.#splice(context, flow, forwarded)
     while (replaced !== undefined) {
       if (flow.response === forwarded.response) release(forwarded)
       if (replaced.kind === 'forward') throw new TypeError('a response cannot be forwarded')
-      if (replaced.kind === 'close') return this.#close(passage, replaced.how)
+      if (replaced.kind === 'close') return this.#close(context, replaced.how)
       flow.response = responseOf(replaced)
       // The modules before the one that put an answer of its own in place see that answer.
-      replaced = responseSteps(passage, flow)
+      replaced = responseSteps(context, flow)
       if (replaced instanceof Promise) replaced = await replaced
     }
-    passage.status = flow.response.status
-    passage.code = flow.response.local ? flow.response.headers.get('sluice-error-code') : undefined
+    context.status = flow.response.status
+    context.code = flow.response.local ? flow.response.headers.get('sluice-error-code') : undefined
     return send(exchange, flow.response, flow.response.close)
   }
 
-  #splice(passage: Passage, flow: AdmittedFlow, { pipe }: Forwarded): Promise<Sent> {
+  #splice(context: RequestContext, flow: AdmittedFlow, { pipe }: Forwarded): Promise<Sent> {
     const response = flow.response as Forwarded['response']
-    passage.status = response.status
-    return passage.exchange.splice(
+    context.status = response.status
+    return context.exchange.splice(
       { status: response.status, reason: response.reason, headers: response.headers.list },
       pipe as NonNullable<typeof pipe>
     )
   }
 
-  #refuse(passage: Passage, answer: FailureAnswer): Promise<Sent> {
-    passage.status = answer.status
-    passage.code = answer.code
-    return send(passage.exchange, failureResponse(answer), answer.close)
+  #refuse(context: RequestContext, answer: FailureAnswer): Promise<Sent> {
+    context.status = answer.status
+    context.code = answer.code
+    return send(context.exchange, failureResponse(answer), answer.close)
   }
 
-  #close({ exchange }: Passage, how: 'fin' | 'reset'): Sent {
+  #close({ exchange }: RequestContext, how: 'fin' | 'reset'): Sent {
     exchange.close(how)
     return { bytesIn: exchange.request.body.bytes, bytesOut: 0, firstByteAt: 0, endedAt: this.#parts.clock.monotonic() }
   }
 
   /** The client has disconnected; no response is sent. */
-  #abandon({ exchange }: Passage, forwarded: Forwarded): Sent {
+  #abandon({ exchange }: RequestContext, forwarded: Forwarded): Sent {
     release(forwarded)
     const failure = exchange.signal.aborted ?? 'client-gone'
     const bytesIn = exchange.request.body.bytes
     return { bytesIn, bytesOut: 0, firstByteAt: 0, endedAt: this.#parts.clock.monotonic(), failure }
   }
 
-  #ended(passage: Passage, sent: Sent): void {
+  #ended(context: RequestContext, sent: Sent): void {
     const { metrics, accessLog, events, clock } = this.#parts
-    const { exchange, flow, route, status, code, upstreamDuration } = passage
-    const duration = (sent.endedAt === 0 ? clock.monotonic() : sent.endedAt) - passage.begun
+    const { exchange, flow, route, status, code, upstreamDuration } = context
+    const duration = (sent.endedAt === 0 ? clock.monotonic() : sent.endedAt) - context.begun
     metrics.ended(route?.edge ?? '', status, duration, upstreamDuration, sent.bytesIn, sent.bytesOut)
     const failed = code ?? (sent.failure === undefined ? undefined : FAILURES[sent.failure].code)
     if (failed !== undefined) metrics.failed(failed)
@@ -239,13 +239,13 @@ export class Pipeline {
       request: exchange.request,
       flow,
       route,
-      revision: passage.snapshot.revision,
+      revision: context.snapshot.revision,
       status,
       code,
       sent,
       duration,
       upstreamDuration,
-      reusedConnection: passage.reusedConnection
+      reusedConnection: context.reusedConnection
     }
     accessLog?.write(record)
     events.exchange(record)
@@ -256,7 +256,7 @@ export class Pipeline {
 function routeIn(edge: CompiledEdge, snapshot: Snapshot, flow: AdmittedFlow): Route | undefined {
   const own = ownPath(flow.request)
   const login = own === undefined ? undefined : snapshot.login(edge, own, flow.request)
-  flow.own = login
+  flow.reservedPath = login
   return login?.route ?? routeOf(edge, flow.request)
 }
 
@@ -270,13 +270,13 @@ function routeOf({ routes }: CompiledEdge, { target, pathForm }: FlowRequest): R
   return route !== undefined && hasParameters(route.path) ? route : routes.find(withoutParameters(target.path))
 }
 
-function requestSteps(passage: Passage, flow: AdmittedFlow): Verdict | undefined | Promise<Verdict | undefined> {
-  const { route, snapshot } = passage
+function requestSteps(context: RequestContext, flow: AdmittedFlow): Verdict | undefined | Promise<Verdict | undefined> {
+  const { route, snapshot } = context
   const modules = route?.modules
   if (!modules) return undefined
-  while (passage.ran < modules.length) {
-    const verdict = modules[passage.ran++]?.request?.(flow, snapshot)
-    if (verdict instanceof Promise) return verdict.then((late) => late ?? requestSteps(passage, flow))
+  while (context.ran < modules.length) {
+    const verdict = modules[context.ran++]?.request?.(flow, snapshot)
+    if (verdict instanceof Promise) return verdict.then((late) => late ?? requestSteps(context, flow))
     if (verdict !== undefined) return verdict
   }
   return undefined
@@ -289,45 +289,48 @@ function clientEdge(snapshot: Snapshot, host: string, { publicPort, port }: Entr
 
 /** Goes on at the internal entry of a verdict; answers why that cannot be. */
 function lead(
-  passage: Passage,
+  context: RequestContext,
   flow: AdmittedFlow,
   { host, port }: Extract<Verdict, { kind: 'forward' }>
 ): FailureAnswer | undefined {
-  const { snapshot, route, ran, before } = passage
-  if (before.length >= MOST_HOPS) return REFUSALS.hops
+  const { snapshot, route, ran, before } = context
+  if (before.length >= MOST_HOPS) return requestErrors.hops
   const found = snapshot.internalEdge(host, port)
-  if (found === undefined) return REFUSALS.internalEntry
+  if (found === undefined) return requestErrors.internalEntry
   const { request } = flow
   request.pathForm = formAt(found.edge, flow.entry)
   const target = request.target.in(request.pathForm)
-  if (typeof target === 'string') return PATH_REFUSALS[target]
+  if (typeof target === 'string') return pathErrors[target]
   request.target = target
-  passage.before = [...before, { route, ran, endpoint: flow.endpoint }]
+  context.before = [...before, { route, ran, endpoint: flow.endpoint }]
   flow.endpoint = found.endpoint ?? flow.endpoint
-  passage.route = routeIn(found.edge, snapshot, flow)
-  passage.ran = 0
-  return passage.route === undefined ? REFUSALS.route : undefined
+  context.route = routeIn(found.edge, snapshot, flow)
+  context.ran = 0
+  return context.route === undefined ? requestErrors.route : undefined
 }
 
-function stepBack(passage: Passage, flow: AdmittedFlow): void {
-  const hop = passage.before.at(-1)
+function stepBack(context: RequestContext, flow: AdmittedFlow): void {
+  const hop = context.before.at(-1)
   flow.endpoint = hop?.endpoint ?? flow.endpoint
-  passage.before = passage.before.slice(0, -1)
-  passage.route = hop?.route
-  passage.ran = hop?.ran ?? 0
+  context.before = context.before.slice(0, -1)
+  context.route = hop?.route
+  context.ran = hop?.ran ?? 0
 }
 
 function refusedWith(answer: FailureAnswer): Forwarded {
   return { response: failureResponse(answer), duration: undefined }
 }
 
-function responseSteps(passage: Passage, flow: AdmittedFlow): Verdict | undefined | Promise<Verdict | undefined> {
-  const { snapshot } = passage
-  while (passage.ran > 0 || passage.before.length > 0) {
-    if (passage.ran === 0) stepBack(passage, flow)
-    const { route } = passage
-    const verdict = route?.modules?.[--passage.ran]?.response?.(flow, snapshot)
-    if (verdict instanceof Promise) return verdict.then((late) => late ?? responseSteps(passage, flow))
+function responseSteps(
+  context: RequestContext,
+  flow: AdmittedFlow
+): Verdict | undefined | Promise<Verdict | undefined> {
+  const { snapshot } = context
+  while (context.ran > 0 || context.before.length > 0) {
+    if (context.ran === 0) stepBack(context, flow)
+    const { route } = context
+    const verdict = route?.modules?.[--context.ran]?.response?.(flow, snapshot)
+    if (verdict instanceof Promise) return verdict.then((late) => late ?? responseSteps(context, flow))
     if (verdict !== undefined) return verdict
   }
   return undefined

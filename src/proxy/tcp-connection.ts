@@ -1,16 +1,16 @@
 import type { Socket } from 'node:net'
-import { FAILURES, MOST_HOPS, REFUSALS } from '../flow/error-codes.js'
+import { FAILURES, MOST_HOPS, requestErrors } from '../flow/error-codes.js'
 import type { BytePipe, Failure } from '../flow/exchange.js'
 import { type EntryFacts, Flow, offerTermination } from '../flow/flow.js'
 import { closeConnection, type Verdict } from '../flow/verdict.js'
 import type { Clock } from '../lib/clock.js'
+import type { DeadlineTimer } from '../lib/deadline-timer.js'
 import { unmapIpv4 } from '../lib/ip.js'
-import type { Sweeper } from '../lib/sweeper.js'
 import type { AddressGate } from '../runtime/address-gate.js'
 import type { Snapshot, SnapshotHolder } from '../runtime/snapshot.js'
 import type { CompiledTcpEdge } from '../runtime/tcp-edges.js'
 import type { ConnectionLog } from '../telemetry/connection-log.js'
-import type { TrafficEvents } from '../telemetry/event-fields.js'
+import type { TrafficEventSource } from '../telemetry/event-fields.js'
 import type { Metrics } from '../telemetry/metrics.js'
 import type { SocketFacts } from '../transport/connection-facts.js'
 import { DialError } from '../transport/contract.js'
@@ -31,7 +31,7 @@ export interface TcpConnectionParts {
   readonly shared: Buffer
   /** Undefined: no access log. */
   readonly lines: ConnectionLog | undefined
-  readonly events: TrafficEvents
+  readonly events: TrafficEventSource
   readonly log: { warn(fields: object, message: string): void; error(fields: object, message: string): void }
   /** Milliseconds; 0: no limit. */
   readonly timeouts: {
@@ -57,7 +57,7 @@ export class TcpConnection {
   readonly #snapshot: Snapshot
   readonly #edge: string
   readonly #flow: Flow
-  readonly #sweeper: Sweeper
+  readonly #deadlineTimer: DeadlineTimer
   readonly #gone = new AbortList()
   /** The client's side: its socket, and after a handshake what speaks TLS on it. */
   #client: Socket
@@ -70,13 +70,13 @@ export class TcpConnection {
     facts: SocketFacts,
     edge: string,
     entry: EntryFacts,
-    sweeper: Sweeper,
+    deadlineTimer: DeadlineTimer,
     parts: TcpConnectionParts
   ) {
     this.#parts = parts
     this.#facts = facts
     this.#edge = edge
-    this.#sweeper = sweeper
+    this.#deadlineTimer = deadlineTimer
     this.#client = socket
     this.#snapshot = parts.holder.current()
     this.#flow = new Flow(facts, entry, unmapIpv4(facts.peer.address), facts.peer.port)
@@ -104,12 +104,12 @@ export class TcpConnection {
     metrics.connections.inc()
     try {
       const edge = this.#snapshot.tables.tcpEdges.get(this.#edge)
-      const admitted = edge === undefined ? this.#refuse(REFUSALS.route.code) : await this.#admit(edge)
+      const admitted = edge === undefined ? this.#refuse(requestErrors.route.code) : await this.#admit(edge)
       if ('kind' in admitted) this.#close(admitted)
       else await this.#carry(admitted)
     } catch (error) {
       log.error({ err: error, connection: this.#facts.id, edge: this.#edge }, 'a connection failed inside the proxy')
-      this.#code = REFUSALS.internal.code
+      this.#code = requestErrors.internal.code
       cut(this.#client)
     } finally {
       metrics.connections.dec()
@@ -122,7 +122,7 @@ export class TcpConnection {
   async #admit(edge: CompiledTcpEdge): Promise<CompiledTcpEdge | Verdict> {
     const flow = this.#flow
     if (!this.#parts.endpoints.admits(this.#snapshot, flow.clientAddress, { listener: this.#facts.listener })) {
-      return this.#refuse(REFUSALS.restricted.code)
+      return this.#refuse(requestErrors.restricted.code)
     }
     offerTermination(flow, async (how) => {
       const { timeouts, termination } = this.#parts
@@ -140,9 +140,9 @@ export class TcpConnection {
       const verdict = await this.#steps(current)
       if (verdict === undefined) return current
       if (verdict.kind !== 'forward') return this.#refuse(refusalCode(verdict), verdict)
-      if (hops === MOST_HOPS) return this.#refuse(REFUSALS.hops.code)
+      if (hops === MOST_HOPS) return this.#refuse(requestErrors.hops.code)
       const next = this.#snapshot.internalTcpEdge(verdict.host, verdict.port)
-      if (next === undefined) return this.#refuse(REFUSALS.internalEntry.code)
+      if (next === undefined) return this.#refuse(requestErrors.internalEntry.code)
       flow.endpoint = { id: next.id, protocol: 'tcp', host: verdict.host, port: verdict.port ?? 0 }
       current = next
     }
@@ -175,9 +175,9 @@ export class TcpConnection {
     // A socket that the pipe has replaced counts no more.
     if (counted) this.#facts.socket = pipe.client
     this.#pipe = pipe
-    this.#sweeper.add(pipe)
+    this.#deadlineTimer.add(pipe)
     const end = await pipe.ended
-    this.#sweeper.delete(pipe)
+    this.#deadlineTimer.delete(pipe)
     done()
     this.#code = ENDS[end]
   }
@@ -186,7 +186,7 @@ export class TcpConnection {
   async #dial({ upstream: key }: CompiledTcpEdge): Promise<{ pipe: BytePipe; done: () => void } | undefined> {
     const { upstreams, timeouts, clock } = this.#parts
     const tried = new Set<Server>()
-    this.#code = REFUSALS.upstream.code
+    this.#code = requestErrors.upstream.code
     while (key !== undefined && tried.size < ATTEMPTS) {
       const target = upstreams.choose(this.#snapshot, key, tried)
       // A fixed answer is HTTP: there is nothing to say on plain bytes.

@@ -1,8 +1,8 @@
 import { createServer, type Server, type Socket } from 'node:net'
 import type { EntryFacts } from '../flow/flow.js'
 import { AddressCounts } from '../lib/address-counts.js'
+import { DeadlineTimer } from '../lib/deadline-timer.js'
 import { unmapIpv4 } from '../lib/ip.js'
-import { Sweeper } from '../lib/sweeper.js'
 import type { Crowding, TurnedAway } from '../lib/turned-away.js'
 import type { HostPort } from '../runtime/plan.js'
 import { SocketFacts } from '../transport/connection-facts.js'
@@ -36,7 +36,7 @@ export class TcpListener implements OpenTcpPort {
   readonly address: Address
   readonly #server: Server
   readonly #parts: TcpListenerParts
-  readonly #sweeper: Sweeper
+  readonly #deadlineTimer: DeadlineTimer
   readonly #connections = new Set<TcpConnection>()
   /** At their PROXY header. */
   readonly #arriving = new Set<Socket>()
@@ -53,7 +53,7 @@ export class TcpListener implements OpenTcpPort {
     this.#parts = parts
     this.#edge = edge
     this.#entry = entryOf(edge, at, parts.region)
-    this.#sweeper = new Sweeper(parts.clock, sweepPeriod(parts.timeouts.idle))
+    this.#deadlineTimer = new DeadlineTimer(parts.clock, checkPeriod(parts.timeouts.idle))
     const trusted = (peer: string) => parts.forwarding.isTrusted(unmapIpv4(peer))
     this.#ofAddress = new AddressCounts(parts.connectionsPerAddress, trusted)
   }
@@ -153,7 +153,7 @@ export class TcpListener implements OpenTcpPort {
       this.#turnAway(socket, facts, 'address-connections')
       return
     }
-    const connection = new TcpConnection(socket, facts, this.#edge, this.#entry, this.#sweeper, this.#parts)
+    const connection = new TcpConnection(socket, facts, this.#edge, this.#entry, this.#deadlineTimer, this.#parts)
     this.#connections.add(connection)
     void connection.ended.then(() => {
       leave()
@@ -167,6 +167,6 @@ function entryOf(edge: string, { host, port }: HostPort, region: string): EntryF
 }
 
 /** Often enough for the idle time-out, seldom enough to cost nothing. */
-function sweepPeriod(idle: number): number {
+function checkPeriod(idle: number): number {
   return idle > 0 ? Math.max(10, Math.min(1_000, idle / 4)) : 1_000
 }

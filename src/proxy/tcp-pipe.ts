@@ -1,7 +1,7 @@
 import type { Socket } from 'node:net'
 import type { Duplex } from 'node:stream'
 import type { BytePipe } from '../flow/exchange.js'
-import type { Swept } from '../lib/sweeper.js'
+import type { DeadlineOwner } from '../lib/deadline-timer.js'
 import { READ_BYTES, Wire, type WireOwner } from '../transport/http1/wire.js'
 
 /** How a joined connection ended: both directions to their end, a break of either side, silence, or the end of a drain. */
@@ -56,7 +56,7 @@ interface Joined {
  * A client's connection joined to its upstream: bytes both ways with back-pressure, half-close passed on, an end when
  * nothing has moved for too long. It takes the sockets over; who needs them afterwards finds the client's in `client`.
  */
-export class TcpPipe implements Swept, Joined {
+export class TcpPipe implements DeadlineOwner, Joined {
   place = -1
   /** Once, when nothing can flow any more. */
   readonly ended: Promise<PipeEnd>
@@ -96,7 +96,7 @@ export class TcpPipe implements Swept, Joined {
     } else if (this.#client.closed && this.#upstream.closed) this.#over('complete')
   }
 
-  sweep(now: number): void {
+  checkDeadlines(now: number): void {
     const { bytesRead, bytesWritten } = this.client
     const moved = bytesRead + bytesWritten
     if (moved !== this.#moved) {

@@ -117,7 +117,7 @@ export class WeightedChoice {
 }
 
 /** Where one attempt goes. */
-export type Target =
+export type UpstreamTarget =
   | { readonly kind: 'server'; readonly server: Server }
   | { readonly kind: 'response'; readonly unit: ResponseUpstream }
 
@@ -163,7 +163,7 @@ export class Upstreams {
    * Where the next attempt goes when `tried` have failed; undefined when nothing is left. Servers that are down are taken
    * only when nothing else is left: they may have come back.
    */
-  choose(units: UpstreamLookup, key: string, tried: ReadonlySet<Server>): Target | undefined {
+  choose(units: UpstreamLookup, key: string, tried: ReadonlySet<Server>): UpstreamTarget | undefined {
     const unit = units.upstream(key)
     return unit === undefined ? undefined : this.#choose(units, unit, tried)
   }
@@ -186,7 +186,7 @@ export class Upstreams {
     return this.#keys
   }
 
-  #choose(units: UpstreamLookup, unit: UpstreamUnit, tried: ReadonlySet<Server>): Target | undefined {
+  #choose(units: UpstreamLookup, unit: UpstreamUnit, tried: ReadonlySet<Server>): UpstreamTarget | undefined {
     switch (unit.form) {
       case 'response':
         return { kind: 'response', unit }
@@ -206,7 +206,7 @@ export class Upstreams {
     }
   }
 
-  #weighted(units: UpstreamLookup, unit: WeightedUpstream, tried: ReadonlySet<Server>): Target | undefined {
+  #weighted(units: UpstreamLookup, unit: WeightedUpstream, tried: ReadonlySet<Server>): UpstreamTarget | undefined {
     let choice = this.#choices.get(unit)
     if (choice === undefined) {
       choice = new WeightedChoice()

@@ -1,7 +1,7 @@
 import { X509Certificate } from 'node:crypto'
 import { savingOf } from '../features/compression/compressor.js'
 import { applicationOf } from '../features/login/gate.js'
-import { FAILURES, REFUSALS } from '../flow/error-codes.js'
+import { FAILURES, requestErrors } from '../flow/error-codes.js'
 import type { Body, ConnectionFacts, Outgoing } from '../flow/exchange.js'
 import type { Flow } from '../flow/flow.js'
 import type { HeaderList } from '../flow/headers.js'
@@ -53,7 +53,7 @@ function timeText(at: number): string {
 
 function ipDecision({ flow, code }: FlowRecord): string | null {
   const found = [published(flow, 'ip_policy')?.decision, published(flow, 'restrict_ips')?.action]
-  if (code === REFUSALS.restricted.code || found.includes('deny')) return decision(false)
+  if (code === requestErrors.restricted.code || found.includes('deny')) return decision(false)
   return decision(found.includes('allow') ? true : undefined)
 }
 
@@ -211,7 +211,7 @@ export interface EventSink {
 }
 
 /** Reports traffic to the subscriptions that take it. Without one it gathers nothing. */
-export class TrafficEvents {
+export class TrafficEventSource {
   readonly #sink: EventSink
 
   constructor(sink: EventSink) {

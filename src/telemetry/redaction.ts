@@ -86,7 +86,7 @@ function judge(name: string): boolean {
 /** The query of a request without the values of parameters whose name sounds like a secret; undefined when there is none. */
 export function shownQuery(flow: Flow | undefined): string | undefined {
   const query = flow?.request?.target.query
-  return query === undefined ? undefined : redactQuery(query, flow?.own !== undefined)
+  return query === undefined ? undefined : redactQuery(query, flow?.reservedPath !== undefined)
 }
 
 /** A text with a URL in it, such as that of `Referer` or `Location`, without the secrets of its query and fragment. */

@@ -31,7 +31,7 @@ export class SocketFacts implements ConnectionFacts {
     return this.socket.bytesWritten
   }
 
-  /** A PROXY header told who is there. */
+  /** The addresses come from a PROXY header. */
   relocate(peer: ConnectionFacts['peer'], local: ConnectionFacts['local']): void {
     this.via = { peer: this.peer, local: this.local }
     this.peer = peer

@@ -14,16 +14,16 @@ import type {
 import type { Crowding } from '../lib/turned-away.js'
 
 /**
- * The engine seam: a front turns a client's bytes into exchanges, a back gets answers from an upstream, a dialer is an
- * ordered byte pipe to it. Any front works with any back; a foreign `Body` is claimed as a stream.
+ * The transport contract: a server transport makes exchanges, a client transport gets answers from an upstream, a dialer is an
+ * ordered byte pipe to it. Any pair works; a foreign `Body` is claimed as a stream.
  */
 
-/** Called by a front. `exchange` may answer at once or later; a rejected promise is answered 500 and counted. */
+/** Called by a server transport. `exchange` may answer at once or later; a rejected promise is answered 500 and counted. */
 export interface Handler {
   /** Before the first byte is parsed or TLS begins; false closes. */
   connection(facts: ConnectionFacts): boolean
   exchange(exchange: Exchange): void | Promise<void>
-  /** What the front answered on its own because no Exchange could be made (400, 408, 414, 431, 503) or `exchange` failed (500): for log and metrics. */
+  /** Answers of the server transport because no Exchange could be made (400, 408, 414, 431, 503) or `exchange` failed (500): for log and metrics. */
   refused(facts: ConnectionFacts, status: number, why: Failure): void
   /**
    * A connection ended before its first request could be read: no PROXY header where one is due, no TLS. Called before
@@ -100,7 +100,7 @@ export interface TlsEntry {
  * Another protocol on the address of a TLS listener. Its clients speak first, with a byte that begins no HTTP message, and name no
  * protocol in their handshake.
  */
-export interface SideDoor {
+export interface SharedPortHandler {
   /** What is shown to a client that may be one of its own; undefined: it is none. Called once per handshake, synchronously. */
   entryFor(hello: ClientHello): TlsEntry | undefined
   /** Do its connections begin with this byte? */
@@ -120,7 +120,7 @@ export interface ListenOptions {
   readonly tls?: TlsTable
   readonly proxyProtocol?: ProxyProtocol
   /** Needs `tls`. */
-  readonly beside?: SideDoor
+  readonly beside?: SharedPortHandler
   /** Peers that the limits per address do not hold for, because they speak for many. Left out: none. */
   readonly exempt?: (address: string) => boolean
   readonly limits: ListenLimits
@@ -137,7 +137,7 @@ export interface Listening {
   drain(deadline: number): Promise<{ ended: number; cut: number }>
 }
 
-export interface Front {
+export interface ServerTransport {
   /** Binds here, or listens on a descriptor that this thread owns alone. Rejects with the system's error when it cannot. */
   listen(
     at: { fd: number } | { host: string; port: number },
@@ -186,7 +186,7 @@ export type Answer =
       readonly detail: string
     }
 
-export interface Back {
+export interface ClientTransport {
   /** Never rejects: every way to fail is an `Answer`. */
   forward(exchange: Exchange, dialer: Dialer, options: ForwardOptions): Promise<Answer>
   /** Stop reusing upstream connections whose key is not in `keys`; those in use finish. */

@@ -2,10 +2,17 @@ import { type AddressInfo, createServer, type Server, type Socket } from 'node:n
 import type { ConnectionFacts } from '../flow/exchange.js'
 import { AddressCounts } from '../lib/address-counts.js'
 import type { Clock } from '../lib/clock.js'
-import { Sweeper, type Swept } from '../lib/sweeper.js'
+import { type DeadlineOwner, DeadlineTimer } from '../lib/deadline-timer.js'
 import type { Crowding } from '../lib/turned-away.js'
 import { SocketFacts } from './connection-facts.js'
-import type { Handler, HandshakeFailure, Listening, ListenLimits, ListenOptions, SideDoor } from './contract.js'
+import type {
+  Handler,
+  HandshakeFailure,
+  Listening,
+  ListenLimits,
+  ListenOptions,
+  SharedPortHandler
+} from './contract.js'
 import { ignore } from './pipes.js'
 import { readProxyHeader } from './proxy-protocol.js'
 import { readFirstByte, SharedTable } from './tls/client-hello.js'
@@ -39,7 +46,7 @@ const LAST_REQUEST = 1000
 const OVERLOADED = 'HTTP/1.1 503 Service Unavailable\r\ncontent-length: 0\r\nconnection: close\r\n\r\n'
 
 /** A connection that speaks HTTP, as its listener knows it. */
-export interface Served extends Swept {
+export interface Served extends DeadlineOwner {
   readonly facts: ConnectionFacts
   /** The next answer is the last one. A connection that stays idle for `grace` milliseconds ends. */
   drain(grace: number): void
@@ -79,7 +86,7 @@ export class ClientListener implements Listening, ServingHost {
   readonly handler: Handler
   readonly #options: ListenOptions
   readonly #server: Server
-  readonly #sweeper: Sweeper
+  readonly #deadlineTimer: DeadlineTimer
   readonly #protocols: Protocols
   /** Those at their PROXY header or handshake. */
   readonly #arriving = new Set<Arrival>()
@@ -107,7 +114,7 @@ export class ClientListener implements Listening, ServingHost {
     const { connectionsPerAddress = 0, handshakesPerAddress = 0 } = options.limits
     this.#ofAddress = new AddressCounts(connectionsPerAddress, options.exempt)
     this.#handshakesOfAddress = new AddressCounts(handshakesPerAddress, options.exempt)
-    this.#sweeper = new Sweeper(clock, sweepPeriod(options.limits))
+    this.#deadlineTimer = new DeadlineTimer(clock, checkPeriod(options.limits))
     this.#protocols = protocols(this)
     // Paused: the socket is not read before it has its owner.
     this.#server = createServer({ allowHalfOpen: true, noDelay: true, pauseOnConnect: true }, (socket) =>
@@ -155,7 +162,7 @@ export class ClientListener implements Listening, ServingHost {
   }
 
   gone(connection: Served): void {
-    this.#sweeper.delete(connection)
+    this.#deadlineTimer.delete(connection)
     if (!this.#connections.delete(connection)) return
     this.handler.closed?.(connection.facts)
     this.#left(connection.facts)
@@ -255,7 +262,7 @@ export class ClientListener implements Listening, ServingHost {
       arrival.giveUp = terminateTls(socket, { table: shared ?? tls, local: facts.local }, (result) => {
         if (result.kind === 'secure' && shared?.undecided === true) {
           facts.tls = result.tls
-          this.#tellApart(shared.door, arrival, facts, result.secure)
+          this.#distinguish(shared.handler, arrival, facts, result.secure)
           return
         }
         this.#arrived(arrival)
@@ -270,11 +277,11 @@ export class ClientListener implements Listening, ServingHost {
   }
 
   /** The first byte says what its handshake did not: until then it counts as one that is arriving. */
-  #tellApart(door: SideDoor, arrival: Arrival, facts: SocketFacts, secure: Socket): void {
+  #distinguish(handler: SharedPortHandler, arrival: Arrival, facts: SocketFacts, secure: Socket): void {
     arrival.giveUp = readFirstByte(secure, (first) => {
       this.#arrived(arrival)
       if (typeof first === 'string') this.#failed(facts, first)
-      else if (!door.begins(first)) this.#serve(this.#protocols.http1, facts, secure)
+      else if (!handler.begins(first)) this.#serve(this.#protocols.http1, facts, secure)
       else {
         this.handler.closed?.(facts)
         // An agent counts on as a connection of its address.
@@ -282,7 +289,7 @@ export class ClientListener implements Listening, ServingHost {
         this.#places.delete(facts)
         if (leave !== undefined) secure.once('close', leave)
         this.#left(facts)
-        door.accept(secure, facts)
+        handler.accept(secure, facts)
       }
     })
   }
@@ -290,13 +297,13 @@ export class ClientListener implements Listening, ServingHost {
   #arrives(shaken: () => void = ignore): Arrival {
     const arrival = new Arrival(this.clock.monotonic(), this.limits.headTimeout, shaken)
     this.#arriving.add(arrival)
-    this.#sweeper.add(arrival)
+    this.#deadlineTimer.add(arrival)
     return arrival
   }
 
   #arrived(arrival: Arrival): void {
     this.#arriving.delete(arrival)
-    this.#sweeper.delete(arrival)
+    this.#deadlineTimer.delete(arrival)
     arrival.shaken()
   }
 
@@ -309,7 +316,7 @@ export class ClientListener implements Listening, ServingHost {
   #serve(protocol: Protocol, facts: SocketFacts, socket: Socket): void {
     const connection = protocol.serve(facts, socket)
     this.#connections.add(connection)
-    this.#sweeper.add(connection)
+    this.#deadlineTimer.add(connection)
     if (this.#grace !== undefined) connection.drain(this.#grace)
   }
 
@@ -321,7 +328,7 @@ export class ClientListener implements Listening, ServingHost {
 }
 
 /** A connection at its PROXY header or its handshake. */
-class Arrival implements Swept {
+class Arrival implements DeadlineOwner {
   place = -1
   giveUp: (why: HandshakeFailure) => void = ignore
   /** Gives its place among the handshakes of its address back. */
@@ -336,13 +343,13 @@ class Arrival implements Swept {
     this.#allowed = allowed
   }
 
-  sweep(now: number): void {
+  checkDeadlines(now: number): void {
     if (this.#allowed > 0 && now - this.#since > this.#allowed) this.giveUp('timeout')
   }
 }
 
 /** Often enough for the shortest time-out, seldom enough to cost nothing. */
-function sweepPeriod(limits: ListenLimits): number {
+function checkPeriod(limits: ListenLimits): number {
   const set = [limits.headTimeout, limits.bodyIdle, limits.keepAlive].filter((time) => time > 0)
   return Math.max(10, Math.min(250, ...set.map((time) => time / 4)))
 }

@@ -3,7 +3,7 @@ import { ByteQueue } from '../lib/byte-queue.js'
 import { forbiddenTrailer } from './fields.js'
 
 /** What the engine refuses by itself. */
-export interface Refusal {
+export interface MalformedMessage {
   readonly status: number
   readonly why: Failure
 }
@@ -19,14 +19,14 @@ export interface StartLine {
   readonly fresh: boolean
   /** The next message begins. */
   reset(): void
-  take(byte: number): 'more' | 'ended' | Refusal
+  take(byte: number): 'more' | 'ended' | MalformedMessage
 }
 
 /** Where a message stands after a scan. */
 type ScanState = 'head' | 'head-ended' | 'body' | 'ended' | 'refused'
 
-export const MALFORMED: Refusal = { status: 400, why: 'client-malformed' }
-const TOO_LARGE: Refusal = { status: 431, why: 'too-large' }
+export const MALFORMED: MalformedMessage = { status: 400, why: 'client-malformed' }
+const TOO_LARGE: MalformedMessage = { status: 431, why: 'too-large' }
 const MAX_CHUNK_LINE = 256
 /** 2^48 bytes in one chunk; more cannot be meant honestly and would leave the safe integers. */
 const MAX_CHUNK_DIGITS = 12
@@ -83,7 +83,7 @@ export class MessageScanner {
   /** The next byte belongs to the trailer section, its last line included. */
   trailing = false
   state: ScanState = 'head'
-  refusal: Refusal = MALFORMED
+  refusal: MalformedMessage = MALFORMED
 
   constructor(limits: BlockLimits, line: StartLine) {
     this.#limits = limits

@@ -1,5 +1,5 @@
 import t from 'tap'
-import { Batches, type Refusal } from '../../src/events/destinations/payload.js'
+import { Batches, type BatchRejection } from '../../src/events/destinations/payload.js'
 
 const { signal } = new AbortController()
 
@@ -22,7 +22,7 @@ t.test(
       const random = numbers(seed)
       const limits = { events: 1 + Math.floor(random() * 20), bytes: 2_000, eventBytes: 1_000, overhead: 10 }
       const taken: string[] = []
-      const batches = new Batches(limits, async (batch): Promise<Refusal | undefined> => {
+      const batches = new Batches(limits, async (batch): Promise<BatchRejection | undefined> => {
         const sizes = batch.map((one) => Buffer.byteLength(one) + limits.overhead)
         t.ok(batch.length > 0 && batch.length <= limits.events)
         t.ok(sizes.every((size) => size <= limits.eventBytes))

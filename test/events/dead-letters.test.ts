@@ -3,7 +3,7 @@ import t, { type Test } from 'tap'
 import { DeliveryState } from '../../src/events/delivery-state.js'
 import { Webhook } from '../../src/events/destinations/http.js'
 import type { SendFailure } from '../../src/events/destinations/sender.js'
-import { Lane } from '../../src/events/queue.js'
+import { DeliveryQueue } from '../../src/events/queue.js'
 import { Refusals } from '../../src/events/refusals.js'
 import { TrafficQueue } from '../../src/events/sources.js'
 import { systemClock } from '../../src/lib/clock.js'
@@ -289,7 +289,13 @@ t.test(
     const outbound = createOutbound({ clock, allowPrivate: true })
     const sender = new Webhook({ url: sink.url, secret: undefined, outbound, clock })
     const fault = (error: unknown) => t.fail(String(error))
-    const lane = new Lane({ source: queue, sender, backOff: { first: 1, longest: 2 }, random: Math.random, fault })
+    const lane = new DeliveryQueue({
+      source: queue,
+      sender,
+      backOff: { first: 1, longest: 2 },
+      random: Math.random,
+      fault
+    })
     for (let n = 0; n < 400; n++) queue.put(JSON.stringify({ n }))
     queue.release()
     lane.wake()

@@ -2,7 +2,7 @@ import t from 'tap'
 import { DeliveryState } from '../../src/events/delivery-state.js'
 import { REFUSAL_RULE } from '../../src/events/refusals.js'
 import { TrafficQueue } from '../../src/events/sources.js'
-import { TrafficEvents } from '../../src/events/traffic.js'
+import { TrafficEventQueue } from '../../src/events/traffic.js'
 import { eventSubscription } from '../../src/resources/event-subscriptions.js'
 import { readCreate } from '../../src/resources/read.js'
 import {
@@ -32,7 +32,7 @@ function traffic() {
   const put: [string, Record<string, unknown>][] = []
   const faults: unknown[] = []
   const clock = new ManualClock()
-  const events = new TrafficEvents({
+  const events = new TrafficEventQueue({
     clock,
     account: () => 'ac_1',
     put: (destination, event) => put.push([destination, JSON.parse(event)]),

@@ -5,7 +5,7 @@ import { BodyReader } from '../../src/transport/http1/body-reader.js'
 import { codecBack } from '../../src/transport/http1/forwarding.js'
 import { HeadReader } from '../../src/transport/http1/head-reader.js'
 import { DateLine, FieldNames, Serialiser } from '../../src/transport/http1/serialise.js'
-import { codecFront } from '../../src/transport/http1/server.js'
+import { codecServerTransport } from '../../src/transport/http1/server.js'
 import { ManualClock } from '../helpers/clock.js'
 import { cutAtRandom, mutated, Random, seeds } from './codec-fuzz.js'
 import { compared } from './codec-fuzz-check.js'
@@ -186,7 +186,7 @@ t.test('through sockets: nothing crashes or hangs, and the upstream sees what th
   const dialer = tcpDialer({ host: '127.0.0.1', port: upstream })
   const timeouts = { connectTimeout: 0, responseTimeout: 0, idleTimeout: 0 }
   const limits = { ...LIMITS, headTimeout: 0, bodyIdle: 0, keepAlive: 0, connections: 0 }
-  const listening = await codecFront({ clock }).listen(
+  const listening = await codecServerTransport({ clock }).listen(
     { host: '127.0.0.1', port: 0 },
     { name: 'fuzz', limits },
     {

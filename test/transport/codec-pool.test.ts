@@ -1,11 +1,11 @@
 import t from 'tap'
 import { codecBack } from '../../src/transport/http1/forwarding.js'
-import { codecFront } from '../../src/transport/http1/server.js'
+import { codecServerTransport } from '../../src/transport/http1/server.js'
 import { answering } from '../helpers/upstream.js'
 import { bench, GET, type Make, OK } from './suite/harness.js'
 
 const IDLE_TIME = 30_000
-const make: Make = (parts) => ({ front: codecFront(parts), back: codecBack({ ...parts, mostIdle: 2 }) })
+const make: Make = (parts) => ({ front: codecServerTransport(parts), back: codecBack({ ...parts, mostIdle: 2 }) })
 
 t.test('an upstream connection that idles too long ends, and one that was used meanwhile begins anew', async (t) => {
   const { client, clock, upstream } = await bench(t, make, { script: answering(OK) })
@@ -65,7 +65,7 @@ t.test('no more connections idle than the cap says', async (t) => {
   t.equal(upstream.peers.length, 4, 'the next request uses one of them')
 })
 
-/** Two passes of a sweeper whose period is 50 ms: nothing else tells that time was looked at. */
+/** Two passes of a deadlineTimer whose period is 50 ms: nothing else tells that time was looked at. */
 function swept(): Promise<void> {
   return new Promise((resolve) => setTimeout(resolve, 120))
 }

@@ -1,15 +1,15 @@
 import t, { type Test } from 'tap'
 import type { Exchange } from '../../src/flow/exchange.js'
 import { httpProxyBack } from '../../src/transport/http-proxy/client.js'
-import { httpFront } from '../../src/transport/http-proxy/server.js'
+import { nodeServerTransport } from '../../src/transport/http-proxy/server.js'
 import { codecBack } from '../../src/transport/http1/forwarding.js'
-import { codecFront } from '../../src/transport/http1/server.js'
+import { codecServerTransport } from '../../src/transport/http1/server.js'
 import { heldMemory } from '../helpers/memory.js'
 import { until } from '../helpers/until.js'
 import { bench, type Make } from './suite/harness.js'
 
-const CODEC: Make = (parts) => ({ front: codecFront(parts), back: codecBack(parts) })
-const HTTP: Make = (parts) => ({ front: httpFront(parts), back: httpProxyBack(parts) })
+const CODEC: Make = (parts) => ({ front: codecServerTransport(parts), back: codecBack(parts) })
+const HTTP: Make = (parts) => ({ front: nodeServerTransport(parts), back: httpProxyBack(parts) })
 
 const CLIENTS = 8
 /** Fewer than what makes an engine stop reading. */

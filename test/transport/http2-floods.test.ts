@@ -1,7 +1,7 @@
 import { readFileSync } from 'node:fs'
 import t, { type Test } from 'tap'
 import { codecBack } from '../../src/transport/http1/forwarding.js'
-import { codecFront } from '../../src/transport/http1/server.js'
+import { codecServerTransport } from '../../src/transport/http1/server.js'
 import { fixture } from '../helpers/files.js'
 import { heldMemory } from '../helpers/memory.js'
 import {
@@ -26,7 +26,7 @@ import { bench, eventually, type Make } from './suite/harness.js'
 
 const at = (name: string) => readFileSync(fixture(`engine/${name}`), 'utf8')
 const h2 = { cert: at('upstream.crt'), key: at('upstream.key') }
-const make: Make = (parts) => ({ front: codecFront(parts), back: codecBack(parts), h2 })
+const make: Make = (parts) => ({ front: codecServerTransport(parts), back: codecBack(parts), h2 })
 
 async function start(t: Test): Promise<Frames & { bench: Awaited<ReturnType<typeof bench>> }> {
   const running = await bench(t, make, { limits: { headTimeout: 10_000, keepAlive: 10_000 } })

@@ -6,9 +6,9 @@ import { join } from 'node:path'
 import { promisify } from 'node:util'
 import t, { type Test } from 'tap'
 import { httpProxyBack } from '../../src/transport/http-proxy/client.js'
-import { httpFront } from '../../src/transport/http-proxy/server.js'
+import { nodeServerTransport } from '../../src/transport/http-proxy/server.js'
 import { codecBack } from '../../src/transport/http1/forwarding.js'
-import { codecFront } from '../../src/transport/http1/server.js'
+import { codecServerTransport } from '../../src/transport/http1/server.js'
 import { fixture } from '../helpers/files.js'
 import type { RawRequest, UpstreamPeer } from '../helpers/upstream.js'
 import { type Bench, bench, type Make, NAME } from './suite/harness.js'
@@ -18,8 +18,8 @@ const LONG = process.env.SLUICE_TEST_LONG === '1'
 const at = (name: string) => readFileSync(fixture(`engine/${name}`), 'utf8')
 const h2 = { cert: at('upstream.crt'), key: at('upstream.key') }
 const engines: Readonly<Record<string, Make>> = {
-  codec: (parts) => ({ front: codecFront(parts), back: codecBack(parts), h2 }),
-  'node:http and http-proxy': (parts) => ({ front: httpFront(parts), back: httpProxyBack(parts), h2 })
+  codec: (parts) => ({ front: codecServerTransport(parts), back: codecBack(parts), h2 }),
+  'node:http and http-proxy': (parts) => ({ front: nodeServerTransport(parts), back: httpProxyBack(parts), h2 })
 }
 
 const exec = promisify(execFile)

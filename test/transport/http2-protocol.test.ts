@@ -1,7 +1,7 @@
 import { readFileSync } from 'node:fs'
 import t, { type Test } from 'tap'
 import { codecBack } from '../../src/transport/http1/forwarding.js'
-import { codecFront } from '../../src/transport/http1/server.js'
+import { codecServerTransport } from '../../src/transport/http1/server.js'
 import { fixture } from '../helpers/files.js'
 import {
   ACK,
@@ -40,7 +40,7 @@ const PUSH_PROMISE = 5
 
 const at = (name: string) => readFileSync(fixture(`engine/${name}`), 'utf8')
 const h2 = { cert: at('upstream.crt'), key: at('upstream.key') }
-const make: Make = (parts) => ({ front: codecFront(parts), back: codecBack(parts), h2 })
+const make: Make = (parts) => ({ front: codecServerTransport(parts), back: codecBack(parts), h2 })
 
 const u32 = (...numbers: number[]): Buffer => {
   const bytes = Buffer.alloc(4 * numbers.length)

@@ -5,8 +5,8 @@ import t, { type Test } from 'tap'
 import type { ConnectionFacts } from '../../src/flow/exchange.js'
 import { systemClock } from '../../src/lib/clock.js'
 import type { ListenOptions } from '../../src/transport/contract.js'
-import { httpFront } from '../../src/transport/http-proxy/server.js'
-import { codecFront } from '../../src/transport/http1/server.js'
+import { nodeServerTransport } from '../../src/transport/http-proxy/server.js'
+import { codecServerTransport } from '../../src/transport/http1/server.js'
 import { readHeader } from '../../src/transport/proxy-protocol.js'
 import { fixture } from '../helpers/files.js'
 import { rawClient } from '../helpers/raw-client.js'
@@ -93,7 +93,7 @@ t.test('headers are read alike however they are cut', async (t) => {
   }
 })
 
-for (const [name, make] of Object.entries({ codec: codecFront, 'node:http': httpFront })) {
+for (const [name, make] of Object.entries({ codec: codecServerTransport, 'node:http': nodeServerTransport })) {
   const listen = async (t: Test, trusted: boolean, tls?: ListenOptions['tls']) => {
     const seen: ConnectionFacts[] = []
     const failed: string[] = []

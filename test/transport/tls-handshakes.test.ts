@@ -7,7 +7,7 @@ import { type ConnectionOptions, connect, type TLSSocket } from 'node:tls'
 import t, { type Test } from 'tap'
 import type { ConnectionFacts } from '../../src/flow/exchange.js'
 import type { HandshakeFailure, Listening, ListenLimits, TlsEntry, TlsTable } from '../../src/transport/contract.js'
-import { codecFront } from '../../src/transport/http1/server.js'
+import { codecServerTransport } from '../../src/transport/http1/server.js'
 import { cut } from '../../src/transport/pipes.js'
 import {
   type ServerContextOptions,
@@ -58,7 +58,7 @@ async function listen(t: Test, table: TlsTable, limits: Partial<ListenLimits> = 
   const closed: ConnectionFacts[] = []
   const failed: HandshakeFailure[] = []
   const options = { name: 'tls', limits: { ...LIMITS, ...limits }, tls: table }
-  const listening = await codecFront({ clock }).listen({ host: '127.0.0.1', port: 0 }, options, {
+  const listening = await codecServerTransport({ clock }).listen({ host: '127.0.0.1', port: 0 }, options, {
     connection: (facts) => opened.push(facts) > 0,
     exchange: async (exchange) => void (await exchange.respond({ status: 200, headers: [] }, Buffer.from('ok'))),
     refused: () => undefined,

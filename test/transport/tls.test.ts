@@ -6,9 +6,9 @@ import type { ConnectionFacts } from '../../src/flow/exchange.js'
 import { systemClock } from '../../src/lib/clock.js'
 import type { ClientHello } from '../../src/transport/contract.js'
 import { httpProxyBack } from '../../src/transport/http-proxy/client.js'
-import { httpFront } from '../../src/transport/http-proxy/server.js'
+import { nodeServerTransport } from '../../src/transport/http-proxy/server.js'
 import { codecBack } from '../../src/transport/http1/forwarding.js'
-import { codecFront } from '../../src/transport/http1/server.js'
+import { codecServerTransport } from '../../src/transport/http1/server.js'
 import { fixture } from '../helpers/files.js'
 import { rawClient } from '../helpers/raw-client.js'
 import { breaks } from './suite/breaks.js'
@@ -33,8 +33,8 @@ const at = (name: string) => readFileSync(fixture(`engine/${name}`), 'utf8')
 const secure = { cert: at('upstream.crt'), key: at('upstream.key') }
 
 const engines: Readonly<Record<string, Make>> = {
-  codec: (parts) => ({ front: codecFront(parts), back: codecBack(parts), secure }),
-  'node:http and http-proxy': (parts) => ({ front: httpFront(parts), back: httpProxyBack(parts), secure })
+  codec: (parts) => ({ front: codecServerTransport(parts), back: codecBack(parts), secure }),
+  'node:http and http-proxy': (parts) => ({ front: nodeServerTransport(parts), back: httpProxyBack(parts), secure })
 }
 
 for (const [name, make] of Object.entries(engines)) {

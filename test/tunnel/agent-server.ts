@@ -10,9 +10,9 @@ import { AbortList } from '../../src/transport/deadlines.js'
 import type { AgentSession } from '../../src/tunnel/server/agent-session.js'
 import {
   type AgentFacts,
+  type BindDenied,
   BindRules,
   type Grant,
-  type Refusal,
   type TunnelAuthority
 } from '../../src/tunnel/server/authority.js'
 import type { EndpointOpener, EndpointWish, OpenEndpoint } from '../../src/tunnel/server/binding.js'
@@ -41,7 +41,7 @@ export interface AgentServerSetup {
   readonly port?: number
   readonly identity?: AgentsIdentity
   readonly watch?: TunnelWatch<TestGrant>
-  authenticate?(token: string, facts: AgentFacts): Promise<TestGrant | Refusal>
+  authenticate?(token: string, facts: AgentFacts): Promise<TestGrant | BindDenied>
 }
 
 /** One authority for all tests of a process. */
@@ -156,7 +156,7 @@ export class AgentServer implements TunnelAuthority<TestGrant>, EndpointOpener<T
 
   // --- TunnelAuthority ---
 
-  async authenticate(token: string, facts: AgentFacts): Promise<TestGrant | Refusal> {
+  async authenticate(token: string, facts: AgentFacts): Promise<TestGrant | BindDenied> {
     this.attempts++
     if (this.#setup.authenticate !== undefined) return this.#setup.authenticate(token, facts)
     const rules = this.#setup.tokens === undefined ? (token === TOKEN ? [] : undefined) : this.#setup.tokens[token]
@@ -165,21 +165,21 @@ export class AgentServer implements TunnelAuthority<TestGrant>, EndpointOpener<T
       : { credential: `cr_${token}`, account: 'tests', rules: new BindRules(rules) }
   }
 
-  mayBindLabels({ rules }: TestGrant, labels: Readonly<Record<string, string>>): Refusal | undefined {
+  mayBindLabels({ rules }: TestGrant, labels: Readonly<Record<string, string>>): BindDenied | undefined {
     return rules.allowsLabels(labels) ? undefined : { refused: 'these labels are not allowed' }
   }
 
-  mayBindDomain({ rules }: TestGrant, host: string): Refusal | undefined {
+  mayBindDomain({ rules }: TestGrant, host: string): BindDenied | undefined {
     return rules.allowsDomain(host) ? undefined : { refused: `${host} is not allowed` }
   }
 
-  mayBindAddress({ rules }: TestGrant, address: string | undefined): Refusal | undefined {
+  mayBindAddress({ rules }: TestGrant, address: string | undefined): BindDenied | undefined {
     return rules.allowsAddress(address) ? undefined : { refused: `${address ?? 'any port'} is not allowed` }
   }
 
   // --- EndpointOpener ---
 
-  async open(wish: EndpointWish<TestGrant>): Promise<OpenEndpoint | Refusal> {
+  async open(wish: EndpointWish<TestGrant>): Promise<OpenEndpoint | BindDenied> {
     if (wish.proto !== 'tcp') {
       const url = `${wish.proto}://${wish.host}`
       this.endpoints.set(url, wish)

@@ -1,11 +1,11 @@
 import { once } from 'node:events'
 import { readFileSync } from 'node:fs'
 import t, { type Test } from 'tap'
-import type { Back } from '../../src/transport/contract.js'
+import type { ClientTransport } from '../../src/transport/contract.js'
 import { httpProxyBack } from '../../src/transport/http-proxy/client.js'
-import { httpFront } from '../../src/transport/http-proxy/server.js'
+import { nodeServerTransport } from '../../src/transport/http-proxy/server.js'
 import { codecBack } from '../../src/transport/http1/forwarding.js'
-import { codecFront } from '../../src/transport/http1/server.js'
+import { codecServerTransport } from '../../src/transport/http1/server.js'
 import { labelDialer } from '../../src/tunnel/server/dialer.js'
 import { fixture } from '../helpers/files.js'
 import { type Bench, bench, GET, type Make } from '../transport/suite/harness.js'
@@ -90,11 +90,11 @@ const ALL = { ...FRAMED, ...UNTIL_END }
 
 /** Engines by name; every exchange goes to the agent of that name. */
 const engines: Readonly<Record<string, (agent: string) => Make>> = {
-  codec: (agent) => (parts) => ({ front: codecFront(parts), back: led(codecBack(parts), agent) }),
-  'http-proxy': (agent) => (parts) => ({ front: httpFront(parts), back: led(httpProxyBack(parts), agent) })
+  codec: (agent) => (parts) => ({ front: codecServerTransport(parts), back: led(codecBack(parts), agent) }),
+  'http-proxy': (agent) => (parts) => ({ front: nodeServerTransport(parts), back: led(httpProxyBack(parts), agent) })
 }
 
-function led(back: Back, agent: string): Back {
+function led(back: ClientTransport, agent: string): ClientTransport {
   return {
     forward: (exchange, _direct, options) =>
       back.forward(exchange, labelDialer(server.registry, { agent }, 'http'), options),

@@ -1,8 +1,8 @@
 import t from 'tap'
 import { httpProxyBack } from '../../src/transport/http-proxy/client.js'
-import { httpFront } from '../../src/transport/http-proxy/server.js'
+import { nodeServerTransport } from '../../src/transport/http-proxy/server.js'
 import { codecBack } from '../../src/transport/http1/forwarding.js'
-import { codecFront } from '../../src/transport/http1/server.js'
+import { codecServerTransport } from '../../src/transport/http1/server.js'
 import { breaks } from '../transport/suite/breaks.js'
 import { connections } from '../transport/suite/connections.js'
 import { endings } from '../transport/suite/endings.js'
@@ -18,10 +18,13 @@ const upstreams = new TunnelledUpstreams(server)
 t.teardown(() => upstreams.stop())
 
 const engines: readonly (readonly [string, (again: boolean) => Make])[] = [
-  ['codec', (again) => (parts) => ({ front: codecFront(parts), back: upstreams.through(codecBack(parts), again) })],
+  [
+    'codec',
+    (again) => (parts) => ({ front: codecServerTransport(parts), back: upstreams.through(codecBack(parts), again) })
+  ],
   [
     'http-proxy',
-    (again) => (parts) => ({ front: httpFront(parts), back: upstreams.through(httpProxyBack(parts), again) })
+    (again) => (parts) => ({ front: nodeServerTransport(parts), back: upstreams.through(httpProxyBack(parts), again) })
   ]
 ]
 for (const [name, make] of engines) {

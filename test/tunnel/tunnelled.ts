@@ -1,5 +1,5 @@
 import { systemClock } from '../../src/lib/clock.js'
-import type { Back, Dialer } from '../../src/transport/contract.js'
+import type { ClientTransport, Dialer } from '../../src/transport/contract.js'
 import { Agent } from '../../src/tunnel/client/agent.js'
 import { labelDialer } from '../../src/tunnel/server/dialer.js'
 import { type AgentServer, TOKEN } from './agent-server.js'
@@ -26,7 +26,7 @@ export class TunnelledUpstreams {
    * The back with every upstream behind a tunnel. Where `again` is set, a GET that may be tried again is, as
    * `proxy/forwarder` does it: an upstream's end comes later here than on a socket of one's own.
    */
-  through(back: Back, again: boolean): Back {
+  through(back: ClientTransport, again: boolean): ClientTransport {
     return {
       forward: async (exchange, dialer, options) => {
         const answer = await back.forward(exchange, this.#dialer(dialer), options)

@@ -1,7 +1,7 @@
 import type { Clock } from '../../lib/clock.js'
 import type { AwsAnswer, AwsService } from './aws.js'
-import { Batches, objectsOf, type Refusal, wordOf } from './payload.js'
-import { beforeEvents, type Parcel, type Sender, type SendFailure } from './sender.js'
+import { Batches, type BatchRejection, objectsOf, wordOf } from './payload.js'
+import { type Batch, beforeEvents, type Sender, type SendFailure } from './sender.js'
 
 interface CloudWatchLogsParts {
   readonly service: AwsService
@@ -30,15 +30,15 @@ export class CloudWatchLogs implements Sender {
     this.#parts = parts
   }
 
-  async send(parcel: Parcel, signal: AbortSignal): Promise<SendFailure | undefined> {
-    return await this.#batches.send(parcel, signal)
+  async send(batch: Batch, signal: AbortSignal): Promise<SendFailure | undefined> {
+    return await this.#batches.send(batch, signal)
   }
 
   close(): Promise<void> {
     return Promise.resolve()
   }
 
-  async #put(events: readonly string[], signal: AbortSignal): Promise<Refusal | undefined> {
+  async #put(events: readonly string[], signal: AbortSignal): Promise<BatchRejection | undefined> {
     const { group, clock } = this.#parts
     const logEvents = timed(events, clock.wall())
     const body = { logGroupName: group, logStreamName: STREAM, logEvents }
@@ -72,7 +72,7 @@ function timed(events: readonly string[], now: number): { timestamp: number; mes
 }
 
 /** Places of the events whose time the service does not take: it looks at the beginning and the end of the batch. */
-function rejected(info: unknown, events: number): Refusal | undefined {
+function rejected(info: unknown, events: number): BatchRejection | undefined {
   if (typeof info !== 'object' || info === null) return undefined
   const { tooNewLogEventStartIndex: newFrom, ...ends } = info as Readonly<Record<string, unknown>>
   const oldTo = Math.max(0, indexOf(ends.tooOldLogEventEndIndex), indexOf(ends.expiredLogEventEndIndex))
@@ -90,7 +90,7 @@ function indexOf(value: unknown): number {
  * What an answer with one result for each record says: those with an `ErrorCode` were refused. Undefined when all were taken.
  * An answer that has not a result for each of them is not believed.
  */
-function refusedRecords(results: unknown, records: number): Refusal | undefined {
+function refusedRecords(results: unknown, records: number): BatchRejection | undefined {
   const list = objectsOf(results)
   if (list.length !== records) return { message: 'the service did not say what became of each record' }
   const places = list.flatMap(({ ErrorCode: code }, place) => (code == null ? [] : [place]))
@@ -118,15 +118,15 @@ export class Firehose implements Sender {
     this.#name = streamName
   }
 
-  async send(parcel: Parcel, signal: AbortSignal): Promise<SendFailure | undefined> {
-    return await this.#batches.send(parcel, signal)
+  async send(batch: Batch, signal: AbortSignal): Promise<SendFailure | undefined> {
+    return await this.#batches.send(batch, signal)
   }
 
   close(): Promise<void> {
     return Promise.resolve()
   }
 
-  async #put(events: readonly string[], signal: AbortSignal): Promise<Refusal | undefined> {
+  async #put(events: readonly string[], signal: AbortSignal): Promise<BatchRejection | undefined> {
     const Records = events.map((event) => ({ Data: Buffer.from(`${event}\n`).toString('base64') }))
     const body = { DeliveryStreamName: this.#name, Records }
     const answer = await this.#service.call('Firehose_20150804.PutRecordBatch', body, signal)
@@ -161,15 +161,15 @@ export class Kinesis implements Sender {
     this.#arn = streamArn
   }
 
-  async send(parcel: Parcel, signal: AbortSignal): Promise<SendFailure | undefined> {
-    return await this.#batches.send(parcel, signal)
+  async send(batch: Batch, signal: AbortSignal): Promise<SendFailure | undefined> {
+    return await this.#batches.send(batch, signal)
   }
 
   close(): Promise<void> {
     return Promise.resolve()
   }
 
-  async #one(events: readonly string[], signal: AbortSignal): Promise<Refusal | undefined> {
+  async #one(events: readonly string[], signal: AbortSignal): Promise<BatchRejection | undefined> {
     for (const [place, event] of events.entries()) {
       const body = {
         StreamARN: this.#arn,
@@ -186,7 +186,7 @@ export class Kinesis implements Sender {
     return undefined
   }
 
-  async #many(events: readonly string[], signal: AbortSignal): Promise<Refusal | undefined> {
+  async #many(events: readonly string[], signal: AbortSignal): Promise<BatchRejection | undefined> {
     const Records = events.map((event) => ({
       Data: Buffer.from(event).toString('base64'),
       PartitionKey: String(this.#count++)

@@ -1,7 +1,7 @@
 import type { Clock } from '../../lib/clock.js'
 import type { Outbound } from '../../lib/http-client/outbound.js'
-import { Batches, failureOf, joined, jsonOf, LIST, type Refusal, wordOf } from './payload.js'
-import { beforeEvents, type Parcel, type Sender, type SendFailure } from './sender.js'
+import { Batches, type BatchRejection, failureOf, joined, jsonOf, LIST, wordOf } from './payload.js'
+import { type Batch, beforeEvents, type Sender, type SendFailure } from './sender.js'
 
 export interface AzureLogsParts {
   readonly tenant: string
@@ -40,15 +40,15 @@ export class AzureLogs implements Sender {
     this.#parts = parts
   }
 
-  async send(parcel: Parcel, signal: AbortSignal): Promise<SendFailure | undefined> {
-    return await this.#batches.send(parcel, signal)
+  async send(batch: Batch, signal: AbortSignal): Promise<SendFailure | undefined> {
+    return await this.#batches.send(batch, signal)
   }
 
   close(): Promise<void> {
     return Promise.resolve()
   }
 
-  async #put(events: readonly string[], signal: AbortSignal): Promise<Refusal | undefined> {
+  async #put(events: readonly string[], signal: AbortSignal): Promise<BatchRejection | undefined> {
     const { uri, rule, stream, outbound } = this.#parts
     const token = await this.#authorized(signal)
     if (typeof token !== 'string') return token

@@ -3,7 +3,7 @@ import { hostname } from 'node:os'
 import type { Clock } from '../../lib/clock.js'
 import type { Outbound } from '../../lib/http-client/outbound.js'
 import { Batches, failureOf, joined, LIST } from './payload.js'
-import type { Parcel, Sender, SendFailure } from './sender.js'
+import type { Batch, Sender, SendFailure } from './sender.js'
 
 interface DatadogParts {
   readonly apiKey: string
@@ -32,8 +32,8 @@ export class Datadog implements Sender {
     this.#parts = parts
   }
 
-  async send(parcel: Parcel, signal: AbortSignal): Promise<SendFailure | undefined> {
-    return await this.#batches.send(parcel, signal)
+  async send(batch: Batch, signal: AbortSignal): Promise<SendFailure | undefined> {
+    return await this.#batches.send(batch, signal)
   }
 
   close(): Promise<void> {
@@ -77,7 +77,7 @@ const PREFIX = 'whsec_'
 /**
  * POSTs events as JSON. With a secret they are signed as Standard Webhooks 1.0.0 says: HMAC-SHA256 of
  * `<id>.<timestamp>.<body>`, base64, after `v1,`. A secret that begins with `whsec_` is base64 behind that; any other is
- * the key as it stands. The time stamp is that of the attempt, the id that of the parcel.
+ * the key as it stands. The time stamp is that of the attempt, the id that of the batch.
  */
 export class Webhook implements Sender {
   readonly most = 1
@@ -89,7 +89,7 @@ export class Webhook implements Sender {
     this.#key = parts.secret === undefined ? undefined : keyOf(parts.secret)
   }
 
-  async send({ id, events, list }: Parcel, signal: AbortSignal): Promise<SendFailure | undefined> {
+  async send({ id, events, list }: Batch, signal: AbortSignal): Promise<SendFailure | undefined> {
     const { url, outbound, clock } = this.#parts
     const body = joined(events, list ? LIST : ONE)
     const timestamp = String(Math.floor(clock.wall() / 1000))

@@ -4,7 +4,7 @@ import { basename, dirname, isAbsolute, join, relative, resolve } from 'node:pat
 import { Mutex } from '../../lib/concurrency.js'
 import { CodedError, codeOf } from '../../lib/errors.js'
 import { joined, LINES } from './payload.js'
-import type { Parcel, Sender, SendFailure } from './sender.js'
+import type { Batch, Sender, SendFailure } from './sender.js'
 
 const MODE = 0o600
 const LINE_FEED = 10
@@ -36,7 +36,7 @@ export class File implements Sender {
     this.#folders = folders
   }
 
-  async send({ events }: Parcel): Promise<SendFailure | undefined> {
+  async send({ events }: Batch): Promise<SendFailure | undefined> {
     return await this.#mutex.run(async () => {
       try {
         const handle = await this.#open()
@@ -138,7 +138,7 @@ export class Stdout implements Sender {
     this.#stream = stream
   }
 
-  async send({ events }: Parcel): Promise<SendFailure | undefined> {
+  async send({ events }: Batch): Promise<SendFailure | undefined> {
     return await new Promise((resolve) => {
       this.#stream.write(`${events.join('\n')}\n`, (error) => {
         resolve(error ? { message: 'the standard output takes nothing' } : undefined)

@@ -1,5 +1,5 @@
 import type { OutboundError, OutboundResponse } from '../../lib/http-client/answer.js'
-import type { Parcel, SendFailure } from './sender.js'
+import type { Batch, SendFailure } from './sender.js'
 
 /** A receiver that asks for more is asked again after this, in milliseconds. */
 const LONGEST_WAIT = 3_600_000
@@ -112,38 +112,38 @@ interface BatchLimits {
 }
 
 /** Why a batch was not taken, or not as a whole. */
-export interface Refusal extends SendFailure {
+export interface BatchRejection extends SendFailure {
   /** Places in the batch of the events that were not taken, ascending. Left out: none was taken. */
   readonly places?: readonly number[]
 }
 
 /** Hands one batch to the service; undefined when all of it was taken. `list`: are they events of traffic? */
-type PutBatch = (events: readonly string[], list: boolean, signal: AbortSignal) => Promise<Refusal | undefined>
+type PutBatch = (events: readonly string[], list: boolean, signal: AbortSignal) => Promise<BatchRejection | undefined>
 
 interface Rest {
-  /** The parcel that it is the rest of. */
+  /** The batch that it is the rest of. */
   readonly first: string
   readonly last: string
   readonly size: number
-  /** What was not taken, in the order of the parcel. */
+  /** What was not taken, in the order of the batch. */
   events: readonly Left[]
 }
 
 interface Left {
-  /** In the parcel. */
+  /** In the batch. */
   readonly place: number
   readonly text: string
 }
 
 /**
- * Cuts parcels into batches that a service takes, and remembers what of a parcel was taken, so that its next repetition holds
+ * Cuts batches into requests that a service takes, and remembers what of a batch was taken, so that its next repetition holds
  * nothing else. An event that is larger than any that the service takes goes without its object, and says so: waiting for ever
  * would hold up all that follow.
  */
 export class Batches {
   readonly #limits: BatchLimits
   readonly #put: PutBatch
-  /** By lane: one sends events of traffic, the other one all others. */
+  /** By queue: one sends events of traffic, the other one all others. */
   readonly #rests = new Map<boolean, Rest>()
 
   constructor(limits: BatchLimits, put: PutBatch) {
@@ -151,7 +151,7 @@ export class Batches {
     this.#put = put
   }
 
-  async send({ events, list }: Parcel, signal: AbortSignal): Promise<SendFailure | undefined> {
+  async send({ events, list }: Batch, signal: AbortSignal): Promise<SendFailure | undefined> {
     const rest = this.#restOf(events, list)
     while (rest.events.length > 0) {
       const batch = rest.events.slice(0, this.#fitting(rest.events))
@@ -170,11 +170,11 @@ export class Batches {
     return undefined
   }
 
-  /** What is left of a parcel; all of it unless it was begun before. */
+  /** What is left of a batch; all of it unless it was begun before. */
   #restOf(events: readonly string[], list: boolean): Rest {
     const known = this.#rests.get(list)
     const [first = '', last = ''] = [events[0], events.at(-1)]
-    // The id of a parcel is that of its first event: another one may begin with the same and be longer.
+    // The id of a batch is that of its first event: another one may begin with the same and be longer.
     if (known?.first === first && known.last === last && known.size === events.length) return known
     const rest = {
       first,

@@ -3,8 +3,8 @@ import type { Outbound } from '../../lib/http-client/outbound.js'
 import type { EventFolders, StandardOutput } from './local.js'
 
 /** Events that travel together: JSON texts of envelopes. */
-export interface Parcel {
-  /** The same in every repetition of this parcel. */
+export interface Batch {
+  /** The same in every repetition of this batch. */
   readonly id: string
   /** At least one. */
   readonly events: readonly string[]
@@ -12,7 +12,7 @@ export interface Parcel {
   readonly list: boolean
 }
 
-/** Why a parcel was not taken. */
+/** Why a batch was not taken. */
 export interface SendFailure {
   /** For people: one sentence without secrets and without data of the answer. */
   readonly message: string
@@ -23,7 +23,7 @@ export interface SendFailure {
    * the receiver. Left out: every other event would have met the same.
    */
   readonly fault?: 'event' | 'unclear'
-  /** How many events at the beginning of the parcel were taken all the same; left out: none. */
+  /** How many events at the beginning of the batch were taken all the same; left out: none. */
   readonly taken?: number
 }
 
@@ -34,10 +34,10 @@ export function beforeEvents({ fault: _, ...failure }: SendFailure): SendFailure
 
 /** The way to one destination. */
 export interface Sender {
-  /** Most audit events that one parcel may hold. */
+  /** Most audit events that one batch may hold. */
   readonly most: number
   /** Sends once. Undefined when the receiver has taken all of it; never rejects. */
-  send(parcel: Parcel, signal: AbortSignal): Promise<SendFailure | undefined>
+  send(batch: Batch, signal: AbortSignal): Promise<SendFailure | undefined>
   /** Mends what an earlier process has left half done. Never rejects; the next `send` meets what still is wrong. */
   begin?(): Promise<void>
   /** Lets go of what it holds. */

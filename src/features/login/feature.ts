@@ -15,7 +15,7 @@ function loginSteps(gate: LoginGate): Omit<CompiledModule, 'name'> {
   return {
     logins: () => logins,
     request(flow) {
-      const { own } = flow
+      const { reservedPath: own } = flow
       if (own === undefined) return gate.run(flow)
       return own.by === gate ? own.answer(flow) : undefined
     }

@@ -25,7 +25,7 @@ const REQUEST = {
   headers: {},
   socket: { destroyed: false },
   on(): void {
-    // Aborts and errors of the client reach the back through the exchange's signal.
+    // Aborts and errors of the client reach the client transport through the exchange's signal.
   }
 }
 const RESPONSE = { finished: true, headersSent: true }

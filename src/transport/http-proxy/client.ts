@@ -2,8 +2,8 @@ import type { ClientRequest, IncomingMessage } from 'node:http'
 import type { Duplex } from 'node:stream'
 import type { Exchange, Failure, ResponseHead } from '../../flow/exchange.js'
 import type { Clock } from '../../lib/clock.js'
-import { Sweeper, type Swept } from '../../lib/sweeper.js'
-import { type Answer, type Back, DialError, type Dialer, type ForwardOptions } from '../contract.js'
+import { type DeadlineOwner, DeadlineTimer } from '../../lib/deadline-timer.js'
+import { type Answer, type ClientTransport, DialError, type Dialer, type ForwardOptions } from '../contract.js'
 import { BodyBroken, type BodyOwner, httpSink, MessageBody } from '../message-body.js'
 import { awaitsContinue, framingOf, send, sendExpectingHead, sendHead } from '../outgoing.js'
 import { ignore, StreamPipe } from '../pipes.js'
@@ -17,7 +17,7 @@ const MAX_INTERIM = 32
 interface Parts {
   readonly clock: Clock
   readonly pool: UpstreamPool
-  readonly sweeper: Sweeper
+  readonly deadlineTimer: DeadlineTimer
   readonly request: Requester
 }
 
@@ -25,7 +25,7 @@ interface Parts {
  * One request to an upstream. It is also the agent that node:http asks for a connection and the object that
  * http-proxy lets write the body.
  */
-class Forwarding implements Swept, BodyOwner {
+class HttpProxyForwarding implements DeadlineOwner, BodyOwner {
   place = -1
   readonly protocol = 'http:'
   readonly keepAlive = true
@@ -58,7 +58,7 @@ class Forwarding implements Swept, BodyOwner {
   }
 
   start(): void {
-    this.#parts.sweeper.add(this)
+    this.#parts.deadlineTimer.add(this)
     this.#stopListening = this.#exchange.signal.onAbort((why) =>
       this.#fail(why, 'never', 'the client ended the exchange')
     )
@@ -114,7 +114,7 @@ class Forwarding implements Swept, BodyOwner {
     this.#end()
   }
 
-  sweep(now: number): void {
+  checkDeadlines(now: number): void {
     const { connectTimeout, responseTimeout, idleTimeout } = this.#options
     const waited = now - this.#since
     if (this.#phase === 'dialling') {
@@ -122,15 +122,15 @@ class Forwarding implements Swept, BodyOwner {
     } else if (this.#phase === 'continuing') {
       if (waited > CONTINUE_WAIT) this.#sendBody()
     } else if (this.#phase === 'waiting') {
-      if (this.#request?.writableEnded === false) this.#sweepUpload(now, idleTimeout)
+      if (this.#request?.writableEnded === false) this.#checkUpload(now, idleTimeout)
       else if (responseTimeout > 0 && waited > responseTimeout) {
         this.#fail('upstream-timeout', 'never', 'no response head in time')
       }
-    } else if (this.#phase === 'answered') this.#sweepBody(now, idleTimeout)
+    } else if (this.#phase === 'answered') this.#checkBody(now, idleTimeout)
   }
 
   /** A body is late only while it is awaited; one that was not taken is given up after the same time. */
-  #sweepBody(now: number, idleTimeout: number): void {
+  #checkBody(now: number, idleTimeout: number): void {
     const response = this.#response as IncomingMessage
     const bytes = this.#connection?.bytesRead ?? 0
     if (bytes !== this.#lastCarried || (this.#body?.wanted === true && response.isPaused())) {
@@ -142,8 +142,8 @@ class Forwarding implements Swept, BodyOwner {
     }
   }
 
-  /** The request body is late only while the upstream does not take what is there; a slow client is the front's matter. */
-  #sweepUpload(now: number, idleTimeout: number): void {
+  /** The request body is late only while the upstream does not take what is there; the server transport times a slow client. */
+  #checkUpload(now: number, idleTimeout: number): void {
     const connection = this.#connection as UpstreamConnection
     const bytes = connection.bytesWritten
     if (bytes !== this.#lastCarried || connection.stream.writableLength === 0) {
@@ -310,19 +310,19 @@ class Forwarding implements Swept, BodyOwner {
   #leave(): void {
     this.#stopSending()
     this.#stopListening()
-    this.#parts.sweeper.delete(this)
+    this.#parts.deadlineTimer.delete(this)
   }
 }
 
-const SWEEP_PERIOD = 50
+const CHECK_PERIOD = 50
 
 /** HTTP/1.1 to upstreams, on http-proxy. */
-export function httpProxyBack({ clock }: { clock: Clock }): Back {
+export function httpProxyBack({ clock }: { clock: Clock }): ClientTransport {
   const pool = new UpstreamPool()
-  const parts: Parts = { clock, pool, sweeper: new Sweeper(clock, SWEEP_PERIOD), request: requester() }
+  const parts: Parts = { clock, pool, deadlineTimer: new DeadlineTimer(clock, CHECK_PERIOD), request: requester() }
   return {
     forward(exchange, dialer, options) {
-      const forwarding = new Forwarding(parts, exchange, dialer, options)
+      const forwarding = new HttpProxyForwarding(parts, exchange, dialer, options)
       forwarding.start()
       return forwarding.answer
     },

@@ -1,9 +1,9 @@
 import type { Socket } from 'node:net'
 import type { Framing } from '../../flow/exchange.js'
 import type { HeaderList } from '../../flow/headers.js'
-import { MALFORMED, type Refusal, type StartLine, TOKEN } from '../message-scanner.js'
+import { MALFORMED, type MalformedMessage, type StartLine, TOKEN } from '../message-scanner.js'
 
-/** What the front must know of a head before it makes an exchange. */
+/** Facts of a head that the server transport needs before it makes an exchange. */
 export interface HeadFacts {
   /** A status when the head is refused: 400 or 417. */
   refused: number | undefined
@@ -87,8 +87,8 @@ function hasToken(list: string, token: string): boolean {
 const VERSION = Buffer.from('HTTP/1.')
 const MAX_METHOD = 32
 const [CR, LF, SP] = [0x0d, 0x0a, 0x20]
-const TARGET_TOO_LONG: Refusal = { status: 414, why: 'too-large' }
-const UNKNOWN_VERSION: Refusal = { status: 505, why: 'client-malformed' }
+const TARGET_TOO_LONG: MalformedMessage = { status: 414, why: 'too-large' }
+const UNKNOWN_VERSION: MalformedMessage = { status: 505, why: 'client-malformed' }
 
 const Step = { start: 0, startLf: 1, method: 2, target: 3, version: 4, cr: 5, lf: 6 } as const
 
@@ -113,7 +113,7 @@ export class RequestLine implements StartLine {
     this.#length = this.#emptyLines = 0
   }
 
-  take(byte: number): 'more' | 'ended' | Refusal {
+  take(byte: number): 'more' | 'ended' | MalformedMessage {
     switch (this.#step) {
       case Step.start:
         if (byte === CR && this.#emptyLines++ === 0) return this.#go(Step.startLf, 0)
@@ -136,7 +136,7 @@ export class RequestLine implements StartLine {
     }
   }
 
-  #version(byte: number): 'more' | Refusal {
+  #version(byte: number): 'more' | MalformedMessage {
     const i = this.#length++
     const digit = byte >= 0x30 && byte <= 0x39
     if (i < VERSION.length) {

@@ -5,7 +5,7 @@ import { ByteQueue } from '../../lib/byte-queue.js'
 import type { Clock } from '../../lib/clock.js'
 import type { SocketFacts } from '../connection-facts.js'
 import { endIdle, type Served, type ServingHost } from '../listener.js'
-import { MALFORMED, MessageScanner, type Refusal, TrailerSieve } from '../message-scanner.js'
+import { MALFORMED, type MalformedMessage, MessageScanner, TrailerSieve } from '../message-scanner.js'
 import { cut, ignore } from '../pipes.js'
 import { RequestLine, readHead, WriteWatch } from './request-head.js'
 import { DISCARD_LIMIT, HttpExchange } from './server-exchange.js'
@@ -15,7 +15,7 @@ const HELD_LIMIT = 65_536
 /** How long a closed direction waits for the client's own end, so that RST does not overtake the last answer. */
 const LINGER = 1000
 
-const OVERTIME: Refusal = { status: 408, why: 'client-timeout' }
+const OVERTIME: MalformedMessage = { status: 408, why: 'client-timeout' }
 
 /**
  * One client connection: bytes go through the scanner to node:http's parser, one exchange at a time.
@@ -116,7 +116,7 @@ export class ClientConnection implements Served {
   }
 
   /** Answers without an exchange, or instead of one, and closes. A request that has an answer gets no second one. */
-  refuse(refusal: Refusal): void {
+  refuse(refusal: MalformedMessage): void {
     if (this.#phase !== 'http') return
     const exchange = this.#exchange
     if (this.#answered || exchange?.written === true) {
@@ -218,10 +218,10 @@ export class ClientConnection implements Served {
     cut(this.socket)
   }
 
-  sweep(now: number): void {
+  checkDeadlines(now: number): void {
     const { limits } = this.#host
     if (this.#phase === 'lingering') {
-      this.#sweepEnd(now)
+      this.#checkEnd(now)
       return
     }
     if (this.#phase !== 'http') return
@@ -230,21 +230,21 @@ export class ClientConnection implements Served {
       return
     }
     const state = this.#scanner.state
-    if (state === 'head') this.#sweepHead(now)
+    if (state === 'head') this.#checkHead(now)
     else if (state === 'body' && this.#exchange?.bodyDue !== false) {
       if (this.socket.isPaused()) this.#byteAt = now
       else if (limits.bodyIdle > 0 && now - this.#byteAt > limits.bodyIdle) this.#late()
     }
   }
 
-  #sweepEnd(now: number): void {
+  #checkEnd(now: number): void {
     // The time for the client's end begins when it has been given everything.
     if (this.socket.writableLength > 0) this.#since = now
     if (this.#writes.stuck(this.socket, now, this.#host.limits.bodyIdle)) this.#abort('client-timeout')
     else if (now - this.#since > LINGER) this.socket.destroy()
   }
 
-  #sweepHead(now: number): void {
+  #checkHead(now: number): void {
     const { headTimeout, keepAlive } = this.#host.limits
     if (this.#scanner.fresh) {
       const allowed = this.#answeredAny ? keepAlive : headTimeout

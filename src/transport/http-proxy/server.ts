@@ -7,7 +7,7 @@ import {
 import type { Socket } from 'node:net'
 import type { Clock } from '../../lib/clock.js'
 import type { SocketFacts } from '../connection-facts.js'
-import type { Front, ListenLimits } from '../contract.js'
+import type { ListenLimits, ServerTransport } from '../contract.js'
 import { Http2Protocol } from '../http2/connection.js'
 import { ClientListener, type Protocol, type Served, type ServingHost } from '../listener.js'
 import { ClientConnection } from './server-connection.js'
@@ -69,7 +69,7 @@ function responseFor(message: IncomingMessage, socket: Socket): ServerResponse {
 }
 
 /** HTTP/1.x for clients, on node:http; HTTP/2 for those that choose it over TLS. */
-export function httpFront({ clock }: { clock: Clock }): Front {
+export function nodeServerTransport({ clock }: { clock: Clock }): ServerTransport {
   return {
     listen: (at, options, handler) =>
       ClientListener.open(clock, at, options, handler, (host) => ({

@@ -2,7 +2,14 @@ import type { ClientRequest } from 'node:http'
 import { Socket } from 'node:net'
 import type { Duplex } from 'node:stream'
 import type { BytePipe } from '../../flow/exchange.js'
-import { MALFORMED, MessageScanner, type Refusal, type StartLine, TrailerSieve, VALUE } from '../message-scanner.js'
+import {
+  MALFORMED,
+  type MalformedMessage,
+  MessageScanner,
+  type StartLine,
+  TrailerSieve,
+  VALUE
+} from '../message-scanner.js'
 
 const VERSION = Buffer.from('HTTP/1.')
 const VERSION_END = 8
@@ -25,14 +32,14 @@ class StatusLine implements StartLine {
     this.#reason = this.#cr = false
   }
 
-  take(byte: number): 'more' | 'ended' | Refusal {
+  take(byte: number): 'more' | 'ended' | MalformedMessage {
     if (this.#cr) return byte === LF ? 'ended' : MALFORMED
     const i = this.#length++
     if (i >= STATUS_END) return this.#rest(byte)
     return holds(byte, i) ? 'more' : MALFORMED
   }
 
-  #rest(byte: number): 'more' | Refusal {
+  #rest(byte: number): 'more' | MalformedMessage {
     if (byte === CR) this.#cr = true
     else if (!this.#reason && byte === SP) this.#reason = true
     else if (!this.#reason || VALUE[byte] !== 1 || this.#length > MAX_REASON) return MALFORMED

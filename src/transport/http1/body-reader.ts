@@ -1,4 +1,4 @@
-import { type HeadReader, MALFORMED, type Refusal } from './head-reader.js'
+import { type HeadReader, MALFORMED, type MalformedHead } from './head-reader.js'
 import { CR, HEX, LF, SEMICOLON, TOKEN, VALUE } from './serialise.js'
 
 /** Takes the bytes of a body as they are found. `chunk` belongs to the reader of the wire. */
@@ -41,7 +41,7 @@ export class BodyReader {
   #left = 0
   #length = 0
   done = true
-  refusal: Refusal | undefined = undefined
+  refusal: MalformedHead | undefined = undefined
   /** Fields behind a chunked body, unfiltered; empty when there were none. */
   fields: readonly string[] = []
 

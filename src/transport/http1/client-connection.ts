@@ -9,7 +9,7 @@ import { ignore } from '../pipes.js'
 import { type BodySource, CodecBody, holdPiece } from './body.js'
 import { BodyReader } from './body-reader.js'
 import { CodecExchange, keepsAlive, refusalOf, requestFraming, upgradeOf } from './exchange.js'
-import { HeadReader, type Refusal } from './head-reader.js'
+import { HeadReader, type MalformedHead } from './head-reader.js'
 import { MessageWriter } from './message-writer.js'
 import { bareAnswer, type FieldNames, type Serialiser } from './serialise.js'
 import { READ_BYTES, Wire, WireDuplex, type WireOwner } from './wire.js'
@@ -23,7 +23,7 @@ const LINGER = 1000
 /** How much of a chunk is read as text at once: a head mostly fits, a body behind it is not copied for nothing. */
 const PIECE = 4096
 
-const OVERTIME: Refusal = { status: 408, why: 'client-timeout' }
+const OVERTIME: MalformedHead = { status: 408, why: 'client-timeout' }
 const NO_FIELDS: HeaderList = []
 
 /** What the connections of one listener share. */
@@ -144,7 +144,7 @@ export class ClientConnection implements Served, WireOwner, BodySource {
   }
 
   /** Answers without an exchange, or instead of one, and closes. A request that has an answer gets no second one. */
-  refuse(refusal: Refusal): void {
+  refuse(refusal: MalformedHead): void {
     if (this.#phase !== 'http') return
     const exchange = this.#exchange
     if (this.writer.leaving || (exchange === undefined && this.#reading === 'body')) {
@@ -235,12 +235,12 @@ export class ClientConnection implements Served, WireOwner, BodySource {
     this.wire.cut()
   }
 
-  sweep(now: number): void {
-    if (this.#phase === 'lingering') this.#sweepEnd(now)
+  checkDeadlines(now: number): void {
+    if (this.#phase === 'lingering') this.#checkEnd(now)
     if (this.#phase !== 'http') return
     const { bodyIdle } = this.#host.limits
     if (this.#stuck(now, bodyIdle)) this.#abort('client-timeout')
-    else if (this.#reading === 'head') this.#sweepHead(now)
+    else if (this.#reading === 'head') this.#checkHead(now)
     else if (this.#reading === 'body' && this.#exchange?.bodyDue !== false) {
       if (this.wire.paused) this.#byteAt = now
       else if (bodyIdle > 0 && now - this.#byteAt > bodyIdle) {
@@ -250,14 +250,14 @@ export class ClientConnection implements Served, WireOwner, BodySource {
     }
   }
 
-  #sweepEnd(now: number): void {
+  #checkEnd(now: number): void {
     // The time for the client's end begins when it has been given everything.
     if (this.wire.waiting > 0) this.#since = now
     if (this.#stuck(now, this.#host.limits.bodyIdle)) this.#abort('client-timeout')
     else if (now - this.#since > LINGER) this.wire.destroy()
   }
 
-  #sweepHead(now: number): void {
+  #checkHead(now: number): void {
     const { headTimeout, keepAlive } = this.#host.limits
     if (this.#head.fresh) {
       const allowed = this.#answeredAny ? keepAlive : headTimeout

@@ -15,7 +15,7 @@ import { drop, framingOf } from '../outgoing.js'
 import { ignore, join } from '../pipes.js'
 import type { CodecBody } from './body.js'
 import type { ClientConnection } from './client-connection.js'
-import { type HeadReader, MALFORMED, type Refusal } from './head-reader.js'
+import { type HeadReader, MALFORMED, type MalformedHead } from './head-reader.js'
 import type { WrittenEnd } from './message-writer.js'
 
 const MAX_INTERIM = 32
@@ -87,7 +87,7 @@ export class CodecExchange implements Exchange {
     this.#client.touch()
   }
 
-  /** The client did not wait to be told. */
+  /** The client sent the body without waiting for 100 Continue. */
   bodyArrived(): void {
     this.#expects = false
     this.request.body.awaitsContinue = false
@@ -215,7 +215,7 @@ function framed(body: Outgoing, trailers: (() => HeaderList) | undefined): Frami
   return trailers !== undefined && body instanceof Uint8Array ? OPEN : framing
 }
 
-const EXPECTATION: Refusal = { status: 417, why: 'client-malformed' }
+const EXPECTATION: MalformedHead = { status: 417, why: 'client-malformed' }
 const NONE: Framing = { kind: 'none' }
 
 /**
@@ -224,7 +224,7 @@ const NONE: Framing = { kind: 'none' }
  * 400: more than one Content-Length even when equal, Content-Length beside Transfer-Encoding, any Transfer-Encoding
  * but `chunked` or on HTTP/1.0, not exactly one Host on HTTP/1.1. 417: an expectation other than 100-continue.
  */
-export function refusalOf(head: HeadReader): Refusal | undefined {
+export function refusalOf(head: HeadReader): MalformedHead | undefined {
   if (head.hosts !== 1 && (head.hosts > 1 || head.minor === 1)) return MALFORMED
   if (head.lengths + head.encodings > 1 || head.badFraming) return MALFORMED
   if (head.encodings > 0 && head.minor === 0) return MALFORMED

@@ -1,7 +1,7 @@
 import type { Exchange, Failure, ResponseHead } from '../../flow/exchange.js'
 import type { Clock } from '../../lib/clock.js'
-import { Sweeper, type Swept } from '../../lib/sweeper.js'
-import { type Answer, type Back, DialError, type Dialer, type ForwardOptions } from '../contract.js'
+import { type DeadlineOwner, DeadlineTimer } from '../../lib/deadline-timer.js'
+import { type Answer, type ClientTransport, DialError, type Dialer, type ForwardOptions } from '../contract.js'
 import { awaitsContinue, framingOf } from '../outgoing.js'
 import { ignore, StreamPipe } from '../pipes.js'
 import type { CodecBody } from './body.js'
@@ -15,7 +15,7 @@ const CONTINUE_WAIT = 1000
 const MAX_INTERIM = 32
 
 /** One request to an upstream and its answer. */
-class Forwarding implements UpstreamUser, ExchangeWatcher, Swept {
+class Http1Forwarding implements UpstreamUser, ExchangeWatcher, DeadlineOwner {
   place = -1
   readonly #host: UpstreamHost
   readonly #exchange: Exchange
@@ -92,7 +92,7 @@ class Forwarding implements UpstreamUser, ExchangeWatcher, Swept {
     const connection = this.#connection as UpstreamConnection
     this.#phase = 'answered'
     this.#body = body
-    // Makes the next sweep begin the time of the body.
+    // Makes the next deadline check begin the time of the body.
     this.#moved = -1
     this.#resolve({ kind: 'response', head, body, reusedConnection: connection.reused })
   }
@@ -125,26 +125,26 @@ class Forwarding implements UpstreamUser, ExchangeWatcher, Swept {
     this.#fail(failure, malformed ? 'never' : again, detail)
   }
 
-  sweep(now: number): void {
+  checkDeadlines(now: number): void {
     const { connectTimeout, responseTimeout, idleTimeout } = this.#options
     const waited = now - this.#since
     if (this.#phase === 'dialling') {
       if (connectTimeout > 0 && waited > connectTimeout) this.#fail('dial-timeout', 'safe', 'no connection in time')
     } else if (this.#phase === 'continuing') {
       if (waited > CONTINUE_WAIT) this.#sendBody()
-    } else if (this.#phase === 'waiting') this.#sweepHead(now, responseTimeout, idleTimeout)
-    else if (this.#phase === 'answered') this.#sweepBody(now, idleTimeout)
+    } else if (this.#phase === 'waiting') this.#checkHead(now, responseTimeout, idleTimeout)
+    else if (this.#phase === 'answered') this.#checkBody(now, idleTimeout)
   }
 
-  #sweepHead(now: number, responseTimeout: number, idleTimeout: number): void {
-    if (!this.#sent) this.#sweepUpload(now, idleTimeout)
+  #checkHead(now: number, responseTimeout: number, idleTimeout: number): void {
+    if (!this.#sent) this.#checkUpload(now, idleTimeout)
     else if (responseTimeout > 0 && now - this.#since > responseTimeout) {
       this.#fail('upstream-timeout', 'never', 'no response head in time')
     }
   }
 
-  /** The request body is late only while the upstream does not take what is there; a slow client is the front's matter. */
-  #sweepUpload(now: number, idleTimeout: number): void {
+  /** The request body is late only while the upstream does not take what is there; the server transport times a slow client. */
+  #checkUpload(now: number, idleTimeout: number): void {
     const connection = this.#connection as UpstreamConnection
     const taken = this.#written(connection)
     if (taken !== this.#moved || connection.wire.waiting === 0) {
@@ -156,7 +156,7 @@ class Forwarding implements UpstreamUser, ExchangeWatcher, Swept {
   }
 
   /** A body is late only while it is awaited; one that was not taken is given up after the same time. */
-  #sweepBody(now: number, idleTimeout: number): void {
+  #checkBody(now: number, idleTimeout: number): void {
     const { wire, bytesRead } = this.#connection as UpstreamConnection
     if (bytesRead !== this.#moved || (this.#body?.wanted === true && wire.paused)) {
       this.#moved = bytesRead
@@ -170,7 +170,7 @@ class Forwarding implements UpstreamUser, ExchangeWatcher, Swept {
     const host = this.#host
     const { connectTimeout } = this.#options
     const { exchange, dialer } = { exchange: this.#exchange, dialer: this.#dialer }
-    host.sweeper.add(this)
+    host.deadlineTimer.add(this)
     dialer.open({ client: exchange.connection, deadline: connectTimeout, signal: exchange.signal }).then(
       (pipe) => {
         if (this.#phase === 'over') {
@@ -178,7 +178,7 @@ class Forwarding implements UpstreamUser, ExchangeWatcher, Swept {
           pipe.destroy('client-gone')
           return
         }
-        host.sweeper.delete(this)
+        host.deadlineTimer.delete(this)
         this.#attach(new UpstreamConnection(host, dialer.key, pipe, dialer.reusable))
       },
       (error: unknown) => {
@@ -230,16 +230,16 @@ class Forwarding implements UpstreamUser, ExchangeWatcher, Swept {
   #leave(): void {
     this.#phase = 'over'
     this.#stopListening()
-    this.#host.sweeper.delete(this)
+    this.#host.deadlineTimer.delete(this)
   }
 }
 
-const SWEEP_PERIOD = 50
+const CHECK_PERIOD = 50
 /** Idle connections that are kept for one upstream. */
 const MOST_IDLE = 1024
 
 /** HTTP/1.1 to upstreams, on raw sockets; keeps up to `mostIdle` idle connections for each. */
-export function codecBack({ clock, mostIdle = MOST_IDLE }: { clock: Clock; mostIdle?: number }): Back {
+export function codecBack({ clock, mostIdle = MOST_IDLE }: { clock: Clock; mostIdle?: number }): ClientTransport {
   const pool = new UpstreamPool(clock, mostIdle)
   const names = new FieldNames()
   const host: UpstreamHost = {
@@ -247,12 +247,12 @@ export function codecBack({ clock, mostIdle = MOST_IDLE }: { clock: Clock; mostI
     serialiser: new Serialiser(names, new DateLine(clock)),
     shared: Buffer.allocUnsafeSlow(READ_BYTES),
     pool,
-    sweeper: new Sweeper(clock, SWEEP_PERIOD)
+    deadlineTimer: new DeadlineTimer(clock, CHECK_PERIOD)
   }
   return {
     forward: (exchange, dialer, options) =>
       new Promise<Answer>((resolve) => {
-        new Forwarding(host, exchange, dialer, options, resolve).start()
+        new Http1Forwarding(host, exchange, dialer, options, resolve).start()
       }),
     retainUpstreams: (keys) => pool.retain(keys),
     close: () => pool.close()

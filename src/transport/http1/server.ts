@@ -3,7 +3,7 @@ import type { Duplex } from 'node:stream'
 import type { ConnectionFacts } from '../../flow/exchange.js'
 import type { Clock } from '../../lib/clock.js'
 import { SocketFacts } from '../connection-facts.js'
-import type { Front, Handler, Listening, ListenOptions } from '../contract.js'
+import type { Handler, Listening, ListenOptions, ServerTransport } from '../contract.js'
 import { Http2Protocol } from '../http2/connection.js'
 import { ClientListener, type Protocol, type Served, type ServingHost } from '../listener.js'
 import { ClientConnection } from './client-connection.js'
@@ -11,7 +11,7 @@ import { DateLine, FieldNames, Serialiser } from './serialise.js'
 import { READ_BYTES } from './wire.js'
 
 /** HTTP/1.x for clients, on raw sockets; HTTP/2 for those that choose it over TLS. */
-export function codecFront({ clock }: { clock: Clock }): Front {
+export function codecServerTransport({ clock }: { clock: Clock }): ServerTransport {
   return {
     listen: (at, options, handler) =>
       ClientListener.open(clock, at, options, handler, (host) => ({
@@ -51,7 +51,7 @@ interface SocketLike extends Duplex {
  * HTTP/1.x for the clients of byte pipes that were accepted elsewhere, such as the streams of a tunnel. It has one
  * listener, and that binds nothing: `at` is what policies are told.
  */
-export class PipeFront implements Front {
+export class PipeTransport implements ServerTransport {
   readonly #clock: Clock
   #listener: ClientListener | undefined
   #handler: Handler | undefined

@@ -1,6 +1,6 @@
 import type { BytePipe, Failure, Framing, ResponseHead } from '../../flow/exchange.js'
 import type { Clock } from '../../lib/clock.js'
-import type { Sweeper, Swept } from '../../lib/sweeper.js'
+import type { DeadlineOwner, DeadlineTimer } from '../../lib/deadline-timer.js'
 import { type BodySource, CodecBody } from './body.js'
 import { BodyReader } from './body-reader.js'
 import { HeadReader } from './head-reader.js'
@@ -12,7 +12,7 @@ const LIMITS = { headerBytes: 262_144, headers: Number.MAX_SAFE_INTEGER, targetB
 /** An idle connection is given up before most upstreams do so themselves. Milliseconds. */
 const IDLE_TIME = 30_000
 const PIECE = 4096
-/** The next sweep notes since when a connection is idle; a reading of the clock per request would cost more than it tells. */
+/** The next deadline check records when a connection became idle, which saves a clock reading per request. */
 const UNKNOWN = -1
 const NONE: Framing = { kind: 'none' }
 const OPEN: Framing = { kind: 'open' }
@@ -29,20 +29,20 @@ export interface UpstreamUser {
   sent(why: Failure | undefined): void
   /** The connection ended, or what came is no answer. `begun`: bytes of an answer had come. */
   broken(failure: Failure, detail: string, begun: boolean): void
-  sweep(now: number): void
+  checkDeadlines(now: number): void
 }
 
-/** What all connections of a back share. */
+/** What all connections of a client transport share. */
 export interface UpstreamHost {
   readonly names: FieldNames
   readonly serialiser: Serialiser
   readonly shared: Buffer
   readonly pool: UpstreamPool
-  readonly sweeper: Sweeper
+  readonly deadlineTimer: DeadlineTimer
 }
 
 /** One connection to an upstream, from its opening to its end: one request and its answer at a time. */
-export class UpstreamConnection implements WireOwner, BodySource, Swept {
+export class UpstreamConnection implements WireOwner, BodySource, DeadlineOwner {
   place = -1
   readonly wire: Wire
   readonly writer: MessageWriter
@@ -77,7 +77,7 @@ export class UpstreamConnection implements WireOwner, BodySource, Swept {
     this.writer = new MessageWriter(this.wire, this, host.serialiser)
     this.#head = new HeadReader('response', LIMITS, host.names)
     this.#bodies = new BodyReader(this.#head)
-    host.sweeper.add(this)
+    host.deadlineTimer.add(this)
   }
 
   /** It stands, and what it leads to is given up. */
@@ -133,7 +133,7 @@ export class UpstreamConnection implements WireOwner, BodySource, Swept {
 
   wireClosed(): void {
     this.#break('upstream-gone', 'the connection broke')
-    this.#host.sweeper.delete(this)
+    this.#host.deadlineTimer.delete(this)
   }
 
   written(why: Failure | undefined): void {
@@ -159,8 +159,8 @@ export class UpstreamConnection implements WireOwner, BodySource, Swept {
     this.destroy()
   }
 
-  sweep(now: number): void {
-    if (this.#state === 'busy') this.#user?.sweep(now)
+  checkDeadlines(now: number): void {
+    if (this.#state === 'busy') this.#user?.checkDeadlines(now)
     else if (this.#state === 'idle') {
       if (this.#idleSince === UNKNOWN) this.#idleSince = now
       else if (now - this.#idleSince > IDLE_TIME) this.destroy()
@@ -238,7 +238,7 @@ export class UpstreamConnection implements WireOwner, BodySource, Swept {
   release(): WireDuplex {
     this.#state = 'gone'
     this.#user = undefined
-    this.#host.sweeper.delete(this)
+    this.#host.deadlineTimer.delete(this)
     this.wire.bulk = true
     this.#stream = new WireDuplex(this.wire, () => undefined)
     return this.#stream

@@ -5,7 +5,7 @@ import type { SocketFacts } from '../connection-facts.js'
 import type { ListenLimits } from '../contract.js'
 import { READ_BYTES, Wire, type WireOwner } from '../http1/wire.js'
 import type { Protocol, Served, ServingHost } from '../listener.js'
-import { MALFORMED, type Refusal } from '../message-scanner.js'
+import { MALFORMED, type MalformedMessage } from '../message-scanner.js'
 import { ignore } from '../pipes.js'
 import { Http2Exchange } from './exchange.js'
 import { FloodWatch } from './flood-watch.js'
@@ -118,7 +118,7 @@ class Http2Connection implements Served, SessionOwner, WireOwner {
     this.#wire.cut()
   }
 
-  sweep(now: number): void {
+  checkDeadlines(now: number): void {
     const { limits } = this.#host
     if (this.#session.over) {
       if (now - this.#since > LINGER) this.#wire.destroy()
@@ -262,7 +262,7 @@ class Http2Connection implements Served, SessionOwner, WireOwner {
   }
 
   /** Answers a stream that is no exchange, and reads no more of it. A malformed request gets no answer (RFC 9113 8.1.1). */
-  #refuse(stream: Http2Stream, refusal: Refusal): void {
+  #refuse(stream: Http2Stream, refusal: MalformedMessage): void {
     const { status, why } = refusal
     this.#host.handler.refused(this.facts, status, why)
     this.#answeredAny = true

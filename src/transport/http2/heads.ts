@@ -4,7 +4,7 @@ import type { Framing } from '../../flow/exchange.js'
 import type { HeaderList } from '../../flow/headers.js'
 import type { ListenLimits } from '../contract.js'
 import { allowedTrailers, isEngineField } from '../fields.js'
-import { MALFORMED, type Refusal, TOKEN } from '../message-scanner.js'
+import { MALFORMED, type MalformedMessage, TOKEN } from '../message-scanner.js'
 import type { HpackDecoder } from './hpack-decoder.js'
 import type { HpackEncoder } from './hpack-encoder.js'
 
@@ -26,11 +26,11 @@ export interface Http2Head {
 
 const KNOWN_METHODS: ReadonlySet<string> = new Set(METHODS)
 const DIGITS = /^\d{1,15}$/
-const TOO_LARGE: Refusal = { status: 431, why: 'too-large' }
-const TOO_LONG: Refusal = { status: 414, why: 'too-large' }
-const UNKNOWN_METHOD: Refusal = { status: 400, why: 'client-malformed' }
-const UNKNOWN_PROTOCOL: Refusal = { status: 501, why: 'client-malformed' }
-const UNMET: Refusal = { status: 417, why: 'client-malformed' }
+const TOO_LARGE: MalformedMessage = { status: 431, why: 'too-large' }
+const TOO_LONG: MalformedMessage = { status: 414, why: 'too-large' }
+const UNKNOWN_METHOD: MalformedMessage = { status: 400, why: 'client-malformed' }
+const UNKNOWN_PROTOCOL: MalformedMessage = { status: 501, why: 'client-malformed' }
+const UNMET: MalformedMessage = { status: 417, why: 'client-malformed' }
 /** A colon, a space, CR LF. */
 const FIELD_EXTRA = 4
 const COLON = 0x3a
@@ -83,7 +83,7 @@ function readPseudo(fields: readonly string[], pseudo: Pseudo): number {
  * Checks and translates what came in one header block (RFC 9113 8.1.1, 8.2, 8.3, 8.5; RFC 8441 4). `ended`: the block also ends
  * the request.
  */
-export function readHead(block: HpackDecoder, ended: boolean, limits: ListenLimits): Http2Head | Refusal {
+export function readHead(block: HpackDecoder, ended: boolean, limits: ListenLimits): Http2Head | MalformedMessage {
   if (block.malformed) return MALFORMED
   const { fields } = block
   const pseudo: Pseudo = {

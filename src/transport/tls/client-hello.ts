@@ -1,6 +1,6 @@
 import type { Socket } from 'node:net'
 import type { ConnectionFacts } from '../../flow/exchange.js'
-import type { ClientHello, HandshakeFailure, SideDoor, TlsEntry, TlsTable } from '../contract.js'
+import type { ClientHello, HandshakeFailure, SharedPortHandler, TlsEntry, TlsTable } from '../contract.js'
 import { readAhead } from '../read-ahead.js'
 
 /** A larger first message is none of an honest client; with post-quantum keys one has two kilobytes. */
@@ -141,24 +141,24 @@ class Reader {
 }
 
 /**
- * Chooses for one handshake at a listener with a side door. Both are asked, because what HTTP asks of its clients holds for
+ * Chooses for one handshake at a listener with a shared port handler. Both are asked, because what HTTP asks of its clients holds for
  * the client that turns out to be one.
  */
 export class SharedTable implements TlsTable {
-  readonly door: SideDoor
-  /** The side door may be meant: the first byte tells. */
+  readonly handler: SharedPortHandler
+  /** The shared port handler may be meant: the first byte decides. */
   undecided = false
   readonly #table: TlsTable
 
-  constructor(table: TlsTable, door: SideDoor) {
+  constructor(table: TlsTable, handler: SharedPortHandler) {
     this.#table = table
-    this.door = door
+    this.handler = handler
   }
 
   entryFor(hello: ClientHello, local: ConnectionFacts['local']): TlsEntry | undefined {
     const entry = this.#table.entryFor(hello, local)
     // Where a certificate is asked for, no client gets past that by looking like another.
-    const other = entry?.clientCertificates === undefined ? this.door.entryFor(hello) : undefined
+    const other = entry?.clientCertificates === undefined ? this.handler.entryFor(hello) : undefined
     this.undecided = other !== undefined
     return other ?? entry
   }

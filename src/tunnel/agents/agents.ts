@@ -16,7 +16,7 @@ import { Registry, type TunnelWatch } from '../server/registry.js'
 import { CredentialAuthority, CredentialWatch } from './credentials.js'
 import { EphemeralEndpoints, type Overtaken, type PortRange } from './ephemeral-endpoints.js'
 import { ListenerIdentity, openNamesSecret } from './listener-identity.js'
-import { AgentDoor, type DoorLimits, SharedDoor } from './listeners.js'
+import { AgentListener, type AgentListenerLimits, SharedPortAgents } from './listeners.js'
 import { LiveAgents, watching } from './live-agents.js'
 import { LiveTunnelGroups } from './tunnel-groups.js'
 
@@ -40,7 +40,7 @@ export interface AgentsParts {
   readonly folder: string | undefined
   /** The operator's certificate; undefined: one of an authority of our own. Paths of PEM files. */
   readonly certificate: { readonly certificate: string; readonly key: string } | undefined
-  readonly limits: DoorLimits
+  readonly limits: AgentListenerLimits
   /** Milliseconds for a handshake. */
   readonly handshakeTimeout: number
   readonly turnedAway: TurnedAway
@@ -65,7 +65,7 @@ export interface AgentStatistics {
 
 /** What listens, while it does. */
 interface Serving {
-  readonly door: AgentDoor | SharedDoor
+  readonly handler: AgentListener | SharedPortAgents
   readonly listener: TunnelListener<CredentialGrant>
   readonly identity: ListenerIdentity
   readonly watch: CredentialWatch
@@ -85,7 +85,7 @@ export class Agents {
   /** For the API. */
   readonly live: LiveAgents
   /** For a TLS listener whose address is that of the agents. */
-  readonly shared = new SharedDoor()
+  readonly shared = new SharedPortAgents()
   readonly #parts: AgentsParts
   readonly #registry: Registry<CredentialGrant>
   readonly #gate: AddressGate
@@ -122,7 +122,7 @@ export class Agents {
   }
 
   /**
-   * Opens the listener, or where it is `shared` the door in another one. The configuration of the store must serve already.
+   * Opens the listener, or where it is `shared` registers as the protocol handler of another one. The configuration of the store must serve already.
    * `own` takes the endpoints that agents open. Rejects with a CodedError `AGENTS_ADDRESS` and those of `ListenerIdentity` and `openNamesSecret`.
    */
   async open(
@@ -180,9 +180,9 @@ export class Agents {
       const admits = (address: string) => this.#gate.admits(holder.current(), address)
       const parts = { admits, identity, listener, clock, limits, timeout, handshakeFailed, turnedAway, log }
       if (shared) this.shared.open({ ...parts, address: at })
-      const door = shared ? this.shared : await AgentDoor.open(at, parts)
-      this.#serving = { door, listener, identity, watch, endpoints }
-      const { host, port } = door.address
+      const handler = shared ? this.shared : await AgentListener.open(at, parts)
+      this.#serving = { handler, listener, identity, watch, endpoints }
+      const { host, port } = handler.address
       // Writes since the start was read have notified no subscriber yet.
       watch.look()
       log.info({ host, port, ca: identity.caFile }, 'agents may connect')
@@ -222,7 +222,7 @@ export class Agents {
   /** Takes no further agents and follows the store no longer. Those that are connected stay until `close`. */
   async shut(): Promise<void> {
     const serving = this.#serving
-    serving?.door.shut()
+    serving?.handler.shut()
     await serving?.watch.stop()
   }
 
@@ -234,7 +234,7 @@ export class Agents {
     this.#serving = undefined
     serving.identity.close()
     serving.listener.close()
-    await serving.door.emptied(GOODBYE)
+    await serving.handler.emptied(GOODBYE)
   }
 
   #endOvertaken({ url, edge }: Overtaken): void {

@@ -8,11 +8,11 @@ import type { RecordOf } from '../../resources/resource.js'
 import type { Place, StoredRecord, StoreReader } from '../../store/store.js'
 import type { AgentSession } from '../server/agent-session.js'
 import {
+  type BindDenied,
   BindRules,
   type CredentialGrant,
-  isRefusal,
+  isBindDenied,
   type Labels,
-  type Refusal,
   type TunnelAuthority
 } from '../server/authority.js'
 import type { Registry } from '../server/registry.js'
@@ -24,11 +24,11 @@ const KEY_SPACE = 'api_key_token'
 /** Reads of one token while writes keep changing what they may have read. */
 const MOST_READS = 10
 
-const UNKNOWN: Refusal = {
+const UNKNOWN: BindDenied = {
   refused:
     'the token is not that of a tunnel credential here; POST /credentials of the management API makes one and shows its token'
 }
-const OWNER_INACTIVE: Refusal = { refused: 'the owner of this credential is not active' }
+const OWNER_INACTIVE: BindDenied = { refused: 'the owner of this credential is not active' }
 
 /** Who may connect and what they may bind, as the records of credentials and their owners say. */
 export class CredentialAuthority implements TunnelAuthority<CredentialGrant> {
@@ -46,7 +46,7 @@ export class CredentialAuthority implements TunnelAuthority<CredentialGrant> {
   }
 
   /** Rejects when the store cannot be read. */
-  async authenticate(token: string): Promise<CredentialGrant | Refusal> {
+  async authenticate(token: string): Promise<CredentialGrant | BindDenied> {
     for (let reads = 0; reads < MOST_READS; reads++) {
       const generation = this.#generation
       const answer = await this.#read(token)
@@ -56,7 +56,7 @@ export class CredentialAuthority implements TunnelAuthority<CredentialGrant> {
   }
 
   /** The grant of a credential now; a refusal when a session with this token hash has to end. */
-  async again({ credential: id, tokenHash }: CredentialGrant): Promise<CredentialGrant | Refusal> {
+  async again({ credential: id, tokenHash }: CredentialGrant): Promise<CredentialGrant | BindDenied> {
     const stored = await this.#reader.get(credential.name, id)
     if (stored === undefined) return { refused: 'the credential was deleted' }
     if ((stored.body as unknown as Stored).token !== tokenHash)
@@ -64,24 +64,24 @@ export class CredentialAuthority implements TunnelAuthority<CredentialGrant> {
     return await this.#grant(stored, tokenHash)
   }
 
-  mayBindLabels({ rules }: CredentialGrant, labels: Labels): Refusal | undefined {
+  mayBindLabels({ rules }: CredentialGrant, labels: Labels): BindDenied | undefined {
     if (rules.allowsLabels(labels)) return undefined
     const shown = Object.entries(labels).map(([key, value]) => `${key}=${value}`)
     return { refused: `the credential does not allow the labels ${shown.join(', ')}` }
   }
 
-  mayBindDomain({ rules }: CredentialGrant, host: string): Refusal | undefined {
+  mayBindDomain({ rules }: CredentialGrant, host: string): BindDenied | undefined {
     return rules.allowsDomain(host) ? undefined : { refused: `the credential does not allow the name ${host}` }
   }
 
-  mayBindAddress({ rules }: CredentialGrant, address: string | undefined): Refusal | undefined {
+  mayBindAddress({ rules }: CredentialGrant, address: string | undefined): BindDenied | undefined {
     if (rules.allowsAddress(address)) return undefined
     return {
       refused: `the credential does not allow ${address === undefined ? 'any free port' : `the address ${address}`}`
     }
   }
 
-  async #read(token: string): Promise<CredentialGrant | Refusal> {
+  async #read(token: string): Promise<CredentialGrant | BindDenied> {
     const hash = hashOf(token)
     const keeper = await this.#reader.keeperOf(CREDENTIAL_SPACE, hash)
     const stored = keeper === undefined ? undefined : await this.#reader.get(keeper.kind, keeper.id)
@@ -93,7 +93,7 @@ export class CredentialAuthority implements TunnelAuthority<CredentialGrant> {
     return await this.#grant(stored, hash)
   }
 
-  async #grant(stored: StoredRecord, tokenHash: string): Promise<CredentialGrant | Refusal> {
+  async #grant(stored: StoredRecord, tokenHash: string): Promise<CredentialGrant | BindDenied> {
     const { acl, owner_id: owner } = stored.body as unknown as Stored
     const account = await this.#account(owner)
     if (account === undefined) return OWNER_INACTIVE
@@ -110,7 +110,7 @@ export class CredentialAuthority implements TunnelAuthority<CredentialGrant> {
   }
 
   /** People paste ids and API keys; the form of an id says nothing about which of them exist. */
-  async #explain(token: string, hash: string): Promise<Refusal> {
+  async #explain(token: string, hash: string): Promise<BindDenied> {
     if (new RegExp(`^${credential.idPrefix}_[0-9A-Za-z]{27}$`).test(token)) {
       return { refused: 'this is the id of a credential, not its token, which was shown once when it was made' }
     }
@@ -202,7 +202,7 @@ export class CredentialWatch {
       const { grant } = session
       const answer = known.get(grant.credential) ?? (await authority.again(grant))
       known.set(grant.credential, answer)
-      if (isRefusal(answer)) end(grant.credential, answer.refused)
+      if (isBindDenied(answer)) end(grant.credential, answer.refused)
       else {
         grant.rules = answer.rules
         this.#endForbidden(session)

@@ -9,7 +9,7 @@ import type { Unit } from '../../runtime/plan.js'
 import type { SnapshotHolder } from '../../runtime/snapshot.js'
 import type { StoreReader } from '../../store/store.js'
 import { bind } from '../../transport/listener.js'
-import { type CredentialGrant, isRefusal, type Refusal } from '../server/authority.js'
+import { type BindDenied, type CredentialGrant, isBindDenied } from '../server/authority.js'
 import type { EndpointOpener, EndpointWish, OpenEndpoint } from '../server/binding.js'
 import { endpointLabels, type LiveTunnelGroups } from './tunnel-groups.js'
 
@@ -60,7 +60,7 @@ export class EphemeralEndpoints implements EndpointOpener<CredentialGrant> {
     this.#parts = parts
   }
 
-  async open(wish: Wish): Promise<OpenEndpoint | Refusal> {
+  async open(wish: Wish): Promise<OpenEndpoint | BindDenied> {
     return wish.proto === 'tcp' ? await this.#openTcp(wish) : await this.#openHttp(wish, wish.proto)
   }
 
@@ -78,7 +78,7 @@ export class EphemeralEndpoints implements EndpointOpener<CredentialGrant> {
     return edge?.hosts === 'every' ? undefined : edge
   }
 
-  async #openHttp(wish: Wish, proto: 'http' | 'https'): Promise<OpenEndpoint | Refusal> {
+  async #openHttp(wish: Wish, proto: 'http' | 'https'): Promise<OpenEndpoint | BindDenied> {
     const { host } = wish
     const refusal = await this.#refuseHost(wish)
     if (refusal !== undefined) return refusal
@@ -87,7 +87,7 @@ export class EphemeralEndpoints implements EndpointOpener<CredentialGrant> {
     return await this.#serve(id, wish, units, `${proto}://${host}`)
   }
 
-  async #openTcp(wish: Wish): Promise<OpenEndpoint | Refusal> {
+  async #openTcp(wish: Wish): Promise<OpenEndpoint | BindDenied> {
     const { host, ports } = this.#parts.tcp
     const asked = wish.port
     if (isInternal(wish.host)) return internal(wish.host)
@@ -102,13 +102,13 @@ export class EphemeralEndpoints implements EndpointOpener<CredentialGrant> {
       if (!this.#open.has(id)) {
         const units = tcpUnits(id, { host: name, port }, wish.trafficPolicy)
         const served = await this.#serve(id, wish, units, `tcp://${formatAuthority(name, port)}`)
-        if (!isRefusal(served) || !('port' in served) || asked !== undefined) return served
+        if (!isBindDenied(served) || !('port' in served) || asked !== undefined) return served
       } else if (asked !== undefined) return { refused: `port ${port} is already served by another tunnel` }
       if (tries === MOST_TRIES) return { refused: 'no port is free for this endpoint' }
     }
   }
 
-  async #refuseHost({ host, grant }: Wish): Promise<Refusal | undefined> {
+  async #refuseHost({ host, grant }: Wish): Promise<BindDenied | undefined> {
     const { reader, zone, requireReserved } = this.#parts
     if (isInternal(host)) return internal(host)
     const edge = this.#edgeOn(host)
@@ -126,7 +126,7 @@ export class EphemeralEndpoints implements EndpointOpener<CredentialGrant> {
     wish: Wish,
     units: ReadonlyMap<string, Unit>,
     url: string
-  ): Promise<OpenEndpoint | Refusal | PortRefusal> {
+  ): Promise<OpenEndpoint | BindDenied | PortDenied> {
     const { own, groups, failed } = this.#parts
     const { dialer } = wish
     groups.addEndpoint(id, dialer)
@@ -155,11 +155,11 @@ export class EphemeralEndpoints implements EndpointOpener<CredentialGrant> {
 }
 
 /** A port that cannot be opened. */
-interface PortRefusal extends Refusal {
+interface PortDenied extends BindDenied {
   readonly port: number
 }
 
-function refusalOf({ problems, ports }: Extract<Applied, { ok: false }>): Refusal | PortRefusal {
+function refusalOf({ problems, ports }: Extract<Applied, { ok: false }>): BindDenied | PortDenied {
   const [port] = ports
   if (port !== undefined) return { refused: `port ${port.port} cannot be opened: ${port.reason}`, port: port.port }
   const problem = problems.flatMap((unit) => unit.problems).find(({ severity }) => severity === 'error')
@@ -168,7 +168,7 @@ function refusalOf({ problems, ports }: Extract<Applied, { ok: false }>): Refusa
   return { refused: `the traffic policy has an error at ${line}:${column}: ${message} (${code})` }
 }
 
-function internal(host: string): Refusal {
+function internal(host: string): BindDenied {
   return { refused: `${host} is internal: only policies lead there` }
 }
 

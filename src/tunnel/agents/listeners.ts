@@ -6,7 +6,7 @@ import type { Clock } from '../../lib/clock.js'
 import { unmapIpv4 } from '../../lib/ip.js'
 import type { TurnedAway } from '../../lib/turned-away.js'
 import { SocketFacts } from '../../transport/connection-facts.js'
-import type { ClientHello, HandshakeFailure, SideDoor, TlsEntry, TlsTable } from '../../transport/contract.js'
+import type { ClientHello, HandshakeFailure, SharedPortHandler, TlsEntry, TlsTable } from '../../transport/contract.js'
 import { bind } from '../../transport/listener.js'
 import { ignore } from '../../transport/pipes.js'
 import { terminateTls } from '../../transport/tls/terminate.js'
@@ -15,13 +15,13 @@ import type { CredentialGrant } from '../server/authority.js'
 import type { TunnelListener } from '../server/listener.js'
 import type { ListenerIdentity } from './listener-identity.js'
 
-interface AgentDoorParts {
+interface AgentListenerParts {
   /** May an agent come in from this address? */
   readonly admits: (address: string) => boolean
   readonly identity: ListenerIdentity
   readonly listener: TunnelListener<CredentialGrant>
   readonly clock: Clock
-  readonly limits: DoorLimits
+  readonly limits: AgentListenerLimits
   readonly turnedAway: TurnedAway
   /** For a handshake. Milliseconds. */
   readonly timeout: number
@@ -29,7 +29,7 @@ interface AgentDoorParts {
   readonly log: { warn(fields: object, message: string): void }
 }
 
-export interface DoorLimits {
+export interface AgentListenerLimits {
   /** Most connections at their handshake at a time; more wait. */
   readonly handshakes: number
   /** Those of one address, which do not hold up others; 0: no limit. */
@@ -54,10 +54,10 @@ const MOST_WAITING = 4096
  * Where agents connect: gate, handshake, and then the tunnel listener. Handshakes beyond the limit wait for their turn, unread,
  * because a refusal would keep some agents away for minutes: they double their pauses with every failure.
  */
-export class AgentDoor {
+export class AgentListener {
   readonly address: { readonly host: string; readonly port: number }
   readonly #server: Server
-  readonly #parts: AgentDoorParts
+  readonly #parts: AgentListenerParts
   readonly #table: TlsTable
   readonly #sockets = new Set<Socket>()
   readonly #ofAddress: AddressCounts
@@ -66,7 +66,7 @@ export class AgentDoor {
   #handshakes = 0
   #count = 0
 
-  private constructor(address: AgentDoor['address'], server: Server, parts: AgentDoorParts) {
+  private constructor(address: AgentListener['address'], server: Server, parts: AgentListenerParts) {
     this.address = address
     this.#server = server
     this.#parts = parts
@@ -77,18 +77,18 @@ export class AgentDoor {
   }
 
   /** Binds. Rejects with the system's error. */
-  static async open(at: AgentDoor['address'], parts: AgentDoorParts): Promise<AgentDoor> {
+  static async open(at: AgentListener['address'], parts: AgentListenerParts): Promise<AgentListener> {
     const server = createServer({ allowHalfOpen: true, noDelay: true, pauseOnConnect: true })
-    let door: AgentDoor | undefined
+    let opened: AgentListener | undefined
     const before: Socket[] = []
     // Connections may come in the same turn as the bind's answer.
     server.on('connection', (socket) => {
-      if (door === undefined) before.push(socket)
-      else door.#arrive(socket)
+      if (opened === undefined) before.push(socket)
+      else opened.#arrive(socket)
     })
-    door = new AgentDoor(await bind(server, at), server, parts)
-    for (const socket of before) door.#arrive(socket)
-    return door
+    opened = new AgentListener(await bind(server, at), server, parts)
+    for (const socket of before) opened.#arrive(socket)
+    return opened
   }
 
   /** Accepts no more agents; those that are connected stay. */
@@ -161,7 +161,7 @@ export class AgentDoor {
 
 /** What an agent that asks for `name` gets. */
 function agentEntry(
-  { identity, log }: Pick<AgentDoorParts, 'identity' | 'log'>,
+  { identity, log }: Pick<AgentListenerParts, 'identity' | 'log'>,
   name: string | undefined
 ): TlsEntry | undefined {
   try {
@@ -183,7 +183,7 @@ async function emptied(sockets: ReadonlySet<Duplex>, grace: number): Promise<voi
   clearTimeout(timer)
 }
 
-interface SharedDoorParts {
+interface SharedPortAgentsParts {
   readonly address: { readonly host: string; readonly port: number }
   /** May an agent come in from this address? */
   readonly admits: (address: string) => boolean
@@ -196,17 +196,17 @@ interface SharedDoorParts {
  * Where agents connect when they share a TLS listener with visitors. Who asks for a name of agents, or for none, and offers no
  * protocol may be one; the first byte tells.
  */
-export class SharedDoor implements SideDoor {
-  #parts: SharedDoorParts | undefined
+export class SharedPortAgents implements SharedPortHandler {
+  #parts: SharedPortAgentsParts | undefined
   #names: ReadonlySet<string> = new Set()
   readonly #sockets = new Set<Duplex>()
 
   /** Agents are accepted. Until then every client is a visitor. */
-  open(parts: SharedDoorParts): void {
+  open(parts: SharedPortAgentsParts): void {
     this.#parts = parts
   }
 
-  get address(): SharedDoorParts['address'] {
+  get address(): SharedPortAgentsParts['address'] {
     return this.#parts?.address ?? { host: '', port: 0 }
   }
 

@@ -36,7 +36,7 @@ export type Forward = (stream: MuxStream, head: VisitorHead, failed: (why: strin
 
 /** One tunnel: selected by its labels, or an endpoint. */
 export type AgentTunnel = {
-  readonly target: Target
+  readonly target: AgentTarget
   /** The target as the user wrote it. */
   readonly forwardsTo: string
   readonly metadata?: string
@@ -48,7 +48,7 @@ export type AgentTunnel = {
 )
 
 /** Where an agent forwards to. `lookup` answers names; the system's resolver when left out. */
-export type Target =
+export type AgentTarget =
   | { readonly kind: 'tcp'; readonly host: string; readonly port: number; readonly lookup?: LookupFunction }
   | {
       readonly kind: 'tls'
@@ -65,7 +65,7 @@ const DEFAULT_PORTS: Readonly<Record<string, number>> = { http: 80, https: 443 }
  * Reads `http://host:port`, `https://host:port`, `tcp://host:port`, `tls://host:port`, `unix:/path`, `host:port` or a
  * port of this machine. Undefined: none of them. Bytes are carried as they are, so a path has no meaning here.
  */
-export function readTarget(text: string, verify = true): Target | undefined {
+export function readTarget(text: string, verify = true): AgentTarget | undefined {
   if (text.startsWith('unix:')) {
     const path = text.slice('unix:'.length)
     return path.startsWith('/') ? { kind: 'unix', path } : undefined
@@ -89,7 +89,7 @@ export function readTarget(text: string, verify = true): Target | undefined {
 }
 
 /** The target as an upstream of HTTP. */
-export function targetDialer(target: Target): Dialer {
+export function targetDialer(target: AgentTarget): Dialer {
   switch (target.kind) {
     case 'unix':
       return pathDialer(target.path)
@@ -101,7 +101,7 @@ export function targetDialer(target: Target): Dialer {
 }
 
 /** A connection to the target, and the event that says that it stands. */
-export function connectTarget(target: Target): {
+export function connectTarget(target: AgentTarget): {
   readonly socket: Socket
   readonly ready: 'connect' | 'secureConnect'
 } {
@@ -155,7 +155,7 @@ export function readVisitor(stream: MuxStream, found: (head: VisitorHead) => voi
  * Joins a visitor's stream and a new connection to the target, both ways with back-pressure and half-close. A target
  * that cannot be reached is told to `failed` and refuses the stream unread, so that the server may try another agent.
  */
-export function forwardVisitor(stream: MuxStream, target: Target, failed: (why: string) => void): void {
+export function forwardVisitor(stream: MuxStream, target: AgentTarget, failed: (why: string) => void): void {
   const { socket, ready } = connectTarget(target)
   const giveUp = (): void => {
     socket.destroy()

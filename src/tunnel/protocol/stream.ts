@@ -120,7 +120,7 @@ export class MuxStream extends Duplex {
   /** Did the peer say that it never looked at the stream? */
   get turnedAway(): boolean {
     const { errored } = this
-    return errored instanceof StreamError && this.#received === 0 && REFUSALS.has(errored.reset)
+    return errored instanceof StreamError && this.#received === 0 && refusalCodes.has(errored.reset)
   }
 
   /** Opens the stream on the wire with its first bytes, in one frame. */
@@ -181,7 +181,7 @@ export class MuxStream extends Duplex {
   }
 
   receiveReset(code: number): void {
-    if (this.#received === 0 && REFUSALS.has(code) && this.refused?.(this, 'reset') === true) return
+    if (this.#received === 0 && refusalCodes.has(code) && this.refused?.(this, 'reset') === true) return
     this.#breakOff(new StreamError('TUNNEL_STREAM_RESET', `the peer reset the stream with code ${code}`, code))
   }
 
@@ -342,7 +342,7 @@ export class MuxStream extends Duplex {
     this.#stopKeeping()
     this.#lent = true
     this.#carrier.send(dataHeader(this.id, 0, length))
-    // The writer may use its buffer again when it hears of the end, so that has to wait until the bytes have left.
+    // The writer may reuse its buffer after the end is reported, so that has to wait until the bytes have left.
     this.#carrier.send(piece, last ? (error) => this.#finishWrite(error) : undefined)
   }
 
@@ -390,7 +390,7 @@ export class MuxStream extends Duplex {
 }
 
 /** Codes with which a peer says that it has not begun to look at a stream. */
-const REFUSALS: ReadonlySet<number | undefined> = new Set([
+const refusalCodes: ReadonlySet<number | undefined> = new Set([
   MuxCode.refused,
   MuxCode.acceptQueueFull,
   MuxCode.remoteGoneAway,

@@ -6,7 +6,7 @@ import { MuxCode } from '../protocol/frame.js'
 import { MuxSession, type SessionEnd } from '../protocol/session.js'
 import type { MuxStream } from '../protocol/stream.js'
 import { type AgentCommand, AgentCommands, type AuthRequest, Heartbeat, readAuthRequest } from './agent-calls.js'
-import { type AgentFacts, type Grant, type Identities, isRefusal, type TunnelAuthority } from './authority.js'
+import { type AgentFacts, type Grant, type Identities, isBindDenied, type TunnelAuthority } from './authority.js'
 import type { Endpoints } from './binding.js'
 import type { Registry } from './registry.js'
 import type { AuthThrottle } from './throttle.js'
@@ -264,7 +264,7 @@ export class AgentSession<G extends Grant = Grant> implements TunnelCarrier {
     try {
       const answer = await authority.authenticate(request.token, request.facts)
       if (this.#state !== 'authenticating') return
-      if (isRefusal(answer)) {
+      if (isBindDenied(answer)) {
         throttle.refused(this.ip, request.token)
         this.#refuse(stream, request.version, answer.refused)
       } else {

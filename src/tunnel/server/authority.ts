@@ -4,7 +4,7 @@ import { createHmac, timingSafeEqual } from 'node:crypto'
 export type Labels = Readonly<Record<string, string>>
 
 /** Why an agent does not get what it asked for. The message reaches its user word for word and holds no secret. */
-export interface Refusal {
+export interface BindDenied {
   readonly refused: string
 }
 
@@ -33,15 +33,15 @@ export interface Grant {
 /** Who may connect and what they may bind. */
 export interface TunnelAuthority<G extends Grant = Grant> {
   /** Rejects only for a reason that is ours: the agent is then kept waiting instead of turned away. */
-  authenticate(token: string, facts: AgentFacts): Promise<G | Refusal>
-  mayBindLabels(grant: G, labels: Labels): Refusal | undefined
+  authenticate(token: string, facts: AgentFacts): Promise<G | BindDenied>
+  mayBindLabels(grant: G, labels: Labels): BindDenied | undefined
   /** Asked for names that were made up here too. */
-  mayBindDomain(grant: G, host: string): Refusal | undefined
+  mayBindDomain(grant: G, host: string): BindDenied | undefined
   /** `address` is host:port; undefined: any port that is free. */
-  mayBindAddress(grant: G, address: string | undefined): Refusal | undefined
+  mayBindAddress(grant: G, address: string | undefined): BindDenied | undefined
 }
 
-export function isRefusal(answer: object | undefined): answer is Refusal {
+export function isBindDenied(answer: object | undefined): answer is BindDenied {
   return answer !== undefined && 'refused' in answer
 }
 

@@ -2,7 +2,7 @@ import { randomBytes } from 'node:crypto'
 import { formatAuthority, parseAuthority } from '../../lib/host.js'
 import type { Dialer } from '../../transport/contract.js'
 import type { Fields } from '../protocol/calls.js'
-import { type Grant, isRefusal, type Refusal } from './authority.js'
+import { type BindDenied, type Grant, isBindDenied } from './authority.js'
 import { endpointDialer } from './dialer.js'
 import type { Tunnel } from './tunnel.js'
 
@@ -33,14 +33,14 @@ export interface OpenEndpoint {
 /** Makes endpoints reachable: takes the name or the port and sends visitors to the dialer. */
 export interface EndpointOpener<G extends Grant = Grant> {
   /** Refuses what is taken. Rejects for reasons of ours. */
-  open(wish: EndpointWish<G>): Promise<OpenEndpoint | Refusal>
+  open(wish: EndpointWish<G>): Promise<OpenEndpoint | BindDenied>
 }
 
 interface Entry {
   readonly credential: string
   readonly trafficPolicy: string
   readonly pooled: boolean
-  readonly opening: Promise<OpenEndpoint | Refusal>
+  readonly opening: Promise<OpenEndpoint | BindDenied>
   readonly tunnels: Set<Tunnel>
   /** Binds that are under way count as users. */
   pending: number
@@ -63,7 +63,7 @@ export class Endpoints<G extends Grant = Grant> {
   }
 
   /** `id`: of the tunnel; the same tunnel coming back takes its endpoint over from its former self. */
-  async claim(wish: Omit<EndpointWish<G>, 'dialer'>, id: string, pooled: boolean): Promise<Place | Refusal> {
+  async claim(wish: Omit<EndpointWish<G>, 'dialer'>, id: string, pooled: boolean): Promise<Place | BindDenied> {
     const named = wish.proto !== 'tcp' || wish.port !== undefined
     const key = named ? `${wish.proto} ${wish.host}:${wish.port ?? ''}` : `any ${randomBytes(16).toString('hex')}`
     const known = this.#open.get(key)
@@ -77,7 +77,7 @@ export class Endpoints<G extends Grant = Grant> {
     entry.pending++
     try {
       const opened = await entry.opening
-      if (isRefusal(opened)) {
+      if (isBindDenied(opened)) {
         this.#leave(key, entry)
         return opened
       }
@@ -218,7 +218,7 @@ const MOST_BYTES = {
 } as const
 
 /** Refuses, by its name, what is longer than a tunnel may keep. */
-export function refuseLong(texts: Readonly<Partial<Record<keyof typeof MOST_BYTES, string>>>): Refusal | undefined {
+export function refuseLong(texts: Readonly<Partial<Record<keyof typeof MOST_BYTES, string>>>): BindDenied | undefined {
   for (const [name, text] of Object.entries(texts)) {
     const most = MOST_BYTES[name as keyof typeof MOST_BYTES]
     if (Buffer.byteLength(text) > most) return { refused: `${name} is longer than ${most} bytes` }
@@ -227,7 +227,7 @@ export function refuseLong(texts: Readonly<Partial<Record<keyof typeof MOST_BYTE
 }
 
 /** Reads the request of an endpoint; what cannot be done is refused by name, never left out in silence. */
-export function readBindRequest(fields: Fields, zone: string): BindRequest | Refusal {
+export function readBindRequest(fields: Fields, zone: string): BindRequest | BindDenied {
   const proto = fields.text('proto')
   if (proto !== 'http' && proto !== 'https' && proto !== 'tcp') {
     return { refused: `endpoints of protocol "${printable(proto)}" are not offered; http, https and tcp are` }
@@ -275,7 +275,7 @@ export function readBindRequest(fields: Fields, zone: string): BindRequest | Ref
   }
 }
 
-function askedHost(options: Fields, zone: string): string | undefined | Refusal {
+function askedHost(options: Fields, zone: string): string | undefined | BindDenied {
   const subdomain = options.text('subdomain')
   const asked =
     options.text('url') ||
@@ -287,7 +287,7 @@ function askedHost(options: Fields, zone: string): string | undefined | Refusal 
   return readHost(asked) ?? { refused: `"${printable(asked)}" is no host name` }
 }
 
-function askedAddress(options: Fields): string | undefined | Refusal {
+function askedAddress(options: Fields): string | undefined | BindDenied {
   const asked = options.text('url') || options.text('addr')
   if (asked === '' || /^tcp:\/\/$/i.test(asked)) return undefined
   const address = readAddress(asked)

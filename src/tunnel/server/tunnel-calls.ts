@@ -2,7 +2,7 @@ import { newId } from '../../lib/id.js'
 import { answerCall, type Fields, readCall, StreamType } from '../protocol/calls.js'
 import type { MuxStream } from '../protocol/stream.js'
 import type { AgentSession, SessionHost } from './agent-session.js'
-import { type EndpointClaim, type Grant, isRefusal, type Labels, type Refusal } from './authority.js'
+import { type BindDenied, type EndpointClaim, type Grant, isBindDenied, type Labels } from './authority.js'
 import { type BindRequest, madeUpHost, type Place, readAddress, readBindRequest, refuseLong } from './binding.js'
 import { CALL, Tunnel } from './tunnel.js'
 
@@ -83,7 +83,7 @@ export class TunnelCalls<G extends Grant> {
     const labels = readLabels(fields)
     const metadata = fields.text('metadata')
     const forwardsTo = fields.text('forwardsto')
-    const refusal = isRefusal(labels)
+    const refusal = isBindDenied(labels)
       ? labels
       : (refuseLong({ Metadata: metadata, ForwardsTo: forwardsTo }) ?? this.#refuseLabels(labels))
     if (refusal !== undefined) return { Id: '', Error: refusal.refused }
@@ -104,7 +104,7 @@ export class TunnelCalls<G extends Grant> {
     return { Id: id, Error: '' }
   }
 
-  #refuseLabels(labels: Labels): Refusal | undefined {
+  #refuseLabels(labels: Labels): BindDenied | undefined {
     return this.#refuseMore() ?? this.#host.authority.mayBindLabels(this.#session.grant, labels)
   }
 
@@ -118,7 +118,7 @@ export class TunnelCalls<G extends Grant> {
 
   async #bind(fields: Fields): Promise<object> {
     const request = readBindRequest(fields, this.#host.zone)
-    if (isRefusal(request)) return refusedBind(request)
+    if (isBindDenied(request)) return refusedBind(request)
     const { credential } = this.#session.grant
     const claim = this.#host.identities.readEndpointToken(request.token, credential)
     const wanted = this.#wanted(request, claim)
@@ -144,7 +144,7 @@ export class TunnelCalls<G extends Grant> {
     return { id, at: proto === 'tcp' ? '' : madeUpHost(this.#host.zone), made: true }
   }
 
-  #refuseAt({ proto }: BindRequest, { at, made }: EndpointClaim): Refusal | undefined {
+  #refuseAt({ proto }: BindRequest, { at, made }: EndpointClaim): BindDenied | undefined {
     const { authority } = this.#host
     const { grant } = this.#session
     if (proto === 'tcp') return authority.mayBindAddress(grant, made ? undefined : at)
@@ -160,7 +160,7 @@ export class TunnelCalls<G extends Grant> {
     const host = proto === 'tcp' ? (address?.host ?? '') : wanted.at
     const wish = { proto, host, port: address?.port, trafficPolicy, name, description, metadata, grant }
     const place = await endpoints.claim(wish, id, pooled)
-    if (isRefusal(place)) return refusedBind(place)
+    if (isBindDenied(place)) return refusedBind(place)
     if (this.#closed) {
       place.leave()
       return refusedBind({ refused: 'the session is over' })
@@ -194,7 +194,7 @@ export class TunnelCalls<G extends Grant> {
     return ''
   }
 
-  #refuseMore(): Refusal | undefined {
+  #refuseMore(): BindDenied | undefined {
     const { tunnels } = this.#host.limits
     if (this.#held.size + this.#pending < tunnels) return undefined
     return { refused: `a session may have ${tunnels} tunnels` }
@@ -224,11 +224,11 @@ export class TunnelCalls<G extends Grant> {
   }
 }
 
-function refusedBind({ refused }: Refusal): object {
+function refusedBind({ refused }: BindDenied): object {
   return { Id: '', URL: '', Proto: '', Opts: {}, Error: refused, Extra: { Token: '' } }
 }
 
-function readLabels(fields: Fields): Labels | Refusal {
+function readLabels(fields: Fields): Labels | BindDenied {
   const labels: [string, string][] = []
   for (const [key, value] of Object.entries(fields.raw('labels'))) {
     if (typeof value !== 'string' || key === '' || key.length > MOST_TEXT || value.length > MOST_TEXT) {

@@ -34,7 +34,7 @@ export function proxyHeader(version: 1 | 2, from: Peer, to: Peer): Buffer {
 /** What kind of traffic a visitor's connection is; it decides how an agent answers for a dead upstream. */
 export type VisitorKind = 'http' | 'tcp' | 'tls'
 
-/** A visitor's connection as the agent hears of it. */
+/** Facts of a visitor's connection that are sent to the agent. */
 export interface Visitor {
   readonly kind: VisitorKind
   readonly from: Peer

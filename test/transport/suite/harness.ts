@@ -5,7 +5,14 @@ import { connect as connectTls, createSecureContext, type TLSSocket } from 'node
 import type { Test } from 'tap'
 import type { ConnectionFacts, Exchange, ResponseHead, Sent } from '../../../src/flow/exchange.js'
 import type { Clock } from '../../../src/lib/clock.js'
-import type { Back, Dialer, Front, Handler, Listening, ListenLimits } from '../../../src/transport/contract.js'
+import type {
+  ClientTransport,
+  Dialer,
+  Handler,
+  Listening,
+  ListenLimits,
+  ServerTransport
+} from '../../../src/transport/contract.js'
 import { tcpDialer, tlsDialer } from '../../../src/transport/dialers.js'
 import { resetBelow } from '../../../src/transport/pipes.js'
 import { ManualClock } from '../../helpers/clock.js'
@@ -16,15 +23,20 @@ import { type Identity, RawUpstream, type UpstreamPeer } from '../../helpers/ups
  * With a `secure` identity both connections are TLS, with an `h2` identity that of the client, which may speak HTTP/2; the
  * certificate is for NAME.
  */
-export type Make = (parts: { clock: Clock }) => { front: Front; back: Back; secure?: Identity; h2?: Identity }
+export type Make = (parts: { clock: Clock }) => {
+  front: ServerTransport
+  back: ClientTransport
+  secure?: Identity
+  h2?: Identity
+}
 
 export const NAME = 'upstream.test'
 
 /** What one test of the suite runs against. */
 export interface Bench {
   readonly clock: ManualClock
-  readonly front: Front
-  readonly back: Back
+  readonly front: ServerTransport
+  readonly back: ClientTransport
   /** Clients come over TLS. */
   readonly secure: boolean
   readonly listening: Listening

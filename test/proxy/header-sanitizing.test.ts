@@ -1,5 +1,5 @@
 import t from 'tap'
-import { cleanRequest, cleanResponse, HeaderKinds } from '../../src/proxy/header-hygiene.js'
+import { cleanRequest, cleanResponse, HeaderKinds } from '../../src/proxy/header-sanitizing.js'
 
 const kinds = new HeaderKinds()
 const request = (list: string[], trusted = false, websocket = false) => cleanRequest(kinds, list, trusted, websocket)

@@ -1,11 +1,11 @@
 import type { Clock } from './clock.js'
 
-/** What has deadlines. */
-export interface Swept {
-  /** Its place in the sweeper that watches it; -1 when none does. Written by the sweeper alone. */
+/** An object whose deadlines one `DeadlineTimer` checks. */
+export interface DeadlineOwner {
+  /** Index in the timer that checks it; -1 when none does. Written by the deadlineTimer alone. */
   place: number
   /** `now` is of the monotonic clock, in milliseconds. */
-  sweep(now: number): void
+  checkDeadlines(now: number): void
 }
 
 /**
@@ -14,10 +14,10 @@ export interface Swept {
  * A timer per request would be armed and cleared several times for each exchange; a pass over the members costs
  * nanoseconds each. A deadline is therefore noticed up to `period` milliseconds late.
  */
-export class Sweeper {
+export class DeadlineTimer {
   readonly #clock: Clock
   readonly #period: number
-  readonly #members: Swept[] = []
+  readonly #members: DeadlineOwner[] = []
   #timer: NodeJS.Timeout | undefined = undefined
 
   constructor(clock: Clock, period: number) {
@@ -25,7 +25,7 @@ export class Sweeper {
     this.#period = period
   }
 
-  add(member: Swept): void {
+  add(member: DeadlineOwner): void {
     member.place = this.#members.push(member) - 1
     if (this.#timer === undefined) {
       this.#timer = setInterval(() => this.#tick(), this.#period)
@@ -34,17 +34,17 @@ export class Sweeper {
   }
 
   /** The last member takes the free place. */
-  delete(member: Swept): void {
+  delete(member: DeadlineOwner): void {
     const { place } = member
     if (place === -1) return
     member.place = -1
-    const last = this.#members.pop() as Swept
+    const last = this.#members.pop() as DeadlineOwner
     if (last === member) return
     this.#members[place] = last
     last.place = place
   }
 
-  /** Backwards, so that a member that leaves moves none that is still to be swept. Ends the timer with the last member. */
+  /** Backwards, so that a member that leaves moves none that is still to be checked. Ends the timer with the last member. */
   #tick(): void {
     const members = this.#members
     if (members.length === 0) {
@@ -53,6 +53,6 @@ export class Sweeper {
       return
     }
     const now = this.#clock.monotonic()
-    for (let i = members.length - 1; i >= 0; i--) members[i]?.sweep(now)
+    for (let i = members.length - 1; i >= 0; i--) members[i]?.checkDeadlines(now)
   }
 }
