@@ -99,7 +99,7 @@ const HARMLESS = [
 const shown = (query: string, own = false) => {
   const target = RequestTarget.fromRequestLine('GET', `/x?${query}`, 'a.test', 'http')
   t.ok(target, query)
-  return shownQuery({ request: { target }, ...(own ? { own: {} } : {}) } as unknown as Flow)
+  return shownQuery({ request: { target }, ...(own ? { reservedPath: {} } : {}) } as unknown as Flow)
 }
 
 t.test('names that sound like secrets, by whole parts, however they are written', async (t) => {
