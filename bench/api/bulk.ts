@@ -1,15 +1,15 @@
-import { type ChildProcess, spawn } from 'node:child_process'
+import { spawn } from 'node:child_process'
 import { once } from 'node:events'
 import { mkdtemp, readFile, rm, writeFile } from 'node:fs/promises'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
-import { createInterface } from 'node:readline'
 import { setTimeout as sleep } from 'node:timers/promises'
 import { fileURLToPath } from 'node:url'
 import { type PostgresServer, startPostgres } from '../../test/store/postgres-server.js'
 import { KEY } from './account.js'
 import { Client } from './client.js'
 import { answering } from './populate.js'
+import { listening } from './product.js'
 
 const MAIN = fileURLToPath(new URL('../../src/main.js', import.meta.url))
 const LOOP_DELAY = new URL('./loop-delay.js', import.meta.url).href
@@ -93,7 +93,7 @@ async function started(main: string, folder: string, environment: Record<string,
     stdio: ['ignore', 'pipe', 'inherit', 'ipc'],
     env: { ...process.env, ...environment, SLUICE_API_KEY: KEY, SLUICE_ACCESS_LOG: 'off' }
   })
-  const { traffic, api } = await listening(child)
+  const { traffic, api } = await listening(child, printTrouble)
   const took = performance.now() - begun
   const client = new Client(traffic)
   return {
@@ -113,17 +113,8 @@ async function started(main: string, folder: string, environment: Record<string,
   }
 }
 
-async function listening(child: ChildProcess): Promise<{ traffic: number; api: number }> {
-  const lines = createInterface({ input: child.stdout as NonNullable<typeof child.stdout> })
-  return await new Promise((resolve, reject) => {
-    child.once('exit', (code) => reject(new Error(`the program ended with ${code}`)))
-    lines.on('line', (line) => {
-      if (/"level":(40|50|60)/.test(line)) console.log(`  ${line.slice(0, 300)}`)
-      if (!line.includes('"msg":"listening"')) return
-      const { traffic, api } = JSON.parse(line) as { traffic: string; api: string }
-      resolve({ traffic: Number(new URL(traffic).port), api: Number(new URL(api).port) })
-    })
-  })
+function printTrouble(line: string): void {
+  if (/"level":(40|50|60)/.test(line)) console.log(`  ${line.slice(0, 300)}`)
 }
 
 /** Runs the command; resolves with the most memory that it had, in kilobytes. */

@@ -49,11 +49,16 @@ export async function startProduct(folder: string): Promise<Product> {
   }
 }
 
-async function listening(child: ChildProcess): Promise<{ traffic: number; api: number }> {
+/** The ports of a program that has just been started, once it listens. `heard`: called with each line of its log before that. */
+export async function listening(
+  child: ChildProcess,
+  heard: (line: string) => void = () => undefined
+): Promise<{ traffic: number; api: number }> {
   const lines = createInterface({ input: child.stdout as NonNullable<typeof child.stdout> })
   return await new Promise((resolve, reject) => {
     child.once('exit', (code) => reject(new Error(`the program ended with ${code}`)))
     lines.on('line', (line) => {
+      heard(line)
       if (!line.includes('"msg":"listening"')) return
       const { traffic, api } = JSON.parse(line) as { traffic: string; api: string }
       resolve({ traffic: Number(new URL(traffic).port), api: Number(new URL(api).port) })

@@ -1,6 +1,5 @@
 import { parse } from 'node:path'
-import { documentedFunctions, documentedVariables } from '../expression/catalogue.js'
-import { Language } from '../expression/expressions.js'
+import { createExpressions } from '../expression/expressions.js'
 import { KeySetPlaces } from '../features/jwt/key-sources.js'
 import { LimiterTable } from '../features/rate-limit/limiter/table.js'
 import { actions } from '../features/registry.js'
@@ -117,10 +116,7 @@ export class AgentPlane {
     const services: PolicyServices = {
       clock,
       // Vaults are the server's, so their function does not exist here.
-      expressions: new Language(
-        documentedVariables(sources),
-        [...documentedFunctions(sources)].filter(({ signature }) => !signature.startsWith('secrets.'))
-      ),
+      expressions: createExpressions(sources, { vaults: false }),
       limiter: new LimiterTable({ budgetBytes: LIMITER_BUDGET, clock }),
       meter: metrics.policy,
       log,

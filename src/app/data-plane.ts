@@ -44,7 +44,7 @@ export async function openDataPlane(options: Options, foundation: Foundation, ag
     ...(await trafficOptions(options, clock)),
     serverTransport: engine.front({ clock }),
     turnedAway,
-    clientTransport: clientTransport,
+    clientTransport,
     upstreams,
     challenge: (host, path) => challenges.answer(host, path),
     holder,

@@ -1,6 +1,5 @@
 import type { Logger } from 'pino'
-import { documentedFunctions, documentedVariables } from '../expression/catalogue.js'
-import { createExpressions, Language } from '../expression/expressions.js'
+import { createExpressions } from '../expression/expressions.js'
 import { KeySetPlaces } from '../features/jwt/key-sources.js'
 import { defaultProviders, readOperatorProviders } from '../features/login/providers.js'
 import { Login } from '../features/login/service.js'
@@ -111,14 +110,13 @@ export async function openPolicyServices(options: Options, parts: PolicyServices
 function guestServices(services: PolicyServices, sources: Sources, names: Names): PolicyServices {
   const { clock, log } = services
   const outbound = createOutbound({ clock, allowPrivate: false, lookup: names.lookup })
-  const functions = [...documentedFunctions(sources)].filter(({ signature }) => !signature.startsWith('secrets.'))
   return {
     ...services,
-    expressions: new Language(documentedVariables(sources), functions),
+    expressions: createExpressions(sources, { vaults: false }),
     outbound,
     keySets: new KeySetPlaces({ clock, log, outbound }),
     keyFolders: []
   }
 }
 
-type Sources = Parameters<typeof documentedVariables>[0] & Parameters<typeof documentedFunctions>[0]
+type Sources = Parameters<typeof createExpressions>[0]

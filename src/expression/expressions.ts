@@ -44,10 +44,14 @@ export interface ExpressionSources {
 /** Longest source of an expression, in UTF-16 units. */
 const MAX_SOURCE = 8_192
 
-/** The documented language over the given sources. */
-export function createExpressions(sources: ExpressionSources): Expressions {
+/** The documented language over the given sources. `vaults`: whether its functions that read vaults exist. */
+export function createExpressions(sources: ExpressionSources, { vaults = true } = {}): Expressions {
   const { geo = noGeo, userAgent = new UserAgents() } = sources
-  return new Language(documentedVariables({ ...sources, geo, userAgent }), documentedFunctions(sources))
+  const functions = [...documentedFunctions(sources)]
+  return new Language(
+    documentedVariables({ ...sources, geo, userAgent }),
+    vaults ? functions : functions.filter(({ signature }) => !signature.startsWith('secrets.'))
+  )
 }
 
 /** A language of given variables and functions. */

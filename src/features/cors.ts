@@ -8,9 +8,10 @@ import { wordLike } from '../policy/editor.js'
 import { config, duration, flag, text } from '../policy/fields.js'
 import { defineFeature } from './contract.js'
 
-const TOKEN = /^[!#$%&'*+.^_`|~0-9A-Za-z-]+$/
 const ORIGIN_PATTERN = '^https?://(?:\\*\\.)?[^*/?#@\\s]+$'
+const ORIGIN = new RegExp(ORIGIN_PATTERN, 'i')
 const TOKEN_PATTERN = "^[!#$%&'*+.^_`|~0-9A-Za-z-]+$"
+const TOKEN = new RegExp(TOKEN_PATTERN)
 /** Methods that a page may use without being allowed to (Fetch, CORS-safelisted method). */
 const SAFE_METHODS = new Set(['GET', 'HEAD', 'POST'])
 /** Fields of this protocol in answers; those of the upstream give way to the policy's. */
@@ -92,7 +93,10 @@ const action = defineAction({
     const open = origins.includes('*')
     const vary = open ? [] : ['Vary', 'Origin']
     const shared = credentials ? ['Access-Control-Allow-Credentials', 'true'] : []
-    const exposed = expose_headers.length > 0 ? ['Access-Control-Expose-Headers', expose_headers.join(', ')] : []
+    const readable = [
+      ...shared,
+      ...(expose_headers.length > 0 ? ['Access-Control-Expose-Headers', expose_headers.join(', ')] : [])
+    ]
     const preflight = [
       ...shared,
       ...(methods.length > 0 ? ['Access-Control-Allow-Methods', methods.join(', ')] : []),
@@ -124,7 +128,8 @@ const action = defineAction({
       flow.publish('cors', { origin: origin ?? '', allowed, preflight: false })
       flow.onForwarded(() => dropUpstreamFields(flow))
       flow.responseFields ??= []
-      flow.responseFields.push(...granted, ...(allowed ? shared : []), ...(allowed ? exposed : []), ...vary)
+      if (allowed) flow.responseFields.push(...granted, ...readable)
+      flow.responseFields.push(...vary)
       return undefined
     }
   }
@@ -144,17 +149,18 @@ function compileOrigins(
   const below: { readonly scheme: string; readonly suffix: string }[] = []
   for (const [i, written] of origins.entries()) {
     if (written === '*') continue
-    const [, scheme = '', wild = '', authority = ''] = /^(https?:\/\/)(\*\.)?([^*/?#@\s]+)$/i.exec(written) ?? []
-    const parsed = parseAuthority(authority.toLowerCase())
+    const [scheme = '', name = ''] = ORIGIN.test(written) ? written.toLowerCase().split('://') : []
+    const wild = name.startsWith('*.')
+    const parsed = parseAuthority(wild ? name.slice(2) : name)
     if (parsed === undefined) {
       problem(i, `"${written}" is no origin; write https://app.example.com, https://*.example.com or *`)
       continue
     }
-    const usual = scheme.toLowerCase() === 'https://' ? 443 : 80
+    const usual = scheme === 'https' ? 443 : 80
     const port = parsed.port === undefined || parsed.port === usual ? '' : `:${parsed.port}`
     const host = parsed.host.includes(':') ? `[${parsed.host}]` : parsed.host
-    if (wild === '') exact.add(`${scheme.toLowerCase()}${host}${port}`)
-    else below.push({ scheme: scheme.toLowerCase(), suffix: `.${host}${port}` })
+    if (wild) below.push({ scheme: `${scheme}://`, suffix: `.${host}${port}` })
+    else exact.add(`${scheme}://${host}${port}`)
   }
   const any = origins.includes('*')
   return (origin) =>

@@ -65,7 +65,6 @@ export class HeaderFields {
     this.append(name, value)
   }
 
-  /** Removes every field of this name; true when there was one. */
   /** Removes the fields of this name in every spelling; true when there was one. */
   deleteSpellings(name: string): boolean {
     const wanted = spellingOf(name)
@@ -76,6 +75,7 @@ export class HeaderFields {
     return found
   }
 
+  /** Removes every field of this name; true when there was one. */
   delete(name: string): boolean {
     const wanted = name.toLowerCase()
     if (!this.byName.has(wanted)) return false
