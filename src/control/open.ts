@@ -254,7 +254,10 @@ async function build(
 ): Promise<ControlParts> {
   const { seal, clock, log, holder, compile, checkPolicy, zone, published, events, operatorKeys, reportEvery } = options
   const { swapped = () => undefined, served = () => undefined, ports = noPorts, degraded = () => null } = options
-  const { slices = () => new Slices(), settling = settleNothing } = options
+  const { settling = settleNothing } = options
+  // The first load has no traffic beside it.
+  const besideTraffic = (): Slices => (applied.revision > 0 ? Slices.besideTraffic() : new Slices())
+  const { slices = besideTraffic } = options
   const catalogue = new Catalogue(options.resources)
   const records = new Records(seal)
   const principals = await Principals.open({ store, clock, operatorKeys })

@@ -1,4 +1,4 @@
-import { setImmediate as turnOfLoop } from 'node:timers/promises'
+import { setTimeout as sleep, setImmediate as turnOfLoop } from 'node:timers/promises'
 
 /** Long work in small steps: between two of them it may rest. A step should take well below a millisecond. */
 export type Steps<T> = Generator<undefined, T, undefined>
@@ -8,6 +8,10 @@ export type Steps<T> = Generator<undefined, T, undefined>
  * wait so long.
  */
 const HOLD = 2
+/** The same for work that makes room for traffic. */
+const HOLD_BESIDE = 1
+/** How often work that makes room for traffic rests as long as it has worked, collections of garbage included; milliseconds at most. */
+const REST = { times: 2, longest: 50 }
 
 /** The work in one go: for what is known to be small. */
 export function atOnce<T>(steps: Steps<T>): T {
@@ -17,22 +21,34 @@ export function atOnce<T>(steps: Steps<T>): T {
 }
 
 export interface SlicesOptions {
-  /** Gives the loop a turn; absent: `setImmediate`. */
-  readonly turn?: () => Promise<unknown>
+  /** Gives the loop a turn, after so many milliseconds of work; absent: `setImmediate`. */
+  readonly turn?: (worked: number) => Promise<unknown>
   /** Milliseconds of a clock that only goes forward; absent: the system's. */
   readonly now?: () => number
+  /** Milliseconds that the work may hold the loop at a stretch. */
+  readonly hold?: number
 }
 
 /** Long work beside everything else that a process does: after each few milliseconds the loop has a turn. */
 export class Slices {
-  readonly #turn: () => Promise<unknown>
+  readonly #turn: (worked: number) => Promise<unknown>
   readonly #now: () => number
-  #end: number
+  readonly #hold: number
+  #begun: number
 
-  constructor({ turn = () => turnOfLoop(), now = () => performance.now() }: SlicesOptions = {}) {
+  constructor({ turn = () => turnOfLoop(), now = () => performance.now(), hold = HOLD }: SlicesOptions = {}) {
     this.#turn = turn
     this.#now = now
-    this.#end = now() + HOLD
+    this.#hold = hold
+    this.#begun = now()
+  }
+
+  /**
+   * Work that may take seconds beside traffic: it leaves two thirds of the time to requests, so that most of them never meet it.
+   */
+  static besideTraffic(): Slices {
+    const turn = (worked: number) => sleep(Math.min(REST.longest, worked * REST.times))
+    return new Slices({ turn, hold: HOLD_BESIDE })
   }
 
   /** Runs the work to its end. What takes less than one slice is done without a turn of the loop. */
@@ -45,11 +61,11 @@ export class Slices {
 
   /** Has the work held the loop long enough? */
   get due(): boolean {
-    return this.#now() >= this.#end
+    return this.#now() >= this.#begun + this.#hold
   }
 
   async rest(): Promise<void> {
-    await this.#turn()
-    this.#end = this.#now() + HOLD
+    await this.#turn(this.#now() - this.#begun)
+    this.#begun = this.#now()
   }
 }

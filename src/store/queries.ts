@@ -79,7 +79,7 @@ export function idsByKind(keys: Iterable<RecordKey>): Map<string, string[]> {
 
 const KEYS_PER_STATEMENT = 500
 /** Few enough that one answer holds up no loop. */
-const CHANGES_PER_STATEMENT = 2_000
+const CHANGES_PER_STATEMENT = 500
 
 /** Where a piece of the changes ends. */
 interface End {

@@ -49,6 +49,23 @@ t.test('other work of the loop goes on meanwhile', async (t) => {
   t.ok(others >= 50, `${others} turns of others`)
 })
 
+t.test('work beside traffic rests for longer than it works', async (t) => {
+  const begun = performance.now()
+  let worked = 0
+  function* working(): Steps<number> {
+    for (let n = 0; n < 20; n++) {
+      const from = performance.now()
+      while (performance.now() - from < 1);
+      worked += performance.now() - from
+      yield
+    }
+    return 20
+  }
+  t.equal(await Slices.besideTraffic().run(working()), 20)
+  const rested = performance.now() - begun - worked
+  t.ok(rested >= worked, `${rested} ms beside ${worked} ms of work`)
+})
+
 t.test('a step that fails fails the whole', async (t) => {
   function* failing(): Steps<never> {
     yield
