@@ -8,11 +8,22 @@ const { pathToFileURL } = require('node:url')
 const file = resolve(process.argv[2])
 // As if Node had been started with it: folders of tests are named after it.
 process.argv.splice(1, 2, file)
-try {
-  require(file)
-} catch (error) {
-  // Releases of Node that cannot, and what awaits at its top: nothing of it has run.
-  if (error.code !== 'ERR_REQUIRE_ESM' && error.code !== 'ERR_REQUIRE_ASYNC_MODULE') throw error
-  // A rejection ends the process with what it says.
-  void import(pathToFileURL(file).href)
+
+void start()
+
+async function start() {
+  const { t } = await import('tap')
+  // tap removes the folder of a test before it runs teardowns, unless there was one before the folder: a process that is
+  // stopped by a teardown would still write there.
+  const folderLast = (test) => test.teardown(() => undefined)
+  folderLast(t)
+  t.beforeEach(folderLast)
+  try {
+    require(file)
+  } catch (error) {
+    // Releases of Node that cannot, and what awaits at its top: nothing of it has run.
+    if (error.code !== 'ERR_REQUIRE_ESM' && error.code !== 'ERR_REQUIRE_ASYNC_MODULE') throw error
+    // A rejection ends the process with what it says.
+    await import(pathToFileURL(file).href)
+  }
 }
