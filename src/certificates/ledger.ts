@@ -68,9 +68,9 @@ export class Ledger {
     place: Place
   ): Promise<{ place: Place; touched: Map<string, ManagedCertificate | undefined> } | undefined> {
     const { store } = this.#control
-    const feed = await store.changesAfter(place)
+    const feed = await store.changesAfter(place, { kinds: [...TARGET_KINDS.keys()] })
     if (!feed.complete) return undefined
-    const keys = new Map(feed.changes.filter(({ kind }) => TARGET_KINDS.has(kind)).map((key) => [key.id, key]))
+    const keys = new Map(feed.changes.map((key) => [key.id, key]))
     const touched = new Map<string, ManagedCertificate | undefined>([...keys.keys()].map((id) => [id, undefined]))
     if (keys.size > 0) {
       const found = await store.getMany([...keys.values()].map(({ kind, id }) => ({ kind, id })))

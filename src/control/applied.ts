@@ -126,7 +126,7 @@ export class AppliedRevision {
 
   /** As `follow`, in a transaction. False, and nothing is done, when there is more than others should wait for. */
   async followWithin(transaction: StoreReader): Promise<boolean> {
-    const feed = await transaction.changesAfter(this.#place, WITHIN_TRANSACTION)
+    const feed = await transaction.changesAfter(this.#place, { limit: WITHIN_TRANSACTION })
     if (!feed.complete) return false
     await this.#apply(transaction, feed)
     return true

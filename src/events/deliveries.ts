@@ -40,6 +40,8 @@ export interface DeliveriesParts extends SenderParts {
 
 /** Pauses after failures of a destination. */
 export const BACK_OFF: BackoffRange = { first: 1_000, longest: 300_000 }
+/** What destinations follow beside the outbox. */
+const FOLLOWED = [eventDestination.name, eventSubscription.name]
 const PATIENCE = 6_000
 const BUDGET = 16 * 1024 * 1024
 const LETTER_BOUNDS: DeadLetterBounds = { letters: 1_000, bytes: 16 * 1024 * 1024 }
@@ -175,9 +177,8 @@ export class Deliveries {
   /** Brings destinations and subscriptions up to the last revision. */
   async #look(): Promise<void> {
     const { store } = this.#parts
-    const { complete, changes, place } = await store.changesAfter(this.#place)
-    const ours = changes.some(({ kind }) => kind === eventDestination.name || kind === eventSubscription.name)
-    if (this.#place.revision === -1 || !complete || ours) {
+    const { complete, changes, place } = await store.changesAfter(this.#place, { kinds: FOLLOWED })
+    if (this.#place.revision === -1 || !complete || changes.length > 0) {
       await this.#reload()
       await this.#renew()
     }

@@ -11,7 +11,8 @@ import type {
   RecordKey,
   Reference,
   StoredRecord,
-  StoreReader
+  StoreReader,
+  WantedChanges
 } from './store.js'
 import type { RecordsTable, ReferencesTable, Tables } from './tables.js'
 
@@ -199,9 +200,9 @@ export class Queries implements StoreReader {
     return rows.map(({ space, value }) => ({ space, value: JSON.parse(value) as string }))
   }
 
-  async changesAfter(after: Place | number, limit?: number): Promise<ChangeFeed> {
+  async changesAfter(after: Place | number, { limit, kinds }: WantedChanges = {}): Promise<ChangeFeed> {
     const { revision, mark } = typeof after === 'number' ? { revision: after, mark: undefined } : after
-    const first = await this.#firstChanges(revision, limit ?? CHANGES_PER_STATEMENT)
+    const first = await this.#firstChanges(revision, limit ?? CHANGES_PER_STATEMENT, kinds)
     const diverged =
       revision > first.place.revision || (mark !== undefined && first.mark !== undefined && first.mark !== mark)
     const { place, changes, more, from, end } = first
@@ -209,7 +210,8 @@ export class Queries implements StoreReader {
     if (diverged || revision + 1 < from || (more && limit !== undefined))
       return { ...feed, complete: false, changes: [] }
     if (!more) return { ...feed, complete: true, changes }
-    for await (const some of this.#changesFrom(end, place.revision)) for (const change of some) changes.push(change)
+    for await (const some of this.#changesFrom(end, place.revision, kinds))
+      for (const change of some) changes.push(change)
     // Several statements do not see one state: what they began with must still be the history.
     const now = await this.#firstChanges(place.revision, 1)
     const same =
@@ -221,7 +223,7 @@ export class Queries implements StoreReader {
    * What a history says of a revision, and the first changes after it. One statement, so that it sees one state: whole
    * revisions, none of them half. Two ranges and no join of revisions with changes, for which SQLite would index all changes anew each time.
    */
-  async #firstChanges(revision: number, limit: number) {
+  async #firstChanges(revision: number, limit: number, kinds?: readonly string[]) {
     const rows = await this.#connection()
       .selectFrom('meta')
       .leftJoin(
@@ -230,6 +232,7 @@ export class Queries implements StoreReader {
             .selectFrom('changes')
             .selectAll()
             .where('revision', '>', revision)
+            .$if(kinds !== undefined, (some) => some.where('kind', 'in', kinds ?? []))
             .orderBy('revision')
             .orderBy('position')
             .limit(limit + 1)
@@ -266,7 +269,11 @@ export class Queries implements StoreReader {
   }
 
   /** The changes after a place within the list, up to a revision, in pieces. */
-  async *#changesFrom(start: End | undefined, last: number): AsyncGenerator<readonly Change[]> {
+  async *#changesFrom(
+    start: End | undefined,
+    last: number,
+    kinds: readonly string[] | undefined
+  ): AsyncGenerator<readonly Change[]> {
     for (let end = start; end !== undefined; ) {
       const { revision, position } = end
       const rows = await this.#connection()
@@ -274,6 +281,7 @@ export class Queries implements StoreReader {
         .select(['revision', 'position', 'kind', 'id', 'operation'])
         .where(({ eb, refTuple, tuple }) => eb(refTuple('revision', 'position'), '>', tuple(revision, position)))
         .where('revision', '<=', last)
+        .$if(kinds !== undefined, (some) => some.where('kind', 'in', kinds ?? []))
         .orderBy('revision')
         .orderBy('position')
         .limit(CHANGES_PER_STATEMENT)

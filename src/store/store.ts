@@ -117,6 +117,13 @@ export interface ChangeFeed {
   readonly changes: readonly Change[]
 }
 
+/** Which changes a question asks for. */
+export interface WantedChanges {
+  readonly limit?: number
+  /** Only those of records of these kinds. */
+  readonly kinds?: readonly string[]
+}
+
 /** A place in a list, newest first. */
 export interface Position {
   readonly createdAt: number
@@ -183,9 +190,10 @@ export interface StoreReader {
   claimsOf(kind: string, id: string): Promise<Claim[]>
   /**
    * What was committed after a place, up to now; a transaction's own changes are not among it. Of a bare number only its
-   * size is compared with the history. With a `limit` more changes are not told; without one they are read in pieces.
+   * size is compared with the history. With a `limit`, a feed of more changes than that is not complete; without one they
+   * are read in pieces.
    */
-  changesAfter(after: Place | number, limit?: number): Promise<ChangeFeed>
+  changesAfter(after: Place | number, wanted?: WantedChanges): Promise<ChangeFeed>
   /** The place of a committed revision. */
   placeOf(revision: number): Promise<Place>
   /** The last committed revision; within a transaction its own. */

@@ -111,8 +111,9 @@ const READS: readonly (readonly [string, (store: StoreReader) => Promise<unknown
   ['some records', (store) => store.getMany(numbers.map((n) => ({ kind: 'edge', id: edgeId(n) })))],
   ['who holds a claim', (store) => store.keeperOf('host', 'host-9')],
   ['the claims of a record', (store) => store.claimsOf('edge', edgeId(9))],
-  ['the last changes', (store) => store.changesAfter(EDGES / AT_ONCE, CHANGES)],
-  ['the first changes of many', (store) => store.changesAfter(2, CHANGES)],
+  ['the last changes', (store) => store.changesAfter(EDGES / AT_ONCE, { limit: CHANGES })],
+  ['the first changes of many', (store) => store.changesAfter(2, { limit: CHANGES })],
+  ['the last changes of some kinds', (store) => store.changesAfter(EDGES / AT_ONCE, { kinds: ['a', 'b'] })],
   ['the last place', (store) => store.placeOf(3)]
 ]
 /** Of these the order alone leads to the records: the index that has it is the right one. */

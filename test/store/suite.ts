@@ -387,6 +387,11 @@ function history(t: TapTest, fresh: Fresh): void {
     const other = { ...second, mark: 'op_of_another_history' }
     t.match(await store.changesAfter(other), { complete: false, diverged: true, revision: 3, changes: { length: 0 } })
     const ahead = { revision: 4, mark: 'op_lost' }
+    t.match(await store.changesAfter(empty, { kinds: ['nothing of this kind'] }), {
+      complete: true,
+      revision: 3,
+      changes: { length: 0 }
+    })
     t.match(await store.changesAfter(ahead), { complete: false, diverged: true, revision: 3, changes: { length: 0 } })
     t.match(await store.changesAfter(4), { complete: false, diverged: true }, 'a number alone may be too large')
     await store.transact(operation(), async (transaction) => {

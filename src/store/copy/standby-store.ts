@@ -18,6 +18,7 @@ import type {
   Store,
   StoredRecord,
   StoreTransaction,
+  WantedChanges,
   WholeRecord,
   WholeRequest
 } from '../store.js'
@@ -110,8 +111,8 @@ export class StandbyStore implements Store {
     return this.#current.claimsOf(kind, id)
   }
 
-  changesAfter(after: Place | number): Promise<ChangeFeed> {
-    return this.#current.changesAfter(after)
+  changesAfter(after: Place | number, wanted?: WantedChanges): Promise<ChangeFeed> {
+    return this.#current.changesAfter(after, wanted)
   }
 
   placeOf(revision: number): Promise<Place> {

@@ -135,6 +135,7 @@ interface CredentialWatchParts {
 /** How long after a failure the store is asked again. Milliseconds. */
 const AGAIN = 1000
 const OWNERS: ReadonlySet<string> = new Set([botUser.name, USER])
+const FOLLOWED = [credential.name, agentIngress.name, ...OWNERS]
 
 /**
  * Follows what is written, here or by another process on the store: sessions whose credential or owner is gone end, and
@@ -178,7 +179,7 @@ export class CredentialWatch {
   async #follow(): Promise<void> {
     const { reader, ingressesChanged, log } = this.#parts
     try {
-      const { complete, place, changes } = await reader.changesAfter(this.#seen)
+      const { complete, place, changes } = await reader.changesAfter(this.#seen, { kinds: FOLLOWED })
       const ids = (kind: (name: string) => boolean) =>
         new Set(changes.filter((one) => kind(one.kind)).map(({ id }) => id))
       const credentials = ids((name) => name === credential.name)
