@@ -183,7 +183,7 @@ export class AgentPlane {
     const holder = new SnapshotHolder(Snapshot.empty())
     const dialer = targetDialer(target)
     // A unit of tunnels is the one whose dialer is given from outside.
-    const upstreams = new Upstreams(clock, { dialer: () => dialer, has: () => true })
+    const upstreams = new Upstreams({ clock, tunnels: { dialer: () => dialer, has: () => true } })
     const say = (fields: object, message: string): void => tell(lineOf(fields, message))
     const traffic = createTraffic({
       serverTransport: front,

@@ -4,6 +4,7 @@ import { settleSealKey } from '../control/seal-key.js'
 import type { Events } from '../events/events.js'
 import type { EndedSessions } from '../features/login/ended-sessions.js'
 import { actions } from '../features/registry.js'
+import { type Json, timestampText } from '../lib/json.js'
 import type { Sealer } from '../lib/seal.js'
 import type { Steps } from '../lib/slices.js'
 import { isShared, storeAddress } from '../options/catalogue.js'
@@ -14,6 +15,7 @@ import { eventDestination } from '../resources/event-destinations.js'
 import { eventSubscription } from '../resources/event-subscriptions.js'
 import { botUser, credential } from '../resources/identities.js'
 import { resources } from '../resources/registry.js'
+import { upstreamKey } from '../resources/units.js'
 import { KeptState } from '../runtime/persistent-state.js'
 import type { Snapshot } from '../runtime/snapshot.js'
 import { untilAnswered } from '../store/copy/reaching-store.js'
@@ -83,6 +85,7 @@ export async function openControlPlane(
     seal,
     events,
     deliveryOf: events.deliveryOf,
+    healthOf: (backend) => healthAnswer(dataPlane, foundation.holder.current(), backend),
     testDestination: events.test,
     lettersDropped: events.lettersDropped,
     clock,
@@ -128,6 +131,14 @@ function followRevisions({ revisions }: Foundation, { agents, events }: ControlS
     settled: (kinds) => (FOLLOWED_BY_EVENTS.some((kind) => kinds.has(kind)) ? events.followed() : undefined)
   })
   revisions.add({ served: () => stores.current?.served() })
+}
+
+/** What this process knows of the server of a backend, as the API shows it. */
+function healthAnswer({ upstreams }: DataPlane, { tables }: Snapshot, backend: string): Json | undefined {
+  const known = upstreams.stateOf(tables.upstreams.get(upstreamKey(backend)))
+  if (known === undefined) return undefined
+  const { state, reason, since } = known
+  return { status: state, reason, since: since === undefined ? null : timestampText(since) }
 }
 
 /** What traffic no longer needs is given up beside it. */

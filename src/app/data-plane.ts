@@ -8,6 +8,7 @@ import type { Options } from '../options/options.js'
 import { trustingProxies } from '../proxy/client-address.js'
 import { createTraffic, type Traffic, type TrafficParts } from '../proxy/data-plane.js'
 import { HeaderKinds } from '../proxy/header-sanitizing.js'
+import { HealthChecks } from '../proxy/health.js'
 import { Upstreams } from '../proxy/upstreams.js'
 import type { ClientTransport } from '../transport/contract.js'
 import { httpProxyBack } from '../transport/http-proxy/client.js'
@@ -37,9 +38,10 @@ export interface DataPlane {
 export async function openDataPlane(options: Options, foundation: Foundation, agents: Agents): Promise<DataPlane> {
   const { clock, log, names, holder, metrics, turnedAway, bus, challenges, lifecycle } = foundation
   const engine = ENGINES[options.engine]
-  const upstreams = new Upstreams(clock, agents.groups, names.forSockets)
   const clientTransport = engine.back({ clock })
-  lifecycle.opens({ clientTransport })
+  const checks = new HealthChecks({ clientTransport, clock, log })
+  const upstreams = new Upstreams({ clock, tunnels: agents.groups, lookup: names.forSockets, checks })
+  lifecycle.opens({ clientTransport: { close: () => closeUpstreams(clientTransport, checks) } })
   const traffic = createTraffic({
     ...(await trafficOptions(options, clock)),
     serverTransport: engine.front({ clock }),
@@ -60,6 +62,12 @@ export async function openDataPlane(options: Options, foundation: Foundation, ag
   })
   lifecycle.opens({ traffic })
   return { traffic, upstreams, clientTransport }
+}
+
+/** No server is asked any more. */
+function closeUpstreams(clientTransport: ClientTransport, checks: HealthChecks): void {
+  checks.stop()
+  clientTransport.close()
 }
 
 /** What the options say of traffic. */

@@ -8,9 +8,12 @@ import {
   observeDeliveries,
   observeLog,
   observeRestrictions,
-  observeStore
+  observeStore,
+  observeUpstreams,
+  type UpstreamState
 } from '../telemetry/metrics.js'
 import type { Agents } from '../tunnel/agents/agents.js'
+import type { DataPlane } from './data-plane.js'
 import type { Foundation } from './foundation.js'
 import type { StartingStore } from './store-copy.js'
 
@@ -28,17 +31,19 @@ interface UpkeepStage {
   readonly ended: EndedSessions
   readonly control: ControlPlane
   readonly store: StartingStore
+  readonly dataPlane: Pick<DataPlane, 'upstreams'>
 }
 
 /** Metrics that are read from the parts when they are asked for, and what is done again and again. */
 export function beginUpkeep(options: Options, foundation: Foundation, stage: UpkeepStage): void {
   const { metrics, output, limiter, lifecycle } = foundation
-  const { agents, events, ended, control, store } = stage
+  const { agents, events, ended, control, store, dataPlane } = stage
   const { registry } = metrics
   metrics.observeProcess()
   metrics.observeLimiter(() => limiter.statistics())
   observeStore(registry, () => control.divergences)
   observeLog(registry, () => output?.dropped ?? 0)
+  observeUpstreams(registry, () => upstreamStates(dataPlane))
   observeAgents(registry, () => agents.statistics)
   observeRestrictions(registry, () => ({ agent: agents.gateCounts, ...control.gateCounts }))
   observeDeliveries(registry, () => events.counts())
@@ -51,6 +56,13 @@ export function beginUpkeep(options: Options, foundation: Foundation, stage: Upk
       every(FORGET_EVERY, () => void forgetHistory(options, foundation, stage))
     ]
   })
+}
+
+/** Each server with the backend or option that names it, and whether it is up. */
+function* upstreamStates({ upstreams }: UpkeepStage['dataPlane']): Generator<UpstreamState> {
+  for (const [key, { name, active }, { state }] of upstreams.states()) {
+    yield { backend: key.slice(key.indexOf(':') + 1), server: name, up: state !== 'down', active }
+  }
 }
 
 function every(milliseconds: number, work: () => void): NodeJS.Timeout {

@@ -16,6 +16,7 @@ export interface AnswerOptions {
   /** Ids of the live tunnels that carry all of the labels, for each of `groups`, by its id. */
   readonly selectedBy?: (groups: readonly LabelGroup[]) => Promise<ReadonlyMap<string, readonly string[]>>
   readonly deliveryOf?: ((destination: string) => Json | undefined) | undefined
+  readonly healthOf?: ((backend: string) => Json | undefined) | undefined
 }
 
 /** A backend and the labels that a tunnel must carry to be selected by it. */
@@ -60,6 +61,10 @@ export class Answers {
       deliveryOf(destination) {
         live = true
         return context.deliveryOf?.(destination)
+      },
+      healthOf(backend) {
+        live = true
+        return context.healthOf?.(backend)
       }
     }
     const answer = present(resource, record, watched, once)
@@ -106,7 +111,7 @@ export class Answers {
     records: readonly ResourceRecord[],
     viewer: Principal | undefined
   ): Promise<PresentContext> {
-    const { zone, regions, deliveryOf } = this.#options
+    const { zone, regions, deliveryOf, healthOf } = this.#options
     const below = new Map<string, readonly ResourceRecord[]>()
     for (const { child, field } of this.#catalogue.childrenOf(resource)) {
       const to = { kind: resource.name, ids: records.map(({ id }) => id) }
@@ -125,7 +130,8 @@ export class Answers {
       showSecrets: (record) => viewer !== undefined && maySeeSecrets(viewer, record),
       children: (kind, parent) => below.get(`${kind} ${parent}`) ?? [],
       tunnelsOf: (backend) => tunnels?.get(backend) ?? [],
-      deliveryOf: (destination) => deliveryOf?.(destination)
+      deliveryOf: (destination) => deliveryOf?.(destination),
+      healthOf: (backend) => healthOf?.(backend)
     }
   }
   async #tunnelsOf({ name }: Resource, records: readonly ResourceRecord[]) {

@@ -180,6 +180,8 @@ export interface ControlOptions {
   readonly events?: EventRecorder
   /** How the delivery to an event destination goes. */
   readonly deliveryOf?: (destination: string) => Json | undefined
+  /** What this process knows of the server of a backend. */
+  readonly healthOf?: (backend: string) => Json | undefined
   readonly testDestination?: TestDestination
   /** Called when dead letters of event destinations were dropped or given back. Must not reject. */
   readonly lettersDropped?: () => Promise<void>

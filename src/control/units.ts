@@ -1,16 +1,11 @@
 import { isDeepStrictEqual } from 'node:util'
 import type { ShardedMap } from '../lib/sharded-map.js'
 import type { Steps } from '../lib/slices.js'
-import {
-  failoverBackends,
-  httpResponseBackends,
-  staticBackends,
-  tunnelGroups,
-  weightedBackends
-} from '../resources/backends.js'
+import { failoverBackends, httpResponseBackends, tunnelGroups, weightedBackends } from '../resources/backends.js'
 import { certificateAuthorities, reservedDomains, tlsCertificates } from '../resources/domains.js'
 import { httpsEdges, httpsRoutes, tcpEdges } from '../resources/edges.js'
 import { ipPolicies, ipRestrictions, ipRules } from '../resources/ip-policies.js'
+import { staticBackends } from '../resources/static-backend.js'
 import { type PlannedKind, type PlannedRecord, secretName } from '../resources/units.js'
 import { vaultSecrets, vaults } from '../resources/vaults.js'
 import type { SecretValues, Unit } from '../runtime/plan.js'

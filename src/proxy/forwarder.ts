@@ -10,7 +10,8 @@ import { type Answer, type ClientTransport, DialError, type ForwardOptions } fro
 import { WebSocketPipe } from '../transport/websocket/pipe.js'
 import { cleanResponse, type HeaderKinds } from './header-sanitizing.js'
 import { failureResponse, responseOf } from './response.js'
-import type { Server, UpstreamLookup, Upstreams, UpstreamTarget } from './upstreams.js'
+import type { Server } from './server.js'
+import type { UpstreamLookup, Upstreams, UpstreamTarget } from './upstreams.js'
 
 /** Milliseconds. */
 export interface UpstreamTimeouts {
@@ -73,14 +74,18 @@ export class Forwarder {
       const { server } = target
       const answer = await this.#attempt(exchange, flow, server, options)
       const duration = clock.monotonic() - begun
-      if (answer.kind !== 'failed') return this.#forwarded(answer, duration)
-      const again = attempt < MOST_ATTEMPTS && mayRetry(answer, flow.request) && exchange.signal.aborted === undefined
-      // Without another server, the same one is asked once more: its connection may have been closed while it was idle.
-      if (again) tried = new Set([...tried, server])
-      const next: UpstreamTarget | undefined = again
-        ? (upstreams.choose(units, key as string, tried) ?? (attempt === 1 ? target : undefined))
-        : undefined
-      if (next === undefined) return { response: this.#failed(answer, server), duration }
+      const failed = answer.kind === 'failed'
+      if (!failed && !isRefusal(answer, server)) return this.#forwarded(answer, duration)
+      let next: UpstreamTarget | undefined
+      if (attempt < MOST_ATTEMPTS && mayRetry(answer, flow.request) && exchange.signal.aborted === undefined) {
+        tried = new Set([...tried, server])
+        // Without another server, one that broke is asked once more: its connection may have been closed while it was idle.
+        next = upstreams.choose(units, key as string, tried) ?? (attempt === 1 && failed ? target : undefined)
+      }
+      if (next === undefined) {
+        return failed ? { response: this.#failed(answer, server), duration } : this.#forwarded(answer, duration)
+      }
+      if (answer.kind === 'response') answer.body.discard()
       this.#parts.metrics.retried()
       target = next
     }
@@ -89,14 +94,16 @@ export class Forwarder {
   async #attempt(exchange: Exchange, flow: Flow, server: Server, options: ForwardOptions): Promise<Answer> {
     if (flow.speaksBytes !== undefined) return await this.#open(exchange, flow, server, flow.speaksBytes.headers)
     const end = server.begin()
-    const answer = await this.#parts.clientTransport.forward(exchange, server.dialer, options)
+    const { clientTransport, clock } = this.#parts
+    const answer = await clientTransport.forward(exchange, server.dialer, withTimeouts(options, server))
     if (answer.kind === 'failed') {
       end()
-      server.failed(answer.failure, this.#parts.clock.monotonic())
-    } else {
-      server.succeeded()
-      flow.onEnd(end)
+      server.failed(answer.failure, clock.monotonic(), clock.wall())
+      return answer
     }
+    if (isRefusal(answer, server)) server.refused(answer.head.status, clock.monotonic(), clock.wall())
+    else server.succeeded(clock.monotonic(), clock.wall())
+    flow.onEnd(end)
     return answer
   }
 
@@ -106,15 +113,16 @@ export class Forwarder {
     const end = server.begin()
     const { connection: client, signal } = exchange
     try {
-      const upstream = await server.dialer.open({ client, deadline: timeouts.connect, signal, bytes: true })
-      server.succeeded()
+      const { connect = timeouts.connect, idle = timeouts.idle } = server.settings.timeouts ?? {}
+      const upstream = await server.dialer.open({ client, deadline: connect, signal, bytes: true })
+      server.succeeded(clock.monotonic(), clock.wall())
       flow.onEnd(end)
       const head = { status: 101, reason: 'Switching Protocols', headers }
-      return { kind: 'switched', head, pipe: new WebSocketPipe(upstream, timeouts.idle) }
+      return { kind: 'switched', head, pipe: new WebSocketPipe(upstream, idle) }
     } catch (error) {
       end()
       if (!(error instanceof DialError)) throw error
-      server.failed(error.failure, clock.monotonic())
+      server.failed(error.failure, clock.monotonic(), clock.wall())
       return { kind: 'failed', failure: error.failure, retry: 'safe', detail: error.message }
     }
   }
@@ -182,9 +190,21 @@ function fixedResponse({ status, headers, body }: ResponseUpstream): FlowRespons
   return responseOf({ kind: 'respond', status, headers: fields, ...(body === '' ? {} : { body: Buffer.from(body) }) })
 }
 
+/** Is this an answer that its backend takes for a failure of the server? */
+function isRefusal(answer: Answer, server: Server): answer is Extract<Answer, { kind: 'response' }> {
+  return answer.kind === 'response' && server.failsWith(answer.head.status)
+}
+
+/** The time-outs of the backend take the place of those of the options. */
+function withTimeouts(options: ForwardOptions, { settings: { timeouts } }: Server): ForwardOptions {
+  if (timeouts === undefined) return options
+  const { connect = options.connectTimeout, response = options.responseTimeout, idle = options.idleTimeout } = timeouts
+  return { ...options, connectTimeout: connect, responseTimeout: response, idleTimeout: idle }
+}
+
 /** Only a body that is absent or bytes can be sent again (a stream may have been read). */
 function mayRetry(answer: Answer, request: FlowRequest): boolean {
-  if (answer.kind !== 'failed' || answer.retry === 'never') return false
-  if (answer.retry === 'idempotent-only' && !IDEMPOTENT.has(request.method)) return false
+  const retry = answer.kind === 'failed' ? answer.retry : 'idempotent-only'
+  if (retry === 'never' || (retry === 'idempotent-only' && !IDEMPOTENT.has(request.method))) return false
   return request.body instanceof Uint8Array || request.body.framing.kind === 'none'
 }

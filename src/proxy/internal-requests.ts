@@ -32,7 +32,7 @@ const nothing = (): void => undefined
 const UNWATCHED = { wanted: nothing, settled: nothing, abandoned: nothing }
 
 /** A request that is made in this process. Its answer is gathered in memory, up to `limit` bytes. */
-class InternalExchange implements Exchange {
+export class InternalExchange implements Exchange {
   readonly connection: ConnectionFacts
   readonly request: Exchange['request']
   readonly upgrade = undefined

@@ -16,9 +16,10 @@ import type { SocketFacts } from '../transport/connection-facts.js'
 import { DialError } from '../transport/contract.js'
 import { AbortList } from '../transport/deadlines.js'
 import { cut, ignore } from '../transport/pipes.js'
+import type { Server } from './server.js'
 import { type PipeEnd, TcpPipe } from './tcp-pipe.js'
 import type { TcpTermination } from './tls.js'
-import type { Server, Upstreams } from './upstreams.js'
+import type { Upstreams } from './upstreams.js'
 
 export interface TcpConnectionParts {
   readonly holder: SnapshotHolder
@@ -195,9 +196,13 @@ export class TcpConnection {
       tried.add(server)
       const done = server.begin()
       try {
-        const why = { client: this.#facts, deadline: timeouts.connect, signal: this.#gone }
+        const why = {
+          client: this.#facts,
+          deadline: server.settings.timeouts?.connect ?? timeouts.connect,
+          signal: this.#gone
+        }
         const pipe = await server.dialer.open(why)
-        server.succeeded()
+        server.succeeded(clock.monotonic(), clock.wall())
         this.#code = undefined
         return { pipe, done }
       } catch (error) {
@@ -213,7 +218,7 @@ export class TcpConnection {
   #failed(server: Server, failure: Failure, detail: string, now: number): boolean {
     this.#code = FAILURES[failure].code
     if (this.#gone.aborted !== undefined) return false
-    server.failed(failure, now)
+    server.failed(failure, now, this.#parts.clock.wall())
     this.#parts.log.warn({ failure, detail, upstream: server.name, edge: this.#edge }, 'upstream failed')
     return true
   }

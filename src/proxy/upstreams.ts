@@ -1,8 +1,5 @@
 import type { LookupFunction } from 'node:net'
-import type { Failure } from '../flow/exchange.js'
 import type { Clock } from '../lib/clock.js'
-import { Backoff } from '../lib/concurrency.js'
-import { formatAuthority } from '../lib/host.js'
 import { ShardedMap } from '../lib/sharded-map.js'
 import { atOnce, type Steps } from '../lib/slices.js'
 import type {
@@ -13,70 +10,11 @@ import type {
   WeightedUpstream
 } from '../runtime/plan.js'
 import type { Dialer } from '../transport/contract.js'
-import { tcpDialer, tlsDialer } from '../transport/dialers.js'
+import type { HealthChecks } from './health.js'
+import { Server, type ServerState, serverOf } from './server.js'
 
-/** How long a server that could not be reached is avoided. */
-const AVOIDED = { first: 1_000, longest: 30_000 }
-/** Failures in a row, after a connection was there, until the server is taken for down. */
-const TOLERATED = 3
-
-/** The server was never reached: nothing can be hoped of it for now. */
-const UNREACHED: ReadonlySet<Failure> = new Set(['dial-refused', 'dial-timeout', 'dial-tls', 'no-tunnel'])
-const BROKEN: ReadonlySet<Failure> = new Set(['upstream-gone', 'upstream-timeout', 'upstream-malformed'])
-
-/**
- * One server that carries traffic: how busy it is, and whether it works as far as its traffic tells (passive health). A
- * server that is down is avoided for a pause that doubles with each failure and gets the next request after it.
- */
-export class Server {
-  readonly dialer: Dialer
-  /** For logs: no secret, no credential. */
-  readonly name: string
-  #active = 0
-  #failures = 0
-  readonly #backoff = new Backoff(AVOIDED)
-  #downUntil = 0
-
-  constructor(dialer: Dialer, name: string) {
-    this.dialer = dialer
-    this.name = name
-  }
-
-  /** Exchanges and connections that it carries now. */
-  get active(): number {
-    return this.#active
-  }
-
-  /** `now`: monotonic, milliseconds. */
-  isUp(now: number): boolean {
-    return now >= this.#downUntil
-  }
-
-  /** Counts one that it carries. The way to end it is called once. */
-  begin(): () => void {
-    this.#active++
-    let running = true
-    return () => {
-      if (running) this.#active--
-      running = false
-    }
-  }
-
-  succeeded(): void {
-    this.#failures = 0
-    this.#backoff.reset()
-    this.#downUntil = 0
-  }
-
-  /** What ended the attempt; what the client did says nothing of the server. */
-  failed(failure: Failure, now: number): void {
-    if (!UNREACHED.has(failure) && !BROKEN.has(failure)) return
-    this.#failures++
-    if (!UNREACHED.has(failure) && this.#failures < TOLERATED) return
-    this.#downUntil = now + this.#backoff.next()
-    this.#failures = 0
-  }
-}
+/** The part of its weight with which a member begins that has come back. */
+const COLDEST = 0.1
 
 /** One of several that share traffic. */
 export interface Share {
@@ -111,6 +49,13 @@ export class WeightedChoice {
     return chosen.index
   }
 
+  /** The one that carries the least for its weight; of several such, the one whose turn it is. */
+  least(shares: readonly Share[]): number | undefined {
+    const burden = ({ load, weight }: Share) => (load + 1) / weight
+    const lightest = Math.min(...shares.map(burden))
+    return this.take(shares.filter((share) => burden(share) === lightest))
+  }
+
   #credit({ index }: Share): number {
     return this.#credits[index] ?? 0
   }
@@ -134,6 +79,15 @@ interface TunnelGroups {
   has(labels: TunnelUpstream['labels']): boolean
 }
 
+export interface UpstreamsParts {
+  readonly clock: Clock
+  readonly tunnels?: TunnelGroups
+  /** Answers the names of servers; the system's resolver when left out. */
+  readonly lookup?: LookupFunction
+  /** Asks the servers whose units want it; absent: traffic alone tells. */
+  readonly checks?: HealthChecks
+}
+
 /** How good a choice a unit is: it works, it is down, or it cannot be tried (again). */
 type State = 'up' | 'down' | 'none'
 
@@ -145,6 +99,7 @@ export class Upstreams {
   readonly #clock: Clock
   readonly #tunnels: TunnelGroups | undefined
   readonly #lookup: LookupFunction | undefined
+  readonly #checks: HealthChecks | undefined
   readonly #servers = new WeakMap<AddressUpstream | TunnelUpstream, Server>()
   readonly #choices = new WeakMap<WeightedUpstream, WeightedChoice>()
   #followed: ShardedMap<UpstreamUnit> = ShardedMap.empty()
@@ -152,11 +107,26 @@ export class Upstreams {
   readonly #uses = new Map<string, number>()
   #keys: ReadonlySet<string> = new Set()
 
-  /** `lookup`: answers the names of servers; the system's resolver when left out. */
-  constructor(clock: Clock, tunnels?: TunnelGroups, lookup?: LookupFunction) {
+  constructor({ clock, tunnels, lookup, checks }: UpstreamsParts) {
     this.#clock = clock
     this.#tunnels = tunnels
     this.#lookup = lookup
+    this.#checks = checks
+  }
+
+  /** What is known of the server of a unit; undefined for one that is no server. */
+  stateOf(unit: UpstreamUnit | undefined): ServerState | undefined {
+    if (unit?.form !== 'address') return undefined
+    return this.#server(unit)?.stateAt(this.#clock.monotonic())
+  }
+
+  /** The servers of the units that serve, with the key of their unit. */
+  *states(): Generator<readonly [key: string, server: Server, state: ServerState]> {
+    for (const [key, unit] of this.#followed) {
+      if (unit.form !== 'address') continue
+      const server = this.#server(unit)
+      if (server !== undefined) yield [key, server, server.stateAt(this.#clock.monotonic())]
+    }
   }
 
   /**
@@ -212,13 +182,19 @@ export class Upstreams {
       choice = new WeightedChoice()
       this.#choices.set(unit, choice)
     }
-    const shares = (wanted: State) =>
-      unit.members.flatMap(({ upstream, weight }, index) =>
-        weight > 0 && this.#state(units, upstream, tried) === wanted
-          ? [{ index, weight, load: this.#load(units, upstream) }]
-          : []
-      )
-    const index = choice.take(shares('up')) ?? choice.take(shares('down'))
+    const up: Share[] = []
+    const down: Share[] = []
+    for (const [index, { upstream, weight }] of unit.members.entries()) {
+      const state = weight > 0 ? this.#state(units, upstream, tried) : 'none'
+      if (state === 'none') continue
+      const share = { index, weight: weight * this.#warmth(units, upstream, unit), load: this.#load(units, upstream) }
+      if (state === 'up') up.push(share)
+      else down.push(share)
+    }
+    const panics = up.length < (unit.panicThreshold ?? 0) * (up.length + down.length)
+    const take = (shares: readonly Share[]) =>
+      unit.balance === 'least_requests' ? choice.least(shares) : choice.take(shares)
+    const index = (panics ? undefined : take(up)) ?? take(panics ? [...up, ...down] : down)
     const member = index === undefined ? undefined : unit.members[index]
     return member === undefined ? undefined : this.choose(units, member.upstream, tried)
   }
@@ -252,10 +228,18 @@ export class Upstreams {
     return this.#server(unit)?.active ?? 0
   }
 
+  /** The part of its weight that a member has: one that has just come back rises to the whole. */
+  #warmth(units: UpstreamLookup, key: string, { slowStart = 0 }: WeightedUpstream): number {
+    const unit = units.upstream(key)
+    if (slowStart === 0 || (unit?.form !== 'address' && unit?.form !== 'tunnels')) return 1
+    const up = this.#server(unit)?.upFor(this.#clock.monotonic()) ?? slowStart
+    return Math.min(1, Math.max(COLDEST, up / slowStart))
+  }
+
   #server(unit: AddressUpstream | TunnelUpstream): Server | undefined {
     let server = this.#servers.get(unit)
     if (server === undefined) {
-      if (unit.form === 'address') server = new Server(createDialer(unit, this.#lookup), nameOf(unit))
+      if (unit.form === 'address') server = serverOf(unit, this.#lookup)
       else if (this.#tunnels !== undefined) server = new Server(this.#tunnels.dialer(unit.labels), `tunnels ${unit.id}`)
       else return undefined
       this.#servers.set(unit, server)
@@ -266,8 +250,11 @@ export class Upstreams {
   /** Answers whether the set of keys has changed. */
   #count(unit: UpstreamUnit | undefined, by: 1 | -1): boolean {
     if (unit?.form !== 'address' && unit?.form !== 'tunnels') return false
-    const key = this.#server(unit)?.dialer.key
-    if (key === undefined) return false
+    const server = this.#server(unit)
+    if (server === undefined) return false
+    if (by === 1) this.#checks?.begin(server)
+    else this.#checks?.end(server)
+    const { key } = server.dialer
     const before = this.#uses.get(key) ?? 0
     if (before + by === 0) this.#uses.delete(key)
     else this.#uses.set(key, before + by)
@@ -278,19 +265,4 @@ export class Upstreams {
 function best(states: readonly State[]): State {
   if (states.includes('up')) return 'up'
   return states.includes('down') ? 'down' : 'none'
-}
-
-function nameOf({ protocol, host, port }: AddressUpstream): string {
-  return `${protocol}://${formatAuthority(host, port)}`
-}
-
-function createDialer(unit: AddressUpstream, lookup: LookupFunction | undefined): Dialer {
-  if (unit.protocol === 'http') return tcpDialer({ host: unit.host, port: unit.port, lookup })
-  return tlsDialer({
-    host: unit.host,
-    port: unit.port,
-    lookup,
-    servername: unit.host,
-    ...(unit.certificateAuthorities === undefined ? {} : { ca: unit.certificateAuthorities })
-  })
 }

@@ -1,10 +1,11 @@
 import { refuseUnwritable } from '../features/headers.js'
-import { boolean, described, map, text, whole } from '../schema/fields.js'
-import { object, type RuleView } from '../schema/objects.js'
+import { choice, described, fraction, map, text, whole } from '../schema/fields.js'
+import type { RuleView } from '../schema/objects.js'
 import { liveRefs, refIds, refNumbers } from '../schema/references.js'
 import { tunnel } from './live.js'
 import { defineResource } from './resource.js'
-import { planned, splitHostport, upstreamKey } from './units.js'
+import { staticBackend } from './static-backend.js'
+import { planned, upstreamKey } from './units.js'
 
 const MAX_LABELS = 20
 
@@ -27,30 +28,6 @@ export const tunnelGroupBackend = defineResource({
       required: true
     }),
     tunnels: liveRefs(tunnel, 'The tunnels that it selects now.', ({ id }, { tunnelsOf }) => tunnelsOf(id))
-  }
-})
-
-/** An address that is always there. */
-export const staticBackend = defineResource({
-  name: 'static_backend',
-  description: 'One upstream at a fixed address.',
-  path: '/backends/static',
-  listKey: 'backends',
-  idPrefix: 'bkdsc',
-  events: 'backend',
-  fields: {
-    ...described,
-    address: text({
-      description: 'host:port of the upstream.',
-      form: 'address',
-      bytes: 300,
-      required: true,
-      examples: ['127.0.0.1:3000']
-    }),
-    tls: object(
-      { enabled: boolean({ description: 'Connect with TLS?', default: false }) },
-      { description: 'TLS to the upstream; null: none.' }
-    )
   }
 })
 
@@ -110,6 +87,24 @@ export const weightedBackend = defineResource({
       max: 10_000,
       most: MAX_MEMBERS,
       required: true
+    }),
+    balance: choice(['round_robin', 'least_requests'], {
+      description:
+        'round_robin: in turn, by weight. least_requests: the one that carries the fewest requests for its weight.',
+      default: 'round_robin'
+    }),
+    panic_threshold: whole({
+      description:
+        'When fewer than this percentage of its backends are up, all of them are tried; 0: never while one is up.',
+      min: 0,
+      max: 100,
+      default: 0
+    }),
+    slow_start: fraction({
+      description: 'Seconds in which a backend that has come back rises to its weight; 0: at once.',
+      min: 0,
+      max: 3600,
+      default: 0
     })
   },
   rules: [{ on: ['backends'], check: someWeight }]
@@ -159,12 +154,6 @@ export const TCP_BACKENDS = [tunnelGroupBackend, staticBackend, weightedBackend,
 
 const keys = (id: string) => [upstreamKey(id)]
 
-export const staticBackends = planned(staticBackend, keys, ({ record: { id, body } }) => {
-  const { host, port } = splitHostport(body.address)
-  const protocol = body.tls?.enabled === true ? 'https' : 'http'
-  return [[upstreamKey(id), { kind: 'upstream', form: 'address', protocol, host, port }]]
-})
-
 export const httpResponseBackends = planned(httpResponseBackend, keys, ({ record: { id, body } }) => {
   const { status_code: status, headers, body: text } = body
   return [[upstreamKey(id), { kind: 'upstream', form: 'response', status, headers, body: text }]]
@@ -172,7 +161,13 @@ export const httpResponseBackends = planned(httpResponseBackend, keys, ({ record
 
 export const weightedBackends = planned(weightedBackend, keys, ({ record: { id, body } }) => {
   const members = Object.entries(body.backends).map(([backend, weight]) => ({ upstream: upstreamKey(backend), weight }))
-  return [[upstreamKey(id), { kind: 'upstream', form: 'weighted', members }]]
+  const { balance, panic_threshold: panic = 0, slow_start: slow = 0 } = body
+  const settings = {
+    ...(balance === 'least_requests' ? { balance } : {}),
+    ...(panic > 0 ? { panicThreshold: panic / 100 } : {}),
+    ...(slow > 0 ? { slowStart: slow * 1000 } : {})
+  }
+  return [[upstreamKey(id), { kind: 'upstream', form: 'weighted', members, ...settings }]]
 })
 
 export const failoverBackends = planned(failoverBackend, keys, ({ record: { id, body } }) => [

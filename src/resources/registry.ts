@@ -1,4 +1,4 @@
-import { failoverBackend, httpResponseBackend, staticBackend, tunnelGroupBackend, weightedBackend } from './backends.js'
+import { failoverBackend, httpResponseBackend, tunnelGroupBackend, weightedBackend } from './backends.js'
 import { certificateAuthority, tlsCertificate } from './certificates.js'
 import { agentIngress, reservedDomain } from './domains.js'
 import { httpsEdge, httpsEdgeRoute, tcpEdge } from './edges.js'
@@ -9,6 +9,7 @@ import { ipPolicy, ipPolicyRule, ipRestriction } from './ip-policies.js'
 import { endpoint, tunnel, tunnelSession } from './live.js'
 import type { Resource } from './resource.js'
 import { sshCertificateAuthority, sshHostCertificate, sshUserCertificate } from './ssh.js'
+import { staticBackend } from './static-backend.js'
 import { vault, vaultSecret } from './vaults.js'
 
 /** Every resource. What refers to another stands after it, so that records can be made in this order. */

@@ -36,6 +36,37 @@ interface UpstreamBase {
   readonly kind: 'upstream'
 }
 
+/** Statuses of HTTP from one to another, both included. */
+export type StatusRange = readonly [from: number, to: number]
+
+/** How a server is asked whether it works. */
+export interface HealthCheck {
+  /** `tcp`: a connection is enough, over TLS with its handshake. */
+  readonly type: 'http' | 'tcp'
+  /** Path and query; only for HTTP. */
+  readonly path: string
+  /** Value of Host; absent: the address. */
+  readonly host?: string
+  /** Milliseconds from one check to the next. */
+  readonly interval: number
+  /** Milliseconds that one check may take. */
+  readonly timeout: number
+  /** Statuses that say that it works. */
+  readonly statuses: readonly StatusRange[]
+  /** Checks in a row that must pass until a server that is down is up. */
+  readonly rise: number
+  /** Checks in a row that must fail until a server that is up is down. */
+  readonly fall: number
+}
+
+/** What traffic tells of a server. */
+interface PassiveHealth {
+  /** Failures in a row until it is taken for down. */
+  readonly failures: number
+  /** Statuses that are failures, and after which another server is asked where that is safe. */
+  readonly statuses: readonly StatusRange[]
+}
+
 /** One server at an address. */
 export interface AddressUpstream extends UpstreamBase {
   readonly form: 'address'
@@ -44,6 +75,14 @@ export interface AddressUpstream extends UpstreamBase {
   readonly port: number
   /** PEM text of the certificate authorities to trust instead of the system's; only for https. */
   readonly certificateAuthorities?: string
+  /** The name that is sent and must stand in the certificate; absent: the host. Only for https. */
+  readonly servername?: string
+  /** Only for https; absent: TLS 1.2. */
+  readonly minVersion?: 'TLSv1.2' | 'TLSv1.3'
+  readonly health?: HealthCheck
+  readonly passiveHealth?: PassiveHealth
+  /** Milliseconds, instead of those of the options. */
+  readonly timeouts?: { readonly connect?: number; readonly response?: number; readonly idle?: number }
 }
 
 /** A fixed answer. */
@@ -58,6 +97,12 @@ export interface ResponseUpstream extends UpstreamBase {
 export interface WeightedUpstream extends UpstreamBase {
   readonly form: 'weighted'
   readonly members: readonly { readonly upstream: string; readonly weight: number }[]
+  /** `least_requests`: the one that carries the fewest, in proportion to its weight. Absent: round robin. */
+  readonly balance?: 'round_robin' | 'least_requests'
+  /** When less than this share of its members, 0 to 1, is up, all of them are tried. */
+  readonly panicThreshold?: number
+  /** Milliseconds in which a member that has come back rises to its weight. */
+  readonly slowStart?: number
 }
 
 /** The first of these upstreams that works; keys of units. */

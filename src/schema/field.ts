@@ -68,6 +68,8 @@ export interface PresentContext {
   children(kind: string, parent: string): readonly ResourceRecord[]
   /** Ids of the live tunnels that a backend selects. */
   tunnelsOf(backend: string): readonly string[]
+  /** What this process knows of the server of a backend; undefined when nothing is. */
+  healthOf?(backend: string): Json | undefined
   /** How the delivery to an event destination goes; undefined when nothing is known of it. */
   deliveryOf?(destination: string): Json | undefined
 }

@@ -320,6 +320,37 @@ interface DeliveryCounts {
   readonly dead_letters_dropped: number
 }
 
+/** What is known of one server. */
+export interface UpstreamState {
+  /** Id of the backend, or the name of the option that says it. */
+  readonly backend: string
+  readonly server: string
+  readonly up: boolean
+  /** Exchanges and connections that it carries now. */
+  readonly active: number
+}
+
+/** Reads at each scrape what is known of the servers of backends. */
+export function observeUpstreams(registry: Registry, read: () => Iterable<UpstreamState>): void {
+  const gauge = (name: string, help: string, value: (one: UpstreamState) => number) =>
+    new Gauge({
+      name,
+      help,
+      labelNames: ['backend', 'server'],
+      registers: [registry],
+      collect() {
+        this.reset()
+        for (const one of read()) this.set({ backend: one.backend, server: one.server }, value(one))
+      }
+    })
+  gauge(
+    'sluice_upstream_up',
+    '1: the server works as far as is known; 0: traffic or checks found it down.',
+    ({ up }) => (up ? 1 : 0)
+  )
+  gauge('sluice_upstream_active', 'Requests and connections that the server carries now.', ({ active }) => active)
+}
+
 /** Reads what agents use at each scrape. */
 export function observeAgents(registry: Registry, read: () => AgentCounts): void {
   const gauge = (name: string, help: string, member: keyof AgentCounts) =>

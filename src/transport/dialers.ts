@@ -17,6 +17,7 @@ export interface TlsAddress extends TcpAddress {
   readonly servername: string
   /** PEM of the authorities that are trusted instead of the system's. */
   readonly ca?: string
+  readonly minVersion?: 'TLSv1.2' | 'TLSv1.3'
   /** False accepts any certificate. */
   readonly rejectUnauthorized?: boolean
 }
@@ -43,9 +44,9 @@ export function pathDialer(path: string): Dialer {
 
 /** Opens TLS connections over TCP; a failed handshake is `dial-tls`. */
 export function tlsDialer(at: TlsAddress): Dialer {
-  const { host, port, servername, ca, rejectUnauthorized = true } = at
+  const { host, port, servername, ca, minVersion, rejectUnauthorized = true } = at
   return {
-    key: `tls ${host}:${port} ${servername} ${rejectUnauthorized} ${ca ?? ''}`,
+    key: `tls ${host}:${port} ${servername} ${rejectUnauthorized} ${minVersion ?? ''} ${ca ?? ''}`,
     reusable: true,
     open: (why) => {
       const below = connectTcp(at)
@@ -58,6 +59,7 @@ export function tlsDialer(at: TlsAddress): Dialer {
         rejectUnauthorized,
         allowHalfOpen: true,
         ALPNProtocols: ['http/1.1'],
+        ...(minVersion === undefined ? {} : { minVersion }),
         ...(ca === undefined ? {} : { ca })
       }
       const socket = connectTls(options)

@@ -1,5 +1,5 @@
 import t from 'tap'
-import { Server } from '../../src/proxy/upstreams.js'
+import { Server } from '../../src/proxy/server.js'
 import type { Dialer } from '../../src/transport/contract.js'
 
 const dialer: Dialer = { key: 'k', reusable: true, open: () => Promise.reject(new Error('nobody dials here')) }

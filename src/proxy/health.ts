@@ -1,0 +1,185 @@
+import type { ConnectionFacts } from '../flow/exchange.js'
+import type { Clock } from '../lib/clock.js'
+import type { HealthCheck } from '../runtime/plan.js'
+import { type ClientTransport, DialError } from '../transport/contract.js'
+import { AbortList } from '../transport/deadlines.js'
+import { InternalExchange } from './internal-requests.js'
+import { isIn, type Server } from './server.js'
+
+/** The first check comes within this time, so that a process does not ask all servers at once. Milliseconds. */
+const FIRST_WITHIN = 1_000
+/** By which part of the interval a check may come earlier or later than the one before. */
+const SPREAD = 0.1
+
+export interface HealthCheckParts {
+  readonly clientTransport: Pick<ClientTransport, 'forward'>
+  readonly clock: Clock
+  readonly log: { info(fields: object, message: string): void; warn(fields: object, message: string): void }
+  /** From 0 to below 1; absent: `Math.random`. */
+  readonly random?: () => number
+}
+
+/** What one check found. */
+interface Found {
+  readonly ok: boolean
+  /** For people. */
+  readonly reason: string
+}
+
+/**
+ * Asks servers whether they work, each at the pace of its unit and spread in time. A check never outlives the unit: it ends with
+ * `end`. Its connections are those of traffic, so that what it finds is what a request would.
+ */
+export class HealthChecks {
+  readonly #parts: HealthCheckParts
+  readonly #running = new Map<Server, Check>()
+
+  constructor(parts: HealthCheckParts) {
+    this.#parts = parts
+  }
+
+  /** Asks the server from now on, if its unit wants that. */
+  begin(server: Server): void {
+    const { health } = server.settings
+    if (health !== undefined && !this.#running.has(server))
+      this.#running.set(server, new Check(server, health, this.#parts))
+  }
+
+  /** Asks the server no more. */
+  end(server: Server): void {
+    this.#running.get(server)?.stop()
+    this.#running.delete(server)
+  }
+
+  stop(): void {
+    for (const check of this.#running.values()) check.stop()
+    this.#running.clear()
+  }
+}
+
+class Check {
+  readonly #server: Server
+  readonly #settings: HealthCheck
+  readonly #parts: HealthCheckParts
+  #timer: NodeJS.Timeout
+  #asking: AbortList | undefined
+  #stopped = false
+
+  constructor(server: Server, settings: HealthCheck, parts: HealthCheckParts) {
+    this.#server = server
+    this.#settings = settings
+    this.#parts = parts
+    this.#timer = this.#after(Math.min(FIRST_WITHIN, settings.interval) * this.#random())
+  }
+
+  stop(): void {
+    this.#stopped = true
+    clearTimeout(this.#timer)
+    this.#asking?.abort('client-gone')
+  }
+
+  #random(): number {
+    return (this.#parts.random ?? Math.random)()
+  }
+
+  #after(milliseconds: number): NodeJS.Timeout {
+    return setTimeout(() => void this.#check(), milliseconds).unref()
+  }
+
+  async #check(): Promise<void> {
+    const { clock, log } = this.#parts
+    const { ok, reason } = await this.#ask()
+    if (this.#stopped) return
+    const changed = this.#server.checked(ok, reason, clock.monotonic(), clock.wall())
+    const fields = { upstream: this.#server.name, reason }
+    if (changed && ok) log.info(fields, 'an upstream is up again')
+    if (changed && !ok) log.warn(fields, 'an upstream is down: its health check fails')
+    this.#timer = this.#after(this.#settings.interval * (1 + SPREAD * (2 * this.#random() - 1)))
+  }
+
+  /** Never rejects. */
+  async #ask(): Promise<Found> {
+    const signal = new AbortList()
+    this.#asking = signal
+    const overdue = setTimeout(() => signal.abort('upstream-timeout'), this.#settings.timeout)
+    try {
+      const found = this.#settings.type === 'tcp' ? await this.#connects(signal) : await this.#answers(signal)
+      return signal.aborted === 'upstream-timeout'
+        ? { ok: false, reason: `no answer within ${this.#settings.timeout} ms` }
+        : found
+    } finally {
+      clearTimeout(overdue)
+      this.#asking = undefined
+    }
+  }
+
+  async #connects(signal: AbortList): Promise<Found> {
+    const { dialer } = this.#server
+    try {
+      const pipe = await dialer.open({ client: FACTS, deadline: this.#settings.timeout, signal, bytes: true })
+      pipe.destroy('client-gone')
+      return { ok: true, reason: 'it takes connections' }
+    } catch (error) {
+      if (!(error instanceof DialError)) throw error
+      return { ok: false, reason: `${error.failure}: ${error.message}` }
+    }
+  }
+
+  async #answers(signal: AbortList): Promise<Found> {
+    const first = await this.#request(signal)
+    // An idle connection that its server has closed meanwhile says nothing of the server.
+    const found = first === 'again' ? await this.#request(signal) : first
+    return found === 'again' ? { ok: false, reason: 'it closes connections without an answer' } : found
+  }
+
+  async #request(signal: AbortList): Promise<Found | 'again'> {
+    const { clientTransport, clock } = this.#parts
+    const { path, host, timeout, statuses } = this.#settings
+    const { dialer, address, scheme } = this.#server
+    const authority = host ?? address
+    const head = {
+      method: 'GET',
+      target: path,
+      authority,
+      scheme,
+      version: '1.1' as const,
+      headers: ['Host', authority, 'User-Agent', 'Sluice-Health-Check', 'Accept', '*/*']
+    }
+    const exchange = new InternalExchange(FACTS, head, undefined, 0, clock)
+    const stopListening = signal.onAbort(() => exchange.abort())
+    try {
+      const options = {
+        head,
+        body: exchange.request.body,
+        connectTimeout: timeout,
+        responseTimeout: timeout,
+        idleTimeout: timeout
+      }
+      const answer = await clientTransport.forward(exchange, dialer, options)
+      if (answer.kind === 'failed') {
+        if (answer.failure === 'upstream-gone' && answer.retry !== 'never') return 'again'
+        return { ok: false, reason: `${answer.failure}: ${answer.detail}` }
+      }
+      if (answer.kind === 'switched') {
+        answer.pipe.destroy('client-gone')
+        return { ok: false, reason: 'it switched protocols' }
+      }
+      const { status } = answer.head
+      answer.body.discard()
+      return { ok: isIn(statuses, status), reason: `status ${status}` }
+    } finally {
+      stopListening()
+    }
+  }
+}
+
+/** A check comes from the process itself. */
+const FACTS: ConnectionFacts = {
+  id: 0,
+  listener: '',
+  local: { address: '', port: 0 },
+  peer: { address: '', port: 0 },
+  startedAt: 0,
+  bytesIn: 0,
+  bytesOut: 0
+}

@@ -1,0 +1,183 @@
+import type { LookupFunction } from 'node:net'
+import type { Failure } from '../flow/exchange.js'
+import { Backoff } from '../lib/concurrency.js'
+import { formatAuthority } from '../lib/host.js'
+import type { AddressUpstream, StatusRange } from '../runtime/plan.js'
+import type { Dialer } from '../transport/contract.js'
+import { tcpDialer, tlsDialer } from '../transport/dialers.js'
+
+/** How long a server is avoided that traffic found to fail. Milliseconds. */
+const AVOIDED = { first: 1_000, longest: 30_000 }
+/** Failures in a row, after a connection was there, until the server is taken for down. */
+const TOLERATED = 3
+
+/** The server was never reached: nothing can be hoped of it for now. */
+const UNREACHED: ReadonlySet<Failure> = new Set(['dial-refused', 'dial-timeout', 'dial-tls', 'no-tunnel'])
+const BROKEN: ReadonlySet<Failure> = new Set(['upstream-gone', 'upstream-timeout', 'upstream-malformed'])
+
+/** What a server is known to be, for people. */
+export interface ServerState {
+  /** `unchecked`: it is taken for up because nothing says otherwise. */
+  readonly state: 'up' | 'down' | 'unchecked'
+  /** What was seen last; empty when nothing was. */
+  readonly reason: string
+  /** Since when, wall clock in milliseconds; undefined as long as nothing was seen. */
+  readonly since: number | undefined
+}
+
+/** What a unit says of the health of its server. */
+type ServerSettings = Pick<AddressUpstream, 'health' | 'passiveHealth' | 'timeouts'>
+
+/**
+ * One server that carries traffic: how busy it is, and whether it works. Its traffic tells (passive health): a server that
+ * fails is avoided for a pause that doubles with each failure and gets the next request after it. Checks tell, too, where the
+ * unit asks for them (active health): then a server that they found down gets nothing until they find it up again.
+ */
+export class Server {
+  readonly dialer: Dialer
+  /** For logs: no secret, no credential. */
+  readonly name: string
+  readonly settings: ServerSettings
+  readonly scheme: 'http' | 'https'
+  /** host:port, for the requests of health checks; empty when its place has none. */
+  readonly address: string
+  #active = 0
+  #failures = 0
+  readonly #backoff = new Backoff(AVOIDED)
+  #downUntil = 0
+  /** What checks found; undefined before the first. */
+  #checked: boolean | undefined
+  /** Checks in a row that contradict `#checked`. */
+  #contrary = 0
+  #upSince = Number.NEGATIVE_INFINITY
+  #seen: ServerState = { state: 'unchecked', reason: '', since: undefined }
+
+  constructor(dialer: Dialer, name: string, unit?: AddressUpstream) {
+    this.dialer = dialer
+    this.name = name
+    this.settings = unit ?? {}
+    this.scheme = unit?.protocol ?? 'http'
+    this.address = unit === undefined ? '' : formatAuthority(unit.host, unit.port)
+  }
+
+  /** Exchanges and connections that it carries now. */
+  get active(): number {
+    return this.#active
+  }
+
+  /** `now`: monotonic, milliseconds. */
+  isUp(now: number): boolean {
+    return this.#checked !== false && now >= this.#downUntil
+  }
+
+  /** Milliseconds since it came back from being down; infinite when it never was. */
+  upFor(now: number): number {
+    return now - this.#upSince
+  }
+
+  /** `now`: monotonic, milliseconds. */
+  stateAt(now: number): ServerState {
+    if (this.#seen.state === 'down' && this.isUp(now)) return { ...this.#seen, state: 'unchecked' }
+    return this.#seen
+  }
+
+  /** Counts one that it carries. The way to end it is called once. */
+  begin(): () => void {
+    this.#active++
+    let running = true
+    return () => {
+      if (running) this.#active--
+      running = false
+    }
+  }
+
+  /** Is an answer with this status a failure of the server? */
+  failsWith(status: number): boolean {
+    const statuses = this.settings.passiveHealth?.statuses
+    return statuses !== undefined && isIn(statuses, status)
+  }
+
+  /** It answered. Both of monotonic and wall clock, milliseconds. */
+  succeeded(now = 0, wall = 0): void {
+    this.#failures = 0
+    if (this.#downUntil === 0) return
+    this.#backoff.reset()
+    this.#downUntil = 0
+    this.#upSince = now
+    if (this.#checked === undefined) this.#sees('up', 'it answers again', wall)
+  }
+
+  /** What ended the attempt; what the client did says nothing of the server. */
+  failed(failure: Failure, now: number, wall = 0): void {
+    if (!UNREACHED.has(failure) && !BROKEN.has(failure)) return
+    this.#failure(UNREACHED.has(failure), failure, now, wall)
+  }
+
+  /** It answered with a status that `failsWith`. */
+  refused(status: number, now: number, wall: number): void {
+    this.#failure(false, `status ${status}`, now, wall)
+  }
+
+  /** What a check found. True when the server changed from up to down or back by it. */
+  checked(ok: boolean, reason: string, now: number, wall: number): boolean {
+    const { rise = 1, fall = 1 } = this.settings.health ?? {}
+    if (this.#checked === ok) {
+      this.#contrary = 0
+      return false
+    }
+    this.#contrary++
+    // The first check decides at once: before it nothing is known.
+    if (this.#checked !== undefined && this.#contrary < (ok ? rise : fall)) return false
+    const changed = this.#checked !== undefined || !ok
+    this.#checked = ok
+    this.#contrary = 0
+    if (ok) {
+      // What traffic found before is older.
+      this.#downUntil = 0
+      this.#failures = 0
+      this.#backoff.reset()
+      if (changed) this.#upSince = now
+    }
+    this.#sees(ok ? 'up' : 'down', reason, wall)
+    return changed
+  }
+
+  #failure(unreached: boolean, reason: string, now: number, wall: number): void {
+    this.#failures++
+    if (!unreached && this.#failures < (this.settings.passiveHealth?.failures ?? TOLERATED)) return
+    this.#downUntil = now + this.#backoff.next()
+    this.#failures = 0
+    if (this.#checked !== false) this.#sees('down', reason, wall)
+  }
+
+  #sees(state: 'up' | 'down', reason: string, wall: number): void {
+    const since = this.#seen.state === state ? this.#seen.since : wall
+    this.#seen = { state, reason, since }
+  }
+}
+
+/** Both ends of each range belong to it. */
+export function isIn(ranges: readonly StatusRange[], status: number): boolean {
+  return ranges.some(([from, to]) => status >= from && status <= to)
+}
+
+/** The server of a unit; `lookup` answers names, the system's resolver when left out. */
+export function serverOf(unit: AddressUpstream, lookup: LookupFunction | undefined): Server {
+  return new Server(createDialer(unit, lookup), nameOf(unit), unit)
+}
+
+function nameOf({ protocol, host, port }: AddressUpstream): string {
+  return `${protocol}://${formatAuthority(host, port)}`
+}
+
+function createDialer(unit: AddressUpstream, lookup: LookupFunction | undefined): Dialer {
+  if (unit.protocol === 'http') return tcpDialer({ host: unit.host, port: unit.port, lookup })
+  return tlsDialer({
+    host: unit.host,
+    port: unit.port,
+    lookup,
+    servername: unit.servername ?? unit.host,
+    ...(unit.certificateAuthorities === undefined ? {} : { ca: unit.certificateAuthorities }),
+    ...(unit.minVersion === undefined ? {} : { minVersion: unit.minVersion })
+  })
+}

@@ -1,0 +1,243 @@
+import { X509Certificate } from 'node:crypto'
+import Type from 'typebox'
+import { parseAuthority } from '../lib/host.js'
+import type { AddressUpstream, StatusRange } from '../runtime/plan.js'
+import { boolean, choice, computed, described, fraction, text, texts, whole } from '../schema/fields.js'
+import { object, type RuleView } from '../schema/objects.js'
+import { defineResource, type RecordOf } from './resource.js'
+import { planned, splitHostport, upstreamKey } from './units.js'
+
+const HOUR = 3600
+const seconds = (description: string, bounds: { min: number; max: number; default: number }) =>
+  fraction({ description: `${description} Seconds.`, ...bounds })
+
+/** Statuses, and ranges of them such as `200-399`. */
+const statuses = (description: string) => texts({ description, max: 20, bytes: 7 })
+
+const TLS = {
+  enabled: boolean({ description: 'Connect with TLS?', default: false }),
+  server_name: text({
+    description: 'Name that is sent and must stand in the certificate; empty: the host.',
+    bytes: 253
+  }),
+  ca_pem: text({
+    description: 'Certificates of the authorities to trust instead of the known ones, in PEM; empty: the known ones.',
+    bytes: 256 * 1024
+  }),
+  min_version: choice(['1.2', '1.3'], { description: 'Lowest version of TLS.', default: '1.2' })
+}
+
+const HEALTH = {
+  type: choice(['http', 'tcp'], {
+    description: 'http: a GET must be answered with one of the statuses; tcp: a connection is enough.',
+    default: 'http'
+  }),
+  path: text({
+    description: 'Path of the GET, with a query if need be; empty: /.',
+    bytes: 2048,
+    examples: ['/healthz']
+  }),
+  host: text({ description: 'Host of the GET; empty: the address.', bytes: 255 }),
+  interval: seconds('From one check to the next.', { min: 0.1, max: HOUR, default: 10 }),
+  timeout: seconds('How long a check may take.', { min: 0.05, max: 300, default: 5 }),
+  statuses: statuses('Statuses that say that it works, such as 204 or 200-299; none: 200-399.'),
+  rise: whole({
+    description: 'Checks in a row that must pass until a server that is down is up.',
+    min: 1,
+    max: 100,
+    default: 2
+  }),
+  fall: whole({
+    description: 'Checks in a row that must fail until a server that is up is down.',
+    min: 1,
+    max: 100,
+    default: 3
+  })
+}
+
+const PASSIVE_HEALTH = {
+  failures: whole({
+    description:
+      'Failures in a row, time-outs included, until it is taken for down. One that is not reached is down at once.',
+    min: 1,
+    max: 1000,
+    default: 3
+  }),
+  statuses: statuses(
+    'Statuses that are failures, too, such as 503 or 500-599; another server is then asked where that is safe.'
+  )
+}
+
+const TIMEOUTS = {
+  connect: seconds('Until there is a connection; 0: as the options say.', { min: 0, max: HOUR, default: 0 }),
+  response: seconds('From the request to the head of the answer; 0: as the options say.', {
+    min: 0,
+    max: HOUR,
+    default: 0
+  }),
+  idle: seconds('Without a byte either way; 0: as the options say.', { min: 0, max: 24 * HOUR, default: 0 })
+}
+
+const KNOWLEDGE = 'What the process that answers knows of the server.'
+const stateSchema = Type.Object(
+  {
+    status: Type.String({ description: 'up, down, or unchecked while nothing says either.' }),
+    reason: Type.String({ description: 'What was seen last.' }),
+    since: Type.Union([Type.String(), Type.Null()], { description: 'Since when (RFC 3339).' })
+  },
+  { description: KNOWLEDGE }
+)
+const UNCHECKED = { status: 'unchecked', reason: '', since: null }
+
+/** An address that is always there. */
+export const staticBackend = defineResource({
+  name: 'static_backend',
+  description: 'One upstream at a fixed address.',
+  path: '/backends/static',
+  listKey: 'backends',
+  idPrefix: 'bkdsc',
+  events: 'backend',
+  fields: {
+    ...described,
+    address: text({
+      description: 'host:port of the upstream.',
+      form: 'address',
+      bytes: 300,
+      required: true,
+      examples: ['127.0.0.1:3000']
+    }),
+    tls: object(TLS, {
+      description: 'TLS to the upstream; null: none.',
+      rules: [{ on: ['ca_pem'], check: authoritiesRead }]
+    }),
+    health: object(HEALTH, {
+      description: 'Checks that find out whether it works; null: traffic alone tells.',
+      rules: [
+        { on: ['statuses'], check: statusesRead },
+        { on: ['path'], check: pathFits },
+        { on: ['host'], check: hostFits }
+      ]
+    }),
+    passive_health: object(PASSIVE_HEALTH, {
+      description: 'What traffic tells of it; null: three failures in a row make it down, and no status is one.',
+      rules: [{ on: ['statuses'], check: statusesRead }]
+    }),
+    timeouts: object(TIMEOUTS, { description: 'Time-outs of its own; null: those of the options.' }),
+    state: computed(stateSchema, KNOWLEDGE, (_stored, _path, { id }, { healthOf }) => healthOf?.(id) ?? UNCHECKED)
+  }
+})
+
+function statusesRead({ body, report }: RuleView): void {
+  for (const [index, one] of (body.statuses as readonly string[]).entries()) {
+    if (statusRange(one) !== undefined) continue
+    report('statuses', 'FIELD_INVALID', `entry ${index} is no status from 100 to 599 and no range such as 500-599`)
+  }
+}
+
+/** `503` or `500-599`; undefined for anything else. */
+function statusRange(written: string): StatusRange | undefined {
+  const parts = /^([1-5]\d\d)(?:-([1-5]\d\d))?$/.exec(written)
+  if (parts === null) return undefined
+  const [from, to] = [Number(parts[1]), Number(parts[2] ?? parts[1])]
+  return from <= to ? [from, to] : undefined
+}
+
+function pathFits({ body, report }: RuleView): void {
+  const path = body.path as string
+  if (path === '' || /^\/[\x21\x22\x24-\x7e]*$/.test(path)) return
+  report('path', 'FIELD_INVALID', 'must begin with / and hold visible ASCII without #')
+}
+
+function hostFits({ body, report }: RuleView): void {
+  const host = body.host as string
+  if (host === '' || parseAuthority(host) !== undefined) return
+  report('host', 'FIELD_INVALID', 'must be a host, with a port if need be')
+}
+
+function authoritiesRead({ body, report }: RuleView): void {
+  const pem = body.ca_pem as string
+  if (pem === '') return
+  const certificates = pem.match(/-----BEGIN CERTIFICATE-----[^-]*-----END CERTIFICATE-----/g) ?? []
+  if (certificates.length > 0 && certificates.every(isCertificate)) return
+  report('ca_pem', 'FIELD_INVALID', 'must be certificates in PEM')
+}
+
+function isCertificate(pem: string): boolean {
+  try {
+    return new X509Certificate(pem).raw.length > 0
+  } catch {
+    return false
+  }
+}
+
+const USUAL: readonly StatusRange[] = [[200, 399]]
+
+export const staticBackends = planned(
+  staticBackend,
+  (id) => [upstreamKey(id)],
+  ({ record: { id, body } }) => {
+    const { host, port } = splitHostport(body.address)
+    const unit: AddressUpstream = {
+      kind: 'upstream',
+      form: 'address',
+      protocol: body.tls?.enabled === true ? 'https' : 'http',
+      host,
+      port,
+      ...tlsOf(body),
+      ...healthOf(body),
+      ...timeoutsOf(body)
+    }
+    return [[upstreamKey(id), unit]]
+  }
+)
+
+type StaticBody = RecordOf<typeof staticBackend>['body']
+
+function tlsOf({ tls }: StaticBody): Partial<AddressUpstream> {
+  if (tls?.enabled !== true) return {}
+  return {
+    ...(tls.server_name ? { servername: tls.server_name } : {}),
+    ...(tls.ca_pem ? { certificateAuthorities: tls.ca_pem } : {}),
+    ...(tls.min_version === '1.3' ? { minVersion: 'TLSv1.3' } : {})
+  }
+}
+
+function healthOf({ health, passive_health: passive }: StaticBody): Partial<AddressUpstream> {
+  return {
+    ...(health == null
+      ? {}
+      : {
+          health: {
+            type: health.type === 'tcp' ? 'tcp' : 'http',
+            path: health.path === '' ? '/' : health.path,
+            ...(health.host === '' ? {} : { host: health.host }),
+            interval: milliseconds(health.interval),
+            timeout: milliseconds(health.timeout),
+            statuses: health.statuses.length === 0 ? USUAL : ranges(health.statuses),
+            rise: health.rise,
+            fall: health.fall
+          }
+        }),
+    ...(passive == null ? {} : { passiveHealth: { failures: passive.failures, statuses: ranges(passive.statuses) } })
+  }
+}
+
+function timeoutsOf({ timeouts }: StaticBody): Partial<AddressUpstream> {
+  if (timeouts == null) return {}
+  const given = Object.entries(timeouts).filter(([, value]) => value > 0)
+  return given.length === 0
+    ? {}
+    : { timeouts: Object.fromEntries(given.map(([name, value]) => [name, milliseconds(value)])) }
+}
+
+const milliseconds = (given: number) => Math.round(given * 1000)
+
+/** The rules have refused what is none. */
+function ranges(written: readonly string[]): StatusRange[] {
+  const read: StatusRange[] = []
+  for (const one of written) {
+    const range = statusRange(one)
+    if (range !== undefined) read.push(range)
+  }
+  return read
+}
