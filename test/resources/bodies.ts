@@ -160,16 +160,51 @@ export const bodies: Readonly<Record<string, Bodies>> = {
     change: { ...changed, labels: { app: 'web', zone: 'b' } }
   },
   static_backend: {
-    full: { ...described, address: 'Web.Internal:8080', tls: { enabled: true } },
-    change: { ...changed, address: '[::1]:80', tls: { enabled: false } }
+    full: {
+      ...described,
+      address: 'Web.Internal:8080',
+      tls: { enabled: true, server_name: 'web.internal', ca_pem: ca.pem, min_version: '1.3' },
+      health: {
+        type: 'http',
+        path: '/healthz?all',
+        host: 'web.test',
+        interval: 2.5,
+        timeout: 1,
+        statuses: ['200-299', '404'],
+        rise: 1,
+        fall: 5
+      },
+      passive_health: { failures: 5, statuses: ['503'] },
+      timeouts: { connect: 1, response: 2.5, idle: 30 }
+    },
+    change: {
+      ...changed,
+      address: '[::1]:80',
+      tls: { enabled: false },
+      health: { type: 'tcp' },
+      passive_health: null,
+      timeouts: { connect: 0 }
+    }
   },
   http_response_backend: {
     full: { ...described, body: 'hello', headers: { 'Content-Type': 'text/plain' }, status_code: 404 },
     change: { ...changed, body: '', headers: {}, status_code: 503 }
   },
   weighted_backend: {
-    full: { ...described, backends: { [idOf('bkdtg')]: 1, [idOf('bkdsc')]: 10_000 } },
-    change: { ...changed, backends: { [idOf('bkdhr')]: 1, [idOf('bkdsc')]: 0 } }
+    full: {
+      ...described,
+      backends: { [idOf('bkdtg')]: 1, [idOf('bkdsc')]: 10_000 },
+      balance: 'least_requests',
+      panic_threshold: 50,
+      slow_start: 30
+    },
+    change: {
+      ...changed,
+      backends: { [idOf('bkdhr')]: 1, [idOf('bkdsc')]: 0 },
+      balance: 'round_robin',
+      panic_threshold: 0,
+      slow_start: 0
+    }
   },
   failover_backend: {
     full: { ...described, backends: [idOf('bkdwd'), idOf('bkdtg')] },
