@@ -3,7 +3,7 @@ import { refuse, type Verdict } from '../flow/verdict.js'
 import type { Action } from '../policy/action.js'
 import type { CompiledPolicy } from '../policy/compile.js'
 import type { LoginGate } from '../policy/login-gate.js'
-import type { KeptStateDraft, PolicyServices } from '../policy/services.js'
+import type { KeptStateDraft, PolicyServices, ServiceKey } from '../policy/services.js'
 import type { BodyOf, Field, Fields } from '../schema/field.js'
 import { module, type Rule } from '../schema/objects.js'
 
@@ -37,6 +37,8 @@ export interface ModuleScope extends KeptStateDraft {
   /** Id of the route or TCP edge: part of the identity of what is kept, and a label of metrics. */
   readonly owner: string
   readonly services: PolicyServices
+  /** The service of the module's feature. */
+  service<T>(key: ServiceKey<T>): T
   /** A secret of the module's configuration by its path there (`secret`, `provider.google.client_secret`). Undefined: there is none, or it cannot be read. */
   secret(path: string): string | undefined
 }

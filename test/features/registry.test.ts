@@ -11,6 +11,7 @@ const kit = new Kit()
 const scope: ModuleScope = {
   owner: 'route_1',
   services: kit.services,
+  service: kit.services.service,
   keep: (key, make) => make(JSON.stringify(key)),
   secret: () => undefined
 }

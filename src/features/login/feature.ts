@@ -7,7 +7,7 @@ import { type CompiledModule, defineFeature, defineModule } from '../contract.js
 import { oauth, oidc, openidConnect } from './actions.js'
 import { createGate } from './gate.js'
 import { openidProvider, PROVIDERS, type ProviderName } from './providers.js'
-import { type LoginServices, USUAL_MAXIMUM } from './service.js'
+import { logins, USUAL_MAXIMUM } from './service.js'
 
 /** The steps of a module that is a login. */
 function loginSteps(gate: LoginGate): Omit<CompiledModule, 'name'> {
@@ -114,7 +114,7 @@ const oauthModule = defineModule({
   },
   compile(config, scope) {
     const { name, value } = config.provider as unknown as ChosenProvider
-    const { login }: LoginServices = scope.services
+    const login = scope.service(logins)
     const { provider, application } = login?.providers[name] ?? { provider: PROVIDERS[name], application: undefined }
     const secret = scope.secret(`provider.${name}.client_secret`)
     const own = secret === undefined ? undefined : { id: value.client_id, secret }
