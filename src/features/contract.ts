@@ -51,6 +51,8 @@ export interface RouteModule {
   /** Name of its field in routes and TCP edges. */
   readonly name: string
   readonly on: readonly Carrier[]
+  /** Names of modules that cannot be enabled beside it. */
+  readonly excludes: readonly string[]
   /** The field of a resource that holds its configuration. */
   field(on: Carrier): Field
   /** Turns a configuration that a resource has validated into closures. Throws only for a defect. */
@@ -67,7 +69,10 @@ interface ModuleDefinition<F extends Fields, C extends object> {
   readonly on: readonly Carrier[]
   /** Its fields besides `enabled`; a function where they depend on the traffic. */
   readonly fields: F | ((on: Carrier) => F)
+  /** About its own fields. */
   readonly rules?: readonly Rule[]
+  /** Names of modules that cannot be enabled beside it; only one of two says so. */
+  readonly excludes?: readonly string[]
   compile(config: C, scope: ModuleScope): Omit<CompiledModule, 'name'>
 }
 
@@ -78,10 +83,11 @@ interface ModuleDefinition<F extends Fields, C extends object> {
 export function defineModule<const F extends Fields, C extends object = ConfigOf<F>>(
   definition: ModuleDefinition<F, C>
 ): RouteModule {
-  const { name, description, on, fields, rules } = definition
+  const { name, description, on, fields, rules, excludes = [] } = definition
   return {
     name,
     on,
+    excludes,
     field: (carrier) => module(description, typeof fields === 'function' ? fields(carrier) : fields, rules),
     compile: (config, scope) => ({ name, ...definition.compile(config as C, scope) })
   }

@@ -154,6 +154,8 @@ const oidcModule = defineModule({
   name: 'oidc',
   description: `Lets users pass who have logged in at an OpenID Connect provider. ${LOGIN_PATHS}`,
   on: ['https'],
+  // Two logins on one route would ask every visitor twice.
+  excludes: ['oauth'],
   fields: {
     issuer: text({
       description: 'The provider; its discovery document is fetched from there when it is first needed.',
@@ -215,13 +217,6 @@ function wholeApplication({ body, report }: RuleView): void {
 function ownScopes({ body, report }: RuleView): void {
   if ((body.scopes as readonly string[]).length === 0 || body.client_id !== '') return
   report('scopes', 'CONFLICTING_FIELDS', 'need an application of your own: client_id and client_secret')
-}
-
-/** Two logins on one route would ask every visitor twice. */
-export function oneLogin({ body, given, report }: RuleView): void {
-  const [oauth, oidc] = [body.oauth, body.oidc] as ({ readonly enabled: boolean } | null)[]
-  if (oauth?.enabled !== true || oidc?.enabled !== true) return
-  report(given.has('oidc') ? 'oidc' : 'oauth', 'CONFLICTING_FIELDS', 'only one of oauth and oidc can be enabled')
 }
 
 export const login = defineFeature({
