@@ -1,5 +1,5 @@
 import { generateKeyPairSync, type KeyObject, sign } from 'node:crypto'
-import { offlineServices } from '../src/app/offline.js'
+import { offline, policyServices } from '../src/app/services.js'
 import { actions } from '../src/features/registry.js'
 import type { Flow } from '../src/flow/flow.js'
 import { compilePolicy } from '../src/policy/compile.js'
@@ -72,7 +72,7 @@ function compiled(keys: readonly Key[]): CompiledPhase {
     JSON.stringify({ on_http_request: [{ actions: [{ type: 'jwt-validation', config }] }] }),
     {
       owner: 'bench',
-      services: offlineServices(actions),
+      services: policyServices(offline(actions)),
       keep: { keep: (key, make) => make(JSON.stringify(key)) },
       actions,
       unavailable: 'refuse'

@@ -1,10 +1,12 @@
 import { randomBytes } from 'node:crypto'
+import { offline, policyServices } from '../src/app/services.js'
 import { createGate } from '../src/features/login/gate.js'
 import { defaultProviders, PROVIDERS } from '../src/features/login/providers.js'
-import { type GateSettings, Login, type LoginServices, realmOf } from '../src/features/login/service.js'
+import { type GateSettings, Login, logins, realmOf } from '../src/features/login/service.js'
 import { encodeSession } from '../src/features/login/session.js'
 import type { Flow } from '../src/flow/flow.js'
 import { systemClock } from '../src/lib/clock.js'
+import { provide } from '../src/policy/services.js'
 import { requestFlow } from './request-flow.js'
 import { cpu, type MicroResult } from './timing.js'
 
@@ -37,8 +39,7 @@ export function loginMicro(): MicroResult[] {
   }
   const outbound = { request: () => Promise.reject(new Error('nobody is asked')), close: () => undefined }
   const login = new Login({ keys: [randomBytes(32)], providers: defaultProviders(), outbound, clock: systemClock })
-  // A gate uses of the services these three.
-  const services = { clock: systemClock, meter: {}, log: {}, login } as unknown as LoginServices
+  const services = policyServices({ ...offline([]), outbound }, [provide(logins, login)])
   const gate = createGate(settings, services)
   const vault = login.vault(realmOf(settings))
   const lines = Array.from({ length: USERS }, (_, i) => {

@@ -1,6 +1,7 @@
 import type { AddressInfo } from 'node:net'
 import { createApi } from '../../src/api/server.js'
-import { offlineServices, policyCheck } from '../../src/app/offline.js'
+import { policyCheck } from '../../src/app/policy-check.js'
+import { offline, policyServices } from '../../src/app/services.js'
 import { ControlPlane } from '../../src/control/control-plane.js'
 import { ApiKeys } from '../../src/control/operator-keys.js'
 import { actions } from '../../src/features/registry.js'
@@ -30,7 +31,7 @@ export async function openAccount(
   wrap: (store: Store) => Store = (store) => store
 ): Promise<BenchAccount> {
   const clock = systemClock
-  const services = offlineServices(actions)
+  const services = policyServices(offline(actions))
   const keys = new ApiKeys([KEY], undefined)
   const baseUrl = () => 'http://api.test'
   const control = await ControlPlane.open({

@@ -1,6 +1,7 @@
 import { parse } from 'node:path'
 import { createExpressions } from '../expression/expressions.js'
-import { KeySetPlaces } from '../features/jwt/key-sources.js'
+import { keyFolders } from '../features/jwt/key-sources.js'
+import { limiter } from '../features/rate-limit/feature.js'
 import { LimiterTable } from '../features/rate-limit/limiter/table.js'
 import { actions } from '../features/registry.js'
 import { BodyBuffers } from '../flow/body-buffers.js'
@@ -16,7 +17,7 @@ import { UserAgents } from '../lib/user-agent.js'
 import { confinedActions, resultsOf } from '../policy/action.js'
 import { RecentDocuments } from '../policy/document.js'
 import type { UnitProblems } from '../policy/problems.js'
-import type { PolicyServices } from '../policy/services.js'
+import { type PolicyServices, provide } from '../policy/services.js'
 import { asWritten } from '../proxy/client-address.js'
 import { createTraffic } from '../proxy/data-plane.js'
 import { HeaderKinds } from '../proxy/header-sanitizing.js'
@@ -30,6 +31,7 @@ import type { ListenLimits } from '../transport/contract.js'
 import { codecBack } from '../transport/http1/forwarding.js'
 import { PipeTransport } from '../transport/http1/server.js'
 import { type AgentTarget, type Forward, forwardVisitor, targetDialer } from '../tunnel/client/visitors.js'
+import { policyServices } from './services.js'
 
 /** The actions of policies that agents run: those that they cannot run are refused by name, with the reason. */
 const agentActions = confinedActions(actions, 'agent')
@@ -92,11 +94,11 @@ export class AgentPlane {
   readonly #metrics: Metrics
   readonly #stops: (() => void)[] = []
 
-  private constructor(clock: Clock, services: PolicyServices, metrics: Metrics) {
+  private constructor(clock: Clock, services: PolicyServices, table: LimiterTable, metrics: Metrics) {
     this.#clock = clock
     this.#services = services
     this.#metrics = metrics
-    const timer = setInterval(() => services.limiter.sweep(SWEEP.atMost), SWEEP.every).unref()
+    const timer = setInterval(() => table.sweep(SWEEP.atMost), SWEEP.every).unref()
     this.#stops.push(
       () => clearInterval(timer),
       () => services.outbound.close()
@@ -113,26 +115,24 @@ export class AgentPlane {
       warn: (fields: Readonly<Record<string, unknown>>, message: string) => tell(lineOf(fields, message))
     }
     const outbound = createOutbound({ clock, allowPrivate: false, lookup: names.lookup })
-    const services: PolicyServices = {
+    const table = new LimiterTable({ budgetBytes: LIMITER_BUDGET, clock })
+    const base = {
       clock,
       // Vaults are the server's, so their function does not exist here.
       expressions: createExpressions(sources, { vaults: false }),
-      limiter: new LimiterTable({ budgetBytes: LIMITER_BUDGET, clock }),
       meter: metrics.policy,
       log,
-      rateLimitHeaders: 'none',
       documents: new RecentDocuments(),
       outbound,
-      keySets: new KeySetPlaces({ clock, log, outbound }),
-      // The author of the policy runs the agent, so the policy may read what that user may read.
-      keyFolders: [parse(process.cwd()).root],
       bodies: new BodyBuffers({
         ...BODIES,
         pace: { clock, ...PACE },
         broken: refusalOf
       })
     }
-    return new AgentPlane(clock, services, metrics)
+    // The author of the policy runs the agent, so the policy may read what that user may read.
+    const own = [provide(limiter, table), provide(keyFolders, [parse(process.cwd()).root])]
+    return new AgentPlane(clock, policyServices(base, own), table, metrics)
   }
 
   /**

@@ -19,7 +19,7 @@ import { openEvents } from './events.js'
 import { type ApplyFiles, applyFirst, filesOf } from './files.js'
 import { createFoundation, type Foundation, type Host } from './foundation.js'
 import { openHealth } from './health.js'
-import { openPolicyServices } from './services.js'
+import { openPolicyServices } from './server-services.js'
 import { type Drained, Lifecycle } from './stop.js'
 import { beginUpkeep } from './upkeep.js'
 
@@ -77,14 +77,7 @@ async function stages(options: Options, host: Host, lifecycle: Lifecycle): Promi
   const reload = filesOf(options, own, metrics)
   const applied = await applyFirst(reload)
   const certificates = await openCertificates(options, foundation, control)
-  beginUpkeep(options, foundation, {
-    dataPlane,
-    agents,
-    ...events,
-    ended: policies.services.login.ended,
-    control,
-    store
-  })
+  beginUpkeep(options, foundation, { dataPlane, agents, ...events, ended: policies.login.ended, control, store })
   const health = await openHealth(foundation, { control, certificates, appliedAt })
   const api = await openApi(options, foundation, { keys, control, health })
   await deliver()

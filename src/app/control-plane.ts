@@ -24,8 +24,8 @@ import type { Agents } from '../tunnel/agents/agents.js'
 import type { DataPlane } from './data-plane.js'
 import type { OpenEvents } from './events.js'
 import type { Foundation, Host } from './foundation.js'
-import { policyCheck } from './offline.js'
-import type { openPolicyServices } from './services.js'
+import { policyCheck } from './policy-check.js'
+import type { openPolicyServices } from './server-services.js'
 import { closeUnused } from './stop.js'
 import { StartingStore, storeName } from './store-copy.js'
 
@@ -74,8 +74,8 @@ export async function openControlPlane(
   stage: ControlStage
 ): Promise<OpenControlPlane> {
   const { clock, log, lifecycle, revisions } = foundation
-  const { seal, dataPlane, agents, services, guests, events, folders } = stage
-  const stores = new ProcessStore(options, host, foundation, { seal, events, ended: services.login.ended })
+  const { seal, dataPlane, agents, services, login, guests, events, folders } = stage
+  const stores = new ProcessStore(options, host, foundation, { seal, events, ended: login.ended })
   const applied = { at: undefined as number | undefined }
   followRevisions(foundation, stage, stores)
   const control: ControlOptions = {

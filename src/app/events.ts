@@ -8,7 +8,7 @@ import { isShared, storeAddress } from '../options/catalogue.js'
 import type { Options } from '../options/options.js'
 import { IN_MEMORY } from '../options/values.js'
 import type { Foundation } from './foundation.js'
-import { namesOptions, outboundRules } from './services.js'
+import { namesOptions, outboundRules } from './server-services.js'
 
 export interface OpenEvents {
   readonly events: Events

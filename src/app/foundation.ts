@@ -11,7 +11,7 @@ import { Snapshot, SnapshotHolder } from '../runtime/snapshot.js'
 import { StoreHealth } from '../store/store-health.js'
 import { Metrics, observeNames } from '../telemetry/metrics.js'
 import { LoopDelay } from '../telemetry/process-health.js'
-import { namesOptions } from './services.js'
+import { namesOptions } from './server-services.js'
 import type { Lifecycle } from './stop.js'
 
 /** What the process around an app gives it. */

@@ -2,8 +2,9 @@ import { randomBytes } from 'node:crypto'
 import { existsSync } from 'node:fs'
 import { isDeepStrictEqual } from 'node:util'
 import { stringify } from 'yaml'
-import { offlineServices, policyCheck } from '../app/offline.js'
-import { namesOptions } from '../app/services.js'
+import { policyCheck } from '../app/policy-check.js'
+import { namesOptions } from '../app/server-services.js'
+import { offline, policyServices } from '../app/services.js'
 import { Records } from '../control/records.js'
 import { openSealer, settleSealKey, storedSeal } from '../control/seal-key.js'
 import type { AccountDocument, ImportOptions, TransferPath, TransferProblem } from '../control/transfer/document.js'
@@ -105,7 +106,7 @@ export function transferOptions(
     resources,
     records: new Records(seal),
     clock: systemClock,
-    checkPolicy: policyCheck(offlineServices(actions), actions),
+    checkPolicy: policyCheck(policyServices(offline(actions)), actions),
     zone: options.zone,
     requireReserved: options.require_reserved,
     random: (bytes) => randomBytes(bytes),

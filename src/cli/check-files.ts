@@ -1,7 +1,7 @@
 import { readFile } from 'node:fs/promises'
 import type { Readable } from 'node:stream'
 import { buffer } from 'node:stream/consumers'
-import { offlineServices } from '../app/offline.js'
+import { offline, policyServices } from '../app/services.js'
 import { actions } from '../features/registry.js'
 import { SourceText } from '../lib/positions.js'
 import { compilePolicy } from '../policy/compile.js'
@@ -22,7 +22,7 @@ export async function checkFiles(
   files: readonly string[],
   { json, input, out, environment }: CheckOptions
 ): Promise<boolean> {
-  const services = offlineServices(actions)
+  const services = policyServices(offline(actions))
   const style = styleFor(out, environment)
   const findings: Finding[] = []
   for (const file of files) {

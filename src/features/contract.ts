@@ -3,7 +3,7 @@ import { refuse, type Verdict } from '../flow/verdict.js'
 import type { Action } from '../policy/action.js'
 import type { CompiledPolicy } from '../policy/compile.js'
 import type { LoginGate } from '../policy/login-gate.js'
-import type { KeptStateDraft, PolicyServices } from '../policy/services.js'
+import type { KeptStateDraft, PolicyServices, ServiceKey } from '../policy/services.js'
 import type { BodyOf, Field, Fields } from '../schema/field.js'
 import { module, type Rule } from '../schema/objects.js'
 
@@ -37,6 +37,8 @@ export interface ModuleScope extends KeptStateDraft {
   /** Id of the route or TCP edge: part of the identity of what is kept, and a label of metrics. */
   readonly owner: string
   readonly services: PolicyServices
+  /** The service of the module's feature. */
+  service<T>(key: ServiceKey<T>): T
   /** A secret of the module's configuration by its path there (`secret`, `provider.google.client_secret`). Undefined: there is none, or it cannot be read. */
   secret(path: string): string | undefined
 }
@@ -49,6 +51,8 @@ export interface RouteModule {
   /** Name of its field in routes and TCP edges. */
   readonly name: string
   readonly on: readonly Carrier[]
+  /** Names of modules that cannot be enabled beside it. */
+  readonly excludes: readonly string[]
   /** The field of a resource that holds its configuration. */
   field(on: Carrier): Field
   /** Turns a configuration that a resource has validated into closures. Throws only for a defect. */
@@ -65,7 +69,10 @@ interface ModuleDefinition<F extends Fields, C extends object> {
   readonly on: readonly Carrier[]
   /** Its fields besides `enabled`; a function where they depend on the traffic. */
   readonly fields: F | ((on: Carrier) => F)
+  /** About its own fields. */
   readonly rules?: readonly Rule[]
+  /** Names of modules that cannot be enabled beside it; only one of two says so. */
+  readonly excludes?: readonly string[]
   compile(config: C, scope: ModuleScope): Omit<CompiledModule, 'name'>
 }
 
@@ -76,10 +83,11 @@ interface ModuleDefinition<F extends Fields, C extends object> {
 export function defineModule<const F extends Fields, C extends object = ConfigOf<F>>(
   definition: ModuleDefinition<F, C>
 ): RouteModule {
-  const { name, description, on, fields, rules } = definition
+  const { name, description, on, fields, rules, excludes = [] } = definition
   return {
     name,
     on,
+    excludes,
     field: (carrier) => module(description, typeof fields === 'function' ? fields(carrier) : fields, rules),
     compile: (config, scope) => ({ name, ...definition.compile(config as C, scope) })
   }

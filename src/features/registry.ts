@@ -1,5 +1,6 @@
 import { type Action, defineUnsupported } from '../policy/action.js'
 import type { Field } from '../schema/field.js'
+import type { Rule } from '../schema/objects.js'
 import { basicAuth } from './basic-auth.js'
 import { bodyReplace } from './body-replace/feature.js'
 import { circuitBreaker } from './circuit-breaker/feature.js'
@@ -91,6 +92,33 @@ export const modules: readonly RouteModule[] = inOrder(declared, MODULE_ORDER)
 export function moduleFields(carrier: 'https' | 'tcp'): Readonly<Record<string, Field>> {
   const present = declared.filter(({ on }) => on.includes(carrier))
   return Object.fromEntries(present.map((module) => [module.name, module.field(carrier)]))
+}
+
+/** Which modules of a route (`https`) or a TCP edge (`tcp`) cannot be enabled together. Throws when one of them does not exist. */
+export function moduleRules(carrier: 'https' | 'tcp', found: readonly RouteModule[] = declared): readonly Rule[] {
+  const present = found.filter(({ on }) => on.includes(carrier))
+  return present.flatMap(({ name, excludes }) =>
+    excludes.map((other) => {
+      if (present.some((module) => module.name === other)) return notBoth(other, name)
+      throw new Error(`the module ${name} excludes ${other}, which no feature has`)
+    })
+  )
+}
+
+function notBoth(first: string, second: string): Rule {
+  return {
+    on: [first, second],
+    check({ body, given, report }) {
+      const enabled = [first, second].every((name) => (body[name] as Switched | null)?.enabled === true)
+      if (!enabled) return
+      const message = `only one of ${first} and ${second} can be enabled`
+      report(given.has(second) ? second : first, 'CONFLICTING_FIELDS', message)
+    }
+  }
+}
+
+interface Switched {
+  readonly enabled: boolean
 }
 
 /** Actions of the language that are refused by name. */

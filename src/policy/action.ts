@@ -7,7 +7,7 @@ import type { Regex } from '../lib/regex.js'
 import type { LoginGate } from './login-gate.js'
 import type { NodePath } from './problems.js'
 import type { UnitName } from './scope.js'
-import type { PolicyServices } from './services.js'
+import type { PolicyServices, ServiceKey } from './services.js'
 
 /** A compiled action. A verdict ends the phase; undefined goes on. Throws `EvaluationError` and nothing else. */
 export type ActionRun = (flow: Flow) => Verdict | undefined | Promise<Verdict | undefined>
@@ -25,6 +25,8 @@ export interface Scope {
   /** Name of the rule, or `#<index>` when it has none. */
   readonly rule: string
   readonly services: PolicyServices
+  /** The service of the action's feature. */
+  service<T>(key: ServiceKey<T>): T
   expression(source: string, at: NodePath): Expression
   template(source: string, at: NodePath): Template
   regex(pattern: string, at: NodePath): Regex

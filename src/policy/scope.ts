@@ -6,7 +6,7 @@ import type { Scope } from './action.js'
 import type { LoginGate } from './login-gate.js'
 import type { NodePath, Problem, Reporter } from './problems.js'
 import { scalarOffsets } from './scalar-offsets.js'
-import type { KeptStateDraft, PolicyServices } from './services.js'
+import type { KeptStateDraft, PolicyServices, ServiceKey } from './services.js'
 import type { MapNode, ScalarNode, TreeNode } from './tree.js'
 
 /** Something of the configuration that a document names. */
@@ -69,6 +69,10 @@ export class ActionScope implements Scope {
 
   get services(): PolicyServices {
     return this.#document.services
+  }
+
+  service<T>(key: ServiceKey<T>): T {
+    return this.services.service(key)
   }
 
   expression(source: string, at: NodePath): Expression {

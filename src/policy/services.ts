@@ -50,11 +50,8 @@ export interface PolicyLog {
   warn(fields: Readonly<Record<string, unknown>>, message: string): void
 }
 
-/**
- * What compiled policies use of the rest of the house. Here stands what the language needs; the service of a feature is
- * declared in the folder of the feature, which adds a member to this interface.
- */
-export interface PolicyServices {
+/** What the language itself needs of the process; the service of a feature has a key. */
+export interface BaseServices {
   readonly clock: Clock
   readonly expressions: Expressions
   readonly meter: PolicyMeter
@@ -64,6 +61,35 @@ export interface PolicyServices {
   readonly documents: RecentDocuments
   /** Requests of our own, kept away from private addresses. */
   readonly outbound: Outbound
+}
+
+/** Services of compiled policies and modules. `policyServices` in src/app builds them. */
+export interface PolicyServices extends BaseServices {
+  /** The service of a feature: the value that the process provides, else the default of the key. */
+  service<T>(key: ServiceKey<T>): T
+}
+
+/** Names a service of a feature and its type. A key is one object, declared in the folder of its feature. */
+export interface ServiceKey<T> {
+  readonly name: string
+  /** Makes the service where the process provides none, such as where documents are only checked. Called once for all policies. */
+  readonly otherwise: (base: BaseServices) => T
+}
+
+/** Declares a service. Its default refuses to be used unless it can do its work with `base` alone. */
+export function serviceKey<T>(name: string, otherwise: (base: BaseServices) => T): ServiceKey<T> {
+  return { name, otherwise }
+}
+
+/** A service that a process provides. */
+export interface Provided {
+  readonly key: ServiceKey<unknown>
+  readonly value: unknown
+}
+
+/** Pairs a service with its key, for `policyServices`. */
+export function provide<T>(key: ServiceKey<T>, value: NoInfer<T>): Provided {
+  return { key, value }
 }
 
 /**

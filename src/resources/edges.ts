@@ -1,6 +1,5 @@
 import Type from 'typebox'
-import { oneLogin } from '../features/login/feature.js'
-import { moduleFields } from '../features/registry.js'
+import { moduleFields, moduleRules } from '../features/registry.js'
 import type { EdgeTls, ModuleConfigs, PolicyUnit, SecretReference, Unit } from '../runtime/plan.js'
 import { defineField, type Field } from '../schema/field.js'
 import { choice, computed, constant, described, text, texts } from '../schema/fields.js'
@@ -55,7 +54,7 @@ export const httpsEdgeRoute = defineResource({
         body.match = comparedPath(String(body.match_type), String(body.match))
       }
     },
-    { on: ['oauth', 'oidc'], check: oneLogin }
+    ...moduleRules('https')
   ],
   fields: {
     edge_id: parent(HTTPS_EDGE, 'Id of its edge.'),
@@ -143,6 +142,7 @@ export const tcpEdge = defineResource({
   listKey: 'tcp_edges',
   idPrefix: 'edgtcp',
   events: 'edge_tcp',
+  rules: moduleRules('tcp'),
   fields: {
     ...described,
     hostports: texts({

@@ -33,6 +33,7 @@ export function compileModules(
     const scope: ModuleScope = {
       owner,
       services,
+      service: (key) => services.service(key),
       keep: (key, make) => keep(['module', definition.name, owner, ...key], make),
       secret: (path) => secretValue(config.secrets?.[path], secrets)
     }

@@ -1,6 +1,7 @@
 import type { Test } from 'tap'
 import type { ApiOptions } from '../../src/api/server.js'
-import { offlineServices, policyCheck } from '../../src/app/offline.js'
+import { policyCheck } from '../../src/app/policy-check.js'
+import { offline, policyServices } from '../../src/app/services.js'
 import type { LiveSources } from '../../src/control/cluster/live-sources.js'
 import { ControlPlane } from '../../src/control/control-plane.js'
 import { ApiKeys } from '../../src/control/operator-keys.js'
@@ -34,7 +35,7 @@ export async function openAccount(t: Test, options: AccountOptions = {}) {
   const logged: { readonly fields: object; readonly message: string }[] = []
   const note = (fields: object, message: string) => void logged.push({ fields, message })
   const log = { info: note, warn: note }
-  const services = offlineServices(actions)
+  const services = policyServices(offline(actions))
   const holder = new SnapshotHolder(Snapshot.empty())
   const keys = new ApiKeys([KEY], undefined)
   const control = await ControlPlane.open(

@@ -1,6 +1,7 @@
 import { randomBytes } from 'node:crypto'
 import { createServer } from 'node:http'
-import { offlineServices, policyCheck } from '../../src/app/offline.js'
+import { policyCheck } from '../../src/app/policy-check.js'
+import { offline, policyServices } from '../../src/app/services.js'
 import { Certificates, type CertificatesParts, ChallengeTable } from '../../src/certificates/certificates.js'
 import { openDnsListener, Zones } from '../../src/certificates/dns/server.js'
 import type { Call } from '../../src/control/calls.js'
@@ -23,7 +24,7 @@ interface Test {
   teardown(run: () => Promise<void> | void): void
 }
 
-const services = offlineServices(actions)
+const services = policyServices(offline(actions))
 const KEY = sealKey(randomBytes(32))
 const ZONE = 'sluice.test'
 export const LETSENCRYPT = { certificate_management_policy: { authority: 'letsencrypt' } }

@@ -1,5 +1,6 @@
 import { randomBytes } from 'node:crypto'
-import { offlineServices, policyCheck } from '../../src/app/offline.js'
+import { policyCheck } from '../../src/app/policy-check.js'
+import { offline, policyServices } from '../../src/app/services.js'
 import type { Call, Principal, RecordEvent, WriteMode, Written } from '../../src/control/calls.js'
 import { ControlPlane } from '../../src/control/control-plane.js'
 import type { ControlOptions } from '../../src/control/open.js'
@@ -16,7 +17,7 @@ import { Lines, operation, type Test } from '../store/opened.js'
 
 export const OPERATOR_KEY = 'a-key-of-the-operator-0123456789'
 export const BASE = 'https://api.test'
-const services = offlineServices(actions)
+const services = policyServices(offline(actions))
 
 export type Answer = Readonly<Record<string, unknown>>
 

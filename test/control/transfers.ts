@@ -1,5 +1,6 @@
 import { randomBytes } from 'node:crypto'
-import { offlineServices, policyCheck } from '../../src/app/offline.js'
+import { policyCheck } from '../../src/app/policy-check.js'
+import { offline, policyServices } from '../../src/app/services.js'
 import { Records } from '../../src/control/records.js'
 import {
   type AccountDocument,
@@ -24,7 +25,7 @@ import { idOf } from '../resources/bench.js'
 import { bodies } from '../resources/bodies.js'
 import { operation } from '../store/opened.js'
 
-const checkPolicy = policyCheck(offlineServices(actions), actions)
+const checkPolicy = policyCheck(policyServices(offline(actions)), actions)
 const clock = new ManualClock()
 export const PASSPHRASE = 'correct horse battery'
 

@@ -1,5 +1,7 @@
+import { offline, policyServices } from '../../src/app/services.js'
 import { createExpressions } from '../../src/expression/expressions.js'
-import { KeySetPlaces } from '../../src/features/jwt/key-sources.js'
+import { keyFolders } from '../../src/features/jwt/key-sources.js'
+import { limiter, rateLimitHeaders } from '../../src/features/rate-limit/feature.js'
 import { LimiterTable } from '../../src/features/rate-limit/limiter/table.js'
 import { actions } from '../../src/features/registry.js'
 import { BodyBuffers } from '../../src/flow/body-buffers.js'
@@ -9,9 +11,8 @@ import { systemClock } from '../../src/lib/clock.js'
 import { createOutbound } from '../../src/lib/http-client/outbound.js'
 import { resultsOf } from '../../src/policy/action.js'
 import { compilePolicy } from '../../src/policy/compile.js'
-import { RecentDocuments } from '../../src/policy/document.js'
 import type { Problem } from '../../src/policy/problems.js'
-import type { PolicyServices } from '../../src/policy/services.js'
+import { type BaseServices, type PolicyServices, provide } from '../../src/policy/services.js'
 
 /** A clock that stands until a test moves it. */
 class TestClock {
@@ -40,17 +41,16 @@ export class Kit {
   readonly kept = new Map<string, unknown>()
   readonly services: PolicyServices
 
-  constructor(rateLimitHeaders: 'none' | 'draft' = 'none', { allowPrivate = true } = {}) {
+  constructor(headers: 'none' | 'draft' = 'none', { allowPrivate = true } = {}) {
     const { clock, counts, logged } = this
     const nothing = { inc: () => undefined }
-    const outbound = createOutbound({ clock: systemClock, allowPrivate })
     const log: PolicyServices['log'] = {
       debug: (fields, message) => logged.push(`${message} ${JSON.stringify(fields)}`),
       warn: (fields, message) => logged.push(`${message} ${JSON.stringify(fields)}`)
     }
-    this.services = {
+    const base: BaseServices = {
+      ...offline(actions),
       clock,
-      limiter: new LimiterTable({ clock, budgetBytes: 16 * 1024 * 1024 }),
       expressions: createExpressions({
         results: resultsOf(actions),
         clock,
@@ -67,13 +67,14 @@ export class Kit {
         })
       },
       log,
-      rateLimitHeaders,
-      documents: new RecentDocuments(),
       bodies: this.bodies,
-      outbound,
-      keySets: new KeySetPlaces({ clock, log, outbound }),
-      keyFolders: ['/']
+      outbound: createOutbound({ clock: systemClock, allowPrivate })
     }
+    this.services = policyServices(base, [
+      provide(limiter, new LimiterTable({ clock, budgetBytes: 16 * 1024 * 1024 })),
+      provide(rateLimitHeaders, headers),
+      provide(keyFolders, ['/'])
+    ])
   }
 
   compile(document: object, owner = 'route:1', unavailable: 'warn' | 'refuse' = 'warn') {

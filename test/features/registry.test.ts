@@ -1,6 +1,6 @@
 import t from 'tap'
 import type { ModuleScope, ModuleUnits } from '../../src/features/contract.js'
-import { modules } from '../../src/features/registry.js'
+import { moduleRules, modules } from '../../src/features/registry.js'
 import { NO_UNITS } from '../../src/flow/flow.js'
 import { type Cidr, CidrSet, parseCidr } from '../../src/lib/ip.js'
 import { httpsEdgeRoute, tcpEdge } from '../../src/resources/edges.js'
@@ -11,6 +11,7 @@ const kit = new Kit()
 const scope: ModuleScope = {
   owner: 'route_1',
   services: kit.services,
+  service: kit.services.service,
   keep: (key, make) => make(JSON.stringify(key)),
   secret: () => undefined
 }
@@ -36,6 +37,39 @@ t.test('what refuses goes before what spends, and what compresses after what wri
   // Responses pass in reverse.
   t.ok(at('compression') < at('response_headers'))
   t.ok(at('response_headers') < at('traffic_policy'))
+})
+
+t.test('modules that exclude each other cannot be enabled together, whichever is given', async (t) => {
+  const [rule, ...others] = moduleRules('https')
+  if (rule === undefined) throw new Error('no module excludes another')
+  t.same([rule.on, others], [['oauth', 'oidc'], []])
+  const reported = (oauth: unknown, oidc: unknown, given: string) => {
+    const found: unknown[] = []
+    const report = (name: string, code: string, message: string) => void found.push([name, code, message])
+    rule.check({ body: { oauth, oidc }, given: new Set([given]), before: undefined, secret: () => undefined, report })
+    return found
+  }
+  const [on, off] = [{ enabled: true }, { enabled: false }]
+  const message = 'only one of oauth and oidc can be enabled'
+  t.same(reported(on, on, 'oidc'), [['oidc', 'CONFLICTING_FIELDS', message]])
+  t.same(reported(on, on, 'oauth'), [['oauth', 'CONFLICTING_FIELDS', message]])
+  for (const [oauth, oidc] of [
+    [on, off],
+    [off, on],
+    [on, null],
+    [null, on],
+    [null, null]
+  ]) {
+    t.same(reported(oauth, oidc, 'oidc'), [])
+  }
+})
+
+t.test('an exclusion of a module that does not exist is a defect of its feature', async (t) => {
+  const module = modules.find(({ name }) => name === 'compression')
+  if (module === undefined) throw new Error('no module compression')
+  const excluding = (other: string) => () => moduleRules('https', [{ ...module, excludes: [other] }])
+  t.throws(excluding('gone'), { message: 'the module compression excludes gone, which no feature has' })
+  t.same(moduleRules('tcp'), [])
 })
 
 t.test('modules of TCP edges have a step for connections', async (t) => {

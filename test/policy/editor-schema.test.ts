@@ -2,7 +2,7 @@ import { readdirSync, readFileSync } from 'node:fs'
 import t from 'tap'
 import Schema from 'typebox/schema'
 import { parse } from 'yaml'
-import { offlineServices } from '../../src/app/offline.js'
+import { offline, policyServices } from '../../src/app/services.js'
 import { actions } from '../../src/features/registry.js'
 import type { Phase } from '../../src/flow/flow.js'
 import { compilePolicy } from '../../src/policy/compile.js'
@@ -11,7 +11,7 @@ import { fixture, projectFile } from '../helpers/files.js'
 import { bad, good, type Sample, unsayable } from './editor-samples.js'
 
 const schema = policySchema(actions)
-const services = offlineServices(actions)
+const services = policyServices(offline(actions))
 const keep = { keep: <T>(key: readonly unknown[], make: (identity: string) => T) => make(JSON.stringify(key)) }
 
 function check(text: string): readonly string[] {

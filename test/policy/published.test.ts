@@ -2,14 +2,14 @@ import { readFileSync } from 'node:fs'
 import t from 'tap'
 import Schema from 'typebox/schema'
 import { parse } from 'yaml'
-import { offlineServices } from '../../src/app/offline.js'
+import { offline, policyServices } from '../../src/app/services.js'
 import { actions } from '../../src/features/registry.js'
 import { compilePolicy } from '../../src/policy/compile.js'
 import { policySchema } from '../../src/policy/json-schema.js'
 import { fixture } from '../helpers/files.js'
 
 const folder = fixture('policies/')
-const services = offlineServices(actions)
+const services = policyServices(offline(actions))
 
 interface Published {
   readonly file: string

@@ -1,6 +1,6 @@
 import { readFileSync } from 'node:fs'
 import t from 'tap'
-import { offlineServices } from '../../src/app/offline.js'
+import { offline, policyServices } from '../../src/app/services.js'
 import { actions } from '../../src/features/registry.js'
 import { compilePolicy } from '../../src/policy/compile.js'
 import { RecentDocuments, readDocument } from '../../src/policy/document.js'
@@ -31,7 +31,7 @@ t.test('what is remembered has a bound', async (t) => {
 })
 
 t.test('compiling leaves a document as it was read, and finds the same again', async (t) => {
-  const services = offlineServices(actions)
+  const services = policyServices(offline(actions))
   const keep = { keep: <T>(key: readonly unknown[], make: (identity: string) => T) => make(JSON.stringify(key)) }
   const compile = (text: string) =>
     compilePolicy(text, { owner: 'test', services, keep, actions, unavailable: 'warn' }).problems

@@ -1,3 +1,4 @@
+import { offline, policyServices } from '../../src/app/services.js'
 import {
   type Compiled,
   EvaluationError,
@@ -6,13 +7,10 @@ import {
   type Expressions,
   type Template
 } from '../../src/expression/expression.js'
-import { BodyBuffers } from '../../src/flow/body-buffers.js'
 import type { ConnectionFacts } from '../../src/flow/exchange.js'
 import { Flow, type Phase } from '../../src/flow/flow.js'
-import { closeConnection } from '../../src/flow/verdict.js'
 import type { Action } from '../../src/policy/action.js'
 import { type CompiledPolicy, compilePolicy } from '../../src/policy/compile.js'
-import { RecentDocuments } from '../../src/policy/document.js'
 import type { Problem } from '../../src/policy/problems.js'
 import type { KeptStateDraft, PolicyServices } from '../../src/policy/services.js'
 
@@ -80,10 +78,10 @@ export function stand(expressions: Expressions = words): Stand {
   return {
     counts,
     logs,
-    services: {
+    services: policyServices({
+      ...offline([]),
       clock: { monotonic: () => 0, wall: () => 0 },
       expressions,
-      limiter: undefined as unknown as PolicyServices['limiter'],
       meter: {
         matched: (owner, phase, rule) => counter('matched', owner, phase, rule),
         decided: (owner, phase, rule, action) => counter('decided', owner, phase, rule, action),
@@ -93,14 +91,8 @@ export function stand(expressions: Expressions = words): Stand {
       log: {
         debug: (fields) => void logs.push({ level: 'debug', fields }),
         warn: (fields) => void logs.push({ level: 'warn', fields })
-      },
-      rateLimitHeaders: 'none',
-      documents: new RecentDocuments(),
-      outbound: undefined as unknown as PolicyServices['outbound'],
-      keySets: undefined as unknown as PolicyServices['keySets'],
-      keyFolders: undefined,
-      bodies: new BodyBuffers({ total: 0, each: 0, broken: () => closeConnection })
-    }
+      }
+    })
   }
 }
 

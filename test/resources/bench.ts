@@ -1,5 +1,6 @@
 import { randomBytes } from 'node:crypto'
-import { offlineServices, policyCheck } from '../../src/app/offline.js'
+import { policyCheck } from '../../src/app/policy-check.js'
+import { offline, policyServices } from '../../src/app/services.js'
 import { actions } from '../../src/features/registry.js'
 import { newId } from '../../src/lib/id.js'
 import type { Json } from '../../src/lib/json.js'
@@ -26,7 +27,7 @@ export const idOf = (prefix: string, number = 1) => `${prefix}_${String(number).
 export const EDGE = idOf('edghts')
 /** Path of every request here, as if it went to a route of one edge. */
 export const options: ReadOptions = {
-  checkPolicy: policyCheck(offlineServices(actions), actions),
+  checkPolicy: policyCheck(policyServices(offline(actions)), actions),
   path: { edge_id: EDGE }
 }
 

@@ -2,7 +2,7 @@ import { EvaluationError, type Expression } from '../../expression/expression.js
 import { engineValue } from '../../expression/values.js'
 import { showAttempts } from '../../expression/variables/http.js'
 import { codingsOf, decoded, mediaTypeOf } from '../../flow/content-coding.js'
-import { type Flow, type InternalAnswer, isInternal } from '../../flow/flow.js'
+import { type Flow, type InternalAnswer, type InternalRequests, isInternal } from '../../flow/flow.js'
 import { HeaderFields } from '../../flow/headers.js'
 import type { OutboundRequest } from '../../lib/http-client/answer.js'
 import { type Followed, follow } from '../../lib/http-client/redirects.js'
@@ -16,7 +16,9 @@ const MAX_RESPONSE = 256 * 1024
 const MAX_RETRIES = 3
 
 interface RequestingParts {
-  readonly services: Pick<PolicyServices, 'outbound' | 'internal' | 'clock'>
+  readonly services: Pick<PolicyServices, 'outbound' | 'clock'>
+  /** Undefined: there are no internal entries. */
+  readonly internal: InternalRequests | undefined
   /** Milliseconds for everything. */
   readonly timeout: number
   readonly redirects: number
@@ -106,7 +108,7 @@ const UNNAMED: Refused = {
  * Who makes the request. Inside leads only the internal host that the policy itself spells out, and from there the redirects
  * of its entries: neither a client whose words stand in the URL nor a server elsewhere chooses one.
  */
-function clientFor(url: string, flow: Flow, { services: { outbound, internal }, inside }: RequestingParts): Client {
+function clientFor(url: string, flow: Flow, { services: { outbound }, internal, inside }: RequestingParts): Client {
   const host = hostOf(url)
   if (internal === undefined || !isInternal(host)) return outbound
   if (host !== inside) return { request: async () => UNNAMED }

@@ -8,16 +8,13 @@ import { parseDuration } from '../../lib/units.js'
 import { defineAction, type Scope } from '../../policy/action.js'
 import { valueLike, WEB_URL } from '../../policy/editor.js'
 import { choice, config, duration, headerMap, template, text, whole } from '../../policy/fields.js'
+import { serviceKey } from '../../policy/services.js'
 import { checkUrl } from '../../policy/values.js'
 import { defineFeature } from '../contract.js'
 import { compileMessage, requesting, writtenHost } from './attempts.js'
 
-declare module '../../policy/services.js' {
-  interface PolicyServices {
-    /** Requests of our own to internal entries. Absent where there is no traffic: there is none then. */
-    readonly internal?: InternalRequests
-  }
-}
+/** Requests of policies to internal entries. Undefined where there are no such entries: their names are then as any other. */
+export const internalRequests = serviceKey<InternalRequests | undefined>('internal_requests', () => undefined)
 
 const SECOND = 1_000
 const METHODS = ['GET', 'HEAD', 'POST', 'PUT', 'PATCH', 'DELETE', 'OPTIONS'] as const
@@ -88,6 +85,7 @@ const action = defineAction({
     const message = compileMessage(settings, scope)
     const request = requesting({
       services: scope.services,
+      internal: scope.service(internalRequests),
       timeout: parseDuration(timeout) ?? 3 * SECOND,
       redirects: max_redirects,
       retry: compileCondition(retry_condition, scope),

@@ -5,6 +5,7 @@ import { defineAction, type Scope } from '../../policy/action.js'
 import { type Counter, decisionCounters } from '../../policy/services.js'
 import { defineFeature } from '../contract.js'
 import { type ClaimRules, type JwtConfig, jwtConfig } from './config.js'
+import { keySets } from './key-sources.js'
 import { compileKeys } from './keys.js'
 import { type JwtProblem, messageOf, verdictOf } from './token.js'
 import { type Checked, compileTokens, type TokenCheck } from './token-check.js'
@@ -42,7 +43,7 @@ const action = defineAction({
     const { services, owner } = scope
     const { enforce = true } = config
     const { chosen, memory } = scope.keep(['jwt-validation'], () => ({
-      chosen: services.keySets.chosen(),
+      chosen: scope.service(keySets).chosen(),
       memory: new SignatureMemory()
     }))
     const algorithms = new Set<string>(config.jws.allowed_algorithms)

@@ -1,18 +1,9 @@
 import { LRUCache } from 'lru-cache'
 import { EvaluationError, type Template } from '../../expression/expression.js'
 import type { Flow } from '../../flow/flow.js'
-import type { PolicyServices } from '../../policy/services.js'
+import { type BaseServices, serviceKey } from '../../policy/services.js'
 import { type KeySet, keySetOf, readKeySet, secretKey } from './jwks.js'
 import { fetchKeySet, KeySetCache, type LoadedKeySet, readKeySetFile } from './jwks-cache.js'
-
-declare module '../../policy/services.js' {
-  interface PolicyServices {
-    /** Keys of tokens by their place, shared by all who take them from there. */
-    readonly keySets: KeySetPlaces
-    /** Absolute folders that key files may be read from. Undefined where no policy will run: it is for the operator to say. */
-    readonly keyFolders: readonly string[] | undefined
-  }
-}
 
 /**
  * Where keys come from. `current` never waits, `ready` loads what is not there, `renewed` loads again; undefined: the
@@ -34,7 +25,7 @@ const MAX_PLACES = 1_024
 const MAX_CHOSEN_PLACES = 64
 
 /** What loading key sets needs. */
-export type KeySetServices = Pick<PolicyServices, 'clock' | 'log' | 'outbound'>
+export type KeySetServices = Pick<BaseServices, 'clock' | 'log' | 'outbound'>
 
 /**
  * Key sets by the place that they come from, kept while configurations change: one for all actions of a process, so that a
@@ -76,6 +67,12 @@ export class KeySetPlaces {
     return cache
   }
 }
+
+/** Keys of tokens by their place, shared by all actions that take them from there. */
+export const keySets = serviceKey('key_sets', (base) => new KeySetPlaces(base))
+
+/** Absolute folders that key files may be read from. Undefined where no policy runs: the operator of the server decides. */
+export const keyFolders = serviceKey<readonly string[] | undefined>('key_folders', () => undefined)
 
 /** Keys that `cacheOf` finds. */
 export function loadedKeys(cacheOf: (flow: Flow) => KeySetCache): KeySource {

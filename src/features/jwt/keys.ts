@@ -9,6 +9,8 @@ import {
   heldKeys,
   type KeySetPlaces,
   type KeySource,
+  keyFolders,
+  keySets,
   loadedKeys,
   readHeldKeys,
   readSharedSecret
@@ -74,7 +76,7 @@ function compileUrl(source: string, at: NodePath, chosen: KeySetPlaces, scope: S
   }
   const url = scope.template(source, at)
   if (url.constant === undefined) return loadedKeys((flow) => chosen.url(url.text(flow), originOf(source)))
-  const cache = scope.services.keySets.url(url.constant, originOf(url.constant))
+  const cache = scope.service(keySets).url(url.constant, originOf(url.constant))
   return loadedKeys(() => cache)
 }
 
@@ -84,14 +86,14 @@ function originOf(url: string): string {
 }
 
 function compileFile(path: string, at: NodePath, scope: Scope): KeySource {
-  const { keySets, keyFolders } = scope.services
+  const folders = scope.service(keyFolders)
   if (!isAbsolute(path)) scope.problem(at, 'CONFIG_INVALID', `\`${at.join('.')}\` must be an absolute path`)
-  else if (keyFolders !== undefined && !keyFolders.some((folder) => liesIn(folder, path))) {
-    const where = keyFolders.length === 0 ? 'none is allowed here' : `allowed are ${keyFolders.join(', ')}`
+  else if (folders !== undefined && !folders.some((folder) => liesIn(folder, path))) {
+    const where = folders.length === 0 ? 'none is allowed here' : `allowed are ${folders.join(', ')}`
     const message = `\`${at.join('.')}\` lies in no folder that keys may be read from (option jwt.key_folders): ${where}`
     scope.problem(at, 'KEYS_FORBIDDEN', message)
   }
-  const cache = keySets.file(path, keyFolders ?? [])
+  const cache = scope.service(keySets).file(path, folders ?? [])
   return loadedKeys(() => cache)
 }
 

@@ -9,7 +9,7 @@ import { BLANK, checkUrl, isBlank, isPlaceholderWord } from '../../policy/values
 import type { AccessLists } from './access.js'
 import { createGate } from './gate.js'
 import { type Application, openidProvider, PROVIDER_NAMES, PROVIDERS, type Provider } from './providers.js'
-import { type LoginResult, type LoginServices, USUAL_MAXIMUM } from './service.js'
+import { type LoginResult, logins, USUAL_MAXIMUM } from './service.js'
 
 const SECOND = 1_000
 const NOT_IN_AGENT = 'logins need the keys of the server; put this rule into a policy there'
@@ -250,7 +250,7 @@ export const oauth = defineAction({
       email_domains = [],
       idle_session_timeout
     } = settings
-    const { login }: LoginServices = scope.services
+    const login = scope.service(logins)
     const { provider, application } = login?.providers[name] ?? { provider: PROVIDERS[name], application: undefined }
     if (scopes !== undefined && client_id === undefined) {
       scope.warn(

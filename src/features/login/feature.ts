@@ -7,7 +7,7 @@ import { type CompiledModule, defineFeature, defineModule } from '../contract.js
 import { oauth, oidc, openidConnect } from './actions.js'
 import { createGate } from './gate.js'
 import { openidProvider, PROVIDERS, type ProviderName } from './providers.js'
-import { type LoginServices, USUAL_MAXIMUM } from './service.js'
+import { logins, USUAL_MAXIMUM } from './service.js'
 
 /** The steps of a module that is a login. */
 function loginSteps(gate: LoginGate): Omit<CompiledModule, 'name'> {
@@ -114,7 +114,7 @@ const oauthModule = defineModule({
   },
   compile(config, scope) {
     const { name, value } = config.provider as unknown as ChosenProvider
-    const { login }: LoginServices = scope.services
+    const login = scope.service(logins)
     const { provider, application } = login?.providers[name] ?? { provider: PROVIDERS[name], application: undefined }
     const secret = scope.secret(`provider.${name}.client_secret`)
     const own = secret === undefined ? undefined : { id: value.client_id, secret }
@@ -154,6 +154,8 @@ const oidcModule = defineModule({
   name: 'oidc',
   description: `Lets users pass who have logged in at an OpenID Connect provider. ${LOGIN_PATHS}`,
   on: ['https'],
+  // Two logins on one route would ask every visitor twice.
+  excludes: ['oauth'],
   fields: {
     issuer: text({
       description: 'The provider; its discovery document is fetched from there when it is first needed.',
@@ -215,13 +217,6 @@ function wholeApplication({ body, report }: RuleView): void {
 function ownScopes({ body, report }: RuleView): void {
   if ((body.scopes as readonly string[]).length === 0 || body.client_id !== '') return
   report('scopes', 'CONFLICTING_FIELDS', 'need an application of your own: client_id and client_secret')
-}
-
-/** Two logins on one route would ask every visitor twice. */
-export function oneLogin({ body, given, report }: RuleView): void {
-  const [oauth, oidc] = [body.oauth, body.oidc] as ({ readonly enabled: boolean } | null)[]
-  if (oauth?.enabled !== true || oidc?.enabled !== true) return
-  report(given.has('oidc') ? 'oidc' : 'oauth', 'CONFLICTING_FIELDS', 'only one of oauth and oidc can be enabled')
 }
 
 export const login = defineFeature({

@@ -13,7 +13,7 @@ import {
 } from '../../flow/reserved-paths.js'
 import { refuse, type Verdict } from '../../flow/verdict.js'
 import type { LoginCall, LoginGate } from '../../policy/login-gate.js'
-import { decisionCounters } from '../../policy/services.js'
+import { decisionCounters, type PolicyServices } from '../../policy/services.js'
 import { accessOf } from './access.js'
 import { loggedOut, loginRequired, REFUSALS, type Refusal, redirect, refusal, troubleAnswer } from './answers.js'
 import { tagOf } from './attempt-state.js'
@@ -26,7 +26,7 @@ import { LOGIN_PARAMETER, returnPath } from './selection.js'
 import {
   type GateSettings,
   type Login,
-  type LoginServices,
+  logins,
   markOf,
   realmOf,
   refusedResults,
@@ -55,8 +55,8 @@ export function applicationOf({ derived }: Flow): string | undefined {
 }
 
 /** The gate of a module or an action. */
-export function createGate(settings: GateSettings, services: LoginServices): LoginGate {
-  const { login } = services
+export function createGate(settings: GateSettings, services: PolicyServices): LoginGate {
+  const login = services.service(logins)
   return login === undefined ? closedGate(settings) : new Gate(settings, services, login)
 }
 
@@ -79,14 +79,14 @@ class Gate implements LoginGate {
   readonly #settings: GateSettings
   readonly #access
   readonly #ended: Login['ended']
-  readonly #log: LoginServices['log']
+  readonly #log: PolicyServices['log']
   readonly #sessions: Sessions
   readonly #attempts: Attempts
   readonly #plain: CookieStyle
   readonly #secure: CookieStyle
   readonly #counters
 
-  constructor(settings: GateSettings, services: LoginServices, login: Login) {
+  constructor(settings: GateSettings, services: PolicyServices, login: Login) {
     const { cookiePrefix, cookieDomain, provider, owner, result, authId } = settings
     const vault = login.vault(realmOf(settings))
     this.tag = vault.tag

@@ -3,20 +3,13 @@ import type { Flow } from '../../flow/flow.js'
 import type { Preflight } from '../../flow/reserved-paths.js'
 import type { Clock } from '../../lib/clock.js'
 import type { Outbound } from '../../lib/http-client/outbound.js'
-import type { PolicyServices } from '../../policy/services.js'
+import { serviceKey } from '../../policy/services.js'
 import type { AccessLists } from './access.js'
 import { Vault } from './attempt-state.js'
 import { EndedSessions } from './ended-sessions.js'
 import { OpenidProtocol } from './openid.js'
 import type { Application, OperatorProviders, Provider } from './providers.js'
 import { type Held, SessionCache } from './session.js'
-
-declare module '../../policy/services.js' {
-  interface PolicyServices {
-    /** What logins need. Absent where no policy will run. */
-    readonly login?: Login
-  }
-}
 
 interface LoginParts {
   /** 32 bytes each, derived from the process's sealing keys: the first one seals, all of them open. */
@@ -50,6 +43,9 @@ export class Login {
   }
 }
 
+/** What logins need. Undefined where no policy runs: every gate then refuses. */
+export const logins = serviceKey<Login | undefined>('logins', () => undefined)
+
 /** What one module or action asks for. Durations in milliseconds; 0: no such limit, where not said otherwise. */
 export interface GateSettings {
   /** Name under which it publishes, and label of its counters. */
@@ -81,9 +77,6 @@ export interface GateSettings {
 
 /** Longest session where none is said: two weeks. Milliseconds. */
 export const USUAL_MAXIMUM = 14 * 24 * 3_600_000
-
-/** The services with what logins need. Absent where no policy will run. */
-export type LoginServices = PolicyServices & { readonly login?: Login }
 
 /**
  * Whose sessions a gate accepts: those of its own owner; with a domain of its own for cookies, those of every gate that

@@ -5,17 +5,20 @@ import { refuse } from '../../flow/verdict.js'
 import { parseDuration } from '../../lib/units.js'
 import { defineAction } from '../../policy/action.js'
 import { choice, config, duration, enforce, expression, text, whole } from '../../policy/fields.js'
+import { serviceKey } from '../../policy/services.js'
 import { defineFeature } from '../contract.js'
 import { encodeKey } from './limiter/layout.js'
-import { type LimiterTable, SlidingWindow } from './limiter/table.js'
+import type { Limiter } from './limiter/table.js'
 
-declare module '../../policy/services.js' {
-  interface PolicyServices {
-    readonly limiter: LimiterTable
-    /** `draft` adds `RateLimit` and `RateLimit-Policy` (draft-ietf-httpapi-ratelimit-headers-10) to answers. */
-    readonly rateLimitHeaders: 'none' | 'draft'
-  }
+/** Counts of requests by bucket. Where the process provides no table, windows can be made and decide nothing. */
+export const limiter = serviceKey<Limiter>('limiter', () => ({ window: () => ({ take: notCounted }) }))
+
+function notCounted(): never {
+  throw new TypeError('a document that is only checked counts no request')
 }
+
+/** `draft` adds `RateLimit` and `RateLimit-Policy` (draft-ietf-httpapi-ratelimit-headers-10) to answers. */
+export const rateLimitHeaders = serviceKey<'none' | 'draft'>('rate_limit_headers', () => 'none')
 
 /**
  * `RateLimit-Policy` and `RateLimit` of draft-ietf-httpapi-ratelimit-headers-10: the quota of the window, what is left
@@ -100,13 +103,13 @@ const action = defineAction({
     const { services, owner } = scope
     const keys = bucket_key.map((source, i) => scope.expression(source, ['bucket_key', i]))
     const seconds = (parseDuration(rate) ?? DAY) / SECOND
-    const window = scope.keep(
-      ['rate-limit', name, seconds, ...bucket_key],
-      (identity) => new SlidingWindow(services.limiter, identity, seconds)
+    const table = scope.service(limiter)
+    const window = scope.keep(['rate-limit', name, seconds, ...bucket_key], (identity) =>
+      table.window(identity, seconds)
     )
     const meter = services.meter.limit(owner, name)
     const fields =
-      enforce && services.rateLimitHeaders === 'draft' ? rateLimitFields(name, capacity, seconds) : undefined
+      enforce && scope.service(rateLimitHeaders) === 'draft' ? rateLimitFields(name, capacity, seconds) : undefined
     return (flow) => {
       const bucket = bucketOf(keys, flow, services.expressions)
       const decision = window.take(bucket.key, capacity)

@@ -1,7 +1,8 @@
 import { randomBytes } from 'node:crypto'
+import { policyServices } from '../../../src/app/services.js'
 import { defaultProviders, type OperatorProviders } from '../../../src/features/login/providers.js'
 import { loginFor } from '../../../src/features/login/selection.js'
-import { Login } from '../../../src/features/login/service.js'
+import { Login, logins } from '../../../src/features/login/service.js'
 import { actions, modules } from '../../../src/features/registry.js'
 import { type Flow, NO_UNITS } from '../../../src/flow/flow.js'
 import { ownPath } from '../../../src/flow/reserved-paths.js'
@@ -10,6 +11,7 @@ import { systemClock } from '../../../src/lib/clock.js'
 import { createOutbound } from '../../../src/lib/http-client/outbound.js'
 import { compilePolicy } from '../../../src/policy/compile.js'
 import type { LoginGate } from '../../../src/policy/login-gate.js'
+import { provide } from '../../../src/policy/services.js'
 import { ManualClock } from '../../helpers/clock.js'
 import { makeFlow } from '../../helpers/flow.js'
 import { Kit } from '../kit.js'
@@ -39,7 +41,7 @@ export class LoginStand {
   /** `make` builds what runs on each request; `providers` is what the operator has set up. */
   constructor(
     t: Test,
-    make: (services: Kit['services'] & { login: Login }) => Step,
+    make: (services: Kit['services']) => Step,
     {
       providers = defaultProviders(),
       keys = [randomBytes(32)]
@@ -51,7 +53,7 @@ export class LoginStand {
     const outbound = createOutbound({ clock: systemClock, allowPrivate: true })
     t.teardown(() => outbound.close())
     this.login = new Login({ keys, providers, outbound, clock: this.clock })
-    this.#step = make({ ...this.kit.services, clock: this.clock, login: this.login })
+    this.#step = make(policyServices({ ...this.kit.services, clock: this.clock }, [provide(logins, this.login)]))
   }
 
   /** Answers like the proxy with an upstream that says `hello`. */
@@ -96,6 +98,7 @@ export function moduleStep(
       definition?.compile(config, {
         owner,
         services,
+        service: services.service,
         keep: (_key, make) => make(''),
         secret: (path) => secrets[path]
       }) ?? {}

@@ -270,6 +270,7 @@ t.test('without its secret nobody passes', async (t) => {
   const scope = {
     owner: 'route_1',
     services: kit.services,
+    service: kit.services.service,
     keep: <T>(key: readonly unknown[], make: (identity: string) => T) => make(JSON.stringify(key)),
     secret: () => undefined
   }

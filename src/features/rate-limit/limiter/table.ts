@@ -96,7 +96,7 @@ const DEFAULT_BUDGET = 2 ** 30
 const MAX_CAPACITY = 2 ** 32 - 1
 
 /** The buckets of all limits of a process. Limits use it through `SlidingWindow`. */
-export class LimiterTable {
+export class LimiterTable implements Limiter {
   readonly hash: SipHash
   private readonly clock: Clock
   private readonly memory: Memory
@@ -116,6 +116,10 @@ export class LimiterTable {
     this.sketch = new Sketch(this.memory)
     this.pressure = new Pressure(this.memory, this.directory, this.buckets, this.sketch, this.geometries)
     this.sweeper = new Sweep(this.memory, this.directory, this.buckets, this.geometries, this.clock)
+  }
+
+  window(identity: string, rateSeconds: number): SlidingWindow {
+    return new SlidingWindow(this, identity, rateSeconds)
   }
 
   /** How time is cut for a window of `seconds`; RangeError when it is no valid length. */
@@ -260,6 +264,15 @@ export class LimiterTable {
     if (over <= folded) wait = Math.min(wait, this.sketch.wait(low, high, geometry.tens, moment, over))
     return clamp(wait / 1_000, geometry.seconds)
   }
+}
+
+/** Makes the limits of actions. */
+export interface Limiter {
+  /**
+   * @param identity whose limit it is; together with the length and the key it names a bucket
+   * @param rateSeconds length of the window: 60 to 86,400 seconds, a multiple of ten
+   */
+  window(identity: string, rateSeconds: number): Pick<SlidingWindow, 'take'>
 }
 
 /** A wait in whole seconds: rounded up, at least 1, at most `most`. */

@@ -1,0 +1,41 @@
+import type { Action } from '../policy/action.js'
+import { compilePolicy } from '../policy/compile.js'
+import type { PolicyDocument } from '../policy/document.js'
+import { formatPath, type Problem } from '../policy/problems.js'
+import type { PolicyServices } from '../policy/services.js'
+import type { PolicyCheck } from '../schema/field.js'
+
+/**
+ * Checks policy documents with the compiler that runs them, so that a document that is taken can run. Each error is a
+ * problem whose `details` have its place in the text.
+ */
+export function policyCheck(services: PolicyServices, actions: readonly Action[]): PolicyCheck {
+  return (text, layer) => {
+    const { problems } = compilePolicy(text, {
+      owner: 'check',
+      services,
+      // Nothing is kept: counters belong to the policies that run.
+      keep: { keep: (key, make) => make(JSON.stringify(key)) },
+      actions,
+      unavailable: 'refuse',
+      carrier: layer
+    })
+    const errors = problems.filter(({ severity }) => severity === 'error')
+    return errors.length === 0 ? wrongLayer(services.documents.read(text, layer).document, layer) : errors.map(refusal)
+  }
+}
+
+function refusal({ code, message, path, line, column }: Omit<Problem, 'severity' | 'length'>) {
+  return { code: `POLICY_${code}`, message, details: { path, line: String(line), column: String(column) } }
+}
+
+/** HTTPS edges have no `on_tcp_connect`, TCP edges nothing else. */
+function wrongLayer(document: PolicyDocument, layer: 'http' | 'tcp'): ReturnType<PolicyCheck> {
+  for (const [phase, [rule]] of Object.entries(document.phases)) {
+    if (rule === undefined || (phase === 'on_tcp_connect') === (layer === 'tcp')) continue
+    const message = `${phase} does not run on ${layer === 'tcp' ? 'a TCP edge' : 'a route of an HTTPS edge'}`
+    const place = rule.actions[0]?.typeNode.span.start ?? 0
+    return [refusal({ code: 'PHASE', message, path: formatPath(rule.path), ...document.source.place(place) })]
+  }
+  return undefined
+}
