@@ -4,7 +4,8 @@ import { offlineServices, policyCheck } from '../../src/app/offline.js'
 import { Certificates, type CertificatesParts, ChallengeTable } from '../../src/certificates/certificates.js'
 import { openDnsListener, Zones } from '../../src/certificates/dns/server.js'
 import type { Call } from '../../src/control/calls.js'
-import { type ControlParts, openParts } from '../../src/control/open.js'
+import { LatestRevision } from '../../src/control/configuration.js'
+import { type ControlPlane, openControl } from '../../src/control/control-plane.js'
 import { actions } from '../../src/features/registry.js'
 import { createOutbound } from '../../src/lib/http-client/outbound.js'
 import { Sealer, sealKey } from '../../src/lib/seal.js'
@@ -41,14 +42,16 @@ export interface ManagedSetup {
 
 /** A real store and control plane with managed certificates over it, and a clock that only tests move. */
 export class Managed {
-  readonly control: ControlParts
+  readonly control: ControlPlane['serviceAccount']
+  readonly plane: ControlPlane
   readonly certificates: Certificates
   readonly holder: SnapshotHolder
   readonly clock: ManualClock
   readonly log: Lines
   #stopped: Promise<void> | undefined
 
-  private constructor(parts: Pick<Managed, 'control' | 'certificates' | 'holder' | 'clock' | 'log'>) {
+  private constructor(parts: Pick<Managed, 'plane' | 'control' | 'certificates' | 'holder' | 'clock' | 'log'>) {
+    this.plane = parts.plane
     this.control = parts.control
     this.certificates = parts.certificates
     this.holder = parts.holder
@@ -60,8 +63,10 @@ export class Managed {
     const { clock = new ManualClock(Date.now()), authority = 'no authority is asked here', dns = true } = setup
     const log = new Lines()
     const holder = new SnapshotHolder(Snapshot.empty())
-    const control = await openParts({
-      connect: (onRevision) => openStore(setup.at ?? ':memory:', { log, clock, onRevision }),
+    const latest = new LatestRevision(clock)
+    const plane = await openControl({
+      store: await openStore(setup.at ?? ':memory:', { log, clock, onRevision: latest.report }),
+      latest,
       resources,
       seal: setup.sealedBy ?? new Sealer(KEY),
       clock,
@@ -74,6 +79,7 @@ export class Managed {
       zone: ZONE,
       regions: ['global']
     })
+    const control = plane.serviceAccount
     const outbound = createOutbound({
       clock,
       allowPrivate: true,
@@ -91,7 +97,7 @@ export class Managed {
       regions: ['global', 'eu'],
       dns
     })
-    const managed = new Managed({ control, certificates, holder, clock, log })
+    const managed = new Managed({ plane, control, certificates, holder, clock, log })
     t.teardown(async () => {
       await managed.stop()
       outbound.close()
@@ -155,10 +161,7 @@ export class Managed {
 
   async #stop(): Promise<void> {
     await this.certificates.close()
-    const { following, writer, reports, store } = this.control
-    await following.stop()
-    await reports.stop()
-    await writer.alone(() => store.close())
+    await this.plane.close()
   }
 }
 
