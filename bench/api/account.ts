@@ -2,7 +2,8 @@ import type { AddressInfo } from 'node:net'
 import { createApi } from '../../src/api/server.js'
 import { policyCheck } from '../../src/app/policy-check.js'
 import { offline, policyServices } from '../../src/app/services.js'
-import { ControlPlane } from '../../src/control/control-plane.js'
+import { LatestRevision } from '../../src/control/configuration.js'
+import { type ControlPlane, openControl } from '../../src/control/control-plane.js'
 import { ApiKeys } from '../../src/control/operator-keys.js'
 import { actions } from '../../src/features/registry.js'
 import { systemClock } from '../../src/lib/clock.js'
@@ -34,8 +35,10 @@ export async function openAccount(
   const services = policyServices(offline(actions))
   const keys = new ApiKeys([KEY], undefined)
   const baseUrl = () => 'http://api.test'
-  const control = await ControlPlane.open({
-    connect: async (onRevision) => wrap(await openStore(address, { log: QUIET, clock, onRevision })),
+  const latest = new LatestRevision(clock)
+  const control = await openControl({
+    store: wrap(await openStore(address, { log: QUIET, clock, onRevision: latest.report })),
+    latest,
     resources,
     seal: SEAL,
     clock,

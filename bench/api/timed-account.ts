@@ -15,8 +15,8 @@ const account = await openAccount(path, (store) => times.over(store))
 const opened = performance.now() - begun
 
 let control = 0
-const update = account.control.update.bind(account.control)
-account.control.update = async (...call) => {
+const update = account.control.records.update.bind(account.control)
+account.control.records.update = async (...call) => {
   const begun = performance.now()
   const written = await update(...call)
   control = performance.now() - begun

@@ -1,7 +1,9 @@
 import type { FastifyContextConfig, FastifyInstance, FastifyReply, FastifyRequest, HTTPMethods } from 'fastify'
+import type { Access } from '../control/access.js'
 import type { Call, Done, PathValues, Read, WriteMode, Written } from '../control/calls.js'
-import type { ControlPlane } from '../control/control-plane.js'
+import type { Configuration } from '../control/configuration.js'
 import type { DeadLetterLists } from '../control/dead-letters.js'
+import type { RecordOperations } from '../control/record-operations.js'
 import type { Revisions } from '../control/revisions.js'
 import type { Backups } from '../control/transfer/backups.js'
 import { unmapIpv4 } from '../lib/ip.js'
@@ -167,36 +169,14 @@ function sendDryRun(
 }
 
 /** What the API asks of the control plane. */
-export type Account = AccountOperations & {
+export interface Account {
+  readonly records: Pick<RecordOperations, keyof RecordOperations>
+  readonly access: Pick<Access, 'authenticate' | 'otherThanKey' | 'admits'>
+  readonly configuration: Pick<Configuration, 'revision' | 'processes'>
   readonly revisions: Pick<Revisions, 'list' | 'get' | 'diff'>
   readonly deadLetters: Pick<DeadLetterLists, 'list' | 'get' | 'redeliver' | 'drop'>
   readonly backups: Pick<Backups, 'make'>
 }
-
-type AccountOperations = Pick<
-  ControlPlane,
-  | 'authenticate'
-  | 'otherThanKey'
-  | 'admits'
-  | 'permit'
-  | 'create'
-  | 'get'
-  | 'list'
-  | 'update'
-  | 'remove'
-  | 'getModule'
-  | 'replaceModule'
-  | 'removeModule'
-  | 'getParts'
-  | 'getPart'
-  | 'addPart'
-  | 'updatePart'
-  | 'removePart'
-  | 'commandSession'
-  | 'testDestination'
-  | 'revision'
-  | 'processes'
->
 
 /** The paths of the API and their methods, to tell a path that is not there from a method that it lacks. */
 export class KnownPaths {

@@ -28,7 +28,7 @@ function test(account: Account): Handler {
     queryOf(request, [])
     const path = pathOf(request)
     mustSayNothing(request.body, parameter(path, 'id'))
-    return reply.send(await account.testDestination({ path }, call))
+    return reply.send(await account.records.testDestination({ path }, call))
   }
 }
 
@@ -86,5 +86,5 @@ function named(letter: string | undefined): { letter?: string } {
 }
 
 function serving(reply: FastifyReply, account: Account): FastifyReply {
-  return reply.header('service-revision', String(account.revision))
+  return reply.header('service-revision', String(account.configuration.revision))
 }

@@ -1,6 +1,6 @@
 import type { FastifyInstance, FastifyReply, FastifyRequest } from 'fastify'
+import type { Entrance } from '../control/access.js'
 import type { Principal } from '../control/calls.js'
-import type { Entrance } from '../control/open.js'
 import { parseAuthority } from '../lib/host.js'
 import { unmapIpv4 } from '../lib/ip.js'
 import { type Account, addressOf, type KnownPaths } from './calls.js'
@@ -26,7 +26,7 @@ declare module 'fastify' {
 }
 
 /** Who knows who may come in. */
-export type Doorkeeper = Pick<Account, 'authenticate' | 'otherThanKey' | 'admits'>
+export type Doorkeeper = Account['access']
 
 interface Gate {
   readonly trusted: TrustedHosts

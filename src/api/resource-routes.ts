@@ -43,11 +43,11 @@ function readPage(request: FastifyRequest): { readonly limit: number; readonly b
 function listRecords(resource: Resource, account: Account): Handler {
   return async (request, reply) => {
     const call = callOf(request)
-    account.permit(resource, 'list', call)
+    account.records.permit(resource, 'list', call)
     const path = pathOf(request)
     const page = readPage(request)
-    const serving = account.revision
-    const body = await account.list(resource, { path, ...page }, call)
+    const serving = account.configuration.revision
+    const body = await account.records.list(resource, { path, ...page }, call)
     return reply.header('service-revision', String(serving)).send(body)
   }
 }
@@ -55,9 +55,9 @@ function listRecords(resource: Resource, account: Account): Handler {
 function createRecord(resource: Resource, account: Account): Handler {
   return async (request, reply) => {
     const call = callOf(request)
-    account.permit(resource, 'create', call)
+    account.records.permit(resource, 'create', call)
     const mode = writeMode(request)
-    const written = await account.create(resource, { path: pathOf(request), body: request.body, ...mode }, call)
+    const written = await account.records.create(resource, { path: pathOf(request), body: request.body, ...mode }, call)
     return sendWritten(reply, written, 201, mode)
   }
 }
@@ -65,19 +65,19 @@ function createRecord(resource: Resource, account: Account): Handler {
 function getRecord(resource: Resource, account: Account): Handler {
   return async (request, reply) => {
     const call = callOf(request)
-    account.permit(resource, 'get', call)
+    account.records.permit(resource, 'get', call)
     queryOf(request, [])
-    const serving = account.revision
-    return sendRead(request, reply, await account.get(resource, { path: pathOf(request) }, call), serving)
+    const serving = account.configuration.revision
+    return sendRead(request, reply, await account.records.get(resource, { path: pathOf(request) }, call), serving)
   }
 }
 
 function updateRecord(resource: Resource, account: Account): Handler {
   return async (request, reply) => {
     const call = callOf(request)
-    account.permit(resource, 'update', call)
+    account.records.permit(resource, 'update', call)
     const mode = writeMode(request)
-    const written = await account.update(resource, { path: pathOf(request), body: request.body, ...mode }, call)
+    const written = await account.records.update(resource, { path: pathOf(request), body: request.body, ...mode }, call)
     return sendWritten(reply, written, 200, mode)
   }
 }
@@ -85,9 +85,9 @@ function updateRecord(resource: Resource, account: Account): Handler {
 function removeRecord(resource: Resource, account: Account): Handler {
   return async (request, reply) => {
     const call = callOf(request)
-    account.permit(resource, 'delete', call)
+    account.records.permit(resource, 'delete', call)
     const mode = writeMode(request)
-    return sendDone(reply, await account.remove(resource, { path: pathOf(request), ...mode }, call), mode)
+    return sendDone(reply, await account.records.remove(resource, { path: pathOf(request), ...mode }, call), mode)
   }
 }
 
@@ -107,29 +107,34 @@ export function addModuleRoutes(router: Router, resource: Resource, account: Acc
 function replaceModule(resource: Resource, module: string, account: Account): Handler {
   return async (request, reply) => {
     const call = callOf(request)
-    account.permit(resource, 'update', call)
+    account.records.permit(resource, 'update', call)
     const mode = writeMode(request)
     const asked = { path: pathOf(request), module, body: request.body, ...mode }
-    return sendWritten(reply, await account.replaceModule(resource, asked, call), 200, mode)
+    return sendWritten(reply, await account.records.replaceModule(resource, asked, call), 200, mode)
   }
 }
 
 function getModule(resource: Resource, module: string, account: Account): Handler {
   return async (request, reply) => {
     const call = callOf(request)
-    account.permit(resource, 'get', call)
+    account.records.permit(resource, 'get', call)
     queryOf(request, [])
-    const serving = account.revision
-    return sendRead(request, reply, await account.getModule(resource, { path: pathOf(request), module }, call), serving)
+    const serving = account.configuration.revision
+    return sendRead(
+      request,
+      reply,
+      await account.records.getModule(resource, { path: pathOf(request), module }, call),
+      serving
+    )
   }
 }
 
 function removeModule(resource: Resource, module: string, account: Account): Handler {
   return async (request, reply) => {
     const call = callOf(request)
-    account.permit(resource, 'update', call)
+    account.records.permit(resource, 'update', call)
     const mode = writeMode(request)
-    const done = await account.removeModule(resource, { path: pathOf(request), module, ...mode }, call)
+    const done = await account.records.removeModule(resource, { path: pathOf(request), module, ...mode }, call)
     return sendDone(reply, done, mode)
   }
 }
@@ -175,14 +180,14 @@ function listNested(
 ): Handler {
   return async (request, reply) => {
     const call = callOf(request)
-    account.permit(child, 'list', call)
+    account.records.permit(child, 'list', call)
     const path = pathOf(request)
     const id = parameter(path, 'id')
     const page = readPage(request)
-    await account.get(parent, { path }, call)
-    const serving = account.revision
+    await account.records.get(parent, { path }, call)
+    const serving = account.configuration.revision
     const referring = { field: nested.field, kind: parent.name, id }
-    const body = (await account.list(child, { path: {}, ...page, referring }, call)) as Readonly<
+    const body = (await account.records.list(child, { path: {}, ...page, referring }, call)) as Readonly<
       Record<string, unknown>
     >
     const uri = `${baseUrl()}${parent.path}/${id}/${nested.name}`
@@ -207,20 +212,25 @@ export function addPartRoutes(router: Router, resource: Resource, account: Accou
 function listParts(resource: Resource, part: Part, account: Account): Handler {
   return async (request, reply) => {
     const call = callOf(request)
-    account.permit(resource, 'get', call)
+    account.records.permit(resource, 'get', call)
     queryOf(request, [])
-    const serving = account.revision
-    return sendRead(request, reply, await account.getParts(resource, part, { path: pathOf(request) }, call), serving)
+    const serving = account.configuration.revision
+    return sendRead(
+      request,
+      reply,
+      await account.records.getParts(resource, part, { path: pathOf(request) }, call),
+      serving
+    )
   }
 }
 
 function addPart(resource: Resource, part: Part, account: Account): Handler {
   return async (request, reply) => {
     const call = callOf(request)
-    account.permit(resource, 'update', call)
+    account.records.permit(resource, 'update', call)
     const mode = writeMode(request)
     const asked = { path: withShortName(resource, pathOf(request)), body: request.body, ...mode }
-    const written = await account.addPart(resource, part, asked, call)
+    const written = await account.records.addPart(resource, part, asked, call)
     const { uri } = written.body as { readonly uri?: unknown }
     return sendWritten(reply, typeof uri === 'string' ? { ...written, uri } : written, 201, mode)
   }
@@ -229,34 +239,34 @@ function addPart(resource: Resource, part: Part, account: Account): Handler {
 function getPart(resource: Resource, part: Part, account: Account): Handler {
   return async (request, reply) => {
     const call = callOf(request)
-    account.permit(resource, 'get', call)
+    account.records.permit(resource, 'get', call)
     queryOf(request, [])
     const path = pathOf(request)
-    const serving = account.revision
+    const serving = account.configuration.revision
     const asked = { path: { id: parameter(path, 'id') }, key: parameter(path, part.key) }
-    return sendRead(request, reply, await account.getPart(resource, part, asked, call), serving)
+    return sendRead(request, reply, await account.records.getPart(resource, part, asked, call), serving)
   }
 }
 
 function removePart(resource: Resource, part: Part, account: Account): Handler {
   return async (request, reply) => {
     const call = callOf(request)
-    account.permit(resource, 'update', call)
+    account.records.permit(resource, 'update', call)
     const mode = writeMode(request)
     const path = pathOf(request)
     const asked = { path: { id: parameter(path, 'id') }, key: parameter(path, part.key), ...mode }
-    return sendDone(reply, await account.removePart(resource, part, asked, call), mode)
+    return sendDone(reply, await account.records.removePart(resource, part, asked, call), mode)
   }
 }
 
 function updatePart(resource: Resource, part: Part, account: Account): Handler {
   return async (request, reply) => {
     const call = callOf(request)
-    account.permit(resource, 'update', call)
+    account.records.permit(resource, 'update', call)
     const mode = writeMode(request)
     const path = withShortName(resource, pathOf(request))
     const asked = { path, key: parameter(path, part.key), body: request.body, ...mode }
-    return sendWritten(reply, await account.updatePart(resource, part, asked, call), 200, mode)
+    return sendWritten(reply, await account.records.updatePart(resource, part, asked, call), 200, mode)
   }
 }
 

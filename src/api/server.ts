@@ -78,7 +78,7 @@ export function createApi(options: ApiOptions): ApiServer {
     trusted: new TrustedHosts(hosts),
     cors: corsOrigins.length === 0 ? undefined : new Cors(corsOrigins),
     paths: router.paths,
-    doorkeeper: account?.control ?? operatorOnly(keys),
+    doorkeeper: account?.control.access ?? operatorOnly(keys),
     rates: rate === undefined ? undefined : new RequestRates(rate, clock)
   })
   addHealth(router, () => options.readiness())

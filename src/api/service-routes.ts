@@ -59,7 +59,7 @@ export function addProcesses(router: Router, account: Account, baseUrl: () => st
   route(router, 'GET', '/processes', {}, async (request, reply) => {
     callOf(request)
     queryOf(request, [])
-    const processes = (await account.processes()).map(
+    const processes = (await account.configuration.processes()).map(
       ({ id, appliedRevision, lastError, divergedAt, seenAt, goneSince, self }) => {
         return {
           id,
@@ -73,7 +73,7 @@ export function addProcesses(router: Router, account: Account, baseUrl: () => st
       }
     )
     return reply
-      .header('service-revision', String(account.revision))
+      .header('service-revision', String(account.configuration.revision))
       .send({ processes, uri: `${baseUrl()}/processes`, next_page_uri: null })
   })
 }
@@ -93,7 +93,7 @@ function send(command: SessionCommand, account: Account): Handler {
     queryOf(request, [])
     const id = parameter(pathOf(request), 'id')
     mustSayNothing(request.body, id)
-    await account.commandSession(id, command, call)
+    await account.records.commandSession(id, command, call)
     return reply.code(204).send()
   }
 }
@@ -136,7 +136,7 @@ function list(account: Account): Handler {
     const limit = readCount(query, 'limit', LIMIT)
     const cursor = query.get('before_id')
     if (cursor !== undefined && !NUMBER.test(cursor)) throw invalidParameter('before_id', 'must be a revision')
-    const serving = account.revision
+    const serving = account.configuration.revision
     const before = cursor === undefined ? undefined : Number(cursor)
     return reply.header('service-revision', String(serving)).send(await account.revisions.list({ limit, before }))
   }
@@ -146,7 +146,7 @@ function one(account: Account, read: (revision: number, call: Call) => Promise<J
   return async (request, reply) => {
     const call = callOf(request)
     queryOf(request, [])
-    const serving = account.revision
+    const serving = account.configuration.revision
     return reply.header('service-revision', String(serving)).send(await read(numberOf(request), call))
   }
 }
@@ -179,7 +179,7 @@ export const BACKUP_TYPE = 'application/vnd.sqlite3'
 export function addBackup(router: Router, account: Account): void {
   route(router, 'GET', '/backup', {}, async (request, reply) => {
     queryOf(request, [])
-    const serving = account.revision
+    const serving = account.configuration.revision
     const { file, bytes } = await account.backups.make(callOf(request))
     return reply
       .header('service-revision', String(serving))

@@ -8,15 +8,14 @@ import type { Store } from '../store/store.js'
 import { Agents, type AgentsAddress } from '../tunnel/agents/agents.js'
 import { SessionEvents } from '../tunnel/agents/live-agents.js'
 import { untilStoreAnswers } from './control-plane.js'
-import { sharesListener, trustedSet } from './data-plane.js'
+import { sharesListener } from './data-plane.js'
 import type { Foundation } from './foundation.js'
 
 /** The agents of this process, who cannot connect yet. Throws a CodedError `AGENTS_CERTIFICATE`. */
 export function createAgents(options: Options, foundation: Foundation): Agents {
-  const { clock, log, holder, metrics, turnedAway, bus, publicUrl, lifecycle } = foundation
+  const { clock, log, holder, metrics, turnedAway, bus, publicUrl, lifecycle, trusted } = foundation
   const { zone, regions, require_reserved, listen, tcp_host, data, limits, timeouts } = options
   const { agents_certificate, agents_key, agents_tcp_ports } = options
-  const trusted = trustedSet(options.trusted_proxies)
   const agents = new Agents({
     holder,
     clock,

@@ -7,7 +7,6 @@ import { reachableUrl } from '../lib/host.js'
 import type { Options } from '../options/options.js'
 import { resources } from '../resources/registry.js'
 import { reasons } from '../telemetry/health.js'
-import { trustedSet } from './data-plane.js'
 import type { Foundation } from './foundation.js'
 import type { ProcessHealth } from './health.js'
 
@@ -24,8 +23,7 @@ export async function openApi(
   { keys, control, health }: ApiStage
 ): Promise<{ readonly host: string; readonly port: number }> {
   const { api, limits, metrics } = options
-  const { clock, log, lifecycle, turnedAway, publicUrl } = foundation
-  const trusted = trustedSet(options.trusted_proxies)
+  const { clock, log, lifecycle, turnedAway, publicUrl, trusted } = foundation
   const hosts = [api.listen.host, ...api.allowed_hosts]
   if (api.public_url !== undefined) hosts.push(new URL(api.public_url).hostname)
   const server = createApi({

@@ -13,7 +13,7 @@ import type { AgentsAddress } from '../tunnel/agents/agents.js'
 import { createAgents, openAgents } from './agents.js'
 import { openApi } from './api.js'
 import { openCertificates } from './certificates.js'
-import { openControlPlane, untilStoreAnswers } from './control-plane.js'
+import { deliverOnceThere, openControlPlane, untilStoreAnswers } from './control-plane.js'
 import { openDataPlane } from './data-plane.js'
 import { openEvents } from './events.js'
 import { type ApplyFiles, applyFirst, filesOf } from './files.js'
@@ -72,16 +72,16 @@ async function stages(options: Options, host: Host, lifecycle: Lifecycle): Promi
   lifecycle.opens({ policyOutbound: [policies.services.outbound, policies.guests.services.outbound] })
   const events = await openEvents(options, foundation, seal)
   const opened = { keys, seal, dataPlane, agents, ...policies, ...events }
-  const { control, store, appliedAt, deliver } = await openControlPlane(options, host, foundation, opened)
-  const own = new OwnUnits((units) => control.applyOwn(units))
+  const { control, store, appliedAt } = await openControlPlane(options, host, foundation, opened)
+  const own = new OwnUnits((units) => control.configuration.applyOwn(units))
   const reload = filesOf(options, own, metrics)
   const applied = await applyFirst(reload)
   const certificates = await openCertificates(options, foundation, control)
   beginUpkeep(options, foundation, { dataPlane, agents, ...events, ended: policies.login.ended, control, store })
   const health = await openHealth(foundation, { control, certificates, appliedAt })
   const api = await openApi(options, foundation, { keys, control, health })
-  await deliver()
-  await store.keep(options, () => control.place)
+  await deliverOnceThere(foundation, { store, events: events.events, ended: policies.login.ended })
+  await store.keep(options, () => control.configuration.place)
   // Last, so that the sessions of agents that come at once are told to those who subscribed to them.
   const listening = await openAgents(options, foundation, { agents, store: store.store, own })
   lifecycle.ready()

@@ -1,7 +1,6 @@
-import { ControlPlane } from '../control/control-plane.js'
-import type { ControlOptions } from '../control/open.js'
+import { LatestRevision } from '../control/configuration.js'
+import { type ControlOptions, type ControlPlane, openControl } from '../control/control-plane.js'
 import { settleSealKey } from '../control/seal-key.js'
-import type { Events } from '../events/events.js'
 import type { EndedSessions } from '../features/login/ended-sessions.js'
 import { actions } from '../features/registry.js'
 import { type Json, timestampText } from '../lib/json.js'
@@ -19,7 +18,6 @@ import { upstreamKey } from '../resources/units.js'
 import { KeptState } from '../runtime/persistent-state.js'
 import type { Snapshot } from '../runtime/snapshot.js'
 import { untilAnswered } from '../store/copy/reaching-store.js'
-import type { Place, Store } from '../store/store.js'
 import type { Agents } from '../tunnel/agents/agents.js'
 import type { DataPlane } from './data-plane.js'
 import type { OpenEvents } from './events.js'
@@ -49,8 +47,6 @@ export interface OpenControlPlane {
   readonly store: StartingStore
   /** Wall time at which the last configuration began to serve; undefined: none does. */
   readonly appliedAt: () => number | undefined
-  /** Delivers events once the API's URL is known, as soon as the store itself is there. */
-  deliver(): Promise<void>
 }
 
 /**
@@ -75,12 +71,9 @@ export async function openControlPlane(
 ): Promise<OpenControlPlane> {
   const { clock, log, lifecycle, revisions } = foundation
   const { seal, dataPlane, agents, services, login, guests, events, folders } = stage
-  const stores = new ProcessStore(options, host, foundation, { seal, events, ended: login.ended })
   const applied = { at: undefined as number | undefined }
-  followRevisions(foundation, stage, stores)
-  const control: ControlOptions = {
-    connect: (onRevision) => stores.connect(onRevision),
-    degraded: () => stores.current?.degraded ?? null,
+  followRevisions(foundation, stage)
+  const control: Omit<ControlOptions, 'store' | 'latest' | 'degraded'> = {
     resources,
     seal,
     events,
@@ -113,15 +106,26 @@ export async function openControlPlane(
     ...(isShared(storeAddress(options)) ? { reportEvery: REPORT_EVERY } : {})
   }
   const message = 'the store went away while its records were read'
+  let lost: unknown
   return await untilStoreAnswers(options, foundation, message, async () => {
-    const opened = await stores.reading(() => ControlPlane.open(control, agents.live))
-    lifecycle.opens({ store: opened.control })
-    return { ...opened, appliedAt: () => applied.at, deliver: () => stores.deliver() }
+    const latest = new LatestRevision(clock)
+    const parts = { seal, events, ended: login.ended, latest, lost }
+    const starting = await openStartingStore(options, host, foundation, parts)
+    const { store } = starting
+    try {
+      const opened = await openControl({ ...control, store, latest, degraded: () => starting.degraded }, agents.live)
+      lifecycle.opens({ store: opened })
+      revisions.add({ served: () => starting.served() })
+      return { control: opened, store: starting, appliedAt: () => applied.at }
+    } catch (error) {
+      lost = error
+      throw error
+    }
   })
 }
 
 /** What follows each revision that serves, in this order. */
-function followRevisions({ revisions }: Foundation, { agents, events }: ControlStage, stores: ProcessStore): void {
+function followRevisions({ revisions }: Foundation, { agents, events }: ControlStage): void {
   revisions.add({
     served: () => agents.written(),
     settled: (kinds) => (FOLLOWED_BY_AGENTS.some((kind) => kinds.has(kind)) ? agents.followed() : undefined)
@@ -130,7 +134,6 @@ function followRevisions({ revisions }: Foundation, { agents, events }: ControlS
     served: () => events.served(),
     settled: (kinds) => (FOLLOWED_BY_EVENTS.some((kind) => kinds.has(kind)) ? events.followed() : undefined)
   })
-  revisions.add({ served: () => stores.current?.served() })
 }
 
 /** What this process knows of the server of a backend, as the API shows it. */
@@ -146,83 +149,60 @@ function* settling({ clientTransport, upstreams }: DataPlane, { tables }: Snapsh
   clientTransport.retainUpstreams(yield* upstreams.following(tables.upstreams))
 }
 
-interface StoreFollowers {
-  readonly seal: Sealer
-  readonly events: Events
+interface StoreStage extends Pick<ControlStage, 'seal' | 'events'> {
+  readonly latest: LatestRevision
+  readonly ended: EndedSessions
+  /** Why the last attempt to read the store failed after it had opened; undefined: there was none. */
+  readonly lost: unknown
+}
+
+/** The store, or its copy while it does not answer, with what follows it attached. Fails as `reachStore` does. */
+async function openStartingStore(
+  options: Options,
+  host: Host,
+  { clock, log, names, lifecycle, storeHealth }: Foundation,
+  { seal, events, ended, latest, lost }: StoreStage
+): Promise<StartingStore> {
+  const folder = options.data === IN_MEMORY ? undefined : options.data
+  const key = { folder, lost: host.newSealKey === true, log }
+  const starting = await StartingStore.open(options, {
+    seal,
+    clock,
+    log,
+    onRevision: latest.report,
+    lost,
+    lookup: names.forSockets,
+    signal: lifecycle.signal,
+    health: storeHealth,
+    settle: (store) => settleSealKey(store, seal, key)
+  })
+  const { store } = starting
+  try {
+    await events.attach(store)
+    await ended.attach(store.endedSessions)
+    lifecycle.opens({ storeCopy: starting })
+  } catch (error) {
+    await closeUnused(store)
+    throw error
+  }
+  return starting
+}
+
+interface Delivering extends Pick<ControlStage, 'events'> {
+  readonly store: StartingStore
   readonly ended: EndedSessions
 }
 
-/** The store of this process through the attempts to open it, and what begins once it is there. */
-class ProcessStore {
-  readonly #options: Options
-  readonly #host: Host
-  readonly #foundation: Foundation
-  readonly #followers: StoreFollowers
-  #current: StartingStore | undefined
-  /** Why the last attempt to read the store failed after it had opened. */
-  #lost: unknown
-  #delivers = false
-
-  constructor(options: Options, host: Host, foundation: Foundation, followers: StoreFollowers) {
-    this.#options = options
-    this.#host = host
-    this.#foundation = foundation
-    this.#followers = followers
+/**
+ * Delivers events once the store itself is there: what waits for delivery is not in a copy. Resolves when the delivery has
+ * begun, or at once when the process has started from its copy.
+ */
+export async function deliverOnceThere({ lifecycle }: Foundation, { store, events, ended }: Delivering): Promise<void> {
+  const begin = async () => {
+    if (lifecycle.phase === 'draining') return
+    void ended.follow().catch(() => undefined)
+    await events.start()
   }
-
-  /** The store of the last attempt that opened one. */
-  get current(): StartingStore | undefined {
-    return this.#current
-  }
-
-  /** Reads the store that `open` connects to; remembers why that failed, for the next attempt. */
-  async reading(open: () => Promise<ControlPlane>): Promise<Pick<OpenControlPlane, 'control' | 'store'>> {
-    try {
-      const control = await open()
-      if (this.#current === undefined) throw new TypeError('the control plane has connected to no store')
-      return { control, store: this.#current }
-    } catch (error) {
-      this.#lost = error
-      throw error
-    }
-  }
-
-  async connect(onRevision: (place: Place) => void): Promise<Store> {
-    const { clock, log, names, lifecycle, storeHealth } = this.#foundation
-    const { seal, events, ended } = this.#followers
-    const { data } = this.#options
-    const key = { folder: data === IN_MEMORY ? undefined : data, lost: this.#host.newSealKey === true, log }
-    const starting = await StartingStore.open(this.#options, {
-      seal,
-      clock,
-      log,
-      onRevision,
-      answered: () => void this.deliver(),
-      lost: this.#lost,
-      lookup: names.forSockets,
-      signal: lifecycle.signal,
-      health: storeHealth,
-      settle: (store) => settleSealKey(store, seal, key)
-    })
-    const { store } = starting
-    try {
-      await events.attach(store)
-      await ended.attach(store.endedSessions)
-      lifecycle.opens({ storeCopy: starting })
-    } catch (error) {
-      await closeUnused(store)
-      throw error
-    }
-    this.#current = starting
-    return store
-  }
-
-  /** Delivers events once the store itself is there: what waits for delivery is not in a copy. */
-  async deliver(): Promise<void> {
-    if (this.#current?.degraded !== null || this.#delivers) return
-    if (this.#foundation.lifecycle.phase === 'draining') return
-    this.#delivers = true
-    void this.#followers.ended.follow().catch(() => undefined)
-    await this.#followers.events.start()
-  }
+  if (store.degraded === null) await begin()
+  else void store.answered.then(begin)
 }

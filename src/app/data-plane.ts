@@ -1,8 +1,6 @@
 import type { Logger } from 'pino'
-import type { Clock } from '../lib/clock.js'
 import { CodedError } from '../lib/errors.js'
 import { formatAuthority } from '../lib/host.js'
-import { CidrSet, parseCidr } from '../lib/ip.js'
 import { selfSigned } from '../lib/self-signed.js'
 import type { Options } from '../options/options.js'
 import { trustingProxies } from '../proxy/client-address.js'
@@ -43,7 +41,7 @@ export async function openDataPlane(options: Options, foundation: Foundation, ag
   const upstreams = new Upstreams({ clock, tunnels: agents.groups, lookup: names.forSockets, checks })
   lifecycle.opens({ clientTransport: { close: () => closeUpstreams(clientTransport, checks) } })
   const traffic = createTraffic({
-    ...(await trafficOptions(options, clock)),
+    ...(await trafficOptions(options, foundation)),
     serverTransport: engine.front({ clock }),
     turnedAway,
     clientTransport,
@@ -71,8 +69,11 @@ function closeUpstreams(clientTransport: ClientTransport, checks: HealthChecks):
 }
 
 /** What the options say of traffic. */
-async function trafficOptions(options: Options, clock: Clock): Promise<Pick<TrafficParts, OfOptions>> {
-  const { timeouts, limits, access_log, access_log_sample, region, trusted_proxies, zone } = options
+async function trafficOptions(
+  options: Options,
+  { clock, trusted }: Foundation
+): Promise<Pick<TrafficParts, OfOptions>> {
+  const { timeouts, limits, access_log, access_log_sample, region, zone } = options
   const { listen, listeners, agents, api, tcp_host, tcp_proxy_protocol } = options
   return {
     accessLog: access_log ? access_log_sample : undefined,
@@ -90,7 +91,7 @@ async function trafficOptions(options: Options, clock: Clock): Promise<Pick<Traf
       keepAlive: timeouts.keep_alive
     },
     timeouts,
-    forwarding: trustingProxies(trustedSet(trusted_proxies)),
+    forwarding: trustingProxies(trusted),
     development: await selfSigned('Sluice development', developmentNames(zone), clock.wall()),
     tcp: { host: tcp_host ?? listen.host, proxyProtocol: tcp_proxy_protocol },
     reserved: [listen, api.listen, ...(agents === undefined ? [] : [agents]), ...listeners.map((one) => one.listen)]
@@ -123,10 +124,4 @@ export function sharesListener(
 /** What the certificate of development is good for. */
 function developmentNames(zone: string): string[] {
   return ['localhost', '*.localhost', zone, `*.${zone}`, '127.0.0.1', '::1']
-}
-
-/** The networks of trusted proxies; undefined: there are none. */
-export function trustedSet(networks: readonly string[]): CidrSet | undefined {
-  if (networks.length === 0) return undefined
-  return new CidrSet(networks.flatMap((network) => parseCidr(network) ?? []))
 }

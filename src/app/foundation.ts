@@ -3,6 +3,7 @@ import { ChallengeTable } from '../certificates/certificates.js'
 import type { Events } from '../events/events.js'
 import { LimiterTable } from '../features/rate-limit/limiter/table.js'
 import type { Clock } from '../lib/clock.js'
+import { CidrSet, parseCidr } from '../lib/ip.js'
 import type { LineOutput } from '../lib/line-output.js'
 import { createNames, type Names } from '../lib/names/names.js'
 import { TurnedAwayLog } from '../lib/turned-away.js'
@@ -99,6 +100,8 @@ export interface Foundation extends Pick<Host, 'clock' | 'log' | 'output'> {
   readonly lifecycle: Lifecycle
   readonly holder: SnapshotHolder
   readonly metrics: Metrics
+  /** Addresses of proxies that may name a client; undefined: none may. */
+  readonly trusted: CidrSet | undefined
   readonly names: Names
   readonly lookups: ReturnType<typeof observeNames>
   readonly limiter: LimiterTable
@@ -109,6 +112,12 @@ export interface Foundation extends Pick<Host, 'clock' | 'log' | 'output'> {
   readonly challenges: ChallengeTable
   readonly publicUrl: PublicUrl
   readonly revisions: RevisionFollowers
+}
+
+/** The networks of trusted proxies; undefined: there are none. */
+function networksOf(networks: readonly string[]): CidrSet | undefined {
+  if (networks.length === 0) return undefined
+  return new CidrSet(networks.flatMap((network) => parseCidr(network) ?? []))
 }
 
 export function createFoundation(options: Options, { clock, log, output }: Host, lifecycle: Lifecycle): Foundation {
@@ -125,6 +134,7 @@ export function createFoundation(options: Options, { clock, log, output }: Host,
     lifecycle,
     holder: new SnapshotHolder(Snapshot.empty()),
     metrics,
+    trusted: networksOf(options.trusted_proxies),
     names,
     lookups,
     limiter: new LimiterTable({ budgetBytes: options.limiter.budget, clock }),

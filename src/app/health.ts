@@ -105,9 +105,9 @@ export async function openHealth(foundation: Foundation, stage: HealthStage): Pr
     loop,
     appliedAt,
     sources: {
-      revisionsBehind: () => control.revisionsBehind,
-      servesCopy: () => typeof control.degraded === 'string',
-      lastError: () => control.lastError,
+      revisionsBehind: () => control.configuration.revisionsBehind,
+      servesCopy: () => typeof control.configuration.degraded === 'string',
+      lastError: () => control.configuration.lastError,
       logDropping: () => output?.dropping,
       overdueCertificates: () => certificates.overdue,
       dnsSilent: () => names.silent()

@@ -28,8 +28,6 @@ export interface StartingStoreParts {
   readonly settle: (store: Store) => Promise<void>
   /** Hears how the store is. */
   readonly health: StoreHealth
-  /** The store answers behind a start from the copy. Must not throw. */
-  readonly answered: () => void
   /** Why the last attempt to read the store failed after it had opened; undefined: there was none. */
   readonly lost: unknown
   /** Finds the addresses of a database server. */
@@ -38,16 +36,26 @@ export interface StartingStoreParts {
   readonly signal: AbortSignal
 }
 
+interface ReachedStore {
+  readonly store: Store
+  readonly answered: Promise<void>
+  readonly account: () => string
+  readonly at: CopyPlace | undefined
+}
+
 /** The store as a process starts with it, and the copy that it keeps for a start without one. */
 export class StartingStore {
   readonly store: Store
+  /** Resolves once the store itself is used: at once, or when it answers behind a start from the copy. */
+  readonly answered: Promise<void>
   readonly #at: CopyPlace | undefined
   readonly #parts: StartingStoreParts
   readonly #account: () => string
   #keeper: CopyKeeper | undefined
 
-  private constructor(store: Store, account: () => string, at: CopyPlace | undefined, parts: StartingStoreParts) {
+  private constructor({ store, answered, account, at }: ReachedStore, parts: StartingStoreParts) {
     this.store = store
+    this.answered = answered
     this.#account = account
     this.#at = at
     this.#parts = parts
@@ -55,9 +63,13 @@ export class StartingStore {
 
   /** Fails as `reachStore` does. */
   static async open(options: Options, parts: StartingStoreParts): Promise<StartingStore> {
-    const { seal, clock, log, onRevision, health, settle, answered, lost, lookup, signal } = parts
+    const { seal, clock, log, onRevision, health, settle, lost, lookup, signal } = parts
     const address = storeAddress(options)
     const at = copyPlace(options, seal)
+    let there: () => void = () => undefined
+    const answered = new Promise<void>((resolve) => {
+      there = resolve
+    })
     let account = ''
     const open = async () => {
       const store = await openStore(address, { log, clock, onRevision, health, lookup })
@@ -77,13 +89,14 @@ export class StartingStore {
       copied: async () => (at === undefined ? undefined : await copied(at, parts)),
       answered: (place) => {
         onRevision(place)
-        answered()
+        there()
       },
       lost,
       log,
       signal
     })
-    return new StartingStore(store, () => account, at, parts)
+    if (!(store instanceof StandbyStore)) there()
+    return new StartingStore({ store, answered, account: () => account, at }, parts)
   }
 
   /** Why the copy is read and not the store, for people; null: the store is. */

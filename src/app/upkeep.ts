@@ -41,11 +41,11 @@ export function beginUpkeep(options: Options, foundation: Foundation, stage: Upk
   const { registry } = metrics
   metrics.observeProcess()
   metrics.observeLimiter(() => limiter.statistics())
-  observeStore(registry, () => control.divergences)
+  observeStore(registry, () => control.configuration.divergences)
   observeLog(registry, () => output?.dropped ?? 0)
   observeUpstreams(registry, () => upstreamStates(dataPlane))
   observeAgents(registry, () => agents.statistics)
-  observeRestrictions(registry, () => ({ agent: agents.gateCounts, ...control.gateCounts }))
+  observeRestrictions(registry, () => ({ agent: agents.gateCounts, ...control.access.gateCounts }))
   observeDeliveries(registry, () => events.counts())
   const followsEnded = isShared(storeAddress(options)) || store.degraded !== null
   lifecycle.opens({

@@ -1,6 +1,6 @@
 import type { Call } from '../control/calls.js'
-import { Lease } from '../control/cluster/leases.js'
-import type { ServiceAccount } from '../control/open.js'
+import { Leases } from '../control/cluster/leases.js'
+import type { ServiceAccount } from '../control/control-plane.js'
 import type { Clock } from '../lib/clock.js'
 import { Mutex } from '../lib/concurrency.js'
 import { codeOf } from '../lib/errors.js'
@@ -86,6 +86,8 @@ const DUTY = 'certificates'
 const AT_ONCE = 4
 /** Milliseconds between looks at an order that waits for the authority. */
 const POLL = 2_000
+/** Without a renewal of the lease for so long, another process takes the certificates over. Milliseconds. */
+const LEASE_EXPIRY = 20_000
 /** How long a renewal may take from its time on before it is overdue: orders, and a retry or two. Milliseconds. */
 const RENEWAL_TAKES = 600_000
 const NO_DNS = 'a wildcard is proved by DNS, and the operator has not opened a DNS listener (option dns.listen)'
@@ -98,7 +100,7 @@ export class Certificates {
   readonly challenges: ChallengeTable
   readonly #parts: CertificatesParts
   readonly #ledger: Ledger
-  readonly #lease: Lease | undefined
+  readonly #leases: Leases | undefined
   readonly #issuance: Issuance
   readonly #targets = new Map<string, ManagedCertificate>()
   /** When the certificates of targets are due for renewal, milliseconds since the Unix epoch. */
@@ -122,7 +124,7 @@ export class Certificates {
     this.#ledger = new Ledger(control, clock, parts)
     const holder = newId('process', clock.wall())
     // Who has the store alone goes on at once after a crash.
-    this.#lease = shared ? new Lease(control.store.outbox, DUTY, holder, clock) : undefined
+    if (shared) this.#leases = new Leases({ store: control.store.outbox, clock, holder, expiry: LEASE_EXPIRY })
     const transport = new AcmeTransport({ outbound, clock })
     const accounts = typeof authority === 'string' ? undefined : new Accounts(control, transport, authority)
     this.#issuance = new Issuance({
@@ -191,7 +193,7 @@ export class Certificates {
     this.#closed = true
     await this.#ticking
     try {
-      await this.#lease?.release()
+      await this.#leases?.release()
     } catch (error) {
       // The lease runs out by itself.
       this.#parts.log.warn({ code: codeOf(error) }, 'the lease of the certificates could not be given back')
@@ -213,7 +215,7 @@ export class Certificates {
     await this.#follow()
     // What an authority gave could not be kept.
     if (this.#parts.control.applied.degraded !== null) return
-    if (this.#lease !== undefined && !(await this.#lease.hold())) return
+    if (this.#leases !== undefined && !(await this.#leases.hold(DUTY))) return
     if (!this.#swept) await this.#ledger.removeOrphans()
     this.#swept = true
     await this.#work(this.#issuance)

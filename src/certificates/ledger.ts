@@ -1,6 +1,6 @@
 import type { Call, Principal } from '../control/calls.js'
 import { SignsOfLife } from '../control/cluster/membership.js'
-import type { ServiceAccount } from '../control/open.js'
+import type { ServiceAccount } from '../control/control-plane.js'
 import { everyRecord, type Versioned } from '../control/records.js'
 import type { Draft } from '../control/transaction.js'
 import type { Clock } from '../lib/clock.js'

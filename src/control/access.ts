@@ -4,9 +4,11 @@ import { newId } from '../lib/id.js'
 import { hashOf } from '../lib/seal.js'
 import { apiKey, botUser, credential } from '../resources/identities.js'
 import type { RecordOf, Resource } from '../resources/resource.js'
-import type { Store, StoreReader } from '../store/store.js'
+import { AddressGate, type GateCounts, type GatedTraffic } from '../runtime/address-gate.js'
+import type { SnapshotHolder } from '../runtime/snapshot.js'
+import type { Store, StoreLog, StoreReader } from '../store/store.js'
 import type { Principal, Role } from './calls.js'
-import { ControlError } from './errors.js'
+import { ControlError, orUnavailable } from './errors.js'
 import type { Touched } from './units.js'
 
 /** Kind of the records of people. They are no resource: nothing lists or changes them. */
@@ -101,11 +103,54 @@ export class Principals {
 
 const CREDENTIAL_SPACE = 'credential_token'
 
+/** The classes of traffic that the management listener carries: calls of the API, and pages for people. */
+export type Entrance = Extract<GatedTraffic, 'api' | 'dashboard'>
+
+interface AccessParts {
+  readonly store: Store
+  readonly principals: Principals
+  readonly holder: SnapshotHolder
+  readonly log: StoreLog
+}
+
+/** Who may call the management listener: keys, and the IP restrictions of the account. */
+export class Access {
+  readonly #parts: AccessParts
+  readonly #gates: Readonly<Record<Entrance, AddressGate>>
+
+  constructor(parts: AccessParts) {
+    const { log } = parts
+    this.#parts = parts
+    this.#gates = { api: new AddressGate('api', { log }), dashboard: new AddressGate('dashboard', { log }) }
+  }
+
+  /** Who the key belongs to; undefined when it opens nothing. Fails with `FORBIDDEN` when its owner is not active. */
+  async authenticate(key: string): Promise<Principal | undefined> {
+    return await orUnavailable(this.#parts.principals.authenticate(key))
+  }
+
+  /** What a key that opens nothing is instead, for people; undefined when it is nothing of this account. */
+  async otherThanKey(key: string): Promise<string | undefined> {
+    return await orUnavailable(otherThanKey(this.#parts.store, key))
+  }
+
+  /** May this address come in here? What only warns is logged, counted and allowed. */
+  admits(address: string | undefined, entrance: Entrance = 'api'): boolean {
+    return this.#gates[entrance].admits(this.#parts.holder.current(), address)
+  }
+
+  /** What the IP restrictions of the management listener have done so far. */
+  get gateCounts(): Readonly<Record<Entrance, GateCounts>> {
+    const { api, dashboard } = this.#gates
+    return { api: api.counts, dashboard: dashboard.counts }
+  }
+}
+
 /**
  * What a text that opens nothing is instead, for people: the id of a key, or the token of an agent's credential; undefined
  * when it is nothing of this account. Ids are told by their form, so that this says nothing about which of them exist.
  */
-export async function otherThanKey(reader: StoreReader, key: string): Promise<string | undefined> {
+async function otherThanKey(reader: StoreReader, key: string): Promise<string | undefined> {
   const resource = [apiKey, credential].find((one) => isIdOf(one, key))
   if (resource !== undefined) return `the id of a record (${resource.name}), not a token`
   const keeper = await reader.keeperOf(CREDENTIAL_SPACE, hashOf(key))

@@ -1,59 +1,189 @@
+import { tmpdir } from 'node:os'
+import { atMost } from '../lib/at-most.js'
+import type { Clock } from '../lib/clock.js'
 import type { Json } from '../lib/json.js'
-import { eventDestination } from '../resources/event-destinations.js'
-import { credential } from '../resources/identities.js'
-import { tunnelSession } from '../resources/live.js'
-import {
-  entriesOf,
-  entryOf,
-  placeOf,
-  readAddition,
-  readReplacement,
-  uriOf,
-  withoutEntry
-} from '../resources/present.js'
-import { clearField, type Read as ReadBody, readModule, readUpdate } from '../resources/read.js'
-import type { Operation, Part, Resource } from '../resources/resource.js'
-import type { GateCounts } from '../runtime/address-gate.js'
-import type { Unit } from '../runtime/plan.js'
-import type { ResourceRecord } from '../schema/field.js'
-import type { Place, StoreReader } from '../store/store.js'
-import { otherThanKey } from './access.js'
-import type { Applied } from './apply.js'
-import type {
-  Call,
-  Done,
-  ListRequest,
-  Principal,
-  ProcessState,
-  Read,
-  Shown,
-  Target,
-  WriteMode,
-  Written
-} from './calls.js'
-import { type LiveSources, noLiveSources, type SessionCommand } from './cluster/live-sources.js'
+import type { Sealer } from '../lib/seal.js'
+import { Slices, type Steps } from '../lib/slices.js'
+import type { Resource } from '../resources/resource.js'
+import type { CompileOptions } from '../runtime/compile.js'
+import { noPorts, type Ports } from '../runtime/ports.js'
+import type { Snapshot, SnapshotHolder } from '../runtime/snapshot.js'
+import type { FileCheck, PolicyCheck } from '../schema/field.js'
+import type { Store, StoreLog } from '../store/store.js'
+import { Access, Principals } from './access.js'
+import { Answers } from './answers.js'
+import { AppliedRevision } from './applied.js'
+import { Live } from './apply.js'
+import type { EventRecorder, RecordEvent } from './calls.js'
+import { ClusterAgents } from './cluster/agents.js'
+import { type LiveSources, noLiveSources } from './cluster/live-sources.js'
+import { ProcessReports } from './cluster/membership.js'
+import { Configuration, Follower, type LatestRevision } from './configuration.js'
 import { DeadLetterLists } from './dead-letters.js'
-import { mustMatch, withIds } from './edits.js'
+import { Edits } from './edits.js'
 import { Endpoints } from './endpoints.js'
-import { ControlError, notFound, ofMember, orUnavailable, refusedBody } from './errors.js'
-import {
-  type ControlOptions,
-  type ControlParts,
-  type Entrance,
-  openParts,
-  type ServiceAccount,
-  type TestDestination
-} from './open.js'
-import { mayUseVaults } from './policy-checks.js'
 import { LiveRecords, Reads } from './reads.js'
+import { RecordOperations } from './record-operations.js'
+import { Catalogue, Records } from './records.js'
 import { Revisions } from './revisions.js'
-import { mayCommand, mayOperate, mayTouch } from './rights.js'
-import type { Draft } from './transaction.js'
-import type { Backups } from './transfer/backups.js'
+import { Backups } from './transfer/backups.js'
+import { Writer } from './writer.js'
 
-type Body = { readonly body: unknown }
-type Module = { readonly module: string }
-type Key = { readonly key: string }
+/** How long the end of a store that failed is waited for: one that is silent ends late. Milliseconds. */
+const CLOSING = 5_000
+
+/** Sends a test event with this object to a destination; answers with the result. */
+export type TestDestination = (destination: string, object: Json) => Promise<Json>
+
+export interface ControlOptions {
+  /** Open. The control plane closes it, also when it does not come to open itself. */
+  readonly store: Store
+  /** What `store` reports its revisions to, since it was opened. */
+  readonly latest: LatestRevision
+  /** Why the store is not the one that it should be, for people; null when it is. */
+  readonly degraded?: () => string | null
+  /** Every resource; in production the list of `registry.ts`. */
+  readonly resources: readonly Resource[]
+  readonly seal: Sealer
+  readonly clock: Clock
+  readonly log: StoreLog
+  readonly checkPolicy: PolicyCheck
+  /** Absent: destinations refuse by themselves what they may not write. */
+  readonly checkFile?: FileCheck
+  readonly holder: SnapshotHolder
+  readonly compile: CompileOptions
+  /** Opens what the configuration listens on; absent: nothing. */
+  readonly ports?: Ports
+  /** Called after a new snapshot has been swapped in. Must not throw. */
+  readonly swapped?: (snapshot: Snapshot) => void
+  /** What follows `swapped` in steps, beside traffic; the next change waits for it. Must not throw. */
+  readonly settling?: (snapshot: Snapshot) => Steps<void>
+  /** Keys of the operator, outside of the store: they are the administrator's. */
+  readonly operatorKeys: { accepts(key: string): Promise<boolean> }
+  /** Scheme, host and port of the API as clients see it, without a slash at the end; asked for each answer. */
+  readonly baseUrl: () => string
+  readonly zone: string
+  readonly regions: readonly string[]
+  /** Must the hosts of HTTPS edges be reserved domains? */
+  readonly requireReserved?: boolean
+  /** Keeps the events of each write in its transaction. Absent: there are none. */
+  readonly events?: EventRecorder
+  /** How the delivery to an event destination goes. */
+  readonly deliveryOf?: (destination: string) => Json | undefined
+  /** What this process knows of the server of a backend. */
+  readonly healthOf?: (backend: string) => Json | undefined
+  readonly testDestination?: TestDestination
+  /** Called when dead letters of event destinations were dropped or given back. Must not reject. */
+  readonly lettersDropped?: () => Promise<void>
+  /** Called for each committed change of a record, after it serves. */
+  readonly published?: (event: RecordEvent) => void
+  /** Called for each revision once it serves here, whichever process wrote it. Must not throw. */
+  readonly served?: (revision: number) => void
+  /** Waits until what follows records of these kinds beside the snapshot has done so; a write is answered after it. Must not reject. */
+  readonly settled?: (kinds: ReadonlySet<string>) => Promise<void>
+  /** Where the copy of a backup lies until it is sent; absent: the system's folder for such files. */
+  readonly backupFolder?: string | undefined
+  /** For one piece of long work beside traffic; absent: of the system's clock. */
+  readonly slices?: () => Slices
+  /** Milliseconds between reports to the other processes on the store; absent: there are none. */
+  readonly reportEvery?: number
+}
+
+/** What the readers and writers of records share. */
+export interface ControlParts {
+  readonly store: Store
+  readonly catalogue: Catalogue
+  readonly records: Records
+  readonly answers: Answers
+  readonly edits: Edits
+  readonly live: Live
+  readonly applied: AppliedRevision
+  readonly writer: Writer
+  readonly reports: ProcessReports
+  /** Of all processes on the store. */
+  readonly agents: ClusterAgents
+}
+
+/** What services beside the API read and write with: their writes are writes like any other. */
+export interface ServiceAccount extends Pick<ControlParts, 'store' | 'records' | 'writer' | 'edits'> {
+  readonly applied: Pick<AppliedRevision, 'degraded'>
+}
+
+/** The part of a process that reads and writes the records of the account and applies them, by who uses it. */
+export interface ControlPlane {
+  /** What the API does with records. */
+  readonly records: RecordOperations
+  /** Who may call the management listener. */
+  readonly access: Access
+  /** What serves. */
+  readonly configuration: Configuration
+  /** Events that their destinations refused for good. */
+  readonly deadLetters: DeadLetterLists
+  /** What was written, by whom and when. */
+  readonly revisions: Revisions
+  /** Copies of the store. */
+  readonly backups: Backups
+  readonly serviceAccount: ServiceAccount
+  /** Waits for the write that runs and closes the store. */
+  close(): Promise<void>
+}
+
+/**
+ * Applies what the store holds and begins to follow it; the units of the process itself are `applyOwn`'s. Closes the store
+ * when that fails. `sources`: what lives in this process beside the records. Fails with a `StoreError` or a CodedError of
+ * the sealer.
+ */
+export async function openControl(
+  options: ControlOptions,
+  sources: LiveSources = noLiveSources
+): Promise<ControlPlane> {
+  const { store, clock, log, holder, latest, operatorKeys } = options
+  try {
+    const principals = await Principals.open({ store, clock, operatorKeys })
+    const parts = buildParts(options, sources, principals)
+    const { writer, applied, reports } = parts
+    await writer.alone(() => applied.load(store))
+    const follower = new Follower({ latest, store, writer, applied, reports, log })
+    reports.soon()
+    return {
+      ...forCallers(options, sources, parts),
+      access: new Access({ store, principals, holder, log }),
+      configuration: new Configuration({ latest, ...parts }),
+      serviceAccount: parts,
+      close: () => close(follower, parts)
+    }
+  } catch (error) {
+    await atMost(CLOSING, store.close())
+    throw error
+  }
+}
+
+async function close(follower: Follower, { reports, agents, writer, store }: ControlParts): Promise<void> {
+  await follower.stop()
+  await reports.stop()
+  await agents.stop()
+  await reports.leave()
+  await writer.alone(() => store.close())
+}
+
+/** What the API calls, over the parts. */
+function forCallers(
+  options: ControlOptions,
+  sources: LiveSources,
+  parts: ControlParts
+): Pick<ControlPlane, 'records' | 'deadLetters' | 'revisions' | 'backups'> {
+  const { testDestination = notDelivered, compile, lettersDropped = async () => undefined, clock } = options
+  const { store, catalogue, answers, live, agents } = parts
+  const baseUrl = () => answers.baseUrl
+  const endpoints = new Endpoints({ store, sources, agents, units: () => live.units, baseUrl, startedAt: clock.wall() })
+  const reads = new Reads(parts, new LiveRecords({ store, answers, agents, endpoints }))
+  return {
+    records: new RecordOperations({ ...parts, compile, reads, test: testDestination }),
+    deadLetters: new DeadLetterLists({ parts, reads, lettersDropped }),
+    revisions: new Revisions({ store, catalogue, baseUrl }),
+    backups: new Backups(store, options.backupFolder ?? tmpdir())
+  }
+}
 
 const notDelivered: TestDestination = async () => ({
   delivered: false,
@@ -61,331 +191,60 @@ const notDelivered: TestDestination = async () => ({
   duration_ms: 0
 })
 
-/** How an update comes to its record. */
-type Edit = (draft: Draft, current: ResourceRecord) => Promise<ResourceRecord>
+function buildParts(options: ControlOptions, sources: LiveSources, principals: Principals): ControlParts {
+  const { store, seal, clock, log, holder, compile, checkPolicy, zone, published, events, reportEvery } = options
+  const { swapped = () => undefined, served = () => undefined, ports = noPorts, degraded = () => null } = options
+  const { settling = settleNothing } = options
+  // The first load has no traffic beside it.
+  const besideTraffic = (): Slices => (applied.revision > 0 ? Slices.besideTraffic() : new Slices())
+  const { slices = besideTraffic } = options
+  const catalogue = new Catalogue(options.resources)
+  const records = new Records(seal)
+  const live = new Live({ holder, compile, ports, slices, swapped, settling })
+  const applied = new AppliedRevision({ records, live, principals, clock, log, slices, served, degraded })
+  const reports = new ProcessReports({ store, applied, clock, log, every: reportEvery })
+  const agents = new ClusterAgents({ store, reports, sources, clock, log })
+  const answers = new Answers(catalogue, records, { ...options, selectedBy: (groups) => agents.selectedBy(groups) })
+  const writer = new Writer({
+    store,
+    applied,
+    live,
+    holder,
+    principals,
+    log,
+    slices,
+    draft: {
+      catalogue,
+      records,
+      answers,
+      edgeOn: (host) => edgeOn(holder, host),
+      requireReserved: options.requireReserved === true,
+      eventful: async (tx, about) => published !== undefined || (await events?.wants(tx, about)) === true
+    },
+    recorder: events,
+    committed: () => reports.soon(),
+    published: (event) => tell(published, event, log),
+    settled: options.settled ?? (async () => undefined)
+  })
+  const edits = new Edits({ catalogue, records, clock, checkPolicy, checkFile: options.checkFile, zone })
+  return { store, catalogue, records, answers, edits, live, applied, writer, reports, agents }
+}
 
-/**
- * The single writer: the one place that changes records and what runs, for every resource alike. What it refuses fails
- * with a `ControlError`; anything else is a fault.
- */
-export class ControlPlane {
-  readonly #parts: ControlParts
-  readonly #revisions: Revisions
-  readonly #reads: Reads
-  readonly #test: TestDestination
-  readonly #compile: ControlOptions['compile']
-  readonly #deadLetters: DeadLetterLists
+function* settleNothing(): Steps<void> {}
 
-  private constructor(parts: ControlParts, sources: LiveSources, startedAt: number, options: ControlOptions) {
-    const { testDestination = notDelivered, compile, lettersDropped = async () => undefined } = options
-    this.#test = testDestination
-    this.#compile = compile
-    const { store, catalogue, answers, live, agents } = parts
-    const endpoints = new Endpoints({
-      store,
-      sources,
-      agents,
-      units: () => live.units,
-      baseUrl: () => answers.baseUrl,
-      startedAt
-    })
-    this.#parts = parts
-    this.#reads = new Reads(parts, new LiveRecords({ store, answers, agents, endpoints }))
-    this.#deadLetters = new DeadLetterLists({ parts, reads: this.#reads, lettersDropped })
-    this.#revisions = new Revisions({ store, catalogue, baseUrl: () => answers.baseUrl })
-  }
+/** The edge that serves exactly this host. */
+function edgeOn(holder: SnapshotHolder, host: string): string | undefined {
+  const edge = holder.current().edge(host)
+  return edge === undefined || edge.hosts === 'every' || !edge.hosts.some((at) => at.host === host)
+    ? undefined
+    : edge.id
+}
 
-  /**
-   * Opens the store and brings its records to life; the units of the process itself are `applyOwn`'s. Fails with a
-   * `StoreError` or a CodedError of the sealer. `sources`: what the API shows beside the records.
-   */
-  static async open(options: ControlOptions, sources: LiveSources = noLiveSources): Promise<ControlPlane> {
-    return new ControlPlane(await openParts(options, sources), sources, options.clock.wall(), options)
-  }
-
-  /** Who the key belongs to; undefined when it opens nothing. Fails with `FORBIDDEN` when its owner is not active. */
-  async authenticate(key: string): Promise<Principal | undefined> {
-    return await orUnavailable(this.#parts.principals.authenticate(key))
-  }
-
-  /** What a key that opens nothing is instead, for people; undefined when it is nothing of this account. */
-  async otherThanKey(key: string): Promise<string | undefined> {
-    return await orUnavailable(otherThanKey(this.#parts.store, key))
-  }
-
-  /** May this address come in here? What only warns is logged, counted and allowed. */
-  admits(address: string | undefined, entrance: Entrance = 'api'): boolean {
-    const { gates, holder } = this.#parts
-    return gates[entrance].admits(holder.current(), address)
-  }
-
-  /** What the IP restrictions of the management listener have done so far. */
-  get gateCounts(): Readonly<Record<Entrance, GateCounts>> {
-    const { api, dashboard } = this.#parts.gates
-    return { api: api.counts, dashboard: dashboard.counts }
-  }
-
-  /** Fails with `ADMIN_REQUIRED`. What depends on the record or the body, the operations check themselves. */
-  permit(resource: Resource, operation: Operation, { principal }: Call): void {
-    mayOperate(principal, resource, operation)
-  }
-
-  async create(resource: Resource, request: Target & WriteMode & Body, call: Call): Promise<Written> {
-    mayOperate(call.principal, resource, 'create')
-    const { store, edits, answers, writer } = this.#parts
-    const make = async () =>
-      edits.make(store, resource, request.path, await withIds(store, resource, request.body), call)
-    const { record, once } = await orUnavailable(make())
-    mayTouch(call.principal, 'create', record)
-    const { value, done } = await writer.write(call, request, async (draft) => {
-      await mayUseVaults(draft.tx, call.principal, this.#compile, undefined, record)
-      const written = await draft.insert(resource, record)
-      return { ...written, body: await answers.one(draft.tx, resource, written.record, call.principal, once) }
-    })
-    return { ...value, ...done, uri: uriOf(resource, value.record, answers.baseUrl) }
-  }
-
-  async get(resource: Resource, request: Target, { principal }: Call): Promise<Read> {
-    mayOperate(principal, resource, 'get')
-    return await this.#reads.one(resource, request, principal)
-  }
-
-  async list(resource: Resource, request: ListRequest, { principal }: Call): Promise<Json> {
-    mayOperate(principal, resource, 'list')
-    return await this.#reads.list(resource, request, principal)
-  }
-
-  async update(resource: Resource, request: Target & WriteMode & Body, call: Call): Promise<Written> {
-    const { edits, answers } = this.#parts
-    const options = edits.readOptions(request.path)
-    return await this.#update(
-      resource,
-      request,
-      call,
-      this.#reading(resource, call, (current) => readUpdate(resource, current, request.body, options)),
-      (record, reader) => answers.one(reader, resource, record, call.principal)
-    )
-  }
-
-  async remove(resource: Resource, { path, ...mode }: Target & WriteMode, call: Call): Promise<Done> {
-    mayOperate(call.principal, resource, 'delete')
-    const { writer, edits } = this.#parts
-    const { done } = await writer.write(call, mode, async (draft) => {
-      const current = await edits.find(draft.tx, resource, path)
-      mustMatch(current, mode.ifMatch)
-      mayTouch(call.principal, 'delete', current.record)
-      await draft.remove(current.record)
-    })
-    return done
-  }
-
-  async getModule(resource: Resource, request: Target & Module, { principal }: Call): Promise<Shown> {
-    return await this.#reads.module(resource, request, principal)
-  }
-
-  /** Replaces the module whole. */
-  async replaceModule(resource: Resource, request: Target & WriteMode & Module & Body, call: Call): Promise<Written> {
-    const { edits, answers } = this.#parts
-    const { module, body, path } = request
-    const options = edits.readOptions(path)
-    const written = this.#update(
-      resource,
-      request,
-      call,
-      this.#reading(resource, call, (current) => readModule(resource, current, module, body, options)),
-      (record, reader) => answers.module(reader, resource, record, module, call.principal)
-    )
-    return await written.catch((error: unknown) => {
-      throw ofMember(error, module)
-    })
-  }
-
-  /** Also clears `clearable` fields. Does nothing when there is nothing to remove. */
-  async removeModule(resource: Resource, request: Target & WriteMode & Module, call: Call): Promise<Done> {
-    const edit: Edit = async (_draft, current) => {
-      const written = clearField(resource, current, request.module)
-      if (!written.ok) throw refusedBody(written.problems)
-      return written.record
-    }
-    return await this.#update(resource, request, call, edit, async () => null)
-  }
-
-  async getParts(resource: Resource, part: Part, request: Target, { principal }: Call): Promise<Shown> {
-    return await this.#reads.entries(resource, part, request, principal)
-  }
-
-  async getPart(resource: Resource, part: Part, request: Target & Key, { principal }: Call): Promise<Shown> {
-    return await this.#reads.entry(resource, part, request, principal)
-  }
-
-  async addPart(resource: Resource, part: Part, request: Target & WriteMode & Body, call: Call): Promise<Written> {
-    const options = this.#parts.edits.readOptions(request.path)
-    return await this.#update(
-      resource,
-      request,
-      call,
-      this.#reading(resource, call, (current) => readAddition(resource, part, current, request.body, options)),
-      (record, reader) => {
-        const added = entriesOf(part, record).at(-1)?.[part.key]
-        return this.#parts.answers.entry(reader, resource, part, record, String(added))
-      }
-    )
-  }
-
-  /** Changes what the body gives of one entry and leaves its place. Fails with `NOT_FOUND`. */
-  async updatePart(
-    resource: Resource,
-    part: Part,
-    request: Target & WriteMode & Key & Body,
-    call: Call
-  ): Promise<Written> {
-    const { key, body, path } = request
-    const options = this.#parts.edits.readOptions(path)
-    let place = -1
-    const edit: Edit = async ({ tx }, current) => {
-      place = placeOf(part, current, key)
-      if (place === -1) throw notFound(`entry of ${part.name}`)
-      const read = readReplacement(resource, part, current, place, body, options)
-      return await this.#parts.edits.change(tx, resource, current, read, call)
-    }
-    return await this.#update(resource, request, call, edit, (record, reader) => {
-      return this.#parts.answers.entry(
-        reader,
-        resource,
-        part,
-        record,
-        String(entriesOf(part, record)[place]?.[part.key])
-      )
-    })
-  }
-
-  /** Fails with `NOT_FOUND`, and with `FIELD_INVALID` when the record cannot be without an entry. */
-  async removePart(resource: Resource, part: Part, request: Target & WriteMode & Key, call: Call): Promise<Done> {
-    const edit: Edit = async (_draft, current) => {
-      if (entryOf(part, current, request.key) === undefined) throw notFound(`entry of ${part.name}`)
-      const rest = withoutEntry(part, current, request.key)
-      const empty = entriesOf(part, rest).length === 0
-      if (!empty || resource.fields[part.field]?.required !== true) return rest
-      throw new ControlError('FIELD_INVALID', `the last entry of ${part.name} must stay`, { field: part.name })
-    }
-    return await this.#update(resource, request, call, edit, async () => null)
-  }
-
-  /**
-   * Sends a command to a connected agent, of whichever process on the store. Fails with `NOT_FOUND` when it is not
-   * connected, with `ADMIN_REQUIRED` when its credential is not the caller's, with `UNAVAILABLE` when it does not obey or
-   * its process does not answer.
-   */
-  async commandSession(id: string, command: SessionCommand, { principal }: Call): Promise<void> {
-    const { record } = await this.#reads.one(tunnelSession, { path: { id } }, principal)
-    const opened = await orUnavailable(this.#parts.store.get(credential.name, String(record.body.credential)))
-    mayCommand(principal, tunnelSession, (opened?.body as { readonly owner_id?: string } | undefined)?.owner_id)
-    const sent = await orUnavailable(this.#parts.agents.command(id, command))
-    if (!sent) throw notFound(`tunnel_session ${id}`)
-  }
-
-  /**
-   * Sends a test event to a destination, at once and once, with the destination as its object. Fails with `NOT_FOUND`, and
-   * with `FORBIDDEN` for callers who may not change it.
-   */
-  async testDestination(request: Target, call: Call): Promise<Json> {
-    mayOperate(call.principal, eventDestination, 'update')
-    const { record, body } = await this.#reads.one(eventDestination, request, call.principal)
-    return await this.#test(record.id, body)
-  }
-
-  /** Events that their destinations refused for good. */
-  get deadLetters(): DeadLetterLists {
-    return this.#deadLetters
-  }
-
-  /** What was written, by whom and when. */
-  get revisions(): Revisions {
-    return this.#revisions
-  }
-
-  /** Copies of the store. */
-  get backups(): Backups {
-    return this.#parts.backups
-  }
-
-  /** What services beside the API read and write with, as the API does. Lives as long as the control plane. */
-  get serviceAccount(): ServiceAccount {
-    return this.#parts
-  }
-
-  /** The last revision of the store that serves. */
-  get revision(): number {
-    return this.#parts.applied.revision
-  }
-
-  /** The place that serves. */
-  get place(): Place {
-    return this.#parts.applied.place
-  }
-
-  /** How often the store turned out to have another history than the one that was followed. */
-  get divergences(): number {
-    return this.#parts.applied.divergences
-  }
-
-  /** Why a copy of the configuration serves and writes are refused; null: the store is there. */
-  get degraded(): string | null {
-    return this.#parts.applied.degraded
-  }
-
-  /** By how many revisions of the store this process is late. */
-  get revisionsBehind(): number {
-    return this.#parts.following.behind
-  }
-
-  /** What could not be applied, or why a copy serves, or null. */
-  get lastError(): string | null {
-    return this.#parts.applied.error
-  }
-
-  async processes(): Promise<ProcessState[]> {
-    return await orUnavailable(this.#parts.reports.list())
-  }
-
-  /** Makes exactly `units` the part of the configuration that belongs to the process itself; the records' stays. */
-  async applyOwn(units: ReadonlyMap<string, Unit>): Promise<Applied> {
-    const { writer, live } = this.#parts
-    return await writer.alone(async () => live.applyOwn(units))
-  }
-
-  /** Waits for the write that runs and closes the store. */
-  async close(): Promise<void> {
-    const { following, writer, reports, agents, store } = this.#parts
-    await following.stop()
-    await reports.stop()
-    await agents.stop()
-    await reports.leave()
-    await writer.alone(() => store.close())
-  }
-
-  #reading(resource: Resource, call: Call, read: (current: ResourceRecord) => ReadBody): Edit {
-    return async ({ tx }, current) => await this.#parts.edits.change(tx, resource, current, read(current), call)
-  }
-
-  async #update(
-    resource: Resource,
-    { path, ...mode }: Target & WriteMode,
-    call: Call,
-    edit: Edit,
-    show: (record: ResourceRecord, reader: StoreReader) => Promise<Json>
-  ): Promise<Written> {
-    mayOperate(call.principal, resource, 'update')
-    const { writer, edits, answers } = this.#parts
-    const { value, done } = await writer.write(call, mode, async (draft) => {
-      const current = await edits.find(draft.tx, resource, path)
-      mustMatch(current, mode.ifMatch)
-      mayTouch(call.principal, 'update', current.record)
-      const changed = await edit(draft, current.record)
-      await mayUseVaults(draft.tx, call.principal, this.#compile, current.record, changed)
-      const written = await draft.update(resource, current, changed)
-      return { ...written, body: await show(written.record, draft.tx) }
-    })
-    return { ...value, ...done, uri: uriOf(resource, value.record, answers.baseUrl) }
+/** The write is committed; an error in a subscriber must not fail it. */
+function tell(published: ControlOptions['published'], event: RecordEvent, log: StoreLog): void {
+  try {
+    published?.(event)
+  } catch (error) {
+    log.warn({ err: error, event: event.type, id: event.id }, 'an event was not taken')
   }
 }

@@ -64,7 +64,8 @@ export class Deliveries {
   constructor(parts: DeliveriesParts) {
     this.#parts = parts
     const { store, clock, process, patience = PATIENCE } = parts
-    if (process !== undefined) this.#leases = new Leases({ outbox: store.outbox, clock, holder: process, patience })
+    if (process !== undefined)
+      this.#leases = new Leases({ store: store.outbox, clock, holder: process, expiry: patience })
   }
 
   /** Goes on where the last process stopped; when the store cannot be used just now, as soon as it can. */

@@ -1,8 +1,8 @@
 import { open, stat } from 'node:fs/promises'
 import type { Account } from '../../src/api/calls.js'
+import type { Entrance } from '../../src/control/access.js'
 import type { Call, Done, Principal, Shown, Written } from '../../src/control/calls.js'
 import { ControlError } from '../../src/control/errors.js'
-import type { Entrance } from '../../src/control/open.js'
 import { KEY } from './asking.js'
 
 const PRINCIPAL: Principal = { id: 'usr_1', role: 'administrator', subject: 'operator', key: null }
@@ -21,6 +21,11 @@ export class AccountDouble implements Account {
   pagesAdmitted = true
   permitted = true
   principal: Principal = PRINCIPAL
+
+  /** One object answers for all parts of the account. */
+  readonly records = this
+  readonly access = this
+  readonly configuration = this
 
   readonly revision = 8
 

@@ -45,7 +45,7 @@ t.test('an unknown key and a wrong one take the same time', { skip }, async (t) 
     // In turns, so that whatever else the machine does meets both.
     for (const key of sample % 2 === 0 ? [wrong, unknown] : [unknown, wrong]) {
       const start = process.hrtime.bigint()
-      if ((await control.authenticate(key)) !== undefined) t.fail('it opens something')
+      if ((await control.access.authenticate(key)) !== undefined) t.fail('it opens something')
       if (sample >= 0) times.get(key)?.push(Number(process.hrtime.bigint() - start))
     }
   }
@@ -378,7 +378,7 @@ t.test('answers name the revision that serves', async (t) => {
   const { ask, control } = await openAccount(t)
   const made = await ask('/ip_policies', { method: 'POST', body: {} })
   const revision = Number(made.headers['service-revision'])
-  t.equal(revision, control.revision)
+  t.equal(revision, control.configuration.revision)
   t.equal((await ask(`/ip_policies/${made.json.id}`)).headers['service-revision'], String(revision))
   const updated = await ask(`/ip_policies/${made.json.id}`, { method: 'PATCH', body: { description: 'b' } })
   t.equal(Number(updated.headers['service-revision']), revision + 1)
@@ -394,5 +394,5 @@ t.test('the API of one account answers under any number of connections', async (
   const made = answers.filter(({ status }) => status === 201)
   t.equal(made.length, 10, 'each name once')
   t.ok(answers.every(({ status }) => status === 201 || status === 409))
-  t.equal(Math.max(...made.map(({ headers }) => Number(headers['service-revision']))), control.revision)
+  t.equal(Math.max(...made.map(({ headers }) => Number(headers['service-revision']))), control.configuration.revision)
 })

@@ -3,7 +3,8 @@ import type { ApiOptions } from '../../src/api/server.js'
 import { policyCheck } from '../../src/app/policy-check.js'
 import { offline, policyServices } from '../../src/app/services.js'
 import type { LiveSources } from '../../src/control/cluster/live-sources.js'
-import { ControlPlane } from '../../src/control/control-plane.js'
+import { LatestRevision } from '../../src/control/configuration.js'
+import { openControl } from '../../src/control/control-plane.js'
 import { ApiKeys } from '../../src/control/operator-keys.js'
 import { actions } from '../../src/features/registry.js'
 import { systemClock } from '../../src/lib/clock.js'
@@ -38,9 +39,12 @@ export async function openAccount(t: Test, options: AccountOptions = {}) {
   const services = policyServices(offline(actions))
   const holder = new SnapshotHolder(Snapshot.empty())
   const keys = new ApiKeys([KEY], undefined)
-  const control = await ControlPlane.open(
+  const latest = new LatestRevision(clock)
+  const store = await openStore(address, { log, clock, onRevision: latest.report })
+  const control = await openControl(
     {
-      connect: (onRevision) => openStore(address, { log, clock, onRevision }),
+      store,
+      latest,
       resources,
       seal: new Sealer(parseSealKey(newSealKey())),
       clock,

@@ -76,7 +76,7 @@ t.test('agents and their tunnels are shown, newest first, and are not stored', a
     next_page_uri: null
   })
   const credential = await make(ask, '/credentials')
-  const before = control.revision
+  const before = control.configuration.revision
   for (let number = 0; number < 7; number++) agents.sessions.push(session(number, credential.id))
   const [first] = agents.sessions as [LiveSession]
   const got = await ask(`/tunnel_sessions/${first.id}`)
@@ -112,7 +112,7 @@ t.test('agents and their tunnels are shown, newest first, and are not stored', a
     t.equal(word(t, await ask(`${path}?before_id=ipp_1`)), 'QUERY_INVALID', path)
   }
   t.equal((await ask(`/tunnels/${newId('tn', START)}`)).status, 404)
-  t.equal(control.revision, before)
+  t.equal(control.configuration.revision, before)
 })
 
 t.test('commands reach the agent, and only one that is there', async (t) => {

@@ -23,7 +23,7 @@ t.test('what one process answers, the others serve within a second', async (t) =
     })
     return held
   }
-  t.ok(await within(async () => two.control.revision === one.control.revision))
+  t.ok(await within(async () => two.control.configuration.revision === one.control.configuration.revision))
   t.equal((await two.ask('/vaults', { key: token })).status, 200)
   t.same((await two.ask(`/bot_users/${bot.id}`)).json, bot)
   const { headers } = await one.ask(`/api_keys/${id}`, { method: 'DELETE' })

@@ -5,7 +5,8 @@ import { offline, policyServices } from '../../src/app/services.js'
 import { Certificates, type CertificatesParts, ChallengeTable } from '../../src/certificates/certificates.js'
 import { openDnsListener, Zones } from '../../src/certificates/dns/server.js'
 import type { Call } from '../../src/control/calls.js'
-import { type ControlParts, openParts } from '../../src/control/open.js'
+import { LatestRevision } from '../../src/control/configuration.js'
+import { type ControlPlane, openControl } from '../../src/control/control-plane.js'
 import { actions } from '../../src/features/registry.js'
 import { createOutbound } from '../../src/lib/http-client/outbound.js'
 import { Sealer, sealKey } from '../../src/lib/seal.js'
@@ -42,14 +43,16 @@ export interface ManagedSetup {
 
 /** A real store and control plane with managed certificates over it, and a clock that only tests move. */
 export class Managed {
-  readonly control: ControlParts
+  readonly control: ControlPlane['serviceAccount']
+  readonly plane: ControlPlane
   readonly certificates: Certificates
   readonly holder: SnapshotHolder
   readonly clock: ManualClock
   readonly log: Lines
   #stopped: Promise<void> | undefined
 
-  private constructor(parts: Pick<Managed, 'control' | 'certificates' | 'holder' | 'clock' | 'log'>) {
+  private constructor(parts: Pick<Managed, 'plane' | 'control' | 'certificates' | 'holder' | 'clock' | 'log'>) {
+    this.plane = parts.plane
     this.control = parts.control
     this.certificates = parts.certificates
     this.holder = parts.holder
@@ -61,8 +64,10 @@ export class Managed {
     const { clock = new ManualClock(Date.now()), authority = 'no authority is asked here', dns = true } = setup
     const log = new Lines()
     const holder = new SnapshotHolder(Snapshot.empty())
-    const control = await openParts({
-      connect: (onRevision) => openStore(setup.at ?? ':memory:', { log, clock, onRevision }),
+    const latest = new LatestRevision(clock)
+    const plane = await openControl({
+      store: await openStore(setup.at ?? ':memory:', { log, clock, onRevision: latest.report }),
+      latest,
       resources,
       seal: setup.sealedBy ?? new Sealer(KEY),
       clock,
@@ -75,6 +80,7 @@ export class Managed {
       zone: ZONE,
       regions: ['global']
     })
+    const control = plane.serviceAccount
     const outbound = createOutbound({
       clock,
       allowPrivate: true,
@@ -92,7 +98,7 @@ export class Managed {
       regions: ['global', 'eu'],
       dns
     })
-    const managed = new Managed({ control, certificates, holder, clock, log })
+    const managed = new Managed({ plane, control, certificates, holder, clock, log })
     t.teardown(async () => {
       await managed.stop()
       outbound.close()
@@ -156,10 +162,7 @@ export class Managed {
 
   async #stop(): Promise<void> {
     await this.certificates.close()
-    const { following, writer, reports, store } = this.control
-    await following.stop()
-    await reports.stop()
-    await writer.alone(() => store.close())
+    await this.plane.close()
   }
 }
 

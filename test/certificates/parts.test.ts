@@ -2,9 +2,7 @@ import t from 'tap'
 import { retryAfterOf } from '../../src/certificates/acme-transport.js'
 import { ChallengeTable } from '../../src/certificates/certificates.js'
 import { renewalOf, renewalTime, retryBefore, retryDelay } from '../../src/certificates/issuance.js'
-import { Lease } from '../../src/control/cluster/leases.js'
-import { ManualClock } from '../helpers/clock.js'
-import { opened } from '../store/opened.js'
+import { Leases } from '../../src/control/cluster/leases.js'
 import { LETSENCRYPT, Managed } from './managed.js'
 
 t.test('renewal is due by two thirds of the life and never before three fifths', async (t) => {
@@ -84,30 +82,15 @@ t.test('a challenge is answered for its host and its path alone', async (t) => {
   t.same(challenges.texts('x.acme.test'), ['w'])
 })
 
-t.test('one process has the duty; another takes it over when the first is gone', async (t) => {
-  const { store } = await opened(t, ':memory:')
-  const clock = new ManualClock()
-  const [a, b] = ['a', 'b'].map((holder) => new Lease(store.outbox, 'certificates', holder, clock)) as [Lease, Lease]
-  t.equal(await a.hold(), true)
-  for (let seconds = 0; seconds < 120; seconds++) {
-    clock.advance(1_000)
-    t.same([await a.hold(), await b.hold()], [true, false])
-  }
-  let taken = 0
-  while (!(await b.hold())) {
-    clock.advance(1_000)
-    taken++
-  }
-  t.ok(taken >= 15 && taken <= 26, `after ${taken} s of silence`)
-  t.equal(await a.hold(), false, 'who comes back learns it')
-  await b.release()
-  t.equal(await a.hold(), true, 'given back, it is free at once')
-})
-
 t.test('domains of a process without the duty are left alone', async (t) => {
   const managed = await Managed.open(t, { authority: 'no' })
-  const other = new Lease(managed.control.store.outbox, 'certificates', 'other', managed.clock)
-  await other.hold()
+  const other = new Leases({
+    store: managed.control.store.outbox,
+    clock: managed.clock,
+    holder: 'other',
+    expiry: 20_000
+  })
+  await other.hold('certificates')
   const { id } = await managed.create('reserved_domain', { domain: 'a.example.com', ...LETSENCRYPT })
   await managed.certificates.tick()
   t.equal(await managed.status('reserved_domain', id), null)

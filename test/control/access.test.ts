@@ -12,7 +12,7 @@ async function bot(
   const { id } = await account.create('bot_user', { name })
   const key = await account.create('api_key', { owner_id: id })
   const token = key.answer.token as string
-  const principal = await account.control.authenticate(token)
+  const principal = await account.control.access.authenticate(token)
   if (principal === undefined) throw new Error('the key opens nothing')
   return { id, key: key.id, token, principal }
 }
@@ -23,7 +23,7 @@ t.test('a key says who calls, and nothing tells one that is wrong from one that 
   t.match(account.admin, { role: 'administrator', key: null, id: /^usr_/ })
   const made = await account.create('api_key', {})
   const token = made.answer.token as string
-  t.same(await control.authenticate(token), { ...account.admin, key: made.id }, 'a key belongs to who made it')
+  t.same(await control.access.authenticate(token), { ...account.admin, key: made.id }, 'a key belongs to who made it')
   const robot = await bot(account, 'robot')
   t.same(robot.principal, { id: robot.id, role: 'member', subject: 'robot', key: robot.key })
   const wrong = [
@@ -33,9 +33,9 @@ t.test('a key says who calls, and nothing tells one that is wrong from one that 
     '',
     OPERATOR_KEY.slice(1)
   ]
-  for (const key of wrong) t.equal(await control.authenticate(key), undefined)
+  for (const key of wrong) t.equal(await control.access.authenticate(key), undefined)
   const authtoken = await account.create('credential', {})
-  t.equal(await control.authenticate(authtoken.answer.token as string), undefined, 'an authtoken is no API key')
+  t.equal(await control.access.authenticate(authtoken.answer.token as string), undefined, 'an authtoken is no API key')
 })
 
 t.test('a key ends with its record, with its bot, and rests while the bot is not active', async (t) => {
@@ -43,17 +43,17 @@ t.test('a key ends with its record, with its bot, and rests while the bot is not
   const { control } = account
   const robot = await bot(account, 'robot')
   const credential = await account.create('credential', { owner_id: robot.id })
-  t.ok(await control.authenticate(robot.token))
+  t.ok(await control.access.authenticate(robot.token))
   await account.update('bot_user', { id: robot.id }, { active: false })
-  await t.rejects(control.authenticate(robot.token), { code: 'FORBIDDEN' })
+  await t.rejects(control.access.authenticate(robot.token), { code: 'FORBIDDEN' })
   await account.update('bot_user', { id: robot.id }, { active: true, name: 'android' })
-  t.match(await control.authenticate(robot.token), { subject: 'android' })
+  t.match(await control.access.authenticate(robot.token), { subject: 'android' })
   const second = await account.create('api_key', { owner_id: robot.id })
   await account.remove('api_key', { id: second.id })
-  t.equal(await control.authenticate(second.answer.token as string), undefined)
+  t.equal(await control.access.authenticate(second.answer.token as string), undefined)
   account.events.length = 0
   await account.remove('bot_user', { id: robot.id })
-  t.equal(await control.authenticate(robot.token), undefined)
+  t.equal(await control.access.authenticate(robot.token), undefined)
   await t.rejects(account.get('credential', { id: credential.id }), { code: 'NOT_FOUND' })
   t.same(
     account.events.map(({ type, id }) => `${type} ${id}`).sort(),
@@ -96,12 +96,12 @@ t.test('a key that is read while its owner changes is not remembered', async (t)
   const robot = await account.create('bot_user', { name: 'robot' })
   const key = await account.create('api_key', { owner_id: robot.id })
   held = robot.id
-  const early = account.control.authenticate(key.answer.token as string)
+  const early = account.control.access.authenticate(key.answer.token as string)
   await inside
   await account.update('bot_user', { id: robot.id }, { active: false })
   release()
   t.ok(await early, 'it was valid when it was read')
-  await t.rejects(account.control.authenticate(key.answer.token as string), { code: 'FORBIDDEN' })
+  await t.rejects(account.control.access.authenticate(key.answer.token as string), { code: 'FORBIDDEN' })
 })
 
 t.test('members may do everything but write bots, give to others, and change the keys of others', async (t) => {
@@ -114,8 +114,8 @@ t.test('members may do everything but write bots, give to others, and change the
   await t.rejects(account.create('bot_user', { name: 'third' }, {}, by), refused)
   await t.rejects(account.update('bot_user', { id: other.id }, { active: false }, {}, by), refused)
   await t.rejects(account.remove('bot_user', { id: other.id }, {}, by), refused)
-  t.throws(() => control.permit(resource('bot_user'), 'create', account.call(by)), refused)
-  control.permit(resource('bot_user'), 'list', account.call(by))
+  t.throws(() => control.records.permit(resource('bot_user'), 'create', account.call(by)), refused)
+  control.records.permit(resource('bot_user'), 'list', account.call(by))
   await t.rejects(account.create('credential', { owner_id: other.id }, {}, by), { ...refused, field: 'owner_id' })
   await t.rejects(account.create('api_key', { owner_id: account.admin.id }, {}, by), { ...refused, field: 'owner_id' })
   const own = await account.create('credential', { owner_id: robot.id }, {}, by)
@@ -155,22 +155,22 @@ t.test('an enforced restriction of type api refuses addresses; deny beats allow;
   const here = await policy(account, '+127.0.0.0/8', '-127.0.0.9/32')
   const more = await policy(account, '+2001:db8::/32', '-127.0.0.8/32')
   await account.create('ip_restriction', { type: 'agent', enforced: true, ip_policy_ids: [await policy(account)] })
-  t.ok(control.admits('192.0.2.1'), 'a restriction of other traffic is not ours')
+  t.ok(control.access.admits('192.0.2.1'), 'a restriction of other traffic is not ours')
   const body = { type: 'api', enforced: true, ip_policy_ids: [here, more] }
   const restriction = await account.create('ip_restriction', body)
   const allowed = ['127.0.0.1', '::ffff:127.0.0.2', '2001:db8::1']
   const refused = ['127.0.0.9', '127.0.0.8', '192.0.2.1', '2001:db9::1', 'nonsense', undefined]
-  for (const address of allowed) t.ok(control.admits(address), address)
-  for (const address of refused) t.notOk(control.admits(address), String(address))
+  for (const address of allowed) t.ok(control.access.admits(address), address)
+  for (const address of refused) t.notOk(control.access.admits(address), String(address))
   const rule = await account.create('ip_policy_rule', { ip_policy_id: more, cidr: '192.0.2.0/24', action: 'allow' })
-  t.ok(control.admits('192.0.2.1'), 'a rule acts at once')
+  t.ok(control.access.admits('192.0.2.1'), 'a rule acts at once')
   await account.remove('ip_policy_rule', { id: rule.id })
-  t.notOk(control.admits('192.0.2.1'))
+  t.notOk(control.access.admits('192.0.2.1'))
   await account.update('ip_restriction', { id: restriction.id }, { enforced: false })
-  t.ok(control.admits('192.0.2.1'))
+  t.ok(control.access.admits('192.0.2.1'))
   t.match(account.log.texts.at(-1), /not enforced would refuse.*192\.0\.2\.1/)
   await account.remove('ip_restriction', { id: restriction.id })
-  t.ok(control.admits('192.0.2.1'))
+  t.ok(control.access.admits('192.0.2.1'))
 })
 
 t.test('whoever writes does not shut himself out, unless he insists', async (t) => {
@@ -179,10 +179,10 @@ t.test('whoever writes does not shut himself out, unless he insists', async (t) 
   const lockout = { code: 'LOCKOUT', details: { address: '127.0.0.1' } }
   const empty = await policy(account)
   const body = { type: 'api', enforced: true, ip_policy_ids: [empty] }
-  const before = control.revision
+  const before = control.configuration.revision
   await t.rejects(account.create('ip_restriction', body), lockout)
-  t.equal(control.revision, before)
-  t.ok(control.admits('127.0.0.1'), 'a refused write changes nothing')
+  t.equal(control.configuration.revision, before)
+  t.ok(control.access.admits('127.0.0.1'), 'a refused write changes nothing')
   const lenient = await account.create('ip_restriction', { ...body, enforced: false })
   await t.rejects(account.update('ip_restriction', { id: lenient.id }, { enforced: true }), lockout)
   const allow = await account.create('ip_policy_rule', { ip_policy_id: empty, cidr: '127.0.0.0/8', action: 'allow' })
@@ -194,15 +194,15 @@ t.test('whoever writes does not shut himself out, unless he insists', async (t) 
     lockout
   )
   await t.rejects(account.remove('ip_policy', { id: empty }), lockout)
-  t.ok(control.admits('127.0.0.1'))
+  t.ok(control.access.admits('127.0.0.1'))
   await account.create('ip_policy_rule', { ip_policy_id: empty, cidr: '10.0.0.0/8', action: 'deny' })
   await account.remove('ip_policy', { id: empty }, { force: true })
-  t.notOk(control.admits('127.0.0.1'), 'a policy that is gone has no rules')
+  t.notOk(control.access.admits('127.0.0.1'), 'a policy that is gone has no rules')
 })
 
 t.test('the first start makes the one administrator, the next finds it', async (t) => {
   const account = await open(t)
-  t.equal(account.control.revision, 1)
+  t.equal(account.control.configuration.revision, 1)
   const [entry] = await account.store.history({ limit: 10 })
   t.equal(entry?.revision, 1)
   const user = await account.store.get('user', account.admin.id)
@@ -210,5 +210,5 @@ t.test('the first start makes the one administrator, the next finds it', async (
   await account.store.transact(operation(), async (tx) => {
     await tx.insert({ kind: 'user', id: newId('usr', 1), body: { role: 'member' } })
   })
-  t.equal((await account.control.authenticate(OPERATOR_KEY))?.id, account.admin.id)
+  t.equal((await account.control.access.authenticate(OPERATOR_KEY))?.id, account.admin.id)
 })

@@ -2,8 +2,8 @@ import { randomBytes } from 'node:crypto'
 import { policyCheck } from '../../src/app/policy-check.js'
 import { offline, policyServices } from '../../src/app/services.js'
 import type { Call, Principal, RecordEvent, WriteMode, Written } from '../../src/control/calls.js'
-import { ControlPlane } from '../../src/control/control-plane.js'
-import type { ControlOptions } from '../../src/control/open.js'
+import { LatestRevision } from '../../src/control/configuration.js'
+import { type ControlOptions, type ControlPlane, openControl } from '../../src/control/control-plane.js'
 import { actions } from '../../src/features/registry.js'
 import { Sealer, sealKey } from '../../src/lib/seal.js'
 import { resources } from '../../src/resources/registry.js'
@@ -47,7 +47,7 @@ export class Account {
   }
 
   async create(kind: string, body: unknown, path: Record<string, string> = {}, by?: Principal): Promise<Made> {
-    const written = await this.control.create(resource(kind), { path, body }, this.call(by))
+    const written = await this.control.records.create(resource(kind), { path, body }, this.call(by))
     return { ...written, id: written.record.id, answer: written.body as Answer }
   }
 
@@ -58,20 +58,20 @@ export class Account {
     mode: WriteMode = {},
     by?: Principal
   ): Promise<Made> {
-    const written = await this.control.update(resource(kind), { path, body, ...mode }, this.call(by))
+    const written = await this.control.records.update(resource(kind), { path, body, ...mode }, this.call(by))
     return { ...written, id: written.record.id, answer: written.body as Answer }
   }
 
   async get(kind: string, path: Record<string, string>): Promise<Answer> {
-    return (await this.control.get(resource(kind), { path }, this.call())).body as Answer
+    return (await this.control.records.get(resource(kind), { path }, this.call())).body as Answer
   }
 
   async remove(kind: string, path: Record<string, string>, mode: WriteMode = {}, by?: Principal) {
-    return await this.control.remove(resource(kind), { path, ...mode }, this.call(by))
+    return await this.control.records.remove(resource(kind), { path, ...mode }, this.call(by))
   }
 
   async put(kind: string, path: Record<string, string>, module: string, body: unknown, mode: WriteMode = {}) {
-    return await this.control.replaceModule(resource(kind), { path, module, body, ...mode }, this.call())
+    return await this.control.records.replaceModule(resource(kind), { path, module, body, ...mode }, this.call())
   }
 
   /** An edge for the host with a route for every path. */
@@ -121,13 +121,12 @@ export async function open(t: Test, { at = ':memory:', wrap, ...options }: Setup
   const log = new Lines()
   const holder = new SnapshotHolder(Snapshot.empty())
   const events: RecordEvent[] = []
-  let store: Store | undefined
-  const control = await ControlPlane.open({
-    connect: async (onRevision) => {
-      const opened = await openStore(at, { log, clock, onRevision })
-      store = wrap === undefined ? opened : wrap(opened)
-      return store
-    },
+  const latest = new LatestRevision(clock)
+  const opened = await openStore(at, { log, clock, onRevision: latest.report })
+  const store = wrap === undefined ? opened : wrap(opened)
+  const control = await openControl({
+    store,
+    latest,
     resources,
     seal: new Sealer(SEAL_KEY),
     clock,
@@ -143,7 +142,7 @@ export async function open(t: Test, { at = ':memory:', wrap, ...options }: Setup
     ...options
   })
   t.teardown(() => control.close())
-  const admin = await control.authenticate(OPERATOR_KEY)
-  if (admin === undefined || store === undefined) throw new Error('the operator has no way in')
+  const admin = await control.access.authenticate(OPERATOR_KEY)
+  if (admin === undefined) throw new Error('the operator has no way in')
   return new Account({ control, store, holder, events, clock, log, admin })
 }

@@ -64,7 +64,7 @@ async function watched(t: Parameters<typeof open>[0], at: string) {
   const serves = (revision: number) =>
     new Promise<void>((resolve) => {
       const look = () => {
-        if (one.control.revision < revision) return
+        if (one.control.configuration.revision < revision) return
         looks.delete(look)
         resolve()
       }
@@ -94,7 +94,7 @@ t.test('a large revision is applied in slices, whole at once, and equals a fresh
     const fresh = await open(t, { at })
     t.same(planOf(one), planOf(fresh))
     t.same(servedBy(one), servedBy(fresh))
-    t.equal(one.control.lastError, null)
+    t.equal(one.control.configuration.lastError, null)
   }
 })
 
@@ -172,7 +172,11 @@ t.test('a page asks as often as one record, whatever stands below its records', 
     const counts: number[] = []
     for (const limit of [1, 40]) {
       const before = asked()
-      const page = await one.control.list(resource('https_edge'), { path: {}, limit, beforeId: undefined }, one.call())
+      const page = await one.control.records.list(
+        resource('https_edge'),
+        { path: {}, limit, beforeId: undefined },
+        one.call()
+      )
       counts.push(asked() - before)
       const { https_edges } = page as { https_edges: { routes: { id: string }[] }[] }
       t.equal(https_edges.length, limit)

@@ -1,6 +1,6 @@
 import pg from 'pg'
 import t from 'tap'
-import type { ControlOptions } from '../../src/control/open.js'
+import type { ControlOptions } from '../../src/control/control-plane.js'
 import { StoreError } from '../../src/store/errors.js'
 import { until } from '../helpers/until.js'
 import { operation } from '../store/opened.js'
@@ -26,7 +26,7 @@ async function process(t: Parameters<typeof open>[0], at: string, setup: Setup =
   const serves = (revision: number) =>
     new Promise<void>((resolve) => {
       const look = () => {
-        if (account.control.revision < revision) return
+        if (account.control.configuration.revision < revision) return
         looks.delete(look)
         resolve()
       }
@@ -54,7 +54,7 @@ t.test('what one process writes serves on the other within a second', async (t) 
   const [a, b] = await pair(t)
   const before = performance.now()
   const { edge, route } = await a.site('a.test', DENY)
-  await b.serves(a.control.revision)
+  await b.serves(a.control.configuration.revision)
   t.ok(performance.now() - before < 1000)
   t.equal(b.holder.current().route('a.test', '/')?.id, route)
   t.ok(b.holder.current().policy(`policy:${route}`))
@@ -102,29 +102,29 @@ t.test('keys, bots and the restriction of the API follow', async (t) => {
   const bot = await a.create('bot_user', { name: 'robot' })
   const key = await a.create('api_key', { owner_id: bot.id })
   const token = key.answer.token as string
-  t.match(await b.control.authenticate(token), { id: bot.id })
+  t.match(await b.control.access.authenticate(token), { id: bot.id })
   const { committed } = await a.update('bot_user', { id: bot.id }, { active: false })
   await b.serves(committed)
-  await t.rejects(b.control.authenticate(token), { code: 'FORBIDDEN' })
+  await t.rejects(b.control.access.authenticate(token), { code: 'FORBIDDEN' })
   const policy = await a.create('ip_policy', {})
   await a.create('ip_policy_rule', { ip_policy_id: policy.id, cidr: '127.0.0.0/8', action: 'allow' })
   const rule = await a.create('ip_policy_rule', { ip_policy_id: policy.id, cidr: '10.0.0.0/8', action: 'allow' })
   const made = await a.create('ip_restriction', { type: 'api', enforced: true, ip_policy_ids: [policy.id] })
   await b.serves(made.committed)
   t.same(
-    ['127.0.0.1', '10.0.0.1', '192.0.2.1'].map((address) => b.control.admits(address)),
+    ['127.0.0.1', '10.0.0.1', '192.0.2.1'].map((address) => b.control.access.admits(address)),
     [true, true, false]
   )
   const removed = await a.remove('ip_policy_rule', { id: rule.id })
   await b.serves(removed.committed)
-  t.notOk(b.control.admits('10.0.0.1'))
+  t.notOk(b.control.access.admits('10.0.0.1'))
 })
 
 t.test('a process that cannot apply a part serves the rest, says so to all, and holds nobody back', async (t) => {
   const [a, b] = await pair(t)
   const good = await a.site('good.test', DENY)
   const bad = await a.site('bad.test', DENY)
-  const revision = a.control.revision
+  const revision = a.control.configuration.revision
   await b.serves(revision)
   // As a newer version on the same store would write it.
   await a.store.transact(operation(), async (tx) => {
@@ -138,8 +138,8 @@ t.test('a process that cannot apply a part serves the rest, says so to all, and 
   t.equal(b.holder.current().route('good.test', '/also')?.id, good.route)
   t.equal(b.holder.current().route('bad.test', '/moved')?.id, bad.route)
   t.ok(b.holder.current().policy(`policy:${bad.route}`), 'the former policy protects it')
-  t.match(b.control.lastError, /EXPRESSION/)
-  const seen = await b.control.processes()
+  t.match(b.control.configuration.lastError, /EXPRESSION/)
+  const seen = await b.control.configuration.processes()
   t.equal(seen.length, 2)
   t.match(
     seen.find(({ self }) => self),
@@ -175,12 +175,12 @@ t.test('a process that cannot read says so, tries again and catches up', async (
   reachable = false
   const { route } = await a.site('a.test', DENY)
   await failed
-  t.equal(b.control.lastError, 'cannot follow the store: STORE_UNAVAILABLE')
+  t.equal(b.control.configuration.lastError, 'cannot follow the store: STORE_UNAVAILABLE')
   t.equal(b.holder.current().route('a.test', '/'), undefined)
   reachable = true
-  await b.serves(a.control.revision)
+  await b.serves(a.control.configuration.revision)
   t.equal(b.holder.current().route('a.test', '/')?.id, route)
-  t.equal(b.control.lastError, null)
+  t.equal(b.control.configuration.lastError, null)
 })
 
 /** The tables of a database, to be kept and put back under the processes that use it, as a restored backup does. */
@@ -210,23 +210,23 @@ t.test('a store that goes back in time is noticed, read anew and told by every p
   const at = await server.database()
   const [a, b] = [await process(t, at), await process(t, at)]
   await a.site('a.test', DENY)
-  const before = a.control.revision
+  const before = a.control.configuration.revision
   const kept = await backup(t, at)
   const { edge } = await a.site('b.test', DENY)
-  await b.serves(a.control.revision)
+  await b.serves(a.control.configuration.revision)
   await kept.restore()
   for (const { control, holder, log } of [a, b]) {
-    await until(() => control.revision === before && control.divergences === 1)
+    await until(() => control.configuration.revision === before && control.configuration.divergences === 1)
     t.ok(holder.current().route('a.test', '/'))
     t.equal(holder.current().route('b.test', '/'), undefined, 'what the store does not know is not served')
     t.equal(log.texts.filter((line) => line.includes('the store is not the one that was followed')).length, 1)
-    t.equal(control.lastError, null)
+    t.equal(control.configuration.lastError, null)
   }
-  await until(async () => (await a.control.processes()).every(({ divergedAt }) => divergedAt !== null))
+  await until(async () => (await a.control.configuration.processes()).every(({ divergedAt }) => divergedAt !== null))
   await t.rejects(a.remove('https_edge', { id: edge }), { code: 'NOT_FOUND' })
   const { route } = await a.site('c.test', DENY)
-  t.equal(a.control.revision, before + 2, 'revision numbers come again')
-  await b.serves(a.control.revision)
+  t.equal(a.control.configuration.revision, before + 2, 'revision numbers come again')
+  await b.serves(a.control.configuration.revision)
   t.equal(b.holder.current().route('c.test', '/')?.id, route)
 })
 
@@ -234,7 +234,7 @@ t.test('another history with the same number is noticed too, also by a write tha
   const at = await server.database()
   const a = await process(t, at)
   const { edge } = await a.site('a.test', DENY)
-  const revision = a.control.revision
+  const revision = a.control.configuration.revision
   const { client } = await backup(t, at)
   // As if the last write had been lost, and another one had got its number.
   await client.query('begin')
@@ -242,7 +242,7 @@ t.test('another history with the same number is noticed too, also by a write tha
   await client.query("update revisions set operation_id = 'op_of_the_other_history' where revision = $1", [revision])
   await client.query('commit')
   await a.site('b.test', DENY)
-  t.equal(a.control.divergences, 1)
+  t.equal(a.control.configuration.divergences, 1)
   t.equal(a.holder.current().route('a.test', '/'), undefined, 'its route is gone there')
   t.ok(a.holder.current().route('b.test', '/'))
   t.ok(edge)

@@ -79,7 +79,7 @@ async function following(t: Parameters<typeof open>[0], at: string) {
   const serves = (revision: number) =>
     new Promise<void>((resolve) => {
       const look = () => {
-        if (account.control.revision < revision) return
+        if (account.control.configuration.revision < revision) return
         looks.delete(look)
         resolve()
       }
@@ -111,8 +111,8 @@ t.test(`writes of two processes on one database, in any order, end in equal plan
     const expected = planOf(third)
     t.same(planOf(first.account), expected, `run ${run}: the first process serves what the records say`)
     t.same(planOf(second.account), expected, `run ${run}: and so does the second`)
-    t.equal(first.account.control.lastError, null)
-    t.equal(second.account.control.lastError, null)
+    t.equal(first.account.control.configuration.lastError, null)
+    t.equal(second.account.control.configuration.lastError, null)
     accepted += writes.accepted
     refused += writes.refused
     await Promise.all([first.account, second.account, third].map(({ control }) => control.close()))

@@ -4,7 +4,7 @@ import { type Answer, BASE, DENY, open, resource } from './account.js'
 
 t.test('a record is created, read, changed, listed and deleted, and each write is one revision', async (t) => {
   const account = await open(t)
-  const start = account.control.revision
+  const start = account.control.configuration.revision
   const made = await account.create('ip_policy', { description: 'office' })
   t.equal(made.committed, start + 1)
   t.equal(made.revision, start + 1)
@@ -16,13 +16,17 @@ t.test('a record is created, read, changed, listed and deleted, and each write i
   t.equal(changed.revision, start + 2)
   t.match(changed.answer, { description: 'office', metadata: 'm', created_at: made.answer.created_at })
 
-  const list = (await account.control.list(resource('ip_policy'), { path: {}, limit: 10 }, account.call())) as Answer
+  const list = (await account.control.records.list(
+    resource('ip_policy'),
+    { path: {}, limit: 10 },
+    account.call()
+  )) as Answer
   t.same(list, { ip_policies: [changed.answer], uri: `${BASE}/ip_policies`, next_page_uri: null })
 
   t.equal((await account.remove('ip_policy', { id: made.id })).committed, start + 3)
   await t.rejects(account.get('ip_policy', { id: made.id }), { code: 'NOT_FOUND' })
   await t.rejects(account.remove('ip_policy', { id: made.id }), { code: 'NOT_FOUND' })
-  t.equal(account.control.revision, start + 3, 'what is refused uses no revision')
+  t.equal(account.control.configuration.revision, start + 3, 'what is refused uses no revision')
 })
 
 t.test('a write that changes nothing is answered and uses no revision', async (t) => {
@@ -44,7 +48,7 @@ t.test('a list pages from newest to oldest past deleted cursors and refuses what
   const ids: string[] = []
   for (let i = 0; i < 5; i++) ids.unshift((await account.create('ip_policy', {})).id)
   const list = async (beforeId?: string) =>
-    (await account.control.list(resource('ip_policy'), { path: {}, limit: 2, beforeId }, account.call())) as {
+    (await account.control.records.list(resource('ip_policy'), { path: {}, limit: 2, beforeId }, account.call())) as {
       ip_policies: { id: string }[]
       next_page_uri: string | null
     }
@@ -192,7 +196,7 @@ t.test('an edge shows its routes, takes them along, and has a new revision when 
   const account = await open(t)
   const { edge, route } = await account.site('a.test', DENY)
   const second = await account.create('https_edge_route', { match: '/b' }, { edge_id: edge })
-  const before = await account.control.get(resource('https_edge'), { path: { id: edge } }, account.call())
+  const before = await account.control.records.get(resource('https_edge'), { path: { id: edge } }, account.call())
   t.same(
     (before.body as { routes: { id: string }[] }).routes.map(({ id }) => id),
     [route, second.id],
@@ -200,7 +204,7 @@ t.test('an edge shows its routes, takes them along, and has a new revision when 
   )
   const path = { id: second.id, edge_id: edge }
   const changed = await account.update('https_edge_route', path, { description: 'x' })
-  const after = await account.control.get(resource('https_edge'), { path: { id: edge } }, account.call())
+  const after = await account.control.records.get(resource('https_edge'), { path: { id: edge } }, account.call())
   t.equal(after.revision, changed.committed)
   account.events.length = 0
   await account.remove('https_edge', { id: edge })
@@ -224,7 +228,7 @@ t.test('modules are replaced, read and removed on their own', async (t) => {
   const { edge, route } = await account.site('a.test')
   const path = { id: route, edge_id: edge }
   const routes = resource('https_edge_route')
-  const read = () => account.control.getModule(routes, { path, module: 'webhook_verification' }, account.call())
+  const read = () => account.control.records.getModule(routes, { path, module: 'webhook_verification' }, account.call())
   await t.rejects(read(), { code: 'NOT_FOUND' })
   const written = await account.put('https_edge_route', path, 'webhook_verification', {
     provider: 'github',
@@ -238,7 +242,8 @@ t.test('modules are replaced, read and removed on their own', async (t) => {
   await t.rejects(account.put('https_edge_route', path, 'webhook_verification', { provider: 'github' }), {
     name: 'ControlError'
   })
-  const remove = () => account.control.removeModule(routes, { path, module: 'webhook_verification' }, account.call())
+  const remove = () =>
+    account.control.records.removeModule(routes, { path, module: 'webhook_verification' }, account.call())
   const removed = await remove()
   t.equal((await remove()).committed, removed.committed, 'a second removal changes nothing')
   t.equal((await account.get('https_edge_route', path)).webhook_verification, null)
@@ -254,18 +259,26 @@ t.test('sources of a subscription are entries of their own', async (t) => {
   const { id, uri } = await account.create('event_subscription', { sources: [{ type: 'vault_created.v0' }] })
   const path = { id }
   const { control } = account
-  const added = await control.addPart(subscriptions, part, { path, body: { type: 'vault_deleted.v0' } }, account.call())
+  const added = await control.records.addPart(
+    subscriptions,
+    part,
+    { path, body: { type: 'vault_deleted.v0' } },
+    account.call()
+  )
   t.same(added.body, { type: 'vault_deleted.v0', uri: `${uri}/sources/vault_deleted.v0` })
-  const all = await control.getParts(subscriptions, part, { path }, account.call())
+  const all = await control.records.getParts(subscriptions, part, { path }, account.call())
   t.equal((all.body as { sources: unknown[] }).sources.length, 2)
-  await t.rejects(control.addPart(subscriptions, part, { path, body: { type: 'vault_deleted.v0' } }, account.call()), {
-    name: 'ControlError'
-  })
+  await t.rejects(
+    control.records.addPart(subscriptions, part, { path, body: { type: 'vault_deleted.v0' } }, account.call()),
+    {
+      name: 'ControlError'
+    }
+  )
   const first = { path, key: 'vault_created.v0' }
-  await control.removePart(subscriptions, part, first, account.call())
-  await t.rejects(control.getPart(subscriptions, part, first, account.call()), { code: 'NOT_FOUND' })
-  await t.rejects(control.removePart(subscriptions, part, first, account.call()), { code: 'NOT_FOUND' })
-  await t.rejects(control.removePart(subscriptions, part, { path, key: 'vault_deleted.v0' }, account.call()), {
+  await control.records.removePart(subscriptions, part, first, account.call())
+  await t.rejects(control.records.getPart(subscriptions, part, first, account.call()), { code: 'NOT_FOUND' })
+  await t.rejects(control.records.removePart(subscriptions, part, first, account.call()), { code: 'NOT_FOUND' })
+  await t.rejects(control.records.removePart(subscriptions, part, { path, key: 'vault_deleted.v0' }, account.call()), {
     code: 'FIELD_INVALID',
     field: 'sources'
   })
@@ -283,7 +296,7 @@ t.test('secrets are sealed, tokens are hashed, and neither is in an event, a lis
   const token = key.answer.token as string
   t.match(token, /^[0-9A-Za-z]{27}_[0-9a-f]{64}$/)
   t.equal((await account.get('credential', { id: key.id })).token, null)
-  const list = await account.control.list(resource('https_edge'), { path: {}, limit: 10 }, account.call())
+  const list = await account.control.records.list(resource('https_edge'), { path: {}, limit: 10 }, account.call())
   t.match(list, { https_edges: [{ routes: [{ webhook_verification: { secret: null } }] }] })
   const stored = (await account.store.get('vault_secret', made.id)) as { sealed: Uint8Array; body: unknown }
   t.ok(stored.sealed.length > SECRET.length)
@@ -311,7 +324,7 @@ t.test('events tell what happened once it serves, with who did it', async (t) =>
   const control = account.control
   const bot = await account.create('bot_user', { name: 'robot' })
   const key = await account.create('api_key', { owner_id: bot.id })
-  const principal = await control.authenticate(key.answer.token as string)
+  const principal = await control.access.authenticate(key.answer.token as string)
   account.events.length = 0
   const made = await account.create('ip_policy', { description: 'd' }, {}, principal)
   await account.update('ip_policy', { id: made.id }, { description: 'e' })
@@ -340,7 +353,7 @@ t.test('events tell what happened once it serves, with who did it', async (t) =>
 t.test('a dry run answers as the write would and changes nothing', async (t) => {
   const account = await open(t)
   const { edge, route } = await account.site('a.test')
-  const before = account.control.revision
+  const before = account.control.configuration.revision
   const path = { id: route, edge_id: edge }
   const dry = await account.put('https_edge_route', path, 'traffic_policy', { value: DENY }, { dryRun: true })
   t.match(dry, {

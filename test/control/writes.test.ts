@@ -14,7 +14,7 @@ async function state(account: Account) {
   const { store, holder, control, events } = account
   return {
     snapshot: holder.current(),
-    revision: control.revision,
+    revision: control.configuration.revision,
     stored: await store.revision(),
     history: (await store.history({ limit: 100 })).length,
     events: events.length
@@ -97,7 +97,7 @@ t.test('what only the compilation of the plan finds rolls the records back', asy
   t.equal(account.holder.current().policy(`policy:${route}`), policy)
   t.match(await account.get('https_edge_route', path), { traffic_policy: { value: DENY } })
   await account.create('https_edge_route', { match: '/new' }, { edge_id: edge })
-  t.equal(account.control.revision, before.revision + 1, 'a refused write leaves no gap and no claim')
+  t.equal(account.control.configuration.revision, before.revision + 1, 'a refused write leaves no gap and no claim')
 })
 
 t.test('of many writers that know the same revision one wins, the others learn of it', async (t) => {
@@ -125,7 +125,7 @@ t.test(
   async (t) => {
     const account = await open(t)
     const { edge } = await account.site('a.test')
-    const start = account.control.revision
+    const start = account.control.configuration.revision
     account.events.length = 0
     const made = await Promise.all(
       Array.from({ length: 30 }, (_, n) => account.create('https_edge_route', { match: `/${n}` }, { edge_id: edge }))
@@ -138,7 +138,7 @@ t.test(
       account.events.map(({ revision }) => revision),
       made.map((_, n) => start + 1 + n)
     )
-    t.equal(account.control.revision, start + 30)
+    t.equal(account.control.configuration.revision, start + 30)
     t.equal(account.holder.current().route('a.test', '/29/x')?.id, made[29]?.id)
     const paths = await Promise.allSettled(
       Array.from({ length: 5 }, () => account.create('https_edge_route', { match: '/same' }, { edge_id: edge }))
@@ -183,7 +183,7 @@ t.test('the process reloads its own units only between writes', async (t) => {
   const write = account.create('https_edge', { hostports: ['a.test:443'] })
   await ready
   const own: Unit = { kind: 'upstream', form: 'address', protocol: 'http', host: '127.0.0.1', port: 1 }
-  const reload = account.control.applyOwn(new Map([['upstream:default', own]]))
+  const reload = account.control.configuration.applyOwn(new Map([['upstream:default', own]]))
   release()
   const [{ id }] = await Promise.all([write, reload])
   t.same(account.holder.current().upstream('upstream:default'), own)
@@ -236,7 +236,7 @@ t.test('a commit whose outcome stays unknown is caught up with by the next write
   lost = false
   await account.create('ip_policy', {})
   t.equal(account.holder.current().route('b.test', '/')?.id, route)
-  t.equal(account.control.revision, await account.store.revision())
+  t.equal(account.control.configuration.revision, await account.store.revision())
 })
 
 t.test('a process that missed more than the history holds reads everything again', async (t) => {
@@ -257,7 +257,11 @@ t.test('a process that missed more than the history holds reads everything again
   await store.forgetHistory((await store.revision()) + 1)
   await t.rejects(account.create('ip_policy', { nonsense: 1 }), { code: 'FIELD_UNKNOWN' })
   await t.rejects(account.remove('vault', { id: 'vault_none' }), { code: 'NOT_FOUND' })
-  t.equal(control.revision, await store.revision(), 'a write that fails does not count its own revision as seen')
+  t.equal(
+    control.configuration.revision,
+    await store.revision(),
+    'a write that fails does not count its own revision as seen'
+  )
   t.equal(holder.current().route('b.test', '/')?.id, route)
   t.equal(holder.current().route('a.test', '/'), undefined)
   t.equal(holder.current().policy(`policy:${gone.route}`), undefined)
@@ -288,24 +292,24 @@ t.test('the units of the process itself change beside those of the records', asy
         }
       ]
     ])
-  t.match(await control.applyOwn(own(1)), { ok: true, changed: true })
-  t.match(await control.applyOwn(own(1)), { ok: true, changed: false })
+  t.match(await control.configuration.applyOwn(own(1)), { ok: true, changed: true })
+  t.match(await control.configuration.applyOwn(own(1)), { ok: true, changed: false })
   t.equal(holder.current().route('other.test', '/')?.id, 'default')
   t.equal(holder.current().route('a.test', '/')?.id, route, 'edges come before the default')
   const [, created, applied] = await Promise.all([
     account.update('https_edge', { id: edge }, { hostports: ['b.test:443'] }),
     account.site('c.test'),
-    control.applyOwn(own(2))
+    control.configuration.applyOwn(own(2))
   ])
   t.ok(applied.ok)
   t.match(holder.current().upstream('upstream:default'), { port: 2 })
   t.equal(holder.current().route('b.test', '/')?.id, route)
   t.equal(holder.current().route('c.test', '/')?.id, created.route)
   const snapshot = holder.current()
-  const refused = await control.applyOwn(own(3, INVALID))
+  const refused = await control.configuration.applyOwn(own(3, INVALID))
   t.equal(refused.ok, false)
   t.equal(holder.current(), snapshot)
-  t.match(await control.applyOwn(new Map()), { ok: true, changed: true })
+  t.match(await control.configuration.applyOwn(new Map()), { ok: true, changed: true })
   t.equal(holder.current().route('other.test', '/'), undefined)
   t.equal(holder.current().route('b.test', '/')?.id, route)
 })
@@ -331,16 +335,18 @@ t.test(
     await first.control.close()
 
     const second = await open(t, { at })
-    t.equal(second.control.revision, revision)
+    t.equal(second.control.configuration.revision, revision)
     t.equal(second.holder.current().route('good.test', '/')?.id, good.route)
     t.equal(second.holder.current().route('bad.test', '/'), undefined, 'no traffic passes unprotected')
     t.equal(second.holder.current().route('bad.test', '/plain')?.id, plain.id)
-    t.match(second.control.lastError, /routes\/edghtsrt_.*EXPRESSION/)
-    t.match(await second.control.processes(), [{ self: true, appliedRevision: revision, lastError: /EXPRESSION/ }])
-    t.notOk(second.control.admits('192.0.2.1'), 'the restriction of the API holds from the start')
+    t.match(second.control.configuration.lastError, /routes\/edghtsrt_.*EXPRESSION/)
+    t.match(await second.control.configuration.processes(), [
+      { self: true, appliedRevision: revision, lastError: /EXPRESSION/ }
+    ])
+    t.notOk(second.control.access.admits('192.0.2.1'), 'the restriction of the API holds from the start')
     const path = { id: bad.route, edge_id: bad.edge }
     await second.put('https_edge_route', path, 'traffic_policy', { value: DENY })
-    t.equal(second.control.lastError, null)
+    t.equal(second.control.configuration.lastError, null)
     t.equal(second.holder.current().route('bad.test', '/')?.id, bad.route)
     t.equal(second.admin.id, first.admin.id)
   }
@@ -350,5 +356,5 @@ t.test('a closed control plane refuses writes and lets reads fail', async (t) =>
   const account = await open(t)
   await account.control.close()
   await t.rejects(account.create('ip_policy', {}), { code: 'UNAVAILABLE' })
-  await t.rejects(account.control.list(resource('ip_policy'), { path: {}, limit: 1 }, account.call()))
+  await t.rejects(account.control.records.list(resource('ip_policy'), { path: {}, limit: 1 }, account.call()))
 })

@@ -90,7 +90,7 @@ t.test('the envelope', async (t) => {
   await hook(sink.url, ['ip_policy_created.v0', 'ip_policy_deleted.v0'])
   const { id: bot } = await account.create('bot_user', { name: 'ci' })
   const key = await account.create('api_key', { owner_id: bot })
-  const principal = await account.control.authenticate(String(key.answer.token))
+  const principal = await account.control.access.authenticate(String(key.answer.token))
   const { id, answer } = await account.create('ip_policy', { description: 'd' }, {}, principal)
   await account.remove('ip_policy', { id })
   await sink.until(() => sink.taken.length === 2)
@@ -127,7 +127,7 @@ t.test('who was subscribed when it happened gets it, once, and nobody else', asy
   await t.rejects(account.create('vault', { name: 'one' }), { code: 'ALREADY_EXISTS' }, 'what is refused is no event')
   const dry = { path: {}, body: { name: 'dry' }, dryRun: true }
   const vault = resources.find(({ name }) => name === 'vault')
-  if (vault !== undefined) await account.control.create(vault, dry, account.call())
+  if (vault !== undefined) await account.control.records.create(vault, dry, account.call())
   await account.remove('vault', { id })
   await sink.until(() => sink.taken.length >= 2)
   t.same(
@@ -148,7 +148,7 @@ t.test('what nobody subscribed to is not stored; a deleted destination takes its
   await account.create('vault', { name: 'a' })
   await sink.requests(1)
   t.equal(await account.store.outbox.count(destination), 1)
-  const list = await account.control.list(
+  const list = await account.control.records.list(
     resources.find(({ name }) => name === 'event_subscription') as never,
     { path: {}, limit: 10 } as never,
     account.call()
@@ -173,12 +173,15 @@ t.test('the destination says how it goes; a test says what is wrong and hurries'
   await account.create('vault', { name: 'b' })
   await sink.requests(3)
   t.match(await state(), { state: 'failing', last_error: 'the receiver answered 500', delivered: 0 })
-  t.match(await account.control.testDestination({ path: { id } }, account.call()), {
+  t.match(await account.control.records.testDestination({ path: { id } }, account.call()), {
     delivered: false,
     error: 'the receiver answered 500'
   })
   broken = false
-  t.match(await account.control.testDestination({ path: { id } }, account.call()), { delivered: true, error: null })
+  t.match(await account.control.records.testDestination({ path: { id } }, account.call()), {
+    delivered: true,
+    error: null
+  })
   await sink.until(() => sink.taken.length === 3)
   t.match(
     sink.taken.find(({ event_type }) => event_type === 'test.v0'),
@@ -187,6 +190,8 @@ t.test('the destination says how it goes; a test says what is wrong and hurries'
   await account.create('vault', { name: 'c' })
   await sink.until(() => sink.taken.length === 4)
   t.match(await state(), { state: 'ok', failures: 0, last_error: 'the receiver answered 500', last_success_at: /Z$/ })
-  await t.rejects(account.control.testDestination({ path: { id: 'ed_no' } }, account.call()), { code: 'NOT_FOUND' })
+  await t.rejects(account.control.records.testDestination({ path: { id: 'ed_no' } }, account.call()), {
+    code: 'NOT_FOUND'
+  })
   t.ok([...events.counts()].some(([which, { delivered }]) => which === id && delivered >= 2))
 })

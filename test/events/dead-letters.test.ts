@@ -135,7 +135,7 @@ for (const status of [403, 500]) {
     await vaults(one, 'bad', 'a')
     await sink.requests(6)
     t.same(await letters(one, id), [])
-    t.match(await account.control.testDestination({ path: { id } }, account.call()), { delivered: true })
+    t.match(await account.control.records.testDestination({ path: { id } }, account.call()), { delivered: true })
     await sink.until(() => names(sink.taken).includes('a'))
     t.match(await letters(one, id), [{ reason: `the receiver answered ${status}` }])
   })
@@ -148,7 +148,7 @@ t.test('credentials that are refused are no fault of an event, whatever else was
   const id = await one.hook(sink.url, [TYPE])
   await vaults(one, 'bad', 'a')
   await sink.requests(4)
-  t.match(await account.control.testDestination({ path: { id } }, account.call()), { delivered: true })
+  t.match(await account.control.records.testDestination({ path: { id } }, account.call()), { delivered: true })
   const seen = sink.all.length
   await sink.requests(seen + 6)
   t.same(await letters(one, id), [])

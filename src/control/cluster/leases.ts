@@ -3,122 +3,94 @@ import { Mutex } from '../../lib/concurrency.js'
 import type { Outbox } from '../../store/store.js'
 
 interface LeasesParts {
-  readonly outbox: Outbox
+  readonly store: Pick<Outbox, 'leases' | 'take' | 'renew' | 'release'>
   readonly clock: Clock
-  /** This life of this process. */
+  /** A name that no other process uses, and no other `Leases` of this one: it stands in the store. */
   readonly holder: string
-  /** Milliseconds of stillness after which a lease may be taken over; a holder shows life more often. */
-  readonly patience: number
+  /** Milliseconds without a renewal after which another process may take a lease over. */
+  readonly expiry: number
 }
 
-/** Which destinations this process delivers to, among processes on one store. */
+/** Renewals of `hold` while a lease may not be taken over. */
+const RENEWALS = 4
+
+/**
+ * Leases of this process among processes on one store: what a process holds a lease for, no other process does. There is
+ * no common clock: each renewal changes the number of a lease, and a process that has seen the same number for `expiry`,
+ * by its own clock, may take the lease over.
+ */
 export class Leases {
   readonly #parts: LeasesParts
   readonly #mutex = new Mutex()
   #held: ReadonlySet<string> = new Set()
-  /** Until when by our own clock what we hold may be relied on. */
-  #goodUntil = 0
-  /** The number of each foreign lease, and since when it has been the same. */
+  /** When the last renewal that succeeded began, monotonic milliseconds; undefined: there was none. */
+  #renewedAt: number | undefined
+  #asked = false
+  /** The number of each lease of another process, and since when it has been the same. */
   readonly #seen = new Map<string, { readonly number: number; readonly since: number }>()
 
   constructor(parts: LeasesParts) {
     this.#parts = parts
   }
 
-  holds(destination: string): boolean {
-    return this.#held.has(destination) && this.#parts.clock.monotonic() < this.#goodUntil
+  /** Does this process hold the lease, and may it rely on that now? */
+  holds(name: string): boolean {
+    return this.#held.has(name) && this.#age < this.#parts.expiry
   }
 
-  /** Renews what is held, and takes what of `wanted` no process holds or a process has left. Returns what is newly held. */
+  /**
+   * Renews what is held, and takes the leases of `wanted` that no process holds or whose holder is silent. Returns what is
+   * newly held. Callers run one at a time. Fails with a `StoreError`.
+   */
   async renew(wanted: Iterable<string>): Promise<readonly string[]> {
     return await this.#mutex.run(() => this.#renew(wanted))
   }
 
+  /** Holds the one lease `name` if that is possible; asks the store only when it is time to renew. Fails as `renew` does. */
+  async hold(name: string): Promise<boolean> {
+    if (this.holds(name) && this.#age < this.#parts.expiry / RENEWALS) return true
+    await this.renew([name])
+    return this.holds(name)
+  }
+
+  /** Gives back all leases of this process. Fails with a `StoreError`; they expire then. */
   async release(): Promise<void> {
     await this.#mutex.run(async () => {
       this.#held = new Set()
-      await this.#parts.outbox.release(this.#parts.holder)
+      if (this.#asked) await this.#parts.store.release(this.#parts.holder)
     })
   }
 
+  /** Milliseconds since the last renewal. */
+  get #age(): number {
+    return this.#renewedAt === undefined ? Number.POSITIVE_INFINITY : this.#parts.clock.monotonic() - this.#renewedAt
+  }
+
   async #renew(wanted: Iterable<string>): Promise<readonly string[]> {
-    const { outbox, clock, holder, patience } = this.#parts
+    const { store, clock, holder } = this.#parts
     const before = this.#held
-    // Counted from before the question: others count from after its answer.
+    this.#asked = true
+    // Counted from before the question: other processes count from after its answer.
     const now = clock.monotonic()
-    const held = new Set(await outbox.renew(holder))
-    const leases = new Map((await outbox.leases()).map((lease) => [lease.destination, lease]))
-    for (const destination of wanted) {
-      if (held.has(destination)) continue
-      const number = leases.get(destination)?.number
-      if (!this.#mayTake(destination, number, clock.monotonic())) continue
-      if (await outbox.take(destination, holder, number)) held.add(destination)
+    const held = new Set(await store.renew(holder))
+    const leases = new Map((await store.leases()).map((lease) => [lease.destination, lease]))
+    for (const name of wanted) {
+      if (held.has(name)) continue
+      const number = leases.get(name)?.number
+      if (!this.#mayTake(name, number, clock.monotonic())) continue
+      if (await store.take(name, holder, number)) held.add(name)
     }
     this.#held = held
-    this.#goodUntil = now + patience
-    for (const destination of held) this.#seen.delete(destination)
-    return [...held].filter((destination) => !before.has(destination))
+    this.#renewedAt = now
+    for (const name of held) this.#seen.delete(name)
+    return [...held].filter((name) => !before.has(name))
   }
 
-  #mayTake(destination: string, number: number | undefined, now: number): boolean {
+  #mayTake(name: string, number: number | undefined, now: number): boolean {
     if (number === undefined) return true
-    const seen = this.#seen.get(destination)
-    if (seen?.number === number) return now - seen.since > this.#parts.patience
-    this.#seen.set(destination, { number, since: now })
+    const seen = this.#seen.get(name)
+    if (seen?.number === number) return now - seen.since > this.#parts.expiry
+    this.#seen.set(name, { number, since: now })
     return false
-  }
-}
-
-/** The part of the store's leases that one duty needs. */
-type LeaseStore = Pick<Outbox, 'leases' | 'take' | 'renew' | 'release'>
-
-/** Lease expiry without renewal, and renewal interval. Milliseconds. */
-const EXPIRY = 20_000
-const RENEWAL = 5_000
-
-/**
- * The duty that one process of a cluster has. There is no common clock: the holder changes a number again and again, and
- * who has seen the same number for long enough may take over.
- */
-export class Lease {
-  readonly #store: LeaseStore
-  readonly #duty: string
-  readonly #holder: string
-  readonly #clock: Clock
-  #renewed: number | undefined
-  #seen: { readonly number: number; readonly since: number } | undefined
-
-  /** `holder`: a name that no other process has, and that holds nothing else. */
-  constructor(store: LeaseStore, duty: string, holder: string, clock: Clock) {
-    this.#store = store
-    this.#duty = duty
-    this.#holder = holder
-    this.#clock = clock
-  }
-
-  /** Takes or keeps the duty if that is possible; has this process got it now? */
-  async hold(): Promise<boolean> {
-    const now = this.#clock.monotonic()
-    if (this.#renewed !== undefined && now - this.#renewed < RENEWAL) return true
-    if (this.#renewed !== undefined) {
-      this.#renewed = (await this.#store.renew(this.#holder)).includes(this.#duty) ? now : undefined
-      if (this.#renewed !== undefined) return true
-    }
-    const lease = (await this.#store.leases()).find(({ destination }) => destination === this.#duty)
-    if (lease !== undefined && lease.number !== this.#seen?.number) {
-      this.#seen = { number: lease.number, since: now }
-      return false
-    }
-    if (lease !== undefined && now - (this.#seen?.since ?? now) < EXPIRY) return false
-    if (await this.#store.take(this.#duty, this.#holder, lease?.number)) this.#renewed = now
-    this.#seen = undefined
-    return this.#renewed !== undefined
-  }
-
-  /** Gives the duty back. */
-  async release(): Promise<void> {
-    if (this.#renewed === undefined) return
-    this.#renewed = undefined
-    await this.#store.release(this.#holder)
   }
 }
