@@ -9,7 +9,7 @@ const HOUSE = {
   flow: ['lib'],
   schema: ['flow', 'lib'],
   expression: ['flow', 'lib'],
-  policy: ['expression', 'flow', 'lib'],
+  policy: ['expression', 'flow', 'schema', 'lib'],
   features: ['policy', 'expression', 'flow', 'schema', 'lib'],
   transport: ['flow', 'lib'],
   runtime: ['features', 'policy', 'flow', 'lib'],

@@ -1,8 +1,9 @@
 import { PHASES, type Phase } from '../flow/flow.js'
+import { formatDuration } from '../lib/units.js'
+import { DURATION, textLike } from '../schema/editor.js'
+import { isExact, type Schema } from '../schema/schema.js'
 import type { Action, ReadyAction } from './action.js'
 import { LEGACY_PHASES } from './document.js'
-import { DURATION, textLike } from './editor.js'
-import { isExact, type Schema } from './shape.js'
 
 type Json = Readonly<Record<string, unknown>>
 
@@ -127,17 +128,25 @@ function plain(schema: unknown): unknown {
   const copy: Record<string, unknown> = {}
   for (const [key, value] of Object.entries(source)) {
     if (key === 'properties') copy.properties = plainProperties(source)
-    else if (key === 'patternProperties') copy.patternProperties = mapped(value as object, plain)
+    // The names of a map are any.
+    else if (key === 'additionalProperties' && typeof value === 'object')
+      copy.patternProperties = { '^.*$': plain(value) }
     else if (key === 'anyOf')
       copy.anyOf = (value as Schema[]).filter(({ deprecated }) => deprecated !== true).map(plain)
     else if (key === 'items') copy.items = plain(value)
     else if (!key.startsWith('x-')) copy[key] = value
   }
-  if (source['x-sluice'] === 'duration') Object.assign(copy, textLike(DURATION))
-  else if (source['x-sluice'] === 'expression') Object.assign(copy, textLike('\\S'))
+  if (source['x-kind'] === 'duration') Object.assign(copy, textLike(DURATION), { description: withBounds(source) })
+  else if (source['x-kind'] === 'expression') Object.assign(copy, textLike('\\S'))
   else if (source.type === 'string' && !isExact(source)) copy.type = WRITTEN
   if (source.enum !== undefined) copy.enum = written(source.enum)
   return { ...copy, ...source['x-editor'] }
+}
+
+/** No keyword bounds a text that is read as a number. */
+function withBounds({ description = '', 'x-min': min = 0, 'x-max': max = 0, 'x-multiple': multiple }: Schema): string {
+  const steps = multiple === undefined ? '' : `, a multiple of ${formatDuration(multiple)}`
+  return `${description} (${formatDuration(min)} to ${formatDuration(max)}${steps})`
 }
 
 function plainProperties({ properties = {}, required = [] }: Schema): Json {
@@ -147,10 +156,6 @@ function plainProperties({ properties = {}, required = [] }: Schema): Json {
       return [key, required.includes(key) ? copy : orAbsent(copy)]
     })
   )
-}
-
-function mapped(fields: object, map: (value: unknown) => unknown): Json {
-  return Object.fromEntries(Object.entries(fields).map(([key, value]) => [key, map(value)]))
 }
 
 /** Words that YAML reads as numbers, in both forms. */

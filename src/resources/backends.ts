@@ -1,7 +1,8 @@
 import { refuseUnwritable } from '../features/headers.js'
-import { boolean, described, map, text, whole } from '../schema/fields.js'
+import { described, flag, integer, map, text } from '../schema/fields.js'
 import { object, type RuleView } from '../schema/objects.js'
 import { liveRefs, refIds, refNumbers } from '../schema/references.js'
+import * as values from '../schema/values.js'
 import { tunnel } from './live.js'
 import { defineResource } from './resource.js'
 import { planned, splitHostport, upstreamKey } from './units.js'
@@ -21,7 +22,7 @@ export const tunnelGroupBackend = defineResource({
     labels: map<string>({
       description: 'Labels that a tunnel must carry, at least one.',
       keys: 'label',
-      values: { type: 'string', minLength: 1, maxLength: 255, 'x-max-bytes': 255, 'x-form': 'label' },
+      values: values.text({ description: 'Value of the label.', min: 1, max: 255, bytes: 255, form: 'label' }),
       min: 1,
       max: MAX_LABELS,
       required: true
@@ -48,7 +49,7 @@ export const staticBackend = defineResource({
       examples: ['127.0.0.1:3000']
     }),
     tls: object(
-      { enabled: boolean({ description: 'Connect with TLS?', default: false }) },
+      { enabled: flag({ description: 'Connect with TLS?', default: false }) },
       { description: 'TLS to the upstream; null: none.' }
     )
   }
@@ -68,10 +69,10 @@ export const httpResponseBackend = defineResource({
     headers: map<string>({
       description: 'Headers of the response; names come back in lower case.',
       keys: 'header_name',
-      values: { type: 'string', maxLength: 4096, 'x-max-bytes': 4096, 'x-form': 'header_value' },
+      values: values.text({ description: 'A header value.', max: 4096, bytes: 4096, form: 'header_value' }),
       max: 50
     }),
-    status_code: whole({ description: 'Status of the response.', min: 200, max: 599, default: 200 })
+    status_code: integer({ description: 'Status of the response.', min: 200, max: 599, default: 200 })
   },
   rules: [
     {
