@@ -3,6 +3,7 @@ import { type Json, timestampText } from '../lib/json.js'
 import { checkValue } from './check.js'
 import { defineField, type Field, type Reading } from './field.js'
 import type { FormName } from './formats.js'
+import { type Dialect, publish } from './publish.js'
 import type { Schema } from './schema.js'
 import * as values from './values.js'
 
@@ -57,24 +58,14 @@ function plain<S extends Json>(value: TSchema, initial: S, onNull: Field['onNull
     onNull,
     ...optionsOf<S>(options),
     request: described,
-    ...(options.hidden === true ? {} : { response: withoutBounds(response) }),
+    ...(options.hidden === true ? {} : { response: Type.Unsafe(publish(response as Schema, ANSWER)) }),
     read: reader<S>(described),
     present: (stored) => stored
   })
 }
 
 /** What may be written is bounded; what is read back need not be checked against bounds that may change. */
-function withoutBounds(schema: TSchema): TSchema {
-  const kept = Object.entries(schema).filter(([key]) => !/^(min|max|x-|unique)/.test(key))
-  return Type.Unsafe(
-    Object.fromEntries(
-      kept.map(([key, value]) => {
-        if (key === 'anyOf') return [key, (value as TSchema[]).map(withoutBounds)]
-        return [key, key === 'items' || key === 'additionalProperties' ? withoutBounds(value as TSchema) : value]
-      })
-    )
-  )
-}
+const ANSWER: Dialect = { keeps: (keyword) => !/^(min|max|x-|unique)/.test(keyword) }
 
 interface TextOptions extends FieldOptions {
   /** Longest UTF-8 form. */

@@ -95,13 +95,9 @@ export function integer({ description, min, max, default: preset }: Told & Bound
   return Type.Integer({ description, ...given({ default: preset }), minimum: min, maximum: max })
 }
 
-export function number({ description, min, max, default: preset }: Told & Bounds & { readonly default?: number }) {
-  return Type.Number({ description, minimum: min, maximum: max, ...given({ default: preset }) })
-}
-
 /** A number from 0 to 1. */
-export function fraction(options: Told & { readonly default?: number }) {
-  return number({ ...options, min: 0, max: 1 })
+export function fraction({ description, default: preset }: Told & { readonly default?: number }) {
+  return Type.Number({ description, minimum: 0, maximum: 1, ...given({ default: preset }) })
 }
 
 export function flag({ description, default: preset }: Told & { readonly default?: boolean }) {
