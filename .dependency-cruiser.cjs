@@ -9,7 +9,7 @@ const HOUSE = {
   flow: ['lib'],
   schema: ['flow', 'lib'],
   expression: ['flow', 'lib'],
-  policy: ['expression', 'flow', 'lib'],
+  policy: ['expression', 'flow', 'schema', 'lib'],
   features: ['policy', 'expression', 'flow', 'schema', 'lib'],
   transport: ['flow', 'lib'],
   runtime: ['features', 'policy', 'flow', 'lib'],
@@ -22,7 +22,7 @@ const HOUSE = {
   certificates: ['control', 'resources', 'store', 'schema', 'lib'],
   tunnel: ['control', 'resources', 'store', 'runtime', 'transport', 'flow', 'lib'],
   api: ['control', 'resources', 'schema', 'lib'],
-  options: ['lib']
+  options: ['schema', 'lib']
 }
 
 /** The composition root: what options become; above it are only the commands. */

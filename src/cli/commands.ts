@@ -123,8 +123,8 @@ async function documentSchema(): Promise<unknown> {
 }
 
 async function optionsFileSchema(): Promise<unknown> {
-  const { optionsSchema } = await import('../options/options.js')
-  return { $schema: 'https://json-schema.org/draft/2020-12/schema', ...optionsSchema }
+  const { publishedOptions } = await import('../options/options.js')
+  return { $schema: 'https://json-schema.org/draft/2020-12/schema', ...publishedOptions() }
 }
 
 const EXPORT_EXAMPLES = `

@@ -1,12 +1,12 @@
 import { createHash, timingSafeEqual } from 'node:crypto'
-import Type from 'typebox'
 import { EvaluationError } from '../expression/expression.js'
 import type { Flow } from '../flow/flow.js'
 import { refuse, type Verdict } from '../flow/verdict.js'
 import { defineAction, type Scope } from '../policy/action.js'
-import { templateLike } from '../policy/editor.js'
-import { config, enforce, template, text } from '../policy/fields.js'
+import { config, enforce } from '../policy/fields.js'
 import type { NodePath } from '../policy/problems.js'
+import { templateLike } from '../schema/editor.js'
+import { either, list, object, optional, template, text } from '../schema/values.js'
 import { defineFeature } from './contract.js'
 
 const MIN_PASSWORD = 8
@@ -147,25 +147,31 @@ const pair = template({
   description: 'user:password; the first colon splits. ${…} may give either half or the whole.',
   editor: templateLike('^[^:]+:[\\s\\S]{8,128}$')
 })
-const fields = config({
-  username: template({ description: 'User name; holds no colon.', editor: templateLike('^[^:]+$') }),
-  password: template({ description: 'Password, 8 to 128 characters.', editor: templateLike('^[\\s\\S]{8,128}$') })
-})
+const fields = object(
+  {
+    username: template({ description: 'User name; holds no colon.', editor: templateLike('^[^:]+$') }),
+    password: template({ description: 'Password, 8 to 128 characters.', editor: templateLike('^[\\s\\S]{8,128}$') })
+  },
+  { description: 'A user name with its password.' }
+)
 
 /** Asks for a user name and a password (RFC 7617). Every accepted credential is compared, in constant time. */
 const action = defineAction({
   type: 'basic-auth',
   phases: ['on_http_request'],
   config: config({
-    credentials: Type.Array(Type.Union([pair, fields]), {
-      description: 'Who may pass.',
-      minItems: 1,
-      maxItems: 10
-    }),
-    realm: Type.Optional(
+    credentials: list(
+      either([pair, fields], { description: 'A user name with its password, in one text or in two.' }),
+      {
+        description: 'Who may pass.',
+        min: 1,
+        max: 10
+      }
+    ),
+    realm: optional(
       text({
         description: 'Shown by clients that ask for the password; ASCII.',
-        maxLength: 128,
+        max: 128,
         default: 'sluice',
         editor: { pattern: PRINTABLE.source }
       })

@@ -1,11 +1,11 @@
-import Type from 'typebox'
 import type { Flow } from '../flow/flow.js'
 import { respond } from '../flow/verdict.js'
 import { parseAuthority } from '../lib/host.js'
 import { parseDuration } from '../lib/units.js'
 import { defineAction } from '../policy/action.js'
-import { wordLike } from '../policy/editor.js'
-import { config, duration, flag, text } from '../policy/fields.js'
+import { config } from '../policy/fields.js'
+import { wordLike } from '../schema/editor.js'
+import { duration, flag, list, optional, text } from '../schema/values.js'
 import { defineFeature } from './contract.js'
 
 const ORIGIN_PATTERN = '^https?://(?:\\*\\.)?[^*/?#@\\s]+$'
@@ -30,11 +30,11 @@ const LABELS = /^[a-z0-9-]+(?:\.[a-z0-9-]+)*$/
 const PREFLIGHT_VARY = ['Vary', 'Origin, Access-Control-Request-Method, Access-Control-Request-Headers']
 
 const words = (description: string, item: string, max: number) =>
-  Type.Optional(
-    Type.Array(text({ description: item, minLength: 1, maxLength: 256, editor: wordLike(TOKEN_PATTERN) }), {
+  optional(
+    list(text({ description: item, min: 1, max: 256, editor: wordLike(TOKEN_PATTERN) }), {
       description,
-      maxItems: max,
-      uniqueItems: true
+      max: max,
+      distinct: true
     })
   )
 
@@ -49,14 +49,14 @@ const action = defineAction({
   type: 'cors',
   phases: ['on_http_request'],
   config: config({
-    origins: Type.Array(
+    origins: list(
       text({
         description: 'scheme://host[:port], scheme://*.host[:port] for every name below a host, or * for every origin.',
-        minLength: 1,
-        maxLength: 300,
+        min: 1,
+        max: 300,
         editor: wordLike('^\\*$', ORIGIN_PATTERN)
       }),
-      { description: 'Origins whose pages may read answers.', minItems: 1, maxItems: 100, uniqueItems: true }
+      { description: 'Origins whose pages may read answers.', min: 1, max: 100, distinct: true }
     ),
     methods: words('Methods beside GET, HEAD and POST; * for all.', 'A method, in upper case as pages send it.', 20),
     headers: words(
@@ -65,10 +65,10 @@ const action = defineAction({
       50
     ),
     expose_headers: words('Header fields of answers that pages may read; * for all.', 'A header name.', 50),
-    credentials: Type.Optional(
+    credentials: optional(
       flag({ description: 'Whether requests with cookies or client certificates are allowed.', default: false })
     ),
-    max_age: Type.Optional(
+    max_age: optional(
       duration({ description: 'How long browsers keep the answer to a preflight request', min: 0, max: 24 * HOUR })
     )
   }),

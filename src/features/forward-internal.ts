@@ -1,10 +1,10 @@
-import Type from 'typebox'
 import { type Flow, isInternal } from '../flow/flow.js'
 import { refuse, type Verdict } from '../flow/verdict.js'
 import { defineAction } from '../policy/action.js'
-import { anyCase, valueLike } from '../policy/editor.js'
-import { choice, config, template } from '../policy/fields.js'
+import { config } from '../policy/fields.js'
 import { checkUrl } from '../policy/values.js'
+import { anyCase, valueLike } from '../schema/editor.js'
+import { choice, optional, template } from '../schema/values.js'
 import { defineFeature } from './contract.js'
 
 const EXPECTED = 'scheme://name.internal[:port] with the scheme http or https for requests, tcp or tls for connections'
@@ -31,12 +31,12 @@ const action = defineAction({
   config: config({
     url: template({
       description: 'scheme://host[:port] of an internal endpoint.',
-      minLength: 1,
+      min: 1,
       editor: valueLike(
         `^(?:${['http', 'https', 'tcp', 'tls'].map(anyCase).join('|')})://[^\\s/:@?#]+(?::\\d{1,5})?/?$`
       )
     }),
-    on_error: Type.Optional(
+    on_error: optional(
       choice(['halt', 'continue'], {
         description: 'What follows when the endpoint cannot be reached.',
         default: 'halt'

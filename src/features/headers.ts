@@ -1,15 +1,15 @@
-import Type from 'typebox'
 import { EvaluationError } from '../expression/expression.js'
 import type { Flow } from '../flow/flow.js'
 import { NEVER_REMOVED, NEVER_WRITTEN, refusalToRemove, refusalToWrite, wireValue } from '../flow/header-rules.js'
 import type { HeaderFields } from '../flow/headers.js'
 import { parseAuthority } from '../lib/host.js'
 import { defineAction } from '../policy/action.js'
-import { headerName } from '../policy/editor.js'
-import { config, headerMap, text } from '../policy/fields.js'
+import { config, headerMap } from '../policy/fields.js'
 import { compileHeaders } from '../policy/values.js'
+import { headerName } from '../schema/editor.js'
 import { map, texts } from '../schema/fields.js'
 import type { RuleView } from '../schema/objects.js'
+import { list, text } from '../schema/values.js'
 import { defineFeature, defineModule, type ModuleScope } from './contract.js'
 
 const RESERVED = { 'user-agent': '"user-agent" cannot be added or removed' }
@@ -96,12 +96,12 @@ const removeHeaders = defineAction({
   type: 'remove-headers',
   phases: ['on_http_request', 'on_http_response'],
   config: config({
-    headers: Type.Array(
+    headers: list(
       text({ description: 'Name of a field, in any case.', editor: headerName([...NEVER_REMOVED, 'user-agent']) }),
       {
         description: 'Names of the fields to remove.',
-        minItems: 1,
-        maxItems: 10
+        min: 1,
+        max: 10
       }
     )
   }),
@@ -181,10 +181,16 @@ function edited(of: 'requests' | 'responses') {
       add: map<string>({
         description: 'Names and values to add.',
         keys: 'header_name',
-        values: { type: 'string', maxLength: 4096, 'x-max-bytes': 4096, 'x-form': 'header_value' },
+        values: text({ description: 'A header value.', max: 4096, bytes: 4096, form: 'header_value' }),
         max: MAX_HEADERS
       }),
-      remove: texts({ description: 'Names to remove.', form: 'header_name', max: MAX_HEADERS, distinct: true })
+      remove: texts({
+        description: 'Names to remove.',
+        item: 'A header name.',
+        form: 'header_name',
+        max: MAX_HEADERS,
+        distinct: true
+      })
     },
     rules: [{ on: ['add', 'remove'], check: whole }]
   }

@@ -1,15 +1,15 @@
-import Type from 'typebox'
 import { EvaluationError } from '../expression/expression.js'
 import type { Flow } from '../flow/flow.js'
 import { closeConnection, refuse, type Verdict } from '../flow/verdict.js'
 import { type AddressRules, type Cidr, CidrSet, judge, parseAddress, parseCidr } from '../lib/ip.js'
 import { type ConfinedCheck, defineAction, type Scope } from '../policy/action.js'
-import { NETWORK, valueLike, wordLike } from '../policy/editor.js'
-import { config, enforce, template, text } from '../policy/fields.js'
+import { config, enforce } from '../policy/fields.js'
 import type { NodePath } from '../policy/problems.js'
 import { decisionCounters } from '../policy/services.js'
 import { isPlaceholderWord } from '../policy/values.js'
+import { NETWORK, valueLike, wordLike } from '../schema/editor.js'
 import { refs } from '../schema/references.js'
+import { list, optional, template, text } from '../schema/values.js'
 import { defineFeature, defineModule, type ModuleUnits } from './contract.js'
 
 /** Texts that one list keeps parsed. */
@@ -119,11 +119,10 @@ const NOTHING_ALLOWED =
   'without an entry in allow nobody passes; allow 0.0.0.0/0 and ::/0 to refuse only what deny holds'
 
 function addresses(description: string) {
-  return Type.Optional(
-    Type.Array(
-      template({ description: 'An IP address or a network such as 192.0.2.0/24.', editor: valueLike(NETWORK) }),
-      { description }
-    )
+  return optional(
+    list(template({ description: 'An IP address or a network such as 192.0.2.0/24.', editor: valueLike(NETWORK) }), {
+      description
+    })
   )
 }
 
@@ -144,8 +143,8 @@ const restrictIps = defineAction({
     enforce: enforce(),
     allow: addresses('Who may pass.'),
     deny: addresses('Who may not, even if allowed.'),
-    ip_policies: Type.Optional(
-      Type.Array(
+    ip_policies: optional(
+      list(
         text({
           description: 'Id of an IP policy; one that does not exist allows nobody.',
           editor: wordLike(ID.source)

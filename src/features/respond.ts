@@ -1,12 +1,12 @@
-import Type from 'typebox'
 import { mediaTypeOf } from '../flow/content-coding.js'
 import type { Flow } from '../flow/flow.js'
 import { NEVER_WRITTEN } from '../flow/header-rules.js'
 import { respond as answerWith, closeConnection as close, closeConnection, refuse } from '../flow/verdict.js'
 import { defineAction, type Scope } from '../policy/action.js'
-import { given, implies } from '../policy/editor.js'
-import { config, headerMap, template, whole } from '../policy/fields.js'
+import { config, headerMap } from '../policy/fields.js'
 import { compileHeaders, headerList } from '../policy/values.js'
+import { given, implies } from '../schema/editor.js'
+import { integer, optional, template } from '../schema/values.js'
 import { defineFeature } from './contract.js'
 
 /** Refuses: an answer without a body on HTTP, a closed connection on TCP. */
@@ -14,8 +14,8 @@ const deny = defineAction({
   type: 'deny',
   phases: ['on_tcp_connect', 'on_http_request'],
   config: config({
-    status_code: Type.Optional(
-      whole({ description: 'Status of the answer, 403 when left out; HTTP only.', min: 400, max: 599 })
+    status_code: optional(
+      integer({ description: 'Status of the answer, 403 when left out; HTTP only.', min: 400, max: 599 })
     )
   }),
   configOptional: true,
@@ -63,10 +63,10 @@ const customResponse = defineAction({
   config: config(
     {
       // A 1xx is no final answer: a client would go on waiting for one.
-      status_code: Type.Optional(whole({ description: 'Status of the answer.', min: 200, max: 599, default: 200 })),
-      body: Type.Optional(template({ description: 'Body of the answer.' })),
-      content: Type.Optional(template({ description: 'Older name of body.' })),
-      headers: Type.Optional(headerMap({ description: 'Fields of the answer.', refused: NEVER_WRITTEN, max: 10 }))
+      status_code: optional(integer({ description: 'Status of the answer.', min: 200, max: 599, default: 200 })),
+      body: optional(template({ description: 'Body of the answer.' })),
+      content: optional(template({ description: 'Older name of body.' })),
+      headers: optional(headerMap({ description: 'Fields of the answer.', refused: NEVER_WRITTEN, max: 10 }))
     },
     ONE_BODY
   ),

@@ -1,24 +1,24 @@
-import Type from 'typebox'
 import type { Template } from '../expression/expression.js'
 import { NAME_ATTRIBUTES, parseCertificate } from '../expression/variables/certificate.js'
 import { type Flow, type Termination, takeTermination } from '../flow/flow.js'
 import { closeConnection } from '../flow/verdict.js'
 import { checkPrivateKey, readChain } from '../lib/x509.js'
 import { defineAction, type Scope } from '../policy/action.js'
-import { given, implies, valueLike } from '../policy/editor.js'
-import { choice, config, template } from '../policy/fields.js'
+import { config } from '../policy/fields.js'
 import type { NodePath } from '../policy/problems.js'
 import { isPlaceholderWord } from '../policy/values.js'
+import { given, implies, valueLike } from '../schema/editor.js'
+import { choice, either, list, optional, template } from '../schema/values.js'
 import { defineFeature } from './contract.js'
 
 const version = (description: string, standard: '1.2' | '1.3') =>
-  Type.Optional(choice(['1.0', '1.1', '1.2', '1.3'], { description, default: standard }))
+  optional(choice(['1.0', '1.1', '1.2', '1.3'], { description, default: standard }))
 
 const STRATEGIES = ['require-and-verify', 'require-any', 'request'] as const
 
 const authority = template({
   description: 'A certificate authority: PEM, or the id of one.',
-  minLength: 1,
+  min: 1,
   editor: valueLike('-----BEGIN', '^\\s*ca_\\w+\\s*$')
 })
 
@@ -72,12 +72,14 @@ const action = defineAction({
     {
       min_version: version('Lowest TLS version.', '1.2'),
       max_version: version('Highest TLS version.', '1.3'),
-      server_private_key: Type.Optional(template({ description: 'Private key, PEM.', minLength: 1 })),
-      server_certificate: Type.Optional(template({ description: 'Certificate chain, PEM.', minLength: 1 })),
-      mutual_tls_certificate_authorities: Type.Optional(
-        Type.Union([Type.Array(authority, { description: 'Who signs the certificates of clients.' }), authority])
+      server_private_key: optional(template({ description: 'Private key, PEM.', min: 1 })),
+      server_certificate: optional(template({ description: 'Certificate chain, PEM.', min: 1 })),
+      mutual_tls_certificate_authorities: optional(
+        either([list(authority, { description: 'Who signs the certificates of clients.' }), authority], {
+          description: 'Who signs the certificates of clients: an authority, or a list of them.'
+        })
       ),
-      mutual_tls_verification_strategy: Type.Optional(
+      mutual_tls_verification_strategy: optional(
         choice(STRATEGIES, {
           description: 'What is asked of clients; with authorities and without this: require-and-verify.'
         })

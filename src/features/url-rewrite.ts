@@ -1,4 +1,3 @@
-import Type from 'typebox'
 import { EvaluationError, type Template } from '../expression/expression.js'
 import type { Flow, FlowRequest } from '../flow/flow.js'
 import { NEVER_WRITTEN } from '../flow/header-rules.js'
@@ -6,9 +5,10 @@ import { type PathProblem, RequestTarget } from '../flow/target.js'
 import { respond } from '../flow/verdict.js'
 import { type Regex, RegexCache } from '../lib/regex.js'
 import { defineAction, type Scope } from '../policy/action.js'
-import { implies } from '../policy/editor.js'
-import { config, headerMap, regex, template } from '../policy/fields.js'
+import { config, headerMap } from '../policy/fields.js'
 import { compileHeaders, headerList } from '../policy/values.js'
+import { implies } from '../schema/editor.js'
+import { choice, optional, regex, template } from '../schema/values.js'
 import { defineFeature } from './contract.js'
 
 /** Names that other proxies give in replacements, and what says the same here. */
@@ -132,15 +132,13 @@ const redirect = defineAction({
   phases: ['on_http_request'],
   config: config(
     {
-      from: Type.Optional(
-        regex({ description: 'RE2 pattern, searched in the full URL; the whole URL when left out.' })
-      ),
+      from: optional(regex({ description: 'RE2 pattern, searched in the full URL; the whole URL when left out.' })),
       to: template({
         description: 'What takes the place of the match; $1 stands for a group. Or a URL or path, without from.',
         editor: REPLACEMENT
       }),
-      status_code: Type.Optional(Type.Enum(STATUSES, { description: 'Status of the redirect.', default: 302 })),
-      headers: Type.Optional(
+      status_code: optional(choice(STATUSES, { description: 'Status of the redirect.', default: 302 })),
+      headers: optional(
         headerMap({ description: 'Further fields of the answer.', refused: [...NEVER_WRITTEN, 'location'], max: 10 })
       )
     },
@@ -195,9 +193,7 @@ const action = defineAction({
   phases: ['on_http_request'],
   config: config(
     {
-      from: Type.Optional(
-        regex({ description: 'RE2 pattern, searched in the full URL; the whole URL when left out.' })
-      ),
+      from: optional(regex({ description: 'RE2 pattern, searched in the full URL; the whole URL when left out.' })),
       to: template({
         description: 'What takes the place of each match; $1 stands for a group. Or a path, without from.',
         editor: { allOf: [REPLACEMENT, { pattern: '^(?:\\$\\{[^}]*\\}|[^#])*$' }] }

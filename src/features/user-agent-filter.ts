@@ -13,7 +13,8 @@ const LONGEST_REMEMBERED = 256
 const NAMELESS = ['']
 const REFUSED = refuse(403, 'USER_AGENT_REFUSED')
 
-const patterns = (description: string) => texts({ description, form: 'regex', bytes: 1024, max: 50 })
+const patterns = (description: string) =>
+  texts({ description, item: 'A pattern.', form: 'regex', bytes: 1024, max: 50 })
 
 /**
  * Refuses requests whose `User-Agent` one of the `deny` patterns matches, unless one of `allow` does, and names longer

@@ -1,18 +1,18 @@
-import Type from 'typebox'
 import { defineAction, type Scope } from '../policy/action.js'
-import { textLike } from '../policy/editor.js'
-import { anyValue, config } from '../policy/fields.js'
+import { config } from '../policy/fields.js'
 import type { NodePath } from '../policy/problems.js'
 import { type CompiledValue, compileValue } from '../policy/values.js'
+import { textLike } from '../schema/editor.js'
+import { any, either, list, map, optional } from '../schema/values.js'
 import { defineFeature } from './contract.js'
 
 const IDENTIFIER = /^[A-Za-z_][A-Za-z0-9_]*$/
 
-const entry = Type.Record(Type.String(), anyValue({ description: 'Any value; strings may hold ${…} at any depth.' }), {
+const entry = map(any({ templates: true, description: 'Any value; strings may hold ${…} at any depth.' }), {
   description: 'One name with its value.',
-  minProperties: 1,
-  maxProperties: 1,
-  'x-editor': { propertyNames: textLike(IDENTIFIER.source) }
+  min: 1,
+  max: 1,
+  editor: { propertyNames: textLike(IDENTIFIER.source) }
 })
 
 function assigned(vars: unknown): (readonly [string, unknown])[] {
@@ -24,11 +24,14 @@ const setVars = defineAction({
   type: 'set-vars',
   phases: ['on_tcp_connect', 'on_http_request', 'on_http_response'],
   config: config({
-    vars: Type.Union([
-      Type.Array(entry, { description: 'Variables in the order of their evaluation, one to an entry.', minItems: 1 }),
-      // Listed so that `compile` can say how to write it; a map promises no order.
-      Type.Record(Type.String(), Type.Unknown(), { description: 'Not accepted: write a list.', deprecated: true })
-    ])
+    vars: either(
+      [
+        list(entry, { description: 'Variables in the order of their evaluation, one to an entry.', min: 1 }),
+        // Listed so that `compile` can say how to write it; a map promises no order.
+        map(any({ description: 'Any value.' }), { description: 'Not accepted: write a list.', deprecated: true })
+      ],
+      { description: 'Variables to set.' }
+    )
   }),
   configOptional: false,
   terminates: 'never',
@@ -74,8 +77,8 @@ const log = defineAction({
   type: 'log',
   phases: ['on_tcp_connect', 'on_http_request', 'on_http_response'],
   config: config({
-    metadata: Type.Optional(
-      Type.Record(Type.String(), anyValue({ description: 'Any value; strings may hold ${…} at any depth.' }), {
+    metadata: optional(
+      map(any({ templates: true, description: 'Any value; strings may hold ${…} at any depth.' }), {
         description: 'What to record.'
       })
     )

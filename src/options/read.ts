@@ -3,9 +3,11 @@ import { resolve } from 'node:path'
 import { formatAuthority, isPostgresUrl, parseAuthority } from '../lib/host.js'
 import { parseCidr } from '../lib/ip.js'
 import { didYouMean } from '../lib/suggest.js'
-import { formatDuration, formatSize, parseDuration, parseSize } from '../lib/units.js'
+import { formatDuration, formatSize, parseDuration } from '../lib/units.js'
+import { checkScalar } from '../schema/constraints.js'
 import {
   IN_MEMORY,
+  kindOf,
   type OptionKind,
   type OptionSchema,
   ok,
@@ -24,7 +26,7 @@ type Reader = (written: unknown, schema: OptionSchema, base: string) => Reading
  * relative paths start.
  */
 export function readOption(written: unknown, schema: OptionSchema, base: string): Reading {
-  return READERS[schema['x-kind']](written, schema, base)
+  return READERS[kindOf(schema)](written, schema, base)
 }
 
 const READERS: Readonly<Record<OptionKind, Reader>> = {
@@ -44,46 +46,39 @@ const READERS: Readonly<Record<OptionKind, Reader>> = {
   names: (written) => readNames(written),
   rate: (written) => readRate(written),
   ports: (written) => readPorts(written),
-  size: (written, schema) =>
-    bounded(
-      typeof written === 'string' ? parseSize(written) : written,
-      schema,
-      formatSize,
-      'a size such as 64KiB or 1GiB'
-    ),
-  duration: (written, schema) =>
-    bounded(
-      typeof written === 'string' ? parseDuration(written) : undefined,
-      schema,
-      formatDuration,
-      'a duration such as 250ms, 10s or 1m30s'
-    ),
-  integer: (written, schema) => {
-    const number = typeof written === 'string' && /^\d{1,15}$/.test(written) ? Number(written) : written
-    return bounded(number, schema, String, 'a whole number')
-  },
-  fraction: (written) => {
-    const number = typeof written === 'string' && /^\d*\.?\d+$/.test(written) ? Number(written) : written
-    return typeof number === 'number' && number >= 0 && number <= 1 ? ok(number) : refuse('a number from 0 to 1')
-  },
+  size: (written, schema) => bounded(written, schema, formatSize, 'a size such as 64KiB or 1GiB'),
+  duration: (written, schema) => bounded(written, schema, formatDuration, 'a duration such as 250ms, 10s or 1m30s'),
+  integer: (written, schema) => bounded(numberOf(written, /^\d{1,15}$/), schema, String, 'a whole number'),
+  fraction: (written, schema) => bounded(numberOf(written, /^\d*\.?\d+$/), schema, String, 'a number'),
   switch: (written) => {
     if (written === true || written === 'on' || written === 'true') return ok(true)
     if (written === false || written === 'off' || written === 'false') return ok(false)
     return refuse('on or off')
   },
   choice: (written, schema) => {
-    const words = schema.enum ?? []
-    if (typeof written === 'string' && words.includes(written)) return ok(written)
+    const { value, findings } = checkScalar(schema, written)
+    if (findings.length === 0) return ok(value)
+    const words = (schema.enum ?? []) as readonly string[]
     const hint = typeof written === 'string' ? didYouMean(written, words) : ''
     return refuse(`${words.length > 1 ? 'one of ' : ''}${words.join(', ')}${hint}`)
   },
-  text: (written) => (typeof written === 'string' ? ok(written) : refuse('text'))
+  text: (written, schema) => {
+    const { value, findings } = checkScalar(schema, written)
+    return findings.length === 0 ? ok(value) : refuse('text')
+  }
 }
 
-function bounded(value: unknown, schema: OptionSchema, format: (n: number) => string, what: string): Reading {
-  const { minimum = 0, maximum = Number.MAX_SAFE_INTEGER } = schema
-  if (typeof value === 'number' && Number.isSafeInteger(value) && value >= minimum && value <= maximum) return ok(value)
-  return refuse(`${what}, from ${format(minimum)} to ${format(maximum)}`)
+/** Variables and flags are texts. */
+function numberOf(written: unknown, digits: RegExp): unknown {
+  return typeof written === 'string' && digits.test(written) ? Number(written) : written
+}
+
+function bounded(written: unknown, schema: OptionSchema, format: (n: number) => string, what: string): Reading {
+  const { value, findings } = checkScalar(schema, written)
+  if (findings.length === 0) return ok(value)
+  const { minimum = schema['x-min'] ?? 0, maximum = schema['x-max'] ?? Number.MAX_SAFE_INTEGER } = schema
+  const between = schema.type === 'number' ? ' from' : ', from'
+  return refuse(`${what}${between} ${format(minimum)} to ${format(maximum)}`)
 }
 
 function readPorts(written: unknown): Reading {

@@ -1,13 +1,15 @@
-import Type, { type TUnsafe } from 'typebox'
+import Type from 'typebox'
 import { parseAuthority } from '../lib/host.js'
 import { didYouMean } from '../lib/suggest.js'
+import type { Dialect } from '../schema/publish.js'
+import type { Schema } from '../schema/schema.js'
+import { parses } from '../schema/values.js'
 
 /**
- * The field vocabulary of the options file: TypeBox schemas whose annotation `x-kind` says how the written form is
- * read. `Static` of a field is what the program works with (milliseconds, bytes, host and port), the schema itself
- * describes what people write. `read.ts` has one reader for each kind.
+ * What options hold beside the values of `schema/values.ts`: kinds that only options have. `Parsed` of one is what the
+ * program works with, the schema itself describes what people write. `read.ts` has one reader for each kind.
  */
-export type OptionKind =
+type OwnKind =
   | 'address'
   | 'listeners'
   | 'upstream'
@@ -24,26 +26,35 @@ export type OptionKind =
   | 'names'
   | 'rate'
   | 'ports'
-  | 'size'
-  | 'duration'
-  | 'integer'
-  | 'fraction'
   | 'switch'
-  | 'choice'
-  | 'text'
+
+export type OptionKind = OwnKind | 'size' | 'duration' | 'integer' | 'fraction' | 'choice' | 'text'
 
 /** What every option says of itself; `default` is in the form that people write. */
-export interface OptionText {
+interface OptionText {
   readonly description: string
   readonly default?: unknown
 }
 
 /** A schema as the reader sees it. */
-export interface OptionSchema extends OptionText {
-  readonly 'x-kind': OptionKind
-  readonly minimum?: number
-  readonly maximum?: number
-  readonly enum?: readonly string[]
+export type OptionSchema = Schema & OptionText
+
+/** How the written form of an option is read. */
+export function kindOf(schema: Schema): OptionKind {
+  const { 'x-kind': kind, enum: words, type } = schema
+  if (kind !== undefined) return kind as OptionKind
+  if (words !== undefined) return 'choice'
+  return type === 'integer' ? 'integer' : type === 'number' ? 'fraction' : 'text'
+}
+
+/** The published schema says how each option is read, and its bounds in milliseconds or bytes. */
+export const OPTIONS: Dialect = {
+  keeps: (keyword) => !keyword.startsWith('x-'),
+  member(published, declared) {
+    if (declared.properties !== undefined) return published
+    const { 'x-min': minimum, 'x-max': maximum } = declared
+    return { ...published, ...(minimum === undefined ? {} : { minimum, maximum }), 'x-kind': kindOf(declared) }
+  }
 }
 
 /** Where to listen. Port 0 takes a free one. */
@@ -88,62 +99,51 @@ export interface PortRange {
 /** The value of the option `data` that keeps nothing on disk. */
 export const IN_MEMORY = ':memory:'
 
-function field<T>(kind: OptionKind, shape: object, text: OptionText): TUnsafe<T> {
-  return Type.Unsafe<T>({ ...shape, ...text, 'x-kind': kind })
+function own<P>(kind: OwnKind, shape: object, { description, default: preset }: OptionText) {
+  const said = preset === undefined ? { description } : { description, default: preset }
+  return parses<P>()(Type.Unsafe<unknown>({ ...shape, ...said, 'x-kind': kind }))
 }
 
-export const address = (text: OptionText) => field<ListenAddress>('address', { type: 'string' }, text)
+const ONE = { type: 'string' }
+/** `what`: one of its items, for people. */
+const several = (what: string) => ({ type: 'array', items: { ...ONE, description: what } })
+
+export const address = (told: OptionText) => own<ListenAddress>('address', ONE, told)
 /** Maps, or URLs such as `https://0.0.0.0:8443?public_port=443&proxy_protocol=on`. */
-export const listeners = (text: OptionText) =>
-  field<readonly Listener[]>('listeners', { type: ['array', 'string'] }, text)
-export const upstream = (text: OptionText) => field<UpstreamAddress>('upstream', { type: 'string' }, text)
+export const listeners = (told: OptionText) =>
+  own<readonly Listener[]>('listeners', { type: ['array', 'string'] }, told)
+export const upstream = (told: OptionText) => own<UpstreamAddress>('upstream', ONE, told)
 /** `http(s)://host[:port]`. */
-export const origin = (text: OptionText) => field<string>('origin', { type: 'string' }, text)
+export const origin = (told: OptionText) => own<string>('origin', ONE, told)
 /** An absolute path; relative ones start at the folder of the file that names them, or at the working directory. */
-export const file = (text: OptionText) => field<string>('file', { type: 'string' }, text)
+export const file = (told: OptionText) => own<string>('file', ONE, told)
 /** As `file`, or `:memory:`. */
-export const directory = (text: OptionText) => field<string>('directory', { type: 'string' }, text)
+export const directory = (told: OptionText) => own<string>('directory', ONE, told)
 /** Absolute paths, like that of `file`. */
-export const directories = (text: OptionText) =>
-  field<readonly string[]>('directories', { type: 'array', items: { type: 'string' } }, text)
+export const directories = (told: OptionText) => own<readonly string[]>('directories', several('A folder.'), told)
 /** As `directory`, or a `postgres://` URL. */
-export const store = (text: OptionText) => field<string>('store', { type: 'string' }, text)
+export const store = (told: OptionText) => own<string>('store', ONE, told)
 /** A host name without a port, lower-case. */
-export const host = (text: OptionText) => field<string>('host', { type: 'string' }, text)
+export const host = (told: OptionText) => own<string>('host', ONE, told)
 /** Origins as browsers write them. */
-export const origins = (text: OptionText) =>
-  field<readonly string[]>('origins', { type: 'array', items: { type: 'string' } }, text)
+export const origins = (told: OptionText) => own<readonly string[]>('origins', several('scheme://host[:port].'), told)
 /** Short words, at least one. */
-export const names = (text: OptionText) =>
-  field<readonly string[]>('names', { type: 'array', items: { type: 'string' }, minItems: 1 }, text)
+export const names = (told: OptionText) =>
+  own<readonly string[]>('names', { ...several('Lower-case letters, digits and hyphens.'), minItems: 1 }, told)
 /** `<requests>/<duration>`; `off` is undefined. */
-export const rate = (text: OptionText) => field<Rate | undefined>('rate', { type: ['string', 'boolean'] }, text)
+export const rate = (told: OptionText) => own<Rate | undefined>('rate', { type: ['string', 'boolean'] }, told)
 /** `<first>-<last>`. */
-export const ports = (text: OptionText) => field<PortRange>('ports', { type: 'string' }, text)
-export const hosts = (text: OptionText) =>
-  field<readonly string[]>('hosts', { type: 'array', items: { type: 'string' } }, text)
+export const ports = (told: OptionText) => own<PortRange>('ports', ONE, told)
+export const hosts = (told: OptionText) =>
+  own<readonly string[]>('hosts', several('A host name or address without a port.'), told)
 /** IP addresses as `address`, `address:port` or `[address]:port`. */
-export const nameServers = (text: OptionText) =>
-  field<readonly string[]>('name-servers', { type: 'array', items: { type: 'string' } }, text)
+export const nameServers = (told: OptionText) =>
+  own<readonly string[]>('name-servers', several('An IP address, with a port if it is not 53.'), told)
 /** Networks as written; each one is readable by `parseCidr`. */
-export const networks = (text: OptionText) =>
-  field<readonly string[]>('networks', { type: 'array', items: { type: 'string' } }, text)
-/** Bytes. Bounds in bytes. */
-export const size = (text: OptionText & { minimum: number; maximum: number }) =>
-  field<number>('size', { type: ['string', 'integer'] }, text)
-/** Milliseconds. Bounds in milliseconds; 0 switches off where the minimum is 0. */
-export const duration = (text: OptionText & { minimum: number; maximum: number }) =>
-  field<number>('duration', { type: 'string' }, text)
-export const integer = (text: OptionText & { minimum: number; maximum: number }) =>
-  field<number>('integer', { type: 'integer' }, text)
-/** A number from 0 to 1. */
-export const fraction = (text: OptionText) =>
-  field<number>('fraction', { type: 'number', minimum: 0, maximum: 1 }, text)
+export const networks = (told: OptionText) =>
+  own<readonly string[]>('networks', several('A network such as 10.0.0.0/8.'), told)
 /** `on` or `off`. */
-export const switched = (text: OptionText) => field<boolean>('switch', { enum: ['on', 'off', true, false] }, text)
-export const choice = <const W extends readonly string[]>(words: W, text: OptionText) =>
-  field<W[number]>('choice', { enum: words }, text)
-export const text = (options: OptionText) => field<string>('text', { type: 'string' }, options)
+export const switched = (told: OptionText) => own<boolean>('switch', { enum: ['on', 'off', true, false] }, told)
 
 /** What a reader made of a written value. `refused` says what is allowed. */
 export type Reading = { readonly ok: true; readonly value: unknown } | { readonly ok: false; readonly refused: string }

@@ -2,7 +2,7 @@ import { PHASES, type Phase } from '../flow/flow.js'
 import { greaterReading, type ResponseReading } from '../flow/response-reading.js'
 import { didYouMean } from '../lib/suggest.js'
 import type { Action, ReadyAction } from './action.js'
-import { checkDurations, readConfig } from './config-reader.js'
+import { readConfig } from './config-reader.js'
 import type { ActionNode, Carrier, ExpressionNode, PolicyDocument, RuleNode } from './document.js'
 import type { LoginGate } from './login-gate.js'
 import { type Problem, Reporter } from './problems.js'
@@ -226,8 +226,7 @@ class PolicyCompiler {
     }
     const before = report.problems.length
     const map = node.config ?? { kind: 'map', span: node.typeNode.span, entries: [] }
-    const { data, durations } = readConfig(action.config, map, (at, message, onKey) => scope.field(at, message, onKey))
-    checkDurations(durations, scope)
+    const data = readConfig(action.config, map, (at, message, onKey) => scope.field(at, message, onKey))
     return report.problems.slice(before).some(({ severity }) => severity === 'error') ? undefined : (data as object)
   }
 

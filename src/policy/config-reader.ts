@@ -1,25 +1,9 @@
 import type { TSchema } from 'typebox'
 import { didYouMean } from '../lib/suggest.js'
-import { formatDuration, parseDuration } from '../lib/units.js'
-import { checkList, checkMap, checkScalar, describe, describeBranches } from './constraints.js'
+import { isExact, type Schema, typeOfWords } from '../schema/schema.js'
+import { describe, describeBranches, listProblems, mapProblems, scalarProblems } from './phrases.js'
 import { formatPath, type NodePath } from './problems.js'
-import type { ActionScope } from './scope.js'
-import { isExact, type Schema, typeOfWords } from './shape.js'
 import { dataOf, isNull, type ListNode, type MapNode, nameOf, type ScalarNode, setOwn, type TreeNode } from './tree.js'
-
-/** A text that the schema says is a duration. */
-interface DurationField {
-  readonly text: string
-  /** Inside the config. */
-  readonly path: NodePath
-  readonly schema: Schema
-}
-
-interface ReadConfig {
-  /** What the schema describes, defaults filled in; meaningful when nothing was reported. */
-  readonly data: unknown
-  readonly durations: readonly DurationField[]
-}
 
 /** Where a reader reports. `onKey`: the key of the path is to blame, not its value. */
 type ReportField = (path: NodePath, message: string, onKey: boolean) => void
@@ -27,17 +11,16 @@ type ReportField = (path: NodePath, message: string, onKey: boolean) => void
 /**
  * Reads the config of an action against its schema.
  *
- * Every problem is reported with what is allowed. Lenient in two things, because YAML types what people mean as text:
+ * The answer is what the schema describes, defaults filled in; it is meaningful when nothing was reported. Every problem is
+ * reported with what is allowed. Lenient in two things, because YAML types what people mean as text:
  * where the schema wants a text, a number or a truth value counts with its characters as written (`1.30`, `yes`) unless
  * the schema wants it exact, and a field without a value counts as absent.
  */
-export function readConfig(schema: TSchema, node: MapNode, report: ReportField): ReadConfig {
-  const reader = new ConfigReader(report)
-  return { data: reader.read(schema as Schema, node, []), durations: reader.durations }
+export function readConfig(schema: TSchema, node: MapNode, report: ReportField): unknown {
+  return new ConfigReader(report).read(schema as Schema, node, [])
 }
 
 class ConfigReader {
-  readonly durations: DurationField[] = []
   readonly #report: ReportField
 
   constructor(report: ReportField) {
@@ -69,10 +52,7 @@ class ConfigReader {
 
   #scalar(schema: Schema, node: ScalarNode, path: NodePath): unknown {
     const value = wantsText(schema) && node.value !== null ? node.text : node.value
-    for (const message of checkScalar(schema, value, node.text)) this.#wrong(path, message)
-    if (typeof value === 'string' && schema['x-sluice'] === 'duration') {
-      this.durations.push({ text: value, path, schema })
-    }
+    for (const message of scalarProblems(schema, value, node.text)) this.#wrong(path, message)
     return value
   }
 
@@ -81,7 +61,7 @@ class ConfigReader {
     const data = node.items.map((item, i) =>
       items === undefined ? dataOf(item) : this.read(items, item, [...path, i])
     )
-    for (const message of checkList(schema, data)) this.#wrong(path, message)
+    for (const message of listProblems(schema, data)) this.#wrong(path, message)
     return data
   }
 
@@ -103,7 +83,7 @@ class ConfigReader {
       const message = `\`${formatPath([...path, key])}\` is missing${describeMissing(properties[key])}`
       this.#report(node.entries.some((entry) => entry.key === key) ? [...path, key] : path, message, true)
     }
-    for (const message of checkMap(schema, data)) this.#wrong(path, message)
+    for (const message of mapProblems(schema, data)) this.#wrong(path, message)
     return data
   }
 
@@ -112,9 +92,7 @@ class ConfigReader {
     const message =
       known.length > 0
         ? `unknown field "${key}"; known are ${known.join(', ')}${didYouMean(key, known)}`
-        : 'patternProperties' in schema
-          ? `"${key}" is not allowed as a name here`
-          : `unknown field "${key}"; this takes no fields`
+        : `unknown field "${key}"; this takes no fields`
     this.#report([...path, key], message, true)
   }
 
@@ -141,13 +119,8 @@ function fits(schema: Schema, node: TreeNode, exact = false): boolean {
 
 function childSchema(schema: Schema, key: string): Schema | undefined {
   if (Object.hasOwn(schema.properties ?? {}, key)) return schema.properties?.[key]
-  for (const [pattern, field] of Object.entries(schema.patternProperties ?? {})) {
-    // The pattern of "any key" in TypeBox does not match line ends; any key is meant.
-    if (pattern === '^.*$' || new RegExp(pattern, 'u').test(key)) return field
-  }
-  if (schema.additionalProperties === false) return undefined
-  if (typeof schema.additionalProperties === 'object') return schema.additionalProperties
-  return schema.patternProperties === undefined ? {} : undefined
+  const { additionalProperties: others = {} } = schema
+  return typeof others === 'object' ? others : others ? {} : undefined
 }
 
 function wantsText(schema: Schema): boolean {
@@ -169,24 +142,4 @@ function typeHint(schema: Schema, node: TreeNode): string {
   return number && node.value.trim() !== '' && !Number.isNaN(Number(node.value))
     ? '; write the number without quotes'
     : ''
-}
-
-/** Reports durations that cannot be read or are out of their bounds. */
-export function checkDurations(durations: readonly DurationField[], scope: ActionScope): void {
-  for (const { text, path, schema } of durations) {
-    const { 'x-min': min = 0, 'x-max': max = Number.POSITIVE_INFINITY, 'x-multiple': multiple = 1 } = schema
-    const milliseconds = parseDuration(text)
-    const name = `\`${formatPath(path)}\``
-    if (milliseconds === undefined) {
-      const hint = /^\d+$/.test(text) ? `; a unit is missing, such as ${text}s` : ''
-      scope.field(path, `${name} must be a duration such as 90s or 1h30m, with the units h, m, s, ms${hint}`, false)
-    } else if (milliseconds < min || milliseconds > max) {
-      const bounds = Number.isFinite(max)
-        ? `from ${formatDuration(min)} to ${formatDuration(max)}`
-        : `at least ${formatDuration(min)}`
-      scope.field(path, `${name} must be ${bounds}, not ${text}`, false)
-    } else if (milliseconds % multiple !== 0) {
-      scope.field(path, `${name} must be a multiple of ${formatDuration(multiple)}, not ${text}`, false)
-    }
-  }
 }

@@ -1,10 +1,10 @@
 import { PHASES, type Phase } from '../flow/flow.js'
+import { formatDuration } from '../lib/units.js'
+import { DURATION, textLike } from '../schema/editor.js'
+import { type Dialect, type JsonSchema as Json, publish } from '../schema/publish.js'
+import { isExact, type Schema } from '../schema/schema.js'
 import type { Action, ReadyAction } from './action.js'
 import { LEGACY_PHASES } from './document.js'
-import { DURATION, textLike } from './editor.js'
-import { isExact, type Schema } from './shape.js'
-
-type Json = Readonly<Record<string, unknown>>
 
 /**
  * JSON Schema (2020-12) of policy documents, for editors. Made from the schemas that check the documents, with one
@@ -27,7 +27,7 @@ export function policySchema(actions: readonly Action[]): Json {
     $defs: Object.fromEntries([
       ...PHASES.map((phase) => [`${phase}.rule`, ruleSchema(phase)]),
       ...PHASES.map((phase) => [`${phase}.action`, actionSchema(phase, known)]),
-      ...known.map((action) => [`${action.type}.config`, plain(action.config)])
+      ...known.map((action) => [`${action.type}.config`, publish(action.config as Schema, EDITOR)])
     ])
   }
 }
@@ -116,41 +116,40 @@ function configSchema(type: string, optional: boolean): Json {
 const WRITTEN = ['string', 'number', 'boolean']
 
 /**
- * Without the marks that only the compiler reads, because strict validators refuse keywords they do not know; with the
- * rules that stand beside the schema; and with the leniency of the reader: where a text is wanted, a number or a truth value
- * counts as written, and a field without a value counts as absent.
+ * Without the marks that only the compiler reads; with the rules that stand beside the schema; and with the leniency of the
+ * reader: where a text is wanted, a number or a truth value counts as written, and a field without a value counts as absent.
  */
-function plain(schema: unknown): unknown {
-  if (Array.isArray(schema)) return schema.map(plain)
-  if (typeof schema !== 'object' || schema === null) return schema
-  const source = schema as Schema
-  const copy: Record<string, unknown> = {}
-  for (const [key, value] of Object.entries(source)) {
-    if (key === 'properties') copy.properties = plainProperties(source)
-    else if (key === 'patternProperties') copy.patternProperties = mapped(value as object, plain)
-    else if (key === 'anyOf')
-      copy.anyOf = (value as Schema[]).filter(({ deprecated }) => deprecated !== true).map(plain)
-    else if (key === 'items') copy.items = plain(value)
-    else if (!key.startsWith('x-')) copy[key] = value
-  }
-  if (source['x-sluice'] === 'duration') Object.assign(copy, textLike(DURATION))
-  else if (source['x-sluice'] === 'expression') Object.assign(copy, textLike('\\S'))
-  else if (source.type === 'string' && !isExact(source)) copy.type = WRITTEN
-  if (source.enum !== undefined) copy.enum = written(source.enum)
-  return { ...copy, ...source['x-editor'] }
+const EDITOR: Dialect = {
+  keeps: (keyword) => !keyword.startsWith('x-'),
+  value(published, declared) {
+    const copy = { ...namesOfMaps(published), ...asWritten(declared) }
+    return { ...copy, ...declared['x-editor'] }
+  },
+  member: (published, _declared, required) => (required ? published : orAbsent(published))
 }
 
-function plainProperties({ properties = {}, required = [] }: Schema): Json {
-  return Object.fromEntries(
-    Object.entries(properties).map(([key, field]) => {
-      const copy = plain(field) as Json
-      return [key, required.includes(key) ? copy : orAbsent(copy)]
-    })
+/** A map takes any name. */
+function namesOfMaps(published: Json): Json {
+  const entries = Object.entries(published).map(([keyword, value]) =>
+    keyword === 'additionalProperties' && typeof value === 'object'
+      ? ['patternProperties', { '^.*$': value }]
+      : [keyword, value]
   )
+  return Object.fromEntries(entries)
 }
 
-function mapped(fields: object, map: (value: unknown) => unknown): Json {
-  return Object.fromEntries(Object.entries(fields).map(([key, value]) => [key, map(value)]))
+/** The keywords of a value that the reader takes in another form too. */
+function asWritten(declared: Schema): Json {
+  if (declared['x-kind'] === 'duration') return { ...textLike(DURATION), description: withBounds(declared) }
+  if (declared['x-kind'] === 'expression') return textLike('\\S')
+  if (declared.enum !== undefined) return { enum: written(declared.enum) }
+  return declared.type === 'string' && !isExact(declared) ? { type: WRITTEN } : {}
+}
+
+/** No keyword bounds a text that is read as a number. */
+function withBounds({ description = '', 'x-min': min = 0, 'x-max': max = 0, 'x-multiple': multiple }: Schema): string {
+  const steps = multiple === undefined ? '' : `, a multiple of ${formatDuration(multiple)}`
+  return `${description} (${formatDuration(min)} to ${formatDuration(max)}${steps})`
 }
 
 /** Words that YAML reads as numbers, in both forms. */

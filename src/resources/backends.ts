@@ -1,7 +1,8 @@
 import { refuseUnwritable } from '../features/headers.js'
-import { choice, described, fraction, map, text, whole } from '../schema/fields.js'
+import { choice, described, integer, map, number, text } from '../schema/fields.js'
 import type { RuleView } from '../schema/objects.js'
 import { liveRefs, refIds, refNumbers } from '../schema/references.js'
+import * as values from '../schema/values.js'
 import { tunnel } from './live.js'
 import { defineResource } from './resource.js'
 import { staticBackend } from './static-backend.js'
@@ -22,7 +23,7 @@ export const tunnelGroupBackend = defineResource({
     labels: map<string>({
       description: 'Labels that a tunnel must carry, at least one.',
       keys: 'label',
-      values: { type: 'string', minLength: 1, maxLength: 255, 'x-max-bytes': 255, 'x-form': 'label' },
+      values: values.text({ description: 'Value of the label.', min: 1, max: 255, bytes: 255, form: 'label' }),
       min: 1,
       max: MAX_LABELS,
       required: true
@@ -45,10 +46,10 @@ export const httpResponseBackend = defineResource({
     headers: map<string>({
       description: 'Headers of the response; names come back in lower case.',
       keys: 'header_name',
-      values: { type: 'string', maxLength: 4096, 'x-max-bytes': 4096, 'x-form': 'header_value' },
+      values: values.text({ description: 'A header value.', max: 4096, bytes: 4096, form: 'header_value' }),
       max: 50
     }),
-    status_code: whole({ description: 'Status of the response.', min: 200, max: 599, default: 200 })
+    status_code: integer({ description: 'Status of the response.', min: 200, max: 599, default: 200 })
   },
   rules: [
     {
@@ -93,14 +94,14 @@ export const weightedBackend = defineResource({
         'round_robin: in turn, by weight. least_requests: the one that carries the fewest requests for its weight.',
       default: 'round_robin'
     }),
-    panic_threshold: whole({
+    panic_threshold: integer({
       description:
         'When fewer than this percentage of its backends are up, all of them are tried; 0: never while one is up.',
       min: 0,
       max: 100,
       default: 0
     }),
-    slow_start: fraction({
+    slow_start: number({
       description: 'Seconds in which a backend that has come back rises to its weight; 0: at once.',
       min: 0,
       max: 3600,

@@ -88,6 +88,7 @@ export const httpsEdge = defineResource({
     ...described,
     hostports: texts({
       description: 'host:port pairs that it serves.',
+      item: 'A host and a port.',
       form: 'hostport',
       bytes: 300,
       max: 100,
@@ -147,6 +148,7 @@ export const tcpEdge = defineResource({
     ...described,
     hostports: texts({
       description: 'host:port pairs that it serves.',
+      item: 'A host and a port.',
       form: 'address',
       bytes: 300,
       max: 100,

@@ -68,8 +68,8 @@ export const eventSubscription = defineResource({
   idPrefix: 'esb',
   events: 'event_subscription',
   fields: {
-    metadata: text({ description: 'For programs: data of the user, kept as it is.', characters: 4096 }),
-    description: text({ description: 'For people: what it is for.', characters: 255 }),
+    metadata: text({ description: 'For programs: data of the user, kept as it is.', max: 4096 }),
+    description: text({ description: 'For people: what it is for.', max: 255 }),
     sources,
     destinations: refs(eventDestination, { description: 'Where the events go.' })
   },

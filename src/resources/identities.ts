@@ -1,4 +1,4 @@
-import { boolean, described, text, texts } from '../schema/fields.js'
+import { described, flag, text, texts } from '../schema/fields.js'
 import { owner } from '../schema/references.js'
 import { token } from '../schema/secrets.js'
 import { defineResource } from './resource.js'
@@ -13,7 +13,7 @@ export const botUser = defineResource({
   events: 'bot_user',
   fields: {
     name: text({ description: 'For people.', bytes: 255, required: true, unique: 'bot_user_name' }),
-    active: boolean({ description: 'false: nothing that it owns opens anything.', default: true })
+    active: flag({ description: 'false: nothing that it owns opens anything.', default: true })
   }
 })
 
@@ -46,6 +46,7 @@ export const credential = defineResource({
     acl: texts({
       description:
         'What may be bound: "bind:<domain | *.domain | host:port | key=value>", or "*" for everything; key and value may be "*". Empty: everything.',
+      item: 'A rule.',
       form: 'acl_rule',
       max: 100
     }),

@@ -1,5 +1,5 @@
 import { IP_POLICY } from '../features/ip-restriction.js'
-import { boolean, choice, described, text } from '../schema/fields.js'
+import { choice, described, flag, text } from '../schema/fields.js'
 import { ref, refs } from '../schema/references.js'
 import { defineResource } from './resource.js'
 import { planned } from './units.js'
@@ -52,7 +52,7 @@ export const ipRestriction = defineResource({
   events: 'ip_restriction',
   fields: {
     ...described,
-    enforced: boolean({ description: 'true: refuses. false: warns.', default: false }),
+    enforced: flag({ description: 'true: refuses. false: warns.', default: false }),
     type: choice(['dashboard', 'api', 'agent', 'endpoints'], {
       description: 'The traffic that is restricted; one restriction for each.',
       required: true,

@@ -4,6 +4,7 @@ import { defineField } from '../schema/field.js'
 import { choice, described, keptText, map, text, texts, time } from '../schema/fields.js'
 import type { Rule, RuleView } from '../schema/objects.js'
 import { refId } from '../schema/references.js'
+import * as values from '../schema/values.js'
 import { defineResource, type MakeView } from './resource.js'
 import {
   generateSshKey,
@@ -118,7 +119,7 @@ const options = (description: string) =>
   map<string>({
     description,
     keys: 'ssh_principal',
-    values: { type: 'string', maxLength: 1024, 'x-max-bytes': 1024 },
+    values: values.text({ description: 'Value of the option; empty where it has none.', max: 1024, bytes: 1024 }),
     max: 32,
     fixed: true
   })
@@ -140,6 +141,7 @@ export const sshHostCertificate = defineResource({
     ...identity,
     principals: texts({
       description: 'Host names that it is good for; empty: all.',
+      item: 'A host name.',
       form: 'ssh_principal',
       max: 100,
       fixed: true
@@ -160,7 +162,13 @@ export const sshUserCertificate = defineResource({
   events: 'ssh_user_certificate',
   fields: {
     ...identity,
-    principals: texts({ description: 'Login names; empty: all.', form: 'ssh_principal', max: 100, fixed: true }),
+    principals: texts({
+      description: 'Login names; empty: all.',
+      item: 'A login name.',
+      form: 'ssh_principal',
+      max: 100,
+      fixed: true
+    }),
     critical_options: options('Options that a server must understand, such as force-command.'),
     extensions: options('What the login may do; permit-pty and permit-user-rc unless given.'),
     ...validity

@@ -2,20 +2,21 @@ import { X509Certificate } from 'node:crypto'
 import Type from 'typebox'
 import { parseAuthority } from '../lib/host.js'
 import type { AddressUpstream, StatusRange } from '../runtime/plan.js'
-import { boolean, choice, computed, described, fraction, text, texts, whole } from '../schema/fields.js'
+import { choice, computed, described, flag, integer, number, text, texts } from '../schema/fields.js'
 import { object, type RuleView } from '../schema/objects.js'
 import { defineResource, type RecordOf } from './resource.js'
 import { planned, splitHostport, upstreamKey } from './units.js'
 
 const HOUR = 3600
 const seconds = (description: string, bounds: { min: number; max: number; default: number }) =>
-  fraction({ description: `${description} Seconds.`, ...bounds })
+  number({ description: `${description} Seconds.`, ...bounds })
 
 /** Statuses, and ranges of them such as `200-399`. */
-const statuses = (description: string) => texts({ description, max: 20, bytes: 7 })
+const statuses = (description: string) =>
+  texts({ description, item: 'A status or a range of them.', max: 20, bytes: 7 })
 
 const TLS = {
-  enabled: boolean({ description: 'Connect with TLS?', default: false }),
+  enabled: flag({ description: 'Connect with TLS?', default: false }),
   server_name: text({
     description: 'Name that is sent and must stand in the certificate; empty: the host.',
     bytes: 253
@@ -41,13 +42,13 @@ const HEALTH = {
   interval: seconds('From one check to the next.', { min: 0.1, max: HOUR, default: 10 }),
   timeout: seconds('How long a check may take.', { min: 0.05, max: 300, default: 5 }),
   statuses: statuses('Statuses that say that it works, such as 204 or 200-299; none: 200-399.'),
-  rise: whole({
+  rise: integer({
     description: 'Checks in a row that must pass until a server that is down is up.',
     min: 1,
     max: 100,
     default: 2
   }),
-  fall: whole({
+  fall: integer({
     description: 'Checks in a row that must fail until a server that is up is down.',
     min: 1,
     max: 100,
@@ -56,7 +57,7 @@ const HEALTH = {
 }
 
 const PASSIVE_HEALTH = {
-  failures: whole({
+  failures: integer({
     description:
       'Failures in a row, time-outs included, until it is taken for down. One that is not reached is down at once.',
     min: 1,

@@ -1,127 +1,60 @@
 import type { TSchema } from 'typebox'
 import { isObject } from '../lib/json.js'
-import { FORMS, type FormName } from './formats.js'
-
-/** What field schemas may say; `checkValue` reads this much of JSON Schema and nothing else may be used. */
-export interface ValueSchema {
-  readonly type?: 'string' | 'integer' | 'number' | 'boolean' | 'array' | 'object'
-  readonly enum?: readonly unknown[]
-  readonly minLength?: number
-  readonly maxLength?: number
-  /** Length of the UTF-8 form. */
-  readonly 'x-max-bytes'?: number
-  /** What the text must be; its reader may put it into a normal form. */
-  readonly 'x-form'?: FormName
-  readonly minimum?: number
-  readonly maximum?: number
-  readonly items?: ValueSchema
-  readonly minItems?: number
-  readonly maxItems?: number
-  readonly uniqueItems?: boolean
-  /** Of a map from text to values of one kind. */
-  readonly additionalProperties?: ValueSchema
-  readonly minProperties?: number
-  readonly maxProperties?: number
-  readonly 'x-key-form'?: FormName
-}
+import { checkScalar, countFindings, type Finding, repeatFindings } from './constraints.js'
+import type { Schema } from './schema.js'
 
 export type Report = (at: string, code: string, message: string) => void
 
 const UNPAIRED = /\p{Surrogate}|\0/u
 
-/** Reads `value` by its schema: every problem goes to `report`; the answer is its normal form, undefined after a report. */
-export function checkValue(schema: TSchema | ValueSchema, value: unknown, at: string, report: Report): unknown {
-  const rules = schema as ValueSchema
-  if (rules.enum !== undefined) return checkWord(rules.enum, value, at, report)
-  switch (rules.type) {
-    case 'string':
-      return checkText(rules, value, at, report)
-    case 'array':
-      return checkList(rules, value, at, report)
-    case 'object':
-      return checkMap(rules, value, at, report)
-    case 'boolean':
-      if (typeof value === 'boolean') return value
-      report(at, 'FIELD_INVALID', 'must be true or false')
-      return undefined
-    default:
-      return checkNumber(rules, value, at, report)
-  }
-}
-
-function checkWord(words: readonly unknown[], value: unknown, at: string, report: Report): unknown {
-  if (words.includes(value)) return value
-  report(at, 'FIELD_INVALID', `must be ${words.length > 1 ? 'one of ' : ''}${words.join(', ')}`)
-  return undefined
-}
-
-function checkText(schema: ValueSchema, value: unknown, at: string, report: Report): string | undefined {
-  const refuse = (code: string, message: string) => {
-    report(at, code, message)
+/**
+ * Reads a JSON value by its schema, for the management API: every problem goes to `report` with the code and in the words of
+ * the API; the answer is its normal form, undefined after a report.
+ */
+export function checkValue(declared: TSchema | Schema, value: unknown, at: string, report: Report): unknown {
+  const schema = declared as Schema
+  if (schema.enum === undefined && schema.type === 'array') return checkList(schema, value, at, report)
+  if (schema.enum === undefined && schema.type === 'object') return checkMap(schema, value, at, report)
+  // A store would not give back half a character.
+  if (schema.type === 'string' && typeof value === 'string' && UNPAIRED.test(value)) {
+    report(at, 'FIELD_INVALID', 'must be Unicode text without NUL')
     return undefined
   }
-  if (typeof value !== 'string') return refuse('FIELD_INVALID', 'must be text')
-  if (UNPAIRED.test(value)) return refuse('FIELD_INVALID', 'must be Unicode text without NUL')
-  const bytes = schema['x-max-bytes']
-  if (bytes !== undefined && Buffer.byteLength(value) > bytes) {
-    return refuse('TOO_LONG', `must not be longer than ${bytes} bytes`)
-  }
-  const { maxLength, minLength = 0 } = schema
-  if (maxLength !== undefined && value.length > maxLength && characters(value) > maxLength) {
-    return refuse('TOO_LONG', `must not be longer than ${maxLength} characters`)
-  }
-  if (characters(value) < minLength) return refuse('FIELD_INVALID', 'must not be empty')
-  const name = schema['x-form']
-  if (name === undefined) return value
-  const formed = FORMS[name](value)
-  return formed.ok ? formed.text : refuse('FIELD_INVALID', formed.refused)
-}
-
-function characters(text: string): number {
-  let count = 0
-  for (const _ of text) count++
-  return count
-}
-
-function checkNumber(schema: ValueSchema, value: unknown, at: string, report: Report): number | undefined {
-  const { minimum = Number.NEGATIVE_INFINITY, maximum = Number.POSITIVE_INFINITY } = schema
-  const whole = schema.type === 'integer'
-  const fits = typeof value === 'number' && (whole ? Number.isSafeInteger(value) : Number.isFinite(value))
-  if (fits && value >= minimum && value <= maximum) return value
-  report(at, 'FIELD_INVALID', `must be a ${whole ? 'whole ' : ''}number from ${minimum} to ${maximum}`)
+  const { value: read, findings } = checkScalar(schema, value)
+  const [first] = findings
+  if (first === undefined) return read
+  report(at, ...say(first, schema))
   return undefined
 }
 
-function checkList(schema: ValueSchema, value: unknown, at: string, report: Report): unknown[] | undefined {
+function checkList(schema: Schema, value: unknown, at: string, report: Report): unknown[] | undefined {
   if (!Array.isArray(value)) {
     report(at, 'FIELD_INVALID', 'must be a list')
     return undefined
   }
-  if (!checkCount(value.length, schema.minItems, schema.maxItems, at, report)) return undefined
+  if (isReported(countFindings(schema, value.length), schema, at, report)) return undefined
   const items = value.map((item, index) => checkValue(schema.items ?? {}, item, `${at}[${index}]`, report))
   if (items.includes(undefined)) return undefined
-  if (schema.uniqueItems === true && new Set(items).size < items.length) {
-    report(at, 'FIELD_INVALID', 'must not hold an entry twice')
-    return undefined
-  }
-  return items
+  return isReported(repeatFindings(schema, items), schema, at, report) ? undefined : items
 }
 
-function checkMap(schema: ValueSchema, value: unknown, at: string, report: Report): object | undefined {
+function checkMap(schema: Schema, value: unknown, at: string, report: Report): object | undefined {
   if (!isObject(value)) {
     report(at, 'FIELD_INVALID', 'must be an object')
     return undefined
   }
   const entries = Object.entries(value)
-  if (!checkCount(entries.length, schema.minProperties, schema.maxProperties, at, report)) return undefined
+  if (isReported(countFindings(schema, entries.length), schema, at, report)) return undefined
   const form = schema['x-key-form']
+  const keys: Schema = { type: 'string', ...(form === undefined ? {} : { 'x-form': form }) }
+  const values = typeof schema.additionalProperties === 'object' ? schema.additionalProperties : {}
   const read: [string, unknown][] = []
   for (const [key, item] of entries) {
     const place = `${at}.${key.slice(0, 64)}`
-    const name = checkText(form === undefined ? {} : { 'x-form': form }, key, place, report)
-    const entry = checkValue(schema.additionalProperties ?? {}, item, place, report)
+    const name = checkValue(keys, key, place, report)
+    const entry = checkValue(values, item, place, report)
     if (name === undefined || entry === undefined) continue
-    read.push([name, entry])
+    read.push([name as string, entry])
   }
   if (read.length < entries.length) return undefined
   if (new Set(read.map(([name]) => name)).size < read.length) {
@@ -131,9 +64,52 @@ function checkMap(schema: ValueSchema, value: unknown, at: string, report: Repor
   return Object.fromEntries(read)
 }
 
-function checkCount(count: number, least = 0, most = Number.POSITIVE_INFINITY, at: string, report: Report): boolean {
-  if (count < least)
-    report(at, 'FIELD_INVALID', least === 1 ? 'must not be empty' : `must have at least ${least} entries`)
-  if (count > most) report(at, 'TOO_MANY', `must not have more than ${most} entries`)
-  return count >= least && count <= most
+function isReported(findings: readonly Finding[], schema: Schema, at: string, report: Report): boolean {
+  for (const finding of findings) report(at, ...say(finding, schema))
+  return findings.length > 0
+}
+
+const KINDS = { string: 'must be text', boolean: 'must be true or false', null: 'must be null' }
+
+/** A finding in the words of the API: code and message. */
+function say(finding: Finding, schema: Schema): readonly [code: string, message: string] {
+  switch (finding.rule) {
+    case 'kind':
+      return ['FIELD_INVALID', sayKind(schema)]
+    case 'range':
+      return ['FIELD_INVALID', sayNumber(schema)]
+    case 'words':
+      return ['FIELD_INVALID', `must be ${finding.words.length > 1 ? 'one of ' : ''}${finding.words.join(', ')}`]
+    case 'bytes':
+      return ['TOO_LONG', `must not be longer than ${finding.most} bytes`]
+    case 'longest':
+      return ['TOO_LONG', `must not be longer than ${finding.most} characters`]
+    case 'shortest':
+      return ['FIELD_INVALID', 'must not be empty']
+    case 'pattern':
+      return ['FIELD_INVALID', `must match the pattern ${finding.pattern}`]
+    case 'form':
+      return ['FIELD_INVALID', finding.allowed]
+    case 'multiple':
+      return ['FIELD_INVALID', `must be a multiple of ${finding.of}`]
+    case 'fewest':
+      return [
+        'FIELD_INVALID',
+        finding.least === 1 ? 'must not be empty' : `must have at least ${finding.least} entries`
+      ]
+    case 'most':
+      return ['TOO_MANY', `must not have more than ${finding.most} entries`]
+    case 'repeated':
+      return ['FIELD_INVALID', 'must not hold an entry twice']
+  }
+}
+
+function sayKind(schema: Schema): string {
+  const { type } = schema
+  return type === 'string' || type === 'boolean' || type === 'null' ? KINDS[type] : sayNumber(schema)
+}
+
+function sayNumber({ type, minimum, maximum }: Schema): string {
+  const { NEGATIVE_INFINITY: least, POSITIVE_INFINITY: most } = Number
+  return `must be a ${type === 'integer' ? 'whole ' : ''}number from ${minimum ?? least} to ${maximum ?? most}`
 }

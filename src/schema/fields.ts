@@ -1,8 +1,16 @@
 import Type, { type TSchema } from 'typebox'
 import { type Json, timestampText } from '../lib/json.js'
-import { checkValue, type ValueSchema } from './check.js'
+import { checkValue } from './check.js'
 import { defineField, type Field, type Reading } from './field.js'
 import type { FormName } from './formats.js'
+import { type Dialect, publish } from './publish.js'
+import type { Schema } from './schema.js'
+import * as values from './values.js'
+
+/**
+ * The fields of resources: a value of `values.ts` together with its place in a resource (when it is given, what it is when it
+ * is not, what `null` does). A word means the same value there and here.
+ */
 
 /** Largest value of an unsigned number of 32 bits. */
 export const UINT32 = 4_294_967_295
@@ -40,13 +48,9 @@ function reader<S>(schema: TSchema) {
 }
 
 /** A field whose stored form is its request form in normal form, and whose answer is its stored form. */
-function plain<S extends Json>(
-  schema: ValueSchema,
-  initial: S,
-  onNull: Field['onNull'],
-  options: FieldOptions
-): Field<S> {
-  const described = Type.Unsafe<S>({ ...schema, description: options.description })
+function plain<S extends Json>(value: TSchema, initial: S, onNull: Field['onNull'], options: FieldOptions): Field<S> {
+  const { description, default: preset, ...shape } = value as Schema
+  const described = Type.Unsafe<S>({ ...shape, ...(preset === undefined ? {} : { default: preset }), description })
   const response = initial === null ? nullable(described) : described
   return defineField<S>({
     description: options.description,
@@ -54,46 +58,36 @@ function plain<S extends Json>(
     onNull,
     ...optionsOf<S>(options),
     request: described,
-    ...(options.hidden === true ? {} : { response: withoutBounds(response) }),
+    ...(options.hidden === true ? {} : { response: Type.Unsafe(publish(response as Schema, ANSWER)) }),
     read: reader<S>(described),
     present: (stored) => stored
   })
 }
 
 /** What may be written is bounded; what is read back need not be checked against bounds that may change. */
-function withoutBounds(schema: TSchema): TSchema {
-  const kept = Object.entries(schema).filter(([key]) => !/^(min|max|x-|unique)/.test(key))
-  return Type.Unsafe(
-    Object.fromEntries(
-      kept.map(([key, value]) => {
-        if (key === 'anyOf') return [key, (value as TSchema[]).map(withoutBounds)]
-        return [key, key === 'items' || key === 'additionalProperties' ? withoutBounds(value as TSchema) : value]
-      })
-    )
-  )
-}
+const ANSWER: Dialect = { keeps: (keyword) => !/^(min|max|x-|unique)/.test(keyword) }
 
 interface TextOptions extends FieldOptions {
   /** Longest UTF-8 form. */
   readonly bytes?: number
   /** Most Unicode characters. */
-  readonly characters?: number
+  readonly max?: number
   readonly form?: FormName
   readonly examples?: readonly string[]
 }
 
 /** Text; `''` when unset. A required one must not be empty. */
 export function text(options: TextOptions): Field<string> {
-  const { bytes, characters = bytes, form, examples, required = false } = options
-  const schema: ValueSchema & { readonly examples?: readonly string[] } = {
-    type: 'string',
-    ...(required ? { minLength: 1 } : {}),
-    ...(characters === undefined ? {} : { maxLength: characters }),
-    ...(bytes === undefined ? {} : { 'x-max-bytes': bytes }),
-    ...(form === undefined ? {} : { 'x-form': form }),
+  const { description, bytes, max = bytes, form, examples, required = false } = options
+  const value = values.text({
+    description,
+    ...(required ? { min: 1 } : {}),
+    ...(max === undefined ? {} : { max }),
+    ...(bytes === undefined ? {} : { bytes }),
+    ...(form === undefined ? {} : { form }),
     ...(examples === undefined ? {} : { examples })
-  }
-  return plain<string>(schema, '', 'clears', options)
+  })
+  return plain<string>(value, '', 'clears', options)
 }
 
 /** `description` and `metadata` of most resources. */
@@ -102,13 +96,8 @@ export const described = {
   metadata: text({ description: 'For programs: data of the user, kept as it is.', bytes: 4096 })
 }
 
-export function boolean(options: FieldOptions & { default: boolean }): Field<boolean> {
-  return plain<boolean>(
-    { type: 'boolean', default: options.default } as ValueSchema,
-    options.default,
-    'refused',
-    options
-  )
+export function flag(options: FieldOptions & { default: boolean }): Field<boolean> {
+  return plain<boolean>(values.flag(options), options.default, 'refused', options)
 }
 
 /** One of a few words. */
@@ -117,32 +106,28 @@ export function choice<const W extends string>(
   options: FieldOptions & { default?: W }
 ): Field<W | ''> {
   const initial = options.default ?? ''
-  const schema = { type: 'string', enum: words, ...(initial === '' ? {} : { default: initial }) } as ValueSchema
-  return plain<W | ''>(schema, initial, 'refused', options)
+  const value = { type: 'string', ...values.choice(words, options) }
+  return plain<W | ''>(value, initial, 'refused', options)
 }
 
 /** A whole number; both bounds belong to the range. */
-export function whole(options: FieldOptions & { min: number; max: number; default: number }): Field<number> {
-  const { min: minimum, max: maximum } = options
-  return plain<number>(
-    { type: 'integer', minimum, maximum, default: options.default } as ValueSchema,
-    options.default,
-    'refused',
-    options
-  )
+export function integer(options: FieldOptions & { min: number; max: number; default: number }): Field<number> {
+  return plain<number>(values.integer(options), options.default, 'refused', options)
 }
 
-export function fraction(options: FieldOptions & { min: number; max: number; default: number }): Field<number> {
-  const { min: minimum, max: maximum } = options
-  return plain<number>(
-    { type: 'number', minimum, maximum, default: options.default } as ValueSchema,
-    options.default,
-    'refused',
-    options
-  )
+/** A number, also one between two whole ones; both bounds belong to the range. */
+export function number(options: FieldOptions & { min: number; max: number; default: number }): Field<number> {
+  return plain<number>(values.number(options), options.default, 'refused', options)
+}
+
+/** A number from 0 to 1. */
+export function fraction(options: FieldOptions & { default: number }): Field<number> {
+  return plain<number>(values.fraction(options), options.default, 'refused', options)
 }
 
 interface ListOptions extends FieldOptions {
+  /** What an entry is, for people. */
+  readonly item: string
   readonly form?: FormName
   readonly min?: number
   readonly max: number
@@ -153,46 +138,26 @@ interface ListOptions extends FieldOptions {
 
 /** A list of texts, in the order given; `[]` when unset. */
 export function texts(options: ListOptions): Field<readonly string[]> {
-  const { form, min, max, bytes = 255, distinct = false } = options
-  const items: ValueSchema = {
-    type: 'string',
-    minLength: 1,
-    'x-max-bytes': bytes,
-    ...(form === undefined ? {} : { 'x-form': form })
-  }
-  const schema: ValueSchema = {
-    type: 'array',
-    items,
-    ...(min === undefined ? {} : { minItems: min }),
-    maxItems: max,
-    ...(distinct ? { uniqueItems: true } : {})
-  }
-  return plain<readonly string[]>(schema, [], 'clears', options)
+  const { form, item, bytes = 255 } = options
+  const entry = values.text({ description: item, min: 1, bytes, ...(form === undefined ? {} : { form }) })
+  return plain<readonly string[]>(values.list(entry, options), [], 'clears', options)
 }
 
 interface MapOptions extends FieldOptions {
   readonly keys: FormName
-  readonly values: ValueSchema
+  readonly values: TSchema
   readonly min?: number
   readonly max: number
 }
 
 /** Names to values; `{}` when unset. */
 export function map<V extends string | number>(options: MapOptions): Field<Readonly<Record<string, V>>> {
-  const { keys, values, min, max } = options
-  const schema: ValueSchema = {
-    type: 'object',
-    additionalProperties: values,
-    ...(min === undefined ? {} : { minProperties: min }),
-    maxProperties: max,
-    'x-key-form': keys
-  }
-  return plain<Readonly<Record<string, V>>>(schema, {}, 'clears', options)
+  return plain<Readonly<Record<string, V>>>(values.map(options.values, options), {}, 'clears', options)
 }
 
 /** A time in RFC 3339 format, kept in UTC; null when unset. */
 export function time(options: FieldOptions): Field<string | null> {
-  return { ...plain<string | null>({ type: 'string', 'x-form': 'timestamp' }, null, 'clears', options) }
+  return plain<string | null>(values.text({ ...options, form: 'timestamp' }), null, 'clears', options)
 }
 
 /** Stored by the service, never by a client: rules, `made` values or the control plane write it. */

@@ -13,7 +13,7 @@ import {
   type Reading,
   type ResourceRecord
 } from './field.js'
-import { boolean, type FieldOptions, nullable, optionsOf } from './fields.js'
+import { type FieldOptions, flag, nullable, optionsOf } from './fields.js'
 import { requestSchema, responseMembers } from './json-schema.js'
 
 /** Fields that depend on each other. Runs only when none of the fields `on` had a problem of its own. */
@@ -279,7 +279,7 @@ export function module<const F extends Fields>(
   fields: F,
   rules: readonly Rule[] = []
 ): Field<ObjectOf<F & { enabled: Field<boolean> }>> {
-  const enabled = boolean({ description: 'false switches the module off and keeps its configuration.', default: true })
+  const enabled = flag({ description: 'false switches the module off and keeps its configuration.', default: true })
   return { ...object({ enabled, ...fields }, { description, rules }), onNull: 'unchanged', module: true } as Field<
     ObjectOf<F & { enabled: Field<boolean> }>
   >

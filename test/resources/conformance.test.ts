@@ -5,9 +5,9 @@ import { present, presentList } from '../../src/resources/present.js'
 import { readCreate, readUpdate } from '../../src/resources/read.js'
 import { resources } from '../../src/resources/registry.js'
 import { claimsOf, EVENT_NOUNS, linksOf, type Resource } from '../../src/resources/resource.js'
-import type { ValueSchema } from '../../src/schema/check.js'
 import type { Field } from '../../src/schema/field.js'
 import { createSchema, listSchema, responseSchema, updateSchema } from '../../src/schema/json-schema.js'
+import type { Schema as Declared } from '../../src/schema/schema.js'
 import { clock, context, created, EDGE, idOf, options, problemsOf, updated } from './bench.js'
 import { type Bodies, bodies, MARK } from './bodies.js'
 
@@ -112,7 +112,7 @@ async function bounds(t: Test, resource: Resource, { full }: Bodies) {
     if (field.request === undefined || field.settable === 'update') continue
     const key = field.requestName(name)
     const codes = (value: unknown) => problemsOf(readCreate(resource, { ...full, [key]: value }, options))
-    const schema = field.request as ValueSchema
+    const schema = field.request as Declared
     if (schema.type === 'string' && schema.maxLength !== undefined) {
       const [most, bytes] = [schema.maxLength, schema['x-max-bytes']]
       t.same(codes('x'.repeat(most + 1)), [`${key} TOO_LONG`])

@@ -1,5 +1,4 @@
 import { PassThrough } from 'node:stream'
-import Type from 'typebox'
 import { EvaluationError } from '../../expression/expression.js'
 import type { BodyBuffers } from '../../flow/body-buffers.js'
 import { codingsOf, decoded, isTextMedia } from '../../flow/content-coding.js'
@@ -9,9 +8,10 @@ import type { HeaderFields } from '../../flow/headers.js'
 import { refuse, type Verdict } from '../../flow/verdict.js'
 import { defineAction, type Scope } from '../../policy/action.js'
 import { type BodyText, readText } from '../../policy/body-text.js'
-import { textLike } from '../../policy/editor.js'
-import { config, template } from '../../policy/fields.js'
+import { config } from '../../policy/fields.js'
 import type { NodePath } from '../../policy/problems.js'
+import { textLike } from '../../schema/editor.js'
+import { optional, template } from '../../schema/values.js'
 import { defineFeature } from '../contract.js'
 import { compileReplacement, type Found, type Replacement, replacements, replaceWithin } from './replacements.js'
 
@@ -213,7 +213,7 @@ const sseFindReplace = defineAction({
   phases: ['on_event_stream_message'],
   config: config({
     replacements: replacements({
-      field: Type.Optional(
+      field: optional(
         template({
           description: 'Field of the message: data (when left out) or retry.',
           editor: textLike('\\$\\{', '^(?:data|retry)$')

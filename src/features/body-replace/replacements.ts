@@ -1,10 +1,10 @@
-import Type, { type TSchema } from 'typebox'
+import type { TSchema } from 'typebox'
 import { EvaluationError, type Template } from '../../expression/expression.js'
 import type { Flow } from '../../flow/flow.js'
 import { type Regex, RegexCache } from '../../lib/regex.js'
 import type { Scope } from '../../policy/action.js'
-import { config, regex, template } from '../../policy/fields.js'
 import type { NodePath } from '../../policy/problems.js'
+import { list, object, optional, regex, template } from '../../schema/values.js'
 
 /** Patterns with `${…}` that one replacement keeps compiled. */
 const KEPT_PATTERNS = 64
@@ -14,14 +14,17 @@ const GROUPS = /\$(?:\d{1,2}|\{\w+\}|<\w+>)/g
 
 /** `replacements` of the find-replace actions; `more` are fields of each entry that only one action has. */
 export function replacements(more: Record<string, TSchema> = {}) {
-  const entry = config({
-    from: regex({ description: 'RE2 pattern; every match is replaced.' }),
-    to: Type.Optional(
-      template({ description: 'What takes the place of a match; $1 stands for a group. Nothing when left out.' })
-    ),
-    ...more
-  })
-  return Type.Array(entry, { description: 'Applied in order, each to the result of the one before.', minItems: 1 })
+  const entry = object(
+    {
+      from: regex({ description: 'RE2 pattern; every match is replaced.' }),
+      to: optional(
+        template({ description: 'What takes the place of a match; $1 stands for a group. Nothing when left out.' })
+      ),
+      ...more
+    },
+    { description: 'A replacement.' }
+  )
+  return list(entry, { description: 'Applied in order, each to the result of the one before.', min: 1 })
 }
 
 /** One entry, compiled. Both throw `EvaluationError`. */

@@ -1,14 +1,14 @@
-import Type from 'typebox'
 import { parseDuration } from '../../lib/units.js'
 import { defineAction } from '../../policy/action.js'
-import { config, duration, enforce, whole } from '../../policy/fields.js'
-import { fraction, UINT32, whole as wholeField } from '../../schema/fields.js'
+import { config, enforce } from '../../policy/fields.js'
+import * as field from '../../schema/fields.js'
+import { duration, fraction, integer, optional } from '../../schema/values.js'
 import { defineFeature, defineModule } from '../contract.js'
 import { CIRCUIT_RESULTS, Circuit } from './circuit.js'
 
 const SECOND = 1_000
 const span = (description: string) =>
-  Type.Optional(duration({ description, min: SECOND, max: 120 * SECOND, default: '10s' }))
+  optional(duration({ description, min: SECOND, max: 120 * SECOND, default: '10s' }))
 
 /**
  * Refuses while the upstream fails too often: 503 with `retry-after`. An upstream fails when it does not answer, and when it
@@ -19,16 +19,11 @@ const action = defineAction({
   type: 'circuit-breaker',
   phases: ['on_http_request'],
   config: config({
-    error_threshold: Type.Optional(
-      Type.Number({
-        description: 'Share of failed requests that opens the circuit, 0.0 to 1.0.',
-        minimum: 0,
-        maximum: 1,
-        default: 0.5
-      })
+    error_threshold: optional(
+      fraction({ description: 'Share of failed requests that opens the circuit, 0.0 to 1.0.', default: 0.5 })
     ),
-    volume_threshold: Type.Optional(
-      whole({
+    volume_threshold: optional(
+      integer({
         description: 'Requests in the window below which it never opens.',
         min: 1,
         max: 2_000_000_000,
@@ -37,7 +32,7 @@ const action = defineAction({
     ),
     window_duration: span('Length of the window'),
     tripped_duration: span('How long it stays open before it probes'),
-    num_buckets: Type.Optional(whole({ description: 'Parts of the window.', min: 1, max: 128, default: 10 })),
+    num_buckets: optional(integer({ description: 'Parts of the window.', min: 1, max: 128, default: 10 })),
     enforce: enforce()
   }),
   configOptional: true,
@@ -82,29 +77,27 @@ const routeModule = defineModule({
   description: 'Refuses requests while the upstream fails too often.',
   on: ['https'],
   fields: {
-    tripped_duration: wholeField({
+    tripped_duration: field.integer({
       description: 'Seconds that it stays open before the upstream is tried again.',
       min: 1,
-      max: UINT32,
+      max: field.UINT32,
       default: 10
     }),
-    rolling_window: wholeField({
+    rolling_window: field.integer({
       description: 'Seconds of the window of statistics.',
       min: 1,
-      max: UINT32,
+      max: field.UINT32,
       default: 10
     }),
-    num_buckets: wholeField({ description: 'Parts of the window.', min: 1, max: 128, default: 10 }),
-    volume_threshold: wholeField({
+    num_buckets: field.integer({ description: 'Parts of the window.', min: 1, max: 128, default: 10 }),
+    volume_threshold: field.integer({
       description: 'Requests in the window below which it never opens.',
       min: 0,
-      max: UINT32,
+      max: field.UINT32,
       default: 10
     }),
-    error_threshold_percentage: fraction({
+    error_threshold_percentage: field.fraction({
       description: 'Share of failed requests that opens it, 0 to 1.',
-      min: 0,
-      max: 1,
       default: 0.5
     })
   },

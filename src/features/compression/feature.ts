@@ -1,7 +1,7 @@
-import Type from 'typebox'
 import { defineAction, type Scope } from '../../policy/action.js'
-import { choice, config } from '../../policy/fields.js'
+import { config } from '../../policy/fields.js'
 import { decisionCounters } from '../../policy/services.js'
+import { choice, list, optional } from '../../schema/values.js'
 import { defineFeature, defineModule } from '../contract.js'
 import { availableCodings, type Coding, Compressor, usualCodings } from './compressor.js'
 
@@ -20,12 +20,12 @@ const compressResponse = defineAction({
   misnamed: ['compression'],
   phases: ['on_http_response'],
   config: config({
-    algorithms: Type.Optional(
-      Type.Array(choice(['gzip', 'br', 'deflate', 'zstd', 'compress'], { description: 'A content coding.' }), {
+    algorithms: optional(
+      list(choice(['gzip', 'br', 'deflate', 'zstd', 'compress'], { description: 'A content coding.' }), {
         description:
           'Codings to offer, the preferred first; br, zstd, gzip and deflate when left out. Written out, it also allows them on responses to requests with cookies.',
-        minItems: 1,
-        uniqueItems: true
+        min: 1,
+        distinct: true
       })
     )
   }),

@@ -1,4 +1,3 @@
-import Type from 'typebox'
 import type { Expression } from '../../expression/expression.js'
 import { httpAttemptVariables } from '../../expression/variables/http.js'
 import { type InternalRequests, isInternal } from '../../flow/flow.js'
@@ -6,10 +5,11 @@ import { NEVER_WRITTEN } from '../../flow/header-rules.js'
 import { refuse } from '../../flow/verdict.js'
 import { parseDuration } from '../../lib/units.js'
 import { defineAction, type Scope } from '../../policy/action.js'
-import { valueLike, WEB_URL } from '../../policy/editor.js'
-import { choice, config, duration, headerMap, template, text, whole } from '../../policy/fields.js'
+import { config, headerMap } from '../../policy/fields.js'
 import { serviceKey } from '../../policy/services.js'
 import { checkUrl } from '../../policy/values.js'
+import { valueLike, WEB_URL } from '../../schema/editor.js'
+import { choice, duration, integer, list, object, optional, template, text } from '../../schema/values.js'
 import { defineFeature } from '../contract.js'
 import { compileMessage, requesting, writtenHost } from './attempts.js'
 
@@ -20,10 +20,13 @@ const SECOND = 1_000
 const METHODS = ['GET', 'HEAD', 'POST', 'PUT', 'PATCH', 'DELETE', 'OPTIONS'] as const
 const HEADERS = 'map<string, list<string>>'
 
-const parameter = config({
-  key: template({ description: 'Name of the parameter.', minLength: 1, maxLength: 128 }),
-  value: template({ description: 'Its value.', maxLength: 8192 })
-})
+const parameter = object(
+  {
+    key: template({ description: 'Name of the parameter.', min: 1, max: 128 }),
+    value: template({ description: 'Its value.', max: 8192 })
+  },
+  { description: 'A parameter of the URL.' }
+)
 
 /**
  * Makes a request of its own and publishes the answer.
@@ -38,22 +41,20 @@ const action = defineAction({
   confined: { guest: noInternalHost },
   phases: ['on_http_request', 'on_http_response'],
   config: config({
-    url: template({ description: 'Where to.', minLength: 1, editor: valueLike(WEB_URL) }),
-    method: Type.Optional(choice(METHODS, { description: 'Method of the request.', default: 'GET' })),
-    query_params: Type.Optional(Type.Array(parameter, { description: 'Added to the URL.', maxItems: 32 })),
-    headers: Type.Optional(headerMap({ description: 'Fields of the request.', refused: NEVER_WRITTEN, max: 10 })),
-    body: Type.Optional(template({ description: 'Body of the request.' })),
-    max_redirects: Type.Optional(whole({ description: 'Redirects to follow; none when left out.', min: 0, max: 100 })),
-    timeout: Type.Optional(
+    url: template({ description: 'Where to.', min: 1, editor: valueLike(WEB_URL) }),
+    method: optional(choice(METHODS, { description: 'Method of the request.', default: 'GET' })),
+    query_params: optional(list(parameter, { description: 'Added to the URL.', max: 32 })),
+    headers: optional(headerMap({ description: 'Fields of the request.', refused: NEVER_WRITTEN, max: 10 })),
+    body: optional(template({ description: 'Body of the request.' })),
+    max_redirects: optional(integer({ description: 'Redirects to follow; none when left out.', min: 0, max: 100 })),
+    timeout: optional(
       duration({ description: 'For all attempts and redirects', min: SECOND, max: 30 * SECOND, default: '3s' })
     ),
     // It reads `attempts` and `last_attempt`, which no other expression knows, so it is not compiled by its mark.
-    retry_condition: Type.Optional(
+    retry_condition: optional(
       text({ description: 'CEL over attempts and last_attempt; true tries again, up to 3 times.', default: 'false' })
     ),
-    on_error: Type.Optional(
-      choice(['continue', 'halt'], { description: 'What follows a failure.', default: 'continue' })
-    )
+    on_error: optional(choice(['continue', 'halt'], { description: 'What follows a failure.', default: 'continue' }))
   }),
   configOptional: false,
   terminates: 'sometimes',

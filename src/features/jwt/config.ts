@@ -1,6 +1,7 @@
-import Type, { type Static, type TSchema } from 'typebox'
-import { valueLike, WEB_URL } from '../../policy/editor.js'
-import { choice, config, duration, enforce, template, text } from '../../policy/fields.js'
+import type { Static, TSchema } from 'typebox'
+import { config, enforce } from '../../policy/fields.js'
+import { valueLike, WEB_URL } from '../../schema/editor.js'
+import { any, choice, duration, either, list, map, object, optional, template, text } from '../../schema/values.js'
 import { ENCODINGS } from './key-sources.js'
 import type { JwtProblem, Token } from './token.js'
 
@@ -68,114 +69,141 @@ const ALGORITHMS = [
   ...HMAC
 ] as const
 
-const token = config({
-  type: choice(TOKEN_TYPES, {
-    description: 'What the token is. Identity and access tokens must expire, and none may declare to be another.'
-  }),
-  method: choice(['header', 'body'], {
-    description: 'Where it stands. A body needs POST, PUT or PATCH and JSON or a form. Never in the URL.'
-  }),
-  name: template({ description: 'Name of the header or of the field of the body, in any case.', minLength: 1 }),
-  prefix: Type.Optional(template({ description: 'Text before the token, in any case.' }))
-})
-
-const sharedSecret = config({
-  value: template({ description: "The secret; better ${secrets.get('vault', 'name')} than its text.", minLength: 1 }),
-  encoding: Type.Optional(choice(ENCODINGS, { description: 'How its bytes are written.', default: 'utf8' })),
-  kid: Type.Optional(text({ description: 'Name that tokens give it.', minLength: 1 })),
-  algorithm: Type.Optional(choice(HMAC, { description: 'The only algorithm that it is for.' }))
-})
-
-const sources = config(
+const token = object(
   {
-    additional_jkus: Type.Optional(
-      Type.Array(template({ description: 'URL of a key set.', minLength: 1, editor: valueLike(WEB_URL) }), {
-        description: 'Key sets that are fetched, and again when they are no longer fresh or lack a key.',
-        minItems: 1,
-        maxItems: 16
-      })
-    ),
-    inline: Type.Optional(
-      Type.Array(
-        Type.Union([
-          template({
-            description: 'A JSON Web Key, a set of them, a public key or a certificate in PEM.',
-            minLength: 1
-          }),
-          Type.Record(Type.String(), Type.Unknown(), { description: 'A JSON Web Key, or a set of them.' })
-        ]),
-        { description: 'Keys that stand in the document.', minItems: 1, maxItems: 16 }
-      )
-    ),
-    files: Type.Optional(
-      Type.Array(text({ description: 'Absolute path of a file with keys as in inline.', minLength: 1 }), {
-        description:
-          'Keys of the machine that Sluice runs on, from the folders that the operator allows (jwt.key_folders); a change of the file counts after about ten seconds.',
-        minItems: 1,
-        maxItems: 16
-      })
-    ),
-    shared_secrets: Type.Optional(
-      Type.Array(sharedSecret, { description: 'Secrets of HS256, HS384 and HS512.', minItems: 1, maxItems: 16 })
-    )
+    type: choice(TOKEN_TYPES, {
+      description: 'What the token is. Identity and access tokens must expire, and none may declare to be another.'
+    }),
+    method: choice(['header', 'body'], {
+      description: 'Where it stands. A body needs POST, PUT or PATCH and JSON or a form. Never in the URL.'
+    }),
+    name: template({ description: 'Name of the header or of the field of the body, in any case.', min: 1 }),
+    prefix: optional(template({ description: 'Text before the token, in any case.' }))
   },
-  { minProperties: 1 }
+  { description: 'A token of the request.' }
 )
 
-const identification = config({
-  token_claims: Type.Array(choice(['kid'], { description: 'Header parameter that names the key.' }), {
-    description: 'kid: a token that does not name its key is refused.',
-    minItems: 1
-  })
-})
+const sharedSecret = object(
+  {
+    value: template({ description: "The secret; better ${secrets.get('vault', 'name')} than its text.", min: 1 }),
+    encoding: optional(choice(ENCODINGS, { description: 'How its bytes are written.', default: 'utf8' })),
+    kid: optional(text({ description: 'Name that tokens give it.', min: 1 })),
+    algorithm: optional(choice(HMAC, { description: 'The only algorithm that it is for.' }))
+  },
+  { description: 'A secret that tokens are signed with.' }
+)
 
-const keys = config({
-  sources: Type.Union([sources, Type.Array(sources, { minItems: 1 })], { description: 'Where the keys come from.' }),
-  identification: Type.Optional(
-    Type.Union([identification, Type.Array(identification, { minItems: 1 })], {
-      description: 'How a token names its key.'
+const sources = object(
+  {
+    additional_jkus: optional(
+      list(template({ description: 'URL of a key set.', min: 1, editor: valueLike(WEB_URL) }), {
+        description: 'Key sets that are fetched, and again when they are no longer fresh or lack a key.',
+        min: 1,
+        max: 16
+      })
+    ),
+    inline: optional(
+      list(
+        either(
+          [
+            template({
+              description: 'A JSON Web Key, a set of them, a public key or a certificate in PEM.',
+              min: 1
+            }),
+            map(any({ description: 'A member of it.' }), { description: 'A JSON Web Key, or a set of them.' })
+          ],
+          { description: 'A key or a set of keys.' }
+        ),
+        { description: 'Keys that stand in the document.', min: 1, max: 16 }
+      )
+    ),
+    files: optional(
+      list(text({ description: 'Absolute path of a file with keys as in inline.', min: 1 }), {
+        description:
+          'Keys of the machine that Sluice runs on, from the folders that the operator allows (jwt.key_folders); a change of the file counts after about ten seconds.',
+        min: 1,
+        max: 16
+      })
+    ),
+    shared_secrets: optional(list(sharedSecret, { description: 'Secrets of HS256, HS384 and HS512.', min: 1, max: 16 }))
+  },
+  { description: 'Where keys come from; at least one of its members.', editor: { minProperties: 1 } }
+)
+
+const identification = object(
+  {
+    token_claims: list(choice(['kid'], { description: 'Header parameter that names the key.' }), {
+      description: 'kid: a token that does not name its key is refused.',
+      min: 1
     })
-  )
-})
+  },
+  { description: 'How a token names its key.' }
+)
+
+const keys = object(
+  {
+    sources: either([sources, list(sources, { description: 'Several sources.', min: 1 })], {
+      description: 'Where the keys come from.'
+    }),
+    identification: optional(
+      either([identification, list(identification, { description: 'Several ways.', min: 1 })], {
+        description: 'How a token names its key.'
+      })
+    )
+  },
+  { description: 'Where keys come from, and how a token names its own.' }
+)
 
 const allowed = <V extends TSchema>(value: V, description: string) =>
-  Type.Array(config({ value }), { description, minItems: 1, maxItems: 100 })
+  list(object({ value }, { description: 'One that is accepted.' }), { description, min: 1, max: 100 })
 
 /** The config of `jwt-validation`. */
 export const jwtConfig = config({
-  issuer: config({
-    allow_list: allowed(
-      template({ description: 'The issuer, character for character.', minLength: 1 }),
-      'Accepted issuers; the claim iss is one of them.'
-    )
-  }),
-  audience: Type.Optional(
-    config({
-      allow_list: Type.Optional(
-        allowed(
-          text({ description: 'The audience, character for character.', minLength: 1 }),
-          'Accepted audiences; the claim aud names at least one.'
-        )
+  issuer: object(
+    {
+      allow_list: allowed(
+        template({ description: 'The issuer, character for character.', min: 1 }),
+        'Accepted issuers; the claim iss is one of them.'
       )
-    })
+    },
+    { description: 'Who may have issued a token.' }
   ),
-  http: config({
-    tokens: Type.Array(token, {
-      description: 'Where tokens stand; every one must be there and valid.',
-      minItems: 1,
-      maxItems: 8
-    })
-  }),
-  jws: config({
-    allowed_algorithms: Type.Array(choice(ALGORITHMS, { description: 'A signature algorithm; never none.' }), {
-      description: 'Accepted algorithms. A key is only used for algorithms of its own kind.',
-      minItems: 1
-    }),
-    keys: Type.Union([keys, Type.Array(keys, { minItems: 1 })], {
-      description: 'Where keys come from; a map, or a list of such maps.'
-    })
-  }),
-  leeway: Type.Optional(
+  audience: optional(
+    object(
+      {
+        allow_list: optional(
+          allowed(
+            text({ description: 'The audience, character for character.', min: 1 }),
+            'Accepted audiences; the claim aud names at least one.'
+          )
+        )
+      },
+      { description: 'Whom a token must be for; anybody when left out.' }
+    )
+  ),
+  http: object(
+    {
+      tokens: list(token, {
+        description: 'Where tokens stand; every one must be there and valid.',
+        min: 1,
+        max: 8
+      })
+    },
+    { description: 'Where tokens stand in the request.' }
+  ),
+  jws: object(
+    {
+      allowed_algorithms: list(choice(ALGORITHMS, { description: 'A signature algorithm; never none.' }), {
+        description: 'Accepted algorithms. A key is only used for algorithms of its own kind.',
+        min: 1
+      }),
+      keys: either([keys, list(keys, { description: 'Several maps.', min: 1 })], {
+        description: 'Where keys come from; a map, or a list of such maps.'
+      })
+    },
+    { description: 'How signatures are checked.' }
+  ),
+  leeway: optional(
     duration({ description: 'How far our clock and the issuer’s may be apart', min: 0, max: 300_000, default: '30s' })
   ),
   enforce: enforce()

@@ -1,11 +1,12 @@
-import Type, { type Static } from 'typebox'
+import type { Static } from 'typebox'
 import type { Template } from '../../expression/expression.js'
 import type { Flow } from '../../flow/flow.js'
 import { parseDuration } from '../../lib/units.js'
 import { type ActionRun, defineAction, type Scope } from '../../policy/action.js'
-import { textLike, WEB_URL, wordLike } from '../../policy/editor.js'
-import { choice, config, duration, flag, template, text } from '../../policy/fields.js'
+import { config } from '../../policy/fields.js'
 import { BLANK, checkUrl, isBlank, isPlaceholderWord } from '../../policy/values.js'
+import { textLike, WEB_URL, wordLike } from '../../schema/editor.js'
+import { choice, duration, flag, list, map, optional, template, text } from '../../schema/values.js'
 import type { AccessLists } from './access.js'
 import { createGate } from './gate.js'
 import { type Application, openidProvider, PROVIDER_NAMES, PROVIDERS, type Provider } from './providers.js'
@@ -49,29 +50,27 @@ const APPLICATION = {
 }
 
 function span(description: string) {
-  return Type.Optional(duration({ description, min: SECOND, max: YEAR }))
+  return optional(duration({ description, min: SECOND, max: YEAR }))
 }
 
 /** Fields that every action has that logs users in at an identity provider. */
 const loginFields = {
-  auth_id: Type.Optional(text({ description: 'Keeps logins of several such actions apart.', minLength: 1 })),
-  client_id: Type.Optional(template({ description: 'Id of the application at the provider.', minLength: 1 })),
-  client_secret: Type.Optional(template({ description: 'Secret of the application at the provider.', minLength: 1 })),
-  scopes: Type.Optional(
-    Type.Array(text({ description: 'A scope.', minLength: 1 }), { description: 'Scopes to ask for.' })
-  ),
-  authz_url_params: Type.Optional(
-    Type.Record(Type.String(), text({ description: 'Value of the parameter.' }), {
+  auth_id: optional(text({ description: 'Keeps logins of several such actions apart.', min: 1 })),
+  client_id: optional(template({ description: 'Id of the application at the provider.', min: 1 })),
+  client_secret: optional(template({ description: 'Secret of the application at the provider.', min: 1 })),
+  scopes: optional(list(text({ description: 'A scope.', min: 1 }), { description: 'Scopes to ask for.' })),
+  authz_url_params: optional(
+    map(text({ description: 'Value of the parameter.' }), {
       description: 'Added to the authorization URL.',
-      'x-editor': { propertyNames: { not: { enum: [...OWN_PARAMETERS] } } }
+      editor: { propertyNames: { not: { enum: [...OWN_PARAMETERS] } } }
     })
   ),
   max_session_duration: span('Longest session (default: 14 days)'),
   idle_session_timeout: span('Longest time without a request'),
   userinfo_refresh_interval: span('How often the identity is fetched anew'),
-  allow_cors_preflight: Type.Optional(flag({ description: 'true lets CORS preflight requests pass.', default: false })),
-  auth_cookie_domain: Type.Optional(
-    text({ description: 'Domain of the session cookie.', minLength: 1, editor: textLike(ANY_CASE_DOMAIN) })
+  allow_cors_preflight: optional(flag({ description: 'true lets CORS preflight requests pass.', default: false })),
+  auth_cookie_domain: optional(
+    text({ description: 'Domain of the session cookie.', min: 1, editor: textLike(ANY_CASE_DOMAIN) })
   )
 }
 
@@ -214,8 +213,7 @@ function milliseconds(duration: string | undefined): number {
   return duration === undefined ? 0 : (parseDuration(duration) ?? 0)
 }
 
-const list = (description: string) =>
-  Type.Optional(Type.Array(text({ description: 'An entry.', minLength: 1 }), { description }))
+const entries = (description: string) => optional(list(text({ description: 'An entry.', min: 1 }), { description }))
 
 /**
  * Logs users in at a well-known OAuth provider: authorization code with state, nonce and proof key, session in sealed cookies.
@@ -231,8 +229,8 @@ export const oauth = defineAction({
     {
       provider: choice(PROVIDER_NAMES, { description: 'Identity provider.' }),
       ...loginFields,
-      email_addresses: list('Addresses that may pass.'),
-      email_domains: list('Domains of addresses that may pass.')
+      email_addresses: entries('Addresses that may pass.'),
+      email_domains: entries('Domains of addresses that may pass.')
     },
     APPLICATION
   ),
@@ -287,11 +285,11 @@ const fields = config(
   {
     issuer_url: text({
       description: 'Issuer; its discovery document is fetched from there.',
-      minLength: 1,
+      min: 1,
       editor: wordLike(WEB_URL)
     }),
     ...loginFields,
-    assume_email_verified: Type.Optional(
+    assume_email_verified: optional(
       flag({
         description:
           'true takes addresses without the claim email_verified for verified: the provider gives no others.',

@@ -1,6 +1,6 @@
 import type { LoginGate } from '../../policy/login-gate.js'
 import type { Fields } from '../../schema/field.js'
-import { boolean, text, texts, UINT32, whole } from '../../schema/fields.js'
+import { flag, integer, text, texts, UINT32 } from '../../schema/fields.js'
 import { object, oneOf, type Rule, type RuleView } from '../../schema/objects.js'
 import { secret } from '../../schema/secrets.js'
 import { type CompiledModule, defineFeature, defineModule } from '../contract.js'
@@ -30,8 +30,8 @@ const LOGIN_PATHS =
 
 const MAX_ENTRIES = 1000
 
-const entries = (description: string, form: 'email' | 'email_domain' | 'team' | 'slug') =>
-  texts({ description, form, max: MAX_ENTRIES, distinct: true })
+const entries = (description: string, item: string, form: 'email' | 'email_domain' | 'team' | 'slug') =>
+  texts({ description, item, form, max: MAX_ENTRIES, distinct: true })
 
 const application = {
   client_id: text({
@@ -43,15 +43,24 @@ const application = {
     bytes: 4096,
     shown: 'owner'
   }),
-  scopes: texts({ description: 'Scopes to ask for; needs an application of your own.', max: 100, distinct: true })
+  scopes: texts({
+    description: 'Scopes to ask for; needs an application of your own.',
+    item: 'A scope.',
+    max: 100,
+    distinct: true
+  })
 }
 const people = {
-  email_addresses: entries('Users who may pass, by address.', 'email'),
-  email_domains: entries('Users who may pass, by the domain of their address.', 'email_domain')
+  email_addresses: entries('Users who may pass, by address.', 'An address in lower case.', 'email'),
+  email_domains: entries(
+    'Users who may pass, by the domain of their address.',
+    'A domain in lower case.',
+    'email_domain'
+  )
 }
 const memberships = {
-  teams: entries('Members of these teams may pass: <organization>/<team>.', 'team'),
-  organizations: entries('Members of these organizations may pass.', 'slug')
+  teams: entries('Members of these teams may pass: <organization>/<team>.', 'A team, or its number.', 'team'),
+  organizations: entries('Members of these organizations may pass.', 'An organization.', 'slug')
 }
 
 const rules: readonly Rule[] = [
@@ -63,7 +72,7 @@ const provider = (name: string, fields: Fields = {}) =>
   object({ ...application, ...people, ...fields }, { description: `Users log in at ${name}.`, rules })
 
 const seconds = (description: string) =>
-  whole({ description: `${description} (seconds; 0: no such limit)`, min: 0, max: UINT32, default: 0 })
+  integer({ description: `${description} (seconds; 0: no such limit)`, min: 0, max: UINT32, default: 0 })
 
 /** The provider that a configuration has chosen, and who may pass. */
 interface ChosenProvider {
@@ -98,13 +107,13 @@ const oauthModule = defineModule({
       },
       { description: 'The identity provider and who may pass.', required: true }
     ),
-    options_passthrough: boolean({ description: 'true lets OPTIONS requests pass, as CORS needs.', default: false }),
+    options_passthrough: flag({ description: 'true lets OPTIONS requests pass, as CORS needs.', default: false }),
     cookie_prefix: {
       ...text({ description: 'Prefix of the names of cookies; empty: none.', bytes: 128, form: 'cookie_prefix' }),
       initial: 'sluice.'
     },
     inactivity_timeout: seconds('Time without a request after which a session ends'),
-    maximum_duration: whole({
+    maximum_duration: integer({
       description: 'Longest session (seconds; 0: 14 days).',
       min: 0,
       max: UINT32,
@@ -165,19 +174,24 @@ const oidcModule = defineModule({
     }),
     client_id: text({ description: 'Id of the application at the provider.', bytes: 1024, required: true }),
     client_secret: secret({ description: 'Its secret.', bytes: 4096, shown: 'owner', required: true }),
-    scopes: texts({ description: 'Scopes to ask for besides openid.', max: 100, distinct: true }),
-    assume_email_verified: boolean({
+    scopes: texts({ description: 'Scopes to ask for besides openid.', item: 'A scope.', max: 100, distinct: true }),
+    assume_email_verified: flag({
       description: 'true takes addresses without the claim email_verified for verified: the provider gives no others.',
       default: false
     }),
-    options_passthrough: boolean({ description: 'true lets OPTIONS requests pass, as CORS needs.', default: false }),
+    options_passthrough: flag({ description: 'true lets OPTIONS requests pass, as CORS needs.', default: false }),
     cookie_prefix: text({
       description: 'Prefix of the names of cookies; empty: none.',
       bytes: 128,
       form: 'cookie_prefix'
     }),
     inactivity_timeout: seconds('Time without a request after which a session ends'),
-    maximum_duration: whole({ description: 'Longest session (seconds; 0: 14 days).', min: 0, max: UINT32, default: 0 })
+    maximum_duration: integer({
+      description: 'Longest session (seconds; 0: 14 days).',
+      min: 0,
+      max: UINT32,
+      default: 0
+    })
   },
   compile(config, scope) {
     const secret = scope.secret('client_secret')

@@ -1,11 +1,11 @@
-import Type from 'typebox'
 import { EvaluationError, type Expression, type Expressions } from '../../expression/expression.js'
 import type { Flow } from '../../flow/flow.js'
 import { refuse } from '../../flow/verdict.js'
 import { parseDuration } from '../../lib/units.js'
 import { defineAction } from '../../policy/action.js'
-import { choice, config, duration, enforce, expression, text, whole } from '../../policy/fields.js'
+import { config, enforce } from '../../policy/fields.js'
 import { serviceKey } from '../../policy/services.js'
+import { choice, duration, expression, integer, list, text } from '../../schema/values.js'
 import { defineFeature } from '../contract.js'
 import { encodeKey } from './limiter/layout.js'
 import type { Limiter } from './limiter/table.js'
@@ -67,22 +67,22 @@ const action = defineAction({
   config: config({
     name: text({
       description: 'Name of the limit; part of the identity of its buckets.',
-      minLength: 1,
-      maxLength: 1023,
+      min: 1,
+      max: 1023,
       exact: true
     }),
     enforce: enforce(),
     algorithm: choice(['sliding_window'], { description: 'How requests are counted.' }),
-    capacity: whole({
+    capacity: integer({
       description: 'Requests of one bucket that may pass in any span of `rate`.',
       min: 1,
       max: 2_000_000_000
     }),
     rate: duration({ description: 'Length of the window', min: 60 * SECOND, max: DAY, multiple: 10 * SECOND }),
-    bucket_key: Type.Array(expression({ description: 'A part of the key of the bucket.' }), {
+    bucket_key: list(expression({ description: 'A part of the key of the bucket.' }), {
       description: 'CEL expressions; each distinct tuple of their values is a bucket of its own.',
-      minItems: 1,
-      maxItems: 10
+      min: 1,
+      max: 10
     })
   }),
   configOptional: false,

@@ -1,15 +1,15 @@
-import Type from 'typebox'
 import { refuse } from '../../flow/verdict.js'
 import { didYouMean } from '../../lib/suggest.js'
 import { defineAction, type Scope } from '../../policy/action.js'
-import { anyCase, given, textLike } from '../../policy/editor.js'
-import { config, enforce, template } from '../../policy/fields.js'
+import { config, enforce } from '../../policy/fields.js'
 import { decisionCounters } from '../../policy/services.js'
 import { isPlaceholder } from '../../policy/values.js'
+import { anyCase, given, textLike } from '../../schema/editor.js'
 import { defineField, type Field } from '../../schema/field.js'
-import { text } from '../../schema/fields.js'
+import * as field from '../../schema/fields.js'
 import type { RuleView } from '../../schema/objects.js'
 import { secret } from '../../schema/secrets.js'
+import { optional, template, text } from '../../schema/values.js'
 import { defineFeature, defineModule } from '../contract.js'
 import { type Provider, providers, secretProblem, UNCONFIRMED } from './providers.js'
 import { published, Verification } from './verification.js'
@@ -37,13 +37,13 @@ const verifyWebhook = defineAction({
   phases: ['on_http_request'],
   config: config(
     {
-      provider: Type.String({
+      provider: text({
         description: `Who sends the webhook. Not confirmed by public documentation: ${UNCONFIRMED}.`,
-        minLength: 1,
+        min: 1,
         examples: [...WEBHOOK_PROVIDERS],
-        'x-editor': { anyOf: [{ enum: [...WEBHOOK_PROVIDERS] }, textLike(RESEMBLING)] }
+        editor: { anyOf: [{ enum: [...WEBHOOK_PROVIDERS] }, textLike(RESEMBLING)] }
       }),
-      secret: Type.Optional(template({ description: 'Secret shared with the sender; sns needs none.', minLength: 1 })),
+      secret: optional(template({ description: 'Secret shared with the sender; sns needs none.', min: 1 })),
       enforce: enforce()
     },
     { anyOf: [given('provider', WITHOUT_SECRET), { required: ['secret'] }] }
@@ -125,7 +125,7 @@ function wordsOf(name: string): readonly string[] {
 const DESCRIPTION = `Who sends, in any case. Not confirmed by public documentation: ${UNCONFIRMED}.`
 
 function provider(): Field<string> {
-  const name = text({ description: DESCRIPTION, bytes: 64, required: true, examples: WEBHOOK_PROVIDERS })
+  const name = field.text({ description: DESCRIPTION, bytes: 64, required: true, examples: WEBHOOK_PROVIDERS })
   return defineField<string>({
     ...name,
     read(written, at, path, reading) {

@@ -1,0 +1,139 @@
+import { duration, fraction, integer, object, size } from '../schema/values.js'
+
+const KIB = 1024
+const MIB = 1024 * KIB
+const GIB = 1024 * MIB
+const SECOND = 1_000
+const HOUR = 3_600 * SECOND
+
+/** Options of how much a client may take. */
+export const limits = object(
+  {
+    header_bytes: size({
+      description: 'Largest header block of a request; beyond: 431.',
+      default: '64KiB',
+      min: KIB,
+      max: MIB
+    }),
+    headers: integer({
+      description: 'Most header fields in a request; beyond: 431.',
+      default: 200,
+      min: 8,
+      max: 10_000
+    }),
+    target_bytes: size({
+      description: 'Longest request target; beyond: 414.',
+      default: '64KiB',
+      min: 256,
+      max: MIB
+    }),
+    buffered_body: size({
+      description: 'Largest body that a policy or module may hold whole; beyond: 413, or 502 for a response.',
+      default: '1MiB',
+      min: KIB,
+      max: GIB
+    }),
+    buffered_bodies: size({
+      description: 'Memory that all such bodies may take together; beyond: 503.',
+      default: '256MiB',
+      min: MIB,
+      max: 64 * GIB
+    }),
+    buffered_bodies_share: fraction({
+      description:
+        'Which share of that one client (an IPv4 address, an IPv6 network of 64 bits) may hold, 0 to 1, and always room for two ' +
+        'bodies; beyond: 429. 1: all.',
+      default: 0.1
+    }),
+    buffered_body_rate: size({
+      description:
+        'Least bytes per second of a request body that a policy or module holds whole, on average and after five seconds; slower: 408. 0: no limit.',
+      default: '1KiB',
+      min: 0,
+      max: GIB
+    }),
+    connections: integer({
+      description: 'Most client connections of one listener at a time; further ones are closed.',
+      default: 10_000,
+      min: 1,
+      max: 1_000_000
+    }),
+    handshakes: integer({
+      description:
+        'Most connections of one listener that are at their TLS handshake or PROXY header at a time; further clients are closed, agents wait.',
+      default: 1_000,
+      min: 1,
+      max: 1_000_000
+    }),
+    connections_per_address: integer({
+      description:
+        'Most of the connections of one listener from one IPv4 address or one /64 of IPv6; further ones are closed. Trusted proxies are exempt, the address in a PROXY header counts. 0: no limit.',
+      default: 2_000,
+      min: 0,
+      max: 1_000_000
+    }),
+    handshakes_per_address: integer({
+      description:
+        'Most of the handshakes of one listener from one address, counted the same way; further clients are closed, agents wait. 0: no limit.',
+      default: 200,
+      min: 0,
+      max: 1_000_000
+    })
+  },
+  { description: 'What one client may ask for.' }
+)
+
+/** Options of how long a client or an upstream may take. */
+export const timeouts = object(
+  {
+    headers: duration({
+      description: 'From the first byte of a request to the end of its headers; beyond: 408.',
+      default: '10s',
+      min: SECOND,
+      max: HOUR
+    }),
+    keep_alive: duration({
+      description: 'How long an idle client connection stays open.',
+      default: '75s',
+      min: 0,
+      max: 24 * HOUR
+    }),
+    request_body: duration({
+      description: 'Longest silence inside a request body. 0s: no limit.',
+      default: '30s',
+      min: 0,
+      max: 24 * HOUR
+    }),
+    buffered_body: duration({
+      description: 'For the whole of a request body that a policy or module holds whole; beyond: 408. 0s: no limit.',
+      default: '60s',
+      min: 0,
+      max: HOUR
+    }),
+    connect: duration({
+      description: 'For a connection to the upstream; beyond: 504.',
+      default: '5s',
+      min: 10,
+      max: HOUR
+    }),
+    response: duration({
+      description: "From the end of the request to the headers of the upstream's answer; beyond: 504. 0s: no limit.",
+      default: '60s',
+      min: 0,
+      max: 24 * HOUR
+    }),
+    idle: duration({
+      description: "Longest silence inside the upstream's answer, an event stream or a WebSocket. 0s: no limit.",
+      default: '10m',
+      min: 0,
+      max: 24 * HOUR
+    }),
+    drain: duration({
+      description: 'How long a stopping process waits for the exchanges under way.',
+      default: '30s',
+      min: 0,
+      max: HOUR
+    })
+  },
+  { description: 'Durations: 250ms, 10s, 1m30s, 1h.' }
+)
