@@ -101,6 +101,20 @@ interface PublicHost {
   readonly port: number
 }
 
+declare const held: unique symbol
+
+/** A place in flows for one value of type `T`: what is worked out once per flow, or what one step leaves for a later one. */
+export interface FlowSlot<T> {
+  /** For people who look into a flow. */
+  readonly name: string
+  readonly [held]?: T
+}
+
+/** Declares a slot. The file that declares it fills it; other files read it through functions of that file. */
+export function flowSlot<T>(name: string): FlowSlot<T> {
+  return { name }
+}
+
 /** Abort signal that never fires; the default of a flow. */
 const NEVER: AbortSignalLike = { aborted: undefined, onAbort: () => () => undefined }
 
@@ -149,8 +163,8 @@ export class Flow {
   hosts: readonly PublicHost[] = NO_HOSTS
   /** Rule and action that ended the exchange. */
   decidedBy: { readonly phase: Phase; readonly rule: string; readonly action: string } | undefined = undefined
-  /** Values worked out once per flow and kept for the next reader; the owner of a slot is the file that fills it. */
-  readonly derived: { [slot: string]: unknown } = {}
+  /** Slots and their values by turns. A flow fills a handful, so that a scan is faster than a map. */
+  #slots: unknown[] | undefined
   #ends: (() => void)[] | undefined
   #forwards: (() => void)[] | undefined
   #over = false
@@ -161,6 +175,26 @@ export class Flow {
     this.endpoint = entry
     this.clientAddress = clientAddress
     this.clientPort = clientPort
+  }
+
+  /** The value of a slot; undefined when there is none. */
+  get<T>(slot: FlowSlot<T>): T | undefined {
+    const slots = this.#slots
+    if (slots === undefined) return undefined
+    for (let i = 0; i < slots.length; i += 2) if (slots[i] === slot) return slots[i + 1] as T
+    return undefined
+  }
+
+  /** Fills a slot, or empties it with undefined. */
+  set<T>(slot: FlowSlot<T>, value: NoInfer<T> | undefined): void {
+    this.#slots ??= []
+    const slots = this.#slots
+    for (let i = 0; i < slots.length; i += 2) {
+      if (slots[i] !== slot) continue
+      slots[i + 1] = value
+      return
+    }
+    slots.push(slot, value)
   }
 
   /** Makes `values` readable as `actions.service.<name>.*`; numbers may be plain, the expression engine converts by declared type. */
@@ -224,17 +258,17 @@ type Terminated =
 /** Ends TLS on the connection of a flow; once. */
 type Terminate = (how: Termination) => Promise<Terminated>
 
-const SLOT = 'exchange.termination'
+const termination = flowSlot<Terminate>('flow.termination')
 
 /** Lets the policy of a flow end TLS. */
 export function offerTermination(flow: Flow, terminate: Terminate): void {
-  flow.derived[SLOT] = terminate
+  flow.set(termination, terminate)
 }
 
 /** Takes the offer away from the flow, so that TLS ends once; undefined where it cannot end. */
 export function takeTermination(flow: Flow): Terminate | undefined {
-  const terminate = flow.derived[SLOT] as Terminate | undefined
-  flow.derived[SLOT] = undefined
+  const terminate = flow.get(termination)
+  flow.set(termination, undefined)
   return terminate
 }
 

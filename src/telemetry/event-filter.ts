@@ -2,7 +2,7 @@ import { documentedFunctions } from '../expression/catalogue.js'
 import { EvaluationError } from '../expression/expression.js'
 import { Language } from '../expression/expressions.js'
 import type { VariableDefinition } from '../expression/variables/definition.js'
-import type { Flow } from '../flow/flow.js'
+import { type Flow, flowSlot } from '../flow/flow.js'
 import { TRAFFIC_FIELDS, type TrafficFieldType } from './event-catalogue.js'
 
 /** Reads one field of an event by its dotted path; times are RFC 3339, absent is null or undefined. */
@@ -77,9 +77,11 @@ function dataOf(value: unknown): unknown {
 
 /** The variables of this language read the fields of an event and nothing else of a flow. */
 function flowOf(read: FieldReader): Flow {
-  return { derived: { read } } as unknown as Flow
+  return { get: () => read } as Pick<Flow, 'get'> as Flow
 }
 
-function readerOf({ derived }: Flow): FieldReader {
-  return derived.read as FieldReader
+const reader = flowSlot<FieldReader>('event.reader')
+
+function readerOf(flow: Flow): FieldReader {
+  return flow.get(reader) as FieldReader
 }

@@ -1,11 +1,11 @@
-import type { Flow } from '../../flow/flow.js'
+import { type Flow, flowSlot } from '../../flow/flow.js'
 import type { Geo, Place } from '../../lib/geo.js'
 import { formatAuthority } from '../../lib/host.js'
 import { unmapIpv4 } from '../../lib/ip.js'
 import type { UserAgents } from '../../lib/user-agent.js'
 import { type Certificate, NAME_ATTRIBUTES, type Name, parseCertificate } from './certificate.js'
 import type { VariableDefinition } from './definition.js'
-import { derive, requestOf } from './message.js'
+import { type Derived, derive, requestOf } from './message.js'
 
 /** The local address; that of an IPv4 connection on an IPv6 socket without its prefix. */
 function serverAddress({ connection }: Flow): string {
@@ -127,11 +127,12 @@ function missing(covered: boolean, data: string): { readonly missing?: string } 
   return covered ? {} : { missing: data }
 }
 
+const agents = flowSlot<Derived<string, ReturnType<UserAgents['parse']>>>('req.user_agent')
+
 /** `req.user_agent.*`: the header is parsed when a member is read. */
 export function userAgentVariables(userAgents: UserAgents): readonly VariableDefinition[] {
   const header = (flow: Flow) => requestOf(flow).headers.get('user-agent') ?? ''
-  const agent = (flow: Flow) =>
-    derive(flow, 'expression.req.user_agent', header(flow), (text) => userAgents.parse(text))
+  const agent = (flow: Flow) => derive(flow, agents, header(flow), (text) => userAgents.parse(text))
   const lines: readonly VariableDefinition[] = [
     { path: 'req.user_agent', type: 'string', read: header },
     { path: 'req.user_agent.name', type: 'string', read: (flow) => agent(flow).name },
@@ -150,16 +151,19 @@ export function userAgentVariables(userAgents: UserAgents): readonly VariableDef
 
 type Read = (flow: Flow) => Certificate | undefined
 
+const clientCertificates = flowSlot<Derived<Uint8Array, Certificate | undefined>>('conn.tls.client')
+const serverCertificates = flowSlot<Derived<Uint8Array, Certificate | undefined>>('conn.tls.server')
+
 /** The certificate that the client showed; parsed at the first need. */
 function clientCertificate(flow: Flow): Certificate | undefined {
   const der = flow.connection.tls?.clientCertificate
-  return der === undefined ? undefined : derive(flow, 'expression.conn.tls.client', der, parseCertificate)
+  return der === undefined ? undefined : derive(flow, clientCertificates, der, parseCertificate)
 }
 
 /** The certificate that the client was shown. */
 function serverCertificate(flow: Flow): Certificate | undefined {
   const der = flow.connection.tls?.serverCertificate
-  return der === undefined ? undefined : derive(flow, 'expression.conn.tls.server', der, parseCertificate)
+  return der === undefined ? undefined : derive(flow, serverCertificates, der, parseCertificate)
 }
 
 function nameLines(root: string, name: (flow: Flow) => Name | undefined): VariableDefinition[] {

@@ -1,22 +1,29 @@
-import type { Flow, FlowRequest, FlowResponse } from '../../flow/flow.js'
+import { type Flow, type FlowRequest, type FlowResponse, flowSlot } from '../../flow/flow.js'
 import { withoutRootDot } from '../../lib/host.js'
 import type { VariableDefinition } from './definition.js'
 import {
+  type ContentType,
   contentType,
+  type Derived,
   derive,
   headerMap,
   listHeader,
   requestCookies,
+  requestFields,
   requestOf,
   responseCookies,
+  responseFields,
   responseOf,
   trailerMap
 } from './message.js'
 
 const VERSIONS = { '1.0': 'HTTP/1.0', '1.1': 'HTTP/1.1', '2': 'HTTP/2.0' } as const
 
+const requestTypes = flowSlot<Derived<string, ContentType>>('req.content_type')
+const responseTypes = flowSlot<Derived<string, ContentType>>('res.content_type')
+
 function requestType(flow: Flow) {
-  return derive(flow, 'expression.req.content_type', requestOf(flow).headers.get('content-type') ?? '', contentType)
+  return derive(flow, requestTypes, requestOf(flow).headers.get('content-type') ?? '', contentType)
 }
 
 /** Bytes of the body where they are known from the head. */
@@ -53,7 +60,7 @@ const requestLines: readonly VariableDefinition[] = [
   {
     path: 'req.headers',
     type: HEADERS,
-    read: (flow) => headerMap(flow, 'expression.req.headers', requestOf(flow).headers),
+    read: (flow) => headerMap(flow, requestFields, requestOf(flow).headers),
     entry: (flow, key) => requestOf(flow).headers.byName.get(key)
   },
   {
@@ -103,7 +110,7 @@ const requestLines: readonly VariableDefinition[] = [
 export const requestVariables: readonly VariableDefinition[] = requestLines.map((line) => ({ ...line, phases: 'http' }))
 
 function responseType(flow: Flow) {
-  return derive(flow, 'expression.res.content_type', responseOf(flow).headers.get('content-type') ?? '', contentType)
+  return derive(flow, responseTypes, responseOf(flow).headers.get('content-type') ?? '', contentType)
 }
 
 /** Bytes of the body where they are known; a transform makes the length unknown. */
@@ -127,7 +134,7 @@ const responseLines: readonly VariableDefinition[] = [
   {
     path: 'res.headers',
     type: HEADERS,
-    read: (flow) => headerMap(flow, 'expression.res.headers', responseOf(flow).headers),
+    read: (flow) => headerMap(flow, responseFields, responseOf(flow).headers),
     entry: (flow, key) => responseOf(flow).headers.byName.get(key)
   },
   { path: 'res.trailers', type: HEADERS, read: (flow) => trailerMap(responseOf(flow).trailers?.()) },
@@ -148,15 +155,15 @@ interface HttpAttempts {
   readonly last: ReadonlyMap<string, unknown>
 }
 
-const SLOT = 'expression.http_attempts'
+const shownAttempts = flowSlot<HttpAttempts>('http_request.attempts')
 
 /** Makes the attempts readable for the next evaluation. */
 export function showAttempts(flow: Flow, attempts: HttpAttempts): void {
-  flow.derived[SLOT] = attempts
+  flow.set(shownAttempts, attempts)
 }
 
 function shown(flow: Flow): HttpAttempts | undefined {
-  return flow.derived[SLOT] as HttpAttempts | undefined
+  return flow.get(shownAttempts)
 }
 
 /** `attempts` and `last_attempt`, which only `retry_condition` knows. */

@@ -1,4 +1,4 @@
-import type { Flow, FlowRequest, FlowResponse } from '../../flow/flow.js'
+import { type Flow, type FlowRequest, type FlowResponse, type FlowSlot, flowSlot } from '../../flow/flow.js'
 import { HeaderFields, type HeaderList } from '../../flow/headers.js'
 import { Duration } from '../cel-parser.js'
 import { EvaluationError } from '../expression.js'
@@ -28,22 +28,29 @@ class HeaderMap extends Map<unknown, readonly string[]> {
 }
 
 /** What was derived from a source, and from which, so that a changed source is noticed. */
-interface Derived {
-  readonly source: unknown
-  readonly value: unknown
+export interface Derived<S, T> {
+  readonly source: S
+  readonly value: T
 }
 
 /** `make(source)`, worked out once per flow and slot for as long as the source is the same object or text. */
-export function derive<S, T>(flow: Flow, slot: string, source: S, make: (source: S) => T): T {
-  const known = flow.derived[slot] as Derived | undefined
-  if (known !== undefined && known.source === source) return known.value as T
+export function derive<S, T>(flow: Flow, slot: FlowSlot<Derived<S, T>>, source: S, make: (source: S) => T): T {
+  const known = flow.get(slot)
+  if (known !== undefined && known.source === source) return known.value
   const value = make(source)
-  flow.derived[slot] = { source, value } satisfies Derived
+  flow.set(slot, { source, value })
   return value
 }
 
+type FieldsByName = HeaderFields['byName']
+type HeaderSlot = FlowSlot<Derived<FieldsByName, HeaderMap>>
+type CookieSlot = FlowSlot<Derived<FieldsByName, Cookies>>
+
+export const requestFields: HeaderSlot = flowSlot('req.headers')
+export const responseFields: HeaderSlot = flowSlot('res.headers')
+
 /** The fields of a message as a map. */
-export function headerMap(flow: Flow, slot: string, headers: HeaderFields): HeaderMap {
+export function headerMap(flow: Flow, slot: HeaderSlot, headers: HeaderFields): HeaderMap {
   return derive(flow, slot, headers.byName, (byName) => new HeaderMap(byName))
 }
 
@@ -87,9 +94,12 @@ export function contentType(raw: string): ContentType {
 export type Cookie = ReadonlyMap<string, unknown>
 type Cookies = ReadonlyMap<string, readonly Cookie[]>
 
+const cookiesSent: CookieSlot = flowSlot('req.cookies')
+const cookiesSet: CookieSlot = flowSlot('res.cookies')
+
 /** Cookies of the request (RFC 6265 4.2.1) by name, in the order of the header. */
 export function requestCookies(flow: Flow): Cookies {
-  return derive(flow, 'expression.req.cookies', requestOf(flow).headers.byName, (byName) => {
+  return derive(flow, cookiesSent, requestOf(flow).headers.byName, (byName) => {
     const cookies = new Map<string, Cookie[]>()
     for (const header of byName.get('cookie') ?? []) {
       for (const pair of header.split(';')) {
@@ -103,7 +113,7 @@ export function requestCookies(flow: Flow): Cookies {
 
 /** Cookies that the response sets (RFC 6265 4.1) by name; of one name the one with the longest path first. */
 export function responseCookies(flow: Flow): Cookies {
-  return derive(flow, 'expression.res.cookies', responseOf(flow).headers.byName, (byName) => {
+  return derive(flow, cookiesSet, responseOf(flow).headers.byName, (byName) => {
     const cookies = new Map<string, Cookie[]>()
     for (const header of byName.get('set-cookie') ?? []) {
       const cookie = parseSetCookie(header)

@@ -1,7 +1,7 @@
 import type { Duplex } from 'node:stream'
 import zlib from 'node:zlib'
 import { PACKED_MEDIA } from '../../flow/content-coding.js'
-import type { Flow, FlowResponse } from '../../flow/flow.js'
+import { type Flow, type FlowResponse, flowSlot } from '../../flow/flow.js'
 import type { HeaderFields } from '../../flow/headers.js'
 import { LzwEncoder } from './lzw.js'
 
@@ -182,11 +182,11 @@ interface Saving {
   readonly bytesSaved: number
 }
 
-const SLOT = 'policy.compression'
+const saving = flowSlot<Saving>('compression.saving')
 
 /** Undefined when no compression looked at the response. */
-export function savingOf({ derived }: Flow): Saving | undefined {
-  return derived[SLOT] as Saving | undefined
+export function savingOf(flow: Flow): Saving | undefined {
+  return flow.get(saving)
 }
 
 /** Compresses responses with the codings of `offered`, the preferred first, where client and response allow it. */
@@ -206,12 +206,12 @@ export class Compressor {
   compress(flow: Flow): Compression | undefined {
     const { request, response } = flow
     if (request === undefined || response === undefined) return undefined
-    flow.derived[SLOT] ??= { coding: undefined, bytesSaved: 0 } satisfies Saving
+    if (flow.get(saving) === undefined) flow.set(saving, { coding: undefined, bytesSaved: 0 })
     const already = isEncoded(response.headers)
     if (already || !this.#offers || !isCompressible(flow, response)) return { already, coding: undefined }
     const live = lengthOfContent(flow, response) === undefined
     const coding = this.#codingFor(request.headers, live)
-    if (coding !== undefined) flow.derived[SLOT] = apply(response, coding, live)
+    if (coding !== undefined) flow.set(saving, apply(response, coding, live))
     // A cache must not take for the answer to everybody what stays as it is for this one (RFC 9110 12.5.5).
     else varyByEncoding(response.headers)
     return { already, coding }

@@ -1,6 +1,6 @@
 import type { Template } from '../../expression/expression.js'
 import type { BodyBuffers } from '../../flow/body-buffers.js'
-import type { Flow } from '../../flow/flow.js'
+import { type Flow, flowSlot } from '../../flow/flow.js'
 import type { Verdict } from '../../flow/verdict.js'
 import type { Scope } from '../../policy/action.js'
 import { type ClaimRules, claimsProblem, type JwtConfig } from './config.js'
@@ -20,7 +20,7 @@ interface Place {
 type Members = ReadonlyMap<string, readonly unknown[]> | JwtProblem
 
 /** Where a flow keeps the members of its body, with the bytes that they were read from. */
-const SLOT = 'jwt-body'
+const bodyMembers = flowSlot<{ readonly bytes: Uint8Array; readonly members: Members }>('jwt.body')
 const BODY_METHODS = new Set(['POST', 'PUT', 'PATCH'])
 const MEDIA_TYPE = /^(application\/json|application\/x-www-form-urlencoded)[ \t]*(?:;|$)/i
 const UTF8 = new TextDecoder('utf-8', { fatal: true, ignoreBOM: true })
@@ -42,10 +42,10 @@ async function membersOfBody(flow: Flow, bodies: BodyBuffers): Promise<Members |
   if (type === undefined || (coding !== undefined && coding.toLowerCase() !== 'identity')) return 'JWT_BODY_TYPE'
   const bytes = await bodies.request(flow)
   if (!(bytes instanceof Uint8Array)) return bytes
-  const known = flow.derived[SLOT] as { readonly bytes: Uint8Array; readonly members: Members } | undefined
+  const known = flow.get(bodyMembers)
   if (known?.bytes === bytes) return known.members
   const members = type.toLowerCase() === 'application/json' ? readJson(bytes) : readForm(bytes)
-  flow.derived[SLOT] = { bytes, members }
+  flow.set(bodyMembers, { bytes, members })
   return members
 }
 

@@ -1,5 +1,5 @@
 import { EvaluationError } from '../../expression/expression.js'
-import type { Flow, FlowRequest } from '../../flow/flow.js'
+import { type Flow, type FlowRequest, flowSlot } from '../../flow/flow.js'
 import {
   dropLoginCookies,
   isExempt,
@@ -47,11 +47,11 @@ export interface Visit {
 
 const UNAVAILABLE = refuse(503, 'LOGIN_UNAVAILABLE')
 const NO_VALUE = refuse(500, 'POLICY_EXPRESSION')
-const SLOT = 'policy.login.application'
+const clientId = flowSlot<string>('login.client_id')
 
 /** Client id of the application that the last gate of this flow sends users to; undefined when none was asked. */
-export function applicationOf({ derived }: Flow): string | undefined {
-  return derived[SLOT] as string | undefined
+export function applicationOf(flow: Flow): string | undefined {
+  return flow.get(clientId)
 }
 
 /** The gate of a module or an action. */
@@ -148,7 +148,7 @@ class Gate implements LoginGate {
   }
 
   #visit(flow: Flow, request: FlowRequest, application: Application): Visit {
-    flow.derived[SLOT] = application.id
+    flow.set(clientId, application.id)
     return { flow, request, jar: loginCookies(request.head.headers), style: this.#styleOf(request), application }
   }
 
