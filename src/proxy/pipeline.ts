@@ -1,6 +1,13 @@
 import { FAILURES, type FailureAnswer, MOST_HOPS, pathErrors, requestErrors } from '../flow/error-codes.js'
 import type { Exchange, Sent } from '../flow/exchange.js'
-import { type EndpointFacts, type EntryFacts, type Flow, type FlowRequest, isInternal } from '../flow/flow.js'
+import {
+  type EndpointFacts,
+  type EntryFacts,
+  type Flow,
+  type FlowRequest,
+  type FlowResponse,
+  isInternal
+} from '../flow/flow.js'
 import { dropLoginCookies, ownPath } from '../flow/reserved-paths.js'
 import { hasParameters, withoutParameters } from '../flow/target.js'
 import type { Verdict } from '../flow/verdict.js'
@@ -190,6 +197,7 @@ export class Pipeline {
       if (replaced.kind === 'forward') throw new TypeError('a response cannot be forwarded')
       if (replaced.kind === 'close') return this.#close(context, replaced.how)
       flow.response = responseOf(replaced)
+      addFields(flow)
       // The modules before the one that put an answer of its own in place see that answer.
       replaced = responseSteps(context, flow)
       if (replaced instanceof Promise) replaced = await replaced
@@ -211,7 +219,9 @@ export class Pipeline {
   #refuse(context: RequestContext, answer: FailureAnswer): Promise<Sent> {
     context.status = answer.status
     context.code = answer.code
-    return send(context.exchange, failureResponse(answer), answer.close)
+    const response = failureResponse(answer)
+    addTo(response, context.flow?.responseFields)
+    return send(context.exchange, response, answer.close)
   }
 
   #close({ exchange }: RequestContext, how: 'fin' | 'reset'): Sent {
@@ -337,10 +347,12 @@ function responseSteps(
 }
 
 function addFields({ response, responseFields }: AdmittedFlow): void {
-  if (response === undefined || responseFields === undefined) return
-  for (let i = 0; i < responseFields.length; i += 2) {
-    response.headers.append(responseFields[i] as string, responseFields[i + 1] as string)
-  }
+  if (response !== undefined) addTo(response, responseFields)
+}
+
+function addTo({ headers }: FlowResponse, fields: readonly string[] | undefined): void {
+  if (fields === undefined) return
+  for (let i = 0; i < fields.length; i += 2) headers.append(fields[i] as string, fields[i + 1] as string)
 }
 
 function release({ response, pipe }: Forwarded): void {

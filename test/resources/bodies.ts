@@ -75,6 +75,15 @@ export const modules = {
     inactivity_timeout: 60,
     maximum_duration: 3600
   },
+  cors: {
+    enabled: true,
+    origins: ['https://app.example.com', 'https://*.example.org'],
+    methods: ['PUT'],
+    headers: ['x-api-key'],
+    expose_headers: ['x-total'],
+    credentials: true,
+    max_age: 600
+  },
   user_agent_filter: { enabled: true, allow: ['(?i)good'], deny: ['bad.*'] },
   traffic_policy: { enabled: true, value: policy('on_http_request', 'deny') }
 }
