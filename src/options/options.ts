@@ -29,6 +29,35 @@ export const optionsSchema = Type.Object(
         'slashes, backslashes, encoded control characters and dot segments with parameters are refused (400). lenient: RFC 3986 alone.',
       default: 'strict'
     }),
+    edges_on_http: field.choice(['serve', 'redirect', 'refuse'], {
+      description:
+        'What HTTPS edges (names on port 443 or that of a listener with TLS) that do not say answer where clients come without ' +
+        'TLS. serve: the same as with it. redirect: 308 to https, where there is a listener with TLS and a certificate for the ' +
+        'name. refuse: 403.',
+      default: 'serve'
+    }),
+    hsts: Type.Object(
+      {
+        max_age: field.duration({
+          description:
+            'How long browsers are to reach hosts by https alone: Strict-Transport-Security in answers over TLS (RFC 6797), for ' +
+            'edges that do not say. 0s: none is added.',
+          default: '0s',
+          minimum: 0,
+          maximum: 10 * 8_760 * HOUR
+        }),
+        include_subdomains: field.switched({
+          description: 'Does that hold for all names below as well?',
+          default: 'off'
+        }),
+        preload: field.switched({
+          description:
+            'May browsers come with that knowledge? Needs include_subdomains and a max_age of a year (8760h) or more.',
+          default: 'off'
+        })
+      },
+      { ...strict, description: 'What browsers remember of hosts that are served over TLS.' }
+    ),
     tcp_host: Type.Optional(
       field.host({ description: 'Address on which the ports of TCP edges listen; default: that of `listen`.' })
     ),

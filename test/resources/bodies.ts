@@ -206,6 +206,8 @@ export const bodies: Readonly<Record<string, Bodies>> = {
       hostports: ['app.example.com:443', '*.example.com:443'],
       mutual_tls: { certificate_authority_ids: [idOf('ca')] },
       tls_termination: { min_version: '1.3' },
+      on_http: 'redirect',
+      hsts: { max_age: 63_072_000, include_subdomains: true, preload: true },
       path_form: 'lenient'
     },
     change: {
@@ -213,6 +215,8 @@ export const bodies: Readonly<Record<string, Bodies>> = {
       hostports: ['other.example.com:443'],
       mutual_tls: { enabled: false, certificate_authority_ids: [idOf('ca', 2)] },
       tls_termination: {},
+      on_http: 'refuse',
+      hsts: { max_age: 0 },
       path_form: 'strict'
     }
   },
