@@ -8,6 +8,7 @@ import { mustNotBeLost, storeAddress } from '../options/catalogue.js'
 import type { Options } from '../options/options.js'
 import { IN_MEMORY } from '../options/values.js'
 import type { UnitProblems } from '../policy/problems.js'
+import { servedPlainly } from '../proxy/plain-http.js'
 import { openStore } from '../store/open-store.js'
 import type { AgentsAddress } from '../tunnel/agents/agents.js'
 import { createAgents, openAgents } from './agents.js'
@@ -66,7 +67,7 @@ async function stages(options: Options, host: Host, lifecycle: Lifecycle): Promi
   const { keys, unused, sealer } = await openOperatorKeys(options, host, foundation)
   const dataPlane = await openDataPlane(options, foundation, agents)
   const seal = await sealer()
-  const { clock, names, log, limiter, metrics } = foundation
+  const { clock, names, log, limiter, metrics, holder } = foundation
   const parts = { clock, names, log, seal, limiter, metrics, traffic: dataPlane.traffic }
   const policies = await openPolicyServices(options, parts)
   lifecycle.opens({ policyOutbound: [policies.services.outbound, policies.guests.services.outbound] })
@@ -84,6 +85,10 @@ async function stages(options: Options, host: Host, lifecycle: Lifecycle): Promi
   await store.keep(options, () => control.configuration.place)
   // Last, so that the sessions of agents that come at once are told to those who subscribed to them.
   const listening = await openAgents(options, foundation, { agents, store: store.store, own })
+  const plain = servedPlainly(holder.current())
+  if (plain !== undefined) {
+    log.info({ ...plain, option: options.edges_on_http }, 'HTTPS edges answer in plain HTTP too; see edges_on_http')
+  }
   lifecycle.ready()
   return {
     started: {

@@ -28,7 +28,7 @@ export type ApplyFiles = (listeners?: Options['listeners']) => Promise<Applied>
 /** Applies the files as a part of the units that belong to the process itself. */
 export function filesOf(options: Options, own: OwnUnits, metrics: Metrics): ApplyFiles {
   return async (listeners = options.listeners) => {
-    const { listen, path_form, upstream, upstream_ca, policy } = options
+    const { listen, path_form, edges_on_http, hsts, upstream, upstream_ca, policy } = options
     if (sharesListener(options, options.listeners) && !sharesListener(options, listeners)) {
       throw new CodedError(
         'AGENTS_ADDRESS',
@@ -39,6 +39,15 @@ export function filesOf(options: Options, own: OwnUnits, metrics: Metrics): Appl
       listen,
       listeners,
       path_form,
+      edges_on_http,
+      hsts:
+        hsts.max_age === 0
+          ? undefined
+          : {
+              maxAge: Math.floor(hsts.max_age / 1_000),
+              includeSubdomains: hsts.include_subdomains,
+              preload: hsts.preload
+            },
       upstream,
       certificateAuthorities: upstream_ca === undefined ? undefined : await readOptionFile(upstream_ca, 'upstream_ca'),
       policy: policy === undefined ? undefined : { source: shown(policy), text: await readOptionFile(policy, 'policy') }

@@ -1,6 +1,6 @@
 import type { PathForm } from '../flow/target.js'
 import { formatAuthority } from '../lib/host.js'
-import type { ListenerUnit, Unit } from '../runtime/plan.js'
+import type { Hsts, ListenerUnit, OnHttp, Unit } from '../runtime/plan.js'
 
 /** A further place where traffic is accepted. */
 interface FileListener {
@@ -17,6 +17,10 @@ export interface FileConfiguration {
   readonly listeners: readonly FileListener[]
   /** The form of paths where neither listener nor edge says another. */
   readonly path_form: PathForm
+  /** What edges for HTTPS that do not say answer to clients without TLS. */
+  readonly edges_on_http: OnHttp
+  /** For edges that do not say; undefined: none. */
+  readonly hsts: Hsts | undefined
   readonly upstream: { readonly protocol: 'http' | 'https'; readonly host: string; readonly port: number } | undefined
   /** PEM text. */
   readonly certificateAuthorities: string | undefined
@@ -31,7 +35,7 @@ export const DEFAULT_LISTENER = `listener:${DEFAULT_ENTRY}`
 
 /** The units that belong to the process itself: its listeners and the entry that takes every host no other edge claims. */
 export function fileUnits(configuration: FileConfiguration): ReadonlyMap<string, Unit> {
-  const { listen, listeners, path_form, upstream, certificateAuthorities, policy } = configuration
+  const { listen, listeners, path_form, edges_on_http, hsts, upstream, certificateAuthorities, policy } = configuration
   const units = new Map<string, Unit>()
   units.set(DEFAULT_LISTENER, {
     kind: 'listener',
@@ -44,6 +48,9 @@ export function fileUnits(configuration: FileConfiguration): ReadonlyMap<string,
   for (const listener of listeners) {
     const unit = listenerUnit(listener, path_form, units)
     units.set(`listener:${unit.name}`, unit)
+  }
+  if (edges_on_http !== 'serve' || hsts !== undefined) {
+    units.set('https:default', { kind: 'https', onHttp: edges_on_http, ...(hsts === undefined ? {} : { hsts }) })
   }
   if (upstream === undefined) return units
   units.set('upstream:default', {

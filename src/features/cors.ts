@@ -1,12 +1,13 @@
 import type { Flow } from '../flow/flow.js'
-import { respond } from '../flow/verdict.js'
+import { respond, type Verdict } from '../flow/verdict.js'
 import { parseAuthority } from '../lib/host.js'
 import { parseDuration } from '../lib/units.js'
 import { defineAction } from '../policy/action.js'
 import { config } from '../policy/fields.js'
 import { wordLike } from '../schema/editor.js'
+import * as field from '../schema/fields.js'
 import { duration, flag, list, optional, text } from '../schema/values.js'
-import { defineFeature } from './contract.js'
+import { defineFeature, defineModule } from './contract.js'
 
 const ORIGIN_PATTERN = '^https?://(?:\\*\\.)?[^*/?#@\\s]+$'
 const ORIGIN = new RegExp(ORIGIN_PATTERN, 'i')
@@ -24,6 +25,10 @@ const ANSWER_FIELDS = [
   'access-control-max-age'
 ]
 const HOUR = 3_600_000
+/** Seconds. */
+const DAY = 86_400
+/** Seconds; what browsers take when nothing is said (Fetch, HTTP extensions). */
+const DEFAULT_MAX_AGE = 5
 /** What may stand for the star of `*.host`: one label or more. */
 const LABELS = /^[a-z0-9-]+(?:\.[a-z0-9-]+)*$/
 /** What the answer to a preflight request depends on. */
@@ -76,95 +81,150 @@ const action = defineAction({
   terminates: 'sometimes',
   results: { name: 'cors', fields: { origin: 'string', allowed: 'bool', preflight: 'bool' } },
   compile({ origins, methods = [], headers = [], expose_headers = [], credentials = false, max_age }, scope) {
-    const allows = compileOrigins(origins, (i, message) => scope.problem(['origins', i], 'CONFIG_INVALID', message))
-    for (const [field, list] of Object.entries({ origins, methods, headers, expose_headers })) {
-      for (const [i, word] of list.entries()) {
-        if (field !== 'origins' && !TOKEN.test(word))
-          scope.problem([field, i], 'CONFIG_INVALID', `"${word}" is no name of a method or header field`)
-        // Browsers take the star for a plain name when credentials are sent (Fetch, CORS protocol and credentials).
-        if (word === '*' && credentials)
-          scope.problem([field, i], 'CONFIG_INVALID', '* does not go with credentials: true; name what is allowed')
-      }
+    const config = {
+      origins,
+      methods,
+      headers,
+      expose_headers,
+      credentials,
+      ...(max_age === undefined ? {} : { max_age: seconds(max_age) })
     }
-    const anyMethod = methods.includes('*')
-    const methodSet = new Set([...SAFE_METHODS, ...methods])
-    const anyHeader = headers.includes('*')
-    const headerSet = new Set(headers.map((name) => name.toLowerCase()))
-    const open = origins.includes('*')
-    const vary = open ? [] : ['Vary', 'Origin']
-    const shared = credentials ? ['Access-Control-Allow-Credentials', 'true'] : []
-    const readable = [
-      ...shared,
-      ...(expose_headers.length > 0 ? ['Access-Control-Expose-Headers', expose_headers.join(', ')] : [])
-    ]
-    const preflight = [
-      ...shared,
-      ...(methods.length > 0 ? ['Access-Control-Allow-Methods', methods.join(', ')] : []),
-      ...(headers.length > 0 ? ['Access-Control-Allow-Headers', headers.join(', ')] : []),
-      ...(max_age === undefined ? [] : ['Access-Control-Max-Age', String(seconds(max_age))])
-    ]
-    const refusal = respond(204, PREFLIGHT_VARY)
-    const allowedHeaders = (wanted: string): boolean =>
-      wanted.split(',').every((part) => {
-        const name = part.trim().toLowerCase()
-        return name === '' || headerSet.has(name) || (anyHeader && name !== 'authorization')
-      })
-
-    return (flow) => {
-      const { request } = flow
-      if (request === undefined) return undefined
-      const origin = request.headers.get('origin')
-      const allowed = origin !== undefined && allows(origin)
-      const granted = allowed ? ['Access-Control-Allow-Origin', open ? '*' : origin] : []
-      const wantedMethod = request.headers.get('access-control-request-method')
-      if (origin !== undefined && request.head.method === 'OPTIONS' && wantedMethod !== undefined) {
-        const fits =
-          allowed &&
-          (anyMethod || methodSet.has(wantedMethod)) &&
-          allowedHeaders(request.headers.values('access-control-request-headers').join(','))
-        flow.publish('cors', { origin, allowed: fits, preflight: true })
-        return fits ? respond(204, [...granted, ...preflight, ...PREFLIGHT_VARY]) : refusal
-      }
-      flow.publish('cors', { origin: origin ?? '', allowed, preflight: false })
-      flow.onForwarded(() => dropUpstreamFields(flow))
-      flow.responseFields ??= []
-      if (allowed) flow.responseFields.push(...granted, ...readable)
-      flow.responseFields.push(...vary)
-      return undefined
-    }
+    findProblems(config, (at, message) => scope.problem(at, 'CONFIG_INVALID', message))
+    return compileCors(config)
   }
 })
+
+/** What may be asked across origins. `max_age`: seconds; absent: as long as the browser likes. */
+interface CorsConfig {
+  readonly origins: readonly string[]
+  readonly methods: readonly string[]
+  readonly headers: readonly string[]
+  readonly expose_headers: readonly string[]
+  readonly credentials: boolean
+  readonly max_age?: number
+}
+
+/** Reports what can never work, with its place in the configuration. */
+function findProblems(
+  { origins, methods, headers, expose_headers, credentials }: CorsConfig,
+  report: (at: readonly [field: string, index: number], message: string) => void
+): void {
+  for (const [i, written] of origins.entries()) {
+    if (written !== '*' && readOrigin(written) === undefined)
+      report(['origins', i], `"${written}" is no origin; write https://app.example.com, https://*.example.com or *`)
+  }
+  for (const [field, list] of Object.entries({ origins, methods, headers, expose_headers })) {
+    for (const [i, word] of list.entries()) {
+      if (field !== 'origins' && !TOKEN.test(word))
+        report([field, i], `"${word}" is no name of a method or header field`)
+      // Browsers take the star for a plain name when credentials are sent (Fetch, CORS protocol and credentials).
+      if (word === '*' && credentials) report([field, i], '* does not go with credentials: true; name what is allowed')
+    }
+  }
+}
+
+/** Compiles what is allowed to the step of a request. */
+function compileCors({
+  origins,
+  methods,
+  headers,
+  expose_headers,
+  credentials,
+  max_age
+}: CorsConfig): (flow: Flow) => Verdict | undefined {
+  const allows = compileOrigins(origins)
+  const anyMethod = methods.includes('*')
+  const methodSet = new Set([...SAFE_METHODS, ...methods])
+  const anyHeader = headers.includes('*')
+  const headerSet = new Set(headers.map((name) => name.toLowerCase()))
+  const open = origins.includes('*')
+  const vary = open ? [] : ['Vary', 'Origin']
+  const shared = credentials ? ['Access-Control-Allow-Credentials', 'true'] : []
+  const readable = [
+    ...shared,
+    ...(expose_headers.length > 0 ? ['Access-Control-Expose-Headers', expose_headers.join(', ')] : [])
+  ]
+  const preflight = [
+    ...shared,
+    ...(methods.length > 0 ? ['Access-Control-Allow-Methods', methods.join(', ')] : []),
+    ...(headers.length > 0 ? ['Access-Control-Allow-Headers', headers.join(', ')] : []),
+    ...(max_age === undefined ? [] : ['Access-Control-Max-Age', String(max_age)])
+  ]
+  const refusal = respond(204, PREFLIGHT_VARY)
+  const allowedHeaders = (wanted: string): boolean =>
+    wanted.split(',').every((part) => {
+      const name = part.trim().toLowerCase()
+      return name === '' || headerSet.has(name) || (anyHeader && name !== 'authorization')
+    })
+
+  return (flow) => {
+    const { request } = flow
+    if (request === undefined) return undefined
+    const origin = request.headers.get('origin')
+    const allowed = origin !== undefined && allows(origin)
+    const granted = allowed ? ['Access-Control-Allow-Origin', open ? '*' : origin] : []
+    const wantedMethod = request.headers.get('access-control-request-method')
+    if (origin !== undefined && request.head.method === 'OPTIONS' && wantedMethod !== undefined) {
+      const fits =
+        allowed &&
+        (anyMethod || methodSet.has(wantedMethod)) &&
+        allowedHeaders(request.headers.values('access-control-request-headers').join(','))
+      flow.publish('cors', { origin, allowed: fits, preflight: true })
+      return fits ? respond(204, [...granted, ...preflight, ...PREFLIGHT_VARY]) : refusal
+    }
+    flow.publish('cors', { origin: origin ?? '', allowed, preflight: false })
+    flow.onForwarded(() => dropUpstreamFields(flow))
+    // Where a route and a policy both say, or one entry leads to another, the last one counts: browsers refuse two answers.
+    flow.responseFields = withoutAnswer(flow.responseFields)
+    if (allowed) flow.responseFields.push(...granted, ...readable)
+    flow.responseFields.push(...vary)
+    return undefined
+  }
+}
+
+/** The fields to add without those of this protocol. */
+function withoutAnswer(fields: readonly string[] | undefined): string[] {
+  const kept: string[] = []
+  for (let i = 0; fields !== undefined && i < fields.length; i += 2) {
+    const [name, value] = [fields[i] as string, fields[i + 1] as string]
+    const ours = name === 'Vary' ? value === 'Origin' : ANSWER_FIELDS.includes(name.toLowerCase())
+    if (!ours) kept.push(name, value)
+  }
+  return kept
+}
 
 function dropUpstreamFields({ response }: Flow): void {
   if (response === undefined) return
   for (const name of ANSWER_FIELDS) response.headers.delete(name)
 }
 
-/** Compiles origins to one test of the field's value. Origins are compared as browsers serialise them: lower-case, no default port. */
-function compileOrigins(
-  origins: readonly string[],
-  problem: (index: number, message: string) => void
-): (origin: string) => boolean {
-  const exact = new Set<string>()
-  const below: { readonly scheme: string; readonly suffix: string }[] = []
-  for (const [i, written] of origins.entries()) {
-    if (written === '*') continue
-    const [scheme = '', name = ''] = ORIGIN.test(written) ? written.toLowerCase().split('://') : []
-    const wild = name.startsWith('*.')
-    const parsed = parseAuthority(wild ? name.slice(2) : name)
-    if (parsed === undefined) {
-      problem(i, `"${written}" is no origin; write https://app.example.com, https://*.example.com or *`)
-      continue
-    }
-    const usual = scheme === 'https' ? 443 : 80
-    const port = parsed.port === undefined || parsed.port === usual ? '' : `:${parsed.port}`
-    const host = parsed.host.includes(':') ? `[${parsed.host}]` : parsed.host
-    if (wild) below.push({ scheme: `${scheme}://`, suffix: `.${host}${port}` })
-    else exact.add(`${scheme}://${host}${port}`)
-  }
-  const any = origins.includes('*')
+interface ReadOrigin {
+  /** Holds every name below `host`, and not the name itself. */
+  readonly wild: boolean
+  readonly scheme: string
+  /** With the port, unless it is that of the scheme. */
+  readonly host: string
+}
+
+/** Reads an origin as browsers serialise them: lower-case, no default port. Undefined when it is none. */
+function readOrigin(written: string): ReadOrigin | undefined {
+  const [scheme = '', name = ''] = ORIGIN.test(written) ? written.toLowerCase().split('://') : []
+  const wild = name.startsWith('*.')
+  const parsed = parseAuthority(wild ? name.slice(2) : name)
+  if (parsed === undefined) return undefined
+  const usual = scheme === 'https' ? 443 : 80
+  const port = parsed.port === undefined || parsed.port === usual ? '' : `:${parsed.port}`
+  const host = parsed.host.includes(':') ? `[${parsed.host}]` : parsed.host
+  return { wild, scheme: `${scheme}://`, host: `${host}${port}` }
+}
+
+/** Compiles origins to one test of the field's value; what is no origin allows none. */
+function compileOrigins(origins: readonly string[]): (origin: string) => boolean {
+  if (origins.includes('*')) return () => true
+  const read = origins.flatMap((written) => readOrigin(written) ?? [])
+  const exact = new Set(read.filter(({ wild }) => !wild).map(({ scheme, host }) => `${scheme}${host}`))
+  const below = read.filter(({ wild }) => wild).map(({ scheme, host }) => ({ scheme, suffix: `.${host}` }))
   return (origin) =>
-    any ||
     exact.has(origin) ||
     below.some(
       ({ scheme, suffix }) =>
@@ -177,4 +237,70 @@ function seconds(written: string): number {
   return Math.floor((parseDuration(written) ?? 0) / 1_000)
 }
 
-export const cors = defineFeature({ name: 'cors', actions: [action] })
+/**
+ * The same for a route, ahead of all that refuses but the IP restriction: a preflight request carries neither cookies nor
+ * keys, so that no login, limit or signature is asked of it, and pages can read why their other requests were refused.
+ */
+const routeModule = defineModule({
+  name: 'cors',
+  description:
+    'An extension of Sluice: lets pages of other origins read answers, and answers their preflight requests.',
+  on: ['https'],
+  fields: {
+    origins: field.texts({
+      description: 'scheme://host[:port], scheme://*.host[:port] for every name below a host, or * for every origin.',
+      item: 'An origin.',
+      required: true,
+      min: 1,
+      max: 100,
+      bytes: 300,
+      distinct: true
+    }),
+    methods: field.texts({
+      description: 'Methods beside GET, HEAD and POST; * for all.',
+      item: 'A method.',
+      max: 20,
+      distinct: true
+    }),
+    headers: field.texts({
+      description: 'Header fields that pages may send beside the safe ones; * for all but Authorization.',
+      item: 'A header name.',
+      form: 'header_name',
+      max: 50,
+      distinct: true
+    }),
+    expose_headers: field.texts({
+      description: 'Header fields of answers that pages may read; * for all.',
+      item: 'A header name.',
+      form: 'header_name',
+      max: 50,
+      distinct: true
+    }),
+    credentials: field.flag({
+      description: 'Whether requests with cookies or client certificates are allowed.',
+      default: false
+    }),
+    max_age: field.integer({
+      description: 'Seconds that browsers keep the answer to a preflight request.',
+      min: 0,
+      max: DAY,
+      default: DEFAULT_MAX_AGE
+    })
+  },
+  rules: [
+    {
+      on: ['origins', 'methods', 'headers', 'expose_headers', 'credentials'],
+      check: ({ body, report }) =>
+        findProblems(body as unknown as CorsConfig, ([field, index], message) =>
+          report(`${field}[${index}]`, 'FIELD_INVALID', message)
+        )
+    }
+  ],
+  compile(config) {
+    const run = compileCors(config)
+    // Paths of logins are ours: no page of another origin reads them.
+    return { request: (flow) => (flow.reservedPath === undefined ? run(flow) : undefined) }
+  }
+})
+
+export const cors = defineFeature({ name: 'cors', actions: [action], modules: [routeModule] })

@@ -51,6 +51,7 @@ export const features: readonly Feature[] = [
  * The order in which modules see a request; they see its response in reverse.
  *
  * - First who may come at all, the cheapest check before the dearer: nobody who is refused costs more than that.
+ * - Pages of other origins are answered before any login, limit or signature: a preflight request can carry none of these.
  * - Headers are edited before the policy, which sees what the upstream will see, and after the checks, which see what came.
  * - The breaker refuses before the policy spends anything on a request that has nowhere to go. Of responses it sees the
  *   upstream's or ours, whatever the policy did to the headers.
@@ -60,6 +61,7 @@ export const features: readonly Feature[] = [
  */
 const MODULE_ORDER: readonly string[] = [
   'ip_restriction',
+  'cors',
   'user_agent_filter',
   'webhook_verification',
   'oauth',

@@ -115,11 +115,9 @@ const action = defineAction({
     if (Number(min_version) > Number(max_version)) {
       scope.problem(['min_version'], 'CONFIG_INVALID', 'min_version is above max_version')
     }
-    if (Number(max_version) < 1.2) {
-      scope.unavailable(['max_version'], 'TLS 1.0 and 1.1 are broken (RFC 8996) and not spoken; use 1.2 or 1.3')
-    } else if (Number(min_version) < 1.2) {
-      const message = 'TLS 1.0 and 1.1 are broken (RFC 8996) and not spoken: 1.2 is the lowest version'
-      scope.warn(['min_version'], 'TLS_OUTDATED', message)
+    for (const [field, version] of Object.entries({ min_version, max_version })) {
+      if (Number(version) >= 1.2) continue
+      scope.unavailable([field], 'TLS 1.0 and 1.1 are broken (RFC 8996) and not spoken; use 1.2 or 1.3')
     }
     const identity = compileIdentity(config.server_certificate, config.server_private_key, scope)
     const clients = compileClients(

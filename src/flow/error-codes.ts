@@ -35,6 +35,7 @@ export const flowErrors = defineErrors({
     text: 'The request target has no normal form: a fragment, a broken escape, another authority than Host.'
   },
   IP_RESTRICTED: { status: 403, text: 'The IP restriction of all endpoints excludes the address of the client.' },
+  HTTPS_REQUIRED: { status: 403, text: 'The endpoint is served over HTTPS only, and the request came without TLS.' },
   NO_ROUTE: { status: 404, text: 'No endpoint serves the host and path.' },
   INTERNAL_ENTRY_GONE: { status: 503, text: 'A policy forwards to an internal endpoint that no longer exists.' },
   TOO_MANY_HOPS: { status: 508, text: 'Internal endpoints forward to each other without end.' },
@@ -81,6 +82,7 @@ export const requestErrors = {
   method: flowErrors.METHOD_REFUSED,
   target: flowErrors.BAD_TARGET,
   restricted: flowErrors.IP_RESTRICTED,
+  httpsRequired: flowErrors.HTTPS_REQUIRED,
   route: flowErrors.NO_ROUTE,
   internalEntry: flowErrors.INTERNAL_ENTRY_GONE,
   hops: flowErrors.TOO_MANY_HOPS,

@@ -286,10 +286,25 @@ function contradictions(options: Options, origins: LoadedOptions['origins']): Op
   if (upstream_ca !== undefined && upstream?.protocol !== 'https') {
     add('error', 'upstream_ca', 'needs an upstream that begins with https://')
   }
+  found.push(...hstsContradictions(options, origins))
   if (policy !== undefined && upstream === undefined) {
     add('warning', 'policy', 'is used only together with upstream')
   }
   return found
+}
+
+const YEAR = 8_760 * 3_600_000
+
+/** What the lists of browsers ask of hosts (hstspreload.org), and words without effect. */
+function hstsContradictions({ hsts }: Options, origins: LoadedOptions['origins']): OptionProblem[] {
+  const about = (severity: 'error' | 'warning', option: string, message: string): OptionProblem[] => [
+    { severity, option, message, origin: origins.get(option) ?? { kind: 'default' } }
+  ]
+  if (hsts.preload && (!hsts.include_subdomains || hsts.max_age < YEAR)) {
+    return about('error', 'hsts.preload', 'needs hsts.include_subdomains: on and hsts.max_age: 8760h or more')
+  }
+  if (!hsts.include_subdomains || hsts.max_age > 0) return []
+  return about('warning', 'hsts.include_subdomains', 'is used only together with hsts.max_age')
 }
 
 const EVERYWHERE: ReadonlySet<string> = new Set(['0.0.0.0', '::'])

@@ -1,12 +1,13 @@
 import Type from 'typebox'
 import { type JsonSchema, publish } from '../schema/publish.js'
 import type { Schema } from '../schema/schema.js'
-import { choice, fraction, integer, object, optional, type Parsed, size, text } from '../schema/values.js'
+import { choice, duration, fraction, integer, object, optional, type Parsed, size, text } from '../schema/values.js'
 import { limits, timeouts } from './limits.js'
 import * as option from './values.js'
 
 const MIB = 1024 * 1024
 const GIB = 1024 * MIB
+const HOUR = 3_600_000
 
 /**
  * Every option of the process: the schema of the options file, of the environment and of the flags. An option's
@@ -28,6 +29,35 @@ export const optionsSchema = Type.Object(
         'slashes, backslashes, encoded control characters and dot segments with parameters are refused (400). lenient: RFC 3986 alone.',
       default: 'strict'
     }),
+    edges_on_http: choice(['serve', 'redirect', 'refuse'], {
+      description:
+        'What HTTPS edges (names on port 443 or that of a listener with TLS) that do not say answer where clients come without ' +
+        'TLS. serve: the same as with it. redirect: 308 to https, where there is a listener with TLS and a certificate for the ' +
+        'name. refuse: 403.',
+      default: 'serve'
+    }),
+    hsts: object(
+      {
+        max_age: duration({
+          description:
+            'How long browsers are to reach hosts by https alone: Strict-Transport-Security in answers over TLS (RFC 6797), for ' +
+            'edges that do not say. 0s: none is added.',
+          default: '0s',
+          min: 0,
+          max: 10 * 8_760 * HOUR
+        }),
+        include_subdomains: option.switched({
+          description: 'Does that hold for all names below as well?',
+          default: 'off'
+        }),
+        preload: option.switched({
+          description:
+            'May browsers come with that knowledge? Needs include_subdomains and a max_age of a year (8760h) or more.',
+          default: 'off'
+        })
+      },
+      { description: 'What browsers remember of hosts that are served over TLS.' }
+    ),
     tcp_host: optional(
       option.host({ description: 'Address on which the ports of TCP edges listen; default: that of `listen`.' })
     ),

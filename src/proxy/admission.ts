@@ -7,10 +7,11 @@ import type { Clock } from '../lib/clock.js'
 import { formatAuthority } from '../lib/host.js'
 import { unmapIpv4 } from '../lib/ip.js'
 import type { AddressGate } from '../runtime/address-gate.js'
-import type { CompiledEdge } from '../runtime/http-edges.js'
+import type { CompiledEdge, EdgeAt } from '../runtime/http-edges.js'
 import type { Snapshot } from '../runtime/snapshot.js'
 import type { ClientAddress } from './client-address.js'
 import { cleanRequest, type HeaderKinds } from './header-sanitizing.js'
+import { plainAnswer } from './plain-http.js'
 import type { ListenerTls } from './tls.js'
 
 export type AdmittedFlow = Flow & { request: FlowRequest }
@@ -31,8 +32,8 @@ export interface Place {
   readonly entry: EntryFacts
   /** The one that the exchange is pinned to. */
   readonly snapshot: Snapshot
-  /** Undefined where none claims the host. */
-  readonly edge: CompiledEdge | undefined
+  /** Undefined where no edge claims the host. */
+  readonly found: EdgeAt | undefined
 }
 
 /** Turns what an engine read into the flow that policies see, in its one normal form, or says why it is refused. */
@@ -68,9 +69,11 @@ export class Admission {
     const { request: head, connection } = exchange
     const peer = unmapIpv4(connection.peer.address)
     const origin = this.#forwarding.origin(peer, connection.peer.port, head.headers)
-    const refused = this.#refused(connection, origin.address, asked.host, place)
-    if (refused !== undefined) return refused
-    const pathForm = formAt(place.edge, place.entry)
+    if (!this.#parts.endpoints.admits(place.snapshot, origin.address, { listener: connection.listener }))
+      return requestErrors.restricted
+    const misdirected = this.#parts.tls.misdirected(connection, asked.host, place.found?.edge, place.snapshot)
+    if (misdirected && connection.tls !== undefined) return MISDIRECTED
+    const pathForm = formAt(place.found?.edge, place.entry)
     const target = asked.in(pathForm)
     if (typeof target === 'string') return pathErrors[target]
     const headers = cleanRequest(this.#kinds, head.headers, origin.trusted, exchange.upgrade === 'websocket')
@@ -91,19 +94,9 @@ export class Admission {
       receivedAt: this.#clock.wall()
     }
     if (results !== undefined) flow.results = new Map(results)
-    return flow as AdmittedFlow
-  }
-
-  /** What keeps a client away from this host before any route is looked for. */
-  #refused(
-    connection: ConnectionFacts,
-    client: string,
-    host: string,
-    { snapshot, edge }: Place
-  ): FailureAnswer | undefined {
-    const { endpoints, tls } = this.#parts
-    if (!endpoints.admits(snapshot, client, { listener: connection.listener })) return requestErrors.restricted
-    return tls.misdirected(connection, host, edge, snapshot) ? MISDIRECTED : undefined
+    const admitted = flow as AdmittedFlow
+    // Without TLS it may be told where its host is served with it.
+    return misdirected && plainAnswer(admitted, place.found, place.snapshot) === undefined ? MISDIRECTED : admitted
   }
 }
 

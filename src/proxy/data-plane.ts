@@ -91,6 +91,7 @@ export function createTraffic(parts: TrafficParts): Traffic {
     clock,
     metrics,
     challenge: parts.challenge,
+    listenerPort: (key) => ports.listener(key)?.port,
     accessLog: accessLog === undefined ? undefined : new AccessLog(lines, accessLog),
     events,
     log
@@ -136,7 +137,7 @@ export function createTraffic(parts: TrafficParts): Traffic {
     turnedAway: parts.turnedAway,
     region
   }
-  const ports = new ProcessPorts({
+  const ports: ProcessPorts = new ProcessPorts({
     openHttp: (unit) => openHttpListener(unit, http),
     openTcp: (edge, at, address) => TcpListener.open(edge, at, address, tcp),
     tcpHost: parts.tcp.host,

@@ -1,7 +1,14 @@
 import { FAILURES, type FailureAnswer, MOST_HOPS, pathErrors, requestErrors } from '../flow/error-codes.js'
 import type { Exchange, Sent } from '../flow/exchange.js'
-import { type EndpointFacts, type EntryFacts, type Flow, type FlowRequest, isInternal } from '../flow/flow.js'
-import { dropLoginCookies, ownPath } from '../flow/reserved-paths.js'
+import {
+  type EndpointFacts,
+  type EntryFacts,
+  type Flow,
+  type FlowRequest,
+  type FlowResponse,
+  isInternal
+} from '../flow/flow.js'
+import { dropLoginCookies, isSecure, ownPath } from '../flow/reserved-paths.js'
 import { hasParameters, withoutParameters } from '../flow/target.js'
 import type { Verdict } from '../flow/verdict.js'
 import type { Clock } from '../lib/clock.js'
@@ -12,7 +19,8 @@ import type { TrafficEventSource } from '../telemetry/event-fields.js'
 import type { Metrics } from '../telemetry/metrics.js'
 import { type Admission, type AdmittedFlow, formAt } from './admission.js'
 import type { Forwarded, Forwarder } from './forwarder.js'
-import { discard, failureResponse, responseOf, send } from './response.js'
+import { httpsLocation, type PlainAnswer, plainAnswer } from './plain-http.js'
+import { discard, failureResponse, localResponse, responseOf, send } from './response.js'
 
 export interface PipelineParts {
   readonly holder: SnapshotHolder
@@ -22,6 +30,8 @@ export interface PipelineParts {
   readonly metrics: Metrics
   /** What a certificate authority that checks a host is told at a path; undefined for every other request. */
   readonly challenge: (host: string, path: string) => Uint8Array | undefined
+  /** The port of an HTTP listener by the key of its unit; undefined: it is not open. */
+  readonly listenerPort: (key: string) => number | undefined
   /** Undefined: no access log. */
   readonly accessLog: AccessLog | undefined
   readonly events: TrafficEventSource
@@ -65,6 +75,8 @@ interface RequestContext {
   code: string | undefined
   upstreamDuration: number | undefined
   reusedConnection: boolean | undefined
+  /** Value of Strict-Transport-Security in the answer. */
+  hsts: string | undefined
 }
 
 /**
@@ -108,7 +120,8 @@ export class Pipeline {
       status: 0,
       code: undefined,
       upstreamDuration: undefined,
-      reusedConnection: undefined
+      reusedConnection: undefined,
+      hsts: undefined
     }
     metrics.inFlight.inc()
     try {
@@ -129,7 +142,7 @@ export class Pipeline {
     if ('status' in asked) return this.#refuse(context, asked)
     const found =
       inside === undefined ? clientEdge(snapshot, asked.host, entry) : snapshot.internalEdge(inside.host, inside.port)
-    const flow = admission.admit(exchange, asked, { entry, snapshot, edge: found?.edge }, results)
+    const flow = admission.admit(exchange, asked, { entry, snapshot, found }, results)
     if ('status' in flow) return this.#refuse(context, flow)
     flow.units = snapshot
     flow.signal = exchange.signal
@@ -143,11 +156,18 @@ export class Pipeline {
       const response = responseOf({ kind: 'respond', status: 200, headers, body: proof })
       return this.#answer(context, flow, { response, duration: undefined })
     }
+    if (found !== undefined && inside === undefined) {
+      const hsts = snapshot.tables.https.hsts(found.edge)
+      // Only answers over TLS may carry it (RFC 6797 7.2).
+      if (hsts !== undefined && isSecure(flow.request)) context.hsts = hsts
+    }
     if (found !== undefined) {
       if (found.endpoint !== undefined) flow.endpoint = found.endpoint
       if (inside === undefined && found.edge.hosts !== 'every') flow.hosts = found.edge.hosts
       context.route = routeIn(found.edge, snapshot, flow)
     }
+    const plain = plainAnswer(flow, found, snapshot)
+    if (plain !== undefined) return this.#answerPlain(context, flow, plain)
     if (context.route === undefined) return this.#refuse(context, requestErrors.route)
     let verdict = requestSteps(context, flow)
     if (verdict instanceof Promise) verdict = await verdict
@@ -174,13 +194,24 @@ export class Pipeline {
     return this.#parts.forwarder.forward(exchange, flow, snapshot, route?.upstream)
   }
 
+  /** Answers a request that came without TLS for a host that is served with it. */
+  #answerPlain(context: RequestContext, flow: AdmittedFlow, plain: PlainAnswer): Promise<Sent> {
+    if (plain.kind === 'refuse') return this.#answer(context, flow, refusedWith(plain.answer))
+    const { place } = plain
+    const port = 'port' in place ? place.port : this.#parts.listenerPort(place.listener)
+    // The listener is about to open: until then its names are served nowhere.
+    if (port === undefined) return this.#answer(context, flow, refusedWith(requestErrors.httpsRequired))
+    const response = localResponse(308, ['Location', httpsLocation(flow, port)])
+    return this.#answer(context, flow, { response, duration: undefined })
+  }
+
   async #answer(context: RequestContext, flow: AdmittedFlow, forwarded: Forwarded): Promise<Sent> {
     const { exchange } = context
     flow.response = forwarded.response
     context.upstreamDuration = forwarded.duration
     context.reusedConnection = forwarded.reusedConnection
     if (exchange.signal.aborted !== undefined) return this.#abandon(context, forwarded)
-    addFields(flow)
+    addFields(flow, context.hsts)
     let replaced = responseSteps(context, flow)
     if (replaced instanceof Promise) replaced = await replaced
     if (exchange.signal.aborted !== undefined) return this.#abandon(context, forwarded)
@@ -190,6 +221,7 @@ export class Pipeline {
       if (replaced.kind === 'forward') throw new TypeError('a response cannot be forwarded')
       if (replaced.kind === 'close') return this.#close(context, replaced.how)
       flow.response = responseOf(replaced)
+      addFields(flow, context.hsts)
       // The modules before the one that put an answer of its own in place see that answer.
       replaced = responseSteps(context, flow)
       if (replaced instanceof Promise) replaced = await replaced
@@ -211,7 +243,9 @@ export class Pipeline {
   #refuse(context: RequestContext, answer: FailureAnswer): Promise<Sent> {
     context.status = answer.status
     context.code = answer.code
-    return send(context.exchange, failureResponse(answer), answer.close)
+    const response = failureResponse(answer)
+    addTo(response, context.flow?.responseFields, context.hsts)
+    return send(context.exchange, response, answer.close)
   }
 
   #close({ exchange }: RequestContext, how: 'fin' | 'reset'): Sent {
@@ -336,11 +370,15 @@ function responseSteps(
   return undefined
 }
 
-function addFields({ response, responseFields }: AdmittedFlow): void {
-  if (response === undefined || responseFields === undefined) return
-  for (let i = 0; i < responseFields.length; i += 2) {
-    response.headers.append(responseFields[i] as string, responseFields[i + 1] as string)
-  }
+function addFields({ response, responseFields }: AdmittedFlow, hsts: string | undefined): void {
+  if (response !== undefined) addTo(response, responseFields, hsts)
+}
+
+function addTo({ headers }: FlowResponse, fields: readonly string[] | undefined, hsts: string | undefined): void {
+  // In place of the upstream's: browsers read the first one alone (RFC 6797 8.1).
+  if (hsts !== undefined) headers.set('Strict-Transport-Security', hsts)
+  if (fields === undefined) return
+  for (let i = 0; i < fields.length; i += 2) headers.append(fields[i] as string, fields[i + 1] as string)
 }
 
 function release({ response, pipe }: Forwarded): void {

@@ -19,12 +19,8 @@ export function failureResponse({ status, code }: FailureAnswer): FlowResponse {
   return localResponse(status, [], undefined, code)
 }
 
-function localResponse(
-  status: number,
-  headers: string[],
-  body: Uint8Array | undefined,
-  code: string | undefined
-): FlowResponse {
+/** A response of our own; `headers` are name and value by turns. */
+export function localResponse(status: number, headers: string[], body?: Uint8Array, code?: string): FlowResponse {
   if (code !== undefined) headers.push('sluice-error-code', code)
   return {
     status,

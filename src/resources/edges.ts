@@ -1,11 +1,11 @@
 import Type from 'typebox'
 import { moduleFields, moduleRules } from '../features/registry.js'
-import type { EdgeTls, ModuleConfigs, PolicyUnit, SecretReference, Unit } from '../runtime/plan.js'
+import type { EdgeTls, Hsts, ModuleConfigs, PolicyUnit, SecretReference, Unit } from '../runtime/plan.js'
 import { defineField, type Field } from '../schema/field.js'
-import { choice, computed, constant, described, text, texts } from '../schema/fields.js'
+import { choice, computed, constant, described, flag, integer, text, texts } from '../schema/fields.js'
 import { FORMS } from '../schema/formats.js'
 import { responseSchema } from '../schema/json-schema.js'
-import { module } from '../schema/objects.js'
+import { module, type RuleView } from '../schema/objects.js'
 import { parent, ref, refs, type Target, writtenById } from '../schema/references.js'
 import { HTTP_BACKENDS, TCP_BACKENDS } from './backends.js'
 import { certificateAuthority } from './certificates.js'
@@ -15,6 +15,9 @@ import { authorityKey, type PlannedRecord, planned, policyKey, secretAt, splitHo
 
 /** What routes must know of their edge, which knows them in full. */
 const HTTPS_EDGE = { name: 'https_edge', path: '/edges/https', idPrefix: 'edghts' } as const
+
+/** Seconds. */
+const YEAR = 365 * 86_400
 
 /** Where traffic goes. `targets`: the kinds of backends that can carry it. */
 function backendModule(targets: readonly Target[]) {
@@ -107,6 +110,29 @@ export const httpsEdge = defineResource({
       terminate_at: constant('edge', 'Where TLS ends; always edge.'),
       min_version: minVersion()
     }),
+    on_http: choice(['option', 'serve', 'redirect', 'refuse'], {
+      description:
+        'An extension of Sluice: what clients without TLS get. serve: the same as with it. redirect: 308 to https, where there is ' +
+        'a listener with TLS and a certificate for the name. refuse: 403. option: as edges_on_http of the process says.',
+      default: 'option'
+    }),
+    hsts: module(
+      'An extension of Sluice: what browsers remember of its hosts (Strict-Transport-Security, RFC 6797), in answers over TLS.',
+      {
+        max_age: integer({
+          description: 'Seconds that browsers reach the hosts by https alone; 0: they forget it.',
+          min: 0,
+          max: 10 * YEAR,
+          default: YEAR
+        }),
+        include_subdomains: flag({ description: 'Whether that holds for all names below as well.', default: false }),
+        preload: flag({
+          description: 'Whether browsers may come with that knowledge. Needs include_subdomains and a year or more.',
+          default: false
+        })
+      },
+      [{ on: ['max_age', 'include_subdomains', 'preload'], check: preloadable }]
+    ),
     path_form: choice(['listener', 'strict', 'lenient'], {
       description:
         'An extension of Sluice: the normal form of paths. strict merges repeated slashes and refuses encoded slashes, backslashes, ' +
@@ -121,6 +147,12 @@ export const httpsEdge = defineResource({
     )
   }
 })
+
+/** What the lists of browsers ask of hosts (hstspreload.org). */
+function preloadable({ body, report }: RuleView): void {
+  if (body.preload !== true || (body.include_subdomains === true && (body.max_age as number) >= YEAR)) return
+  report('preload', 'FIELD_INVALID', `needs include_subdomains and a max_age of ${YEAR} or more`)
+}
 
 function minVersion(): Field<string> {
   const version = choice(['1.2', '1.3'], { description: 'Lowest version of TLS.', default: '1.2' })
@@ -214,8 +246,11 @@ export const httpsEdges = planned(
   ({ record }) => {
     const tls = edgeTls(record.body)
     const hosts = record.body.hostports.map(splitHostport)
-    const pathForm = record.body.path_form
+    const { path_form: pathForm, on_http: onHttp } = record.body
+    const hsts = edgeHsts(record.body)
     const asked = {
+      ...(onHttp === 'serve' || onHttp === 'redirect' || onHttp === 'refuse' ? { onHttp } : {}),
+      ...(hsts === undefined ? {} : { hsts }),
       ...(tls === undefined ? {} : { tls }),
       ...(pathForm === 'strict' || pathForm === 'lenient' ? { pathForm } : {})
     }
@@ -231,6 +266,12 @@ function edgeTls({ mutual_tls, tls_termination }: RecordOf<typeof httpsEdge>['bo
     ...(ends ? { minVersion: tls_termination.min_version as TlsVersion } : {}),
     ...(asks ? { authorities: mutual_tls.certificate_authorities.map(authorityKey) } : {})
   }
+}
+
+function edgeHsts({ hsts }: RecordOf<typeof httpsEdge>['body']): Hsts | undefined {
+  // Records of former versions have none.
+  if (hsts?.enabled !== true) return undefined
+  return { maxAge: hsts.max_age, includeSubdomains: hsts.include_subdomains, preload: hsts.preload }
 }
 
 export const httpsRoutes = planned(

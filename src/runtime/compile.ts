@@ -71,6 +71,7 @@ export function* preparing(
     policies: yield* tables.policies.editing(policies.compiled, change.drop),
     upstreams: yield* changedUpstreams(tables.upstreams, changes),
     edges: yield* tables.edges.editing(changes, compilation),
+    https: yield* tables.https.editing(changes),
     tcpEdges: yield* tables.tcpEdges.editing(changes, compilation),
     ipPolicies: yield* tables.ipPolicies.editing(changes),
     restrictions: yield* tables.restrictions.editing(changes),

@@ -3,8 +3,17 @@ import type { EndpointFacts } from '../flow/flow.js'
 import type { PathForm } from '../flow/target.js'
 import { ShardedMap } from '../lib/sharded-map.js'
 import { atOnce, type Steps } from '../lib/slices.js'
+import { hstsValue } from './https.js'
 import { compileModules, type ModuleCompilation } from './modules.js'
-import { asKind, type EdgeTls, type EdgeUnit, type HostPort, type RouteUnit, type UnitChange } from './plan.js'
+import {
+  asKind,
+  type EdgeTls,
+  type EdgeUnit,
+  type HostPort,
+  type OnHttp,
+  type RouteUnit,
+  type UnitChange
+} from './plan.js'
 
 /** An edge's routes, ready for lookup. */
 export interface CompiledEdge {
@@ -20,6 +29,10 @@ export interface CompiledEdge {
   readonly yields: boolean
   /** The form of paths; absent: that of the listener. */
   readonly pathForm?: PathForm | undefined
+  /** What clients without TLS get; absent: what the process says. */
+  readonly onHttp?: OnHttp | undefined
+  /** Value of Strict-Transport-Security; absent: that of the process. */
+  readonly hsts?: string | undefined
 }
 
 /** An edge at the hostport that was asked for. */
@@ -244,6 +257,10 @@ export class Edges {
     this.hosts = hosts
   }
 
+  *[Symbol.iterator](): Iterator<CompiledEdge> {
+    for (const [, edge] of this.#edges) yield edge
+  }
+
   /** Compiles what changed: cost grows with the routes of the edges that are touched, not with all. */
   *editing(changes: readonly UnitChange[], compilation: ModuleCompilation): Steps<Edges> {
     const routes = yield* this.#changedRoutes(changes, compilation)
@@ -257,8 +274,9 @@ export class Edges {
       if (running !== undefined) gone.set(running.id, running)
       const edge = asKind(after, 'edge')
       if (edge === undefined) continue
-      const { id, hosts, connectPolicy, tls, pathForm, protocol = 'https', yields = false } = edge
-      put.set(id, { id, hosts, connectPolicy, tls, pathForm, protocol, yields, routes: routesOf(id) })
+      const { id, hosts, connectPolicy, tls, pathForm, onHttp, protocol = 'https', yields = false } = edge
+      const hsts = edge.hsts === undefined ? undefined : hstsValue(edge.hsts)
+      put.set(id, { id, hosts, connectPolicy, tls, pathForm, onHttp, hsts, protocol, yields, routes: routesOf(id) })
     }
     for (const [id, table] of routes) {
       yield

@@ -177,6 +177,28 @@ export interface EdgeUnit {
   readonly yields?: true
   /** The form of paths; absent: that of the listener. */
   readonly pathForm?: 'strict' | 'lenient'
+  /** What clients without TLS get; absent: what the unit `https:default` says. */
+  readonly onHttp?: OnHttp
+  /** Absent: as the unit `https:default` says. */
+  readonly hsts?: Hsts
+}
+
+/** What an edge for HTTPS answers to clients that come without TLS. */
+export type OnHttp = 'serve' | 'redirect' | 'refuse'
+
+/** What browsers are told to remember of a host: Strict-Transport-Security (RFC 6797 6.1). */
+export interface Hsts {
+  /** Seconds; 0: they forget it. */
+  readonly maxAge: number
+  readonly includeSubdomains: boolean
+  readonly preload: boolean
+}
+
+/** What holds for the edges for HTTPS that do not say. Key `https:default`. */
+export interface HttpsUnit {
+  readonly kind: 'https'
+  readonly onHttp: OnHttp
+  readonly hsts?: Hsts
 }
 
 export interface EdgeTls {
@@ -269,6 +291,7 @@ export type Unit =
   | PolicyUnit
   | RouteUnit
   | EdgeUnit
+  | HttpsUnit
   | TcpEdgeUnit
   | IpPolicyUnit
   | IpRuleUnit

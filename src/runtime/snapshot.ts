@@ -8,6 +8,7 @@ import type { CompiledPolicy } from '../policy/compile.js'
 import { IpPolicies, Restrictions } from './address-rules.js'
 import { Certificates } from './certificates.js'
 import { type CompiledEdge, type EdgeAt, Edges, type PathTable, type Route } from './http-edges.js'
+import { HttpsRules } from './https.js'
 import { emptyPlan, type Plan, type UpstreamUnit } from './plan.js'
 import { SecretTable } from './secrets.js'
 import { type CompiledTcpEdge, TcpEdges } from './tcp-edges.js'
@@ -60,6 +61,7 @@ interface Tables {
   readonly policies: ShardedMap<CompiledPolicy>
   readonly upstreams: ShardedMap<UpstreamUnit>
   readonly edges: Edges
+  readonly https: HttpsRules
   readonly tcpEdges: TcpEdges
   readonly ipPolicies: IpPolicies
   readonly restrictions: Restrictions
@@ -84,6 +86,7 @@ export class Snapshot implements ModuleUnits {
       policies: ShardedMap.empty(),
       upstreams: ShardedMap.empty(),
       edges: Edges.empty,
+      https: HttpsRules.empty,
       tcpEdges: TcpEdges.empty,
       ipPolicies: IpPolicies.empty,
       restrictions: Restrictions.empty,

@@ -10,6 +10,8 @@ export interface Reasons {
   readonly order?: string | undefined
   /** The authorizations of an order that failed cannot be read. */
   readonly unreadable?: boolean
+  /** Fetches the proof, as an authority does before it decides. */
+  readonly looks?: (host: string, path: string) => Promise<void>
 }
 
 /**
@@ -77,6 +79,9 @@ export async function startRefusingAuthority(t: Test, reasons: Reasons) {
       location: path === '/account' ? `${base}/account/1` : `${base}/order/1`
     }
     if (path === '/nonce') return void response.writeHead(200, headers).end()
+    const [, asked, index] = path.split('/')
+    if (asked === 'challenge')
+      await reasons.looks?.(names[Number(index)] ?? '', `/.well-known/acme-challenge/token-${index}`)
     const [code, body] = answer(path, payloadOf(Buffer.concat(chunks).toString()))
     response.writeHead(code, headers).end(JSON.stringify(body))
   }

@@ -207,7 +207,10 @@ t.test('doubtful documents are warned of', async (t) => {
   t.match(problems('oidc', oidc), [/^warning ACTION_RENAMED .*openid-connect/])
   t.match(problems('oauth', { provider: 'google', scopes: ['a'] }), [/^warning CONFIG_UNUSED .*scopes/])
   t.match(problems('oauth', { provider: 'amazon' }), [/^warning CONFIG_INCOMPLETE .*provider/])
-  t.match(problems('terminate-tls', { min_version: '1.0' }, 'on_tcp_connect'), [/^warning TLS_OUTDATED/])
+
+  t.match(problems('terminate-tls', { min_version: '1.0' }, 'on_tcp_connect'), [
+    /^warning ACTION_UNAVAILABLE .*min_version.*RFC 8996/
+  ])
   t.match(problems('forward-internal', { url: '<URL here>' }), [/^warning PLACEHOLDER .*config\.url/])
   t.match(problems('openid-connect', { issuer_url: 'YOUR_ISSUER' }), [/^warning PLACEHOLDER .*config\.issuer_url/])
   t.match(problems('openid-connect', { issuer_url: 'https://<tenant>.test' }), [/^warning PLACEHOLDER /])

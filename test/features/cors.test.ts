@@ -116,3 +116,122 @@ t.test('answers carry the fields of the policy, whatever makes the answer', asyn
   t.equal((await get({ method: 'OPTIONS', headers: asked })).status, 204, 'the upstream is not asked')
   t.equal((await get({ method: 'OPTIONS', headers: { origin: APP } })).status, 200, 'a plain OPTIONS goes on')
 })
+
+const KEYS = {
+  name: 'per key',
+  algorithm: 'sliding_window',
+  capacity: 1,
+  rate: '60s',
+  bucket_key: ["req.headers['x-key'][0]"]
+}
+
+t.test('the module of a route answers preflight requests before filters, signatures, logins and limits', async (t) => {
+  let asked = 0
+  const { get, put, remove, api, path } = await startRoute(
+    t,
+    (_request, response) => {
+      asked++
+      response.end('body')
+    },
+    {
+      cors: { origins: [APP], methods: ['PUT'], headers: ['X-Key'], expose_headers: ['X-Total'], max_age: 600 },
+      user_agent_filter: { deny: ['.*'] },
+      webhook_verification: { provider: 'TWILIO', secret: 'not-of-this-client' },
+      traffic_policy: {
+        value: JSON.stringify({
+          on_http_request: [
+            { actions: [{ type: 'rate-limit', config: KEYS }] },
+            { actions: [{ type: 'basic-auth', config: { credentials: ['ann:a-long-password'] } }] }
+          ]
+        })
+      }
+    }
+  )
+  const asks = { origin: APP, 'access-control-request-method': 'PUT', 'access-control-request-headers': 'x-key' }
+  for (let i = 0; i < 3; i++) {
+    t.match(await get({ method: 'OPTIONS', headers: asks }), {
+      status: 204,
+      headers: {
+        'access-control-allow-origin': APP,
+        'access-control-allow-methods': 'PUT',
+        'access-control-allow-headers': 'x-key',
+        'access-control-max-age': '600'
+      }
+    })
+  }
+  const readable = { 'access-control-allow-origin': APP, 'access-control-expose-headers': 'x-total', vary: 'Origin' }
+  const page = { origin: APP, 'x-key': 'k' }
+  t.match(await get({ headers: page }), { status: 403, headers: readable }, 'refused by its name')
+  await remove('user_agent_filter')
+  t.match(await get({ headers: page }), { headers: readable, code: /WEBHOOK/ }, 'refused for its signature')
+  await remove('webhook_verification')
+  t.match(
+    await get({ headers: page }),
+    { status: 401, headers: readable },
+    'preflights have taken nothing of the limit'
+  )
+  t.match(await get({ headers: page }), { status: 429, headers: readable })
+  t.equal(asked, 0)
+  await remove('traffic_policy')
+  t.match(await get({ headers: page }), { status: 200, headers: readable })
+  await put('cors', { origins: ['https://other.example.com'] })
+  t.equal((await get({ headers: page })).headers['access-control-allow-origin'], undefined)
+  const wrong = { origins: ['app.example.com'], headers: ['*'], credentials: true }
+  const refused = await api('PUT', `${path}/cors`, wrong)
+  t.match(refused, { status: 400, text: /origins\[0\].*is no origin/ })
+  t.match(refused.text, /headers\[0\].*does not go with credentials/)
+  t.equal((await api('PUT', `${path}/cors`, {})).status, 400, 'origins are required')
+})
+
+t.test(
+  'an address that is refused gets no answer to a preflight request, and an upstream that is gone is told',
+  async (t) => {
+    const { get, made, put, server } = await startRoute(t, (_request, response) => response.end(), {
+      cors: { origins: ['*'] }
+    })
+    const asks = { origin: APP, 'access-control-request-method': 'GET' }
+    const closing = new Promise((closed) => server.close(closed))
+    server.closeAllConnections()
+    await closing
+    t.match(await get({ headers: { origin: APP } }), {
+      status: 502,
+      headers: { 'access-control-allow-origin': '*' },
+      code: 'UPSTREAM_REFUSED'
+    })
+    const policy = await made('/ip_policies', {})
+    await put('ip_restriction', { ip_policy_ids: [policy.id] })
+    const refused = await get({ method: 'OPTIONS', headers: asks })
+    t.match(refused, { status: 403, code: 'IP_RESTRICTED' })
+    t.equal(refused.headers['access-control-allow-origin'], undefined)
+  }
+)
+
+t.test(
+  'route and policy together give one answer, also where the policy puts another response in its place',
+  async (t) => {
+    const other = 'https://other.example.com'
+    const { get } = await startRoute(t, (_request, response) => response.end(), {
+      cors: { origins: ['*'], expose_headers: ['X-Route'] },
+      traffic_policy: {
+        value: JSON.stringify({
+          on_http_request: [
+            { expressions: ["req.url.path == '/own'"], actions: [{ type: 'cors', config: { origins: [other] } }] }
+          ],
+          on_http_response: [
+            {
+              expressions: ["req.url.path == '/replaced'"],
+              actions: [{ type: 'custom-response', config: { status_code: 418 } }]
+            }
+          ]
+        })
+      }
+    })
+    const own = await get({ path: '/own', headers: { origin: other } })
+    t.match(own.headers, { 'access-control-allow-origin': other, vary: 'Origin' }, 'the one of the policy, alone')
+    t.equal(own.headers['access-control-expose-headers'], undefined)
+    t.match(await get({ path: '/replaced', headers: { origin: other } }), {
+      status: 418,
+      headers: { 'access-control-allow-origin': '*' }
+    })
+  }
+)

@@ -50,7 +50,7 @@ export function askTls(
   port: number,
   host: string,
   { path = '/', servername = host, ...options }: Asked = {}
-): Promise<{ status: number; body: string; code: string | undefined; certificate: string }> {
+): Promise<{ status: number; body: string; code: string | undefined; certificate: string; hsts: string | undefined }> {
   return new Promise((resolve, reject) => {
     const sent = request(
       {
@@ -74,7 +74,13 @@ export function askTls(
         response.on('error', reject)
         response.on('end', () => {
           const code = response.headers['sluice-error-code'] as string | undefined
-          resolve({ status: response.statusCode ?? 0, body, code, certificate: shown })
+          resolve({
+            status: response.statusCode ?? 0,
+            body,
+            code,
+            certificate: shown,
+            hsts: response.headers['strict-transport-security']
+          })
         })
       }
     )

@@ -75,6 +75,15 @@ export const modules = {
     inactivity_timeout: 60,
     maximum_duration: 3600
   },
+  cors: {
+    enabled: true,
+    origins: ['https://app.example.com', 'https://*.example.org'],
+    methods: ['PUT'],
+    headers: ['x-api-key'],
+    expose_headers: ['x-total'],
+    credentials: true,
+    max_age: 600
+  },
   user_agent_filter: { enabled: true, allow: ['(?i)good'], deny: ['bad.*'] },
   traffic_policy: { enabled: true, value: policy('on_http_request', 'deny') }
 }
@@ -232,6 +241,8 @@ export const bodies: Readonly<Record<string, Bodies>> = {
       hostports: ['app.example.com:443', '*.example.com:443'],
       mutual_tls: { certificate_authority_ids: [idOf('ca')] },
       tls_termination: { min_version: '1.3' },
+      on_http: 'redirect',
+      hsts: { max_age: 63_072_000, include_subdomains: true, preload: true },
       path_form: 'lenient'
     },
     change: {
@@ -239,6 +250,8 @@ export const bodies: Readonly<Record<string, Bodies>> = {
       hostports: ['other.example.com:443'],
       mutual_tls: { enabled: false, certificate_authority_ids: [idOf('ca', 2)] },
       tls_termination: {},
+      on_http: 'refuse',
+      hsts: { max_age: 0 },
       path_form: 'strict'
     }
   },

@@ -10,6 +10,7 @@ import type { HandshakeFailure, Listening, ListenLimits, TlsEntry, TlsTable } fr
 import { codecServerTransport } from '../../src/transport/http1/server.js'
 import { cut } from '../../src/transport/pipes.js'
 import {
+  GROUPS,
   type ServerContextOptions,
   serverContext,
   type Terminated,
@@ -487,4 +488,20 @@ t.test('curves: the cheapest that is offered, and none that costs many times as 
     t.match(typeof client === 'string' ? client : client.getEphemeralKeyInfo(), { name }, `${maxVersion} ${ecdhCurve}`)
   }
   t.type(await running.handshake({ ecdhCurve: 'P-521' }), 'string')
+})
+
+t.test('keys are exchanged by the hybrid of X25519 and ML-KEM-768 where OpenSSL has it', async (t) => {
+  const [major = 0, minor = 0] = process.versions.openssl.split('.').map(Number)
+  const has = major > 3 || (major === 3 && minor >= 5)
+  t.equal(GROUPS, has ? 'X25519MLKEM768:X25519:P-256:P-384' : 'X25519:P-256:P-384')
+  const running = await listen(t, { entryFor: () => entry() })
+  const client = await running.handshake({})
+  const name = has ? 'X25519MLKEM768' : 'X25519'
+  t.match(typeof client === 'string' ? client : client.getEphemeralKeyInfo(), { name }, 'with a client that offers all')
+  const former = await running.handshake({ ecdhCurve: 'X25519' })
+  t.match(
+    typeof former === 'string' ? former : former.getEphemeralKeyInfo(),
+    { name: 'X25519' },
+    'and with one that has it not'
+  )
 })

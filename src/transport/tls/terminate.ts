@@ -182,6 +182,10 @@ const CIPHERS = [
 ].join(':')
 /** The cheapest first: who offers several gets it. No finite fields, and no curve that costs many times as much. */
 const CURVES = 'X25519:P-256:P-384'
+/** X25519 with ML-KEM-768: what is recorded today cannot be read by a quantum computer of tomorrow. OpenSSL has it since 3.5. */
+const HYBRID = 'X25519MLKEM768'
+/** The key exchanges in our order: the hybrid one first, wherever the OpenSSL of this process has it. */
+export const GROUPS = isGroup(HYBRID) ? `${HYBRID}:${CURVES}` : CURVES
 /**
  * Our order of ciphers, but for clients that put ChaCha20 first because their machine has no AES of its own. A client cannot
  * make us shake hands again on one connection (RFC 9325 3.5): each time would cost us more than it.
@@ -208,12 +212,22 @@ export function serverContext(options: ServerContextOptions): SecureContext {
     ciphers: CIPHERS,
     honorCipherOrder: true,
     secureOptions: OPTIONS,
-    ecdhCurve: CURVES,
+    ecdhCurve: GROUPS,
     sessionIdContext: identity.toString('hex', 0, 16),
     // Without authorities of its own a context would believe those that node trusts on the way out.
     ...(clientCertificates === undefined ? {} : { ca: authorities }),
     ...(ticketKeys === undefined ? {} : { ticketKeys: derived(ticketKeys, identity) })
   })
+}
+
+/** Only a context that is made says what OpenSSL has: it refuses names that it does not know. */
+function isGroup(name: string): boolean {
+  try {
+    createSecureContext({ ecdhCurve: name })
+    return true
+  } catch {
+    return false
+  }
 }
 
 function derived(ticketKeys: Buffer, identity: Buffer): Buffer {

@@ -1,0 +1,92 @@
+import { isInternal } from '../flow/flow.js'
+import type { Steps } from '../lib/slices.js'
+import type { CompiledEdge, EdgeAt } from './http-edges.js'
+import { asKind, type Hsts, type HttpsUnit, type ListenerUnit, type OnHttp, type UnitChange } from './plan.js'
+
+/** The port of HTTPS by default. */
+const HTTPS_PORT = 443
+
+/** Where clients reach a name by HTTPS: its public port, or the listener whose port it is. */
+export type HttpsPlace = { readonly port: number } | { readonly listener: string }
+
+/**
+ * Which names are for HTTPS, what they answer to clients without TLS, and where clients find them with it. A name is for HTTPS
+ * when its edge is and its port is 443 or that of a listener with TLS. Immutable.
+ */
+export class HttpsRules {
+  static readonly empty = new HttpsRules(undefined, new Map())
+
+  readonly #onHttp: OnHttp
+  readonly #hsts: string | undefined
+  readonly #unit: HttpsUnit | undefined
+  /** Those with TLS, by the keys of their units. */
+  readonly #listeners: ReadonlyMap<string, ListenerUnit>
+
+  private constructor(unit: HttpsUnit | undefined, listeners: ReadonlyMap<string, ListenerUnit>) {
+    this.#unit = unit
+    this.#onHttp = unit?.onHttp ?? 'serve'
+    this.#hsts = unit?.hsts === undefined ? undefined : hstsValue(unit.hsts)
+    this.#listeners = listeners
+  }
+
+  /** The value of Strict-Transport-Security in answers of an edge over TLS; undefined: none is added. */
+  hsts(edge: CompiledEdge): string | undefined {
+    return edge.protocol === 'https' ? (edge.hsts ?? this.#hsts) : undefined
+  }
+
+  /**
+   * What a name answers to a client without TLS. What an edge says itself holds for all of its names, whatever their ports;
+   * what takes every host is served, and so is what policies alone lead to.
+   */
+  onHttp({ edge, endpoint }: EdgeAt): OnHttp {
+    if (edge.protocol !== 'https' || endpoint === undefined || isInternal(endpoint.host)) return 'serve'
+    return edge.onHttp ?? (this.#onHttp !== 'serve' && this.#isHttps(endpoint.port) ? this.#onHttp : 'serve')
+  }
+
+  /** Where clients reach the same name with TLS; undefined: nowhere. */
+  place({ edge, endpoint }: EdgeAt): HttpsPlace | undefined {
+    if (endpoint === undefined || edge.hosts === 'every') return undefined
+    const others = edge.hosts.filter(({ host, port }) => host === endpoint.host && port !== endpoint.port)
+    for (const { port } of [endpoint, ...others]) {
+      const place = this.#placeOf(port)
+      if (place !== undefined) return place
+    }
+    return undefined
+  }
+
+  *editing(changes: readonly UnitChange[]): Steps<HttpsRules> {
+    let unit = this.#unit
+    let listeners: Map<string, ListenerUnit> | undefined
+    for (const { key, before, after } of changes) {
+      yield
+      if (before?.kind === 'https' || after?.kind === 'https') unit = asKind(after, 'https')
+      if (before?.kind !== 'listener' && after?.kind !== 'listener') continue
+      listeners ??= new Map(this.#listeners)
+      const listener = asKind(after, 'listener')
+      if (listener?.tls === true) listeners.set(key, listener)
+      else listeners.delete(key)
+    }
+    return unit === this.#unit && listeners === undefined ? this : new HttpsRules(unit, listeners ?? this.#listeners)
+  }
+
+  #isHttps(port: number): boolean {
+    if (port === HTTPS_PORT) return true
+    for (const listener of this.#listeners.values()) if ((listener.publicPort ?? listener.port) === port) return true
+    return false
+  }
+
+  /** The listener of exactly this port, else the lowest of those that serve a host whatever its port. */
+  #placeOf(wanted: number): HttpsPlace | undefined {
+    let found: readonly [key: string, port: number] | undefined
+    for (const [key, { port, publicPort }] of this.#listeners) {
+      if ((publicPort ?? port) === wanted) return { port: wanted }
+      if (publicPort === undefined && (found === undefined || port < found[1])) found = [key, port]
+    }
+    return found === undefined ? undefined : { listener: found[0] }
+  }
+}
+
+/** RFC 6797 6.1; `preload` is a word of the lists that browsers come with (hstspreload.org). */
+export function hstsValue({ maxAge, includeSubdomains, preload }: Hsts): string {
+  return `max-age=${maxAge}${includeSubdomains ? '; includeSubDomains' : ''}${preload ? '; preload' : ''}`
+}
