@@ -1,5 +1,5 @@
 import { literal, type Node } from './cel-parser.js'
-import type { Compilation, Scope } from './compile-calls.js'
+import { type Compilation, constant, constantOf, type Scope } from './compile-calls.js'
 import { EvaluationError } from './expression.js'
 import { sizeOf } from './functions/standard.js'
 import { chargeFor, NO_VALUE, noValue, type Run, type State } from './state.js'
@@ -30,19 +30,22 @@ export function compileComparison(node: Node, type: string, scope: Scope, compil
   if (isSafeNumber(left) && isSafeNumber(right)) {
     const first = compileNumber(left, scope, compilation)
     const second = compileNumber(right, scope, compilation)
-    return numbers(node.op, first, second, knownNumber(left), knownNumber(right))
+    return numbers(node.op, first, second)
   }
   const holds = ORDER[node.op]
   if (type === 'int' && holds !== undefined) {
     return integerOrder(holds, compilation.compile(left, scope), compilation.compile(right, scope))
   }
-  const isPrimitive = type === 'string' || type === 'int' || type === 'bool'
-  if (!isPrimitive || (node.op !== '==' && node.op !== '!=')) return undefined
-  const [known, other] = literal(left) === undefined ? [literal(right), left] : [literal(left), right]
+  if (!IDENTICAL.includes(type) || (node.op !== '==' && node.op !== '!=')) return undefined
   const equal = node.op === '=='
-  if (known !== undefined) return sameAs(compilation.compile(other, scope), known.value, equal)
-  return same(compilation.compile(left, scope), compilation.compile(right, scope), equal)
+  const before = compilation.compile(left, scope)
+  const after = compilation.compile(right, scope)
+  const known = constantOf(after)
+  return known === undefined ? same(before, after, equal) : sameAs(before, known.value, equal)
 }
+
+/** Types whose values are equal exactly when they are identical. */
+const IDENTICAL: readonly string[] = ['string', 'int', 'bool', 'type']
 
 function sameAs(operand: Run, known: unknown, equal: boolean): Run {
   return (state) => {
@@ -86,7 +89,7 @@ function isSafeNumber(node: Node): boolean {
 
 function compileNumber(node: Node, scope: Scope, compilation: Compilation): NumberRun {
   const known = knownNumber(node)
-  if (known !== undefined) return () => known
+  if (known !== undefined) return constant(known) as NumberRun
   const measured = sizedNode(node)
   if (measured !== undefined) return compileSize(compilation.compileRange(measured, scope))
   const { integer, optional, path } = node.op === 'variable' ? (node.args as VariableDefinition) : NO_VARIABLE
@@ -96,6 +99,8 @@ function compileNumber(node: Node, scope: Scope, compilation: Compilation): Numb
     return (state) => integer(state.flow) ?? noValue(state, missing)
   }
   const run = compilation.compile(node, scope)
+  const instant = constantOf(run)?.value
+  if (instant instanceof Date) return constant(instant.getTime()) as NumberRun
   return (state) => {
     const value = run(state)
     return value === NO_VALUE ? NO_VALUE : (value as Date).getTime()
@@ -131,16 +136,11 @@ function compileSize(operand: Run): NumberRun {
   }
 }
 
-/** `before`, `after`: the operands that stand in the source. */
-function numbers(
-  operator: string,
-  left: NumberRun,
-  right: NumberRun,
-  before: number | undefined,
-  after: number | undefined
-): Run {
-  if (after !== undefined) return numberAgainst(operator, left, after)
-  if (before !== undefined) return numberAgainst(MIRRORED[operator] as string, right, before)
+function numbers(operator: string, left: NumberRun, right: NumberRun): Run {
+  const after = constantOf(right)
+  if (after !== undefined) return numberAgainst(operator, left, after.value as number)
+  const before = constantOf(left)
+  if (before !== undefined) return numberAgainst(MIRRORED[operator] as string, right, before.value as number)
   const holds = NUMBER_ORDER[operator] as (a: number, b: number) => boolean
   return (state) => {
     const first = left(state)
