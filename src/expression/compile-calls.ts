@@ -1,9 +1,21 @@
+import type { Flow } from '../flow/flow.js'
 import { compileRegex, type RegexCache } from '../lib/regex.js'
-import { literal, type Node } from './cel-parser.js'
+import { Duration, literal, type Node } from './cel-parser.js'
 import { EvaluationError, type SecretName } from './expression.js'
 import { accepts, acceptsType, type FunctionTable, type Overload } from './signatures.js'
-import { charge, chargeFor, chargeForResult, type Run, type State } from './state.js'
+import {
+  absorbed,
+  charge,
+  chargeFor,
+  chargeForAll,
+  chargeForResult,
+  NO_VALUE,
+  noValue,
+  type Run,
+  State
+} from './state.js'
 import { MAX_LIST, MAX_TEXT } from './values.js'
+import type { VariableDefinition } from './variables/definition.js'
 
 /** Names that comprehensions bind, and where their values stand in `State.locals`. */
 export type Scope = ReadonlyMap<string, number>
@@ -14,12 +26,25 @@ export interface Compilation {
   /** The patterns that `matches` compiles while traffic passes. */
   readonly regexes: RegexCache
   readonly compile: (node: Node, scope: Scope) => Run
+  /** As `compile`, for what is only walked or measured. */
+  readonly compileRange: (node: Node, scope: Scope) => Run
+  /** Takes note that variables up to this place of `State.locals` are bound. */
+  readonly binds: (slots: number) => void
   /** Reports what only compiling finds; the closure that is returned anyway is never run. */
   readonly report: (node: Node, code: string, message: string) => void
 }
 
+const CONSTANTS = new WeakMap<Run, { readonly value: unknown }>()
+
 export function constant(value: unknown): Run {
-  return () => value
+  const run = () => value
+  CONSTANTS.set(run, { value })
+  return run
+}
+
+/** The value of a closure that `constant` made. */
+export function constantOf(run: Run | undefined): { readonly value: unknown } | undefined {
+  return run === undefined ? undefined : CONSTANTS.get(run)
 }
 
 /** The closure of a function or method call. */
@@ -39,12 +64,34 @@ export function compileCall(node: Node, scope: Scope, compilation: Compilation):
   const overloads = candidates.filter(({ signature }) =>
     signature.parameters.every((spec, i) => acceptsType(spec, args[i]?.checkedType) !== 'no')
   )
-  const operands = args.map((arg) => compilation.compile(arg, scope))
   const [only] = overloads
   if (only?.signature.parameters.every((spec, i) => acceptsType(spec, args[i]?.checkedType) === 'yes')) {
-    return direct(only, operands)
+    return compileDirect(only, args, scope, compilation)
   }
+  const operands = args.map((arg) => compilation.compile(arg, scope))
   return dispatched(overloads, operands, name)
+}
+
+/** A call whose overload is certain. What stands in the source is prepared here, once. */
+function compileDirect(overload: Overload, args: readonly Node[], scope: Scope, compilation: Compilation): Run {
+  const [first, second] = args
+  if (overload.signature.name === 'timestamp' && first?.op === 'variable') {
+    const { instant } = first.args as VariableDefinition
+    if (instant !== undefined) return ({ flow }) => instant(flow)
+  }
+  const operands = args.map((arg) => compilation.compile(arg, scope))
+  const last = constantOf(operands.at(-1))
+  if (overload.readsFlow) {
+    const { prepareWith } = overload
+    if (prepareWith === undefined || last === undefined || args.length !== 1) return readingFlow(overload, operands)
+    const read = prepareWith(last.value)
+    return (state) => settled(state, read(state.flow))
+  }
+  if (second !== undefined && args.length === 2 && last !== undefined) {
+    const run = overload.prepare?.(last.value) ?? ((value: unknown) => overload.run(value, last.value))
+    return folded(overload, operands, unary(operands[0] as Run, run, costOf(overload, last.value), overload.deep))
+  }
+  return folded(overload, operands, direct(overload, operands))
 }
 
 /** A secret by names that stand in the source: what is missing is then known by name, and may be told to the log. */
@@ -53,11 +100,7 @@ function compileSecret(args: readonly Node[]): Run | undefined {
   if (named === undefined) return undefined
   const { vault, name } = named
   const missing = new EvaluationError('failed', `there is no secret "${name}" in a vault "${vault}"`)
-  return ({ flow }) => {
-    const value = flow.units.secret(vault, name)
-    if (value === undefined) throw missing
-    return value
-  }
+  return (state) => state.flow.units.secret(vault, name) ?? noValue(state, missing)
 }
 
 /** The arguments of `secrets.get` where they are literals. */
@@ -66,53 +109,112 @@ export function secretNamed(args: readonly Node[]): SecretName | undefined {
   return typeof vault === 'string' && typeof name === 'string' ? { vault, name } : undefined
 }
 
-/** A call whose overload is certain. */
-function direct({ run, readsFlow }: Overload, operands: readonly Run[]): Run {
-  if (readsFlow) {
-    return (state) => bounded(state, run(state.flow, ...evaluate(operands, state)))
+/** The call as its result where that is known now: a short value that nothing but constants go into. */
+function folded({ varies }: Overload, operands: readonly Run[], call: Run): Run {
+  if (varies || operands.some((operand) => constantOf(operand) === undefined)) return call
+  const state = new State(NO_FLOW, 0)
+  try {
+    const value = call(state)
+    return isShort(value) ? constant(value) : call
+  } catch (error) {
+    // It then fails whenever it runs.
+    absorbed(error)
+    return call
   }
-  const [a, b] = operands
-  if (operands.length === 1) {
-    const first = a as Run
+}
+
+const NO_FLOW = undefined as unknown as Flow
+
+function isShort(value: unknown): boolean {
+  if (typeof value === 'string') return value.length <= 1_024
+  if (typeof value === 'object') return value instanceof Date || value instanceof Duration
+  return value !== NO_VALUE
+}
+
+function readingFlow({ run }: Overload, operands: readonly Run[]): Run {
+  return (state) => {
+    const values = evaluate(operands, state)
+    return values === undefined ? NO_VALUE : settled(state, run(state.flow, ...values))
+  }
+}
+
+/** Steps for an argument. */
+function costOf({ deep }: Overload, value: unknown): number {
+  const state = new State(NO_FLOW, 0)
+  state.budget = Number.MAX_SAFE_INTEGER
+  chargeArgument(state, value, deep)
+  return Number.MAX_SAFE_INTEGER - state.budget
+}
+
+function chargeArgument(state: State, value: unknown, deep: boolean): void {
+  if (deep) chargeForAll(state, value)
+  else chargeFor(state, value)
+}
+
+/** A call of one argument that is not known, at `cost` steps for what is. */
+function unary(operand: Run, run: (value: unknown) => unknown, cost: number, deep: boolean): Run {
+  if (deep || cost > 0) {
     return (state) => {
-      const value = first(state)
-      chargeFor(state, value)
-      return bounded(state, run(value))
+      const value = operand(state)
+      if (value === NO_VALUE) return NO_VALUE
+      charge(state, cost)
+      chargeArgument(state, value, deep)
+      return settled(state, run(value))
     }
   }
-  if (operands.length === 2) {
-    const first = a as Run
-    const second = b as Run
-    return (state) => {
-      const value = first(state)
-      const other = second(state)
-      chargeFor(state, value)
-      chargeFor(state, other)
-      return bounded(state, run(value, other))
-    }
+  return (state) => {
+    const value = operand(state)
+    if (value === NO_VALUE) return NO_VALUE
+    chargeFor(state, value)
+    return settled(state, run(value))
   }
-  return (state) => bounded(state, run(...evaluate(operands, state)))
+}
+
+function direct({ run, deep }: Overload, operands: readonly Run[]): Run {
+  const [first, second] = operands
+  if (operands.length === 1) return unary(first as Run, run, 0, deep)
+  if (operands.length === 2 && !deep) return binary(first as Run, second as Run, run)
+  return (state) => {
+    const values = evaluate(operands, state, deep)
+    return values === undefined ? NO_VALUE : settled(state, run(...values))
+  }
+}
+
+function binary(first: Run, second: Run, run: (value: unknown, other: unknown) => unknown): Run {
+  return (state) => {
+    const value = first(state)
+    if (value === NO_VALUE) return NO_VALUE
+    const other = second(state)
+    if (other === NO_VALUE) return NO_VALUE
+    chargeFor(state, value)
+    chargeFor(state, other)
+    return settled(state, run(value, other))
+  }
 }
 
 /** A call whose overload depends on the values. */
 function dispatched(overloads: readonly Overload[], operands: readonly Run[], name: string): Run {
   const none = new EvaluationError('failed', `${name.replaceAll('__', '.')}() does not take these values`)
+  const deep = overloads.some((overload) => overload.deep)
   return (state) => {
-    const values = evaluate(operands, state)
+    const values = evaluate(operands, state, deep)
+    if (values === undefined) return NO_VALUE
     for (const { signature, readsFlow, run } of overloads) {
       if (signature.parameters.every((spec, i) => accepts(spec, values[i]))) {
-        return bounded(state, readsFlow ? run(state.flow, ...values) : run(...values))
+        return settled(state, readsFlow ? run(state.flow, ...values) : run(...values))
       }
     }
-    throw none
+    return noValue(state, none)
   }
 }
 
-function evaluate(operands: readonly Run[], state: State): unknown[] {
+/** The values of all operands, or undefined when one has none. */
+function evaluate(operands: readonly Run[], state: State, deep = false): unknown[] | undefined {
   const values = new Array<unknown>(operands.length)
   for (let i = 0; i < operands.length; i++) {
     const value = (operands[i] as Run)(state)
-    chargeFor(state, value)
+    if (value === NO_VALUE) return undefined
+    chargeArgument(state, value, deep)
     values[i] = value
   }
   return values
@@ -121,14 +223,16 @@ function evaluate(operands: readonly Run[], state: State): unknown[] {
 const TOO_LONG = new EvaluationError('failed', `a text would be longer than ${MAX_TEXT} characters`)
 const TOO_MANY = new EvaluationError('failed', `a list would have more than ${MAX_LIST} items`)
 
-/** A result of a bearable size, its size taken from the budget. */
-function bounded(state: State, result: unknown): unknown {
+/** A result of a bearable size, its size taken from the budget. An error that a function answers is no value. */
+function settled(state: State, result: unknown): unknown {
   if (typeof result === 'string') {
-    if (result.length > MAX_TEXT) throw TOO_LONG
+    if (result.length > MAX_TEXT) return noValue(state, TOO_LONG)
     chargeForResult(state, result)
-  } else if (Array.isArray(result)) {
-    if (result.length > MAX_LIST) throw TOO_MANY
-    chargeForResult(state, result)
+  } else if (typeof result === 'object') {
+    if (Array.isArray(result)) {
+      if (result.length > MAX_LIST) return noValue(state, TOO_MANY)
+      chargeForResult(state, result)
+    } else if (result instanceof EvaluationError) return noValue(state, result)
   }
   return result
 }
@@ -154,20 +258,24 @@ function compileMatches(
       return constant(false)
     }
     const { regex } = compiled
-    return (state) => regex.test(subject(state, text(state)))
+    return (state) => {
+      const value = text(state)
+      if (value === NO_VALUE) return NO_VALUE
+      if (typeof value !== 'string') return noValue(state, NOT_TEXT)
+      charge(state, value.length >> 2)
+      return regex.test(value)
+    }
   }
   const pattern = compilation.compile(patternNode, scope)
   return (state) => {
-    const value = subject(state, text(state))
+    const value = text(state)
+    if (value === NO_VALUE) return NO_VALUE
+    if (typeof value !== 'string') return noValue(state, NOT_TEXT)
+    charge(state, value.length >> 2)
     const source = pattern(state)
-    if (typeof source !== 'string') throw NOT_TEXT
+    if (source === NO_VALUE) return NO_VALUE
+    if (typeof source !== 'string') return noValue(state, NOT_TEXT)
     if (!compilation.regexes.knows(source)) charge(state, COMPILE_COST)
-    return matches.run(value, source)
+    return settled(state, matches.run(value, source))
   }
-}
-
-function subject(state: State, value: unknown): string {
-  if (typeof value !== 'string') throw NOT_TEXT
-  charge(state, value.length >> 2)
-  return value
 }

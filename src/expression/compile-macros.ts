@@ -1,7 +1,7 @@
 import { type MacroShape, type Node, weightOf } from './cel-parser.js'
 import type { Compilation, Scope } from './compile-calls.js'
 import { EvaluationError } from './expression.js'
-import { charge, isAbsorbable, type Run, type State, weightier } from './state.js'
+import { absorbed, charge, NO_VALUE, noValue, type Run, reasonOf, type State, weightier } from './state.js'
 import { compare, MAX_LIST, mapKey } from './values.js'
 
 /** Macros that the checker of the engine does not know. */
@@ -72,12 +72,14 @@ export function compileMacro(node: Node, scope: Scope, compilation: Compilation)
   const slot = scope.size
   const inner = new Map(scope)
   for (const [i, variable] of args.slice(0, variables).entries()) inner.set(variable.args as string, slot + i)
+  compilation.binds(slot + variables)
   // A shadowed name keeps its slot free: slots are counted, not names.
   for (let i = inner.size; i < slot + variables; i++) inner.set(`\u0000${i}`, i)
+  compilation.binds(slot + variables)
   if (isBind(name, receiver, args)) return compileBind(args, slot, scope, inner, compilation)
   const bodies = args.slice(variables).map((body) => compilation.compile(body, inner))
   const loop: Loop = {
-    range: compilation.compile(receiver, scope),
+    range: compilation.compileRange(receiver, scope),
     slot,
     two: variables === 2,
     cost: 2 + args.slice(variables).reduce((sum, body) => sum + weightOf(body), 0)
@@ -89,7 +91,9 @@ function compileBind(args: readonly Node[], slot: number, scope: Scope, inner: S
   const value = compilation.compile(args[1] as Node, scope)
   const body = compilation.compile(args[2] as Node, inner)
   return (state) => {
-    state.locals[slot] = value(state)
+    const bound = value(state)
+    if (bound === NO_VALUE) return NO_VALUE
+    state.locals[slot] = bound
     return body(state)
   }
 }
@@ -120,31 +124,44 @@ const NO_RANGE = new EvaluationError('failed', 'only lists and maps can be walke
 const TOO_MANY = new EvaluationError('failed', `a list would have more than ${MAX_LIST} items`)
 const NO_ORDER = new EvaluationError('failed', 'the sort keys have no common order')
 
-/** Binds each element in turn, at its cost, and stops when `visit` answers true. Maps give keys, or keys and values. */
-function walk(loop: Loop, state: State, visit: (element: unknown) => boolean): void {
+/**
+ * Binds each element in turn, at its cost, and stops when `visit` answers true. Maps give keys, or keys and values.
+ * `NO_VALUE` when there is nothing to walk.
+ */
+function walk(loop: Loop, state: State, visit: (element: unknown) => boolean): typeof NO_VALUE | undefined {
   const { slot, cost, two } = loop
   const range = loop.range(state)
+  const { locals } = state
   if (Array.isArray(range)) {
     for (let i = 0; i < range.length; i++) {
       charge(state, cost)
-      state.locals[slot] = two ? BigInt(i) : range[i]
-      if (two) state.locals[slot + 1] = range[i]
-      if (visit(range[i])) return
+      locals[slot] = two ? BigInt(i) : range[i]
+      if (two) locals[slot + 1] = range[i]
+      if (visit(range[i])) return undefined
     }
   } else if (range instanceof Map) {
+    if (!two) {
+      for (const key of range.keys()) {
+        charge(state, cost)
+        locals[slot] = key
+        if (visit(key)) return undefined
+      }
+      return undefined
+    }
     for (const [key, value] of range) {
       charge(state, cost)
-      state.locals[slot] = key
-      if (two) state.locals[slot + 1] = value
-      if (visit(key)) return
+      locals[slot] = key
+      locals[slot + 1] = value
+      if (visit(key)) return undefined
     }
-  } else throw NO_RANGE
+  } else return range === NO_VALUE ? NO_VALUE : noValue(state, NO_RANGE)
+  return undefined
 }
 
-function condition(body: Run, state: State): boolean {
+/** The condition of a round: true, false or `NO_VALUE`. */
+function condition(body: Run, state: State): boolean | typeof NO_VALUE {
   const held = body(state)
-  if (typeof held === 'boolean') return held
-  throw NOT_BOOL
+  return typeof held === 'boolean' || held === NO_VALUE ? held : noValue(state, NOT_BOOL)
 }
 
 /** `exists` (decided by true) and `all` (decided by false): an element that decides makes up for errors of others. */
@@ -152,75 +169,101 @@ function quantifier(loop: Loop, body: Run, decisive: boolean): Run {
   return (state) => {
     let decided = false
     let error: EvaluationError | undefined
-    walk(loop, state, () => {
+    const walked = walk(loop, state, () => {
+      let held: unknown
       try {
-        decided = condition(body, state) === decisive
+        held = condition(body, state)
       } catch (thrown) {
-        if (!isAbsorbable(thrown)) throw thrown
-        error = weightier(error, thrown)
+        held = noValue(state, absorbed(thrown))
       }
+      if (held === NO_VALUE) error = weightier(error, reasonOf(state))
+      else decided = held === decisive
       return decided
     })
+    if (walked === NO_VALUE) return NO_VALUE
     if (decided) return decisive
-    if (error !== undefined) throw error
-    return !decisive
+    return error === undefined ? !decisive : noValue(state, error)
   }
 }
 
 function exactlyOne(loop: Loop, body: Run): Run {
   return (state) => {
     let count = 0
-    walk(loop, state, () => {
-      if (condition(body, state)) count++
-      return false
+    let held: boolean | typeof NO_VALUE = false
+    const walked = walk(loop, state, () => {
+      held = condition(body, state)
+      if (held === true) count++
+      return held === NO_VALUE
     })
-    return count === 1
+    return walked === NO_VALUE || (held as unknown) === NO_VALUE ? NO_VALUE : count === 1
   }
 }
 
 function filter(loop: Loop, body: Run): Run {
   return (state) => {
     const kept: unknown[] = []
-    walk(loop, state, (element) => {
-      if (condition(body, state)) kept.push(element)
-      return false
+    let held: boolean | typeof NO_VALUE = false
+    const walked = walk(loop, state, (element) => {
+      held = condition(body, state)
+      if (held === true) kept.push(element)
+      return held === NO_VALUE
     })
-    return kept
+    return walked === NO_VALUE || (held as unknown) === NO_VALUE ? NO_VALUE : kept
   }
 }
 
 function transform(loop: Loop, wanted: Run | undefined, body: Run): Run {
   return (state) => {
     const made: unknown[] = []
-    walk(loop, state, () => {
-      if (wanted === undefined || condition(wanted, state)) made.push(body(state))
+    const walked = transformed(loop, wanted, body, state, (value) => {
+      made.push(value)
       if (made.length > MAX_LIST) throw TOO_MANY
-      return false
     })
-    return made
+    return walked === NO_VALUE ? NO_VALUE : made
   }
 }
 
 function transformMap(loop: Loop, wanted: Run | undefined, body: Run): Run {
   return (state) => {
     const made = new Map<unknown, unknown>()
-    walk(loop, state, () => {
-      const key = mapKey(state.locals[loop.slot])
-      if (wanted === undefined || condition(wanted, state)) made.set(key, body(state))
-      return false
-    })
-    return made
+    const walked = transformed(loop, wanted, body, state, (value, key) => made.set(mapKey(key), value))
+    return walked === NO_VALUE ? NO_VALUE : made
   }
+}
+
+/** Gives `take` the value of the body for each element that is wanted, with what the first variable was bound to. */
+function transformed(
+  loop: Loop,
+  wanted: Run | undefined,
+  body: Run,
+  state: State,
+  take: (value: unknown, key: unknown) => void
+): typeof NO_VALUE | undefined {
+  let missing = false
+  const walked = walk(loop, state, () => {
+    const key = state.locals[loop.slot]
+    const held = wanted === undefined ? true : condition(wanted, state)
+    if (held === false) return false
+    const value = held === NO_VALUE ? NO_VALUE : body(state)
+    missing = value === NO_VALUE
+    if (!missing) take(value, key)
+    return missing
+  })
+  return missing ? NO_VALUE : walked
 }
 
 /** Stable, by keys that have an order among each other. */
 function sortBy(loop: Loop, body: Run): Run {
   return (state) => {
     const keyed: { readonly key: unknown; readonly element: unknown }[] = []
-    walk(loop, state, (element) => {
-      keyed.push({ key: body(state), element })
-      return false
+    let missing = false
+    const walked = walk(loop, state, (element) => {
+      const key = body(state)
+      missing = key === NO_VALUE
+      keyed.push({ key, element })
+      return missing
     })
+    if (missing || walked === NO_VALUE) return NO_VALUE
     charge(state, keyed.length * 16)
     keyed.sort((a, b) => {
       const order = compare(a.key, b.key)

@@ -1,9 +1,10 @@
 import { literal, type Node } from './cel-parser.js'
 import { type Compilation, compileCall, constant, type Scope } from './compile-calls.js'
+import { compileComparison } from './compile-comparisons.js'
 import { compileMacro } from './compile-macros.js'
 import { EvaluationError } from './expression.js'
 import { BINARY, concatText, negate, not } from './operators.js'
-import { isAbsorbable, type Run, type State, weightier } from './state.js'
+import { absorbed, NO_VALUE, noValue, type Run, reasonOf, type State, weightier } from './state.js'
 import { engineValue, keyOf, mapKey } from './values.js'
 import type { VariableDefinition } from './variables/definition.js'
 
@@ -20,38 +21,45 @@ function compileTernary(node: Node, scope: Scope, compilation: Compilation): Run
     const chosen = condition(state)
     if (chosen === true) return yes(state)
     if (chosen === false) return no(state)
-    throw NOT_BOOL
+    return chosen === NO_VALUE ? NO_VALUE : noValue(state, NOT_BOOL)
   }
 }
 
 /** `||` (decided by true) and `&&` (decided by false): an operand that decides makes up for an error of the other. */
 function compileLogical(node: Node, decisive: boolean, scope: Scope, compilation: Compilation): Run {
   const [left, right] = (node.args as readonly Node[]).map((part) => compilation.compile(part, scope)) as [Run, Run]
+  const other = !decisive
   return (state) => {
     let first: unknown
     try {
       first = left(state)
     } catch (error) {
-      if (!isAbsorbable(error)) throw error
-      return decideAfter(error, right, decisive, state)
+      first = noValue(state, absorbed(error))
     }
     if (first === decisive) return decisive
-    if (first !== !decisive) return decideAfter(NOT_BOOL, right, decisive, state)
+    if (first !== other) return decideAfter(first === NO_VALUE ? reasonOf(state) : NOT_BOOL, right, decisive, state)
     const second = right(state)
-    if (typeof second === 'boolean') return second
-    throw NOT_BOOL
+    return typeof second === 'boolean' || second === NO_VALUE ? second : noValue(state, NOT_BOOL)
   }
 }
 
-function decideAfter(error: EvaluationError, right: Run, decisive: boolean, state: State): boolean {
+/** What the right operand makes of it when the left one has no value. */
+function decideAfter(error: EvaluationError, right: Run, decisive: boolean, state: State): unknown {
   let second: unknown
   try {
     second = right(state)
-  } catch (other) {
-    throw isAbsorbable(other) ? weightier(error, other) : other
+  } catch (thrown) {
+    second = noValue(state, absorbed(thrown))
   }
   if (second === decisive) return decisive
-  throw typeof second === 'boolean' ? error : weightier(error, NOT_BOOL)
+  if (typeof second === 'boolean') return noValue(state, error)
+  return noValue(state, weightier(error, second === NO_VALUE ? reasonOf(state) : NOT_BOOL))
+}
+
+/** What a comprehension walks and `size` measures: a map of headers then needs no form in which names have no case. */
+export function compileRange(node: Node, scope: Scope, compilation: Compilation): Run {
+  const walked = node.op === 'variable' ? (node.args as VariableDefinition).walked : undefined
+  return walked === undefined ? compile(node, scope, compilation) : (state) => walked(state.flow)
 }
 
 /** Turns a checked tree into a closure. */
@@ -96,8 +104,7 @@ function compileVariable(definition: VariableDefinition): Run {
   const missing = new EvaluationError('absent', `${path} is not there`)
   return (state) => {
     const value = read(state.flow)
-    if (value === undefined) throw missing
-    return value
+    return value === undefined ? noValue(state, missing) : value
   }
 }
 
@@ -112,14 +119,14 @@ const NO_KEY = new EvaluationError('absent', 'no such key')
 const NO_INDEX = new EvaluationError('absent', 'index out of range')
 const NO_MEMBERS = new EvaluationError('failed', 'this value has no members')
 
-/** The member of a container; undefined when it is not there. Throws when the value can have none of this kind. */
+/** The member of a container; undefined when it is not there, an error when the value can have none of this kind. */
 function member(container: unknown, key: unknown): unknown {
   if (container instanceof Map) return container.get(typeof key === 'string' ? key : keyOf(key))
   if (Array.isArray(container)) {
     const index = keyOf(key)
     if (typeof index === 'bigint') return container[Number(index)]
   }
-  throw NO_MEMBERS
+  return NO_MEMBERS
 }
 
 function compileAccess(node: Node, scope: Scope, compilation: Compilation): Run {
@@ -127,12 +134,33 @@ function compileAccess(node: Node, scope: Scope, compilation: Compilation): Run 
   const key = typeof right === 'string' ? { value: right } : literal(right)
   if (typeof key?.value === 'string') return compileField(left, key.value, scope, compilation)
   const container = compile(left, scope, compilation)
+  if (typeof key?.value === 'bigint') return compileElement(container, key.value)
   const index = key === undefined ? compile(right as Node, scope, compilation) : constant(key.value)
   return (state) => {
     const from = container(state)
-    const value = member(from, index(state))
-    if (value === undefined) throw Array.isArray(from) ? NO_INDEX : NO_KEY
+    if (from === NO_VALUE) return NO_VALUE
+    const at = index(state)
+    if (at === NO_VALUE) return NO_VALUE
+    const value = member(from, at)
+    if (value === NO_MEMBERS) return noValue(state, NO_MEMBERS)
+    if (value === undefined) return noValue(state, Array.isArray(from) ? NO_INDEX : NO_KEY)
     return value
+  }
+}
+
+/** A member by a whole number that stands in the source: the element of a list, or the value of a map. */
+function compileElement(container: Run, index: bigint): Run {
+  const position = Number(index)
+  return (state) => {
+    const from = container(state)
+    if (Array.isArray(from)) {
+      const value: unknown = position < from.length ? from[position] : undefined
+      return value === undefined ? noValue(state, NO_INDEX) : value
+    }
+    if (from === NO_VALUE) return NO_VALUE
+    if (!(from instanceof Map)) return noValue(state, NO_MEMBERS)
+    const value: unknown = from.get(index)
+    return value === undefined ? noValue(state, NO_KEY) : value
   }
 }
 
@@ -144,15 +172,17 @@ function compileField(left: Node, key: string, scope: Scope, compilation: Compil
     const name = key.toLowerCase()
     return (state) => {
       const value = entry(state.flow, name)
-      if (value === undefined) throw missing
-      return value
+      return value === undefined ? noValue(state, missing) : value
     }
   }
   const container = compile(left, scope, compilation)
   return (state) => {
-    const value = member(container(state), key)
-    if (value === undefined) throw missing
-    return value
+    const from = container(state)
+    if (from instanceof Map) {
+      const value: unknown = from.get(key)
+      return value === undefined ? noValue(state, missing) : value
+    }
+    return from === NO_VALUE ? NO_VALUE : noValue(state, NO_MEMBERS)
   }
 }
 
@@ -167,14 +197,29 @@ function compilePresence(node: Node, scope: Scope, compilation: Compilation): Ru
   const [left, right] = target.args as [Node, Node | string]
   const container = compile(left, scope, compilation)
   const key = typeof right === 'string' ? constant(right) : compile(right, scope, compilation)
-  return (state) => member(container(state), key(state)) !== undefined
+  return (state) => {
+    const from = container(state)
+    if (from === NO_VALUE) return NO_VALUE
+    const at = key(state)
+    if (at === NO_VALUE) return NO_VALUE
+    const value = member(from, at)
+    return value === NO_MEMBERS ? noValue(state, NO_MEMBERS) : value !== undefined
+  }
 }
 
 function compileList(node: Node, scope: Scope, compilation: Compilation): Run {
   const known = literal(node)
   if (known !== undefined) return constant(known.value)
   const items = (node.args as readonly Node[]).map((item) => compile(item, scope, compilation))
-  return (state) => items.map((item) => item(state))
+  return (state) => {
+    const list: unknown[] = []
+    for (const item of items) {
+      const value = item(state)
+      if (value === NO_VALUE) return NO_VALUE
+      list.push(value)
+    }
+    return list
+  }
 }
 
 const REPEATED_KEY = new EvaluationError('failed', 'a map has one key twice')
@@ -184,9 +229,15 @@ function compileMap(node: Node, scope: Scope, compilation: Compilation): Run {
   )
   return (state) => {
     const map = new Map<unknown, unknown>()
-    for (const [key, value] of entries) map.set(mapKey(key(state)), value(state))
-    if (map.size !== entries.length) throw REPEATED_KEY
-    return map
+    for (const [key, value] of entries) {
+      const name = key(state)
+      if (name === NO_VALUE) return NO_VALUE
+      const known = mapKey(name)
+      const item = value(state)
+      if (item === NO_VALUE) return NO_VALUE
+      map.set(known, item)
+    }
+    return map.size === entries.length ? map : noValue(state, REPEATED_KEY)
   }
 }
 
@@ -198,62 +249,65 @@ function compileUnary(node: Node, scope: Scope, compilation: Compilation): Run {
   }
   const value = compile(operand, scope, compilation)
   const apply = node.op === '!_' ? not : negate
-  return (state) => apply(value(state))
+  return (state) => {
+    const known = value(state)
+    return known === NO_VALUE ? NO_VALUE : apply(known)
+  }
 }
 
 function compileBinary(node: Node, scope: Scope, compilation: Compilation): Run {
   const [leftNode, rightNode] = node.args as [Node, Node]
-  const left = compile(leftNode, scope, compilation)
+  if (node.op === 'in') return compileIn(leftNode, rightNode, scope, compilation)
   const type = sameType(leftNode, rightNode)
-  if (node.op === 'in') return compileIn(left, leftNode, rightNode, scope, compilation)
+  const quick = type === undefined ? undefined : compileComparison(node, type, scope, compilation)
+  if (quick !== undefined) return quick
+  const left = compile(leftNode, scope, compilation)
   const right = compile(rightNode, scope, compilation)
-  if (type === 'string' || type === 'int' || type === 'bool') {
-    // Values of these types are primitives of one kind, so the comparison needs no look at them.
-    if (node.op === '==') return (state) => left(state) === right(state)
-    if (node.op === '!=') return (state) => left(state) !== right(state)
-    if (node.op === '+' && type === 'string')
-      return (state) => concatText(left(state) as string, right(state) as string, state)
-    const quick = type === 'int' ? integerOrder(node.op, left, right) : undefined
-    if (quick !== undefined) return quick
+  if (node.op === '+' && type === 'string') {
+    return (state) => {
+      const first = left(state)
+      if (first === NO_VALUE) return NO_VALUE
+      const second = right(state)
+      return second === NO_VALUE ? NO_VALUE : concatText(first as string, second as string, state)
+    }
   }
   const apply = BINARY[node.op]
   if (apply === undefined) throw new Error(`No operator ${node.op}`)
-  return (state) => apply(left(state), right(state), state)
-}
-
-function integerOrder(operator: string, left: Run, right: Run): Run | undefined {
-  switch (operator) {
-    case '<':
-      return (state) => (left(state) as bigint) < (right(state) as bigint)
-    case '<=':
-      return (state) => (left(state) as bigint) <= (right(state) as bigint)
-    case '>':
-      return (state) => (left(state) as bigint) > (right(state) as bigint)
-    case '>=':
-      return (state) => (left(state) as bigint) >= (right(state) as bigint)
-    default:
-      return undefined
+  return (state) => {
+    const first = left(state)
+    if (first === NO_VALUE) return NO_VALUE
+    const second = right(state)
+    return second === NO_VALUE ? NO_VALUE : apply(first, second, state)
   }
 }
 
-function compileIn(left: Run, leftNode: Node, rightNode: Node, scope: Scope, compilation: Compilation): Run {
-  const known = literal(rightNode)
-  if (known !== undefined && (known.value as readonly unknown[]).every((item) => typeof item === 'string')) {
-    const set = new Set<unknown>(known.value as readonly unknown[])
-    return (state) => set.has(left(state))
-  }
+function compileIn(leftNode: Node, rightNode: Node, scope: Scope, compilation: Compilation): Run {
   const entry = rightNode.op === 'variable' ? (rightNode.args as VariableDefinition).entry : undefined
   const name = literal(leftNode)?.value
   if (entry !== undefined && typeof name === 'string') {
     const key = name.toLowerCase()
     return (state) => entry(state.flow, key) !== undefined
   }
+  const left = compile(leftNode, scope, compilation)
+  const known = literal(rightNode)
+  if (known !== undefined && (known.value as readonly unknown[]).every((item) => typeof item === 'string')) {
+    const set = new Set<unknown>(known.value as readonly unknown[])
+    return (state) => {
+      const value = left(state)
+      return value === NO_VALUE ? NO_VALUE : set.has(value)
+    }
+  }
   const right = compile(rightNode, scope, compilation)
   const apply = BINARY.in as NonNullable<(typeof BINARY)[string]>
-  return (state) => apply(left(state), right(state), state)
+  return (state) => {
+    const value = left(state)
+    if (value === NO_VALUE) return NO_VALUE
+    const container = right(state)
+    return container === NO_VALUE ? NO_VALUE : apply(value, container, state)
+  }
 }
 
 function sameType(left: Node, right: Node): string | undefined {
   const type = left.checkedType
-  return type !== undefined && type === right.checkedType && type.kind === 'primitive' ? type.name : undefined
+  return type !== undefined && type === right.checkedType ? type.name : undefined
 }

@@ -34,6 +34,8 @@ export interface Expression {
   readonly variables: ReadonlySet<string>
   /** The value in the engine's representation. Throws `EvaluationError` and nothing else. */
   evaluate(flow: Flow): unknown
+  /** As `evaluate`, but answers the `EvaluationError` where there is no value: for what every request pays. */
+  outcome(flow: Flow): unknown
 }
 
 /** A string with `${…}` parts, compiled. */

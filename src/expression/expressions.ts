@@ -6,7 +6,7 @@ import { UserAgents } from '../lib/user-agent.js'
 import { absenceIn } from './absence.js'
 import { documentedFunctions, documentedVariables } from './catalogue.js'
 import { CelEngine, isFault, type Parsed } from './cel-parser.js'
-import { compile } from './compile.js'
+import { compile, compileRange } from './compile.js'
 import type { Compilation } from './compile-calls.js'
 import { MACROS } from './compile-macros.js'
 import { Environment } from './environment.js'
@@ -23,7 +23,7 @@ import { regexFunctions, typeFunctions } from './functions/standard.js'
 import { problem, syntaxProblem, typeProblem } from './problems.js'
 import { resolve } from './resolve.js'
 import { type FunctionDefinition, FunctionTable, typeLabel } from './signatures.js'
-import { BUDGET, type Run, State } from './state.js'
+import { BUDGET, NO_VALUE, type Run, reasonOf, State } from './state.js'
 import { compileTemplate } from './template.js'
 import { dataOf, textOf } from './text.js'
 import type { ActionResults } from './variables/actions.js'
@@ -104,10 +104,15 @@ export class Language implements Expressions {
     const type = parsed.check()
     if (isFault(type)) problems.push(typeProblem(type, this.#environment.functions))
     if (isFault(type) || problems.some(({ severity }) => severity === 'error')) return refused(problems)
+    let slots = 0
     const compilation: Compilation = {
       functions: this.#environment.functions,
       regexes: this.#regexes,
       compile: (node, scope) => compile(node, scope, compilation),
+      compileRange: (node, scope) => compileRange(node, scope, compilation),
+      binds: (bound) => {
+        slots = Math.max(slots, bound)
+      },
       report: (node, code, message) => problems.push(problem(code, message, node))
     }
     const run = compile(parsed.root, new Map(), compilation)
@@ -115,7 +120,7 @@ export class Language implements Expressions {
     const label = typeLabel(type)
     return {
       ok: true,
-      value: new CompiledExpression(source, label, variables, run),
+      value: new CompiledExpression(source, label, variables, run, slots),
       warnings: problems,
       ...(secrets.length > 0 ? { secrets } : {}),
       ...(label === 'bool' || label === 'dyn' ? { absence: absenceIn(parsed.root, source) } : {})
@@ -135,31 +140,40 @@ class CompiledExpression implements Expression {
   readonly type: string
   readonly variables: ReadonlySet<string>
   readonly #run: Run
+  readonly #slots: number
   #idle: State | undefined
 
-  constructor(source: string, type: string, variables: ReadonlySet<string>, run: Run) {
+  constructor(source: string, type: string, variables: ReadonlySet<string>, run: Run, slots: number) {
     this.source = source
     this.type = type
     this.variables = variables
     this.#run = run
+    this.#slots = slots
   }
 
   evaluate(flow: Flow): unknown {
-    const state = this.#idle ?? new State(flow)
+    const outcome = this.outcome(flow)
+    if (outcome instanceof EvaluationError) throw outcome
+    return outcome
+  }
+
+  outcome(flow: Flow): unknown {
+    const state = this.#idle ?? new State(flow, this.#slots)
     this.#idle = undefined
     state.flow = flow
     state.budget = BUDGET
+    let value: unknown
     try {
-      return this.#run(state)
+      value = this.#run(state)
+      if (value === NO_VALUE) value = reasonOf(state)
     } catch (error) {
-      if (error instanceof EvaluationError) throw error
-      throw error instanceof RangeError ? TOO_DEEP : BROKEN
-    } finally {
-      // Nothing of this exchange stays reachable from the expression, which lives much longer.
-      state.flow = NO_FLOW
-      state.locals.length = 0
-      this.#idle = state
+      value = error instanceof EvaluationError ? error : error instanceof RangeError ? TOO_DEEP : BROKEN
     }
+    // Nothing of this exchange stays reachable from the expression, which lives much longer.
+    state.flow = NO_FLOW
+    if (this.#slots > 0) state.locals.fill(undefined)
+    this.#idle = state
+    return value
   }
 }
 

@@ -151,6 +151,10 @@ export interface Overload {
   readonly signature: Signature
   readonly phases: 'http' | 'response' | undefined
   readonly readsFlow: boolean
+  readonly varies: boolean
+  readonly deep: boolean
+  readonly prepare: FunctionDefinition['prepare']
+  readonly prepareWith: FlowFunctionDefinition['prepareWith']
   // biome-ignore lint/suspicious/noExplicitAny: the signature is the type of the arguments
   readonly run: (...args: any[]) => unknown
 }
@@ -173,6 +177,10 @@ export class FunctionTable {
         signature,
         phases: readsFlow ? definition.phases : undefined,
         readsFlow,
+        varies: !readsFlow && definition.varies === true,
+        deep: !readsFlow && definition.deep === true,
+        prepare: readsFlow ? undefined : definition.prepare,
+        prepareWith: readsFlow ? definition.prepareWith : undefined,
         run: readsFlow ? definition.runWith : definition.run
       }
       push(this.#overloads, keyOf(form, flatName(name), parameters.length), overload)
@@ -247,10 +255,18 @@ function engineType(spec: TypeSpec): string {
  *
  * `signature` is in the notation of the expression engine: `'string.charAt(int): string'` for a receiver call,
  * `'lists.range(int): list<int>'` for a namespaced one. `run` gets the engine's values (bigint for int, number for
- * double, Map or plain object for map) and answers one; it throws `EvaluationError` and nothing else.
+ * double, Map or plain object for map) and answers one; it throws `EvaluationError` and nothing else. What is merely
+ * absent it had better answer as an `EvaluationError`, because throwing costs a hundred times as much.
  */
 export interface FunctionDefinition {
   readonly signature: string
   // biome-ignore lint/suspicious/noExplicitAny: the signature is the type of the arguments; the engine has checked them
   readonly run: (...args: any[]) => unknown
+  /** Gives another value for the same arguments each time. */
+  readonly varies?: true
+  /** Walks lists and maps to the bottom: all that they hold is taken from the budget. */
+  readonly deep?: true
+  /** The function of the first of two arguments, where the second one is known when it is compiled. */
+  // biome-ignore lint/suspicious/noExplicitAny: the signature is the type of the arguments
+  readonly prepare?: (second: any) => (first: any) => unknown
 }

@@ -11,19 +11,40 @@ export const BUDGET = 100_000
 /** Thrown when the budget is used up. One object, so that no operator that absorbs errors absorbs this one. */
 const EXHAUSTED = new EvaluationError('failed', 'the expression takes too many steps')
 
+/** What a closure answers instead of a value; `State.reason` then says why there is none. */
+export const NO_VALUE: unique symbol = Symbol('no value')
+
 /** What one evaluation needs besides the tree: the flow, the values of comprehension variables, the steps that are left. */
 export class State {
   flow: Flow
   budget = BUDGET
-  readonly locals: unknown[] = []
+  /** Why the last closure that answered `NO_VALUE` did so. */
+  reason: EvaluationError | undefined = undefined
+  readonly locals: unknown[]
 
-  constructor(flow: Flow) {
+  /** `slots`: how many variables the comprehensions of the expression bind. */
+  constructor(flow: Flow, slots: number) {
     this.flow = flow
+    this.locals = new Array<unknown>(slots).fill(undefined)
   }
 }
 
-/** A compiled node. Throws `EvaluationError` for whatever the exchange can cause. */
+/**
+ * A compiled node. What the exchange lacks is answered as `NO_VALUE`, because throwing costs a hundred times as much as
+ * a comparison and a client chooses what it leaves out; functions also throw `EvaluationError`.
+ */
 export type Run = (state: State) => unknown
+
+/** The answer of a closure that has no value. */
+export function noValue(state: State, reason: EvaluationError): typeof NO_VALUE {
+  state.reason = reason
+  return NO_VALUE
+}
+
+/** Why the closure before had no value. */
+export function reasonOf({ reason }: State): EvaluationError {
+  return reason as EvaluationError
+}
 
 /** Takes `steps` from the budget. */
 export function charge(state: State, steps: number): void {
@@ -31,9 +52,10 @@ export function charge(state: State, steps: number): void {
   if (state.budget < 0) throw EXHAUSTED
 }
 
-/** True for an error that an operator may absorb when the other operand decides. */
-export function isAbsorbable(error: unknown): error is EvaluationError {
-  return error instanceof EvaluationError && error !== EXHAUSTED
+/** The error as one that an operator may absorb when the other operand decides; what it may not absorb is thrown again. */
+export function absorbed(error: unknown): EvaluationError {
+  if (error instanceof EvaluationError && error !== EXHAUSTED) return error
+  throw error
 }
 
 /** Of two errors the one that weighs more: `failed` before `absent`, then the first. */
@@ -53,4 +75,19 @@ export function chargeForResult(state: State, value: unknown): void {
   if (typeof value === 'string') {
     if (value.length > 256) charge(state, value.length >> 3)
   } else if (Array.isArray(value) && value.length > 16) charge(state, value.length * 4)
+}
+
+/** As `chargeFor`, with everything in lists and maps: one that stands in a list many times is walked as many times. */
+export function chargeForAll(state: State, value: unknown): void {
+  if (Array.isArray(value)) {
+    charge(state, value.length)
+    for (const item of value) if (typeof item === 'object' || typeof item === 'string') chargeForAll(state, item)
+  } else if (value instanceof Map) {
+    charge(state, value.size * 2)
+    for (const [key, item] of value) {
+      chargeFor(state, key)
+      chargeForAll(state, item)
+    }
+  } else if (value instanceof Uint8Array) charge(state, value.length >> 3)
+  else chargeFor(state, value)
 }

@@ -134,22 +134,16 @@ function decide(action: CompiledAction, flow: Flow, verdict: Verdict): Verdict {
 /** Undefined: an expression has no value, and not because something is merely absent. */
 function matches(phase: CompiledPhase, rule: CompiledRule, flow: Flow): boolean | undefined {
   for (const expression of rule.expressions) {
-    let value: unknown
-    try {
-      value = expression.evaluate(flow)
-    } catch (error) {
-      return expressionFailed(phase, rule, flow, error)
-    }
+    const value = expression.outcome(flow)
     if (value === false) return false
-    if (value !== true) {
-      return expressionFailed(phase, rule, flow, new EvaluationError('failed', 'the expression is not true or false'))
-    }
+    if (value !== true) return withoutValue(phase, rule, flow, value instanceof EvaluationError ? value : NOT_BOOL)
   }
   return true
 }
 
-function expressionFailed(phase: CompiledPhase, rule: CompiledRule, flow: Flow, error: unknown): false | undefined {
-  if (!(error instanceof EvaluationError)) throw error
+const NOT_BOOL = new EvaluationError('failed', 'the expression is not true or false')
+
+function withoutValue(phase: CompiledPhase, rule: CompiledRule, flow: Flow, error: EvaluationError): false | undefined {
   const fields = { owner: phase.owner, phase: phase.phase, rule: rule.name, reason: error.message }
   if (error.kind === 'absent' && !phase.strict) {
     rule.absent.inc()

@@ -197,7 +197,7 @@ function spanInside(offsets: readonly number[], start: number, end: number, node
 
 /** Stand-ins for what could not be compiled: the action goes on checking, the policy never runs. */
 function withoutValue(source: string): Expression {
-  return { source, type: 'dyn', variables: new Set(), evaluate: neverRuns }
+  return { source, type: 'dyn', variables: new Set(), evaluate: neverRuns, outcome: neverRuns }
 }
 
 function withoutText(source: string): Template {

@@ -1,5 +1,4 @@
 import { documentedFunctions } from '../expression/catalogue.js'
-import { EvaluationError } from '../expression/expression.js'
 import { Language } from '../expression/expressions.js'
 import type { VariableDefinition } from '../expression/variables/definition.js'
 import { type Flow, flowSlot } from '../flow/flow.js'
@@ -34,12 +33,7 @@ export class EventFilters {
     return {
       ok: true,
       filter(read) {
-        try {
-          return expression.evaluate(flowOf(read)) === true
-        } catch (error) {
-          if (error instanceof EvaluationError) return false
-          throw error
-        }
+        return expression.outcome(flowOf(read)) === true
       }
     }
   }

@@ -1,9 +1,10 @@
-import { Counter, Gauge, Histogram, Registry } from 'prom-client'
+import { Counter, Gauge, Registry } from 'prom-client'
 import type { Failure } from '../flow/exchange.js'
 import type { Phase } from '../flow/flow.js'
 import type { Clock } from '../lib/clock.js'
 import { FailingNames, type Lookup } from '../lib/names/lookups.js'
 import type { PolicyMeter } from '../policy/services.js'
+import { type Counter as CounterOf, Counters, Level, Spread, Total } from './counters.js'
 
 /** What the limiter tells about itself at a scrape. */
 interface LimiterStatistics {
@@ -23,102 +24,102 @@ const SECONDS = [0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5
  */
 export class Metrics {
   readonly registry = new Registry()
-  readonly connections: Gauge
-  readonly inFlight: Gauge
-  readonly #requests: Counter
-  readonly #byStatus = new Map<string, { inc(): void }>()
-  readonly #duration: Histogram
-  readonly #upstreamDuration: Histogram
-  readonly #bytes: { in: { inc(by: number): void }; out: { inc(by: number): void } }
-  readonly #failures: Counter
-  readonly #refused: Counter
-  readonly #handshakes: Counter
-  readonly #turnedAway: Counter
-  readonly #restricted: Counter
-  readonly #tcp: Counter
-  readonly #tcpDuration: Histogram
-  readonly #retries: Counter
-  readonly #reloads: Counter
+  readonly connections: Level
+  readonly inFlight: Level
+  readonly #requests: Counters<'edge' | 'status'>
+  readonly #byStatus = new Map<string, Map<number, CounterOf>>()
+  readonly #duration: Spread
+  readonly #upstreamDuration: Spread
+  readonly #bytes: { readonly in: CounterOf; readonly out: CounterOf }
+  readonly #failures: Counters<'code'>
+  readonly #refused: Counters<'status'>
+  readonly #handshakes: Counters<'reason'>
+  readonly #turnedAway: Counters<'listener' | 'limit'>
+  readonly #restricted: Counters<'result'>
+  readonly #tcp: Counters<'edge' | 'code'>
+  readonly #tcpDuration: Spread
+  readonly #retries: Total
+  readonly #reloads: Counters<'result'>
   readonly #revision: Gauge
   readonly policy: PolicyMeter
 
   constructor() {
     const registers = [this.registry]
-    this.connections = new Gauge({ name: 'sluice_connections', help: 'Client connections open now.', registers })
-    this.inFlight = new Gauge({ name: 'sluice_requests_in_flight', help: 'Exchanges begun and not ended.', registers })
-    this.#requests = new Counter({
+    this.connections = new Level({ name: 'sluice_connections', help: 'Client connections open now.', registers })
+    this.inFlight = new Level({ name: 'sluice_requests_in_flight', help: 'Exchanges begun and not ended.', registers })
+    this.#requests = new Counters({
       name: 'sluice_requests_total',
       help: 'Exchanges ended, by edge and status of the answer (0: no answer).',
       labelNames: ['edge', 'status'],
       registers
     })
-    this.#duration = new Histogram({
+    this.#duration = new Spread({
       name: 'sluice_request_duration_seconds',
       help: 'From the head of a request to the last byte of its answer.',
       buckets: SECONDS,
       registers
     })
-    this.#upstreamDuration = new Histogram({
+    this.#upstreamDuration = new Spread({
       name: 'sluice_upstream_response_seconds',
       help: 'From forwarding a request to the head of the answer.',
       buckets: SECONDS,
       registers
     })
-    const bytes = new Counter({
+    const bytes = new Counters({
       name: 'sluice_bytes_total',
       help: 'Bytes of requests from clients and of answers to them, heads included.',
       labelNames: ['direction'],
       registers
     })
     this.#bytes = { in: bytes.labels({ direction: 'in' }), out: bytes.labels({ direction: 'out' }) }
-    this.#failures = new Counter({
+    this.#failures = new Counters({
       name: 'sluice_failures_total',
       help: 'Exchanges that failed or were refused, by code.',
       labelNames: ['code'],
       registers
     })
-    this.#refused = new Counter({
+    this.#refused = new Counters({
       name: 'sluice_malformed_total',
       help: 'Requests that the engine answered itself because they were none, by status.',
       labelNames: ['status'],
       registers
     })
-    this.#handshakes = new Counter({
+    this.#handshakes = new Counters({
       name: 'sluice_handshake_failures_total',
       help: 'Connections that ended before their first request: no PROXY header, no TLS, no certificate, by reason.',
       labelNames: ['reason'],
       registers
     })
-    this.#turnedAway = new Counter({
+    this.#turnedAway = new Counters({
       name: 'sluice_connections_refused_total',
       help: 'Connections that were closed because there were too many, by listener and limit.',
       labelNames: ['listener', 'limit'],
       registers
     })
-    this.#restricted = new Counter({
+    this.#restricted = new Counters({
       name: 'sluice_endpoint_restrictions_total',
       help: 'What the IP restriction of all endpoints has refused, or would refuse were it enforced.',
       labelNames: ['result'],
       registers
     })
-    this.#tcp = new Counter({
+    this.#tcp = new Counters({
       name: 'sluice_tcp_connections_total',
       help: 'Connections to TCP edges that ended, by edge and code (ok: both sides had said all).',
       labelNames: ['edge', 'code'],
       registers
     })
-    this.#tcpDuration = new Histogram({
+    this.#tcpDuration = new Spread({
       name: 'sluice_tcp_connection_duration_seconds',
       help: 'From accepting a connection to a TCP edge to its end.',
       buckets: [...SECONDS, 300, 3_600],
       registers
     })
-    this.#retries = new Counter({
+    this.#retries = new Total({
       name: 'sluice_upstream_retries_total',
       help: 'Requests sent a second time.',
       registers
     })
-    this.#reloads = new Counter({
+    this.#reloads = new Counters({
       name: 'sluice_configuration_changes_total',
       help: 'Changes of the configuration, by result.',
       labelNames: ['result'],
@@ -137,39 +138,47 @@ export class Metrics {
     bytesIn: number,
     bytesOut: number
   ) {
-    const key = `${status} ${edge}`
-    let counter = this.#byStatus.get(key)
-    if (counter === undefined) {
-      counter = this.#requests.labels({ edge, status: String(status) })
-      this.#byStatus.set(key, counter)
-    }
-    counter.inc()
+    this.#ended(edge, status).inc()
     this.#duration.observe(milliseconds / 1_000)
     if (upstream !== undefined) this.#upstreamDuration.observe(upstream / 1_000)
     if (bytesIn > 0) this.#bytes.in.inc(bytesIn)
     if (bytesOut > 0) this.#bytes.out.inc(bytesOut)
   }
 
+  #ended(edge: string, status: number): CounterOf {
+    let ofEdge = this.#byStatus.get(edge)
+    if (ofEdge === undefined) {
+      ofEdge = new Map()
+      this.#byStatus.set(edge, ofEdge)
+    }
+    let counter = ofEdge.get(status)
+    if (counter === undefined) {
+      counter = this.#requests.labels({ edge, status: String(status) })
+      ofEdge.set(status, counter)
+    }
+    return counter
+  }
+
   failed(code: string): void {
-    this.#failures.inc({ code })
+    this.#failures.count({ code })
   }
 
   malformed(status: number, _why: Failure): void {
-    this.#refused.inc({ status: String(status) })
+    this.#refused.count({ status: String(status) })
   }
 
   /** A connection got no further than its PROXY header or TLS handshake. `why` is a word of a closed set. */
   handshakeFailed(why: string): void {
-    this.#handshakes.inc({ reason: why })
+    this.#handshakes.count({ reason: why })
   }
 
   /** A connection was closed because there are too many. `limit` is a word of a closed set. */
   turnedAway(listener: string, limit: string): void {
-    this.#turnedAway.inc({ listener, limit })
+    this.#turnedAway.count({ listener, limit })
   }
 
   restricted(enforced: boolean): void {
-    this.#restricted.inc({ result: enforced ? 'refused' : 'would_refuse' })
+    this.#restricted.count({ result: enforced ? 'refused' : 'would_refuse' })
   }
 
   /** A connection to a TCP edge ended. `code` is undefined when both sides had said all that they had to. */
@@ -180,7 +189,7 @@ export class Metrics {
     bytesIn: number,
     bytesOut: number
   ): void {
-    this.#tcp.inc({ edge, code: code ?? 'ok' })
+    this.#tcp.count({ edge, code: code ?? 'ok' })
     this.#tcpDuration.observe(milliseconds / 1_000)
     if (bytesIn > 0) this.#bytes.in.inc(bytesIn)
     if (bytesOut > 0) this.#bytes.out.inc(bytesOut)
@@ -191,7 +200,7 @@ export class Metrics {
   }
 
   configuration(result: 'applied' | 'refused'): void {
-    this.#reloads.inc({ result })
+    this.#reloads.count({ result })
   }
 
   /** This revision of the configuration serves from now on. */
@@ -250,32 +259,32 @@ export class Metrics {
 }
 
 function policyMeter(registers: Registry[]): PolicyMeter {
-  const rule = ['owner', 'phase', 'rule']
-  const matched = new Counter({
+  const rule = ['owner', 'phase', 'rule'] as const
+  const matched = new Counters({
     name: 'sluice_policy_rule_matches_total',
     help: 'Rules whose expressions were all true.',
     labelNames: rule,
     registers
   })
-  const decided = new Counter({
+  const decided = new Counters({
     name: 'sluice_policy_decisions_total',
     help: 'Exchanges ended by an action of a rule.',
     labelNames: [...rule, 'action'],
     registers
   })
-  const failed = new Counter({
+  const failed = new Counters({
     name: 'sluice_policy_evaluation_failures_total',
     help: 'Evaluations without a value: absent (the rule did not match) or failed (the exchange failed closed).',
     labelNames: [...rule, 'kind'],
     registers
   })
-  const limits = new Counter({
+  const limits = new Counters({
     name: 'sluice_rate_limit_total',
     help: 'Decisions of a limit: admitted, refused, would_refuse (not enforced).',
     labelNames: ['owner', 'name', 'result'],
     registers
   })
-  const moduleDecisions = new Counter({
+  const moduleDecisions = new Counters({
     name: 'sluice_module_decisions_total',
     help: 'What modules, and actions of their kind, decided about exchanges and connections.',
     labelNames: ['owner', 'module', 'decision'],
@@ -293,7 +302,7 @@ function policyMeter(registers: Registry[]): PolicyMeter {
     decisions: <D extends string>(owner: string, module: string, decisions: readonly D[]) =>
       Object.fromEntries(
         decisions.map((decision) => [decision, moduleDecisions.labels({ owner, module, decision })])
-      ) as Record<D, Counter.Internal>
+      ) as Record<D, CounterOf>
   }
 }
 
@@ -457,13 +466,13 @@ const LOOKUP_SECONDS = [0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5,
 /** Counts look-ups of names; returns what is to be called with each of them. Names are no labels: requests may choose them. */
 export function observeNames(registry: Registry, clock: Clock): (lookup: Lookup) => void {
   const registers = [registry]
-  const lookups = new Counter({
+  const lookups = new Counters({
     name: 'sluice_dns_lookups_total',
     help: 'Names that were looked up, by result and by who knew it (cache: remembered; stale: expired, as no server answered).',
     labelNames: ['result', 'source'],
     registers
   })
-  const duration = new Histogram({
+  const duration = new Spread({
     name: 'sluice_dns_lookup_duration_seconds',
     help: 'From a look-up to its end, of those that asked DNS servers or the system.',
     buckets: LOOKUP_SECONDS,
@@ -481,7 +490,7 @@ export function observeNames(registry: Registry, clock: Clock): (lookup: Lookup)
   })
   return (lookup) => {
     const { result, source, milliseconds } = lookup
-    lookups.inc({ result, source })
+    lookups.count({ result, source })
     if (source !== 'local' && source !== 'cache') duration.observe(milliseconds / 1_000)
     failing.looked(lookup)
   }

@@ -23,7 +23,12 @@ const words: Expressions = {
   expression: (source) =>
     compiled(
       source,
-      (text): Expression => ({ source: text, ...parts(text), evaluate: (flow) => evaluate(text, flow) })
+      (text): Expression => ({
+        source: text,
+        ...parts(text),
+        evaluate: (flow) => evaluate(text, flow),
+        outcome: (flow) => outcome(text, flow)
+      })
     ),
   template: (source) =>
     compiled(source, (text): Template => {
@@ -33,6 +38,15 @@ const words: Expressions = {
     }),
   textOf: String,
   dataOf: (value) => value
+}
+
+function outcome(text: string, flow: Flow): unknown {
+  try {
+    return evaluate(text, flow)
+  } catch (error) {
+    if (error instanceof EvaluationError) return error
+    throw error
+  }
 }
 
 function parts(text: string) {

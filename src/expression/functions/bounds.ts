@@ -4,14 +4,23 @@ import { MAX_LIST, MAX_TEXT } from '../values.js'
 /** Deepest nesting of lists and maps that a function walks. */
 export const MAX_DEPTH = 128
 
-/** The error of a call that cannot answer. */
-export function failed(message: string): EvaluationError {
-  return new EvaluationError('failed', message)
+/** One error for each message: to make one costs microseconds, and a client may be the cause. */
+const ERRORS = { failed: new Map<string, EvaluationError>(), absent: new Map<string, EvaluationError>() } as const
+
+function errorOf(kind: 'failed' | 'absent', message: string): EvaluationError {
+  const known = ERRORS[kind].get(message) ?? new EvaluationError(kind, message)
+  ERRORS[kind].set(message, known)
+  return known
 }
 
-/** The error of a call whose index or key is not there. */
+/** The error of a call that cannot answer. `message` is one of few, without data. */
+export function failed(message: string): EvaluationError {
+  return errorOf('failed', message)
+}
+
+/** The error of a call whose index or key is not there. `message` is one of few, without data. */
 export function absent(message: string): EvaluationError {
-  return new EvaluationError('absent', message)
+  return errorOf('absent', message)
 }
 
 /** Throws `failed` when a string of `length` UTF-16 units may not be made. */

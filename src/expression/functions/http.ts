@@ -6,20 +6,26 @@ import type { FlowFunctionDefinition } from './flow-function.js'
 const NO_COOKIE = new EvaluationError('absent', 'the request has no such cookie')
 const NONE: readonly string[] = []
 
-function cookie(flow: Flow, name: string): Cookie {
-  const found = requestCookies(flow).get(name)?.[0]
-  if (found === undefined) throw NO_COOKIE
-  return found
+function cookie(flow: Flow, name: string): Cookie | EvaluationError {
+  return requestCookies(flow).get(name)?.[0] ?? NO_COOKIE
 }
 
 const requestDefinitions: readonly FlowFunctionDefinition[] = [
   {
     signature: 'getReqHeader(string): list<string>',
-    runWith: (flow, name: string) => requestOf(flow).headers.byName.get(name.toLowerCase()) ?? NONE
+    runWith: (flow, name: string) => requestOf(flow).headers.byName.get(name.toLowerCase()) ?? NONE,
+    prepareWith: (name: string) => {
+      const key = name.toLowerCase()
+      return (flow) => requestOf(flow).headers.byName.get(key) ?? NONE
+    }
   },
   {
     signature: 'hasReqHeader(string): bool',
-    runWith: (flow, name: string) => requestOf(flow).headers.byName.has(name.toLowerCase())
+    runWith: (flow, name: string) => requestOf(flow).headers.byName.has(name.toLowerCase()),
+    prepareWith: (name: string) => {
+      const key = name.toLowerCase()
+      return (flow) => requestOf(flow).headers.byName.has(key)
+    }
   },
   {
     signature: 'getQueryParam(string): list<string>',
@@ -41,20 +47,26 @@ export const requestFunctions: readonly FlowFunctionDefinition[] = requestDefini
 
 const NO_SET_COOKIE = new EvaluationError('absent', 'the response sets no such cookie')
 
-function setCookie(flow: Flow, name: string): Cookie {
-  const found = responseCookies(flow).get(name)?.[0]
-  if (found === undefined) throw NO_SET_COOKIE
-  return found
+function setCookie(flow: Flow, name: string): Cookie | EvaluationError {
+  return responseCookies(flow).get(name)?.[0] ?? NO_SET_COOKIE
 }
 
 const responseDefinitions: readonly FlowFunctionDefinition[] = [
   {
     signature: 'getResHeader(string): list<string>',
-    runWith: (flow, name: string) => responseOf(flow).headers.byName.get(name.toLowerCase()) ?? NONE
+    runWith: (flow, name: string) => responseOf(flow).headers.byName.get(name.toLowerCase()) ?? NONE,
+    prepareWith: (name: string) => {
+      const key = name.toLowerCase()
+      return (flow) => responseOf(flow).headers.byName.get(key) ?? NONE
+    }
   },
   {
     signature: 'hasResHeader(string): bool',
-    runWith: (flow, name: string) => responseOf(flow).headers.byName.has(name.toLowerCase())
+    runWith: (flow, name: string) => responseOf(flow).headers.byName.has(name.toLowerCase()),
+    prepareWith: (name: string) => {
+      const key = name.toLowerCase()
+      return (flow) => responseOf(flow).headers.byName.has(key)
+    }
   },
   { signature: 'getResCookie(string): map<string, dyn>', runWith: setCookie },
   { signature: 'hasResCookie(string): bool', runWith: (flow, name: string) => responseCookies(flow).has(name) }

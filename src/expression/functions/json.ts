@@ -129,10 +129,10 @@ function writeMap(map: ReadonlyMap<unknown, unknown>, out: BoundedText, depth: n
  */
 export const jsonFunctions: readonly FunctionDefinition[] = [
   { signature: 'json.decode(string): dyn', run: decode },
-  { signature: 'json.encode(dyn): string', run: jsonText },
+  { signature: 'json.encode(dyn): string', run: jsonText, deep: true },
   { signature: 'string.decodeJson(): dyn', run: decode },
-  { signature: 'list.encodeJson(): string', run: jsonText },
-  { signature: 'map.encodeJson(): string', run: jsonText },
+  { signature: 'list.encodeJson(): string', run: jsonText, deep: true },
+  { signature: 'map.encodeJson(): string', run: jsonText, deep: true },
   { signature: 'string.isJson(): bool', run: isJson },
   { signature: 'isJson(string): bool', run: isJson }
 ]

@@ -1,4 +1,5 @@
 import type { Duration } from '../cel-parser.js'
+import type { EvaluationError } from '../expression.js'
 import type { FunctionDefinition } from '../signatures.js'
 import { textOf } from '../text.js'
 import { compare, nanosOf, numeric, type TypeName, typeOf } from '../values.js'
@@ -14,9 +15,9 @@ function join(list: readonly unknown[], separator = ''): string {
   return out.toString()
 }
 
-function slice(items: readonly unknown[], from: bigint, to: bigint): unknown[] {
+function slice(items: readonly unknown[], from: bigint, to: bigint): unknown[] | EvaluationError {
   if (from < 0n || to < 0n || from > to) throw failed('a slice runs from a position to a later one, none negative')
-  if (to > BigInt(items.length)) throw absent('a slice ends after the list')
+  if (to > BigInt(items.length)) return absent('a slice ends after the list')
   return items.slice(Number(from), Number(to))
 }
 
@@ -164,12 +165,12 @@ function distinct(list: readonly unknown[]): unknown[] {
  * one type; a slice beyond the end is absent, everything else that goes wrong fails.
  */
 export const listFunctions: readonly FunctionDefinition[] = [
-  { signature: 'list<string>.join(): string', run: join },
-  { signature: 'list<string>.join(string): string', run: join },
+  { signature: 'list<string>.join(): string', run: join, deep: true },
+  { signature: 'list<string>.join(string): string', run: join, deep: true },
   { signature: 'list<T>.slice(int, int): list<T>', run: slice },
-  { signature: 'list.flatten(): list', run: flatten },
-  { signature: 'list.flatten(int): list', run: flatten },
+  { signature: 'list.flatten(): list', run: flatten, deep: true },
+  { signature: 'list.flatten(int): list', run: flatten, deep: true },
   { signature: 'list<T>.sort(): list<T>', run: sort },
-  { signature: 'list<T>.distinct(): list<T>', run: distinct },
+  { signature: 'list<T>.distinct(): list<T>', run: distinct, deep: true },
   { signature: 'lists.range(int): list<int>', run: range }
 ]

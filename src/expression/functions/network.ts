@@ -27,6 +27,16 @@ function inCidrRanges(text: string, cidrs: readonly string[]): boolean {
   return address !== undefined && cidrs.some((cidr) => covers(address, cidr))
 }
 
+/** Ranges in a prefix tree. What is no CIDR holds no address. */
+function prepareRanges(cidrs: readonly string[]): (text: string) => boolean {
+  const set = new CidrSet(cidrs.flatMap((text) => parseCidr(text) ?? []))
+  return (text) => set.match(text) !== undefined
+}
+
+function prepareRange(cidr: string): (text: string) => boolean {
+  return prepareRanges([cidr])
+}
+
 const BAD_PREFIX = new EvaluationError(
   'failed',
   'ipPrefix(ip, v4, v6) takes an address, 0 to 32 bits and 0 to 128 bits'
@@ -42,10 +52,10 @@ function ipPrefix(text: string, v4: bigint, v6: bigint): string {
 
 /** Functions of IP addresses. What is no address or no CIDR lies in no range. */
 export const ipFunctions: readonly FunctionDefinition[] = [
-  { signature: 'inCidrRange(string, string): bool', run: inCidrRange },
-  { signature: 'string.inCidrRange(string): bool', run: inCidrRange },
-  { signature: 'inCidrRanges(string, list<string>): bool', run: inCidrRanges },
-  { signature: 'string.inCidrRanges(list<string>): bool', run: inCidrRanges },
+  { signature: 'inCidrRange(string, string): bool', run: inCidrRange, prepare: prepareRange },
+  { signature: 'string.inCidrRange(string): bool', run: inCidrRange, prepare: prepareRange },
+  { signature: 'inCidrRanges(string, list<string>): bool', run: inCidrRanges, prepare: prepareRanges },
+  { signature: 'string.inCidrRanges(list<string>): bool', run: inCidrRanges, prepare: prepareRanges },
   {
     signature: 'string.isPrivateIp(): bool',
     run: (text: string) => PRIVATE.match(text) !== undefined

@@ -4,7 +4,7 @@ import { EvaluationError } from '../expression.js'
 import { int64, uint64 } from '../operators.js'
 import type { FunctionDefinition } from '../signatures.js'
 import { doubleText, durationText, timestampText } from '../text.js'
-import { durationOf, timestampOf, typeOf } from '../values.js'
+import { durationOf, type TypeName, timestampOf, typeOf } from '../values.js'
 
 function failed(name: string): EvaluationError {
   return new EvaluationError('failed', `${name}() cannot convert this value`)
@@ -15,7 +15,7 @@ function identity(value: unknown): unknown {
 }
 
 /** In code points. */
-function textSize(text: string): bigint {
+function textSize(text: string): number {
   let size = text.length
   for (let i = 0; i < text.length - 1; i++) {
     const unit = text.charCodeAt(i)
@@ -24,7 +24,14 @@ function textSize(text: string): bigint {
       i++
     }
   }
-  return BigInt(size)
+  return size
+}
+
+/** What `size` gives; undefined for a value that has none. */
+export function sizeOf(value: unknown): number | undefined {
+  if (Array.isArray(value) || value instanceof Uint8Array) return value.length
+  if (typeof value === 'string') return textSize(value)
+  return value instanceof Map ? value.size : undefined
 }
 
 function doubleToInteger(value: number, name: string): bigint {
@@ -148,15 +155,12 @@ const conversions: readonly FunctionDefinition[] = [
   { signature: 'duration(int): duration', run: (seconds: bigint) => durationOf(seconds * 1_000_000_000n) }
 ]
 
-const sizes: readonly FunctionDefinition[] = ['size(', '.size('].flatMap((form) => {
-  const signature = (type: string) => (form === 'size(' ? `size(${type}): int` : `${type}.size(): int`)
-  return [
-    { signature: signature('string'), run: textSize },
-    { signature: signature('bytes'), run: (value: Uint8Array) => BigInt(value.length) },
-    { signature: signature('list'), run: (value: readonly unknown[]) => BigInt(value.length) },
-    { signature: signature('map'), run: (value: ReadonlyMap<unknown, unknown>) => BigInt(value.size) }
-  ]
-})
+const sizes: readonly FunctionDefinition[] = ['string', 'bytes', 'list', 'map'].flatMap((type) =>
+  [`size(${type}): int`, `${type}.size(): int`].map((signature) => ({
+    signature,
+    run: (value: unknown) => BigInt(sizeOf(value) as number)
+  }))
+)
 
 /** The functions of the CEL standard library, but `matches` and `type`. */
 export const standardFunctions: readonly FunctionDefinition[] = [
@@ -174,12 +178,15 @@ const LONG_NAMES: Readonly<Record<string, string>> = {
 
 /** `type(value)`: the same value that the name of the type stands for. `typeValue` gives it by name. */
 export function typeFunctions(typeValue: (name: string) => unknown): readonly FunctionDefinition[] {
+  const known = new Map<TypeName, unknown>()
   return [
     {
       signature: 'type(dyn): type',
       run: (value: unknown) => {
         const name = typeOf(value)
-        return typeValue(LONG_NAMES[name] ?? name)
+        const type = known.get(name) ?? typeValue(LONG_NAMES[name] ?? name)
+        known.set(name, type)
+        return type
       }
     }
   ]
@@ -205,10 +212,11 @@ const BAD_RANGE = new EvaluationError('failed', 'rand.int(min, max) takes 0 <= m
 /** `rand.*` over `random`, which gives numbers in [0, 1). The ends of `rand.int` are both possible. */
 export function randomFunctions(random: () => number): readonly FunctionDefinition[] {
   return [
-    { signature: 'rand.double(): double', run: () => random() },
-    { signature: 'rand.int(): int', run: () => (random() < 0.5 ? 0n : 1n) },
+    { signature: 'rand.double(): double', varies: true, run: () => random() },
+    { signature: 'rand.int(): int', varies: true, run: () => (random() < 0.5 ? 0n : 1n) },
     {
       signature: 'rand.int(int, int): int',
+      varies: true,
       run: (min: bigint, max: bigint) => {
         if (min < 0n || max < min || max > BigInt(Number.MAX_SAFE_INTEGER)) throw BAD_RANGE
         return min + BigInt(Math.floor(random() * Number(max - min + 1n)))

@@ -1,3 +1,4 @@
+import type { EvaluationError } from '../expression.js'
 import type { FunctionDefinition } from '../signatures.js'
 import { MAX_LIST } from '../values.js'
 import { absent, bounded, checkCount, checkLength, failed } from './bounds.js'
@@ -8,8 +9,13 @@ import { formatText } from './format.js'
  * strings with surrogates, so everything here has a short way for the others.
  */
 
+const BEYOND_ASCII = /[^\0-\x7f]/
 const SURROGATE = /[\ud800-\udfff]/
 const LONE_SURROGATE = /\p{Surrogate}/gu
+
+function isAscii(text: string): boolean {
+  return !BEYOND_ASCII.test(text)
+}
 
 /** Whether positions in code points and in UTF-16 units differ. */
 function hasSurrogates(text: string): boolean {
@@ -52,16 +58,12 @@ export function wellFormed(text: string): string {
   return hasSurrogates(text) ? text.replace(LONE_SURROGATE, '\ufffd') : text
 }
 
-/** UTF-16 offset of a position, which may be the one after the last code point. */
-function offsetOf(text: string, index: bigint): number {
-  const offset = unitOffset(text, index)
-  if (offset < 0) throw absent('a position is outside the string')
-  return offset
-}
+/** What a position outside the string is answered with. */
+const OUTSIDE = absent('a position is outside the string')
 
-function charAt(text: string, index: bigint): string {
-  const offset = offsetOf(text, index)
-  return text.slice(offset, offset + widthAt(text, offset))
+function charAt(text: string, index: bigint): string | EvaluationError {
+  const offset = unitOffset(text, index)
+  return offset < 0 ? OUTSIDE : text.slice(offset, offset + widthAt(text, offset))
 }
 
 /** Position of a UTF-16 offset, where -1 stays -1. */
@@ -69,20 +71,22 @@ function positionOf(text: string, offset: number): bigint {
   return offset < 0 ? -1n : BigInt(codePointIndex(text, offset))
 }
 
-function indexOf(text: string, part: string, from = 0n): bigint {
-  const start = offsetOf(text, from)
+function indexOf(text: string, part: string, from = 0n): bigint | EvaluationError {
+  const start = unitOffset(text, from)
+  if (start < 0) return OUTSIDE
   return part === '' ? from : positionOf(text, text.indexOf(part, start))
 }
 
-function lastIndexOf(text: string, part: string, from?: bigint): bigint {
-  const start = from === undefined ? text.length : offsetOf(text, from)
-  return positionOf(text, text.lastIndexOf(part, start))
+function lastIndexOf(text: string, part: string, from?: bigint): bigint | EvaluationError {
+  const start = from === undefined ? text.length : unitOffset(text, from)
+  return start < 0 ? OUTSIDE : positionOf(text, text.lastIndexOf(part, start))
 }
 
-function substring(text: string, from: bigint, to?: bigint): string {
-  if (to !== undefined && from > to) throw failed('a substring ends before it starts')
-  const start = offsetOf(text, from)
-  return to === undefined ? text.slice(start) : text.slice(start, offsetOf(text, to))
+function substring(text: string, from: bigint, to?: bigint): string | EvaluationError {
+  if (to !== undefined && from > to) return failed('a substring ends before it starts')
+  const start = unitOffset(text, from)
+  const end = to === undefined ? text.length : unitOffset(text, to)
+  return start < 0 || end < 0 ? OUTSIDE : text.slice(start, end)
 }
 
 /** Pieces between separators; the last of `limit` pieces holds the rest. A negative limit is none. */
@@ -180,16 +184,18 @@ export const stringFunctions: readonly FunctionDefinition[] = [
   { signature: 'string.trim(): string', run: trim },
   {
     signature: 'string.lowerAscii(): string',
-    run: (text: string) => text.replace(/[A-Z]+/g, (letters) => letters.toLowerCase())
+    run: (text: string) =>
+      isAscii(text) ? text.toLowerCase() : text.replace(/[A-Z]+/g, (letters) => letters.toLowerCase())
   },
   {
     signature: 'string.upperAscii(): string',
-    run: (text: string) => text.replace(/[a-z]+/g, (letters) => letters.toUpperCase())
+    run: (text: string) =>
+      isAscii(text) ? text.toUpperCase() : text.replace(/[a-z]+/g, (letters) => letters.toUpperCase())
   },
   { signature: 'string.lower(): string', run: (text: string) => bounded(text.toLowerCase()) },
   { signature: 'string.upper(): string', run: (text: string) => bounded(text.toUpperCase()) },
   { signature: 'string.reverse(): string', run: reverse },
-  { signature: 'string.format(list): string', run: formatText },
+  { signature: 'string.format(list): string', run: formatText, deep: true },
   { signature: 'strings.quote(string): string', run: quote }
 ]
 

@@ -72,9 +72,9 @@ function valueText(value: unknown): string {
  */
 export const queryStringFunctions: readonly FunctionDefinition[] = [
   { signature: 'queryString.decode(string): map<string, string>', run: decode },
-  { signature: 'queryString.encode(map): string', run: encode },
+  { signature: 'queryString.encode(map): string', run: encode, deep: true },
   { signature: 'string.decodeQueryString(): map<string, string>', run: decode },
-  { signature: 'map.encodeQueryString(): string', run: encode },
+  { signature: 'map.encodeQueryString(): string', run: encode, deep: true },
   { signature: 'string.isQueryString(): bool', run: isQueryString },
   { signature: 'isQueryString(string): bool', run: isQueryString }
 ]

@@ -115,5 +115,15 @@ export const varsVariables: readonly VariableDefinition[] = [
 
 /** `time.now` is text of RFC 3339; `timestamp(time.now)` is the instant. */
 export function timeVariables(clock: Clock): readonly VariableDefinition[] {
-  return [{ path: 'time.now', type: 'string', read: () => timestampText(new Date(clock.wall())) }]
+  let shown = Number.NaN
+  let text = ''
+  const read = () => {
+    const now = clock.wall()
+    if (now !== shown) {
+      text = timestampText(new Date(now))
+      shown = now
+    }
+    return text
+  }
+  return [{ path: 'time.now', type: 'string', read, instant: () => new Date(clock.wall()) }]
 }

@@ -4,7 +4,7 @@ import { formatAuthority } from '../../lib/host.js'
 import { unmapIpv4 } from '../../lib/ip.js'
 import type { UserAgents } from '../../lib/user-agent.js'
 import { type Certificate, NAME_ATTRIBUTES, type Name, parseCertificate } from './certificate.js'
-import type { VariableDefinition } from './definition.js'
+import { ofInteger, type VariableDefinition } from './definition.js'
 import { type Derived, derive, requestOf } from './message.js'
 
 /** The local address; that of an IPv4 connection on an IPv6 socket without its prefix. */
@@ -16,12 +16,12 @@ const KUBERNETES = 'a Kubernetes binding'
 
 /** `conn.*` and `conn.k8s.*`. */
 export const connVariables: readonly VariableDefinition[] = [
-  { path: 'conn.bytes_in', type: 'int', read: ({ connection }) => BigInt(connection.bytesIn) },
-  { path: 'conn.bytes_out', type: 'int', read: ({ connection }) => BigInt(connection.bytesOut) },
+  { path: 'conn.bytes_in', type: 'int', ...ofInteger(({ connection }) => connection.bytesIn) },
+  { path: 'conn.bytes_out', type: 'int', ...ofInteger(({ connection }) => connection.bytesOut) },
   { path: 'conn.client_ip', type: 'string', read: (flow) => flow.clientAddress },
-  { path: 'conn.client_port', type: 'int', read: (flow) => BigInt(flow.clientPort) },
+  { path: 'conn.client_port', type: 'int', ...ofInteger((flow) => flow.clientPort) },
   { path: 'conn.server_ip', type: 'string', read: serverAddress },
-  { path: 'conn.server_port', type: 'int', read: ({ connection }) => BigInt(connection.local.port) },
+  { path: 'conn.server_port', type: 'int', ...ofInteger(({ connection }) => connection.local.port) },
   { path: 'conn.server_region', type: 'string', read: ({ entry }) => entry.region },
   { path: 'conn.ts.start', type: 'timestamp', read: ({ connection }) => new Date(connection.startedAt) },
   { path: 'conn.k8s.pod.id', type: 'string', missing: KUBERNETES, read: () => '' },
@@ -44,7 +44,7 @@ export const endpointVariables: readonly VariableDefinition[] = [
   { path: 'endpoint.addr', type: 'string', read: ({ endpoint }) => formatAuthority(endpoint.host, endpoint.port) },
   { path: 'endpoint.host', type: 'string', read: ({ endpoint }) => endpoint.host },
   { path: 'endpoint.id', type: 'string', read: ({ endpoint }) => endpoint.id },
-  { path: 'endpoint.port', type: 'int', read: ({ endpoint }) => BigInt(endpoint.port) },
+  { path: 'endpoint.port', type: 'int', ...ofInteger(({ endpoint }) => endpoint.port) },
   { path: 'endpoint.protocol', type: 'string', read: ({ endpoint }) => endpoint.protocol },
   {
     path: 'endpoint.url',
@@ -92,7 +92,7 @@ function intelligence(root: string, address: (flow: Flow) => string, geo: Geo): 
     { path: `${root}.categories`, type: 'list<string>', ...lists, read: () => [] },
     { path: `${root}.is_on_blocklist`, type: 'bool', ...lists, read: () => false },
     { path: `${root}.is_tor_node`, type: 'bool', ...lists, read: () => false },
-    { path: `${root}.as.number`, type: 'int', ...as, read: (flow) => BigInt(record(flow).asNumber) },
+    { path: `${root}.as.number`, type: 'int', ...as, ...ofInteger((flow) => record(flow).asNumber) },
     { path: `${root}.as.organization`, type: 'string', ...as, read: (flow) => record(flow).asOrganization },
     ...places(`${root}.geo.location`, (flow) => record(flow).location, geo, false),
     ...places(`${root}.geo.registered_location`, (flow) => record(flow).registered, geo, true)

@@ -18,8 +18,27 @@ export interface VariableDefinition {
   readonly missing?: string
   /** A map whose documented members are variables of their own: any other member is a mistake. */
   readonly closed?: true
+  /** The value of an int whose value is always a safe integer, for comparisons: undefined when it is absent. */
+  readonly integer?: (flow: Flow) => number | undefined
+  /** What `timestamp()` makes of a text, where the instant costs less than its text. */
+  readonly instant?: (flow: Flow) => Date
+  /** The keys and values of a map, for what looks up none of them. */
+  readonly walked?: (flow: Flow) => ReadonlyMap<unknown, unknown>
   /** One entry of a map of headers, without building the map. `key` is lower-case. */
   readonly entry?: (flow: Flow, key: string) => unknown
+}
+
+/** The members of a variable of type int by its value as a number, which is always a safe integer. */
+export function ofInteger(
+  integer: (flow: Flow) => number | undefined
+): Required<Pick<VariableDefinition, 'read' | 'integer'>> {
+  return {
+    integer,
+    read: (flow) => {
+      const value = integer(flow)
+      return value === undefined ? undefined : BigInt(value)
+    }
+  }
 }
 
 const PHASES_OF = {

@@ -1,6 +1,6 @@
 import { type Flow, type FlowRequest, type FlowResponse, flowSlot } from '../../flow/flow.js'
 import { withoutRootDot } from '../../lib/host.js'
-import type { VariableDefinition } from './definition.js'
+import { ofInteger, type VariableDefinition } from './definition.js'
 import {
   type ContentType,
   contentType,
@@ -27,9 +27,9 @@ function requestType(flow: Flow) {
 }
 
 /** Bytes of the body where they are known from the head. */
-function requestBodyLength({ body }: FlowRequest): bigint | undefined {
-  if (body instanceof Uint8Array) return BigInt(body.length)
-  return body.framing.kind === 'length' ? BigInt(body.framing.bytes) : undefined
+function requestBodyLength({ body }: FlowRequest): number | undefined {
+  if (body instanceof Uint8Array) return body.length
+  return body.framing.kind === 'length' ? body.framing.bytes : undefined
 }
 
 /** The target as it came, as a URL. */
@@ -52,7 +52,12 @@ const requestLines: readonly VariableDefinition[] = [
     type: 'list<string>',
     read: (flow) => listHeader(requestOf(flow).headers, 'content-encoding')
   },
-  { path: 'req.content_length', type: 'int', optional: true, read: (flow) => requestBodyLength(requestOf(flow)) },
+  {
+    path: 'req.content_length',
+    type: 'int',
+    optional: true,
+    ...ofInteger((flow) => requestBodyLength(requestOf(flow)))
+  },
   { path: 'req.content_type', type: 'string', read: (flow) => requestType(flow).mediaType },
   { path: 'req.content_type.parameters', type: 'map<string, string>', read: (flow) => requestType(flow).parameters },
   { path: 'req.content_type.raw', type: 'string', read: (flow) => requestType(flow).raw },
@@ -61,6 +66,7 @@ const requestLines: readonly VariableDefinition[] = [
     path: 'req.headers',
     type: HEADERS,
     read: (flow) => headerMap(flow, requestFields, requestOf(flow).headers),
+    walked: (flow) => requestOf(flow).headers.byName,
     entry: (flow, key) => requestOf(flow).headers.byName.get(key)
   },
   {
@@ -91,10 +97,7 @@ const requestLines: readonly VariableDefinition[] = [
     path: 'req.url.port',
     type: 'int',
     optional: true,
-    read: (flow) => {
-      const { port } = requestOf(flow).target
-      return port === undefined ? undefined : BigInt(port)
-    }
+    ...ofInteger((flow) => requestOf(flow).target.port)
   },
   { path: 'req.url.query', type: 'string', read: (flow) => requestOf(flow).target.query ?? '' },
   { path: 'req.url.query_params', type: HEADERS, read: (flow) => requestOf(flow).target.parameters },
@@ -114,10 +117,10 @@ function responseType(flow: Flow) {
 }
 
 /** Bytes of the body where they are known; a transform makes the length unknown. */
-function responseBodyLength({ body, transforms }: FlowResponse): bigint | undefined {
+function responseBodyLength({ body, transforms }: FlowResponse): number | undefined {
   if (transforms.length > 0 || body === undefined) return undefined
-  if (body instanceof Uint8Array) return BigInt(body.length)
-  return 'framing' in body && body.framing.kind === 'length' ? BigInt(body.framing.bytes) : undefined
+  if (body instanceof Uint8Array) return body.length
+  return 'framing' in body && body.framing.kind === 'length' ? body.framing.bytes : undefined
 }
 
 const responseLines: readonly VariableDefinition[] = [
@@ -126,7 +129,12 @@ const responseLines: readonly VariableDefinition[] = [
     type: 'list<string>',
     read: (flow) => listHeader(responseOf(flow).headers, 'content-encoding')
   },
-  { path: 'res.content_length', type: 'int', optional: true, read: (flow) => responseBodyLength(responseOf(flow)) },
+  {
+    path: 'res.content_length',
+    type: 'int',
+    optional: true,
+    ...ofInteger((flow) => responseBodyLength(responseOf(flow)))
+  },
   { path: 'res.content_type', type: 'string', read: (flow) => responseType(flow).mediaType },
   { path: 'res.content_type.parameters', type: 'map<string, string>', read: (flow) => responseType(flow).parameters },
   { path: 'res.content_type.raw', type: 'string', read: (flow) => responseType(flow).raw },
@@ -135,11 +143,12 @@ const responseLines: readonly VariableDefinition[] = [
     path: 'res.headers',
     type: HEADERS,
     read: (flow) => headerMap(flow, responseFields, responseOf(flow).headers),
+    walked: (flow) => responseOf(flow).headers.byName,
     entry: (flow, key) => responseOf(flow).headers.byName.get(key)
   },
   { path: 'res.trailers', type: HEADERS, read: (flow) => trailerMap(responseOf(flow).trailers?.()) },
   { path: 'res.location', type: 'string', read: (flow) => responseOf(flow).headers.get('location') ?? '' },
-  { path: 'res.status_code', type: 'int', read: (flow) => BigInt(responseOf(flow).status) }
+  { path: 'res.status_code', type: 'int', ...ofInteger((flow) => responseOf(flow).status) }
 ]
 
 /** `res.*`. */

@@ -1,11 +1,20 @@
 import { EvaluationError } from '../../../src/expression/expression.js'
 import type { FunctionDefinition } from '../../../src/expression/signatures.js'
 
-/** The function of `definitions` whose signature begins with `head`, such as `string.charAt(int)`. */
+/**
+ * The function of `definitions` whose signature begins with `head`, such as `string.charAt(int)`. It throws the error that
+ * the function answers, so that both ways of having no value are one here.
+ */
 export function find(definitions: readonly FunctionDefinition[], head: string): (...args: unknown[]) => unknown {
   const [found, second] = definitions.filter(({ signature }) => signature.startsWith(`${head}:`))
   if (found === undefined || second !== undefined) throw new Error(`No single function ${head}`)
-  return found.run
+  return (...args) => thrown(found.run(...args))
+}
+
+/** `result`; an error that was answered is thrown. */
+export function thrown(result: unknown): unknown {
+  if (result instanceof EvaluationError) throw result
+  return result
 }
 
 /** `absent` or `failed` when `run` throws an evaluation error, `answered` when it does not; other errors pass. */

@@ -6,6 +6,7 @@ import { listFunctions } from '../../../src/expression/functions/lists.js'
 import { stringFunctions } from '../../../src/expression/functions/strings.js'
 import { timeFunctions } from '../../../src/expression/functions/time.js'
 import { fixture } from '../../helpers/files.js'
+import { thrown } from './call.js'
 
 /** Cases of the conformance suite of CEL (strings extension, timestamps). */
 interface Case {
@@ -40,7 +41,9 @@ function environment(): Environment {
   for (const { signature, run } of definitions) {
     const [, receiver = '', name = '', rest = ''] = /^(.*\.)?(\w+)(\(.*)$/.exec(signature) ?? []
     const namespaced = receiver === 'strings.' || receiver === 'lists.'
-    environment.registerFunction(`${namespaced ? '' : receiver}x_${name}${rest}`, (...args) => run(...args.map(mapped)))
+    environment.registerFunction(`${namespaced ? '' : receiver}x_${name}${rest}`, (...args) =>
+      thrown(run(...args.map(mapped)))
+    )
   }
   return environment
 }
