@@ -9,7 +9,7 @@ import {
   observeLog,
   observeRestrictions,
   observeStore
-} from '../telemetry/metrics.js'
+} from '../telemetry/observed-metrics.js'
 import type { Agents } from '../tunnel/agents/agents.js'
 import type { Foundation } from './foundation.js'
 import type { StartingStore } from './store-copy.js'

@@ -1,6 +1,6 @@
 import { tmpdir } from 'node:os'
-import { atMost } from '../lib/at-most.js'
 import type { Clock } from '../lib/clock.js'
+import { atMost } from '../lib/concurrency.js'
 import type { Json } from '../lib/json.js'
 import type { Sealer } from '../lib/seal.js'
 import { Slices, type Steps } from '../lib/slices.js'

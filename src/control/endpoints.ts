@@ -20,7 +20,7 @@ import {
   placeOfId,
   placeOfTunnel
 } from './cluster/publisher.js'
-import { keeperOfHost } from './domains.js'
+import { keeperOfHost } from './record-rules.js'
 
 /** The one endpoint that no edge and no agent declares: it comes last. */
 const FILE_ID = 'ep_file_default'

@@ -1,16 +1,86 @@
+import { STATUS_CODES } from 'node:http'
+import { Readable } from 'node:stream'
+import { fieldsForReading } from '../flow/content-coding.js'
 import { FAILURES, type FailureAnswer, requestErrors } from '../flow/error-codes.js'
-import type { BytePipe, Exchange, ResponseHead } from '../flow/exchange.js'
+import type { BytePipe, Exchange, Outgoing, ResponseHead, Sent } from '../flow/exchange.js'
 import type { Flow, FlowRequest, FlowResponse } from '../flow/flow.js'
 import { HeaderFields, type HeaderList } from '../flow/headers.js'
-import { fieldsForReading } from '../flow/response-reading.js'
+import type { Verdict } from '../flow/verdict.js'
 import type { Clock } from '../lib/clock.js'
 import type { ResponseUpstream } from '../runtime/plan.js'
 import type { Metrics } from '../telemetry/metrics.js'
 import { type Answer, type ClientTransport, DialError, type ForwardOptions } from '../transport/contract.js'
 import { WebSocketPipe } from '../transport/websocket/pipe.js'
 import { cleanResponse, type HeaderKinds } from './header-sanitizing.js'
-import { failureResponse, responseOf } from './response.js'
 import type { Server, UpstreamLookup, Upstreams, UpstreamTarget } from './upstreams.js'
+
+type Respond = Extract<Verdict, { kind: 'respond' }>
+
+/** The response that a verdict stands for. */
+export function responseOf(verdict: Respond): FlowResponse {
+  const response = localResponse(verdict.status, [...verdict.headers], verdict.body, verdict.code)
+  return verdict.close === true ? { ...response, close: true } : response
+}
+
+/** The response that says that the exchange failed. */
+export function failureResponse({ status, code }: FailureAnswer): FlowResponse {
+  return localResponse(status, [], undefined, code)
+}
+
+function localResponse(
+  status: number,
+  headers: string[],
+  body: Uint8Array | undefined,
+  code: string | undefined
+): FlowResponse {
+  if (code !== undefined) headers.push('sluice-error-code', code)
+  return {
+    status,
+    reason: STATUS_CODES[status] ?? '',
+    headers: new HeaderFields(headers),
+    body,
+    local: true,
+    transforms: [],
+    trailers: undefined
+  }
+}
+
+/** Sends a response with its body through the transforms that were asked for. */
+export function send(exchange: Exchange, response: FlowResponse, close = false): Promise<Sent> {
+  const head = { status: response.status, reason: response.reason, headers: response.headers.list, close }
+  return exchange.respond(head, transformed(response), response.trailers)
+}
+
+function transformed({ body, transforms }: FlowResponse): Outgoing {
+  if (transforms.length === 0 || body === undefined) return body
+  if (isEngineBody(body)) {
+    for (const transform of transforms) body.through(transform)
+    return body
+  }
+  let stream: Readable = body instanceof Uint8Array ? Readable.from([body]) : body
+  for (const transform of transforms) {
+    const next = transform()
+    const source = stream
+    source.once('error', (error) => next.destroy(error))
+    next.once('close', () => source.destroy())
+    stream = source.pipe(next)
+  }
+  return stream
+}
+
+/** Gives back a body that will not be sent. */
+export function discard(response: FlowResponse): void {
+  const { body } = response
+  if (body === undefined || body instanceof Uint8Array) return
+  if (isEngineBody(body)) body.discard()
+  else body.destroy()
+}
+
+function isEngineBody(
+  body: Exclude<Outgoing, undefined>
+): body is Exclude<Outgoing, undefined | Uint8Array | Readable> {
+  return 'framing' in body
+}
 
 /** Milliseconds. */
 export interface UpstreamTimeouts {
@@ -29,7 +99,7 @@ export interface Forwarded {
   readonly reusedConnection?: boolean
 }
 
-export interface ForwarderParts {
+interface ForwarderParts {
   readonly clientTransport: ClientTransport
   readonly upstreams: Upstreams
   readonly kinds: HeaderKinds

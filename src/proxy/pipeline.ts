@@ -11,8 +11,7 @@ import type { AccessLog } from '../telemetry/access-log.js'
 import type { TrafficEventSource } from '../telemetry/event-fields.js'
 import type { Metrics } from '../telemetry/metrics.js'
 import { type Admission, type AdmittedFlow, formAt } from './admission.js'
-import type { Forwarded, Forwarder } from './forwarder.js'
-import { discard, failureResponse, responseOf, send } from './response.js'
+import { discard, type Forwarded, type Forwarder, failureResponse, responseOf, send } from './forwarder.js'
 
 export interface PipelineParts {
   readonly holder: SnapshotHolder
