@@ -1,6 +1,6 @@
 import type { Call } from '../control/calls.js'
 import { Leases } from '../control/cluster/leases.js'
-import type { ServiceAccount } from '../control/control-plane.js'
+import type { ServiceAccount } from '../control/parts.js'
 import type { Clock } from '../lib/clock.js'
 import { FirstFailure, Mutex } from '../lib/concurrency.js'
 import { codeOf } from '../lib/errors.js'

@@ -10,7 +10,7 @@ import { apiKey } from '../resources/identities.js'
 import type { Posted, Store, StoreLog, StoreTransaction } from '../store/store.js'
 import { Deliveries, type DeliveriesParts } from './deliveries.js'
 import type { DeliveryAnswer } from './delivery-state.js'
-import type { EventFolders } from './destinations/local.js'
+import type { EventFolders } from './destinations/folders.js'
 import { type EventPrincipal, envelope, readSubscriptions, type Subscribed } from './subscriptions.js'
 import { TrafficEventQueue } from './traffic.js'
 

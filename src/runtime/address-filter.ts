@@ -3,7 +3,12 @@ import { type AddressRules, type Cidr, CidrSet, judge, parseCidr } from '../lib/
 import { ShardedMap } from '../lib/sharded-map.js'
 import { atOnce, type Steps } from '../lib/slices.js'
 import { asKind, type IpRuleUnit, type RestrictionUnit, type UnitChange } from './plan.js'
-import type { Snapshot } from './snapshot.js'
+
+/** The part of a snapshot that decides by address. */
+interface RestrictedSnapshot {
+  readonly tables: { readonly restrictions: Restrictions; readonly ipPolicies: IpPolicies }
+  ipPolicy(id: string): AddressRules | undefined
+}
 
 /** How often a gate has refused an address, and how often it only would have. */
 export interface GateCounts {
@@ -39,7 +44,7 @@ export class AddressGate {
   }
 
   /** Judges one that comes in. `about`: further fields of the log line. */
-  admits(snapshot: Snapshot, address: string | undefined, about?: object): boolean {
+  admits(snapshot: RestrictedSnapshot, address: string | undefined, about?: object): boolean {
     const against = refusal(snapshot, this.#traffic, address)
     if (against === undefined) return true
     const { enforced, network } = against
@@ -53,12 +58,12 @@ export class AddressGate {
 }
 
 /** Would this snapshot keep `address` out? Counts and logs nothing. */
-export function refuses(snapshot: Snapshot, traffic: GatedTraffic, address: string | undefined): boolean {
+export function refuses(snapshot: RestrictedSnapshot, traffic: GatedTraffic, address: string | undefined): boolean {
   return refusal(snapshot, traffic, address)?.enforced === true
 }
 
 /** What speaks against an address; undefined when it passes. `network`: the one that decided, if any did. */
-function refusal(snapshot: Snapshot, traffic: GatedTraffic, address: string | undefined) {
+function refusal(snapshot: RestrictedSnapshot, traffic: GatedTraffic, address: string | undefined) {
   const restriction = snapshot.tables.restrictions.get(traffic)
   if (restriction === undefined) return undefined
   const policies = restriction.policies.map((id) => snapshot.ipPolicy(id))
@@ -67,7 +72,7 @@ function refusal(snapshot: Snapshot, traffic: GatedTraffic, address: string | un
 }
 
 /** Is the restriction of this traffic the same in these two, with what its policies say? */
-export function sameRestriction(one: Snapshot, other: Snapshot, traffic: GatedTraffic): boolean {
+export function sameRestriction(one: RestrictedSnapshot, other: RestrictedSnapshot, traffic: GatedTraffic): boolean {
   if (sameAddressRules(one, other)) return true
   const [now, then] = [one, other].map((snapshot) => snapshot.tables.restrictions.get(traffic))
   if (!isDeepStrictEqual(now, then)) return false
@@ -76,7 +81,7 @@ export function sameRestriction(one: Snapshot, other: Snapshot, traffic: GatedTr
 }
 
 /** Do these two keep out the same addresses? false also when they only may differ. */
-export function sameAddressRules(one: Snapshot, other: Snapshot): boolean {
+export function sameAddressRules(one: RestrictedSnapshot, other: RestrictedSnapshot): boolean {
   return one.tables.restrictions === other.tables.restrictions && one.tables.ipPolicies === other.tables.ipPolicies
 }
 

@@ -11,20 +11,9 @@ import { KyselyDeadLetters } from './kysely-dead-letters.js'
 import { newerSchema, SCHEMA_VERSION } from './migrations.js'
 import type { DeadLetters, Outbox } from './outbox.js'
 import { printable, Queries } from './queries.js'
+import type { Change, RecordKey, SealedRecord, WholeRecord, WholeRequest } from './records.js'
 import { wholeRecords } from './references.js'
-import type {
-  Change,
-  Outcome,
-  Place,
-  RecordKey,
-  RevisionEntry,
-  SealedRecord,
-  Store,
-  StoreLog,
-  StoreTransaction,
-  WholeRecord,
-  WholeRequest
-} from './store.js'
+import type { Outcome, Place, RevisionEntry, Store, StoreLog, StoreTransaction } from './store.js'
 import type { StoreHealth } from './store-health.js'
 import type { Database, Tables } from './tables.js'
 import { KyselyTransaction } from './transaction.js'

@@ -1,6 +1,6 @@
 import type { Kysely } from 'kysely'
 import { claimText, idsByKind, keyText, pieces, storable, toRecord, toReference } from './queries.js'
-import type { Claim, KeptClaim, RecordKey, Reference, WholeRecord, WholeRequest } from './store.js'
+import type { Claim, KeptClaim, RecordKey, Reference, WholeRecord, WholeRequest } from './records.js'
 import type { RecordsTable, Tables } from './tables.js'
 
 /** Few enough that building such a statement holds up no loop. */

@@ -3,21 +3,19 @@ import type { Json } from '../lib/json.js'
 import { ClaimConflict, StoreError } from './errors.js'
 import { moveToOutbox } from './kysely-dead-letters.js'
 import { idsByKind, keyText, pieces, Queries, storable, toRecord } from './queries.js'
-import { addReferences, clearReferences, ROWS_PER_STATEMENT, releaseClaims, takeClaims } from './references.js'
 import type {
   Claim,
   KeptClaim,
   KeyedUpdate,
   NewRecord,
   Operation,
-  Place,
-  Posted,
   RecordKey,
   RecordUpdate,
   Reference,
-  StoredRecord,
-  StoreTransaction
-} from './store.js'
+  StoredRecord
+} from './records.js'
+import { addReferences, clearReferences, ROWS_PER_STATEMENT, releaseClaims, takeClaims } from './references.js'
+import type { Place, Posted, StoreTransaction } from './store.js'
 import type { Tables } from './tables.js'
 
 interface Entry extends RecordKey {

@@ -13,22 +13,15 @@ import { StoreError } from '../errors.js'
 import type { DeadLetters, Outbox } from '../outbox.js'
 import type {
   Change,
-  ChangeFeed,
   Claim,
-  Outcome,
-  Page,
-  PageRequest,
-  Place,
   RecordKey,
   Reference,
-  RevisionEntry,
   SealedRecord,
-  Store,
   StoredRecord,
-  StoreTransaction,
   WholeRecord,
   WholeRequest
-} from '../store.js'
+} from '../records.js'
+import type { ChangeFeed, Outcome, Page, PageRequest, Place, RevisionEntry, Store, StoreTransaction } from '../store.js'
 import type { CopiedStore } from './copied-store.js'
 
 /** The board of the store that counts now. Who listens goes on listening when that is another one. */
