@@ -1,7 +1,7 @@
 import { Breaker } from '../src/features/circuit-breaker/breaker.js'
 import { systemClock } from '../src/lib/clock.js'
 import { judge } from '../src/lib/ip.js'
-import { IpPolicies } from '../src/runtime/address-rules.js'
+import { IpPolicies } from '../src/runtime/address-filter.js'
 import type { Unit, UnitChange } from '../src/runtime/plan.js'
 import { type MicroResult, timed } from './timing.js'
 

@@ -1,8 +1,19 @@
 import type { FastifyReply, FastifyRequest } from 'fastify'
 import { DeadLetterLists } from '../control/dead-letters.js'
 import { eventDestination } from '../resources/event-destinations.js'
-import { type Account, callOf, type Handler, parameter, pathOf, queryOf, type Router, route } from './calls.js'
-import { invalidParameter, LIMIT, readCount } from './query.js'
+import {
+  type Account,
+  callOf,
+  type Handler,
+  invalidParameter,
+  LIMIT,
+  parameter,
+  pathOf,
+  queryOf,
+  type Router,
+  readCount,
+  route
+} from './calls.js'
 import { mustSayNothing } from './service-routes.js'
 
 export const TEST_PATH = `${eventDestination.path}/{id}/test`

@@ -1,13 +1,12 @@
 import type { IncomingHttpHeaders } from 'node:http'
 import type { Server, Socket } from 'node:net'
 import Fastify, { type FastifyInstance, type FastifyReply, type FastifyRequest } from 'fastify'
-import type { AddressCounts } from '../lib/address-counts.js'
+import type { AddressCounts, Crowding } from '../lib/client-limits.js'
 import type { Clock } from '../lib/clock.js'
 import { codeOf } from '../lib/errors.js'
 import { newId } from '../lib/id.js'
-import type { Crowding } from '../lib/turned-away.js'
+import type { RawQuery } from './calls.js'
 import { ApiError, apiErrorOf, errorBody, sendError } from './errors.js'
-import type { RawQuery } from './query.js'
 
 /** Deepest nesting of a body; no resource needs more than a handful. */
 const MAX_DEPTH = 64

@@ -5,7 +5,6 @@ import { createSchema, listSchema, moduleSchemas, responseSchema, title, updateS
 import {
   answer,
   DRY_RUN_SCHEMA,
-  describeService,
   ERROR_SCHEMA,
   type Operations,
   operation,
@@ -13,9 +12,9 @@ import {
   type Paths,
   parametersOf,
   ref,
-  rightsText,
-  type Supervision
+  rightsText
 } from './openapi-parts.js'
+import { describeService, type Supervision } from './openapi-service.js'
 import { nestedLists } from './resource-routes.js'
 
 type Schemas = Record<string, object>

@@ -5,17 +5,19 @@ import {
   type Account,
   callOf,
   type Handler,
+  invalidParameter,
+  LIMIT,
   parameter,
   pathOf,
   queryOf,
   type Router,
+  readCount,
   route,
   sendDone,
   sendRead,
   sendWritten,
   writeMode
 } from './calls.js'
-import { invalidParameter, LIMIT, readCount } from './query.js'
 
 const ID = /^[A-Za-z0-9_]{1,100}$/
 

@@ -5,10 +5,9 @@ import type { Resource } from '../resources/resource.js'
 import { type Account, KnownPaths, type Router } from './calls.js'
 import { addDocsPages } from './docs-pages.js'
 import { addEventRoutes } from './event-routes.js'
-import { Cors, type Doorkeeper, guard, TrustedHosts } from './guard.js'
+import { Cors, type Doorkeeper, guard, type RequestRate, RequestRates, TrustedHosts } from './guard.js'
 import { type Crowds, createListener } from './listener.js'
 import { openApiDocument } from './openapi.js'
-import { type RequestRate, RequestRates } from './rate.js'
 import { addModuleRoutes, addNestedRoutes, addPartRoutes, addResourceRoutes } from './resource-routes.js'
 import {
   addBackup,

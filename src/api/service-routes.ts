@@ -4,9 +4,20 @@ import type { SessionCommand } from '../control/cluster/live-sources.js'
 import { notFound } from '../control/errors.js'
 import type { Json } from '../lib/json.js'
 import { tunnelSession } from '../resources/live.js'
-import { type Account, callOf, type Handler, parameter, pathOf, queryOf, type Router, route } from './calls.js'
+import {
+  type Account,
+  callOf,
+  type Handler,
+  invalidParameter,
+  LIMIT,
+  parameter,
+  pathOf,
+  queryOf,
+  type Router,
+  readCount,
+  route
+} from './calls.js'
 import { ApiError } from './errors.js'
-import { invalidParameter, LIMIT, readCount } from './query.js'
 
 /** For supervisors: does the process live and serve? No key. */
 export function addHealth(router: Router, readiness: () => Readiness): void {

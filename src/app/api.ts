@@ -1,7 +1,7 @@
 import { createApi } from '../api/server.js'
 import type { ControlPlane } from '../control/control-plane.js'
 import type { ApiKeys } from '../control/operator-keys.js'
-import { AddressCounts } from '../lib/address-counts.js'
+import { AddressCounts } from '../lib/client-limits.js'
 import { packageVersion } from '../lib/files.js'
 import { reachableUrl } from '../lib/host.js'
 import type { Options } from '../options/options.js'

@@ -1,5 +1,6 @@
 import { LatestRevision } from '../control/configuration.js'
-import { type ControlOptions, type ControlPlane, openControl } from '../control/control-plane.js'
+import { type ControlPlane, openControl } from '../control/control-plane.js'
+import type { ControlOptions } from '../control/parts.js'
 import { settleSealKey } from '../control/seal-key.js'
 import type { EndedSessions } from '../features/login/ended-sessions.js'
 import { actions } from '../features/registry.js'

@@ -1,5 +1,5 @@
 import { join } from 'node:path'
-import { EventFolders } from '../events/destinations/local.js'
+import { EventFolders } from '../events/destinations/folders.js'
 import { Events } from '../events/events.js'
 import { ThreadedOutbound } from '../lib/http-client/threaded.js'
 import { newId, unpredictable } from '../lib/id.js'

@@ -5,7 +5,7 @@ import type { ControlPlane } from '../control/control-plane.js'
 import type { Clock } from '../lib/clock.js'
 import type { StoreHealth } from '../store/store-health.js'
 import { Health, type HealthParts, type HealthSources, reasons } from '../telemetry/health.js'
-import { observeHealth } from '../telemetry/health-metrics.js'
+import { observeHealth } from '../telemetry/observed-metrics.js'
 import { Descriptors, type LoopDelay } from '../telemetry/process-health.js'
 import type { Foundation } from './foundation.js'
 

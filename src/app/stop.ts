@@ -1,6 +1,6 @@
 import type { Logger } from 'pino'
 import type { Readiness } from '../api/service-routes.js'
-import { atMost } from '../lib/at-most.js'
+import { atMost } from '../lib/concurrency.js'
 
 /** What a drain came to: connections that ended by themselves, and those that were cut. */
 export interface Drained {

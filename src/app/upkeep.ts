@@ -11,7 +11,7 @@ import {
   observeStore,
   observeUpstreams,
   type UpstreamState
-} from '../telemetry/metrics.js'
+} from '../telemetry/observed-metrics.js'
 import type { Agents } from '../tunnel/agents/agents.js'
 import type { DataPlane } from './data-plane.js'
 import type { Foundation } from './foundation.js'

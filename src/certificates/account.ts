@@ -1,6 +1,6 @@
 import { createHash } from 'node:crypto'
 import type { Call } from '../control/calls.js'
-import type { ServiceAccount } from '../control/control-plane.js'
+import type { ServiceAccount } from '../control/parts.js'
 import { defineResource, type RecordOf } from '../resources/resource.js'
 import { keptText, keptTextOrNull } from '../schema/fields.js'
 import type { AcmeAccount, Authority, ExternalAccount } from './acme.js'

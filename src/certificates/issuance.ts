@@ -1,94 +1,12 @@
 import type { Clock } from '../lib/clock.js'
-import { pauseAfter } from '../lib/concurrency.js'
 import { timestampText } from '../lib/json.js'
 import { checkPrivateKey, readChain } from '../lib/x509.js'
 import type { CertificateWork, PendingChallenge, ProvisioningJob } from '../resources/domains.js'
 import type { Authority, Authorization, KeyType, OpenChallenge, OrderState } from './acme.js'
 import { AcmeError } from './acme-transport.js'
 import type { Ledger } from './ledger.js'
+import { MINUTE, renewalOf, retryBefore, retryDelay } from './renewal-times.js'
 import type { ManagedCertificate } from './target.js'
-
-const MINUTE = 60_000
-const HOUR = 60 * MINUTE
-const RETRIES = { first: MINUTE, longest: 12 * HOUR }
-/** Share of its life after which a certificate is renewed, and the share before that over which renewals are spread. */
-const RENEWAL = 2 / 3
-const SPREAD = 1 / 30
-/** What a new certificate is allowed to seem issued in the future: clocks of two machines are never quite the same. */
-const CLOCK_DIFFERENCE = 10 * MINUTE
-/** First pause after a certificate that was due for renewal when it came; each further one in a row doubles it. */
-const FIRST_REPEAT = 6 * HOUR
-/** No retry is further away: the longest wait, and the longest Retry-After that is kept, with what is added at random. */
-const LONGEST_RETRY = 30 * HOUR
-
-/** When a certificate is valid, milliseconds since the Unix epoch. */
-interface Validity {
-  readonly notBefore: number
-  readonly notAfter: number
-}
-
-/**
- * When to renew a certificate, milliseconds since the Unix epoch: after two thirds of its life at the latest, a random
- * while earlier, so that certificates of one day are not renewed in one minute. `random`: in [0, 1).
- */
-export function renewalTime(notBefore: number, notAfter: number, random: number): number {
-  const life = Math.max(0, notAfter - notBefore)
-  return Math.round(notBefore + life * (RENEWAL - SPREAD * random))
-}
-
-/**
- * Milliseconds before the next attempt after `failures` (at least one) in a row: from a minute on twice as long each time,
- * half a day at most, up to a fifth longer at random. `atLeast`: what the authority asked for.
- */
-export function retryDelay(failures: number, random: number, atLeast = 0): number {
-  return Math.round(Math.max(pauseAfter(failures, RETRIES), atLeast) * (1 + random / 5))
-}
-
-/** When to renew a certificate that has just come, and how many in a row were due at once, this one included. */
-interface Renewal {
-  readonly at: number
-  readonly repeats: number
-  /** What is wrong with the times, for the operator. */
-  readonly wrong: string | undefined
-}
-
-/**
- * The renewal of a certificate that has come at `now`; `repeats`: certificates in a row before it that were due when they came.
- * Such a one changes nothing: the clock is wrong, or the authority sends old ones. The next order then waits for half of what
- * is left at most, and longer and longer.
- */
-export function renewalOf({ notBefore, notAfter }: Validity, now: number, repeats: number, random: number): Renewal {
-  const early = notBefore > now + CLOCK_DIFFERENCE
-  const at = renewalTime(early ? now : notBefore, early ? now + notAfter - notBefore : notAfter, random)
-  if (early) return { at, repeats: 0, wrong: 'the certificate is issued in the future' }
-  if (at > now + MINUTE) return { at, repeats: 0, wrong: undefined }
-  const doubled = FIRST_REPEAT * 2 ** Math.min(repeats, 20)
-  const wait = Math.max(Math.min(doubled, (notAfter - now) / 2), retryDelay(repeats + 1, random))
-  return { at: Math.round(now + wait), repeats: repeats + 1, wrong: 'the certificate is due for renewal already' }
-}
-
-/**
- * The moment that a record says a renewal is due, or when its certificate says so, if the record names one beyond its end. A
- * clock that was ahead writes such times.
- */
-export function dueOf(
-  renewsAt: number,
-  validity: Validity | undefined
-): { readonly at: number; readonly wrong: boolean } {
-  if (validity === undefined || renewsAt <= validity.notAfter) return { at: renewsAt, wrong: false }
-  return { at: renewalTime(validity.notBefore, validity.notAfter, 0), wrong: true }
-}
-
-/** Is this time of a retry further away than any that is ever written? */
-export function isRetryBeyond(retriesAt: number, now: number): boolean {
-  return retriesAt - now > LONGEST_RETRY
-}
-
-/** A retry comes before the certificate in use ends, unless the authority asked for more patience. */
-export function retryBefore(wait: number, asked: number, validity: Validity | undefined, now: number): number {
-  const left = (validity?.notAfter ?? Number.NEGATIVE_INFINITY) - now
-  return left <= 0 ? wait : Math.max(asked, Math.min(wait, Math.max(left / 2, MINUTE)))
-}
 
 interface IssuanceParts {
   readonly ledger: Ledger
@@ -104,10 +22,13 @@ interface IssuanceParts {
   /** Why dns-01 is not possible here; undefined when it is. */
   readonly noDns: string | undefined
 }
+
 /** An order that is not done by then is given up. */
 const LONGEST = 60 * MINUTE
+
 /** Processes that have not reported for this long are not waited for. */
 const ALIVE = 10_000
+
 const NO_WORK: CertificateWork = { order: null, challenges: [], failures: 0, issued: null }
 
 /**

@@ -1,6 +1,6 @@
 import type { Call, Principal } from '../control/calls.js'
 import { SignsOfLife } from '../control/cluster/membership.js'
-import type { ServiceAccount } from '../control/control-plane.js'
+import type { ServiceAccount } from '../control/parts.js'
 import { everyRecord, type Versioned } from '../control/records.js'
 import type { Draft } from '../control/transaction.js'
 import type { Clock } from '../lib/clock.js'
@@ -11,7 +11,8 @@ import { tlsCertificate } from '../resources/certificates.js'
 import { type CertificateWork, type ManagementStatus, REQUESTED_KEY } from '../resources/domains.js'
 import type { Resource } from '../resources/resource.js'
 import type { ResourceRecord } from '../schema/field.js'
-import type { Place, StoredRecord } from '../store/store.js'
+import type { StoredRecord } from '../store/records.js'
+import type { Place } from '../store/store.js'
 import { type ManagedCertificate, TARGET_KINDS, type TargetOptions, targetOf } from './target.js'
 
 /** What a step makes of a target. */

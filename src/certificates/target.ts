@@ -10,7 +10,7 @@ import {
 import type { RecordOf, Resource } from '../resources/resource.js'
 import type { ResourceRecord } from '../schema/field.js'
 import type { KeyType } from './acme.js'
-import { dueOf, isRetryBeyond } from './issuance.js'
+import { dueOf, isRetryBeyond } from './renewal-times.js'
 
 /** A record whose certificate the service manages, or has managed until now, or whose domain is delegated to it. */
 export interface ManagedCertificate {

@@ -12,7 +12,7 @@ import {
   restoreSqlite,
   whileUnused
 } from '../store/sqlite-backup.js'
-import { realFile } from '../store/sqlite-lock.js'
+import { realFile } from '../store/sqlite-file.js'
 import { explained, mustBeThere, type StoreFlags, type StorePlace, storePlace } from './account.js'
 import { ExitCode } from './process.js'
 

@@ -1,4 +1,5 @@
 import { readFile } from 'node:fs/promises'
+import { createInterface } from 'node:readline/promises'
 import { buffer } from 'node:stream/consumers'
 import { isDeepStrictEqual } from 'node:util'
 import { MOST_CHANGES, recordedChange, revisionNote } from '../control/revision-note.js'
@@ -12,8 +13,8 @@ import {
 } from '../control/transfer/document.js'
 import { exportAccount } from '../control/transfer/export.js'
 import { type ImportDifference, importAccount, type RecordDifference } from '../control/transfer/import.js'
-import { atMost } from '../lib/at-most.js'
 import { systemClock } from '../lib/clock.js'
+import { atMost } from '../lib/concurrency.js'
 import { CodedError } from '../lib/errors.js'
 import { replaceFile } from '../lib/files.js'
 import { newId } from '../lib/id.js'
@@ -32,7 +33,65 @@ import {
   transferOptions
 } from './account.js'
 import { ExitCode } from './process.js'
-import { confirmed, passphrase } from './terminal.js'
+
+const INTERRUPT = '\u0003'
+const END = ['\r', '\n', '\u0004']
+const BACK = ['\u007f', '\b']
+
+/**
+ * The passphrase of the environment, or what the user types at the terminal, which is not shown. `again` asks twice.
+ * Fails with a CodedError `PASSPHRASE_MISSING` (no terminal) or `PASSPHRASE_WRONG` (the second is another).
+ */
+export async function passphrase({ again }: { readonly again: boolean }): Promise<string> {
+  const given = process.env.SLUICE_PASSPHRASE ?? ''
+  if (given !== '') return given
+  if (!process.stdin.isTTY) {
+    throw new CodedError('PASSPHRASE_MISSING', 'there is no terminal to ask for the passphrase: set SLUICE_PASSPHRASE')
+  }
+  const first = await hidden('Passphrase: ')
+  if (again && (await hidden('Once more: ')) !== first) {
+    throw new CodedError('PASSPHRASE_WRONG', 'the two passphrases differ')
+  }
+  return first
+}
+
+/** Asks the user at the terminal for yes or no; undefined when input is no terminal. */
+export async function confirmed(question: string): Promise<boolean | undefined> {
+  if (!process.stdin.isTTY) return undefined
+  const reader = createInterface({ input: process.stdin, output: process.stderr })
+  try {
+    return /^y(es)?$/i.test((await reader.question(`${question} [y/N] `)).trim())
+  } finally {
+    reader.close()
+  }
+}
+
+/** One line without echo. */
+function hidden(prompt: string): Promise<string> {
+  const { stdin, stderr } = process
+  stderr.write(prompt)
+  stdin.setRawMode(true)
+  stdin.setEncoding('utf8')
+  stdin.resume()
+  return new Promise((resolve, reject) => {
+    let text = ''
+    const end = (settle: () => void) => {
+      stdin.off('data', take)
+      stdin.setRawMode(false)
+      stdin.pause()
+      stderr.write('\n')
+      settle()
+    }
+    const take = (typed: string) => {
+      for (const character of typed) {
+        if (character === INTERRUPT) return end(() => reject(new CodedError('INTERRUPTED', 'interrupted')))
+        if (END.includes(character)) return end(() => resolve(text))
+        text = BACK.includes(character) ? text.slice(0, -1) : text + character
+      }
+    }
+    stdin.on('data', take)
+  })
+}
 
 /** Writes the account to a file, or to standard output; resolves with the exit code. */
 export async function exportTo(flags: StoreFlags, withSecrets: boolean, output: string | undefined): Promise<number> {

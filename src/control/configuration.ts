@@ -1,6 +1,6 @@
 import type { Clock } from '../lib/clock.js'
+import { FirstFailure } from '../lib/concurrency.js'
 import { codeOf } from '../lib/errors.js'
-import { FirstFailure } from '../lib/first-failure.js'
 import type { Unit } from '../runtime/plan.js'
 import { type Place, type Store, type StoreLog, samePlace } from '../store/store.js'
 import type { AppliedRevision } from './applied.js'

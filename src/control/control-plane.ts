@@ -1,113 +1,24 @@
 import { tmpdir } from 'node:os'
-import { atMost } from '../lib/at-most.js'
-import type { Clock } from '../lib/clock.js'
-import type { Json } from '../lib/json.js'
-import type { Sealer } from '../lib/seal.js'
-import { Slices, type Steps } from '../lib/slices.js'
-import type { Resource } from '../resources/resource.js'
-import type { CompileOptions } from '../runtime/compile.js'
-import { noPorts, type Ports } from '../runtime/ports.js'
-import type { Snapshot, SnapshotHolder } from '../runtime/snapshot.js'
-import type { FileCheck, PolicyCheck } from '../schema/field.js'
-import type { Store, StoreLog } from '../store/store.js'
+import { atMost } from '../lib/concurrency.js'
 import { Access, Principals } from './access.js'
-import { Answers } from './answers.js'
-import { AppliedRevision } from './applied.js'
-import { Live } from './apply.js'
-import type { EventRecorder, RecordEvent } from './calls.js'
-import { ClusterAgents } from './cluster/agents.js'
 import { type LiveSources, noLiveSources } from './cluster/live-sources.js'
-import { ProcessReports } from './cluster/membership.js'
-import { Configuration, Follower, type LatestRevision } from './configuration.js'
+import { Configuration, Follower } from './configuration.js'
 import { DeadLetterLists } from './dead-letters.js'
-import { Edits } from './edits.js'
 import { Endpoints } from './endpoints.js'
+import {
+  buildParts,
+  type ControlOptions,
+  type ControlParts,
+  type ServiceAccount,
+  type TestDestination
+} from './parts.js'
 import { LiveRecords, Reads } from './reads.js'
 import { RecordOperations } from './record-operations.js'
-import { Catalogue, Records } from './records.js'
 import { Revisions } from './revisions.js'
 import { Backups } from './transfer/backups.js'
-import { Writer } from './writer.js'
 
 /** How long the end of a store that failed is waited for: one that is silent ends late. Milliseconds. */
 const CLOSING = 5_000
-
-/** Sends a test event with this object to a destination; answers with the result. */
-export type TestDestination = (destination: string, object: Json) => Promise<Json>
-
-export interface ControlOptions {
-  /** Open. The control plane closes it, also when it does not come to open itself. */
-  readonly store: Store
-  /** What `store` reports its revisions to, since it was opened. */
-  readonly latest: LatestRevision
-  /** Why the store is not the one that it should be, for people; null when it is. */
-  readonly degraded?: () => string | null
-  /** Every resource; in production the list of `registry.ts`. */
-  readonly resources: readonly Resource[]
-  readonly seal: Sealer
-  readonly clock: Clock
-  readonly log: StoreLog
-  readonly checkPolicy: PolicyCheck
-  /** Absent: destinations refuse by themselves what they may not write. */
-  readonly checkFile?: FileCheck
-  readonly holder: SnapshotHolder
-  readonly compile: CompileOptions
-  /** Opens what the configuration listens on; absent: nothing. */
-  readonly ports?: Ports
-  /** Called after a new snapshot has been swapped in. Must not throw. */
-  readonly swapped?: (snapshot: Snapshot) => void
-  /** What follows `swapped` in steps, beside traffic; the next change waits for it. Must not throw. */
-  readonly settling?: (snapshot: Snapshot) => Steps<void>
-  /** Keys of the operator, outside of the store: they are the administrator's. */
-  readonly operatorKeys: { accepts(key: string): Promise<boolean> }
-  /** Scheme, host and port of the API as clients see it, without a slash at the end; asked for each answer. */
-  readonly baseUrl: () => string
-  readonly zone: string
-  readonly regions: readonly string[]
-  /** Must the hosts of HTTPS edges be reserved domains? */
-  readonly requireReserved?: boolean
-  /** Keeps the events of each write in its transaction. Absent: there are none. */
-  readonly events?: EventRecorder
-  /** How the delivery to an event destination goes. */
-  readonly deliveryOf?: (destination: string) => Json | undefined
-  /** What this process knows of the server of a backend. */
-  readonly healthOf?: (backend: string) => Json | undefined
-  readonly testDestination?: TestDestination
-  /** Called when dead letters of event destinations were dropped or given back. Must not reject. */
-  readonly lettersDropped?: () => Promise<void>
-  /** Called for each committed change of a record, after it serves. */
-  readonly published?: (event: RecordEvent) => void
-  /** Called for each revision once it serves here, whichever process wrote it. Must not throw. */
-  readonly served?: (revision: number) => void
-  /** Waits until what follows records of these kinds beside the snapshot has done so; a write is answered after it. Must not reject. */
-  readonly settled?: (kinds: ReadonlySet<string>) => Promise<void>
-  /** Where the copy of a backup lies until it is sent; absent: the system's folder for such files. */
-  readonly backupFolder?: string | undefined
-  /** For one piece of long work beside traffic; absent: of the system's clock. */
-  readonly slices?: () => Slices
-  /** Milliseconds between reports to the other processes on the store; absent: there are none. */
-  readonly reportEvery?: number
-}
-
-/** What the readers and writers of records share. */
-export interface ControlParts {
-  readonly store: Store
-  readonly catalogue: Catalogue
-  readonly records: Records
-  readonly answers: Answers
-  readonly edits: Edits
-  readonly live: Live
-  readonly applied: AppliedRevision
-  readonly writer: Writer
-  readonly reports: ProcessReports
-  /** Of all processes on the store. */
-  readonly agents: ClusterAgents
-}
-
-/** What services beside the API read and write with: their writes are writes like any other. */
-export interface ServiceAccount extends Pick<ControlParts, 'store' | 'records' | 'writer' | 'edits'> {
-  readonly applied: Pick<AppliedRevision, 'degraded'>
-}
 
 /** The part of a process that reads and writes the records of the account and applies them, by who uses it. */
 export interface ControlPlane {
@@ -190,61 +101,3 @@ const notDelivered: TestDestination = async () => ({
   error: 'events are not delivered',
   duration_ms: 0
 })
-
-function buildParts(options: ControlOptions, sources: LiveSources, principals: Principals): ControlParts {
-  const { store, seal, clock, log, holder, compile, checkPolicy, zone, published, events, reportEvery } = options
-  const { swapped = () => undefined, served = () => undefined, ports = noPorts, degraded = () => null } = options
-  const { settling = settleNothing } = options
-  // The first load has no traffic beside it.
-  const besideTraffic = (): Slices => (applied.revision > 0 ? Slices.besideTraffic() : new Slices())
-  const { slices = besideTraffic } = options
-  const catalogue = new Catalogue(options.resources)
-  const records = new Records(seal)
-  const live = new Live({ holder, compile, ports, slices, swapped, settling })
-  const applied = new AppliedRevision({ records, live, principals, clock, log, slices, served, degraded })
-  const reports = new ProcessReports({ store, applied, clock, log, every: reportEvery })
-  const agents = new ClusterAgents({ store, reports, sources, clock, log })
-  const answers = new Answers(catalogue, records, { ...options, selectedBy: (groups) => agents.selectedBy(groups) })
-  const writer = new Writer({
-    store,
-    applied,
-    live,
-    holder,
-    principals,
-    log,
-    slices,
-    draft: {
-      catalogue,
-      records,
-      answers,
-      edgeOn: (host) => edgeOn(holder, host),
-      requireReserved: options.requireReserved === true,
-      eventful: async (tx, about) => published !== undefined || (await events?.wants(tx, about)) === true
-    },
-    recorder: events,
-    committed: () => reports.soon(),
-    published: (event) => tell(published, event, log),
-    settled: options.settled ?? (async () => undefined)
-  })
-  const edits = new Edits({ catalogue, records, clock, checkPolicy, checkFile: options.checkFile, zone })
-  return { store, catalogue, records, answers, edits, live, applied, writer, reports, agents }
-}
-
-function* settleNothing(): Steps<void> {}
-
-/** The edge that serves exactly this host. */
-function edgeOn(holder: SnapshotHolder, host: string): string | undefined {
-  const edge = holder.current().edge(host)
-  return edge === undefined || edge.hosts === 'every' || !edge.hosts.some((at) => at.host === host)
-    ? undefined
-    : edge.id
-}
-
-/** The write is committed; an error in a subscriber must not fail it. */
-function tell(published: ControlOptions['published'], event: RecordEvent, log: StoreLog): void {
-  try {
-    published?.(event)
-  } catch (error) {
-    log.warn({ err: error, event: event.type, id: event.id }, 'an event was not taken')
-  }
-}

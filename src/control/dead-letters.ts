@@ -1,9 +1,9 @@
 import { type Json, timestampText } from '../lib/json.js'
 import { eventDestination } from '../resources/event-destinations.js'
-import type { DeadLetter } from '../store/dead-letters.js'
+import type { DeadLetter } from '../store/outbox.js'
 import type { Call, Target } from './calls.js'
-import type { ControlParts } from './control-plane.js'
 import { notFound, orUnavailable } from './errors.js'
+import type { ControlParts } from './parts.js'
 import type { Reads } from './reads.js'
 import { mustHave } from './rights.js'
 

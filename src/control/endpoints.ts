@@ -8,7 +8,8 @@ import type { Resource } from '../resources/resource.js'
 import { splitHostport } from '../resources/units.js'
 import type { Unit } from '../runtime/plan.js'
 import type { Body, ResourceRecord } from '../schema/field.js'
-import type { StoredRecord, StoreReader } from '../store/store.js'
+import type { StoredRecord } from '../store/records.js'
+import type { StoreReader } from '../store/store.js'
 import type { ClusterAgents } from './cluster/agents.js'
 import type { LiveSources, LiveTunnel } from './cluster/live-sources.js'
 import {
@@ -20,7 +21,7 @@ import {
   placeOfId,
   placeOfTunnel
 } from './cluster/publisher.js'
-import { keeperOfHost } from './domains.js'
+import { keeperOfHost } from './record-rules.js'
 
 /** The one endpoint that no edge and no agent declares: it comes last. */
 const FILE_ID = 'ep_file_default'

@@ -3,7 +3,8 @@ import { type Json, timestampText } from '../lib/json.js'
 import type { Sealer } from '../lib/seal.js'
 import type { Resource } from '../resources/resource.js'
 import type { ResourceRecord } from '../schema/field.js'
-import type { RecordUpdate, StoredRecord, StoreReader } from '../store/store.js'
+import type { RecordUpdate, StoredRecord } from '../store/records.js'
+import type { StoreReader } from '../store/store.js'
 
 /** A resource whose records stand below records of another. */
 interface Family {

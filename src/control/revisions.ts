@@ -1,6 +1,7 @@
 import { type Json, timestampText } from '../lib/json.js'
 import { uriOf } from '../resources/present.js'
-import type { Change, RevisionEntry, Store } from '../store/store.js'
+import type { Change } from '../store/records.js'
+import type { RevisionEntry, Store } from '../store/store.js'
 import type { Principal } from './calls.js'
 import { ControlError, notFound, orUnavailable } from './errors.js'
 import type { Catalogue } from './records.js'

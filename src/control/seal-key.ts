@@ -3,7 +3,8 @@ import { join } from 'node:path'
 import { CodedError } from '../lib/errors.js'
 import { createFile, readPrivateFile } from '../lib/files.js'
 import { keyIdOf, newSealKey, parseSealKey, Sealer, type SealKey } from '../lib/seal.js'
-import type { SealedRecord, Store, StoreLog } from '../store/store.js'
+import type { SealedRecord } from '../store/records.js'
+import type { Store, StoreLog } from '../store/store.js'
 
 const FILE = 'seal.key'
 /** Where a rotation keeps the key to come. */

@@ -1,7 +1,6 @@
 import type { Clock } from '../lib/clock.js'
 import { timestampText } from '../lib/json.js'
-import type { DeadLetterCounts } from '../store/dead-letters.js'
-import type { DeliveryReport } from '../store/store.js'
+import type { DeadLetterCounts, DeliveryReport } from '../store/outbox.js'
 
 /** How the delivery to one destination goes, as the API shows it. */
 export type DeliveryAnswer = {

@@ -1,13 +1,11 @@
 import type { Clock } from '../lib/clock.js'
 import type { BackoffRange } from '../lib/concurrency.js'
-import type { DeadLetterBounds, DeadLetters, NewDeadLetter } from '../store/dead-letters.js'
-import type { Outbox } from '../store/store.js'
+import type { DeadLetterBounds, DeadLetters, NewDeadLetter, Outbox } from '../store/outbox.js'
 import type { DeliveryState } from './delivery-state.js'
 import type { Way } from './destinations/registry.js'
 import type { Sender } from './destinations/sender.js'
 import { DeliveryQueue } from './queue.js'
-import type { RefusalRule } from './refusals.js'
-import { OutboxSource, TrafficQueue } from './sources.js'
+import { OutboxSource, type RefusalRule, TrafficQueue } from './sources.js'
 
 export interface DestinationParts {
   readonly state: DeliveryState

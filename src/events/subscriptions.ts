@@ -4,7 +4,7 @@ import { eventDestination } from '../resources/event-destinations.js'
 import { eventSubscription } from '../resources/event-subscriptions.js'
 import type { RecordOf } from '../resources/resource.js'
 import type { StoreReader } from '../store/store.js'
-import type { EventFolders } from './destinations/local.js'
+import type { EventFolders } from './destinations/folders.js'
 import { unsupported } from './destinations/registry.js'
 
 /** One type that one subscription names, with where it goes. */

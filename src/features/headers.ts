@@ -1,7 +1,13 @@
 import { EvaluationError } from '../expression/expression.js'
 import type { Flow } from '../flow/flow.js'
-import { NEVER_REMOVED, NEVER_WRITTEN, refusalToRemove, refusalToWrite, wireValue } from '../flow/header-rules.js'
-import type { HeaderFields } from '../flow/headers.js'
+import {
+  type HeaderFields,
+  NEVER_REMOVED,
+  NEVER_WRITTEN,
+  refusalToRemove,
+  refusalToWrite,
+  wireValue
+} from '../flow/headers.js'
 import { parseAuthority } from '../lib/host.js'
 import { defineAction } from '../policy/action.js'
 import { config, headerMap } from '../policy/fields.js'

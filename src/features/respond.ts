@@ -1,6 +1,6 @@
 import { mediaTypeOf } from '../flow/content-coding.js'
 import type { Flow } from '../flow/flow.js'
-import { NEVER_WRITTEN } from '../flow/header-rules.js'
+import { NEVER_WRITTEN } from '../flow/headers.js'
 import { respond as answerWith, closeConnection as close, closeConnection, refuse } from '../flow/verdict.js'
 import { defineAction, type Scope } from '../policy/action.js'
 import { config, headerMap } from '../policy/fields.js'

@@ -1,6 +1,6 @@
 import { EvaluationError, type Template } from '../expression/expression.js'
 import type { Flow, FlowRequest } from '../flow/flow.js'
-import { NEVER_WRITTEN } from '../flow/header-rules.js'
+import { NEVER_WRITTEN } from '../flow/headers.js'
 import { type PathProblem, RequestTarget } from '../flow/target.js'
 import { respond } from '../flow/verdict.js'
 import { type Regex, RegexCache } from '../lib/regex.js'

@@ -1,6 +1,6 @@
 import { pipeline, Readable } from 'node:stream'
 import { ByteQueue } from '../lib/byte-queue.js'
-import { ClientShares, clientKey } from '../lib/client-shares.js'
+import { ClientShares, clientKey } from '../lib/client-limits.js'
 import type { Clock } from '../lib/clock.js'
 import { type DeadlineOwner, DeadlineTimer } from '../lib/deadline-timer.js'
 import type { Body, Failure, Outgoing } from './exchange.js'

@@ -89,3 +89,71 @@ export class HeaderFields {
     return true
   }
 }
+
+/**
+ * Which header fields a policy may write or remove, and what a value may hold. Fields that frame a message or belong to
+ * one hop are the engine's; one written by a policy would let two readers of the message disagree about it.
+ */
+const TOKEN = /^[!#$%&'*+\-.^_`|~0-9A-Za-z]+$/
+const MAX_NAME = 256
+/** Longest value, in characters; a whole header block holds no more. */
+const MAX_VALUE = 65_536
+
+const FRAMING = ['content-length', 'transfer-encoding', 'trailer']
+const HOP = [
+  'connection',
+  'keep-alive',
+  'proxy-connection',
+  'proxy-authenticate',
+  'proxy-authentication-info',
+  'proxy-authorization',
+  'proxy',
+  'te',
+  'upgrade',
+  'expect',
+  'http2-settings'
+]
+const OURS = ['sluice-error-code']
+
+/** Names, in lower case, that no policy writes or removes. */
+export const NEVER_WRITTEN: readonly string[] = [...FRAMING, ...HOP, ...OURS]
+export const NEVER_REMOVED: readonly string[] = [...FRAMING, ...OURS, 'host']
+
+const UNWRITABLE = new Set(NEVER_WRITTEN)
+const UNREMOVABLE = new Set(NEVER_REMOVED)
+
+/** Why a policy may not write a field of this name, or undefined when it may. */
+export function refusalToWrite(name: string): string | undefined {
+  return refusalOf(name, UNWRITABLE, 'written')
+}
+
+/** Why a policy may not remove a field of this name, or undefined when it may. */
+export function refusalToRemove(name: string): string | undefined {
+  return refusalOf(name, UNREMOVABLE, 'removed')
+}
+
+function refusalOf(name: string, reserved: ReadonlySet<string>, done: string): string | undefined {
+  if (!TOKEN.test(name)) return `"${name}" is not a header name: letters, digits and !#$%&'*+-.^_\`|~ are allowed`
+  if (name.length > MAX_NAME) return `a header name has at most ${MAX_NAME} characters`
+  // Many upstreams read `_` as `-`, so an alias would pass for the real field.
+  if (reserved.has(name.toLowerCase().replaceAll('_', '-'))) {
+    return `"${name}" cannot be ${done} by a policy: the proxy itself writes it for each hop`
+  }
+  return undefined
+}
+
+/**
+ * `value` as the wire takes it, or undefined when no header can hold it: a control character other than tab (RFC 9110
+ * 5.5), or more than `MAX_VALUE` characters. Header text is one byte for each character, so a value with characters
+ * beyond U+00FF is written as its UTF-8 bytes.
+ */
+export function wireValue(value: string): string | undefined {
+  if (value.length > MAX_VALUE) return undefined
+  let wide = false
+  for (let i = 0; i < value.length; i++) {
+    const code = value.charCodeAt(i)
+    if ((code < 0x20 && code !== 0x09) || code === 0x7f) return undefined
+    if (code > 0xff) wide = true
+  }
+  return wide ? Buffer.from(value, 'utf8').toString('latin1') : value
+}

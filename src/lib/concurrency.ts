@@ -1,6 +1,21 @@
-import { atMost } from './at-most.js'
+/**
+ * Waits for `work`, but no longer than `milliseconds`; resolves with its value, or undefined when the time was up. Work
+ * that takes longer goes on, and a later failure of it is ignored. Rejects when the work fails in time.
+ */
+export async function atMost<T>(milliseconds: number, work: Promise<T>): Promise<T | undefined> {
+  let timer: NodeJS.Timeout | undefined
+  const late = new Promise<undefined>((resolve) => {
+    timer = setTimeout(() => resolve(undefined), milliseconds)
+  })
+  try {
+    return await Promise.race([work, late])
+  } finally {
+    clearTimeout(timer)
+    work.catch(() => undefined)
+  }
+}
 
-export interface MutexLimit {
+interface MutexLimit {
   readonly milliseconds: number
   readonly refusal: () => Error
 }
@@ -118,5 +133,22 @@ export class Backoff {
   /** An attempt has succeeded: the next pause is the first again. */
   reset(): void {
     this.#failures = 0
+  }
+}
+
+/** Something that is tried again and again: the first failure of a row is worth a line of the log, the others say nothing new. */
+export class FirstFailure {
+  #failing = false
+
+  /** It failed: calls `tell` unless it had failed before as well. */
+  failed(tell: () => void): void {
+    if (this.#failing) return
+    this.#failing = true
+    tell()
+  }
+
+  /** It succeeded. */
+  passed(): void {
+    this.#failing = false
   }
 }

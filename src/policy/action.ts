@@ -1,7 +1,7 @@
 import type { Static, TSchema } from 'typebox'
 import type { Expression, Template } from '../expression/expression.js'
+import type { ResponseReading } from '../flow/content-coding.js'
 import type { Flow, Phase } from '../flow/flow.js'
-import type { ResponseReading } from '../flow/response-reading.js'
 import type { Verdict } from '../flow/verdict.js'
 import type { Regex } from '../lib/regex.js'
 import type { LoginGate } from './login-gate.js'

@@ -1,5 +1,5 @@
+import { greaterReading, type ResponseReading } from '../flow/content-coding.js'
 import { PHASES, type Phase } from '../flow/flow.js'
-import { greaterReading, type ResponseReading } from '../flow/response-reading.js'
 import { didYouMean } from '../lib/suggest.js'
 import type { Action, ReadyAction } from './action.js'
 import { readConfig } from './config-reader.js'

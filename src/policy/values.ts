@@ -1,7 +1,7 @@
 import { EvaluationError } from '../expression/expression.js'
 import { engineValue } from '../expression/values.js'
 import type { Flow } from '../flow/flow.js'
-import { refusalToWrite, wireValue } from '../flow/header-rules.js'
+import { refusalToWrite, wireValue } from '../flow/headers.js'
 import type { Scope } from './action.js'
 import type { NodePath } from './problems.js'
 

@@ -1,7 +1,7 @@
 import type { ConnectionFacts } from '../flow/exchange.js'
 import { type EntryFacts, Flow } from '../flow/flow.js'
+import type { TurnedAway } from '../lib/client-limits.js'
 import { unmapIpv4 } from '../lib/ip.js'
-import type { TurnedAway } from '../lib/turned-away.js'
 import type { ListenerUnit } from '../runtime/plan.js'
 import type { SnapshotHolder } from '../runtime/snapshot.js'
 import type { Metrics } from '../telemetry/metrics.js'

@@ -1,5 +1,5 @@
 import { CodedError, defineErrors } from '../lib/errors.js'
-import type { Claim, RecordKey } from './store.js'
+import type { Claim, RecordKey } from './records.js'
 
 /** Codes of `StoreError`. */
 export const storeErrors = defineErrors({

@@ -1,19 +1,7 @@
 import type { Kysely, Selectable, Transaction } from 'kysely'
+import type { Board, BoardCall, BoardChange, BoardEntry, BoardPage, Published, PublishedEntry } from './board.js'
+import type { DeliveryReport, Lease, Outbox, OutboxEntry, OutboxPlace } from './outbox.js'
 import { pieces, printable, storable } from './queries.js'
-import type {
-  Board,
-  BoardCall,
-  BoardChange,
-  BoardEntry,
-  BoardPage,
-  DeliveryReport,
-  Lease,
-  Outbox,
-  OutboxEntry,
-  OutboxPlace,
-  Published,
-  PublishedEntry
-} from './store.js'
 import type { Database, DeliveriesTable, Tables } from './tables.js'
 
 /** Rows of one statement; each takes five parameters. */

@@ -1,15 +1,15 @@
-import type { Kysely, Selectable } from 'kysely'
+import { type Kysely, type Selectable, sql } from 'kysely'
+import { keepReport } from './kysely-board.js'
 import type {
   DeadLetter,
   DeadLetterBounds,
   DeadLetterCounts,
   DeadLetters,
+  DeliveryReport,
   NewDeadLetter,
   WholeDeadLetter
-} from './dead-letters.js'
-import { keepReport } from './kysely-board.js'
+} from './outbox.js'
 import { printable } from './queries.js'
-import type { DeliveryReport } from './store.js'
 import type { Database, DeadLettersTable, Tables } from './tables.js'
 
 const COLUMNS = [
@@ -170,4 +170,44 @@ function toLetter(row: Omit<Selectable<DeadLettersTable>, 'destination' | 'body'
     reason: row.reason,
     size: row.size
   }
+}
+
+interface Redelivery {
+  readonly destination: string
+  /** The number of one dead letter; undefined: all of the destination. */
+  readonly letter: number | undefined
+  /** The place in the outbox of the first one that is moved. */
+  readonly revision: number
+  readonly position: number
+}
+
+/** Moves dead letters back into the outbox, in the order of their numbers. Returns how many. */
+export async function moveToOutbox(
+  trx: Kysely<Tables>,
+  { destination, letter, revision, position }: Redelivery
+): Promise<number> {
+  const moved = await trx
+    .insertInto('outbox')
+    .columns(['destination', 'revision', 'position', 'body'])
+    .expression(
+      trx
+        .selectFrom('dead_letters')
+        .select([
+          'destination',
+          sql<number>`cast(${revision} as bigint)`.as('revision'),
+          sql<number>`cast(${position} as integer) + row_number() over (order by number) - 1`.as('position'),
+          'body'
+        ])
+        .where('destination', '=', destination)
+        .$if(letter !== undefined, (query) => query.where('number', '=', letter ?? 0))
+    )
+    .executeTakeFirst()
+  const count = Number(moved.numInsertedOrUpdatedRows ?? 0n)
+  if (count === 0) return 0
+  await trx
+    .deleteFrom('dead_letters')
+    .where('destination', '=', destination)
+    .$if(letter !== undefined, (query) => query.where('number', '=', letter ?? 0))
+    .execute()
+  return count
 }

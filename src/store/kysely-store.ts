@@ -1,38 +1,75 @@
+import { setTimeout as sleep } from 'node:timers/promises'
 import type { Transaction } from 'kysely'
 import type { Clock } from '../lib/clock.js'
 import { Mutex } from '../lib/concurrency.js'
 import type { Json } from '../lib/json.js'
-import type { DeadLetters } from './dead-letters.js'
+import type { Board, ProcessReport, Reported } from './board.js'
 import { EndedSessions } from './ended-sessions.js'
 import { StoreError } from './errors.js'
 import { KyselyBoard, KyselyOutbox } from './kysely-board.js'
 import { KyselyDeadLetters } from './kysely-dead-letters.js'
 import { newerSchema, SCHEMA_VERSION } from './migrations.js'
-import { Outcomes } from './outcomes.js'
+import type { DeadLetters, Outbox } from './outbox.js'
 import { printable, Queries } from './queries.js'
-import type {
-  Board,
-  Change,
-  Outbox,
-  Outcome,
-  Place,
-  ProcessReport,
-  RecordKey,
-  Reported,
-  RevisionEntry,
-  SealedRecord,
-  Store,
-  StoreLog,
-  StoreTransaction,
-  WholeRecord,
-  WholeRequest
-} from './store.js'
+import type { Change, RecordKey, SealedRecord, WholeRecord, WholeRequest } from './records.js'
+import { wholeRecords } from './references.js'
+import type { Outcome, Place, RevisionEntry, Store, StoreLog, StoreTransaction } from './store.js'
 import type { StoreHealth } from './store-health.js'
 import type { Database, Tables } from './tables.js'
 import { KyselyTransaction } from './transaction.js'
-import { wholeRecords } from './whole-records.js'
 
-export interface KyselyStoreParts {
+/** Longer than PostgreSQL lets a transaction without a client stand, so that the last attempt finds it ended. */
+const PATIENCE_MILLISECONDS = 20_000
+const PAUSE_MILLISECONDS = 250
+/** Ends the wait under a clock that stands still, too. */
+const ATTEMPTS = PATIENCE_MILLISECONDS / PAUSE_MILLISECONDS
+
+/** Finds out what became of a commit whose answer was lost. */
+class Outcomes {
+  readonly #database: Database
+  readonly #log: StoreLog
+  readonly #clock: Clock
+
+  constructor(database: Database, log: StoreLog, clock: Clock) {
+    this.#database = database
+    this.#log = log
+    this.#clock = clock
+  }
+
+  /**
+   * Whether the operation was committed. Asks again while the database is out of reach; fails with
+   * `STORE_OUTCOME_UNKNOWN` when it stays so.
+   */
+  async landed(operationId: string, cause: unknown): Promise<boolean> {
+    this.#log.warn({ err: cause, store: this.#database.name, operationId }, 'a commit was not answered; looking it up')
+    let last: unknown = cause
+    const end = this.#clock.monotonic() + PATIENCE_MILLISECONDS
+    for (let attempt = 0; attempt < ATTEMPTS && this.#clock.monotonic() < end; attempt++) {
+      if (attempt > 0) await sleep(PAUSE_MILLISECONDS)
+      try {
+        return await this.#lookUp(operationId)
+      } catch (error) {
+        last = error
+      }
+    }
+    const message = `${this.#database.name} went away during a commit and cannot be asked what became of it`
+    throw new StoreError('STORE_OUTCOME_UNKNOWN', message, { cause: last })
+  }
+
+  async #lookUp(operationId: string): Promise<boolean> {
+    return await this.#database.writes.transaction().execute(async (trx) => {
+      // The server may still be committing: the writer's lock is free only once that has ended, one way or the other.
+      await trx
+        .updateTable('meta')
+        .set((eb) => ({ sequence: eb.ref('sequence') }))
+        .execute()
+      const query = trx.selectFrom('revisions').select('revision').where('operation_id', '=', operationId)
+      return (await query.executeTakeFirst()) !== undefined
+    })
+  }
+}
+
+interface KyselyStoreParts {
   readonly log: StoreLog
   readonly clock: Clock
   /** Learns what could be written, and probes through this store while there is trouble. */

@@ -1,19 +1,7 @@
 import type { Kysely, Selectable } from 'kysely'
 import type { Json } from '../lib/json.js'
-import type {
-  Change,
-  ChangeFeed,
-  Claim,
-  Page,
-  PageRequest,
-  Place,
-  Position,
-  RecordKey,
-  Reference,
-  StoredRecord,
-  StoreReader,
-  WantedChanges
-} from './store.js'
+import type { Change, Claim, RecordKey, Reference, StoredRecord } from './records.js'
+import type { ChangeFeed, Page, PageRequest, Place, Position, StoreReader, WantedChanges } from './store.js'
 import type { RecordsTable, ReferencesTable, Tables } from './tables.js'
 
 const HALF_PAIR = /\p{Surrogate}/u

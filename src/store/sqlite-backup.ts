@@ -4,10 +4,8 @@ import { codeOf } from '../lib/errors.js'
 import { partialFor } from '../lib/files.js'
 import { StoreError } from './errors.js'
 import { newerSchema, SCHEMA_VERSION } from './migrations.js'
-import { copySqlite } from './sqlite-copy.js'
 import { openDatabase, openToRead, type SqliteDatabase } from './sqlite-driver.js'
-import { errorOf, failureOf } from './sqlite-file.js'
-import { lockSqlite, realFile } from './sqlite-lock.js'
+import { copySqlite, errorOf, failureOf, lockSqlite, realFile } from './sqlite-file.js'
 
 /** A file that a backup takes along. */
 export interface BackupFile {

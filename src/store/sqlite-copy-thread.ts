@@ -1,7 +1,6 @@
 import { parentPort, workerData } from 'node:worker_threads'
-import { copySqlite } from './sqlite-copy.js'
 import { openDatabase, type SqliteDatabase } from './sqlite-driver.js'
-import { failureOf } from './sqlite-file.js'
+import { copySqlite, failureOf } from './sqlite-file.js'
 import type { SqliteCopyData, SqliteOpening } from './sqlite-protocol.js'
 
 /** Copies one file on a connection of its own, says how that went, and ends. */

@@ -1,10 +1,9 @@
-import { closeSync, existsSync, mkdirSync, openSync } from 'node:fs'
-import { dirname } from 'node:path'
+import { closeSync, existsSync, fsyncSync, mkdirSync, openSync, realpathSync, statSync } from 'node:fs'
+import { hostname } from 'node:os'
+import { basename, dirname, join } from 'node:path'
 import { codeOf } from '../lib/errors.js'
 import { StoreError, type StoreErrorCode, type StoreTrouble } from './errors.js'
-import { copySqlite } from './sqlite-copy.js'
 import { openDatabase, type SqliteDatabase, type SqliteStatement } from './sqlite-driver.js'
-import { lockSqlite, type SqliteLock } from './sqlite-lock.js'
 import {
   type Channel,
   IN_MEMORY,
@@ -13,6 +12,83 @@ import {
   type SqliteResult,
   type SqliteValue
 } from './sqlite-protocol.js'
+
+const OWNER_ONLY = 0o600
+
+/**
+ * Writes what the database holds, as of one moment, into a new file that only its owner reads; writers are not held up.
+ * The content is on the disk when this returns, the name of the file only once its folder is. Fails with the system's
+ * error (`EEXIST`: there is such a file) or with SQLite's.
+ */
+export function copySqlite(database: SqliteDatabase, to: string): void {
+  // SQLite would make it readable for every user.
+  const file = openSync(to, 'wx', OWNER_ONLY)
+  try {
+    database.prepare('vacuum into ?').run([to])
+    fsyncSync(file)
+  } finally {
+    closeSync(file)
+  }
+}
+
+/** The right to use a SQLite file, held by one process. */
+interface SqliteLock {
+  release(): void
+}
+
+/**
+ * Takes the lock of a file, whatever name leads to it: `<file>.lock` beside the file itself, a SQLite file in
+ * which an open transaction is the lock. The system lets go of it when the process dies, however it dies, and a process
+ * number that is used again says nothing false. Fails with `STORE_LOCKED`, and with `STORE_FAILED` for a file with several hard
+ * links, because each of them would get a journal and a lock of its own.
+ */
+export function lockSqlite(path: string): SqliteLock {
+  const real = realFile(path)
+  const there = statSync(real, { throwIfNoEntry: false })
+  if (there?.isFile() === true && there.nlink > 1) {
+    const message = `${path} has a second name (a hard link), under which another process could write to the same file; make a copy and delete one of the two names`
+    throw new StoreError('STORE_FAILED', message)
+  }
+  const lock = openDatabase(`${real}.lock`)
+  try {
+    lock.exec('create table if not exists holder (pid integer, host text)')
+    lock.exec('begin immediate')
+    lock.exec('delete from holder')
+    lock.prepare('insert into holder values (?, ?)').run([process.pid, hostname()])
+    lock.exec('commit')
+    lock.exec('begin immediate')
+  } catch (error) {
+    const refused = codeOf(error) === 'SQLITE_BUSY' ? locked(path, lock) : error
+    lock.close()
+    throw refused
+  }
+  return { release: () => giveUp(lock) }
+}
+
+/** The one name of a file that is there, or is to be made in a folder that is there. */
+export function realFile(path: string): string {
+  return existsSync(path) ? realpathSync(path) : join(realpathSync(dirname(path)), basename(path))
+}
+
+/** Ends the transaction first: a closed connection keeps its locks while a statement of it still awaits collection. */
+function giveUp(lock: SqliteDatabase): void {
+  lock.exec('rollback')
+  lock.close()
+}
+
+function locked(path: string, lock: SqliteDatabase): StoreError {
+  return new StoreError('STORE_LOCKED', `${path} is in use by ${holderOf(lock)}; one SQLite file serves one process`)
+}
+
+function holderOf(lock: SqliteDatabase): string {
+  try {
+    const [holder] = lock.prepare('select pid, host from holder').all([]) as { pid: number; host: string }[]
+    if (holder !== undefined) return `process ${holder.pid} on ${holder.host}`
+  } catch {
+    // It is just being written: a process has it, but its name is not there yet.
+  }
+  return 'another process'
+}
 
 const NOTHING: SqliteResult = { rows: [], changes: null }
 const KEPT_STATEMENTS = 200

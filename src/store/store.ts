@@ -1,93 +1,22 @@
 import type { Json } from '../lib/json.js'
-import type { DeadLetters } from './dead-letters.js'
+import type { Board, ProcessReport, Reported } from './board.js'
 import type { EndedSessions } from './ended-sessions.js'
 import type { ClaimConflict } from './errors.js'
-
-/**
- * The store of the control plane: what it holds and what can be asked of it. Two implementations behind one interface:
- * SQLite for one process, PostgreSQL for several.
- *
- * Every write is one transaction with one revision. Revisions are numbered in commit order without gaps, so that
- * "everything after my last" never loses a write. Whatever fails, fails with a `StoreError`.
- */
-
-/** Kinds and ids are opaque text without NUL; an id is unique within its kind. */
-export interface RecordKey {
-  readonly kind: string
-  readonly id: string
-}
-
-export interface StoredRecord extends RecordKey {
-  /** Greater than that of every record stored before, over all kinds. */
-  readonly sequence: number
-  /** The revision that wrote this record last. */
-  readonly revision: number
-  /** Milliseconds since the Unix epoch. */
-  readonly createdAt: number
-  readonly body: Json
-  /** Write-only values in sealed form; the store never looks inside. */
-  readonly sealed: Uint8Array | null
-}
-
-/** A record with all that hangs on it, as the store keeps it. */
-export interface WholeRecord extends Omit<StoredRecord, 'body'> {
-  /** JSON text. */
-  readonly body: string
-  readonly references: readonly Omit<Reference, 'from'>[]
-  readonly claims: readonly Claim[]
-}
-
-/** Which records are wanted whole: those behind a key in the order of keys, or those of some keys that exist. */
-export type WholeRequest =
-  | { readonly after: RecordKey | undefined; readonly limit: number }
-  | { readonly keys: readonly RecordKey[] }
-
-export interface SealedRecord extends RecordKey {
-  readonly sealed: Uint8Array
-}
-
-export interface NewRecord extends RecordKey {
-  readonly body: Json
-  readonly sealed?: Uint8Array | null
-  /** Milliseconds since the Unix epoch; the time of the transaction unless given. */
-  readonly createdAt?: number
-}
-
-export interface RecordUpdate {
-  readonly body?: Json
-  readonly sealed?: Uint8Array | null
-}
-
-/** The whole content of a record that is there. */
-export interface KeyedUpdate extends RecordKey, Required<RecordUpdate> {}
-
-/** A field of one record names another. The record that is named need not exist (any more). */
-export interface Reference {
-  readonly from: RecordKey
-  readonly field: string
-  readonly to: RecordKey
-  /** Place within the field, from 0. */
-  readonly position: number
-}
-
-/** A value that at most one record holds in its space: a hostport, a name, a token's hash. */
-export interface Claim {
-  readonly space: string
-  /** Any text of at most 1,000 bytes. */
-  readonly value: string
-}
-
-/** A value that a record takes. */
-export interface KeptClaim extends Claim {
-  readonly keeper: RecordKey
-}
-
-export type Operation = 'insert' | 'update' | 'delete'
-
-export interface Change extends RecordKey {
-  readonly revision: number
-  readonly operation: Operation
-}
+import type { DeadLetters, Outbox } from './outbox.js'
+import type {
+  Change,
+  Claim,
+  KeptClaim,
+  KeyedUpdate,
+  NewRecord,
+  RecordKey,
+  RecordUpdate,
+  Reference,
+  SealedRecord,
+  StoredRecord,
+  WholeRecord,
+  WholeRequest
+} from './records.js'
 
 /**
  * A place in one history. Revision numbers come again after a standby that lagged has taken over or a backup was restored;
@@ -151,25 +80,6 @@ export interface RevisionEntry {
   readonly at: number
   /** What the writer noted about itself and the write. */
   readonly detail: Json
-}
-
-export interface ProcessReport {
-  readonly id: string
-  readonly appliedRevision: number
-  /** What this process could not apply, or null. */
-  readonly lastError: string | null
-  /** When this process last found that the store was not the one that it had followed; null: never. Milliseconds since the Unix epoch. */
-  readonly divergedAt: number | null
-  /** Milliseconds since the Unix epoch. */
-  readonly seenAt: number
-}
-
-/** What the store says to a report. */
-export interface Reported {
-  /** False: nothing was known of the process, and so there is nothing of it on the board either. */
-  readonly known: boolean
-  /** How many calls others have left for it since its first report. */
-  readonly calls: number
 }
 
 export interface StoreReader {
@@ -318,145 +228,4 @@ export interface Store extends StoreReader {
 export interface StoreLog {
   info(fields: object, message: string): void
   warn(fields: object, message: string): void
-}
-
-/**
- * What the processes on one store tell each other beside records: what lives in each of them, and what one asks of
- * another. Nothing of it is a revision, and all of a process goes when its report goes.
- */
-export interface Board {
-  /**
-   * Puts and drops entries of a process, all or nothing. Fails with `STORE_FAILED` when the process has no report (any
-   * more).
-   */
-  publish(process: string, change: BoardChange): Promise<void>
-  /** Drops every entry of a process. */
-  clear(process: string): Promise<void>
-  /** Entries of one kind, greatest rank first. */
-  list(kind: string, page: BoardPage, of: Published): Promise<BoardEntry[]>
-  /** Those that have this id: several when it moves from one process to another. */
-  get(kind: string, id: string, of: Published): Promise<PublishedEntry[]>
-  /** Leaves a call for a process and wakes it. False: it has no report (any more). */
-  call(call: BoardCall): Promise<boolean>
-  /** Calls for a process that have no answer, oldest first. */
-  waiting(process: string): Promise<BoardCall[]>
-  /** Answers a call and wakes who made it. Nothing happens when it was withdrawn. */
-  answer(call: Pick<BoardCall, 'id' | 'from'>, text: string): Promise<void>
-  /** Its answer; null: none yet; undefined: the call is gone, withdrawn or with the process that it was for. */
-  answerTo(id: string): Promise<string | null | undefined>
-  /** Forgets a call, answered or not. */
-  withdraw(id: string): Promise<void>
-  /**
-   * `heard` runs when there may be a call or an answer for the process; it must not throw. A call that is not delivered
-   * shows in the process's next report. Answers what ends it.
-   */
-  listen(process: string, heard: () => void): () => void
-}
-
-/** Something that lives in one process. */
-export interface BoardEntry {
-  readonly kind: string
-  /** Unique within its kind and process. */
-  readonly id: string
-  /** Its place in lists, compared byte by byte in UTF-8. */
-  readonly rank: string
-  /** JSON text. */
-  readonly body: string
-}
-
-export interface PublishedEntry extends BoardEntry {
-  readonly process: string
-}
-
-export interface BoardChange {
-  readonly put: readonly BoardEntry[]
-  readonly drop: readonly Pick<BoardEntry, 'kind' | 'id'>[]
-}
-
-export interface BoardPage {
-  readonly limit: number
-  /** Only ranks below this one. */
-  readonly below?: string | undefined
-}
-
-/** Whose entries count. */
-export interface Published {
-  /** Not those of these processes. */
-  readonly except: readonly string[]
-}
-
-/** What one process asks of another. */
-export interface BoardCall {
-  readonly id: string
-  /** The process that is to answer. */
-  readonly process: string
-  /** The one that asks. */
-  readonly from: string
-  /** JSON text. */
-  readonly body: string
-}
-
-/** What waits for one destination. Its place in the queue is the revision that caused it and the position within that. */
-export interface OutboxEntry {
-  readonly revision: number
-  readonly position: number
-  /** JSON text, sent as it is. */
-  readonly body: string
-}
-
-/** The place of an entry. */
-export type OutboxPlace = Pick<OutboxEntry, 'revision' | 'position'>
-
-/** How the delivery to one destination goes, as the process that delivers there last wrote it. */
-export interface DeliveryReport {
-  readonly destination: string
-  /** How many entries were taken, ever. */
-  readonly delivered: number
-  /** How many wait; exact only while the destination fails. */
-  readonly waiting: number
-  /** Attempts since the last success. */
-  readonly failures: number
-  /** What the last failure was, for people; null before the first. */
-  readonly lastError: string | null
-  /** Milliseconds since the Unix epoch; null before the first. */
-  readonly lastFailureAt: number | null
-  readonly lastSuccessAt: number | null
-}
-
-/**
- * What is still to be delivered. Entries come in with the transaction of their cause (`StoreTransaction.post`) and go
- * when they were taken, so that neither a crash before nor one after loses any; one in between repeats some.
- *
- * Leases say which process delivers to which destination. They need no common clock: the holder changes the number of
- * its lease again and again, and who has seen the same number for long enough by a clock of its own may take the lease over.
- */
-export interface Outbox {
-  /** The oldest entries of a destination, in the order of their revisions. */
-  next(destination: string, limit: number): Promise<OutboxEntry[]>
-  /** Destinations that got entries from revisions after this one, and that revision which the answer reaches up to. */
-  postedAfter(revision: number): Promise<{ readonly destinations: readonly string[]; readonly revision: number }>
-  /** How many entries wait for a destination. */
-  count(destination: string): Promise<number>
-  /** Removes the entries up to and with this one, and keeps the report. */
-  delivered(through: OutboxPlace, report: DeliveryReport): Promise<void>
-  /** Keeps the report. */
-  report(report: DeliveryReport): Promise<void>
-  reports(): Promise<DeliveryReport[]>
-  leases(): Promise<Lease[]>
-  /**
-   * Takes a lease that no process holds, or that still has the number that was `seen`. False when another process was faster.
-   */
-  take(destination: string, holder: string, seen: number | undefined): Promise<boolean>
-  /** Changes the numbers of all leases of the holder; answers what it still holds. */
-  renew(holder: string): Promise<string[]>
-  /** Gives back all leases of the holder. */
-  release(holder: string): Promise<void>
-  /** The id of the account that this store holds: the one that is kept, or `fresh`, which is kept from then on. */
-  account(fresh: string): Promise<string>
-}
-
-export interface Lease {
-  readonly destination: string
-  readonly holder: string
-  readonly number: number
 }

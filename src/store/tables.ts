@@ -1,5 +1,5 @@
 import type { ColumnDataType, ColumnType, Generated, Kysely, Transaction } from 'kysely'
-import type { Operation } from './store.js'
+import type { Operation } from './records.js'
 
 /** The tables as both databases have them. Bodies and details are JSON text; times are milliseconds since the Unix epoch. */
 export interface Tables {

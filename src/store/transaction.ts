@@ -1,21 +1,21 @@
-import { type Kysely, sql, type Transaction } from 'kysely'
+import type { Kysely, Transaction } from 'kysely'
 import type { Json } from '../lib/json.js'
 import { ClaimConflict, StoreError } from './errors.js'
-import { claimText, idsByKind, keyText, pieces, Queries, storable, toRecord } from './queries.js'
+import { moveToOutbox } from './kysely-dead-letters.js'
+import { idsByKind, keyText, pieces, Queries, storable, toRecord } from './queries.js'
 import type {
   Claim,
   KeptClaim,
   KeyedUpdate,
   NewRecord,
   Operation,
-  Place,
-  Posted,
   RecordKey,
   RecordUpdate,
   Reference,
-  StoredRecord,
-  StoreTransaction
-} from './store.js'
+  StoredRecord
+} from './records.js'
+import { addReferences, clearReferences, ROWS_PER_STATEMENT, releaseClaims, takeClaims } from './references.js'
+import type { Place, Posted, StoreTransaction } from './store.js'
 import type { Tables } from './tables.js'
 
 interface Entry extends RecordKey {
@@ -47,11 +47,6 @@ function together(first: Operation | undefined, then: Operation): Operation | un
   if (first === 'delete') return 'update'
   return then
 }
-
-/** Few enough that building such a statement holds up no loop. */
-const ROWS_PER_STATEMENT = 250
-/** SQLite takes up to 1,000 conditions within each other, of which each claim is one. */
-const CLAIMS_PER_RELEASE = 100
 
 interface TransactionStart {
   readonly number: number
@@ -213,40 +208,26 @@ export class KyselyTransaction extends Queries implements StoreTransaction {
 
   async clearReferences(from: readonly RecordKey[]): Promise<void> {
     const trx = this.#open()
-    for (const [kind, ids] of idsByKind(from)) {
-      for (const some of pieces(ids, ROWS_PER_STATEMENT)) {
-        this.#touched = true
-        await trx.deleteFrom('references').where('from_kind', '=', kind).where('from_id', 'in', some).execute()
-      }
-    }
+    this.#touched ||= from.length > 0
+    await clearReferences(trx, from)
   }
 
   async replaceReferences(from: RecordKey, references: readonly { field: string; to: RecordKey }[]): Promise<void> {
     const trx = this.#open()
-    this.#touched = true
-    await trx.deleteFrom('references').where('from_kind', '=', from.kind).where('from_id', '=', from.id).execute()
-    const counts = new Map<string, number>()
     for (const { to } of references) mustBeStorable(to)
-    const rows = references.map(({ field, to }) => {
-      const position = counts.get(field) ?? 0
-      counts.set(field, position + 1)
-      return { from_kind: from.kind, from_id: from.id, field, position, to_kind: to.kind, to_id: to.id }
-    })
-    for (const some of pieces(rows, ROWS_PER_STATEMENT)) await trx.insertInto('references').values(some).execute()
+    this.#touched = true
+    await clearReferences(trx, [from])
+    await addReferences(
+      trx,
+      references.map((one) => ({ from, ...one }))
+    )
   }
 
   async addReferences(references: readonly Omit<Reference, 'position'>[]): Promise<void> {
     const trx = this.#open()
+    for (const { to } of references) mustBeStorable(to)
     this.#touched = true
-    const counts = new Map<string, number>()
-    const rows = references.map(({ from, field, to }) => {
-      mustBeStorable(to)
-      const place = `${keyText(from)} ${field}`
-      const position = counts.get(place) ?? 0
-      counts.set(place, position + 1)
-      return { from_kind: from.kind, from_id: from.id, field, position, to_kind: to.kind, to_id: to.id }
-    })
-    for (const some of pieces(rows, ROWS_PER_STATEMENT)) await trx.insertInto('references').values(some).execute()
+    await addReferences(trx, references)
   }
 
   async touch(keys: readonly RecordKey[]): Promise<void> {
@@ -268,37 +249,21 @@ export class KyselyTransaction extends Queries implements StoreTransaction {
 
   async claimMany(claims: readonly KeptClaim[]): Promise<ClaimConflict[]> {
     const trx = this.#open()
+    this.#touched ||= claims.length > 0
+    const untaken = await takeClaims(trx, claims)
     const conflicts: ClaimConflict[] = []
-    for (const some of pieces(claims, ROWS_PER_STATEMENT)) {
-      this.#touched = true
-      const rows = some.map(({ keeper: { kind, id }, space, value }) => ({ space, value: claimText(value), kind, id }))
-      const result = await trx
-        .insertInto('claims')
-        .values(rows)
-        .onConflict((conflict) => conflict.columns(['space', 'value']).doNothing())
-        .executeTakeFirst()
-      if (Number(result.numInsertedOrUpdatedRows) === rows.length) continue
-      for (const { keeper, space, value } of some) {
-        const holder = await this.#holderOf({ space, value })
-        if (holder.kind !== keeper.kind || holder.id !== keeper.id) {
-          conflicts.push(new ClaimConflict({ space, value }, holder))
-        }
+    for (const { keeper, space, value } of untaken) {
+      const holder = await this.#holderOf({ space, value })
+      if (holder.kind !== keeper.kind || holder.id !== keeper.id) {
+        conflicts.push(new ClaimConflict({ space, value }, holder))
       }
     }
     return conflicts
   }
 
   async claim(keeper: RecordKey, space: string, value: string): Promise<void> {
-    const trx = this.#open()
-    this.#touched = true
-    const result = await trx
-      .insertInto('claims')
-      .values({ space, value: claimText(value), kind: keeper.kind, id: keeper.id })
-      .onConflict((conflict) => conflict.columns(['space', 'value']).doNothing())
-      .executeTakeFirst()
-    if (result.numInsertedOrUpdatedRows !== 0n) return
-    const holder = await this.#holderOf({ space, value })
-    if (holder.kind !== keeper.kind || holder.id !== keeper.id) throw new ClaimConflict({ space, value }, holder)
+    const [conflict] = await this.claimMany([{ keeper, space, value }])
+    if (conflict !== undefined) throw conflict
   }
 
   async release(keeper: RecordKey, space: string, value: string): Promise<void> {
@@ -307,24 +272,8 @@ export class KyselyTransaction extends Queries implements StoreTransaction {
 
   async releaseMany(claims: readonly KeptClaim[]): Promise<void> {
     const trx = this.#open()
-    for (const some of pieces(claims, CLAIMS_PER_RELEASE)) {
-      this.#touched = true
-      await trx
-        .deleteFrom('claims')
-        .where(({ eb, and, or }) =>
-          or(
-            some.map(({ keeper: { kind, id }, space, value }) =>
-              and([
-                eb('space', '=', space),
-                eb('value', '=', claimText(value)),
-                eb('kind', '=', kind),
-                eb('id', '=', id)
-              ])
-            )
-          )
-        )
-        .execute()
-    }
+    this.#touched ||= claims.length > 0
+    await releaseClaims(trx, claims)
   }
 
   async post(entries: readonly Posted[]): Promise<void> {
@@ -342,32 +291,9 @@ export class KyselyTransaction extends Queries implements StoreTransaction {
 
   async redeliver(destination: string, letter?: number): Promise<number> {
     const trx = this.#open()
-    const from = this.#posted
-    const moved = await trx
-      .insertInto('outbox')
-      .columns(['destination', 'revision', 'position', 'body'])
-      .expression(
-        trx
-          .selectFrom('dead_letters')
-          .select([
-            'destination',
-            sql<number>`cast(${this.number} as bigint)`.as('revision'),
-            sql<number>`cast(${from} as integer) + row_number() over (order by number) - 1`.as('position'),
-            'body'
-          ])
-          .where('destination', '=', destination)
-          .$if(letter !== undefined, (query) => query.where('number', '=', letter ?? 0))
-      )
-      .executeTakeFirst()
-    const count = Number(moved.numInsertedOrUpdatedRows ?? 0n)
-    if (count === 0) return 0
+    const count = await moveToOutbox(trx, { destination, letter, revision: this.number, position: this.#posted })
     this.#posted += count
-    this.#touched = true
-    await trx
-      .deleteFrom('dead_letters')
-      .where('destination', '=', destination)
-      .$if(letter !== undefined, (query) => query.where('number', '=', letter ?? 0))
-      .execute()
+    this.#touched ||= count > 0
     return count
   }
 

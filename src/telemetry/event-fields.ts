@@ -6,8 +6,7 @@ import type { Body, ConnectionFacts, Outgoing } from '../flow/exchange.js'
 import type { Flow } from '../flow/flow.js'
 import type { HeaderList } from '../flow/headers.js'
 import { unmapIpv4 } from '../lib/ip.js'
-import type { ExchangeRecord } from './access-log.js'
-import type { ConnectionRecord } from './connection-log.js'
+import type { ConnectionRecord, ExchangeRecord } from './access-log.js'
 import { isSensitive, REDACTED, redact, redactUrl, shownQuery } from './redaction.js'
 
 /** What is known of an exchange and of a connection to a TCP edge alike. */

@@ -11,7 +11,7 @@ import type {
   RequestHead,
   ResponseHead
 } from '../flow/exchange.js'
-import type { Crowding } from '../lib/turned-away.js'
+import type { Crowding } from '../lib/client-limits.js'
 
 /**
  * The transport contract: a server transport makes exchanges, a client transport gets answers from an upstream, a dialer is an

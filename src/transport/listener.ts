@@ -1,9 +1,8 @@
 import { type AddressInfo, createServer, type Server, type Socket } from 'node:net'
 import type { ConnectionFacts } from '../flow/exchange.js'
-import { AddressCounts } from '../lib/address-counts.js'
+import { AddressCounts, type Crowding } from '../lib/client-limits.js'
 import type { Clock } from '../lib/clock.js'
 import { type DeadlineOwner, DeadlineTimer } from '../lib/deadline-timer.js'
-import type { Crowding } from '../lib/turned-away.js'
 import { SocketFacts } from './connection-facts.js'
 import type {
   Handler,

@@ -1,7 +1,6 @@
 import { isIPv4, isIPv6, type Socket } from 'node:net'
 import type { HandshakeFailure } from './contract.js'
-import { ignore } from './pipes.js'
-import { readAhead } from './read-ahead.js'
+import { ignore, readAhead } from './pipes.js'
 
 /** One end of a connection. */
 interface End {

@@ -1,7 +1,7 @@
 import t from 'tap'
 import { retryAfterOf } from '../../src/certificates/acme-transport.js'
 import { ChallengeTable } from '../../src/certificates/certificates.js'
-import { renewalOf, renewalTime, retryBefore, retryDelay } from '../../src/certificates/issuance.js'
+import { renewalOf, renewalTime, retryBefore, retryDelay } from '../../src/certificates/renewal-times.js'
 import { Leases } from '../../src/control/cluster/leases.js'
 import { LETSENCRYPT, Managed } from './managed.js'
 

@@ -1,6 +1,6 @@
 import t from 'tap'
 import { stringify } from 'yaml'
-import { readPieces } from '../../src/cli/account-pieces.js'
+import { readPieces } from '../../src/cli/account.js'
 import { dataOf } from '../../src/policy/tree.js'
 import { readTree } from '../../src/policy/yaml-tree.js'
 import { random } from '../features/rate-limit/limiter/support/random.js'

@@ -1,6 +1,6 @@
 import pg from 'pg'
 import t from 'tap'
-import type { ControlOptions } from '../../src/control/control-plane.js'
+import type { ControlOptions } from '../../src/control/parts.js'
 import { StoreError } from '../../src/store/errors.js'
 import { until } from '../helpers/until.js'
 import { operation } from '../store/opened.js'

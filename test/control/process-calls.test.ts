@@ -1,6 +1,6 @@
 import t from 'tap'
 import { ProcessCalls } from '../../src/control/cluster/remote-calls.js'
-import type { Board } from '../../src/store/store.js'
+import type { Board } from '../../src/store/board.js'
 import { ManualClock } from '../helpers/clock.js'
 import { until } from '../helpers/until.js'
 import { Lines, opened, type Test } from '../store/opened.js'

@@ -1,7 +1,6 @@
 import t from 'tap'
 import { DeliveryState } from '../../src/events/delivery-state.js'
-import { REFUSAL_RULE } from '../../src/events/refusals.js'
-import { TrafficQueue } from '../../src/events/sources.js'
+import { REFUSAL_RULE, TrafficQueue } from '../../src/events/sources.js'
 import { TrafficEventQueue } from '../../src/events/traffic.js'
 import { eventSubscription } from '../../src/resources/event-subscriptions.js'
 import { readCreate } from '../../src/resources/read.js'

@@ -1,7 +1,7 @@
 import t from 'tap'
 import { negotiate } from '../../src/features/compression/compressor.js'
 import { asUrl } from '../../src/features/url-rewrite.js'
-import { refusalToWrite, wireValue } from '../../src/flow/header-rules.js'
+import { refusalToWrite, wireValue } from '../../src/flow/headers.js'
 import { RequestTarget } from '../../src/flow/target.js'
 
 const ROUNDS = 3_000

@@ -1,6 +1,6 @@
 import t from 'tap'
+import { fieldsForReading, greaterReading } from '../../src/flow/content-coding.js'
 import { HeaderFields } from '../../src/flow/headers.js'
-import { fieldsForReading, greaterReading } from '../../src/flow/response-reading.js'
 import { rawClient, valuesOf } from '../helpers/raw-client.js'
 import { engines, startSluice } from '../helpers/sluice.js'
 import { answering, type RawRequest, RawUpstream } from '../helpers/upstream.js'

@@ -1,6 +1,5 @@
 import t from 'tap'
-import { AddressCounts } from '../../src/lib/address-counts.js'
-import { TurnedAwayLog } from '../../src/lib/turned-away.js'
+import { AddressCounts, TurnedAwayLog } from '../../src/lib/client-limits.js'
 import { ManualClock } from '../helpers/clock.js'
 
 t.test('an IPv4 address and a /64 of IPv6 are one client each', async (t) => {

@@ -1,5 +1,5 @@
 import t from 'tap'
-import { ClientShares, clientKey } from '../../src/lib/client-shares.js'
+import { ClientShares, clientKey } from '../../src/lib/client-limits.js'
 
 t.test('an IPv6 network of 64 bits is one client, an IPv4 address is one', async (t) => {
   t.equal(clientKey('2001:db8::1'), clientKey('2001:0db8:0:0:ffff::2'))

@@ -7,10 +7,15 @@ import { Worker } from 'node:worker_threads'
 import t, { type Test as Tap } from 'tap'
 import { systemClock } from '../../src/lib/clock.js'
 import type { OutboundRequest } from '../../src/lib/http-client/answer.js'
-import { type AttemptOutcome, OutboundAttempt } from '../../src/lib/http-client/attempt.js'
-import { createOutbound, type Outbound, type OutboundParts } from '../../src/lib/http-client/outbound.js'
+import {
+  type AttemptOutcome,
+  createOutbound,
+  type Outbound,
+  OutboundAttempt,
+  type OutboundParts,
+  systemRoots
+} from '../../src/lib/http-client/outbound.js'
 import { follow } from '../../src/lib/http-client/redirects.js'
-import { systemRoots } from '../../src/lib/http-client/roots.js'
 import type { OutboundOrder, OutboundThreadData } from '../../src/lib/http-client/thread-protocol.js'
 import { ThreadedOutbound } from '../../src/lib/http-client/threaded.js'
 import { fixture } from '../helpers/files.js'

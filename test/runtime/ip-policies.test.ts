@@ -1,6 +1,6 @@
 import t from 'tap'
 import { judge } from '../../src/lib/ip.js'
-import { IpPolicies } from '../../src/runtime/address-rules.js'
+import { IpPolicies } from '../../src/runtime/address-filter.js'
 import type { Unit, UnitChange } from '../../src/runtime/plan.js'
 
 const policy = (id: string): Unit => ({ kind: 'ip_policy', id })

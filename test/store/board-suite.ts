@@ -1,5 +1,6 @@
 import type { Test as TapTest } from 'tap'
-import type { BoardEntry, Store } from '../../src/store/store.js'
+import type { BoardEntry } from '../../src/store/board.js'
+import type { Store } from '../../src/store/store.js'
 import type { Opened } from './opened.js'
 
 const ALL = { except: ['nobody'] }

@@ -1,6 +1,6 @@
 import type { Test as TapTest } from 'tap'
-import type { DeadLetterBounds, NewDeadLetter } from '../../src/store/dead-letters.js'
-import type { DeliveryReport, Store } from '../../src/store/store.js'
+import type { DeadLetterBounds, DeliveryReport, NewDeadLetter } from '../../src/store/outbox.js'
+import type { Store } from '../../src/store/store.js'
 import { type Opened, operation } from './opened.js'
 
 const ROOMY: DeadLetterBounds = { letters: 100, bytes: 100_000 }

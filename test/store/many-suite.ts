@@ -1,5 +1,6 @@
 import type { Test as TapTest } from 'tap'
-import type { KeptClaim, KeyedUpdate, RecordKey, Store, StoreTransaction } from '../../src/store/store.js'
+import type { KeptClaim, KeyedUpdate, RecordKey } from '../../src/store/records.js'
+import type { Store, StoreTransaction } from '../../src/store/store.js'
 import { type Opened, operation } from './opened.js'
 
 /** More than one statement takes. */

@@ -1,5 +1,6 @@
 import type { Test as TapTest } from 'tap'
-import type { DeliveryReport, Store } from '../../src/store/store.js'
+import type { DeliveryReport } from '../../src/store/outbox.js'
+import type { Store } from '../../src/store/store.js'
 import { type Opened, operation } from './opened.js'
 
 /** What the outbox of every store does. */

@@ -1,4 +1,4 @@
-import { LENGTHS } from '../../src/transport/http2/huffman.js'
+import { LENGTHS } from '../../src/transport/http2/hpack-tables.js'
 
 /** The Huffman code of each byte as a text of bits: codes of one length follow each other (RFC 7541 Appendix B). */
 const CODES: string[] = []

@@ -7,7 +7,7 @@ import type { BytePipe, ConnectionFacts } from '../../src/flow/exchange.js'
 import { type Clock, systemClock } from '../../src/lib/clock.js'
 import type { Dialer } from '../../src/transport/contract.js'
 import { AbortList } from '../../src/transport/deadlines.js'
-import type { AgentSession } from '../../src/tunnel/server/agent-session.js'
+import { type AgentsIdentity, openAgentsIdentity } from '../../src/tunnel/agents/listener-identity.js'
 import {
   type AgentFacts,
   type BindDenied,
@@ -16,9 +16,8 @@ import {
   type TunnelAuthority
 } from '../../src/tunnel/server/authority.js'
 import type { EndpointOpener, EndpointWish, OpenEndpoint } from '../../src/tunnel/server/binding.js'
-import { type AgentsIdentity, openAgentsIdentity } from '../../src/tunnel/server/ca.js'
 import { TunnelListener } from '../../src/tunnel/server/listener.js'
-import { Registry, type TunnelWatch } from '../../src/tunnel/server/registry.js'
+import { type RegisteredSession, Registry, type TunnelWatch } from '../../src/tunnel/server/registry.js'
 import type { TunnelLimits } from '../../src/tunnel/server/tunnel.js'
 
 export const TOKEN = 'a-token-for-tests'
@@ -150,7 +149,7 @@ export class AgentServer implements TunnelAuthority<TestGrant>, EndpointOpener<T
     return [...this.registry.tunnels()].map(({ id }) => id)
   }
 
-  sessions(): AgentSession<TestGrant>[] {
+  sessions(): RegisteredSession<TestGrant>[] {
     return [...this.registry.sessions()]
   }
 

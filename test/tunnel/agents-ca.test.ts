@@ -6,7 +6,7 @@ import { join } from 'node:path'
 import { connect, createServer } from 'node:tls'
 import t from 'tap'
 import { systemClock } from '../../src/lib/clock.js'
-import { openAgentsIdentity } from '../../src/tunnel/server/ca.js'
+import { openAgentsIdentity } from '../../src/tunnel/agents/listener-identity.js'
 import { ManualClock } from '../helpers/clock.js'
 
 const NAMES = ['localhost', '127.0.0.1', '::1', 'tunnel.example.com']

@@ -1,6 +1,6 @@
 import { createSocket, type RemoteInfo, type Socket as UdpSocket } from 'node:dgram'
 import { createServer, isIPv4, isIPv6, type Server, type Socket } from 'node:net'
-import { ClientShares, clientKey } from '../../lib/client-shares.js'
+import { ClientShares, clientKey } from '../../lib/client-limits.js'
 import {
   type Answer,
   nameBytes,

@@ -1,5 +1,6 @@
 import type { Clock } from '../../lib/clock.js'
-import type { Board, BoardEntry, Published, Store, StoreLog } from '../../store/store.js'
+import type { Board, BoardEntry, Published } from '../../store/board.js'
+import type { Store, StoreLog } from '../../store/store.js'
 import { ControlError } from '../errors.js'
 import type { LiveSession, LiveSources, LiveTunnel, SessionCommand } from './live-sources.js'
 import type { ProcessReports } from './membership.js'

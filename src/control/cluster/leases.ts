@@ -1,6 +1,6 @@
 import type { Clock } from '../../lib/clock.js'
 import { Mutex } from '../../lib/concurrency.js'
-import type { Outbox } from '../../store/store.js'
+import type { Outbox } from '../../store/outbox.js'
 
 interface LeasesParts {
   readonly store: Pick<Outbox, 'leases' | 'take' | 'renew' | 'release'>

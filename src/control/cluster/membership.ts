@@ -1,9 +1,9 @@
 import type { Clock } from '../../lib/clock.js'
-import { Coalescer } from '../../lib/concurrency.js'
-import { FirstFailure } from '../../lib/first-failure.js'
+import { Coalescer, FirstFailure } from '../../lib/concurrency.js'
 import { newId } from '../../lib/id.js'
 import { timestampText } from '../../lib/json.js'
-import type { ProcessReport, Reported, Store, StoreLog } from '../../store/store.js'
+import type { ProcessReport, Reported } from '../../store/board.js'
+import type { Store, StoreLog } from '../../store/store.js'
 import type { AppliedRevision } from '../applied.js'
 import type { ProcessState } from '../calls.js'
 

@@ -1,5 +1,6 @@
 import { createHash } from 'node:crypto'
-import type { Board, BoardChange, BoardEntry, Position, Reported, StoreLog } from '../../store/store.js'
+import type { Board, BoardChange, BoardEntry, Reported } from '../../store/board.js'
+import type { Position, StoreLog } from '../../store/store.js'
 import type { LiveSession, LiveSources, LiveTunnel } from './live-sources.js'
 
 /**

@@ -1,7 +1,8 @@
 import type { Clock } from '../../lib/clock.js'
 import { Coalescer } from '../../lib/concurrency.js'
 import { newId } from '../../lib/id.js'
-import type { Board, BoardCall, Reported, StoreLog } from '../../store/store.js'
+import type { Board, BoardCall, Reported } from '../../store/board.js'
+import type { StoreLog } from '../../store/store.js'
 import { ControlError } from '../errors.js'
 
 export interface ProcessCallsParts {

@@ -4,10 +4,10 @@ import { claimsOf, linksOf, newLinks, type Resource } from '../../resources/reso
 import { splitHostport } from '../../resources/units.js'
 import type { Link, ResourceRecord } from '../../schema/field.js'
 import { idsByKind, pieces } from '../../store/queries.js'
-import type { KeptClaim, KeyedUpdate, NewRecord, RecordKey, Reference, StoreTransaction } from '../../store/store.js'
-import { hostsMustBeReserved } from '../domains.js'
+import type { KeptClaim, KeyedUpdate, NewRecord, RecordKey, Reference } from '../../store/records.js'
+import type { StoreTransaction } from '../../store/store.js'
 import { ControlError } from '../errors.js'
-import { mustCarryBytes } from '../plain-bytes.js'
+import { hostsMustBeReserved, mustCarryBytes } from '../record-rules.js'
 import { Catalogue, everyRecord } from '../records.js'
 import { ownersMustExist } from '../rights.js'
 import {

@@ -3,8 +3,9 @@ import type { Chosen } from '../../schema/objects.js'
 import { awsKind } from './aws.js'
 import { CloudWatchLogs, Firehose, Kinesis } from './aws-streams.js'
 import { AzureLogs } from './azure-logs.js'
+import { EventFolders } from './folders.js'
 import { Datadog, Webhook } from './http.js'
-import { EventFolders, File, Stdout } from './local.js'
+import { File, Stdout } from './local.js'
 import { type Kind, type Sender, type SenderParts, textOf } from './sender.js'
 
 /** The way to a destination, or why there is none. */

@@ -1,6 +1,6 @@
 import type { Clock } from '../../lib/clock.js'
 import type { Outbound } from '../../lib/http-client/outbound.js'
-import type { EventFolders, StandardOutput } from './local.js'
+import type { EventFolders } from './folders.js'
 
 /** Events that travel together: JSON texts of envelopes. */
 export interface Batch {
@@ -67,4 +67,10 @@ export interface Kind {
 
 export function textOf(value: unknown): string {
   return typeof value === 'string' ? value : ''
+}
+
+/** The standard output of the process, shared with the log. */
+export interface StandardOutput {
+  /** `text`: whole lines. `settled` is called once, with an error when they were not written. */
+  write(text: string, settled: (error?: Error | null) => void): unknown
 }

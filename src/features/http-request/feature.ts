@@ -1,7 +1,7 @@
 import type { Expression } from '../../expression/expression.js'
 import { httpAttemptVariables } from '../../expression/variables/http.js'
 import { type InternalRequests, isInternal } from '../../flow/flow.js'
-import { NEVER_WRITTEN } from '../../flow/header-rules.js'
+import { NEVER_WRITTEN } from '../../flow/headers.js'
 import { refuse } from '../../flow/verdict.js'
 import { parseDuration } from '../../lib/units.js'
 import { defineAction, type Scope } from '../../policy/action.js'

@@ -5,7 +5,8 @@ import { replaceFile } from '../../lib/files.js'
 import type { Json } from '../../lib/json.js'
 import type { Sealer } from '../../lib/seal.js'
 import { pieces } from '../queries.js'
-import type { Place, RecordKey, WholeRecord } from '../store.js'
+import type { RecordKey, WholeRecord } from '../records.js'
+import type { Place } from '../store.js'
 
 /*
  * The file: a mark with the version of the form (14 bytes), the id of the copy (16), then blocks, each its length (4, big-endian) and so

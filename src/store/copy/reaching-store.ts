@@ -1,6 +1,5 @@
 import { setTimeout as sleep } from 'node:timers/promises'
-import { atMost } from '../../lib/at-most.js'
-import { pauseAfter } from '../../lib/concurrency.js'
+import { atMost, pauseAfter } from '../../lib/concurrency.js'
 import { codeOf } from '../../lib/errors.js'
 import { StoreError } from '../errors.js'
 import type { Place, Store, StoreLog } from '../store.js'

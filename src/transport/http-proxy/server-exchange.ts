@@ -1,4 +1,5 @@
 import { type IncomingMessage, type ServerResponse, STATUS_CODES } from 'node:http'
+import type { Socket } from 'node:net'
 import type {
   BytePipe,
   ConnectionFacts,
@@ -10,13 +11,14 @@ import type {
   Sent
 } from '../../flow/exchange.js'
 import type { HeaderList } from '../../flow/headers.js'
+import type { Clock } from '../../lib/clock.js'
+import type { SocketFacts } from '../connection-facts.js'
 import { AbortList } from '../deadlines.js'
 import { isEngineField, writableFields, writableReason } from '../fields.js'
 import { type BodyOwner, httpSink, MessageBody } from '../message-body.js'
 import { drop, failureOf, framingOf, send, sendHead } from '../outgoing.js'
 import { cut, ignore, join } from '../pipes.js'
 import type { HeadFacts } from './request-head.js'
-import type { ClientConnection } from './server-connection.js'
 
 /** How an answer is framed. */
 interface AnswerShape {
@@ -69,13 +71,32 @@ function interimHead(head: ResponseHead, extra = ''): string {
 export const DISCARD_LIMIT = 65_536
 const MAX_INTERIM = 32
 
+/** The connection that an exchange came on, as far as the exchange uses it. */
+interface ExchangeConnection {
+  readonly facts: SocketFacts
+  readonly scheme: 'http' | 'https'
+  readonly socket: Socket
+  readonly clock: Clock
+  /** Why the connection was cut; undefined: it was not. */
+  readonly cutBy: Failure | undefined
+  /** Something happened: the idle time begins anew. */
+  touch(): void
+  becomePipe(other: BytePipe): Buffer[]
+  linger(): void
+  /** The response has ended. */
+  answered(): void
+  /** Must the response that is about to begin be the last? `discardable`: bytes of the request that may still be dropped. */
+  endsAfterAnswer(discardable: number): boolean
+  counts(): { bytesIn: number; bytesOut: number }
+}
+
 /** One request on a node:http connection, with its answer. */
 export class HttpExchange implements Exchange, BodyOwner {
   readonly connection: ConnectionFacts
   readonly request: RequestHead & { readonly body: MessageBody }
   readonly upgrade: 'websocket' | 'other' | undefined
   readonly signal = new AbortList()
-  readonly #client: ClientConnection
+  readonly #client: ExchangeConnection
   readonly #response: ServerResponse
   readonly #expectsContinue: boolean
   #continued = false
@@ -89,7 +110,7 @@ export class HttpExchange implements Exchange, BodyOwner {
   #sent: Promise<Sent> | undefined = undefined
   #report: ((sent: Sent) => void) | undefined = undefined
 
-  constructor(client: ClientConnection, message: IncomingMessage, response: ServerResponse, head: HeadFacts) {
+  constructor(client: ExchangeConnection, message: IncomingMessage, response: ServerResponse, head: HeadFacts) {
     this.connection = client.facts
     this.#client = client
     this.#response = response

@@ -10,13 +10,15 @@ import type {
   Sent
 } from '../../flow/exchange.js'
 import type { HeaderList } from '../../flow/headers.js'
+import type { Clock } from '../../lib/clock.js'
 import { AbortList } from '../deadlines.js'
 import { drop, framingOf } from '../outgoing.js'
 import { ignore, join } from '../pipes.js'
 import type { CodecBody } from './body.js'
-import type { ClientConnection } from './client-connection.js'
 import { type HeadReader, MALFORMED, type MalformedHead } from './head-reader.js'
-import type { WrittenEnd } from './message-writer.js'
+import type { MessageWriter, WrittenEnd } from './message-writer.js'
+import type { Serialiser } from './serialise.js'
+import type { Wire, WireDuplex } from './wire.js'
 
 const MAX_INTERIM = 32
 const OPEN: Framing = { kind: 'open' }
@@ -31,6 +33,30 @@ interface ReadRequest extends RequestHead {
   readonly body: CodecBody
 }
 
+/** The connection that an exchange came on, as far as the exchange uses it. */
+interface ExchangeConnection {
+  readonly facts: ConnectionFacts
+  /** Bytes of the exchange that runs. */
+  readonly bytesIn: number
+  readonly bytesOut: number
+  /** Does the connection end after the response? */
+  closing: boolean
+  readonly wire: Wire
+  readonly writer: MessageWriter
+  readonly serialiser: Serialiser
+  readonly clock: Clock
+  /** Why the connection was cut; undefined: it was not. */
+  readonly cutBy: Failure | undefined
+  /** Something happened: the idle time begins anew. */
+  touch(): void
+  becomePipe(other: BytePipe): { duplex: WireDuplex; first: readonly Buffer[] }
+  linger(): void
+  /** Must the response that is about to begin be the last? */
+  endsAfterAnswer(): boolean
+  /** The response has ended, at `now` of the monotonic clock. */
+  answered(now: number): void
+}
+
 /** One request on a codec connection, with its answer. */
 export class CodecExchange implements Exchange {
   readonly connection: ConnectionFacts
@@ -39,7 +65,7 @@ export class CodecExchange implements Exchange {
   readonly signal = new AbortList()
   /** The forwarding of the same engine that works for this exchange. */
   watcher: ExchangeWatcher | undefined = undefined
-  readonly #client: ClientConnection
+  readonly #client: ExchangeConnection
   readonly #keepAlive: boolean
   #expects: boolean
   #ended = false
@@ -54,7 +80,7 @@ export class CodecExchange implements Exchange {
   #report: ((sent: Sent) => void) | undefined = undefined
 
   constructor(
-    client: ClientConnection,
+    client: ExchangeConnection,
     request: ReadRequest,
     upgrade: 'websocket' | 'other' | undefined,
     expects: boolean,

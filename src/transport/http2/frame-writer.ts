@@ -1,7 +1,126 @@
 import type { Duplex } from 'node:stream'
-import { FLAG, FRAME, FRAME_HEAD, writeFrameHead, writeUint32 } from './frames.js'
-import { Output } from './output.js'
-import { settingsPayload } from './settings.js'
+import { FLAG, FRAME, FRAME_HEAD, FRAME_LIMIT, writeFrameHead, writeUint32 } from './frames.js'
+import { FIRST_WINDOW, settingsPayload, widened } from './settings.js'
+import type { Http2Stream } from './stream.js'
+
+/** Memory that small frames are written into, before it is cut into what is sent. */
+const BLOCK = 65_536
+/** What is left of a block is given to the next connection when it is more than this. */
+const REST = 2048
+/** Blocks with room that may lie ready. */
+const SPARES = 16
+/** Pieces from this size on are sent as they are; smaller ones are copied behind the frame before. */
+const LARGE = 2048
+
+interface Block {
+  readonly bytes: Buffer
+  at: number
+}
+
+const spares: Block[] = []
+
+/** Gathers the frames of one turn of the event loop, so that they leave in one write. */
+class Output {
+  readonly #stream: Duplex
+  readonly #parts: Buffer[] = []
+  #block: Block | undefined = undefined
+  /** Where the bytes of the block begin that are not among the parts yet. */
+  #from = 0
+  #scheduled = false
+  readonly #before: () => void
+
+  /** `before` runs right before what was gathered leaves, and may add to it. */
+  constructor(stream: Duplex, before: () => void) {
+    this.#stream = stream
+    this.#before = before
+  }
+
+  /** Bytes that the stream has and could not pass on. */
+  get waiting(): number {
+    return this.#stream.writableLength
+  }
+
+  /** Calls `write` with memory for `bytes` bytes and the place in it where they go. */
+  room(bytes: number): Buffer {
+    const block = this.#block
+    if (block !== undefined && block.at + bytes <= block.bytes.length) return block.bytes
+    this.#close()
+    this.#block = take(bytes)
+    this.#from = this.#block.at
+    return this.#block.bytes
+  }
+
+  /** Where to write in what `room` gave. */
+  get at(): number {
+    return (this.#block as Block).at
+  }
+
+  /** What was written in `room` ends here. */
+  set at(at: number) {
+    ;(this.#block as Block).at = at
+  }
+
+  /** Adds bytes, which must not change any more. */
+  add(bytes: Buffer): void {
+    if (bytes.length < LARGE) {
+      const room = this.room(bytes.length)
+      room.set(bytes, this.at)
+      this.at += bytes.length
+      return
+    }
+    this.#cut()
+    this.#parts.push(bytes)
+  }
+
+  /** What is gathered leaves at the end of this turn. */
+  schedule(): void {
+    if (this.#scheduled) return
+    this.#scheduled = true
+    setImmediate(this.#onTurn)
+  }
+
+  /** Gives what is gathered to the stream. */
+  flush(): void {
+    this.#close()
+    const parts = this.#parts
+    const stream = this.#stream
+    if (parts.length === 0) return
+    if (stream.destroyed || stream.writableEnded) parts.length = 0
+    else if (parts.length === 1) stream.write(parts.pop() as Buffer)
+    else {
+      stream.cork()
+      for (const part of parts) stream.write(part)
+      stream.uncork()
+      parts.length = 0
+    }
+  }
+
+  readonly #onTurn = (): void => {
+    this.#scheduled = false
+    this.#before()
+    this.flush()
+  }
+
+  #cut(): void {
+    const block = this.#block
+    if (block === undefined || block.at === this.#from) return
+    this.#parts.push(block.bytes.subarray(this.#from, block.at))
+    this.#from = block.at
+  }
+
+  #close(): void {
+    this.#cut()
+    const block = this.#block
+    this.#block = undefined
+    if (block !== undefined && spares.length < SPARES && block.bytes.length - block.at >= REST) spares.push(block)
+  }
+}
+
+function take(bytes: number): Block {
+  const spare = spares.pop()
+  if (spare !== undefined && spare.at + bytes <= spare.bytes.length) return spare
+  return { bytes: Buffer.allocUnsafeSlow(Math.max(BLOCK, bytes)), at: 0 }
+}
 
 /** Writes frames (RFC 9113 6). They leave together at the end of the turn of the event loop. */
 export class FrameWriter {
@@ -93,5 +212,73 @@ export class FrameWriter {
 
   #head(length: number, type: number, flags: number, id: number): void {
     this.#begin(length, type, flags, id)
+  }
+}
+
+/** DATA is given to the socket while it has less than this to pass on. */
+const SOCKET_HIGH = 65_536
+
+/** The streams of a connection that have something to send, in the order of their turns, and the window that they share. */
+export class SendQueue {
+  readonly #ready: Http2Stream[] = []
+  #window = FIRST_WINDOW
+
+  /** Something waits. */
+  get waits(): boolean {
+    return this.#ready.length > 0
+  }
+
+  add(stream: Http2Stream): void {
+    if (stream.listed) return
+    stream.listed = true
+    this.#ready.push(stream)
+  }
+
+  clear(): void {
+    this.#ready.length = 0
+  }
+
+  /** The window of the connection grows; false: beyond what a window may be. */
+  widen(increment: number): boolean {
+    const window = widened(this.#window, increment)
+    if (window === undefined) return false
+    this.#window = window
+    return true
+  }
+
+  /** Gives each stream its turn, one frame at a time, as far as windows and the socket allow. */
+  pump(writer: FrameWriter): void {
+    const ready = this.#ready
+    let room = SOCKET_HIGH - writer.waiting
+    // A round without a frame: only the window of the connection can help, and the streams keep their places.
+    for (let turns = ready.length; turns > 0 && room > 0; ) {
+      const stream = ready.shift() as Http2Stream
+      stream.listed = false
+      const sent = this.#sendSome(stream, writer)
+      room -= sent
+      if (stream.sendable) this.add(stream)
+      turns = sent > 0 ? ready.length : turns - 1
+    }
+  }
+
+  /** Sends one frame of a stream; the bytes of its content. */
+  #sendSome(stream: Http2Stream, writer: FrameWriter): number {
+    if (!stream.sendable) return 0
+    if (stream.waiting === 0) {
+      if (!stream.sendTrailers()) {
+        writer.emptyEnd(stream.id)
+        stream.sentEnd()
+      }
+      return 0
+    }
+    const most = Math.min(FRAME_LIMIT, stream.window, this.#window)
+    if (most <= 0) return 0
+    const piece = stream.next(most)
+    this.#window -= piece.length
+    const ends = stream.endsWithData
+    writer.data(stream.id, piece, ends)
+    if (ends) stream.sentEnd()
+    else stream.relieve()
+    return piece.length
   }
 }

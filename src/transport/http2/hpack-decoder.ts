@@ -1,6 +1,14 @@
 import { TOKEN, VALUE } from '../message-scanner.js'
-import { FIELD_OVERHEAD, STATIC_TABLE, TABLE_SIZE, type TableField } from './hpack-static.js'
-import { EMITS, FAILS, MAY_END, STEPS } from './huffman.js'
+import {
+  EMITS,
+  FAILS,
+  FIELD_OVERHEAD,
+  MAY_END,
+  STATIC_TABLE,
+  STEPS,
+  TABLE_SIZE,
+  type TableField
+} from './hpack-tables.js'
 
 const COLON = 0x3a
 /** What a byte may be part of: names in lower case (RFC 9113 8.2.1), and values. */

@@ -1,4 +1,4 @@
-import { FIELD_OVERHEAD, STATIC_NAMES, STATIC_TABLE, STATIC_VALUES, TABLE_SIZE } from './hpack-static.js'
+import { FIELD_OVERHEAD, STATIC_NAMES, STATIC_TABLE, STATIC_VALUES, TABLE_SIZE } from './hpack-tables.js'
 
 /** Names that one connection remembers values of, values of one name, and the longest value. */
 const NAMES = 128

@@ -1,7 +1,6 @@
 import type { Wire } from '../http1/wire.js'
-import { FIRST_WINDOW, ReceiveWindow } from './flow-control.js'
-import { FrameReader, type FrameTaker } from './frame-reader.js'
-import { FrameWriter } from './frame-writer.js'
+import { FrameReader, type FrameTaker, HeaderBlocks } from './frame-reader.js'
+import { FrameWriter, SendQueue } from './frame-writer.js'
 import {
   CODE,
   ConnectionError,
@@ -13,11 +12,9 @@ import {
   readUint31,
   readUint32
 } from './frames.js'
-import { HeaderBlocks } from './header-blocks.js'
 import { HpackDecoder } from './hpack-decoder.js'
 import { HpackEncoder } from './hpack-encoder.js'
-import { SendQueue } from './send-queue.js'
-import { PeerSettings } from './settings.js'
+import { FIRST_WINDOW, PeerSettings, ReceiveWindow } from './settings.js'
 import { ClosedStreams, Http2Stream, type StreamEnd, type StreamHost, type StreamUser } from './stream.js'
 
 /** How much content of one stream may arrive before it is consumed, and of all streams of a connection. */

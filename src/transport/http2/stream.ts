@@ -1,8 +1,8 @@
 import type { Wire } from '../http1/wire.js'
-import { ReceiveWindow, widened } from './flow-control.js'
 import { CODE } from './frames.js'
 import type { HpackDecoder } from './hpack-decoder.js'
 import type { HpackEncoder } from './hpack-encoder.js'
+import { ReceiveWindow, widened } from './settings.js'
 
 /** Bytes that may wait in a stream before its giver should pause. */
 const HIGH = 65_536

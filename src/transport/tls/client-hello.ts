@@ -1,7 +1,7 @@
 import type { Socket } from 'node:net'
 import type { ConnectionFacts } from '../../flow/exchange.js'
 import type { ClientHello, HandshakeFailure, SharedPortHandler, TlsEntry, TlsTable } from '../contract.js'
-import { readAhead } from '../read-ahead.js'
+import { readAhead } from '../pipes.js'
 
 /** A larger first message is none of an honest client; with post-quantum keys one has two kilobytes. */
 const MAX_BYTES = 16_384

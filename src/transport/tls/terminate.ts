@@ -3,8 +3,7 @@ import type { Socket } from 'node:net'
 import { createSecureContext, type SecureContext, TLSSocket } from 'node:tls'
 import type { ConnectionFacts } from '../../flow/exchange.js'
 import type { HandshakeFailure, TlsEntry, TlsTable } from '../contract.js'
-import { ignore, resetBelow } from '../pipes.js'
-import { readAhead } from '../read-ahead.js'
+import { ignore, readAhead, resetBelow } from '../pipes.js'
 import { HelloReader } from './client-hello.js'
 
 /** What a handshake settled, as the facts of a connection hold it. */

@@ -5,8 +5,8 @@ import { hashOf } from '../../lib/seal.js'
 import { agentIngress } from '../../resources/domains.js'
 import { botUser, credential } from '../../resources/identities.js'
 import type { RecordOf } from '../../resources/resource.js'
-import type { Place, StoredRecord, StoreReader } from '../../store/store.js'
-import type { AgentSession } from '../server/agent-session.js'
+import type { StoredRecord } from '../../store/records.js'
+import type { Place, StoreReader } from '../../store/store.js'
 import {
   type BindDenied,
   BindRules,
@@ -15,7 +15,7 @@ import {
   type Labels,
   type TunnelAuthority
 } from '../server/authority.js'
-import type { Registry } from '../server/registry.js'
+import type { RegisteredSession, Registry } from '../server/registry.js'
 
 type Stored = RecordOf<typeof credential>['body']
 
@@ -196,7 +196,7 @@ export class CredentialWatch {
     }
   }
 
-  async #recheck(sessions: readonly AgentSession<CredentialGrant>[]): Promise<void> {
+  async #recheck(sessions: readonly RegisteredSession<CredentialGrant>[]): Promise<void> {
     const { authority, end } = this.#parts
     const known = new Map<string, Awaited<ReturnType<CredentialAuthority['again']>>>()
     for (const session of sessions) {
@@ -212,7 +212,7 @@ export class CredentialWatch {
   }
 
   /** The rules may have become stricter. */
-  #endForbidden(session: AgentSession<CredentialGrant>): void {
+  #endForbidden(session: RegisteredSession<CredentialGrant>): void {
     const { authority, registry } = this.#parts
     const { grant } = session
     for (const tunnel of [...registry.tunnels()]) {

@@ -1,7 +1,7 @@
 import { randomInt } from 'node:crypto'
 import { createServer } from 'node:net'
 import type { Applied, OwnUnits } from '../../control/apply.js'
-import { keeperOfHost } from '../../control/domains.js'
+import { keeperOfHost } from '../../control/record-rules.js'
 import { isInternal } from '../../flow/flow.js'
 import { formatAuthority } from '../../lib/host.js'
 import type { CompiledEdge } from '../../runtime/http-edges.js'

@@ -14,9 +14,8 @@ import { tunnelSession } from '../../resources/live.js'
 import { present } from '../../resources/present.js'
 import type { TunnelUpstream, UpstreamUnit } from '../../runtime/plan.js'
 import type { SnapshotHolder } from '../../runtime/snapshot.js'
-import type { AgentSession } from '../server/agent-session.js'
 import type { CredentialGrant, Labels } from '../server/authority.js'
-import type { Registry, TunnelWatch } from '../server/registry.js'
+import type { RegisteredSession, Registry, TunnelWatch } from '../server/registry.js'
 
 const TRANSPORT = 'ngrok/2'
 
@@ -96,7 +95,7 @@ export class LiveAgents implements LiveSources {
 }
 
 /** A session as the API shows it. */
-function liveSession({ id, startedAt, grant, facts }: AgentSession<CredentialGrant>, region: string): LiveSession {
+function liveSession({ id, startedAt, grant, facts }: RegisteredSession<CredentialGrant>, region: string): LiveSession {
   const { ip, metadata, os, version, userAgent } = facts
   const agentVersion = version === '' ? userAgent : version
   return { id, startedAt, agentVersion, credential: grant.credential, ip, metadata, os, region, transport: TRANSPORT }
@@ -120,7 +119,7 @@ interface SessionEventsParts {
   readonly regions: readonly string[]
 }
 
-type Session = AgentSession<CredentialGrant>
+type Session = RegisteredSession<CredentialGrant>
 
 const START = 'agent_session_start.v0'
 const STOP = 'agent_session_stop.v0'
@@ -208,6 +207,6 @@ export function watching({ log, watch, changed }: AgentWatchParts): TunnelWatch<
   }
 }
 
-function about({ id, ip, grant }: AgentSession<CredentialGrant>): object {
+function about({ id, ip, grant }: RegisteredSession<CredentialGrant>): object {
   return { session: id, ip, credential: grant.credential }
 }

@@ -1,53 +1,24 @@
 import type { Duplex } from 'node:stream'
-import type { Clock } from '../../lib/clock.js'
 import { newId } from '../../lib/id.js'
 import { answerCall, readCall, readType, StreamType } from '../protocol/calls.js'
 import { MuxCode } from '../protocol/frame.js'
 import { MuxSession, type SessionEnd } from '../protocol/session.js'
 import type { MuxStream } from '../protocol/stream.js'
 import { type AgentCommand, AgentCommands, type AuthRequest, Heartbeat, readAuthRequest } from './agent-calls.js'
-import { type AgentFacts, type Grant, type Identities, isBindDenied, type TunnelAuthority } from './authority.js'
-import type { Endpoints } from './binding.js'
-import type { Registry } from './registry.js'
-import type { AuthThrottle } from './throttle.js'
-import {
-  CALL_STREAMS,
-  EARLY_BYTES,
-  EARLY_CALL,
-  EARLY_STREAMS,
-  type TunnelCarrier,
-  type TunnelLimits
-} from './tunnel.js'
+import { type AgentFacts, type Grant, isBindDenied } from './authority.js'
+import type { RegisteredSession } from './registry.js'
+import type { SessionHost } from './session-host.js'
+import { CALL_STREAMS, EARLY_BYTES, EARLY_CALL, EARLY_STREAMS } from './tunnel.js'
 import { TunnelCalls } from './tunnel-calls.js'
-
-/** What all sessions of a listener share. */
-export interface SessionHost<G extends Grant> {
-  readonly authority: TunnelAuthority<G>
-  readonly registry: Registry<G>
-  readonly endpoints: Endpoints<G>
-  readonly identities: Identities
-  readonly throttle: AuthThrottle
-  readonly clock: Clock
-  readonly limits: TunnelLimits
-  /** Names that are made up lie below it. */
-  readonly zone: string
-  readonly region: string
-  readonly version: string
-  /** A former connection of the same agent may be given up. */
-  replaced(session: AgentSession<G>): void
-  authenticated(session: AgentSession<G>): void
-  ended(session: AgentSession<G>): void
-  /** For the log: an error of ours. */
-  failed(error: unknown): void
-}
 
 /** Agents on this core neither acknowledge in time nor survive many streams; see `MuxSession.nudged`. */
 const RUST_CORE = 'ngrok-rust/'
+
 /** How long a former connection may serve what it began. Milliseconds. */
 const REPLACED_TIME = 30_000
 
 /** One connection of an agent, from its first byte to its end. */
-export class AgentSession<G extends Grant = Grant> implements TunnelCarrier {
+export class AgentSession<G extends Grant = Grant> implements RegisteredSession<G> {
   readonly ip: string
   readonly #host: SessionHost<G>
   readonly #mux: MuxSession

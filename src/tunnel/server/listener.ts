@@ -1,9 +1,10 @@
 import type { Duplex } from 'node:stream'
 import type { Clock } from '../../lib/clock.js'
-import { AgentSession, type SessionHost } from './agent-session.js'
+import { AgentSession } from './agent-session.js'
 import { type Grant, Identities, type TunnelAuthority } from './authority.js'
 import { type EndpointOpener, Endpoints } from './binding.js'
-import type { Registry } from './registry.js'
+import type { RegisteredSession, Registry } from './registry.js'
+import type { SessionHost } from './session-host.js'
 import { AuthThrottle } from './throttle.js'
 import { DEFAULT_LIMITS, type TunnelLimits } from './tunnel.js'
 
@@ -98,14 +99,15 @@ export class TunnelListener<G extends Grant = Grant> {
     this.#host.throttle.sweep()
   }
 
-  #replaced(by: AgentSession<G>): void {
+  #replaced(by: RegisteredSession<G>): void {
     for (const session of this.#sessions) {
       if (session !== by && session.id === by.id && session.leg === by.leg) session.replace()
     }
   }
 
-  #ended(session: AgentSession<G>): void {
-    if (!this.#sessions.delete(session)) return
+  #ended(session: RegisteredSession<G>): void {
+    // Only sessions that this listener has made report to it.
+    if (!this.#sessions.delete(session as AgentSession<G>)) return
     if (session.id === '') this.#leaveDoor(session.ip)
   }
 

@@ -1,11 +1,32 @@
-import type { AgentSession } from './agent-session.js'
-import type { Grant, Labels } from './authority.js'
-import type { Tunnel } from './tunnel.js'
+import type { AgentCommand } from './agent-calls.js'
+import type { AgentFacts, Grant, Labels } from './authority.js'
+import type { Tunnel, TunnelCarrier } from './tunnel.js'
+
+/** The session of an agent that has authenticated. */
+export interface RegisteredSession<G extends Grant = Grant> extends TunnelCarrier {
+  readonly id: string
+  /** Address of the agent. */
+  readonly ip: string
+  readonly grant: G
+  readonly facts: AgentFacts
+  /** Which of the agent's connections it is. */
+  readonly leg: number
+  /** Wall clock, milliseconds since the epoch. */
+  readonly startedAt: number
+  /** Resolves with undefined, or with why the agent does not do it. */
+  command(command: AgentCommand, version?: string): Promise<string | undefined>
+  /** Ends a tunnel and tells the agent's user why. False: the session has no such tunnel. */
+  endTunnel(id: string, message: string): boolean
+  /** Says goodbye: the agent connects again at once. */
+  close(detail: string): void
+  /** A tunnel that came back on another connection takes no visitors here. */
+  releaseTunnel(id: string): void
+}
 
 /** Called when sessions and tunnels begin and end; must not throw. */
 export interface TunnelWatch<G extends Grant = Grant> {
-  sessionStarted?(session: AgentSession<G>): void
-  sessionEnded?(session: AgentSession<G>, why: string): void
+  sessionStarted?(session: RegisteredSession<G>): void
+  sessionEnded?(session: RegisteredSession<G>, why: string): void
   tunnelStarted?(tunnel: Tunnel): void
   tunnelEnded?(tunnel: Tunnel): void
   /** What the agent says of it is something else now. */
@@ -18,7 +39,7 @@ export interface TunnelWatch<G extends Grant = Grant> {
  */
 export class Registry<G extends Grant = Grant> {
   readonly #watch: TunnelWatch<G>
-  readonly #sessions = new Set<AgentSession<G>>()
+  readonly #sessions = new Set<RegisteredSession<G>>()
   readonly #tunnels = new Set<Tunnel>()
   readonly #byLabel = new Map<string, Set<Tunnel>>()
 
@@ -26,7 +47,7 @@ export class Registry<G extends Grant = Grant> {
     this.#watch = watch
   }
 
-  sessions(): Iterable<AgentSession<G>> {
+  sessions(): Iterable<RegisteredSession<G>> {
     return this.#sessions
   }
 
@@ -34,8 +55,8 @@ export class Registry<G extends Grant = Grant> {
     return this.#tunnels
   }
 
-  session(id: string): AgentSession<G> | undefined {
-    let found: AgentSession<G> | undefined
+  session(id: string): RegisteredSession<G> | undefined {
+    let found: RegisteredSession<G> | undefined
     for (const session of this.#sessions) if (session.id === id) found = session
     return found
   }
@@ -50,12 +71,12 @@ export class Registry<G extends Grant = Grant> {
     return leastBusy(this.#matching(labels), without)
   }
 
-  addSession(session: AgentSession<G>): void {
+  addSession(session: RegisteredSession<G>): void {
     this.#sessions.add(session)
     this.#watch.sessionStarted?.(session)
   }
 
-  removeSession(session: AgentSession<G>, why: string): void {
+  removeSession(session: RegisteredSession<G>, why: string): void {
     if (this.#sessions.delete(session)) this.#watch.sessionEnded?.(session, why)
   }
 

@@ -1,9 +1,10 @@
 import { newId } from '../../lib/id.js'
 import { answerCall, type Fields, readCall, StreamType } from '../protocol/calls.js'
 import type { MuxStream } from '../protocol/stream.js'
-import type { AgentSession, SessionHost } from './agent-session.js'
 import { type BindDenied, type EndpointClaim, type Grant, isBindDenied, type Labels } from './authority.js'
 import { type BindRequest, madeUpHost, type Place, readAddress, readBindRequest, refuseLong } from './binding.js'
+import type { RegisteredSession } from './registry.js'
+import type { SessionHost } from './session-host.js'
 import { CALL, Tunnel } from './tunnel.js'
 
 const MOST_LABELS = 32
@@ -18,14 +19,14 @@ interface Held {
 
 /** What an agent asks for after it has authenticated: its tunnels. */
 export class TunnelCalls<G extends Grant> {
-  readonly #session: AgentSession<G>
+  readonly #session: RegisteredSession<G>
   readonly #host: SessionHost<G>
   readonly #held = new Map<string, Held>()
   /** Binds that are under way, which count as tunnels. */
   #pending = 0
   #closed = false
 
-  constructor(session: AgentSession<G>, host: SessionHost<G>) {
+  constructor(session: RegisteredSession<G>, host: SessionHost<G>) {
     this.#session = session
     this.#host = host
   }

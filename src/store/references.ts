@@ -1,7 +1,67 @@
 import type { Kysely } from 'kysely'
-import { idsByKind, keyText, pieces, storable, toRecord, toReference } from './queries.js'
-import type { Claim, RecordKey, Reference, WholeRecord, WholeRequest } from './store.js'
+import { claimText, idsByKind, keyText, pieces, storable, toRecord, toReference } from './queries.js'
+import type { Claim, KeptClaim, RecordKey, Reference, WholeRecord, WholeRequest } from './records.js'
 import type { RecordsTable, Tables } from './tables.js'
+
+/** Few enough that building such a statement holds up no loop. */
+export const ROWS_PER_STATEMENT = 250
+/** SQLite takes up to 1,000 conditions within each other, of which each claim is one. */
+const CLAIMS_PER_RELEASE = 100
+
+/** Deletes the references of these records. */
+export async function clearReferences(trx: Kysely<Tables>, from: readonly RecordKey[]): Promise<void> {
+  for (const [kind, ids] of idsByKind(from)) {
+    for (const some of pieces(ids, ROWS_PER_STATEMENT)) {
+      await trx.deleteFrom('references').where('from_kind', '=', kind).where('from_id', 'in', some).execute()
+    }
+  }
+}
+
+/** Adds references of records that have none in these fields; those of one field keep their order. */
+export async function addReferences(
+  trx: Kysely<Tables>,
+  references: readonly Omit<Reference, 'position'>[]
+): Promise<void> {
+  const counts = new Map<string, number>()
+  const rows = references.map(({ from, field, to }) => {
+    const place = `${keyText(from)} ${field}`
+    const position = counts.get(place) ?? 0
+    counts.set(place, position + 1)
+    return { from_kind: from.kind, from_id: from.id, field, position, to_kind: to.kind, to_id: to.id }
+  })
+  for (const some of pieces(rows, ROWS_PER_STATEMENT)) await trx.insertInto('references').values(some).execute()
+}
+
+/** Takes the values that are free. Returns claims of which some were not: whose they are is to be looked up. */
+export async function takeClaims(trx: Kysely<Tables>, claims: readonly KeptClaim[]): Promise<KeptClaim[]> {
+  const untaken: KeptClaim[] = []
+  for (const some of pieces(claims, ROWS_PER_STATEMENT)) {
+    const rows = some.map(({ keeper: { kind, id }, space, value }) => ({ space, value: claimText(value), kind, id }))
+    const result = await trx
+      .insertInto('claims')
+      .values(rows)
+      .onConflict((conflict) => conflict.columns(['space', 'value']).doNothing())
+      .executeTakeFirst()
+    if (Number(result.numInsertedOrUpdatedRows) !== rows.length) untaken.push(...some)
+  }
+  return untaken
+}
+
+/** Gives up the values that their keepers hold. */
+export async function releaseClaims(trx: Kysely<Tables>, claims: readonly KeptClaim[]): Promise<void> {
+  for (const some of pieces(claims, CLAIMS_PER_RELEASE)) {
+    await trx
+      .deleteFrom('claims')
+      .where(({ eb, and, or }) =>
+        or(
+          some.map(({ keeper: { kind, id }, space, value }) =>
+            and([eb('space', '=', space), eb('value', '=', claimText(value)), eb('kind', '=', kind), eb('id', '=', id)])
+          )
+        )
+      )
+      .execute()
+  }
+}
 
 const KEYS_PER_STATEMENT = 500
 

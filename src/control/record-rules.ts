@@ -1,0 +1,189 @@
+import { POLICY_MODULE, policyTextOf } from '../features/traffic-policy.js'
+import type { Problem, UnitProblems } from '../policy/problems.js'
+import type { UnitName } from '../policy/scope.js'
+import { vaultsOf } from '../policy/vaults.js'
+import { failoverBackend, httpResponseBackend, weightedBackend } from '../resources/backends.js'
+import { reservedDomain } from '../resources/domains.js'
+import { httpsEdge, httpsEdgeRoute, tcpEdge } from '../resources/edges.js'
+import type { RecordOf } from '../resources/resource.js'
+import { splitHostport } from '../resources/units.js'
+import { EVERY_MEMBER, VAULT_NAMES, type vault } from '../resources/vaults.js'
+import type { CompileOptions } from '../runtime/compile.js'
+import type { Unit } from '../runtime/plan.js'
+import type { Snapshot } from '../runtime/snapshot.js'
+import type { ResourceRecord } from '../schema/field.js'
+import type { RecordKey } from '../store/records.js'
+import type { StoreReader } from '../store/store.js'
+import type { PolicyWarning, Principal } from './calls.js'
+import { ControlError, inUse } from './errors.js'
+
+/** Where the names of reserved domains are unique. */
+const DOMAIN_SPACE = 'domain'
+
+/** Id of the reserved domain that covers a host: of its own name, else of the nearest wildcard above it. */
+export async function keeperOfHost(reader: StoreReader, host: string): Promise<string | undefined> {
+  const own = await reader.keeperOf(DOMAIN_SPACE, host)
+  if (own !== undefined) return own.id
+  for (let dot = host.indexOf('.'); dot !== -1; dot = host.indexOf('.', dot + 1)) {
+    const wildcard = await reader.keeperOf(DOMAIN_SPACE, `*${host.slice(dot)}`)
+    if (wildcard !== undefined) return wildcard.id
+  }
+  return undefined
+}
+
+/** Fails with `IN_USE` when an edge serves the reserved domain that shall go. */
+export function mustNotServe({ kind, id, body }: ResourceRecord, edgeOn: (host: string) => string | undefined): void {
+  if (kind !== reservedDomain.name) return
+  const edge = edgeOn(String(body.domain))
+  if (edge !== undefined) throw inUse({ kind, id }, [`${httpsEdge.name} ${edge}`])
+}
+
+/** Fails with `REF_NOT_FOUND` when a host that an edge takes anew is below no reserved domain. */
+export async function hostsMustBeReserved(
+  reader: StoreReader,
+  before: ResourceRecord | undefined,
+  after: ResourceRecord
+): Promise<void> {
+  if (after.kind !== httpsEdge.name) return
+  const held = new Set((before?.body.hostports ?? []) as readonly string[])
+  for (const [index, hostport] of (after.body.hostports as readonly string[]).entries()) {
+    if (held.has(hostport) || (await keeperOfHost(reader, splitHostport(hostport).host)) !== undefined) continue
+    const message = `${hostport} is below no reserved domain of the account`
+    throw new ControlError('REF_NOT_FOUND', message, { field: `hostports[${index}]` })
+  }
+}
+
+type Module = { readonly enabled: boolean } & Readonly<Record<string, unknown>>
+type Place = Pick<ResourceRecord, 'kind' | 'id' | 'body'>
+
+const GROUPS: ReadonlySet<string> = new Set([weightedBackend.name, failoverBackend.name])
+
+/**
+ * Fails with `CONFLICTING_FIELDS` when bytes would be led to a fixed HTTP response, which says nothing on plain bytes: from a TCP
+ * edge or from a route that converts WebSockets, directly or through backends of backends. What led there before stays.
+ */
+export async function mustCarryBytes(
+  reader: StoreReader,
+  before: ResourceRecord | undefined,
+  after: ResourceRecord
+): Promise<void> {
+  const backend = carrierOf(after)
+  if (backend !== undefined && backend !== (before === undefined ? undefined : carrierOf(before))) {
+    const response = await responseBehind(reader, [backend])
+    if (response !== undefined) {
+      const message = `leads to ${httpResponseBackend.name} ${response}, which cannot answer on plain bytes`
+      throw new ControlError('CONFLICTING_FIELDS', `backend.backend_id ${message}`, { field: 'backend.backend_id' })
+    }
+  }
+  if (!GROUPS.has(after.kind)) return
+  const had = new Set(before === undefined ? [] : membersOf(before))
+  const response = await responseBehind(
+    reader,
+    membersOf(after).filter((id) => !had.has(id))
+  )
+  const carrier = response === undefined ? undefined : await carrierAbove(reader, after)
+  if (carrier === undefined) return
+  const message = `backends leads to ${httpResponseBackend.name} ${response}, but ${carrier.kind} ${carrier.id} sends plain bytes here`
+  throw new ControlError('CONFLICTING_FIELDS', message, { field: 'backends' })
+}
+
+/** Id of the backend to which a record sends plain bytes. */
+function carrierOf({ kind, body }: Place): string | undefined {
+  const { backend, websocket_tcp_converter: converter } = body as Readonly<Record<string, Module | null | undefined>>
+  const sends = kind === tcpEdge.name || (kind === httpsEdgeRoute.name && converter?.enabled === true)
+  return sends && backend?.enabled === true ? String(backend.backend) : undefined
+}
+
+function membersOf({ kind, body }: Place): readonly string[] {
+  if (!GROUPS.has(kind)) return []
+  return Array.isArray(body.backends) ? (body.backends as string[]) : Object.keys(body.backends as object)
+}
+
+/** Id of a fixed response among backends and their members. Groups cannot lie in a circle. */
+async function responseBehind(reader: StoreReader, ids: readonly string[]): Promise<string | undefined> {
+  if (ids.length === 0) return undefined
+  const kinds = [httpResponseBackend.name, ...GROUPS]
+  const found = await reader.getMany(ids.flatMap((id) => kinds.map((kind) => ({ kind, id }))))
+  const response = found.find(({ kind }) => kind === httpResponseBackend.name)
+  if (response !== undefined) return response.id
+  return await responseBehind(
+    reader,
+    found.flatMap((one) => membersOf(one as Place))
+  )
+}
+
+/** What sends plain bytes to a group, directly or through another. */
+async function carrierAbove(reader: StoreReader, { kind, id }: RecordKey): Promise<RecordKey | undefined> {
+  const users = (await reader.referencesTo(kind, id)).map(({ from }) => from)
+  for (const user of await reader.getMany(users)) {
+    if (carrierOf(user as Place) === id) return user
+    const above = GROUPS.has(user.kind) ? await carrierAbove(reader, user) : undefined
+    if (above !== undefined) return above
+  }
+  return undefined
+}
+
+/**
+ * What the author of a policy should know: the warnings of the compiler, and what they name and `snapshot`, which serves next,
+ * does not have. No reason to refuse them: what is named may come later.
+ */
+export function policyWarnings(
+  put: readonly (readonly [key: string, unit: Unit])[],
+  compiled: readonly UnitProblems[],
+  snapshot: Snapshot
+): readonly PolicyWarning[] {
+  const told = compiled.flatMap(({ problems }) => problems)
+  const missing = put.flatMap(([key]) =>
+    (snapshot.policy(key)?.named ?? []).filter(({ unit }) => !isThere(unit, snapshot)).map((one) => one.missing)
+  )
+  return [...told, ...missing].map(shown)
+}
+
+function isThere(unit: UnitName, snapshot: Snapshot): boolean {
+  switch (unit.kind) {
+    case 'secret':
+      return snapshot.secret(unit.vault, unit.name) !== undefined
+    case 'ip-policy':
+      return snapshot.ipPolicy(unit.id) !== undefined
+    case 'internal':
+      return snapshot.hasInternal(unit.layer, unit.host, unit.port)
+  }
+}
+
+function shown({ code, message, path, line, column }: Problem): PolicyWarning {
+  return { code, message, path, line, column }
+}
+
+/**
+ * Fails with `VAULT_NOT_ALLOWED` when the record gets a policy that reads secrets of a vault which the caller may not use.
+ * A policy that the record had already stays, whatever else the write changes.
+ */
+export async function mayUseVaults(
+  reader: StoreReader,
+  principal: Principal,
+  { services, actions }: Pick<CompileOptions, 'services' | 'actions'>,
+  before: ResourceRecord | undefined,
+  after: ResourceRecord
+): Promise<void> {
+  if (principal.role === 'administrator') return
+  const text = policyTextOf(after)
+  if (text === undefined || (before !== undefined && policyTextOf(before) === text)) return
+  const carrier = after.kind === tcpEdge.name ? 'tcp' : 'http'
+  for (const vault of vaultsOf(text, { services, actions, carrier })) {
+    if (vault === undefined) refuse('the policy must name the vaults of its secrets as texts, because', 'any vault')
+    if (!(await mayUse(reader, principal, vault)))
+      refuse(`the policy reads a secret of the vault "${vault}", and`, 'it')
+  }
+}
+
+function refuse(why: string, what: string): never {
+  const message = `${why} only an administrator may use ${what}; usable_by of a vault says who else may`
+  throw new ControlError('VAULT_NOT_ALLOWED', message, { field: `${POLICY_MODULE}.value` })
+}
+
+async function mayUse(reader: StoreReader, { id }: Principal, name: string): Promise<boolean> {
+  const keeper = await reader.keeperOf(VAULT_NAMES, name)
+  const stored = keeper === undefined ? undefined : await reader.get(keeper.kind, keeper.id)
+  const { usable_by: users = [] } = (stored?.body ?? {}) as unknown as Partial<RecordOf<typeof vault>['body']>
+  return users.includes(id) || users.includes(EVERY_MEMBER)
+}

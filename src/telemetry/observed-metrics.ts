@@ -1,0 +1,254 @@
+import { Counter, Gauge, type Registry } from 'prom-client'
+import type { Clock } from '../lib/clock.js'
+import { FailingNames, type Lookup } from '../lib/names/lookups.js'
+import { Counters, Spread } from './counters.js'
+
+/** What agents use now. */
+interface AgentCounts {
+  readonly sessions: number
+  readonly tunnels: number
+  readonly streams: number
+}
+
+/** How often an IP restriction has refused an address, and how often it only would have. */
+interface RestrictionCounts {
+  readonly refused: number
+  readonly warned: number
+}
+
+/** How the delivery of events to one destination goes. */
+interface DeliveryCounts {
+  readonly delivered: number
+  readonly dropped: number
+  readonly waiting: number
+  readonly failures: number
+  readonly dead_letters: number
+  readonly dead_letters_dropped: number
+}
+
+/** What is known of one server. */
+export interface UpstreamState {
+  /** Id of the backend, or the name of the option that says it. */
+  readonly backend: string
+  readonly server: string
+  readonly up: boolean
+  /** Exchanges and connections that it carries now. */
+  readonly active: number
+}
+
+/** Reads at each scrape what is known of the servers of backends. */
+export function observeUpstreams(registry: Registry, read: () => Iterable<UpstreamState>): void {
+  const gauge = (name: string, help: string, value: (one: UpstreamState) => number) =>
+    new Gauge({
+      name,
+      help,
+      labelNames: ['backend', 'server'],
+      registers: [registry],
+      collect() {
+        this.reset()
+        for (const one of read()) this.set({ backend: one.backend, server: one.server }, value(one))
+      }
+    })
+  gauge(
+    'sluice_upstream_up',
+    '1: the server works as far as is known; 0: traffic or checks found it down.',
+    ({ up }) => (up ? 1 : 0)
+  )
+  gauge('sluice_upstream_active', 'Requests and connections that the server carries now.', ({ active }) => active)
+}
+
+/** Reads what agents use at each scrape. */
+export function observeAgents(registry: Registry, read: () => AgentCounts): void {
+  const gauge = (name: string, help: string, member: keyof AgentCounts) =>
+    new Gauge({
+      name,
+      help,
+      registers: [registry],
+      collect() {
+        this.set(read()[member])
+      }
+    })
+  gauge('sluice_agent_sessions', 'Connections of agents that have authenticated, open now.', 'sessions')
+  gauge('sluice_agent_tunnels', 'Tunnels of the agents of this process.', 'tunnels')
+  gauge('sluice_agent_streams', 'Connections to upstreams open now through tunnels.', 'streams')
+}
+
+/** Reads at each scrape what the IP restrictions of agents and of the management listener have done, by their type. */
+export function observeRestrictions(registry: Registry, read: () => Readonly<Record<string, RestrictionCounts>>): void {
+  new Counter({
+    name: 'sluice_restrictions_total',
+    help: 'What the IP restrictions of agents and of the management listener have refused, or would refuse were they enforced.',
+    labelNames: ['type', 'result'],
+    registers: [registry],
+    collect() {
+      this.reset()
+      for (const [type, { refused, warned }] of Object.entries(read())) {
+        this.inc({ type, result: 'refused' }, refused)
+        this.inc({ type, result: 'would_refuse' }, warned)
+      }
+    }
+  })
+}
+
+/** Reads at each scrape how events are delivered; `read` gives the counts with the id of each destination. */
+export function observeDeliveries(
+  registry: Registry,
+  read: () => Iterable<readonly [destination: string, counts: DeliveryCounts]>
+): void {
+  const about = { labelNames: ['destination'], registers: [registry] }
+  const counter = (name: string, help: string, member: keyof DeliveryCounts) =>
+    new Counter({
+      ...about,
+      name,
+      help,
+      collect() {
+        this.reset()
+        for (const [destination, counts] of read()) this.inc({ destination }, counts[member])
+      }
+    })
+  const gauge = (name: string, help: string, member: keyof DeliveryCounts) =>
+    new Gauge({
+      ...about,
+      name,
+      help,
+      collect() {
+        this.reset()
+        for (const [destination, counts] of read()) this.set({ destination }, counts[member])
+      }
+    })
+  counter('sluice_events_delivered_total', 'Events that the destination has taken.', 'delivered')
+  counter(
+    'sluice_events_dropped_total',
+    'Events of traffic that came faster than they went, or were refused for good.',
+    'dropped'
+  )
+  gauge('sluice_events_waiting', 'Audit events that wait, as of the last failure.', 'waiting')
+  gauge('sluice_events_dead_letters', 'Audit events that the destination refused for good, kept now.', 'dead_letters')
+  counter(
+    'sluice_events_dead_letters_dropped_total',
+    'Dead letters that were dropped because their list was full.',
+    'dead_letters_dropped'
+  )
+  gauge('sluice_event_delivery_failures', 'Attempts to deliver since the last success.', 'failures')
+}
+
+/** Reads at each scrape how often the store turned out to have another history than the one that was followed. */
+export function observeStore(registry: Registry, divergences: () => number): void {
+  new Counter({
+    name: 'sluice_store_divergences_total',
+    help: 'How often the store had gone back in time or had been replaced, and was read anew.',
+    registers: [registry],
+    collect() {
+      this.reset()
+      this.inc(divergences())
+    }
+  })
+}
+
+/** Reads at each scrape how many lines of the log were dropped. */
+export function observeLog(registry: Registry, dropped: () => number): void {
+  new Counter({
+    name: 'sluice_log_dropped_total',
+    help: 'Lines of the log that were dropped because the reader was too slow or the disk was full.',
+    registers: [registry],
+    collect() {
+      this.reset()
+      this.inc(dropped())
+    }
+  })
+}
+
+const LOOKUP_SECONDS = [0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10]
+
+/** Counts look-ups of names; returns what is to be called with each of them. Names are no labels: requests may choose them. */
+export function observeNames(registry: Registry, clock: Clock): (lookup: Lookup) => void {
+  const registers = [registry]
+  const lookups = new Counters({
+    name: 'sluice_dns_lookups_total',
+    help: 'Names that were looked up, by result and by who knew it (cache: remembered; stale: expired, as no server answered).',
+    labelNames: ['result', 'source'],
+    registers
+  })
+  const duration = new Spread({
+    name: 'sluice_dns_lookup_duration_seconds',
+    help: 'From a look-up to its end, of those that asked DNS servers or the system.',
+    buckets: LOOKUP_SECONDS,
+    registers
+  })
+  const failing = new FailingNames(clock)
+  new Gauge({
+    name: 'sluice_dns_failing_names',
+    help: 'Names whose last look-up, within a minute, got no address, by its result.',
+    labelNames: ['result'],
+    registers,
+    collect() {
+      for (const [result, count] of Object.entries(failing.counts())) this.set({ result }, count)
+    }
+  })
+  return (lookup) => {
+    const { result, source, milliseconds } = lookup
+    lookups.count({ result, source })
+    if (source !== 'local' && source !== 'cache') duration.observe(milliseconds / 1_000)
+    failing.looked(lookup)
+  }
+}
+
+/** How the process is, at a scrape. */
+interface HealthReadings {
+  /** Names of all reasons for which a process may be degraded. */
+  readonly reasons: readonly string[]
+  /** Those that hold. */
+  holding(): readonly string[]
+  /** Does the store answer? */
+  storeUp(): boolean
+  /** By how many revisions of the store the process is late. */
+  behind(): number
+  /** When a configuration was applied last, milliseconds since the Unix epoch; undefined: never. */
+  appliedAt(): number | undefined
+  /** Seconds. */
+  loop(): { readonly p50: number; readonly p99: number; readonly max: number }
+  /** Undefined where the system does not tell. */
+  descriptors(): { readonly used: number; readonly allowed: number } | undefined
+}
+
+/** Reads at each scrape how the process is. What is not known has no value. */
+export function observeHealth(registry: Registry, read: HealthReadings): void {
+  const gauge = (name: string, help: string, value: () => number | undefined) =>
+    new Gauge({
+      name,
+      help,
+      registers: [registry],
+      collect() {
+        const now = value()
+        if (now === undefined) this.remove()
+        else this.set(now)
+      }
+    })
+  new Gauge({
+    name: 'sluice_degraded',
+    help: 'Is the process degraded for this reason? 1 yes, 0 no; /readyz shows the same.',
+    labelNames: ['reason'],
+    registers: [registry],
+    collect() {
+      const holding = read.holding()
+      for (const reason of read.reasons) this.set({ reason }, holding.includes(reason) ? 1 : 0)
+    }
+  })
+  gauge('sluice_store_up', 'Does the store answer? 1 yes, 0 no.', () => (read.storeUp() ? 1 : 0))
+  gauge('sluice_revisions_behind', 'Revisions of the store that are late in this process.', () => read.behind())
+  gauge('sluice_last_apply_timestamp_seconds', 'When a configuration was applied last, Unix time.', () => {
+    const at = read.appliedAt()
+    return at === undefined ? undefined : at / 1_000
+  })
+  const loop = 'How late timers of the event loop run, in the last 15 to 30 seconds:'
+  gauge('nodejs_eventloop_lag_p50_seconds', `${loop} median.`, () => read.loop().p50)
+  gauge('nodejs_eventloop_lag_p99_seconds', `${loop} 99th percentile.`, () => read.loop().p99)
+  gauge('nodejs_eventloop_lag_max_seconds', `${loop} longest.`, () => read.loop().max)
+  gauge('process_open_fds', 'File descriptors that the process has open.', () => read.descriptors()?.used)
+  gauge('process_max_fds', 'File descriptors that the process may have open.', () => read.descriptors()?.allowed)
+  gauge('nodejs_heap_size_used_bytes', 'JavaScript heap in use.', () => process.memoryUsage().heapUsed)
+  gauge('nodejs_heap_size_total_bytes', 'JavaScript heap that is reserved.', () => process.memoryUsage().heapTotal)
+  gauge('nodejs_external_memory_bytes', 'Memory of buffers and other objects outside the heap.', () => {
+    return process.memoryUsage().external
+  })
+}
