@@ -3,7 +3,7 @@ import type { Clock } from '../lib/clock.js'
 import type { HealthCheck } from '../runtime/plan.js'
 import { type ClientTransport, DialError } from '../transport/contract.js'
 import { AbortList } from '../transport/deadlines.js'
-import { InternalExchange } from './internal-requests.js'
+import { InternalExchange } from './internal-exchange.js'
 import { isIn, type Server } from './server.js'
 
 /** The first check comes within this time, so that a process does not ask all servers at once. Milliseconds. */

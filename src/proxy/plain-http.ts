@@ -1,13 +1,14 @@
 import { type FailureAnswer, requestErrors } from '../flow/error-codes.js'
-import { isInternal } from '../flow/flow.js'
+import { type Flow, type FlowRequest, isInternal } from '../flow/flow.js'
 import { isSecure, ownPath } from '../flow/reserved-paths.js'
 import { formatAuthority } from '../lib/host.js'
 import type { EdgeAt } from '../runtime/http-edges.js'
 import type { HttpsPlace } from '../runtime/https.js'
 import type { Snapshot } from '../runtime/snapshot.js'
-import type { AdmittedFlow } from './admission.js'
 
 const HTTPS_PORT = 443
+
+type RequestFlow = Flow & { readonly request: FlowRequest }
 
 /** What becomes of a request without TLS for a name that is for HTTPS. */
 export type PlainAnswer =
@@ -20,7 +21,7 @@ export type PlainAnswer =
  * name without one has no other place. Paths of logins stay where the login began.
  */
 export function plainAnswer(
-  { connection, request }: AdmittedFlow,
+  { connection, request }: RequestFlow,
   found: EdgeAt | undefined,
   snapshot: Snapshot
 ): PlainAnswer | undefined {
@@ -39,7 +40,7 @@ function redirectPlace(found: EdgeAt, host: string, { tables }: Snapshot): Https
 }
 
 /** Location of the same host, path and query by https at `port`. */
-export function httpsLocation({ request }: AdmittedFlow, port: number): string {
+export function httpsLocation({ request }: RequestFlow, port: number): string {
   const { host, path, uri } = request.target
   const authority = formatAuthority(host, port)
   const usual = port === HTTPS_PORT ? authority.slice(0, -`:${HTTPS_PORT}`.length) : authority

@@ -3,13 +3,13 @@ import type { EndpointFacts } from '../flow/flow.js'
 import type { PathForm } from '../flow/target.js'
 import { ShardedMap } from '../lib/sharded-map.js'
 import { atOnce, type Steps } from '../lib/slices.js'
-import { hstsValue } from './https.js'
 import { compileModules, type ModuleCompilation } from './modules.js'
 import {
   asKind,
   type EdgeTls,
   type EdgeUnit,
   type HostPort,
+  type Hsts,
   type OnHttp,
   type RouteUnit,
   type UnitChange
@@ -336,4 +336,9 @@ function* emptied(routes: ReadonlyMap<string, PathTable>): Generator<string> {
 function compileRoute(key: string, route: RouteUnit, compilation: ModuleCompilation): Route {
   const { id, edge, match, path, upstream } = route
   return { id, edge, match, path, upstream, modules: compileModules(route.modules, key, id, compilation) }
+}
+
+/** RFC 6797 6.1; `preload` is a word of the lists that browsers come with (hstspreload.org). */
+export function hstsValue({ maxAge, includeSubdomains, preload }: Hsts): string {
+  return `max-age=${maxAge}${includeSubdomains ? '; includeSubDomains' : ''}${preload ? '; preload' : ''}`
 }

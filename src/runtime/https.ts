@@ -1,7 +1,7 @@
 import { isInternal } from '../flow/flow.js'
 import type { Steps } from '../lib/slices.js'
-import type { CompiledEdge, EdgeAt } from './http-edges.js'
-import { asKind, type Hsts, type HttpsUnit, type ListenerUnit, type OnHttp, type UnitChange } from './plan.js'
+import { type CompiledEdge, type EdgeAt, hstsValue } from './http-edges.js'
+import { asKind, type HttpsUnit, type ListenerUnit, type OnHttp, type UnitChange } from './plan.js'
 
 /** The port of HTTPS by default. */
 const HTTPS_PORT = 443
@@ -84,9 +84,4 @@ export class HttpsRules {
     }
     return found === undefined ? undefined : { listener: found[0] }
   }
-}
-
-/** RFC 6797 6.1; `preload` is a word of the lists that browsers come with (hstspreload.org). */
-export function hstsValue({ maxAge, includeSubdomains, preload }: Hsts): string {
-  return `max-age=${maxAge}${includeSubdomains ? '; includeSubDomains' : ''}${preload ? '; preload' : ''}`
 }
