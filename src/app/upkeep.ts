@@ -40,7 +40,7 @@ export function beginUpkeep(options: Options, foundation: Foundation, stage: Upk
   observeStore(registry, () => control.configuration.divergences)
   observeLog(registry, () => output?.dropped ?? 0)
   observeAgents(registry, () => agents.statistics)
-  observeRestrictions(registry, () => ({ agent: agents.gateCounts, ...control.access.gateCounts }))
+  observeRestrictions(registry, () => ({ agent: agents.addressCounts, ...control.access.addressCounts }))
   observeDeliveries(registry, () => events.counts())
   const followsEnded = isShared(storeAddress(options)) || store.degraded !== null
   lifecycle.opens({

@@ -25,7 +25,7 @@ const UNREACHED: ReadonlySet<Failure> = new Set(['dial-refused', 'dial-timeout',
 const BROKEN: ReadonlySet<Failure> = new Set(['upstream-gone', 'upstream-timeout', 'upstream-malformed'])
 
 /**
- * One server that carries traffic: how busy it is, and whether it works as far as its traffic tells (passive health). A
+ * One server that carries traffic: how busy it is, and whether it works as far as its traffic shows (passive health). A
  * server that is down is avoided for a pause that doubles with each failure and gets the next request after it.
  */
 export class Server {

@@ -3,7 +3,7 @@ import type { Failure } from '../flow/exchange.js'
 import type { Phase } from '../flow/flow.js'
 import type { PolicyMeter } from '../policy/services.js'
 
-/** What the limiter tells about itself at a scrape. */
+/** The figures of the limiter at a scrape. */
 interface LimiterStatistics {
   readonly buckets: number
   readonly bytesInUse: number
