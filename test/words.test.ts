@@ -9,12 +9,28 @@ const REPLACED: Readonly<Record<string, RegExp>> = {
   batch: /parcel/i,
   'protocol handler on a shared port': /side[ -]?door/i,
   'server transport': /\b(PipeFront|codecFront|httpFront)\b/,
-  'deadline timer': /\bSweeper\b/
+  'deadline timer': /\bSweeper\b/,
+  'address filter': /\bAddressGate|address-gate|\bGateCounts\b|\bGatedTraffic\b/,
+  'caller check': /doorkeeper/i,
+  'cluster board': /\binterface Board\b|(?<!cluster )\bthe board\b/,
+  heartbeat: /SignsOfLife|signs-of-life|\bshows? life\b/,
+  lease: /\bclass Lease\b/,
+  'malformed message': /\bMalformedHead\b/,
+  'persistent state': /\bKeptState\b|\bkeptState\b/
 }
+
+/** What code does is named for what it is: it reports, publishes, logs or notifies. These names say none of it. */
+const SPOKEN = /\.tell\(|#tell\b|\b(?:const|let|function) (?:tell|told)\b/
 
 /** Comments name the caller, the owner or the process. These folders hold to it. */
 const IMPRECISE = /\b(nobody|whoever|somebody|anybody|hears? of)\b/i
-const PRECISE = 'api certificates cli events expression flow lib proxy store telemetry transport tunnel'.split(' ')
+/** Comments say who reports what to whom. */
+const PERSONIFIED = /\b(told|hears)\b/i
+const NOT_YET = ['expression']
+const PRECISE =
+  'api certificates cli control events expression flow lib proxy resources runtime store telemetry transport tunnel'.split(
+    ' '
+  )
 
 const lines = readdirSync('src', { recursive: true, encoding: 'utf8' })
   .filter((file) => file.endsWith('.ts'))
@@ -23,6 +39,9 @@ const lines = readdirSync('src', { recursive: true, encoding: 'utf8' })
       .split('\n')
       .map((text, index) => ({ file, text, place: `${path.join('src', file)}:${index + 1}` }))
   )
+
+const commentOf = (text: string) => /^\s*(?:\/?\*|\/\/).*|\/\/ .*/.exec(text)?.[0] ?? ''
+const roomOf = (file: string) => file.split(path.sep)[0] ?? ''
 
 t.test('the source uses the standard terms', async (t) => {
   t.ok(lines.length > 10_000, 'the source was read')
@@ -33,11 +52,19 @@ t.test('the source uses the standard terms', async (t) => {
 })
 
 t.test('comments name who acts', async (t) => {
-  const found = lines.filter(
-    ({ file, text }) =>
-      PRECISE.includes(file.split(path.sep)[0] ?? '') &&
-      IMPRECISE.test(/^\s*(?:\/?\*|\/\/).*|\/\/ .*/.exec(text)?.[0] ?? '')
+  const found = lines.filter(({ file, text }) => {
+    const room = roomOf(file)
+    const comment = commentOf(text)
+    return PRECISE.includes(room) && (IMPRECISE.test(comment) || (!NOT_YET.includes(room) && PERSONIFIED.test(comment)))
+  })
+  t.same(
+    found.map(({ place }) => place),
+    []
   )
+})
+
+t.test('names say what code does', async (t) => {
+  const found = lines.filter(({ file, text }) => PRECISE.includes(roomOf(file)) && SPOKEN.test(text))
   t.same(
     found.map(({ place }) => place),
     []

@@ -9,7 +9,7 @@ import { actions } from '../../src/features/registry.js'
 import { systemClock } from '../../src/lib/clock.js'
 import { Sealer, sealKey } from '../../src/lib/seal.js'
 import { resources } from '../../src/resources/registry.js'
-import { KeptState } from '../../src/runtime/persistent-state.js'
+import { PersistentState } from '../../src/runtime/persistent-state.js'
 import { Snapshot, SnapshotHolder } from '../../src/runtime/snapshot.js'
 import { openStore } from '../../src/store/open-store.js'
 import type { Store } from '../../src/store/store.js'
@@ -45,7 +45,7 @@ export async function openAccount(
     log: QUIET,
     checkPolicy: policyCheck(services, actions),
     holder: new SnapshotHolder(Snapshot.empty()),
-    compile: { services, actions, keptState: new KeptState() },
+    compile: { services, actions, persistentState: new PersistentState() },
     operatorKeys: keys,
     baseUrl,
     zone: 'sluice.localhost',

@@ -249,7 +249,7 @@ export interface Account {
   readonly backups: Pick<Backups, 'make'>
 }
 
-/** The paths of the API and their methods, to tell a path that is not there from a method that it lacks. */
+/** The paths of the API and their methods, to distinguish a path that is not there from a method that it lacks. */
 export class KnownPaths {
   readonly #paths: { readonly segments: readonly string[]; readonly methods: Set<string> }[] = []
 

@@ -20,19 +20,19 @@ declare module 'fastify' {
     entrance?: 'dashboard'
   }
   interface FastifyRequest {
-    /** Who asks; undefined on open paths. */
+    /** The caller; undefined on open paths. */
     principal: Principal | undefined
   }
 }
 
-/** Who knows who may come in. */
-export type Doorkeeper = Account['access']
+/** Authenticates callers and checks their addresses. */
+export type CallerCheck = Account['access']
 
-interface Gate {
+interface GuardParts {
   readonly trusted: TrustedHosts
   readonly cors: Cors | undefined
   readonly paths: KnownPaths
-  readonly doorkeeper: Doorkeeper
+  readonly callers: CallerCheck
   readonly rates: RequestRates | undefined
 }
 
@@ -40,31 +40,31 @@ interface Gate {
  * What is checked before a body is read, in this order: name, size, path and method, address, key, rate, version, form
  * of the body. A foreign page learns nothing, not even which paths exist; an address that is refused learns nothing of keys.
  */
-export function guard(server: FastifyInstance, gate: Gate): void {
+export function guard(server: FastifyInstance, parts: GuardParts): void {
   server.decorateRequest('principal', undefined)
   server.addHook('onRequest', async (request, reply) => {
     reply.header('service-operation-id', request.id).header('x-content-type-options', 'nosniff')
-    checkName(gate, request)
-    gate.cors?.allow(request, reply)
+    checkName(parts, request)
+    parts.cors?.allow(request, reply)
     checkSize(request)
     if (request.is404) {
-      const methods = methodsOf(gate, request)
-      if (gate.cors?.isPreflight(request) !== true || methods.length === 0) throw unknownRefusal(methods, request)
-      return gate.cors.answerPreflight(methods, request, reply)
+      const methods = methodsOf(parts, request)
+      if (parts.cors?.isPreflight(request) !== true || methods.length === 0) throw unknownRefusal(methods, request)
+      return parts.cors.answerPreflight(methods, request, reply)
     }
     const { open, unversioned, body, entrance } = request.routeOptions.config
-    if (entrance !== undefined) checkAddress(gate, request, entrance)
+    if (entrance !== undefined) checkAddress(parts, request, entrance)
     if (open === true) return
-    await checkCaller(gate, request, reply)
+    await checkCaller(parts, request, reply)
     if (unversioned !== true) checkVersion(request)
     checkForm(request, body)
   })
   server.setNotFoundHandler((request) => {
-    throw unknownRefusal(methodsOf(gate, request), request)
+    throw unknownRefusal(methodsOf(parts, request), request)
   })
 }
 
-function checkName({ trusted, cors }: Gate, { headers, socket }: FastifyRequest): void {
+function checkName({ trusted, cors }: GuardParts, { headers, socket }: FastifyRequest): void {
   const { host, origin } = headers
   const known = cors?.knows(origin) === true
   const refusal = trusted.refusal({ host, origin: known ? undefined : origin, localAddress: socket.localAddress })
@@ -77,7 +77,7 @@ function checkSize({ headers }: FastifyRequest): void {
   if (length !== undefined && Number(length) > BODY_LIMIT) throw bodyTooLarge()
 }
 
-function methodsOf({ paths }: Gate, request: FastifyRequest): readonly string[] {
+function methodsOf({ paths }: GuardParts, request: FastifyRequest): readonly string[] {
   return paths.methodsOf(request.url.split('?', 1)[0] ?? '')
 }
 
@@ -88,11 +88,11 @@ function unknownRefusal(methods: readonly string[], { method }: FastifyRequest):
   return new ApiError(405, 'METHOD_NOT_ALLOWED', 'The path does not have this method.', {}, allow)
 }
 
-async function checkCaller(gate: Gate, request: FastifyRequest, reply: FastifyReply): Promise<void> {
+async function checkCaller(parts: GuardParts, request: FastifyRequest, reply: FastifyReply): Promise<void> {
   reply.header('cache-control', 'no-store')
-  checkAddress(gate, request, 'api')
-  const principal = await authenticate(gate.doorkeeper, request.headers.authorization)
-  const wait = gate.rates?.take(principal.id)
+  checkAddress(parts, request, 'api')
+  const principal = await authenticate(parts.callers, request.headers.authorization)
+  const wait = parts.rates?.take(principal.id)
   if (wait !== undefined) {
     const message = `Too many requests; the next one may come in ${wait} seconds.`
     throw new ApiError(429, 'RATE_LIMITED', message, {}, { 'retry-after': String(wait) })
@@ -100,13 +100,13 @@ async function checkCaller(gate: Gate, request: FastifyRequest, reply: FastifyRe
   request.principal = principal
 }
 
-function checkAddress({ doorkeeper }: Gate, request: FastifyRequest, entrance: Entrance): void {
-  if (doorkeeper.admits(addressOf(request), entrance)) return
+function checkAddress({ callers }: GuardParts, request: FastifyRequest, entrance: Entrance): void {
+  if (callers.admits(addressOf(request), entrance)) return
   const what = entrance === 'api' ? 'this API' : 'these pages'
   throw new ApiError(403, 'IP_NOT_ALLOWED', `The IP restriction of ${what} refuses the address of the client.`)
 }
 
-async function authenticate(doorkeeper: Doorkeeper, authorization: string | undefined): Promise<Principal> {
+async function authenticate(callers: CallerCheck, authorization: string | undefined): Promise<Principal> {
   const refuse = (word: string, message: string) =>
     new ApiError(401, word, message, {}, { 'www-authenticate': 'Bearer' })
   if (authorization === undefined) {
@@ -114,9 +114,9 @@ async function authenticate(doorkeeper: Doorkeeper, authorization: string | unde
   }
   const key = /^Bearer +([\x21-\x7e]+) *$/i.exec(authorization)?.[1]
   if (key === undefined) throw refuse('AUTH_MALFORMED', 'Authorization must be: Bearer <key>.')
-  const principal = await doorkeeper.authenticate(key)
+  const principal = await callers.authenticate(key)
   if (principal !== undefined) return principal
-  const other = await doorkeeper.otherThanKey(key)
+  const other = await callers.otherThanKey(key)
   if (other === undefined) throw refuse('AUTH_INVALID', 'The API key is not valid.')
   throw refuse('AUTH_WRONG_KIND', `What was given as API key is ${other}.`)
 }

@@ -5,7 +5,7 @@ import type { Resource } from '../resources/resource.js'
 import { type Account, KnownPaths, type Router } from './calls.js'
 import { addDocsPages } from './docs-pages.js'
 import { addEventRoutes } from './event-routes.js'
-import { Cors, type Doorkeeper, guard, type RequestRate, RequestRates, TrustedHosts } from './guard.js'
+import { type CallerCheck, Cors, guard, type RequestRate, RequestRates, TrustedHosts } from './guard.js'
 import { type Crowds, createListener } from './listener.js'
 import { openApiDocument } from './openapi.js'
 import { addModuleRoutes, addNestedRoutes, addPartRoutes, addResourceRoutes } from './resource-routes.js'
@@ -77,7 +77,7 @@ export function createApi(options: ApiOptions): ApiServer {
     trusted: new TrustedHosts(hosts),
     cors: corsOrigins.length === 0 ? undefined : new Cors(corsOrigins),
     paths: router.paths,
-    doorkeeper: account?.control.access ?? operatorOnly(keys),
+    callers: account?.control.access ?? operatorOnly(keys),
     rates: rate === undefined ? undefined : new RequestRates(rate, clock)
   })
   addHealth(router, () => options.readiness())
@@ -116,8 +116,8 @@ function addAccount(router: Router, account: AccountOptions, metrics: boolean): 
 
 const OPERATOR: Principal = { id: 'usr_operator', role: 'administrator', subject: 'operator', key: null }
 
-/** Without an account there are no users and no restrictions: who has a key of the operator is the operator. */
-function operatorOnly(keys: ApiKeys): Doorkeeper {
+/** Without an account there are no users and no restrictions: a caller with a key of the operator is the operator. */
+function operatorOnly(keys: ApiKeys): CallerCheck {
   return {
     authenticate: async (key) => ((await keys.accepts(key)) ? OPERATOR : undefined),
     otherThanKey: async () => undefined,

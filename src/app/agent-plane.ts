@@ -23,7 +23,7 @@ import { createTraffic } from '../proxy/data-plane.js'
 import { HeaderKinds } from '../proxy/header-sanitizing.js'
 import { Upstreams } from '../proxy/upstreams.js'
 import { prepare } from '../runtime/compile.js'
-import { KeptState } from '../runtime/persistent-state.js'
+import { PersistentState } from '../runtime/persistent-state.js'
 import type { Unit } from '../runtime/plan.js'
 import { Snapshot, SnapshotHolder } from '../runtime/snapshot.js'
 import { Metrics } from '../telemetry/metrics.js'
@@ -148,7 +148,7 @@ export class AgentPlane {
     const prepared = prepare(Snapshot.empty(), { from: 0, to: 1, put: unitsOf(tunnel), drop: [] }, new Map(), {
       services: this.#services,
       actions: agentActions,
-      keptState: new KeptState()
+      persistentState: new PersistentState()
     })
     if (!prepared.ok) throw new AgentPolicyRefused(prepared.problems)
     const { snapshot } = prepared

@@ -32,7 +32,7 @@ export async function openApi(
     crowds: {
       connections: limits.connections,
       ofAddress: new AddressCounts(limits.connections_per_address, (peer) => trusted?.match(peer) !== undefined),
-      turnedAway: (why, address) => turnedAway.tell('api', why, address)
+      turnedAway: (why, address) => turnedAway.report('api', why, address)
     },
     clock,
     readiness: () => health.readiness(lifecycle.phase),

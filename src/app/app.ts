@@ -83,7 +83,7 @@ async function stages(options: Options, host: Host, lifecycle: Lifecycle): Promi
   const api = await openApi(options, foundation, { keys, control, health })
   await deliverOnceThere(foundation, { store, events: events.events, ended: policies.login.ended })
   await store.keep(options, () => control.configuration.place)
-  // Last, so that the sessions of agents that come at once are told to those who subscribed to them.
+  // Last, so that agents that connect at once cause events: subscriptions are followed by now.
   const listening = await openAgents(options, foundation, { agents, store: store.store, own })
   const plain = servedPlainly(holder.current())
   if (plain !== undefined) {

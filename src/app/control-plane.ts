@@ -16,7 +16,7 @@ import { eventSubscription } from '../resources/event-subscriptions.js'
 import { botUser, credential } from '../resources/identities.js'
 import { resources } from '../resources/registry.js'
 import { upstreamKey } from '../resources/units.js'
-import { KeptState } from '../runtime/persistent-state.js'
+import { PersistentState } from '../runtime/persistent-state.js'
 import type { Snapshot } from '../runtime/snapshot.js'
 import { untilAnswered } from '../store/copy/reaching-store.js'
 import type { Agents } from '../tunnel/agents/agents.js'
@@ -31,7 +31,7 @@ import { StartingStore, storeName } from './store-copy.js'
 /** Kinds of records that agents and the delivery of events follow beside the snapshot. */
 const FOLLOWED_BY_AGENTS = [agentIngress.name, credential.name, botUser.name]
 const FOLLOWED_BY_EVENTS = [eventDestination.name, eventSubscription.name]
-/** How often a process tells the others on its store how far it is. Milliseconds. */
+/** How often a process reports to the others on its store which revision it has applied. Milliseconds. */
 const REPORT_EVERY = 1_000
 
 type PolicyServicesStage = Awaited<ReturnType<typeof openPolicyServices>>
@@ -87,7 +87,7 @@ export async function openControlPlane(
     checkPolicy: policyCheck(services, actions),
     checkFile: (path) => folders.refusal(path),
     holder: foundation.holder,
-    compile: { services, actions, keptState: new KeptState(), guests },
+    compile: { services, actions, persistentState: new PersistentState(), guests },
     ports: dataPlane.traffic.ports,
     swapped: (snapshot) => {
       foundation.metrics.serves(snapshot.revision)

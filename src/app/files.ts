@@ -65,7 +65,7 @@ export async function applyFirst(apply: ApplyFiles): Promise<Extract<Applied, { 
   return applied
 }
 
-/** Why the configuration at the start is refused; a port that cannot be opened is told as the system tells it. */
+/** Why the configuration at the start is refused; a port that cannot be opened is reported with the error of the system. */
 function refusedStart({ problems, ports }: Extract<Applied, { ok: false }>): Error {
   const [first] = ports
   return first === undefined ? new ConfigurationRefused(problems) : systemError(first)

@@ -50,8 +50,8 @@ class EventBus {
   }
 
   /** Takes an object that is complete. Does not throw. */
-  tell(...event: Parameters<TrafficEventQueue['tell']>): void {
-    this.#queue?.tell(...event)
+  publish(...event: Parameters<TrafficEventQueue['publish']>): void {
+    this.#queue?.publish(...event)
   }
 
   /** Takes the fields of an event of traffic, which are read later. Does not throw. */

@@ -26,7 +26,7 @@ export interface StartingStoreParts {
   readonly onRevision: (place: Place) => void
   /** Looks at a store that was opened, before it is used. Rejects when this process must not use it. */
   readonly settle: (store: Store) => Promise<void>
-  /** Hears how the store is. */
+  /** Learns how the store is from each of its operations. */
   readonly health: StoreHealth
   /** Why the last attempt to read the store failed after it had opened; undefined: there was none. */
   readonly lost: unknown

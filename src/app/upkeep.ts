@@ -45,7 +45,7 @@ export function beginUpkeep(options: Options, foundation: Foundation, stage: Upk
   observeLog(registry, () => output?.dropped ?? 0)
   observeUpstreams(registry, () => upstreamStates(dataPlane))
   observeAgents(registry, () => agents.statistics)
-  observeRestrictions(registry, () => ({ agent: agents.gateCounts, ...control.access.gateCounts }))
+  observeRestrictions(registry, () => ({ agent: agents.addressCounts, ...control.access.addressCounts }))
   observeDeliveries(registry, () => events.counts())
   const followsEnded = isShared(storeAddress(options)) || store.degraded !== null
   lifecycle.opens({

@@ -32,7 +32,7 @@ export interface OpenChallenge {
   readonly url: string
   /** What proves it: the key authorization, or the value of the TXT record. */
   readonly value: string
-  /** Has the authority been told to look? */
+  /** Was the authority asked to validate the challenge? */
   readonly begun: boolean
 }
 

@@ -19,7 +19,7 @@ const CHALLENGE_PATH = '/.well-known/acme-challenge/'
 
 const NONE: ReadonlyMap<string, readonly string[]> = new Map()
 
-/** What authorities that check a name may be told right now. Kept by the record whose certificate is requested. */
+/** The answers to the challenges of authorities that are open now. Kept by the record whose certificate is requested. */
 export class ChallengeTable {
   readonly #pending = new Map<string, readonly PendingChallenge[]>()
   /** Answers by host and path. */
@@ -92,8 +92,8 @@ const RENEWAL_TAKES = 600_000
 const NO_DNS = 'a wildcard is proved by DNS, and the operator has not opened a DNS listener (option dns.listen)'
 
 /**
- * Managed certificates: follows the records that want one, requests and renews, and knows what authorities may be told
- * meanwhile. `tick` does everything that is due; between ticks nothing happens.
+ * Managed certificates: follows the records that want one, requests and renews, and answers the challenges of
+ * authorities meanwhile. `tick` does everything that is due; between ticks nothing happens.
  */
 export class Certificates {
   readonly challenges: ChallengeTable
@@ -122,7 +122,7 @@ export class Certificates {
     this.challenges = parts.challenges
     this.#ledger = new Ledger(control, clock, parts)
     const holder = newId('process', clock.wall())
-    // Who has the store alone goes on at once after a crash.
+    // A process that has the store alone goes on at once after a crash.
     if (shared) this.#leases = new Leases({ store: control.store.outbox, clock, holder, expiry: LEASE_EXPIRY })
     const transport = new AcmeTransport({ outbound, clock })
     const accounts = typeof authority === 'string' ? undefined : new Accounts(control, transport, authority)
@@ -283,7 +283,7 @@ export class Certificates {
     if (renewsAt === null) this.#renewals.delete(id)
     else this.#renewals.set(id, Date.parse(renewsAt))
     this.challenges.set(id, target === undefined ? [] : challengesOf(target))
-    this.#tell(before, target)
+    this.#logChange(before, target)
     if (target !== undefined && stageOf(target, this.#parts.clock.wall()).wrong === 'renews_at')
       this.#ignore(target, 'renews_at')
   }
@@ -294,7 +294,7 @@ export class Certificates {
   }
 
   /** The operator learns what the user of a record sees. */
-  #tell(before: ManagedCertificate | undefined, after: ManagedCertificate | undefined): void {
+  #logChange(before: ManagedCertificate | undefined, after: ManagedCertificate | undefined): void {
     if (before === undefined || after === undefined) return
     const { log } = this.#parts
     const job = after.status?.provisioning_job ?? null

@@ -11,9 +11,9 @@ import type { ManagedCertificate } from './target.js'
 interface IssuanceParts {
   readonly ledger: Ledger
   readonly authority: () => Promise<Authority>
-  /** Hears that the authority no longer knows our account. */
+  /** Called when the authority no longer knows our account. */
   readonly accountLost: () => void
-  /** Hears that the authority is to be left alone for so many milliseconds. */
+  /** Called when the authority must not be asked for so many milliseconds. */
   readonly pause: (milliseconds: number) => void
   readonly clock: Clock
   /** In [0, 1). */

@@ -1,5 +1,5 @@
 import type { Call, Principal } from '../control/calls.js'
-import { SignsOfLife } from '../control/cluster/membership.js'
+import { Heartbeats } from '../control/cluster/membership.js'
 import type { ServiceAccount } from '../control/parts.js'
 import { everyRecord, type Versioned } from '../control/records.js'
 import type { Draft } from '../control/transaction.js'
@@ -29,7 +29,7 @@ export interface Issued {
   readonly privateKey: string
 }
 
-/** Users see who has written. */
+/** Users see this name as the writer of a revision. */
 export const OURSELVES: Principal = {
   id: 'certificates',
   role: 'administrator',
@@ -42,13 +42,13 @@ export class Ledger {
   readonly #control: ServiceAccount
   readonly #clock: Clock
   readonly #options: TargetOptions
-  readonly #signs: SignsOfLife
+  readonly #signs: Heartbeats
 
   constructor(control: ServiceAccount, clock: Clock, options: TargetOptions) {
     this.#control = control
     this.#clock = clock
     this.#options = options
-    this.#signs = new SignsOfLife(clock)
+    this.#signs = new Heartbeats(clock)
   }
 
   /** Every target that the store holds. */

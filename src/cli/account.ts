@@ -169,7 +169,7 @@ export interface StorePlace {
   readonly isFile: boolean
 }
 
-/** The place that flags, environment and options file name; undefined after the problems were told. */
+/** The place that flags, environment and options file name; undefined after the problems were printed. */
 export async function storePlace({ data, store, config }: StoreFlags): Promise<StorePlace | undefined> {
   const flags: LoadInput['flags'] = [
     ...(data === undefined ? [] : [{ flag: '--data', option: 'data', text: data }]),
@@ -238,7 +238,7 @@ export function transferOptions(
   }
 }
 
-/** Tells what a user can cause and answers with the exit code; throws what is a fault of ours. */
+/** Prints an error that a user can cause and returns the exit code; throws a fault of the program. */
 export function explained(error: unknown, what: string): number {
   if (!(error instanceof CodedError) && codeOf(error) === undefined) throw error
   const hint = codeOf(error) === 'STORE_LOCKED' ? '; stop that process first' : ''

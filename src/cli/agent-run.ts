@@ -70,8 +70,8 @@ async function guarded(
 ): Promise<{ readonly tunnels: readonly NamedTunnel[]; stop(): void }> {
   if (tunnels.every(({ policy }) => policy === undefined)) return { tunnels, stop: () => undefined }
   const { AgentPlane } = await import('../app/agent-plane.js')
-  const tell = (line: string): void => status.show(printable(line), false)
-  const plane = await AgentPlane.open(systemClock, unpredictable, names, tell)
+  const print = (line: string): void => status.show(printable(line), false)
+  const plane = await AgentPlane.open(systemClock, unpredictable, names, print)
   try {
     const ready: NamedTunnel[] = []
     for (const tunnel of tunnels) {
@@ -80,7 +80,7 @@ async function guarded(
       else {
         const forward = await plane.forward(
           { name, policy, target, tcp: endpoint?.proto === 'tcp' },
-          (line) => tell(`${name}: ${line}`),
+          (line) => print(`${name}: ${line}`),
           (problems) => {
             for (const line of formatProblems(problems, style)) status.show(line, false)
           }

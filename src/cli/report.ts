@@ -122,7 +122,7 @@ interface SystemError {
   readonly path?: string
 }
 
-/** The lines that tell a user why the process does not start, or undefined when the fault is ours. */
+/** The lines that explain to a user why the process does not start, or undefined when the program is at fault. */
 export function explainStart(error: unknown, options: Options): string[] | undefined {
   if (error instanceof ConfigurationRefused)
     return formatProblems(error.problems, styleFor(process.stderr, process.env))

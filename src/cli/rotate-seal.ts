@@ -1,5 +1,5 @@
 import { setTimeout as sleep } from 'node:timers/promises'
-import { type Sign, SignsOfLife } from '../control/cluster/membership.js'
+import { type Heartbeat, Heartbeats } from '../control/cluster/membership.js'
 import { changeGivenKey, changeKeyFile, type KeyChange, resealAll } from '../control/transfer/reseal.js'
 import { systemClock } from '../lib/clock.js'
 import { CodedError } from '../lib/errors.js'
@@ -58,13 +58,13 @@ async function rotate(store: Store, change: KeyChange): Promise<void> {
  * other machines, and forgets those of processes that have ended. Fails with a CodedError `STORE_IN_USE`.
  */
 async function mustBeAlone(store: Store): Promise<void> {
-  const signs = new SignsOfLife(systemClock)
+  const signs = new Heartbeats(systemClock)
   const first = await store.processes()
   if (first.length === 0) return
   console.log(`waiting ${SILENT / 1000} s for signs of life of ${first.map(({ id }) => id).join(', ')}`)
   const known = new Map(first.map(({ id, seenAt }) => [id, seenAt]))
   signs.look(first)
-  let silent: readonly Sign[] = []
+  let silent: readonly Heartbeat[] = []
   let all = first
   while (silent.length < all.length) {
     await sleep(LOOK_EVERY)

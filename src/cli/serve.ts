@@ -194,16 +194,16 @@ export interface ServeInput extends Pick<LoadInput, 'flags' | 'config'> {
   readonly newStore: boolean
 }
 
-/** What one start is told that the options must not say to every start. */
+/** What belongs to one start and must not stand in the options, which every start reads. */
 type Once = Pick<ServeInput, 'newSealKey' | 'newStore'>
 
-/** What is told of a demo. */
+/** What is printed about a demo. */
 interface DemoRun {
   readonly demo: boolean
   readonly agentsTaken: boolean
 }
 
-/** Runs the proxy until a signal ends it; resolves with the exit code. What a user can cause is told without a stack. */
+/** Runs the proxy until a signal ends it; resolves with the exit code. An error that a user can cause is logged without a stack. */
 export async function serve(input: ServeInput): Promise<number> {
   giveHeapRoom()
   // Nothing reads it, or its disk is full: that must not end a process that carries traffic.

@@ -167,7 +167,7 @@ export async function importFile(file: string, flags: StoreFlags, mode: ImportMo
   }
   try {
     const text = await readText(file)
-    if (!text.ok) return tell(file, text.problems)
+    if (!text.ok) return report(file, text.problems)
     const code = await located(file, text, async () => {
       const document = readAccountDocument(text.data, resources)
       const sealing = document.secrets
@@ -263,17 +263,17 @@ async function readText(file: string): Promise<AccountText> {
   }
 }
 
-/** Runs `run`; what it finds wrong with the document is told with its place. */
+/** Runs `run`; what it finds wrong with the document is reported with its place. */
 async function located(file: string, text: AccountText & { ok: true }, run: () => Promise<number>): Promise<number> {
   try {
     return await run()
   } catch (error) {
     if (!(error instanceof ImportRefused)) throw error
-    return tell(file, error.problems.map(text.locate))
+    return report(file, error.problems.map(text.locate))
   }
 }
 
-function tell(file: string, problems: readonly Located[]): number {
+function report(file: string, problems: readonly Located[]): number {
   for (const { line, column, code, message } of problems) {
     console.error(`${file}:${line}:${column}: error ${code}: ${message}`)
   }

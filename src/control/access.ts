@@ -4,7 +4,7 @@ import { newId } from '../lib/id.js'
 import { hashOf } from '../lib/seal.js'
 import { apiKey, botUser, credential } from '../resources/identities.js'
 import type { RecordOf, Resource } from '../resources/resource.js'
-import { AddressGate, type GateCounts, type GatedTraffic } from '../runtime/address-filter.js'
+import { AddressFilter, type AddressFilterCounts, type FilteredTraffic } from '../runtime/address-filter.js'
 import type { SnapshotHolder } from '../runtime/snapshot.js'
 import type { Store, StoreLog, StoreReader } from '../store/store.js'
 import type { Principal, Role } from './calls.js'
@@ -104,7 +104,7 @@ export class Principals {
 const CREDENTIAL_SPACE = 'credential_token'
 
 /** The classes of traffic that the management listener carries: calls of the API, and pages for people. */
-export type Entrance = Extract<GatedTraffic, 'api' | 'dashboard'>
+export type Entrance = Extract<FilteredTraffic, 'api' | 'dashboard'>
 
 interface AccessParts {
   readonly store: Store
@@ -113,15 +113,15 @@ interface AccessParts {
   readonly log: StoreLog
 }
 
-/** Who may call the management listener: keys, and the IP restrictions of the account. */
+/** Decides which callers the management listener lets in: by their keys, and by the IP restrictions of the account. */
 export class Access {
   readonly #parts: AccessParts
-  readonly #gates: Readonly<Record<Entrance, AddressGate>>
+  readonly #filters: Readonly<Record<Entrance, AddressFilter>>
 
   constructor(parts: AccessParts) {
     const { log } = parts
     this.#parts = parts
-    this.#gates = { api: new AddressGate('api', { log }), dashboard: new AddressGate('dashboard', { log }) }
+    this.#filters = { api: new AddressFilter('api', { log }), dashboard: new AddressFilter('dashboard', { log }) }
   }
 
   /** Who the key belongs to; undefined when it opens nothing. Fails with `FORBIDDEN` when its owner is not active. */
@@ -136,19 +136,19 @@ export class Access {
 
   /** May this address come in here? What only warns is logged, counted and allowed. */
   admits(address: string | undefined, entrance: Entrance = 'api'): boolean {
-    return this.#gates[entrance].admits(this.#parts.holder.current(), address)
+    return this.#filters[entrance].admits(this.#parts.holder.current(), address)
   }
 
   /** What the IP restrictions of the management listener have done so far. */
-  get gateCounts(): Readonly<Record<Entrance, GateCounts>> {
-    const { api, dashboard } = this.#gates
+  get addressCounts(): Readonly<Record<Entrance, AddressFilterCounts>> {
+    const { api, dashboard } = this.#filters
     return { api: api.counts, dashboard: dashboard.counts }
   }
 }
 
 /**
  * What a text that opens nothing is instead, for people: the id of a key, or the token of an agent's credential; undefined
- * when it is nothing of this account. Ids are told by their form, so that this says nothing about which of them exist.
+ * when it is nothing of this account. Ids are recognised by their form, so that the answer does not show which of them exist.
  */
 async function otherThanKey(reader: StoreReader, key: string): Promise<string | undefined> {
   const resource = [apiKey, credential].find((one) => isIdOf(one, key))

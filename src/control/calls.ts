@@ -28,7 +28,7 @@ export interface Call {
 export type PathValues = Readonly<Record<string, string>>
 
 /** Which record of a resource. */
-export interface Target {
+export interface RecordPath {
   readonly path: PathValues
 }
 
@@ -130,7 +130,7 @@ export interface ChangeEvent {
   readonly object: Json
 }
 
-/** One committed change of one record, told after it serves. */
+/** One committed change of one record, reported after it serves. */
 export interface RecordEvent extends ChangeEvent {
   /** Milliseconds since the Unix epoch. */
   readonly at: number
@@ -139,7 +139,7 @@ export interface RecordEvent extends ChangeEvent {
   readonly principal: { readonly id: string; readonly subject: string; readonly key: string | null }
 }
 
-/** What one write did, as far as events tell of it. */
+/** What one write did, as far as events show it. */
 export interface RecordedWrite {
   readonly call: Call
   readonly events: readonly ChangeEvent[]

@@ -24,7 +24,7 @@ const CLOSING = 5_000
 export interface ControlPlane {
   /** What the API does with records. */
   readonly records: RecordOperations
-  /** Who may call the management listener. */
+  /** Decides which callers the management listener lets in. */
   readonly access: Access
   /** What serves. */
   readonly configuration: Configuration

@@ -1,7 +1,7 @@
 import { type Json, timestampText } from '../lib/json.js'
 import { eventDestination } from '../resources/event-destinations.js'
 import type { DeadLetter } from '../store/outbox.js'
-import type { Call, Target } from './calls.js'
+import type { Call, RecordPath } from './calls.js'
 import { notFound, orUnavailable } from './errors.js'
 import type { ControlParts } from './parts.js'
 import type { Reads } from './reads.js'
@@ -15,7 +15,7 @@ export interface DeadLetterListsParts {
 }
 
 /** One dead letter of the destination in the path; its id is `dl_` and its number. */
-interface LetterTarget extends Target {
+interface LetterTarget extends RecordPath {
   readonly letter: string
 }
 
@@ -39,7 +39,7 @@ export class DeadLetterLists {
   }
 
   /** One page, newest first. `before`: only those that came before the one of this number, which may be gone. */
-  async list(request: Target & { limit: number; before?: number | undefined }, call: Call): Promise<Json> {
+  async list(request: RecordPath & { limit: number; before?: number | undefined }, call: Call): Promise<Json> {
     const { store } = this.#parts.parts
     const destination = await this.#destination(request, call)
     const { limit, before } = request
@@ -63,7 +63,7 @@ export class DeadLetterLists {
   }
 
   /** Gives one, or all, back to the outbox, behind what waits there; answers how many. */
-  async redeliver(request: Target & Partial<LetterTarget>, call: Call): Promise<number> {
+  async redeliver(request: RecordPath & Partial<LetterTarget>, call: Call): Promise<number> {
     const destination = await this.#destination(request, call)
     const number = numberIn(request)
     const { value } = await this.#parts.parts.writer.write(call, {}, async (draft) => {
@@ -76,7 +76,7 @@ export class DeadLetterLists {
   }
 
   /** Drops one, or all; answers how many. */
-  async drop(request: Target & Partial<LetterTarget>, call: Call): Promise<number> {
+  async drop(request: RecordPath & Partial<LetterTarget>, call: Call): Promise<number> {
     const destination = await this.#destination(request, call)
     const number = numberIn(request)
     const { deadLetters } = this.#parts.parts.store
@@ -87,7 +87,7 @@ export class DeadLetterLists {
   }
 
   /** Its id, once the caller may. */
-  async #destination({ path }: Target, { principal }: Call): Promise<string> {
+  async #destination({ path }: RecordPath, { principal }: Call): Promise<string> {
     mustHave(principal, 'dead_letters')
     const { record } = await this.#parts.reads.one(eventDestination, { path }, principal)
     return record.id

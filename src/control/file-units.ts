@@ -78,7 +78,7 @@ export function fileUnits(configuration: FileConfiguration): ReadonlyMap<string,
   return units
 }
 
-/** Its name is its address, so that a listener is the same wherever it stands in the list; several free ports are told apart by number. */
+/** Its name is its address, so that a listener is the same wherever it stands in the list; several free ports are numbered. */
 function listenerUnit(
   { listen, tls, public_port, proxy_protocol, path_form }: FileListener,
   usual: PathForm,

@@ -130,7 +130,7 @@ export function buildParts(options: ControlOptions, sources: LiveSources, princi
     },
     recorder: events,
     committed: () => reports.soon(),
-    published: (event) => tell(published, event, log),
+    published: (event) => publish(published, event, log),
     settled: options.settled ?? (async () => undefined)
   })
   const edits = new Edits({ catalogue, records, clock, checkPolicy, checkFile: options.checkFile, zone })
@@ -148,7 +148,7 @@ function edgeOn(holder: SnapshotHolder, host: string): string | undefined {
 }
 
 /** The write is committed; an error in a subscriber must not fail it. */
-function tell(published: ControlOptions['published'], event: RecordEvent, log: StoreLog): void {
+function publish(published: ControlOptions['published'], event: RecordEvent, log: StoreLog): void {
   try {
     published?.(event)
   } catch (error) {

@@ -6,7 +6,7 @@ import type { Part, Resource } from '../resources/resource.js'
 import type { ResourceRecord } from '../schema/field.js'
 import type { PageRequest, StoreReader } from '../store/store.js'
 import type { Answers } from './answers.js'
-import type { ListRequest, Principal, Read, Shown, Target } from './calls.js'
+import type { ListRequest, Principal, Read, RecordPath, Shown } from './calls.js'
 import type { ClusterAgents, LivePage } from './cluster/agents.js'
 import type { LiveSession, LiveTunnel } from './cluster/live-sources.js'
 import { endpointId, placeOfTunnel } from './cluster/publisher.js'
@@ -29,7 +29,7 @@ export class Reads {
   }
 
   /** Fails with `NOT_FOUND` or `ADMIN_REQUIRED`. */
-  async one(resource: Resource, { path }: Target, viewer: Principal): Promise<Read> {
+  async one(resource: Resource, { path }: RecordPath, viewer: Principal): Promise<Read> {
     if (this.#live.has(resource)) {
       return { ...(await orUnavailable(this.#live.get(resource, path.id ?? ''))), revision: null, live: true }
     }
@@ -51,7 +51,7 @@ export class Reads {
   /** The body of the answer is the module's. Fails with `NOT_FOUND` when it is not configured. */
   async module(
     resource: Resource,
-    { path, module }: Target & { readonly module: string },
+    { path, module }: RecordPath & { readonly module: string },
     viewer: Principal
   ): Promise<Shown> {
     return await this.#read(resource, path, viewer, async ({ record }, reader) => {
@@ -62,7 +62,7 @@ export class Reads {
   }
 
   /** All entries of a list inside the record. */
-  async entries(resource: Resource, part: Part, { path }: Target, viewer: Principal): Promise<Shown> {
+  async entries(resource: Resource, part: Part, { path }: RecordPath, viewer: Principal): Promise<Shown> {
     return await this.#read(resource, path, viewer, async ({ record }, reader) =>
       presentParts(resource, part, record, await this.#parts.answers.context(reader, resource, [record], undefined))
     )
@@ -72,7 +72,7 @@ export class Reads {
   async entry(
     resource: Resource,
     part: Part,
-    { path, key }: Target & { readonly key: string },
+    { path, key }: RecordPath & { readonly key: string },
     viewer: Principal
   ): Promise<Shown> {
     const { answers } = this.#parts
@@ -120,7 +120,7 @@ export class Reads {
 
   async #read(
     resource: Resource,
-    path: Target['path'],
+    path: RecordPath['path'],
     viewer: Principal,
     show: (found: Versioned, reader: StoreReader) => Promise<Json>
   ): Promise<Shown> {

@@ -15,7 +15,7 @@ import { clearField, type Read as ReadBody, readModule, readUpdate } from '../re
 import type { Operation, Part, Resource } from '../resources/resource.js'
 import type { ResourceRecord } from '../schema/field.js'
 import type { StoreReader } from '../store/store.js'
-import type { Call, Done, ListRequest, Read, Shown, Target, WriteMode, Written } from './calls.js'
+import type { Call, Done, ListRequest, Read, RecordPath, Shown, WriteMode, Written } from './calls.js'
 import type { SessionCommand } from './cluster/live-sources.js'
 import { mustMatch, withIds } from './edits.js'
 import { ControlError, notFound, ofMember, orUnavailable, refusedBody } from './errors.js'
@@ -56,7 +56,7 @@ export class RecordOperations {
   }
 
   /** Creates a record. Fails with `ADMIN_REQUIRED`, with `FIELD_INVALID` and its like, and with `UNAVAILABLE`. */
-  async create(resource: Resource, request: Target & WriteMode & Body, call: Call): Promise<Written> {
+  async create(resource: Resource, request: RecordPath & WriteMode & Body, call: Call): Promise<Written> {
     mayOperate(call.principal, resource, 'create')
     const { store, edits, answers, writer } = this.#parts
     const make = async () =>
@@ -72,7 +72,7 @@ export class RecordOperations {
   }
 
   /** One record as the API shows it. Fails with `NOT_FOUND` or `ADMIN_REQUIRED`. */
-  async get(resource: Resource, request: Target, { principal }: Call): Promise<Read> {
+  async get(resource: Resource, request: RecordPath, { principal }: Call): Promise<Read> {
     mayOperate(principal, resource, 'get')
     return await this.#parts.reads.one(resource, request, principal)
   }
@@ -84,7 +84,7 @@ export class RecordOperations {
   }
 
   /** Changes the fields that the body gives. Fails with `NOT_FOUND`, `PRECONDITION_FAILED`, and as `create` does. */
-  async update(resource: Resource, request: Target & WriteMode & Body, call: Call): Promise<Written> {
+  async update(resource: Resource, request: RecordPath & WriteMode & Body, call: Call): Promise<Written> {
     const { edits, answers } = this.#parts
     const options = edits.readOptions(request.path)
     return await this.#update(
@@ -97,7 +97,7 @@ export class RecordOperations {
   }
 
   /** Deletes a record. Fails with `NOT_FOUND`, with `PRECONDITION_FAILED`, and with `IN_USE` while another refers to it. */
-  async remove(resource: Resource, { path, ...mode }: Target & WriteMode, call: Call): Promise<Done> {
+  async remove(resource: Resource, { path, ...mode }: RecordPath & WriteMode, call: Call): Promise<Done> {
     mayOperate(call.principal, resource, 'delete')
     const { writer, edits } = this.#parts
     const { done } = await writer.write(call, mode, async (draft) => {
@@ -110,12 +110,16 @@ export class RecordOperations {
   }
 
   /** One module of a record. Fails with `NOT_FOUND`. */
-  async getModule(resource: Resource, request: Target & Module, { principal }: Call): Promise<Shown> {
+  async getModule(resource: Resource, request: RecordPath & Module, { principal }: Call): Promise<Shown> {
     return await this.#parts.reads.module(resource, request, principal)
   }
 
   /** Replaces a module with all its fields. */
-  async replaceModule(resource: Resource, request: Target & WriteMode & Module & Body, call: Call): Promise<Written> {
+  async replaceModule(
+    resource: Resource,
+    request: RecordPath & WriteMode & Module & Body,
+    call: Call
+  ): Promise<Written> {
     const { edits, answers } = this.#parts
     const { module, body, path } = request
     const options = edits.readOptions(path)
@@ -132,7 +136,7 @@ export class RecordOperations {
   }
 
   /** Also clears `clearable` fields. Does nothing when there is nothing to remove. */
-  async removeModule(resource: Resource, request: Target & WriteMode & Module, call: Call): Promise<Done> {
+  async removeModule(resource: Resource, request: RecordPath & WriteMode & Module, call: Call): Promise<Done> {
     const edit: Edit = async (_draft, current) => {
       const written = clearField(resource, current, request.module)
       if (!written.ok) throw refusedBody(written.problems)
@@ -142,17 +146,17 @@ export class RecordOperations {
   }
 
   /** The entries of a list in a record. */
-  async getParts(resource: Resource, part: Part, request: Target, { principal }: Call): Promise<Shown> {
+  async getParts(resource: Resource, part: Part, request: RecordPath, { principal }: Call): Promise<Shown> {
     return await this.#parts.reads.entries(resource, part, request, principal)
   }
 
   /** One entry of a list in a record. Fails with `NOT_FOUND`. */
-  async getPart(resource: Resource, part: Part, request: Target & Key, { principal }: Call): Promise<Shown> {
+  async getPart(resource: Resource, part: Part, request: RecordPath & Key, { principal }: Call): Promise<Shown> {
     return await this.#parts.reads.entry(resource, part, request, principal)
   }
 
   /** Adds an entry at the end of a list in a record. */
-  async addPart(resource: Resource, part: Part, request: Target & WriteMode & Body, call: Call): Promise<Written> {
+  async addPart(resource: Resource, part: Part, request: RecordPath & WriteMode & Body, call: Call): Promise<Written> {
     const options = this.#parts.edits.readOptions(request.path)
     return await this.#update(
       resource,
@@ -170,7 +174,7 @@ export class RecordOperations {
   async updatePart(
     resource: Resource,
     part: Part,
-    request: Target & WriteMode & Key & Body,
+    request: RecordPath & WriteMode & Key & Body,
     call: Call
   ): Promise<Written> {
     const { key, body, path } = request
@@ -194,7 +198,7 @@ export class RecordOperations {
   }
 
   /** Fails with `NOT_FOUND`, and with `FIELD_INVALID` when the record cannot be without an entry. */
-  async removePart(resource: Resource, part: Part, request: Target & WriteMode & Key, call: Call): Promise<Done> {
+  async removePart(resource: Resource, part: Part, request: RecordPath & WriteMode & Key, call: Call): Promise<Done> {
     const edit: Edit = async (_draft, current) => {
       if (entryOf(part, current, request.key) === undefined) throw notFound(`entry of ${part.name}`)
       const rest = withoutEntry(part, current, request.key)
@@ -222,7 +226,7 @@ export class RecordOperations {
    * Sends a test event to a destination, at once and once, with the destination as its object. Fails with `NOT_FOUND`, and
    * with `FORBIDDEN` for callers who may not change it.
    */
-  async testDestination(request: Target, call: Call): Promise<Json> {
+  async testDestination(request: RecordPath, call: Call): Promise<Json> {
     mayOperate(call.principal, eventDestination, 'update')
     const { record, body } = await this.#parts.reads.one(eventDestination, request, call.principal)
     return await this.#parts.test(record.id, body)
@@ -234,7 +238,7 @@ export class RecordOperations {
 
   async #update(
     resource: Resource,
-    { path, ...mode }: Target & WriteMode,
+    { path, ...mode }: RecordPath & WriteMode,
     call: Call,
     edit: Edit,
     show: (record: ResourceRecord, reader: StoreReader) => Promise<Json>

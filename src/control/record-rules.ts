@@ -132,11 +132,11 @@ export function policyWarnings(
   compiled: readonly UnitProblems[],
   snapshot: Snapshot
 ): readonly PolicyWarning[] {
-  const told = compiled.flatMap(({ problems }) => problems)
+  const found = compiled.flatMap(({ problems }) => problems)
   const missing = put.flatMap(([key]) =>
     (snapshot.policy(key)?.named ?? []).filter(({ unit }) => !isThere(unit, snapshot)).map((one) => one.missing)
   )
-  return [...told, ...missing].map(shown)
+  return [...found, ...missing].map(shown)
 }
 
 function isThere(unit: UnitName, snapshot: Snapshot): boolean {

@@ -48,7 +48,7 @@ export function revisionNote(
 }
 
 /**
- * How a record changed; undefined stands for not being there. What only live state or other records tell is not part of a
+ * How a record changed; undefined stands for not being there. What follows from live state or other records is not part of a
  * record's history, and neither are secrets of its owner.
  */
 export function recordedChange(

@@ -166,7 +166,7 @@ export function mayGive(principal: Principal, resource: Resource, body: unknown)
 }
 
 /**
- * Fails with `ADMIN_REQUIRED` when a write changes who may reach the API or its pages by address: also a rule of an IP
+ * Fails with `ADMIN_REQUIRED` when a write changes which addresses may reach the API or its pages: also a rule of an IP
  * policy can do that. `same`: is the restriction of this traffic what it was?
  */
 export function mayChangeAddresses({ role }: Principal, same: (traffic: ManagementTraffic) => boolean): void {

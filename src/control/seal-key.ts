@@ -17,7 +17,7 @@ interface SealKeySource {
   readonly folder: string | undefined
   /** Does what is sealed outlive the process? */
   readonly lasting: boolean
-  /** Asked when the folder alone does not tell: what the store says of its key. Absent: there is no store yet. */
+  /** Asked when the folder alone does not decide: what the store holds of its key. Absent: there is no store yet. */
   readonly stored?: () => Promise<StoredSeal>
   /** The key of the store is lost for good: what it sealed will not open any more. */
   readonly lost?: boolean | undefined
@@ -165,7 +165,7 @@ async function keyOfSecrets(
   for await (const { sealed } of everySealed(store)) {
     const key = keyIdOf(sealed)
     if (key !== undefined) counts.set(key, (counts.get(key) ?? 0) + 1)
-    // An earlier version did not write down what the key of the store is: one value that opens tells.
+    // An earlier version did not write down what the key of the store is: one value that opens shows it.
     if (stored === null && key !== undefined && seal.knows(key)) return undefined
   }
   const count = stored === null ? undefined : counts.get(stored)

@@ -139,7 +139,7 @@ export class Draft {
     await this.#mustHold(resource, undefined, record)
     const { kind, id } = record
     const { createdAt } = await this.tx.insert({ kind, id, ...this.#parts.records.stored(record) })
-    // The time of a record is the store's, so that every answer tells the same.
+    // The time of a record is the store's, so that every answer shows the same.
     const stored = { ...record, createdAt: timestampText(createdAt) }
     await this.#relate(resource, undefined, stored)
     await this.#note(resource, undefined, stored)
@@ -166,7 +166,7 @@ export class Draft {
   async remove(record: ResourceRecord): Promise<void> {
     mustNotServe(record, this.#parts.edgeOn)
     const doomed = await doomedWith(this.tx, this.#parts, record)
-    // Told before anything goes: an event shows its record as it was, with what stood below it.
+    // Recorded before anything is deleted: an event shows its record as it was, with what stood below it.
     for (const one of doomed) await this.#note(this.#resource(one.kind), one, undefined)
     await this.tx.deleteMany(doomed.reverse())
     await this.#touchParent(this.#resource(record.kind), record, false)

@@ -26,7 +26,7 @@ export interface WriterParts {
   readonly draft: DraftParts
   /** Keeps events in the transaction of their cause; absent: they are not kept. */
   readonly recorder: EventRecorder | undefined
-  /** Hears that a revision of this process serves. Must not throw. */
+  /** Called once a revision of this process serves. Must not throw. */
   readonly committed: () => void
   /** Must not throw. */
   readonly published: (event: RecordEvent) => void

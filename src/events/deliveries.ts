@@ -25,7 +25,7 @@ export interface DeliveriesParts extends SenderParts {
   /** This life of this process, among processes on one store; absent: no other process has the store. */
   readonly process?: string | undefined
   readonly backOff?: BackoffRange | undefined
-  /** Milliseconds without a sign of life after which another process delivers. */
+  /** Milliseconds without a renewal of its leases after which another process delivers in the place of this one. */
   readonly patience?: number | undefined
   /** UTF-16 units of traffic events that wait for one destination. */
   readonly budget?: number | undefined
@@ -253,7 +253,7 @@ export class Deliveries {
     }
   }
 
-  /** Takes part in the cluster: shows life, takes over what was left, reads how the others get on. */
+  /** Takes part in the cluster: renews its leases, takes over those that expired, reads the reports of the others. */
   async #renew(): Promise<void> {
     if (this.#leases === undefined || this.#stopped) return
     const supported = [...this.#destinations].filter(([, { unsupported }]) => unsupported === undefined)

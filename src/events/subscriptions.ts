@@ -69,7 +69,7 @@ export type EventPrincipal = {
 
 /** An event as destinations get it. */
 type Envelope = {
-  /** `ev_` and a KSUID; the same in every repetition, so that a receiver can tell them. */
+  /** `ev_` and a KSUID; the same in every repetition, so that a receiver can recognise it. */
   readonly event_id: string
   readonly event_type: string
   /** RFC 3339 with milliseconds, UTC. */

@@ -132,7 +132,7 @@ export class TrafficEventQueue {
   }
 
   /** An event that shows everything: `agent_session_start.v0`, `agent_session_stop.v0`. */
-  tell(type: string, object: Json): void {
+  publish(type: string, object: Json): void {
     this.flush()
     const routes = this.#routes.get(type)
     if (routes === undefined) return

@@ -43,7 +43,7 @@ const EMPTY = new Uint8Array(0)
 /**
  * Whole bodies in memory, within a budget of the process.
  *
- * A body that was buffered stands in its flow as bytes, so who asks again gets the same bytes at once. Memory is counted
+ * A body that was buffered stands in its flow as bytes, so a second reader gets the same bytes at once. Memory is counted
  * as it fills, not as it is announced, and is given back when the exchange is over. A body that cannot be had whole is
  * never given at all: what comes instead is the verdict that ends the exchange. One client holds at most its share, and a body that
  * trickles in ends, so that slow ones do not keep others from being served.

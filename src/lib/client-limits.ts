@@ -7,7 +7,7 @@ export type Crowding = 'connections' | 'handshakes' | 'address-connections' | 'a
 /** Called for connections that are closed because there are too many. */
 export interface TurnedAway {
   /** `address`: of the client, or of a peer that has not said whom it speaks for. */
-  tell(listener: string, why: Crowding, address: string): void
+  report(listener: string, why: Crowding, address: string): void
 }
 
 /** Time between two lines about one limit of one listener, milliseconds. */
@@ -37,7 +37,7 @@ export class TurnedAwayLog implements TurnedAway {
     this.#counted = counted
   }
 
-  tell(listener: string, why: Crowding, address: string): void {
+  report(listener: string, why: Crowding, address: string): void {
     this.#counted(listener, why)
     const key = `${why} ${listener}`
     const last = this.#lines.get(key)
@@ -88,7 +88,7 @@ export class AddressCounts {
   }
 }
 
-/** Who is counted together under one name. */
+/** The connections that are counted together under one name. */
 function clientOf(address: string): string {
   const parsed = address.includes(':') ? parseAddress(address.split('%', 1)[0] as string) : undefined
   if (parsed === undefined) return address
@@ -130,7 +130,7 @@ export class ClientShares {
   }
 }
 
-/** What tells the client of an address from others. Text that is no address is a client of its own. */
+/** What identifies the client of an address. Text that is no address is a client of its own. */
 export function clientKey(address: string): string {
   if (!address.includes(':')) return address
   const words = parseAddress(address)

@@ -140,11 +140,11 @@ export class Backoff {
 export class FirstFailure {
   #failing = false
 
-  /** It failed: calls `tell` unless it had failed before as well. */
-  failed(tell: () => void): void {
+  /** It failed: calls `logFailure` unless it had failed before as well. */
+  failed(logFailure: () => void): void {
     if (this.#failing) return
     this.#failing = true
-    tell()
+    logFailure()
   }
 
   /** It succeeded. */

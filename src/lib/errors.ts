@@ -1,4 +1,4 @@
-/** An error that programs tell apart by `code`; `message` is for people and holds no secret. */
+/** An error that programs recognise by `code`; `message` is for people and holds no secret. */
 export class CodedError extends Error {
   readonly code: string
 

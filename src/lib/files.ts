@@ -17,7 +17,7 @@ export interface ContentWatchOptions {
 
 /**
  * Calls `changed` when the content of `file` is another than before; touching a file or writing the same text again is
- * no change, and neither is its absence, which `lost` is told.
+ * no change, and neither is its absence, which `lost` reports.
  *
  * The folder is watched and not the file, because editors and deployments put a new file (or link) under the old name;
  * a slow poll finds what the folder's events miss. One call of `changed` ends before the next begins; an error of it is

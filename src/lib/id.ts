@@ -49,7 +49,7 @@ function base62(number: number[]): string {
 
 const RANGE = 2 ** 48 - 1
 
-/** In [0, 1); a client that has seen many of them cannot tell the next. */
+/** In [0, 1); a client that has seen many of them cannot predict the next. */
 export function unpredictable(): number {
   return randomInt(RANGE) / RANGE
 }

@@ -235,7 +235,7 @@ function factsOf(certificate: X509Certificate, keyType: KeyType): CertificateFac
       isAuthority: certificate.ca
     }
   } catch {
-    // The parser tells malformed bytes apart by message only.
+    // The parser marks malformed bytes by its message only.
     return undefined
   }
 }

@@ -6,7 +6,7 @@ import { type PathForm, RequestTarget } from '../flow/target.js'
 import type { Clock } from '../lib/clock.js'
 import { formatAuthority } from '../lib/host.js'
 import { unmapIpv4 } from '../lib/ip.js'
-import type { AddressGate } from '../runtime/address-filter.js'
+import type { AddressFilter } from '../runtime/address-filter.js'
 import type { CompiledEdge, EdgeAt } from '../runtime/http-edges.js'
 import type { Snapshot } from '../runtime/snapshot.js'
 import type { ClientAddress } from './client-address.js'
@@ -20,7 +20,7 @@ export interface AdmissionParts {
   readonly kinds: HeaderKinds
   readonly forwarding: ClientAddress
   readonly clock: Clock
-  readonly endpoints: AddressGate
+  readonly endpoints: AddressFilter
   readonly tls: ListenerTls
 }
 
@@ -50,7 +50,7 @@ export class Admission {
     this.#parts = parts
   }
 
-  /** What is asked for, in the lenient form: its host tells which edge serves it. */
+  /** What is asked for, in the lenient form: its host decides which edge serves it. */
   target({ request: head, connection }: Exchange): RequestTarget | FailureAnswer {
     if (head.method === 'CONNECT' || head.method === 'TRACE') return requestErrors.method
     // Only HTTP/1.0 may come without Host; an empty one names no host.

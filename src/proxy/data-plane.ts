@@ -2,7 +2,7 @@ import type { InternalRequests } from '../flow/flow.js'
 import { AddressCounts, type TurnedAway } from '../lib/client-limits.js'
 import type { Clock } from '../lib/clock.js'
 import { unmapIpv4 } from '../lib/ip.js'
-import { AddressGate } from '../runtime/address-filter.js'
+import { AddressFilter } from '../runtime/address-filter.js'
 import type { Snapshot, SnapshotHolder } from '../runtime/snapshot.js'
 import { AccessLog, ConnectionLog, type LineWriter } from '../telemetry/access-log.js'
 import { type EventSink, TrafficEventSource } from '../telemetry/event-fields.js'
@@ -72,7 +72,7 @@ export function createTraffic(parts: TrafficParts): Traffic {
   const { holder, clock, metrics, log, lines, upstreams, accessLog, region, limits, timeouts, forwarding } = parts
   const contexts = new TlsContexts({ clock })
   const tls = new ListenerTls({ holder, contexts, development: parts.development, log })
-  const endpoints = new AddressGate('endpoints', { log: lines, told: (enforced) => metrics.restricted(enforced) })
+  const endpoints = new AddressFilter('endpoints', { log: lines, refused: (enforced) => metrics.restricted(enforced) })
   const events = new TrafficEventSource(parts.events)
   const pipeline = new Pipeline({
     holder,

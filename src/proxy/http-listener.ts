@@ -87,7 +87,7 @@ interface HttpListenerParts extends ConnectionPolicyParts {
 }
 
 /**
- * Opens a listening socket and hands its connections to the gate and its exchanges to the pipeline. Until `accept` its
+ * Opens a listening socket and hands its connections to the policy and its exchanges to the pipeline. Until `accept` its
  * connections are closed unread. Rejects with the system's error.
  */
 export async function openHttpListener(unit: ListenerUnit, parts: HttpListenerParts): Promise<OpenPort> {
@@ -102,26 +102,26 @@ export async function openHttpListener(unit: ListenerUnit, parts: HttpListenerPa
     ...(publicPort === undefined ? {} : { publicPort }),
     ...(pathForm === undefined ? {} : { pathForm })
   }
-  const gate = new ConnectionPolicy(entry, parts)
-  const tell = (facts: Parameters<Handler['connection']>[0], fields: object, message: string): void => {
+  const policy = new ConnectionPolicy(entry, parts)
+  const logRefusal = (facts: Parameters<Handler['connection']>[0], fields: object, message: string): void => {
     if (!parts.logRefused) return
     const client = unmapIpv4(facts.peer.address)
     parts.log.info({ connection: facts.id, listener: facts.listener, client, ...fields }, message)
   }
   let accepting = false
   const handler: Handler = {
-    connection: (facts) => accepting && gate.admit(facts),
-    closed: (facts) => gate.closed(facts),
-    exchange: (exchange) => parts.pipeline.serve(exchange, entry, gate.results(exchange.connection.id)),
+    connection: (facts) => accepting && policy.admit(facts),
+    closed: (facts) => policy.closed(facts),
+    exchange: (exchange) => parts.pipeline.serve(exchange, entry, policy.results(exchange.connection.id)),
     refused(facts, status, why) {
       parts.metrics.malformed(status, why)
-      if (why !== 'overloaded') tell(facts, { status, failure: why }, 'refused')
+      if (why !== 'overloaded') logRefusal(facts, { status, failure: why }, 'refused')
     },
     handshakeFailed(facts, why) {
       parts.metrics.handshakeFailed(why)
-      if (why !== 'overloaded') tell(facts, { failure: why }, 'handshake failed')
+      if (why !== 'overloaded') logRefusal(facts, { failure: why }, 'handshake failed')
     },
-    turnedAway: (facts, why) => parts.turnedAway.tell(name, why, unmapIpv4(facts.peer.address))
+    turnedAway: (facts, why) => parts.turnedAway.report(name, why, unmapIpv4(facts.peer.address))
   }
   const beside = parts.beside(unit)
   const options: ListenOptions = {

@@ -114,7 +114,7 @@ export class InternalExchange implements Exchange {
       }
       return waiting.takeAll()
     } catch {
-      // A message that breaks off is told by its stream, whatever broke it.
+      // A message that breaks off is reported by its stream, whatever broke it.
       return 'BROKEN'
     } finally {
       stop()

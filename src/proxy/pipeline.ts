@@ -28,7 +28,7 @@ export interface PipelineParts {
   readonly forwarder: Forwarder
   readonly clock: Clock
   readonly metrics: Metrics
-  /** What a certificate authority that checks a host is told at a path; undefined for every other request. */
+  /** The answer at a path to a certificate authority that checks a host; undefined for every other request. */
   readonly challenge: (host: string, path: string) => Uint8Array | undefined
   /** The port of an HTTP listener by the key of its unit; undefined: it is not open. */
   readonly listenerPort: (key: string) => number | undefined
@@ -57,7 +57,7 @@ export interface InternalPlace {
   readonly depth: number
 }
 
-/** One exchange on its way, with what the log will tell about it. */
+/** One exchange on its way, with what the log will hold about it. */
 interface RequestContext {
   readonly exchange: Exchange
   /** Pinned for the life of the exchange. */

@@ -47,7 +47,7 @@ export function edgePortKey(edge: string, { port }: HostPort): string {
 
 /**
  * The ports that an edge opens: not those of internal names, which only policies lead to. Names of one edge may share a port,
- * because bytes do not tell which name was meant.
+ * because bytes do not show which name was meant.
  */
 function openPorts(edge: TcpEdgeUnit): readonly HostPort[] {
   const ports = edge.ports.filter(({ host }) => !isInternal(host))

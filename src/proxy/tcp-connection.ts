@@ -7,7 +7,7 @@ import { closeConnection, type Verdict } from '../flow/verdict.js'
 import type { Clock } from '../lib/clock.js'
 import type { DeadlineOwner, DeadlineTimer } from '../lib/deadline-timer.js'
 import { unmapIpv4 } from '../lib/ip.js'
-import type { AddressGate } from '../runtime/address-filter.js'
+import type { AddressFilter } from '../runtime/address-filter.js'
 import type { Snapshot, SnapshotHolder } from '../runtime/snapshot.js'
 import type { CompiledTcpEdge } from '../runtime/tcp-edges.js'
 import type { ConnectionLog } from '../telemetry/access-log.js'
@@ -152,7 +152,7 @@ export interface TcpConnectionParts {
   readonly holder: SnapshotHolder
   readonly clock: Clock
   readonly metrics: Metrics
-  readonly endpoints: AddressGate
+  readonly endpoints: AddressFilter
   readonly upstreams: Upstreams
   readonly termination: TcpTermination
   /** What all pipes read into. */
@@ -242,7 +242,7 @@ export class TcpConnection {
     } finally {
       metrics.connections.dec()
       this.#flow.end()
-      this.#tell(clock.monotonic() - begun)
+      this.#record(clock.monotonic() - begun)
     }
   }
 
@@ -360,7 +360,7 @@ export class TcpConnection {
     else this.#client.destroy()
   }
 
-  #tell(duration: number): void {
+  #record(duration: number): void {
     const { metrics, lines, events } = this.#parts
     const { bytesIn, bytesOut } = this.#facts
     metrics.connectionEnded(this.#edge, this.#code, duration, bytesIn, bytesOut)

@@ -143,7 +143,7 @@ export class TcpListener implements OpenTcpPort {
     socket.on('error', ignore)
     socket.destroy()
     metrics.malformed(503, 'overloaded')
-    turnedAway.tell(this.#entry.id, why, unmapIpv4(peer.address))
+    turnedAway.report(this.#entry.id, why, unmapIpv4(peer.address))
   }
 
   #serve(socket: Socket, facts: SocketFacts): void {

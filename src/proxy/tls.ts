@@ -45,7 +45,7 @@ const NO_DEMAND: TlsDemand = {}
 
 /**
  * The secure contexts of the process: one for each certificate and demand, kept while they are used. Their ticket keys
- * are made at the start and again twice a day; who comes with an older ticket shakes hands anew.
+ * are made at the start and again twice a day; a client with an older ticket does a full handshake.
  */
 export class TlsContexts {
   readonly #clock: Clock
@@ -204,7 +204,7 @@ export class ListenerTls {
   /** Makes contexts for the certificates of a configuration that is about to serve or serves already. */
   ahead(snapshot: Snapshot): void {
     this.#parts.contexts.ahead(snapshot.tables.certificates, () => {
-      // Who asks for it first is refused, and that is logged.
+      // The first client that asks for it is refused, and that is logged.
     })
   }
 
@@ -299,7 +299,7 @@ export class TcpTermination {
     const shaken = full ? undefined : this.#parts.ofAddress.enter(peer.address)
     if (shaken === undefined) {
       socket.destroy()
-      this.#parts.turnedAway.tell(listener, full ? 'handshakes' : 'address-handshakes', peer.address)
+      this.#parts.turnedAway.report(listener, full ? 'handshakes' : 'address-handshakes', peer.address)
       return Promise.resolve({ kind: 'failed', why: 'overloaded' })
     }
     this.#running++

@@ -9,7 +9,7 @@ import { authorityKey, certificateKey, planned, secretAt } from './units.js'
 
 /**
  * Why an uploaded certificate cannot serve a domain now: it does not name it (RFC 6125 6.4.3: a wildcard stands for one label), or
- * its time has not come or is over. Undefined when it can, or when there is no such certificate, which others tell.
+ * its time has not come or is over. Undefined when it can, or when there is no such certificate, which other checks report.
  */
 async function unfit(certificate: string, domain: string, { find, clock }: Makers): Promise<string | undefined> {
   const found = await find(tlsCertificate.name, certificate)

@@ -48,7 +48,7 @@ interface ResourceDefinition<F extends Fields = Fields> {
   readonly clearable?: readonly string[]
 }
 
-/** A kind of API object: everything that tells it from the others. */
+/** A kind of API object: everything that distinguishes it from the others. */
 export interface Resource<F extends Fields = Fields> extends ResourceDefinition<F> {
   readonly rules: readonly Rule[]
   readonly operations: readonly Operation[]
@@ -84,7 +84,7 @@ export function defineResource<const F extends Fields>(definition: ResourceDefin
   }
 }
 
-/** Nouns of the events that tell of a created, changed or deleted record. They are older than the names of the resources. */
+/** Nouns of the events about a created, changed or deleted record. They are older than the names of the resources. */
 export const EVENT_NOUNS = [
   'agent_ingress',
   'api_key',
@@ -126,7 +126,7 @@ export function eventType(noun: EventNoun, change: Change): string {
   return `${noun}_${change}.v0`
 }
 
-/** The resource that an event of this type would tell of, when others have it and this version does not. */
+/** The resource that an event of this type would be about, when others have it and this version does not. */
 export function absentNoun(type: string): string | undefined {
   return ABSENT_NOUNS.find((noun) => CHANGES.some((change) => type === `${noun}_${change}.v0`))
 }

@@ -10,36 +10,36 @@ interface RestrictedSnapshot {
   ipPolicy(id: string): AddressRules | undefined
 }
 
-/** How often a gate has refused an address, and how often it only would have. */
-export interface GateCounts {
+/** How often an address filter has refused an address, and how often it only would have. */
+export interface AddressFilterCounts {
   readonly refused: number
   readonly warned: number
 }
 
 /** A class of traffic that an IP restriction can be for. */
-export type GatedTraffic = 'agent' | 'api' | 'dashboard' | 'endpoints'
+export type FilteredTraffic = 'agent' | 'api' | 'dashboard' | 'endpoints'
 
-interface AddressGateParts {
+interface AddressFilterParts {
   readonly log: { info(fields: object, message: string): void }
   /** Called for each address that the restriction does not allow. */
-  readonly told?: (enforced: boolean) => void
+  readonly refused?: (enforced: boolean) => void
 }
 
 /**
- * The IP restriction of one class of traffic: who may come in by address. Nothing restricts a class until there is a
+ * The IP restriction of one class of traffic: which addresses may come in. Nothing restricts a class until there is a
  * restriction for it; one that is not enforced is only logged and counted.
  */
-export class AddressGate {
-  readonly #traffic: GatedTraffic
-  readonly #parts: AddressGateParts
+export class AddressFilter {
+  readonly #traffic: FilteredTraffic
+  readonly #parts: AddressFilterParts
   readonly #counts = { refused: 0, warned: 0 }
 
-  constructor(traffic: GatedTraffic, parts: AddressGateParts) {
+  constructor(traffic: FilteredTraffic, parts: AddressFilterParts) {
     this.#traffic = traffic
     this.#parts = parts
   }
 
-  get counts(): GateCounts {
+  get counts(): AddressFilterCounts {
     return this.#counts
   }
 
@@ -48,7 +48,7 @@ export class AddressGate {
     const against = refusal(snapshot, this.#traffic, address)
     if (against === undefined) return true
     const { enforced, network } = against
-    this.#parts.told?.(enforced)
+    this.#parts.refused?.(enforced)
     this.#counts[enforced ? 'refused' : 'warned']++
     if (enforced) return false
     const fields = { client: address, type: this.#traffic, network, ...about }
@@ -58,12 +58,12 @@ export class AddressGate {
 }
 
 /** Would this snapshot keep `address` out? Counts and logs nothing. */
-export function refuses(snapshot: RestrictedSnapshot, traffic: GatedTraffic, address: string | undefined): boolean {
+export function refuses(snapshot: RestrictedSnapshot, traffic: FilteredTraffic, address: string | undefined): boolean {
   return refusal(snapshot, traffic, address)?.enforced === true
 }
 
 /** What speaks against an address; undefined when it passes. `network`: the one that decided, if any did. */
-function refusal(snapshot: RestrictedSnapshot, traffic: GatedTraffic, address: string | undefined) {
+function refusal(snapshot: RestrictedSnapshot, traffic: FilteredTraffic, address: string | undefined) {
   const restriction = snapshot.tables.restrictions.get(traffic)
   if (restriction === undefined) return undefined
   const policies = restriction.policies.map((id) => snapshot.ipPolicy(id))
@@ -72,7 +72,7 @@ function refusal(snapshot: RestrictedSnapshot, traffic: GatedTraffic, address: s
 }
 
 /** Is the restriction of this traffic the same in these two, with what its policies say? */
-export function sameRestriction(one: RestrictedSnapshot, other: RestrictedSnapshot, traffic: GatedTraffic): boolean {
+export function sameRestriction(one: RestrictedSnapshot, other: RestrictedSnapshot, traffic: FilteredTraffic): boolean {
   if (sameAddressRules(one, other)) return true
   const [now, then] = [one, other].map((snapshot) => snapshot.tables.restrictions.get(traffic))
   if (!isDeepStrictEqual(now, then)) return false

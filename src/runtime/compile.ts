@@ -4,7 +4,7 @@ import type { Action } from '../policy/action.js'
 import { type CompiledPolicy, compilePolicy } from '../policy/compile.js'
 import type { UnitProblems } from '../policy/problems.js'
 import type { PolicyServices } from '../policy/services.js'
-import type { Draft, KeptState } from './persistent-state.js'
+import type { Draft, PersistentState } from './persistent-state.js'
 import {
   applying,
   asKind,
@@ -24,7 +24,7 @@ export interface PolicyRights {
 }
 
 export interface CompileOptions extends PolicyRights {
-  readonly keptState: KeptState
+  readonly persistentState: PersistentState
   /** Of policies that agents send; where it is absent, a change that holds one is a defect. */
   readonly guests?: PolicyRights
 }
@@ -59,9 +59,9 @@ export function* preparing(
   secrets: SecretValues,
   options: CompileOptions
 ): Steps<Prepared> {
-  const { services, keptState } = options
+  const { services, persistentState } = options
   const plan = yield* applying(running.plan, change)
-  const draft = keptState.draft()
+  const draft = persistentState.draft()
   const changes = yield* unitChanges(running.plan, change)
   const policies = yield* compilePolicies(changes, draft, options)
   if (policies.failed.length > 0) return { ok: false, problems: policies.failed }

@@ -46,7 +46,7 @@ interface Holder extends EdgeAt {
   readonly endpoint: EndpointFacts
 }
 
-/** Who asks for one host, in the order of `precedence`: the first is meant when no port is told, and of one port. */
+/** The edges that serve one host, in the order of `precedence`: the first is meant when the request names no port, and of one port. */
 type Holders = readonly Holder[]
 
 /** The port of TLS by default: an edge with it is what a host without a port means. */

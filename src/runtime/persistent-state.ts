@@ -19,7 +19,7 @@ const NO_USES: Uses = new Map()
  * neither adds nor removes anything. State is swept when the last unit that uses it is gone. What they cost
  * depends on the units of its change alone, not on how much is kept.
  */
-export class KeptState {
+export class PersistentState {
   readonly #kept = new Map<string, Kept>()
   /** Unit to what it uses; units that use nothing are not in it. */
   readonly #uses = new Map<string, Uses>()

@@ -235,7 +235,7 @@ export interface IpRuleUnit {
 export interface RestrictionUnit {
   readonly kind: 'restriction'
   readonly traffic: string
-  /** false: what it would refuse is only told. */
+  /** false: what it would refuse is only logged and counted. */
   readonly enforced: boolean
   /** Ids of IP policies. */
   readonly policies: readonly string[]

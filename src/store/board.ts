@@ -11,17 +11,17 @@ export interface ProcessReport {
 
 /** What the store says to a report. */
 export interface Reported {
-  /** False: nothing was known of the process, and so there is nothing of it on the board either. */
+  /** False: nothing was known of the process, and so there is nothing of it on the cluster board either. */
   readonly known: boolean
   /** How many calls others have left for it since its first report. */
   readonly calls: number
 }
 
 /**
- * What the processes on one store tell each other beside records: what lives in each of them, and what one asks of
+ * What the processes on one store share beside records: what lives in each of them, and what one asks of
  * another. Nothing of it is a revision, and all of a process goes when its report goes.
  */
-export interface Board {
+export interface ClusterBoard {
   /**
    * Puts and drops entries of a process, all or nothing. Fails with `STORE_FAILED` when the process has no report (any
    * more).
@@ -37,7 +37,7 @@ export interface Board {
   call(call: BoardCall): Promise<boolean>
   /** Calls for a process that have no answer, oldest first. */
   waiting(process: string): Promise<BoardCall[]>
-  /** Answers a call and wakes who made it. Nothing happens when it was withdrawn. */
+  /** Answers a call and wakes the process that made it. Nothing happens when it was withdrawn. */
   answer(call: Pick<BoardCall, 'id' | 'from'>, text: string): Promise<void>
   /** Its answer; null: none yet; undefined: the call is gone, withdrawn or with the process that it was for. */
   answerTo(id: string): Promise<string | null | undefined>

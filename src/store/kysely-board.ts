@@ -1,5 +1,5 @@
 import type { Kysely, Selectable, Transaction } from 'kysely'
-import type { Board, BoardCall, BoardChange, BoardEntry, BoardPage, Published, PublishedEntry } from './board.js'
+import type { BoardCall, BoardChange, BoardEntry, BoardPage, ClusterBoard, Published, PublishedEntry } from './board.js'
 import type { DeliveryReport, Lease, Outbox, OutboxEntry, OutboxPlace } from './outbox.js'
 import { pieces, printable, storable } from './queries.js'
 import type { Database, DeliveriesTable, Tables } from './tables.js'
@@ -9,7 +9,7 @@ const ROWS = 200
 const IDS = 500
 
 /** The board over any database that Kysely speaks to. Its statements take no writer's turn. */
-export class KyselyBoard implements Board {
+export class KyselyBoard implements ClusterBoard {
   readonly #database: Database
   readonly #now: () => number
   readonly #listeners = new Map<string, Set<() => void>>()

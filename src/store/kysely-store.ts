@@ -3,7 +3,7 @@ import type { Transaction } from 'kysely'
 import type { Clock } from '../lib/clock.js'
 import { Mutex } from '../lib/concurrency.js'
 import type { Json } from '../lib/json.js'
-import type { Board, ProcessReport, Reported } from './board.js'
+import type { ClusterBoard, ProcessReport, Reported } from './board.js'
 import { EndedSessions } from './ended-sessions.js'
 import { StoreError } from './errors.js'
 import { KyselyBoard, KyselyOutbox } from './kysely-board.js'
@@ -75,7 +75,7 @@ interface KyselyStoreParts {
   /** Learns what could be written, and probes through this store while there is trouble. */
   readonly health?: StoreHealth
   /** Reports what other processes say; absent: nothing does. */
-  readonly board?: Board
+  readonly board?: ClusterBoard
   /** Called with the place of each revision that this store has committed itself. */
   readonly onCommit: (place: Place) => void
   /** Stops whatever watches the database. */
@@ -89,7 +89,7 @@ const MANY = 2_000
 export class KyselyStore extends Queries implements Store {
   readonly outbox: Outbox
   readonly deadLetters: DeadLetters
-  readonly board: Board
+  readonly board: ClusterBoard
   readonly endedSessions: EndedSessions
   readonly #database: Database
   readonly #parts: KyselyStoreParts
@@ -318,7 +318,7 @@ export class KyselyStore extends Queries implements Store {
     try {
       await trx.commit().execute()
     } catch (error) {
-      // The connection goes back only through a rollback, which tells nothing: the commit may have happened.
+      // The connection goes back only through a rollback, which shows nothing: the commit may have happened.
       await this.#undo(trx)
       if (isAnswered(error)) throw error
       if (!(await this.#outcomes.landed(operationId, error))) throw error

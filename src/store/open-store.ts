@@ -19,7 +19,7 @@ const RECONNECTING = { first: 100, longest: 5_000 }
 interface RevisionWatchParts {
   readonly driver: PostgresDriver
   readonly channel: string
-  /** Hears, on the same connection, what is said on another channel; undefined: something may have been missed. */
+  /** Called, on the same connection, with each message of another channel; undefined: messages may have been missed. */
   readonly beside: { readonly channel: string; readonly heard: (message: string | undefined) => void }
   /** Reads the place of the last committed revision. */
   readonly read: () => Promise<Place>

@@ -30,7 +30,7 @@ export interface DeliveryReport {
  * when they were taken, so that neither a crash before nor one after loses any; one in between repeats some.
  *
  * Leases say which process delivers to which destination. They need no common clock: the holder changes the number of
- * its lease again and again, and who has seen the same number for long enough by a clock of its own may take the lease over.
+ * its lease again and again, and a process that has seen the same number for long enough, by its own clock, may take the lease over.
  */
 export interface Outbox {
   /** The oldest entries of a destination, in the order of their revisions. */

@@ -7,10 +7,10 @@ import { StoreError, type StoreTrouble } from './errors.js'
 import type { StoreLog } from './store.js'
 import type { Database, Tables } from './tables.js'
 
-/** Where processes tell each other about new revisions; the message is the number. */
+/** The channel of new revisions; the message is the number. */
 export const REVISIONS_CHANNEL = 'sluice_revisions'
 
-/** Where a process tells another one to look at the board; the message is the id of the other one. */
+/** The channel on which a process asks another one to read the cluster board; the message is the id of the other one. */
 export const CALLS_CHANNEL = 'sluice_calls'
 
 /** Any number, as long as it stays the same: all processes that migrate one database wait at it. */

@@ -24,7 +24,7 @@ export interface BackupFacts {
 
 /** Where a backup keeps the files beside the database. No table of the store. */
 const FILES = 'backup_files'
-/** What tells of processes that run; of the past it would only be wrong. */
+/** Tables about running processes; in a backup their rows would only be wrong. */
 const OF_PROCESSES = ['processes', 'leases']
 
 /**
@@ -32,7 +32,7 @@ const OF_PROCESSES = ['processes', 'leases']
  * not at all, and replaces what is there. Fails with a `StoreError`.
  */
 export function backUpSqlite(from: string, to: string, files: readonly BackupFile[]): BackupFacts {
-  return told(to, () => {
+  return withFileErrors(to, () => {
     const partial = partialFor(to)
     try {
       copyFrom(from, partial)
@@ -48,7 +48,7 @@ export function backUpSqlite(from: string, to: string, files: readonly BackupFil
 
 /** What a backup holds. `name` is what it is called in errors. Fails with a `StoreError` when it is damaged, none, or of a newer version. */
 export function checkBackup(path: string, name = path): BackupFacts {
-  return told(name, () => {
+  return withFileErrors(name, () => {
     const database = openToRead(path)
     try {
       const rows = database.pragma('integrity_check') as { readonly integrity_check: string }[]
@@ -74,7 +74,7 @@ export function checkBackup(path: string, name = path): BackupFacts {
  */
 export async function whileUnused<T>(path: string, run: () => Promise<T>): Promise<T> {
   mkdirSync(dirname(path), { recursive: true, mode: 0o700 })
-  const lock = told(path, () => lockSqlite(path))
+  const lock = withFileErrors(path, () => lockSqlite(path))
   try {
     return await run()
   } finally {
@@ -87,7 +87,7 @@ export async function whileUnused<T>(path: string, run: () => Promise<T>): Promi
  * `StoreError`.
  */
 export function restoreSqlite(backup: string, path: string): void {
-  told(path, () => {
+  withFileErrors(path, () => {
     const real = realFile(path)
     const partial = partialFor(real)
     try {
@@ -177,7 +177,7 @@ function hasTable(database: SqliteDatabase, name: string): boolean {
   return database.prepare(`select 1 from sqlite_master where type = 'table' and name = ?`).all([name]).length > 0
 }
 
-function told<T>(name: string, run: () => T): T {
+function withFileErrors<T>(name: string, run: () => T): T {
   try {
     return run()
   } catch (error) {

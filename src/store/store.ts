@@ -1,5 +1,5 @@
 import type { Json } from '../lib/json.js'
-import type { Board, ProcessReport, Reported } from './board.js'
+import type { ClusterBoard, ProcessReport, Reported } from './board.js'
 import type { EndedSessions } from './ended-sessions.js'
 import type { ClaimConflict } from './errors.js'
 import type { DeadLetters, Outbox } from './outbox.js'
@@ -181,7 +181,7 @@ export interface Outcome<T> {
 export interface Store extends StoreReader {
   readonly outbox: Outbox
   readonly deadLetters: DeadLetters
-  readonly board: Board
+  readonly board: ClusterBoard
   readonly endedSessions: Pick<EndedSessions, 'add' | 'since' | 'forget'>
   /**
    * Runs `work` as the only writer of all processes and commits what it wrote; what it throws is thrown after everything
@@ -204,7 +204,7 @@ export interface Store extends StoreReader {
   forgetHistory(revision: number): Promise<void>
   reportProcess(report: Omit<ProcessReport, 'seenAt'>): Promise<Reported>
   processes(): Promise<ProcessReport[]>
-  /** Drops these reports, unless their processes have reported since, and what is on the board of their processes. */
+  /** Drops these reports, unless their processes have reported since, and what is on the cluster board of their processes. */
   forgetProcesses(reports: readonly Pick<ProcessReport, 'id' | 'seenAt'>[]): Promise<void>
   /** Id of the key that secrets are sealed by; null: no process has said it yet. */
   sealKey(): Promise<string | null>

@@ -164,7 +164,7 @@ export interface DeadLettersTable {
 interface LeasesTable {
   destination: string
   holder: string
-  /** Another one with every sign of life of the holder. */
+  /** Changes with every renewal by the holder. */
   number: number
 }
 
@@ -189,9 +189,9 @@ export interface Database {
   holdForMigration(transaction: Transaction<Tables>): Promise<void>
   /** Counts the rows anew for the planner, after a write that changed many. */
   recount(transaction: Transaction<Tables>): Promise<void>
-  /** Tells other processes about the revision when the transaction commits. */
+  /** Notifies other processes of the revision when the transaction commits. */
   announce(transaction: Transaction<Tables>, revision: number): Promise<void>
-  /** Tells another process, when the transaction commits, that there is something for it on the board. */
+  /** Notifies another process, when the transaction commits, that there is something for it on the cluster board. */
   wake(transaction: Transaction<Tables>, process: string): Promise<void>
   /** Writes what is committed, as of one moment, into a new SQLite file that only this user reads. */
   copy(to: string): Promise<void>

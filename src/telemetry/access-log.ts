@@ -7,7 +7,7 @@ export interface LineWriter {
   info(fields: object, message: string): void
 }
 
-/** Everything that one line tells. Times in milliseconds. */
+/** Everything that one line of the access log holds. Times in milliseconds. */
 export interface ExchangeRecord {
   readonly connection: ConnectionFacts
   readonly request: RequestHead
@@ -90,7 +90,7 @@ function pathOnly(target: string): string {
   return mark === -1 ? target : target.slice(0, mark)
 }
 
-/** Everything that one line tells. */
+/** Everything that one line about a connection holds. */
 export interface ConnectionRecord {
   readonly connection: ConnectionFacts
   readonly flow: Flow

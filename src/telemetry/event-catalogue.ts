@@ -3,7 +3,7 @@ export type TrafficFieldType = 'string' | 'int' | 'bool' | 'timestamp' | 'list<d
 
 export interface TrafficField {
   readonly type: TrafficFieldType
-  /** For people: what it tells, and when it is null. */
+  /** For people: what it means, and when it is null. */
   readonly description: string
 }
 

@@ -24,7 +24,7 @@ export interface HealthSources {
   overdueCertificates(): number
   /** Does no DNS server answer? */
   dnsSilent(): boolean
-  /** Undefined where the system does not tell. */
+  /** Undefined where the system does not show it. */
   descriptors(): DescriptorUse | undefined
 }
 

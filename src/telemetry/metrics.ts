@@ -4,7 +4,7 @@ import type { Phase } from '../flow/flow.js'
 import type { PolicyMeter } from '../policy/services.js'
 import { type Counter as CounterOf, Counters, Level, Spread, Total } from './counters.js'
 
-/** What the limiter tells about itself at a scrape. */
+/** The figures of the limiter at a scrape. */
 interface LimiterStatistics {
   readonly buckets: number
   readonly bytesInUse: number

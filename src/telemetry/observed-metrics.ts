@@ -207,7 +207,7 @@ interface HealthReadings {
   appliedAt(): number | undefined
   /** Seconds. */
   loop(): { readonly p50: number; readonly p99: number; readonly max: number }
-  /** Undefined where the system does not tell. */
+  /** Undefined where the system does not show it. */
   descriptors(): { readonly used: number; readonly allowed: number } | undefined
 }
 

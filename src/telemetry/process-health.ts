@@ -27,7 +27,7 @@ export class Descriptors {
     this.#counts = counts
   }
 
-  /** As of the last look; undefined where the system does not tell. */
+  /** As of the last look; undefined where the system does not show it. */
   get use(): DescriptorUse | undefined {
     return this.#use
   }
@@ -68,7 +68,7 @@ function isExhausted(error: unknown): boolean {
   return code === 'EMFILE' || code === 'ENFILE'
 }
 
-/** What Linux tells in /proc; elsewhere both reject. */
+/** Read from /proc of Linux; elsewhere both reject. */
 const procCounts: DescriptorCounts = {
   async used() {
     // Linux 6.2 and newer answer without opening anything (proc_pid_fd(5)).

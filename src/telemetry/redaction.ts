@@ -45,7 +45,7 @@ const ORDINARY = [
   ...['response', 'result', 'state', 'status', 'zip'],
   ...['bucket', 'cache', 'foreign', 'group', 'order', 'partition', 'primary', 'public', 'shard', 'sort']
 ]
-/** What identity providers send to the callback of a login beside the code: who has both could be taken for the user. */
+/** What identity providers send to the callback of a login beside the code: with both, an attacker could pass for the user. */
 const GRANT = 'state'
 
 const ROOT = new RegExp(ROOTS.join('|'), 'i')

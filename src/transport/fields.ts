@@ -1,6 +1,6 @@
 import type { HeaderList } from '../flow/headers.js'
 
-/** Lower-case names by length, so that most fields are told apart without changing their case. */
+/** Lower-case names by length, so that most fields are recognised without changing their case. */
 const FRAMING = new Map<number, readonly string[]>([
   [6, ['expect']],
   [10, ['connection', 'keep-alive']],

@@ -58,7 +58,7 @@ export function copy(
 }
 
 export function ignore(): void {
-  // Listens so that an 'error' event is not thrown; who needs the end of the stream hears 'close'.
+  // Listens so that an 'error' event is not thrown; the readers that need the end of the stream listen to 'close'.
 }
 
 /** Any duplex stream as a `BytePipe`. */

@@ -134,7 +134,7 @@ interface ReadHeaderOptions {
 /**
  * Reads the PROXY header of an accepted, paused socket; what came behind it is put back (`unshift`) and the socket stays
  * paused. `own` also for a peer that is not trusted and sends no header; it must send something, because what is not known
- * cannot be told from a header. `done` is called once; after a failure the socket is destroyed. Returns the way to give up,
+ * cannot be distinguished from a header. `done` is called once; after a failure the socket is destroyed. Returns the way to give up,
  * which does nothing when it is over.
  */
 export function readProxyHeader(

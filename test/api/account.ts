@@ -10,7 +10,7 @@ import { actions } from '../../src/features/registry.js'
 import { systemClock } from '../../src/lib/clock.js'
 import { newSealKey, parseSealKey, Sealer } from '../../src/lib/seal.js'
 import { resources } from '../../src/resources/registry.js'
-import { KeptState } from '../../src/runtime/persistent-state.js'
+import { PersistentState } from '../../src/runtime/persistent-state.js'
 import { Snapshot, SnapshotHolder } from '../../src/runtime/snapshot.js'
 import { openStore } from '../../src/store/open-store.js'
 import { type Answer, type Ask, KEY, listen } from './asking.js'
@@ -51,7 +51,7 @@ export async function openAccount(t: Test, options: AccountOptions = {}) {
       log,
       checkPolicy: policyCheck(services, actions),
       holder,
-      compile: { services, actions, keptState: new KeptState() },
+      compile: { services, actions, persistentState: new PersistentState() },
       operatorKeys: keys,
       baseUrl,
       zone: 'sluice.localhost',

@@ -14,7 +14,7 @@ import type { ManagementStatus } from '../../src/resources/domains.js'
 import { readUpdate } from '../../src/resources/read.js'
 import { resources } from '../../src/resources/registry.js'
 import type { Resource } from '../../src/resources/resource.js'
-import { KeptState } from '../../src/runtime/persistent-state.js'
+import { PersistentState } from '../../src/runtime/persistent-state.js'
 import { Snapshot, SnapshotHolder } from '../../src/runtime/snapshot.js'
 import type { ResourceRecord } from '../../src/schema/field.js'
 import { openStore } from '../../src/store/open-store.js'
@@ -74,7 +74,7 @@ export class Managed {
       log,
       checkPolicy: policyCheck(services, actions),
       holder,
-      compile: { services, actions, keptState: new KeptState() },
+      compile: { services, actions, persistentState: new PersistentState() },
       operatorKeys: { accepts: async () => false },
       baseUrl: () => 'https://api.test',
       zone: ZONE,

@@ -9,7 +9,7 @@ import { actions } from '../../src/features/registry.js'
 import { Sealer, sealKey } from '../../src/lib/seal.js'
 import { resources } from '../../src/resources/registry.js'
 import type { Resource } from '../../src/resources/resource.js'
-import { KeptState } from '../../src/runtime/persistent-state.js'
+import { PersistentState } from '../../src/runtime/persistent-state.js'
 import { Snapshot, SnapshotHolder } from '../../src/runtime/snapshot.js'
 import { openStore } from '../../src/store/open-store.js'
 import type { Store } from '../../src/store/store.js'
@@ -134,7 +134,7 @@ export async function open(t: Test, { at = ':memory:', wrap, ...options }: Setup
     log,
     checkPolicy: policyCheck(services, actions),
     holder,
-    compile: { services, actions, keptState: new KeptState() },
+    compile: { services, actions, persistentState: new PersistentState() },
     operatorKeys: { accepts: async (key) => key === OPERATOR_KEY },
     baseUrl: () => BASE,
     zone: 'sluice.test',

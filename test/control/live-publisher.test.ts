@@ -8,7 +8,7 @@ import {
 } from '../../src/control/cluster/live-sources.js'
 import { LivePublisher } from '../../src/control/cluster/publisher.js'
 import { newId } from '../../src/lib/id.js'
-import type { Board } from '../../src/store/board.js'
+import type { ClusterBoard } from '../../src/store/board.js'
 import { StoreError } from '../../src/store/errors.js'
 import { random as seeded } from '../features/rate-limit/limiter/support/random.js'
 import { until } from '../helpers/until.js'
@@ -57,7 +57,7 @@ class Agents implements LiveSources {
   }
 }
 
-async function stand(t: Test, wrap: (board: Board) => Board = (board) => board) {
+async function stand(t: Test, wrap: (board: ClusterBoard) => ClusterBoard = (board) => board) {
   const { store } = await opened(t, ':memory:')
   const { board } = store
   const agents = new Agents()
@@ -96,7 +96,7 @@ t.test('nothing is written before the process has reported, then everything', as
 
 t.test('while nothing changes nothing is written', async (t) => {
   let writes = 0
-  const counting = (board: Board): Board => ({
+  const counting = (board: ClusterBoard): ClusterBoard => ({
     ...bound(board),
     publish: async (...change) => {
       writes++
@@ -144,7 +144,7 @@ t.test(
       let fails = true
       let attempts = 0
       const random = seeded(round + 1)
-      const failing = (board: Board): Board => ({
+      const failing = (board: ClusterBoard): ClusterBoard => ({
         ...bound(board),
         publish: async (...change) => {
           attempts++
@@ -189,7 +189,7 @@ t.test(
 )
 
 /** The methods of a board as an object of their own. */
-function bound(board: Board): Board {
+function bound(board: ClusterBoard): ClusterBoard {
   return {
     publish: (...all) => board.publish(...all),
     clear: (...all) => board.clear(...all),

@@ -1,6 +1,6 @@
 import t from 'tap'
 import { ProcessCalls } from '../../src/control/cluster/remote-calls.js'
-import type { Board } from '../../src/store/board.js'
+import type { ClusterBoard } from '../../src/store/board.js'
 import { ManualClock } from '../helpers/clock.js'
 import { until } from '../helpers/until.js'
 import { Lines, opened, type Test } from '../store/opened.js'
@@ -29,7 +29,7 @@ async function stand(t: Test, serve?: (body: string) => Promise<string>) {
   return { store, board, clock, log, one, two, asked, report }
 }
 
-async function left(board: Board, process: string): Promise<number> {
+async function left(board: ClusterBoard, process: string): Promise<number> {
   return (await board.waiting(process)).length
 }
 

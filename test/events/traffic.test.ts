@@ -126,7 +126,7 @@ t.test('what happened is written by the way: in order, with its time, to whom su
     ['a', HTTP, time(second)]
   ])
   events.put(HTTP, read)
-  events.tell(SESSION, {})
+  events.publish(SESSION, {})
   t.same(shown(), [
     ['b', HTTP, time(second)],
     ['b', SESSION, time(second)]

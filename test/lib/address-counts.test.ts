@@ -27,10 +27,10 @@ t.test('each is counted, one line a pause is written', async (t) => {
   const lines: object[] = []
   const counted: string[] = []
   const log = new TurnedAwayLog(clock, { warn: (fields) => lines.push(fields) }, (...what) => counted.push(what.join()))
-  for (let i = 0; i < 100; i++) log.tell('default', 'address-connections', '192.0.2.1')
-  log.tell('default', 'connections', '192.0.2.2')
+  for (let i = 0; i < 100; i++) log.report('default', 'address-connections', '192.0.2.1')
+  log.report('default', 'connections', '192.0.2.2')
   clock.advance(10_001)
-  log.tell('default', 'address-connections', '192.0.2.3')
+  log.report('default', 'address-connections', '192.0.2.3')
   t.equal(counted.filter((one) => one === 'default,address-connections').length, 101)
   t.same(lines, [
     { listener: 'default', limit: 'limits.connections_per_address', client: '192.0.2.1', count: 1 },

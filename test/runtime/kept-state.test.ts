@@ -1,11 +1,11 @@
 import t from 'tap'
-import { KeptState } from '../../src/runtime/persistent-state.js'
+import { PersistentState } from '../../src/runtime/persistent-state.js'
 import { random as seeded } from '../features/rate-limit/limiter/support/random.js'
 
 const made = () => ({ count: 0 })
 
 t.test('state stays with its key from one configuration to the next', async (t) => {
-  const state = new KeptState()
+  const state = new PersistentState()
   const first = state.draft()
   const window = first.for('policy:a').keep(['rate-limit', 'x', 60], made)
   first.commit([])
@@ -15,7 +15,7 @@ t.test('state stays with its key from one configuration to the next', async (t) 
 })
 
 t.test('a draft that is dropped neither adds nor removes', async (t) => {
-  const state = new KeptState()
+  const state = new PersistentState()
   const first = state.draft()
   const window = first.for('policy:a').keep(['k'], made)
   first.commit([])
@@ -26,7 +26,7 @@ t.test('a draft that is dropped neither adds nor removes', async (t) => {
 })
 
 t.test('state goes with the last unit that uses it', async (t) => {
-  const state = new KeptState()
+  const state = new PersistentState()
   const first = state.draft()
   const shared = first.for('policy:a').keep(['k'], made)
   t.equal(first.for('policy:b').keep(['k'], made), shared)
@@ -41,7 +41,7 @@ t.test('state goes with the last unit that uses it', async (t) => {
 })
 
 t.test('state that moves from one unit to another in one change stays', async (t) => {
-  const state = new KeptState()
+  const state = new PersistentState()
   const first = state.draft()
   const window = first.for('policy:a').keep(['k'], made)
   first.commit([])
@@ -74,7 +74,7 @@ class Model {
 t.test('any history of drafts keeps exactly what the units use', async (t) => {
   const random = seeded(20_251_121)
   const upTo = (count: number) => Math.floor(random() * count)
-  const state = new KeptState()
+  const state = new PersistentState()
   const model = new Model()
   let swept = 0
   for (let step = 0; step < 2_000; step++) {
@@ -106,13 +106,13 @@ t.test('any history of drafts keeps exactly what the units use', async (t) => {
 
 t.test('a commit costs what its change touches', async (t) => {
   const fill = (count: number) => {
-    const state = new KeptState()
+    const state = new PersistentState()
     const draft = state.draft()
     for (let n = 0; n < count; n++) draft.for(`policy:${n}`).keep([n], made)
     draft.commit([])
     return state
   }
-  const nanoseconds = (state: KeptState) => {
+  const nanoseconds = (state: PersistentState) => {
     const times: number[] = []
     for (let n = 0; n < 400; n++) {
       const draft = state.draft()

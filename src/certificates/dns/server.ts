@@ -134,7 +134,7 @@ function serve(socket: Socket, parts: DnsListenerParts): void {
       if (answer === undefined) return void socket.destroy()
       const framed = Buffer.alloc(2)
       framed.writeUInt16BE(answer.length)
-      // Who asks and does not read gets no more.
+      // A client that asks and does not read gets no more.
       if (!socket.write(Buffer.concat([framed, answer]))) return void socket.destroy()
       bytes = bytes.subarray(2 + length)
     }

@@ -1,5 +1,5 @@
 import type { Clock } from '../../lib/clock.js'
-import type { Board, BoardEntry, Published } from '../../store/board.js'
+import type { BoardEntry, ClusterBoard, Published } from '../../store/board.js'
 import type { Store, StoreLog } from '../../store/store.js'
 import { ControlError } from '../errors.js'
 import type { LiveSession, LiveSources, LiveTunnel, SessionCommand } from './live-sources.js'
@@ -46,12 +46,12 @@ type CommandAnswer = 'done' | 'gone' | { readonly refused: string }
 const PAGE = 500
 
 /**
- * The agents of all processes on the store: those of this process from its memory, the others' from the board. A process
+ * The agents of all processes on the store: those of this process from its memory, the others' from the cluster board. A process
  * that is alone asks no other process.
  */
 export class ClusterAgents {
   readonly #parts: ClusterAgentsParts
-  readonly #board: Board | undefined
+  readonly #board: ClusterBoard | undefined
   readonly #publisher: LivePublisher | undefined
   readonly #calls: ProcessCalls | undefined
 
@@ -129,7 +129,7 @@ export class ClusterAgents {
     return false
   }
 
-  /** Waits for what other processes have asked for, and takes the agents of this process off the board. */
+  /** Waits for what other processes have asked for, and takes the agents of this process off the cluster board. */
   async stop(): Promise<void> {
     await this.#calls?.stop()
     await this.#publisher?.stop()

@@ -7,19 +7,19 @@ import type { Store, StoreLog } from '../../store/store.js'
 import type { AppliedRevision } from '../applied.js'
 import type { ProcessState } from '../calls.js'
 
-/** A report as far as it is a sign of life. */
-export type Sign = Pick<ProcessReport, 'id' | 'seenAt'>
+/** A report, as far as it shows that the process lives. */
+export type Heartbeat = Pick<ProcessReport, 'id' | 'seenAt'>
 
 /** What one look may add to a silence: while the store was out of reach no process could report, and none has ended because of it. Milliseconds. */
 const MOST_STEP = 2_000
 
 /**
- * How long the processes on a store have been silent, as far as this one has watched. A sign of life is a report that differs
+ * How long the processes on a store have been silent, as far as this one has watched. A heartbeat is a report that differs
  * from the one before; its time is that of another machine and is compared with no clock.
  */
-export class SignsOfLife {
+export class Heartbeats {
   readonly #clock: Clock
-  #silences: ReadonlyMap<string, { readonly sign: Sign; readonly silence: number; readonly heardAt: number }> =
+  #silences: ReadonlyMap<string, { readonly sign: Heartbeat; readonly silence: number; readonly heardAt: number }> =
     new Map()
   #lookedAt: number | undefined
 
@@ -28,7 +28,7 @@ export class SignsOfLife {
   }
 
   /** Takes what all processes have reported last. */
-  look(signs: readonly Sign[]): void {
+  look(signs: readonly Heartbeat[]): void {
     const now = this.#clock.monotonic()
     const step = Math.min(MOST_STEP, now - (this.#lookedAt ?? now))
     this.#lookedAt = now
@@ -51,9 +51,9 @@ export class SignsOfLife {
     return this.#silences.get(id)?.heardAt
   }
 
-  /** The last signs of those that have been silent for longer than this. Milliseconds. */
-  silentFor(milliseconds: number): readonly Sign[] {
-    const silent: Sign[] = []
+  /** The last heartbeats of those that have been silent for longer than this. Milliseconds. */
+  silentFor(milliseconds: number): readonly Heartbeat[] {
+    const silent: Heartbeat[] = []
     for (const { sign, silence } of this.#silences.values()) if (silence > milliseconds) silent.push(sign)
     return silent
   }
@@ -86,14 +86,14 @@ interface Gone {
   readonly until: number
 }
 
-/** Tells the other processes on the store how far this one is. */
+/** Reports to the other processes on the store which revision this one has applied. */
 export class ProcessReports {
   /** Of this process. */
   readonly id: string
   readonly #parts: ProcessReportsParts
   #timer: NodeJS.Timeout | undefined
   readonly #reporting = new Coalescer(() => this.#report())
-  readonly #signs: SignsOfLife
+  readonly #signs: Heartbeats
   /** Processes whose reports have left the store. */
   readonly #gone = new Map<string, Gone>()
   readonly #failing = new FirstFailure()
@@ -101,7 +101,7 @@ export class ProcessReports {
 
   constructor(parts: ProcessReportsParts) {
     this.#parts = parts
-    this.#signs = new SignsOfLife(parts.clock)
+    this.#signs = new Heartbeats(parts.clock)
     this.id = newId('proc', parts.clock.wall())
     if (parts.every !== undefined) this.#timer = setInterval(() => this.soon(), parts.every).unref()
   }
@@ -116,7 +116,7 @@ export class ProcessReports {
     return [this.id, ...this.#silentFor(SILENT_AFTER).map(({ id }) => id)]
   }
 
-  /** From now on `reported` hears what the store says to each report; it must not throw. There is one listener. */
+  /** From now on `reported` is called with the answer of the store to each report; it must not throw. There is one listener. */
   watch(reported: (said: Reported) => void): void {
     this.#reported = reported
   }
@@ -204,7 +204,7 @@ export class ProcessReports {
   }
 
   /** This process lives, whatever its own reports say. */
-  #silentFor(milliseconds: number): Sign[] {
+  #silentFor(milliseconds: number): Heartbeat[] {
     return this.#signs.silentFor(milliseconds).filter(({ id }) => id !== this.id)
   }
 

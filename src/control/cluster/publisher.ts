@@ -1,5 +1,5 @@
 import { createHash } from 'node:crypto'
-import type { Board, BoardChange, BoardEntry, Reported } from '../../store/board.js'
+import type { BoardChange, BoardEntry, ClusterBoard, Reported } from '../../store/board.js'
 import type { Position, StoreLog } from '../../store/store.js'
 import type { LiveSession, LiveSources, LiveTunnel } from './live-sources.js'
 
@@ -60,7 +60,7 @@ export function comparePositions(a: Position, b: Position): number {
   return b.createdAt - a.createdAt || b.sequence - a.sequence
 }
 
-/** Kinds of the board: sessions and tunnels in the order of their ids, and tunnels with a URL in that of endpoints. */
+/** Kinds of the cluster board: sessions and tunnels in the order of their ids, and tunnels with a URL in that of endpoints. */
 export const SESSIONS = 'session'
 export const TUNNELS = 'tunnel'
 export const ENDPOINTS = 'endpoint'
@@ -68,7 +68,7 @@ export const ENDPOINTS = 'endpoint'
 /** The kinds under which a session or a tunnel may stand. */
 export const ENTRIES = { session: [SESSIONS], tunnel: [TUNNELS, ENDPOINTS] } as const
 
-/** What other processes are told of a session or a tunnel. */
+/** What this process publishes of a session or a tunnel to the others. */
 function entriesOf(live: { readonly session: LiveSession } | { readonly tunnel: LiveTunnel }): readonly BoardEntry[] {
   if ('session' in live) {
     const { session } = live
@@ -92,7 +92,7 @@ export function tunnelOf({ body }: BoardEntry): LiveTunnel {
 }
 
 interface LivePublisherParts {
-  readonly board: Board
+  readonly board: ClusterBoard
   /** Id of this process. */
   readonly process: string
   readonly sources: LiveSources
@@ -110,7 +110,7 @@ const MOST = 1000
  */
 export class LivePublisher {
   readonly #parts: LivePublisherParts
-  /** Keys of what is not on the board as it is. */
+  /** Keys of what stands otherwise on the cluster board, or not at all. */
   #dirty = new Set<string>()
   /** Does the process have a report? Without one it can have no entries. */
   #reported = false
@@ -127,7 +127,7 @@ export class LivePublisher {
     })
   }
 
-  /** The process has reported. When the store did not know it, nothing of it is on the board. */
+  /** The process has reported. When the store did not know it, nothing of it is on the cluster board. */
   reported({ known }: Reported): void {
     this.#reported = true
     if (!known) this.#everything()

@@ -1,12 +1,12 @@
 import type { Clock } from '../../lib/clock.js'
 import { Coalescer } from '../../lib/concurrency.js'
 import { newId } from '../../lib/id.js'
-import type { Board, BoardCall, Reported } from '../../store/board.js'
+import type { BoardCall, ClusterBoard, Reported } from '../../store/board.js'
 import type { StoreLog } from '../../store/store.js'
 import { ControlError } from '../errors.js'
 
 export interface ProcessCallsParts {
-  readonly board: Board
+  readonly board: ClusterBoard
   /** Id of this process. */
   readonly process: string
   readonly clock: Clock
@@ -69,7 +69,7 @@ export class ProcessCalls {
     const { board, clock } = this.#parts
     const end = clock.monotonic() + PATIENCE
     for (let looks = 0; looks < MOST_LOOKS; looks++) {
-      // Before the look: who is woken during it looks once more.
+      // Before the look: a notification during the look causes another one.
       const pause = this.#pause()
       try {
         const answer = await board.answerTo(id)
@@ -120,7 +120,7 @@ export class ProcessCalls {
         )
       }
     } catch (error) {
-      // The next report tells of the call again.
+      // The next report shows the call again.
       this.#calls = undefined
       log.warn({ err: error }, 'what another process asks for cannot be read')
     }

@@ -34,7 +34,7 @@ export class ImportRefused extends CodedError {
   }
 }
 
-/** How a key follows from a passphrase (RFC 7914), and the id of the key, by which a wrong passphrase is told. */
+/** How a key follows from a passphrase (RFC 7914), and the id of the key, by which a wrong passphrase is recognised. */
 export interface PassphraseParameters {
   readonly kdf: 'scrypt'
   /** Base64 of 16 bytes; new for each document. */

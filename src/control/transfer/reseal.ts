@@ -17,7 +17,7 @@ interface ResealOptions {
   /** Every kind whose records may have sealed values. */
   readonly kinds: readonly string[]
   readonly clock: Clock
-  /** Hears how many values are sealed anew, now and then. */
+  /** Called now and then with the number of values that are sealed anew. */
   readonly progress: (done: number) => void
   /** Called for each record that stays as it is, because neither key opens it. */
   readonly left: (record: RecordKey, code: string) => void

@@ -61,7 +61,7 @@ export class File implements Sender {
         const handle = await this.#open()
         if (this.#cut) await this.#write(handle, Buffer.of(LINE_FEED))
       } catch {
-        // Told by the first event, which meets the same.
+        // The first event meets the same error and reports it.
         await this.#let()
       }
     })

@@ -5,13 +5,13 @@ export class OutboundCut {
   readonly #timer: NodeJS.Timeout
   readonly #signal: AbortSignal | undefined
   readonly #abort = (): void => this.#cut('ABORTED')
-  #tell: (why: 'TIMEOUT' | 'ABORTED') => void = () => undefined
+  #resolve: (why: 'TIMEOUT' | 'ABORTED') => void = () => undefined
   #why: 'TIMEOUT' | 'ABORTED' | undefined
   #run: ((why: 'TIMEOUT' | 'ABORTED') => void) | undefined
 
   constructor(deadline: number, signal: AbortSignal | undefined) {
     this.happened = new Promise((resolve) => {
-      this.#tell = resolve
+      this.#resolve = resolve
     })
     this.#signal = signal
     this.#timer = setTimeout(() => this.#cut('TIMEOUT'), Math.max(0, deadline))
@@ -32,7 +32,7 @@ export class OutboundCut {
 
   #cut(why: 'TIMEOUT' | 'ABORTED'): void {
     this.#why = why
-    this.#tell(why)
+    this.#resolve(why)
     this.#run?.(why)
   }
 }

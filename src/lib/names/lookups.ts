@@ -59,7 +59,7 @@ const ASK_EVERY = 5_000
 const UNANSWERED = new Set(['ETIMEOUT', 'ECONNREFUSED'])
 
 /**
- * Whether no DNS server answers at all. One name without an answer does not tell, because the servers of its domain may be the ones
+ * Whether no DNS server answers at all. One name without an answer does not show that, because the servers of its domain may be the ones
  * that are silent; so a question follows that each server can answer.
  */
 export class ServerSilence {

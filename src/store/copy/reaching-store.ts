@@ -105,7 +105,7 @@ function standBy(copied: CopiedStore, trying: Trying, parts: ReachingParts): Sta
 /** Tries until the store answers. Never rejects. */
 async function goOver(standby: StandbyStore, { attempt, reason, tries }: Trying, parts: ReachingParts): Promise<void> {
   const { name, log, signal, answered } = parts
-  let told = reason === undefined ? undefined : reasonOf(reason)
+  let logged = reason === undefined ? undefined : reasonOf(reason)
   let trying = attempt
   for (let n = tries; !signal.aborted; n++) {
     try {
@@ -117,8 +117,8 @@ async function goOver(standby: StandbyStore, { attempt, reason, tries }: Trying,
       return answered(place)
     } catch (error) {
       const why = reasonOf(error)
-      if (why !== told && !signal.aborted) log.warn({ store: name, reason: why }, 'the store is still out of reach')
-      told = why
+      if (why !== logged && !signal.aborted) log.warn({ store: name, reason: why }, 'the store is still out of reach')
+      logged = why
     }
     try {
       await paused(pauseAfter(n, PAUSES), signal)
@@ -160,7 +160,7 @@ async function unlessStopped<T>(work: Promise<T>, signal: AbortSignal): Promise<
   }
 }
 
-/** Rejects when `signal` tells to stop. `done`: it is no longer awaited. */
+/** Rejects when `signal` is aborted. `done`: it is no longer awaited. */
 async function stop(signal: AbortSignal, done: AbortSignal): Promise<never> {
   await new Promise<void>((resolve) => {
     if (signal.aborted) resolve()

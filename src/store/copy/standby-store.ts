@@ -1,9 +1,9 @@
 import type {
-  Board,
   BoardCall,
   BoardChange,
   BoardEntry,
   BoardPage,
+  ClusterBoard,
   ProcessReport,
   Published,
   PublishedEntry,
@@ -35,16 +35,16 @@ import type {
 import type { CopiedStore } from './copied-store.js'
 
 /** The board of the store that counts now. Who listens goes on listening when that is another one. */
-class StandbyBoard implements Board {
-  #current: Board
+class StandbyBoard implements ClusterBoard {
+  #current: ClusterBoard
   readonly #listening = new Map<symbol, { readonly process: string; readonly heard: () => void; end: () => void }>()
 
-  constructor(current: Board) {
+  constructor(current: ClusterBoard) {
     this.#current = current
   }
 
   /** From now on this board counts. */
-  follow(board: Board): void {
+  follow(board: ClusterBoard): void {
     this.#current = board
     for (const one of this.#listening.values()) {
       one.end()

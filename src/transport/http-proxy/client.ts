@@ -251,7 +251,7 @@ class HttpProxyForwarding implements DeadlineOwner, BodyOwner {
     this.#report({ kind: 'switched', head, pipe: new StreamPipe(stream) })
   }
 
-  /** The request failed in node:http: before a head that is the answer, after it the body has been told. */
+  /** The request failed in node:http: before a head this is the answer; after it the body has been notified. */
   #broken(error: NodeJS.ErrnoException): void {
     if (this.#phase === 'over') return
     const malformed = error.code?.startsWith('HPE_') === true

@@ -361,7 +361,7 @@ export class ClientConnection implements Served {
     else if (this.#phase === 'http') this.#leave()
   }
 
-  /** A client that ends its direction has left: nothing tells it from one that is gone, and work for it stops. */
+  /** A client that ends its direction has left: it looks like one that is gone, and work for it stops. */
   #leave(): void {
     const exchange = this.#exchange
     this.#exchange = undefined

@@ -60,7 +60,7 @@ const LIMITS = { headerBytes: MAX_RESPONSE_HEAD, headers: Number.POSITIVE_INFINI
 
 /**
  * One connection to an upstream, from its opening to its end: bytes go through a scanner to node:http's parser, which
- * forgives more than an answer may be and does not tell where a message ends.
+ * forgives more than an answer may be and does not show where a message ends.
  */
 export class UpstreamConnection {
   readonly stream: Duplex

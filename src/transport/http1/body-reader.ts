@@ -1,4 +1,5 @@
-import { type HeadReader, MALFORMED, type MalformedHead } from './head-reader.js'
+import { MALFORMED, type MalformedMessage } from '../message-scanner.js'
+import type { HeadReader } from './head-reader.js'
 import { CR, HEX, LF, SEMICOLON, TOKEN, VALUE } from './serialise.js'
 
 /** Takes the bytes of a body as they are found. `chunk` belongs to the reader of the wire. */
@@ -41,7 +42,7 @@ export class BodyReader {
   #left = 0
   #length = 0
   done = true
-  refusal: MalformedHead | undefined = undefined
+  refusal: MalformedMessage | undefined = undefined
   /** Fields behind a chunked body, unfiltered; empty when there were none. */
   fields: readonly string[] = []
 

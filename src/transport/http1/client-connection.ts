@@ -5,11 +5,12 @@ import { ByteQueue } from '../../lib/byte-queue.js'
 import type { Clock } from '../../lib/clock.js'
 import type { SocketFacts } from '../connection-facts.js'
 import { endIdle, type Served, type ServingHost } from '../listener.js'
+import type { MalformedMessage } from '../message-scanner.js'
 import { ignore } from '../pipes.js'
 import { type BodySource, CodecBody, holdPiece } from './body.js'
 import { BodyReader } from './body-reader.js'
 import { CodecExchange, keepsAlive, refusalOf, requestFraming, upgradeOf } from './exchange.js'
-import { HeadReader, type MalformedHead } from './head-reader.js'
+import { HeadReader } from './head-reader.js'
 import { MessageWriter } from './message-writer.js'
 import { bareAnswer, type FieldNames, type Serialiser } from './serialise.js'
 import { READ_BYTES, Wire, WireDuplex, type WireOwner } from './wire.js'
@@ -23,7 +24,7 @@ const LINGER = 1000
 /** How much of a chunk is read as text at once: a head mostly fits, a body behind it is not copied for nothing. */
 const PIECE = 4096
 
-const OVERTIME: MalformedHead = { status: 408, why: 'client-timeout' }
+const OVERTIME: MalformedMessage = { status: 408, why: 'client-timeout' }
 const NO_FIELDS: HeaderList = []
 
 /** What the connections of one listener share. */
@@ -109,7 +110,7 @@ export class ClientConnection implements Served, WireOwner, BodySource {
     this.writer.drained()
   }
 
-  /** A client that ends its direction has left: nothing tells it from one that is gone, and work for it stops. */
+  /** A client that ends its direction has left: it looks like one that is gone, and work for it stops. */
   wireEnded(): void {
     if (this.#phase === 'http') {
       const exchange = this.#exchange
@@ -144,7 +145,7 @@ export class ClientConnection implements Served, WireOwner, BodySource {
   }
 
   /** Answers without an exchange, or instead of one, and closes. A request that has an answer gets no second one. */
-  refuse(refusal: MalformedHead): void {
+  refuse(refusal: MalformedMessage): void {
     if (this.#phase !== 'http') return
     const exchange = this.#exchange
     if (this.writer.leaving || (exchange === undefined && this.#reading === 'body')) {

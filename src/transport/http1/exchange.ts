@@ -12,10 +12,11 @@ import type {
 import type { HeaderList } from '../../flow/headers.js'
 import type { Clock } from '../../lib/clock.js'
 import { AbortList } from '../deadlines.js'
+import { MALFORMED, type MalformedMessage } from '../message-scanner.js'
 import { drop, framingOf } from '../outgoing.js'
 import { ignore, join } from '../pipes.js'
 import type { CodecBody } from './body.js'
-import { type HeadReader, MALFORMED, type MalformedHead } from './head-reader.js'
+import type { HeadReader } from './head-reader.js'
 import type { MessageWriter, WrittenEnd } from './message-writer.js'
 import type { Serialiser } from './serialise.js'
 import type { Wire, WireDuplex } from './wire.js'
@@ -241,7 +242,7 @@ function framed(body: Outgoing, trailers: (() => HeaderList) | undefined): Frami
   return trailers !== undefined && body instanceof Uint8Array ? OPEN : framing
 }
 
-const EXPECTATION: MalformedHead = { status: 417, why: 'client-malformed' }
+const EXPECTATION: MalformedMessage = { status: 417, why: 'client-malformed' }
 const NONE: Framing = { kind: 'none' }
 
 /**
@@ -250,7 +251,7 @@ const NONE: Framing = { kind: 'none' }
  * 400: more than one Content-Length even when equal, Content-Length beside Transfer-Encoding, any Transfer-Encoding
  * but `chunked` or on HTTP/1.0, not exactly one Host on HTTP/1.1. 417: an expectation other than 100-continue.
  */
-export function refusalOf(head: HeadReader): MalformedHead | undefined {
+export function refusalOf(head: HeadReader): MalformedMessage | undefined {
   if (head.hosts !== 1 && (head.hosts > 1 || head.minor === 1)) return MALFORMED
   if (head.lengths + head.encodings > 1 || head.badFraming) return MALFORMED
   if (head.encodings > 0 && head.minor === 0) return MALFORMED

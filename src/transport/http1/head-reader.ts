@@ -1,12 +1,6 @@
 import { METHODS } from 'node:http'
-import type { Failure } from '../../flow/exchange.js'
+import { MALFORMED, type MalformedMessage } from '../message-scanner.js'
 import { COLON, CR, FIELD, type FieldNames, HT, hasToken, LF, SP, TARGET, TOKEN, VALUE } from './serialise.js'
-
-/** What the engine refuses by itself. */
-export interface MalformedHead {
-  readonly status: number
-  readonly why: Failure
-}
 
 export interface HeadLimits {
   readonly headerBytes: number
@@ -14,10 +8,9 @@ export interface HeadLimits {
   readonly targetBytes: number
 }
 
-export const MALFORMED: MalformedHead = { status: 400, why: 'client-malformed' }
-const TOO_LARGE: MalformedHead = { status: 431, why: 'too-large' }
-const TOO_LONG: MalformedHead = { status: 414, why: 'too-large' }
-const OTHER_VERSION: MalformedHead = { status: 505, why: 'client-malformed' }
+const TOO_LARGE: MalformedMessage = { status: 431, why: 'too-large' }
+const TOO_LONG: MalformedMessage = { status: 414, why: 'too-large' }
+const OTHER_VERSION: MalformedMessage = { status: 505, why: 'client-malformed' }
 
 /** Methods that every peer of this engine can read; others would be read by some as the end of a connection. */
 const KNOWN_METHODS: ReadonlySet<string> = new Set(METHODS)
@@ -63,7 +56,7 @@ export class HeadReader {
   #name = ''
   #kind = 0
   /** After `read` gave -1 when there was nothing wrong: undefined. */
-  refusal: MalformedHead | undefined = undefined
+  refusal: MalformedMessage | undefined = undefined
 
   method = ''
   target = ''
@@ -130,7 +123,7 @@ export class HeadReader {
     return at < 0 ? -1 : at - kept
   }
 
-  #refuse(refusal: MalformedHead): -1 {
+  #refuse(refusal: MalformedMessage): -1 {
     this.refusal = refusal
     this.list = []
     return -1

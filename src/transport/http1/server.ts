@@ -49,7 +49,7 @@ interface SocketLike extends Duplex {
 
 /**
  * HTTP/1.x for the clients of byte pipes that were accepted elsewhere, such as the streams of a tunnel. It has one
- * listener, and that binds nothing: `at` is what policies are told.
+ * listener, and that binds nothing: `at` is the address that policies see.
  */
 export class PipeTransport implements ServerTransport {
   readonly #clock: Clock

@@ -167,7 +167,7 @@ export class UpstreamConnection implements WireOwner, BodySource, DeadlineOwner 
     }
   }
 
-  /** Ends the connection; a body that is still arriving breaks with its own failure. Its user is not told. */
+  /** Ends the connection; a body that is still arriving breaks with its own failure. Its user is not notified. */
   destroy(): void {
     if (this.#state === 'gone') return
     if (this.#state === 'idle') this.#host.pool.forget(this.#key, this)

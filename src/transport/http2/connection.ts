@@ -43,7 +43,7 @@ class Rate {
 }
 
 /**
- * Tells a client that floods one session from one that changes its mind. Each method is true when the session must end;
+ * Distinguishes a client that floods a session from one that changes its mind. Each method is true when the session must end;
  * `now` is of the monotonic clock, in milliseconds.
  */
 class FloodWatch {
@@ -74,7 +74,7 @@ class FloodWatch {
 const STREAMS = 128
 /** How long a client may take to answer the first GOAWAY, and to end its direction behind the last one. */
 const LINGER = 500
-/** A session that nothing came from for so long is asked for a sign of life; one that gives none for so long again is given up. */
+/** A session from which nothing came for so long is sent a PING; one that does not answer for so long again is ended. */
 const SILENCE = 60_000
 /** How long a client may take to acknowledge our SETTINGS (RFC 9113 6.5.3). */
 const SETTLE = 30_000
@@ -108,7 +108,7 @@ class Http2Connection implements Served, SessionOwner, WireOwner {
   #pongsDue = 0
   readonly #startedAt: number
   #since: number
-  /** Bytes that had come when something last came, and whether we have asked for a sign of life since. */
+  /** Bytes that had come when something last came, and whether a PING was sent since. */
   #heard = 0
   #heardAt: number
   #probed = false
@@ -139,7 +139,7 @@ class Http2Connection implements Served, SessionOwner, WireOwner {
     this.#since = this.clock.monotonic()
   }
 
-  /** The body of an exchange got bytes: it is told when the chunk at hand has been read. */
+  /** The body of an exchange got bytes: it is notified when the chunk at hand has been read. */
   fed(exchange: Http2Exchange): void {
     this.#fed.push(exchange)
   }

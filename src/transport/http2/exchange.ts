@@ -55,7 +55,7 @@ export class Http2Exchange implements Exchange, StreamUser, BodySource {
   #held = true
   #heldBytes = 0
   #abandoned = false
-  /** The body got bytes that it has not been told the end of. */
+  /** The body got bytes and has not been notified of their end. */
   #fed = false
   #writer: AnswerWriter | undefined = undefined
   #duplex: StreamDuplex | undefined = undefined

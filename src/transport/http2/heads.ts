@@ -239,7 +239,7 @@ export function trailerFields(list: HeaderList): ((encoder: HpackEncoder) => voi
   return allowed.length === 0 ? undefined : (encoder) => void encodeFields(encoder, allowed)
 }
 
-/** Was the upgrade accepted for `key` (RFC 6455 4.1)? Over HTTP/2 only we can tell. */
+/** Was the upgrade accepted for `key` (RFC 6455 4.1)? Over HTTP/2 only this side can check that. */
 export function acceptsKey(list: HeaderList, key: string): boolean {
   const accept = createHash('sha1')
     .update(key + WEBSOCKET_GUID)

@@ -23,7 +23,7 @@ const CONNECTION_WINDOW = 16 * 1024 * 1024
 /** A peer that reads so little of what it asks for is not read either. */
 const SOCKET_FULL = 262_144
 
-/** What a session is told to keep to. */
+/** The limits that a session keeps to. */
 export interface SessionLimits {
   /** Streams of the peer that may be open at once. */
   readonly streams: number

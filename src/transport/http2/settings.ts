@@ -9,7 +9,7 @@ export class ReceiveWindow {
   #left: number
   #freed = 0
 
-  /** `size` is what it is told to be; the update that makes it so is the caller's. */
+  /** Notes that the window has this size; the caller sends the update that makes it so. */
   constructor(size: number) {
     this.#size = size
     this.#left = size
@@ -53,10 +53,10 @@ export const SETTING = {
 const SETTING_BYTES = 6
 const LARGEST_FRAME = 2 ** 24 - 1
 
-/** What the other side has told about itself. */
+/** What the peer has announced about itself. */
 export class PeerSettings {
   tableSize = 4096
-  /** Infinity: no limit was told. */
+  /** Infinity: the peer announced no limit. */
   concurrentStreams = Number.POSITIVE_INFINITY
   initialWindow = FIRST_WINDOW
   frameSize = FRAME_LIMIT

@@ -231,7 +231,7 @@ export class Http2Stream {
     this.#localEnd()
   }
 
-  /** Tells the giver that it may go on. */
+  /** Lets the writer of the body go on. */
   relieve(): void {
     if (!this.#congested || this.#waitingBytes > LOW || this.closed) return
     this.#congested = false

@@ -6,7 +6,7 @@ import { CodedError, codeOf } from '../../lib/errors.js'
 import { formatAuthority } from '../../lib/host.js'
 import { agentHosts, agentIngress } from '../../resources/domains.js'
 import type { RecordOf } from '../../resources/resource.js'
-import { AddressGate, type GateCounts, refuses, sameAddressRules } from '../../runtime/address-filter.js'
+import { AddressFilter, type AddressFilterCounts, refuses, sameAddressRules } from '../../runtime/address-filter.js'
 import type { Snapshot, SnapshotHolder } from '../../runtime/snapshot.js'
 import type { StoreReader } from '../../store/store.js'
 import type { HandshakeFailure } from '../../transport/contract.js'
@@ -88,7 +88,7 @@ export class Agents {
   readonly shared = new SharedPortAgents()
   readonly #parts: AgentsParts
   readonly #registry: Registry<CredentialGrant>
-  readonly #gate: AddressGate
+  readonly #addresses: AddressFilter
   #serving: Serving | undefined
   /** Whose addresses the sessions were last held against. */
   #judged: Snapshot | undefined
@@ -97,7 +97,7 @@ export class Agents {
     const { holder, regions, log, watch } = parts
     this.#parts = parts
     this.#registry = new Registry(watching({ log, watch, changed: (...change) => this.live.changed(...change) }))
-    this.#gate = new AddressGate('agent', { log })
+    this.#addresses = new AddressFilter('agent', { log })
     this.groups = new LiveTunnelGroups(
       this.#registry,
       ({ listener }) => holder.current().tables.tcpEdges.get(listener) !== undefined
@@ -117,8 +117,8 @@ export class Agents {
   }
 
   /** What the IP restriction of agents has done so far. */
-  get gateCounts(): GateCounts {
-    return this.#gate.counts
+  get addressCounts(): AddressFilterCounts {
+    return this.#addresses.counts
   }
 
   /**
@@ -177,7 +177,7 @@ export class Agents {
     })
     try {
       const { handshakeFailed, limits, handshakeTimeout: timeout, turnedAway } = this.#parts
-      const admits = (address: string) => this.#gate.admits(holder.current(), address)
+      const admits = (address: string) => this.#addresses.admits(holder.current(), address)
       const parts = { admits, identity, listener, clock, limits, timeout, handshakeFailed, turnedAway, log }
       if (shared) this.shared.open({ ...parts, address: at })
       const handler = shared ? this.shared : await AgentListener.open(at, parts)

@@ -30,7 +30,7 @@ const UNKNOWN: BindDenied = {
 }
 const OWNER_INACTIVE: BindDenied = { refused: 'the owner of this credential is not active' }
 
-/** Who may connect and what they may bind, as the records of credentials and their owners say. */
+/** Decides which agents may connect and what they may bind, as the records of credentials and their owners say. */
 export class CredentialAuthority implements TunnelAuthority<CredentialGrant> {
   readonly #reader: StoreReader
   /** Counts what may have made a grant wrong: one that was read before is read again. */

@@ -50,7 +50,7 @@ interface Arrival {
 const MOST_WAITING = 4096
 
 /**
- * Where agents connect: gate, handshake, and then the tunnel listener. Handshakes beyond the limit wait for their turn, unread,
+ * Where agents connect: address filter, handshake, and then the tunnel listener. Handshakes beyond the limit wait for their turn, unread,
  * because a refusal would keep some agents away for minutes: they double their pauses with every failure.
  */
 export class AgentListener {
@@ -116,7 +116,7 @@ export class AgentListener {
     if (leave === undefined) {
       socket.destroy()
       this.#parts.handshakeFailed('overloaded')
-      this.#parts.turnedAway.tell(facts.listener, full ? 'handshakes' : 'address-connections', ip)
+      this.#parts.turnedAway.report(facts.listener, full ? 'handshakes' : 'address-connections', ip)
       return
     }
     this.#sockets.add(socket)
@@ -192,8 +192,8 @@ interface SharedPortAgentsParts {
 }
 
 /**
- * Where agents connect when they share a TLS listener with visitors. Who asks for a name of agents, or for none, and offers no
- * protocol may be one; the first byte tells.
+ * Where agents connect when they share a TLS listener with visitors. A client that asks for a name of agents, or for none, and offers no
+ * protocol may be an agent; its first byte decides.
  */
 export class SharedPortAgents implements SharedPortHandler {
   #parts: SharedPortAgentsParts | undefined

@@ -110,7 +110,7 @@ interface SessionEventsParts {
     /** Does a subscription take this type? */
     wants(type: string): boolean
     /** Must not throw. */
-    tell(type: string, object: Json): void
+    publish(type: string, object: Json): void
   }
   readonly clock: Clock
   /** Scheme, host and port of the API as clients see it, without a slash at the end. */
@@ -142,7 +142,7 @@ export class SessionEvents implements TunnelWatch<CredentialGrant> {
   sessionStarted(session: Session): void {
     const connections = this.#connections.get(session.id) ?? 0
     this.#connections.set(session.id, connections + 1)
-    if (connections === 0) this.#tell(START, session, {})
+    if (connections === 0) this.#publish(START, session, {})
   }
 
   sessionEnded(session: Session, why: string): void {
@@ -153,11 +153,11 @@ export class SessionEvents implements TunnelWatch<CredentialGrant> {
     }
     this.#connections.delete(session.id)
     const { clock } = this.#parts
-    this.#tell(STOP, session, { stopped_at: timestampText(clock.wall()), reason: why.slice(0, MOST_REASON) })
+    this.#publish(STOP, session, { stopped_at: timestampText(clock.wall()), reason: why.slice(0, MOST_REASON) })
   }
 
   /** The object is the session as the API shows it. */
-  #tell(type: string, session: Session, more: Readonly<Record<string, Json>>): void {
+  #publish(type: string, session: Session, more: Readonly<Record<string, Json>>): void {
     const { events, baseUrl, zone, regions } = this.#parts
     if (!events.wants(type)) return
     const context = {
@@ -169,7 +169,7 @@ export class SessionEvents implements TunnelWatch<CredentialGrant> {
       tunnelsOf: () => []
     }
     const record = sessionRecord(liveSession(session, regions[0] ?? ''))
-    events.tell(type, present(tunnelSession, record, context, more))
+    events.publish(type, present(tunnelSession, record, context, more))
   }
 }
 

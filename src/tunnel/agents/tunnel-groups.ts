@@ -12,7 +12,7 @@ export function endpointLabels(id: string): Labels {
   return { [ENDPOINT]: id }
 }
 
-/** Says whether a visitor came to a TCP edge: agents are told, because they answer for a dead upstream accordingly. */
+/** Says whether a visitor came to a TCP edge: the stream says so to the agent, which answers for a dead upstream accordingly. */
 export type IsTcp = (visitor: ConnectionFacts) => boolean
 
 /** The live tunnels as the upstreams of routes and edges use them. */

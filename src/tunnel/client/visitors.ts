@@ -31,7 +31,7 @@ export interface EndpointOffer {
   readonly pooled?: boolean
 }
 
-/** Brings a visitor to the target; `failed` hears why it could not be. */
+/** Brings a visitor to the target; `failed` is called with the reason when that is not possible. */
 export type Forward = (stream: MuxStream, head: VisitorHead, failed: (why: string) => void) => void
 
 /** One tunnel: selected by its labels, or an endpoint. */
@@ -153,7 +153,7 @@ export function readVisitor(stream: MuxStream, found: (head: VisitorHead) => voi
 
 /**
  * Joins a visitor's stream and a new connection to the target, both ways with back-pressure and half-close. A target
- * that cannot be reached is told to `failed` and refuses the stream unread, so that the server may try another agent.
+ * that cannot be reached is reported to `failed` and refuses the stream unread, so that the server may try another agent.
  */
 export function forwardVisitor(stream: MuxStream, target: AgentTarget, failed: (why: string) => void): void {
   const { socket, ready } = connectTarget(target)

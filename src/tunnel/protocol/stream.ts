@@ -53,7 +53,7 @@ const MOST_KEPT = 16_384
 
 /**
  * One stream of a session as a Duplex: windows are its back-pressure, `end` is a half-close, `destroy` before both
- * directions have ended is an abort that the peer can tell from an end.
+ * directions have ended is an abort that the peer can distinguish from an end.
  */
 export class MuxStream extends Duplex {
   id: number
@@ -152,7 +152,7 @@ export class MuxStream extends Duplex {
     else this.pump()
   }
 
-  /** Tells the peer that nothing of the stream was used, so that its bytes may go elsewhere. */
+  /** Notifies the peer that nothing of the stream was used, so that its bytes may go elsewhere. */
   refuse(): void {
     if (this.#wireOver) return
     this.#carrier.send(resetFrame(this.id, MuxCode.refused))

@@ -45,7 +45,7 @@ export class AgentCommands {
     })
   }
 
-  /** Tells the agent that a tunnel is over; there is no answer. */
+  /** Notifies the agent that a tunnel is over; there is no answer. */
   stopTunnel(id: string, message: string): void {
     const body = Buffer.from(JSON.stringify({ Id: id, Message: message, ErrorCode: '' }))
     const stream = this.#mux.openStream(typed(StreamType.stopTunnel, body))

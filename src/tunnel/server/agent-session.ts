@@ -119,7 +119,7 @@ export class AgentSession<G extends Grant = Grant> implements RegisteredSession<
     this.#commands.stopTunnel(id, message)
   }
 
-  /** Ends a tunnel and tells the agent's user why. False: the session has no such tunnel. */
+  /** Ends a tunnel with a message that the agent shows to its user. False: the session has no such tunnel. */
   endTunnel(id: string, message: string): boolean {
     return this.#calls.end(id, message)
   }

@@ -30,7 +30,7 @@ export interface Grant {
   readonly account?: string
 }
 
-/** Who may connect and what they may bind. */
+/** Decides which agents may connect and what they may bind. */
 export interface TunnelAuthority<G extends Grant = Grant> {
   /** Rejects only for a reason that is ours: the agent is then kept waiting instead of turned away. */
   authenticate(token: string, facts: AgentFacts): Promise<G | BindDenied>
@@ -78,7 +78,7 @@ export class Identities {
     return equal(cookie, this.cookie(clientId, credential))
   }
 
-  /** The same for the same offer in the same session; `ordinal` tells equal offers apart. */
+  /** The same for the same offer in the same session; `ordinal` distinguishes equal offers. */
   labelledId(clientId: string, labels: Labels, metadata: string, forwardsTo: string, ordinal: number): string {
     const sorted = Object.entries(labels).sort(([a], [b]) => (a < b ? -1 : 1))
     return `tn_${digits(this.#mac(['labels', clientId, sorted, metadata, forwardsTo, ordinal]))}`

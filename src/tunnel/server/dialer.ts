@@ -97,7 +97,7 @@ class Attempt {
     }
   }
 
-  /** Only an agent that gives credit on each read tells by its credit that it has read nothing behind the header. */
+  /** Only an agent that gives credit on each read shows by its credit that it has read nothing behind the header. */
   #unread(stream: MuxStream): boolean {
     return this.#tunnel.session.creditsEachRead && stream.granted <= this.#headerBytes
   }

@@ -15,7 +15,7 @@ export interface RegisteredSession<G extends Grant = Grant> extends TunnelCarrie
   readonly startedAt: number
   /** Resolves with undefined, or with why the agent does not do it. */
   command(command: AgentCommand, version?: string): Promise<string | undefined>
-  /** Ends a tunnel and tells the agent's user why. False: the session has no such tunnel. */
+  /** Ends a tunnel with a message that the agent shows to its user. False: the session has no such tunnel. */
   endTunnel(id: string, message: string): boolean
   /** Says goodbye: the agent connects again at once. */
   close(detail: string): void

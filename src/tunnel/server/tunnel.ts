@@ -51,7 +51,7 @@ export interface TunnelCarrier {
   /** Undefined: it cannot. */
   openStream(first: Buffer): MuxStream | undefined
   adopt(stream: MuxStream, first: Buffer): boolean
-  /** Tells the agent that the tunnel is over. */
+  /** Notifies the agent that the tunnel is over. */
   stopTunnel(id: string, message: string): void
 }
 

@@ -2,7 +2,7 @@ import t from 'tap'
 import type { AppliedRevision } from '../../src/control/applied.js'
 import { ClusterAgents } from '../../src/control/cluster/agents.js'
 import { noLiveSources } from '../../src/control/cluster/live-sources.js'
-import { ProcessReports, SignsOfLife } from '../../src/control/cluster/membership.js'
+import { Heartbeats, ProcessReports } from '../../src/control/cluster/membership.js'
 import { ManualClock } from '../helpers/clock.js'
 import { Lines, opened, type Test } from '../store/opened.js'
 
@@ -146,7 +146,7 @@ t.test('a store that was out of reach has killed nobody', async (t) => {
 
 t.test('a process that has just begun to watch gives everybody their time', async (t) => {
   const clock = new ManualClock()
-  const signs = new SignsOfLife(clock)
+  const signs = new Heartbeats(clock)
   signs.look([{ id: 'a', seenAt: 1 }])
   t.same(signs.silentFor(0), [])
   clock.advance(1500)
