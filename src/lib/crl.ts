@@ -1,5 +1,5 @@
 import { constants, createHash, verify, X509Certificate } from 'node:crypto'
-import { readBlocks, refuse, type X509Refusal, x509Library } from './x509.js'
+import { readBlocks, refuse, type X509Refusal } from './x509.js'
 
 /** Longest text of revocation lists, in UTF-16 units: some ten thousand certificates. */
 export const MAX_CRL = 512 * 1024
@@ -34,11 +34,13 @@ export function readRevocations(pem: string, authority: X509Certificate): Revoca
 }
 
 function readList(der: Buffer, authority: X509Certificate, name: string): Revocations | X509Refusal {
-  const [signed, , signature, ...rest] = members(der) ?? []
-  const list = signed === undefined ? undefined : readSigned(signed)
-  const algorithm = algorithmOf(der)
-  if (signed === undefined || signature === undefined || rest.length > 0) return broken(name)
-  if (list === undefined || algorithm === undefined) return broken(name)
+  const [signed, method, signature, ...rest] = (der[0] === SEQUENCE ? members(der) : undefined) ?? []
+  if (signed === undefined || method === undefined || signature === undefined || rest.length > 0) return broken(name)
+  const list = readSigned(signed)
+  // It stands twice, and only one of both is signed (5.1.1.2).
+  if (list === undefined || !list.method.equals(method)) return broken(name)
+  const algorithm = algorithmOf(method)
+  if (algorithm === undefined) return refuse('CRL_BROKEN', `${name} is signed by a method that is not known here`)
   // Without the byte that counts the unused bits.
   const bits = contentOf(signature).subarray(1)
   if (!list.issuer.equals(subjectOf(authority)) || !isSigned(signed, bits, algorithm, authority)) {
@@ -60,6 +62,8 @@ const TIMES: readonly (number | undefined)[] = [0x17, 0x18]
 const EXTENSIONS = 0xa0
 
 interface SignedList {
+  /** DER of the AlgorithmIdentifier. */
+  readonly method: Buffer
   /** DER. */
   readonly issuer: Buffer
   readonly nextUpdate: number | undefined
@@ -75,9 +79,9 @@ function readSigned(der: Buffer): SignedList | undefined {
   const is = (wanted: number) => (tag: number | undefined) => tag === wanted
   const isTime = (tag: number | undefined) => TIMES.includes(tag)
   next(is(INTEGER))
-  const [algorithm, issuer, thisUpdate] = [next(is(SEQUENCE)), next(is(SEQUENCE)), next(isTime)]
+  const [method, issuer, thisUpdate] = [next(is(SEQUENCE)), next(is(SEQUENCE)), next(isTime)]
   const [nextTime, revoked, extensions] = [next(isTime), next(is(SEQUENCE)), next(is(EXTENSIONS))]
-  if (algorithm === undefined || issuer === undefined || thisUpdate === undefined || left.length > 0) return undefined
+  if (method === undefined || issuer === undefined || thisUpdate === undefined || left.length > 0) return undefined
   const entries = revoked === undefined ? [] : members(revoked)
   const nextUpdate = nextTime === undefined ? undefined : readTime(nextTime)
   let critical = extensions === undefined ? false : hasCritical(members(extensions)?.[0])
@@ -90,7 +94,7 @@ function readSigned(der: Buffer): SignedList | undefined {
     serials.push(normalSerial(contentOf(serial).toString('hex')))
     critical ||= marked
   }
-  return { issuer, nextUpdate, serials, critical }
+  return { method, issuer, nextUpdate, serials, critical }
 }
 
 /** Is one of these extensions critical? Undefined when they are none. */
@@ -116,29 +120,53 @@ function subjectOf({ raw }: X509Certificate): Buffer {
   return fields[first + 4] ?? Buffer.alloc(0)
 }
 
-function algorithmOf(der: Buffer): SignatureAlgorithm | undefined {
-  try {
-    return new (x509Library().X509Crl)(new Uint8Array(der)).signatureAlgorithm
-  } catch {
-    // The parser tells malformed bytes apart by message only.
-    return undefined
-  }
+interface SignatureAlgorithm {
+  /** As `verify` takes it; null where the key says it. */
+  readonly hash: string | null
+  readonly pss?: true
 }
 
-/** As the library reads it: of Ed25519 there is no hash. */
-interface SignatureAlgorithm {
-  readonly name?: string
-  readonly hash?: { readonly name?: string }
+/** By the DER of the object identifier (RFC 4055 5, RFC 5758 3.2, RFC 8410 3), in hexadecimal digits. SHA-1 can be forged. */
+const ALGORITHMS: ReadonlyMap<string, SignatureAlgorithm> = new Map([
+  ['06092a864886f70d01010b', { hash: 'sha256' }],
+  ['06092a864886f70d01010c', { hash: 'sha384' }],
+  ['06092a864886f70d01010d', { hash: 'sha512' }],
+  ['06082a8648ce3d040302', { hash: 'sha256' }],
+  ['06082a8648ce3d040303', { hash: 'sha384' }],
+  ['06082a8648ce3d040304', { hash: 'sha512' }],
+  ['06032b6570', { hash: null }]
+])
+const RSA_PSS = '06092a864886f70d01010a'
+const HASHES: ReadonlyMap<string, string> = new Map([
+  ['0609608648016503040201', 'sha256'],
+  ['0609608648016503040202', 'sha384'],
+  ['0609608648016503040203', 'sha512']
+])
+
+function algorithmOf(method: Buffer): SignatureAlgorithm | undefined {
+  const [identifier, parameters] = members(method) ?? []
+  const name = identifier?.toString('hex') ?? ''
+  if (name !== RSA_PSS) return ALGORITHMS.get(name)
+  // RSASSA-PSS-params: the hash stands first, in [0] (RFC 4055 3.1).
+  const [first] = members(parameters ?? Buffer.alloc(0)) ?? []
+  const [named] = members(members(first ?? Buffer.alloc(0))?.[0] ?? Buffer.alloc(0)) ?? []
+  const hash = first?.[0] === 0xa0 ? HASHES.get(named?.toString('hex') ?? '') : undefined
+  return hash === undefined ? undefined : { hash, pss: true }
 }
 
 function isSigned(
-  tbs: Buffer,
+  signed: Buffer,
   signature: Buffer,
-  { name, hash }: SignatureAlgorithm,
-  { publicKey }: X509Certificate
+  { hash, pss }: SignatureAlgorithm,
+  { publicKey: key }: X509Certificate
 ): boolean {
-  const pss = { padding: constants.RSA_PKCS1_PSS_PADDING, saltLength: constants.RSA_PSS_SALTLEN_AUTO }
-  return verify(hash?.name ?? null, tbs, { key: publicKey, ...(name === 'RSA-PSS' ? pss : {}) }, signature)
+  const padded = { padding: constants.RSA_PKCS1_PSS_PADDING, saltLength: constants.RSA_PSS_SALTLEN_AUTO }
+  try {
+    return verify(hash, signed, pss ? { key, ...padded } : key, signature)
+  } catch {
+    // The key is of another kind than the method.
+    return false
+  }
 }
 
 /** The members of a constructed value, each with its header (X.690 8.1); undefined where the bytes are no such value. */
