@@ -38,6 +38,10 @@ type X509Problem =
   | 'PEM_HEADERS'
   | 'PEM_LABEL'
   | 'CHAIN_ORDER'
+  | 'CRL_MISSING'
+  | 'CRL_BROKEN'
+  | 'CRL_ISSUER'
+  | 'CRL_PARTIAL'
   | 'TOO_LONG'
   | 'KEY_MISSING'
   | 'KEY_IS_CERTIFICATE'
@@ -92,7 +96,7 @@ const EXTENDED_USAGES: Readonly<Record<string, string>> = {
   '2.5.29.37.0': 'anyExtendedKeyUsage'
 }
 
-const refuse = (code: X509Problem, message: string): X509Refusal => ({ ok: false, code, message })
+export const refuse = (code: X509Problem, message: string): X509Refusal => ({ ok: false, code, message })
 
 /** Reads a PEM bundle (RFC 7468), leaf first, each next certificate the issuer of the one before. Validity in time is not judged. */
 export function readChain(pem: string): CertificateChain | X509Refusal {
@@ -157,8 +161,9 @@ export function checkPrivateKey(pem: string, certificate: X509Certificate): X509
 
 const ENCRYPTED = refuse('KEY_ENCRYPTED', 'the private key must not be encrypted')
 
-function readBlocks(pem: string, missing: X509Problem): PemBlock[] | X509Refusal {
-  if (pem.length > MAX_PEM) return refuse('TOO_LONG', `must not be longer than ${MAX_PEM} characters`)
+/** The PEM blocks of a text (RFC 7468); `missing`: the problem of a text without any, `most`: its longest text in UTF-16 units. */
+export function readBlocks(pem: string, missing: X509Problem, most = MAX_PEM): PemBlock[] | X509Refusal {
+  if (pem.length > most) return refuse('TOO_LONG', `must not be longer than ${most} characters`)
   const blocks: PemBlock[] = []
   for (const [text, label = '', content = ''] of pem.matchAll(BLOCK)) blocks.push({ label, text, content })
   if (blocks.length === 0) {

@@ -5,6 +5,7 @@ import type { ConnectionFacts } from '../flow/exchange.js'
 import type { EntryFacts, Termination } from '../flow/flow.js'
 import type { AddressCounts, TurnedAway } from '../lib/client-limits.js'
 import type { Clock } from '../lib/clock.js'
+import { ClientAuthority, isRevoked } from '../lib/crl.js'
 import type { CompiledEdge } from '../runtime/http-edges.js'
 import type { EdgeTls } from '../runtime/plan.js'
 import type { Snapshot, SnapshotHolder } from '../runtime/snapshot.js'
@@ -20,8 +21,8 @@ export interface ServerIdentity {
 
 /** What is asked of a handshake. */
 interface TlsDemand extends Pick<ServerContextOptions, 'minVersion' | 'maxVersion' | 'clientCertificates'> {
-  /** PEM of the authorities that may vouch for clients. */
-  readonly authorities?: readonly string[]
+  /** Those that may vouch for clients. */
+  readonly authorities?: readonly ClientAuthority[]
 }
 
 /** What a handshake is made with. */
@@ -111,7 +112,8 @@ export class TlsContexts {
       key: privateKey,
       ticketKeys: this.#ticketKeys,
       ...demand,
-      ...(authorities === undefined ? {} : { ca: authorities })
+      ...(authorities === undefined ? {} : { ca: authorities.map(({ pem }) => pem) }),
+      ...(hasLists(authorities) ? { revocations: listsOf(authorities).join() } : {})
     })
     return { context, certificate: new X509Certificate(chain).raw }
   }
@@ -124,7 +126,8 @@ export class TlsContexts {
     }
     if (demand === NO_DEMAND) return String(number)
     const { minVersion = '', maxVersion = '', clientCertificates = '', authorities = [] } = demand
-    return [number, minVersion, maxVersion, clientCertificates, ...authorities].join('\n')
+    const texts = authorities.map(({ pem }) => pem)
+    return [number, minVersion, maxVersion, clientCertificates, ...texts, ...listsOf(authorities)].join('\n')
   }
 
   #renew(): void {
@@ -140,8 +143,8 @@ export class TlsContexts {
 interface Choice {
   readonly identity: ServerIdentity
   readonly tls: EdgeTls | undefined
-  /** PEM of the authorities that had to vouch for the client; undefined: none was asked. */
-  readonly authorities: readonly string[] | undefined
+  /** Those that had to vouch for the client; undefined: none was asked. */
+  readonly authorities: readonly ClientAuthority[] | undefined
 }
 
 interface ListenerTlsParts {
@@ -165,6 +168,11 @@ export class ListenerTls {
   readonly #parts: ListenerTlsParts
   /** By the `local` of a connection, which is an object of its own. */
   readonly #choices = new WeakMap<ConnectionFacts['local'], Choice>()
+  /** Of connections whose authorities have other lists since their handshake. */
+  readonly #rechecked = new WeakMap<
+    ConnectionFacts['local'],
+    { readonly authorities: readonly ClientAuthority[]; readonly revoked: boolean }
+  >()
   readonly #warned = new Set<string>()
 
   constructor(parts: ListenerTlsParts) {
@@ -195,10 +203,23 @@ export class ListenerTls {
     if (held === undefined) return true
     if (asks) {
       const authorities = authoritiesOf(edge.tls, snapshot)
-      if (tls.clientVerified !== true || !sameList(authorities, held.authorities)) return true
+      if (tls.clientVerified !== true || !sameTexts(authorities, held.authorities)) return true
+      if (this.#isRevokedSince(connection, held, authorities)) return true
     }
     if (edge?.tls?.minVersion === '1.3' && tls.version !== 'TLSv1.3') return true
     return host !== tls.sni && this.#identity(host, snapshot) !== held.identity
+  }
+
+  /** Has its issuer revoked the client's certificate since the handshake? Worked out once for each state of the lists. */
+  #isRevokedSince({ local, tls }: ConnectionFacts, held: Choice, now: readonly ClientAuthority[] | undefined): boolean {
+    if (now === undefined || sameItems(now, held.authorities)) return false
+    const known = this.#rechecked.get(local)
+    if (known !== undefined && sameItems(now, known.authorities)) return known.revoked
+    const certificate = tls?.clientCertificate
+    const leaf = certificate === undefined ? undefined : new X509Certificate(certificate)
+    const revoked = leaf !== undefined && now.some((authority) => authority.revokes(leaf))
+    this.#rechecked.set(local, { authorities: now, revoked })
+    return revoked
   }
 
   /** Makes contexts for the certificates of a configuration that is about to serve or serves already. */
@@ -234,7 +255,11 @@ export class ListenerTls {
         ...(authorities === undefined ? {} : { clientCertificates: 'require', authorities })
       }
       const context = contexts.of(identity, demand)
-      return { ...context, alpn: ALPN, ...(authorities === undefined ? {} : { clientCertificates: 'require' }) }
+      return {
+        ...context,
+        alpn: ALPN,
+        ...(authorities === undefined ? {} : { clientCertificates: 'require', ...revocationsOf(authorities) })
+      }
     } catch (error) {
       log.warn(
         { err: error, name },
@@ -256,14 +281,34 @@ export class ListenerTls {
   }
 }
 
-/** PEM texts; authorities that are gone vouch for no client. */
-function authoritiesOf(tls: EdgeTls | undefined, { tables }: Snapshot): readonly string[] | undefined {
+/** Authorities that are gone vouch for no client. */
+function authoritiesOf(tls: EdgeTls | undefined, { tables }: Snapshot): readonly ClientAuthority[] | undefined {
   return tls?.authorities?.flatMap((key) => tables.certificates.authority(key) ?? [])
 }
 
-function sameList(a: readonly string[] | undefined, b: readonly string[] | undefined): boolean {
+type Authorities = readonly ClientAuthority[] | undefined
+
+function sameTexts(a: Authorities, b: Authorities): boolean {
   if (a === undefined || b === undefined || a.length !== b.length) return false
-  return a.every((item, index) => item === b[index])
+  return a.every(({ pem }, index) => pem === b[index]?.pem)
+}
+
+function sameItems(a: Authorities, b: Authorities): boolean {
+  return a?.length === b?.length && a?.every((item, index) => item === b?.[index]) === true
+}
+
+/** Tell apart what the authorities have revoked. */
+function listsOf(authorities: readonly ClientAuthority[]): string[] {
+  return authorities.map(({ listed }) => listed ?? '')
+}
+
+function hasLists(authorities: Authorities): authorities is readonly ClientAuthority[] {
+  return authorities?.some(({ listed }) => listed !== undefined) === true
+}
+
+/** What an entry says of revocation; nothing where no authority has a list. */
+function revocationsOf(authorities: readonly ClientAuthority[]): Pick<TlsEntry, 'revoked'> {
+  return hasLists(authorities) ? { revoked: (shown) => isRevoked(authorities, shown) } : {}
 }
 
 interface TcpTerminationParts {
@@ -321,16 +366,16 @@ export class TcpTermination {
     const { contexts, listeners, log } = this.#parts
     const { clients, minVersion, maxVersion } = how
     const asked = clients === undefined ? undefined : clients.must === 'verified' ? 'require' : 'request'
+    const vouching = clients === undefined ? [] : authorities(clients.authorities, snapshot)
     const demand: TlsDemand = {
       minVersion,
       maxVersion,
-      ...(clients === undefined || asked === undefined
-        ? {}
-        : { clientCertificates: asked, authorities: authorities(clients.authorities, snapshot) })
+      ...(asked === undefined ? {} : { clientCertificates: asked, authorities: vouching })
     }
     try {
       const context = contexts.of(how.identity ?? listeners.identityFor(sni), demand)
-      return { ...context, alpn: [], ...(asked === undefined ? {} : { clientCertificates: asked }) }
+      const asks = asked === undefined ? {} : { clientCertificates: asked, ...revocationsOf(vouching) }
+      return { ...context, alpn: [], ...asks }
     } catch (error) {
       log.warn(
         { err: error, name: sni },
@@ -342,8 +387,10 @@ export class TcpTermination {
 }
 
 /** PEM texts as they are, ids by what they name. */
-function authorities(given: readonly string[], { tables }: Snapshot): string[] {
+function authorities(given: readonly string[], { tables }: Snapshot): ClientAuthority[] {
   return given.flatMap((one) =>
-    one.includes('-----BEGIN') ? one : (tables.certificates.authority(`authority:${one.trim()}`) ?? [])
+    one.includes('-----BEGIN')
+      ? new ClientAuthority(one)
+      : (tables.certificates.authority(`authority:${one.trim()}`) ?? [])
   )
 }

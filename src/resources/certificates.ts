@@ -1,4 +1,6 @@
+import { X509Certificate } from 'node:crypto'
 import Type from 'typebox'
+import { MAX_CRL, type Revocations, readRevocations } from '../lib/crl.js'
 import { timestampText } from '../lib/json.js'
 import { checkPrivateKey, MAX_PEM, readChain } from '../lib/x509.js'
 import { described, kept, keptText, keptTextOrNull, keptTexts, text } from '../schema/fields.js'
@@ -103,9 +105,22 @@ export const certificateAuthority = defineResource({
     not_before: keptText('Start of its validity.'),
     not_after: keptText('End of its validity.'),
     key_usages: keptTexts('What the key may do (RFC 5280 4.2.1.3).'),
-    extended_key_usages: keptTexts('What the key may be used for (RFC 5280 4.2.1.12).')
+    extended_key_usages: keptTexts('What the key may be used for (RFC 5280 4.2.1.12).'),
+    crl_pem: text({
+      description:
+        'An extension of Sluice: certificate revocation lists of the authority (RFC 5280 5), one X509 CRL block of PEM each. ' +
+        'Clients with a certificate that is on one are refused from their next handshake on; empty: none is looked up.',
+      bytes: MAX_CRL
+    }),
+    revoked_serial_numbers: keptTexts('Serial numbers on the revocation lists, in hexadecimal digits.'),
+    crl_next_update: keptTextOrNull(
+      'When the first of the revocation lists is to be replaced; after that it is used on. Null: it does not say.'
+    )
   },
-  rules: [{ on: ['ca_pem'], check: readAuthority }]
+  rules: [
+    { on: ['ca_pem'], check: readAuthority },
+    { on: ['ca_pem', 'crl_pem'], check: readLists }
+  ]
 })
 
 function readAuthority({ body, given, report }: RuleView): void {
@@ -133,3 +148,19 @@ function readAuthority({ body, given, report }: RuleView): void {
     extended_key_usages: leaf.extendedKeyUsages
   })
 }
+
+function readLists({ body, given, report }: RuleView): void {
+  if (!given.has('crl_pem')) return
+  const pem = body.crl_pem as string
+  const read = pem === '' ? NO_LISTS : readRevocations(pem, new X509Certificate(body.ca_pem as string))
+  if (!read.ok) {
+    report('crl_pem', codeFor(read.code), read.message, { reason: read.code })
+    return
+  }
+  Object.assign(body, {
+    revoked_serial_numbers: read.serials,
+    crl_next_update: read.nextUpdate === undefined ? null : timestampText(read.nextUpdate)
+  })
+}
+
+const NO_LISTS: Revocations = { ok: true, serials: [], nextUpdate: undefined }

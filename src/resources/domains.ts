@@ -1,10 +1,11 @@
 import Type from 'typebox'
+import type { Unit } from '../runtime/plan.js'
 import { type Body, defineField, type Field, type Makers } from '../schema/field.js'
 import { choice, computed, constant, described, kept, keptTextOrNull, text } from '../schema/fields.js'
 import { type ObjectOf, object, type RuleView } from '../schema/objects.js'
 import { ref, type Target, withdrawnRef } from '../schema/references.js'
 import { certificateAuthority, tlsCertificate } from './certificates.js'
-import { defineResource, type MakeView } from './resource.js'
+import { defineResource, type MakeView, type RecordOf } from './resource.js'
 import { authorityKey, certificateKey, planned, secretAt } from './units.js'
 
 /**
@@ -326,5 +327,15 @@ export const reservedDomains = planned(
 export const certificateAuthorities = planned(
   certificateAuthority,
   (id) => [authorityKey(id)],
-  ({ record: { id, body } }) => [[authorityKey(id), { kind: 'authority', pem: body.ca_pem }]]
+  ({ record: { id, body } }) => [[authorityKey(id), authorityUnit(body)]]
 )
+
+function authorityUnit({
+  ca_pem: pem,
+  crl_pem,
+  revoked_serial_numbers
+}: RecordOf<typeof certificateAuthority>['body']): Unit {
+  // Records of former versions have no lists.
+  const listed = (crl_pem ?? '') !== ''
+  return { kind: 'authority', pem, ...(listed ? { revoked: revoked_serial_numbers } : {}) }
+}

@@ -1,3 +1,4 @@
+import { ClientAuthority } from '../lib/crl.js'
 import { ShardedMap } from '../lib/sharded-map.js'
 import type { Steps } from '../lib/slices.js'
 import { asKind, type CertificateUnit, type SecretValues, type UnitChange } from './plan.js'
@@ -22,14 +23,14 @@ export class Certificates {
   readonly #domains: ShardedMap<string>
   /** Name in certificates → their keys, the one that lives longest first. */
   readonly #names: ShardedMap<readonly string[]>
-  /** PEM by key. */
-  readonly #authorities: ShardedMap<string>
+  /** By key. */
+  readonly #authorities: ShardedMap<ClientAuthority>
 
   private constructor(
     certificates: ShardedMap<Certificate>,
     domains: ShardedMap<string>,
     names: ShardedMap<readonly string[]>,
-    authorities: ShardedMap<string>
+    authorities: ShardedMap<ClientAuthority>
   ) {
     this.#certificates = certificates
     this.#domains = domains
@@ -49,8 +50,8 @@ export class Certificates {
     return this.#ofDomain(name) ?? this.#naming(name) ?? this.#naming(`*${afterLabel(name)}`)
   }
 
-  /** PEM text of an authority, by the key of its unit. */
-  authority(key: string): string | undefined {
+  /** By the key of its unit; one object as long as that stays as it was. */
+  authority(key: string): ClientAuthority | undefined {
     return this.#authorities.get(key)
   }
 
@@ -67,7 +68,7 @@ export class Certificates {
     if (concerned.length === 0) return this
     const certificates: [string, Certificate][] = []
     const domains: [string, string][] = []
-    const authorities: [string, string][] = []
+    const authorities: [string, ClientAuthority][] = []
     const gone = { certificates: [] as string[], domains: new Set<string>(), authorities: [] as string[] }
     const names = new Map<string, Map<string, string>>()
     for (const { key, before, after } of concerned) {
@@ -89,7 +90,7 @@ export class Certificates {
         gone.domains.delete(domain.name)
       }
       const authority = asKind(after, 'authority')
-      if (authority !== undefined) authorities.push([key, authority.pem])
+      if (authority !== undefined) authorities.push([key, new ClientAuthority(authority.pem, authority.revoked)])
       const unit = asKind(after, 'certificate')
       const made = unit === undefined ? undefined : compiled(key, unit, values)
       if (unit === undefined || made === undefined) continue

@@ -267,6 +267,8 @@ interface DomainUnit {
 interface AuthorityUnit {
   readonly kind: 'authority'
   readonly pem: string
+  /** Serial numbers of certificates that it has revoked: lower-case hexadecimal digits; absent: it has no list. */
+  readonly revoked?: readonly string[]
 }
 
 /** Names a place for secrets. Key `vault:<id>`. */

@@ -1,3 +1,4 @@
+import type { X509Certificate } from 'node:crypto'
 import type { Duplex } from 'node:stream'
 import type { SecureContext } from 'node:tls'
 import type {
@@ -45,6 +46,7 @@ export type HandshakeFailure =
   | 'unknown-name'
   | 'certificate-missing'
   | 'certificate-refused'
+  | 'certificate-revoked'
   | 'handshake-failed'
   | 'timeout'
   | 'client-gone'
@@ -94,6 +96,11 @@ export interface TlsEntry {
    * passes, and the facts say what came and whether it was verified. Left out: none is asked for.
    */
   readonly clientCertificates?: 'request' | 'require'
+  /**
+   * Is one of these certificates revoked, or is it not seen who has issued one? Asked of what a client shows, leaf first. Its
+   * context makes no sessions to resume, because only the leaf is kept in one.
+   */
+  readonly revoked?: (shown: readonly X509Certificate[]) => boolean
 }
 
 /**

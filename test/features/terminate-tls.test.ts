@@ -1,3 +1,5 @@
+import 'reflect-metadata'
+import { X509Certificate } from 'node:crypto'
 import { once } from 'node:events'
 import { type ConnectionOptions, connect } from 'node:tls'
 import t from 'tap'
@@ -7,6 +9,7 @@ import { type RunningSluice, startSluice } from '../helpers/sluice.js'
 import { RawUpstream } from '../helpers/upstream.js'
 import { freePort } from '../proxy/free-port.js'
 import { authority, certificate, shownTo } from '../proxy/tls-client.js'
+import { revocationList } from '../resources/certificates.js'
 
 async function edge(
   sluice: RunningSluice,
@@ -122,6 +125,27 @@ t.test('an authority that is gone vouches for nobody', async (t) => {
     client.send('x')
   })
   t.match(await ended(sluice), { code: 'CONNECTION_REFUSED', action: 'terminate-tls' })
+})
+
+t.test('an authority refuses what it has revoked', async (t) => {
+  const sluice = await startSluice(t)
+  const upstream = await RawUpstream.start(t, (peer) => peer.send('welcome'))
+  const ca = await authority('CA')
+  const { id } = await create(sluice, '/certificate_authorities', { ca_pem: ca.pem })
+  const [bad, good] = [await certificate('bad', ca), await certificate('good', ca)]
+  const port = await edge(sluice, upstream, { mutual_tls_certificate_authorities: [id] })
+  const crl_pem = await revocationList(ca, [new X509Certificate(bad.pem).serialNumber])
+  const body = { crl_pem }
+  t.equal((await account(sluice)(`/certificate_authorities/${id}`, { method: 'PATCH', body })).status, 200)
+  await t.rejects(async () => {
+    const client = await secure(port, { cert: bad.pem, key: bad.key, maxVersion: 'TLSv1.2' })
+    client.send('x')
+  })
+  t.match(await ended(sluice), { code: 'CONNECTION_REFUSED', action: 'terminate-tls' })
+  const client = await secure(port, { cert: good.pem, key: good.key })
+  client.send('x')
+  await client.until('welcome')
+  client.socket.destroy()
 })
 
 t.test('a client that speaks no TLS, or says nothing, is gone', async (t) => {

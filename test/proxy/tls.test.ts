@@ -1,10 +1,14 @@
+import 'reflect-metadata'
+import { X509Certificate } from 'node:crypto'
 import { once } from 'node:events'
-import { connect } from 'node:tls'
+import { type ConnectionOptions, connect } from 'node:tls'
+import { BasicConstraintsExtension } from '@peculiar/x509'
 import t, { type Test } from 'tap'
 import { account, create, site, visit } from '../helpers/account.js'
 import { ManualClock } from '../helpers/clock.js'
 import { type RunningSluice, startSluice } from '../helpers/sluice.js'
 import { answering, RawUpstream } from '../helpers/upstream.js'
+import { issue, revocationList } from '../resources/certificates.js'
 import { freePort } from './free-port.js'
 import { type Authority, askTls, authority, certificate, session, shownTo } from './tls-client.js'
 
@@ -192,3 +196,75 @@ t.test('policies see the handshake and both certificates', async (t) => {
   t.equal((await client.ask('a.example.com')).body, 'a.example.com 1.3 h2 A a.example.com alice https')
   client.close()
 })
+
+t.test(
+  'mutual TLS: a client whose certificate is on a revocation list is refused from its next handshake on',
+  async (t) => {
+    const { sluice, port, backend } = await start(t)
+    const ask = account(sluice)
+    const { edge } = await site(sluice, 'a.example.com', from(backend))
+    const [clients, others] = [await authority('Clients'), await authority('Others')]
+    const middle = await issue({
+      subject: 'CN=Middle',
+      issuer: clients,
+      serialNumber: '77',
+      extensions: [new BasicConstraintsExtension(true, undefined, true)],
+      notBefore: new Date(Date.now() - 60_000),
+      notAfter: new Date(Date.now() + 3_600_000)
+    })
+    const made = await create(sluice, '/certificate_authorities', { ca_pem: clients.pem })
+    const other = await create(sluice, '/certificate_authorities', { ca_pem: others.pem })
+    const path = `/certificate_authorities/${made.id}`
+    const mutual_tls = { certificate_authority_ids: [made.id, other.id] }
+    t.equal((await ask(edge, { method: 'PATCH', body: { mutual_tls } })).status, 200)
+    const [bad, good] = [await certificate('bad', clients), await certificate('good', clients)]
+    const [third, below] = [await certificate('third', others), await certificate('below', middle)]
+    const shown = (one: Authority, chain = '') => ({ cert: one.pem + chain, key: one.key })
+    const client = { servername: 'a.example.com', rejectUnauthorized: false, host: '127.0.0.1', port }
+    const ticket = async (options: ConnectionOptions): Promise<Buffer> => {
+      const socket = connect({ ...client, ...options })
+      const [session] = (await once(socket, 'session')) as [Buffer]
+      socket.destroy()
+      return session
+    }
+    for (const one of [bad, good, third]) t.match(await askTls(port, 'a.example.com', shown(one)), { status: 200 })
+    t.match(await askTls(port, 'a.example.com', shown(below, middle.pem)), { status: 200 })
+    const versions = ['TLSv1.2', 'TLSv1.3'] as const
+    const before = await Promise.all(versions.map((maxVersion) => ticket({ ...shown(bad), maxVersion })))
+    const [open, fine] = [session(port, 'a.example.com', shown(bad)), session(port, 'a.example.com', shown(good))]
+    t.match(await open.ask('a.example.com'), { status: 200 })
+    t.match(await fine.ask('a.example.com'), { status: 200 })
+
+    const serial = new X509Certificate(bad.pem).serialNumber
+    const crl_pem = await revocationList(clients, [serial])
+    const told = await ask(path, { method: 'PATCH', body: { crl_pem } })
+    t.match(told, { status: 200, json: { crl_pem, revoked_serial_numbers: [serial.toLowerCase().replace(/^0+/, '')] } })
+    for (const [index, maxVersion] of versions.entries()) {
+      const asked = { ...shown(bad), maxVersion }
+      await t.rejects(askTls(port, 'a.example.com', asked), maxVersion)
+      await t.rejects(
+        askTls(port, 'a.example.com', { ...asked, session: before[index] as Buffer }),
+        'nor is a session resumed'
+      )
+    }
+    t.match(await sluice.line(({ msg }) => msg === 'handshake failed'), { failure: 'certificate-revoked' })
+    t.match(await open.ask('a.example.com'), { status: 421 }, 'on the open connection too')
+    t.match(await open.ask('a.example.com'), { status: 421 })
+    t.match(await fine.ask('a.example.com'), { status: 200 }, 'the connections of others go on')
+    open.close()
+    fine.close()
+    for (const one of [good, third]) t.match(await askTls(port, 'a.example.com', shown(one)), { status: 200 })
+    t.match(await askTls(port, 'a.example.com', shown(below, middle.pem)), { status: 200 })
+
+    const whole = await ask(path, { method: 'PATCH', body: { crl_pem: await revocationList(clients, ['77']) } })
+    t.equal(whole.status, 200)
+    for (let i = 0; i < 2; i++)
+      await t.rejects(askTls(port, 'a.example.com', shown(below, middle.pem)), 'an authority between them is revoked')
+    t.match(await askTls(port, 'a.example.com', shown(bad)), { status: 200 }, 'and this one is on no list any more')
+    const wrong = await ask(path, { method: 'PATCH', body: { crl_pem: await revocationList(others, ['77']) } })
+    t.match(wrong, { status: 400, json: { details: { field: 'crl_pem', reason: 'CRL_ISSUER' } } })
+    await t.rejects(askTls(port, 'a.example.com', shown(below, middle.pem)), 'what was refused has changed nothing')
+    t.match(await ask(path, { method: 'PATCH', body: { crl_pem: '' } }), { json: { revoked_serial_numbers: [] } })
+    t.match(await askTls(port, 'a.example.com', shown(below, middle.pem)), { status: 200 })
+  }
+)

@@ -1,7 +1,7 @@
 import 'reflect-metadata'
 import { SubjectAlternativeNameExtension } from '@peculiar/x509'
 import { idOf } from './bench.js'
-import { authority, issue } from './certificates.js'
+import { authority, issue, revocationList } from './certificates.js'
 
 /** Bodies of one resource; `full` and `change` give every field that a client may give. */
 export interface Bodies {
@@ -122,7 +122,10 @@ export const bodies: Readonly<Record<string, Bodies>> = {
     full: { ...described, certificate_pem: leaf.pem + ca.pem, private_key_pem: leaf.key },
     change: changed
   },
-  certificate_authority: { full: { ...described, ca_pem: ca.pem }, change: changed },
+  certificate_authority: {
+    full: { ...described, ca_pem: ca.pem, crl_pem: await revocationList(ca, ['05']) },
+    change: { ...changed, crl_pem: await revocationList(ca, ['05', '0a']) }
+  },
   reserved_domain: {
     full: {
       ...described,

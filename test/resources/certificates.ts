@@ -64,3 +64,27 @@ export function authority(subject: string): Promise<Identity> {
 }
 
 export { x509 }
+
+interface ListWanted {
+  readonly nextUpdate?: Date
+  readonly extensions?: x509.Extension[]
+}
+
+/** PEM of a certificate revocation list that `issuer` has signed. */
+export async function revocationList(
+  issuer: Identity,
+  serials: readonly string[],
+  { nextUpdate, extensions }: ListWanted = {}
+): Promise<string> {
+  const list = await x509.X509CrlGenerator.create({
+    issuer: issuer.certificate.subject,
+    thisUpdate: new Date('2026-01-02T00:00:00Z'),
+    ...(nextUpdate === undefined ? {} : { nextUpdate }),
+    entries: serials.map((serialNumber) => ({ serialNumber, revocationDate: new Date('2026-01-01T00:00:00Z') })),
+    ...(extensions === undefined ? {} : { extensions }),
+    signingKey: issuer.keys.privateKey,
+    ...(issuer.keys.privateKey.algorithm.name === 'ECDSA' ? { signingAlgorithm: ALGORITHMS.ec } : {})
+  } as x509.X509CrlCreateParams)
+  // The library has another label than RFC 7468 7.
+  return `${list.toString('pem').replaceAll(' CRL-', ' X509 CRL-')}\n`
+}

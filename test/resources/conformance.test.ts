@@ -317,7 +317,7 @@ t.test('answers have the documented keys', async (t) => {
     tcp_edge: `${described} hostports ${modules} policy`,
     tunnel_group_backend: `${described} labels tunnels`,
     tls_certificate: `${described} certificate_pem ${facts} subject_alternative_names issued_at private_key_type issuer_common_name serial_number ${subject}`,
-    certificate_authority: `${described} ca_pem ${facts}`,
+    certificate_authority: `${described} ca_pem ${facts} crl_pem revoked_serial_numbers crl_next_update`,
     ssh_certificate_authority: `${described} public_key key_type`,
     vault_secret: `${described} updated_at name created_by last_updated_by vault`,
     bot_user: 'id uri created_at name active',

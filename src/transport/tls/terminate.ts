@@ -1,6 +1,6 @@
-import { constants, createHash, createHmac } from 'node:crypto'
+import { constants, createHash, createHmac, X509Certificate } from 'node:crypto'
 import type { Socket } from 'node:net'
-import { createSecureContext, type SecureContext, TLSSocket } from 'node:tls'
+import { createSecureContext, type DetailedPeerCertificate, type SecureContext, TLSSocket } from 'node:tls'
 import type { ConnectionFacts } from '../../flow/exchange.js'
 import type { HandshakeFailure, TlsEntry, TlsTable } from '../contract.js'
 import { ignore, readAhead, resetBelow } from '../pipes.js'
@@ -64,9 +64,9 @@ export function terminateTls(
       } else {
         socket.unshift(hello.bytes)
         const { sni } = read
-        secure = shakeHands(socket, entry, fail, (ready) => {
+        secure = shakeHands(socket, entry, fail, (ready, revoked) => {
           settle()
-          done({ kind: 'secure', secure: ready, tls: factsOf(ready, entry, sni) })
+          done({ kind: 'secure', secure: ready, tls: factsOf(ready, entry, sni, revoked) })
         })
       }
       return 'enough'
@@ -88,7 +88,7 @@ function shakeHands(
   socket: Socket,
   entry: TlsEntry,
   fail: (why: HandshakeFailure) => void,
-  ready: (secure: TLSSocket) => void
+  ready: (secure: TLSSocket, revoked: boolean) => void
 ): TLSSocket {
   const secure = new TLSSocket(socket, {
     isServer: true,
@@ -114,19 +114,24 @@ function shakeHands(
   secure.once('end', () => failOnce('client-gone'))
   secure.once('secure', () => {
     if (over) return
+    const revoked = isRevoked(secure, entry)
     // OpenSSL demands a certificate, node checks it, and a resumed session is believed what it was: all is checked here.
     if (entry.clientCertificates === 'require' && !verified(secure)) {
       failOnce(certificateOf(secure) === undefined ? 'certificate-missing' : 'certificate-refused')
       return
     }
+    if (entry.clientCertificates === 'require' && revoked) {
+      failOnce('certificate-revoked')
+      return
+    }
     over = true
     serverSide._releaseControl()
-    ready(secure)
+    ready(secure, revoked)
   })
   return secure
 }
 
-function factsOf(secure: TLSSocket, entry: TlsEntry, sni: string | undefined): TlsFacts {
+function factsOf(secure: TLSSocket, entry: TlsEntry, sni: string | undefined, revoked: boolean): TlsFacts {
   const asked = entry.clientCertificates !== undefined
   const client = asked ? certificateOf(secure) : undefined
   const server = entry.certificate ?? secure.getX509Certificate()?.raw
@@ -137,7 +142,7 @@ function factsOf(secure: TLSSocket, entry: TlsEntry, sni: string | undefined): T
     ...(sni === undefined ? {} : { sni }),
     ...(typeof secure.alpnProtocol === 'string' ? { alpn: secure.alpnProtocol } : {}),
     ...(client === undefined ? {} : { clientCertificate: client }),
-    ...(asked ? { clientVerified: verified(secure) } : {}),
+    ...(asked ? { clientVerified: verified(secure) && !revoked } : {}),
     ...(server === undefined ? {} : { serverCertificate: server })
   }
 }
@@ -152,6 +157,22 @@ function verified(secure: TLSSocket): boolean {
   return certificateOf(secure) !== undefined && handle !== null && handle.verifyError() === null
 }
 
+/**
+ * Is one of the certificates revoked that the client has shown? Must be asked before anything else about them: node hands out
+ * those behind the leaf until `getPeerX509Certificate` is called for the first time.
+ */
+function isRevoked(secure: TLSSocket, { revoked }: TlsEntry): boolean {
+  if (revoked === undefined) return false
+  const shown: X509Certificate[] = []
+  let next: DetailedPeerCertificate | undefined = secure.getPeerCertificate(true)
+  // An authority that has signed itself is its own issuer.
+  for (let raw: Buffer | undefined; next?.raw !== undefined && next.raw !== raw; next = next.issuerCertificate) {
+    raw = next.raw
+    shown.push(new X509Certificate(raw))
+  }
+  return shown.length > 0 && revoked(shown)
+}
+
 export interface ServerContextOptions {
   /** PEM: the certificate with the intermediate ones behind it, and its key. */
   readonly cert: string
@@ -160,6 +181,8 @@ export interface ServerContextOptions {
   readonly ca?: string | readonly string[]
   /** As in the entry that this context is for. */
   readonly clientCertificates?: TlsEntry['clientCertificates']
+  /** Tells apart what the authorities have revoked; given, no session is resumed: only the leaf of a chain is kept in one. */
+  readonly revocations?: string
   readonly minVersion?: 'TLSv1.2' | 'TLSv1.3'
   readonly maxVersion?: 'TLSv1.2' | 'TLSv1.3'
   /** 48 random bytes that all threads and processes share; left out: this context makes its own, and only it resumes. */
@@ -198,10 +221,11 @@ const OPTIONS = constants.SSL_OP_PRIORITIZE_CHACHA | constants.SSL_OP_NO_RENEGOT
  * `createSecureContext` does.
  */
 export function serverContext(options: ServerContextOptions): SecureContext {
-  const { cert, key, ca, ticketKeys, clientCertificates, minVersion = 'TLSv1.2', maxVersion = 'TLSv1.3' } = options
+  const { cert, key, ca, revocations, ticketKeys, clientCertificates } = options
+  const { minVersion = 'TLSv1.2', maxVersion = 'TLSv1.3' } = options
   const authorities = ca === undefined ? [] : typeof ca === 'string' ? [ca] : [...ca]
   const identity = createHash('sha256')
-    .update(JSON.stringify([cert, authorities, clientCertificates ?? '', minVersion, maxVersion]))
+    .update(JSON.stringify([cert, authorities, revocations ?? '', clientCertificates ?? '', minVersion, maxVersion]))
     .digest()
   return createSecureContext({
     cert,
@@ -210,7 +234,7 @@ export function serverContext(options: ServerContextOptions): SecureContext {
     maxVersion,
     ciphers: CIPHERS,
     honorCipherOrder: true,
-    secureOptions: OPTIONS,
+    secureOptions: revocations === undefined ? OPTIONS : OPTIONS | constants.SSL_OP_NO_TICKET,
     ecdhCurve: GROUPS,
     sessionIdContext: identity.toString('hex', 0, 16),
     // Without authorities of its own a context would believe those that node trusts on the way out.

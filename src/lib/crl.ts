@@ -1,0 +1,249 @@
+import { constants, createHash, verify, X509Certificate } from 'node:crypto'
+import { readBlocks, refuse, type X509Refusal } from './x509.js'
+
+/** Longest text of revocation lists, in UTF-16 units: some ten thousand certificates. */
+export const MAX_CRL = 512 * 1024
+
+/** What the revocation lists of one authority say. */
+export interface Revocations {
+  readonly ok: true
+  /** Serial numbers of the certificates that are revoked: lower-case hexadecimal digits without zeros at the front, sorted. */
+  readonly serials: readonly string[]
+  /** When the next list is to be issued, the earliest of all; milliseconds since the Unix epoch. Undefined: no list says. */
+  readonly nextUpdate: number | undefined
+}
+
+/**
+ * Reads the certificate revocation lists (RFC 5280 5) that `authority` has issued, one PEM block each; what one of them revokes
+ * is revoked. Lists of other issuers and lists that hold for a part of the certificates only are refused, because what such a
+ * list leaves out would pass. Whether a list is out of date is not judged: what it revokes stays revoked.
+ */
+export function readRevocations(pem: string, authority: X509Certificate): Revocations | X509Refusal {
+  const blocks = readBlocks(pem, 'CRL_MISSING', MAX_CRL)
+  if (!Array.isArray(blocks)) return blocks
+  const serials = new Set<string>()
+  let nextUpdate: number | undefined
+  for (const [index, { label, content }] of blocks.entries()) {
+    if (label !== 'X509 CRL') return refuse('PEM_LABEL', `must hold X509 CRL blocks only, not ${label}`)
+    const read = readList(Buffer.from(content, 'base64'), authority, `list ${index + 1}`)
+    if (!read.ok) return read
+    for (const serial of read.serials) serials.add(serial)
+    if (read.nextUpdate !== undefined) nextUpdate = Math.min(nextUpdate ?? read.nextUpdate, read.nextUpdate)
+  }
+  return { ok: true, serials: [...serials].sort(), nextUpdate }
+}
+
+function readList(der: Buffer, authority: X509Certificate, name: string): Revocations | X509Refusal {
+  const [signed, method, signature, ...rest] = (der[0] === SEQUENCE ? members(der) : undefined) ?? []
+  if (signed === undefined || method === undefined || signature === undefined || rest.length > 0) return broken(name)
+  const list = readSigned(signed)
+  // It stands twice, and only one of both is signed (5.1.1.2).
+  if (list === undefined || !list.method.equals(method)) return broken(name)
+  const algorithm = algorithmOf(method)
+  if (algorithm === undefined) return refuse('CRL_BROKEN', `${name} is signed by a method that is not known here`)
+  // Without the byte that counts the unused bits.
+  const bits = contentOf(signature).subarray(1)
+  if (!list.issuer.equals(subjectOf(authority)) || !isSigned(signed, bits, algorithm, authority)) {
+    return refuse('CRL_ISSUER', `${name} was not issued by this authority`)
+  }
+  // A delta, one of some distribution points, or one for other issuers says so in what must be understood (5.2.4, 5.2.5, 5.3.3).
+  if (list.critical) {
+    return refuse('CRL_PARTIAL', `${name} has a critical extension: only whole lists of the authority itself are taken`)
+  }
+  return { ok: true, serials: list.serials, nextUpdate: list.nextUpdate }
+}
+
+const broken = (name: string): X509Refusal => refuse('CRL_BROKEN', `${name} cannot be read`)
+
+const INTEGER = 0x02
+const BOOLEAN = 0x01
+const SEQUENCE = 0x30
+const TIMES: readonly (number | undefined)[] = [0x17, 0x18]
+const EXTENSIONS = 0xa0
+
+interface SignedList {
+  /** DER of the AlgorithmIdentifier. */
+  readonly method: Buffer
+  /** DER. */
+  readonly issuer: Buffer
+  readonly nextUpdate: number | undefined
+  readonly serials: readonly string[]
+  /** The list or one of its entries has a critical extension. */
+  readonly critical: boolean
+}
+
+/** TBSCertList (RFC 5280 5.1); undefined when it is none. What is read here decides who is let in, so nothing is skipped. */
+function readSigned(der: Buffer): SignedList | undefined {
+  const left = members(der) ?? []
+  const next = (fits: (tag: number | undefined) => boolean) => (fits(left[0]?.[0]) ? left.shift() : undefined)
+  const is = (wanted: number) => (tag: number | undefined) => tag === wanted
+  const isTime = (tag: number | undefined) => TIMES.includes(tag)
+  next(is(INTEGER))
+  const [method, issuer, thisUpdate] = [next(is(SEQUENCE)), next(is(SEQUENCE)), next(isTime)]
+  const [nextTime, revoked, extensions] = [next(isTime), next(is(SEQUENCE)), next(is(EXTENSIONS))]
+  if (method === undefined || issuer === undefined || thisUpdate === undefined || left.length > 0) return undefined
+  const entries = revoked === undefined ? [] : members(revoked)
+  const nextUpdate = nextTime === undefined ? undefined : readTime(nextTime)
+  let critical = extensions === undefined ? false : hasCritical(members(extensions)?.[0])
+  if (entries === undefined || critical === undefined || Number.isNaN(nextUpdate)) return undefined
+  const serials: string[] = []
+  for (const entry of entries) {
+    const [serial, since, about, ...rest] = members(entry) ?? []
+    const marked = about === undefined ? false : hasCritical(about)
+    if (serial?.[0] !== INTEGER || !isTime(since?.[0]) || marked === undefined || rest.length > 0) return undefined
+    serials.push(normalSerial(contentOf(serial).toString('hex')))
+    critical ||= marked
+  }
+  return { method, issuer, nextUpdate, serials, critical }
+}
+
+/** Is one of these extensions critical? Undefined when they are none. */
+function hasCritical(extensions: Buffer | undefined): boolean | undefined {
+  const found = extensions?.[0] === SEQUENCE ? members(extensions) : undefined
+  return found?.some((extension) => {
+    const flag = members(extension)?.[1]
+    return flag?.[0] === BOOLEAN && contentOf(flag)[0] !== 0
+  })
+}
+
+/** Milliseconds of a UTCTime or GeneralizedTime (RFC 5280 4.1.2.5); NaN when it is none. */
+function readTime(der: Buffer): number {
+  const text = contentOf(der).toString('latin1')
+  const full = der[0] === TIMES[0] ? `${Number(text.slice(0, 2)) < 50 ? '20' : '19'}${text}` : text
+  return Date.parse(full.replace(/^(\d{4})(\d\d)(\d\d)(\d\d)(\d\d)(\d\d)Z$/, '$1-$2-$3T$4:$5:$6Z'))
+}
+
+/** DER of the subject: behind version, serial number, algorithm, issuer and validity. */
+function subjectOf({ raw }: X509Certificate): Buffer {
+  const fields = members(members(raw)?.[0] ?? raw) ?? []
+  const first = fields.findIndex((field) => field[0] === INTEGER)
+  return fields[first + 4] ?? Buffer.alloc(0)
+}
+
+interface SignatureAlgorithm {
+  /** As `verify` takes it; null where the key says it. */
+  readonly hash: string | null
+  readonly pss?: true
+}
+
+/** By the DER of the object identifier (RFC 4055 5, RFC 5758 3.2, RFC 8410 3), in hexadecimal digits. SHA-1 can be forged. */
+const ALGORITHMS: ReadonlyMap<string, SignatureAlgorithm> = new Map([
+  ['06092a864886f70d01010b', { hash: 'sha256' }],
+  ['06092a864886f70d01010c', { hash: 'sha384' }],
+  ['06092a864886f70d01010d', { hash: 'sha512' }],
+  ['06082a8648ce3d040302', { hash: 'sha256' }],
+  ['06082a8648ce3d040303', { hash: 'sha384' }],
+  ['06082a8648ce3d040304', { hash: 'sha512' }],
+  ['06032b6570', { hash: null }]
+])
+const RSA_PSS = '06092a864886f70d01010a'
+const HASHES: ReadonlyMap<string, string> = new Map([
+  ['0609608648016503040201', 'sha256'],
+  ['0609608648016503040202', 'sha384'],
+  ['0609608648016503040203', 'sha512']
+])
+
+function algorithmOf(method: Buffer): SignatureAlgorithm | undefined {
+  const [identifier, parameters] = members(method) ?? []
+  const name = identifier?.toString('hex') ?? ''
+  if (name !== RSA_PSS) return ALGORITHMS.get(name)
+  // RSASSA-PSS-params: the hash stands first, in [0] (RFC 4055 3.1).
+  const [first] = members(parameters ?? Buffer.alloc(0)) ?? []
+  const [named] = members(members(first ?? Buffer.alloc(0))?.[0] ?? Buffer.alloc(0)) ?? []
+  const hash = first?.[0] === 0xa0 ? HASHES.get(named?.toString('hex') ?? '') : undefined
+  return hash === undefined ? undefined : { hash, pss: true }
+}
+
+function isSigned(
+  signed: Buffer,
+  signature: Buffer,
+  { hash, pss }: SignatureAlgorithm,
+  { publicKey: key }: X509Certificate
+): boolean {
+  const padded = { padding: constants.RSA_PKCS1_PSS_PADDING, saltLength: constants.RSA_PSS_SALTLEN_AUTO }
+  try {
+    return verify(hash, signed, pss ? { key, ...padded } : key, signature)
+  } catch {
+    // The key is of another kind than the method.
+    return false
+  }
+}
+
+/** The members of a constructed value, each with its header (X.690 8.1); undefined where the bytes are no such value. */
+function members(der: Buffer): Buffer[] | undefined {
+  if (headerLength(der) + contentLength(der) !== der.length) return undefined
+  const parts: Buffer[] = []
+  let at = headerLength(der)
+  while (at < der.length) {
+    const rest = der.subarray(at)
+    const length = headerLength(rest) + contentLength(rest)
+    if (length > rest.length) return undefined
+    parts.push(rest.subarray(0, length))
+    at += length
+  }
+  return parts
+}
+
+const contentOf = (der: Buffer): Buffer => der.subarray(headerLength(der))
+
+const LONG_FORM = 0x80
+
+function headerLength(der: Buffer): number {
+  const first = der[1] ?? 0
+  return first < LONG_FORM ? 2 : 2 + (first - LONG_FORM)
+}
+
+function contentLength(der: Buffer): number {
+  const first = der[1]
+  if (first === undefined) return Number.POSITIVE_INFINITY
+  if (first < LONG_FORM) return first
+  const bytes = first - LONG_FORM
+  // Nothing of this size has longer lengths; the indefinite form is none of DER.
+  return bytes === 0 || bytes > 4 || der.length < 2 + bytes ? Number.POSITIVE_INFINITY : der.readUIntBE(2, bytes)
+}
+
+function normalSerial(hexadecimal: string): string {
+  return hexadecimal.toLowerCase().replace(/^0+(?=.)/, '')
+}
+
+/** An authority that clients' certificates are checked against, with what it has revoked. */
+export class ClientAuthority {
+  readonly pem: string
+  /** Tells apart what authorities have revoked; undefined: it has no list. */
+  readonly listed: string | undefined
+  readonly #serials: ReadonlySet<string>
+  #certificates: readonly X509Certificate[] | undefined
+
+  /** `pem`: one certificate, or several where there is no list. `revoked`: see `Revocations`; left out: there is no list. */
+  constructor(pem: string, revoked?: readonly string[]) {
+    this.pem = pem
+    this.#serials = new Set(revoked)
+    this.listed =
+      revoked === undefined ? undefined : createHash('sha256').update(pem).update(revoked.join()).digest('base64')
+  }
+
+  /** Has it issued this certificate? Throws when its PEM is none. */
+  issued(certificate: X509Certificate): boolean {
+    this.#certificates ??= (this.pem.match(CERTIFICATES) ?? []).map((one) => new X509Certificate(one))
+    return this.#certificates.some((own) => certificate.checkIssued(own) && certificate.verify(own.publicKey))
+  }
+
+  /** Has it issued this certificate, and revoked it? */
+  revokes(certificate: X509Certificate): boolean {
+    return this.#serials.has(normalSerial(certificate.serialNumber)) && this.issued(certificate)
+  }
+}
+
+const CERTIFICATES = /-----BEGIN CERTIFICATE-----[^-]*-----END CERTIFICATE-----/g
+
+/**
+ * Is one of the certificates revoked that a client shows, leaf first? It also counts as revoked where it is not seen who has
+ * issued it: an authority between that is not seen could be revoked.
+ */
+export function isRevoked(authorities: readonly ClientAuthority[], shown: readonly X509Certificate[]): boolean {
+  for (const certificate of shown) {
+    if (authorities.some((authority) => authority.revokes(certificate))) return true
+    if (authorities.some((authority) => authority.issued(certificate))) return false
+  }
+  return true
+}
