@@ -31,15 +31,18 @@ export const tlsCertificate = defineResource({
     }),
     subject_common_name: keptText('Common name of the leaf.'),
     subject_alternative_names: kept<{ readonly dns_names: readonly string[]; readonly ips: readonly string[] }>(
-      Type.Object({ dns_names: Type.Array(Type.String()), ips: Type.Array(Type.String()) }),
+      Type.Object({
+        dns_names: Type.Array(Type.String({ description: 'A DNS name.' }), { description: 'Its DNS names.' }),
+        ips: Type.Array(Type.String({ description: 'An IP address.' }), { description: 'Its IP addresses.' })
+      }),
       { dns_names: [], ips: [] },
       'Names of the leaf.'
     ),
     issued_at: keptTextOrNull('When it was issued automatically; null when it was uploaded.'),
     not_before: keptText('Start of its validity.'),
     not_after: keptText('End of its validity.'),
-    key_usages: keptTexts('What the key may do (RFC 5280 4.2.1.3).'),
-    extended_key_usages: keptTexts('What the key may be used for (RFC 5280 4.2.1.12).'),
+    key_usages: keptTexts('What the key may do (RFC 5280 4.2.1.3).', 'A usage.'),
+    extended_key_usages: keptTexts('What the key may be used for (RFC 5280 4.2.1.12).', 'A usage.'),
     private_key_type: keptText('rsa, ecdsa or ed25519.'),
     issuer_common_name: keptText('Common name of the issuer.'),
     serial_number: keptText('Serial number in hexadecimal digits.'),
@@ -102,8 +105,8 @@ export const certificateAuthority = defineResource({
     subject_common_name: keptText('Common name of the authority.'),
     not_before: keptText('Start of its validity.'),
     not_after: keptText('End of its validity.'),
-    key_usages: keptTexts('What the key may do (RFC 5280 4.2.1.3).'),
-    extended_key_usages: keptTexts('What the key may be used for (RFC 5280 4.2.1.12).')
+    key_usages: keptTexts('What the key may do (RFC 5280 4.2.1.3).', 'A usage.'),
+    extended_key_usages: keptTexts('What the key may be used for (RFC 5280 4.2.1.12).', 'A usage.')
   },
   rules: [{ on: ['ca_pem'], check: readAuthority }]
 })

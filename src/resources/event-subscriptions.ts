@@ -22,6 +22,7 @@ interface Source {
 }
 
 const FIELDS = 'Fields that the events show, such as conn.client_ip; all of them when left out. Traffic events only.'
+const FIELD = Type.String({ description: 'Name of a field.' })
 const ALL_FIELDS = `${FIELDS}\n${trafficFieldsText()}`
 const FILTER = 'CEL over `ev`; only events for which it is true are sent. Traffic events only.'
 
@@ -33,20 +34,23 @@ const sources = defineField<readonly Source[]>({
     Type.Object(
       {
         type: Type.Enum([...EVENT_TYPES], { description: 'Type of an event.' }),
-        fields: Type.Optional(nullable(Type.Array(Type.String(), { description: ALL_FIELDS, minItems: 1 }))),
+        fields: Type.Optional(nullable(Type.Array(FIELD, { description: ALL_FIELDS, minItems: 1 }))),
         filter: Type.Optional(nullable(Type.String({ description: FILTER, maxLength: LONGEST_FILTER })))
       },
-      { additionalProperties: false }
+      { additionalProperties: false, description: 'A source of events.' }
     ),
     { description: 'Types of events that are sent.', minItems: 1 }
   ),
   response: Type.Array(
-    Type.Object({
-      type: Type.String(),
-      uri: Type.String(),
-      fields: Type.Optional(Type.Array(Type.String(), { description: FIELDS })),
-      filter: Type.Optional(Type.String({ description: FILTER }))
-    }),
+    Type.Object(
+      {
+        type: Type.String({ description: 'Type of an event.' }),
+        uri: Type.String({ description: 'URL of the source.' }),
+        fields: Type.Optional(Type.Array(FIELD, { description: FIELDS })),
+        filter: Type.Optional(Type.String({ description: FILTER }))
+      },
+      { description: 'A source of events.' }
+    ),
     { description: 'Types of events that are sent.' }
   ),
   read: readSources,

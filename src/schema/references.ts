@@ -12,8 +12,10 @@ export interface Target {
 
 const DIGITS = /^[0-9A-Za-z]{1,64}$/
 
+const anId = Type.String({ description: 'Id of a record.' })
+
 const refSchema = Type.Object(
-  { id: Type.String(), uri: Type.String() },
+  { id: Type.String({ description: 'Its id.' }), uri: Type.String({ description: 'Its URL.' }) },
   { additionalProperties: false, description: 'A reference to another resource.' }
 )
 
@@ -126,7 +128,7 @@ export function refs(
     onNull: 'clears',
     ...optionsOf<readonly string[]>(options),
     requestName: (name) => as ?? `${singular(name)}_ids`,
-    request: Type.Array(Type.String(), { description, maxItems: max, ...(min > 0 ? { minItems: min } : {}) }),
+    request: Type.Array(anId, { description, maxItems: max, ...(min > 0 ? { minItems: min } : {}) }),
     response: Type.Array(refSchema, { description }),
     read: (value, at, _path, reading) => readIds(targets, { min, max }, value, at, reading),
     present: (stored, _path, _record, { baseUrl }) =>
@@ -146,7 +148,7 @@ export function refIds(
   return {
     ...refs(target, options),
     requestName: (name) => name,
-    response: Type.Array(Type.String(), { description: options.description }),
+    response: Type.Array(anId, { description: options.description }),
     present: (stored) => stored
   }
 }
@@ -162,14 +164,18 @@ export function refNumbers(
     description,
     minProperties: 1,
     maxProperties: most,
-    additionalProperties: { type: 'integer', minimum: min, maximum: max }
+    additionalProperties: { type: 'integer', description: 'Number of the id.', minimum: min, maximum: max }
   })
   return defineField<Readonly<Record<string, number>>>({
     description,
     initial: {},
     ...optionsOf<Readonly<Record<string, number>>>(options),
     request: schema,
-    response: Type.Unsafe({ type: 'object', description, additionalProperties: { type: 'integer' } }),
+    response: Type.Unsafe({
+      type: 'object',
+      description,
+      additionalProperties: { type: 'integer', description: 'Number of the id.' }
+    }),
     read: (value, at, _path, reading) => readNumbers(target, { min, max, most }, value, at, reading),
     present: (stored) => stored,
     links: (stored, path) => Object.keys(stored).flatMap((id, position) => link(target, id, path, position))
@@ -281,12 +287,12 @@ const user: Target = { name: 'user', path: '', idPrefix: 'usr' }
 export function users(bot: Target, all: string, options: FieldOptions & { max: number }): Field<readonly string[]> {
   const { description, max } = options
   const targets = [bot, user]
-  const ids = Type.Array(Type.String(), { description })
+  const ids = Type.Array(anId, { description })
   return defineField<readonly string[]>({
     description,
     initial: [],
     onNull: 'clears',
-    request: Type.Array(Type.String(), { description, maxItems: max }),
+    request: Type.Array(anId, { description, maxItems: max }),
     response: ids,
     read(value, at, _path, reading) {
       const place = Array.isArray(value) && value.length <= max ? value.indexOf(all) : -1
