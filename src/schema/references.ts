@@ -1,7 +1,10 @@
 import Type from 'typebox'
 import type { Json } from '../lib/json.js'
+import { checkValue, type Report } from './check.js'
+import { countFindings, repeatFindings } from './constraints.js'
 import { defineField, type Field, type Link, type OnTargetDelete, type Reading, type ResourceRecord } from './field.js'
 import { computed, type FieldOptions, nullable, optionsOf } from './fields.js'
+import { integer } from './values.js'
 
 /** What a reference must know of the resource it points to. */
 export interface Target {
@@ -66,11 +69,13 @@ function readIds(
     return undefined
   }
   if (!Array.isArray(value)) return refuse('FIELD_INVALID', 'must be a list of ids')
-  if (value.length < min) return refuse('FIELD_INVALID', `must have at least ${min} ${min === 1 ? 'entry' : 'entries'}`)
-  if (value.length > max) return refuse('TOO_MANY', `must not have more than ${max} entries`)
+  const [count] = countFindings({ minItems: min, maxItems: max }, value.length)
+  if (count?.rule === 'fewest')
+    return refuse('FIELD_INVALID', `must have at least ${min} ${min === 1 ? 'entry' : 'entries'}`)
+  if (count !== undefined) return refuse('TOO_MANY', `must not have more than ${max} entries`)
   const ids = value.map((id, index) => readId(targets, id, `${at}[${index}]`, reading))
   if (ids.includes(undefined)) return undefined
-  if (new Set(ids).size < ids.length) return refuse('FIELD_INVALID', 'must not hold an id twice')
+  if (repeatFindings({ uniqueItems: true }, ids).length > 0) return refuse('FIELD_INVALID', 'must not hold an id twice')
   return ids as string[]
 }
 
@@ -164,7 +169,7 @@ export function refNumbers(
     description,
     minProperties: 1,
     maxProperties: most,
-    additionalProperties: { type: 'integer', description: 'Number of the id.', minimum: min, maximum: max }
+    additionalProperties: numberOfId(min, max)
   })
   return defineField<Readonly<Record<string, number>>>({
     description,
@@ -180,6 +185,10 @@ export function refNumbers(
     present: (stored) => stored,
     links: (stored, path) => Object.keys(stored).flatMap((id, position) => link(target, id, path, position))
   })
+}
+
+function numberOfId(min: number, max: number) {
+  return integer({ description: 'Number of the id.', min, max })
 }
 
 function readNumbers(
@@ -203,10 +212,8 @@ function readNumbers(
   )
   let fits = ids !== undefined
   for (const [id, number] of entries) {
-    if (Number.isSafeInteger(number) && number >= min && number <= max) continue
-    const message = `must be a whole number from ${min} to ${max}`
-    reading.report({ field: `${at}.${id.slice(0, 64)}`, code: 'FIELD_INVALID', message })
-    fits = false
+    const report: Report = (field, code, message) => reading.report({ field, code, message })
+    if (checkValue(numberOfId(min, max), number, `${at}.${id.slice(0, 64)}`, report) === undefined) fits = false
   }
   return fits ? (Object.fromEntries(entries) as Record<string, number>) : undefined
 }

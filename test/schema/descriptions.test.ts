@@ -1,4 +1,5 @@
 import t from 'tap'
+import { providersFile } from '../../src/features/login/providers.js'
 import { actions, modules } from '../../src/features/registry.js'
 import { optionsSchema } from '../../src/options/options.js'
 import { resources } from '../../src/resources/registry.js'
@@ -64,6 +65,10 @@ t.test('every field of the config of an action is described', async (t) => {
 t.test('every option and every section of options is described', async (t) => {
   t.same(undescribed(optionsSchema, ''), [])
   t.ok([...placesOf(optionsSchema as unknown as Schema, '')].length > 70)
+})
+
+t.test('every field of the file of identity providers is described', async (t) => {
+  t.same(undescribed(providersFile, ''), [])
 })
 
 t.test('every field of a resource is described, in requests and in answers', async (t) => {
