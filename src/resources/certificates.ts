@@ -33,15 +33,18 @@ export const tlsCertificate = defineResource({
     }),
     subject_common_name: keptText('Common name of the leaf.'),
     subject_alternative_names: kept<{ readonly dns_names: readonly string[]; readonly ips: readonly string[] }>(
-      Type.Object({ dns_names: Type.Array(Type.String()), ips: Type.Array(Type.String()) }),
+      Type.Object({
+        dns_names: Type.Array(Type.String({ description: 'A DNS name.' }), { description: 'Its DNS names.' }),
+        ips: Type.Array(Type.String({ description: 'An IP address.' }), { description: 'Its IP addresses.' })
+      }),
       { dns_names: [], ips: [] },
       'Names of the leaf.'
     ),
     issued_at: keptTextOrNull('When it was issued automatically; null when it was uploaded.'),
     not_before: keptText('Start of its validity.'),
     not_after: keptText('End of its validity.'),
-    key_usages: keptTexts('What the key may do (RFC 5280 4.2.1.3).'),
-    extended_key_usages: keptTexts('What the key may be used for (RFC 5280 4.2.1.12).'),
+    key_usages: keptTexts('What the key may do (RFC 5280 4.2.1.3).', 'A usage.'),
+    extended_key_usages: keptTexts('What the key may be used for (RFC 5280 4.2.1.12).', 'A usage.'),
     private_key_type: keptText('rsa, ecdsa or ed25519.'),
     issuer_common_name: keptText('Common name of the issuer.'),
     serial_number: keptText('Serial number in hexadecimal digits.'),
@@ -104,15 +107,15 @@ export const certificateAuthority = defineResource({
     subject_common_name: keptText('Common name of the authority.'),
     not_before: keptText('Start of its validity.'),
     not_after: keptText('End of its validity.'),
-    key_usages: keptTexts('What the key may do (RFC 5280 4.2.1.3).'),
-    extended_key_usages: keptTexts('What the key may be used for (RFC 5280 4.2.1.12).'),
+    key_usages: keptTexts('What the key may do (RFC 5280 4.2.1.3).', 'A usage.'),
+    extended_key_usages: keptTexts('What the key may be used for (RFC 5280 4.2.1.12).', 'A usage.'),
     crl_pem: text({
       description:
         'An extension of Sluice: certificate revocation lists of the authority (RFC 5280 5), one X509 CRL block of PEM each. ' +
         'Clients with a certificate that is on one are refused from their next handshake on; empty: none is looked up.',
       bytes: MAX_CRL
     }),
-    revoked_serial_numbers: keptTexts('Serial numbers on the revocation lists, in hexadecimal digits.'),
+    revoked_serial_numbers: keptTexts('Serial numbers on the revocation lists, in hexadecimal digits.', 'A serial number.'),
     crl_next_update: keptTextOrNull(
       'When the first of the revocation lists is to be replaced; after that it is used on. Null: it does not say.'
     )

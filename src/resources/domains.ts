@@ -240,7 +240,7 @@ function target(kind: string, { random, zone }: Makers): string {
   return `${label()}.${label()}.${kind}.${zone}`
 }
 
-const NAMES = Type.Array(Type.String())
+const NAMES = Type.Array(Type.String({ description: 'A name.' }))
 const SERVERS = ['ns1', 'ns2'] as const
 
 /** Addresses for agents below a domain, one for each region. */

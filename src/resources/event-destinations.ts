@@ -108,7 +108,7 @@ const format = defineField<string>({
   present: (stored) => stored
 })
 
-const nullableText = nullable(Type.String())
+const textOrNull = (description: string) => nullable(Type.String({ description }))
 
 /** How the delivery goes, as far as this process knows. */
 const delivery = computed(
@@ -117,16 +117,16 @@ const delivery = computed(
       state: Type.Enum(['ok', 'failing', 'unsupported'], {
         description: 'failing: it is tried again; unsupported: nothing is sent.'
       }),
-      reason: nullableText,
+      reason: textOrNull('Why nothing is sent; null when it is.'),
       delivered: Type.Integer({ description: 'Events that were taken.' }),
       dropped: Type.Integer({
         description: 'Traffic events for which there was no room, or that were refused for good.'
       }),
       waiting: Type.Integer({ description: 'Other events that waited when the delivery failed last.' }),
       failures: Type.Integer({ description: 'Attempts since the last success.' }),
-      last_error: nullableText,
-      last_failure_at: nullableText,
-      last_success_at: nullableText,
+      last_error: textOrNull('Why the last attempt that failed did; null: none has.'),
+      last_failure_at: textOrNull('When an attempt failed last (RFC 3339).'),
+      last_success_at: textOrNull('When an attempt succeeded last (RFC 3339).'),
       dead_letters: Type.Integer({ description: 'Events other than traffic that were refused for good and are kept.' }),
       dead_letters_dropped: Type.Integer({ description: 'Dead letters that were dropped because their list was full.' })
     })

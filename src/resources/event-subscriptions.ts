@@ -4,6 +4,7 @@ import { didYouMean } from '../lib/suggest.js'
 import { defineField, type Reading } from '../schema/field.js'
 import { nullable, text } from '../schema/fields.js'
 import { refs } from '../schema/references.js'
+import * as values from '../schema/values.js'
 import { TRAFFIC_FIELDS, trafficFieldsText } from '../telemetry/event-catalogue.js'
 import { EventFilters } from '../telemetry/event-filter.js'
 import { eventDestination } from './event-destinations.js'
@@ -22,6 +23,7 @@ interface Source {
 }
 
 const FIELDS = 'Fields that the events show, such as conn.client_ip; all of them when left out. Traffic events only.'
+const FIELD = values.text({ description: 'Name of a field.' })
 const ALL_FIELDS = `${FIELDS}\n${trafficFieldsText()}`
 const FILTER = 'CEL over `ev`; only events for which it is true are sent. Traffic events only.'
 
@@ -29,24 +31,27 @@ const sources = defineField<readonly Source[]>({
   description: 'Types of events that are sent.',
   initial: [],
   required: true,
-  request: Type.Array(
-    Type.Object(
+  request: values.list(
+    values.object(
       {
-        type: Type.Enum([...EVENT_TYPES], { description: 'Type of an event.' }),
-        fields: Type.Optional(nullable(Type.Array(Type.String(), { description: ALL_FIELDS, minItems: 1 }))),
-        filter: Type.Optional(nullable(Type.String({ description: FILTER, maxLength: LONGEST_FILTER })))
+        type: values.choice(EVENT_TYPES, { description: 'Type of an event.' }),
+        fields: values.optional(nullable(values.list(FIELD, { description: ALL_FIELDS, min: 1 }))),
+        filter: values.optional(nullable(values.text({ description: FILTER, max: LONGEST_FILTER })))
       },
-      { additionalProperties: false }
+      { description: 'A source of events.' }
     ),
-    { description: 'Types of events that are sent.', minItems: 1 }
+    { description: 'Types of events that are sent.', min: 1 }
   ),
   response: Type.Array(
-    Type.Object({
-      type: Type.String(),
-      uri: Type.String(),
-      fields: Type.Optional(Type.Array(Type.String(), { description: FIELDS })),
-      filter: Type.Optional(Type.String({ description: FILTER }))
-    }),
+    Type.Object(
+      {
+        type: Type.String({ description: 'Type of an event.' }),
+        uri: Type.String({ description: 'URL of the source.' }),
+        fields: Type.Optional(Type.Array(FIELD, { description: FIELDS })),
+        filter: Type.Optional(Type.String({ description: FILTER }))
+      },
+      { description: 'A source of events.' }
+    ),
     { description: 'Types of events that are sent.' }
   ),
   read: readSources,

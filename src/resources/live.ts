@@ -4,7 +4,10 @@ import { ref } from '../schema/references.js'
 import { credential } from './identities.js'
 import { defineResource } from './resource.js'
 
-const map = Type.Unsafe<Readonly<Record<string, string>>>({ type: 'object', additionalProperties: { type: 'string' } })
+const map = Type.Unsafe<Readonly<Record<string, string>>>({
+  type: 'object',
+  additionalProperties: { type: 'string', description: 'Value of the label.' }
+})
 
 /** A connected agent. Lives in memory: it is shown, never stored. */
 export const tunnelSession = defineResource({
@@ -26,12 +29,13 @@ export const tunnelSession = defineResource({
   }
 })
 
+const reference = Type.Object(
+  { id: Type.String({ description: 'Its id.' }), uri: Type.String({ description: 'Its URL.' }) },
+  { description: 'A reference to another resource.' }
+)
+
 const liveRef = (description: string) =>
-  kept<{ readonly id: string; readonly uri: string } | null>(
-    Type.Object({ id: Type.String(), uri: Type.String() }),
-    null,
-    description
-  )
+  kept<{ readonly id: string; readonly uri: string } | null>(reference, null, description)
 
 /** What an agent offers. Lives in memory. */
 export const tunnel = defineResource({
@@ -51,7 +55,7 @@ export const tunnel = defineResource({
     endpoint: liveRef('The endpoint that it serves.'),
     labels: kept<Readonly<Record<string, string>>>(map, {}, 'Labels that backends select it by.'),
     backends: kept<readonly { readonly id: string; readonly uri: string }[]>(
-      Type.Array(Type.Object({ id: Type.String(), uri: Type.String() })),
+      Type.Array(reference),
       [],
       'Backends that select it.'
     ),

@@ -174,7 +174,8 @@ export function kept<S extends Json>(schema: TSchema, initial: S, description: s
 
 export const keptText = (description: string) => kept<string>(Type.String(), '', description)
 export const keptTextOrNull = (description: string) => kept<string | null>(Type.String(), null, description)
-export const keptTexts = (description: string) => kept<readonly string[]>(Type.Array(Type.String()), [], description)
+export const keptTexts = (description: string, item: string) =>
+  kept<readonly string[]>(Type.Array(Type.String({ description: item })), [], description)
 
 /** When the record was last written. */
 export function updatedAt(): Field<string> {

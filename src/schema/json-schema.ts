@@ -52,7 +52,11 @@ export function updateSchema({ name, fields }: Pick<Described, 'name' | 'fields'
 }
 
 export function responseSchema({ name, description, fields }: Omit<Described, 'listKey'>): TSchema {
-  const standard = { id: Type.String(), uri: Type.String(), created_at: Type.String({ format: 'date-time' }) }
+  const standard = {
+    id: Type.String({ description: 'Its id.' }),
+    uri: Type.String({ description: 'Its URL.' }),
+    created_at: Type.String({ description: 'When it was created (RFC 3339).', format: 'date-time' })
+  }
   const { properties, required } = responseMembers(fields) as unknown as {
     properties: Record<string, TSchema>
     required: readonly string[]
@@ -70,7 +74,7 @@ export function responseSchema({ name, description, fields }: Omit<Described, 'l
 export function listSchema({ name, listKey }: Pick<Described, 'name' | 'listKey'>, item: TSchema): TSchema {
   return Type.Object(
     {
-      [listKey]: Type.Array(item),
+      [listKey]: Type.Array(item, { description: 'The records of this page.' }),
       uri: Type.String({ description: 'URL of the collection.' }),
       next_page_uri: nullable(Type.String({ description: 'URL of the next page; null at the end.' }))
     },

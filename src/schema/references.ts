@@ -1,7 +1,10 @@
 import Type from 'typebox'
 import type { Json } from '../lib/json.js'
+import { checkValue, type Report } from './check.js'
+import { countFindings, repeatFindings } from './constraints.js'
 import { defineField, type Field, type Link, type OnTargetDelete, type Reading, type ResourceRecord } from './field.js'
 import { computed, type FieldOptions, nullable, optionsOf } from './fields.js'
+import { integer } from './values.js'
 
 /** What a reference must know of the resource it points to. */
 export interface Target {
@@ -12,8 +15,10 @@ export interface Target {
 
 const DIGITS = /^[0-9A-Za-z]{1,64}$/
 
+const anId = Type.String({ description: 'Id of a record.' })
+
 const refSchema = Type.Object(
-  { id: Type.String(), uri: Type.String() },
+  { id: Type.String({ description: 'Its id.' }), uri: Type.String({ description: 'Its URL.' }) },
   { additionalProperties: false, description: 'A reference to another resource.' }
 )
 
@@ -64,11 +69,13 @@ function readIds(
     return undefined
   }
   if (!Array.isArray(value)) return refuse('FIELD_INVALID', 'must be a list of ids')
-  if (value.length < min) return refuse('FIELD_INVALID', `must have at least ${min} ${min === 1 ? 'entry' : 'entries'}`)
-  if (value.length > max) return refuse('TOO_MANY', `must not have more than ${max} entries`)
+  const [count] = countFindings({ minItems: min, maxItems: max }, value.length)
+  if (count?.rule === 'fewest')
+    return refuse('FIELD_INVALID', `must have at least ${min} ${min === 1 ? 'entry' : 'entries'}`)
+  if (count !== undefined) return refuse('TOO_MANY', `must not have more than ${max} entries`)
   const ids = value.map((id, index) => readId(targets, id, `${at}[${index}]`, reading))
   if (ids.includes(undefined)) return undefined
-  if (new Set(ids).size < ids.length) return refuse('FIELD_INVALID', 'must not hold an id twice')
+  if (repeatFindings({ uniqueItems: true }, ids).length > 0) return refuse('FIELD_INVALID', 'must not hold an id twice')
   return ids as string[]
 }
 
@@ -126,7 +133,7 @@ export function refs(
     onNull: 'clears',
     ...optionsOf<readonly string[]>(options),
     requestName: (name) => as ?? `${singular(name)}_ids`,
-    request: Type.Array(Type.String(), { description, maxItems: max, ...(min > 0 ? { minItems: min } : {}) }),
+    request: Type.Array(anId, { description, maxItems: max, ...(min > 0 ? { minItems: min } : {}) }),
     response: Type.Array(refSchema, { description }),
     read: (value, at, _path, reading) => readIds(targets, { min, max }, value, at, reading),
     present: (stored, _path, _record, { baseUrl }) =>
@@ -146,7 +153,7 @@ export function refIds(
   return {
     ...refs(target, options),
     requestName: (name) => name,
-    response: Type.Array(Type.String(), { description: options.description }),
+    response: Type.Array(anId, { description: options.description }),
     present: (stored) => stored
   }
 }
@@ -162,18 +169,26 @@ export function refNumbers(
     description,
     minProperties: 1,
     maxProperties: most,
-    additionalProperties: { type: 'integer', minimum: min, maximum: max }
+    additionalProperties: numberOfId(min, max)
   })
   return defineField<Readonly<Record<string, number>>>({
     description,
     initial: {},
     ...optionsOf<Readonly<Record<string, number>>>(options),
     request: schema,
-    response: Type.Unsafe({ type: 'object', description, additionalProperties: { type: 'integer' } }),
+    response: Type.Unsafe({
+      type: 'object',
+      description,
+      additionalProperties: { type: 'integer', description: 'Number of the id.' }
+    }),
     read: (value, at, _path, reading) => readNumbers(target, { min, max, most }, value, at, reading),
     present: (stored) => stored,
     links: (stored, path) => Object.keys(stored).flatMap((id, position) => link(target, id, path, position))
   })
+}
+
+function numberOfId(min: number, max: number) {
+  return integer({ description: 'Number of the id.', min, max })
 }
 
 function readNumbers(
@@ -197,10 +212,8 @@ function readNumbers(
   )
   let fits = ids !== undefined
   for (const [id, number] of entries) {
-    if (Number.isSafeInteger(number) && number >= min && number <= max) continue
-    const message = `must be a whole number from ${min} to ${max}`
-    reading.report({ field: `${at}.${id.slice(0, 64)}`, code: 'FIELD_INVALID', message })
-    fits = false
+    const report: Report = (field, code, message) => reading.report({ field, code, message })
+    if (checkValue(numberOfId(min, max), number, `${at}.${id.slice(0, 64)}`, report) === undefined) fits = false
   }
   return fits ? (Object.fromEntries(entries) as Record<string, number>) : undefined
 }
@@ -281,12 +294,12 @@ const user: Target = { name: 'user', path: '', idPrefix: 'usr' }
 export function users(bot: Target, all: string, options: FieldOptions & { max: number }): Field<readonly string[]> {
   const { description, max } = options
   const targets = [bot, user]
-  const ids = Type.Array(Type.String(), { description })
+  const ids = Type.Array(anId, { description })
   return defineField<readonly string[]>({
     description,
     initial: [],
     onNull: 'clears',
-    request: Type.Array(Type.String(), { description, maxItems: max }),
+    request: Type.Array(anId, { description, maxItems: max }),
     response: ids,
     read(value, at, _path, reading) {
       const place = Array.isArray(value) && value.length <= max ? value.indexOf(all) : -1

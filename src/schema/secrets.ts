@@ -4,6 +4,7 @@ import { checkValue } from './check.js'
 import { defineField, type Field, type Makers } from './field.js'
 import { type FieldOptions, keptTextOrNull, nullable, optionsOf } from './fields.js'
 import type { FormName } from './formats.js'
+import { text } from './values.js'
 
 interface SecretOptions extends FieldOptions {
   readonly bytes: number
@@ -15,15 +16,14 @@ interface SecretOptions extends FieldOptions {
 /** A text that is sealed at rest. The record holds whether it is set; the text is kept apart under the field's path. */
 export function secret(options: SecretOptions): Field<boolean> {
   const { description, bytes, form, shown, required = false } = options
-  const request = Type.Unsafe<string>({
-    type: 'string',
+  const { type, ...value } = text({
     description,
-    writeOnly: true,
-    ...(required ? { minLength: 1 } : {}),
-    maxLength: bytes,
-    'x-max-bytes': bytes,
-    ...(form === undefined ? {} : { 'x-form': form })
+    ...(required ? { min: 1 } : {}),
+    max: bytes,
+    bytes,
+    ...(form === undefined ? {} : { form })
   })
+  const request = Type.Unsafe<string>({ type, description, writeOnly: true, ...value })
   return defineField<boolean>({
     description,
     initial: false,

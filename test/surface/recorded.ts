@@ -21,8 +21,13 @@ const WIDTH = 150
 type Json = null | boolean | number | string | readonly Json[] | { readonly [key: string]: Json }
 
 /** Compares lines with the recorded file `name`, or records them. An empty surface is an error in both cases. */
-export async function sameAsRecorded(t: Test, name: string, lines: readonly string[]): Promise<void> {
-  const file = projectFile(`test/surface/expected/${name}.txt`)
+export async function sameAsRecorded(
+  t: Test,
+  name: string,
+  lines: readonly string[],
+  path = `test/surface/expected/${name}.txt`
+): Promise<void> {
+  const file = projectFile(path)
   const text = `${lines.join('\n')}\n`
   if (text.trim() === '') throw new Error(`the product shows nothing of ${name}`)
   if (RECORD) {

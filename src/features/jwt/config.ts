@@ -178,7 +178,7 @@ export const jwtConfig = config({
           )
         )
       },
-      { description: 'Whom a token must be for; anybody when left out.' }
+      { description: 'Whom a token must be for; not checked when left out.' }
     )
   ),
   http: object(

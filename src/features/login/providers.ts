@@ -1,6 +1,7 @@
-import Type, { type Static } from 'typebox'
+import type { Static } from 'typebox'
 import { parse } from 'yaml'
 import { CodedError } from '../../lib/errors.js'
+import { flag, object, optional, text } from '../../schema/values.js'
 
 /** Who a user is, as the provider says. */
 export interface Profile {
@@ -281,32 +282,34 @@ export function openidProvider(issuer: string, vouches: boolean): OpenidProvider
   return { kind: 'openid', issuer, scopes: ['openid'], proofKey: true, nonce: true, vouches }
 }
 
-const url = (description: string) => Type.Optional(Type.String({ pattern: '^https?://[^/?#]+[^?#]*$', description }))
-const text = (description: string) => Type.Optional(Type.String({ minLength: 1, maxLength: 4096, description }))
+const url = (description: string) => optional(text({ description, pattern: '^https?://[^/?#]+[^?#]*$' }))
+const line = (description: string) => optional(text({ description, min: 1, max: 4096 }))
 
-const entry = Type.Object(
+const entry = object(
   {
-    client_id: text('Id of the application that routes and policies without one of their own use.'),
-    client_secret: text('Its secret.'),
+    client_id: line('Id of the application that routes and policies without one of their own use.'),
+    client_secret: line('Its secret.'),
     issuer: url('gitlab, google, linkedin: another issuer, such as a GitLab of your own.'),
     authorization_url: url('The others: where users log in.'),
     token_url: url('The others: where tokens are given.'),
     api_url: url('The others: base of the API that says who a user is.'),
-    assume_email_verified: Type.Optional(
-      Type.Boolean({
+    assume_email_verified: optional(
+      flag({
         description:
           'All but github and microsoft: do addresses count of which the provider says nothing (email_verified)?'
       })
     )
   },
-  { additionalProperties: false }
+  { description: 'An identity provider.' }
 )
-const schema = Type.Object(
-  Object.fromEntries(PROVIDER_NAMES.map((name) => [name, Type.Optional(entry)])) as Record<
+
+/** The operator's file of identity providers. */
+export const providersFile = object(
+  Object.fromEntries(PROVIDER_NAMES.map((name) => [name, optional(entry)])) as Record<
     ProviderName,
-    ReturnType<typeof Type.Optional<typeof entry>>
+    ReturnType<typeof optional<typeof entry>>
   >,
-  { additionalProperties: false }
+  { description: 'Identity providers by name.' }
 )
 
 /** Their answers say which addresses count. */
@@ -333,8 +336,8 @@ export async function readOperatorProviders(yaml: string): Promise<OperatorProvi
   const written = parsed(yaml) ?? {}
   // A tenth of what a start takes, and few have the file.
   const { Check, Errors } = await import('typebox/value')
-  if (!Check(schema, written)) {
-    const [first] = Errors(schema, written)
+  if (!Check(providersFile, written)) {
+    const [first] = Errors(providersFile, written)
     throw invalid(
       `${first?.instancePath.slice(1).replaceAll('/', '.') || 'the file'} ${first?.message ?? 'is not valid'}`
     )
