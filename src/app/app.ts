@@ -77,7 +77,8 @@ async function stages(options: Options, host: Host, lifecycle: Lifecycle): Promi
   const reload = filesOf(options, own, metrics)
   const applied = await applyFirst(reload)
   const certificates = await openCertificates(options, foundation, control)
-  beginUpkeep(options, foundation, { agents, ...events, ended: policies.login.ended, control, store })
+  const { services, login } = policies
+  beginUpkeep(options, foundation, { services, agents, ...events, ended: login.ended, control, store })
   const health = await openHealth(foundation, { control, certificates, appliedAt })
   const api = await openApi(options, foundation, { keys, control, health })
   await deliver()

@@ -177,4 +177,8 @@ function seconds(written: string): number {
   return Math.floor((parseDuration(written) ?? 0) / 1_000)
 }
 
-export const cors = defineFeature({ name: 'cors', actions: [action] })
+export const cors = defineFeature({
+  name: 'cors',
+  summary: 'Answers preflight requests and lets pages of other origins read responses.',
+  actions: [action]
+})

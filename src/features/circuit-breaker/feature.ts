@@ -3,7 +3,7 @@ import { parseDuration } from '../../lib/units.js'
 import { defineAction } from '../../policy/action.js'
 import { config, duration, enforce, whole } from '../../policy/fields.js'
 import { fraction, UINT32, whole as wholeField } from '../../schema/fields.js'
-import { defineFeature, defineModule } from '../contract.js'
+import { defineFeature, defineModule, lastResults } from '../contract.js'
 import { CIRCUIT_RESULTS, Circuit } from './circuit.js'
 
 const SECOND = 1_000
@@ -125,4 +125,18 @@ const routeModule = defineModule({
   }
 })
 
-export const circuitBreaker = defineFeature({ name: 'circuit-breaker', actions: [action], modules: [routeModule] })
+export const circuitBreaker = defineFeature({
+  name: 'circuit-breaker',
+  summary: 'Refuses requests for a while when the upstream fails too often.',
+  actions: [action],
+  modules: [routeModule],
+  eventFields: {
+    http: {
+      'circuit_breaker.decision': {
+        type: 'string',
+        description: 'allow, block or allow_while_open (not enforced), by module or action; null when neither ran.',
+        read: ({ flow }) => lastResults(flow, 'circuit_breaker')?.decision ?? null
+      }
+    }
+  }
+})

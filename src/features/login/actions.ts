@@ -12,7 +12,6 @@ import { type Application, openidProvider, PROVIDER_NAMES, PROVIDERS, type Provi
 import { type LoginResult, logins, USUAL_MAXIMUM } from './service.js'
 
 const SECOND = 1_000
-const NOT_IN_AGENT = 'logins need the keys of the server; put this rule into a policy there'
 const YEAR = 8_760 * 3_600 * SECOND
 const COOKIE_PREFIX = 'sluice.'
 /** Parameters of RFC 6749 4.1.1, RFC 7636 and OpenID Connect Core that the protocol sets itself, or that would change its kind. */
@@ -225,7 +224,6 @@ const list = (description: string) =>
  */
 export const oauth = defineAction({
   type: 'oauth',
-  confined: { agent: NOT_IN_AGENT },
   phases: ['on_http_request'],
   config: config(
     {
@@ -304,7 +302,6 @@ const fields = config(
 )
 
 const shared = {
-  confined: { agent: NOT_IN_AGENT },
   phases: ['on_http_request'],
   config: fields,
   configOptional: false,
