@@ -30,7 +30,7 @@ async function testTexts(): Promise<string> {
 }
 
 const isFeature = (value: unknown): value is Feature =>
-  typeof value === 'object' && value !== null && 'name' in value && ('actions' in value || 'modules' in value)
+  typeof value === 'object' && value !== null && 'name' in value && 'summary' in value
 
 t.test('every file and folder of features is one line of the list and has a test of its name', async (t) => {
   const shared = new Set(['contract', 'registry'])

@@ -78,7 +78,9 @@ async function stages(options: Options, host: Host, lifecycle: Lifecycle): Promi
   const reload = filesOf(options, own, metrics)
   const applied = await applyFirst(reload)
   const certificates = await openCertificates(options, foundation, control)
-  beginUpkeep(options, foundation, { dataPlane, agents, ...events, ended: policies.login.ended, control, store })
+  const { services, login } = policies
+  const upkeep = { services, dataPlane, agents, ...events, ended: login.ended, control, store }
+  beginUpkeep(options, foundation, upkeep)
   const health = await openHealth(foundation, { control, certificates, appliedAt })
   const api = await openApi(options, foundation, { keys, control, health })
   await deliverOnceThere(foundation, { store, events: events.events, ended: policies.login.ended })

@@ -30,7 +30,6 @@ export function policyServices(base: BaseServices, own: readonly Provided[] = []
 
 /** What the language needs where no policy runs: it counts and logs nothing, and refuses to read data or to make a request. */
 export function offline(actions: readonly Action[]): BaseServices {
-  const limit = { admitted: uncounted, refused: uncounted, wouldRefuse: uncounted }
   return {
     clock: systemClock,
     expressions: createExpressions({
@@ -40,7 +39,7 @@ export function offline(actions: readonly Action[]): BaseServices {
       geo,
       userAgent: new UserAgents()
     }),
-    meter: { matched: () => uncounted, decided: () => uncounted, failed: () => uncounted, limit: () => limit },
+    meter: { matched: () => uncounted, decided: () => uncounted, failed: () => uncounted, counter: () => uncounted },
     log: { debug: () => undefined, warn: () => undefined },
     documents: new RecentDocuments(),
     outbound,

@@ -3,6 +3,7 @@ import type { Events } from '../events/events.js'
 import type { EndedSessions } from '../features/login/ended-sessions.js'
 import { isShared, storeAddress } from '../options/catalogue.js'
 import type { Options } from '../options/options.js'
+import type { PolicyServices } from '../policy/services.js'
 import {
   observeAgents,
   observeDeliveries,
@@ -26,6 +27,7 @@ const FORGET_EVERY = 60_000
 const ENDED_EVERY = 1_000
 
 interface UpkeepStage {
+  readonly services: PolicyServices
   readonly agents: Agents
   readonly events: Events
   readonly ended: EndedSessions
@@ -37,10 +39,10 @@ interface UpkeepStage {
 /** Metrics that are read from the parts when they are asked for, and what is done again and again. */
 export function beginUpkeep(options: Options, foundation: Foundation, stage: UpkeepStage): void {
   const { metrics, output, limiter, lifecycle } = foundation
-  const { agents, events, ended, control, store, dataPlane } = stage
+  const { services, agents, events, ended, control, store, dataPlane } = stage
   const { registry } = metrics
   metrics.observeProcess()
-  metrics.observeLimiter(() => limiter.statistics())
+  metrics.observe(services)
   observeStore(registry, () => control.configuration.divergences)
   observeLog(registry, () => output?.dropped ?? 0)
   observeUpstreams(registry, () => upstreamStates(dataPlane))

@@ -1,7 +1,7 @@
 import type { Clock } from '../lib/clock.js'
 import { newId } from '../lib/id.js'
 import type { Json } from '../lib/json.js'
-import { TRAFFIC_FIELDS } from '../telemetry/event-catalogue.js'
+import { TRAFFIC_FIELDS } from '../telemetry/event-fields.js'
 import { type EventFilter, EventFilters, type FieldReader } from '../telemetry/event-filter.js'
 import { envelope, type Subscribed } from './subscriptions.js'
 

@@ -7,7 +7,7 @@ import { config, enforce } from '../policy/fields.js'
 import type { NodePath } from '../policy/problems.js'
 import { templateLike } from '../schema/editor.js'
 import { either, list, object, optional, template, text } from '../schema/values.js'
-import { defineFeature } from './contract.js'
+import { allowOrBlock, defineFeature, lastResults } from './contract.js'
 
 const MIN_PASSWORD = 8
 const MAX_PASSWORD = 128
@@ -226,4 +226,25 @@ function challengeFor(realm: string): Verdict {
   return refuse(401, 'BASIC_AUTH', ['www-authenticate', `Basic realm="${quoted}", charset="UTF-8"`])
 }
 
-export const basicAuth = defineFeature({ name: 'basic-auth', actions: [action] })
+export const basicAuth = defineFeature({
+  name: 'basic-auth',
+  summary: 'Asks for a user name and a password.',
+  actions: [action],
+  eventFields: {
+    http: {
+      'basic_auth.decision': {
+        type: 'string',
+        description: 'allow or block, by the action basic-auth; null when it did not run.',
+        read: ({ flow }) => allowOrBlock(lastResults(flow, 'basic_auth')?.['credentials.authorized'])
+      },
+      'basic_auth.username': {
+        type: 'string',
+        description: 'User name that was presented, right or wrong; null when there was none.',
+        read: ({ flow }) => {
+          const found = lastResults(flow, 'basic_auth')
+          return found?.['credentials.presented'] === true ? found['credentials.username'] : null
+        }
+      }
+    }
+  }
+})

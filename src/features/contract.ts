@@ -1,9 +1,11 @@
+import type { ConnectionFacts } from '../flow/exchange.js'
 import type { Flow, PinnedUnits } from '../flow/flow.js'
 import { refuse, type Verdict } from '../flow/verdict.js'
+import type { ErrorMeaning } from '../lib/errors.js'
 import type { Action } from '../policy/action.js'
 import type { CompiledPolicy } from '../policy/compile.js'
 import type { LoginGate } from '../policy/login-gate.js'
-import type { KeptStateDraft, PolicyServices, ServiceKey } from '../policy/services.js'
+import type { CounterDefinition, KeptStateDraft, PolicyServices, ServiceKey } from '../policy/services.js'
 import type { BodyOf, Field, Fields } from '../schema/field.js'
 import { module, type Rule } from '../schema/objects.js'
 
@@ -93,17 +95,79 @@ export function defineModule<const F extends Fields, C extends object = ConfigOf
   }
 }
 
+/** CEL type of a field of a traffic event. Times are RFC 3339 texts in the event itself. */
+export type EventFieldType = 'string' | 'int' | 'bool' | 'timestamp' | 'list<dyn>' | 'map<string, list<string>>'
+
+/** What a field of an event is read from: one exchange, or one connection to a TCP edge. */
+export interface EventRecord {
+  readonly connection: ConnectionFacts
+  /** Undefined: it ended before there was a flow. */
+  readonly flow: Flow | undefined
+  /** Why Sluice refused it. */
+  readonly code: string | undefined
+}
+
+/** A field of events of traffic; `R` is what it is read from. */
+export interface EventField<R = EventRecord> {
+  readonly type: EventFieldType
+  /** For people: what it tells, and when it is null. */
+  readonly description: string
+  /** Null for what does not apply. */
+  readonly read: (record: R) => unknown
+}
+
+/** Fields by their dotted paths. */
+export type EventFields<R = EventRecord> = Readonly<Record<string, EventField<R>>>
+
+/** A gauge that is read from a service of the feature at each scrape. */
+export interface GaugeDefinition<T = unknown> {
+  readonly kind: 'gauge'
+  readonly name: string
+  readonly help: string
+  readonly of: ServiceKey<T>
+  read(service: T): number
+}
+
+/** Declares a gauge of a service. */
+export function defineGauge<T>(
+  of: ServiceKey<T>,
+  name: string,
+  help: string,
+  read: (service: T) => number
+): GaugeDefinition {
+  return { kind: 'gauge', name, help, of, read } satisfies GaugeDefinition<T> as GaugeDefinition
+}
+
 /** One feature: everything that it adds to Sluice. It imports no other feature. */
 export interface Feature {
   /** Name of its folder or file. */
   readonly name: string
+  /** First sentence of its documentation: what it does, in plain words. */
+  readonly summary: string
   readonly actions?: readonly Action[]
   readonly modules?: readonly RouteModule[]
+  /** The codes that its answers carry. */
+  readonly errors?: Readonly<Record<string, ErrorMeaning & { readonly code: string }>>
+  /** Fields that it adds to events: of HTTP exchanges, or with `connection` of exchanges and of connections to TCP edges. */
+  readonly eventFields?: { readonly http?: EventFields; readonly connection?: EventFields }
+  readonly metrics?: readonly (CounterDefinition | GaugeDefinition)[]
+  /** Why policies that an agent runs cannot use its actions; absent: they can. */
+  readonly notInAgent?: string
 }
 
 /** Declares a feature; `registry.ts` lists it. */
 export function defineFeature(feature: Feature): Feature {
   return feature
+}
+
+/** What an action or a module published under this name when it ran last. */
+export function lastResults(flow: Flow | undefined, name: string): Readonly<Record<string, unknown>> | undefined {
+  return flow?.results?.get(name)
+}
+
+/** The word of a decision in events; null when none was taken. */
+export function allowOrBlock(passes: unknown): 'allow' | 'block' | null {
+  return typeof passes === 'boolean' ? (passes ? 'allow' : 'block') : null
 }
 
 /** Stands for a module that is configured and that this version does not have: what it should protect stays shut. */

@@ -303,4 +303,9 @@ const routeModule = defineModule({
   }
 })
 
-export const cors = defineFeature({ name: 'cors', actions: [action], modules: [routeModule] })
+export const cors = defineFeature({
+  name: 'cors',
+  summary: 'Answers preflight requests and lets pages of other origins read responses.',
+  actions: [action],
+  modules: [routeModule]
+})

@@ -23,10 +23,7 @@ interface Place {
  */
 const action = defineAction({
   type: 'forward-internal',
-  confined: {
-    guest: 'the policy of an agent does not lead to internal endpoints',
-    agent: 'an agent has no internal endpoints'
-  },
+  confined: { guest: 'the policy of an agent does not lead to internal endpoints' },
   phases: ['on_tcp_connect', 'on_http_request'],
   config: config({
     url: template({
@@ -100,4 +97,9 @@ function publish(flow: Flow, url: string, place: Place | undefined): void {
   flow.publish('forward_internal', { url, 'error.code': code, 'error.message': message })
 }
 
-export const forwardInternal = defineFeature({ name: 'forward-internal', actions: [action] })
+export const forwardInternal = defineFeature({
+  name: 'forward-internal',
+  summary: 'Hands requests and connections to an edge that clients cannot reach.',
+  actions: [action],
+  notInAgent: 'an agent has no internal endpoints'
+})

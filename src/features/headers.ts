@@ -258,6 +258,7 @@ function whole({ body, report }: RuleView): void {
 
 export const headers = defineFeature({
   name: 'headers',
+  summary: 'Adds header fields to requests and responses, and removes them.',
   actions: [addHeaders, removeHeaders],
   modules: [requestHeaders, responseHeaders]
 })

@@ -1,4 +1,5 @@
 import { EvaluationError } from '../expression/expression.js'
+import { requestErrors } from '../flow/error-codes.js'
 import type { Flow } from '../flow/flow.js'
 import { closeConnection, refuse, type Verdict } from '../flow/verdict.js'
 import { type AddressRules, type Cidr, CidrSet, judge, parseAddress, parseCidr } from '../lib/ip.js'
@@ -10,7 +11,14 @@ import { isPlaceholderWord } from '../policy/values.js'
 import { NETWORK, valueLike, wordLike } from '../schema/editor.js'
 import { refs } from '../schema/references.js'
 import { list, optional, template, text } from '../schema/values.js'
-import { defineFeature, defineModule, type ModuleUnits } from './contract.js'
+import {
+  allowOrBlock,
+  defineFeature,
+  defineModule,
+  type EventRecord,
+  lastResults,
+  type ModuleUnits
+} from './contract.js'
 
 /** Texts that one list keeps parsed. */
 const KEPT = 256
@@ -236,8 +244,25 @@ function withoutIpPolicies(why: string): ConfinedCheck {
   }
 }
 
+function ipDecision({ flow, code }: EventRecord): string | null {
+  const found = [lastResults(flow, 'ip_policy')?.decision, lastResults(flow, 'restrict_ips')?.action]
+  if (code === requestErrors.restricted.code || found.includes('deny')) return allowOrBlock(false)
+  return found.includes('allow') ? allowOrBlock(true) : null
+}
+
 export const ipRestriction = defineFeature({
   name: 'ip-restriction',
+  summary: 'Lets clients pass or refuses them by their address.',
   actions: [restrictIps],
-  modules: [routeModule]
+  modules: [routeModule],
+  eventFields: {
+    connection: {
+      'ip_policy.decision': {
+        type: 'string',
+        description:
+          'allow or block, by the IP restriction of all endpoints when it refused, the module or the action restrict-ips; null when none of them judged.',
+        read: ipDecision
+      }
+    }
+  }
 })

@@ -134,7 +134,15 @@ const owaspCrsResponse = defineUnsupported('owasp-crs-response', `owasp-crs-resp
 
 const unsupported: readonly Action[] = [saml, aiGateway, owaspCrsRequest, owaspCrsResponse]
 
+/** The actions of a feature; where agents cannot use it, each of them says so. */
+function actionsOf({ actions = [], notInAgent }: Feature): readonly Action[] {
+  if (notInAgent === undefined) return actions
+  return actions.map((action) =>
+    action.availability === 'ready' ? { ...action, confined: { ...action.confined, agent: notInAgent } } : action
+  )
+}
+
 /** Every action of the language, by name; what is not here does not exist. */
-export const actions: readonly Action[] = [...features.flatMap(({ actions = [] }) => actions), ...unsupported].sort(
-  (a, b) => (a.type < b.type ? -1 : 1)
+export const actions: readonly Action[] = [...features.flatMap(actionsOf), ...unsupported].sort((a, b) =>
+  a.type < b.type ? -1 : 1
 )

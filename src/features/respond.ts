@@ -98,4 +98,8 @@ function compileBody(source: string, field: string, scope: Scope): (flow: Flow) 
   return () => bytes
 }
 
-export const respond = defineFeature({ name: 'respond', actions: [deny, closeConnectionAction, customResponse] })
+export const respond = defineFeature({
+  name: 'respond',
+  summary: 'Answers requests itself, refuses them, or closes their connection.',
+  actions: [deny, closeConnectionAction, customResponse]
+})

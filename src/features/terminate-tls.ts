@@ -66,7 +66,7 @@ const NAME_FIELDS: Readonly<Record<string, string>> = {
  */
 const action = defineAction({
   type: 'terminate-tls',
-  confined: { guest: ownCertificates, agent: 'what reaches an agent is no connection that TLS could begin on' },
+  confined: { guest: ownCertificates },
   phases: ['on_tcp_connect'],
   config: config(
     {
@@ -315,4 +315,9 @@ function ownCertificates(config: Readonly<Record<string, unknown>>, scope: Scope
   }
 }
 
-export const terminateTls = defineFeature({ name: 'terminate-tls', actions: [action] })
+export const terminateTls = defineFeature({
+  name: 'terminate-tls',
+  summary: 'Ends TLS on a connection, with a certificate of its own if wanted.',
+  actions: [action],
+  notInAgent: 'what reaches an agent is no connection that TLS could begin on'
+})

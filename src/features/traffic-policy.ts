@@ -123,4 +123,8 @@ function policyDocument(layer: 'http' | 'tcp'): Field<string> {
   })
 }
 
-export const trafficPolicy = defineFeature({ name: 'traffic-policy', modules: [routeModule] })
+export const trafficPolicy = defineFeature({
+  name: 'traffic-policy',
+  summary: 'Runs the traffic policy of a route or a TCP edge.',
+  modules: [routeModule]
+})

@@ -247,5 +247,6 @@ function targetOf(text: string, { target: before, pathForm }: FlowRequest): Requ
 
 export const urlRewrite = defineFeature({
   name: 'url-rewrite',
+  summary: 'Redirects requests and rewrites their URL.',
   actions: [redirect, action]
 })

@@ -75,4 +75,8 @@ function exceptions({ body, report }: RuleView): void {
   report('deny', 'FIELD_REQUIRED', 'is required with allow, which only makes exceptions; ".*" refuses everybody else')
 }
 
-export const userAgentFilter = defineFeature({ name: 'user-agent-filter', modules: [routeModule] })
+export const userAgentFilter = defineFeature({
+  name: 'user-agent-filter',
+  summary: 'Refuses requests by patterns of their user agent.',
+  modules: [routeModule]
+})

@@ -113,4 +113,8 @@ function warnOfSecrets(value: unknown, at: NodePath, scope: Scope): void {
   }
 }
 
-export const variables = defineFeature({ name: 'variables', actions: [setVars, log] })
+export const variables = defineFeature({
+  name: 'variables',
+  summary: 'Sets variables for later rules and writes entries into the log.',
+  actions: [setVars, log]
+})

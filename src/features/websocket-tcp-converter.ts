@@ -53,4 +53,8 @@ function chosen(lines: readonly string[]): string | undefined {
   return usable.find((name) => name === 'binary') ?? usable[0]
 }
 
-export const websocketTcpConverter = defineFeature({ name: 'websocket-tcp-converter', modules: [routeModule] })
+export const websocketTcpConverter = defineFeature({
+  name: 'websocket-tcp-converter',
+  summary: 'Forwards the bytes of WebSocket connections to a TCP upstream.',
+  modules: [routeModule]
+})

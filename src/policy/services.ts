@@ -9,6 +9,14 @@ export interface Counter {
   inc(): void
 }
 
+/** A counter that a feature declares. Its labels have values of the configuration and of closed sets, never of a request. */
+export interface CounterDefinition {
+  readonly kind: 'counter'
+  readonly name: string
+  readonly help: string
+  readonly labels: readonly string[]
+}
+
 /** Counters of the policy layer; every method binds its labels once, when a policy is compiled. */
 export interface PolicyMeter {
   /** A rule's expressions were all true. */
@@ -17,11 +25,8 @@ export interface PolicyMeter {
   decided(owner: string, phase: Phase, rule: string, action: string): Counter
   /** An expression or an action had no value: `absent` (the rule did not match) or `failed` (the exchange failed closed). */
   failed(owner: string, phase: Phase, rule: string, kind: 'absent' | 'failed'): Counter
-  /** One limit: admitted, refused, and refused had it been enforced. */
-  limit(
-    owner: string,
-    name: string
-  ): { readonly admitted: Counter; readonly refused: Counter; readonly wouldRefuse: Counter }
+  /** A counter that a feature declares in its `metrics`, with the values of its labels. */
+  counter(definition: CounterDefinition, labels: Readonly<Record<string, string>>): Counter
   /**
    * What one module of `owner`, or one action of its kind, decided: a counter for each word. `decisions` is a closed set.
    * A meter without it counts no decisions.

@@ -115,7 +115,10 @@ export const certificateAuthority = defineResource({
         'Clients with a certificate that is on one are refused from their next handshake on; empty: none is looked up.',
       bytes: MAX_CRL
     }),
-    revoked_serial_numbers: keptTexts('Serial numbers on the revocation lists, in hexadecimal digits.', 'A serial number.'),
+    revoked_serial_numbers: keptTexts(
+      'Serial numbers on the revocation lists, in hexadecimal digits.',
+      'A serial number.'
+    ),
     crl_next_update: keptTextOrNull(
       'When the first of the revocation lists is to be replaced; after that it is used on. Null: it does not say.'
     )

@@ -1,48 +1,57 @@
 import { X509Certificate } from 'node:crypto'
-import { savingOf } from '../features/compression/compressor.js'
-import { applicationOf } from '../features/login/gate.js'
-import { FAILURES, requestErrors } from '../flow/error-codes.js'
-import type { Body, ConnectionFacts, Outgoing } from '../flow/exchange.js'
-import type { Flow } from '../flow/flow.js'
+import type { EventField, EventFields, EventFieldType } from '../features/contract.js'
+import { features } from '../features/registry.js'
+import { FAILURES } from '../flow/error-codes.js'
+import type { Body, Outgoing } from '../flow/exchange.js'
 import type { HeaderList } from '../flow/headers.js'
 import { unmapIpv4 } from '../lib/ip.js'
 import type { ConnectionRecord, ExchangeRecord } from './access-log.js'
 import { isSensitive, REDACTED, redact, redactUrl, shownQuery } from './redaction.js'
 
-/** What is known of an exchange and of a connection to a TCP edge alike. */
-interface FlowRecord {
-  readonly connection: ConnectionFacts
-  readonly flow: Flow | undefined
-  /** Why Sluice refused it. */
-  readonly code: string | undefined
+function field<R>(type: EventFieldType, description: string, read: (record: R) => unknown): EventField<R> {
+  return { type, description, read }
 }
-
-/** Values of the fields of one event by their dotted paths; null for what does not apply. */
-type FieldReaders<R> = Readonly<Record<string, (record: R) => unknown>>
 
 /** Fields of both events of traffic. */
-const FLOW_FIELDS: FieldReaders<FlowRecord> = {
-  'conn.client_ip': ({ connection, flow }) => flow?.clientAddress ?? unmapIpv4(connection.peer.address),
-  'conn.server_ip': ({ connection }) => unmapIpv4(connection.local.address),
-  'conn.server_name': ({ connection }) => connection.tls?.sni ?? '',
-  'conn.server_port': ({ connection }) => connection.local.port,
-  'conn.start_ts': ({ connection }) => timeText(connection.startedAt),
-  'ip_policy.decision': ipDecision,
-  ja4_fingerprint: () => null,
-  'traffic_policy.decided_by.action': ({ flow }) => flow?.decidedBy?.action ?? null,
-  'traffic_policy.decided_by.phase': ({ flow }) => flow?.decidedBy?.phase ?? null,
-  'traffic_policy.decided_by.rule': ({ flow }) => flow?.decidedBy?.rule ?? null,
-  'traffic_policy.logs': ({ flow }) => (flow?.logs ?? []).map((entry) => redact(entry, 0))
-}
-
-/** What an action or a module published under this name when it ran last. */
-function published(flow: Flow | undefined, name: string): Readonly<Record<string, unknown>> | undefined {
-  return flow?.results?.get(name)
-}
-
-/** The word for a decision; null when none was taken. */
-function decision(passes: boolean | undefined): 'allow' | 'block' | null {
-  return passes === undefined ? null : passes ? 'allow' : 'block'
+const FLOW_FIELDS: EventFields = {
+  'conn.client_ip': field(
+    'string',
+    'Address of the client; behind trusted proxies the one that they vouch for.',
+    ({ connection, flow }) => flow?.clientAddress ?? unmapIpv4(connection.peer.address)
+  ),
+  'conn.server_ip': field('string', 'Address that the connection came to.', ({ connection }) =>
+    unmapIpv4(connection.local.address)
+  ),
+  'conn.server_name': field(
+    'string',
+    'Name that the client gave in its TLS handshake; empty without one.',
+    ({ connection }) => connection.tls?.sni ?? ''
+  ),
+  'conn.server_port': field('int', 'Port that the connection came to.', ({ connection }) => connection.local.port),
+  'conn.start_ts': field('timestamp', 'When the connection was accepted.', ({ connection }) =>
+    timeText(connection.startedAt)
+  ),
+  ja4_fingerprint: field('string', 'Always null: this version does not compute it.', () => null),
+  'traffic_policy.decided_by.action': field(
+    'string',
+    'Type of the policy action that ended it; null when none did. So are the rule and the phase.',
+    ({ flow }) => flow?.decidedBy?.action ?? null
+  ),
+  'traffic_policy.decided_by.phase': field(
+    'string',
+    'Phase of that action.',
+    ({ flow }) => flow?.decidedBy?.phase ?? null
+  ),
+  'traffic_policy.decided_by.rule': field(
+    'string',
+    'Name of its rule, or # and its place.',
+    ({ flow }) => flow?.decidedBy?.rule ?? null
+  ),
+  'traffic_policy.logs': field(
+    'list<dyn>',
+    'What log actions recorded; values that sound like secrets are replaced.',
+    ({ flow }) => (flow?.logs ?? []).map((entry) => redact(entry, 0))
+  )
 }
 
 /** RFC 3339; `at`: milliseconds since the Unix epoch. */
@@ -50,84 +59,79 @@ function timeText(at: number): string {
   return new Date(at).toISOString()
 }
 
-function ipDecision({ flow, code }: FlowRecord): string | null {
-  const found = [published(flow, 'ip_policy')?.decision, published(flow, 'restrict_ips')?.action]
-  if (code === requestErrors.restricted.code || found.includes('deny')) return decision(false)
-  return decision(found.includes('allow') ? true : undefined)
-}
-
-/** The fields of `http_request_complete.v0`. */
-export const EXCHANGE_FIELDS: FieldReaders<ExchangeRecord> = {
-  ...FLOW_FIELDS,
-  'backend.connection_reused': ({ reusedConnection }) => reusedConnection ?? null,
-  'basic_auth.decision': ({ flow }) => decision(flag(published(flow, 'basic_auth')?.['credentials.authorized'])),
-  'basic_auth.username': ({ flow }) => {
-    const found = published(flow, 'basic_auth')
-    return found?.['credentials.presented'] === true ? found['credentials.username'] : null
-  },
-  'circuit_breaker.decision': ({ flow }) => published(flow, 'circuit_breaker')?.decision ?? null,
-  'compression.algorithm': ({ flow }) => {
-    const saving = flow === undefined ? undefined : savingOf(flow)
-    return saving === undefined ? null : (saving.coding ?? 'none')
-  },
-  'compression.bytes_saved': ({ flow }) => (flow === undefined ? null : (savingOf(flow)?.bytesSaved ?? null)),
-  'edge.id': ({ route }) => route?.edge ?? null,
-  'edge.route_id': ({ route }) => route?.id ?? null,
-  'error.code': ({ code, sent }) => code ?? (sent.failure === undefined ? null : FAILURES[sent.failure].code),
-  'http.request.body_length': ({ flow }) => (flow?.request === undefined ? null : lengthOf(flow.request.body)),
-  'http.request.headers': ({ request }) => fieldsOf(request.headers),
-  'http.request.method': ({ request }) => request.method,
-  'http.request.url.host': ({ request, flow }) => flow?.request?.target.host ?? request.authority,
-  'http.request.url.path': pathOf,
-  'http.request.url.query': queryOf,
-  'http.request.url.raw': (record) => {
+const HTTP_FIELDS: EventFields<ExchangeRecord> = {
+  'backend.connection_reused': field(
+    'bool',
+    'Had the connection to the upstream carried a request before? null without an ordinary answer of an upstream.',
+    ({ reusedConnection }) => reusedConnection ?? null
+  ),
+  'edge.id': field(
+    'string',
+    'Id of the edge that served it; null when there was none.',
+    ({ route }) => route?.edge ?? null
+  ),
+  'edge.route_id': field(
+    'string',
+    'Id of the route that served it; null when there was none.',
+    ({ route }) => route?.id ?? null
+  ),
+  'error.code': field(
+    'string',
+    'Why Sluice refused it or it failed; null when it did not.',
+    ({ code, sent }) => code ?? (sent.failure === undefined ? null : FAILURES[sent.failure].code)
+  ),
+  'http.request.body_length': field(
+    'int',
+    'Bytes of the body that came; null for a request refused at its head.',
+    ({ flow }) => (flow?.request === undefined ? null : lengthOf(flow.request.body))
+  ),
+  'http.request.headers': field(
+    'map<string, list<string>>',
+    'Fields as the client sent them, by lower-case name; the values of those that sound like secrets are replaced.',
+    ({ request }) => fieldsOf(request.headers)
+  ),
+  'http.request.method': field('string', 'As the client sent it.', ({ request }) => request.method),
+  'http.request.url.host': field(
+    'string',
+    'Host, lower-case, without the port.',
+    ({ request, flow }) => flow?.request?.target.host ?? request.authority
+  ),
+  'http.request.url.path': field('string', 'In its normal form; empty when it has none.', pathOf),
+  'http.request.url.query': field('string', 'Without the values of parameters that sound like secrets.', queryOf),
+  'http.request.url.raw': field('string', 'The whole URL, with the same query.', (record) => {
     const { scheme, authority } = record.request
     const query = queryOf(record)
     return `${scheme}://${authority}${pathOf(record)}${query === '' ? '' : `?${query}`}`
-  },
-  'http.request.url.scheme': ({ request }) => request.scheme,
-  'http.request.user_agent': ({ request }) => firstOf(request.headers, 'user-agent'),
-  'http.response.body_length': ({ flow }) => lengthOf(flow?.response?.body),
-  'http.response.headers': ({ flow }) => (flow?.response === undefined ? {} : fieldsOf(flow.response.headers.list)),
-  'http.response.status_code': ({ status }) => status,
-  'oauth.app_client_id': ({ flow }) => (flow === undefined ? null : (applicationOf(flow) ?? null)),
-  'oauth.decision': loginDecision,
-  'oauth.user.id': ({ flow }) => identity(flow, 'identity.provider_user_id'),
-  'oauth.user.name': ({ flow }) => identity(flow, 'identity.name'),
-  'rate_limit.decision': ({ flow }) => {
-    const limited = flag(published(flow, 'rate_limit')?.limited)
-    return decision(limited === undefined ? undefined : !limited)
-  },
-  'tls.cipher_suite': ({ connection }) => connection.tls?.cipher ?? null,
-  'tls.client_cert.serial_number': ({ connection }) => certificateOf(connection.tls)?.serialNumber ?? null,
-  'tls.client_cert.subject.cn': ({ connection }) => certificateOf(connection.tls)?.commonName ?? null,
-  'tls.version': ({ connection }) => connection.tls?.version ?? null,
-  'webhook_verification.decision': ({ flow, code }) => {
-    const verified = flag(published(flow, 'verify_webhook')?.verified)
-    return decision(verified ?? (code?.startsWith('WEBHOOK_') === true ? false : undefined))
-  }
-}
-
-const LOGINS = ['oauth', 'oidc']
-
-function loginDecision({ flow, code }: ExchangeRecord): string | null {
-  const found = LOGINS.map((name) => published(flow, name)).filter((results) => results !== undefined)
-  if (found.length > 0) return decision(found.every((results) => results['error.code'] === ''))
-  // Answers on the way of a login, and gates that cannot work, publish nothing.
-  const asked = code === 'LOGIN_UNAVAILABLE' || (flow !== undefined && applicationOf(flow) !== undefined)
-  return decision(asked ? false : undefined)
-}
-
-function identity(flow: ExchangeRecord['flow'], name: string): unknown {
-  for (const login of LOGINS) {
-    const value = published(flow, login)?.[name]
-    if (value !== undefined) return value
-  }
-  return null
-}
-
-function flag(value: unknown): boolean | undefined {
-  return typeof value === 'boolean' ? value : undefined
+  }),
+  'http.request.url.scheme': field('string', 'http or https.', ({ request }) => request.scheme),
+  'http.request.user_agent': field('string', 'Value of User-Agent; empty without it.', ({ request }) =>
+    firstOf(request.headers, 'user-agent')
+  ),
+  'http.response.body_length': field(
+    'int',
+    'Bytes of the body before compression; null when a policy wrote a body whose length nobody counts.',
+    ({ flow }) => lengthOf(flow?.response?.body)
+  ),
+  'http.response.headers': field('map<string, list<string>>', 'As those of the request.', ({ flow }) =>
+    flow?.response === undefined ? {} : fieldsOf(flow.response.headers.list)
+  ),
+  'http.response.status_code': field('int', '0 when the connection ended without an answer.', ({ status }) => status),
+  'tls.cipher_suite': field('string', 'Null without TLS.', ({ connection }) => connection.tls?.cipher ?? null),
+  'tls.client_cert.serial_number': field(
+    'string',
+    'Hexadecimal; null when the client showed no certificate.',
+    ({ connection }) => certificateOf(connection.tls)?.serialNumber ?? null
+  ),
+  'tls.client_cert.subject.cn': field(
+    'string',
+    'Null when the client showed no certificate or it has no common name.',
+    ({ connection }) => certificateOf(connection.tls)?.commonName ?? null
+  ),
+  'tls.version': field(
+    'string',
+    'Such as TLSv1.3; null without TLS.',
+    ({ connection }) => connection.tls?.version ?? null
+  )
 }
 
 function pathOf({ flow }: ExchangeRecord): string {
@@ -188,18 +192,71 @@ function certificateOf(tls: ExchangeRecord['connection']['tls']): ClientCertific
   }
 }
 
-/** The fields of `tcp_connection_closed.v0`. */
-export const CONNECTION_FIELDS: FieldReaders<ConnectionRecord> = {
-  ...FLOW_FIELDS,
-  'conn.bytes_in': ({ connection }) => connection.bytesIn,
-  'conn.bytes_out': ({ connection }) => connection.bytesOut,
-  'conn.end_ts': ({ connection, duration }) => timeText(connection.startedAt + duration),
-  'edge.id': ({ edge }) => edge,
-  'error.code': ({ code }) => code ?? null
+const TCP_FIELDS: EventFields<ConnectionRecord> = {
+  'conn.bytes_in': field('int', 'Bytes from the client.', ({ connection }) => connection.bytesIn),
+  'conn.bytes_out': field('int', 'Bytes to the client.', ({ connection }) => connection.bytesOut),
+  'conn.end_ts': field('timestamp', 'When the connection ended.', ({ connection, duration }) =>
+    timeText(connection.startedAt + duration)
+  ),
+  'edge.id': field('string', 'Id of the edge that served it; null when there was none.', ({ edge }) => edge),
+  'error.code': field('string', 'Why Sluice refused it or it failed; null when it did not.', ({ code }) => code ?? null)
 }
 
-const EXCHANGE = 'http_request_complete.v0'
-const CONNECTION = 'tcp_connection_closed.v0'
+/** One table, sorted by path. Throws when a path is declared twice. */
+function joined<R>(...tables: readonly EventFields<R>[]): EventFields<R> {
+  const fields = tables.flatMap((table) => Object.entries(table)).sort(([a], [b]) => (a < b ? -1 : 1))
+  const twice = fields.find(([path], i) => fields[i + 1]?.[0] === path)
+  if (twice !== undefined) throw new Error(`the field ${twice[0]} of events is declared twice`)
+  return Object.fromEntries(fields)
+}
+
+/** What both events have comes first: events are written in the order of their fields. */
+function commonFirst<R>(fields: EventFields<R>, other: EventFields<never>): EventFields<R> {
+  const entries = Object.entries(fields)
+  const [common, own] = [true, false].map((both) => entries.filter(([path]) => path in other === both))
+  return Object.fromEntries([...(common ?? []), ...(own ?? [])])
+}
+
+const fieldsOfFeatures = features.flatMap(({ eventFields }) => (eventFields === undefined ? [] : [eventFields]))
+const ofConnections = fieldsOfFeatures.map(({ connection = {} }) => connection)
+const ofExchanges = fieldsOfFeatures.map(({ http = {} }) => http)
+const onExchanges = joined<ExchangeRecord>(FLOW_FIELDS, HTTP_FIELDS, ...ofConnections, ...ofExchanges)
+const onConnections = joined<ConnectionRecord>(FLOW_FIELDS, TCP_FIELDS, ...ofConnections)
+
+const EXCHANGE_FIELDS = commonFirst(onExchanges, onConnections)
+const CONNECTION_FIELDS = commonFirst(onConnections, onExchanges)
+
+/** Types of the events whose subscribers choose fields. */
+export const HTTP_REQUEST_COMPLETE = 'http_request_complete.v0'
+export const TCP_CONNECTION_CLOSED = 'tcp_connection_closed.v0'
+
+export interface TrafficField {
+  readonly type: EventFieldType
+  /** For people: what it tells, and when it is null. */
+  readonly description: string
+}
+
+/** The fields of each traffic event by their dotted paths. An event shows null for what does not apply to it. */
+export const TRAFFIC_FIELDS: ReadonlyMap<string, Readonly<Record<string, TrafficField>>> = new Map<
+  string,
+  Readonly<Record<string, TrafficField>>
+>([
+  [HTTP_REQUEST_COMPLETE, EXCHANGE_FIELDS],
+  [TCP_CONNECTION_CLOSED, CONNECTION_FIELDS]
+])
+
+/** All of it as a list in Markdown. */
+export function trafficFieldsText(): string {
+  const lines: string[] = []
+  for (const [type, fields] of TRAFFIC_FIELDS) {
+    lines.push('', `Fields of ${type}:`, '')
+    for (const path of Object.keys(fields).sort()) {
+      const { type: of, description } = fields[path] as TrafficField
+      lines.push(`- \`${path}\` (${of}): ${description}`)
+    }
+  }
+  return lines.join('\n')
+}
 
 /** Takes the events of traffic. Must not throw or block. */
 export interface EventSink {
@@ -218,10 +275,12 @@ export class TrafficEventSource {
   }
 
   exchange(record: ExchangeRecord): void {
-    if (this.#sink.wants(EXCHANGE)) this.#sink.put(EXCHANGE, (path) => EXCHANGE_FIELDS[path]?.(record))
+    if (this.#sink.wants(HTTP_REQUEST_COMPLETE))
+      this.#sink.put(HTTP_REQUEST_COMPLETE, (path) => EXCHANGE_FIELDS[path]?.read(record))
   }
 
   connection(record: ConnectionRecord): void {
-    if (this.#sink.wants(CONNECTION)) this.#sink.put(CONNECTION, (path) => CONNECTION_FIELDS[path]?.(record))
+    if (this.#sink.wants(TCP_CONNECTION_CLOSED))
+      this.#sink.put(TCP_CONNECTION_CLOSED, (path) => CONNECTION_FIELDS[path]?.read(record))
   }
 }

@@ -1,8 +1,9 @@
 import { documentedFunctions } from '../expression/catalogue.js'
 import { Language } from '../expression/expressions.js'
 import type { VariableDefinition } from '../expression/variables/definition.js'
+import type { EventFieldType } from '../features/contract.js'
 import { type Flow, flowSlot } from '../flow/flow.js'
-import { TRAFFIC_FIELDS, type TrafficFieldType } from './event-catalogue.js'
+import { TRAFFIC_FIELDS } from './event-fields.js'
 
 /** Reads one field of an event by its dotted path; times are RFC 3339, absent is null or undefined. */
 export type FieldReader = (path: string) => unknown
@@ -51,12 +52,12 @@ export class EventFilters {
   }
 }
 
-function variable(path: string, type: TrafficFieldType): VariableDefinition {
+function variable(path: string, type: EventFieldType): VariableDefinition {
   return { path: `ev.${path}`, type, optional: true, read: (flow) => typed(readerOf(flow)(path), type) }
 }
 
 /** In the representation of the expression layer. */
-function typed(value: unknown, type: TrafficFieldType): unknown {
+function typed(value: unknown, type: EventFieldType): unknown {
   if (value === undefined || value === null) return undefined
   if (type === 'int') return BigInt(Math.trunc(Number(value)))
   if (type === 'timestamp') return new Date(String(value))

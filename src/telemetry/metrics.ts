@@ -1,18 +1,11 @@
 import { Counter, Gauge, Registry } from 'prom-client'
+import { features } from '../features/registry.js'
 import type { Failure } from '../flow/exchange.js'
 import type { Phase } from '../flow/flow.js'
-import type { PolicyMeter } from '../policy/services.js'
+import type { CounterDefinition, PolicyMeter, PolicyServices } from '../policy/services.js'
 import { type Counter as CounterOf, Counters, Level, Spread, Total } from './counters.js'
 
-/** The figures of the limiter at a scrape. */
-interface LimiterStatistics {
-  readonly buckets: number
-  readonly bytesInUse: number
-  readonly bytesReserved: number
-  readonly folded: number
-  readonly sketchDecisions: number
-  readonly sketchRefusals: number
-}
+const featureMetrics = features.flatMap(({ metrics = [] }) => metrics)
 
 const SECONDS = [0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30]
 
@@ -206,31 +199,20 @@ export class Metrics {
     this.#revision.set(revision)
   }
 
-  /** Reads the limiter at each scrape. */
-  observeLimiter(read: () => LimiterStatistics): void {
-    const gauge = (name: string, help: string, value: (statistics: LimiterStatistics) => number) =>
+  /** Registers the gauges of features; each reads its service at each scrape. */
+  observe(services: PolicyServices): void {
+    for (const metric of featureMetrics) {
+      if (metric.kind !== 'gauge') continue
+      const service = services.service(metric.of)
       new Gauge({
-        name,
-        help,
+        name: metric.name,
+        help: metric.help,
         registers: [this.registry],
         collect() {
-          this.set(value(read()))
+          this.set(metric.read(service))
         }
       })
-    gauge('sluice_limiter_buckets', 'Buckets in the table.', (limiter) => limiter.buckets)
-    gauge('sluice_limiter_bytes', 'Bytes of the table in use.', (limiter) => limiter.bytesInUse)
-    gauge('sluice_limiter_reserved_bytes', 'Bytes that the table may use.', (limiter) => limiter.bytesReserved)
-    gauge('sluice_limiter_folded', 'Live buckets folded into the sketch since the start.', (limiter) => limiter.folded)
-    gauge(
-      'sluice_limiter_sketch_refusals',
-      'Refusals that the sketch took part in.',
-      (limiter) => limiter.sketchRefusals
-    )
-    gauge(
-      'sluice_limiter_sketch_decisions',
-      'Decisions by the sketch since the start.',
-      (limiter) => limiter.sketchDecisions
-    )
+    }
   }
 
   /** Memory and CPU of the process, read at each scrape. */
@@ -276,12 +258,12 @@ function policyMeter(registers: Registry[]): PolicyMeter {
     labelNames: [...rule, 'kind'],
     registers
   })
-  const limits = new Counters({
-    name: 'sluice_rate_limit_total',
-    help: 'Decisions of a limit: admitted, refused, would_refuse (not enforced).',
-    labelNames: ['owner', 'name', 'result'],
-    registers
-  })
+  const declared = new Map<CounterDefinition, Counters<string>>()
+  for (const metric of featureMetrics) {
+    if (metric.kind !== 'counter') continue
+    const { name, help, labels } = metric
+    declared.set(metric, new Counters({ name, help, labelNames: [...labels], registers }))
+  }
   const moduleDecisions = new Counters({
     name: 'sluice_module_decisions_total',
     help: 'What modules, and actions of their kind, decided about exchanges and connections.',
@@ -292,11 +274,11 @@ function policyMeter(registers: Registry[]): PolicyMeter {
     matched: (owner: string, phase: Phase, name: string) => matched.labels({ owner, phase, rule: name }),
     decided: (owner, phase, name, action) => decided.labels({ owner, phase, rule: name, action }),
     failed: (owner, phase, name, kind) => failed.labels({ owner, phase, rule: name, kind }),
-    limit: (owner, name) => ({
-      admitted: limits.labels({ owner, name, result: 'admitted' }),
-      refused: limits.labels({ owner, name, result: 'refused' }),
-      wouldRefuse: limits.labels({ owner, name, result: 'would_refuse' })
-    }),
+    counter(definition, labels) {
+      const counter = declared.get(definition)
+      if (counter === undefined) throw new RangeError(`the metric ${definition.name} is declared by no feature`)
+      return counter.labels(labels)
+    },
     decisions: <D extends string>(owner: string, module: string, decisions: readonly D[]) =>
       Object.fromEntries(
         decisions.map((decision) => [decision, moduleDecisions.labels({ owner, module, decision })])

@@ -2,7 +2,7 @@ import { createHmac, X509Certificate } from 'node:crypto'
 import { writeFile } from 'node:fs/promises'
 import { join } from 'node:path'
 import t, { type Test } from 'tap'
-import { CONNECTION_FIELDS, EXCHANGE_FIELDS } from '../../src/telemetry/event-fields.js'
+import { TRAFFIC_FIELDS } from '../../src/telemetry/event-fields.js'
 import { Browser, overNetwork } from '../features/login/browser.js'
 import { CLIENT, FakeProvider } from '../features/login/fake-provider.js'
 import { startRoute } from '../features/route.js'
@@ -24,7 +24,7 @@ async function listening(t: Test, sluice: RunningSluice, type: string) {
   const sink = await receiver(t)
   const { id } = await create(sluice, '/event_destinations', { target: { webhook: { url: sink.url } } })
   await create(sluice, '/event_subscriptions', { sources: [{ type }], destination_ids: [id] })
-  const paths = Object.keys(type === HTTP ? EXCHANGE_FIELDS : CONNECTION_FIELDS)
+  const paths = Object.keys(TRAFFIC_FIELDS.get(type) ?? {})
   let seen = 0
   return async (): Promise<Fields> => {
     seen += 1

@@ -2,14 +2,14 @@ import t from 'tap'
 import { DeliveryState } from '../../src/events/delivery-state.js'
 import { REFUSAL_RULE, TrafficQueue } from '../../src/events/sources.js'
 import { TrafficEventQueue } from '../../src/events/traffic.js'
+import { features } from '../../src/features/registry.js'
 import { eventSubscription } from '../../src/resources/event-subscriptions.js'
 import { readCreate } from '../../src/resources/read.js'
 import {
   HTTP_REQUEST_COMPLETE as HTTP,
   TCP_CONNECTION_CLOSED as TCP,
   TRAFFIC_FIELDS
-} from '../../src/telemetry/event-catalogue.js'
-import { CONNECTION_FIELDS, EXCHANGE_FIELDS } from '../../src/telemetry/event-fields.js'
+} from '../../src/telemetry/event-fields.js'
 import { EventFilters } from '../../src/telemetry/event-filter.js'
 import { ManualClock } from '../helpers/clock.js'
 
@@ -153,13 +153,20 @@ t.test('an event that cannot be written harms no other', async (t) => {
   t.equal(put.length, 1)
 })
 
-t.test('every field has a reader where traffic passes, and every reader a field', async (t) => {
-  for (const [type, readers] of [
-    [HTTP, EXCHANGE_FIELDS],
-    [TCP, CONNECTION_FIELDS]
-  ] as const) {
-    t.same(Object.keys(readers).sort(), Object.keys(TRAFFIC_FIELDS.get(type) ?? {}).sort(), type)
+t.test('events have the fields of every feature, those of both events first', async (t) => {
+  const [http, tcp] = [HTTP, TCP].map((type) => Object.keys(TRAFFIC_FIELDS.get(type) ?? {})) as [string[], string[]]
+  const shared = http.filter((path) => tcp.includes(path))
+  const sorted = (paths: readonly string[]) => [...shared, ...paths.filter((path) => !shared.includes(path)).sort()]
+  t.same(shared, [...shared].sort())
+  t.same([http, tcp], [sorted(http), sorted(tcp)])
+  for (const { name, eventFields } of features) {
+    for (const path of Object.keys(eventFields?.http ?? {})) {
+      t.same([http.includes(path), tcp.includes(path)], [true, false], `${name}: ${path}`)
+    }
+    for (const path of Object.keys(eventFields?.connection ?? {})) t.ok(shared.includes(path), `${name}: ${path}`)
   }
+  t.ok(shared.includes('ip_policy.decision'))
+  t.ok(http.includes('rate_limit.decision'))
 })
 
 t.test('filters', async (t) => {

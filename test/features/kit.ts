@@ -60,10 +60,8 @@ export class Kit {
         matched: () => nothing,
         decided: () => nothing,
         failed: () => nothing,
-        limit: () => ({
-          admitted: { inc: () => counts.admitted++ },
-          refused: { inc: () => counts.refused++ },
-          wouldRefuse: { inc: () => counts.wouldRefuse++ }
+        counter: (_definition, { result }) => ({
+          inc: () => counts[result === 'would_refuse' ? 'wouldRefuse' : (result as 'admitted' | 'refused')]++
         })
       },
       log,

@@ -1,9 +1,11 @@
 import t from 'tap'
 import type { ModuleScope, ModuleUnits } from '../../src/features/contract.js'
-import { moduleRules, modules } from '../../src/features/registry.js'
+import { actions, features, moduleRules, modules } from '../../src/features/registry.js'
 import { NO_UNITS } from '../../src/flow/flow.js'
 import { type Cidr, CidrSet, parseCidr } from '../../src/lib/ip.js'
+import { confinedActions } from '../../src/policy/action.js'
 import { httpsEdgeRoute, tcpEdge } from '../../src/resources/edges.js'
+import { Metrics } from '../../src/telemetry/metrics.js'
 import { makeFlow } from '../helpers/flow.js'
 import { Kit, outcomeOf } from './kit.js'
 
@@ -110,4 +112,39 @@ t.test('header edits that would break a message are left out and told', async (t
   request?.(flow, undefined as unknown as ModuleUnits)
   t.same(flow.request?.headers.list, ['Host', 'app.example.com', 'x-good', 'yes'])
   t.match(kit.logged.at(-1), /content-length.*connection.*host|leftOut/)
+})
+
+t.test('every feature says in one sentence what it does, and its fields and metrics say what they tell', async (t) => {
+  const sentence = /^[A-Z][^\n]{15,120}\.$/
+  t.equal(new Set(features.map(({ summary }) => summary)).size, features.length)
+  for (const { name, summary, eventFields, metrics = [] } of features) {
+    t.match(summary, sentence, name)
+    const fields = { ...eventFields?.http, ...eventFields?.connection }
+    for (const [path, { description }] of Object.entries(fields)) t.ok(description.length > 15, path)
+    for (const metric of metrics) t.match([metric.name, metric.help], [/^sluice_[a-z_]+$/, /^[A-Z].*\.$/])
+  }
+})
+
+t.test('what agents cannot use is refused there by name, with the reason of its feature', async (t) => {
+  const inAgent = new Map(confinedActions(actions, 'agent').map((action) => [action.type, action]))
+  const outside = features.filter(({ notInAgent }) => notInAgent !== undefined)
+  t.same(outside.map(({ name }) => name).sort(), ['forward-internal', 'login', 'terminate-tls'])
+  for (const { notInAgent, actions: own = [] } of outside) {
+    for (const { type } of own) t.match(inAgent.get(type), { availability: 'unsupported', reason: notInAgent })
+  }
+  t.match(inAgent.get('rate-limit'), { availability: 'ready' })
+})
+
+t.test('metrics of features count with their labels and read their services', async (t) => {
+  const metrics = new Metrics()
+  const [counter] = features.flatMap(({ metrics: declared = [] }) => declared.filter(({ kind }) => kind === 'counter'))
+  if (counter?.kind !== 'counter') throw new Error('no feature declares a counter')
+  metrics.policy.counter(counter, { owner: 'o', name: 'n', result: 'admitted' }).inc()
+  metrics.observe(kit.services)
+  const text = await metrics.registry.metrics()
+  t.match(text, /^sluice_rate_limit_total\{owner="o",name="n",result="admitted"\} 1$/m)
+  t.match(text, /^sluice_limiter_reserved_bytes [1-9]\d*$/m)
+  t.throws(() => metrics.policy.counter({ ...counter }, {}), {
+    message: 'the metric sluice_rate_limit_total is declared by no feature'
+  })
 })

@@ -88,7 +88,6 @@ export function stand(expressions: Expressions = words): Stand {
     const name = names.join(' ')
     return { inc: () => void counts.set(name, (counts.get(name) ?? 0) + 1) }
   }
-  const unused = counter('limit')
   return {
     counts,
     logs,
@@ -100,7 +99,7 @@ export function stand(expressions: Expressions = words): Stand {
         matched: (owner, phase, rule) => counter('matched', owner, phase, rule),
         decided: (owner, phase, rule, action) => counter('decided', owner, phase, rule, action),
         failed: (owner, phase, rule, kind) => counter(kind, owner, phase, rule),
-        limit: () => ({ admitted: unused, refused: unused, wouldRefuse: unused })
+        counter: ({ name }) => counter(name)
       },
       log: {
         debug: (fields) => void logs.push({ level: 'debug', fields }),

@@ -10,7 +10,7 @@ import { UserAgents } from '../../src/lib/user-agent.js'
 import { optionEntries } from '../../src/options/catalogue.js'
 import { resources } from '../../src/resources/registry.js'
 import { EVENT_TYPES } from '../../src/resources/resource.js'
-import { TRAFFIC_FIELDS } from '../../src/telemetry/event-catalogue.js'
+import { TRAFFIC_FIELDS } from '../../src/telemetry/event-fields.js'
 
 /** Everything that the tests of the surface import from the product, in one place. */
 export { actions, CookieStyle, EVENT_TYPES, modules, optionEntries, resources, TRAFFIC_FIELDS }

@@ -285,5 +285,6 @@ function written(field: Field, text: string | undefined): string {
 
 export const bodyReplace = defineFeature({
   name: 'body-replace',
+  summary: 'Finds and replaces text in bodies and event streams.',
   actions: [requestBodyFindReplace, responseBodyFindReplace, sseFindReplace]
 })

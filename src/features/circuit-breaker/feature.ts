@@ -3,7 +3,7 @@ import { defineAction } from '../../policy/action.js'
 import { config, enforce } from '../../policy/fields.js'
 import * as field from '../../schema/fields.js'
 import { duration, fraction, integer, optional } from '../../schema/values.js'
-import { defineFeature, defineModule } from '../contract.js'
+import { defineFeature, defineModule, lastResults } from '../contract.js'
 import { CIRCUIT_RESULTS, Circuit } from './circuit.js'
 
 const SECOND = 1_000
@@ -118,4 +118,18 @@ const routeModule = defineModule({
   }
 })
 
-export const circuitBreaker = defineFeature({ name: 'circuit-breaker', actions: [action], modules: [routeModule] })
+export const circuitBreaker = defineFeature({
+  name: 'circuit-breaker',
+  summary: 'Refuses requests for a while when the upstream fails too often.',
+  actions: [action],
+  modules: [routeModule],
+  eventFields: {
+    http: {
+      'circuit_breaker.decision': {
+        type: 'string',
+        description: 'allow, block or allow_while_open (not enforced), by module or action; null when neither ran.',
+        read: ({ flow }) => lastResults(flow, 'circuit_breaker')?.decision ?? null
+      }
+    }
+  }
+})

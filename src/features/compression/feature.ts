@@ -3,7 +3,7 @@ import { config } from '../../policy/fields.js'
 import { decisionCounters } from '../../policy/services.js'
 import { choice, list, optional } from '../../schema/values.js'
 import { defineFeature, defineModule } from '../contract.js'
-import { availableCodings, type Coding, Compressor, usualCodings } from './compressor.js'
+import { availableCodings, type Coding, Compressor, savingOf, usualCodings } from './compressor.js'
 
 const WITHOUT_COOKIES =
   'responses to requests with cookies stay uncompressed, because their length could give a secret away (BREACH); name algorithms to compress them too'
@@ -82,6 +82,25 @@ const routeModule = defineModule({
 
 export const compression = defineFeature({
   name: 'compression',
+  summary: 'Compresses responses for clients that take compressed ones.',
   actions: [compressResponse],
-  modules: [routeModule]
+  modules: [routeModule],
+  eventFields: {
+    http: {
+      'compression.algorithm': {
+        type: 'string',
+        description: 'Content coding that Sluice applied, or none; null when no compression was configured.',
+        read: ({ flow }) => {
+          const saving = flow === undefined ? undefined : savingOf(flow)
+          return saving === undefined ? null : (saving.coding ?? 'none')
+        }
+      },
+      'compression.bytes_saved': {
+        type: 'int',
+        description:
+          'Bytes of the response body before the coding, less those after it; null when no compression was configured.',
+        read: ({ flow }) => (flow === undefined ? null : (savingOf(flow)?.bytesSaved ?? null))
+      }
+    }
+  }
 })

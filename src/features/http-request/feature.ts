@@ -144,4 +144,8 @@ function noInternalHost({ url }: Readonly<Record<string, unknown>>, scope: Scope
   }
 }
 
-export const httpRequest = defineFeature({ name: 'http-request', actions: [action] })
+export const httpRequest = defineFeature({
+  name: 'http-request',
+  summary: 'Makes a request of its own and lets later rules read the answer.',
+  actions: [action]
+})

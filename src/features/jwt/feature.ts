@@ -131,4 +131,8 @@ function counterOf(
   return problem === 'JWT_KEYS_UNAVAILABLE' ? counters.unavailable : counters.deny
 }
 
-export const jwt = defineFeature({ name: 'jwt', actions: [action] })
+export const jwt = defineFeature({
+  name: 'jwt',
+  summary: 'Lets requests with valid JSON Web Tokens pass.',
+  actions: [action]
+})

@@ -13,7 +13,6 @@ import { type Application, openidProvider, PROVIDER_NAMES, PROVIDERS, type Provi
 import { type LoginResult, logins, USUAL_MAXIMUM } from './service.js'
 
 const SECOND = 1_000
-const NOT_IN_AGENT = 'logins need the keys of the server; put this rule into a policy there'
 const YEAR = 8_760 * 3_600 * SECOND
 const COOKIE_PREFIX = 'sluice.'
 /** Parameters of RFC 6749 4.1.1, RFC 7636 and OpenID Connect Core that the protocol sets itself, or that would change its kind. */
@@ -223,7 +222,6 @@ const entries = (description: string) => optional(list(text({ description: 'An e
  */
 export const oauth = defineAction({
   type: 'oauth',
-  confined: { agent: NOT_IN_AGENT },
   phases: ['on_http_request'],
   config: config(
     {
@@ -302,7 +300,6 @@ const fields = config(
 )
 
 const shared = {
-  confined: { agent: NOT_IN_AGENT },
   phases: ['on_http_request'],
   config: fields,
   configOptional: false,

@@ -5,6 +5,7 @@ import { object, oneOf, type Rule, type RuleView } from '../../schema/objects.js
 import { secret } from '../../schema/secrets.js'
 import { type CompiledModule, defineFeature, defineModule } from '../contract.js'
 import { oauth, oidc, openidConnect } from './actions.js'
+import { loginEventFields } from './event-fields.js'
 import { createGate } from './gate.js'
 import { openidProvider, PROVIDERS, type ProviderName } from './providers.js'
 import { logins, USUAL_MAXIMUM } from './service.js'
@@ -235,6 +236,9 @@ function ownScopes({ body, report }: RuleView): void {
 
 export const login = defineFeature({
   name: 'login',
+  summary: 'Lets users pass who have logged in at an identity provider.',
   actions: [oauth, oidc, openidConnect],
-  modules: [oauthModule, oidcModule]
+  modules: [oauthModule, oidcModule],
+  eventFields: loginEventFields,
+  notInAgent: 'logins need the keys of the server; put this rule into a policy there'
 })

@@ -4,14 +4,17 @@ import { refuse } from '../../flow/verdict.js'
 import { parseDuration } from '../../lib/units.js'
 import { defineAction } from '../../policy/action.js'
 import { config, enforce } from '../../policy/fields.js'
-import { serviceKey } from '../../policy/services.js'
+import { type CounterDefinition, serviceKey } from '../../policy/services.js'
 import { choice, duration, expression, integer, list, text } from '../../schema/values.js'
-import { defineFeature } from '../contract.js'
+import { allowOrBlock, defineFeature, defineGauge, lastResults } from '../contract.js'
 import { encodeKey } from './limiter/layout.js'
-import type { Limiter } from './limiter/table.js'
+import type { Limiter, LimiterStatistics } from './limiter/table.js'
 
 /** Counts of requests by bucket. Where the process provides no table, windows can be made and decide nothing. */
-export const limiter = serviceKey<Limiter>('limiter', () => ({ window: () => ({ take: notCounted }) }))
+export const limiter = serviceKey<Limiter>('limiter', () => ({
+  window: () => ({ take: notCounted }),
+  statistics: notCounted
+}))
 
 function notCounted(): never {
   throw new TypeError('a document that is only checked counts no request')
@@ -54,6 +57,16 @@ function percent(character: string): string {
 
 const SECOND = 1_000
 const DAY = 86_400_000
+
+const decisions: CounterDefinition = {
+  kind: 'counter',
+  name: 'sluice_rate_limit_total',
+  help: 'Decisions of a limit: admitted, refused, would_refuse (not enforced).',
+  labels: ['owner', 'name', 'result']
+}
+
+const gauge = (name: string, help: string, member: keyof LimiterStatistics) =>
+  defineGauge(limiter, `sluice_limiter_${name}`, help, (table) => table.statistics()[member])
 
 /**
  * Lets at most `capacity` requests of one bucket through in any `rate`; what is over gets 429 with `retry-after`.
@@ -107,7 +120,8 @@ const action = defineAction({
     const window = scope.keep(['rate-limit', name, seconds, ...bucket_key], (identity) =>
       table.window(identity, seconds)
     )
-    const meter = services.meter.limit(owner, name)
+    const counted = (result: string) => services.meter.counter(decisions, { owner, name, result })
+    const [admitted, refused, wouldRefuse] = [counted('admitted'), counted('refused'), counted('would_refuse')]
     const fields =
       enforce && scope.service(rateLimitHeaders) === 'draft' ? rateLimitFields(name, capacity, seconds) : undefined
     return (flow) => {
@@ -123,14 +137,14 @@ const action = defineAction({
         'error.message': bucket.errorMessage
       })
       if (decision.admitted) {
-        meter.admitted.inc()
+        admitted.inc()
         return undefined
       }
       if (!enforce) {
-        meter.wouldRefuse.inc()
+        wouldRefuse.inc()
         return undefined
       }
-      meter.refused.inc()
+      refused.inc()
       return refuse(429, 'RATE_LIMITED', ['retry-after', String(decision.retryAfterSeconds)])
     }
   }
@@ -173,4 +187,30 @@ function tupleText(values: readonly unknown[], expressions: Expressions): string
   return JSON.stringify(values.map((value) => (value === undefined ? '<error>' : expressions.dataOf(value))))
 }
 
-export const rateLimit = defineFeature({ name: 'rate-limit', actions: [action] })
+function decisionOf(limited: unknown): string | null {
+  return typeof limited === 'boolean' ? allowOrBlock(!limited) : null
+}
+
+export const rateLimit = defineFeature({
+  name: 'rate-limit',
+  summary: 'Limits how many requests of one bucket pass in a sliding window.',
+  actions: [action],
+  eventFields: {
+    http: {
+      'rate_limit.decision': {
+        type: 'string',
+        description: 'allow or block, by the last action rate-limit that ran, enforced or not; null when none did.',
+        read: ({ flow }) => decisionOf(lastResults(flow, 'rate_limit')?.limited)
+      }
+    }
+  },
+  metrics: [
+    decisions,
+    gauge('buckets', 'Buckets in the table.', 'buckets'),
+    gauge('bytes', 'Bytes of the table in use.', 'bytesInUse'),
+    gauge('reserved_bytes', 'Bytes that the table may use.', 'bytesReserved'),
+    gauge('folded', 'Live buckets folded into the sketch since the start.', 'folded'),
+    gauge('sketch_refusals', 'Refusals that the sketch took part in.', 'sketchRefusals'),
+    gauge('sketch_decisions', 'Decisions by the sketch since the start.', 'sketchDecisions')
+  ]
+})

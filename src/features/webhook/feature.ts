@@ -10,7 +10,7 @@ import * as field from '../../schema/fields.js'
 import type { RuleView } from '../../schema/objects.js'
 import { secret } from '../../schema/secrets.js'
 import { optional, template, text } from '../../schema/values.js'
-import { defineFeature, defineModule } from '../contract.js'
+import { allowOrBlock, defineFeature, defineModule, lastResults } from '../contract.js'
 import { type Provider, providers, secretProblem, UNCONFIRMED } from './providers.js'
 import { published, Verification } from './verification.js'
 
@@ -196,6 +196,20 @@ function needsSecret({ body, secret: clear, report }: RuleView): void {
 
 export const webhook = defineFeature({
   name: 'webhook',
+  summary: 'Lets only webhooks pass whose signature is right.',
   actions: [verifyWebhook],
-  modules: [routeModule]
+  modules: [routeModule],
+  eventFields: {
+    http: {
+      'webhook_verification.decision': {
+        type: 'string',
+        description: 'allow when the signature was right, else block, by module or action; null when neither ran.',
+        read: ({ flow, code }) => {
+          const verified = lastResults(flow, 'verify_webhook')?.verified
+          if (typeof verified === 'boolean') return allowOrBlock(verified)
+          return code?.startsWith('WEBHOOK_') === true ? allowOrBlock(false) : null
+        }
+      }
+    }
+  }
 })

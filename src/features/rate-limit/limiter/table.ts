@@ -60,7 +60,7 @@ interface BucketView {
   readonly resetSeconds: number
 }
 
-interface LimiterStatistics {
+export interface LimiterStatistics {
   readonly buckets: number
   /** Buckets with room for at most 8 stamps, with a larger ring, and with counters. */
   readonly sparse: number
@@ -273,6 +273,7 @@ export interface Limiter {
    * @param rateSeconds length of the window: 60 to 86,400 seconds, a multiple of ten
    */
   window(identity: string, rateSeconds: number): Pick<SlidingWindow, 'take'>
+  statistics(): LimiterStatistics
 }
 
 /** A wait in whole seconds: rounded up, at least 1, at most `most`. */
