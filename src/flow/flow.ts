@@ -132,8 +132,6 @@ export class Flow {
   vars: Map<string, unknown> | undefined = undefined
   /** `actions.service.<name>.*`: the last execution of each action, by snake-case result name. */
   results: Map<string, Readonly<Record<string, unknown>>> | undefined = undefined
-  /** What `log` actions recorded, in order. */
-  logs: Readonly<Record<string, unknown>>[] | undefined = undefined
   /** Fields that are added to the answer, whatever makes it: name and value by turns. Added before `on_http_response` runs. */
   responseFields: string[] | undefined = undefined
   /** The request is for a reserved path: access control checks it, then the handler of the path answers. */
@@ -151,6 +149,7 @@ export class Flow {
   decidedBy: { readonly phase: Phase; readonly rule: string; readonly action: string } | undefined = undefined
   /** Values worked out once per flow and kept for the next reader; the owner of a slot is the file that fills it. */
   readonly derived: { [slot: string]: unknown } = {}
+  #recorded: (() => Readonly<Record<string, unknown>>)[] | undefined
   #ends: (() => void)[] | undefined
   #forwards: (() => void)[] | undefined
   #over = false
@@ -163,7 +162,21 @@ export class Flow {
     this.clientPort = clientPort
   }
 
-  /** Makes `values` readable as `actions.service.<name>.*`; numbers may be plain, the expression engine converts by declared type. */
+  /** Records data with the exchange. `make` is called when they are read: nobody may keep a log. It does not throw. */
+  record(make: () => Readonly<Record<string, unknown>>): void {
+    this.#recorded ??= []
+    this.#recorded.push(make)
+  }
+
+  /** What `log` actions recorded, in order; undefined when they recorded nothing. */
+  get logs(): readonly Readonly<Record<string, unknown>>[] | undefined {
+    return this.#recorded?.map((make) => make())
+  }
+
+  /**
+   * Makes `values` readable as `actions.service.<name>.*`; numbers may be plain, the expression engine converts by declared
+   * type. What costs something is an accessor, which runs when an expression reads the field.
+   */
   publish(name: string, values: Readonly<Record<string, unknown>>): void {
     this.results ??= new Map()
     this.results.set(name, values)
