@@ -1,5 +1,5 @@
 import type { Flow } from '../flow/flow.js'
-import { compileRegex, type RegexCache } from '../lib/regex.js'
+import { compileRegex, type Regex, type RegexCache } from '../lib/regex.js'
 import { Duration, literal, type Node } from './cel-parser.js'
 import { EvaluationError, type SecretName } from './expression.js'
 import { accepts, acceptsType, type FunctionTable, type Overload } from './signatures.js'
@@ -60,7 +60,7 @@ export function compileCall(node: Node, scope: Scope, compilation: Compilation):
     const secret = compileSecret(args)
     if (secret !== undefined) return secret
   }
-  if (name === 'matches' && first !== undefined) return compileMatches(args as [Node, Node], first, scope, compilation)
+  if (name === 'matches' && first !== undefined) return compileMatches(args as [Node, Node], scope, compilation)
   const overloads = candidates.filter(({ signature }) =>
     signature.parameters.every((spec, i) => acceptsType(spec, args[i]?.checkedType) !== 'no')
   )
@@ -237,18 +237,14 @@ function settled(state: State, result: unknown): unknown {
   return result
 }
 
+const BAD_PATTERN = new EvaluationError('failed', 'matches(): the pattern is not valid RE2 syntax')
 const NOT_TEXT = new EvaluationError('failed', 'matches() takes a text and a pattern')
 
 /** Steps for a pattern that must be compiled. */
 const COMPILE_COST = 30_000
 
 /** `matches` takes its cost from the budget by the length of the text; a constant pattern is compiled here, once. */
-function compileMatches(
-  [textNode, patternNode]: [Node, Node],
-  matches: Overload,
-  scope: Scope,
-  compilation: Compilation
-): Run {
+function compileMatches([textNode, patternNode]: [Node, Node], scope: Scope, compilation: Compilation): Run {
   const text = compilation.compile(textNode, scope)
   const known = literal(patternNode)
   if (typeof known?.value === 'string') {
@@ -262,8 +258,7 @@ function compileMatches(
       const value = text(state)
       if (value === NO_VALUE) return NO_VALUE
       if (typeof value !== 'string') return noValue(state, NOT_TEXT)
-      charge(state, value.length >> 2)
-      return regex.test(value)
+      return matched(state, regex, value)
     }
   }
   const pattern = compilation.compile(patternNode, scope)
@@ -271,11 +266,19 @@ function compileMatches(
     const value = text(state)
     if (value === NO_VALUE) return NO_VALUE
     if (typeof value !== 'string') return noValue(state, NOT_TEXT)
-    charge(state, value.length >> 2)
     const source = pattern(state)
     if (source === NO_VALUE) return NO_VALUE
     if (typeof source !== 'string') return noValue(state, NOT_TEXT)
     if (!compilation.regexes.knows(source)) charge(state, COMPILE_COST)
-    return settled(state, matches.run(value, source))
+    const compiled = compilation.regexes.get(source)
+    return compiled.ok ? matched(state, compiled.regex, value) : noValue(state, BAD_PATTERN)
   }
+}
+
+/** Takes the work of a match from the budget: the length of the text, and the instructions of the pattern that were looked at. */
+function matched(state: State, regex: Regex, text: string): boolean | undefined {
+  charge(state, text.length >> 2)
+  const found = regex.testWithin(text, state)
+  if (found === undefined) charge(state, 0)
+  return found
 }

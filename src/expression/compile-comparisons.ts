@@ -3,6 +3,7 @@ import { type Compilation, constant, constantOf, type Scope } from './compile-ca
 import { EvaluationError } from './expression.js'
 import { sizeOf } from './functions/standard.js'
 import { chargeFor, NO_VALUE, noValue, type Run, type State } from './state.js'
+import { equals } from './values.js'
 import type { VariableDefinition } from './variables/definition.js'
 
 /*
@@ -41,7 +42,8 @@ export function compileComparison(node: Node, type: string, scope: Scope, compil
   const before = compilation.compile(left, scope)
   const after = compilation.compile(right, scope)
   const known = constantOf(after)
-  return known === undefined ? same(before, after, equal) : sameAs(before, known.value, equal)
+  if (known !== undefined) return sameAs(before, known.value, equal)
+  return type === 'string' ? sameText(before, after, equal) : same(before, after, equal)
 }
 
 /** Types whose values are equal exactly when they are identical. */
@@ -60,6 +62,16 @@ function same(left: Run, right: Run, equal: boolean): Run {
     if (first === NO_VALUE) return NO_VALUE
     const second = right(state)
     return second === NO_VALUE ? NO_VALUE : (first === second) === equal
+  }
+}
+
+/** Of two texts that are not in the source either may be long. */
+function sameText(left: Run, right: Run, equal: boolean): Run {
+  return (state) => {
+    const first = left(state)
+    if (first === NO_VALUE) return NO_VALUE
+    const second = right(state)
+    return second === NO_VALUE ? NO_VALUE : equals(first, second, state) === equal
   }
 }
 

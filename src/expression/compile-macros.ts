@@ -166,18 +166,46 @@ function condition(body: Run, state: State): boolean | typeof NO_VALUE {
 
 /** `exists` (decided by true) and `all` (decided by false): an element that decides makes up for errors of others. */
 function quantifier(loop: Loop, body: Run, decisive: boolean): Run {
+  const { slot, cost, two, range } = loop
+  if (two) return widely(loop, body, decisive)
+  const other = !decisive
+  return (state) => {
+    const walked = range(state)
+    const elements = walked instanceof Map ? walked.keys() : walked
+    if (!Array.isArray(elements) && !(walked instanceof Map)) {
+      return walked === NO_VALUE ? NO_VALUE : noValue(state, NO_RANGE)
+    }
+    const { locals } = state
+    let error: EvaluationError | undefined
+    for (const element of elements as Iterable<unknown>) {
+      charge(state, cost)
+      locals[slot] = element
+      const held = round(body, state)
+      if (held === decisive) return decisive
+      if (held !== other) error = weightier(error, held === NO_VALUE ? reasonOf(state) : NOT_BOOL)
+    }
+    return error === undefined ? other : noValue(state, error)
+  }
+}
+
+/** What the body gives, where an error that it throws is no value. */
+function round(body: Run, state: State): unknown {
+  try {
+    return body(state)
+  } catch (thrown) {
+    return noValue(state, absorbed(thrown))
+  }
+}
+
+/** A quantifier that binds index and value, or key and value. */
+function widely(loop: Loop, body: Run, decisive: boolean): Run {
   return (state) => {
     let decided = false
     let error: EvaluationError | undefined
     const walked = walk(loop, state, () => {
-      let held: unknown
-      try {
-        held = condition(body, state)
-      } catch (thrown) {
-        held = noValue(state, absorbed(thrown))
-      }
-      if (held === NO_VALUE) error = weightier(error, reasonOf(state))
-      else decided = held === decisive
+      const held = round(body, state)
+      if (held === decisive) decided = true
+      else if (held !== !decisive) error = weightier(error, held === NO_VALUE ? reasonOf(state) : NOT_BOOL)
       return decided
     })
     if (walked === NO_VALUE) return NO_VALUE
@@ -266,7 +294,7 @@ function sortBy(loop: Loop, body: Run): Run {
     if (missing || walked === NO_VALUE) return NO_VALUE
     charge(state, keyed.length * 16)
     keyed.sort((a, b) => {
-      const order = compare(a.key, b.key)
+      const order = compare(a.key, b.key, state)
       if (order === undefined) throw NO_ORDER
       return order || 0
     })

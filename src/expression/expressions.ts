@@ -65,11 +65,7 @@ export class Language implements Expressions {
     functions: Iterable<FunctionDefinition | FlowFunctionDefinition>
   ) {
     for (const macro of MACROS) this.#engine.declareMacro(macro)
-    const own = [
-      ...functions,
-      ...regexFunctions(this.#regexes),
-      ...typeFunctions((name) => this.#engine.typeValue(name))
-    ]
+    const own = [...functions, ...regexFunctions, ...typeFunctions((name) => this.#engine.typeValue(name))]
     const table = new FunctionTable(own)
     table.declareTo(this.#engine)
     this.#environment = new Environment(variables, table)

@@ -140,8 +140,8 @@ function modulo(left: unknown, right: unknown): unknown {
 function isIn(value: unknown, container: unknown, state: State): boolean {
   if (Array.isArray(container)) {
     charge(state, container.length >> 1)
-    if (typeof value === 'string') return container.includes(value)
-    for (const item of container) if (equals(value, item)) return true
+    if (typeof value === 'string' && value.length <= 256) return container.includes(value)
+    for (const item of container) if (equals(value, item, state)) return true
     return false
   }
   if (container instanceof Map) return container.has(keyOf(value))
@@ -150,15 +150,12 @@ function isIn(value: unknown, container: unknown, state: State): boolean {
 
 /** Equality with the cost of what it walks taken from the budget. */
 function equal(left: unknown, right: unknown, state: State): boolean {
-  if (typeof left === 'object' && left !== null) {
-    charge(state, Array.isArray(left) ? left.length : left instanceof Map ? left.size : 1)
-  }
-  return equals(left, right)
+  return equals(left, right, state)
 }
 
 function ordered(operator: string, holds: (order: number) => boolean): Binary {
-  return (left, right) => {
-    const order = compare(left, right)
+  return (left, right, state) => {
+    const order = compare(left, right, state)
     if (order === undefined) throw noOverload(operator)
     return holds(order)
   }

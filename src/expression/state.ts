@@ -46,8 +46,13 @@ export function reasonOf({ reason }: State): EvaluationError {
   return reason as EvaluationError
 }
 
+/** Steps that are left. */
+export interface Meter {
+  budget: number
+}
+
 /** Takes `steps` from the budget. */
-export function charge(state: State, steps: number): void {
+export function charge(state: Meter, steps: number): void {
   state.budget -= steps
   if (state.budget < 0) throw EXHAUSTED
 }
@@ -64,10 +69,14 @@ export function weightier(first: EvaluationError | undefined, second: Evaluation
 }
 
 /** Takes from the budget what it costs a function to walk a text or list. */
-export function chargeFor(state: State, value: unknown): void {
+export function chargeFor(state: Meter, value: unknown): void {
   if (typeof value === 'string') {
     if (value.length > 256) charge(state, value.length >> 3)
-  } else if (Array.isArray(value) && value.length > 16) charge(state, value.length)
+  } else if (typeof value === 'object') {
+    if (Array.isArray(value)) {
+      if (value.length > 16) charge(state, value.length)
+    } else if (value instanceof Uint8Array && value.length > 256) charge(state, value.length >> 3)
+  }
 }
 
 /** Takes from the budget what it costs a function to make a text or list. */
@@ -78,7 +87,7 @@ export function chargeForResult(state: State, value: unknown): void {
 }
 
 /** As `chargeFor`, with everything in lists and maps: one that stands in a list many times is walked as many times. */
-export function chargeForAll(state: State, value: unknown): void {
+export function chargeForAll(state: Meter, value: unknown): void {
   if (Array.isArray(value)) {
     charge(state, value.length)
     for (const item of value) if (typeof item === 'object' || typeof item === 'string') chargeForAll(state, item)
@@ -90,4 +99,9 @@ export function chargeForAll(state: State, value: unknown): void {
     }
   } else if (value instanceof Uint8Array) charge(state, value.length >> 3)
   else chargeFor(state, value)
+}
+
+/** Takes from the budget what it costs to compare two texts or bytes of `length`. */
+export function chargeForComparison(meter: Meter, length: number): void {
+  if (length > 256) charge(meter, length >> 6)
 }

@@ -1,8 +1,55 @@
 import type { Duration } from './cel-parser.js'
-import { nanosOf, typeOf } from './values.js'
+import { EvaluationError } from './expression.js'
+import { MAX_TEXT, nanosOf, typeOf } from './values.js'
 
-/** A value as text: lists joined by `,`, maps as JSON, timestamps RFC 3339, durations in seconds, bytes as UTF-8. */
+/** Most items of lists and maps that one text shows: writing them takes some 10 ms. */
+const MAX_ITEMS = 100_000
+const TOO_MUCH = new EvaluationError(
+  'failed',
+  `a text would show more than ${MAX_ITEMS} items or ${MAX_TEXT} characters`
+)
+
+/** What a text may still show. */
+interface Room {
+  items: number
+  characters: number
+}
+
+/**
+ * Throws `failed` when `value` is too much for a text. A list that stands in another many times counts as many times, so
+ * that a few lists in each other cannot become a text of gigabytes.
+ */
+function checkRoom(value: unknown, room: Room): void {
+  if (typeof value === 'string') room.characters -= value.length
+  else if (value instanceof Uint8Array) room.characters -= value.length
+  else if (Array.isArray(value)) {
+    room.items -= value.length
+    for (const item of value) {
+      if (room.items < 0) break
+      checkRoom(item, room)
+    }
+  } else if (value instanceof Map) {
+    room.items -= value.size
+    for (const [key, item] of value) {
+      if (room.items < 0) break
+      checkRoom(key, room)
+      checkRoom(item, room)
+    }
+  }
+  if (room.items < 0 || room.characters < 0) throw TOO_MUCH
+}
+
+function checked(value: unknown): unknown {
+  if (typeof value === 'object') checkRoom(value, { items: MAX_ITEMS, characters: MAX_TEXT })
+  return value
+}
+
+/** A value as text: lists joined by `,`, maps as JSON, timestamps RFC 3339, durations in seconds, bytes as UTF-8. Throws `failed` when it is too much. */
 export function textOf(value: unknown): string {
+  return textIn(checked(value))
+}
+
+function textIn(value: unknown): string {
   switch (typeOf(value)) {
     case 'string':
       return value as string
@@ -13,9 +60,9 @@ export function textOf(value: unknown): string {
     case 'bytes':
       return Buffer.from(value as Uint8Array).toString('utf8')
     case 'list':
-      return (value as readonly unknown[]).map(textOf).join(',')
+      return (value as readonly unknown[]).map(textIn).join(',')
     case 'map':
-      return JSON.stringify(dataOf(value))
+      return JSON.stringify(dataIn(value))
     case 'timestamp':
       return timestampText(value as Date)
     case 'duration':
@@ -27,8 +74,12 @@ export function textOf(value: unknown): string {
   }
 }
 
-/** A value as plain JSON data: integers as numbers where safe, else decimal text; bytes as base64; maps as objects. */
+/** A value as plain JSON data: integers as numbers where safe, else decimal text; bytes as base64; maps as objects. Throws `failed` when it is too much. */
 export function dataOf(value: unknown): unknown {
+  return dataIn(checked(value))
+}
+
+function dataIn(value: unknown): unknown {
   switch (typeOf(value)) {
     case 'int':
     case 'uint': {
@@ -40,13 +91,13 @@ export function dataOf(value: unknown): unknown {
     case 'bytes':
       return Buffer.from(value as Uint8Array).toString('base64')
     case 'list':
-      return (value as readonly unknown[]).map(dataOf)
+      return (value as readonly unknown[]).map(dataIn)
     case 'map':
       return objectOf(value as ReadonlyMap<unknown, unknown>)
     case 'timestamp':
     case 'duration':
     case 'type':
-      return textOf(value)
+      return textIn(value)
     default:
       return value
   }
@@ -56,8 +107,8 @@ export function dataOf(value: unknown): unknown {
 function objectOf(map: ReadonlyMap<unknown, unknown>): Record<string, unknown> {
   const object: Record<string, unknown> = {}
   for (const [key, value] of map) {
-    Object.defineProperty(object, textOf(key), {
-      value: dataOf(value),
+    Object.defineProperty(object, textIn(key), {
+      value: dataIn(value),
       enumerable: true,
       configurable: true,
       writable: true

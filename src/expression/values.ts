@@ -1,5 +1,6 @@
 import { Duration, UnsignedInt } from './cel-parser.js'
 import { EvaluationError } from './expression.js'
+import { charge, chargeForComparison, type Meter } from './state.js'
 
 /**
  * Values of expressions in JavaScript: bigint (int), UnsignedInt (uint), number (double), string, boolean, null,
@@ -66,8 +67,16 @@ export function engineValueAs(type: string, data: unknown): unknown {
   return engineValue(data)
 }
 
-/** CEL equality: numbers compare by value across their types, values of other different types are unequal. */
-export function equals(a: unknown, b: unknown): boolean {
+/**
+ * CEL equality: numbers compare by value across their types, values of other different types are unequal. Takes from
+ * `meter` what is compared: a list that stands in another many times is compared as many times.
+ */
+export function equals(a: unknown, b: unknown, meter: Meter = UNLIMITED): boolean {
+  if (typeof a === 'string') {
+    if (typeof b !== 'string' || a.length !== b.length) return false
+    chargeForComparison(meter, a.length)
+    return a === b
+  }
   if (a === b) return true
   const type = typeOf(a)
   const other = typeOf(b)
@@ -75,10 +84,11 @@ export function equals(a: unknown, b: unknown): boolean {
   if (type !== other) return false
   switch (type) {
     case 'list':
-      return equalLists(a as readonly unknown[], b as readonly unknown[])
+      return equalLists(a as readonly unknown[], b as readonly unknown[], meter)
     case 'map':
-      return equalMaps(a as ReadonlyMap<unknown, unknown>, b as ReadonlyMap<unknown, unknown>)
+      return equalMaps(a as ReadonlyMap<unknown, unknown>, b as ReadonlyMap<unknown, unknown>, meter)
     case 'bytes':
+      chargeForComparison(meter, (a as Uint8Array).length)
       return Buffer.compare(a as Uint8Array, b as Uint8Array) === 0
     case 'timestamp':
       return (a as Date).getTime() === (b as Date).getTime()
@@ -89,19 +99,34 @@ export function equals(a: unknown, b: unknown): boolean {
   }
 }
 
-function equalLists(a: readonly unknown[], b: readonly unknown[]): boolean {
-  return a.length === b.length && a.every((item, i) => equals(item, b[i]))
+const UNLIMITED: Meter = { budget: Number.POSITIVE_INFINITY }
+
+function equalLists(a: readonly unknown[], b: readonly unknown[], meter: Meter): boolean {
+  if (a.length !== b.length) return false
+  charge(meter, 1)
+  for (let i = 0; i < a.length; i++) {
+    charge(meter, 1)
+    if (!equals(a[i], b[i], meter)) return false
+  }
+  return true
 }
 
-function equalMaps(a: ReadonlyMap<unknown, unknown>, b: ReadonlyMap<unknown, unknown>): boolean {
+function equalMaps(a: ReadonlyMap<unknown, unknown>, b: ReadonlyMap<unknown, unknown>, meter: Meter): boolean {
   if (a.size !== b.size) return false
-  for (const [key, value] of a) if (!b.has(key) || !equals(value, b.get(key))) return false
+  charge(meter, 1)
+  for (const [key, value] of a) {
+    charge(meter, 2)
+    if (!b.has(key) || !equals(value, b.get(key), meter)) return false
+  }
   return true
 }
 
 /** Order of two values of one ordered type (numbers of any type): negative, 0, positive, NaN; undefined when they have none. */
-export function compare(a: unknown, b: unknown): number | undefined {
-  if (typeof a === 'string' && typeof b === 'string') return compareText(a, b)
+export function compare(a: unknown, b: unknown, meter: Meter = UNLIMITED): number | undefined {
+  if (typeof a === 'string' && typeof b === 'string') {
+    chargeForComparison(meter, Math.min(a.length, b.length))
+    return compareText(a, b)
+  }
   const type = typeOf(a)
   const other = typeOf(b)
   if (isNumber(type) && isNumber(other)) {

@@ -1,3 +1,4 @@
+import { EvaluationError, type Expressions } from '../expression/expression.js'
 import { defineAction, type Scope } from '../policy/action.js'
 import { config } from '../policy/fields.js'
 import type { NodePath } from '../policy/problems.js'
@@ -92,13 +93,22 @@ const log = defineAction({
     const { expressions } = scope.services
     return (flow) => {
       const recorded = value.evaluate(flow)
-      flow.logs ??= []
-      flow.logs.push(expressions.dataOf(recorded) as Readonly<Record<string, unknown>>)
+      flow.record(() => dataOfRecord(recorded, expressions))
       flow.publish('log', { metadata: recorded })
       return undefined
     }
   }
 })
+
+/** What was recorded as plain data; why, where it is too much for a line. */
+function dataOfRecord(recorded: unknown, expressions: Expressions): Readonly<Record<string, unknown>> {
+  try {
+    return expressions.dataOf(recorded) as Readonly<Record<string, unknown>>
+  } catch (error) {
+    if (error instanceof EvaluationError) return { error: error.message }
+    throw error
+  }
+}
 
 /** What is logged is kept and read by others; a secret written there by mistake is best found before it is. */
 function warnOfSecrets(value: unknown, at: NodePath, scope: Scope): void {

@@ -146,8 +146,6 @@ export class Flow {
   vars: Map<string, unknown> | undefined = undefined
   /** `actions.service.<name>.*`: the last execution of each action, by snake-case result name. */
   results: Map<string, Readonly<Record<string, unknown>>> | undefined = undefined
-  /** What `log` actions recorded, in order. */
-  logs: Readonly<Record<string, unknown>>[] | undefined = undefined
   /** Fields that are added to the answer, whatever makes it: name and value by turns. Added before `on_http_response` runs. */
   responseFields: string[] | undefined = undefined
   /** The request is for a reserved path: access control checks it, then the handler of the path answers. */
@@ -165,6 +163,7 @@ export class Flow {
   decidedBy: { readonly phase: Phase; readonly rule: string; readonly action: string } | undefined = undefined
   /** Slots and their values by turns. A flow fills a handful, so that a scan is faster than a map. */
   #slots: unknown[] | undefined
+  #recorded: (() => Readonly<Record<string, unknown>>)[] | undefined
   #ends: (() => void)[] | undefined
   #forwards: (() => void)[] | undefined
   #over = false
@@ -197,7 +196,21 @@ export class Flow {
     slots.push(slot, value)
   }
 
-  /** Makes `values` readable as `actions.service.<name>.*`; numbers may be plain, the expression engine converts by declared type. */
+  /** Records data with the exchange. `make` is called when they are read: there may be no log. It does not throw. */
+  record(make: () => Readonly<Record<string, unknown>>): void {
+    this.#recorded ??= []
+    this.#recorded.push(make)
+  }
+
+  /** What `log` actions recorded, in order; undefined when they recorded nothing. */
+  get logs(): readonly Readonly<Record<string, unknown>>[] | undefined {
+    return this.#recorded?.map((make) => make())
+  }
+
+  /**
+   * Makes `values` readable as `actions.service.<name>.*`; numbers may be plain, the expression engine converts by declared
+   * type. What costs something is an accessor, which runs when an expression reads the field.
+   */
   publish(name: string, values: Readonly<Record<string, unknown>>): void {
     this.results ??= new Map()
     this.results.set(name, values)

@@ -1,5 +1,6 @@
 import { LRUCache } from 'lru-cache'
 import { RE2JS, RE2JSException } from 're2js'
+import { Automaton, type Meter } from './regex-automaton.js'
 
 /** First match of a pattern: code unit offsets and the text of each group, group 0 first; '' for a group that took no part. */
 interface RegexMatch {
@@ -13,6 +14,8 @@ export interface Regex {
   readonly pattern: string
   /** True when the pattern matches anywhere in `text`. */
   test(text: string): boolean
+  /** As `test`, at the cost of the work that it takes; undefined when the meter was used up before the answer was known. */
+  testWithin(text: string, meter: Meter): boolean | undefined
   exec(text: string): RegexMatch | undefined
   /** Every match replaced. `$1`, `${1}`, `${name}` and `$0` stand for groups, `$$` for a dollar; an unknown group is ''. */
   replaceAll(text: string, replacement: string): string
@@ -81,14 +84,25 @@ export class RegexCache {
 class Re2Regex implements Regex {
   readonly pattern: string
   readonly #program: RE2JS
+  /** The text that the pattern is, when it is nothing else. */
+  readonly #literal: string | undefined
+  #automaton: Automaton | undefined
 
   constructor(pattern: string, program: RE2JS) {
     this.pattern = pattern
     this.#program = program
+    const { prefixComplete, prefix } = program.re2Input
+    this.#literal = prefixComplete && typeof prefix === 'string' && prefix !== '' ? prefix : undefined
   }
 
   test(text: string): boolean {
-    return this.#program.test(text)
+    return this.testWithin(text, { budget: Number.POSITIVE_INFINITY }) === true
+  }
+
+  testWithin(text: string, meter: Meter): boolean | undefined {
+    if (this.#literal !== undefined) return text.includes(this.#literal)
+    this.#automaton ??= new Automaton(this.#program.re2Input)
+    return this.#automaton.test(text, meter)
   }
 
   exec(text: string): RegexMatch | undefined {

@@ -205,7 +205,14 @@ function withoutText(source: string): Template {
 }
 
 function withoutMatch(pattern: string): Regex {
-  return { pattern, test: neverRuns, exec: neverRuns, replaceAll: neverRuns, replaceFirst: neverRuns }
+  return {
+    pattern,
+    test: neverRuns,
+    testWithin: neverRuns,
+    exec: neverRuns,
+    replaceAll: neverRuns,
+    replaceFirst: neverRuns
+  }
 }
 
 function neverRuns(): never {

@@ -106,3 +106,20 @@ t.test('a secret in metadata is warned of', async (t) => {
   const metadata = { a: [{ b: "key ${secrets.get('vault', 'password')}" }], c: 'secrets.get is only a word here' }
   t.match(kit.problems('log', { metadata }), [/^warning SECRET_LOGGED .*metadata\.a\[0\]\.b/])
 })
+
+t.test('what is recorded becomes data when it is read, and says why where it is too much', async (t) => {
+  let made = 0
+  const flow = makeFlow({})
+  t.equal(flow.logs, undefined)
+  flow.record(() => ({ made: ++made }))
+  t.equal(made, 0)
+  t.same(flow.logs, [{ made: 1 }])
+  const large = makeFlow({})
+  const ten = (name: string) => Array(10).fill(name).join()
+  const nested = ['b', 'c', 'd', 'e', 'f'].reduceRight(
+    (body, name, i) => `cel.bind(${name}, [${ten('abcde'[i] as string)}], ${body})`,
+    'f'
+  )
+  kit.action('log', { metadata: { list: `\${cel.bind(a, [1, 2, 3], ${nested})}` } })(large)
+  t.match(large.logs, [{ error: /more than 100000 items/ }])
+})

@@ -170,7 +170,7 @@ export const listFunctions: readonly FunctionDefinition[] = [
   { signature: 'list<T>.slice(int, int): list<T>', run: slice },
   { signature: 'list.flatten(): list', run: flatten, deep: true },
   { signature: 'list.flatten(int): list', run: flatten, deep: true },
-  { signature: 'list<T>.sort(): list<T>', run: sort },
+  { signature: 'list<T>.sort(): list<T>', run: sort, deep: true },
   { signature: 'list<T>.distinct(): list<T>', run: distinct, deep: true },
   { signature: 'lists.range(int): list<int>', run: range }
 ]

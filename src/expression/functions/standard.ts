@@ -1,13 +1,13 @@
-import type { RegexCache } from '../../lib/regex.js'
 import type { Duration, UnsignedInt } from '../cel-parser.js'
 import { EvaluationError } from '../expression.js'
 import { int64, uint64 } from '../operators.js'
 import type { FunctionDefinition } from '../signatures.js'
 import { doubleText, durationText, timestampText } from '../text.js'
 import { durationOf, type TypeName, timestampOf, typeOf } from '../values.js'
+import { failed as failedCall } from './bounds.js'
 
 function failed(name: string): EvaluationError {
-  return new EvaluationError('failed', `${name}() cannot convert this value`)
+  return failedCall(`${name}() cannot convert this value`)
 }
 
 function identity(value: unknown): unknown {
@@ -46,7 +46,22 @@ function doubleToInt(value: number): bigint {
   return integer
 }
 
+const ZERO = 0x30
+const MINUS = 0x2d
+/** Digits of which a number holds every value. */
+const SHORT = 15
+
 function textToInt(text: string): bigint {
+  if (text.length <= SHORT && text !== '' && text !== '-') {
+    let value = 0
+    const start = text.charCodeAt(0) === MINUS ? 1 : 0
+    for (let i = start; i < text.length; i++) {
+      const digit = text.charCodeAt(i) - ZERO
+      if (digit < 0 || digit > 9) throw failed('int')
+      value = value * 10 + digit
+    }
+    return BigInt(start === 1 ? -value : value)
+  }
   if (!/^-?\d{1,19}$/.test(text)) throw failed('int')
   return int64(BigInt(text))
 }
@@ -192,20 +207,16 @@ export function typeFunctions(typeValue: (name: string) => unknown): readonly Fu
   ]
 }
 
-const BAD_PATTERN = new EvaluationError('failed', 'matches(): the pattern is not valid RE2 syntax')
-
-/** `matches` for patterns that are known at run time only; `compile-call.ts` compiles constant ones beforehand. */
-export function regexFunctions(regexes: RegexCache): readonly FunctionDefinition[] {
-  const matches = (text: string, pattern: string) => {
-    const compiled = regexes.get(pattern)
-    if (!compiled.ok) throw BAD_PATTERN
-    return compiled.regex.test(text)
+/** `matches`, whose calls `compile-calls.ts` compiles itself: their cost depends on the pattern. */
+export const regexFunctions: readonly FunctionDefinition[] = [
+  'string.matches(string): bool',
+  'matches(string, string): bool'
+].map((signature) => ({
+  signature,
+  run: () => {
+    throw new Error('matches() is compiled apart')
   }
-  return [
-    { signature: 'string.matches(string): bool', run: matches },
-    { signature: 'matches(string, string): bool', run: matches }
-  ]
-}
+}))
 
 const BAD_RANGE = new EvaluationError('failed', 'rand.int(min, max) takes 0 <= min <= max up to 2^53 - 1')
 

@@ -104,7 +104,17 @@ function compileRules({ issuer, audience, leeway = '30s' }: JwtConfig, scope: Sc
 }
 
 function results(checked: readonly Checked[], problem: JwtProblem | undefined): Readonly<Record<string, unknown>> {
-  const tokens = checked.flatMap(({ location, property, token, problem }) =>
+  return {
+    get tokens() {
+      return tokensOf(checked, problem === undefined)
+    },
+    'error.code': problem ?? '',
+    'error.message': problem === undefined ? '' : messageOf(problem)
+  }
+}
+
+function tokensOf(checked: readonly Checked[], verified: boolean): unknown[] {
+  return checked.flatMap(({ location, property, token }) =>
     token === undefined
       ? []
       : [
@@ -114,11 +124,10 @@ function results(checked: readonly Checked[], problem: JwtProblem | undefined): 
             location_property: property,
             payload: token.payload,
             signature: token.signature,
-            verified: problem === undefined
+            verified
           }
         ]
   )
-  return { tokens, 'error.code': problem ?? '', 'error.message': problem === undefined ? '' : messageOf(problem) }
 }
 
 function counterOf(

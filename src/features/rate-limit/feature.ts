@@ -129,7 +129,9 @@ const action = defineAction({
       const decision = window.take(bucket.key, capacity)
       fields?.(flow, decision.remaining, decision.resetSeconds)
       flow.publish('rate_limit', {
-        bucket_key: tupleText(bucket.values, services.expressions),
+        get bucket_key() {
+          return tupleText(bucket.values, services.expressions)
+        },
         limited: !decision.admitted,
         remaining: decision.remaining,
         reset_seconds: decision.resetSeconds,
@@ -164,22 +166,32 @@ function bucketOf(keys: readonly Expression[], flow: Flow, expressions: Expressi
   let errorCode = ''
   let errorMessage = ''
   for (let i = 0; i < keys.length; i++) {
-    try {
-      const value = (keys[i] as Expression).evaluate(flow)
-      // Marked by kind: bytes are written as text in JSON, and must not meet a string that reads the same.
-      parts.push(typeof value === 'string' ? `s${value}` : `j${JSON.stringify(expressions.dataOf(value))}`)
+    const value = (keys[i] as Expression).outcome(flow)
+    const part = value instanceof EvaluationError ? value : partOf(value, expressions)
+    if (typeof part === 'string') {
+      parts.push(part)
       values.push(value)
-    } catch (error) {
-      if (!(error instanceof EvaluationError)) throw error
-      parts.push('e')
-      values.push(undefined)
-      if (errorCode === '') {
-        errorCode = error.kind === 'absent' ? 'BUCKET_KEY_ABSENT' : 'BUCKET_KEY_FAILED'
-        errorMessage = `bucket_key[${i}]: ${error.message}`
-      }
+      continue
+    }
+    parts.push('e')
+    values.push(undefined)
+    if (errorCode === '') {
+      errorCode = part.kind === 'absent' ? 'BUCKET_KEY_ABSENT' : 'BUCKET_KEY_FAILED'
+      errorMessage = `bucket_key[${i}]: ${part.message}`
     }
   }
   return { key: encodeKey(parts), values, errorCode, errorMessage }
+}
+
+/** Marked by kind: bytes are written as text in JSON, and must not meet a string that reads the same. */
+function partOf(value: unknown, expressions: Expressions): string | EvaluationError {
+  if (typeof value === 'string') return `s${value}`
+  try {
+    return `j${JSON.stringify(expressions.dataOf(value))}`
+  } catch (error) {
+    if (error instanceof EvaluationError) return error
+    throw error
+  }
 }
 
 /** The tuple as JSON, for people. */

@@ -1,0 +1,78 @@
+import t from 'tap'
+import { EvaluationError, type Expression } from '../../src/expression/expression.js'
+import { sampleExpressions, sampleFlow } from './sample-flow.js'
+
+const expressions = sampleExpressions()
+const STEPS = 'the expression takes too many steps'
+
+function compiled(source: string): Expression {
+  const result = expressions.expression(source, 'on_http_request')
+  if (!result.ok) throw new Error(`${source}: ${result.problems.map(({ message }) => message).join()}`)
+  return result.value
+}
+
+/** The value, or the reason why there is none. */
+function outcome(source: string, header = ''): unknown {
+  const value = compiled(source).outcome(sampleFlow({ headers: ['X', header] }))
+  return value instanceof EvaluationError ? value.message : value
+}
+
+/** `body` with `name` bound to lists in each other that hold `leaf` ten to the power of `levels` times. */
+function shared(name: string, leaf: string, levels: number, body: string): string {
+  let source = `cel.bind(${name}${levels}, [${Array(10)
+    .fill(`${name}${levels - 1}`)
+    .join()}], ${body})`
+  for (let level = levels - 1; level > 0; level--) {
+    source = `cel.bind(${name}${level}, [${Array(10)
+      .fill(`${name}${level - 1}`)
+      .join()}], ${source})`
+  }
+  return `cel.bind(${name}0, ${leaf}, ${source})`
+}
+
+t.test('what stands in a list many times is counted as many times', async (t) => {
+  const both = (levels: number) =>
+    shared('a', '[req.method]', levels, shared('b', '[req.method]', levels, `a${levels} == b${levels}`))
+  t.equal(outcome(both(3)), true)
+  t.equal(outcome(both(7)), STEPS, 'equality')
+  t.equal(outcome(shared('a', '[req.method]', 7, `[req.method] in a7`)), false, 'what differs at once costs little')
+  for (const call of ['a7.encodeJson()', 'a7.flatten(9)', 'a7.distinct()', "'%s'.format(a7)", 'json.encode(a7)']) {
+    t.equal(outcome(shared('a', '[req.method]', 7, call)), STEPS, call)
+  }
+  t.equal(outcome(shared('a', '[]', 7, 'a7.flatten(9)')), STEPS, 'lists without items')
+})
+
+t.test('a text of many items is refused before it is written', async (t) => {
+  const flow = sampleFlow()
+  const text = (levels: number, leaf = 'req.method') => {
+    const compiled = expressions.template(`\${${shared('a', leaf, levels, `a${levels}`)}}`, 'on_http_request')
+    if (!compiled.ok) throw new Error('Does not compile')
+    return compiled.value
+  }
+  t.equal(text(4).text(flow).length, 39_999)
+  t.throws(() => text(7).text(flow), { kind: 'failed', message: /more than 100000 items/ })
+  t.throws(() => expressions.dataOf(text(7).value(flow)), { kind: 'failed', message: /more than 100000 items/ })
+  t.throws(() => text(4, `'${'x'.repeat(120)}'`).text(flow), { kind: 'failed', message: /or 1048576 characters/ })
+})
+
+t.test('the instructions of a pattern count against the budget', async (t) => {
+  const header = 'a'.repeat(16_384)
+  t.equal(outcome("req.headers['x'][0].matches('^(a?){900}a{900}$')", header), STEPS)
+  const quick = compiled("req.headers['x'][0].matches('(?i)bot|crawler|spider')")
+  for (let i = 0; i < 3; i++) t.equal(quick.evaluate(sampleFlow({ headers: ['X', header] })), false)
+})
+
+t.test('what stands in the source is worked out once', async (t) => {
+  const bad = compiled("req.method == 'GET' || timestamp('yesterday') < timestamp('2026-01-01T00:00:00Z')")
+  t.equal(bad.evaluate(sampleFlow()), true, 'an error of a part that is not needed makes no difference')
+  t.equal(
+    outcome("timestamp('yesterday') < timestamp('2026-01-01T00:00:00Z')"),
+    'timestamp() cannot convert this value'
+  )
+  let drawn = 0
+  const chance = sampleExpressions({ random: () => ++drawn / 10 }).expression('rand.double()', 'on_http_request')
+  const draw = () => chance.ok && chance.value.evaluate(sampleFlow())
+  t.same([draw(), draw()], [0.1, 0.2], 'chance is not')
+  t.equal(outcome("inCidrRanges(conn.client_ip, ['198.51.100.0/24', 'none'])"), true)
+  t.equal(outcome("inCidrRange('::ffff:198.51.100.7', '198.51.100.0/24')"), true)
+})
