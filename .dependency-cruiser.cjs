@@ -164,7 +164,8 @@ module.exports = {
     },
     {
       name: 'no-cycle-by-types',
-      comment: 'Files that know each other only by types are a circle too. Of these rooms, imports of types are not held yet.',
+      comment:
+        'Files that know each other only by types are a circle too. Of these rooms, imports of types are not held yet.',
       severity: 'error',
       from: { pathNot: '^src/(expression|policy|features/login)/' },
       to: { circular: true }
