@@ -14,6 +14,7 @@ import { httpProxyBack } from '../transport/http-proxy/client.js'
 import { nodeServerTransport } from '../transport/http-proxy/server.js'
 import { codecBack } from '../transport/http1/forwarding.js'
 import { codecServerTransport } from '../transport/http1/server.js'
+import { byVersion, http2Back } from '../transport/http2/client.js'
 import type { Agents } from '../tunnel/agents/agents.js'
 import type { Foundation } from './foundation.js'
 
@@ -38,7 +39,7 @@ export async function openDataPlane(options: Options, foundation: Foundation, ag
   const { clock, log, names, holder, metrics, turnedAway, bus, challenges, lifecycle } = foundation
   const engine = ENGINES[options.engine]
   const upstreams = new Upstreams(clock, agents.groups, names.forSockets)
-  const clientTransport = engine.back({ clock })
+  const clientTransport = byVersion(engine.back({ clock }), http2Back({ clock }))
   lifecycle.opens({ clientTransport })
   const traffic = createTraffic({
     ...(await trafficOptions(options, clock)),

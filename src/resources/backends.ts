@@ -50,7 +50,11 @@ export const staticBackend = defineResource({
     tls: object(
       { enabled: boolean({ description: 'Connect with TLS?', default: false }) },
       { description: 'TLS to the upstream; null: none.' }
-    )
+    ),
+    http2: boolean({
+      description: 'Speak HTTP/2, as gRPC needs it: chosen by ALPN with TLS, in clear text without it. Off: HTTP/1.1.',
+      default: false
+    })
   }
 })
 
@@ -162,7 +166,8 @@ const keys = (id: string) => [upstreamKey(id)]
 export const staticBackends = planned(staticBackend, keys, ({ record: { id, body } }) => {
   const { host, port } = splitHostport(body.address)
   const protocol = body.tls?.enabled === true ? 'https' : 'http'
-  return [[upstreamKey(id), { kind: 'upstream', form: 'address', protocol, host, port }]]
+  const version = body.http2 ? { http2: true } : {}
+  return [[upstreamKey(id), { kind: 'upstream', form: 'address', protocol, host, port, ...version }]]
 })
 
 export const httpResponseBackends = planned(httpResponseBackend, keys, ({ record: { id, body } }) => {
