@@ -12,6 +12,7 @@ import type { TrafficEventSource } from '../telemetry/event-fields.js'
 import type { Metrics } from '../telemetry/metrics.js'
 import { type Admission, type AdmittedFlow, formAt } from './admission.js'
 import type { Forwarded, Forwarder } from './forwarder.js'
+import { grpcRefusal, isGrpc } from './grpc.js'
 import { discard, failureResponse, responseOf, send } from './response.js'
 
 export interface PipelineParts {
@@ -196,7 +197,9 @@ export class Pipeline {
     }
     context.status = flow.response.status
     context.code = flow.response.local ? flow.response.headers.get('sluice-error-code') : undefined
-    return send(exchange, flow.response, flow.response.close)
+    const answer = flow.response.local && isGrpc(exchange.request.headers) ? grpcRefusal(flow.response) : flow.response
+    if (answer !== flow.response) discard(flow.response)
+    return send(exchange, answer, flow.response.close)
   }
 
   #splice(context: RequestContext, flow: AdmittedFlow, { pipe }: Forwarded): Promise<Sent> {
@@ -211,7 +214,9 @@ export class Pipeline {
   #refuse(context: RequestContext, answer: FailureAnswer): Promise<Sent> {
     context.status = answer.status
     context.code = answer.code
-    return send(context.exchange, failureResponse(answer), answer.close)
+    const response = failureResponse(answer)
+    const own = isGrpc(context.exchange.request.headers) ? grpcRefusal(response) : response
+    return send(context.exchange, own, answer.close)
   }
 
   #close({ exchange }: RequestContext, how: 'fin' | 'reset'): Sent {

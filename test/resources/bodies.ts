@@ -160,8 +160,8 @@ export const bodies: Readonly<Record<string, Bodies>> = {
     change: { ...changed, labels: { app: 'web', zone: 'b' } }
   },
   static_backend: {
-    full: { ...described, address: 'Web.Internal:8080', tls: { enabled: true } },
-    change: { ...changed, address: '[::1]:80', tls: { enabled: false } }
+    full: { ...described, address: 'Web.Internal:8080', tls: { enabled: true }, http2: true },
+    change: { ...changed, address: '[::1]:80', tls: { enabled: false }, http2: false }
   },
   http_response_backend: {
     full: { ...described, body: 'hello', headers: { 'Content-Type': 'text/plain' }, status_code: 404 },
