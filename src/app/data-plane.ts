@@ -13,6 +13,7 @@ import { httpProxyBack } from '../transport/http-proxy/client.js'
 import { nodeServerTransport } from '../transport/http-proxy/server.js'
 import { codecBack } from '../transport/http1/forwarding.js'
 import { codecServerTransport } from '../transport/http1/server.js'
+import { byVersion, http2Back } from '../transport/http2/client.js'
 import type { Agents } from '../tunnel/agents/agents.js'
 import type { Foundation } from './foundation.js'
 
@@ -36,7 +37,7 @@ export interface DataPlane {
 export async function openDataPlane(options: Options, foundation: Foundation, agents: Agents): Promise<DataPlane> {
   const { clock, log, names, holder, metrics, turnedAway, bus, challenges, lifecycle } = foundation
   const engine = ENGINES[options.engine]
-  const clientTransport = engine.back({ clock })
+  const clientTransport = byVersion(engine.back({ clock }), http2Back({ clock }))
   const checks = new HealthChecks({ clientTransport, clock, log })
   const upstreams = new Upstreams({ clock, tunnels: agents.groups, lookup: names.forSockets, checks })
   lifecycle.opens({ clientTransport: { close: () => closeUpstreams(clientTransport, checks) } })

@@ -19,6 +19,7 @@ import type { TrafficEventSource } from '../telemetry/event-fields.js'
 import type { Metrics } from '../telemetry/metrics.js'
 import { type Admission, type AdmittedFlow, formAt } from './admission.js'
 import type { Forwarded, Forwarder } from './forwarder.js'
+import { grpcRefusal, isGrpc } from './grpc.js'
 import { httpsLocation, type PlainAnswer, plainAnswer } from './plain-http.js'
 import { discard, failureResponse, localResponse, responseOf, send } from './response.js'
 
@@ -228,7 +229,9 @@ export class Pipeline {
     }
     context.status = flow.response.status
     context.code = flow.response.local ? flow.response.headers.get('sluice-error-code') : undefined
-    return send(exchange, flow.response, flow.response.close)
+    const answer = flow.response.local && isGrpc(exchange.request.headers) ? grpcRefusal(flow.response) : flow.response
+    if (answer !== flow.response) discard(flow.response)
+    return send(exchange, answer, flow.response.close)
   }
 
   #splice(context: RequestContext, flow: AdmittedFlow, { pipe }: Forwarded): Promise<Sent> {
@@ -245,7 +248,8 @@ export class Pipeline {
     context.code = answer.code
     const response = failureResponse(answer)
     addTo(response, context.flow?.responseFields, context.hsts)
-    return send(context.exchange, response, answer.close)
+    const own = isGrpc(context.exchange.request.headers) ? grpcRefusal(response) : response
+    return send(context.exchange, own, answer.close)
   }
 
   #close({ exchange }: RequestContext, how: 'fin' | 'reset'): Sent {

@@ -171,11 +171,10 @@ function nameOf({ protocol, host, port }: AddressUpstream): string {
 }
 
 function createDialer(unit: AddressUpstream, lookup: LookupFunction | undefined): Dialer {
-  if (unit.protocol === 'http') return tcpDialer({ host: unit.host, port: unit.port, lookup })
+  const at = { host: unit.host, port: unit.port, lookup, ...(unit.http2 === true ? { http2: true } : {}) }
+  if (unit.protocol === 'http') return tcpDialer(at)
   return tlsDialer({
-    host: unit.host,
-    port: unit.port,
-    lookup,
+    ...at,
     servername: unit.servername ?? unit.host,
     ...(unit.certificateAuthorities === undefined ? {} : { ca: unit.certificateAuthorities }),
     ...(unit.minVersion === undefined ? {} : { minVersion: unit.minVersion })

@@ -111,6 +111,10 @@ export const staticBackend = defineResource({
       description: 'TLS to the upstream; null: none.',
       rules: [{ on: ['ca_pem'], check: authoritiesRead }]
     }),
+    http2: flag({
+      description: 'Speak HTTP/2, as gRPC needs it: chosen by ALPN with TLS, in clear text without it. Off: HTTP/1.1.',
+      default: false
+    }),
     health: object(HEALTH, {
       description: 'Checks that find out whether it works; null: traffic alone tells.',
       rules: [
@@ -184,6 +188,7 @@ export const staticBackends = planned(
       protocol: body.tls?.enabled === true ? 'https' : 'http',
       host,
       port,
+      ...(body.http2 === true ? { http2: true } : {}),
       ...tlsOf(body),
       ...healthOf(body),
       ...timeoutsOf(body)

@@ -75,6 +75,8 @@ export interface AddressUpstream extends UpstreamBase {
   readonly port: number
   /** PEM text of the certificate authorities to trust instead of the system's; only for https. */
   readonly certificateAuthorities?: string
+  /** It is spoken to in HTTP/2: by ALPN with https, by prior knowledge with http. Absent: HTTP/1.1. */
+  readonly http2?: boolean
   /** The name that is sent and must stand in the certificate; absent: the host. Only for https. */
   readonly servername?: string
   /** Only for https; absent: TLS 1.2. */

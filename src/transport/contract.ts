@@ -158,6 +158,8 @@ export interface Dialer {
   /** Pool key: same key, interchangeable connections. */
   readonly key: string
   readonly reusable: boolean
+  /** HTTP/2 is spoken on its connections; left out: HTTP/1.1. */
+  readonly http2?: boolean
   /** Rejects with a `DialError`. `deadline` is milliseconds from now; `bytes`: what is spoken is not HTTP, whatever the client speaks. */
   open(why: { client: ConnectionFacts; deadline: number; signal: AbortSignalLike; bytes?: boolean }): Promise<BytePipe>
 }

@@ -10,6 +10,8 @@ export interface TcpAddress {
   readonly port: number
   /** Answers names; the system's resolver when left out. */
   readonly lookup?: LookupFunction | undefined
+  /** It speaks HTTP/2: by prior knowledge (RFC 9113 3.3), or over TLS by ALPN, where it must agree. Left out: HTTP/1.1. */
+  readonly http2?: boolean
 }
 
 /** TLS towards an upstream. `servername` is sent and must stand in the certificate. */
@@ -27,8 +29,9 @@ type Why = Parameters<Dialer['open']>[0]
 /** Opens TCP connections. A name that does not resolve is `dial-refused`. */
 export function tcpDialer(at: TcpAddress): Dialer {
   return {
-    key: `tcp ${at.host}:${at.port}`,
+    key: `tcp ${at.host}:${at.port}${at.http2 === true ? ' h2' : ''}`,
     reusable: true,
+    ...(at.http2 === true ? { http2: true } : {}),
     open: (why) => opened(connectTcp(at), 'connect', why)
   }
 }
@@ -44,12 +47,15 @@ export function pathDialer(path: string): Dialer {
 
 /** Opens TLS connections over TCP; a failed handshake is `dial-tls`. */
 export function tlsDialer(at: TlsAddress): Dialer {
-  const { host, port, servername, ca, minVersion, rejectUnauthorized = true } = at
+  const { host, port, servername, ca, minVersion, rejectUnauthorized = true, http2 = false } = at
   return {
-    key: `tls ${host}:${port} ${servername} ${rejectUnauthorized} ${minVersion ?? ''} ${ca ?? ''}`,
+    key: `tls ${host}:${port} ${servername} ${rejectUnauthorized} ${minVersion ?? ''} ${ca ?? ''}${http2 ? ' h2' : ''}`,
     reusable: true,
+    ...(http2 ? { http2 } : {}),
     open: (why) => {
       const below = connectTcp(at)
+      // What travels as bytes is not HTTP/2, whatever the server speaks otherwise.
+      const protocol = http2 && why.bytes !== true ? 'h2' : 'http/1.1'
       const options: ConnectionOptions & { allowHalfOpen: boolean } = {
         socket: below,
         // Without SNI this is what the certificate is checked against.
@@ -58,13 +64,15 @@ export function tlsDialer(at: TlsAddress): Dialer {
         ...(isIP(servername) === 0 ? { servername } : {}),
         rejectUnauthorized,
         allowHalfOpen: true,
-        ALPNProtocols: ['http/1.1'],
+        ALPNProtocols: [protocol],
         ...(minVersion === undefined ? {} : { minVersion }),
         ...(ca === undefined ? {} : { ca })
       }
       const socket = connectTls(options)
       resetBelow(socket, below)
-      return opened(socket, 'secureConnect', why)
+      const refused = (): string | undefined =>
+        protocol === 'h2' && socket.alpnProtocol !== 'h2' ? 'the server does not speak HTTP/2 (ALPN)' : undefined
+      return opened(socket, 'secureConnect', why, refused)
     }
   }
 }
@@ -74,8 +82,13 @@ function connectTcp({ host, port, lookup }: TcpAddress): Socket {
   return connect({ host, port, noDelay: true, allowHalfOpen: true, ...names })
 }
 
-/** The pipe once `event` came; every other end of the attempt rejects with a `DialError`. */
-function opened(socket: Socket | TLSSocket, event: 'connect' | 'secureConnect', why: Why): Promise<BytePipe> {
+/** The pipe once `event` came, unless `refused` says what is wrong with it; every other end of the attempt rejects with a `DialError`. */
+function opened(
+  socket: Socket | TLSSocket,
+  event: 'connect' | 'secureConnect',
+  why: Why,
+  refused?: () => string | undefined
+): Promise<BytePipe> {
   return new Promise((resolve, reject) => {
     let connected = false
     const fail = (failure: Failure, message: string): void => {
@@ -90,6 +103,11 @@ function opened(socket: Socket | TLSSocket, event: 'connect' | 'secureConnect', 
       connected = true
     }
     const onReady = (): void => {
+      const refusal = refused?.()
+      if (refusal !== undefined) {
+        fail('dial-tls', refusal)
+        return
+      }
       detach()
       // A break is heard as 'close'; without a listener an 'error' would end the process.
       socket.on('error', ignore)

@@ -175,6 +175,7 @@ export const bodies: Readonly<Record<string, Bodies>> = {
     full: {
       ...described,
       address: 'Web.Internal:8080',
+      http2: true,
       tls: { enabled: true, server_name: 'web.internal', ca_pem: ca.pem, min_version: '1.3' },
       health: {
         type: 'http',
@@ -192,6 +193,7 @@ export const bodies: Readonly<Record<string, Bodies>> = {
     change: {
       ...changed,
       address: '[::1]:80',
+      http2: false,
       tls: { enabled: false },
       health: { type: 'tcp' },
       passive_health: null,

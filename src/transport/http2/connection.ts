@@ -8,68 +8,15 @@ import type { Protocol, Served, ServingHost } from '../listener.js'
 import { MALFORMED, type MalformedMessage } from '../message-scanner.js'
 import { ignore } from '../pipes.js'
 import { Http2Exchange } from './exchange.js'
+import { FloodWatch } from './flood-watch.js'
 import { CODE, LARGEST } from './frames.js'
 import { readHead } from './heads.js'
 import type { HpackDecoder } from './hpack-decoder.js'
 import { FIELD_OVERHEAD } from './hpack-tables.js'
-import { Http2Session, type SessionLimits, type SessionOwner, STREAM_WINDOW } from './session.js'
+import { Http2Session, STREAM_WINDOW } from './session.js'
+import type { SessionLimits, SessionOwner } from './session-owner.js'
 import { SETTING } from './settings.js'
 import type { Http2Stream, StreamEnd } from './stream.js'
-
-const SECOND = 1000
-/** Resets that a client may send within a second. */
-const RESETS = 100
-/** Of so many streams at most half may be reset. */
-const STREAM_BLOCK = 200
-/** PING and SETTINGS frames within a second; each costs an answer. Some clients measure the way with a PING per round trip. */
-const CONTROLS = 1000
-
-/** At most `most` events in any second. */
-class Rate {
-  readonly #times: Float64Array
-  #next = 0
-
-  constructor(most: number) {
-    this.#times = new Float64Array(most).fill(Number.NEGATIVE_INFINITY)
-  }
-
-  /** True when this one is too many. `now` in milliseconds. */
-  exceeds(now: number): boolean {
-    const oldest = this.#times[this.#next] as number
-    this.#times[this.#next] = now
-    this.#next = (this.#next + 1) % this.#times.length
-    return now - oldest < SECOND
-  }
-}
-
-/**
- * Distinguishes a client that floods a session from one that changes its mind. Each method is true when the session must end;
- * `now` is of the monotonic clock, in milliseconds.
- */
-class FloodWatch {
-  readonly #resets = new Rate(RESETS)
-  #controls: Rate | undefined = undefined
-  #streamsOfBlock = 0
-  #resetsOfBlock = 0
-
-  /** A stream began. */
-  stream(): void {
-    if (++this.#streamsOfBlock <= STREAM_BLOCK) return
-    this.#streamsOfBlock = 1
-    this.#resetsOfBlock = 0
-  }
-
-  /** The client reset a stream. */
-  reset(now: number): boolean {
-    return this.#resets.exceeds(now) || ++this.#resetsOfBlock > STREAM_BLOCK / 2
-  }
-
-  /** A PING or SETTINGS frame came. */
-  control(now: number): boolean {
-    this.#controls ??= new Rate(CONTROLS)
-    return this.#controls.exceeds(now)
-  }
-}
 
 const STREAMS = 128
 /** How long a client may take to answer the first GOAWAY, and to end its direction behind the last one. */

@@ -308,14 +308,15 @@ export class Http2Exchange implements Exchange, StreamUser, BodySource {
     // Trailers need no framing of their own here, so a length stays.
     let length = framing.kind === 'length' ? framing.bytes : framing.kind === 'none' && status !== 304 ? 0 : -1
     if (status === 204 || status === 205) length = -1
-    const ends = bodiless || body === undefined
+    // The head itself ends the stream: clients of gRPC tell an answer of trailers alone by that.
+    const ends = bodiless || framing.kind === 'none'
     if (ends) drop(body)
     this.#stream.sendHead((encoder) => {
       encoder.field(':status', String(status))
       this.#bytesOut = encodeFields(encoder, headers)
       if (length >= 0) encoder.field('content-length', String(length))
     }, ends)
-    if (ends) return
+    if (ends || body === undefined) return
     this.#writer = new AnswerWriter(this.#stream, length, trailers, this.#onBroken)
     this.#writer.start(body)
   }

@@ -90,3 +90,13 @@ export function readUint32(bytes: Uint8Array, at: number): number {
 export function readUint31(bytes: Uint8Array, at: number): number {
   return readUint32(bytes, at) & LARGEST
 }
+
+/** Throws unless a frame belongs to the connection. */
+export function expectOnConnection(id: number): void {
+  if (id !== 0) throw new ConnectionError(CODE.protocol, 'a frame of the connection on a stream')
+}
+
+/** Throws unless a payload has the size that its type demands. */
+export function expectSize(size: number, expected: number): void {
+  if (size !== expected) throw new ConnectionError(CODE.frameSize, 'a frame of a wrong size')
+}

@@ -173,7 +173,7 @@ function isScheme(scheme: string | undefined): boolean {
 }
 
 /** Origin form or `*` in visible ASCII: what a request line can hold. */
-function isPath(target: string | undefined): boolean {
+export function isPath(target: string | undefined): boolean {
   if (target === undefined || (target.charCodeAt(0) !== 0x2f && target !== '*')) return false
   for (let i = 0; i < target.length; i++) {
     const code = target.charCodeAt(i)
@@ -197,7 +197,7 @@ const PADDED = /^[\t ]|[\t ]$/
 const REMEMBERED = 2048
 const LONGEST = 64
 /** RFC 6455 1.3. */
-const WEBSOCKET_GUID = '258EAFA5-E914-47DA-95CA-C5AB0DC85B11'
+export const WEBSOCKET_GUID = '258EAFA5-E914-47DA-95CA-C5AB0DC85B11'
 
 /** Names in any case → in lower case; '' for those that are not sent. */
 const NAMES = new Map<string, string>()

@@ -4,6 +4,8 @@ import { FrameWriter, SendQueue } from './frame-writer.js'
 import {
   CODE,
   ConnectionError,
+  expectOnConnection,
+  expectSize,
   FLAG,
   FRAME,
   LARGEST,
@@ -14,6 +16,7 @@ import {
 } from './frames.js'
 import { HpackDecoder } from './hpack-decoder.js'
 import { HpackEncoder } from './hpack-encoder.js'
+import type { SessionLimits, SessionOwner } from './session-owner.js'
 import { FIRST_WINDOW, PeerSettings, ReceiveWindow } from './settings.js'
 import { ClosedStreams, Http2Stream, type StreamEnd, type StreamHost, type StreamUser } from './stream.js'
 
@@ -23,30 +26,7 @@ const CONNECTION_WINDOW = 16 * 1024 * 1024
 /** A peer that reads so little of what it asks for is not read either. */
 const SOCKET_FULL = 262_144
 
-/** The limits that a session keeps to. */
-export interface SessionLimits {
-  /** Streams of the peer that may be open at once. */
-  readonly streams: number
-  /** Bytes and fields of a header list; a longer one is cut short and said to be too large. */
-  readonly listBytes: number
-  readonly listFields: number
-}
-
-/** What is made of a session. */
-export interface SessionOwner {
-  /** The peer opens a stream with `block`, which is valid only during the call. It is used or reset at once. */
-  begins(stream: Http2Stream, block: HpackDecoder, ended: boolean): void
-  /** A frame that costs work and brings nothing. */
-  chatter(): void
-  /** A stream ended because the peer reset it or broke its rules. */
-  spoiled(): void
-  /** The peer broke the rules of the connection, so that nothing more can be read: it is to be ended with this code. */
-  failed(code: number): void
-  /** The last stream that was open has gone. */
-  emptied(): void
-  /** An answer to the last `ping`. */
-  ponged(): void
-}
+const NO_PREFACE = Buffer.alloc(0)
 
 const NO_USER: StreamUser = {
   data: () => undefined,
@@ -57,7 +37,7 @@ const NO_USER: StreamUser = {
   closed: () => undefined
 }
 
-/** One HTTP/2 connection over a wire whose peer opens the streams: frames, windows, streams and their order (RFC 9113). */
+/** One HTTP/2 connection over a wire, of a server or of a client: frames, windows, streams and their order (RFC 9113). */
 export class Http2Session implements FrameTaker, StreamHost {
   readonly wire: Wire
   readonly encoder = new HpackEncoder()
@@ -70,7 +50,11 @@ export class Http2Session implements FrameTaker, StreamHost {
   readonly #peer = new PeerSettings()
   readonly #streams = new Map<number, Http2Stream>()
   readonly #closed = new ClosedStreams()
-  readonly #receive = new ReceiveWindow(CONNECTION_WINDOW)
+  readonly #receive: ReceiveWindow
+  /** We open the streams; the peer opens none, because nothing may be pushed. */
+  readonly #client: boolean
+  /** The id of the next stream that we open. */
+  #nextId = 1
   readonly #sending = new SendQueue()
   #greeted = false
   /** The largest id that the peer has used, and the largest that is served. */
@@ -85,12 +69,14 @@ export class Http2Session implements FrameTaker, StreamHost {
   /** Nothing that comes counts any more. */
   over = false
 
-  constructor(wire: Wire, owner: SessionOwner, limits: SessionLimits) {
+  constructor(wire: Wire, owner: SessionOwner, limits: SessionLimits, role: 'server' | 'client' = 'server') {
+    this.#client = role === 'client'
+    this.#receive = new ReceiveWindow(limits.window ?? CONNECTION_WINDOW)
     this.wire = wire
     this.#owner = owner
     this.#limits = limits
     this.#decoder = new HpackDecoder(limits.listBytes, limits.listFields)
-    this.#reader = new FrameReader(this, PREFACE)
+    this.#reader = new FrameReader(this, this.#client ? NO_PREFACE : PREFACE)
     this.#blocks = new HeaderBlocks(2 * limits.listBytes)
     this.#writer = new FrameWriter(wire.stream, () => this.#sending.pump(this.#writer))
   }
@@ -105,10 +91,25 @@ export class Http2Session implements FrameTaker, StreamHost {
     return Math.min(this.#lastPeer, this.#lastServed)
   }
 
-  /** Sends our SETTINGS. */
+  /** What the peer has told about itself. */
+  get peer(): PeerSettings {
+    return this.#peer
+  }
+
+  /** Sends our SETTINGS, behind the preface of a client. */
   start(settings: readonly (readonly [id: number, value: number])[]): void {
+    if (this.#client) this.wire.writeBytes(PREFACE)
     this.#writer.settings(settings)
-    this.#writer.windowUpdate(0, CONNECTION_WINDOW - FIRST_WINDOW)
+    this.#writer.windowUpdate(0, (this.#limits.window ?? CONNECTION_WINDOW) - FIRST_WINDOW)
+  }
+
+  /** A client opens a stream; its head is to be sent at once. undefined: the ids are used up, or the session is over. */
+  open(user: StreamUser): Http2Stream | undefined {
+    if (this.over || this.#nextId > LARGEST) return undefined
+    const stream = new Http2Stream(this, this.#nextId, user, this.#peer.initialWindow, STREAM_WINDOW)
+    this.#nextId += 2
+    this.#streams.set(stream.id, stream)
+    return stream
   }
 
   /** Bytes came: `chunk` from 0 to `length`. */
@@ -255,6 +256,7 @@ export class Http2Session implements FrameTaker, StreamHost {
       case FRAME.goaway:
         expectOnConnection(id)
         if (to - from < 8) throw new ConnectionError(CODE.frameSize, 'GOAWAY is too short')
+        if (this.#client) this.#left(readUint31(bytes, from))
         return
       case FRAME.windowUpdate:
         this.#windowUpdate(id, bytes, from, to)
@@ -286,6 +288,10 @@ export class Http2Session implements FrameTaker, StreamHost {
       else open.takeBlock(decoder, ended)
       return
     }
+    if (this.#client) {
+      this.#late(id, true)
+      return
+    }
     if (id % 2 === 0) throw new ConnectionError(CODE.protocol, 'a client opens a stream with an even id')
     if (id <= this.#lastPeer) {
       this.#late(id, true)
@@ -308,9 +314,10 @@ export class Http2Session implements FrameTaker, StreamHost {
   /** Something came on a stream that is not open (RFC 9113 5.1). */
   #late(id: number, headers: boolean): void {
     if (this.#isIdle(id)) throw new ConnectionError(CODE.protocol, 'a frame on a stream that was never opened')
-    if (id > this.#lastServed) return
+    if (!this.#client && id > this.#lastServed) return
     const ending = this.#closed.ending(id)
-    if (ending === 'reset-here') return
+    // What we gave up long ago may still be under way to us.
+    if (ending === 'reset-here' || (this.#client && ending === undefined)) return
     if (ending === 'reset-there') {
       this.sendReset(id, CODE.streamClosed)
       this.#owner.spoiled()
@@ -322,7 +329,7 @@ export class Http2Session implements FrameTaker, StreamHost {
   }
 
   #isIdle(id: number): boolean {
-    return id % 2 === 0 || id > this.#lastPeer
+    return id % 2 === 0 || (this.#client ? id >= this.#nextId : id > this.#lastPeer)
   }
 
   #priority(id: number, bytes: Buffer, from: number, to: number): void {
@@ -335,6 +342,12 @@ export class Http2Session implements FrameTaker, StreamHost {
     if (stream !== undefined) stream.reset(code, 'malformed')
     // No RST_STREAM may be sent on an idle stream.
     else if (this.#isIdle(id)) throw new ConnectionError(code, 'PRIORITY of a wrong size or of a stream on itself')
+  }
+
+  /** The server takes no more streams: those above `last` were not processed and may be sent elsewhere (RFC 9113 6.8). */
+  #left(last: number): void {
+    this.#owner.leaves?.()
+    for (const stream of this.#streams.values()) if (stream.id > last) stream.close('peer', CODE.refusedStream)
   }
 
   #reset(id: number, bytes: Buffer, from: number, to: number): void {
@@ -363,6 +376,7 @@ export class Http2Session implements FrameTaker, StreamHost {
     }
     this.#writer.settingsAck()
     this.#owner.chatter()
+    if (this.#client) this.#owner.adjusted?.()
   }
 
   #windowUpdate(id: number, bytes: Buffer, from: number, to: number): void {
@@ -380,12 +394,4 @@ export class Http2Session implements FrameTaker, StreamHost {
     if (increment === 0) stream.reset(CODE.protocol, 'malformed')
     else if (!stream.widen(increment)) stream.reset(CODE.flowControl, 'malformed')
   }
-}
-
-function expectOnConnection(id: number): void {
-  if (id !== 0) throw new ConnectionError(CODE.protocol, 'a frame of the connection on a stream')
-}
-
-function expectSize(size: number, expected: number): void {
-  if (size !== expected) throw new ConnectionError(CODE.frameSize, 'a frame of a wrong size')
 }

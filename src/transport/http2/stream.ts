@@ -196,7 +196,7 @@ export class Http2Stream {
 
   /** Could send something if the connection lets it. */
   get sendable(): boolean {
-    return !this.closed && (this.#waitingBytes > 0 ? this.window > 0 : this.#ending)
+    return !this.closed && !this.localEnded && (this.#waitingBytes > 0 ? this.window > 0 : this.#ending)
   }
 
   /** The next piece of what waits, at most `most` bytes. */

@@ -1,0 +1,130 @@
+import { createHash } from 'node:crypto'
+import type { Framing, RequestHead, ResponseHead } from '../../flow/exchange.js'
+import type { HeaderList } from '../../flow/headers.js'
+import { encodeFields, isOfConnection, isPath, WEBSOCKET_GUID } from './heads.js'
+import type { HpackDecoder } from './hpack-decoder.js'
+import type { HpackEncoder } from './hpack-encoder.js'
+
+const COLON = 0x3a
+const STATUS = /^[1-5]\d\d$/
+const DIGITS = /^\d{1,15}$/
+const METHOD = /^[!#$%&'*+\-.^_`|~0-9A-Za-z]+$/
+const AUTHORITY = /^[\x21-\x7e]*$/
+/** Fields of the opening handshake of HTTP/1.1 that an extended CONNECT does without (RFC 8441 5). */
+const HANDSHAKE: ReadonlySet<string> = new Set(['sec-websocket-key', 'upgrade', 'connection'])
+
+/** How the request of an exchange is to be written; see `writeRequest`. */
+export interface RequestForm {
+  /** 'https' where the connection is TLS (RFC 9113 8.3.1). */
+  readonly scheme: 'http' | 'https'
+  /** Bytes of the body, or -1: not known, or there is none. */
+  readonly length: number
+  /** The client waits for 100. */
+  readonly expects: boolean
+  /** The exchange asks for a WebSocket, as an extended CONNECT (RFC 8441 4). */
+  readonly websocket: boolean
+}
+
+/** Can the method, the target and the authority stand in a request of HTTP/2? */
+export function isWritable({ method, target, headers, authority }: RequestHead): boolean {
+  return (
+    method !== 'CONNECT' &&
+    METHOD.test(method) &&
+    isPath(target) &&
+    AUTHORITY.test(fieldOf(headers, 'host') ?? authority)
+  )
+}
+
+/** Writes the head of a request (RFC 9113 8.3.1). Trailers are always taken, which servers of gRPC ask for. */
+export function writeRequest(encoder: HpackEncoder, head: RequestHead, form: RequestForm): void {
+  const { headers } = head
+  encoder.field(':method', form.websocket ? 'CONNECT' : head.method)
+  encoder.field(':scheme', form.scheme)
+  encoder.field(':authority', fieldOf(headers, 'host') ?? head.authority)
+  encoder.field(':path', head.target)
+  if (form.websocket) encoder.field(':protocol', 'websocket')
+  const list = form.websocket ? without(headers, HANDSHAKE) : headers
+  encodeFields(encoder, list, 'host')
+  if (form.length >= 0) encoder.field('content-length', String(form.length))
+  if (form.expects) encoder.field('expect', '100-continue')
+  if (!form.websocket) encoder.field('te', 'trailers')
+}
+
+/** A head that came from a server, and how its body is framed. */
+export interface AnswerHead extends ResponseHead {
+  readonly framing: Framing
+}
+
+/**
+ * Checks and translates a head of a server (RFC 9113 8.1, 8.2, 8.3.2); undefined: it is malformed. `ended`: no content
+ * follows. `method` is what was asked.
+ */
+export function readAnswer(block: HpackDecoder, ended: boolean, method: string): AnswerHead | undefined {
+  const { fields } = block
+  if (block.malformed || block.tooLarge || fields[0] !== ':status' || !STATUS.test(fields[1] as string))
+    return undefined
+  const status = Number(fields[1])
+  // HTTP/2 switches no protocols, and an interim head ends nothing.
+  if (status === 101 || (status < 200 && ended)) return undefined
+  const headers: string[] = []
+  let length: string | undefined
+  for (let i = 2; i < fields.length; i += 2) {
+    const name = fields[i] as string
+    const value = fields[i + 1] as string
+    if (name.charCodeAt(0) === COLON || isOfConnection(name, value)) return undefined
+    if (name === 'content-length') {
+      if (!DIGITS.test(value) || (length !== undefined && length !== value)) return undefined
+      if (length !== undefined) continue
+      length = value
+    }
+    headers.push(name, value)
+  }
+  const empty = isBodiless(status, method)
+  if (ended && !empty && length !== undefined && Number(length) !== 0) return undefined
+  return { status, headers, framing: framingOf(length, status, ended && !empty) }
+}
+
+/** Answers that have no content, whatever length they announce (RFC 9110 6.4.1). */
+export function isBodiless(status: number, method: string): boolean {
+  return method === 'HEAD' || status === 204 || status === 304
+}
+
+/** True for a block that can be trailers (RFC 9113 8.1). */
+export function areTrailers({ fields, malformed, tooLarge }: HpackDecoder): boolean {
+  if (malformed || tooLarge) return false
+  for (let i = 0; i < fields.length; i += 2) {
+    const name = fields[i] as string
+    if (name.charCodeAt(0) === COLON || isOfConnection(name, fields[i + 1] as string)) return false
+  }
+  return true
+}
+
+/** The head with which HTTP/1.1 accepts the WebSocket that an extended CONNECT has opened. */
+export function switchedHead(headers: HeaderList, asked: HeaderList): ResponseHead {
+  const accept = createHash('sha1')
+    .update((fieldOf(asked, 'sec-websocket-key') ?? '').trim() + WEBSOCKET_GUID)
+    .digest('base64')
+  const switched = ['connection', 'Upgrade', 'upgrade', 'websocket', 'sec-websocket-accept', accept]
+  return { status: 101, reason: 'Switching Protocols', headers: [...headers, ...switched] }
+}
+
+function framingOf(length: string | undefined, status: number, ended: boolean): Framing {
+  if (length !== undefined) return { kind: 'length', bytes: Number(length) }
+  return { kind: ended || status === 204 || status === 304 ? 'none' : 'open' }
+}
+
+function fieldOf(list: HeaderList, name: string): string | undefined {
+  for (let i = 0; i < list.length; i += 2) {
+    const candidate = list[i] as string
+    if (candidate.length === name.length && candidate.toLowerCase() === name) return list[i + 1]
+  }
+  return undefined
+}
+
+function without(list: HeaderList, names: ReadonlySet<string>): string[] {
+  const kept: string[] = []
+  for (let i = 0; i < list.length; i += 2) {
+    if (!names.has((list[i] as string).toLowerCase())) kept.push(list[i] as string, list[i + 1] as string)
+  }
+  return kept
+}
