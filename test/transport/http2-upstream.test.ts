@@ -1,13 +1,21 @@
 import { once } from 'node:events'
 import { readFileSync } from 'node:fs'
-import { createServer, type Http2Server, type IncomingHttpHeaders, type ServerHttp2Stream } from 'node:http2'
+import {
+  createSecureServer,
+  createServer,
+  type Http2Server,
+  type IncomingHttpHeaders,
+  type ServerHttp2Stream
+} from 'node:http2'
+import { createServer as createHttps } from 'node:https'
 import { type AddressInfo, createServer as createTcpServer, type Socket } from 'node:net'
 import t, { type Test } from 'tap'
+import { tlsDialer } from '../../src/transport/dialers.js'
 import { codecServerTransport } from '../../src/transport/http1/server.js'
 import { byVersion, http2Back } from '../../src/transport/http2/client.js'
 import { CODE, FLAG, FRAME, PREFACE, writeFrameHead } from '../../src/transport/http2/frames.js'
 import { fixture } from '../helpers/files.js'
-import { type Bench, bench, eventually, type Make } from './suite/harness.js'
+import { type Bench, bench, eventually, type Make, NAME } from './suite/harness.js'
 
 type Serve = (stream: ServerHttp2Stream, headers: IncomingHttpHeaders) => unknown
 
@@ -366,6 +374,68 @@ t.test('every wait has its end', async (t) => {
   late.resume()
   await closed
   t.not(late.rstCode, CODE.none, 'no end')
+})
+
+t.test('a WebSocket passes as an extended CONNECT where the server takes it', async (t) => {
+  let asked: IncomingHttpHeaders = {}
+  const plain: Make = (parts) => ({ front: codecServerTransport(parts), back: http2Back(parts) })
+  const head = 'GET /ws HTTP/1.1\r\nHost: a.test\r\nConnection: Upgrade\r\nUpgrade: websocket\r\n'
+  const hello = `${head}Sec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==\r\nSec-WebSocket-Version: 13\r\n\r\n`
+  const upstream = await server(
+    t,
+    (stream, headers) => {
+      asked = headers
+      stream.respond({ ':status': 200 })
+      stream.pipe(stream)
+    },
+    { enableConnectProtocol: true }
+  )
+  const own = await bench(t, plain, { port: upstream.port })
+  const client = await own.client()
+  client.send(hello)
+  t.match(await client.until('\r\n\r\n'), /^HTTP\/1\.1 101 [\s\S]*s3pPLMBiTxaQ9kYGzzhZRbK\+xOo=/)
+  client.send('echoed')
+  await client.until('echoed')
+  t.match(asked, { ':method': 'CONNECT', ':protocol': 'websocket', ':path': '/ws', 'sec-websocket-version': '13' })
+  t.equal(asked['sec-websocket-key'], undefined)
+
+  const other = await bench(t, plain, { port: (await server(t, (stream) => stream.close())).port })
+  const refused = await other.client()
+  refused.send(hello)
+  t.equal((await refused.answer()).status, 502)
+  t.match(other.failures, [{ failure: 'upstream-malformed', retry: 'never' }])
+})
+
+t.test('over TLS the server has to choose HTTP/2', async (t) => {
+  for (const chooses of [true, false]) {
+    const secure = chooses ? createSecureServer(h2) : createHttps(h2)
+    secure.on('stream', (stream: ServerHttp2Stream, headers: IncomingHttpHeaders) => {
+      stream.respond({ ':status': 200 })
+      stream.end(headers[':scheme'])
+    })
+    secure.listen(0, '127.0.0.1')
+    await once(secure, 'listening')
+    t.teardown(() => secure.close())
+    const { port } = secure.address() as AddressInfo
+    const dialer = tlsDialer({ host: '127.0.0.1', port, servername: NAME, ca: h2.cert, http2: true })
+    t.equal(dialer.http2, true)
+    const own = await bench(t, make, {
+      async exchange(exchange, { back }) {
+        const { request } = exchange
+        const times = { connectTimeout: 0, responseTimeout: 0, idleTimeout: 0 }
+        const answer = await back.forward(exchange, dialer, { head: request, body: request.body, ...times })
+        if (answer.kind === 'response') await exchange.respond({ status: 200, headers: [] }, answer.body)
+        else
+          await exchange.respond({
+            status: 502,
+            headers: ['x-failure', answer.kind === 'failed' ? answer.failure : '']
+          })
+      }
+    })
+    const answer = await ask(own, {})
+    if (chooses) t.match(answer, { status: 200, body: 'https' })
+    else t.equal(answer.headers['x-failure'], 'dial-tls')
+  }
 })
 
 t.test('the version follows the dialer', async (t) => {

@@ -41,7 +41,7 @@ export interface ClientOwner {
   gone(connection: ClientConnection, before: Failure | undefined, detail: string): void
 }
 
-/** A stream's user that hears of the chunk's end. */
+/** The user of a stream; it is told when the chunk that fed it has been read. */
 export interface ClientUser extends StreamUser {
   flushBody(): void
 }
@@ -130,7 +130,7 @@ export class ClientConnection implements SessionOwner, WireOwner, DeadlineOwner 
     if (!this.#left) this.#owner.room(this)
   }
 
-  /** A stream waited in vain: is anybody there? Until the answer, it gets no other. */
+  /** A stream ran out of time: asks the server for a sign of life. No stream is opened until it answers. */
   doubt(): void {
     if (this.#pongDue || this.#session.over) return
     this.#pongDue = true

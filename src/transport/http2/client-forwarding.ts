@@ -182,6 +182,11 @@ export class Http2Forwarding implements ClientUser, Waiter, BodySource, Deadline
   }
 
   closed(end: StreamEnd, code: number): void {
+    if (this.#phase === 'piped') {
+      this.#leave()
+      this.#duplex?.destroy()
+      return
+    }
     if (end === 'here' || this.#phase === 'over') return
     const connection = this.#connection as ClientConnection
     // A whole answer may be followed by the word that the rest of the request is not wanted (RFC 9113 8.1).
@@ -282,6 +287,7 @@ export class Http2Forwarding implements ClientUser, Waiter, BodySource, Deadline
       this.#duplex = new StreamDuplex(stream)
       this.#duplex.on('error', ignore)
       this.#stopListening()
+      this.#host.deadlineTimer.delete(this)
       this.#resolve({
         kind: 'switched',
         head: switchedHead(head.headers, this.#options.head.headers),

@@ -106,7 +106,7 @@ class KeyPool implements ClientOwner {
         }
         const connection = new ClientConnection(this.#host, this, pipe)
         this.#connections.add(connection)
-        // What is spoken is known with its first SETTINGS; a request of no one may give it up before.
+        // It counts as being opened until its first SETTINGS come; without a request that waits, it is given up before.
         const early = new AbortList()
         early.onAbort(() => connection.leave())
         this.#opening.set(connection, early)
