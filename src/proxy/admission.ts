@@ -95,7 +95,7 @@ export class Admission {
     }
     if (results !== undefined) flow.results = new Map(results)
     const admitted = flow as AdmittedFlow
-    // Without TLS it may be told where its host is served with it.
+    // Without TLS it may be sent to where its host is served with it.
     return misdirected && plainAnswer(admitted, place.found, place.snapshot) === undefined ? MISDIRECTED : admitted
   }
 }

@@ -188,7 +188,7 @@ export interface EdgeUnit {
 /** What an edge for HTTPS answers to clients that come without TLS. */
 export type OnHttp = 'serve' | 'redirect' | 'refuse'
 
-/** What browsers are told to remember of a host: Strict-Transport-Security (RFC 6797 6.1). */
+/** What browsers are to remember of a host: Strict-Transport-Security (RFC 6797 6.1). */
 export interface Hsts {
   /** Seconds; 0: they forget it. */
   readonly maxAge: number

@@ -33,7 +33,7 @@ export interface ClientHost {
   now(): number
 }
 
-/** Who is told of a connection. */
+/** Called with what becomes of a connection. */
 export interface ClientOwner {
   /** The SETTINGS of the peer came for the first time, or changed, or a stream has ended: there may be room. */
   room(connection: ClientConnection): void
@@ -41,7 +41,7 @@ export interface ClientOwner {
   gone(connection: ClientConnection, before: Failure | undefined, detail: string): void
 }
 
-/** The user of a stream; it is told when the chunk that fed it has been read. */
+/** The user of a stream; it is called when the chunk that fed it has been read. */
 export interface ClientUser extends StreamUser {
   flushBody(): void
 }
@@ -119,7 +119,7 @@ export class ClientConnection implements SessionOwner, WireOwner, DeadlineOwner 
     return stream
   }
 
-  /** A body got bytes; its user is told when the chunk at hand has been read. */
+  /** A body got bytes; its user is called when the chunk at hand has been read. */
   fed(user: ClientUser): void {
     this.#fed.push(user)
   }
@@ -130,7 +130,7 @@ export class ClientConnection implements SessionOwner, WireOwner, DeadlineOwner 
     if (!this.#left) this.#owner.room(this)
   }
 
-  /** A stream ran out of time: asks the server for a sign of life. No stream is opened until it answers. */
+  /** A stream ran out of time: sends a PING to learn whether the server is alive. No stream is opened until it answers. */
   doubt(): void {
     if (this.#pongDue || this.#session.over) return
     this.#pongDue = true

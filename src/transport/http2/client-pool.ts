@@ -121,7 +121,7 @@ class KeyPool implements ClientOwner {
     )
   }
 
-  /** Those that waited for a connection that did not come about are told; one connection answers for as many as it would have taken. */
+  /** Rejects those that waited for a connection that did not come about; one connection answers for as many as it would have taken. */
   #refuse(failure: Failure, detail: string, retry: 'safe' | 'never'): void {
     let left = this.#each
     for (const waiter of this.#waiting) {

@@ -1,7 +1,7 @@
 import type { HpackDecoder } from './hpack-decoder.js'
 import type { Http2Stream } from './stream.js'
 
-/** What a session is told to keep to. */
+/** The limits that a session keeps to. */
 export interface SessionLimits {
   /** Streams of the peer that may be open at once. */
   readonly streams: number
@@ -26,8 +26,8 @@ export interface SessionOwner {
   emptied(): void
   /** An answer to the last `ping`. */
   ponged(): void
-  /** SETTINGS of the peer have been read; only a client is told. */
+  /** SETTINGS of the peer have been read. Called for a client only. */
   adjusted?(): void
-  /** The peer takes no more streams (RFC 9113 6.8); those that it has not processed are closed next. Only a client is told. */
+  /** The peer takes no more streams (RFC 9113 6.8); those that it has not processed are closed next. Called for a client only. */
   leaves?(): void
 }

@@ -91,7 +91,7 @@ export class Http2Session implements FrameTaker, StreamHost {
     return Math.min(this.#lastPeer, this.#lastServed)
   }
 
-  /** What the peer has told about itself. */
+  /** What the peer has said of itself. */
   get peer(): PeerSettings {
     return this.#peer
   }
