@@ -35,6 +35,8 @@ t.test('without anything the defaults hold', async (t) => {
   const { options, origins, warnings } = await good()
   t.same(options, {
     cache: true,
+    edges_on_http: 'serve',
+    hsts: { max_age: 0, include_subdomains: false, preload: false },
     listen: { host: '127.0.0.1', port: 8080 },
     listeners: [],
     path_form: 'strict',
