@@ -14,10 +14,9 @@ void start()
 async function start() {
   const { t } = await import('tap')
   // tap removes the folder of a test before it runs teardowns, unless there was one before the folder: a process that is
-  // stopped by a teardown would still write there.
-  const folderLast = (test) => test.teardown(() => undefined)
-  folderLast(t)
-  t.beforeEach(folderLast)
+  // stopped by a teardown would still write there. Not on the root, which would end by itself from then on, before a file
+  // that waits at its top has come to its tests.
+  t.beforeEach((test) => test.teardown(() => undefined))
   try {
     require(file)
   } catch (error) {
