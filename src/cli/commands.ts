@@ -8,6 +8,7 @@ const START_EXAMPLES = `
 Examples:
   sluice start --upstream http://127.0.0.1:3000
   sluice start --upstream http://127.0.0.1:3000 --policy policy.yaml --listen 0.0.0.0:8080
+  sluice start sites.yaml --api 127.0.0.1:4040
   sluice start --config sluice.yaml
   SLUICE_LIMITS_HEADERS=100 sluice start --upstream http://127.0.0.1:3000 --data :memory:
 
@@ -36,6 +37,7 @@ type StartFlags = Partial<Record<(typeof FLAGS)[number][0] | 'config', string>> 
 export function startCommand(): Command {
   const command = new Command('start')
     .description('run the proxy in the foreground')
+    .argument('[site-file]', 'sites, backends, certificates, policies and listeners by readable names')
     .option('--config <file>', 'options file; config/sluice.yaml shows every option')
   for (const [name, argument, , description] of FLAGS) command.option(`--${name} <${argument}>`, description)
   return command
@@ -44,10 +46,10 @@ export function startCommand(): Command {
     .option('--new-seal-key', 'the sealing key of the store is lost: go on with the one that is there, or a new one')
     .option('--new-store', 'make an empty store, although the data folder has the sealing key of one')
     .addHelpText('after', START_EXAMPLES)
-    .action(async (given: StartFlags) => {
+    .action(async (siteFile: string | undefined, given: StartFlags) => {
       const { serve } = await load('./serve.js', () => import('./serve.js'))
       process.exitCode = await serve({
-        flags: flagsOf(given),
+        flags: flagsOf(given, siteFile),
         demo: given.demo === true,
         newSealKey: given.newSealKey === true,
         newStore: given.newStore === true,
@@ -56,11 +58,12 @@ export function startCommand(): Command {
     })
 }
 
-function flagsOf(given: StartFlags): OptionFlag[] {
-  const flags = FLAGS.flatMap(([name, , option]) => {
+function flagsOf(given: StartFlags, siteFile: string | undefined): OptionFlag[] {
+  const flags: OptionFlag[] = FLAGS.flatMap(([name, , option]) => {
     const text = given[name]
     return text === undefined ? [] : [{ flag: `--${name}`, option, text }]
   })
+  if (siteFile !== undefined) flags.push({ flag: 'the argument', option: 'site_file', text: siteFile })
   return given.cache ? flags : [...flags, { flag: '--no-cache', option: 'cache', text: 'off' }]
 }
 

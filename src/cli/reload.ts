@@ -9,13 +9,18 @@ import { type LoadedOptions, type LoadInput, loadOptions } from '../options/load
 import type { Options } from '../options/options.js'
 import { printProblems } from './report.js'
 
+/** Why files are read again that are watched now and were not when they were read. */
+const FOLLOWED = 'files that the site file names'
+
 /** Applies the files again when one of them changes and on SIGHUP; one reload ends before the next begins. */
 export class Reloading {
   readonly #input: LoadInput
   readonly #options: Options
   readonly #log: Logger
   readonly #hangup = () => void this.#request('SIGHUP')
-  #watches: ContentWatch[] = []
+  /** By path: the files that options name, and those that the site file names. */
+  readonly #watches = new Map<string, ContentWatch>()
+  readonly #lasting = new Set<string>()
   #app: Running | undefined
   #early: string | undefined
   readonly #mutex = new Mutex()
@@ -29,22 +34,31 @@ export class Reloading {
   /** Watches the files from now on; changes wait for `begin`. */
   static async prepare(input: LoadInput, { options, file }: LoadedOptions, log: Logger): Promise<Reloading> {
     const reloading = new Reloading(input, options, log)
-    const files = [file, options.policy, options.upstream_ca].filter((path) => path !== undefined)
-    reloading.#watches = await Promise.all(files.map((path) => reloading.#watch(path)))
+    const named = [file, options.policy, options.upstream_ca, options.site_file]
+    for (const path of named.filter((one) => one !== undefined)) {
+      reloading.#lasting.add(path)
+      reloading.#watches.set(path, await reloading.#watch(path))
+    }
     process.on('SIGHUP', reloading.#hangup)
     return reloading
   }
 
+  /** Changes are applied from now on; those of files that the site file names count from their first reading. */
   begin(app: Running): void {
     this.#app = app
-    if (this.#early !== undefined) void this.#request(this.#early)
+    const { files } = app.started
+    if (files.length === 0 && this.#early === undefined) return
+    const followed = files.length === 0 ? Promise.resolve(false) : this.#mutex.run(() => this.#follow(files))
+    const request = () => this.#request(this.#early ?? FOLLOWED)
+    followed.then(request).catch((error: unknown) => this.#log.error({ err: error }, 'watching files failed'))
   }
 
   async close(): Promise<void> {
     process.off('SIGHUP', this.#hangup)
-    await Promise.all(this.#watches.map((watch) => watch.close()))
+    await Promise.all([...this.#watches.values()].map((watch) => watch.close()))
     // A reload that is under way ends first.
     await this.#mutex.run(async () => undefined)
+    await Promise.all([...this.#watches.values()].map((watch) => watch.close()))
   }
 
   #watch(path: string): Promise<ContentWatch> {
@@ -85,6 +99,7 @@ export class Reloading {
       return
     }
     const { revision } = applied
+    const fresh = await this.#follow(applied.named)
     if (!applied.ok) {
       for (const { host, port, reason } of applied.ports) {
         this.#log.error({ cause, host, port, reason }, 'a listener cannot be opened')
@@ -96,11 +111,33 @@ export class Reloading {
       this.#log.error({ cause, revision, errors }, 'reload refused, the configuration before it stays in force')
       return
     }
+    if (fresh) await this.#again(app)
+    if (cause === FOLLOWED && !applied.changed) return
     printProblems(applied.warnings, process.stderr)
     this.#log.info(
-      { cause, revision, changed: applied.changed },
+      { cause, revision, changed: applied.changed, ...applied.sites },
       applied.changed ? 'reloaded' : 'reloaded, nothing has changed'
     )
+  }
+
+  /** A file may have changed between its first reading and its watch. */
+  async #again(app: Running): Promise<void> {
+    const applied = await app.reload((await this.#readOptions())?.listeners)
+    if (!applied.ok) this.#log.error({ cause: FOLLOWED, revision: applied.revision }, 'reload refused, nothing changed')
+  }
+
+  /** Watches exactly the files that the site file names, beside those of the options. True when there are new ones. */
+  async #follow(named: readonly string[]): Promise<boolean> {
+    const wanted = new Set([...this.#lasting, ...named])
+    for (const [path, watch] of this.#watches) {
+      if (wanted.has(path)) continue
+      this.#watches.delete(path)
+      // Its last call may be this reload, which must not wait for itself.
+      void watch.close()
+    }
+    const fresh = [...wanted].filter((path) => !this.#watches.has(path))
+    for (const path of fresh) this.#watches.set(path, await this.#watch(path))
+    return fresh.length > 0
   }
 
   /** But for the listeners, options are read at the start only: says so when they are others now. Undefined: they cannot be read. */

@@ -155,6 +155,7 @@ async function run(
       clock: systemClock,
       apiKey: process.env.SLUICE_API_KEY || undefined,
       sealKey: process.env.SLUICE_SEAL_KEY || undefined,
+      environment: process.env,
       newSealKey: once.newSealKey,
       newStore: once.newStore,
       signal: ending.signal

@@ -14,11 +14,10 @@ import {
 import { clearField, type Read as ReadBody, readModule, readUpdate } from '../resources/read.js'
 import type { Operation, Part, Resource } from '../resources/resource.js'
 import type { GateCounts } from '../runtime/address-gate.js'
-import type { Unit } from '../runtime/plan.js'
 import type { ResourceRecord } from '../schema/field.js'
 import type { Place, StoreReader } from '../store/store.js'
 import { otherThanKey } from './access.js'
-import type { Applied } from './apply.js'
+import type { Applied, OwnPart } from './apply.js'
 import type {
   Call,
   Done,
@@ -33,6 +32,7 @@ import type {
 } from './calls.js'
 import { type LiveSources, noLiveSources, type SessionCommand } from './cluster/live-sources.js'
 import { DeadLetterLists } from './dead-letters.js'
+import { clashesWithStore } from './declared/declared-records.js'
 import { mustMatch, withIds } from './edits.js'
 import { Endpoints } from './endpoints.js'
 import { ControlError, notFound, ofMember, orUnavailable, refusedBody } from './errors.js'
@@ -348,10 +348,21 @@ export class ControlPlane {
     return await orUnavailable(this.#parts.reports.list())
   }
 
-  /** Makes exactly `units` the part of the configuration that belongs to the process itself; the records' stays. */
-  async applyOwn(units: ReadonlyMap<string, Unit>): Promise<Applied> {
-    const { writer, live } = this.#parts
-    return await writer.alone(async () => live.applyOwn(units))
+  /**
+   * Makes exactly these units the part of the configuration that belongs to the process itself; the records' stays. What a
+   * site file claims and a record of the store has refuses them.
+   */
+  async applyOwn(units: OwnPart['units'], { secrets, declared }: Omit<OwnPart, 'units'> = {}): Promise<Applied> {
+    const { writer, live, store, holder, applied: followed, declared: records } = this.#parts
+    return await writer.alone(async () => {
+      // Of a copy of the store it is not known what it holds now.
+      const unknown = followed.degraded !== null || records.isOf(declared)
+      const problems = unknown || declared === undefined ? [] : await orUnavailable(clashesWithStore(store, declared))
+      if (problems.length > 0) return { ok: false, revision: holder.current().revision, problems, ports: [] }
+      const applied = await live.applyOwn(units, secrets)
+      if (applied.ok) records.replace(declared)
+      return applied
+    })
   }
 
   /** Waits for the write that runs and closes the store. */

@@ -21,6 +21,7 @@ import type { EventRecorder, RecordEvent } from './calls.js'
 import { ClusterAgents } from './cluster/agents.js'
 import { type LiveSources, noLiveSources } from './cluster/live-sources.js'
 import { ProcessReports } from './cluster/membership.js'
+import { DeclaredRecords } from './declared/declared-records.js'
 import { Edits } from './edits.js'
 import { Catalogue, Records } from './records.js'
 import { Backups } from './transfer/backups.js'
@@ -219,6 +220,8 @@ export interface ControlParts {
   readonly agents: ClusterAgents
   readonly following: Following
   readonly backups: Backups
+  /** What a site file of this process declares. */
+  readonly declared: DeclaredRecords
 }
 
 /** What services beside the API read and write with: their writes are writes like any other. */
@@ -260,13 +263,17 @@ async function build(
   const { slices = besideTraffic } = options
   const catalogue = new Catalogue(options.resources)
   const records = new Records(seal)
+  const declared = new DeclaredRecords()
   const principals = await Principals.open({ store, clock, operatorKeys })
   const live = new Live({ holder, compile, ports, slices, swapped, settling })
   const gates = { api: new AddressGate('api', { log }), dashboard: new AddressGate('dashboard', { log }) }
   const applied = new AppliedRevision({ records, live, principals, clock, log, slices, served, degraded })
   const reports = new ProcessReports({ store, applied, clock, log, every: reportEvery })
   const agents = new ClusterAgents({ store, reports, sources, clock, log })
-  const answers = new Answers(catalogue, records, { ...options, selectedBy: (groups) => agents.selectedBy(groups) })
+  const answers = new Answers(catalogue, records, declared, {
+    ...options,
+    selectedBy: (groups) => agents.selectedBy(groups)
+  })
   const writer = new Writer({
     store,
     applied,
@@ -279,6 +286,7 @@ async function build(
       catalogue,
       records,
       answers,
+      declared,
       edgeOn: (host) => edgeOn(holder, host),
       requireReserved: options.requireReserved === true,
       eventful: async (tx, about) => published !== undefined || (await events?.wants(tx, about)) === true
@@ -288,7 +296,7 @@ async function build(
     published: (event) => tell(published, event, log),
     settled: options.settled ?? (async () => undefined)
   })
-  const edits = new Edits({ catalogue, records, clock, checkPolicy, checkFile: options.checkFile, zone })
+  const edits = new Edits({ catalogue, records, declared, clock, checkPolicy, checkFile: options.checkFile, zone })
   return {
     store,
     catalogue,
@@ -304,7 +312,8 @@ async function build(
     reports,
     agents,
     following,
-    backups: new Backups(store, options.backupFolder ?? tmpdir())
+    backups: new Backups(store, options.backupFolder ?? tmpdir()),
+    declared
   }
 }
 

@@ -6,6 +6,7 @@ import { ClaimConflict } from '../store/errors.js'
 import type { RecordKey, StoreReader, StoreTransaction } from '../store/store.js'
 import type { Answers } from './answers.js'
 import type { ChangeEvent } from './calls.js'
+import type { DeclaredRecords } from './declared/declared-records.js'
 import { hostsMustBeReserved, mustNotServe } from './domains.js'
 import { ControlError, inUse, notFound } from './errors.js'
 import { mustCarryBytes } from './plain-bytes.js'
@@ -98,6 +99,7 @@ export interface DraftParts {
   readonly catalogue: Catalogue
   readonly records: Records
   readonly answers: Answers
+  readonly declared: DeclaredRecords
   /** The edge that serves a host. */
   readonly edgeOn: (host: string) => string | undefined
   /** Must the hosts of edges be reserved domains? */
@@ -210,6 +212,7 @@ export class Draft {
   }
 
   async #claim(record: ResourceRecord, space: string, value: string, field: string): Promise<void> {
+    this.#parts.declared.mustNotClaim(space, value, field)
     try {
       await this.tx.claim(keyOf(record), space, value)
     } catch (error) {

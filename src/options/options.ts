@@ -47,6 +47,12 @@ export const optionsSchema = Type.Object(
           'PEM file of the authorities that an https upstream is checked against, instead of the well-known ones.'
       })
     ),
+    site_file: Type.Optional(
+      field.file({
+        description:
+          'Sites, backends, certificates, policies and listeners by readable names. Changes are applied while running.'
+      })
+    ),
     policy: Type.Optional(
       field.file({
         description: 'Traffic policy of the traffic that goes to `upstream`. Changes are applied while running.'
