@@ -1,6 +1,6 @@
 import { readFile } from 'node:fs/promises'
 import { dirname, relative } from 'node:path'
-import type { PolicyProblems } from '../control/declared/declaration.js'
+import { type PolicyProblems, SITE_FILE } from '../control/declared/declaration.js'
 import type { DeclaredSet } from '../control/declared/declared-records.js'
 import {
   newVersionKey,
@@ -84,7 +84,7 @@ export class SiteFiles {
 const NO_CHANGES: SiteChanges = { added: [], changed: [], removed: [] }
 
 /** Addresses that the options open, with the names of the options. */
-export function openedBy({ listen, listeners, api, agents }: Options): ReadonlyMap<string, string> {
+function openedBy({ listen, listeners, api, agents }: Options): ReadonlyMap<string, string> {
   const opened = new Map<string, string>()
   const add = ({ host, port }: Options['listen'], option: string) => {
     if (port !== 0) opened.set(formatAuthority(host, port), `the option ${option}`)
@@ -107,11 +107,11 @@ async function textOf(path: string): Promise<string | { readonly code: string }>
 }
 
 /** A site file that cannot be read, as a problem of its first line. */
-export function unreadable(source: string, code: string): UnitProblems {
+function unreadable(source: string, code: string): UnitProblems {
   const message = code === 'ENOENT' ? 'there is no such file' : `it cannot be read (${code})`
   const place = { path: '', line: 1, column: 1, length: 1 }
   return {
-    key: 'site-file',
+    key: SITE_FILE,
     source,
     text: '',
     problems: [{ severity: 'error', code: 'FILE_UNREADABLE', message, ...place }]

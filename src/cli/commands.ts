@@ -71,16 +71,18 @@ const CHECK_EXAMPLES = `
 Examples:
   sluice check policy.yaml
   sluice check policies/*.yaml
+  sluice check sluice.yaml
   sluice check --json policy.yaml | jq '.errors[].message'
   kubectl get configmap policy -o jsonpath='{.data.policy}' | sluice check -
 
-Nothing runs and nothing is contacted. Exit code 0: every document is valid (warnings are allowed); 1: one is not.
+A site file is checked together with the policies, certificates and secrets that it names. Nothing runs and nothing is
+contacted. Exit code 0: every document is valid (warnings are allowed); 1: one is not.
 With --json each file is one line: {"file", "ok", "errors": [{"line", "column", "path", "code", "message"}], "warnings"}.`
 
 /** `sluice check`: says whether policy documents are valid, and where they are not. */
 export function checkCommand(): Command {
   return new Command('check')
-    .description('check traffic policy documents (YAML or JSON) without running them')
+    .description('check traffic policy documents and site files (YAML or JSON) without running them')
     .argument('<file...>', 'documents to check; "-" reads standard input')
     .option('--json', 'one JSON object per file and line, and nothing else')
     .addHelpText('after', CHECK_EXAMPLES)
@@ -100,19 +102,21 @@ const SCHEMA_EXAMPLES = `
 Examples:
   sluice schema > policy.schema.json
   sluice schema options > options.schema.json
+  sluice schema --site > site.schema.json
 
 An editor with a YAML language server then completes and checks a policy that begins with
   # yaml-language-server: $schema=./policy.schema.json`
 
 /** `sluice schema`: prints a JSON Schema for editors. */
 export function schemaCommand(): Command {
-  const what = new Argument('[what]', 'which schema').choices(['policy', 'options']).default('policy')
+  const what = new Argument('[what]', 'which schema').choices(['policy', 'options', 'site']).default('policy')
   return new Command('schema')
-    .description('print the JSON Schema of policy documents or of the options file')
+    .description('print the JSON Schema of policy documents, of the options file or of site files')
     .addArgument(what)
+    .option('--site', 'that of site files')
     .addHelpText('after', SCHEMA_EXAMPLES)
-    .action(async (wanted: string) => {
-      const schema = wanted === 'options' ? await optionsFileSchema() : await documentSchema()
+    .action(async (wanted: string, { site }: { site?: boolean }) => {
+      const schema = await (SCHEMAS[site === true ? 'site' : wanted] ?? documentSchema)()
       process.stdout.write(`${JSON.stringify(schema, undefined, 2)}\n`)
     })
 }
@@ -128,6 +132,17 @@ async function documentSchema(): Promise<unknown> {
 async function optionsFileSchema(): Promise<unknown> {
   const { optionsSchema } = await import('../options/options.js')
   return { $schema: 'https://json-schema.org/draft/2020-12/schema', ...optionsSchema }
+}
+
+async function siteSchema(): Promise<unknown> {
+  const { siteFileSchema } = await import('../control/declared/schema.js')
+  return siteFileSchema()
+}
+
+const SCHEMAS: Readonly<Record<string, () => Promise<unknown>>> = {
+  policy: documentSchema,
+  options: optionsFileSchema,
+  site: siteSchema
 }
 
 const EXPORT_EXAMPLES = `

@@ -6,9 +6,9 @@ import { type At, type Declaration, declaredId, locator } from './declaration.js
 import type { Names } from './names.js'
 import { inFileWords, RENAMED, Values } from './values.js'
 
-export const CERTIFICATE_KEYS = ['certificate', 'key', 'description', 'metadata']
+const CERTIFICATE_KEYS = ['certificate', 'key', 'description', 'metadata']
 const RULES = ['allow', 'deny'] as const
-export const IP_POLICY_KEYS = [...RULES, 'description', 'metadata']
+const IP_POLICY_KEYS = [...RULES, 'description', 'metadata']
 export const RESTRICTION_KEYS = ['ip_policies', 'enforced', 'description', 'metadata']
 
 /** What is said of a thing beside what it does. */

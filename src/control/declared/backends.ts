@@ -11,16 +11,7 @@ import { type Declaration, locator } from './declaration.js'
 import type { Names } from './names.js'
 
 /** Keys of a backend: one of the first four says where traffic goes. */
-export const BACKEND_KEYS = [
-  'servers',
-  'labels',
-  'response',
-  'backends',
-  'balance',
-  'description',
-  'metadata',
-  'health'
-]
+const BACKEND_KEYS = ['servers', 'labels', 'response', 'backends', 'balance', 'description', 'metadata', 'health']
 const FORMS = ['servers', 'labels', 'response', 'backends'] as const
 const SERVER_KEYS = ['url', 'weight']
 /** How a backend with several members chooses. */

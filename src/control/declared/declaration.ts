@@ -15,9 +15,7 @@ import type { Target } from '../../schema/references.js'
 export type PolicyProblems = (text: string, layer: 'http' | 'tcp') => readonly Problem[]
 
 /** A listener, or what would be one. */
-export type ReadListener =
-  | { readonly ok: true; readonly value: unknown }
-  | { readonly ok: false; readonly refused: string }
+type ReadListener = { readonly ok: true; readonly value: unknown } | { readonly ok: false; readonly refused: string }
 
 /** What reading a site file needs from outside. */
 export interface SiteFileInput {
@@ -47,6 +45,9 @@ export interface SiteFileInput {
   /** Places under `sites` and `tcp` that have a policy now: none of them may lose it without saying `policy: none`. */
   readonly policed: ReadonlySet<string>
 }
+
+/** Key of the problems of a site file itself; policies that it names have their own. */
+export const SITE_FILE = 'site-file'
 
 /** Where something stands in the file. */
 export interface At {
@@ -111,7 +112,7 @@ export class Declaration {
   /** Of the file, then of the policies that it names; those without a problem are left out. */
   problems(): UnitProblems[] {
     const { source, text } = this.input
-    const own = { key: 'site-file', source, text, problems: this.#report.sorted() }
+    const own = { key: SITE_FILE, source, text, problems: this.#report.sorted() }
     return [own, ...this.#documents.values()].filter(({ problems }) => problems.length > 0)
   }
 

@@ -3,7 +3,7 @@ import { claimsOf, type Resource } from '../../resources/resource.js'
 import type { ResourceRecord } from '../../schema/field.js'
 import type { StoreReader } from '../../store/store.js'
 import { ControlError } from '../errors.js'
-import type { DeclaredRecord } from './declaration.js'
+import { type DeclaredRecord, SITE_FILE } from './declaration.js'
 
 /** The records that a site file means, with what messages need of the file. */
 export interface DeclaredSet {
@@ -93,5 +93,5 @@ export async function clashesWithStore(reader: StoreReader, set: DeclaredSet): P
       problems.push({ severity: 'error', code: 'ALREADY_EXISTS', message, path: '', line, column, length })
     }
   }
-  return problems.length === 0 ? [] : [{ key: 'site-file', source: set.source, text: set.text, problems }]
+  return problems.length === 0 ? [] : [{ key: SITE_FILE, source: set.source, text: set.text, problems }]
 }

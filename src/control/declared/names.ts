@@ -4,7 +4,7 @@ import type { TreeNode } from '../../policy/tree.js'
 import type { Declaration } from './declaration.js'
 
 /** The ids of one kind of thing by the names that the file gives them. */
-export class NameTable {
+class NameTable {
   readonly #declaration: Declaration
   /** With its article. */
   readonly #what: string

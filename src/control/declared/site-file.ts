@@ -16,7 +16,7 @@ import { readSites, readTcp, type SitePolicy } from './sites.js'
 import { Values } from './values.js'
 
 /** Keys of a site file. */
-export const SITE_FILE_KEYS = [
+const SITE_FILE_KEYS = [
   'listeners',
   'certificates',
   'certificate_authorities',

@@ -13,10 +13,10 @@ const ABOUT = ['description', 'metadata']
 /** Modules of routes under their names in the API; of a site they hold for every route that does not say otherwise. */
 export const ROUTE_MODULES = modulesOf(httpsEdgeRoute)
 export const TCP_MODULES = modulesOf(tcpEdge)
-export const ROUTE_KEYS = ['backend', 'policy', ...ROUTE_MODULES, ...ABOUT]
+const ROUTE_KEYS = ['backend', 'policy', ...ROUTE_MODULES, ...ABOUT]
 const EDGE_KEYS = ['mutual_tls', 'tls_termination', 'path_form', ...ABOUT]
 export const SITE_KEYS = ['hosts', 'policy', 'backend', 'routes', ...EDGE_KEYS, ...ROUTE_MODULES]
-export const TCP_KEYS = ['backend', 'policy', ...TCP_MODULES, ...ABOUT]
+const TCP_KEYS = ['backend', 'policy', ...TCP_MODULES, ...ABOUT]
 
 /** What people look for in a site and this version does not have. */
 const UNBUILT: Readonly<Record<string, string>> = {
