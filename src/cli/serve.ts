@@ -25,7 +25,7 @@ export function announce(
 ): void {
   printProblems(started.warnings, process.stderr)
   const { traffic, api, agents, revision, unusedKey } = started
-  const { policy, upstream } = options
+  const { policy, upstream, site_file } = options
   if (process.stdout.isTTY) {
     process.stdout.write(`${greeting(started, options, { demo, agentsTaken }).join('\n')}\n`)
     return
@@ -33,7 +33,15 @@ export function announce(
   const target =
     upstream === undefined ? undefined : `${upstream.protocol}://${formatAuthority(upstream.host, upstream.port)}`
   const where = agents && { agents: reachableAuthority(agents), agents_ca: agents.caFile }
-  const about = { traffic: reachableUrl(traffic), api: reachableUrl(api), ...where, upstream: target, policy, revision }
+  const about = {
+    traffic: reachableUrl(traffic),
+    api: reachableUrl(api),
+    ...where,
+    upstream: target,
+    policy,
+    site_file,
+    revision
+  }
   log.info(about, 'listening')
   if (agentsTaken) log.warn({ port: DEMO_AGENTS.port }, 'no agents: their port of the demo is in use')
   if (unusedKey !== undefined)
@@ -42,16 +50,16 @@ export function announce(
 
 function greeting(
   { traffic, api, agents, unusedKey }: Started,
-  { upstream, policy }: LoadedOptions['options'],
+  { upstream, policy, site_file: site }: LoadedOptions['options'],
   { demo, agentsTaken }: { demo: boolean; agentsTaken: boolean }
 ): string[] {
   const url = reachableUrl(traffic)
+  const others = site === undefined ? 'no upstream: every host gets 404' : `the sites of ${shown(site)}`
   const target =
-    upstream === undefined
-      ? 'no upstream: every host gets 404'
-      : `${upstream.protocol}://${formatAuthority(upstream.host, upstream.port)}`
+    upstream === undefined ? others : `${upstream.protocol}://${formatAuthority(upstream.host, upstream.port)}`
   const lines = ['', 'Sluice is running.', `  traffic  ${url}  ->  ${target}${demo ? ' (a demo upstream)' : ''}`]
   if (policy !== undefined) lines.push(`  policy   ${shown(policy)}  (applied again when you save it)`)
+  if (site !== undefined) lines.push(`  sites    ${shown(site)}  (applied again when you save it)`)
   lines.push(`  API      ${reachableUrl(api)}  (health: curl ${reachableUrl(api)}/healthz)`)
   if (agents !== undefined) {
     const ca = agents.caFile

@@ -1,8 +1,12 @@
+import { X509Certificate } from 'node:crypto'
 import { rm, writeFile } from 'node:fs/promises'
 import { createServer, request } from 'node:http'
+import { request as requestTls } from 'node:https'
 import type { AddressInfo } from 'node:net'
 import { join } from 'node:path'
+import type { TLSSocket } from 'node:tls'
 import t from 'tap'
+import { makeServerCertificate } from '../../src/lib/self-signed.js'
 import { SluiceProcess } from './process.js'
 
 const KEY = 'test-key-that-is-long-enough-0123456789'
@@ -80,7 +84,7 @@ t.test('a file serves; what is saved serves too, under traffic, and says what ch
   })
   const more = sites.replace('/: web', '/: api').concat('  b.test: { backend: web }\n')
   await save('sluice.yaml', more + backends)
-  t.match(await sluice.logged('reloaded'), { added: ['site b.test'], changed: ['site a.test'], removed: [] })
+  t.match(await sluice.logged('reloaded"'), { added: ['site b.test'], changed: ['site a.test'], removed: [] })
   t.same(await get(traffic, 'b.test'), { status: 200, text: 'web' })
   t.same(await get(traffic, 'a.test'), { status: 200, text: 'api' })
   ended = true
@@ -88,7 +92,7 @@ t.test('a file serves; what is saved serves too, under traffic, and says what ch
   t.same(new Set(seen.keys()), new Set(['200 web', '200 api']), 'no request was dropped')
 
   await save('p.yaml', DENY_ADMIN.replace('/admin', '/hidden'))
-  t.match(await sluice.logged('reloaded', 2), { changed: ['site a.test'] })
+  t.match(await sluice.logged('reloaded"', 2), { changed: ['site a.test'] })
   t.match(await get(traffic, 'a.test', '/hidden'), { status: 403 })
   t.match(await get(traffic, 'a.test', '/admin'), { status: 200 })
 })
@@ -152,6 +156,64 @@ t.test('the API shows what the file declares with its place, and changes none of
   await sluice.logged('reload refused')
   await sluice.told('sluice.yaml:2:3: error ALREADY_EXISTS: site b.test: b.test:443 is taken by https_edge')
   t.same(await get(traffic, 'a.test'), { status: 200, text: 'web' })
+})
+
+/** The answer over TLS and the serial number of the certificate that came. */
+function getTls(port: number, host: string): Promise<{ text: string; serial: string }> {
+  return new Promise((resolve, reject) => {
+    const about = {
+      host: '127.0.0.1',
+      port,
+      servername: host,
+      headers: { host },
+      rejectUnauthorized: false,
+      agent: false
+    }
+    const sent = requestTls(about, (response) => {
+      const serial = (response.socket as TLSSocket).getPeerCertificate().serialNumber
+      let text = ''
+      response.setEncoding('utf8').on('data', (part: string) => {
+        text += part
+      })
+      response.on('end', () => resolve({ text, serial }))
+    })
+    sent.on('error', reject)
+    sent.end()
+  })
+}
+
+/** A port that was free a moment ago. */
+async function freePort(): Promise<number> {
+  const server = createServer()
+  await new Promise<void>((resolve) => server.listen(0, '127.0.0.1', resolve))
+  const { port } = server.address() as AddressInfo
+  await new Promise((resolve) => server.close(resolve))
+  return port
+}
+
+t.test('HTTPS with certificates from files, renewed while it serves, and a TCP edge', async (t) => {
+  const make = () => makeServerCertificate('CN=a.test', ['a.test'], { now: Date.now(), life: 86_400_000 * 9 })
+  const serialOf = ({ cert }: { cert: string }) => new X509Certificate(cert).serialNumber
+  const [web, port, tcp, first, second] = await Promise.all([
+    upstream(t, 'web'),
+    freePort(),
+    freePort(),
+    make(),
+    make()
+  ])
+  const text =
+    `listeners: ["https://127.0.0.1:${port}"]\ncertificates: [{ certificate: a.pem, key: a.key }]\n` +
+    `sites: { a.test: { backend: web } }\ntcp: { "127.0.0.1:${tcp}": web }\nbackends: { web: { servers: ["${web}"] } }\n`
+  const { sluice, save } = await started(t, { 'sluice.yaml': text, 'a.pem': first.cert, 'a.key': first.key })
+  t.same(await getTls(port, 'a.test'), { text: 'web', serial: serialOf(first) })
+  t.same(await get(`http://127.0.0.1:${tcp}`, 'any.test'), { status: 200, text: 'web' })
+  await save('a.key', second.key)
+  await save('a.pem', second.cert)
+  t.match(await sluice.logged('reloaded"'), { changed: ['certificate a.pem'] })
+  t.same(await getTls(port, 'a.test'), { text: 'web', serial: serialOf(second) })
+  await save('sluice.yaml', text.replace(/tcp: .*\n/, ''))
+  t.match(await sluice.logged('reloaded"', 2), { removed: [`TCP edge 127.0.0.1:${tcp}`] })
+  await t.rejects(get(`http://127.0.0.1:${tcp}`, 'any.test'), { code: 'ECONNREFUSED' })
 })
 
 t.test('a start with a broken file says where it is broken', async (t) => {
