@@ -97,6 +97,27 @@ t.test('a file serves; what is saved serves too, under traffic, and says what ch
   t.match(await get(traffic, 'a.test', '/admin'), { status: 200 })
 })
 
+t.test(
+  'the policy of a site and that of a route both decide, and one limit counts for all routes of the site',
+  async (t) => {
+    const web = await upstream(t, 'web')
+    const site =
+      'on_http_request:\n  - expressions: ["req.url.path.endsWith(\'/admin\')"]\n    actions:\n      - type: deny\n' +
+      '  - expressions: ["req.url.path.endsWith(\'/few\')"]\n    actions:\n      - type: rate-limit\n' +
+      '        config: {name: few, algorithm: sliding_window, capacity: 1, rate: 60s, bucket_key: [conn.client_ip]}\n'
+    const text =
+      'sites:\n  a.test: { policy: site.yaml, routes: { /: web, /api/: { backend: web, policy: route.yaml } } }\n' +
+      `backends: { web: { servers: ["${web}"] } }\n`
+    const route = DENY_ADMIN.replace('/admin', '/api/hidden')
+    const { traffic } = await started(t, { 'sluice.yaml': text, 'site.yaml': site, 'route.yaml': route })
+    const statuses: number[] = []
+    for (const path of ['/admin', '/api/admin', '/api/hidden', '/hidden', '/api/few', '/few']) {
+      statuses.push((await get(traffic, 'a.test', path)).status)
+    }
+    t.same(statuses, [403, 403, 403, 200, 200, 429])
+  }
+)
+
 t.test('what is broken changes nothing: a wrong name, an empty file, an empty or missing policy', async (t) => {
   const web = await upstream(t, 'web')
   const good = `sites:\n  a.test: { policy: p.yaml, backend: web }\nbackends: { web: { servers: ["${web}"] } }\n`
@@ -152,6 +173,14 @@ t.test('the API shows what the file declares with its place, and changes none of
     body: { msg: /taken by the site a\.test that sluice\.yaml:2 declares/ }
   })
   t.match(await call(api, 'POST', '/edges/https', { hostports: ['b.test:443'] }), { status: 201 })
+  const hosts: unknown[] = []
+  let page: string | null = '/edges/https?limit=1'
+  while (page !== null && hosts.length < 5) {
+    const { body } = await call(api, 'GET', page)
+    hosts.push(...((body?.https_edges ?? []) as { hostports: string[] }[]).map(({ hostports }) => hostports[0]))
+    page = (body?.next_page_uri as string | null)?.replace(api, '') ?? null
+  }
+  t.same(hosts, ['a.test:443', 'b.test:443'], 'each record stands on one page')
   await save('sluice.yaml', text.replace('a.test', 'b.test'))
   await sluice.logged('reload refused')
   await sluice.told('sluice.yaml:2:3: error ALREADY_EXISTS: site b.test: b.test:443 is taken by https_edge')
@@ -218,8 +247,8 @@ t.test('HTTPS with certificates from files, renewed while it serves, and a TCP e
 
 t.test('a start with a broken file says where it is broken', async (t) => {
   const cwd = t.testdir({ 'sluice.yaml': 'sites:\n  a.test: { backend: web }\n' })
-  const words = ['start', 'sluice.yaml', '--listen', '127.0.0.1:0', '--api', '127.0.0.1:0', '--data', ':memory:']
-  const { code, err } = await new SluiceProcess(t, words, { cwd }).ended()
+  const words = ['start', '--listen', '127.0.0.1:0', '--api', '127.0.0.1:0', '--data', ':memory:']
+  const { code, err } = await new SluiceProcess(t, words, { cwd, env: { SLUICE_SITE_FILE: 'sluice.yaml' } }).ended()
   t.equal(code, 1)
   t.match(err, 'sluice.yaml:2:22: error NAME_UNKNOWN: there is no backend "web"')
 })
