@@ -2,12 +2,14 @@ import { OwnUnits } from '../control/apply.js'
 import { DEFAULT_LISTENER } from '../control/file-units.js'
 import { type ApiKeys, openKeys } from '../control/operator-keys.js'
 import { openSealer, peekSeal } from '../control/seal-key.js'
+import { actions } from '../features/registry.js'
 import type { Sealer } from '../lib/seal.js'
 import { x509Library } from '../lib/x509.js'
 import { mustNotBeLost, storeAddress } from '../options/catalogue.js'
 import type { Options } from '../options/options.js'
 import { IN_MEMORY } from '../options/values.js'
 import type { UnitProblems } from '../policy/problems.js'
+import type { PolicyServices } from '../policy/services.js'
 import { servedPlainly } from '../proxy/plain-http.js'
 import { openStore } from '../store/open-store.js'
 import type { AgentsAddress } from '../tunnel/agents/agents.js'
@@ -20,7 +22,9 @@ import { openEvents } from './events.js'
 import { type ApplyFiles, applyFirst, filesOf } from './files.js'
 import { createFoundation, type Foundation, type Host } from './foundation.js'
 import { openHealth } from './health.js'
+import { policyProblems } from './policy-check.js'
 import { openPolicyServices } from './server-services.js'
+import { SiteFiles } from './site-file.js'
 import { type Drained, Lifecycle } from './stop.js'
 import { beginUpkeep } from './upkeep.js'
 
@@ -31,6 +35,8 @@ export interface Started {
   readonly agents?: AgentsAddress
   readonly revision: number
   readonly warnings: readonly UnitProblems[]
+  /** Absolute paths of the files that the site file names. */
+  readonly files: readonly string[]
   /** The API key that was made because there was none, and was not used yet. `shown` keeps it; fails with the system's error. */
   readonly unusedKey?: { readonly text: string; shown(): Promise<void> }
 }
@@ -74,8 +80,9 @@ async function stages(options: Options, host: Host, lifecycle: Lifecycle): Promi
   const events = await openEvents(options, foundation, seal)
   const opened = { keys, seal, dataPlane, agents, ...policies, ...events }
   const { control, store, appliedAt } = await openControlPlane(options, host, foundation, opened)
-  const own = new OwnUnits((units) => control.configuration.applyOwn(units))
-  const reload = filesOf(options, own, metrics)
+  const own = new OwnUnits(({ units, ...about }) => control.configuration.applyOwn(units, about))
+  const sites = siteFilesOf(options, host, policies.services)
+  const reload = filesOf(options, { own, metrics, holder, sites })
   const applied = await applyFirst(reload)
   const certificates = await openCertificates(options, foundation, control)
   const { services, login } = policies
@@ -99,11 +106,18 @@ async function stages(options: Options, host: Host, lifecycle: Lifecycle): Promi
       ...(listening === undefined ? {} : { agents: listening }),
       revision: applied.revision,
       warnings: applied.warnings,
+      files: applied.named,
       ...(unused === undefined ? {} : { unusedKey: { text: unused, shown: () => keys.keepShown() } })
     },
     reload,
     stop: () => lifecycle.stop()
   }
+}
+
+function siteFilesOf(options: Options, { clock, environment = {} }: Host, services: PolicyServices) {
+  if (options.site_file === undefined) return undefined
+  const host = { clock, environment, policyProblems: policyProblems(services, actions) }
+  return new SiteFiles(options.site_file, options, host)
 }
 
 interface OperatorKeys {

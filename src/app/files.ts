@@ -1,13 +1,15 @@
-import { relative } from 'node:path'
 import type { Applied, OwnUnits } from '../control/apply.js'
+import type { SiteChanges } from '../control/declared/site-file.js'
 import { fileUnits } from '../control/file-units.js'
 import { CodedError } from '../lib/errors.js'
 import { readOptionFile } from '../lib/files.js'
 import type { Options } from '../options/options.js'
 import type { UnitProblems } from '../policy/problems.js'
 import type { PortProblem } from '../runtime/ports.js'
+import type { SnapshotHolder } from '../runtime/snapshot.js'
 import type { Metrics } from '../telemetry/metrics.js'
 import { sharesListener } from './data-plane.js'
+import { type SiteFiles, shownPath } from './site-file.js'
 
 /** The configuration at the start is refused: the problems say where and why. */
 export class ConfigurationRefused extends CodedError {
@@ -19,14 +21,30 @@ export class ConfigurationRefused extends CodedError {
   }
 }
 
+/** What came of applying the files, with what is said of the site file. */
+export type AppliedFiles = Applied & {
+  /** What is added, changed and removed of a site file; absent without one. */
+  readonly sites?: SiteChanges
+  /** Absolute paths of the files that a site file names. */
+  readonly named: readonly string[]
+}
+
 /**
  * Reads the files that the options name and applies them together with `listeners`; what is wrong changes nothing. Rejects
- * when a file cannot be read.
+ * when a file cannot be read; of a site file and what it names that is a problem among the others.
  */
-export type ApplyFiles = (listeners?: Options['listeners']) => Promise<Applied>
+export type ApplyFiles = (listeners?: Options['listeners']) => Promise<AppliedFiles>
+
+/** What files are applied with. */
+interface FilesParts {
+  readonly own: OwnUnits
+  readonly metrics: Metrics
+  readonly holder: SnapshotHolder
+  readonly sites: SiteFiles | undefined
+}
 
 /** Applies the files as a part of the units that belong to the process itself. */
-export function filesOf(options: Options, own: OwnUnits, metrics: Metrics): ApplyFiles {
+export function filesOf(options: Options, { own, metrics, holder, sites }: FilesParts): ApplyFiles {
   return async (listeners = options.listeners) => {
     const { listen, path_form, edges_on_http, hsts, upstream, upstream_ca, policy } = options
     if (sharesListener(options, options.listeners) && !sharesListener(options, listeners)) {
@@ -50,16 +68,28 @@ export function filesOf(options: Options, own: OwnUnits, metrics: Metrics): Appl
             },
       upstream,
       certificateAuthorities: upstream_ca === undefined ? undefined : await readOptionFile(upstream_ca, 'upstream_ca'),
-      policy: policy === undefined ? undefined : { source: shown(policy), text: await readOptionFile(policy, 'policy') }
+      policy:
+        policy === undefined ? undefined : { source: shownPath(policy), text: await readOptionFile(policy, 'policy') }
     })
-    const applied = await own.put('files', units)
+    const site = await sites?.read()
+    if (site !== undefined && site.file === undefined) {
+      metrics.configuration('refused')
+      const { revision } = holder.current()
+      return { ok: false, revision, problems: site.problems, ports: [], named: site.files }
+    }
+    const all = new Map([...units, ...(site?.file?.units ?? [])])
+    const about = site?.file && site.set && { secrets: site.file.secrets, declared: site.set }
+    const applied = await own.put('files', all, about)
     metrics.configuration(applied.ok ? 'applied' : 'refused')
-    return applied
+    if (!applied.ok || site === undefined) return { ...applied, named: site?.files ?? [] }
+    site.applied()
+    const warnings = [...site.problems, ...applied.warnings.filter(({ key }) => !site.file?.units.has(key))]
+    return { ...applied, warnings, sites: site.changes, named: site.files }
   }
 }
 
 /** The first application, which a start cannot do without: rejects when the configuration is refused. */
-export async function applyFirst(apply: ApplyFiles): Promise<Extract<Applied, { ok: true }>> {
+export async function applyFirst(apply: ApplyFiles): Promise<Extract<AppliedFiles, { ok: true }>> {
   const applied = await apply()
   if (!applied.ok) throw refusedStart(applied)
   return applied
@@ -75,10 +105,4 @@ function systemError({ host, port, reason }: PortProblem): Error {
   const unresolved = reason === 'ENOTFOUND' || reason === 'EAI_AGAIN'
   const about = unresolved ? { syscall: 'getaddrinfo', hostname: host } : { syscall: 'listen', address: host, port }
   return Object.assign(new Error(`listen ${reason}: ${host}:${port}`), { code: reason, errno: undefined, ...about })
-}
-
-/** Paths below the working directory are shown relative to it. */
-function shown(path: string): string {
-  const near = relative(process.cwd(), path)
-  return near.startsWith('..') ? path : near
 }

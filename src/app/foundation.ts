@@ -26,6 +26,8 @@ export interface Host {
   readonly apiKey: string | undefined
   /** The sealing key of the environment, if there is one. */
   readonly sealKey: string | undefined
+  /** Where a site file finds secrets; absent: nowhere. */
+  readonly environment?: Readonly<Record<string, string | undefined>>
   /** The sealing key of the store is lost: the one that is here, or a new one, takes its place. */
   readonly newSealKey?: boolean
   /** A store that is not there is to be made, although its sealing key is there. */

@@ -10,6 +10,18 @@ import type { PolicyCheck } from '../schema/field.js'
  * problem whose `details` have its place in the text.
  */
 export function policyCheck(services: PolicyServices, actions: readonly Action[]): PolicyCheck {
+  const problemsOf = policyProblems(services, actions)
+  return (text, layer) => {
+    const errors = problemsOf(text, layer).filter(({ severity }) => severity === 'error')
+    return errors.length === 0 ? undefined : errors.map(refusal)
+  }
+}
+
+/** Errors and warnings of policy documents with their places, as the compiler that runs them finds them. */
+export function policyProblems(
+  services: PolicyServices,
+  actions: readonly Action[]
+): (text: string, layer: 'http' | 'tcp') => readonly Problem[] {
   return (text, layer) => {
     const { problems } = compilePolicy(text, {
       owner: 'check',
@@ -20,8 +32,8 @@ export function policyCheck(services: PolicyServices, actions: readonly Action[]
       unavailable: 'refuse',
       carrier: layer
     })
-    const errors = problems.filter(({ severity }) => severity === 'error')
-    return errors.length === 0 ? wrongLayer(services.documents.read(text, layer).document, layer) : errors.map(refusal)
+    if (problems.some(({ severity }) => severity === 'error')) return problems
+    return [...problems, ...wrongLayer(services.documents.read(text, layer).document, layer)]
   }
 }
 
@@ -30,12 +42,12 @@ function refusal({ code, message, path, line, column }: Omit<Problem, 'severity'
 }
 
 /** HTTPS edges have no `on_tcp_connect`, TCP edges nothing else. */
-function wrongLayer(document: PolicyDocument, layer: 'http' | 'tcp'): ReturnType<PolicyCheck> {
+function wrongLayer(document: PolicyDocument, layer: 'http' | 'tcp'): Problem[] {
   for (const [phase, [rule]] of Object.entries(document.phases)) {
     if (rule === undefined || (phase === 'on_tcp_connect') === (layer === 'tcp')) continue
     const message = `${phase} does not run on ${layer === 'tcp' ? 'a TCP edge' : 'a route of an HTTPS edge'}`
-    const place = rule.actions[0]?.typeNode.span.start ?? 0
-    return [refusal({ code: 'PHASE', message, path: formatPath(rule.path), ...document.source.place(place) })]
+    const place = document.source.place(rule.actions[0]?.typeNode.span.start ?? 0)
+    return [{ severity: 'error', code: 'PHASE', message, path: formatPath(rule.path), ...place, length: phase.length }]
   }
-  return undefined
+  return []
 }

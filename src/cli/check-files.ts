@@ -1,9 +1,15 @@
 import { readFile } from 'node:fs/promises'
+import { dirname, resolve } from 'node:path'
 import type { Readable } from 'node:stream'
 import { buffer } from 'node:stream/consumers'
+import { policyProblems } from '../app/policy-check.js'
 import { offline, policyServices } from '../app/services.js'
+import { SITE_FILE } from '../control/declared/declaration.js'
+import { looksLikeSiteFile, newVersionKey, readSiteFile } from '../control/declared/site-file.js'
 import { actions } from '../features/registry.js'
+import { systemClock } from '../lib/clock.js'
 import { SourceText } from '../lib/positions.js'
+import { readListener } from '../options/values.js'
 import { compilePolicy } from '../policy/compile.js'
 import type { Problem } from '../policy/problems.js'
 import type { PolicyServices } from '../policy/services.js'
@@ -26,29 +32,36 @@ export async function checkFiles(
   const style = styleFor(out, environment)
   const findings: Finding[] = []
   for (const file of files) {
-    const finding = await checkFile(file, input, services)
-    findings.push(finding)
-    const lines = json ? [jsonFinding(finding)] : formatFinding(finding, style)
-    for (const line of lines) out.write(`${line}\n`)
+    for (const finding of await checkFile(file, { input, services, environment })) {
+      findings.push(finding)
+      const lines = json ? [jsonFinding(finding)] : formatFinding(finding, style)
+      for (const line of lines) out.write(`${line}\n`)
+    }
   }
   if (!json) out.write(`${summary(findings)}\n`)
   return findings.every(({ problems }) => problems.every(({ severity }) => severity !== 'error'))
 }
 
-async function checkFile(file: string, input: Readable, services: PolicyServices): Promise<Finding> {
+interface Checking extends Pick<CheckOptions, 'input' | 'environment'> {
+  readonly services: PolicyServices
+}
+
+/** The findings of one document; of a site file those of the policies that it names stand behind its own. */
+async function checkFile(file: string, { input, services, environment }: Checking): Promise<Finding[]> {
   let bytes: Uint8Array
   try {
     bytes = file === '-' ? await buffer(input) : await readFile(file)
   } catch (error) {
-    return unreadable(file, READ_ERRORS[codeOf(error)] ?? `it cannot be read (${codeOf(error)})`)
+    return [unreadable(file, READ_ERRORS[codeOf(error)] ?? `it cannot be read (${codeOf(error)})`)]
   }
   let text: string
   try {
     text = new TextDecoder('utf-8', { fatal: true }).decode(bytes)
   } catch (error) {
     if (!(error instanceof TypeError)) throw error
-    return unreadable(file, 'it is no UTF-8 text')
+    return [unreadable(file, 'it is no UTF-8 text')]
   }
+  if (looksLikeSiteFile(text)) return await checkSite(file, text, { services, environment })
   const source = new SourceText(text)
   const { problems } = compilePolicy(text, {
     owner: file,
@@ -57,7 +70,30 @@ async function checkFile(file: string, input: Readable, services: PolicyServices
     actions,
     unavailable: 'warn'
   })
-  return { file, problems, line: (number) => source.line(number) }
+  return [{ file, problems, line: (number) => source.line(number) }]
+}
+
+async function checkSite(file: string, text: string, parts: Omit<Checking, 'input'>): Promise<Finding[]> {
+  const { problems } = await readSiteFile({
+    source: file,
+    folder: file === '-' ? process.cwd() : dirname(resolve(file)),
+    text,
+    environment: parts.environment,
+    readFile: (path) => readFile(path, 'utf8'),
+    policyProblems: policyProblems(parts.services, actions),
+    readListener,
+    opened: new Map(),
+    clock: systemClock,
+    versionKey: newVersionKey(),
+    zone: 'localhost',
+    refuseExpired: true,
+    policed: new Set()
+  })
+  const own = problems.some(({ key }) => key === SITE_FILE) ? [] : [{ source: file, text, problems: [] }]
+  return [...own, ...problems].map((one) => {
+    const source = new SourceText(one.text)
+    return { file: one.source, problems: one.problems, line: (number) => source.line(number) }
+  })
 }
 
 const READ_ERRORS: Readonly<Record<string, string>> = {

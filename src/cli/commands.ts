@@ -8,6 +8,7 @@ const START_EXAMPLES = `
 Examples:
   sluice start --upstream http://127.0.0.1:3000
   sluice start --upstream http://127.0.0.1:3000 --policy policy.yaml --listen 0.0.0.0:8080
+  sluice start sites.yaml --api 127.0.0.1:4040
   sluice start --config sluice.yaml
   SLUICE_LIMITS_HEADERS=100 sluice start --upstream http://127.0.0.1:3000 --data :memory:
 
@@ -36,6 +37,7 @@ type StartFlags = Partial<Record<(typeof FLAGS)[number][0] | 'config', string>> 
 export function startCommand(): Command {
   const command = new Command('start')
     .description('run the proxy in the foreground')
+    .argument('[site-file]', 'sites, backends, certificates, policies and listeners by readable names')
     .option('--config <file>', 'options file; config/sluice.yaml shows every option')
   for (const [name, argument, , description] of FLAGS) command.option(`--${name} <${argument}>`, description)
   return command
@@ -44,10 +46,10 @@ export function startCommand(): Command {
     .option('--new-seal-key', 'the sealing key of the store is lost: go on with the one that is there, or a new one')
     .option('--new-store', 'make an empty store, although the data folder has the sealing key of one')
     .addHelpText('after', START_EXAMPLES)
-    .action(async (given: StartFlags) => {
+    .action(async (siteFile: string | undefined, given: StartFlags) => {
       const { serve } = await load('./serve.js', () => import('./serve.js'))
       process.exitCode = await serve({
-        flags: flagsOf(given),
+        flags: flagsOf(given, siteFile),
         demo: given.demo === true,
         newSealKey: given.newSealKey === true,
         newStore: given.newStore === true,
@@ -56,11 +58,12 @@ export function startCommand(): Command {
     })
 }
 
-function flagsOf(given: StartFlags): OptionFlag[] {
-  const flags = FLAGS.flatMap(([name, , option]) => {
+function flagsOf(given: StartFlags, siteFile: string | undefined): OptionFlag[] {
+  const flags: OptionFlag[] = FLAGS.flatMap(([name, , option]) => {
     const text = given[name]
     return text === undefined ? [] : [{ flag: `--${name}`, option, text }]
   })
+  if (siteFile !== undefined) flags.push({ flag: 'the argument', option: 'site_file', text: siteFile })
   return given.cache ? flags : [...flags, { flag: '--no-cache', option: 'cache', text: 'off' }]
 }
 
@@ -68,16 +71,18 @@ const CHECK_EXAMPLES = `
 Examples:
   sluice check policy.yaml
   sluice check policies/*.yaml
+  sluice check sluice.yaml
   sluice check --json policy.yaml | jq '.errors[].message'
   kubectl get configmap policy -o jsonpath='{.data.policy}' | sluice check -
 
-Nothing runs and nothing is contacted. Exit code 0: every document is valid (warnings are allowed); 1: one is not.
+A site file is checked together with the policies, certificates and secrets that it names. Nothing runs and nothing is
+contacted. Exit code 0: every document is valid (warnings are allowed); 1: one is not.
 With --json each file is one line: {"file", "ok", "errors": [{"line", "column", "path", "code", "message"}], "warnings"}.`
 
 /** `sluice check`: says whether policy documents are valid, and where they are not. */
 export function checkCommand(): Command {
   return new Command('check')
-    .description('check traffic policy documents (YAML or JSON) without running them')
+    .description('check traffic policy documents and site files (YAML or JSON) without running them')
     .argument('<file...>', 'documents to check; "-" reads standard input')
     .option('--json', 'one JSON object per file and line, and nothing else')
     .addHelpText('after', CHECK_EXAMPLES)
@@ -97,19 +102,21 @@ const SCHEMA_EXAMPLES = `
 Examples:
   sluice schema > policy.schema.json
   sluice schema options > options.schema.json
+  sluice schema --site > site.schema.json
 
 An editor with a YAML language server then completes and checks a policy that begins with
   # yaml-language-server: $schema=./policy.schema.json`
 
 /** `sluice schema`: prints a JSON Schema for editors. */
 export function schemaCommand(): Command {
-  const what = new Argument('[what]', 'which schema').choices(['policy', 'options']).default('policy')
+  const what = new Argument('[what]', 'which schema').choices(['policy', 'options', 'site']).default('policy')
   return new Command('schema')
-    .description('print the JSON Schema of policy documents or of the options file')
+    .description('print the JSON Schema of policy documents, of the options file or of site files')
     .addArgument(what)
+    .option('--site', 'that of site files')
     .addHelpText('after', SCHEMA_EXAMPLES)
-    .action(async (wanted: string) => {
-      const schema = wanted === 'options' ? await optionsFileSchema() : await documentSchema()
+    .action(async (wanted: string, { site }: { site?: boolean }) => {
+      const schema = await (SCHEMAS[site === true ? 'site' : wanted] ?? documentSchema)()
       process.stdout.write(`${JSON.stringify(schema, undefined, 2)}\n`)
     })
 }
@@ -125,6 +132,17 @@ async function documentSchema(): Promise<unknown> {
 async function optionsFileSchema(): Promise<unknown> {
   const { publishedOptions } = await import('../options/options.js')
   return { $schema: 'https://json-schema.org/draft/2020-12/schema', ...publishedOptions() }
+}
+
+async function siteSchema(): Promise<unknown> {
+  const { siteFileSchema } = await import('../control/declared/schema.js')
+  return siteFileSchema()
+}
+
+const SCHEMAS: Readonly<Record<string, () => Promise<unknown>>> = {
+  policy: documentSchema,
+  options: optionsFileSchema,
+  site: siteSchema
 }
 
 const EXPORT_EXAMPLES = `

@@ -15,13 +15,18 @@ import { createLog, type ProcessLog } from './log.js'
 import { ExitCode, giveHeapRoom, StopSignals } from './process.js'
 import { explainStart, printProblems } from './report.js'
 
+/** Why files are read again that are watched now and were not when they were read. */
+const FOLLOWED = 'files that the site file names'
+
 /** Applies the files again when one of them changes and on SIGHUP; one reload ends before the next begins. */
 export class Reloading {
   readonly #input: LoadInput
   readonly #options: Options
   readonly #log: Logger
   readonly #hangup = () => void this.#request('SIGHUP')
-  #watches: ContentWatch[] = []
+  /** By path: the files that options name, and those that the site file names. */
+  readonly #watches = new Map<string, ContentWatch>()
+  readonly #lasting = new Set<string>()
   #app: Running | undefined
   #early: string | undefined
   readonly #mutex = new Mutex()
@@ -35,22 +40,31 @@ export class Reloading {
   /** Watches the files from now on; changes wait for `begin`. */
   static async prepare(input: LoadInput, { options, file }: LoadedOptions, log: Logger): Promise<Reloading> {
     const reloading = new Reloading(input, options, log)
-    const files = [file, options.policy, options.upstream_ca].filter((path) => path !== undefined)
-    reloading.#watches = await Promise.all(files.map((path) => reloading.#watch(path)))
+    const named = [file, options.policy, options.upstream_ca, options.site_file]
+    for (const path of named.filter((one) => one !== undefined)) {
+      reloading.#lasting.add(path)
+      reloading.#watches.set(path, await reloading.#watch(path))
+    }
     process.on('SIGHUP', reloading.#hangup)
     return reloading
   }
 
+  /** Changes are applied from now on; those of files that the site file names count from their first reading. */
   begin(app: Running): void {
     this.#app = app
-    if (this.#early !== undefined) void this.#request(this.#early)
+    const { files } = app.started
+    if (files.length === 0 && this.#early === undefined) return
+    const followed = files.length === 0 ? Promise.resolve(false) : this.#mutex.run(() => this.#follow(files))
+    const request = () => this.#request(this.#early ?? FOLLOWED)
+    followed.then(request).catch((error: unknown) => this.#log.error({ err: error }, 'watching files failed'))
   }
 
   async close(): Promise<void> {
     process.off('SIGHUP', this.#hangup)
-    await Promise.all(this.#watches.map((watch) => watch.close()))
+    await Promise.all([...this.#watches.values()].map((watch) => watch.close()))
     // A reload that is under way ends first.
     await this.#mutex.run(async () => undefined)
+    await Promise.all([...this.#watches.values()].map((watch) => watch.close()))
   }
 
   #watch(path: string): Promise<ContentWatch> {
@@ -91,6 +105,7 @@ export class Reloading {
       return
     }
     const { revision } = applied
+    const fresh = await this.#follow(applied.named)
     if (!applied.ok) {
       for (const { host, port, reason } of applied.ports) {
         this.#log.error({ cause, host, port, reason }, 'a listener cannot be opened')
@@ -102,11 +117,33 @@ export class Reloading {
       this.#log.error({ cause, revision, errors }, 'reload refused, the configuration before it stays in force')
       return
     }
+    if (fresh) await this.#again(app)
+    if (cause === FOLLOWED && !applied.changed) return
     printProblems(applied.warnings, process.stderr)
     this.#log.info(
-      { cause, revision, changed: applied.changed },
+      { cause, revision, changed: applied.changed, ...applied.sites },
       applied.changed ? 'reloaded' : 'reloaded, nothing has changed'
     )
+  }
+
+  /** A file may have changed between its first reading and its watch. */
+  async #again(app: Running): Promise<void> {
+    const applied = await app.reload((await this.#readOptions())?.listeners)
+    if (!applied.ok) this.#log.error({ cause: FOLLOWED, revision: applied.revision }, 'reload refused, nothing changed')
+  }
+
+  /** Watches exactly the files that the site file names, beside those of the options. True when there are new ones. */
+  async #follow(named: readonly string[]): Promise<boolean> {
+    const wanted = new Set([...this.#lasting, ...named])
+    for (const [path, watch] of this.#watches) {
+      if (wanted.has(path)) continue
+      this.#watches.delete(path)
+      // Its last call may be this reload, which must not wait for itself.
+      void watch.close()
+    }
+    const fresh = [...wanted].filter((path) => !this.#watches.has(path))
+    for (const path of fresh) this.#watches.set(path, await this.#watch(path))
+    return fresh.length > 0
   }
 
   /** But for the listeners, options are read at the start only: says so when they are others now. Undefined: they cannot be read. */
@@ -142,7 +179,7 @@ export function announce(
 ): void {
   printProblems(started.warnings, process.stderr)
   const { traffic, api, agents, revision, unusedKey } = started
-  const { policy, upstream } = options
+  const { policy, upstream, site_file } = options
   if (process.stdout.isTTY) {
     process.stdout.write(`${greeting(started, options, { demo, agentsTaken }).join('\n')}\n`)
     return
@@ -150,7 +187,15 @@ export function announce(
   const target =
     upstream === undefined ? undefined : `${upstream.protocol}://${formatAuthority(upstream.host, upstream.port)}`
   const where = agents && { agents: reachableAuthority(agents), agents_ca: agents.caFile }
-  const about = { traffic: reachableUrl(traffic), api: reachableUrl(api), ...where, upstream: target, policy, revision }
+  const about = {
+    traffic: reachableUrl(traffic),
+    api: reachableUrl(api),
+    ...where,
+    upstream: target,
+    policy,
+    site_file,
+    revision
+  }
   log.info(about, 'listening')
   if (agentsTaken) log.warn({ port: DEMO_AGENTS.port }, 'no agents: their port of the demo is in use')
   if (unusedKey !== undefined)
@@ -159,16 +204,16 @@ export function announce(
 
 function greeting(
   { traffic, api, agents, unusedKey }: Started,
-  { upstream, policy }: LoadedOptions['options'],
+  { upstream, policy, site_file: site }: LoadedOptions['options'],
   { demo, agentsTaken }: { demo: boolean; agentsTaken: boolean }
 ): string[] {
   const url = reachableUrl(traffic)
+  const others = site === undefined ? 'no upstream: every host gets 404' : `the sites of ${shown(site)}`
   const target =
-    upstream === undefined
-      ? 'no upstream: every host gets 404'
-      : `${upstream.protocol}://${formatAuthority(upstream.host, upstream.port)}`
+    upstream === undefined ? others : `${upstream.protocol}://${formatAuthority(upstream.host, upstream.port)}`
   const lines = ['', 'Sluice is running.', `  traffic  ${url}  ->  ${target}${demo ? ' (a demo upstream)' : ''}`]
   if (policy !== undefined) lines.push(`  policy   ${shown(policy)}  (applied again when you save it)`)
+  if (site !== undefined) lines.push(`  sites    ${shown(site)}  (applied again when you save it)`)
   lines.push(`  API      ${reachableUrl(api)}  (health: curl ${reachableUrl(api)}/healthz)`)
   if (agents !== undefined) {
     const ca = agents.caFile
@@ -272,6 +317,7 @@ async function run(
       clock: systemClock,
       apiKey: process.env.SLUICE_API_KEY || undefined,
       sealKey: process.env.SLUICE_SEAL_KEY || undefined,
+      environment: process.env,
       newSealKey: once.newSealKey,
       newStore: once.newStore,
       signal: ending.signal

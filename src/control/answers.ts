@@ -1,10 +1,11 @@
-import type { Json } from '../lib/json.js'
+import { isObject, type Json } from '../lib/json.js'
 import { tunnelGroupBackend } from '../resources/backends.js'
 import { present, presentList, presentModule, presentPart } from '../resources/present.js'
 import type { Part, RecordOf, Resource } from '../resources/resource.js'
 import type { PresentContext, ResourceRecord } from '../schema/field.js'
 import type { StoreReader } from '../store/store.js'
 import type { Principal } from './calls.js'
+import type { DeclaredRecords } from './declared/declared-records.js'
 import { notFound } from './errors.js'
 import { type Catalogue, type Records, recordsNaming } from './records.js'
 import { maySeeSecrets } from './rights.js'
@@ -29,12 +30,14 @@ interface LabelGroup {
 export class Answers {
   readonly #catalogue: Catalogue
   readonly #records: Records
+  readonly #declared: DeclaredRecords
   readonly #options: AnswerOptions
   readonly #live = new WeakSet<object>()
 
-  constructor(catalogue: Catalogue, records: Records, options: AnswerOptions) {
+  constructor(catalogue: Catalogue, records: Records, declared: DeclaredRecords, options: AnswerOptions) {
     this.#catalogue = catalogue
     this.#records = records
+    this.#declared = declared
     this.#options = options
   }
 
@@ -68,8 +71,9 @@ export class Answers {
       }
     }
     const answer = present(resource, record, watched, once)
-    if (live) this.#live.add(answer)
-    return answer
+    const marked = this.#marked(record, answer)
+    if (live && isObject(marked)) this.#live.add(marked)
+    return marked
   }
 
   /** Does this answer of `one` show what changes without a revision of the record? */
@@ -101,7 +105,19 @@ export class Answers {
     records: readonly ResourceRecord[],
     page: Parameters<typeof presentList>[2]
   ): Promise<Json> {
-    return presentList(resource, records, page, await this.context(reader, resource, records, undefined))
+    const answer = presentList(resource, records, page, await this.context(reader, resource, records, undefined))
+    const items = isObject(answer) ? answer[resource.listKey] : undefined
+    if (!Array.isArray(items)) return answer
+    const marked = items.map((item: Json, index) => this.#marked(records[index] as ResourceRecord, item))
+    return { ...(answer as { [key: string]: Json }), [resource.listKey]: marked }
+  }
+
+  /** A record of a site file says where it stands. */
+  #marked(record: ResourceRecord, answer: Json): Json {
+    const place = this.#declared.placeOf(record)
+    return place === undefined || !isObject(answer)
+      ? answer
+      : { ...(answer as { [key: string]: Json }), declared: place }
   }
 
   /** Fetches what the answers show of other records. */
@@ -120,6 +136,10 @@ export class Answers {
           `${child.name} ${id}`,
           children.map((stored) => this.#records.openAny(stored).record)
         )
+      }
+      for (const { id } of records) {
+        const children = this.#declared.list(child, { field, id })
+        if (children.length > 0) below.set(`${child.name} ${id}`, children)
       }
     }
     const tunnels = await this.#tunnelsOf(resource, records)

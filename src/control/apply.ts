@@ -7,6 +7,7 @@ import { type CompileOptions, type Prepared, preparing } from '../runtime/compil
 import type { Change, RouteUnit, SecretValues, Unit, UpstreamUnit } from '../runtime/plan.js'
 import type { BoundPorts, PortProblem, Ports } from '../runtime/ports.js'
 import type { Snapshot, SnapshotHolder } from '../runtime/snapshot.js'
+import type { DeclaredSet } from './declared/declared-records.js'
 
 /** Units to put and to drop, and the values that those to put refer to. */
 export interface Units extends Pick<Change, 'put' | 'drop'> {
@@ -90,10 +91,10 @@ export class Live {
   }
 
   /** Makes exactly `units` those of the process itself; the records' stay. All or nothing. */
-  async applyOwn(units: ReadonlyMap<string, Unit>): Promise<Applied> {
+  async applyOwn(units: ReadonlyMap<string, Unit>, secrets: SecretValues = NO_SECRETS): Promise<Applied> {
     const slices = this.#parts.slices()
     const { put, drop } = await slices.run(this.#unlike(units, this.#own))
-    const ready = await this.ready({ put, drop, secrets: NO_SECRETS })
+    const ready = await this.ready({ put, drop, secrets })
     const { revision } = this.#running
     if (!ready.ok) return { ok: false, revision, problems: ready.problems, ports: ready.ports }
     await ready.swap()
@@ -225,30 +226,38 @@ export async function readyWhatCompiles(live: Live, units: Units): Promise<Toler
 
 function needsAny(unit: Unit, policies: ReadonlySet<string>): boolean {
   if (unit.kind !== 'route' && unit.kind !== 'tcp_edge') return false
-  const policy = unit.modules.traffic_policy as { readonly policy: string } | undefined
-  return policy !== undefined && policies.has(policy.policy)
+  // A route of a site file has that of its site before its own.
+  const named = [unit.modules.traffic_policy ?? []].flat() as unknown as readonly { readonly policy: string }[]
+  return named.some(({ policy }) => policies.has(policy))
 }
 
 type UnitsByKey = ReadonlyMap<string, Unit>
+
+/** What belongs to the process itself: units, the values that they refer to, and the records that a site file means by them. */
+export interface OwnPart {
+  readonly units: UnitsByKey
+  readonly secrets?: SecretValues
+  readonly declared?: DeclaredSet
+}
 
 /**
  * The units of the process itself: what the files say, and the endpoints that agents have opened. Each part is replaced as
  * a whole, and parts take turns, so that none of them undoes what another has just done.
  */
 export class OwnUnits {
-  readonly #apply: (units: UnitsByKey) => Promise<Applied>
-  #parts: ReadonlyMap<string, UnitsByKey> = new Map()
+  readonly #apply: (own: OwnPart) => Promise<Applied>
+  #parts: ReadonlyMap<string, OwnPart> = new Map()
   readonly #mutex = new Mutex()
 
   /** `apply` makes exactly these units those of the process. */
-  constructor(apply: (units: UnitsByKey) => Promise<Applied>) {
+  constructor(apply: (own: OwnPart) => Promise<Applied>) {
     this.#apply = apply
   }
 
   /** A part that is refused stays as it was. */
-  put(part: string, units: UnitsByKey): Promise<Applied> {
+  put(part: string, units: UnitsByKey, about: Omit<OwnPart, 'units'> = {}): Promise<Applied> {
     return this.#mutex.run(async () => {
-      const next = new Map(this.#parts).set(part, units)
+      const next = new Map(this.#parts).set(part, { ...about, units })
       const applied = await this.#apply(merged(next))
       if (applied.ok) this.#parts = next
       return applied
@@ -266,8 +275,14 @@ export class OwnUnits {
   }
 }
 
-function merged(parts: ReadonlyMap<string, UnitsByKey>): UnitsByKey {
+function merged(parts: ReadonlyMap<string, OwnPart>): OwnPart {
   const units = new Map<string, Unit>()
-  for (const part of parts.values()) for (const [key, unit] of part) units.set(key, unit)
-  return units
+  const values = new Map<string, string>()
+  let own: OwnPart = { units, secrets: values }
+  for (const { units: some, secrets = NO_SECRETS, declared } of parts.values()) {
+    for (const [key, unit] of some) units.set(key, unit)
+    for (const [name, value] of secrets) values.set(name, value)
+    if (declared !== undefined) own = { ...own, declared }
+  }
+  return own
 }

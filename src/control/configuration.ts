@@ -1,12 +1,13 @@
 import type { Clock } from '../lib/clock.js'
 import { FirstFailure } from '../lib/concurrency.js'
 import { codeOf } from '../lib/errors.js'
-import type { Unit } from '../runtime/plan.js'
+import type { SnapshotHolder } from '../runtime/snapshot.js'
 import { type Place, type Store, type StoreLog, samePlace } from '../store/store.js'
 import type { AppliedRevision } from './applied.js'
-import type { Applied, Live } from './apply.js'
+import type { Applied, Live, OwnPart } from './apply.js'
 import type { ProcessState } from './calls.js'
 import type { ProcessReports } from './cluster/membership.js'
+import { clashesWithStore, type DeclaredRecords } from './declared/declared-records.js'
 import { orUnavailable } from './errors.js'
 import type { Writer } from './writer.js'
 
@@ -134,8 +135,11 @@ export class Follower {
   }
 }
 
-interface ConfigurationParts extends Pick<FollowerParts, 'latest' | 'writer' | 'applied' | 'reports'> {
+interface ConfigurationParts extends Pick<FollowerParts, 'latest' | 'store' | 'writer' | 'applied' | 'reports'> {
   readonly live: Live
+  readonly holder: SnapshotHolder
+  /** What a site file of this process declares. */
+  readonly declared: DeclaredRecords
 }
 
 /** The configuration that serves in this process, and how it stands to the store. */
@@ -182,9 +186,20 @@ export class Configuration {
     return await orUnavailable(this.#parts.reports.list())
   }
 
-  /** Makes exactly `units` the part of the configuration that belongs to the process itself; units of records stay. */
-  async applyOwn(units: ReadonlyMap<string, Unit>): Promise<Applied> {
-    const { writer, live } = this.#parts
-    return await writer.alone(async () => live.applyOwn(units))
+  /**
+   * Makes exactly these units the part of the configuration that belongs to the process itself; units of records stay. What a
+   * site file claims and a record of the store has refuses them.
+   */
+  async applyOwn(units: OwnPart['units'], { secrets, declared }: Omit<OwnPart, 'units'> = {}): Promise<Applied> {
+    const { writer, live, store, holder, applied: followed, declared: records } = this.#parts
+    return await writer.alone(async () => {
+      // Of a copy of the store it is not known what it holds now.
+      const unknown = followed.degraded !== null || records.isOf(declared)
+      const problems = unknown || declared === undefined ? [] : await orUnavailable(clashesWithStore(store, declared))
+      if (problems.length > 0) return { ok: false, revision: holder.current().revision, problems, ports: [] }
+      const applied = await live.applyOwn(units, secrets)
+      if (applied.ok) records.replace(declared)
+      return applied
+    })
   }
 }

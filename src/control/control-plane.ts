@@ -59,7 +59,7 @@ export async function openControl(
     return {
       ...forCallers(options, sources, parts),
       access: new Access({ store, principals, holder, log }),
-      configuration: new Configuration({ latest, ...parts }),
+      configuration: new Configuration({ latest, holder, ...parts }),
       serviceAccount: parts,
       close: () => close(follower, parts)
     }

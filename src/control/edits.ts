@@ -8,6 +8,7 @@ import { vaultSecret } from '../resources/vaults.js'
 import type { FileCheck, Makers, PolicyCheck, ResourceRecord } from '../schema/field.js'
 import type { StoreReader } from '../store/store.js'
 import type { Call, PathValues } from './calls.js'
+import type { DeclaredRecords } from './declared/declared-records.js'
 import { ControlError, notFound, refusedBody } from './errors.js'
 import type { Catalogue, Records, Versioned } from './records.js'
 import { mayGive, ownersMustBeActive, ownersMustExist } from './rights.js'
@@ -16,6 +17,7 @@ import { mustLeadSomewhere } from './transaction.js'
 interface EditsParts {
   readonly catalogue: Catalogue
   readonly records: Records
+  readonly declared: DeclaredRecords
   readonly clock: Clock
   readonly checkPolicy: PolicyCheck
   readonly checkFile: FileCheck | undefined
@@ -36,8 +38,9 @@ export class Edits {
     this.#parts = parts
   }
 
-  /** The record that a path names, even when its secrets do not open. Fails with `NOT_FOUND`. */
+  /** The record that a path names, even when its secrets do not open. Fails with `NOT_FOUND`, or with `DECLARED`. */
   async find(reader: StoreReader, resource: Resource, path: PathValues): Promise<Versioned> {
+    this.#parts.declared.mustNotHave(resource.name, path.id ?? '')
     const found = await this.#parts.records.findAny(reader, resource.name, path.id ?? '')
     const family = this.#parts.catalogue.parentOf(resource)
     const astray = family !== undefined && found?.record.body[family.field] !== path[family.field]
@@ -45,11 +48,12 @@ export class Edits {
     return found
   }
 
-  /** Fails with `NOT_FOUND` when the record above a collection is not there. */
+  /** Fails with `NOT_FOUND` when the record above a collection is not there, with `DECLARED` when it is a file's. */
   async mustHaveParent(reader: StoreReader, resource: Resource, path: PathValues): Promise<void> {
     const family = this.#parts.catalogue.parentOf(resource)
     if (family === undefined) return
     const { name } = family.parent
+    this.#parts.declared.mustNotHave(name, path[family.field] ?? '')
     if ((await reader.get(name, path[family.field] ?? '')) === undefined) throw notFound(name)
   }
 

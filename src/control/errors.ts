@@ -14,6 +14,7 @@ export const controlErrors: Readonly<Record<string, ErrorMeaning>> = defineError
   REF_NOT_FOUND: { text: 'The request names a record that does not exist.' },
   QUERY_INVALID: { text: 'A query parameter is invalid, such as a `before_id` that is no cursor of this list.' },
   ALREADY_EXISTS: { status: 409, text: 'Another record has the value.' },
+  DECLARED: { status: 409, text: 'The record stands in a site file, which alone can change it.' },
   IN_USE: { status: 409, text: 'Other records need the record.' },
   LOCKOUT: { status: 409, text: 'The write would shut the caller out of the API.' },
   PORT_IN_USE: { status: 409, text: 'A port cannot be opened.' },

@@ -3,7 +3,7 @@ import { formatAuthority } from '../lib/host.js'
 import type { Hsts, ListenerUnit, OnHttp, Unit } from '../runtime/plan.js'
 
 /** A further place where traffic is accepted. */
-interface FileListener {
+export interface FileListener {
   readonly listen: { readonly host: string; readonly port: number }
   readonly tls: boolean
   readonly public_port: number | undefined
@@ -79,10 +79,10 @@ export function fileUnits(configuration: FileConfiguration): ReadonlyMap<string,
 }
 
 /** Its name is its address, so that a listener is the same wherever it stands in the list; several free ports are numbered. */
-function listenerUnit(
+export function listenerUnit(
   { listen, tls, public_port, proxy_protocol, path_form }: FileListener,
   usual: PathForm,
-  units: Map<string, Unit>
+  units: ReadonlyMap<string, Unit>
 ): ListenerUnit {
   const address = formatAuthority(listen.host, listen.port)
   let name = address

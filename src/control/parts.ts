@@ -17,6 +17,7 @@ import { ClusterAgents } from './cluster/agents.js'
 import type { LiveSources } from './cluster/live-sources.js'
 import { ProcessReports } from './cluster/membership.js'
 import type { LatestRevision } from './configuration.js'
+import { DeclaredRecords } from './declared/declared-records.js'
 import { Edits } from './edits.js'
 import { Catalogue, Records } from './records.js'
 import { Writer } from './writer.js'
@@ -91,6 +92,8 @@ export interface ControlParts {
   readonly reports: ProcessReports
   /** Of all processes on the store. */
   readonly agents: ClusterAgents
+  /** What a site file of this process declares. */
+  readonly declared: DeclaredRecords
 }
 
 /** What services beside the API read and write with: their writes are writes like any other. */
@@ -107,11 +110,15 @@ export function buildParts(options: ControlOptions, sources: LiveSources, princi
   const { slices = besideTraffic } = options
   const catalogue = new Catalogue(options.resources)
   const records = new Records(seal)
+  const declared = new DeclaredRecords()
   const live = new Live({ holder, compile, ports, slices, swapped, settling })
   const applied = new AppliedRevision({ records, live, principals, clock, log, slices, served, degraded })
   const reports = new ProcessReports({ store, applied, clock, log, every: reportEvery })
   const agents = new ClusterAgents({ store, reports, sources, clock, log })
-  const answers = new Answers(catalogue, records, { ...options, selectedBy: (groups) => agents.selectedBy(groups) })
+  const answers = new Answers(catalogue, records, declared, {
+    ...options,
+    selectedBy: (groups) => agents.selectedBy(groups)
+  })
   const writer = new Writer({
     store,
     applied,
@@ -124,6 +131,7 @@ export function buildParts(options: ControlOptions, sources: LiveSources, princi
       catalogue,
       records,
       answers,
+      declared,
       edgeOn: (host) => edgeOn(holder, host),
       requireReserved: options.requireReserved === true,
       eventful: async (tx, about) => published !== undefined || (await events?.wants(tx, about)) === true
@@ -133,8 +141,8 @@ export function buildParts(options: ControlOptions, sources: LiveSources, princi
     published: (event) => publish(published, event, log),
     settled: options.settled ?? (async () => undefined)
   })
-  const edits = new Edits({ catalogue, records, clock, checkPolicy, checkFile: options.checkFile, zone })
-  return { store, catalogue, records, answers, edits, live, applied, writer, reports, agents }
+  const edits = new Edits({ catalogue, records, declared, clock, checkPolicy, checkFile: options.checkFile, zone })
+  return { store, catalogue, records, answers, edits, live, applied, writer, reports, agents, declared }
 }
 
 function* settleNothing(): Steps<void> {}

@@ -16,7 +16,13 @@ import type { ControlParts } from './parts.js'
 import type { Versioned } from './records.js'
 import { extentOf, mayRead, mayTouch } from './rights.js'
 
-type Parts = Pick<ControlParts, 'store' | 'edits' | 'catalogue' | 'records' | 'answers'>
+/** Records of a list, and whether more come behind them. */
+interface FoundPage {
+  readonly records: readonly ResourceRecord[]
+  readonly more: boolean
+}
+
+type Parts = Pick<ControlParts, 'store' | 'edits' | 'catalogue' | 'records' | 'answers' | 'declared'>
 
 /** What the API reads: records as they are committed, and what lives beside them. */
 export class Reads {
@@ -83,22 +89,44 @@ export class Reads {
 
   async #listStored(resource: Resource, request: ListRequest, viewer: Principal): Promise<Json> {
     const { path, limit, beforeId, referring } = request
-    const { store, edits, catalogue, answers } = this.#parts
-    await edits.mustHaveParent(store, resource, path)
+    const { store, edits, catalogue, answers, declared } = this.#parts
     const family = catalogue.parentOf(resource)
     const above = family && { field: family.field, kind: family.parent.name, id: path[family.field] ?? '' }
+    const below = above && { field: above.field, id: above.id }
+    const own = referring === undefined ? declared.list(resource, below).filter((one) => mayRead(viewer, one)) : []
+    if (above !== undefined && declared.find(above.kind, above.id) === undefined) {
+      await edits.mustHaveParent(store, resource, path)
+    }
     const filter = referring ?? above
-    const page = await this.#page(resource, viewer, {
-      limit,
-      ...(beforeId === undefined ? {} : { before: beforeId }),
-      ...(filter && { referring: { field: filter.field, to: { kind: filter.kind, id: filter.id } } })
-    })
+    const page = await this.#withDeclared(own, { limit, beforeId }, (rest, before) =>
+      this.#page(resource, viewer, {
+        limit: rest,
+        ...(before === undefined ? {} : { before }),
+        ...(filter && { referring: { field: filter.field, to: { kind: filter.kind, id: filter.id } } })
+      })
+    )
     if (page === undefined) {
       const message = 'before_id must be the id of a record of this list, present or deleted'
       throw new ControlError('QUERY_INVALID', message, { field: 'before_id' })
     }
     const next = page.more ? page.records.at(-1)?.id : undefined
     return await answers.list(store, resource, page.records, { limit, parents: path, ...(next && { next }) })
+  }
+
+  /** One page of records of a site file, which come first, and of the store behind them. */
+  async #withDeclared(
+    own: readonly ResourceRecord[],
+    { limit, beforeId }: Pick<ListRequest, 'limit' | 'beforeId'>,
+    stored: (limit: number, before: string | undefined) => Promise<FoundPage | undefined>
+  ): Promise<FoundPage | undefined> {
+    const cursor = own.findIndex(({ id }) => id === beforeId)
+    if (own.length === 0 || (beforeId !== undefined && cursor === -1)) return await stored(limit, beforeId)
+    const shown = own.slice(cursor + 1, cursor + 1 + limit)
+    const page = await stored(Math.max(1, limit - shown.length), undefined)
+    if (page === undefined) return undefined
+    if (shown.length === limit)
+      return { records: shown, more: cursor + 1 + limit < own.length || page.records.length > 0 }
+    return { records: [...shown, ...page.records], more: page.more }
   }
 
   /** One page of what the viewer may read; undefined when `before` is no cursor. */
@@ -124,9 +152,11 @@ export class Reads {
     viewer: Principal,
     show: (found: Versioned, reader: StoreReader) => Promise<Json>
   ): Promise<Shown> {
-    const { store, edits, answers } = this.#parts
+    const { store, edits, answers, declared } = this.#parts
     const run = async () => {
-      const found = await edits.find(store, resource, path)
+      const own = declared.find(resource.name, path.id ?? '')
+      const found: Versioned =
+        own === undefined ? await edits.find(store, resource, path) : { record: own, revision: 0 }
       mayTouch(viewer, 'get', found.record)
       if (found.unopened !== undefined) throw found.unopened
       const body = await show(found, store)

@@ -7,6 +7,7 @@ import type { RecordKey } from '../store/records.js'
 import type { StoreReader, StoreTransaction } from '../store/store.js'
 import type { Answers } from './answers.js'
 import type { ChangeEvent } from './calls.js'
+import type { DeclaredRecords } from './declared/declared-records.js'
 import { ControlError, inUse, notFound } from './errors.js'
 import { hostsMustBeReserved, mustCarryBytes, mustNotServe } from './record-rules.js'
 import type { Catalogue, Records, Versioned } from './records.js'
@@ -98,6 +99,7 @@ export interface DraftParts {
   readonly catalogue: Catalogue
   readonly records: Records
   readonly answers: Answers
+  readonly declared: DeclaredRecords
   /** The edge that serves a host. */
   readonly edgeOn: (host: string) => string | undefined
   /** Must the hosts of edges be reserved domains? */
@@ -210,6 +212,7 @@ export class Draft {
   }
 
   async #claim(record: ResourceRecord, space: string, value: string, field: string): Promise<void> {
+    this.#parts.declared.mustNotClaim(space, value, field)
     try {
       await this.tx.claim(keyOf(record), space, value)
     } catch (error) {

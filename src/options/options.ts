@@ -76,6 +76,12 @@ export const optionsSchema = Type.Object(
           'PEM file of the authorities that an https upstream is checked against, instead of the well-known ones.'
       })
     ),
+    site_file: optional(
+      option.file({
+        description:
+          'Sites, backends, certificates, policies and listeners by readable names. Changes are applied while running.'
+      })
+    ),
     policy: optional(
       option.file({
         description: 'Traffic policy of the traffic that goes to `upstream`. Changes are applied while running.'

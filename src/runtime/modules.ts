@@ -13,7 +13,7 @@ export interface ModuleCompilation {
 }
 
 /** Where a configuration keeps references to its secrets, by their paths in it. */
-type WithSecrets = { readonly secrets?: Readonly<Record<string, SecretReference>> }
+type ModuleConfig = Record<string, unknown> & { readonly secrets?: Readonly<Record<string, SecretReference>> }
 
 /** Modules of a route or TCP edge in order of execution; null for none. `unit` is its key, `owner` its id. */
 export function compileModules(
@@ -28,16 +28,18 @@ export function compileModules(
   if (names.length === 0) return null
   const compiled: CompiledModule[] = names.filter((name) => !KNOWN.has(name)).map(unbuilt)
   for (const definition of modules) {
-    const config = configs[definition.name] as (Record<string, unknown> & WithSecrets) | undefined
-    if (config === undefined) continue
-    const scope: ModuleScope = {
-      owner,
-      services,
-      service: (key) => services.service(key),
-      keep: (key, make) => keep(['module', definition.name, owner, ...key], make),
-      secret: (path) => secretValue(config.secrets?.[path], secrets)
+    const given = configs[definition.name] as ModuleConfig | readonly ModuleConfig[] | undefined
+    if (given === undefined) continue
+    for (const config of Array.isArray(given) ? (given as readonly ModuleConfig[]) : [given as ModuleConfig]) {
+      const scope: ModuleScope = {
+        owner,
+        services,
+        service: (key) => services.service(key),
+        keep: (key, make) => keep(['module', definition.name, owner, ...key], make),
+        secret: (path) => secretValue(config.secrets?.[path], secrets)
+      }
+      compiled.push(definition.compile(config, scope))
     }
-    compiled.push(definition.compile(config, scope))
   }
   return compiled
 }

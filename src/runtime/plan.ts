@@ -140,7 +140,7 @@ export interface PolicyUnit {
 
 /**
  * What the modules of a route or of a TCP edge do, by their names: the configuration of each in the form that
- * `modules/<name>` takes. The traffic policy names the key of its unit.
+ * `modules/<name>` takes, or a list of these, which run in its order. The traffic policy names the key of its unit.
  */
 export type ModuleConfigs = Readonly<Record<string, unknown>>
 

@@ -1,0 +1,125 @@
+import { readFile } from 'node:fs/promises'
+import { dirname, relative } from 'node:path'
+import { type PolicyProblems, SITE_FILE } from '../control/declared/declaration.js'
+import type { DeclaredSet } from '../control/declared/declared-records.js'
+import {
+  newVersionKey,
+  readSiteFile,
+  type SiteChanges,
+  type SiteFile,
+  type SiteFileRead,
+  siteChanges
+} from '../control/declared/site-file.js'
+import type { Clock } from '../lib/clock.js'
+import { codeOf } from '../lib/errors.js'
+import { formatAuthority } from '../lib/host.js'
+import type { Options } from '../options/options.js'
+import { readListener } from '../options/values.js'
+import type { UnitProblems } from '../policy/problems.js'
+
+export interface SiteFileHost {
+  readonly clock: Clock
+  readonly environment: Readonly<Record<string, string | undefined>>
+  readonly policyProblems: PolicyProblems
+}
+
+/** A site file as it was read once, and what applying it would change. */
+export interface ReadSite extends SiteFileRead {
+  readonly set?: DeclaredSet
+  readonly changes: SiteChanges
+  /** It serves now. */
+  applied(): void
+}
+
+/** The site file of a process: reads it with everything that it names, and remembers what serves of it. */
+export class SiteFiles {
+  readonly #path: string
+  readonly #options: Options
+  readonly #host: SiteFileHost
+  readonly #versionKey = newVersionKey()
+  #serving: SiteFile | undefined
+
+  constructor(path: string, options: Options, host: SiteFileHost) {
+    this.#path = path
+    this.#options = options
+    this.#host = host
+  }
+
+  /** Never rejects for what stands in files; a site file that cannot be read is a problem of it. */
+  async read(): Promise<ReadSite> {
+    const source = shownPath(this.#path)
+    const text = await textOf(this.#path)
+    if (typeof text !== 'string') {
+      return { problems: [unreadable(source, text.code)], files: [], changes: NO_CHANGES, applied: () => undefined }
+    }
+    const { clock, environment, policyProblems } = this.#host
+    const read = await readSiteFile({
+      source,
+      folder: dirname(this.#path),
+      text,
+      environment,
+      readFile: (path) => readFile(path, 'utf8'),
+      policyProblems,
+      readListener,
+      opened: openedBy(this.#options),
+      clock,
+      versionKey: this.#versionKey,
+      zone: this.#options.zone,
+      refuseExpired: false,
+      policed: this.#serving?.policed ?? new Set()
+    })
+    const { file } = read
+    if (file === undefined) return { ...read, changes: NO_CHANGES, applied: () => undefined }
+    return {
+      ...read,
+      set: { source, text, records: file.records },
+      changes: siteChanges(this.#serving?.contents ?? new Map(), file.contents),
+      applied: () => {
+        this.#serving = file
+      }
+    }
+  }
+}
+
+const NO_CHANGES: SiteChanges = { added: [], changed: [], removed: [] }
+
+/** Addresses that the options open, with the names of the options. */
+function openedBy({ listen, listeners, api, agents }: Options): ReadonlyMap<string, string> {
+  const opened = new Map<string, string>()
+  const add = ({ host, port }: Options['listen'], option: string) => {
+    if (port !== 0) opened.set(formatAuthority(host, port), `the option ${option}`)
+  }
+  add(listen, 'listen')
+  for (const listener of listeners) add(listener.listen, 'listeners')
+  add(api.listen, 'api.listen')
+  if (agents !== undefined) add(agents, 'agents')
+  return opened
+}
+
+async function textOf(path: string): Promise<string | { readonly code: string }> {
+  try {
+    return await readFile(path, 'utf8')
+  } catch (error) {
+    const code = codeOf(error)
+    if (code === undefined) throw error
+    return { code }
+  }
+}
+
+/** A site file that cannot be read, as a problem of its first line. */
+function unreadable(source: string, code: string): UnitProblems {
+  const message = code === 'ENOENT' ? 'there is no such file' : `it cannot be read (${code})`
+  const place = { path: '', line: 1, column: 1, length: 1 }
+  return {
+    key: SITE_FILE,
+    source,
+    text: '',
+    problems: [{ severity: 'error', code: 'FILE_UNREADABLE', message, ...place }]
+  }
+}
+
+/** Paths below the working directory are shown relative to it. */
+export function shownPath(path: string): string {
+  const near = relative(process.cwd(), path)
+  return near.startsWith('..') ? path : near
+}

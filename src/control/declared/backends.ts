@@ -1,0 +1,260 @@
+import { isObject } from '../../lib/json.js'
+import type { NodePath } from '../../policy/problems.js'
+import { dataOf, type MapEntry, type TreeNode } from '../../policy/tree.js'
+import { failoverBackend, httpResponseBackend, tunnelGroupBackend, weightedBackend } from '../../resources/backends.js'
+import { staticBackend } from '../../resources/static-backend.js'
+import { type Declaration, locator } from './declaration.js'
+import type { Names } from './names.js'
+
+/** Keys of a backend: one of the first four says where traffic goes. */
+/** Of each server, as the API has them. */
+export const SERVER_SETTINGS = ['health', 'passive_health', 'timeouts', 'tls']
+/** Of several that share traffic, as the API has them. */
+export const SHARE_SETTINGS = ['panic_threshold', 'slow_start']
+const FORM_KEYS = ['servers', 'labels', 'response', 'backends', 'balance', 'description', 'metadata']
+const BACKEND_KEYS = [...FORM_KEYS, ...SERVER_SETTINGS, ...SHARE_SETTINGS]
+const FORMS = ['servers', 'labels', 'response', 'backends'] as const
+const SERVER_KEYS = ['url', 'weight']
+/** How a backend with several members chooses. */
+export const BALANCES = ['weighted', 'round_robin', 'least_requests', 'failover']
+const PLANNED_BALANCES = ['random', 'consistent_hash']
+
+interface Server {
+  readonly url: string
+  readonly weight: number
+  readonly node: TreeNode
+  readonly path: NodePath
+}
+
+/** Reads the map `backends`: single ones first, because others are made of them. */
+export async function readBackends(declaration: Declaration, names: Names, { key, value }: MapEntry): Promise<void> {
+  const groups: MapEntry[] = []
+  for (const entry of declaration.entries(value, [key], 'backends')) {
+    names.backends.set(entry.key, undefined)
+    if (entry.value.kind === 'map' && entry.value.entries.some((one) => one.key === 'backends')) groups.push(entry)
+    else await new BackendReader(declaration, names, entry).single()
+  }
+  // A failover may name a weighted one.
+  const failover = (entry: MapEntry) => balanceOf(entry) === 'failover'
+  for (const entry of [...groups.filter((one) => !failover(one)), ...groups.filter(failover)]) {
+    await new BackendReader(declaration, names, entry).group()
+  }
+}
+
+function balanceOf({ value }: MapEntry): unknown {
+  const found = value.kind === 'map' ? value.entries.find(({ key }) => key === 'balance')?.value : undefined
+  return found?.kind === 'scalar' ? found.value : undefined
+}
+
+class BackendReader {
+  readonly #declaration: Declaration
+  readonly #names: Names
+  readonly #entry: MapEntry
+  readonly #path: NodePath
+  readonly #fields: ReadonlyMap<string, MapEntry>
+  readonly #about: Record<string, unknown>
+  readonly #balance: string
+
+  constructor(declaration: Declaration, names: Names, entry: MapEntry) {
+    this.#declaration = declaration
+    this.#names = names
+    this.#entry = entry
+    this.#path = ['backends', entry.key]
+    this.#fields = declaration.fields(entry.value, this.#path, 'a backend', BACKEND_KEYS)
+    this.#about = {}
+    for (const key of ['description', 'metadata']) {
+      const given = this.#fields.get(key)
+      if (given !== undefined) this.#about[key] = dataOf(given.value)
+    }
+    this.#balance = this.#readBalance()
+  }
+
+  async single(): Promise<void> {
+    const forms = FORMS.filter((form) => this.#fields.has(form))
+    if (forms.length !== 1) {
+      if (this.#entry.value.kind !== 'map') return
+      const message = `a backend must have exactly one of ${FORMS.join(', ')}`
+      this.#error(this.#entry.keySpan, forms.length === 0 ? 'FIELD_REQUIRED' : 'CONFLICTING_FIELDS', message)
+      return
+    }
+    const labels = this.#fields.get('labels')
+    const response = this.#fields.get('response')
+    if (labels !== undefined) await this.#add(tunnelGroupBackend, { labels: dataOf(labels.value) }, labels)
+    else if (response !== undefined) {
+      const known = ['body', 'headers', 'status_code']
+      const fields = this.#declaration.fields(response.value, [...this.#path, 'response'], 'a response', known)
+      const body = Object.fromEntries([...fields].map(([key, { value }]) => [key, dataOf(value)]))
+      await this.#add(httpResponseBackend, body, response)
+    } else await this.#servers(this.#fields.get('servers') as MapEntry)
+  }
+
+  async group(): Promise<void> {
+    const { key, value } = this.#fields.get('backends') as MapEntry
+    const path = [...this.#path, key]
+    const balance = this.#balance
+    const members: [id: string, weight: number][] = []
+    if (value.kind === 'map' && balance !== 'failover') {
+      for (const entry of value.entries) {
+        const id = this.#names.backends.idOf(entry.key, { span: entry.keySpan }, [...path, entry.key])
+        if (id !== undefined) members.push([id, dataOf(entry.value) as number])
+      }
+    } else {
+      const items = this.#declaration.items(value, path, balance === 'failover' ? 'backends' : 'backends of no weights')
+      for (const id of this.#names.backends.ids(items, path)) members.push([id, 1])
+    }
+    if (members.length > 0) await this.#combine(balance, members, this.#fields.get('backends') as MapEntry)
+  }
+
+  async #servers({ key, value }: MapEntry): Promise<void> {
+    const path = [...this.#path, key]
+    const items = this.#declaration.items(value, path, 'servers')
+    const servers = items.map((item, index) => this.#server(item, [...path, index]))
+    if (items.length === 0 && value.kind === 'list') {
+      this.#error(value.span, 'FIELD_REQUIRED', 'a backend needs at least one server')
+    }
+    const found = servers.filter((server) => server !== undefined)
+    if (found.length < items.length) return
+    const [only, second] = found
+    if (only === undefined) return
+    if (second === undefined) {
+      const id = await this.#address(only, [this.#entry.key], this.#about)
+      this.#names.backends.set(this.#entry.key, id)
+      return
+    }
+    const members: [string, number][] = []
+    for (const server of found) {
+      const twice = found.filter(({ url }) => url === server.url).indexOf(server)
+      const name = [this.#entry.key, server.url, ...(twice > 0 ? [String(twice)] : [])]
+      const id = await this.#address(server, name, {})
+      if (id !== undefined) members.push([id, server.weight])
+    }
+    if (members.length === found.length) {
+      await this.#combine(this.#balance, members, this.#fields.get('servers') as MapEntry)
+    }
+  }
+
+  #server(item: TreeNode, path: NodePath): Server | undefined {
+    if (item.kind !== 'map') {
+      const url = this.#declaration.text(item, path, 'a server')
+      return url === undefined ? undefined : { url, weight: 1, node: item, path }
+    }
+    const fields = this.#declaration.fields(item, path, 'a server', SERVER_KEYS)
+    const url = fields.get('url')
+    if (url === undefined) {
+      this.#declaration.error({ path, span: item.span }, 'FIELD_REQUIRED', 'a server needs its url')
+      return undefined
+    }
+    const text = this.#declaration.text(url.value, [...path, 'url'], 'the url of a server')
+    const weight = fields.get('weight')
+    if (text === undefined) return undefined
+    return { url: text, weight: weight === undefined ? 1 : (dataOf(weight.value) as number), node: url.value, path }
+  }
+
+  async #address(
+    { url, node, path }: Server,
+    name: readonly string[],
+    about: Readonly<Record<string, unknown>>
+  ): Promise<string | undefined> {
+    const at = { path, span: node.span }
+    const [, scheme = 'http', address] = /^(?:([a-z][a-z0-9+.-]*):\/\/)?([^/?#\s]+)\/?$/i.exec(url) ?? []
+    if (address === undefined) {
+      this.#declaration.error(at, 'FIELD_INVALID', 'a server is a URL without a path, such as http://127.0.0.1:3000')
+      return undefined
+    }
+    const port = SCHEMES[scheme.toLowerCase()]
+    if (port === undefined) {
+      const message =
+        UNBUILT_SCHEMES[scheme.toLowerCase()] ??
+        `"${scheme}" is no scheme of a server; write http, https, h2c, h2, grpc, grpcs or tcp`
+      this.#declaration.error(at, scheme in UNBUILT_SCHEMES ? 'NOT_BUILT' : 'FIELD_INVALID', message)
+      return undefined
+    }
+    const whole = /:\d+$/.test(address) || port === 0 ? address : `${address}:${port}`
+    const secure = SECURE.has(scheme.toLowerCase())
+    const given = this.#settings(SERVER_SETTINGS)
+    if (given.tls !== undefined && !secure) {
+      this.#error(
+        (this.#fields.get('tls') as MapEntry).keySpan,
+        'CONFLICTING_FIELDS',
+        `tls does not go with ${scheme}://`,
+        'tls'
+      )
+    }
+    const tls = { ...(isObject(given.tls) ? given.tls : {}), enabled: secure }
+    const body = { ...about, ...given, address: whole, tls, http2: HTTP2.has(scheme.toLowerCase()) }
+    const label = `backend ${this.#entry.key}`
+    const locate = (field: string) => this.#settingAt(field) ?? at
+    return (await this.#declaration.add(staticBackend, { label, name, body, at, locate }))?.id
+  }
+
+  async #combine(balance: string, members: readonly (readonly [string, number])[], entry: MapEntry): Promise<void> {
+    if (balance === 'failover') await this.#add(failoverBackend, { backends: members.map(([id]) => id) }, entry)
+    else {
+      const balanced = balance === 'least_requests' ? { balance } : {}
+      const body = { backends: Object.fromEntries(members), ...balanced, ...this.#settings(SHARE_SETTINGS) }
+      await this.#add(weightedBackend, body, entry)
+    }
+  }
+
+  /** What the backend says under these keys, as requests of the API have it. */
+  #settings(keys: readonly string[]): Record<string, unknown> {
+    const given = keys.filter((key) => this.#fields.has(key))
+    return Object.fromEntries(given.map((key) => [key, dataOf((this.#fields.get(key) as MapEntry).value)]))
+  }
+
+  /** Where a field stands that was taken from a setting. */
+  #settingAt(field: string): ReturnType<ReturnType<typeof locator>> | undefined {
+    const [key = ''] = field.split(/[.[]/)
+    const entry = this.#fields.get(key)
+    if (entry === undefined) return undefined
+    return locator(entry.value, [...this.#path, key], entry.keySpan)(field.slice(key.length).replace(/^\./, ''))
+  }
+
+  async #add(resource: Parameters<Declaration['add']>[0], body: object, within: MapEntry): Promise<void> {
+    const { key, keySpan } = this.#entry
+    const at = { path: this.#path, span: keySpan }
+    const locate = locator(within.value, [...this.#path, within.key], within.keySpan)
+    const inside = (field: string) =>
+      field in this.#about ? at : (this.#shareAt(field) ?? locate(field.replace(/^labels\.?/, '')))
+    const wanted = { label: `backend ${key}`, name: [key], body: { ...this.#about, ...body }, at, locate: inside }
+    this.#names.backends.set(key, (await this.#declaration.add(resource, wanted))?.id)
+  }
+
+  #shareAt(field: string): ReturnType<ReturnType<typeof locator>> | undefined {
+    return SHARE_SETTINGS.includes(field) ? this.#settingAt(field) : undefined
+  }
+
+  #readBalance(): string {
+    const given = this.#fields.get('balance')
+    if (given === undefined) return 'weighted'
+    const word = this.#declaration.text(given.value, [...this.#path, 'balance'], 'balance')
+    if (word === undefined || BALANCES.includes(word)) return word ?? 'weighted'
+    const known = `${BALANCES.slice(0, -1).join(', ')} or ${BALANCES.at(-1)}`
+    const unbuilt = PLANNED_BALANCES.includes(word)
+    const message = unbuilt ? `${word} is not built in this version; write ${known}` : `must be ${known}`
+    this.#error(given.value.span, unbuilt ? 'NOT_BUILT' : 'FIELD_INVALID', `balance: ${message}`, 'balance')
+    return 'weighted'
+  }
+
+  #error(span: TreeNode['span'], code: string, message: string, ...within: string[]): void {
+    this.#declaration.error({ path: [...this.#path, ...within], span }, code, message)
+  }
+}
+
+/** Port of a server that names none; 0: it must name one. */
+const SCHEMES: Readonly<Record<string, number>> = {
+  http: 80,
+  https: 443,
+  h2c: 80,
+  h2: 443,
+  grpc: 80,
+  grpcs: 443,
+  tcp: 0
+}
+const SECURE: ReadonlySet<string> = new Set(['https', 'h2', 'grpcs'])
+/** HTTP/2 to the server: by ALPN with TLS, by prior knowledge without. */
+const HTTP2: ReadonlySet<string> = new Set(['h2c', 'h2', 'grpc', 'grpcs'])
+
+const UNBUILT_SCHEMES: Readonly<Record<string, string>> = {
+  unix: 'sockets of the file system are not built as servers in this version; an agent can forward to one'
+}

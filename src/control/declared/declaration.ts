@@ -1,0 +1,309 @@
+import { createHash, randomBytes } from 'node:crypto'
+import { resolve } from 'node:path'
+import type { Clock } from '../../lib/clock.js'
+import { codeOf } from '../../lib/errors.js'
+import { SourceText, type Span } from '../../lib/positions.js'
+import { didYouMean } from '../../lib/suggest.js'
+import { type NodePath, type Problem, Reporter, type UnitProblems } from '../../policy/problems.js'
+import { isNull, type MapEntry, nameOf, type TreeNode } from '../../policy/tree.js'
+import { createRecord, readCreate } from '../../resources/read.js'
+import { claimsOf, type Resource } from '../../resources/resource.js'
+import type { Makers, ResourceRecord } from '../../schema/field.js'
+import type { Target } from '../../schema/references.js'
+
+/** Everything that is wrong, or doubtful, with a policy document in the layer where it will run. */
+export type PolicyProblems = (text: string, layer: 'http' | 'tcp') => readonly Problem[]
+
+/** A listener, or what would be one. */
+type ReadListener = { readonly ok: true; readonly value: unknown } | { readonly ok: false; readonly refused: string }
+
+/** What reading a site file needs from outside. */
+export interface SiteFileInput {
+  /** The file as messages name it. */
+  readonly source: string
+  /** Relative paths in it start here. */
+  readonly folder: string
+  readonly text: string
+  readonly environment: Readonly<Record<string, string | undefined>>
+  /** Text of a file by its absolute path; rejects with the system's error. */
+  readonly readFile: (path: string) => Promise<string>
+  readonly policyProblems: PolicyProblems
+  /** Reads a listener as the option `listeners` has them. */
+  readonly readListener: (written: unknown) => ReadListener
+  /** Addresses that the options open already, such as `127.0.0.1:8080`, with the names of the options. */
+  readonly opened: ReadonlyMap<string, string>
+  readonly clock: Clock
+  /**
+   * Of this process: equal secrets have equal versions under it, and a version tells nothing of its secret. See
+   * `newVersionKey`.
+   */
+  readonly versionKey: Uint8Array
+  /** Zone of the names that the service makes. */
+  readonly zone: string
+  /** Is a certificate that has expired an error? Where it is none, a start serves it and warns. */
+  readonly refuseExpired: boolean
+  /** Places under `sites` and `tcp` that have a policy now: none of them may lose it without saying `policy: none`. */
+  readonly policed: ReadonlySet<string>
+}
+
+/** Key of the problems of a site file itself; policies that it names have their own. */
+export const SITE_FILE = 'site-file'
+
+/** Where something stands in the file. */
+export interface At {
+  readonly path: NodePath
+  readonly span: Span
+}
+
+/** A record that the file means, with the name that people know it by and its line. */
+export interface DeclaredRecord {
+  readonly resource: Resource
+  readonly record: ResourceRecord
+  /** `site shop.example.com`, `backend web`: what a change of the record is a change of. */
+  readonly label: string
+  /** Line in the file, from 1. */
+  readonly line: number
+}
+
+/** A record as the file asks for it. */
+export interface Wanted {
+  readonly label: string
+  /** What tells it from the other records of its kind: its id follows from it. */
+  readonly name: readonly string[]
+  /** As a request of the API. */
+  readonly body: Readonly<Record<string, unknown>>
+  /** Parameters of the path: ids of parents. */
+  readonly parents?: Readonly<Record<string, string>>
+  readonly at: At
+  /** The place of a field of the request, as problems name it. */
+  readonly locate: (field: string) => At
+  /** A message in the words of the file. */
+  readonly word?: (message: string) => string
+}
+
+/** Id of a declared record: it follows from its name, so that counters and sessions outlive a restart. */
+export function declaredId({ idPrefix }: Pick<Target, 'idPrefix'>, name: readonly string[]): string {
+  const digest = createHash('sha256').update(JSON.stringify(['site file', ...name]))
+  return `${idPrefix}_${digest.digest('hex').slice(0, 27)}`
+}
+
+/** What has been read of a site file so far: its records and everything that is wrong. */
+export class Declaration {
+  readonly input: SiteFileInput
+  readonly records: DeclaredRecord[] = []
+  /** Absolute paths of what it names, in their order. */
+  readonly files = new Set<string>()
+  /** Policies by the id of their owner: what messages call them. */
+  readonly policySources = new Map<string, string>()
+  /** Places under `sites` and `tcp` that have a policy. */
+  readonly policed = new Set<string>()
+  readonly #source: SourceText
+  readonly #report: Reporter
+  readonly #documents = new Map<string, UnitProblems>()
+  readonly #texts = new Map<string, Promise<string>>()
+  readonly #claims = new Map<string, DeclaredRecord>()
+
+  constructor(input: SiteFileInput) {
+    this.input = input
+    this.#source = new SourceText(input.text)
+    this.#report = new Reporter(this.#source)
+  }
+
+  /** Of the file, then of the policies that it names; those without a problem are left out. */
+  problems(): UnitProblems[] {
+    const { source, text } = this.input
+    const own = { key: SITE_FILE, source, text, problems: this.#report.sorted() }
+    return [own, ...this.#documents.values()].filter(({ problems }) => problems.length > 0)
+  }
+
+  get failed(): boolean {
+    return this.problems().some(({ problems }) => problems.some(({ severity }) => severity === 'error'))
+  }
+
+  error({ path, span }: At, code: string, message: string): void {
+    this.#report.error(path, code, message, span)
+  }
+
+  warning({ path, span }: At, code: string, message: string): void {
+    this.#report.warning(path, code, message, span)
+  }
+
+  lineOf(span: Span): number {
+    return this.#source.place(span.start).line
+  }
+
+  /** The entries of a map; another value is reported. `what`: with its article. */
+  entries(node: TreeNode, path: NodePath, what: string): readonly MapEntry[] {
+    if (node.kind === 'map') return node.entries
+    if (node.kind !== 'broken')
+      this.error({ path, span: node.span }, 'FIELD_INVALID', `${what} must be a map, not ${nameOf(node)}`)
+    return []
+  }
+
+  /** The entries of a map by their keys; a key that is not known is reported. */
+  fields(node: TreeNode, path: NodePath, what: string, known: readonly string[]): ReadonlyMap<string, MapEntry> {
+    const found = new Map<string, MapEntry>()
+    for (const entry of this.entries(node, path, what)) {
+      if (known.includes(entry.key)) found.set(entry.key, entry)
+      else {
+        const message = `${what} has no "${entry.key}"${didYouMean(entry.key, known)}; it has ${known.join(', ')}`
+        this.error({ path: [...path, entry.key], span: entry.keySpan }, 'FIELD_UNKNOWN', message)
+      }
+    }
+    return found
+  }
+
+  /** The items of a list; another value is reported. */
+  items(node: TreeNode, path: NodePath, what: string): readonly TreeNode[] {
+    if (node.kind === 'list') return node.items
+    if (node.kind !== 'broken')
+      this.error({ path, span: node.span }, 'FIELD_INVALID', `${what} must be a list, not ${nameOf(node)}`)
+    return []
+  }
+
+  /** A text that is not empty; undefined after a report. */
+  text(node: TreeNode, path: NodePath, what: string): string | undefined {
+    if (node.kind === 'scalar' && typeof node.value === 'string' && node.value !== '') return node.value
+    if (node.kind !== 'broken')
+      this.error({ path, span: node.span }, 'FIELD_INVALID', `${what} must be a text, not ${nameOf(node)}`)
+    return undefined
+  }
+
+  /** The text of a file that the site file names, which is watched from now on; undefined after a report. */
+  async file(name: string, at: At, what: string): Promise<string | undefined> {
+    const path = resolve(this.input.folder, name)
+    this.files.add(path)
+    let reading = this.#texts.get(path)
+    if (reading === undefined) {
+      reading = this.input.readFile(path)
+      this.#texts.set(path, reading)
+    }
+    try {
+      return await reading
+    } catch (error) {
+      const code = codeOf(error)
+      if (code === undefined) throw error
+      this.error(at, 'FILE_UNREADABLE', `${what} "${name}" cannot be read: ${READ_ERRORS[code] ?? code}`)
+      return undefined
+    }
+  }
+
+  /** The text of a policy file without errors, found by its place; undefined after a report or for `none`. */
+  async policy(node: TreeNode, path: NodePath, owner: string, layer: 'http' | 'tcp'): Promise<string | undefined> {
+    if (isNull(node)) {
+      const message = 'names no policy; write "policy: none" where there is to be none'
+      this.error({ path, span: node.span }, 'POLICY_MISSING', message)
+      return undefined
+    }
+    const name = this.text(node, path, 'policy')
+    if (name === undefined || name === 'none') return undefined
+    const text = await this.file(name, { path, span: node.span }, 'the policy')
+    if (text === undefined) return undefined
+    this.policySources.set(owner, name)
+    const key = `${layer} ${name}`
+    if (!this.#documents.has(key)) {
+      this.#documents.set(key, { key, source: name, text, problems: this.input.policyProblems(text, layer) })
+    }
+    return text
+  }
+
+  /** Reads a record by the declaration of its resource; undefined after a report. */
+  async add(resource: Resource, wanted: Wanted): Promise<ResourceRecord | undefined> {
+    const { name, body, parents = {}, at, label } = wanted
+    // Policies are compiled from their own files, with their places there.
+    const read = readCreate(resource, body, { checkPolicy: () => undefined, path: parents })
+    const written = read.ok ? await createRecord(resource, read.input, this.#makers(resource, name)) : read
+    if (!written.ok) {
+      for (const { field, code, message } of written.problems) this.#refuse(wanted, field, code, message)
+      return undefined
+    }
+    const declared = { resource, record: written.record, label, line: this.lineOf(at.span) }
+    if (!this.#claim(declared, wanted)) return undefined
+    this.records.push(declared)
+    return written.record
+  }
+
+  #refuse({ locate, word = (message) => message }: Wanted, field: string, code: string, message: string): void {
+    const name = field.split(/[.[]/).findLast((step) => /^[a-z_]+$/.test(step))
+    this.error(locate(field), code, word(name === undefined ? message : `${name} ${message}`))
+  }
+
+  #claim(declared: DeclaredRecord, { locate }: Wanted): boolean {
+    const claims = claimsOf(declared.resource, declared.record)
+    const taken = claims.find(({ space, value }) => this.#claims.has(`${space} ${value}`))
+    if (taken === undefined) {
+      for (const { space, value } of claims) this.#claims.set(`${space} ${value}`, declared)
+      return true
+    }
+    const other = this.#claims.get(`${taken.space} ${taken.value}`)
+    const message = `${taken.field} is taken by ${other?.label} in line ${other?.line}`
+    this.error(locate(taken.field), 'ALREADY_EXISTS', message)
+    return false
+  }
+
+  #makers(resource: Resource, name: readonly string[]): Makers {
+    const { clock, zone } = this.input
+    return {
+      clock,
+      zone,
+      principal: '',
+      newId: () => declaredId(resource, name),
+      random: (bytes) => randomBytes(bytes),
+      find: async (kind, id) => this.records.find(({ record }) => record.kind === kind && record.id === id)?.record
+    }
+  }
+}
+
+const READ_ERRORS: Readonly<Record<string, string>> = {
+  ENOENT: 'there is no such file',
+  ENOTDIR: 'there is no such file',
+  EISDIR: 'it is a folder',
+  EACCES: 'reading it is not permitted',
+  EPERM: 'reading it is not permitted'
+}
+
+/** The place of a field of a request inside the node that the request was made from; the deepest that is written. */
+export function locator(node: TreeNode, path: NodePath, span: Span, renamed: Readonly<Record<string, string>> = {}) {
+  return (field: string): At => {
+    let at: At = { path, span }
+    let level: TreeNode | undefined = node
+    let rest = field
+    while (rest !== '' && level !== undefined) {
+      const step = nextStep(level, rest, renamed)
+      if (step === undefined) break
+      at = { path: [...at.path, step.key], span: step.span }
+      level = step.node
+      rest = step.rest
+    }
+    return at
+  }
+}
+
+interface Step {
+  readonly key: string | number
+  readonly span: Span
+  readonly node: TreeNode
+  readonly rest: string
+}
+
+function nextStep(level: TreeNode, field: string, renamed: Readonly<Record<string, string>>): Step | undefined {
+  const index = /^\[(\d+)\]\.?/.exec(field)
+  if (index !== null && level.kind === 'list') {
+    const item = level.items[Number(index[1])]
+    return item && { key: Number(index[1]), span: item.span, node: item, rest: field.slice(index[0].length) }
+  }
+  if (level.kind !== 'map') return undefined
+  // Keys may have dots in them, so that the longest one that fits is meant.
+  const fits = level.entries.filter(({ key }) => begins(field, key) || begins(field, requestNameOf(key, renamed)))
+  const entry = fits.sort((a, b) => b.key.length - a.key.length)[0]
+  if (entry === undefined) return undefined
+  const length = begins(field, entry.key) ? entry.key.length : requestNameOf(entry.key, renamed).length
+  const span = entry.value.kind === 'scalar' ? entry.value.span : entry.keySpan
+  return { key: entry.key, span, node: entry.value, rest: field.slice(length).replace(/^\./, '') }
+}
+
+const requestNameOf = (key: string, renamed: Readonly<Record<string, string>>) => renamed[key] ?? key
+
+function begins(field: string, key: string): boolean {
+  return field === key || field.startsWith(`${key}.`) || field.startsWith(`${key}[`)
+}

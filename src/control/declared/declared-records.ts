@@ -1,0 +1,97 @@
+import type { UnitProblems } from '../../policy/problems.js'
+import { claimsOf, type Resource } from '../../resources/resource.js'
+import type { ResourceRecord } from '../../schema/field.js'
+import type { StoreReader } from '../../store/store.js'
+import { ControlError } from '../errors.js'
+import { type DeclaredRecord, SITE_FILE } from './declaration.js'
+
+/** The records that a site file means, with what messages need of the file. */
+export interface DeclaredSet {
+  /** The file as messages name it. */
+  readonly source: string
+  readonly text: string
+  readonly records: readonly DeclaredRecord[]
+}
+
+const NOTHING: DeclaredSet = { source: '', text: '', records: [] }
+
+/** Records that stand in a file and in no store: the API shows them and changes none of them. */
+export class DeclaredRecords {
+  #set = NOTHING
+  #byId = new Map<string, DeclaredRecord>()
+  #claims = new Map<string, DeclaredRecord>()
+
+  replace(set: DeclaredSet = NOTHING): void {
+    this.#set = set
+    this.#byId = new Map(set.records.map((one) => [`${one.record.kind} ${one.record.id}`, one]))
+    this.#claims = new Map(
+      set.records.flatMap((one) =>
+        claimsOf(one.resource, one.record).map(({ space, value }) => [`${space} ${value}`, one] as const)
+      )
+    )
+  }
+
+  /** Do these records stand in it already? */
+  isOf(set: DeclaredSet | undefined): boolean {
+    return set === this.#set
+  }
+
+  find(kind: string, id: string): ResourceRecord | undefined {
+    return this.#byId.get(`${kind} ${id}`)?.record
+  }
+
+  /** In the order of the file; `below`: only those whose field has this value. */
+  list({ name }: Resource, below?: { readonly field: string; readonly id: string }): readonly ResourceRecord[] {
+    const all = this.#set.records.map(({ record }) => record).filter(({ kind }) => kind === name)
+    return below === undefined ? all : all.filter(({ body }) => body[below.field] === below.id)
+  }
+
+  /** The file and line of a record; undefined when it stands in no file. */
+  placeOf({
+    kind,
+    id
+  }: Pick<ResourceRecord, 'kind' | 'id'>): { readonly file: string; readonly line: number } | undefined {
+    const found = this.#byId.get(`${kind} ${id}`)
+    return found && { file: this.#set.source, line: found.line }
+  }
+
+  /** Fails with `DECLARED` when the record stands in the file, which alone can change it. */
+  mustNotHave(kind: string, id: string): void {
+    const place = this.placeOf({ kind, id })
+    if (place === undefined) return
+    const at = `${place.file}:${place.line}`
+    const details = { file: place.file, line: String(place.line) }
+    throw new ControlError('DECLARED', `${kind} ${id} is declared at ${at} and changes there alone`, { details })
+  }
+
+  /** Fails with `ALREADY_EXISTS` when a declared record has the value. */
+  mustNotClaim(space: string, value: string, field: string): void {
+    const keeper = this.#claims.get(`${space} ${value}`)
+    if (keeper === undefined) return
+    const at = `${this.#set.source}:${keeper.line}`
+    const details = { taken_by: `${keeper.record.kind} ${keeper.record.id}`, declared_at: at }
+    throw new ControlError('ALREADY_EXISTS', `${field} is taken by the ${keeper.label} that ${at} declares`, {
+      field,
+      details
+    })
+  }
+}
+
+/** What the file claims and records of the store have already; empty: nothing. */
+export async function clashesWithStore(reader: StoreReader, set: DeclaredSet): Promise<UnitProblems[]> {
+  const lines = set.text.split('\n')
+  const problems: UnitProblems['problems'][number][] = []
+  for (const { resource, record, label, line } of set.records) {
+    for (const { space, value, field } of claimsOf(resource, record)) {
+      const keeper = await reader.keeperOf(space, value)
+      if (keeper === undefined) continue
+      const shown = field === 'hostports' ? value : field
+      const message = `${label}: ${shown} is taken by ${keeper.kind} ${keeper.id}, which the API has made; delete that or leave this out`
+      const text = lines[line - 1] ?? ''
+      const column = text.length - text.trimStart().length + 1
+      const length = Math.max(1, text.trim().length)
+      problems.push({ severity: 'error', code: 'ALREADY_EXISTS', message, path: '', line, column, length })
+    }
+  }
+  return problems.length === 0 ? [] : [{ key: SITE_FILE, source: set.source, text: set.text, problems }]
+}

@@ -1,0 +1,134 @@
+import { isObject } from '../../lib/json.js'
+import { httpResponseBackend, tunnelGroupBackend, weightedBackend } from '../../resources/backends.js'
+import { httpsEdge, httpsEdgeRoute, tcpEdge } from '../../resources/edges.js'
+import { ipPolicyRule, ipRestriction } from '../../resources/ip-policies.js'
+import type { Resource } from '../../resources/resource.js'
+import { staticBackend } from '../../resources/static-backend.js'
+import { RESTRICTION_KEYS } from './access.js'
+import { BALANCES, SERVER_SETTINGS, SHARE_SETTINGS } from './backends.js'
+import { ROUTE_MODULES, SITE_KEYS, TCP_MODULES } from './sites.js'
+import { NAMED_LISTS } from './values.js'
+
+type Schema = Readonly<Record<string, unknown>>
+
+const text = (description: string): Schema => ({ type: 'string', minLength: 1, description })
+const mapOf = (values: Schema, description: string): Schema => ({
+  type: ['object', 'null'],
+  description,
+  additionalProperties: values
+})
+
+function object(properties: Readonly<Record<string, unknown>>, about: Schema = {}): Schema {
+  return { type: 'object', ...about, properties, additionalProperties: false }
+}
+
+const secret = (description: string): Schema => ({
+  description,
+  oneOf: ['env', 'file', 'vault'].map((key) => object({ [key]: { type: 'string', minLength: 1 } }, { required: [key] }))
+})
+
+/** The JSON Schema of site files, for editors: fields of the API stand in it as the API declares them. */
+export function siteFileSchema(): object {
+  const policy = text('File of the traffic policy; `none`: none on purpose.')
+  const backend = text('Name of a backend.')
+  const route = object({
+    backend,
+    policy,
+    ...requestFields(httpsEdgeRoute, ['description', 'metadata']),
+    ...modules(httpsEdgeRoute, ROUTE_MODULES)
+  })
+  const tcp = object({
+    backend,
+    policy,
+    ...requestFields(tcpEdge, ['description', 'metadata']),
+    ...modules(tcpEdge, TCP_MODULES)
+  })
+  const ofEdge = SITE_KEYS.filter((key) => httpsEdge.fields[key as 'metadata']?.request !== undefined)
+  const site = object({
+    hosts: { type: 'array', items: { type: 'string' }, description: 'Further hosts of the site.' },
+    policy,
+    backend,
+    routes: mapOf({ anyOf: [backend, route] }, 'By path: one that ends with / is a prefix, another one is exact.'),
+    ...requestFields(httpsEdge, ofEdge),
+    ...modules(httpsEdgeRoute, ROUTE_MODULES)
+  })
+  return {
+    $schema: 'https://json-schema.org/draft/2020-12/schema',
+    title: 'Site file of Sluice',
+    ...object({
+      listeners: {
+        type: 'array',
+        description:
+          'Where traffic is accepted: URLs such as https://0.0.0.0:443, or maps as of the option `listeners`.',
+        items: { type: ['string', 'object'] }
+      },
+      certificates: { type: 'array', items: certificate, description: 'Chains with their keys; watched.' },
+      certificate_authorities: mapOf(text('PEM file.'), 'Authorities of clients, by name.'),
+      ip_policies: mapOf(ipPolicy(), 'Networks that are allowed and denied, by name.'),
+      ip_restrictions: mapOf(object(requestFields(ipRestriction, RESTRICTION_KEYS)), 'By class of traffic.'),
+      vaults: mapOf(mapOf(secret('Its value.'), 'Secrets by name.'), 'Vaults by name.'),
+      sites: mapOf(site, 'By host, or host:port.'),
+      tcp: mapOf({ anyOf: [backend, tcp] }, 'TCP edges by host:port.'),
+      backends: mapOf(backendSchema(), 'Where traffic goes, by name.')
+    })
+  }
+}
+
+const certificate: Schema = object(
+  {
+    certificate: text('PEM file of the chain, leaf first.'),
+    key: { anyOf: [text('PEM file of the private key.'), secret('The private key.')] },
+    description: { type: 'string' },
+    metadata: { type: 'string' }
+  },
+  { required: ['certificate', 'key'] }
+)
+
+function ipPolicy(): Schema {
+  const networks = { type: 'array', items: ipPolicyRule.fields.cidr.request }
+  return object({ allow: networks, deny: networks, description: { type: 'string' }, metadata: { type: 'string' } })
+}
+
+function backendSchema(): Schema {
+  const url = text('http://, https://, h2c://, h2://, grpc://, grpcs:// or tcp:// with host and port.')
+  const server = object({ url, weight: { type: 'integer', minimum: 0, maximum: 10_000 } }, { required: ['url'] })
+  const names = { type: 'array', items: { type: 'string' } }
+  const weights = { type: 'object', additionalProperties: { type: 'integer', minimum: 0, maximum: 10_000 } }
+  return object({
+    servers: { type: 'array', minItems: 1, items: { anyOf: [url, server] } },
+    ...requestFields(tunnelGroupBackend, ['labels']),
+    response: object(requestFields(httpResponseBackend, ['body', 'headers', 'status_code'])),
+    backends: { anyOf: [names, weights], description: 'Other backends, with weights where they are weighted.' },
+    balance: { enum: BALANCES, description: 'How one of several is chosen; weighted unless said otherwise.' },
+    ...requestFields(staticBackend, SERVER_SETTINGS),
+    ...requestFields(weightedBackend, SHARE_SETTINGS),
+    description: { type: 'string' },
+    metadata: { type: 'string' }
+  })
+}
+
+function requestFields({ fields }: Resource, names: readonly string[]): Record<string, unknown> {
+  return Object.fromEntries(names.map((name) => [name, inFile(fields[name]?.request, name)]))
+}
+
+/** Modules with what the file writes otherwise; true: with its defaults, false: not although the site has it. */
+function modules(resource: Resource, names: readonly string[]): Record<string, unknown> {
+  const fields = Object.entries(requestFields(resource, names))
+  return Object.fromEntries(fields.map(([name, schema]) => [name, { anyOf: [{ type: ['boolean', 'null'] }, schema] }]))
+}
+
+/** A schema of requests as files have it: names in place of ids, references in place of secrets. */
+function inFile(schema: unknown, name: string): unknown {
+  if (NAMED_LISTS[name] !== undefined) return { type: 'array', items: { type: 'string' } }
+  if (!isObject(schema)) return schema
+  if (schema.writeOnly === true) return secret(String(schema.description ?? ''))
+  const { properties, required } = schema
+  if (!isObject(properties)) return schema
+  const known = new Map(Object.entries(NAMED_LISTS).map(([key, { request }]) => [request, key]))
+  const members = Object.entries(properties).map(([key, inner]) => {
+    const written = known.get(key) ?? key
+    return [written, inFile(inner, written)]
+  })
+  const needed = Array.isArray(required) ? { required: required.map((key) => known.get(String(key)) ?? key) } : {}
+  return { ...schema, properties: Object.fromEntries(members), ...needed }
+}

@@ -1,0 +1,219 @@
+import { createHash, createHmac, randomBytes } from 'node:crypto'
+import { formatAuthority } from '../../lib/host.js'
+import type { UnitProblems } from '../../policy/problems.js'
+import { dataOf, type MapEntry, type TreeNode } from '../../policy/tree.js'
+import { readTree } from '../../policy/yaml-tree.js'
+import { tcpEdge } from '../../resources/edges.js'
+import { policyKey } from '../../resources/units.js'
+import type { ListenerUnit, RouteUnit, SecretValues, Unit } from '../../runtime/plan.js'
+import { type FileListener, listenerUnit } from '../file-units.js'
+import { addUnits, type DerivedUnits } from '../units.js'
+import { readAuthorities, readCertificates, readIpPolicies, readIpRestrictions, readVaults } from './access.js'
+import { readBackends } from './backends.js'
+import { Declaration, type DeclaredRecord, type SiteFileInput } from './declaration.js'
+import { createNames } from './names.js'
+import { readSites, readTcp, type SitePolicy } from './sites.js'
+import { Values } from './values.js'
+
+/** Keys of a site file. */
+const SITE_FILE_KEYS = [
+  'listeners',
+  'certificates',
+  'certificate_authorities',
+  'ip_policies',
+  'ip_restrictions',
+  'vaults',
+  'sites',
+  'tcp',
+  'backends'
+] as const
+
+type Key = (typeof SITE_FILE_KEYS)[number]
+
+const LIMITS = { depth: 40, nodes: 200_000 }
+const EMPTY =
+  'the file says nothing; write "sites: {}" where there is to be none, so that an empty file takes nothing away by mistake'
+const OPTIONS = ['listen', 'upstream', 'policy', 'api', 'data', 'store', 'limits', 'timeouts', 'log', 'agents']
+
+/** A site file without errors: what it means for traffic. */
+export interface SiteFile {
+  readonly records: readonly DeclaredRecord[]
+  readonly units: ReadonlyMap<string, Unit>
+  readonly secrets: SecretValues
+  /** What it says by label (`site shop.example.com`), each with a digest of what it means. */
+  readonly contents: ReadonlyMap<string, string>
+  /** Places that have a policy. */
+  readonly policed: ReadonlySet<string>
+}
+
+export interface SiteFileRead {
+  /** Absent when there is an error. */
+  readonly file?: SiteFile
+  readonly problems: readonly UnitProblems[]
+  /** Absolute paths of the files that it names. */
+  readonly files: readonly string[]
+}
+
+/** Does this document say what a site file says? It tells one from a traffic policy. */
+export function looksLikeSiteFile(text: string): boolean {
+  const { root } = readTree(text, LIMITS)
+  return root?.kind === 'map' && root.entries.some(({ key }) => (SITE_FILE_KEYS as readonly string[]).includes(key))
+}
+
+/** Reads a site file with everything that it names. Finds every problem in one pass; rejects for a fault of the machine alone. */
+export async function readSiteFile(input: SiteFileInput): Promise<SiteFileRead> {
+  const declaration = new Declaration(input)
+  const { root, problems } = readTree(input.text, LIMITS)
+  for (const { code, message, span } of problems) declaration.error({ path: [], span }, code, message)
+  const read = await readRoot(declaration, root, problems.length > 0)
+  const about = { problems: declaration.problems(), files: [...declaration.files] }
+  return declaration.failed || read === undefined ? about : { ...about, file: derived(declaration, read) }
+}
+
+interface RootRead {
+  readonly listeners: readonly ListenerUnit[]
+  readonly policies: readonly SitePolicy[]
+}
+
+async function readRoot(
+  declaration: Declaration,
+  root: TreeNode | undefined,
+  broken: boolean
+): Promise<RootRead | undefined> {
+  const at = { path: [], span: root?.span ?? { start: 0, end: 0 } }
+  if (root === undefined || (root.kind === 'map' && root.entries.length === 0)) {
+    if (!broken) declaration.error(at, 'DOCUMENT_EMPTY', EMPTY)
+    return undefined
+  }
+  const options = root.kind === 'map' ? root.entries.filter(({ key }) => OPTIONS.includes(key)) : []
+  for (const { key, keySpan } of options) {
+    const message = `"${key}" is an option of the process and stands in the options file (sluice start --config FILE)`
+    declaration.error({ path: [key], span: keySpan }, 'FIELD_UNKNOWN', message)
+  }
+  const rest = root.kind === 'map' ? { ...root, entries: root.entries.filter((one) => !options.includes(one)) } : root
+  const fields = declaration.fields(rest, [], 'a site file', SITE_FILE_KEYS)
+  const names = createNames(declaration)
+  const given = async <T>(key: Key, read: (entry: MapEntry) => Promise<T>): Promise<T | undefined> => {
+    const entry = fields.get(key)
+    return entry === undefined ? undefined : await read(entry)
+  }
+  const vaults = await given('vaults', (entry) => readVaults(declaration, names, entry))
+  const values = new Values(declaration, names, vaults ?? new Map())
+  const reader = { declaration, names, values }
+  await given('ip_policies', (entry) => readIpPolicies(declaration, names, entry))
+  await given('ip_restrictions', (entry) => readIpRestrictions(declaration, values, entry))
+  await given('certificate_authorities', (entry) => readAuthorities(declaration, names, entry))
+  await given('certificates', (entry) => readCertificates(declaration, values, entry))
+  await given('backends', (entry) => readBackends(declaration, names, entry))
+  const policies = await given('sites', (entry) => readSites(reader, entry))
+  await given('tcp', (entry) => readTcp(reader, entry))
+  const listeners = await given('listeners', async (entry) => readListeners(declaration, entry))
+  return { listeners: listeners ?? [], policies: policies ?? [] }
+}
+
+/** Listeners with the places of their addresses, which no other listener and no TCP edge may have. */
+function readListeners(declaration: Declaration, { key, value }: MapEntry): ListenerUnit[] {
+  const units = new Map<string, Unit>()
+  const taken = new Map<string, string>(declaration.input.opened)
+  for (const { resource, record, label, line } of declaration.records) {
+    if (resource !== tcpEdge) continue
+    for (const address of record.body.hostports as readonly string[]) taken.set(address, `${label} in line ${line}`)
+  }
+  for (const [index, item] of declaration.items(value, [key], key).entries()) {
+    const at = { path: [key, index], span: item.span }
+    const read = declaration.input.readListener(dataOf(item))
+    if (!read.ok) {
+      declaration.error(at, 'FIELD_INVALID', `listeners must be ${read.refused}`)
+      continue
+    }
+    const listener = read.value as FileListener
+    const { host, port } = listener.listen
+    const address = formatAuthority(host, port)
+    const other = port === 0 ? undefined : taken.get(address)
+    if (other !== undefined) declaration.error(at, 'PORT_CLASH', `${address} is opened by ${other} already`)
+    taken.set(address, `the listener in line ${declaration.lineOf(item.span)}`)
+    const unit = listenerUnit(listener, listener.path_form ?? 'strict', units)
+    units.set(`listener:${unit.name}`, unit)
+  }
+  return [...units.values()] as ListenerUnit[]
+}
+
+const VERSION_KEY_BYTES = 32
+const VERSION_BYTES = 6
+
+function derived(declaration: Declaration, { listeners, policies }: RootRead): SiteFile {
+  const key = declaration.input.versionKey
+  const whole: DerivedUnits = { units: new Map(), secrets: new Map() }
+  const labels = new Map<string, string>()
+  for (const { record, label } of declaration.records) {
+    const before = new Set(whole.units.keys())
+    const revision = createHmac('sha256', key).update(JSON.stringify(record.secrets)).digest()
+    addUnits(whole, { record, revision: revision.readUIntBE(0, VERSION_BYTES) })
+    for (const unit of whole.units.keys()) if (!before.has(unit)) labels.set(unit, label)
+  }
+  const units = new Map<string, Unit>()
+  for (const listener of listeners) {
+    units.set(`listener:${listener.name}`, listener)
+    labels.set(`listener:${listener.name}`, `listener ${listener.name}`)
+  }
+  for (const [name, unit] of whole.units) units.set(name, withSource(unit, declaration.policySources))
+  for (const { edge, text } of policies) {
+    const source = declaration.policySources.get(edge) ?? declaration.input.source
+    units.set(policyKey(edge), { kind: 'policy', owner: edge, text, source })
+    labels.set(policyKey(edge), labels.get(`edge:${edge}`) ?? '')
+    for (const [name, unit] of units) {
+      if (unit.kind === 'route' && unit.edge === edge) units.set(name, withSitePolicy(unit, edge))
+    }
+  }
+  return {
+    records: declaration.records,
+    units,
+    secrets: whole.secrets,
+    contents: digests(units, labels),
+    policed: declaration.policed
+  }
+}
+
+/** Problems of a policy name the file that it came from. */
+function withSource(unit: Unit, sources: ReadonlyMap<string, string>): Unit {
+  if (unit.kind !== 'policy') return unit
+  return { ...unit, source: sources.get(unit.owner) ?? unit.source }
+}
+
+/** The policy of the site comes before the route's own. */
+function withSitePolicy(route: RouteUnit, edge: string): RouteUnit {
+  const { traffic_policy: own, ...modules } = route.modules
+  const all = [{ policy: policyKey(edge) }, ...(own === undefined ? [] : [own])]
+  return { ...route, modules: { ...modules, traffic_policy: all } }
+}
+
+function digests(units: ReadonlyMap<string, Unit>, labels: ReadonlyMap<string, string>): Map<string, string> {
+  const texts = new Map<string, string>()
+  for (const [key, unit] of units) {
+    const label = labels.get(key) ?? key
+    texts.set(label, `${texts.get(label) ?? ''}${key} ${JSON.stringify(unit)}\n`)
+  }
+  return new Map([...texts].map(([label, text]) => [label, createHash('sha256').update(text).digest('hex')]))
+}
+
+/** What a site file adds, changes and removes, by label. */
+export interface SiteChanges {
+  readonly added: readonly string[]
+  readonly changed: readonly string[]
+  readonly removed: readonly string[]
+}
+
+/** The difference between what two site files say. */
+export function siteChanges(before: ReadonlyMap<string, string>, after: ReadonlyMap<string, string>): SiteChanges {
+  const labels = [...after.keys()]
+  return {
+    added: labels.filter((label) => !before.has(label)),
+    changed: labels.filter((label) => before.has(label) && before.get(label) !== after.get(label)),
+    removed: [...before.keys()].filter((label) => !after.has(label))
+  }
+}
+
+/** A key for `SiteFileInput.versionKey`. */
+export function newVersionKey(): Uint8Array {
+  return randomBytes(VERSION_KEY_BYTES)
+}

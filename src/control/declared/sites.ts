@@ -1,0 +1,271 @@
+import type { NodePath } from '../../policy/problems.js'
+import { child, dataOf, isNull, type MapEntry, type TreeNode } from '../../policy/tree.js'
+import { httpsEdge, httpsEdgeRoute, tcpEdge } from '../../resources/edges.js'
+import type { Resource } from '../../resources/resource.js'
+import { type Declaration, declaredId, locator } from './declaration.js'
+import type { Names } from './names.js'
+import { inFileWords, RENAMED, type Values } from './values.js'
+
+const OWN_MODULES = ['backend', 'traffic_policy']
+const modulesOf = ({ modules }: Resource) => modules.filter((name) => !OWN_MODULES.includes(name))
+
+const ABOUT = ['description', 'metadata']
+/** Modules of routes under their names in the API; of a site they hold for every route that does not say otherwise. */
+export const ROUTE_MODULES = modulesOf(httpsEdgeRoute)
+export const TCP_MODULES = modulesOf(tcpEdge)
+const ROUTE_KEYS = ['backend', 'policy', ...ROUTE_MODULES, ...ABOUT]
+const EDGE_KEYS = ['mutual_tls', 'tls_termination', 'path_form', 'hsts', ...ABOUT]
+export const SITE_KEYS = ['hosts', 'policy', 'backend', 'routes', 'redirect', ...EDGE_KEYS, ...ROUTE_MODULES]
+const TCP_KEYS = ['backend', 'policy', ...TCP_MODULES, ...ABOUT]
+
+/** What people look for in a site and this version does not have. */
+const UNBUILT: Readonly<Record<string, string>> = {
+  certificate:
+    'a certificate of a site is found by its names; list it under certificates (managed ones belong to domains of the API)'
+}
+
+/** A policy that every route of a site runs before its own. */
+export interface SitePolicy {
+  readonly edge: string
+  readonly text: string
+}
+
+/** What every carrier of traffic is read with. */
+interface Reader {
+  readonly declaration: Declaration
+  readonly names: Names
+  readonly values: Values
+}
+
+/** Reads `sites`; answers with the policies of whole sites. */
+export async function readSites(reader: Reader, { key, value }: MapEntry): Promise<SitePolicy[]> {
+  const policies: SitePolicy[] = []
+  for (const entry of reader.declaration.entries(value, [key], key)) {
+    const policy = await new SiteReader(reader, entry).read()
+    if (policy !== undefined) policies.push(policy)
+  }
+  return policies
+}
+
+class SiteReader {
+  readonly #reader: Reader
+  readonly #entry: MapEntry
+  readonly #path: NodePath
+  readonly #label: string
+  readonly #edge: string
+
+  constructor(reader: Reader, entry: MapEntry) {
+    this.#reader = reader
+    this.#entry = entry
+    this.#path = ['sites', entry.key]
+    this.#label = `site ${entry.key}`
+    this.#edge = declaredId(httpsEdge, [entry.key])
+  }
+
+  async read(): Promise<SitePolicy | undefined> {
+    const { declaration } = this.#reader
+    const { key, keySpan, value } = this.#entry
+    if (value.kind !== 'map') {
+      const message = `a site is a map such as { backend: web }, not ${key === '' ? 'nothing' : 'a single value'}`
+      if (value.kind !== 'broken') declaration.error({ path: this.#path, span: keySpan }, 'FIELD_INVALID', message)
+      return undefined
+    }
+    const known = refuseUnbuilt(declaration, value, this.#path)
+    const fields = declaration.fields(known, this.#path, 'a site', SITE_KEYS)
+    await this.#edgeRecord(fields)
+    const text = await policyOf(declaration, fields.get('policy'), this.#path, this.#edge, this.#entry, 'http')
+    const policed = text !== undefined
+    await this.#routes(fields, policed)
+    return policed ? { edge: this.#edge, text } : undefined
+  }
+
+  async #edgeRecord(fields: ReadonlyMap<string, MapEntry>): Promise<void> {
+    const { declaration, values } = this.#reader
+    const { key, keySpan, value } = this.#entry
+    const further = fields.get('hosts')
+    const items = further === undefined ? [] : declaration.items(further.value, [...this.#path, 'hosts'], 'hosts')
+    const hosts = [key, ...items.map((item) => String(dataOf(item)))]
+    const body: Record<string, unknown> = { hostports: hosts.map(withPort) }
+    for (const name of EDGE_KEYS) {
+      const given = fields.get(name)
+      if (given === undefined) continue
+      body[name] = await values.of(given.value, [...this.#path, name], httpsEdge.fields[name as 'path_form']?.request)
+    }
+    body.on_http = this.#redirects(fields.get('redirect')) ? 'redirect' : 'serve'
+    const inside = locator(value, this.#path, keySpan, RENAMED)
+    await declaration.add(httpsEdge, {
+      label: this.#label,
+      name: [key],
+      body,
+      at: { path: this.#path, span: keySpan },
+      locate: (field) => {
+        const index = Number(/^hostports\[(\d+)\]/.exec(field)?.[1] ?? 0)
+        const item = index === 0 ? undefined : items[index - 1]
+        if (item !== undefined) return { path: [...this.#path, 'hosts', index - 1], span: item.span }
+        return inside(field)
+      },
+      word: (message) => inFileWords(message).replace(/^hostports /, `the host "${key}" `)
+    })
+  }
+
+  /** Clients without TLS are sent to HTTPS, where there is a listener with TLS and a certificate, unless the site says `off`. */
+  #redirects(given: MapEntry | undefined): boolean {
+    const word = given?.value.kind === 'scalar' ? given.value.value : undefined
+    if (given === undefined || word === 'on' || word === true) return true
+    if (word !== 'off' && word !== false) {
+      const at = { path: [...this.#path, 'redirect'], span: given.value.span }
+      this.#reader.declaration.error(at, 'FIELD_INVALID', 'redirect must be on or off')
+    }
+    return false
+  }
+
+  async #routes(fields: ReadonlyMap<string, MapEntry>, policed: boolean): Promise<void> {
+    const { declaration } = this.#reader
+    const [routes, backend] = [fields.get('routes'), fields.get('backend')]
+    const usual = new Map(ROUTE_MODULES.flatMap((name) => (fields.has(name) ? [[name, fields.get(name)!]] : [])))
+    if (backend !== undefined) await this.#route('/', new Map([...usual, ['backend', backend]]), backend, this.#path)
+    if (routes === undefined) {
+      if (backend !== undefined) return
+      if (policed) await this.#route('/', usual, this.#entry, this.#path)
+      else {
+        const at = { path: this.#path, span: this.#entry.keySpan }
+        declaration.error(at, 'FIELD_REQUIRED', 'a site needs a backend, routes, or a policy that answers')
+      }
+      return
+    }
+    const path = [...this.#path, 'routes']
+    for (const entry of declaration.entries(routes.value, path, 'routes')) {
+      const within = [...path, entry.key]
+      const known =
+        entry.value.kind === 'scalar' && typeof entry.value.value === 'string'
+          ? new Map([['backend', { ...entry, key: 'backend' }]])
+          : declaration.fields(refuseUnbuilt(declaration, entry.value, within), within, 'a route', ROUTE_KEYS)
+      await this.#route(entry.key, new Map([...usual, ...known]), entry, within)
+    }
+  }
+
+  async #route(match: string, fields: ReadonlyMap<string, MapEntry>, entry: MapEntry, path: NodePath): Promise<void> {
+    const name = [this.#entry.key, match]
+    const id = declaredId(httpsEdgeRoute, name)
+    const { declaration } = this.#reader
+    const body = await modulesBody(this.#reader, httpsEdgeRoute, fields, path)
+    const own = path.length > 2 ? fields.get('policy') : undefined
+    const text = await policyOf(declaration, own, path, id, path.length > 2 ? entry : undefined, 'http')
+    const at = { path, span: entry.keySpan }
+    const inside = locator(entry.value, path, entry.keySpan, RENAMED)
+    await declaration.add(httpsEdgeRoute, {
+      label: this.#label,
+      name,
+      body: {
+        ...body,
+        match,
+        match_type: match.endsWith('/') ? 'path_prefix' : 'exact_path',
+        ...(text === undefined ? {} : { traffic_policy: { value: text } })
+      },
+      parents: { edge_id: this.#edge },
+      at,
+      locate: (field) => {
+        const usual = fields.get(field.split('.')[0] as string)
+        if (usual === undefined || child(mapOf(entry.value), usual.key) !== undefined) return inside(field)
+        const rest = field.slice(usual.key.length + 1)
+        return locator(usual.value, [...this.#path, usual.key], usual.keySpan, RENAMED)(rest)
+      },
+      word: (message) => inFileWords(message).replace(/^match /, `the path "${match}" `)
+    })
+  }
+}
+
+const NO_MAP = { kind: 'map', span: { start: 0, end: 0 }, entries: [] } as const
+const mapOf = (node: TreeNode) => (node.kind === 'map' ? node : NO_MAP)
+
+/** A host without a port is served as HTTPS is, on 443. */
+function withPort(host: string): string {
+  return /:\d+$/.test(host) ? host : `${host}:443`
+}
+
+/** Reports what is not built; answers with the node without it. */
+function refuseUnbuilt(declaration: Declaration, node: TreeNode, path: NodePath): TreeNode {
+  if (node.kind !== 'map') return node
+  const unbuilt = node.entries.filter(({ key }) => Object.hasOwn(UNBUILT, key))
+  for (const { key, keySpan } of unbuilt) {
+    declaration.error({ path: [...path, key], span: keySpan }, 'NOT_BUILT', UNBUILT[key] as string)
+  }
+  return { ...node, entries: node.entries.filter((entry) => !unbuilt.includes(entry)) }
+}
+
+/**
+ * The policy of a site, route or TCP edge; undefined for none and after a report. A place that has a policy while the process
+ * runs does not lose it by silence. `place`: the entry that carries it.
+ */
+async function policyOf(
+  declaration: Declaration,
+  given: MapEntry | undefined,
+  path: NodePath,
+  owner: string,
+  place: MapEntry | undefined,
+  layer: 'http' | 'tcp'
+): Promise<string | undefined> {
+  const key = path.join(' ')
+  if (given !== undefined) {
+    const text = await declaration.policy(given.value, [...path, 'policy'], owner, layer)
+    if (text !== undefined) declaration.policed.add(key)
+    return text
+  }
+  if (place !== undefined && declaration.input.policed.has(key)) {
+    const message = 'has a policy while the process runs and names none here; write "policy: none" to take it away'
+    declaration.error({ path, span: place.keySpan }, 'POLICY_MISSING', message)
+  }
+  return undefined
+}
+
+/** The modules of a route or TCP edge, and its backend, as a request has them. */
+async function modulesBody(
+  { names, values }: Reader,
+  { fields: declared, modules }: Resource,
+  fields: ReadonlyMap<string, MapEntry>,
+  path: NodePath
+): Promise<Record<string, unknown>> {
+  const body: Record<string, unknown> = {}
+  for (const [key, { value }] of fields) {
+    const within = [...path, key]
+    if (key === 'backend') {
+      const id = names.backends.id(value, value.kind === 'scalar' ? within : path)
+      if (id !== undefined) body.backend = { backend_id: id }
+    } else if (ABOUT.includes(key)) body[key] = dataOf(value)
+    else if (modules.includes(key)) {
+      const on = value.kind === 'scalar' && (value.value === true || isNull(value))
+      const off = value.kind === 'scalar' && value.value === false
+      if (on) body[key] = {}
+      else if (!off) body[key] = await values.of(value, within, declared[key]?.request)
+    }
+  }
+  return body
+}
+
+/** Reads `tcp`: entries for TCP traffic by their address. */
+export async function readTcp(reader: Reader, { key, value }: MapEntry): Promise<void> {
+  const { declaration } = reader
+  for (const entry of declaration.entries(value, [key], key)) {
+    const path = [key, entry.key]
+    const short = entry.value.kind === 'scalar' && typeof entry.value.value === 'string'
+    const fields = short
+      ? new Map([['backend', { ...entry, key: 'backend' }]])
+      : declaration.fields(entry.value, path, 'a TCP edge', TCP_KEYS)
+    const body = await modulesBody(reader, tcpEdge, fields, path)
+    const id = declaredId(tcpEdge, [entry.key])
+    const text = await policyOf(declaration, fields.get('policy'), path, id, entry, 'tcp')
+    const at = { path, span: entry.keySpan }
+    if (!fields.has('backend') && entry.value.kind === 'map') {
+      declaration.error(at, 'FIELD_REQUIRED', 'a TCP edge needs a backend')
+    }
+    const policy = text === undefined ? {} : { traffic_policy: { value: text } }
+    await declaration.add(tcpEdge, {
+      label: `TCP edge ${entry.key}`,
+      name: [entry.key],
+      body: { ...body, hostports: [entry.key], ...policy },
+      at,
+      locate: locator(entry.value, path, entry.keySpan, RENAMED),
+      word: (message) => inFileWords(message).replace(/^hostports /, `the address "${entry.key}" `)
+    })
+  }
+}

@@ -1,0 +1,204 @@
+import t from 'tap'
+import { policyProblems } from '../../../src/app/policy-check.js'
+import { offline, policyServices } from '../../../src/app/services.js'
+import type { SiteFileInput } from '../../../src/control/declared/declaration.js'
+import { newVersionKey, readSiteFile, siteChanges } from '../../../src/control/declared/site-file.js'
+import { actions } from '../../../src/features/registry.js'
+import { systemClock } from '../../../src/lib/clock.js'
+import { makeServerCertificate } from '../../../src/lib/self-signed.js'
+import { readListener } from '../../../src/options/values.js'
+
+const check = policyProblems(policyServices(offline(actions)), actions)
+const versionKey = newVersionKey()
+const DENY = 'on_http_request:\n  - actions:\n      - type: deny\n'
+
+/** Reads a file whose neighbours are `files`, by their names. */
+function read(text: string, files: Readonly<Record<string, string>> = {}, about: Partial<SiteFileInput> = {}) {
+  return readSiteFile({
+    source: 'sluice.yaml',
+    folder: '/etc/sluice',
+    text,
+    environment: { TOKEN: 'from-the-environment' },
+    async readFile(path) {
+      const found = files[path.replace('/etc/sluice/', '')]
+      if (found === undefined) throw Object.assign(new Error(path), { code: 'ENOENT' })
+      return found
+    },
+    policyProblems: check,
+    readListener,
+    opened: new Map([['127.0.0.1:4040', 'the option api.listen']]),
+    clock: systemClock,
+    versionKey,
+    zone: 'localhost',
+    refuseExpired: true,
+    policed: new Set(),
+    ...about
+  })
+}
+
+/** The problems as `file:line:column CODE message`. */
+async function problemsOf(...given: Parameters<typeof read>): Promise<string[]> {
+  const { problems, file } = await read(...given)
+  const all = problems.flatMap((one) =>
+    one.problems.map(({ line, column, code, message }) => `${one.source}:${line}:${column} ${code} ${message}`)
+  )
+  t.equal(
+    file === undefined,
+    problems.some((one) => one.problems.some(({ severity }) => severity === 'error'))
+  )
+  return all
+}
+
+t.test('sites, routes and backends become the units that the API would make', async (t) => {
+  const { file, problems } = await read(
+    `listeners: [http://127.0.0.1:8081]
+sites:
+  Shop.example.com:
+    routes:
+      /: web
+      /api/: { backend: api, compression: true }
+      /exact: { backend: web }
+backends:
+  web: { servers: [http://10.0.0.5:3000, { url: https://10.0.0.6, weight: 3 }] }
+  api: { servers: ['http://127.0.0.1:4000'] }
+`
+  )
+  t.same(problems, [])
+  const units = [...(file?.units ?? [])]
+  const edge = units.find(([, unit]) => unit.kind === 'edge')?.[1]
+  t.match(edge, { kind: 'edge', hosts: [{ host: 'shop.example.com', port: 443 }] })
+  const routes = units.map(([, unit]) => unit).filter((unit) => unit.kind === 'route')
+  t.match(
+    routes.map(({ match, path }) => [match, path]),
+    [
+      ['prefix', '/'],
+      ['prefix', '/api'],
+      ['exact', '/exact']
+    ]
+  )
+  t.ok(routes.every((route) => edge?.kind === 'edge' && route.edge === edge.id))
+  t.ok(routes[1]?.modules.compression)
+  const web = units.find(([key]) => key === routes[0]?.upstream)?.[1]
+  t.match(web, { form: 'weighted', members: [{ weight: 1 }, { weight: 3 }] })
+  const servers = web?.kind === 'upstream' && web.form === 'weighted' ? web.members : []
+  t.match(
+    servers.map(({ upstream }) => file?.units.get(upstream)),
+    [
+      { form: 'address', protocol: 'http', host: '10.0.0.5', port: 3000 },
+      { form: 'address', protocol: 'https', host: '10.0.0.6', port: 443 }
+    ]
+  )
+  t.match(file?.units.get('listener:127.0.0.1:8081'), { kind: 'listener', tls: false, port: 8081 })
+})
+
+t.test('the policy of a site runs before that of a route, and both are told by their files', async (t) => {
+  const { file } = await read(
+    'sites:\n  a.test:\n    policy: site.yaml\n    routes:\n      /: { backend: web, policy: route.yaml }\n' +
+      'backends: { web: { servers: ["http://127.0.0.1:1"] } }\n',
+    { 'site.yaml': DENY, 'route.yaml': DENY }
+  )
+  const units = [...(file?.units.values() ?? [])]
+  const policies = units.filter((unit) => unit.kind === 'policy')
+  t.same(policies.map(({ source }) => source).sort(), ['route.yaml', 'site.yaml'])
+  const route = units.find((unit) => unit.kind === 'route')
+  const order = ((route?.modules.traffic_policy ?? []) as { policy: string }[]).map(({ policy }) =>
+    file?.units.get(policy)
+  )
+  t.match(order, [{ source: 'site.yaml' }, { source: 'route.yaml' }])
+})
+
+t.test('every problem is told at once, with its place and what may be meant', async (t) => {
+  t.same(
+    await problemsOf(
+      `listeners: [htp://x, 'http://127.0.0.1:4040', 'http://127.0.0.1:5432']
+site: {}
+sites:
+  a.test: { backend: wbe, polcy: x }
+  b.test: { backend: web, policy: gone.yaml }
+  c.test: { backend: web, policy: broken.yaml }
+  d.test: {}
+  e.test: { backend: web, circuit_breaker: { volume_threshold: many } }
+tcp:
+  127.0.0.1:5432: web
+backends:
+  web: { servers: [http://127.0.0.1:1], balance: random, health: { path: x } }
+  api: { servers: ['unix://tmp', 'http://127.0.0.1:3/path'] }
+`,
+      { 'broken.yaml': DENY.replace('deny', 'denny') }
+    ).then((lines) => lines.map((line) => line.replace(/; (it has|the fields are) .*$/, ''))),
+    [
+      'sluice.yaml:1:13 FIELD_INVALID listeners must be URLs such as http://0.0.0.0:8081 or https://0.0.0.0:8443?public_port=443&proxy_protocol=on',
+      'sluice.yaml:1:22 PORT_CLASH 127.0.0.1:4040 is opened by the option api.listen already',
+      'sluice.yaml:1:47 PORT_CLASH 127.0.0.1:5432 is opened by TCP edge 127.0.0.1:5432 in line 10 already',
+      'sluice.yaml:2:1 FIELD_UNKNOWN a site file has no "site"; did you mean "sites"?',
+      'sluice.yaml:4:22 NAME_UNKNOWN there is no backend "wbe"; did you mean "web"?',
+      'sluice.yaml:4:27 FIELD_UNKNOWN a site has no "polcy"; did you mean "policy"?',
+      'sluice.yaml:5:35 FILE_UNREADABLE the policy "gone.yaml" cannot be read: there is no such file',
+      'sluice.yaml:7:3 FIELD_REQUIRED a site needs a backend, routes, or a policy that answers',
+      'sluice.yaml:8:64 FIELD_INVALID volume_threshold must be a whole number from 0 to 4294967295',
+      'sluice.yaml:12:50 NOT_BUILT balance: random is not built in this version; write weighted, round_robin, least_requests or failover',
+      'sluice.yaml:12:74 FIELD_INVALID path must begin with / and hold visible ASCII without #',
+      'sluice.yaml:13:20 NOT_BUILT sockets of the file system are not built as servers in this version; an agent can forward to one',
+      'sluice.yaml:13:34 FIELD_INVALID a server is a URL without a path, such as http://127.0.0.1:3000',
+      'broken.yaml:3:15 ACTION_UNKNOWN there is no action "denny"; did you mean "deny"?'
+    ]
+  )
+})
+
+t.test('secrets stand outside the file and are never repeated', async (t) => {
+  const literal = 'hunter2-hunter2'
+  const text = (value: string) => `vaults:\n  keys:\n    token: ${value}\n`
+  const refused = await problemsOf(text(literal))
+  t.match(refused, [/^sluice\.yaml:3:12 SECRET_LITERAL /])
+  t.notMatch(refused.join(), literal)
+  t.match(await problemsOf(text('{ env: NONE }')), [/SECRET_MISSING the environment variable NONE is not set/])
+  const { file } = await read(text('{ env: TOKEN }'))
+  t.same([...(file?.secrets.values() ?? [])], ['from-the-environment'])
+  t.notMatch(JSON.stringify([...(file?.units ?? [])]), 'from-the-environment')
+})
+
+t.test('a secret that changes changes the unit that refers to it', async (t) => {
+  const text = 'vaults: { keys: { token: { file: secret } } }\n'
+  const [one, same, other] = await Promise.all(['a\n', 'a', 'b'].map((secret) => read(text, { secret })))
+  t.same([...(one?.file?.secrets.values() ?? [])], ['a'])
+  t.same([...(one?.file?.units ?? [])], [...(same?.file?.units ?? [])])
+  t.same(siteChanges(one!.file!.contents, other!.file!.contents), { added: [], changed: ['vault keys'], removed: [] })
+})
+
+t.test('an empty file is refused, one that says that there is nothing is none', async (t) => {
+  t.match(await problemsOf(''), [/DOCUMENT_EMPTY the file says nothing/])
+  t.match(await problemsOf('# nothing\n'), [/DOCUMENT_EMPTY/])
+  t.same(await problemsOf('sites: {}\n'), [])
+})
+
+t.test('what has a policy does not lose it by silence', async (t) => {
+  const text = (policy: string) =>
+    `sites: { a.test: { backend: web${policy} } }\nbackends: { web: { servers: ["http://127.0.0.1:1"] } }\n`
+  const files = { 'p.yaml': DENY, 'empty.yaml': '' }
+  const { file } = await read(text(', policy: p.yaml'), files)
+  const policed = file?.policed ?? new Set()
+  t.match(await problemsOf(text(''), files, { policed }), [/^sluice\.yaml:1:10 POLICY_MISSING .*write "policy: none"/])
+  t.match(await problemsOf(text(', policy: '), files), [/POLICY_MISSING names no policy/])
+  t.match(await problemsOf(text(', policy: empty.yaml'), files), [/^empty\.yaml:1:1 DOCUMENT_EMPTY/])
+  t.same(await problemsOf(text(', policy: none'), files, { policed }), [])
+})
+
+t.test('certificates are read: a key that does not fit, one that has expired', async (t) => {
+  const now = Date.now()
+  const year = 365 * 86_400_000
+  const [one, other] = await Promise.all([
+    makeServerCertificate('CN=a.test', ['a.test'], { now, life: year }),
+    makeServerCertificate('CN=b.test', ['b.test'], { now: now - 2 * year, life: year })
+  ])
+  const text = 'certificates:\n  - { certificate: a.pem, key: a.key }\n'
+  const good = await read(text, { 'a.pem': one.cert, 'a.key': one.key })
+  t.same(good.problems, [])
+  t.match([...(good.file?.units.values() ?? [])], [{ kind: 'certificate', names: ['a.test'] }])
+  t.same(good.files, ['/etc/sluice/a.pem', '/etc/sluice/a.key'])
+  t.match(await problemsOf(text, { 'a.pem': one.cert, 'a.key': other.key }), [
+    /^sluice\.yaml:2:32 FIELD_INVALID the key: the private key does not belong/
+  ])
+  t.match(await problemsOf(text, { 'a.pem': other.cert, 'a.key': other.key }), [
+    /^sluice\.yaml:2:20 CERTIFICATE_EXPIRED the certificate has expired/
+  ])
+})
