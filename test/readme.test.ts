@@ -1,7 +1,7 @@
 import { spawn } from 'node:child_process'
 import { randomBytes } from 'node:crypto'
 import { once } from 'node:events'
-import { cp, mkdtemp, readdir, readFile, rm, writeFile } from 'node:fs/promises'
+import { cp, mkdir, mkdtemp, readdir, readFile, rm, writeFile } from 'node:fs/promises'
 import { createServer } from 'node:http'
 import type { AddressInfo } from 'node:net'
 import { tmpdir } from 'node:os'
@@ -9,6 +9,7 @@ import { join } from 'node:path'
 import t, { type Test as TapTest } from 'tap'
 import { actions } from '../src/features/registry.js'
 import { FAILURES, requestErrors } from '../src/flow/error-codes.js'
+import { selfSigned } from '../src/lib/self-signed.js'
 import { optionEntries } from '../src/options/catalogue.js'
 import { SluiceProcess } from './cli/process.js'
 import { projectFile } from './helpers/files.js'
@@ -31,9 +32,15 @@ async function folderWith(t: Test, files: Readonly<Record<string, string>>): Pro
   return folder
 }
 
-t.test('every policy that is shown is valid as it stands', async (t) => {
+t.test('every policy and site file that is shown is valid as it stands', async (t) => {
   const files = Object.fromEntries(blocks('yaml').map((text, i) => [`${i}.yaml`, text]))
   const cwd = await folderWith(t, files)
+  // What the site file names.
+  const { chain, privateKey } = await selfSigned('shop.example.com', ['shop.example.com'], Date.now())
+  for (const folder of ['tls', 'policies']) await mkdir(join(cwd, folder))
+  await writeFile(join(cwd, 'tls/shop.pem'), chain)
+  await writeFile(join(cwd, 'tls/shop.key'), privateKey)
+  await writeFile(join(cwd, 'policies/shop.yaml'), 'on_http_request: []\n')
   const ended = await new SluiceProcess(t, ['check', ...Object.keys(files)], { cwd }).ended()
   t.equal(ended.code, 0, ended.out + ended.err)
   t.match(ended.out + ended.err, `${Object.keys(files).length} file`)
