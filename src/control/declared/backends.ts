@@ -79,6 +79,7 @@ class BackendReader {
     }
     const labels = this.#fields.get('labels')
     const response = this.#fields.get('response')
+    if (!this.#fields.has('servers')) this.#unfit(['balance', ...SERVER_SETTINGS, ...SHARE_SETTINGS], 'servers')
     if (labels !== undefined) await this.#add(tunnelGroupBackend, { labels: dataOf(labels.value) }, labels)
     else if (response !== undefined) {
       const known = ['body', 'headers', 'status_code']
@@ -92,6 +93,7 @@ class BackendReader {
     const { key, value } = this.#fields.get('backends') as MapEntry
     const path = [...this.#path, key]
     const balance = this.#balance
+    this.#unfit(SERVER_SETTINGS, 'servers')
     const members: [id: string, weight: number][] = []
     if (value.kind === 'map' && balance !== 'failover') {
       for (const entry of value.entries) {
@@ -188,11 +190,20 @@ class BackendReader {
   }
 
   async #combine(balance: string, members: readonly (readonly [string, number])[], entry: MapEntry): Promise<void> {
+    if (balance === 'failover') this.#unfit(SHARE_SETTINGS, 'a balance that shares traffic')
     if (balance === 'failover') await this.#add(failoverBackend, { backends: members.map(([id]) => id) }, entry)
     else {
       const balanced = balance === 'least_requests' ? { balance } : {}
       const body = { backends: Object.fromEntries(members), ...balanced, ...this.#settings(SHARE_SETTINGS) }
       await this.#add(weightedBackend, body, entry)
+    }
+  }
+
+  /** Reports settings that would have no effect in this backend. */
+  #unfit(keys: readonly string[], needed: string): void {
+    for (const key of keys) {
+      const entry = this.#fields.get(key)
+      if (entry !== undefined) this.#error(entry.keySpan, 'CONFLICTING_FIELDS', `${key} goes with ${needed} alone`, key)
     }
   }
 

@@ -145,6 +145,25 @@ backends:
   )
 })
 
+t.test('settings that would have no effect are refused', async (t) => {
+  t.same(
+    await problemsOf(`backends:
+  a: { response: { status_code: 204 }, health: { path: / } }
+  b: { servers: [http://127.0.0.1:1, http://127.0.0.1:2], balance: failover, slow_start: 5 }
+  c: { backends: [a, d], timeouts: { connect: 1 } }
+  d: { servers: [http://127.0.0.1:1], tls: { server_name: x.test } }
+  e: { servers: [https://127.0.0.1:1], tls: { server_name: x.test }, http2: true }
+`).then((lines) => lines.map((line) => line.replace(/; (it has|the fields are) .*$/, ''))),
+    [
+      'sluice.yaml:2:40 CONFLICTING_FIELDS health goes with servers alone',
+      'sluice.yaml:3:78 CONFLICTING_FIELDS slow_start goes with a balance that shares traffic alone',
+      'sluice.yaml:4:26 CONFLICTING_FIELDS timeouts goes with servers alone',
+      'sluice.yaml:5:39 CONFLICTING_FIELDS tls does not go with http://',
+      'sluice.yaml:6:70 FIELD_UNKNOWN a backend has no "http2"'
+    ]
+  )
+})
+
 t.test('secrets stand outside the file and are never repeated', async (t) => {
   const literal = 'hunter2-hunter2'
   const text = (value: string) => `vaults:\n  keys:\n    token: ${value}\n`
