@@ -89,8 +89,8 @@ const leafRules = Object.entries(LEAVES).map(([leaf, names]) => ({
 }))
 
 module.exports = {
-  /** For the check that every permission is used; `assembly` may import whatever lies below it. */
-  permissions: { folders: { ...HOUSE, assembly: [] }, packages: PACKAGES, leaves: LEAVES },
+  /** For the check that every permission is used; `app` may import whatever lies below it. */
+  permissions: { folders: { ...HOUSE, app: [] }, packages: PACKAGES, leaves: LEAVES },
   forbidden: [
     ...houseRules,
     ...packageRules,
