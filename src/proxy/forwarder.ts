@@ -94,35 +94,34 @@ export class Forwarder {
   async #attempt(exchange: Exchange, flow: Flow, server: Server, options: ForwardOptions): Promise<Answer> {
     if (flow.speaksBytes !== undefined) return await this.#open(exchange, flow, server, flow.speaksBytes.headers)
     const end = server.begin()
-    const { clientTransport, clock } = this.#parts
-    const answer = await clientTransport.forward(exchange, server.dialer, withTimeouts(options, server))
+    const answer = await this.#parts.clientTransport.forward(exchange, server.dialer, withTimeouts(options, server))
     if (answer.kind === 'failed') {
       end()
-      server.failed(answer.failure, clock.monotonic(), clock.wall())
+      server.failed(answer.failure)
       return answer
     }
-    if (isRefusal(answer, server)) server.refused(answer.head.status, clock.monotonic(), clock.wall())
-    else server.succeeded(clock.monotonic(), clock.wall())
+    if (isRefusal(answer, server)) server.refused(answer.head.status)
+    else server.succeeded()
     flow.onEnd(end)
     return answer
   }
 
   /** A pipe to the upstream, which a WebSocket is to carry. */
   async #open(exchange: Exchange, flow: Flow, server: Server, headers: HeaderList): Promise<Answer> {
-    const { timeouts, clock } = this.#parts
+    const { timeouts } = this.#parts
     const end = server.begin()
     const { connection: client, signal } = exchange
     try {
       const { connect = timeouts.connect, idle = timeouts.idle } = server.settings.timeouts ?? {}
       const upstream = await server.dialer.open({ client, deadline: connect, signal, bytes: true })
-      server.succeeded(clock.monotonic(), clock.wall())
+      server.succeeded()
       flow.onEnd(end)
       const head = { status: 101, reason: 'Switching Protocols', headers }
       return { kind: 'switched', head, pipe: new WebSocketPipe(upstream, idle) }
     } catch (error) {
       end()
       if (!(error instanceof DialError)) throw error
-      server.failed(error.failure, clock.monotonic(), clock.wall())
+      server.failed(error.failure)
       return { kind: 'failed', failure: error.failure, retry: 'safe', detail: error.message }
     }
   }

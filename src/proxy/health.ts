@@ -87,10 +87,10 @@ class Check {
   }
 
   async #check(): Promise<void> {
-    const { clock, log } = this.#parts
+    const { log } = this.#parts
     const { ok, reason } = await this.#ask()
     if (this.#stopped) return
-    const changed = this.#server.checked(ok, reason, clock.monotonic(), clock.wall())
+    const changed = this.#server.checked(ok, reason)
     const fields = { upstream: this.#server.name, reason }
     if (changed && ok) log.info(fields, 'an upstream is up again')
     if (changed && !ok) log.warn(fields, 'an upstream is down: its health check fails')

@@ -1,5 +1,6 @@
 import type { LookupFunction } from 'node:net'
 import type { Failure } from '../flow/exchange.js'
+import type { Clock } from '../lib/clock.js'
 import { Backoff } from '../lib/concurrency.js'
 import { formatAuthority } from '../lib/host.js'
 import type { AddressUpstream, StatusRange } from '../runtime/plan.js'
@@ -41,6 +42,7 @@ export class Server {
   readonly scheme: 'http' | 'https'
   /** host:port, for the requests of health checks; empty when its place has none. */
   readonly address: string
+  readonly #clock: Clock
   #active = 0
   #failures = 0
   readonly #backoff = new Backoff(AVOIDED)
@@ -52,7 +54,8 @@ export class Server {
   #upSince = Number.NEGATIVE_INFINITY
   #seen: ServerState = { state: 'unchecked', reason: '', since: undefined }
 
-  constructor(dialer: Dialer, name: string, unit?: AddressUpstream) {
+  constructor(dialer: Dialer, name: string, clock: Clock, unit?: AddressUpstream) {
+    this.#clock = clock
     this.dialer = dialer
     this.name = name
     this.settings = unit ?? {}
@@ -65,19 +68,17 @@ export class Server {
     return this.#active
   }
 
-  /** `now`: monotonic, milliseconds. */
-  isUp(now: number): boolean {
-    return this.#checked !== false && now >= this.#downUntil
+  isUp(): boolean {
+    return this.#checked !== false && this.#clock.monotonic() >= this.#downUntil
   }
 
   /** Milliseconds since it came back from being down; infinite when it never was. */
-  upFor(now: number): number {
-    return now - this.#upSince
+  get upFor(): number {
+    return this.#clock.monotonic() - this.#upSince
   }
 
-  /** `now`: monotonic, milliseconds. */
-  stateAt(now: number): ServerState {
-    if (this.#seen.state === 'down' && this.isUp(now)) return { ...this.#seen, state: 'unchecked' }
+  get state(): ServerState {
+    if (this.#seen.state === 'down' && this.isUp()) return { ...this.#seen, state: 'unchecked' }
     return this.#seen
   }
 
@@ -97,29 +98,29 @@ export class Server {
     return statuses !== undefined && isIn(statuses, status)
   }
 
-  /** It answered. Both of monotonic and wall clock, milliseconds. */
-  succeeded(now = 0, wall = 0): void {
+  /** It answered. */
+  succeeded(): void {
     this.#failures = 0
     if (this.#downUntil === 0) return
     this.#backoff.reset()
     this.#downUntil = 0
-    this.#upSince = now
-    if (this.#checked === undefined) this.#sees('up', 'it answers again', wall)
+    this.#upSince = this.#clock.monotonic()
+    if (this.#checked === undefined) this.#sees('up', 'it answers again')
   }
 
   /** What ended the attempt; what the client did says nothing of the server. */
-  failed(failure: Failure, now: number, wall = 0): void {
+  failed(failure: Failure): void {
     if (!UNREACHED.has(failure) && !BROKEN.has(failure)) return
-    this.#failure(UNREACHED.has(failure), failure, now, wall)
+    this.#failure(UNREACHED.has(failure), failure)
   }
 
   /** It answered with a status that `failsWith`. */
-  refused(status: number, now: number, wall: number): void {
-    this.#failure(false, `status ${status}`, now, wall)
+  refused(status: number): void {
+    this.#failure(false, `status ${status}`)
   }
 
   /** What a check found. True when the server changed from up to down or back by it. */
-  checked(ok: boolean, reason: string, now: number, wall: number): boolean {
+  checked(ok: boolean, reason: string): boolean {
     const { rise = 1, fall = 1 } = this.settings.health ?? {}
     if (this.#checked === ok) {
       this.#contrary = 0
@@ -136,22 +137,22 @@ export class Server {
       this.#downUntil = 0
       this.#failures = 0
       this.#backoff.reset()
-      if (changed) this.#upSince = now
+      if (changed) this.#upSince = this.#clock.monotonic()
     }
-    this.#sees(ok ? 'up' : 'down', reason, wall)
+    this.#sees(ok ? 'up' : 'down', reason)
     return changed
   }
 
-  #failure(unreached: boolean, reason: string, now: number, wall: number): void {
+  #failure(unreached: boolean, reason: string): void {
     this.#failures++
     if (!unreached && this.#failures < (this.settings.passiveHealth?.failures ?? TOLERATED)) return
-    this.#downUntil = now + this.#backoff.next()
+    this.#downUntil = this.#clock.monotonic() + this.#backoff.next()
     this.#failures = 0
-    if (this.#checked !== false) this.#sees('down', reason, wall)
+    if (this.#checked !== false) this.#sees('down', reason)
   }
 
-  #sees(state: 'up' | 'down', reason: string, wall: number): void {
-    const since = this.#seen.state === state ? this.#seen.since : wall
+  #sees(state: 'up' | 'down', reason: string): void {
+    const since = this.#seen.state === state ? this.#seen.since : this.#clock.wall()
     this.#seen = { state, reason, since }
   }
 }
@@ -162,8 +163,8 @@ export function isIn(ranges: readonly StatusRange[], status: number): boolean {
 }
 
 /** The server of a unit; `lookup` answers names, the system's resolver when left out. */
-export function serverOf(unit: AddressUpstream, lookup: LookupFunction | undefined): Server {
-  return new Server(createDialer(unit, lookup), nameOf(unit), unit)
+export function serverOf(unit: AddressUpstream, clock: Clock, lookup: LookupFunction | undefined): Server {
+  return new Server(createDialer(unit, lookup), nameOf(unit), clock, unit)
 }
 
 function nameOf({ protocol, host, port }: AddressUpstream): string {

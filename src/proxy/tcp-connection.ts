@@ -312,7 +312,7 @@ export class TcpConnection {
 
   /** A pipe to the first upstream that answers; undefined when none did. */
   async #dial({ upstream: key }: CompiledTcpEdge): Promise<{ pipe: BytePipe; done: () => void } | undefined> {
-    const { upstreams, timeouts, clock } = this.#parts
+    const { upstreams, timeouts } = this.#parts
     const tried = new Set<Server>()
     this.#code = requestErrors.upstream.code
     while (key !== undefined && tried.size < ATTEMPTS) {
@@ -329,23 +329,23 @@ export class TcpConnection {
           signal: this.#gone
         }
         const pipe = await server.dialer.open(why)
-        server.succeeded(clock.monotonic(), clock.wall())
+        server.succeeded()
         this.#code = undefined
         return { pipe, done }
       } catch (error) {
         done()
         if (!(error instanceof DialError)) throw error
-        if (!this.#failed(server, error.failure, error.message, clock.monotonic())) return undefined
+        if (!this.#failed(server, error.failure, error.message)) return undefined
       }
     }
     return undefined
   }
 
   /** May another upstream be tried? */
-  #failed(server: Server, failure: Failure, detail: string, now: number): boolean {
+  #failed(server: Server, failure: Failure, detail: string): boolean {
     this.#code = FAILURES[failure].code
     if (this.#gone.aborted !== undefined) return false
-    server.failed(failure, now, this.#parts.clock.wall())
+    server.failed(failure)
     this.#parts.log.warn({ failure, detail, upstream: server.name, edge: this.#edge }, 'upstream failed')
     return true
   }

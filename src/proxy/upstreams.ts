@@ -117,15 +117,15 @@ export class Upstreams {
   /** What is known of the server of a unit; undefined for one that is no server. */
   stateOf(unit: UpstreamUnit | undefined): ServerState | undefined {
     if (unit?.form !== 'address') return undefined
-    return this.#server(unit)?.stateAt(this.#clock.monotonic())
+    return this.#server(unit)?.state
   }
 
   /** The servers of the units that serve, with the key of their unit. */
-  *states(): Generator<readonly [key: string, server: Server, state: ServerState]> {
+  *servers(): Generator<readonly [key: string, server: Server]> {
     for (const [key, unit] of this.#followed) {
       if (unit.form !== 'address') continue
       const server = this.#server(unit)
-      if (server !== undefined) yield [key, server, server.stateAt(this.#clock.monotonic())]
+      if (server !== undefined) yield [key, server]
     }
   }
 
@@ -211,7 +211,7 @@ export class Upstreams {
         const server = this.#server(unit)
         if (server === undefined || tried.has(server)) return 'none'
         if (unit.form === 'tunnels' && this.#tunnels?.has(unit.labels) !== true) return 'none'
-        return server.isUp(this.#clock.monotonic()) ? 'up' : 'down'
+        return server.isUp() ? 'up' : 'down'
       }
       case 'failover':
         return best(unit.members.map((member) => this.#state(units, member, tried)))
@@ -232,15 +232,16 @@ export class Upstreams {
   #warmth(units: UpstreamLookup, key: string, { slowStart = 0 }: WeightedUpstream): number {
     const unit = units.upstream(key)
     if (slowStart === 0 || (unit?.form !== 'address' && unit?.form !== 'tunnels')) return 1
-    const up = this.#server(unit)?.upFor(this.#clock.monotonic()) ?? slowStart
+    const up = this.#server(unit)?.upFor ?? slowStart
     return Math.min(1, Math.max(COLDEST, up / slowStart))
   }
 
   #server(unit: AddressUpstream | TunnelUpstream): Server | undefined {
     let server = this.#servers.get(unit)
     if (server === undefined) {
-      if (unit.form === 'address') server = serverOf(unit, this.#lookup)
-      else if (this.#tunnels !== undefined) server = new Server(this.#tunnels.dialer(unit.labels), `tunnels ${unit.id}`)
+      if (unit.form === 'address') server = serverOf(unit, this.#clock, this.#lookup)
+      else if (this.#tunnels !== undefined)
+        server = new Server(this.#tunnels.dialer(unit.labels), `tunnels ${unit.id}`, this.#clock)
       else return undefined
       this.#servers.set(unit, server)
     }
