@@ -75,6 +75,13 @@ const provider = (name: string, fields: Fields = {}) =>
 const seconds = (description: string) =>
   integer({ description: `${description} (seconds; 0: no such limit)`, min: 0, max: UINT32, default: 0 })
 
+const longestSession = integer({
+  description: 'Longest session (seconds; 0: 14 days).',
+  min: 0,
+  max: UINT32,
+  default: 0
+})
+
 /** The provider that a configuration has chosen, and who may pass. */
 interface ChosenProvider {
   readonly name: ProviderName
@@ -114,12 +121,7 @@ const oauthModule = defineModule({
       initial: 'sluice.'
     },
     inactivity_timeout: seconds('Time without a request after which a session ends'),
-    maximum_duration: integer({
-      description: 'Longest session (seconds; 0: 14 days).',
-      min: 0,
-      max: UINT32,
-      default: 0
-    }),
+    maximum_duration: longestSession,
     auth_check_interval: seconds('How often the provider is asked again')
   },
   compile(config, scope) {
@@ -133,20 +135,13 @@ const oauthModule = defineModule({
       createGate(
         {
           result: 'oauth',
+          ...sessionOf(config),
           owner: scope.owner,
-          authId: '',
           provider,
           client: value.client_id,
           application: () => chosen,
           scopes: value.scopes,
-          parameters: {},
-          cookiePrefix: config.cookie_prefix,
-          cookieDomain: undefined,
-          inactivity: config.inactivity_timeout * SECOND,
-          maximum: config.maximum_duration === 0 ? USUAL_MAXIMUM : config.maximum_duration * SECOND,
-          lasting: config.maximum_duration > 0,
           check: config.auth_check_interval * SECOND,
-          preflight: config.options_passthrough ? 'options' : 'none',
           access: listsOf(value)
         },
         scope.services
@@ -187,12 +182,7 @@ const oidcModule = defineModule({
       form: 'cookie_prefix'
     }),
     inactivity_timeout: seconds('Time without a request after which a session ends'),
-    maximum_duration: integer({
-      description: 'Longest session (seconds; 0: 14 days).',
-      min: 0,
-      max: UINT32,
-      default: 0
-    })
+    maximum_duration: longestSession
   },
   compile(config, scope) {
     const secret = scope.secret('client_secret')
@@ -201,20 +191,13 @@ const oidcModule = defineModule({
       createGate(
         {
           result: 'oidc',
+          ...sessionOf(config),
           owner: scope.owner,
-          authId: '',
           provider: openidProvider(config.issuer, config.assume_email_verified === true),
           client: config.client_id,
           application: () => application,
           scopes: config.scopes,
-          parameters: {},
-          cookiePrefix: config.cookie_prefix,
-          cookieDomain: undefined,
-          inactivity: config.inactivity_timeout * SECOND,
-          maximum: config.maximum_duration === 0 ? USUAL_MAXIMUM : config.maximum_duration * SECOND,
-          lasting: config.maximum_duration > 0,
           check: 0,
-          preflight: config.options_passthrough ? 'options' : 'none',
           access: {}
         },
         scope.services
@@ -222,6 +205,29 @@ const oidcModule = defineModule({
     )
   }
 })
+
+/** What the modules say alike of sessions. */
+interface SessionConfig {
+  readonly cookie_prefix: string
+  readonly inactivity_timeout: number
+  readonly maximum_duration: number
+  readonly options_passthrough: boolean
+}
+
+/** What a gate is told of sessions by either module. */
+function sessionOf(config: SessionConfig) {
+  const { cookie_prefix: cookiePrefix, inactivity_timeout: inactivity, maximum_duration: maximum } = config
+  return {
+    authId: '',
+    parameters: {},
+    cookiePrefix,
+    cookieDomain: undefined,
+    inactivity: inactivity * SECOND,
+    maximum: maximum === 0 ? USUAL_MAXIMUM : maximum * SECOND,
+    lasting: maximum > 0,
+    preflight: config.options_passthrough ? 'options' : 'none'
+  } as const
+}
 
 function wholeApplication({ body, report }: RuleView): void {
   const [id, clear] = [body.client_id !== '', body.client_secret === true]
