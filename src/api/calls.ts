@@ -5,7 +5,7 @@ import type { DeadLetterLists } from '../control/dead-letters.js'
 import type { Revisions } from '../control/revisions.js'
 import type { Backups } from '../control/transfer/backups.js'
 import { unmapIpv4 } from '../lib/ip.js'
-import { ApiError, nothingThere } from './errors.js'
+import { ApiError, apiErrors, nothingThere } from './errors.js'
 import { type RawQuery, readQuery, readSwitch } from './query.js'
 
 const TAG = /^(?:W\/)?"[\x21\x23-\x7e]*"$/
@@ -43,7 +43,10 @@ function revisionsOf(header: string, form: RegExp, name: string): readonly numbe
     .map((tag) => tag.trim())
     .filter((tag) => tag !== '')
   if (tags.length === 0 || !tags.every((tag) => TAG.test(tag))) {
-    throw new ApiError(400, 'PRECONDITION_INVALID', `${name} must be an ETag in double quotes, several of them, or *.`)
+    throw new ApiError(
+      apiErrors.PRECONDITION_INVALID,
+      `${name} must be an ETag in double quotes, several of them, or *.`
+    )
   }
   return tags.flatMap((tag) => {
     const revision = form.exec(tag)?.[1]

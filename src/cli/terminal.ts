@@ -1,4 +1,6 @@
 import { createInterface } from 'node:readline/promises'
+import { commandErrors } from '../app/errors.js'
+import { transferErrors } from '../control/transfer/document.js'
 import { CodedError } from '../lib/errors.js'
 
 const INTERRUPT = '\u0003'
@@ -13,11 +15,14 @@ export async function passphrase({ again }: { readonly again: boolean }): Promis
   const given = process.env.SLUICE_PASSPHRASE ?? ''
   if (given !== '') return given
   if (!process.stdin.isTTY) {
-    throw new CodedError('PASSPHRASE_MISSING', 'there is no terminal to ask for the passphrase: set SLUICE_PASSPHRASE')
+    throw new CodedError(
+      commandErrors.PASSPHRASE_MISSING,
+      'there is no terminal to ask for the passphrase: set SLUICE_PASSPHRASE'
+    )
   }
   const first = await hidden('Passphrase: ')
   if (again && (await hidden('Once more: ')) !== first) {
-    throw new CodedError('PASSPHRASE_WRONG', 'the two passphrases differ')
+    throw new CodedError(transferErrors.PASSPHRASE_WRONG, 'the two passphrases differ')
   }
   return first
 }
@@ -51,7 +56,7 @@ function hidden(prompt: string): Promise<string> {
     }
     const take = (typed: string) => {
       for (const character of typed) {
-        if (character === INTERRUPT) return end(() => reject(new CodedError('INTERRUPTED', 'interrupted')))
+        if (character === INTERRUPT) return end(() => reject(new CodedError(commandErrors.INTERRUPTED, 'interrupted')))
         if (END.includes(character)) return end(() => resolve(text))
         text = BACK.includes(character) ? text.slice(0, -1) : text + character
       }

@@ -15,7 +15,7 @@ import { type ImportDifference, importAccount, type RecordDifference } from '../
 import { atMost } from '../lib/at-most.js'
 import { systemClock } from '../lib/clock.js'
 import { CodedError } from '../lib/errors.js'
-import { replaceFile } from '../lib/files.js'
+import { fileErrors, replaceFile } from '../lib/files.js'
 import { newId } from '../lib/id.js'
 import { resources } from '../resources/registry.js'
 import type { Store } from '../store/store.js'
@@ -200,7 +200,7 @@ async function readText(file: string): Promise<AccountText> {
     return readAccountText(new TextDecoder('utf-8', { fatal: true }).decode(bytes))
   } catch (error) {
     if (!(error instanceof TypeError)) throw error
-    throw new CodedError('FILE_UNREADABLE', `${file} is no UTF-8 text`)
+    throw new CodedError(fileErrors.FILE_UNREADABLE, `${file} is no UTF-8 text`)
   }
 }
 

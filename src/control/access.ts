@@ -6,7 +6,7 @@ import { apiKey, botUser, credential } from '../resources/identities.js'
 import type { RecordOf, Resource } from '../resources/resource.js'
 import type { Store, StoreReader } from '../store/store.js'
 import type { Principal, Role } from './calls.js'
-import { ControlError } from './errors.js'
+import { ControlError, controlErrors } from './errors.js'
 import type { Touched } from './units.js'
 
 /** Kind of the records of people. They are no resource: nothing lists or changes them. */
@@ -94,7 +94,7 @@ export class Principals {
     const bot = await store.get(botUser.name, id)
     if (bot === undefined) return undefined
     const { active, name } = bot.body as unknown as RecordOf<typeof botUser>['body']
-    if (!active) throw new ControlError('FORBIDDEN', 'the owner of this API key is not active')
+    if (!active) throw new ControlError(controlErrors.FORBIDDEN, 'the owner of this API key is not active')
     return { id, role: 'member', subject: name, key }
   }
 }

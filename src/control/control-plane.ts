@@ -15,6 +15,7 @@ import { clearField, type Read as ReadBody, readModule, readUpdate } from '../re
 import type { Operation, Part, Resource } from '../resources/resource.js'
 import type { GateCounts } from '../runtime/address-gate.js'
 import type { Unit } from '../runtime/plan.js'
+import { fieldErrors } from '../schema/errors.js'
 import type { ResourceRecord } from '../schema/field.js'
 import type { Place, StoreReader } from '../store/store.js'
 import { otherThanKey } from './access.js'
@@ -266,7 +267,9 @@ export class ControlPlane {
       const rest = withoutEntry(part, current, request.key)
       const empty = entriesOf(part, rest).length === 0
       if (!empty || resource.fields[part.field]?.required !== true) return rest
-      throw new ControlError('FIELD_INVALID', `the last entry of ${part.name} must stay`, { field: part.name })
+      throw new ControlError(fieldErrors.FIELD_INVALID, `the last entry of ${part.name} must stay`, {
+        field: part.name
+      })
     }
     return await this.#update(resource, request, call, edit, async () => null)
   }

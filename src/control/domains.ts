@@ -1,6 +1,7 @@
 import { reservedDomain } from '../resources/domains.js'
 import { httpsEdge } from '../resources/edges.js'
 import { splitHostport } from '../resources/units.js'
+import { fieldErrors } from '../schema/errors.js'
 import type { ResourceRecord } from '../schema/field.js'
 import type { StoreReader } from '../store/store.js'
 import { ControlError, inUse } from './errors.js'
@@ -37,6 +38,6 @@ export async function hostsMustBeReserved(
   for (const [index, hostport] of (after.body.hostports as readonly string[]).entries()) {
     if (held.has(hostport) || (await keeperOfHost(reader, splitHostport(hostport).host)) !== undefined) continue
     const message = `${hostport} is below no reserved domain of the account`
-    throw new ControlError('REF_NOT_FOUND', message, { field: `hostports[${index}]` })
+    throw new ControlError(fieldErrors.REF_NOT_FOUND, message, { field: `hostports[${index}]` })
   }
 }

@@ -1,5 +1,6 @@
 import { failoverBackend, httpResponseBackend, weightedBackend } from '../resources/backends.js'
 import { httpsEdgeRoute, tcpEdge } from '../resources/edges.js'
+import { fieldErrors } from '../schema/errors.js'
 import type { ResourceRecord } from '../schema/field.js'
 import type { RecordKey, StoreReader } from '../store/store.js'
 import { ControlError } from './errors.js'
@@ -23,7 +24,9 @@ export async function mustCarryBytes(
     const response = await responseBehind(reader, [backend])
     if (response !== undefined) {
       const message = `leads to ${httpResponseBackend.name} ${response}, which cannot answer on plain bytes`
-      throw new ControlError('CONFLICTING_FIELDS', `backend.backend_id ${message}`, { field: 'backend.backend_id' })
+      throw new ControlError(fieldErrors.CONFLICTING_FIELDS, `backend.backend_id ${message}`, {
+        field: 'backend.backend_id'
+      })
     }
   }
   if (!GROUPS.has(after.kind)) return
@@ -35,7 +38,7 @@ export async function mustCarryBytes(
   const carrier = response === undefined ? undefined : await carrierAbove(reader, after)
   if (carrier === undefined) return
   const message = `backends leads to ${httpResponseBackend.name} ${response}, but ${carrier.kind} ${carrier.id} sends plain bytes here`
-  throw new ControlError('CONFLICTING_FIELDS', message, { field: 'backends' })
+  throw new ControlError(fieldErrors.CONFLICTING_FIELDS, message, { field: 'backends' })
 }
 
 /** Id of the backend to which a record sends plain bytes. */

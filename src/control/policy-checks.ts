@@ -11,7 +11,7 @@ import type { Snapshot } from '../runtime/snapshot.js'
 import type { ResourceRecord } from '../schema/field.js'
 import type { StoreReader } from '../store/store.js'
 import type { PolicyWarning, Principal } from './calls.js'
-import { ControlError } from './errors.js'
+import { ControlError, controlErrors } from './errors.js'
 
 /**
  * What the author of a policy should know: the warnings of the compiler, and what they name and `snapshot`, which serves next,
@@ -68,7 +68,7 @@ export async function mayUseVaults(
 
 function refuse(why: string, what: string): never {
   const message = `${why} only an administrator may use ${what}; usable_by of a vault says who else may`
-  throw new ControlError('VAULT_NOT_ALLOWED', message, { field: `${POLICY_MODULE}.value` })
+  throw new ControlError(controlErrors.VAULT_NOT_ALLOWED, message, { field: `${POLICY_MODULE}.value` })
 }
 
 async function mayUse(reader: StoreReader, { id }: Principal, name: string): Promise<boolean> {

@@ -1,6 +1,7 @@
 import { compileRegex, type RegexCache } from '../lib/regex.js'
 import { literal, type Node } from './cel-parser.js'
 import { EvaluationError, type SecretName } from './expression.js'
+import type { ExpressionCode } from './problems.js'
 import { accepts, acceptsType, type FunctionTable, type Overload } from './signatures.js'
 import { charge, chargeFor, chargeForResult, type Run, type State } from './state.js'
 import { MAX_LIST, MAX_TEXT } from './values.js'
@@ -15,7 +16,7 @@ export interface Compilation {
   readonly regexes: RegexCache
   readonly compile: (node: Node, scope: Scope) => Run
   /** Reports what only compiling finds; the closure that is returned anyway is never run. */
-  readonly report: (node: Node, code: string, message: string) => void
+  readonly report: (node: Node, code: ExpressionCode, message: string) => void
 }
 
 export function constant(value: unknown): Run {

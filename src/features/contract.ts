@@ -1,11 +1,21 @@
 import type { Flow, PinnedUnits } from '../flow/flow.js'
 import { refuse, type Verdict } from '../flow/verdict.js'
+import { defineErrors, type ErrorTable } from '../lib/errors.js'
 import type { Action } from '../policy/action.js'
 import type { CompiledPolicy } from '../policy/compile.js'
 import type { LoginGate } from '../policy/login-gate.js'
 import type { KeptStateDraft, PolicyServices } from '../policy/services.js'
 import type { BodyOf, Field, Fields } from '../schema/field.js'
 import { module, type Rule } from '../schema/objects.js'
+
+/** The error of a module that this version does not have. */
+export const moduleErrors = defineErrors({
+  MODULE_UNAVAILABLE: {
+    status: 503,
+    text: 'The route has a module that this version does not have, or that could not be built.',
+    help: 'Remove the module from the route, or look into the log.'
+  }
+})
 
 /** What a module finds by key while an exchange runs: units of the snapshot that the exchange is pinned to. */
 export interface ModuleUnits extends PinnedUnits {
@@ -91,6 +101,10 @@ export interface Feature {
   readonly name: string
   readonly actions?: readonly Action[]
   readonly modules?: readonly RouteModule[]
+  /** Codes of its answers and of the results of its actions. */
+  readonly errors?: readonly ErrorTable[]
+  /** Codes of problems and warnings in documents that use its actions. */
+  readonly problems?: readonly ErrorTable[]
 }
 
 /** Declares a feature; `registry.ts` lists it. */
@@ -100,6 +114,6 @@ export function defineFeature(feature: Feature): Feature {
 
 /** Stands for a module that is configured and that this version does not have: what it should protect stays shut. */
 export function unbuilt(name: string): CompiledModule {
-  const verdict = refuse(503, 'MODULE_UNAVAILABLE')
+  const verdict = refuse(moduleErrors.MODULE_UNAVAILABLE)
   return { name, request: () => verdict, connect: () => verdict }
 }

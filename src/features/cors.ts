@@ -6,6 +6,7 @@ import { parseDuration } from '../lib/units.js'
 import { defineAction } from '../policy/action.js'
 import { wordLike } from '../policy/editor.js'
 import { config, duration, flag, text } from '../policy/fields.js'
+import { policyErrors } from '../policy/problems.js'
 import { defineFeature } from './contract.js'
 
 const ORIGIN_PATTERN = '^https?://(?:\\*\\.)?[^*/?#@\\s]+$'
@@ -76,14 +77,20 @@ const action = defineAction({
   terminates: 'sometimes',
   results: { name: 'cors', fields: { origin: 'string', allowed: 'bool', preflight: 'bool' } },
   compile({ origins, methods = [], headers = [], expose_headers = [], credentials = false, max_age }, scope) {
-    const allows = compileOrigins(origins, (i, message) => scope.problem(['origins', i], 'CONFIG_INVALID', message))
+    const allows = compileOrigins(origins, (i, message) =>
+      scope.problem(['origins', i], policyErrors.CONFIG_INVALID, message)
+    )
     for (const [field, list] of Object.entries({ origins, methods, headers, expose_headers })) {
       for (const [i, word] of list.entries()) {
         if (field !== 'origins' && !TOKEN.test(word))
-          scope.problem([field, i], 'CONFIG_INVALID', `"${word}" is no name of a method or header field`)
+          scope.problem([field, i], policyErrors.CONFIG_INVALID, `"${word}" is no name of a method or header field`)
         // Browsers take the star for a plain name when credentials are sent (Fetch, CORS protocol and credentials).
         if (word === '*' && credentials)
-          scope.problem([field, i], 'CONFIG_INVALID', '* does not go with credentials: true; name what is allowed')
+          scope.problem(
+            [field, i],
+            policyErrors.CONFIG_INVALID,
+            '* does not go with credentials: true; name what is allowed'
+          )
       }
     }
     const anyMethod = methods.includes('*')

@@ -7,6 +7,7 @@ import { parseAuthority } from '../lib/host.js'
 import { defineAction } from '../policy/action.js'
 import { headerName } from '../policy/editor.js'
 import { config, headerMap, text } from '../policy/fields.js'
+import { policyErrors } from '../policy/problems.js'
 import { compileHeaders } from '../policy/values.js'
 import { map, texts } from '../schema/fields.js'
 import type { RuleView } from '../schema/objects.js'
@@ -113,7 +114,7 @@ const removeHeaders = defineAction({
     for (const [i, name] of headers.entries()) {
       const refusal =
         name.toLowerCase() === 'user-agent' ? '"user-agent" cannot be added or removed' : refusalToRemove(name)
-      if (refusal !== undefined) scope.problem(['headers', i], 'CONFIG_INVALID', refusal)
+      if (refusal !== undefined) scope.problem(['headers', i], policyErrors.CONFIG_INVALID, refusal)
     }
     const names = headers.map((name) => name.toLowerCase())
     return (flow) => {

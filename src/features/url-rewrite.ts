@@ -8,6 +8,7 @@ import { type Regex, RegexCache } from '../lib/regex.js'
 import { defineAction, type Scope } from '../policy/action.js'
 import { implies } from '../policy/editor.js'
 import { config, headerMap, regex, template } from '../policy/fields.js'
+import { policyErrors } from '../policy/problems.js'
 import { compileHeaders, headerList } from '../policy/values.js'
 import { defineFeature } from './contract.js'
 
@@ -70,7 +71,7 @@ type UrlReplacing = (target: RequestTarget, flow: Flow) => Replaced
 function compileReplacing(from: string | undefined, to: string, times: 'first' | 'all', scope: Scope): UrlReplacing {
   const replacement = scope.template(to, ['to'])
   const legacy = legacyVariableIn(to)
-  if (legacy !== undefined) scope.problem(['to'], 'CONFIG_INVALID', legacy)
+  if (legacy !== undefined) scope.problem(['to'], policyErrors.CONFIG_INVALID, legacy)
   if (from === undefined) return (target, flow) => ({ text: bounded(replacement.text(flow)), matches: [target.url] })
   const pattern = compilePattern(from, scope)
   return (target, flow) => {
@@ -157,7 +158,7 @@ const redirect = defineAction({
     const replacing = compileReplacing(from, to, 'first', scope)
     const writing = compileHeaders(headers, ['headers'], scope, RESERVED)
     if (from === undefined && to.trim() === '') {
-      scope.problem(['to'], 'CONFIG_INVALID', 'to is empty: a redirect needs a URL or a path to lead to')
+      scope.problem(['to'], policyErrors.CONFIG_INVALID, 'to is empty: a redirect needs a URL or a path to lead to')
     }
     const otherHost = from === undefined && to.startsWith('//')
     return (flow) => {
@@ -214,10 +215,14 @@ const action = defineAction({
   compile({ from, to }, scope) {
     const replacing = compileReplacing(from, to, 'all', scope)
     if (to.replace(/\$\{[^}]*\}/g, '').includes('#')) {
-      scope.problem(['to'], 'CONFIG_INVALID', 'to holds a "#": a request has no fragment; write %23 for the character')
+      scope.problem(
+        ['to'],
+        policyErrors.CONFIG_INVALID,
+        'to holds a "#": a request has no fragment; write %23 for the character'
+      )
     }
     if (from === undefined && to.trim() === '') {
-      scope.problem(['to'], 'CONFIG_INVALID', 'to is empty: a request needs a URL or a path')
+      scope.problem(['to'], policyErrors.CONFIG_INVALID, 'to is empty: a request needs a URL or a path')
     }
     return (flow) => {
       const { request } = flow

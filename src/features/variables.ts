@@ -1,10 +1,16 @@
 import Type from 'typebox'
+import { defineErrors } from '../lib/errors.js'
 import { defineAction, type Scope } from '../policy/action.js'
 import { textLike } from '../policy/editor.js'
 import { anyValue, config } from '../policy/fields.js'
-import type { NodePath } from '../policy/problems.js'
+import { type NodePath, policyErrors } from '../policy/problems.js'
 import { type CompiledValue, compileValue } from '../policy/values.js'
 import { defineFeature } from './contract.js'
+
+/** Codes of problems in the actions set-vars and log. */
+const variablesProblems = defineErrors({
+  SECRET_LOGGED: { text: 'An expression of a log action reads a secret.', help: 'Leave the secret out of the log.' }
+})
 
 const IDENTIFIER = /^[A-Za-z_][A-Za-z0-9_]*$/
 
@@ -39,7 +45,7 @@ const setVars = defineAction({
       const [name = 'name'] = Object.keys(vars)
       scope.problem(
         ['vars'],
-        'CONFIG_INVALID',
+        policyErrors.CONFIG_INVALID,
         `vars is a list of maps with one entry each, not one map; write "- ${name}: …" for each variable`
       )
       return () => undefined
@@ -62,7 +68,7 @@ function compileEntry(
   if (!IDENTIFIER.test(name)) {
     scope.problem(
       ['vars', i, name],
-      'CONFIG_INVALID',
+      policyErrors.CONFIG_INVALID,
       `"${name}" is not a variable name: letters, digits and _ are allowed, and no digit first`
     )
   }
@@ -101,7 +107,11 @@ const log = defineAction({
 function warnOfSecrets(value: unknown, at: NodePath, scope: Scope): void {
   if (typeof value === 'string') {
     if (/\$\{.*\bsecrets\.get\b/s.test(value)) {
-      scope.warn(at, 'SECRET_LOGGED', 'this expression reads a secret; its value would stand in the log')
+      scope.warn(
+        at,
+        variablesProblems.SECRET_LOGGED,
+        'this expression reads a secret; its value would stand in the log'
+      )
     }
   } else if (typeof value === 'object' && value !== null) {
     for (const [key, item] of Object.entries(value)) {
@@ -110,4 +120,4 @@ function warnOfSecrets(value: unknown, at: NodePath, scope: Scope): void {
   }
 }
 
-export const variables = defineFeature({ name: 'variables', actions: [setVars, log] })
+export const variables = defineFeature({ name: 'variables', actions: [setVars, log], problems: [variablesProblems] })

@@ -1,4 +1,4 @@
-import { type FailureAnswer, pathErrors, requestErrors } from '../flow/error-codes.js'
+import { type FailureAnswer, flowErrors, pathErrors, requestErrors } from '../flow/error-codes.js'
 import type { ConnectionFacts, Exchange } from '../flow/exchange.js'
 import { type EntryFacts, Flow, type FlowRequest } from '../flow/flow.js'
 import { HeaderFields, type HeaderList } from '../flow/headers.js'
@@ -24,7 +24,6 @@ export interface AdmissionParts {
 }
 
 /** The request came on a connection whose handshake was not held against the edge of its host (RFC 9110 15.5.20). */
-const MISDIRECTED: FailureAnswer = { status: 421, code: 'MISDIRECTED_REQUEST' }
 
 /** Where an exchange is: what it is held to before any route is looked for. */
 export interface Place {
@@ -103,7 +102,7 @@ export class Admission {
   ): FailureAnswer | undefined {
     const { endpoints, tls } = this.#parts
     if (!endpoints.admits(snapshot, client, { listener: connection.listener })) return requestErrors.restricted
-    return tls.misdirected(connection, host, edge, snapshot) ? MISDIRECTED : undefined
+    return tls.misdirected(connection, host, edge, snapshot) ? flowErrors.MISDIRECTED_REQUEST : undefined
   }
 }
 

@@ -1,4 +1,5 @@
 import { Readable } from 'node:stream'
+import { internalRequestErrors } from '../flow/error-codes.js'
 import type {
   BytePipe,
   ConnectionFacts,
@@ -13,6 +14,7 @@ import type { Flow, InternalAnswer, InternalRequests } from '../flow/flow.js'
 import type { HeaderList } from '../flow/headers.js'
 import { ByteQueue } from '../lib/byte-queue.js'
 import type { Clock } from '../lib/clock.js'
+import { messageOf } from '../lib/errors.js'
 import { type OutboundFailure, type OutboundRequest, outboundError } from '../lib/http-client/answer.js'
 import { OutboundCut } from '../lib/http-client/cut.js'
 import { Snapshot } from '../runtime/snapshot.js'
@@ -134,11 +136,6 @@ function lengthOf({ length }: Uint8Array): { readonly kind: 'length'; readonly b
 /** Requests of policies inside requests of policies. */
 const MOST_DEPTH = 3
 
-const internalRequestErrors = {
-  ENDPOINT_MISSING: 'there is no such internal endpoint',
-  LOOP: 'policies of internal endpoints ask each other without end'
-} as const
-
 /** Leads the requests of policies through the pipeline, on behalf of the client whose exchange the policy looks at. */
 export class PipelineRequests implements InternalRequests {
   readonly #pipeline: Pipeline
@@ -154,7 +151,7 @@ export class PipelineRequests implements InternalRequests {
     const timeMs = () => this.#clock.monotonic() - begun
     const failed = (code: OutboundFailure) => outboundError(code, timeMs())
     const refused = (code: keyof typeof internalRequestErrors) =>
-      ({ ok: false, code, message: internalRequestErrors[code], timeMs: timeMs() }) as const
+      ({ ok: false, code, message: messageOf(internalRequestErrors[code]), timeMs: timeMs() }) as const
     if (!URL.canParse(request.url)) return failed('URL_INVALID')
     const url = new URL(request.url)
     const host = url.hostname.replace(/\.$/, '')

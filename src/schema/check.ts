@@ -1,5 +1,6 @@
 import type { TSchema } from 'typebox'
 import { isObject } from '../lib/json.js'
+import type { FieldCode } from './errors.js'
 import { FORMS, type FormName } from './formats.js'
 
 /** What field schemas may say; `checkValue` reads this much of JSON Schema and nothing else may be used. */
@@ -25,7 +26,7 @@ export interface ValueSchema {
   readonly 'x-key-form'?: FormName
 }
 
-export type Report = (at: string, code: string, message: string) => void
+export type Report = (at: string, code: FieldCode, message: string) => void
 
 const UNPAIRED = /\p{Surrogate}|\0/u
 
@@ -56,7 +57,7 @@ function checkWord(words: readonly unknown[], value: unknown, at: string, report
 }
 
 function checkText(schema: ValueSchema, value: unknown, at: string, report: Report): string | undefined {
-  const refuse = (code: string, message: string) => {
+  const refuse = (code: FieldCode, message: string) => {
     report(at, code, message)
     return undefined
   }

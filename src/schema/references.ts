@@ -1,5 +1,6 @@
 import Type from 'typebox'
 import type { Json } from '../lib/json.js'
+import type { FieldCode } from './errors.js'
 import { defineField, type Field, type Link, type OnTargetDelete, type Reading, type ResourceRecord } from './field.js'
 import { computed, type FieldOptions, nullable, optionsOf } from './fields.js'
 
@@ -59,7 +60,7 @@ function readIds(
   at: string,
   reading: Reading
 ): string[] | undefined {
-  const refuse = (code: string, message: string) => {
+  const refuse = (code: FieldCode, message: string) => {
     reading.report({ field: at, code, message })
     return undefined
   }

@@ -1,5 +1,6 @@
 import { X509Certificate } from 'node:crypto'
 import { savingOf } from '../features/compression/compressor.js'
+import { loginErrors } from '../features/login/answers.js'
 import { applicationOf } from '../features/login/gate.js'
 import { FAILURES, requestErrors } from '../flow/error-codes.js'
 import type { Body, ConnectionFacts, Outgoing } from '../flow/exchange.js'
@@ -115,7 +116,7 @@ function loginDecision({ flow, code }: ExchangeRecord): string | null {
   const found = LOGINS.map((name) => published(flow, name)).filter((results) => results !== undefined)
   if (found.length > 0) return decision(found.every((results) => results['error.code'] === ''))
   // Answers on the way of a login, and gates that cannot work, publish nothing.
-  const asked = code === 'LOGIN_UNAVAILABLE' || (flow !== undefined && applicationOf(flow) !== undefined)
+  const asked = code === loginErrors.LOGIN_UNAVAILABLE.code || (flow !== undefined && applicationOf(flow) !== undefined)
   return decision(asked ? false : undefined)
 }
 

@@ -1,7 +1,7 @@
 import { open, stat } from 'node:fs/promises'
 import type { Account } from '../../src/api/calls.js'
 import type { Call, Done, Principal, Shown, Written } from '../../src/control/calls.js'
-import { ControlError } from '../../src/control/errors.js'
+import { ControlError, controlErrors } from '../../src/control/errors.js'
 import type { Entrance } from '../../src/control/open.js'
 import { KEY } from './asking.js'
 
@@ -42,7 +42,7 @@ export class AccountDouble implements Account {
   }
 
   permit() {
-    if (!this.permitted) throw new ControlError('ADMIN_REQUIRED', 'only an administrator may do this')
+    if (!this.permitted) throw new ControlError(controlErrors.ADMIN_REQUIRED, 'only an administrator may do this')
   }
 
   create = this.#answer('create', written)

@@ -2,7 +2,7 @@ import type { Clock } from '../../lib/clock.js'
 import { Coalescer } from '../../lib/concurrency.js'
 import { newId } from '../../lib/id.js'
 import type { Board, BoardCall, Reported, StoreLog } from '../../store/store.js'
-import { ControlError } from '../errors.js'
+import { ControlError, controlErrors } from '../errors.js'
 
 export interface ProcessCallsParts {
   readonly board: Board
@@ -80,7 +80,7 @@ export class ProcessCalls {
         pause.end()
       }
     }
-    throw new ControlError('UNAVAILABLE', 'the process that this agent is connected to does not answer')
+    throw new ControlError(controlErrors.UNAVAILABLE, 'the process that this agent is connected to does not answer')
   }
 
   /** Resolves when another process wakes this one, or when it is time to look anyway. */
@@ -136,5 +136,8 @@ export class ProcessCalls {
 }
 
 function gone(): ControlError {
-  return new ControlError('UNAVAILABLE', 'the process that this agent is connected to is gone; the agent comes back')
+  return new ControlError(
+    controlErrors.UNAVAILABLE,
+    'the process that this agent is connected to is gone; the agent comes back'
+  )
 }

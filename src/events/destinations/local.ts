@@ -2,9 +2,17 @@ import { constants, realpathSync } from 'node:fs'
 import { type FileHandle, lstat, mkdir, open } from 'node:fs/promises'
 import { basename, dirname, isAbsolute, join, relative, resolve } from 'node:path'
 import { Mutex } from '../../lib/concurrency.js'
-import { CodedError, codeOf } from '../../lib/errors.js'
+import { CodedError, codeOf, defineErrors } from '../../lib/errors.js'
 import { joined, LINES } from './payload.js'
 import type { Batch, Sender, SendFailure } from './sender.js'
+
+/** Why events are not written to a file. */
+export const eventFileErrors = defineErrors({
+  FILE_MISPLACED: {
+    text: 'The file lies outside of the folders for events, or is a link.',
+    help: 'Choose a path inside of events.folders.'
+  }
+})
 
 const MODE = 0o600
 const LINE_FEED = 10
@@ -17,7 +25,7 @@ const FLAGS =
   constants.O_NONBLOCK |
   constants.O_NOCTTY |
   constants.O_NOFOLLOW
-const MISPLACED = 'FILE_MISPLACED'
+const MISPLACED = eventFileErrors.FILE_MISPLACED
 
 /**
  * Appends a line for each event. The file is opened anew when its path leads to another one, so that it can be rotated by
@@ -114,7 +122,7 @@ export class File implements Sender {
 
 function reasonOf(error: unknown): string {
   const code = codeOf(error)
-  if (code === MISPLACED) return (error as CodedError).message
+  if (code === MISPLACED.code) return (error as CodedError).message
   return code === 'ELOOP' ? 'it is a symbolic link, and links are not followed' : (code ?? 'it failed')
 }
 

@@ -3,17 +3,34 @@ import Type from 'typebox'
 import { EvaluationError } from '../../expression/expression.js'
 import type { BodyBuffers } from '../../flow/body-buffers.js'
 import { codingsOf, decoded, isTextMedia } from '../../flow/content-coding.js'
+import { flowErrors } from '../../flow/error-codes.js'
 import type { EventStreamMessage } from '../../flow/event-stream.js'
 import type { Flow, FlowResponse } from '../../flow/flow.js'
 import type { HeaderFields } from '../../flow/headers.js'
 import { refuse, type Verdict } from '../../flow/verdict.js'
+import { defineErrors } from '../../lib/errors.js'
 import { defineAction, type Scope } from '../../policy/action.js'
 import { type BodyText, readText } from '../../policy/body-text.js'
 import { textLike } from '../../policy/editor.js'
 import { config, template } from '../../policy/fields.js'
-import type { NodePath } from '../../policy/problems.js'
+import { type NodePath, policyErrors } from '../../policy/problems.js'
 import { defineFeature } from '../contract.js'
 import { compileReplacement, type Found, type Replacement, replacements, replaceWithin } from './replacements.js'
+
+/** Codes of the actions that replace text in bodies. */
+const bodyReplaceErrors = defineErrors({
+  BODY_ENCODING: {
+    status: 415,
+    otherStatuses: [400],
+    text: 'The content coding of the request is unknown (415) or broken (400).',
+    help: 'Send gzip, br, deflate or no coding.'
+  },
+  RESPONSE_PARTIAL: {
+    status: 502,
+    text: 'The upstream sent a part of a body, in which text cannot be replaced safely.',
+    help: 'Remove the field Range from requests of such routes.'
+  }
+})
 
 /** Say something of the bytes that were there before (RFC 9530 2; RFC 9110 8.6, 14.3). */
 const OF_OLD_BYTES = ['content-md5', 'digest', 'content-digest', 'repr-digest', 'accept-ranges']
@@ -116,9 +133,9 @@ function describe(headers: HeaderFields, bytes: Uint8Array, { contentType }: Bod
 }
 
 const requestErrors = {
-  tooLarge: refuse(413, 'BODY_TOO_LARGE'),
-  coding: refuse(415, 'BODY_ENCODING'),
-  malformed: refuse(400, 'BODY_ENCODING')
+  tooLarge: refuse(flowErrors.BODY_TOO_LARGE),
+  coding: refuse(bodyReplaceErrors.BODY_ENCODING),
+  malformed: refuse({ ...bodyReplaceErrors.BODY_ENCODING, status: 400 })
 }
 
 /**
@@ -150,12 +167,12 @@ const requestBodyFindReplace = defineAction({
 })
 
 const responseErrors = {
-  tooLarge: refuse(502, 'RESPONSE_TOO_LARGE'),
-  coding: refuse(502, 'RESPONSE_ENCODING'),
-  malformed: refuse(502, 'RESPONSE_ENCODING')
+  tooLarge: refuse(flowErrors.RESPONSE_TOO_LARGE),
+  coding: refuse(flowErrors.RESPONSE_ENCODING),
+  malformed: refuse(flowErrors.RESPONSE_ENCODING)
 }
 /** What is looked for may begin in one part and end in another, so no part can be told to be free of it. */
-const PARTIAL = refuse(502, 'RESPONSE_PARTIAL')
+const PARTIAL = refuse(bodyReplaceErrors.RESPONSE_PARTIAL)
 
 /**
  * Replaces text in the body of the response. The whole body is buffered first. Media that hold no text (images, archives,
@@ -265,7 +282,7 @@ function compileField(source: string, at: NodePath, scope: Scope): (flow: Flow) 
   }
   const name = template.constant
   if (!isField(name)) {
-    scope.problem(at, 'CONFIG_INVALID', `"${name}" is not a field that can be replaced: data and retry are`)
+    scope.problem(at, policyErrors.CONFIG_INVALID, `"${name}" is not a field that can be replaced: data and retry are`)
   }
   return () => (isField(name) ? name : 'data')
 }
@@ -285,5 +302,6 @@ function written(field: Field, text: string | undefined): string {
 
 export const bodyReplace = defineFeature({
   name: 'body-replace',
-  actions: [requestBodyFindReplace, responseBodyFindReplace, sseFindReplace]
+  actions: [requestBodyFindReplace, responseBodyFindReplace, sseFindReplace],
+  errors: [bodyReplaceErrors]
 })

@@ -4,7 +4,7 @@ import { defineAction } from '../../policy/action.js'
 import { config, duration, enforce, whole } from '../../policy/fields.js'
 import { fraction, UINT32, whole as wholeField } from '../../schema/fields.js'
 import { defineFeature, defineModule } from '../contract.js'
-import { CIRCUIT_RESULTS, Circuit } from './circuit.js'
+import { CIRCUIT_RESULTS, Circuit, circuitErrors } from './circuit.js'
 
 const SECOND = 1_000
 const span = (description: string) =>
@@ -125,4 +125,9 @@ const routeModule = defineModule({
   }
 })
 
-export const circuitBreaker = defineFeature({ name: 'circuit-breaker', actions: [action], modules: [routeModule] })
+export const circuitBreaker = defineFeature({
+  name: 'circuit-breaker',
+  actions: [action],
+  modules: [routeModule],
+  errors: [circuitErrors]
+})

@@ -1,9 +1,18 @@
 import Type from 'typebox'
+import { defineErrors } from '../../lib/errors.js'
 import { defineAction, type Scope } from '../../policy/action.js'
 import { choice, config } from '../../policy/fields.js'
 import { decisionCounters } from '../../policy/services.js'
 import { defineFeature, defineModule } from '../contract.js'
 import { availableCodings, type Coding, Compressor, usualCodings } from './compressor.js'
+
+/** Codes of problems in the action compress-response. */
+const compressionProblems = defineErrors({
+  COOKIES_UNCOMPRESSED: {
+    text: 'Responses to requests with cookies are not compressed unless algorithms are named.',
+    help: 'Name algorithms if such responses hold no secrets beside what clients choose.'
+  }
+})
 
 const WITHOUT_COOKIES =
   'responses to requests with cookies stay uncompressed, because their length could give a secret away (BREACH); name algorithms to compress them too'
@@ -33,7 +42,7 @@ const compressResponse = defineAction({
   terminates: 'never',
   results: { name: 'compress', fields: { already_compressed: 'bool', negotiated_algorithm: 'string' } },
   compile({ algorithms }, scope) {
-    if (algorithms === undefined) scope.warn([], 'COOKIES_UNCOMPRESSED', WITHOUT_COOKIES)
+    if (algorithms === undefined) scope.warn([], compressionProblems.COOKIES_UNCOMPRESSED, WITHOUT_COOKIES)
     const offered = algorithms === undefined ? usualCodings : offeredOf(algorithms, scope)
     const compressor = new Compressor(offered, { withCookies: algorithms !== undefined })
     return (flow) => {
@@ -83,5 +92,6 @@ const routeModule = defineModule({
 export const compression = defineFeature({
   name: 'compression',
   actions: [compressResponse],
-  modules: [routeModule]
+  modules: [routeModule],
+  problems: [compressionProblems]
 })

@@ -1,12 +1,14 @@
 import type { Flow } from '../../flow/flow.js'
 import type { Verdict } from '../../flow/verdict.js'
+import { messageOf } from '../../lib/errors.js'
 import { parseDuration } from '../../lib/units.js'
 import { defineAction, type Scope } from '../../policy/action.js'
+import { policyErrors } from '../../policy/problems.js'
 import { type Counter, decisionCounters } from '../../policy/services.js'
 import { defineFeature } from '../contract.js'
 import { type ClaimRules, type JwtConfig, jwtConfig } from './config.js'
-import { compileKeys } from './keys.js'
-import { type JwtProblem, messageOf, verdictOf } from './token.js'
+import { compileKeys, jwtProblems } from './keys.js'
+import { type JwtProblem, jwtErrors, verdictOf } from './token.js'
 import { type Checked, compileTokens, type TokenCheck } from './token-check.js'
 import { SignatureMemory, TokenVerifier } from './verifier.js'
 
@@ -89,7 +91,11 @@ function compileRules({ issuer, audience, leeway = '30s' }: JwtConfig, scope: Sc
   const issuers = issuer.allow_list.map(({ value }, i) => scope.template(value, ['issuer', 'allow_list', i, 'value']))
   const accepted = audience?.allow_list?.map(({ value }) => value)
   if (audience !== undefined && accepted === undefined) {
-    scope.warn(['audience'], 'CONFIG_UNUSED', 'audience without allow_list checks nothing: every audience is accepted')
+    scope.warn(
+      ['audience'],
+      policyErrors.CONFIG_UNUSED,
+      'audience without allow_list checks nothing: every audience is accepted'
+    )
   }
   const fixed = {
     audiences: accepted === undefined ? undefined : new Set(accepted),
@@ -117,7 +123,11 @@ function results(checked: readonly Checked[], problem: JwtProblem | undefined): 
           }
         ]
   )
-  return { tokens, 'error.code': problem ?? '', 'error.message': problem === undefined ? '' : messageOf(problem) }
+  return {
+    tokens,
+    'error.code': problem ?? '',
+    'error.message': problem === undefined ? '' : messageOf(jwtErrors[problem])
+  }
 }
 
 function counterOf(
@@ -130,4 +140,4 @@ function counterOf(
   return problem === 'JWT_KEYS_UNAVAILABLE' ? counters.unavailable : counters.deny
 }
 
-export const jwt = defineFeature({ name: 'jwt', actions: [action] })
+export const jwt = defineFeature({ name: 'jwt', actions: [action], errors: [jwtErrors], problems: [jwtProblems] })

@@ -1,15 +1,25 @@
 import Type, { type Static } from 'typebox'
 import type { Template } from '../../expression/expression.js'
 import type { Flow } from '../../flow/flow.js'
+import { defineErrors } from '../../lib/errors.js'
 import { parseDuration } from '../../lib/units.js'
 import { type ActionRun, defineAction, type Scope } from '../../policy/action.js'
 import { textLike, WEB_URL, wordLike } from '../../policy/editor.js'
 import { choice, config, duration, flag, template, text } from '../../policy/fields.js'
+import { policyErrors } from '../../policy/problems.js'
 import { BLANK, checkUrl, isBlank, isPlaceholderWord } from '../../policy/values.js'
 import type { AccessLists } from './access.js'
 import { createGate } from './gate.js'
 import { type Application, openidProvider, PROVIDER_NAMES, PROVIDERS, type Provider } from './providers.js'
 import { type LoginResult, type LoginServices, USUAL_MAXIMUM } from './service.js'
+
+/** Codes of problems in the actions oauth and openid-connect. */
+export const loginProblems = defineErrors({
+  LOGIN_VALUE_ABSENT: {
+    text: 'A field of the login reads a value that is absent when the login comes back.',
+    help: 'Use a value that every request has.'
+  }
+})
 
 const SECOND = 1_000
 const NOT_IN_AGENT = 'logins need the keys of the server; put this rule into a policy there'
@@ -152,14 +162,14 @@ function checkApplication(clientId: string | undefined, clientSecret: string | u
   const blank = Object.entries(fields).find(([, text]) => text !== undefined && isBlank(text))
   if (blank !== undefined) {
     const message = `${blank[0]} is a placeholder: put that of your application at the provider in its place`
-    scope.unavailable([blank[0]], message, 'PLACEHOLDER')
+    scope.unavailable([blank[0]], message, policyErrors.PLACEHOLDER)
     return
   }
   if ((clientId === undefined) === (clientSecret === undefined)) return
   const [given, missing] = clientId === undefined ? ['client_secret', 'client_id'] : ['client_id', 'client_secret']
   scope.problem(
     [given as string],
-    'CONFIG_INVALID',
+    policyErrors.CONFIG_INVALID,
     `${given} needs ${missing}: give both, or neither for the operator's application`
   )
 }
@@ -167,7 +177,7 @@ function checkApplication(clientId: string | undefined, clientSecret: string | u
 function checkParameters(parameters: Readonly<Record<string, string>>, scope: Scope): void {
   for (const name of Object.keys(parameters)) {
     if (!OWN_PARAMETERS.has(name)) continue
-    scope.problem(['authz_url_params', name], 'CONFIG_INVALID', `${name} is set by the login itself`)
+    scope.problem(['authz_url_params', name], policyErrors.CONFIG_INVALID, `${name} is set by the login itself`)
   }
 }
 
@@ -189,7 +199,7 @@ function warnOfLate(field: string, { variables }: Template, scope: Scope): void 
   const late = [...variables].find((name) => LATE.test(name))
   if (late === undefined) return
   const message = `${late} has no value where the login answers its own paths, which no rule sees; the login would fail there`
-  scope.warn([field], 'LOGIN_VALUE_ABSENT', message)
+  scope.warn([field], loginProblems.LOGIN_VALUE_ABSENT, message)
 }
 
 function isConstant(template: Template): template is Template & { readonly constant: string } {
@@ -206,7 +216,7 @@ function cookieDomain(given: string | undefined, scope: Scope): string | undefin
   if (given === undefined) return undefined
   const domain = given.toLowerCase().replace(/^\./, '')
   if (DOMAIN.test(domain)) return domain
-  scope.problem(['auth_cookie_domain'], 'CONFIG_INVALID', `"${given}" is no domain such as example.com`)
+  scope.problem(['auth_cookie_domain'], policyErrors.CONFIG_INVALID, `"${given}" is no domain such as example.com`)
   return undefined
 }
 
@@ -255,14 +265,14 @@ export const oauth = defineAction({
     if (scopes !== undefined && client_id === undefined) {
       scope.warn(
         ['scopes'],
-        'CONFIG_UNUSED',
+        policyErrors.CONFIG_UNUSED,
         'scopes need an application of your own: give client_id and client_secret'
       )
     }
     if (client_id === undefined && application === undefined && (name === 'amazon' || name === 'facebook')) {
       scope.warn(
         ['provider'],
-        'CONFIG_INCOMPLETE',
+        policyErrors.CONFIG_INCOMPLETE,
         `${name} needs an application of your own: give client_id and client_secret`
       )
     }
@@ -325,7 +335,7 @@ export const oidc = defineAction({
   ...shared,
   type: 'oidc',
   compile(settings, scope) {
-    scope.warn([], 'ACTION_RENAMED', 'oidc is called openid-connect; the old name is accepted')
+    scope.warn([], policyErrors.ACTION_RENAMED, 'oidc is called openid-connect; the old name is accepted')
     return compile(settings, scope)
   }
 })
@@ -335,7 +345,7 @@ function compile(settings: Static<typeof fields>, scope: Scope): ActionRun {
   if (idle_session_duration !== undefined && idle_session_timeout !== undefined) {
     scope.problem(
       ['idle_session_duration'],
-      'CONFIG_INVALID',
+      policyErrors.CONFIG_INVALID,
       'idle_session_duration and idle_session_timeout are one; give one of them'
     )
   }
@@ -352,11 +362,16 @@ function compile(settings: Static<typeof fields>, scope: Scope): ActionRun {
 function readIssuer(url: string, scope: Scope): string {
   const at = ['issuer_url']
   if (isPlaceholderWord(url)) {
-    scope.unavailable(at, `"${url}" is a placeholder: put an absolute http or https URL in its place`, 'PLACEHOLDER')
+    scope.unavailable(
+      at,
+      `"${url}" is a placeholder: put an absolute http or https URL in its place`,
+      policyErrors.PLACEHOLDER
+    )
     return NO_ISSUER
   }
   checkUrl(url, URL_FORM, 'an absolute http or https URL', at, scope)
   if (URL.canParse(url)) return url
-  if (URL_FORM.test(url)) scope.problem(at, 'CONFIG_INVALID', `"${url}" is not an absolute http or https URL`)
+  if (URL_FORM.test(url))
+    scope.problem(at, policyErrors.CONFIG_INVALID, `"${url}" is not an absolute http or https URL`)
   return NO_ISSUER
 }

@@ -4,7 +4,8 @@ import { boolean, text, texts, UINT32, whole } from '../../schema/fields.js'
 import { object, oneOf, type Rule, type RuleView } from '../../schema/objects.js'
 import { secret } from '../../schema/secrets.js'
 import { type CompiledModule, defineFeature, defineModule } from '../contract.js'
-import { oauth, oidc, openidConnect } from './actions.js'
+import { loginProblems, oauth, oidc, openidConnect } from './actions.js'
+import { loginErrors } from './answers.js'
 import { createGate } from './gate.js'
 import { openidProvider, PROVIDERS, type ProviderName } from './providers.js'
 import { type LoginServices, USUAL_MAXIMUM } from './service.js'
@@ -227,5 +228,7 @@ export function oneLogin({ body, given, report }: RuleView): void {
 export const login = defineFeature({
   name: 'login',
   actions: [oauth, oidc, openidConnect],
-  modules: [oauthModule, oidcModule]
+  modules: [oauthModule, oidcModule],
+  errors: [loginErrors],
+  problems: [loginProblems]
 })

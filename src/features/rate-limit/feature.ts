@@ -2,12 +2,30 @@ import Type from 'typebox'
 import { EvaluationError, type Expression, type Expressions } from '../../expression/expression.js'
 import type { Flow } from '../../flow/flow.js'
 import { refuse } from '../../flow/verdict.js'
+import { defineErrors } from '../../lib/errors.js'
 import { parseDuration } from '../../lib/units.js'
 import { defineAction } from '../../policy/action.js'
 import { choice, config, duration, enforce, expression, text, whole } from '../../policy/fields.js'
 import { defineFeature } from '../contract.js'
 import { encodeKey } from './limiter/layout.js'
 import { type LimiterTable, SlidingWindow } from './limiter/table.js'
+
+/** Codes of the action rate-limit. */
+const rateLimitErrors = defineErrors({
+  RATE_LIMITED: {
+    status: 429,
+    text: 'The bucket of the request is used up.',
+    help: 'Wait as many seconds as retry-after says, or raise capacity.'
+  },
+  BUCKET_KEY_ABSENT: {
+    text: 'A value that the key of the bucket is made of is absent; the request counts in a common bucket.',
+    help: 'Use an expression that always has a value.'
+  },
+  BUCKET_KEY_FAILED: {
+    text: 'An expression of the key of the bucket failed; the request counts in a common bucket.',
+    help: 'Correct the expression.'
+  }
+})
 
 declare module '../../policy/services.js' {
   interface PolicyServices {
@@ -128,7 +146,7 @@ const action = defineAction({
         return undefined
       }
       meter.refused.inc()
-      return refuse(429, 'RATE_LIMITED', ['retry-after', String(decision.retryAfterSeconds)])
+      return refuse(rateLimitErrors.RATE_LIMITED, ['retry-after', String(decision.retryAfterSeconds)])
     }
   }
 })
@@ -157,7 +175,8 @@ function bucketOf(keys: readonly Expression[], flow: Flow, expressions: Expressi
       parts.push('e')
       values.push(undefined)
       if (errorCode === '') {
-        errorCode = error.kind === 'absent' ? 'BUCKET_KEY_ABSENT' : 'BUCKET_KEY_FAILED'
+        errorCode = (error.kind === 'absent' ? rateLimitErrors.BUCKET_KEY_ABSENT : rateLimitErrors.BUCKET_KEY_FAILED)
+          .code
         errorMessage = `bucket_key[${i}]: ${error.message}`
       }
     }
@@ -170,4 +189,4 @@ function tupleText(values: readonly unknown[], expressions: Expressions): string
   return JSON.stringify(values.map((value) => (value === undefined ? '<error>' : expressions.dataOf(value))))
 }
 
-export const rateLimit = defineFeature({ name: 'rate-limit', actions: [action] })
+export const rateLimit = defineFeature({ name: 'rate-limit', actions: [action], errors: [rateLimitErrors] })

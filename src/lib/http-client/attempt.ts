@@ -6,7 +6,7 @@ import { isPublicAddress } from './addresses.js'
 import type { OutboundFailure, OutboundResponse } from './answer.js'
 
 /** What came of it; `STALE`: the server had closed the idle connection that was taken up again. */
-export type AttemptOutcome = Omit<OutboundResponse, 'ok' | 'timeMs'> | OutboundFailure | 'STALE'
+export type AttemptOutcome = Omit<OutboundResponse, 'ok' | 'timeMs'> | OutboundFailure | 'stale'
 
 /** One request on one connection. `settle` is called once. */
 export class OutboundAttempt {
@@ -80,12 +80,12 @@ export class OutboundAttempt {
     response.on('close', () => this.end('BROKEN'))
   }
 
-  #failureOf(error: Error): OutboundFailure | 'STALE' {
+  #failureOf(error: Error): OutboundFailure | 'stale' {
     const code = codeOf(error) ?? ''
     if (code.startsWith('HPE_')) return 'RESPONSE_MALFORMED'
     if (this.#connected) {
       const stale = this.#sending.reusedSocket && !this.#answered && (code === 'ECONNRESET' || code === 'EPIPE')
-      return stale ? 'STALE' : 'BROKEN'
+      return stale ? 'stale' : 'BROKEN'
     }
     const { socket } = this.#sending
     return this.#secure && socket !== null && !socket.connecting && socket.remoteAddress !== undefined

@@ -74,7 +74,7 @@ class GuardedClient implements Outbound {
         const answer = await this.#attempt(request, url, addresses, cut)
         if (typeof answer !== 'string') return { ok: true, ...answer, timeMs: clock.monotonic() - begun }
         // The server closed an idle connection while we took it up again.
-        if (answer !== 'STALE') return failed(answer)
+        if (answer !== 'stale') return failed(answer)
         if (attempt === 2 + MAX_IDLE) return failed('BROKEN')
       }
     } finally {

@@ -3,12 +3,32 @@ import { mkdir, readFile } from 'node:fs/promises'
 import { join } from 'node:path'
 import type { SecureContext } from 'node:tls'
 import type { Clock } from '../../lib/clock.js'
-import { CodedError } from '../../lib/errors.js'
-import { createFile, readPrivateFile } from '../../lib/files.js'
+import { CodedError, defineErrors } from '../../lib/errors.js'
+import { createFile, fileErrors, readPrivateFile } from '../../lib/files.js'
 import type { Certificate } from '../../runtime/certificates.js'
 import type { SnapshotHolder } from '../../runtime/snapshot.js'
 import { serverContext } from '../../transport/tls/terminate.js'
 import { openAgentsIdentity } from '../server/ca.js'
+
+/** Codes of the listener that agents connect to. */
+export const agentListenerErrors = defineErrors({
+  AGENTS_ADDRESS: {
+    text: 'Agents cannot come in at the address of the option agents.',
+    help: 'Choose a free address, or one of a listener that speaks TLS.'
+  },
+  AGENTS_CERTIFICATE: {
+    text: 'The options agents_certificate and agents_key are no certificate with its key.',
+    help: 'Name both files, of the same pair.'
+  },
+  AGENTS_SECRET_BROKEN: {
+    text: 'The file with the secret for the names of endpoints is damaged.',
+    help: 'Restore it, or remove it for a new one; names that agents were given then change.'
+  },
+  AGENTS_SECRET_EXPOSED: {
+    text: 'The file with the secret for the names of endpoints may be read by other users.',
+    help: 'Run chmod 600 on the file.'
+  }
+})
 
 interface ListenerIdentityParts {
   /** The operator's certificate and key, as paths of PEM files; undefined: of an authority of our own. */
@@ -121,9 +141,13 @@ async function given({ certificate, key }: NonNullable<ListenerIdentityParts['gi
   try {
     return shown(...texts)
   } catch (error) {
-    throw new CodedError('AGENTS_CERTIFICATE', `${certificate} and ${key} are no certificate with its key`, {
-      cause: error
-    })
+    throw new CodedError(
+      agentListenerErrors.AGENTS_CERTIFICATE,
+      `${certificate} and ${key} are no certificate with its key`,
+      {
+        cause: error
+      }
+    )
   }
 }
 
@@ -136,7 +160,7 @@ async function read(path: string, option: string): Promise<string> {
   try {
     return await readFile(path, 'utf8')
   } catch (error) {
-    throw new CodedError('FILE_UNREADABLE', `${option}: cannot read ${path}`, { cause: error })
+    throw new CodedError(fileErrors.FILE_UNREADABLE, `${option}: cannot read ${path}`, { cause: error })
   }
 }
 
@@ -158,15 +182,21 @@ export async function openNamesSecret(folder: string | undefined): Promise<Uint8
 async function readSecret(path: string): Promise<Uint8Array | undefined> {
   const secret = await readPrivateFile(path)
   if (secret === 'exposed') {
-    throw new CodedError('AGENTS_SECRET_EXPOSED', `${path} may be read by others than its owner; chmod 600 ends that`)
+    throw new CodedError(
+      agentListenerErrors.AGENTS_SECRET_EXPOSED,
+      `${path} may be read by others than its owner; chmod 600 ends that`
+    )
   }
   if (secret === undefined || secret.length === BYTES) return secret
-  throw new CodedError('AGENTS_SECRET_BROKEN', `${path} does not hold ${BYTES} bytes; remove it for a new one`)
+  throw new CodedError(
+    agentListenerErrors.AGENTS_SECRET_BROKEN,
+    `${path} does not hold ${BYTES} bytes; remove it for a new one`
+  )
 }
 
 async function makeSecret(path: string): Promise<Uint8Array> {
   await createFile(path, randomBytes(BYTES))
   const secret = await readSecret(path)
-  if (secret === undefined) throw new CodedError('AGENTS_SECRET_BROKEN', `${path} has gone`)
+  if (secret === undefined) throw new CodedError(agentListenerErrors.AGENTS_SECRET_BROKEN, `${path} has gone`)
   return secret
 }

@@ -3,9 +3,21 @@ import { mkdir, readFile, stat } from 'node:fs/promises'
 import { isIP } from 'node:net'
 import { join } from 'node:path'
 import type { Clock } from '../../lib/clock.js'
-import { CodedError, codeOf } from '../../lib/errors.js'
+import { CodedError, codeOf, defineErrors } from '../../lib/errors.js'
 import { replaceFile } from '../../lib/files.js'
 import { makeAuthority, makeServerCertificate, readSigningKey } from '../../lib/self-signed.js'
+
+/** Codes of the authority that agents trust. */
+export const agentAuthorityErrors = defineErrors({
+  AGENTS_CA_BROKEN: {
+    text: 'The certificate or the key of the authority for agents is missing or cannot be read.',
+    help: 'Restore the pair, or remove both files for a new pair; agents then need the new certificate.'
+  },
+  AGENTS_CA_EXPOSED: {
+    text: 'The key of the authority for agents may be read by other users.',
+    help: 'Run chmod 600 on the file, and renew the pair if others may have seen the key.'
+  }
+})
 
 /** What the agent listener shows, and what agents trust. PEM texts. */
 export interface AgentsIdentity {
@@ -79,18 +91,28 @@ async function readPair(folder: string | undefined, name: string): Promise<Pair 
   const texts = [await readIfThere(cert), await readIfThere(key)]
   if (texts[0] === undefined && texts[1] === undefined) return undefined
   if (texts[0] === undefined || texts[1] === undefined) {
-    throw new CodedError('AGENTS_CA_BROKEN', `of ${cert} and ${key} one is missing; remove the other for a new pair`)
+    throw new CodedError(
+      agentAuthorityErrors.AGENTS_CA_BROKEN,
+      `of ${cert} and ${key} one is missing; remove the other for a new pair`
+    )
   }
   if (((await stat(key)).mode & FOR_OTHERS) !== 0) {
-    throw new CodedError('AGENTS_CA_EXPOSED', `${key} may be read by others than its owner; chmod 600 ends that`)
+    throw new CodedError(
+      agentAuthorityErrors.AGENTS_CA_EXPOSED,
+      `${key} may be read by others than its owner; chmod 600 ends that`
+    )
   }
   try {
     new X509Certificate(texts[0])
     await readSigningKey(texts[1])
   } catch (error) {
-    throw new CodedError('AGENTS_CA_BROKEN', `${cert} or ${key} cannot be read; remove both for a new pair`, {
-      cause: error
-    })
+    throw new CodedError(
+      agentAuthorityErrors.AGENTS_CA_BROKEN,
+      `${cert} or ${key} cannot be read; remove both for a new pair`,
+      {
+        cause: error
+      }
+    )
   }
   return { cert: texts[0], key: texts[1] }
 }
