@@ -5,18 +5,23 @@ import { operatorKeyErrors } from '../control/operator-keys.js'
 import { sealKeyErrors } from '../control/seal-key.js'
 import { transferErrors } from '../control/transfer/document.js'
 import { eventFileErrors } from '../events/destinations/local.js'
+import { documentedFunctions, documentedVariables } from '../expression/catalogue.js'
 import { expressionErrors } from '../expression/problems.js'
 import { moduleErrors } from '../features/contract.js'
 import { loginStartErrors, providerErrors } from '../features/login/provider-fetch.js'
-import { features } from '../features/registry.js'
+import { actions, features } from '../features/registry.js'
 import { flowErrors, internalRequestErrors } from '../flow/error-codes.js'
+import { systemClock } from '../lib/clock.js'
 import type { ErrorTable } from '../lib/errors.js'
 import { fileErrors } from '../lib/files.js'
+import { noGeo } from '../lib/geo.js'
 import { outboundErrors } from '../lib/http-client/answer.js'
 import { redirectErrors } from '../lib/http-client/redirects.js'
 import { sealErrors } from '../lib/seal.js'
+import { UserAgents } from '../lib/user-agent.js'
 import { x509Errors } from '../lib/x509.js'
 import { optionErrors } from '../options/catalogue.js'
+import { resultsOf } from '../policy/action.js'
 import { policyErrors } from '../policy/problems.js'
 import { treeErrors } from '../policy/tree.js'
 import { authorityErrors } from '../resources/certificates.js'
@@ -24,6 +29,16 @@ import { provisioningErrors } from '../resources/domains.js'
 import { portErrors } from '../runtime/ports.js'
 import { fieldErrors } from '../schema/errors.js'
 import { copyErrors, storeErrors } from '../store/errors.js'
+import { observeHealth } from '../telemetry/health-metrics.js'
+import {
+  Metrics,
+  observeAgents,
+  observeDeliveries,
+  observeLog,
+  observeNames,
+  observeRestrictions,
+  observeStore
+} from '../telemetry/metrics.js'
 import { agentListenerErrors } from '../tunnel/agents/listener-identity.js'
 import { agentErrors } from '../tunnel/client/connection.js'
 import { streamErrors } from '../tunnel/protocol/stream.js'
@@ -107,3 +122,53 @@ export const errorGroups: readonly ErrorGroup[] = [
     tables: [commandErrors, transferErrors, treeErrors]
   }
 ]
+
+/** What expressions can name: variables, results of actions, and functions. */
+export function languageCatalogue() {
+  const results = resultsOf(actions)
+  return {
+    variables: documentedVariables({ results, clock: systemClock, geo: noGeo, userAgent: new UserAgents() }),
+    functions: documentedFunctions({ random: Math.random })
+  }
+}
+
+/** One metric as `/metrics` names it. */
+export interface MetricEntry {
+  readonly name: string
+  readonly type: string
+  readonly help: string
+  readonly labels: readonly string[]
+}
+
+/** Every metric, sorted by name. They are registered as a server registers them; nothing is measured. */
+export function metricEntries(): readonly MetricEntry[] {
+  const unread = (): never => {
+    throw new TypeError('metrics that are only listed are not read')
+  }
+  const metrics = new Metrics()
+  const { registry } = metrics
+  metrics.observeProcess()
+  metrics.observeLimiter(unread)
+  observeNames(registry, systemClock)
+  observeStore(registry, unread)
+  observeLog(registry, unread)
+  observeAgents(registry, unread)
+  observeRestrictions(registry, unread)
+  observeDeliveries(registry, unread)
+  observeHealth(registry, {
+    reasons: [],
+    holding: unread,
+    storeUp: unread,
+    behind: unread,
+    appliedAt: unread,
+    loop: unread,
+    descriptors: unread
+  })
+  return registry
+    .getMetricsAsArray()
+    .map((metric) => {
+      const { labelNames = [] } = metric as { readonly labelNames?: readonly string[] }
+      return { name: metric.name, type: String(metric.type), help: metric.help, labels: labelNames }
+    })
+    .sort((a, b) => (a.name < b.name ? -1 : 1))
+}

@@ -165,6 +165,7 @@ const fields = config({
 /** Asks for a user name and a password (RFC 7617). Every accepted credential is compared, in constant time. */
 const action = defineAction({
   type: 'basic-auth',
+  summary: 'Asks for a user name and a password (RFC 7617).',
   phases: ['on_http_request'],
   config: config({
     credentials: Type.Array(Type.Union([pair, fields]), {

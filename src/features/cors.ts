@@ -48,6 +48,7 @@ const words = (description: string, item: string, max: number) =>
  */
 const action = defineAction({
   type: 'cors',
+  summary: 'Answers preflight requests and lets pages of other origins read responses.',
   phases: ['on_http_request'],
   config: config({
     origins: Type.Array(

@@ -44,6 +44,7 @@ interface Place {
  */
 const action = defineAction({
   type: 'forward-internal',
+  summary: 'Hands the request or connection to an internal endpoint.',
   confined: {
     guest: 'the policy of an agent does not lead to internal endpoints',
     agent: 'an agent has no internal endpoints'

@@ -39,6 +39,7 @@ const ONCE = new Set([
  */
 const addHeaders = defineAction({
   type: 'add-headers',
+  summary: 'Adds header fields.',
   phases: ['on_http_request', 'on_http_response'],
   config: config({
     headers: headerMap({
@@ -95,6 +96,7 @@ function overrideHost(fields: HeaderFields, value: string): void {
  */
 const removeHeaders = defineAction({
   type: 'remove-headers',
+  summary: 'Removes header fields.',
   phases: ['on_http_request', 'on_http_response'],
   config: config({
     headers: Type.Array(

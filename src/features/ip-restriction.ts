@@ -149,6 +149,7 @@ function addresses(description: string) {
  */
 const restrictIps = defineAction({
   type: 'restrict-ips',
+  summary: 'Refuses addresses by lists and IP policies.',
   misnamed: ['ip-restriction'],
   confined: {
     guest: withoutIpPolicies('the policy of an agent does not use IP policies'),

@@ -23,6 +23,7 @@ const respondErrors = defineErrors({
 /** Refuses: an answer without a body on HTTP, a closed connection on TCP. */
 const deny = defineAction({
   type: 'deny',
+  summary: 'Refuses the request or closes the connection.',
   phases: ['on_tcp_connect', 'on_http_request'],
   config: config({
     status_code: Type.Optional(
@@ -48,6 +49,7 @@ const deny = defineAction({
 /** Closes the client's connection at once, without an answer. */
 const closeConnectionAction = defineAction({
   type: 'close-connection',
+  summary: 'Closes the connection without an answer.',
   phases: ['on_tcp_connect', 'on_http_request'],
   config: config({}),
   configOptional: true,
@@ -70,6 +72,7 @@ const ONE_BODY = {
 /** Answers itself: instead of the upstream, or in place of what the upstream answered. */
 const customResponse = defineAction({
   type: 'custom-response',
+  summary: 'Answers with a status, header fields and a body of its own.',
   phases: ['on_http_request', 'on_http_response'],
   config: config(
     {

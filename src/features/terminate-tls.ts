@@ -88,6 +88,7 @@ const NAME_FIELDS: Readonly<Record<string, string>> = {
  */
 const action = defineAction({
   type: 'terminate-tls',
+  summary: 'Ends TLS on a connection to a TCP edge, with client certificates if asked for.',
   confined: { guest: ownCertificates, agent: 'what reaches an agent is no connection that TLS could begin on' },
   phases: ['on_tcp_connect'],
   config: config(

@@ -130,6 +130,7 @@ const RESERVED = { location: '"location" is what to says; it cannot be given as 
 /** Sends the client to another URL: the request's, with the first match replaced. An unchanged URL goes on. */
 const redirect = defineAction({
   type: 'redirect',
+  summary: 'Answers with a redirect to another URL.',
   phases: ['on_http_request'],
   config: config(
     {
@@ -192,6 +193,7 @@ function locationOf(text: string, otherHost: boolean): string {
  */
 const action = defineAction({
   type: 'url-rewrite',
+  summary: 'Changes the URL that the upstream sees.',
   misnamed: ['rewrite-url'],
   phases: ['on_http_request'],
   config: config(

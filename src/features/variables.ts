@@ -28,6 +28,7 @@ function assigned(vars: unknown): (readonly [string, unknown])[] {
 /** Sets `vars.<name>` for the rest of the phase. Later entries see earlier ones; the last value of a name stays. */
 const setVars = defineAction({
   type: 'set-vars',
+  summary: 'Sets variables for later expressions: vars.name.',
   phases: ['on_tcp_connect', 'on_http_request', 'on_http_response'],
   config: config({
     vars: Type.Union([
@@ -78,6 +79,7 @@ function compileEntry(
 /** Records data with the exchange; it goes to the access log when the exchange ends. */
 const log = defineAction({
   type: 'log',
+  summary: 'Records values in the log and in traffic events.',
   phases: ['on_tcp_connect', 'on_http_request', 'on_http_response'],
   config: config({
     metadata: Type.Optional(

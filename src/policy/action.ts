@@ -53,6 +53,8 @@ type Confinement = 'guest' | 'agent'
 interface ActionBase<S extends TSchema> {
   /** As it stands in documents. */
   readonly type: string
+  /** One sentence: what it does. */
+  readonly summary: string
   /** Wrong names that it is known to be called by: refused, with its right name. */
   readonly misnamed?: readonly string[]
   readonly phases: readonly Phase[]

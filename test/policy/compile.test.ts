@@ -11,7 +11,12 @@ import { dataOf } from '../../src/policy/tree.js'
 import { compile, compileValid, phaseOf, short } from './stand.js'
 
 const all = ['on_tcp_connect', 'on_http_request', 'on_http_response'] as const
-const never = { phases: all, configOptional: true, terminates: 'never' } as const
+const never = {
+  summary: 'Does nothing.',
+  phases: all,
+  configOptional: true,
+  terminates: 'never'
+} as const
 
 const fields = config({
   name: Type.String({ minLength: 1, maxLength: 8 }),

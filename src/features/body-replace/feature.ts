@@ -144,6 +144,7 @@ const requestErrors = {
  */
 const requestBodyFindReplace = defineAction({
   type: 'request-body-find-replace',
+  summary: 'Replaces text in the bodies of requests.',
   phases: ['on_http_request'],
   config: config({ replacements: replacements() }),
   configOptional: false,
@@ -180,6 +181,7 @@ const PARTIAL = refuse(bodyReplaceErrors.RESPONSE_PARTIAL)
  */
 const responseBodyFindReplace = defineAction({
   type: 'response-body-find-replace',
+  summary: 'Replaces text in the bodies of responses.',
   phases: ['on_http_response'],
   config: config({ replacements: replacements() }),
   configOptional: false,
@@ -227,6 +229,7 @@ type Field = keyof EventStreamMessage
 /** Replaces text in each message of an event stream, which goes on streaming. A message is handled for itself. */
 const sseFindReplace = defineAction({
   type: 'sse-find-replace',
+  summary: 'Replaces text in the messages of a stream of server-sent events.',
   phases: ['on_event_stream_message'],
   config: config({
     replacements: replacements({

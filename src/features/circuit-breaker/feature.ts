@@ -17,6 +17,7 @@ const span = (description: string) =>
  */
 const action = defineAction({
   type: 'circuit-breaker',
+  summary: 'Refuses requests while the upstream fails too often.',
   phases: ['on_http_request'],
   config: config({
     error_threshold: Type.Optional(

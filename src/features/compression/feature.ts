@@ -26,6 +26,7 @@ const WITHOUT_COOKIES =
  */
 const compressResponse = defineAction({
   type: 'compress-response',
+  summary: 'Compresses the bodies of responses.',
   misnamed: ['compression'],
   phases: ['on_http_response'],
   config: config({

@@ -64,6 +64,7 @@ const parameter = config({
  */
 const action = defineAction({
   type: 'http-request',
+  summary: 'Makes an HTTP request and publishes its answer for later rules.',
   confined: { guest: noInternalHost },
   phases: ['on_http_request', 'on_http_response'],
   config: config({

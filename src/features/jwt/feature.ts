@@ -23,6 +23,7 @@ import { SignatureMemory, TokenVerifier } from './verifier.js'
  */
 const action = defineAction({
   type: 'jwt-validation',
+  summary: 'Refuses requests without a valid JSON Web Token.',
   misnamed: ['jwt'],
   phases: ['on_http_request'],
   config: jwtConfig,

@@ -235,6 +235,7 @@ const list = (description: string) =>
  */
 export const oauth = defineAction({
   type: 'oauth',
+  summary: 'Lets users pass who have logged in at an OAuth provider such as GitHub.',
   confined: { agent: NOT_IN_AGENT },
   phases: ['on_http_request'],
   config: config(
@@ -328,12 +329,18 @@ const shared = {
  * Logs users in at an OpenID Connect provider. Its discovery document and its keys are fetched when first needed and kept; the
  * paths of `oauth` belong to the action too.
  */
-export const openidConnect = defineAction({ ...shared, type: 'openid-connect', compile })
+export const openidConnect = defineAction({
+  ...shared,
+  type: 'openid-connect',
+  summary: 'Lets users pass who have logged in at a provider of OpenID Connect.',
+  compile
+})
 
 /** Another name of `openid-connect` that published documents use. */
 export const oidc = defineAction({
   ...shared,
   type: 'oidc',
+  summary: 'Older name of openid-connect.',
   compile(settings, scope) {
     scope.warn([], policyErrors.ACTION_RENAMED, 'oidc is called openid-connect; the old name is accepted')
     return compile(settings, scope)

@@ -78,6 +78,7 @@ const DAY = 86_400_000
  */
 const action = defineAction({
   type: 'rate-limit',
+  summary: 'Refuses requests beyond a number within a sliding window.',
   phases: ['on_http_request'],
   config: config({
     name: text({

@@ -41,6 +41,7 @@ const UNKNOWN: Provider = { scheme: () => () => 'SIGNATURE_INVALID' }
  */
 const verifyWebhook = defineAction({
   type: 'verify-webhook',
+  summary: 'Refuses requests that are not signed by the sender of a webhook.',
   misnamed: ['webhook-validation', 'webhook-verification'],
   phases: ['on_http_request'],
   config: config(
