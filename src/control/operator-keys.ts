@@ -16,7 +16,7 @@ export const operatorKeyErrors = defineErrors({
   },
   API_KEYS_UNREADABLE: {
     text: 'The file of the API keys cannot be read or understood.',
-    help: 'Restore it, or delete it for a new key.'
+    help: 'Restore it, or move it away to start with a new key.'
   }
 })
 

@@ -26,8 +26,8 @@ export const sealKeyErrors = defineErrors({
   },
   SEAL_KEY_SAME: { text: 'The new sealing key is the old one.', help: 'Give another key as SLUICE_SEAL_KEY_NEW.' },
   SEAL_LEFT: {
-    text: 'Secrets of some records did not open, so the sealing key was not changed.',
-    help: 'Write those secrets anew or delete the records, and repeat the change.'
+    text: 'A record was written with the old sealing key while the key was changed.',
+    help: 'Run the change again while nothing else writes.'
   }
 })
 

@@ -31,8 +31,8 @@ export const expressionErrors = defineErrors({
     help: 'Divide it into several expressions or rules.'
   },
   DATA_UNAVAILABLE: {
-    text: 'The variable is always empty here, because its database is not installed.',
-    help: 'Name a database with geoip.database, or leave the variable out.'
+    text: 'The variable is always empty here, because its data is not available.',
+    help: 'Leave the variable out; for places and networks name a database with geoip.database.'
   }
 })
 

@@ -108,7 +108,7 @@ export const flowErrors = defineErrors({
   },
   MISDIRECTED_REQUEST: {
     status: 421,
-    text: 'The host of the request is not one that the TLS name of the connection may ask for.',
+    text: 'The TLS handshake of the connection was held for another host, or against less than this host asks for.',
     help: 'Send the request on a new connection whose TLS name is the host; browsers do so by themselves.'
   },
   INTERNAL_ENTRY_GONE: {

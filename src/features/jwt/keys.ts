@@ -18,8 +18,8 @@ import {
 /** Codes of problems in the action jwt-validation. */
 export const jwtProblems = defineErrors({
   KEYS_MISSING: {
-    text: 'No source of keys fits the allowed algorithms.',
-    help: 'Add a source of keys, or correct allowed_algorithms.'
+    text: 'An HMAC algorithm is allowed and no source of keys holds a shared secret.',
+    help: 'Add shared_secrets, or remove HS256, HS384 and HS512 from allowed_algorithms.'
   },
   KEYS_UNPROTECTED: { text: 'Keys come over plain HTTP and can be replaced on their way.', help: 'Use https.' },
   KEYS_FORBIDDEN: {

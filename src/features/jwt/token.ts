@@ -224,7 +224,7 @@ export const jwtErrors = defineErrors({
     status: 401,
     error: 'invalid_token',
     text: 'The token is not valid yet.',
-    help: 'Set the clocks of both sides, or allow more clock skew in the policy.'
+    help: 'Set the clocks of the issuer and of Sluice.'
   },
   JWT_KEYS_UNAVAILABLE: {
     status: 503,

@@ -16,8 +16,8 @@ import { type LoginResult, type LoginServices, USUAL_MAXIMUM } from './service.j
 /** Codes of problems in the actions oauth and openid-connect. */
 export const loginProblems = defineErrors({
   LOGIN_VALUE_ABSENT: {
-    text: 'A field of the login reads a value that is absent when the login comes back.',
-    help: 'Use a value that every request has.'
+    text: 'A field of the login reads a value that does not exist on the paths of the login itself.',
+    help: 'Use a value that the request itself has.'
   }
 })
 

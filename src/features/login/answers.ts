@@ -20,7 +20,7 @@ export const loginErrors = defineErrors({
   LOGIN_NOT_ALLOWED: {
     status: 403,
     text: 'The account of the user may not see the site.',
-    help: 'Add the user to the allowed addresses, domains or groups if it should.'
+    help: 'Add the user to those whom the login lets pass if it should have access.'
   },
   LOGIN_DENIED: {
     status: 403,
@@ -45,7 +45,7 @@ export const loginErrors = defineErrors({
   LOGIN_COOKIE_DOMAIN: {
     status: 500,
     text: 'The domain of the cookies of the login does not contain the host.',
-    help: 'Correct auth_cookie_domain or cookie_prefix of the login.'
+    help: 'Correct auth_cookie_domain of the login.'
   },
   LOGIN_UNAVAILABLE: {
     status: 503,
