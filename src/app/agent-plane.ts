@@ -31,6 +31,7 @@ import type { ListenLimits } from '../transport/contract.js'
 import { codecBack } from '../transport/http1/forwarding.js'
 import { PipeTransport } from '../transport/http1/server.js'
 import { type AgentTarget, type Forward, forwardVisitor, targetDialer } from '../tunnel/client/visitors.js'
+import { startErrors } from './errors.js'
 import { policyServices } from './services.js'
 
 /** The actions of policies that agents run: those that they cannot run are refused by name, with the reason. */
@@ -41,7 +42,7 @@ export class AgentPolicyRefused extends CodedError {
   readonly problems: readonly UnitProblems[]
 
   constructor(problems: readonly UnitProblems[]) {
-    super('POLICY_REFUSED', 'the policy of a tunnel has errors')
+    super(startErrors.POLICY_REFUSED, 'the policy of a tunnel has errors')
     this.problems = problems
   }
 }
@@ -156,7 +157,7 @@ export class AgentPlane {
     const needsHttp = HTTP_PHASES.find((phase) => phases?.[phase] !== null)
     if (tcp && needsHttp !== undefined) {
       const message = `${name}: ${tunnel.policy.source} has rules of ${needsHttp}, and the visitors of this tunnel speak no HTTP`
-      throw new CodedError('AGENT_SETUP', message)
+      throw new CodedError(startErrors.AGENT_SETUP, message)
     }
     warned(prepared.warnings)
     const front = await this.#open(target, snapshot, () => prepared.commit(), tell)

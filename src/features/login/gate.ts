@@ -1,4 +1,5 @@
 import { EvaluationError } from '../../expression/expression.js'
+import { flowErrors } from '../../flow/error-codes.js'
 import { type Flow, type FlowRequest, flowSlot } from '../../flow/flow.js'
 import {
   dropLoginCookies,
@@ -15,7 +16,16 @@ import { refuse, type Verdict } from '../../flow/verdict.js'
 import type { LoginCall, LoginGate } from '../../policy/login-gate.js'
 import { decisionCounters, type PolicyServices } from '../../policy/services.js'
 import { accessOf } from './access.js'
-import { loggedOut, loginRequired, REFUSALS, type Refusal, redirect, refusal, troubleAnswer } from './answers.js'
+import {
+  loggedOut,
+  loginErrors,
+  loginRequired,
+  REFUSALS,
+  type Refusal,
+  redirect,
+  refusal,
+  troubleAnswer
+} from './answers.js'
 import { tagOf } from './attempt-state.js'
 import { Attempts } from './attempts.js'
 import { CookieStyle } from './cookies.js'
@@ -45,8 +55,8 @@ export interface Visit {
   readonly application: Application
 }
 
-const UNAVAILABLE = refuse(503, 'LOGIN_UNAVAILABLE')
-const NO_VALUE = refuse(500, 'POLICY_EXPRESSION')
+const UNAVAILABLE = refuse(loginErrors.LOGIN_UNAVAILABLE)
+const NO_VALUE = refuse(flowErrors.POLICY_EXPRESSION)
 const clientId = flowSlot<string>('login.client_id')
 
 /** Client id of the application that the last gate of this flow sends users to; undefined when none was asked. */
@@ -211,7 +221,7 @@ class Gate implements LoginGate {
 
   #login(visit: Visit, end: SessionEnd): Verdict | Promise<Verdict | undefined> {
     const { flow, request, style, jar } = visit
-    flow.publish(this.#settings.result, refusedResults(end, 'LOGIN_REQUIRED', 'there is no session'))
+    flow.publish(this.#settings.result, refusedResults(end, loginErrors.LOGIN_REQUIRED.code, 'there is no session'))
     const ended = this.#sessions.drop(style, jar)
     if (!isNavigation(request)) {
       this.#counters.login.inc()
@@ -234,12 +244,12 @@ class Gate implements LoginGate {
       this.#counters.login.inc()
       return answer
     }
-    return this.#refused(flow, answer, answer.status < 500 ? 'deny' : 'fail')
+    return this.#refused(flow, answer, answer.error.status < 500 ? 'deny' : 'fail')
   }
 
   #refused(flow: Flow, answer: Refusal, decision: 'deny' | 'fail'): Verdict {
     const request = flow.request as FlowRequest
-    flow.publish(this.#settings.result, refusedResults('none', answer.code, answer.title))
+    flow.publish(this.#settings.result, refusedResults('none', answer.error.code, answer.title))
     this.#counters[decision].inc()
     return refusal(request, answer, this.#link(request))
   }

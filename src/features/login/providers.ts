@@ -2,6 +2,7 @@ import type { Static } from 'typebox'
 import { parse } from 'yaml'
 import { CodedError } from '../../lib/errors.js'
 import { flag, object, optional, text } from '../../schema/values.js'
+import { loginStartErrors } from './provider-fetch.js'
 
 /** Who a user is, as the provider says. */
 export interface Profile {
@@ -403,5 +404,5 @@ function parsed(yaml: string): unknown {
 }
 
 function invalid(message: string, options?: ErrorOptions): CodedError {
-  return new CodedError('LOGIN_PROVIDERS_INVALID', `login.providers: ${message}`, options)
+  return new CodedError(loginStartErrors.LOGIN_PROVIDERS_INVALID, `login.providers: ${message}`, options)
 }
