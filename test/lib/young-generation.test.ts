@@ -1,22 +1,27 @@
-import { PerformanceObserver } from 'node:perf_hooks'
+import { constants, PerformanceObserver } from 'node:perf_hooks'
 import t from 'tap'
 import { Slices, type Steps } from '../../src/lib/slices.js'
 import { YoungGeneration } from '../../src/lib/young-generation.js'
 
 const MIB = 1024 * 1024
 
+interface Collection {
+  readonly detail: { readonly kind: number; readonly flags: number }
+}
+
 /** Collections whose time `work` belongs to: how many V8 made by itself, how many were asked for. */
 async function collections(work: () => Promise<unknown>): Promise<{ own: number; forced: number }> {
-  const seen: unknown[] = []
-  const observer = new PerformanceObserver((list) => seen.push(...list.getEntries().map(({ detail }) => detail)))
+  const seen: Collection[] = []
+  const note = (entries: readonly unknown[]) => seen.push(...(entries as Collection[]))
+  const observer = new PerformanceObserver((list) => note(list.getEntries()))
   observer.observe({ entryTypes: ['gc'] })
   await work()
   // Entries come with a turn of the loop.
   for (let n = 0; n < 3; n++) await new Promise(setImmediate)
-  seen.push(...observer.takeRecords().map(({ detail }) => detail))
+  note(observer.takeRecords())
   observer.disconnect()
-  const minor = seen.filter((detail) => (detail as { kind: number }).kind === 1) as { flags: number }[]
-  const forced = minor.filter(({ flags }) => (flags & 4) !== 0).length
+  const minor = seen.filter(({ detail }) => detail.kind === constants.NODE_PERFORMANCE_GC_MINOR)
+  const forced = minor.filter(({ detail }) => (detail.flags & constants.NODE_PERFORMANCE_GC_FLAGS_FORCED) !== 0).length
   return { own: minor.length - forced, forced }
 }
 
