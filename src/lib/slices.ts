@@ -14,6 +14,19 @@ const HOLD_BESIDE = 1
 /** How often work that makes room for traffic rests as long as it has worked, collections of garbage included; milliseconds at most. */
 const REST = { times: 2, longest: 50 }
 
+/** How many passes of a loop make a step. */
+const PASSES = 16
+
+/** Counts the passes of a loop that take a few microseconds each: a rest may follow some of them, not each one. */
+export class Passes {
+  #done = 0
+
+  /** Call it once a pass: true when a step has come to its end. */
+  due(): boolean {
+    return ++this.#done % PASSES === 0
+  }
+}
+
 /** The work in one go: for what is known to be small. */
 export function atOnce<T>(steps: Steps<T>): T {
   let step = steps.next()
