@@ -117,6 +117,7 @@ export function printProblems(units: readonly UnitProblems[], to: NodeJS.WriteSt
 interface SystemError {
   readonly code: string
   readonly syscall?: string
+  readonly address?: string
   readonly port?: number
   readonly hostname?: string
   readonly path?: string
@@ -142,12 +143,22 @@ function isSystemError(error: unknown): error is SystemError {
   return error instanceof Error && codeOf(error) !== undefined && 'errno' in error
 }
 
-function explainBind(error: SystemError, { listen, listeners, api }: Options): string {
+function explainBind(error: SystemError, options: Options): string {
+  const { listen, listeners, api } = options
   const fits = (at: ListenAddress) =>
     error.syscall === 'getaddrinfo' ? error.hostname === at.host : error.port === at.port
   const further = listeners.map((one) => one.listen).find(fits)
   if (further !== undefined && !fits(listen)) {
     return `listeners: ${reason(error.code, further)}; choose another address with SLUICE_LISTENERS or listeners in the options file`
+  }
+  const { address, port } = error
+  if (
+    options.site_file !== undefined &&
+    address !== undefined &&
+    port !== undefined &&
+    ![listen, api.listen].some(fits)
+  ) {
+    return `listeners: ${reason(error.code, { host: address, port })}; choose another address in ${options.site_file}`
   }
   const isApi =
     error.syscall === 'getaddrinfo'

@@ -1,3 +1,4 @@
+import { randomInt } from 'node:crypto'
 import { once } from 'node:events'
 import { type AddressInfo, createServer, type Server } from 'node:net'
 
@@ -8,6 +9,21 @@ export async function freePort(): Promise<number> {
   server.close()
   await once(server, 'close')
   return port
+}
+
+/**
+ * A free port below those that the system gives away by itself (32768 and above on Linux), so that no connection of another
+ * program takes it in the meantime.
+ */
+export async function quietPort(): Promise<number> {
+  for (;;) {
+    const port = randomInt(10_000, 32_000)
+    const server = await listening(port).catch(() => undefined)
+    if (server === undefined) continue
+    server.close()
+    await once(server, 'close')
+    return port
+  }
 }
 
 /** A port that somebody else has until the test ends; a free one of the system's choice unless it is named. */
