@@ -1,7 +1,7 @@
 import { PREFACE } from './frames.js'
 
-/** Length of "PRI * HTTP/2.0": no request of HTTP/1.x begins with it, and what follows is for the session to check. */
-const DECISIVE = 14
+/** Length of "PRI ": that method is reserved (RFC 9113 11.6), and what follows is for the session to check. */
+const DECISIVE = 4
 
 /**
  * Finds out whether a connection without TLS begins with the preface of HTTP/2, in whatever pieces it arrives (prior knowledge,
