@@ -1,4 +1,6 @@
 import 'reflect-metadata'
+import { once } from 'node:events'
+import { connect } from 'node:http2'
 import {
   Client,
   credentials,
@@ -15,7 +17,7 @@ import {
 } from '@grpc/grpc-js'
 import t, { type Test } from 'tap'
 import { create, site } from '../helpers/account.js'
-import { startSluice } from '../helpers/sluice.js'
+import { engines, startSluice } from '../helpers/sluice.js'
 import { freePort } from './free-port.js'
 import { authority, certificate } from './tls-client.js'
 
@@ -46,8 +48,12 @@ interface Seen {
   cancelled: number
 }
 
-/** A server of gRPC behind an HTTPS edge, and a client of the edge. */
-async function started(t: Test, policy: object = {}): Promise<{ client: Client; seen: Seen }> {
+/** A server of gRPC behind an HTTPS edge, and clients of the edge: over TLS, and in clear text. */
+async function started(
+  t: Test,
+  policy: object = {},
+  options: Readonly<Record<string, string>> = {}
+): Promise<{ client: Client; plain: Client; seen: Seen; port: number; plainPort: number }> {
   const seen: Seen = { cancelled: 0 }
   const server = new Server()
   const one: handleUnaryCall<string, string> = (call, done) => {
@@ -90,7 +96,7 @@ async function started(t: Test, policy: object = {}): Promise<{ client: Client; 
   })
   t.teardown(() => server.forceShutdown())
   const port = await freePort()
-  const sluice = await startSluice(t, { options: { LISTENERS: `https://127.0.0.1:${port}` } })
+  const sluice = await startSluice(t, { options: { LISTENERS: `https://127.0.0.1:${port}`, ...options } })
   const ca = await authority('Test CA')
   const { pem, key } = await certificate('G', ca, [HOST])
   await create(sluice, '/tls_certificates', { certificate_pem: pem, private_key_pem: key })
@@ -102,7 +108,12 @@ async function started(t: Test, policy: object = {}): Promise<{ client: Client; 
     'grpc.enable_retries': 0
   })
   t.teardown(() => client.close())
-  return { client, seen }
+  const plain = new Client(`127.0.0.1:${sluice.port}`, credentials.createInsecure(), {
+    'grpc.default_authority': HOST,
+    'grpc.enable_retries': 0
+  })
+  t.teardown(() => plain.close())
+  return { client, plain, seen, port, plainPort: sluice.port }
 }
 
 type Unary = {
@@ -139,8 +150,8 @@ function ask(client: Client, word: string, how: typeof METHODS.one = METHODS.one
   })
 }
 
-t.test('all four kinds of call pass an edge, with metadata and status', async (t) => {
-  const { client } = await started(t)
+/** Makes a call of each kind. */
+async function callAll(t: Test, client: Client): Promise<void> {
   const { one, up, down, both } = METHODS
   const answer = await ask(client, 'hello')
   t.equal(answer.error, null)
@@ -180,7 +191,31 @@ t.test('all four kinds of call pass an edge, with metadata and status', async (t
     else call.end()
   }
   t.same(heard, ['1!', '2!', '3!'])
+}
+
+t.test('all four kinds of call pass an edge, with metadata and status', async (t) => {
+  const { client } = await started(t)
+  await callAll(t, client)
 })
+
+for (const engine of engines) {
+  t.test(`${engine}: and a listener without TLS, by prior knowledge`, async (t) => {
+    const { plain } = await started(t, {}, { ENGINE: engine })
+    await callAll(t, plain)
+  })
+
+  t.test(`${engine}: without TLS what edges_on_http says holds`, async (t) => {
+    const refusing = await started(t, {}, { ENGINE: engine, EDGES_ON_HTTP: 'refuse' })
+    t.match((await ask(refusing.plain, 'x')).error, { code: status.PERMISSION_DENIED, details: 'HTTPS_REQUIRED' })
+    t.equal((await ask(refusing.client, 'x')).value, 'X', 'TLS goes on')
+    const leading = await started(t, {}, { ENGINE: engine, EDGES_ON_HTTP: 'redirect' })
+    const session = connect(`http://127.0.0.1:${leading.plainPort}`)
+    t.teardown(() => session.destroy())
+    const moved = session.request({ ':authority': HOST, ':path': '/a?b=c' })
+    const [fields] = await once(moved, 'response')
+    t.match(fields, { ':status': 308, location: `https://${HOST}:${leading.port}/a?b=c` })
+  })
+}
 
 t.test('deadlines and cancellation reach the server', async (t) => {
   const { client, seen } = await started(t)
