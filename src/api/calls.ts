@@ -3,11 +3,13 @@ import type { Access } from '../control/access.js'
 import type { Call, Done, PathValues, Read, WriteMode, Written } from '../control/calls.js'
 import type { Configuration } from '../control/configuration.js'
 import type { DeadLetterLists } from '../control/dead-letters.js'
+import { controlErrors } from '../control/errors.js'
 import type { RecordOperations } from '../control/record-operations.js'
 import type { Revisions } from '../control/revisions.js'
 import type { Backups } from '../control/transfer/backups.js'
+import type { ErrorRow } from '../lib/errors.js'
 import { unmapIpv4 } from '../lib/ip.js'
-import { ApiError, nothingThere } from './errors.js'
+import { ApiError, apiErrors, nothingThere } from './errors.js'
 
 /** The query of a request as it came: `text` is what stands behind the question mark. */
 export interface RawQuery {
@@ -18,7 +20,7 @@ export interface RawQuery {
 const ALIASES: ReadonlyMap<string, string> = new Map([['beforeId', 'before_id']])
 
 /** Bounds of `limit`, the size of a page. */
-export const LIMIT = { least: 1, most: 100, absent: 100, word: 'PAGE_LIMIT' }
+export const LIMIT = { least: 1, most: 100, absent: 100, error: apiErrors.PAGE_LIMIT }
 
 /** Longest value of a parameter; ids and numbers are much shorter. */
 const MAX_VALUE = 256
@@ -37,9 +39,10 @@ function readQuery(text: string, known: readonly string[]): ReadonlyMap<string, 
     const field = name.slice(0, 64)
     if (!known.includes(name)) {
       const names = known.length === 0 ? 'there are none here' : `there are ${known.join(', ')}`
-      throw new ApiError(400, 'QUERY_UNKNOWN', `The query has a parameter that is not known; ${names}.`, { field })
+      throw new ApiError(apiErrors.QUERY_UNKNOWN, `The query has a parameter that is not known; ${names}.`, { field })
     }
-    if (found.has(name)) throw new ApiError(400, 'QUERY_REPEATED', `The query has ${name} more than once.`, { field })
+    if (found.has(name))
+      throw new ApiError(apiErrors.QUERY_REPEATED, `The query has ${name} more than once.`, { field })
     const value = equals === -1 ? '' : decode(pair.slice(equals + 1))
     if (value.length > MAX_VALUE) throw invalidParameter(name, 'is too long')
     found.set(name, value)
@@ -55,21 +58,21 @@ function readSwitch(query: ReadonlyMap<string, string>, name: string): boolean {
   throw invalidParameter(name, 'must be true or false')
 }
 
-/** A whole number within bounds. Throws an ApiError with the word `word`. */
+/** A whole number within bounds. Throws an ApiError with the error `error`. */
 export function readCount(
   query: ReadonlyMap<string, string>,
   name: string,
-  { least, most, absent, word }: { least: number; most: number; absent: number; word: string }
+  { least, most, absent, error }: { least: number; most: number; absent: number; error: ErrorRow }
 ): number {
   const value = query.get(name)
   if (value === undefined) return absent
   const number = /^\d{1,9}$/.test(value) ? Number(value) : Number.NaN
   if (number >= least && number <= most) return number
-  throw new ApiError(400, word, `${name} must be a whole number from ${least} to ${most}.`, { field: name })
+  throw new ApiError(error, `${name} must be a whole number from ${least} to ${most}.`, { field: name })
 }
 
 export function invalidParameter(name: string, reason: string): ApiError {
-  return new ApiError(400, 'QUERY_INVALID', `${name} ${reason}.`, { field: name })
+  return new ApiError(controlErrors.QUERY_INVALID, `${name} ${reason}.`, { field: name })
 }
 
 function decode(text: string): string {
@@ -77,7 +80,7 @@ function decode(text: string): string {
     return decodeURIComponent(text.replaceAll('+', ' '))
   } catch {
     // A percent sign without two digits, or bytes that are no UTF-8: one and the same to the client.
-    throw new ApiError(400, 'QUERY_MALFORMED', 'The query is not percent-encoded UTF-8.')
+    throw new ApiError(apiErrors.QUERY_MALFORMED, 'The query is not percent-encoded UTF-8.')
   }
 }
 
@@ -116,7 +119,10 @@ function revisionsOf(header: string, form: RegExp, name: string): readonly numbe
     .map((tag) => tag.trim())
     .filter((tag) => tag !== '')
   if (tags.length === 0 || !tags.every((tag) => TAG.test(tag))) {
-    throw new ApiError(400, 'PRECONDITION_INVALID', `${name} must be an ETag in double quotes, several of them, or *.`)
+    throw new ApiError(
+      apiErrors.PRECONDITION_INVALID,
+      `${name} must be an ETag in double quotes, several of them, or *.`
+    )
   }
   return tags.flatMap((tag) => {
     const revision = form.exec(tag)?.[1]

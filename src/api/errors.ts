@@ -1,10 +1,111 @@
 import type { FastifyReply, FastifyRequest } from 'fastify'
 import { ControlError, controlErrors } from '../control/errors.js'
-import { codeOf } from '../lib/errors.js'
+import { type Coded, codeOf, defineErrors, type ErrorRow } from '../lib/errors.js'
 import type { Problem } from '../schema/field.js'
+
+/** Codes of requests that the API refuses before they reach the control plane. */
+export const apiErrors = defineErrors({
+  AUTH_MISSING: { status: 401, text: 'The request has no API key.', help: 'Send Authorization: Bearer with a key.' },
+  AUTH_MALFORMED: {
+    status: 401,
+    text: 'The field Authorization has another form than Bearer with a key.',
+    help: 'Send Authorization: Bearer with a key.'
+  },
+  AUTH_INVALID: {
+    status: 401,
+    text: 'The API key is not valid.',
+    help: 'Use a key that exists; sluice api-key create makes one.'
+  },
+  AUTH_WRONG_KIND: {
+    status: 401,
+    text: 'What was given is the secret of something else, such as a token of an agent.',
+    help: 'Use an API key.'
+  },
+  VERSION_MISSING: {
+    status: 400,
+    text: 'The request does not say which version of the API it means.',
+    help: 'Send Service-Version: 2.'
+  },
+  VERSION_UNSUPPORTED: {
+    status: 400,
+    text: 'The request asks for a version of the API that does not exist.',
+    help: 'Send Service-Version: 2.'
+  },
+  IP_NOT_ALLOWED: {
+    status: 403,
+    text: 'The IP restriction of the API excludes the address of the client.',
+    help: 'Add the address to an IP policy of the restriction if it should have access.'
+  },
+  HOST_NOT_ALLOWED: {
+    status: 403,
+    text: 'The Host of the request is not a name of the API.',
+    help: 'Use a name of the API, or add it with api.public_url or api.allowed_hosts.'
+  },
+  ORIGIN_NOT_ALLOWED: {
+    status: 403,
+    text: 'The Origin of the request is not a name of the API.',
+    help: 'Add the origin with api.cors_origins if its pages should have access.'
+  },
+  RATE_LIMITED: {
+    status: 429,
+    text: 'The owner of the key has sent too many requests.',
+    help: 'Wait as many seconds as retry-after says, or raise api.rate_limit.'
+  },
+  METHOD_NOT_ALLOWED: {
+    status: 405,
+    text: 'The path does not have this method.',
+    help: 'Use a method that the field Allow names.'
+  },
+  PATH_INVALID: { status: 400, text: 'The path is not a valid URL path.', help: 'Correct its escapes.' },
+  QUERY_MALFORMED: { status: 400, text: 'The query is not percent-encoded UTF-8.', help: 'Encode the query.' },
+  QUERY_UNKNOWN: {
+    status: 400,
+    text: 'The query has a parameter that is not known.',
+    help: 'Remove it; the message lists the parameters.'
+  },
+  QUERY_REPEATED: { status: 400, text: 'A parameter of the query stands twice.', help: 'Give it once.' },
+  PAGE_LIMIT: { status: 400, text: 'The size of a page is out of bounds.', help: 'Ask for 1 to 100 records.' },
+  PRECONDITION_INVALID: {
+    status: 400,
+    text: 'The field If-Match or If-None-Match has a wrong form.',
+    help: 'Send the ETag of an answer as it is, in double quotes.'
+  },
+  CONTENT_TYPE_MISSING: {
+    status: 400,
+    text: 'A request with a body does not say what it is.',
+    help: 'Send Content-Type: application/json.'
+  },
+  CONTENT_TYPE_UNSUPPORTED: {
+    status: 415,
+    text: 'The body is not JSON in UTF-8, or it is compressed.',
+    help: 'Send application/json without a content coding.'
+  },
+  BODY_INVALID: { status: 400, text: 'The body is missing or is no JSON object.', help: 'Send a JSON object.' },
+  BODY_UNREADABLE: {
+    status: 400,
+    text: 'The body is not UTF-8 or ended before its announced length.',
+    help: 'Send the whole body in UTF-8.'
+  },
+  BODY_TOO_LARGE: { status: 413, text: 'The body is larger than 1 MiB.', help: 'Send less in one request.' },
+  BODY_UNEXPECTED: { status: 400, text: 'A request of this kind has no body.', help: 'Send it without a body.' },
+  HEADERS_TOO_LARGE: { status: 431, text: 'The header fields are too large.', help: 'Send fewer or shorter fields.' },
+  REQUEST_TIMEOUT: {
+    status: 408,
+    text: 'The request did not arrive in time.',
+    help: 'Send it again on a better connection.'
+  },
+  REQUEST_INVALID: {
+    status: 400,
+    text: 'The request could not be understood.',
+    help: 'Correct the client: the request does not follow RFC 9112.'
+  }
+})
 
 /** One of several things that are wrong with a body: `error_code`, `msg`, and the `details` that it alone would have. */
 export type ShownProblem = Readonly<Record<string, string>>
+
+/** Status of a refusal that is no row of a table of the API: a problem of a policy document. */
+const BAD_REQUEST = 400
 
 /** An answer of the API that is an error. `word` is stable; `details` holds strings only and no secret. */
 export class ApiError extends Error {
@@ -15,9 +116,9 @@ export class ApiError extends Error {
   /** All that is wrong, this error first, where there are several. */
   readonly problems: readonly ShownProblem[]
 
+  /** The status is that of the row. */
   constructor(
-    status: number,
-    word: string,
+    { code, status = BAD_REQUEST }: Coded & { readonly status?: number },
     message: string,
     details: Readonly<Record<string, string>> = {},
     headers: Readonly<Record<string, string>> = {},
@@ -25,7 +126,7 @@ export class ApiError extends Error {
   ) {
     super(message)
     this.status = status
-    this.word = word
+    this.word = code
     this.details = details
     this.headers = headers
     this.problems = problems
@@ -78,13 +179,11 @@ export function apiErrorOf(error: unknown): ApiError | undefined {
   return frameworkError(codeOf(error), status)
 }
 
-/** Status of a refusal whose row names none. */
-const BAD_REQUEST = 400
-
 function refusal({ code, message, details, problems }: ControlError): ApiError {
   const others = problems.slice(1)
   const more = others.length === 0 ? details : { ...details, also: others.map(shown).join('; ') }
-  return new ApiError(controlErrors[code]?.status ?? BAD_REQUEST, code, message, more, {}, problems.map(asShown))
+  const rows: Readonly<Record<string, ErrorRow | undefined>> = controlErrors
+  return new ApiError(rows[code] ?? { code }, message, more, {}, problems.map(asShown))
 }
 
 function asShown({ field, code, message, details }: Problem): ShownProblem {
@@ -104,26 +203,26 @@ function frameworkError(code: string | undefined, status: number | undefined): A
       return bodyTooLarge()
     case 'FST_ERR_CTP_INVALID_MEDIA_TYPE':
     case 'FST_ERR_CTP_INVALID_CONTENT_TYPE':
-      return new ApiError(415, 'CONTENT_TYPE_UNSUPPORTED', 'The body must be application/json in UTF-8.')
+      return new ApiError(apiErrors.CONTENT_TYPE_UNSUPPORTED, 'The body must be application/json in UTF-8.')
     case 'FST_ERR_CTP_INVALID_CONTENT_LENGTH':
-      return new ApiError(400, 'BODY_UNREADABLE', 'The body ended before its announced length.')
+      return new ApiError(apiErrors.BODY_UNREADABLE, 'The body ended before its announced length.')
     case 'FST_ERR_MAX_PARAM_LENGTH':
     case 'FST_ERR_ROUTE_MAX_PARAM_LENGTH':
       return nothingThere()
     case 'FST_ERR_BAD_URL':
-      return new ApiError(400, 'PATH_INVALID', 'The path is not a valid URL path.')
+      return new ApiError(apiErrors.PATH_INVALID, 'The path is not a valid URL path.')
     default:
       return status !== undefined && status >= 400 && status < 500
-        ? new ApiError(status, 'REQUEST_INVALID', 'The request could not be understood.')
+        ? new ApiError({ ...apiErrors.REQUEST_INVALID, status }, 'The request could not be understood.')
         : undefined
   }
 }
 
 export function bodyTooLarge(): ApiError {
-  return new ApiError(413, 'BODY_TOO_LARGE', 'The body is larger than 1 MiB.')
+  return new ApiError(apiErrors.BODY_TOO_LARGE, 'The body is larger than 1 MiB.')
 }
 
 /** There is nothing at this path. */
 export function nothingThere(): ApiError {
-  return new ApiError(404, 'NOT_FOUND', 'There is nothing under this path.')
+  return new ApiError(controlErrors.NOT_FOUND, 'There is nothing under this path.')
 }

@@ -2,10 +2,11 @@ import type { FastifyInstance, FastifyReply, FastifyRequest } from 'fastify'
 import type { Entrance } from '../control/access.js'
 import type { Principal } from '../control/calls.js'
 import type { Clock } from '../lib/clock.js'
+import type { ErrorRow } from '../lib/errors.js'
 import { parseAuthority } from '../lib/host.js'
 import { unmapIpv4 } from '../lib/ip.js'
 import { type Account, addressOf, type KnownPaths } from './calls.js'
-import { ApiError, bodyTooLarge, nothingThere } from './errors.js'
+import { ApiError, apiErrors, bodyTooLarge, nothingThere } from './errors.js'
 import { BODY_LIMIT, contentRefusal, hasBody } from './listener.js'
 
 declare module 'fastify' {
@@ -85,7 +86,7 @@ function methodsOf({ paths }: GuardParts, request: FastifyRequest): readonly str
 function unknownRefusal(methods: readonly string[], { method }: FastifyRequest): ApiError {
   if (methods.length === 0 || methods.includes(method)) return nothingThere()
   const allow = { allow: methods.join(', ') }
-  return new ApiError(405, 'METHOD_NOT_ALLOWED', 'The path does not have this method.', {}, allow)
+  return new ApiError(apiErrors.METHOD_NOT_ALLOWED, 'The path does not have this method.', {}, allow)
 }
 
 async function checkCaller(parts: GuardParts, request: FastifyRequest, reply: FastifyReply): Promise<void> {
@@ -95,7 +96,7 @@ async function checkCaller(parts: GuardParts, request: FastifyRequest, reply: Fa
   const wait = parts.rates?.take(principal.id)
   if (wait !== undefined) {
     const message = `Too many requests; the next one may come in ${wait} seconds.`
-    throw new ApiError(429, 'RATE_LIMITED', message, {}, { 'retry-after': String(wait) })
+    throw new ApiError(apiErrors.RATE_LIMITED, message, {}, { 'retry-after': String(wait) })
   }
   request.principal = principal
 }
@@ -103,22 +104,22 @@ async function checkCaller(parts: GuardParts, request: FastifyRequest, reply: Fa
 function checkAddress({ callers }: GuardParts, request: FastifyRequest, entrance: Entrance): void {
   if (callers.admits(addressOf(request), entrance)) return
   const what = entrance === 'api' ? 'this API' : 'these pages'
-  throw new ApiError(403, 'IP_NOT_ALLOWED', `The IP restriction of ${what} refuses the address of the client.`)
+  throw new ApiError(apiErrors.IP_NOT_ALLOWED, `The IP restriction of ${what} refuses the address of the client.`)
 }
 
 async function authenticate(callers: CallerCheck, authorization: string | undefined): Promise<Principal> {
-  const refuse = (word: string, message: string) =>
-    new ApiError(401, word, message, {}, { 'www-authenticate': 'Bearer' })
+  const refuse = (error: ErrorRow, message: string) =>
+    new ApiError(error, message, {}, { 'www-authenticate': 'Bearer' })
   if (authorization === undefined) {
-    throw refuse('AUTH_MISSING', 'The request needs an API key: Authorization: Bearer <key>.')
+    throw refuse(apiErrors.AUTH_MISSING, 'The request needs an API key: Authorization: Bearer <key>.')
   }
   const key = /^Bearer +([\x21-\x7e]+) *$/i.exec(authorization)?.[1]
-  if (key === undefined) throw refuse('AUTH_MALFORMED', 'Authorization must be: Bearer <key>.')
+  if (key === undefined) throw refuse(apiErrors.AUTH_MALFORMED, 'Authorization must be: Bearer <key>.')
   const principal = await callers.authenticate(key)
   if (principal !== undefined) return principal
   const other = await callers.otherThanKey(key)
-  if (other === undefined) throw refuse('AUTH_INVALID', 'The API key is not valid.')
-  throw refuse('AUTH_WRONG_KIND', `What was given as API key is ${other}.`)
+  if (other === undefined) throw refuse(apiErrors.AUTH_INVALID, 'The API key is not valid.')
+  throw refuse(apiErrors.AUTH_WRONG_KIND, `What was given as API key is ${other}.`)
 }
 
 const VERSION = '2'
@@ -127,10 +128,10 @@ const VERSION = '2'
 function checkVersion({ headers }: FastifyRequest): void {
   const given = [headers['service-version'], headers['ngrok-version']].filter((version) => version !== undefined)
   if (given.length === 0) {
-    throw new ApiError(400, 'VERSION_MISSING', `The request needs the header Service-Version: ${VERSION}.`)
+    throw new ApiError(apiErrors.VERSION_MISSING, `The request needs the header Service-Version: ${VERSION}.`)
   }
   if (given.some((version) => version !== VERSION)) {
-    throw new ApiError(400, 'VERSION_UNSUPPORTED', `This API has one version: Service-Version: ${VERSION}.`)
+    throw new ApiError(apiErrors.VERSION_UNSUPPORTED, `This API has one version: Service-Version: ${VERSION}.`)
   }
 }
 
@@ -143,7 +144,7 @@ function checkForm({ headers, method }: FastifyRequest, body: 'json' | 'optional
       method === 'DELETE'
         ? 'A DELETE must not have a body: its path names what goes. Nothing was deleted.'
         : 'The request must not have a body.'
-    throw new ApiError(400, 'BODY_UNEXPECTED', message)
+    throw new ApiError(apiErrors.BODY_UNEXPECTED, message)
   }
 }
 
@@ -175,12 +176,12 @@ export class TrustedHosts {
     if (named === undefined || !this.#trusted(named, localAddress)) {
       const message =
         'The Host of the request is not a name of this API; the options api.public_url and api.allowed_hosts add names.'
-      return new ApiError(403, 'HOST_NOT_ALLOWED', message)
+      return new ApiError(apiErrors.HOST_NOT_ALLOWED, message)
     }
     if (origin === undefined) return undefined
     const page = URL.canParse(origin) ? bare(new URL(origin).hostname) : ''
     if (this.#trusted(page, localAddress)) return undefined
-    return new ApiError(403, 'ORIGIN_NOT_ALLOWED', 'The Origin of the request is not a name of this API.')
+    return new ApiError(apiErrors.ORIGIN_NOT_ALLOWED, 'The Origin of the request is not a name of this API.')
   }
 
   #trusted(name: string, localAddress: string | undefined): boolean {

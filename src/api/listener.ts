@@ -1,12 +1,13 @@
 import type { IncomingHttpHeaders } from 'node:http'
 import type { Server, Socket } from 'node:net'
 import Fastify, { type FastifyInstance, type FastifyReply, type FastifyRequest } from 'fastify'
+import { controlErrors } from '../control/errors.js'
 import type { AddressCounts, Crowding } from '../lib/client-limits.js'
 import type { Clock } from '../lib/clock.js'
 import { codeOf } from '../lib/errors.js'
 import { newId } from '../lib/id.js'
 import type { RawQuery } from './calls.js'
-import { ApiError, apiErrorOf, errorBody, sendError } from './errors.js'
+import { ApiError, apiErrorOf, apiErrors, errorBody, sendError } from './errors.js'
 
 /** Deepest nesting of a body; no resource needs more than a handful. */
 const MAX_DEPTH = 64
@@ -22,17 +23,17 @@ export function hasBody(headers: IncomingHttpHeaders): boolean {
 
 /** The reason to refuse the form of a body that must be JSON, from its headers alone; undefined when it fits. */
 export function contentRefusal(headers: IncomingHttpHeaders): ApiError | undefined {
-  if (!hasBody(headers)) return new ApiError(400, 'BODY_INVALID', 'The request needs a JSON object as its body.')
+  if (!hasBody(headers)) return new ApiError(apiErrors.BODY_INVALID, 'The request needs a JSON object as its body.')
   const type = headers['content-type']
   if (type === undefined || type.trim() === '') {
-    return new ApiError(400, 'CONTENT_TYPE_MISSING', 'A request with a body needs Content-Type: application/json.')
+    return new ApiError(apiErrors.CONTENT_TYPE_MISSING, 'A request with a body needs Content-Type: application/json.')
   }
   if (!/^application\/json[ \t]*(?:;[ \t]*charset=(?:utf-8|"utf-8")[ \t]*)?;?$/i.test(type.trim())) {
-    return new ApiError(415, 'CONTENT_TYPE_UNSUPPORTED', 'The body must be application/json in UTF-8.')
+    return new ApiError(apiErrors.CONTENT_TYPE_UNSUPPORTED, 'The body must be application/json in UTF-8.')
   }
   const coding = headers['content-encoding']
   if (coding !== undefined && coding.toLowerCase() !== 'identity') {
-    return new ApiError(415, 'CONTENT_TYPE_UNSUPPORTED', 'The body must not be compressed.')
+    return new ApiError(apiErrors.CONTENT_TYPE_UNSUPPORTED, 'The body must not be compressed.')
   }
   return undefined
 }
@@ -56,7 +57,7 @@ function decode(bytes: Uint8Array): string {
     return new TextDecoder('utf-8', { fatal: true }).decode(bytes)
   } catch {
     // The decoder has one reason to throw.
-    throw new ApiError(400, 'BODY_UNREADABLE', 'The body is not UTF-8 text.')
+    throw new ApiError(apiErrors.BODY_UNREADABLE, 'The body is not UTF-8 text.')
   }
 }
 
@@ -70,7 +71,7 @@ function parse(text: string): unknown {
 }
 
 function invalid(reason: string): ApiError {
-  return new ApiError(400, 'BODY_INVALID', `The body is not valid JSON: ${reason}.`)
+  return new ApiError(apiErrors.BODY_INVALID, `The body is not valid JSON: ${reason}.`)
 }
 
 const QUOTE = 0x22
@@ -224,7 +225,7 @@ function answerError(error: unknown, reply: FastifyReply, fault: ListenerOptions
   fault(error, reply.request.id)
   return sendError(
     reply,
-    new ApiError(500, 'INTERNAL', 'The service failed; its log says more under the operation id.')
+    new ApiError(controlErrors.INTERNAL, 'The service failed; its log says more under the operation id.')
   )
 }
 
@@ -251,8 +252,8 @@ const PHRASES: Readonly<Record<number, string>> = {
 
 function bytesRefusal(code: string | undefined): ApiError {
   if (code === 'ERR_HTTP_REQUEST_TIMEOUT') {
-    return new ApiError(408, 'REQUEST_TIMEOUT', 'The request did not arrive in time.')
+    return new ApiError(apiErrors.REQUEST_TIMEOUT, 'The request did not arrive in time.')
   }
-  if (code === 'HPE_HEADER_OVERFLOW') return new ApiError(431, 'HEADERS_TOO_LARGE', 'The headers are too large.')
-  return new ApiError(400, 'REQUEST_INVALID', 'The request could not be understood.')
+  if (code === 'HPE_HEADER_OVERFLOW') return new ApiError(apiErrors.HEADERS_TOO_LARGE, 'The headers are too large.')
+  return new ApiError(apiErrors.REQUEST_INVALID, 'The request could not be understood.')
 }

@@ -4,6 +4,7 @@ import type { SessionCommand } from '../control/cluster/live-sources.js'
 import { notFound } from '../control/errors.js'
 import type { Json } from '../lib/json.js'
 import { tunnelSession } from '../resources/live.js'
+import { fieldErrors } from '../schema/errors.js'
 import {
   type Account,
   callOf,
@@ -116,7 +117,7 @@ export function mustSayNothing(body: unknown, id: string): void {
   const other = fields.find(([name, value]) => name !== 'id' || value !== id)
   if (other === undefined) return
   const field = String(other[0]).slice(0, 64)
-  throw new ApiError(400, 'FIELD_UNKNOWN', 'The body of a command has no fields.', { field })
+  throw new ApiError(fieldErrors.FIELD_UNKNOWN, 'The body of a command has no fields.', { field })
 }
 
 const NUMBER = /^[1-9]\d{0,14}$/

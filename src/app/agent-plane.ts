@@ -32,6 +32,7 @@ import { codecBack } from '../transport/http1/forwarding.js'
 import { PipeTransport } from '../transport/http1/server.js'
 import { byVersion, http2Back } from '../transport/http2/client.js'
 import { type AgentTarget, type Forward, forwardVisitor, targetDialer } from '../tunnel/client/visitors.js'
+import { startErrors } from './errors.js'
 import { policyServices } from './services.js'
 
 /** The actions of policies that agents run: those that they cannot run are refused by name, with the reason. */
@@ -42,7 +43,7 @@ export class AgentPolicyRefused extends CodedError {
   readonly problems: readonly UnitProblems[]
 
   constructor(problems: readonly UnitProblems[]) {
-    super('POLICY_REFUSED', 'the policy of a tunnel has errors')
+    super(startErrors.POLICY_REFUSED, 'the policy of a tunnel has errors')
     this.problems = problems
   }
 }
@@ -137,8 +138,8 @@ export class AgentPlane {
   }
 
   /**
-   * Compiles the policy of a tunnel and answers how its visitors are brought to the target. `warned` hears what `sluice check`
-   * would warn of. Rejects with `AgentPolicyRefused`, or with a CodedError `AGENT_SETUP` when the policy does not fit the tunnel.
+   * Compiles the policy of a tunnel and answers how its visitors are brought to the target. `warned` is called with what
+   * `sluice check` warns of. Rejects with `AgentPolicyRefused`, or with a CodedError `AGENT_SETUP` when the policy does not fit the tunnel.
    */
   async forward(
     tunnel: GuardedTunnel,
@@ -157,7 +158,7 @@ export class AgentPlane {
     const needsHttp = HTTP_PHASES.find((phase) => phases?.[phase] !== null)
     if (tcp && needsHttp !== undefined) {
       const message = `${name}: ${tunnel.policy.source} has rules of ${needsHttp}, and the visitors of this tunnel speak no HTTP`
-      throw new CodedError('AGENT_SETUP', message)
+      throw new CodedError(startErrors.AGENT_SETUP, message)
     }
     warned(prepared.warnings)
     const front = await this.#open(target, snapshot, () => prepared.commit(), tell)

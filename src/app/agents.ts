@@ -6,6 +6,7 @@ import type { Options } from '../options/options.js'
 import { IN_MEMORY } from '../options/values.js'
 import type { Store } from '../store/store.js'
 import { Agents, type AgentsAddress } from '../tunnel/agents/agents.js'
+import { agentListenerErrors } from '../tunnel/agents/listener-identity.js'
 import { SessionEvents } from '../tunnel/agents/live-agents.js'
 import { untilStoreAnswers } from './control-plane.js'
 import { sharesListener } from './data-plane.js'
@@ -60,5 +61,8 @@ export async function openAgents(
 function certificateOf(certificate: string | undefined, key: string | undefined) {
   if (certificate !== undefined && key !== undefined) return { certificate, key }
   if (certificate === undefined && key === undefined) return undefined
-  throw new CodedError('AGENTS_CERTIFICATE', 'agents_certificate and agents_key belong together: one is missing')
+  throw new CodedError(
+    agentListenerErrors.AGENTS_CERTIFICATE,
+    'agents_certificate and agents_key belong together: one is missing'
+  )
 }

@@ -15,6 +15,7 @@ import { codecBack } from '../transport/http1/forwarding.js'
 import { codecServerTransport } from '../transport/http1/server.js'
 import { byVersion, http2Back } from '../transport/http2/client.js'
 import type { Agents } from '../tunnel/agents/agents.js'
+import { agentListenerErrors } from '../tunnel/agents/listener-identity.js'
 import type { Foundation } from './foundation.js'
 
 type OfOptions = 'accessLog' | 'region' | 'limits' | 'timeouts' | 'forwarding' | 'development' | 'tcp' | 'reserved'
@@ -117,7 +118,7 @@ export function sharesListener(
   const shared = listeners.find((one) => same(one.listen))
   if (shared?.tls !== true && (shared !== undefined || same(listen))) {
     const message = `agents: ${formatAuthority(agents.host, agents.port)} is a listener without TLS, which agents cannot share`
-    throw new CodedError('AGENTS_ADDRESS', message)
+    throw new CodedError(agentListenerErrors.AGENTS_ADDRESS, message)
   }
   return shared !== undefined
 }

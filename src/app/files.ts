@@ -8,7 +8,9 @@ import type { UnitProblems } from '../policy/problems.js'
 import type { PortProblem } from '../runtime/ports.js'
 import type { SnapshotHolder } from '../runtime/snapshot.js'
 import type { Metrics } from '../telemetry/metrics.js'
+import { agentListenerErrors } from '../tunnel/agents/listener-identity.js'
 import { sharesListener } from './data-plane.js'
+import { startErrors } from './errors.js'
 import { type SiteFiles, shownPath } from './site-file.js'
 
 /** The configuration at the start is refused: the problems say where and why. */
@@ -16,7 +18,7 @@ export class ConfigurationRefused extends CodedError {
   readonly problems: readonly UnitProblems[]
 
   constructor(problems: readonly UnitProblems[]) {
-    super('POLICY_REFUSED', 'the traffic policy has errors')
+    super(startErrors.POLICY_REFUSED, 'the traffic policy has errors')
     this.problems = problems
   }
 }
@@ -49,7 +51,7 @@ export function filesOf(options: Options, { own, metrics, holder, sites }: Files
     const { listen, path_form, edges_on_http, hsts, upstream, upstream_ca, policy } = options
     if (sharesListener(options, options.listeners) && !sharesListener(options, listeners)) {
       throw new CodedError(
-        'AGENTS_ADDRESS',
+        agentListenerErrors.AGENTS_ADDRESS,
         'agents: the TLS listener that they share cannot go while the process runs'
       )
     }

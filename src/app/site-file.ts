@@ -1,6 +1,6 @@
 import { readFile } from 'node:fs/promises'
 import { dirname, relative } from 'node:path'
-import { type PolicyProblems, SITE_FILE } from '../control/declared/declaration.js'
+import { type PolicyProblems, SITE_FILE, siteErrors } from '../control/declared/declaration.js'
 import type { DeclaredSet } from '../control/declared/declared-records.js'
 import {
   newVersionKey,
@@ -114,7 +114,7 @@ function unreadable(source: string, code: string): UnitProblems {
     key: SITE_FILE,
     source,
     text: '',
-    problems: [{ severity: 'error', code: 'FILE_UNREADABLE', message, ...place }]
+    problems: [{ severity: 'error', code: siteErrors.FILE_UNREADABLE.code, message, ...place }]
   }
 }
 

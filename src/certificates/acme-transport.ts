@@ -1,13 +1,10 @@
 import type { Clock } from '../lib/clock.js'
 import { CodedError } from '../lib/errors.js'
 import type { Outbound } from '../lib/http-client/outbound.js'
+import { provisioningErrors } from '../resources/domains.js'
 
 /** What an error means for the request of a certificate. */
-type AcmeFailure =
-  /** The user has to correct something: DNS, CAA, or the name itself. */
-  | 'DNS_ERROR'
-  /** Everything else: it may go well the next time. */
-  | 'INTERNAL_ERROR'
+type AcmeFailure = keyof typeof provisioningErrors
 
 /** The authority refused, failed, or sent what cannot be understood. `message` is for users; it holds no key and no token. */
 export class AcmeError extends CodedError {
@@ -29,7 +26,7 @@ export class AcmeError extends CodedError {
       readonly cause?: unknown
     } = {}
   ) {
-    super(code, message, about.cause === undefined ? {} : { cause: about.cause })
+    super(provisioningErrors[code], message, about.cause === undefined ? {} : { cause: about.cause })
     this.name = 'AcmeError'
     this.code = code
     this.retryAfter = about.retryAfter ?? 0

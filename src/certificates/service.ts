@@ -1,8 +1,16 @@
 import { isIP } from 'node:net'
-import { CodedError } from '../lib/errors.js'
+import { CodedError, defineErrors } from '../lib/errors.js'
 import type { AuthorityOptions } from './account.js'
 import { Certificates, type CertificatesParts } from './certificates.js'
 import { type DnsListener, openDnsListener, Zones } from './dns/server.js'
+
+/** Codes of options that managed certificates need. */
+export const certificateOptionErrors = defineErrors({
+  OPTION_INVALID: {
+    text: 'An option of managed certificates has a wrong value or lacks another one.',
+    help: 'Correct the option that the message names.'
+  }
+})
 
 export interface CertificateServiceParts extends Omit<CertificatesParts, 'dns' | 'regions'> {
   /** Zone of the names that the service makes. */
@@ -93,10 +101,13 @@ const NOT_AGREED =
 /** The authority to ask, or the reason why there is none. Throws a CodedError `OPTION_INVALID`. */
 export function authorityOf({ directory, email, agreed, kid, hmacKey }: AcmeOptions): AuthorityOptions | string {
   if (!URL.canParse(directory) || !/^https?:$/.test(new URL(directory).protocol)) {
-    throw new CodedError('OPTION_INVALID', `acme.directory: ${directory} is no http(s) URL`)
+    throw new CodedError(certificateOptionErrors.OPTION_INVALID, `acme.directory: ${directory} is no http(s) URL`)
   }
   if ((kid === undefined) !== (hmacKey === undefined)) {
-    throw new CodedError('OPTION_INVALID', 'acme.eab_kid and acme.eab_key belong together: one is missing')
+    throw new CodedError(
+      certificateOptionErrors.OPTION_INVALID,
+      'acme.eab_kid and acme.eab_key belong together: one is missing'
+    )
   }
   if (!agreed) return NOT_AGREED
   const externalAccount = kid === undefined || hmacKey === undefined ? undefined : { kid, hmacKey: hmacKey.trim() }
@@ -104,6 +115,7 @@ export function authorityOf({ directory, email, agreed, kid, hmacKey }: AcmeOpti
 }
 
 function address(text: string): string {
-  if (isIP(text) === 0) throw new CodedError('OPTION_INVALID', `dns.addresses: ${text} is no IP address`)
+  if (isIP(text) === 0)
+    throw new CodedError(certificateOptionErrors.OPTION_INVALID, `dns.addresses: ${text} is no IP address`)
   return text
 }

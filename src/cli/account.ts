@@ -15,7 +15,7 @@ import { packageVersion } from '../lib/files.js'
 import { createNames } from '../lib/names/names.js'
 import { type Place, SourceText } from '../lib/positions.js'
 import type { Sealer } from '../lib/seal.js'
-import { formatOptionProblem, isShared, mustNotBeLost, storeAddress } from '../options/catalogue.js'
+import { formatOptionProblem, isShared, mustNotBeLost, optionErrors, storeAddress } from '../options/catalogue.js'
 import { type LoadInput, loadOptions } from '../options/load.js'
 import type { Options } from '../options/options.js'
 import { IN_MEMORY } from '../options/values.js'
@@ -199,7 +199,7 @@ const storeLog = {
 /** Fails with a CodedError `STORE_ABSENT` for a file that is not there. */
 export function mustBeThere({ address, isFile }: StorePlace): void {
   if (!isFile || existsSync(address)) return
-  throw new CodedError('STORE_ABSENT', `there is no store ${address}; name its folder with --data`)
+  throw new CodedError(optionErrors.STORE_ABSENT, `there is no store ${address}; name its folder with --data`)
 }
 
 /** Opens a store that must be there, or may be made. Fails with a StoreError, or with a CodedError `STORE_ABSENT`. */

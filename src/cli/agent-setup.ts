@@ -2,6 +2,7 @@ import { readFile } from 'node:fs/promises'
 import { dirname, resolve } from 'node:path'
 import { isMap, isScalar, LineCounter, type Node, parseDocument, type YAMLMap } from 'yaml'
 import type { PolicyText } from '../app/agent-plane.js'
+import { startErrors } from '../app/errors.js'
 import { CodedError, codeOf } from '../lib/errors.js'
 import { parseAuthority } from '../lib/host.js'
 import type { NamesOptions } from '../lib/names/names.js'
@@ -280,5 +281,5 @@ async function readText(path: string): Promise<string> {
 }
 
 function wrong(message: string): CodedError {
-  return new CodedError('AGENT_SETUP', message)
+  return new CodedError(startErrors.AGENT_SETUP, message)
 }

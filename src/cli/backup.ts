@@ -1,9 +1,12 @@
 import { existsSync, statSync } from 'node:fs'
 import { mkdir, readdir, readFile, rename } from 'node:fs/promises'
 import { dirname, isAbsolute, join, normalize, resolve, sep } from 'node:path'
+import { commandErrors } from '../app/errors.js'
+import { sealKeyErrors } from '../control/seal-key.js'
 import { CodedError, codeOf } from '../lib/errors.js'
-import { readPrivateFile, replaceFile } from '../lib/files.js'
+import { fileErrors, readPrivateFile, replaceFile } from '../lib/files.js'
 import { parseSealKey } from '../lib/seal.js'
+import { storeErrors } from '../store/errors.js'
 import {
   type BackupFacts,
   type BackupFile,
@@ -59,7 +62,7 @@ export async function putKeyFiles(folder: string, files: readonly BackupFile[]):
 function placeIn(folder: string, name: string): string {
   const inside = normalize(name)
   if (!isAbsolute(inside) && inside !== '..' && !inside.startsWith(`..${sep}`)) return join(folder, inside)
-  throw new CodedError('STORE_FAILED', `the backup has a file ${name}, which is outside of the data folder`)
+  throw new CodedError(storeErrors.STORE_FAILED, `the backup has a file ${name}, which is outside of the data folder`)
 }
 
 async function orAbsent<T>(read: Promise<T>): Promise<T | undefined> {
@@ -85,8 +88,10 @@ export async function backUp(file: string, flags: StoreFlags, { withKeys, overwr
     mustBeThere(place)
     const to = resolve(file)
     if (existsSync(to)) {
-      if (realFile(to) === realFile(place.address)) throw new CodedError('FILE_EXISTS', `${file} is the store itself`)
-      if (!overwrite) throw new CodedError('FILE_EXISTS', `${file} is there already; --overwrite replaces it`)
+      if (realFile(to) === realFile(place.address))
+        throw new CodedError(commandErrors.FILE_EXISTS, `${file} is the store itself`)
+      if (!overwrite)
+        throw new CodedError(commandErrors.FILE_EXISTS, `${file} is there already; --overwrite replaces it`)
     }
     const files = withKeys ? await keysOf(place) : []
     const { revision } = backUpSqlite(place.address, to, files)
@@ -102,13 +107,13 @@ export async function backUp(file: string, flags: StoreFlags, { withKeys, overwr
 export function mustBeFile({ isFile, address }: StorePlace, instead: string): void {
   if (isFile) return
   const { host } = new URL(address)
-  throw new CodedError('STORE_NO_COPY', `the store is PostgreSQL at ${host}: ${instead}`)
+  throw new CodedError(storeErrors.STORE_NO_COPY, `the store is PostgreSQL at ${host}: ${instead}`)
 }
 
 async function keysOf({ folder }: StorePlace): Promise<BackupFile[]> {
   const files = folder === undefined ? [] : await keyFilesOf(folder)
   if (files.length > 0) return files
-  throw new CodedError('SEAL_KEY_MISSING', 'there is no folder with keys: name it with --data')
+  throw new CodedError(sealKeyErrors.SEAL_KEY_MISSING, 'there is no folder with keys: name it with --data')
 }
 
 /** Puts a backup in the place of a store; resolves with the exit code. */
@@ -117,7 +122,7 @@ export async function restore(file: string, flags: StoreFlags, overwrite: boolea
   if (place === undefined) return ExitCode.usage
   try {
     mustBeFile(place, 'pg_restore takes what pg_dump has made, and "sluice import" a document of the account')
-    if (!existsSync(file)) throw new CodedError('FILE_UNREADABLE', `there is no file ${file}`)
+    if (!existsSync(file)) throw new CodedError(fileErrors.FILE_UNREADABLE, `there is no file ${file}`)
     const facts = checkBackup(file)
     await whileUnused(place.address, () => put(file, facts, place, overwrite))
     console.log(`${place.address}: revision ${facts.revision}, ${keysBeside(facts)}`)
@@ -135,7 +140,7 @@ async function put(file: string, { files }: BackupFacts, place: StorePlace, over
   const lost = [...there, ...keys]
   if (lost.length > 0 && !overwrite) {
     const message = `${lost.join(', ')} would be replaced; --overwrite does that`
-    throw new CodedError('FILE_EXISTS', message)
+    throw new CodedError(commandErrors.FILE_EXISTS, message)
   }
   // Keys first: a crash must not leave records without the key that opens them.
   if (folder !== undefined) await putKeyFiles(folder, files)

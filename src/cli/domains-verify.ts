@@ -1,4 +1,5 @@
 import { isIP } from 'node:net'
+import { commandErrors } from '../app/errors.js'
 import {
   type DomainFacts,
   type Finding,
@@ -123,7 +124,8 @@ async function all<T>(api: string, { path, listKey }: Resource, key: string): Pr
   for (let page = 0; page < MOST_PAGES; page++) {
     const body = await get(`${api}${path}?limit=100${query}`, key)
     const found = (body as Record<string, unknown>)[listKey]
-    if (!Array.isArray(found)) throw new CodedError('API_UNUSABLE', `${api} does not answer as a Sluice does`)
+    if (!Array.isArray(found))
+      throw new CodedError(commandErrors.API_UNUSABLE, `${api} does not answer as a Sluice does`)
     records.push(...(found as T[]))
     const last = (found.at(-1) as { id?: string } | undefined)?.id
     if ((body as { next_page_uri?: unknown }).next_page_uri == null || last === undefined) break
@@ -135,7 +137,7 @@ async function all<T>(api: string, { path, listKey }: Resource, key: string): Pr
 
 async function get(url: string, key: string): Promise<object> {
   const unusable = (why: string, cause?: unknown) =>
-    new CodedError('API_UNUSABLE', `${new URL(url).origin} ${why}`, cause === undefined ? {} : { cause })
+    new CodedError(commandErrors.API_UNUSABLE, `${new URL(url).origin} ${why}`, cause === undefined ? {} : { cause })
   const headers = { authorization: `Bearer ${key}`, 'service-version': '2' }
   let answer: Response
   try {

@@ -1,5 +1,7 @@
 import { setTimeout as sleep } from 'node:timers/promises'
+import { commandErrors } from '../app/errors.js'
 import { type Heartbeat, Heartbeats } from '../control/cluster/membership.js'
+import { sealKeyErrors } from '../control/seal-key.js'
 import { changeGivenKey, changeKeyFile, type KeyChange, resealAll } from '../control/transfer/reseal.js'
 import { systemClock } from '../lib/clock.js'
 import { CodedError } from '../lib/errors.js'
@@ -73,7 +75,7 @@ async function mustBeAlone(store: Store): Promise<void> {
     const alive = all.filter(({ id, seenAt }) => known.get(id) !== seenAt)
     if (alive.length > 0) {
       const message = `${alive.map(({ id }) => id).join(', ')} runs on this store; stop every process on it first`
-      throw new CodedError('STORE_IN_USE', message)
+      throw new CodedError(commandErrors.STORE_IN_USE, message)
     }
     silent = signs.silentFor(SILENT)
   }
@@ -82,5 +84,5 @@ async function mustBeAlone(store: Store): Promise<void> {
 
 function folderOf({ folder }: StorePlace): string {
   if (folder !== undefined) return folder
-  throw new CodedError('SEAL_KEY_MISSING', 'there is no folder with a sealing key: name it with --data')
+  throw new CodedError(sealKeyErrors.SEAL_KEY_MISSING, 'there is no folder with a sealing key: name it with --data')
 }

@@ -2,6 +2,7 @@ import { readFile } from 'node:fs/promises'
 import { createInterface } from 'node:readline/promises'
 import { buffer } from 'node:stream/consumers'
 import { isDeepStrictEqual } from 'node:util'
+import { commandErrors } from '../app/errors.js'
 import { MOST_CHANGES, recordedChange, revisionNote } from '../control/revision-note.js'
 import {
   type AccountDocument,
@@ -9,14 +10,15 @@ import {
   ImportRefused,
   newPassphraseKey,
   openPassphraseKey,
-  readAccountDocument
+  readAccountDocument,
+  transferErrors
 } from '../control/transfer/document.js'
 import { exportAccount } from '../control/transfer/export.js'
 import { type ImportDifference, importAccount, type RecordDifference } from '../control/transfer/import.js'
 import { systemClock } from '../lib/clock.js'
 import { atMost } from '../lib/concurrency.js'
 import { CodedError } from '../lib/errors.js'
-import { replaceFile } from '../lib/files.js'
+import { fileErrors, replaceFile } from '../lib/files.js'
 import { newId } from '../lib/id.js'
 import { resources } from '../resources/registry.js'
 import type { Store } from '../store/store.js'
@@ -46,11 +48,14 @@ export async function passphrase({ again }: { readonly again: boolean }): Promis
   const given = process.env.SLUICE_PASSPHRASE ?? ''
   if (given !== '') return given
   if (!process.stdin.isTTY) {
-    throw new CodedError('PASSPHRASE_MISSING', 'there is no terminal to ask for the passphrase: set SLUICE_PASSPHRASE')
+    throw new CodedError(
+      commandErrors.PASSPHRASE_MISSING,
+      'there is no terminal to ask for the passphrase: set SLUICE_PASSPHRASE'
+    )
   }
   const first = await hidden('Passphrase: ')
   if (again && (await hidden('Once more: ')) !== first) {
-    throw new CodedError('PASSPHRASE_WRONG', 'the two passphrases differ')
+    throw new CodedError(transferErrors.PASSPHRASE_WRONG, 'the two passphrases differ')
   }
   return first
 }
@@ -84,7 +89,7 @@ function hidden(prompt: string): Promise<string> {
     }
     const take = (typed: string) => {
       for (const character of typed) {
-        if (character === INTERRUPT) return end(() => reject(new CodedError('INTERRUPTED', 'interrupted')))
+        if (character === INTERRUPT) return end(() => reject(new CodedError(commandErrors.INTERRUPTED, 'interrupted')))
         if (END.includes(character)) return end(() => resolve(text))
         text = BACK.includes(character) ? text.slice(0, -1) : text + character
       }
@@ -259,7 +264,7 @@ async function readText(file: string): Promise<AccountText> {
     return readAccountText(new TextDecoder('utf-8', { fatal: true }).decode(bytes))
   } catch (error) {
     if (!(error instanceof TypeError)) throw error
-    throw new CodedError('FILE_UNREADABLE', `${file} is no UTF-8 text`)
+    throw new CodedError(fileErrors.FILE_UNREADABLE, `${file} is no UTF-8 text`)
   }
 }
 

@@ -8,7 +8,7 @@ import { AddressFilter, type AddressFilterCounts, type FilteredTraffic } from '.
 import type { SnapshotHolder } from '../runtime/snapshot.js'
 import type { Store, StoreLog, StoreReader } from '../store/store.js'
 import type { Principal, Role } from './calls.js'
-import { ControlError, orUnavailable } from './errors.js'
+import { ControlError, controlErrors, orUnavailable } from './errors.js'
 import type { Touched } from './units.js'
 
 /** Kind of the records of people. They are no resource: nothing lists or changes them. */
@@ -96,7 +96,7 @@ export class Principals {
     const bot = await store.get(botUser.name, id)
     if (bot === undefined) return undefined
     const { active, name } = bot.body as unknown as RecordOf<typeof botUser>['body']
-    if (!active) throw new ControlError('FORBIDDEN', 'the owner of this API key is not active')
+    if (!active) throw new ControlError(controlErrors.FORBIDDEN, 'the owner of this API key is not active')
     return { id, role: 'member', subject: name, key }
   }
 }

@@ -120,7 +120,8 @@ export class Live {
   *#unlike(units: ReadonlyMap<string, Unit>, before: ReadonlySet<string>): Steps<Pick<Change, 'put' | 'drop'>> {
     const put: [string, Unit][] = []
     for (const [key, unit] of units) {
-      if (!isDeepStrictEqual(this.units.get(key), unit)) put.push([key, unit])
+      const running = this.units.get(key)
+      if (running === undefined || !isDeepStrictEqual(running, unit)) put.push([key, unit])
       yield
     }
     const drop: string[] = []

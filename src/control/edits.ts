@@ -5,11 +5,12 @@ import { isObject, type Json } from '../lib/json.js'
 import { createRecord, type Input, type Read, type ReadOptions, readCreate, updateRecord } from '../resources/read.js'
 import type { Resource } from '../resources/resource.js'
 import { vaultSecret } from '../resources/vaults.js'
+import { fieldErrors } from '../schema/errors.js'
 import type { FileCheck, Makers, PolicyCheck, ResourceRecord } from '../schema/field.js'
 import type { StoreReader } from '../store/store.js'
 import type { Call, PathValues } from './calls.js'
 import type { DeclaredRecords } from './declared/declared-records.js'
-import { ControlError, notFound, refusedBody } from './errors.js'
+import { ControlError, controlErrors, notFound, refusedBody } from './errors.js'
 import type { Catalogue, Records, Versioned } from './records.js'
 import { mayGive, ownersMustBeActive, ownersMustExist } from './rights.js'
 import { mustLeadSomewhere } from './transaction.js'
@@ -113,7 +114,9 @@ function accepted(read: Read): Input {
 export function mustMatch({ revision }: Versioned, ifMatch: readonly number[] | undefined): void {
   if (ifMatch === undefined || ifMatch.includes(revision)) return
   const details = { revision: String(revision) }
-  throw new ControlError('PRECONDITION_FAILED', `the record has changed; its revision is ${revision}`, { details })
+  throw new ControlError(controlErrors.PRECONDITION_FAILED, `the record has changed; its revision is ${revision}`, {
+    details
+  })
 }
 
 /** A reference that a creation may give by the name of its target instead of by its id. */
@@ -145,11 +148,15 @@ export async function withIds(reader: StoreReader, resource: Resource, body: unk
     const { [name]: given, ...rest } = resolved
     if (given === undefined || given === null) continue
     if (rest[id] !== undefined && rest[id] !== null) {
-      throw new ControlError('CONFLICTING_FIELDS', `${name} and ${id} say the same; give one of them`, { field: name })
+      throw new ControlError(fieldErrors.CONFLICTING_FIELDS, `${name} and ${id} say the same; give one of them`, {
+        field: name
+      })
     }
-    if (typeof given !== 'string') throw new ControlError('FIELD_INVALID', `${name} must be a text`, { field: name })
+    if (typeof given !== 'string')
+      throw new ControlError(fieldErrors.FIELD_INVALID, `${name} must be a text`, { field: name })
     const keeper = await reader.keeperOf(space, given)
-    if (keeper === undefined) throw new ControlError('REF_NOT_FOUND', `${name} names nothing`, { field: name })
+    if (keeper === undefined)
+      throw new ControlError(fieldErrors.REF_NOT_FOUND, `${name} names nothing`, { field: name })
     resolved = { ...rest, [id]: keeper.id }
   }
   return resolved

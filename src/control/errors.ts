@@ -1,34 +1,110 @@
-import { CodedError, codeOf, defineErrors, type ErrorMeaning } from '../lib/errors.js'
+import { type Coded, CodedError, codeOf, defineErrors } from '../lib/errors.js'
 import type { UnitProblems } from '../policy/problems.js'
 import type { PortProblem } from '../runtime/ports.js'
 import type { Problem } from '../schema/field.js'
 import { StoreError } from '../store/errors.js'
 
-/** Codes of refused calls, with the status that the API answers. Without one it is 400: the text of the request is wrong. */
-export const controlErrors: Readonly<Record<string, ErrorMeaning>> = defineErrors({
-  FORBIDDEN: { status: 403, text: 'The owner of the key may not use the API.' },
-  ADMIN_REQUIRED: { status: 403, text: 'Only an administrator may do this.' },
-  VAULT_NOT_ALLOWED: { status: 403, text: 'A policy names a secret of a vault that the caller may not use.' },
-  OWNER_INACTIVE: { text: 'The owner that the request names is switched off.' },
-  NOT_FOUND: { status: 404, text: 'There is no such record, module, entry or parent.' },
-  REF_NOT_FOUND: { text: 'The request names a record that does not exist.' },
-  QUERY_INVALID: { text: 'A query parameter is invalid, such as a `before_id` that is no cursor of this list.' },
-  ALREADY_EXISTS: { status: 409, text: 'Another record has the value.' },
-  DECLARED: { status: 409, text: 'The record stands in a site file, which alone can change it.' },
-  IN_USE: { status: 409, text: 'Other records need the record.' },
-  LOCKOUT: { status: 409, text: 'The write would shut the caller out of the API.' },
-  PORT_IN_USE: { status: 409, text: 'A port cannot be opened.' },
-  BACKUP_UNSUPPORTED: { status: 409, text: 'The database of the store is backed up by its own tools.' },
-  PRECONDITION_FAILED: { status: 412, text: 'The record has another revision than the caller knows.' },
-  INTERNAL: { status: 500, text: 'A defect of Sluice. The log has the details.' },
-  UNAVAILABLE: { status: 503, text: 'The store cannot be used at present. Nothing was changed.' },
-  BUSY: { status: 503, text: 'Another process is writing. Nothing was changed; try again.' },
-  OUTCOME_UNKNOWN: { status: 503, text: 'The store went away during the commit; read the record to see its state.' },
-  SEAL_KEY_LOST: { status: 503, text: 'The process does not have the key that sealed the secrets of the record.' },
-  SEAL_BROKEN: { status: 503, text: 'The secrets of the record are damaged; give them anew or delete the record.' },
+/** Codes of refused calls, with the status that the API answers. */
+export const controlErrors = defineErrors({
+  FORBIDDEN: {
+    status: 403,
+    text: 'The owner of the key may not use the API.',
+    help: 'Use the key of an active owner.'
+  },
+  ADMIN_REQUIRED: {
+    status: 403,
+    text: 'Only an administrator may do this.',
+    help: 'Ask an administrator, or use the key of one.'
+  },
+  VAULT_NOT_ALLOWED: {
+    status: 403,
+    text: 'A policy names a secret of a vault that the caller may not use.',
+    help: 'Ask an administrator to add you to usable_by of the vault, or use another vault.'
+  },
+  OWNER_INACTIVE: {
+    status: 400,
+    text: 'The owner that the request names is switched off.',
+    help: 'Switch the owner on first, or name another one.'
+  },
+  NOT_FOUND: {
+    status: 404,
+    text: 'There is no such record, module, entry or parent.',
+    help: 'Look at the id and the path; the record may have been deleted.'
+  },
+  QUERY_INVALID: {
+    status: 400,
+    text: 'A query parameter is invalid, such as a `before_id` that is no cursor of this list.',
+    help: 'Correct the parameter; to read on, follow next_page_uri of the answer before.'
+  },
+  ALREADY_EXISTS: {
+    status: 409,
+    text: 'Another record has the value.',
+    help: 'Choose another value, or change the record that has it; the details name it.'
+  },
+  DECLARED: {
+    status: 409,
+    text: 'The record stands in a site file, which alone can change it.',
+    help: 'Change it in the file, at the place that the details name.'
+  },
+  IN_USE: {
+    status: 409,
+    text: 'Other records need the record.',
+    help: 'Change or delete the records that need it first; the details name them.'
+  },
+  LOCKOUT: {
+    status: 409,
+    text: 'The write would shut the caller out of the API.',
+    help: 'Leave the address from which you write in the IP restriction of the API.'
+  },
+  PORT_IN_USE: {
+    status: 409,
+    text: 'A port cannot be opened.',
+    help: 'Choose another port, or stop the program that has it.'
+  },
+  BACKUP_UNSUPPORTED: {
+    status: 409,
+    text: 'The database of the store is backed up by its own tools.',
+    help: 'Use pg_dump or the backups of the operator of the database.'
+  },
+  PRECONDITION_FAILED: {
+    status: 412,
+    text: 'The record has another revision than the caller knows.',
+    help: 'Read the record again and repeat the change on what it is now.'
+  },
+  INTERNAL: {
+    status: 500,
+    text: 'A defect of Sluice. The log has the details.',
+    help: 'Report it with the operation id of the answer and the lines of the log.'
+  },
+  UNAVAILABLE: {
+    status: 503,
+    text: 'The store cannot be used at present. Nothing was changed.',
+    help: 'Try again later; readyz and the log say what the store lacks.'
+  },
+  BUSY: {
+    status: 503,
+    text: 'Another process is writing. Nothing was changed; try again.',
+    help: 'Repeat the request after a moment.'
+  },
+  OUTCOME_UNKNOWN: {
+    status: 503,
+    text: 'The store went away during the commit; read the record to see its state.',
+    help: 'Read the record before you repeat the change.'
+  },
+  SEAL_KEY_LOST: {
+    status: 503,
+    text: 'The process does not have the key that sealed the secrets of the record.',
+    help: 'Start the process with the key that sealed it, or give the secret anew.'
+  },
+  SEAL_BROKEN: {
+    status: 503,
+    text: 'The secrets of the record are damaged; give them anew or delete the record.',
+    help: 'Write the secrets of the record anew, or delete it.'
+  },
   SEAL_KEY_CHANGED: {
     status: 503,
-    text: 'The sealing key of the store was changed; start the process with the new key. Nothing was changed.'
+    text: 'The sealing key of the store was changed; start the process with the new key. Nothing was changed.',
+    help: 'Start the process again with the new key.'
   }
 })
 
@@ -42,7 +118,7 @@ export class ControlError extends CodedError {
   readonly problems: readonly Problem[]
 
   constructor(
-    code: string,
+    error: Coded,
     message: string,
     about: {
       readonly field?: string
@@ -51,7 +127,7 @@ export class ControlError extends CodedError {
       readonly cause?: unknown
     } = {}
   ) {
-    super(code, message, about.cause === undefined ? {} : { cause: about.cause })
+    super(error, message, about.cause === undefined ? {} : { cause: about.cause })
     this.name = 'ControlError'
     this.field = about.field
     this.details = { ...(about.field === undefined ? {} : { field: about.field }), ...about.details }
@@ -65,7 +141,7 @@ export function refusedBody(problems: readonly Problem[]): ControlError {
   if (first === undefined) throw new RangeError('a refusal without a problem')
   const { field, code, message, details } = first
   const text = field === '' ? message : `${field} ${message}`
-  return new ControlError(code, text, { field, problems, ...(details === undefined ? {} : { details }) })
+  return new ControlError({ code }, text, { field, problems, ...(details === undefined ? {} : { details }) })
 }
 
 /** The refusal of a request whose body is the member `name` of a record: there fields are named from the member on. */
@@ -75,11 +151,11 @@ export function ofMember(error: unknown, name: string): unknown {
   const { code, details, problems, cause } = error
   const field = error.field.slice(prefix.length)
   const message = error.message.replace(error.field, field)
-  return new ControlError(code, message, { field, details: { ...details, field }, problems, cause })
+  return new ControlError({ code }, message, { field, details: { ...details, field }, problems, cause })
 }
 
 export function notFound(what: string): ControlError {
-  return new ControlError('NOT_FOUND', `there is no such ${what}`)
+  return new ControlError(controlErrors.NOT_FOUND, `there is no such ${what}`)
 }
 
 const SHOWN_USERS = 10
@@ -92,7 +168,7 @@ export function inUse(
   const shown = users.slice(0, SHOWN_USERS).join(', ')
   const more = users.length > SHOWN_USERS ? ` and ${users.length - SHOWN_USERS} more` : ''
   const details = { used_by: shown, users: String(users.length) }
-  return new ControlError('IN_USE', `${kind} ${id} is in use by ${shown}${more}`, { details })
+  return new ControlError(controlErrors.IN_USE, `${kind} ${id} is in use by ${shown}${more}`, { details })
 }
 
 /** The refusal of a write whose policy does not compile, with the place in the document. */
@@ -102,12 +178,15 @@ export function refusedPolicy(refused: readonly UnitProblems[]): ControlError {
   if (unit === undefined || error === undefined) throw new RangeError('a policy was refused without a problem')
   const { code, message, line, column, path } = error
   const details = { line: String(line), column: String(column), path, source: unit.source }
-  return new ControlError(`POLICY_${code}`, message, { field: 'traffic_policy.value', details })
+  return new ControlError({ code: `POLICY_${code}` }, message, { field: 'traffic_policy.value', details })
 }
 
 export function refusedPort({ host, port, reason }: PortProblem): ControlError {
   const message = `${host}:${port} cannot be opened: ${reason === 'EADDRINUSE' ? 'the port is in use' : reason}`
-  return new ControlError('PORT_IN_USE', message, { field: 'hostports', details: { port: String(port), reason } })
+  return new ControlError(controlErrors.PORT_IN_USE, message, {
+    field: 'hostports',
+    details: { port: String(port), reason }
+  })
 }
 
 /** What `run` resolves with; failures that pass become `UNAVAILABLE`, `BUSY`, `OUTCOME_UNKNOWN`, `SEAL_KEY_LOST` or `SEAL_BROKEN`. */
@@ -125,7 +204,7 @@ function unopened(error: unknown): unknown {
   if (code === 'SEAL_KEY_UNKNOWN') return sealKeyLost(error)
   if (code !== 'SEAL_BROKEN') return error
   const message = 'the secrets of the record are damaged: give them anew, or delete the record'
-  return new ControlError('SEAL_BROKEN', message, { cause: error })
+  return new ControlError(controlErrors.SEAL_BROKEN, message, { cause: error })
 }
 
 /** What is sealed can be read again as soon as the key is back, so this passes as an unreachable store does. */
@@ -133,7 +212,7 @@ function sealKeyLost(cause: unknown): ControlError {
   const message =
     'a secret of the record is sealed by a key that this process does not have; start it with that key: ' +
     'SLUICE_SEAL_KEY, or the key file of the data folder from a backup; or give the secret anew'
-  return new ControlError('SEAL_KEY_LOST', message, { cause })
+  return new ControlError(controlErrors.SEAL_KEY_LOST, message, { cause })
 }
 
 function why({ trouble }: StoreError): string {
@@ -146,23 +225,23 @@ function why({ trouble }: StoreError): string {
 function inOurWords(error: StoreError): Error {
   switch (error.code) {
     case 'STORE_DEGRADED':
-      return new ControlError('UNAVAILABLE', `${error.message}; nothing was changed`, { cause: error })
+      return new ControlError(controlErrors.UNAVAILABLE, `${error.message}; nothing was changed`, { cause: error })
     case 'STORE_UNAVAILABLE':
     case 'STORE_REFUSED':
     case 'STORE_CLOSED':
-      return new ControlError('UNAVAILABLE', `${why(error)}; nothing was changed`, { cause: error })
+      return new ControlError(controlErrors.UNAVAILABLE, `${why(error)}; nothing was changed`, { cause: error })
     case 'STORE_SEAL_KEY': {
       const message =
         'the sealing key of the store was changed, and this process has the old one: start it again with the new key'
-      return new ControlError('SEAL_KEY_CHANGED', message, { cause: error })
+      return new ControlError(controlErrors.SEAL_KEY_CHANGED, message, { cause: error })
     }
     case 'STORE_BUSY': {
       const message = 'another process is writing, such as an import; nothing was changed, try again when it is done'
-      return new ControlError('BUSY', message, { cause: error })
+      return new ControlError(controlErrors.BUSY, message, { cause: error })
     }
     case 'STORE_OUTCOME_UNKNOWN': {
       const message = 'the store went away during the commit; whether the change was made is not known'
-      return new ControlError('OUTCOME_UNKNOWN', message, { cause: error })
+      return new ControlError(controlErrors.OUTCOME_UNKNOWN, message, { cause: error })
     }
     default:
       return error

@@ -3,10 +3,22 @@ import { mkdir, readFile, stat } from 'node:fs/promises'
 import { dirname, join } from 'node:path'
 import type { Clock } from '../lib/clock.js'
 import { Mutex } from '../lib/concurrency.js'
-import { CodedError, codeOf } from '../lib/errors.js'
+import { CodedError, codeOf, defineErrors } from '../lib/errors.js'
 import { replaceFile } from '../lib/files.js'
 import { newId } from '../lib/id.js'
 import type { Sealer } from '../lib/seal.js'
+
+/** Codes of the API keys of the operator. */
+export const operatorKeyErrors = defineErrors({
+  API_KEY_INVALID: {
+    text: 'SLUICE_API_KEY has a form that no client could send.',
+    help: 'Give 16 to 256 visible ASCII characters without spaces.'
+  },
+  API_KEYS_UNREADABLE: {
+    text: 'The file of the API keys cannot be read or understood.',
+    help: 'Restore it, or move it away to start with a new key.'
+  }
+})
 
 /**
  * A key as the file holds it: never the key itself. It has 256 random bits, so a plain hash keeps it. `unused` is the key sealed,
@@ -123,7 +135,10 @@ export async function openKeys(
   { clock, seal }: { readonly clock: Clock; readonly seal: () => Promise<Sealer> }
 ): Promise<OpenedKeys> {
   if (given !== undefined && !KEY_FORM.test(given)) {
-    throw new CodedError('API_KEY_INVALID', 'SLUICE_API_KEY must have 16 to 256 visible ASCII characters and no spaces')
+    throw new CodedError(
+      operatorKeyErrors.API_KEY_INVALID,
+      'SLUICE_API_KEY must have 16 to 256 visible ASCII characters and no spaces'
+    )
   }
   if (given !== undefined || folder === undefined) {
     const key = given ?? makeKey()
@@ -219,7 +234,7 @@ async function readKeys(path: string): Promise<StoredKey[]> {
 function unreadable(path: string, cause: unknown): CodedError {
   const why = codeOf(cause)
   return new CodedError(
-    'API_KEYS_UNREADABLE',
+    operatorKeyErrors.API_KEYS_UNREADABLE,
     why === undefined
       ? `${path} is not a file of API keys; move it away to start with a new key`
       : `${path} cannot be read (${why})`

@@ -11,7 +11,7 @@ import type { ClusterAgents, LivePage } from './cluster/agents.js'
 import type { LiveSession, LiveTunnel } from './cluster/live-sources.js'
 import { endpointId, placeOfTunnel } from './cluster/publisher.js'
 import type { Endpoints } from './endpoints.js'
-import { ControlError, notFound, orUnavailable } from './errors.js'
+import { ControlError, controlErrors, notFound, orUnavailable } from './errors.js'
 import type { ControlParts } from './parts.js'
 import type { Versioned } from './records.js'
 import { extentOf, mayRead, mayTouch } from './rights.js'
@@ -107,7 +107,7 @@ export class Reads {
     )
     if (page === undefined) {
       const message = 'before_id must be the id of a record of this list, present or deleted'
-      throw new ControlError('QUERY_INVALID', message, { field: 'before_id' })
+      throw new ControlError(controlErrors.QUERY_INVALID, message, { field: 'before_id' })
     }
     const next = page.more ? page.records.at(-1)?.id : undefined
     return await answers.list(store, resource, page.records, { limit, parents: path, ...(next && { next }) })
@@ -218,7 +218,9 @@ export class LiveRecords {
     const { store, answers } = this.#parts
     const found = await this.#kind(resource).list(limit + 1, beforeId)
     if (found === undefined) {
-      throw new ControlError('QUERY_INVALID', 'before_id must be an id of this list', { field: 'before_id' })
+      throw new ControlError(controlErrors.QUERY_INVALID, 'before_id must be an id of this list', {
+        field: 'before_id'
+      })
     }
     const shown = found.slice(0, limit)
     const next = found.length > limit ? shown.at(-1)?.id : undefined

@@ -13,6 +13,7 @@ import {
 } from '../resources/present.js'
 import { clearField, type Read as ReadBody, readModule, readUpdate } from '../resources/read.js'
 import type { Operation, Part, Resource } from '../resources/resource.js'
+import { fieldErrors } from '../schema/errors.js'
 import type { ResourceRecord } from '../schema/field.js'
 import type { StoreReader } from '../store/store.js'
 import type { Call, Done, ListRequest, Read, RecordPath, Shown, WriteMode, Written } from './calls.js'
@@ -204,7 +205,9 @@ export class RecordOperations {
       const rest = withoutEntry(part, current, request.key)
       const empty = entriesOf(part, rest).length === 0
       if (!empty || resource.fields[part.field]?.required !== true) return rest
-      throw new ControlError('FIELD_INVALID', `the last entry of ${part.name} must stay`, { field: part.name })
+      throw new ControlError(fieldErrors.FIELD_INVALID, `the last entry of ${part.name} must stay`, {
+        field: part.name
+      })
     }
     return await this.#update(resource, request, call, edit, async () => null)
   }

@@ -1,6 +1,6 @@
 import { POLICY_MODULE, policyTextOf } from '../features/traffic-policy.js'
+import type { UnitName } from '../policy/action.js'
 import type { Problem, UnitProblems } from '../policy/problems.js'
-import type { UnitName } from '../policy/scope.js'
 import { vaultsOf } from '../policy/vaults.js'
 import { failoverBackend, httpResponseBackend, weightedBackend } from '../resources/backends.js'
 import { reservedDomain } from '../resources/domains.js'
@@ -11,11 +11,12 @@ import { EVERY_MEMBER, VAULT_NAMES, type vault } from '../resources/vaults.js'
 import type { CompileOptions } from '../runtime/compile.js'
 import type { Unit } from '../runtime/plan.js'
 import type { Snapshot } from '../runtime/snapshot.js'
+import { fieldErrors } from '../schema/errors.js'
 import type { ResourceRecord } from '../schema/field.js'
 import type { RecordKey } from '../store/records.js'
 import type { StoreReader } from '../store/store.js'
 import type { PolicyWarning, Principal } from './calls.js'
-import { ControlError, inUse } from './errors.js'
+import { ControlError, controlErrors, inUse } from './errors.js'
 
 /** Where the names of reserved domains are unique. */
 const DOMAIN_SPACE = 'domain'
@@ -49,7 +50,7 @@ export async function hostsMustBeReserved(
   for (const [index, hostport] of (after.body.hostports as readonly string[]).entries()) {
     if (held.has(hostport) || (await keeperOfHost(reader, splitHostport(hostport).host)) !== undefined) continue
     const message = `${hostport} is below no reserved domain of the account`
-    throw new ControlError('REF_NOT_FOUND', message, { field: `hostports[${index}]` })
+    throw new ControlError(fieldErrors.REF_NOT_FOUND, message, { field: `hostports[${index}]` })
   }
 }
 
@@ -72,7 +73,9 @@ export async function mustCarryBytes(
     const response = await responseBehind(reader, [backend])
     if (response !== undefined) {
       const message = `leads to ${httpResponseBackend.name} ${response}, which cannot answer on plain bytes`
-      throw new ControlError('CONFLICTING_FIELDS', `backend.backend_id ${message}`, { field: 'backend.backend_id' })
+      throw new ControlError(fieldErrors.CONFLICTING_FIELDS, `backend.backend_id ${message}`, {
+        field: 'backend.backend_id'
+      })
     }
   }
   if (!GROUPS.has(after.kind)) return
@@ -84,7 +87,7 @@ export async function mustCarryBytes(
   const carrier = response === undefined ? undefined : await carrierAbove(reader, after)
   if (carrier === undefined) return
   const message = `backends leads to ${httpResponseBackend.name} ${response}, but ${carrier.kind} ${carrier.id} sends plain bytes here`
-  throw new ControlError('CONFLICTING_FIELDS', message, { field: 'backends' })
+  throw new ControlError(fieldErrors.CONFLICTING_FIELDS, message, { field: 'backends' })
 }
 
 /** Id of the backend to which a record sends plain bytes. */
@@ -178,7 +181,7 @@ export async function mayUseVaults(
 
 function refuse(why: string, what: string): never {
   const message = `${why} only an administrator may use ${what}; usable_by of a vault says who else may`
-  throw new ControlError('VAULT_NOT_ALLOWED', message, { field: `${POLICY_MODULE}.value` })
+  throw new ControlError(controlErrors.VAULT_NOT_ALLOWED, message, { field: `${POLICY_MODULE}.value` })
 }
 
 async function mayUse(reader: StoreReader, { id }: Principal, name: string): Promise<boolean> {

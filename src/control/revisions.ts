@@ -3,7 +3,7 @@ import { uriOf } from '../resources/present.js'
 import type { Change } from '../store/records.js'
 import type { RevisionEntry, Store } from '../store/store.js'
 import type { Principal } from './calls.js'
-import { ControlError, notFound, orUnavailable } from './errors.js'
+import { ControlError, controlErrors, notFound, orUnavailable } from './errors.js'
 import type { Catalogue } from './records.js'
 import { type ChangeKind, type RecordedChange, type RevisionNote, readNote } from './revision-note.js'
 import { mayReadChange } from './rights.js'
@@ -82,7 +82,7 @@ export class Revisions {
     const [entry] = await store.history({ limit: 1, before: revision + 1 })
     if (entry?.revision === revision) return entry
     if (revision < 1 || revision > (await store.revision())) throw notFound(`revision ${revision}`)
-    throw new ControlError('NOT_FOUND', `revision ${revision} is older than what the history keeps`)
+    throw new ControlError(controlErrors.NOT_FOUND, `revision ${revision} is older than what the history keeps`)
   }
 
   async #present(entry: RevisionEntry): Promise<Json> {

@@ -1,10 +1,11 @@
 import { botUser } from '../resources/identities.js'
 import { adminFields, type Operation, type Resource } from '../resources/resource.js'
+import { fieldErrors } from '../schema/errors.js'
 import type { ResourceRecord } from '../schema/field.js'
 import type { StoreReader } from '../store/store.js'
 import { USER } from './access.js'
 import type { Principal, WriteMode } from './calls.js'
-import { ControlError } from './errors.js'
+import { ControlError, controlErrors } from './errors.js'
 import type { RecordedChange } from './revision-note.js'
 
 /** Which records an operation may touch: all of them, those that the caller owns, or none. */
@@ -107,7 +108,7 @@ export function extentOf({ role }: Principal, resource: Pick<Resource, 'name'>, 
 export function mayOperate(principal: Principal, resource: Resource, operation: Operation): void {
   if (extentOf(principal, resource, operation) !== 'none') return
   const verb = RIGHTS[operation] === 'read' ? 'read' : 'write'
-  throw new ControlError('ADMIN_REQUIRED', `only an administrator may ${verb} a ${resource.name}`)
+  throw new ControlError(controlErrors.ADMIN_REQUIRED, `only an administrator may ${verb} a ${resource.name}`)
 }
 
 /** Fails with `ADMIN_REQUIRED` when the caller may not do this to this record, whose body may be yet to be written. */
@@ -120,14 +121,17 @@ export function mayTouch(
   const right = RIGHTS[operation]
   if (!reaches(extentOf(principal, resource, operation), principal, record)) {
     const verb = right === 'read' ? 'read' : 'change'
-    throw new ControlError('ADMIN_REQUIRED', `only an administrator may ${verb} the ${record.kind} of somebody else`)
+    throw new ControlError(
+      controlErrors.ADMIN_REQUIRED,
+      `only an administrator may ${verb} the ${record.kind} of somebody else`
+    )
   }
   const { reserved } = memberRights(resource)
   if (principal.role === 'administrator' || right === 'read' || reserved === undefined) return
   const { field, values } = reserved
   if (!values.includes(String(record.body[field]))) return
   const message = `only an administrator may write a ${record.kind} whose ${field} is ${values.join(' or ')}`
-  throw new ControlError('ADMIN_REQUIRED', message, { field })
+  throw new ControlError(controlErrors.ADMIN_REQUIRED, message, { field })
 }
 
 /** May the caller read this record? */
@@ -151,7 +155,7 @@ export function mayCommand(principal: Principal, resource: Resource, owner: stri
   const { command } = memberRights(resource)
   if (principal.role === 'administrator' || command === 'any' || (command === 'own' && owner === principal.id)) return
   throw new ControlError(
-    'ADMIN_REQUIRED',
+    controlErrors.ADMIN_REQUIRED,
     `only an administrator may send commands to a ${resource.name} of somebody else`
   )
 }
@@ -162,7 +166,9 @@ export function mayGive(principal: Principal, resource: Resource, body: unknown)
   const given = body as Readonly<Record<string, unknown>>
   const field = adminFields(resource, given).find((name) => given[name] !== principal.id)
   if (field === undefined) return
-  throw new ControlError('ADMIN_REQUIRED', `only an administrator may set ${field} to somebody else`, { field })
+  throw new ControlError(controlErrors.ADMIN_REQUIRED, `only an administrator may set ${field} to somebody else`, {
+    field
+  })
 }
 
 /**
@@ -173,7 +179,7 @@ export function mayChangeAddresses({ role }: Principal, same: (traffic: Manageme
   const changed = role === 'administrator' ? undefined : MANAGEMENT_TRAFFIC.find((traffic) => !same(traffic))
   if (changed === undefined) return
   const message = `an IP restriction of type ${changed} rests on this, so only an administrator may change it`
-  throw new ControlError('ADMIN_REQUIRED', message)
+  throw new ControlError(controlErrors.ADMIN_REQUIRED, message)
 }
 
 /** Fails with `ADMIN_REQUIRED`. */
@@ -184,7 +190,7 @@ export function mayForce(principal: Principal, { force }: WriteMode): void {
 /** Fails with `ADMIN_REQUIRED` when what is no operation on a resource is not the caller's to do. */
 export function mustHave({ role }: Principal, right: keyof typeof ACCOUNT_RIGHTS): void {
   const { member, refusal } = ACCOUNT_RIGHTS[right]
-  if (role !== 'administrator' && !member) throw new ControlError('ADMIN_REQUIRED', refusal)
+  if (role !== 'administrator' && !member) throw new ControlError(controlErrors.ADMIN_REQUIRED, refusal)
 }
 
 /** Fails with `REF_NOT_FOUND` when an owner is no user; references show only those that are records of resources. */
@@ -192,7 +198,7 @@ export async function ownersMustExist(reader: StoreReader, resource: Resource, r
   for (const field of adminFields(resource, record.body)) {
     const id = String(record.body[field])
     if (!id.startsWith('usr_') || (await reader.get(USER, id)) !== undefined) continue
-    throw new ControlError('REF_NOT_FOUND', `there is no user ${id}`, { field })
+    throw new ControlError(fieldErrors.REF_NOT_FOUND, `there is no user ${id}`, { field })
   }
 }
 
@@ -207,7 +213,7 @@ export async function ownersMustBeActive(
     const { active } = ((await reader.get(botUser.name, id))?.body ?? {}) as { readonly active?: boolean }
     if (active !== false) continue
     const message = `${botUser.name} ${id} is not active, so its ${resource.name} would open nothing: activate it first`
-    throw new ControlError('OWNER_INACTIVE', message, { field })
+    throw new ControlError(controlErrors.OWNER_INACTIVE, message, { field })
   }
 }
 

@@ -1,10 +1,36 @@
 import { mkdir } from 'node:fs/promises'
 import { join } from 'node:path'
-import { CodedError } from '../lib/errors.js'
+import { CodedError, defineErrors } from '../lib/errors.js'
 import { createFile, readPrivateFile } from '../lib/files.js'
 import { keyIdOf, newSealKey, parseSealKey, Sealer, type SealKey } from '../lib/seal.js'
 import type { SealedRecord } from '../store/records.js'
 import type { Store, StoreLog } from '../store/store.js'
+import { controlErrors } from './errors.js'
+
+/** Codes of the sealing key of a process and of its change. */
+export const sealKeyErrors = defineErrors({
+  SEAL_KEY_WRONG: {
+    text: 'The sealing key is not the one of the store.',
+    help: 'Give the key of the store, by SLUICE_SEAL_KEY or as the key file of the data folder.'
+  },
+  SEAL_KEY_MISSING: {
+    text: 'There is no sealing key where one is needed.',
+    help: 'Give SLUICE_SEAL_KEY, or name the folder with the key file by --data.'
+  },
+  SEAL_KEY_UNREADABLE: {
+    text: 'The file of the sealing key cannot be read.',
+    help: 'Let the user of the process read it, and only that one.'
+  },
+  SEAL_KEY_EXPOSED: {
+    text: 'The file of the sealing key may be read by other users.',
+    help: 'Run chmod 600 on the file, and change the key if others may have seen it.'
+  },
+  SEAL_KEY_SAME: { text: 'The new sealing key is the old one.', help: 'Give another key as SLUICE_SEAL_KEY_NEW.' },
+  SEAL_LEFT: {
+    text: 'A record was written with the old sealing key while the key was changed.',
+    help: 'Run the change again while nothing else writes.'
+  }
+})
 
 const FILE = 'seal.key'
 /** Where a rotation keeps the key to come. */
@@ -49,7 +75,7 @@ export async function openSealer(source: SealKeySource): Promise<Sealer> {
   if (!lasting) return new Sealer(parseSealKey(newSealKey()))
   const message =
     'the store outlives the process, but its sealing key would not: set SLUICE_SEAL_KEY or name a data folder'
-  throw new CodedError('SEAL_KEY_MISSING', message)
+  throw new CodedError(sealKeyErrors.SEAL_KEY_MISSING, message)
 }
 
 async function keyIn(folder: string, { stored, lost }: SealKeySource): Promise<SealKey> {
@@ -60,7 +86,7 @@ async function keyIn(folder: string, { stored, lost }: SealKeySource): Promise<S
   if (known?.secrets !== true || lost === true) return await makeKey(folder, path)
   const which = known.key === null ? 'the sealing key' : `the sealing key ${known.key}`
   const message = `there is no ${path}, and the store has secrets that ${which} has sealed: ${toDo(path)}`
-  throw new CodedError('SEAL_KEY_LOST', message)
+  throw new CodedError(controlErrors.SEAL_KEY_LOST, message)
 }
 
 /** What a user does whose key is not the one of the store. */
@@ -74,17 +100,20 @@ function toDo(path: string | undefined): string {
 
 async function readKey(path: string): Promise<SealKey | undefined> {
   const content = await readPrivateFile(path).catch((cause: unknown) => {
-    throw new CodedError('SEAL_KEY_UNREADABLE', `cannot read the sealing key ${path}`, { cause })
+    throw new CodedError(sealKeyErrors.SEAL_KEY_UNREADABLE, `cannot read the sealing key ${path}`, { cause })
   })
   if (content !== 'exposed') return content === undefined ? undefined : named(content.toString(), path)
-  throw new CodedError('SEAL_KEY_EXPOSED', `${path} may be read by others than its owner; chmod 600 ends that`)
+  throw new CodedError(
+    sealKeyErrors.SEAL_KEY_EXPOSED,
+    `${path} may be read by others than its owner; chmod 600 ends that`
+  )
 }
 
 async function makeKey(folder: string, path: string): Promise<SealKey> {
   await mkdir(folder, { recursive: true, mode: 0o700 })
   await createFile(path, `${newSealKey()}\n`)
   const key = await readKey(path)
-  if (key === undefined) throw new CodedError('SEAL_KEY_UNREADABLE', `the sealing key ${path} has gone`)
+  if (key === undefined) throw new CodedError(sealKeyErrors.SEAL_KEY_UNREADABLE, `the sealing key ${path} has gone`)
   return key
 }
 
@@ -94,7 +123,7 @@ function named(text: string, source: string): SealKey {
     return parseSealKey(text)
   } catch (error) {
     if (!(error instanceof CodedError)) throw error
-    throw new CodedError(error.code, `${source}: ${error.message}`)
+    throw new CodedError(error, `${source}: ${error.message}`)
   }
 }
 
@@ -148,7 +177,7 @@ async function settle(store: Store, seal: Sealer, { folder, lost, log }: SettleO
     if (!lost) {
       const path = folder === undefined ? undefined : join(folder, 'seal.key')
       const message = `${secrets} are sealed by the key ${key}, and the key here is ${seal.keyId}: ${toDo(path)}`
-      throw new CodedError('SEAL_KEY_WRONG', message)
+      throw new CodedError(sealKeyErrors.SEAL_KEY_WRONG, message)
     }
     log.warn({ lost: key, key: seal.keyId, records: count }, 'the store goes on with another sealing key')
   }

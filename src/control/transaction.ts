@@ -1,6 +1,7 @@
 import { isDeepStrictEqual } from 'node:util'
 import { type Json, timestampText } from '../lib/json.js'
 import { claimsOf, eventType, linksOf, newLinks, type Resource } from '../resources/resource.js'
+import { fieldErrors } from '../schema/errors.js'
 import type { Link, ResourceRecord } from '../schema/field.js'
 import { ClaimConflict } from '../store/errors.js'
 import type { RecordKey } from '../store/records.js'
@@ -8,7 +9,7 @@ import type { StoreReader, StoreTransaction } from '../store/store.js'
 import type { Answers } from './answers.js'
 import type { ChangeEvent } from './calls.js'
 import type { DeclaredRecords } from './declared/declared-records.js'
-import { ControlError, inUse, notFound } from './errors.js'
+import { ControlError, controlErrors, inUse, notFound } from './errors.js'
 import { hostsMustBeReserved, mustCarryBytes, mustNotServe } from './record-rules.js'
 import type { Catalogue, Records, Versioned } from './records.js'
 import { type RecordedChange, recordedChange } from './revision-note.js'
@@ -64,7 +65,7 @@ export async function mustLeadSomewhere(
     return { field: requestPath(resource, link), code: 'REF_NOT_FOUND', message: `there is no ${link.kind} ${link.id}` }
   })
   const field = requestPath(resource, first)
-  throw new ControlError('REF_NOT_FOUND', `there is no ${first.kind} ${first.id}`, { field, problems })
+  throw new ControlError(fieldErrors.REF_NOT_FOUND, `there is no ${first.kind} ${first.id}`, { field, problems })
 }
 
 /** The path of a link's field as requests have it: `backend.backend` is `backend.backend_id` there. */
@@ -219,7 +220,7 @@ export class Draft {
       if (!(error instanceof ClaimConflict)) throw error
       const { kind, id } = error.keeper
       const details = { taken_by: `${kind} ${id}` }
-      throw new ControlError('ALREADY_EXISTS', `${field} is taken by ${kind} ${id}`, { field, details })
+      throw new ControlError(controlErrors.ALREADY_EXISTS, `${field} is taken by ${kind} ${id}`, { field, details })
     }
   }
 

@@ -7,7 +7,7 @@ import type { Principals } from './access.js'
 import type { AppliedRevision } from './applied.js'
 import { type Live, type Ready, touchedRoutes } from './apply.js'
 import type { Call, Done, EventRecorder, PolicyWarning, RecordEvent, WriteMode } from './calls.js'
-import { ControlError, orUnavailable, refusedPolicy, refusedPort } from './errors.js'
+import { ControlError, controlErrors, orUnavailable, refusedPolicy, refusedPort } from './errors.js'
 import { policyWarnings } from './record-rules.js'
 import { revisionNote } from './revision-note.js'
 import { mayChangeAddresses, mayForce } from './rights.js'
@@ -131,7 +131,7 @@ export class Writer {
       await applied.follow(store)
     }
     throw new ControlError(
-      'BUSY',
+      controlErrors.BUSY,
       'other processes write faster than this one can apply; nothing was changed, try again'
     )
   }
@@ -182,12 +182,12 @@ function busyHere(): ControlError {
   const message =
     `this process has been writing or applying other changes for ${LONGEST_WAIT / 1000} s, such as an import; ` +
     'nothing was changed, try again'
-  return new ControlError('BUSY', message)
+  return new ControlError(controlErrors.BUSY, message)
 }
 
 /** Fails with `LOCKOUT` when a restriction that changes would refuse the caller itself. */
 function mustAdmit(now: Snapshot, then: Snapshot, address: string | undefined): void {
   if (address === undefined || sameAddressRules(now, then) || !refuses(then, 'api', address)) return
   const message = `the API would refuse ${address}, where this request comes from; with ?force=true it is done anyway`
-  throw new ControlError('LOCKOUT', message, { details: { address } })
+  throw new ControlError(controlErrors.LOCKOUT, message, { details: { address } })
 }

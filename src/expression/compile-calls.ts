@@ -2,6 +2,7 @@ import type { Flow } from '../flow/flow.js'
 import { compileRegex, type Regex, type RegexCache } from '../lib/regex.js'
 import { Duration, literal, type Node } from './cel-parser.js'
 import { EvaluationError, type SecretName } from './expression.js'
+import type { ExpressionCode } from './problems.js'
 import { accepts, acceptsType, type FunctionTable, type Overload } from './signatures.js'
 import {
   absorbed,
@@ -31,7 +32,7 @@ export interface Compilation {
   /** Takes note that variables up to this place of `State.locals` are bound. */
   readonly binds: (slots: number) => void
   /** Reports what only compiling finds; the closure that is returned anyway is never run. */
-  readonly report: (node: Node, code: string, message: string) => void
+  readonly report: (node: Node, code: ExpressionCode, message: string) => void
 }
 
 const CONSTANTS = new WeakMap<Run, { readonly value: unknown }>()
@@ -94,7 +95,7 @@ function compileDirect(overload: Overload, args: readonly Node[], scope: Scope, 
   return folded(overload, operands, direct(overload, operands))
 }
 
-/** A secret by names that stand in the source: what is missing is then known by name, and may be told to the log. */
+/** A secret by names that stand in the source: what is missing is then known by name, and may be logged. */
 function compileSecret(args: readonly Node[]): Run | undefined {
   const named = secretNamed(args)
   if (named === undefined) return undefined

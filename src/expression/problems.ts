@@ -1,7 +1,42 @@
+import { defineErrors } from '../lib/errors.js'
 import { suggest } from '../lib/suggest.js'
 import { type EngineFault, LIMITS, type Node } from './cel-parser.js'
 import type { ExpressionProblem } from './expression.js'
 import { type FunctionTable, typeLabel } from './signatures.js'
+
+/** Codes of problems in expressions and templates. */
+export const expressionErrors = defineErrors({
+  EXPRESSION_SYNTAX: {
+    text: 'The expression is no valid CEL.',
+    help: 'Correct it at the place that the message names.'
+  },
+  EXPRESSION_TYPE: {
+    text: 'The types of the expression do not fit together.',
+    help: 'Convert a value, for example with int() or string(), or use another function.'
+  },
+  EXPRESSION_UNKNOWN: {
+    text: 'The expression names a variable or a function that does not exist.',
+    help: 'Use a name of the reference of expressions; the message suggests one.'
+  },
+  EXPRESSION_PHASE: {
+    text: 'The variable or function does not exist in this phase.',
+    help: 'Move the rule to a phase that has it, or keep the value with set-vars in an earlier phase.'
+  },
+  EXPRESSION_REGEX: {
+    text: 'The pattern is no regular expression of RE2 syntax.',
+    help: 'Correct it; RE2 has neither lookaround nor backreferences.'
+  },
+  EXPRESSION_LIMIT: {
+    text: 'The expression is too long, too deep or has too many parts.',
+    help: 'Divide it into several expressions or rules.'
+  },
+  DATA_UNAVAILABLE: {
+    text: 'The variable is always empty here, because its data is not available.',
+    help: 'Leave the variable out; for places and networks name a database with geoip.database.'
+  }
+})
+
+export type ExpressionCode = keyof typeof expressionErrors
 
 /** Methods of other languages, and what CEL calls them. */
 const FOREIGN_METHODS: Readonly<Record<string, string>> = {
@@ -133,7 +168,7 @@ function invisibleAt(source: string, offset: number): string | undefined {
 }
 
 export function problem(
-  code: string,
+  code: ExpressionCode,
   message: string,
   at: { readonly start: number; readonly end: number },
   severity: 'error' | 'warning' = 'error'

@@ -5,7 +5,7 @@ import { boundBy, isBind, MACRO_NAMES } from './compile-macros.js'
 import { canonical, type Environment, TYPE_NAMES } from './environment.js'
 import type { ExpressionProblem, SecretName } from './expression.js'
 import { BINARY, isCondition, typeOperation } from './operators.js'
-import { functionHint, macroMeant, methodHint, pathHint, problem } from './problems.js'
+import { type ExpressionCode, functionHint, macroMeant, methodHint, pathHint, problem } from './problems.js'
 import { flatName, typeLabel } from './signatures.js'
 import { isAvailable, phasesText, type VariableDefinition } from './variables/definition.js'
 
@@ -111,7 +111,7 @@ class Resolver {
     return typed.type ?? 'dyn'
   }
 
-  #report(code: string, message: string, at: Node, severity: 'error' | 'warning' = 'error'): void {
+  #report(code: ExpressionCode, message: string, at: Node, severity: 'error' | 'warning' = 'error'): void {
     this.problems.push(problem(code, message, at, severity))
   }
 

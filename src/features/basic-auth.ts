@@ -2,12 +2,22 @@ import { createHash, timingSafeEqual } from 'node:crypto'
 import { EvaluationError } from '../expression/expression.js'
 import type { Flow } from '../flow/flow.js'
 import { refuse, type Verdict } from '../flow/verdict.js'
+import { defineErrors } from '../lib/errors.js'
 import { defineAction, type Scope } from '../policy/action.js'
 import { config, enforce } from '../policy/fields.js'
-import type { NodePath } from '../policy/problems.js'
+import { type NodePath, policyErrors } from '../policy/problems.js'
 import { templateLike } from '../schema/editor.js'
 import { either, list, object, optional, template, text } from '../schema/values.js'
 import { allowOrBlock, defineFeature, lastResults } from './contract.js'
+
+/** Codes of the action basic-auth. */
+const basicAuthErrors = defineErrors({
+  BASIC_AUTH: {
+    status: 401,
+    text: 'User name or password are missing or wrong.',
+    help: 'Send credentials that the policy names.'
+  }
+})
 
 const MIN_PASSWORD = 8
 const MAX_PASSWORD = 128
@@ -46,7 +56,7 @@ function compilePair(source: string, at: NodePath, scope: Scope): Credential {
   const template = scope.template(source, at)
   if (template.constant !== undefined) {
     const refusal = refusalOf(template.constant)
-    if (refusal !== undefined) scope.problem(at, 'CONFIG_INVALID', refusal)
+    if (refusal !== undefined) scope.problem(at, policyErrors.CONFIG_INVALID, refusal)
     return constant(template.constant)
   }
   const colon = colonInText(source)
@@ -54,7 +64,7 @@ function compilePair(source: string, at: NodePath, scope: Scope): Credential {
     if (!WHOLE.test(source)) {
       scope.problem(
         at,
-        'CONFIG_INVALID',
+        policyErrors.CONFIG_INVALID,
         'a credential is user:password; write the ":" outside of ${…}, or one ${…} alone'
       )
     }
@@ -72,10 +82,10 @@ function compileFields(username: string, password: string, at: NodePath, scope: 
   const user = scope.template(username, [...at, 'username'])
   const secret = scope.template(password, [...at, 'password'])
   if (user.constant !== undefined && (user.constant === '' || user.constant.includes(':'))) {
-    scope.problem([...at, 'username'], 'CONFIG_INVALID', 'a user name is not empty and holds no ":"')
+    scope.problem([...at, 'username'], policyErrors.CONFIG_INVALID, 'a user name is not empty and holds no ":"')
   }
   if (secret.constant !== undefined && !passwordFits(secret.constant)) {
-    scope.problem([...at, 'password'], 'CONFIG_INVALID', PASSWORD_LENGTH)
+    scope.problem([...at, 'password'], policyErrors.CONFIG_INVALID, PASSWORD_LENGTH)
   }
   if (user.constant !== undefined && secret.constant !== undefined)
     return constant(`${user.constant}:${secret.constant}`)
@@ -158,6 +168,7 @@ const fields = object(
 /** Asks for a user name and a password (RFC 7617). Every accepted credential is compared, in constant time. */
 const action = defineAction({
   type: 'basic-auth',
+  summary: 'Asks for a user name and a password (RFC 7617).',
   phases: ['on_http_request'],
   config: config({
     credentials: list(
@@ -187,7 +198,7 @@ const action = defineAction({
   },
   compile({ credentials, realm = 'sluice', enforce = true }, scope) {
     if (!PRINTABLE.test(realm))
-      scope.problem(['realm'], 'CONFIG_INVALID', 'a realm holds printable ASCII characters only')
+      scope.problem(['realm'], policyErrors.CONFIG_INVALID, 'a realm holds printable ASCII characters only')
     const accepted = credentials.map((credential, i) =>
       typeof credential === 'string'
         ? compilePair(credential, ['credentials', i], scope)
@@ -223,7 +234,7 @@ function outcome(presented: Presented | undefined, authorized: boolean): Readonl
 
 function challengeFor(realm: string): Verdict {
   const quoted = realm.replace(/["\\]/g, '\\$&')
-  return refuse(401, 'BASIC_AUTH', ['www-authenticate', `Basic realm="${quoted}", charset="UTF-8"`])
+  return refuse(basicAuthErrors.BASIC_AUTH, ['www-authenticate', `Basic realm="${quoted}", charset="UTF-8"`])
 }
 
 export const basicAuth = defineFeature({
@@ -246,5 +257,6 @@ export const basicAuth = defineFeature({
         }
       }
     }
-  }
+  },
+  errors: [basicAuthErrors]
 })

@@ -1,13 +1,22 @@
 import type { ConnectionFacts } from '../flow/exchange.js'
 import type { Flow, PinnedUnits } from '../flow/flow.js'
 import { refuse, type Verdict } from '../flow/verdict.js'
-import type { ErrorMeaning } from '../lib/errors.js'
+import { defineErrors, type ErrorTable } from '../lib/errors.js'
 import type { Action } from '../policy/action.js'
 import type { CompiledPolicy } from '../policy/compile.js'
 import type { LoginGate } from '../policy/login-gate.js'
 import type { CounterDefinition, KeptStateDraft, PolicyServices, ServiceKey } from '../policy/services.js'
 import type { BodyOf, Field, Fields } from '../schema/field.js'
 import { module, type Rule } from '../schema/objects.js'
+
+/** The error of a module that this version does not have. */
+export const moduleErrors = defineErrors({
+  MODULE_UNAVAILABLE: {
+    status: 503,
+    text: 'The route has a module that this version does not have, or that could not be built.',
+    help: 'Remove the module from the route, or look into the log.'
+  }
+})
 
 /** What a module finds by key while an exchange runs: units of the snapshot that the exchange is pinned to. */
 export interface ModuleUnits extends PinnedUnits {
@@ -146,8 +155,10 @@ export interface Feature {
   readonly summary: string
   readonly actions?: readonly Action[]
   readonly modules?: readonly RouteModule[]
-  /** The codes that its answers carry. */
-  readonly errors?: Readonly<Record<string, ErrorMeaning & { readonly code: string }>>
+  /** Codes of its answers and of the results of its actions. */
+  readonly errors?: readonly ErrorTable[]
+  /** Codes of problems and warnings in documents that use its actions. */
+  readonly problems?: readonly ErrorTable[]
   /** Fields that it adds to events: of HTTP exchanges, or with `connection` of exchanges and of connections to TCP edges. */
   readonly eventFields?: { readonly http?: EventFields; readonly connection?: EventFields }
   readonly metrics?: readonly (CounterDefinition | GaugeDefinition)[]
@@ -172,6 +183,6 @@ export function allowOrBlock(passes: unknown): 'allow' | 'block' | null {
 
 /** Stands for a module that is configured and that this version does not have: what it should protect stays shut. */
 export function unbuilt(name: string): CompiledModule {
-  const verdict = refuse(503, 'MODULE_UNAVAILABLE')
+  const verdict = refuse(moduleErrors.MODULE_UNAVAILABLE)
   return { name, request: () => verdict, connect: () => verdict }
 }

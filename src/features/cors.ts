@@ -4,6 +4,7 @@ import { parseAuthority } from '../lib/host.js'
 import { parseDuration } from '../lib/units.js'
 import { defineAction } from '../policy/action.js'
 import { config } from '../policy/fields.js'
+import { policyErrors } from '../policy/problems.js'
 import { wordLike } from '../schema/editor.js'
 import * as field from '../schema/fields.js'
 import { duration, flag, list, optional, text } from '../schema/values.js'
@@ -52,6 +53,7 @@ const words = (description: string, item: string, max: number) =>
  */
 const action = defineAction({
   type: 'cors',
+  summary: 'Answers preflight requests and lets pages of other origins read responses.',
   phases: ['on_http_request'],
   config: config({
     origins: list(
@@ -89,7 +91,7 @@ const action = defineAction({
       credentials,
       ...(max_age === undefined ? {} : { max_age: seconds(max_age) })
     }
-    findProblems(config, (at, message) => scope.problem(at, 'CONFIG_INVALID', message))
+    findProblems(config, (at, message) => scope.problem(at, policyErrors.CONFIG_INVALID, message))
     return compileCors(config)
   }
 })

@@ -1,11 +1,32 @@
+import { internalRequestErrors } from '../flow/error-codes.js'
 import { type Flow, isInternal } from '../flow/flow.js'
 import { refuse, type Verdict } from '../flow/verdict.js'
+import { defineErrors, messageOf } from '../lib/errors.js'
+import { outboundErrors } from '../lib/http-client/answer.js'
 import { defineAction } from '../policy/action.js'
 import { config } from '../policy/fields.js'
 import { checkUrl } from '../policy/values.js'
 import { anyCase, valueLike } from '../schema/editor.js'
 import { choice, optional, template } from '../schema/values.js'
 import { defineFeature } from './contract.js'
+
+/** Codes of the action forward-internal. */
+const forwardErrors = defineErrors({
+  INTERNAL_ENTRY_MISSING: {
+    status: 503,
+    text: 'The action names an internal endpoint that does not exist.',
+    help: 'Create the endpoint, or correct the url.'
+  }
+})
+
+/** Codes of problems in the action forward-internal. */
+const forwardProblems = defineErrors({
+  SCHEME_MISMATCH: {
+    text: 'The scheme of the url fits no endpoint of this phase.',
+    help: 'Use the scheme that the message names.'
+  },
+  NOT_INTERNAL: { text: 'The host of the url is no internal name.', help: 'Use a name that ends with .internal.' }
+})
 
 const EXPECTED = 'scheme://name.internal[:port] with the scheme http or https for requests, tcp or tls for connections'
 const ENDPOINT = /^(https?|tcp|tls):\/\/([^\s/:@?#]+)(?::(\d{1,5}))?\/?$/i
@@ -23,6 +44,7 @@ interface Place {
  */
 const action = defineAction({
   type: 'forward-internal',
+  summary: 'Hands the request or connection to an internal endpoint.',
   confined: { guest: 'the policy of an agent does not lead to internal endpoints' },
   phases: ['on_tcp_connect', 'on_http_request'],
   config: config({
@@ -52,24 +74,29 @@ const action = defineAction({
     const template = scope.template(url, ['url'])
     const constant = template.constant === undefined ? undefined : placeOf(template.constant)
     if (constant !== undefined && constant.layer !== layer) {
-      scope.warn(['url'], 'SCHEME_MISMATCH', `"${url}" leads nowhere in ${scope.phase}: ${EXPECTED}`)
+      scope.warn(['url'], forwardProblems.SCHEME_MISMATCH, `"${url}" leads nowhere in ${scope.phase}: ${EXPECTED}`)
     }
     if (constant !== undefined && !isInternal(constant.host)) {
-      scope.warn(['url'], 'NOT_INTERNAL', `"${constant.host}" is no internal name: it must end with .internal`)
+      scope.warn(
+        ['url'],
+        forwardProblems.NOT_INTERNAL,
+        `"${constant.host}" is no internal name: it must end with .internal`
+      )
     }
     if (constant !== undefined && constant.layer === layer && isInternal(constant.host)) {
       scope.names({ kind: 'internal', ...constant }, ['url'])
     }
-    let told = false
-    const gone = layer === 'tcp' ? ({ kind: 'close', how: 'fin' } as const) : refuse(503, 'INTERNAL_ENTRY_MISSING')
+    let warned = false
+    const gone =
+      layer === 'tcp' ? ({ kind: 'close', how: 'fin' } as const) : refuse(forwardErrors.INTERNAL_ENTRY_MISSING)
     return (flow): Verdict | undefined => {
       const place = constant ?? placeOf(template.text(flow))
       if (place !== undefined && place.layer === layer && flow.units.hasInternal(layer, place.host, place.port)) {
         const { host, port } = place
         return { kind: 'forward', host, ...(port === undefined ? {} : { port }) }
       }
-      if (constant !== undefined && !told) {
-        told = true
+      if (constant !== undefined && !warned) {
+        warned = true
         const { owner, rule, services } = scope
         services.log.warn({ owner, rule, url }, 'there is no such internal edge')
       }
@@ -90,10 +117,10 @@ function placeOf(url: string): Place | undefined {
 }
 
 function publish(flow: Flow, url: string, place: Place | undefined): void {
-  const [code, message] =
+  const [{ code }, message] =
     place === undefined
-      ? ['URL_INVALID', 'the URL is not that of an internal endpoint']
-      : ['ENDPOINT_MISSING', 'there is no such internal endpoint']
+      ? [outboundErrors.URL_INVALID, 'the URL is not that of an internal endpoint']
+      : [internalRequestErrors.ENDPOINT_MISSING, messageOf(internalRequestErrors.ENDPOINT_MISSING)]
   flow.publish('forward_internal', { url, 'error.code': code, 'error.message': message })
 }
 
@@ -101,5 +128,7 @@ export const forwardInternal = defineFeature({
   name: 'forward-internal',
   summary: 'Hands requests and connections to an edge that clients cannot reach.',
   actions: [action],
-  notInAgent: 'an agent has no internal endpoints'
+  notInAgent: 'an agent has no internal endpoints',
+  errors: [forwardErrors],
+  problems: [forwardProblems]
 })

@@ -11,6 +11,7 @@ import {
 import { parseAuthority } from '../lib/host.js'
 import { defineAction } from '../policy/action.js'
 import { config, headerMap } from '../policy/fields.js'
+import { policyErrors } from '../policy/problems.js'
 import { compileHeaders } from '../policy/values.js'
 import { headerName } from '../schema/editor.js'
 import { map, texts } from '../schema/fields.js'
@@ -44,6 +45,7 @@ const ONCE = new Set([
  */
 const addHeaders = defineAction({
   type: 'add-headers',
+  summary: 'Adds header fields.',
   phases: ['on_http_request', 'on_http_response'],
   config: config({
     headers: headerMap({
@@ -100,6 +102,7 @@ function overrideHost(fields: HeaderFields, value: string): void {
  */
 const removeHeaders = defineAction({
   type: 'remove-headers',
+  summary: 'Removes header fields.',
   phases: ['on_http_request', 'on_http_response'],
   config: config({
     headers: list(
@@ -119,7 +122,7 @@ const removeHeaders = defineAction({
     for (const [i, name] of headers.entries()) {
       const refusal =
         name.toLowerCase() === 'user-agent' ? '"user-agent" cannot be added or removed' : refusalToRemove(name)
-      if (refusal !== undefined) scope.problem(['headers', i], 'CONFIG_INVALID', refusal)
+      if (refusal !== undefined) scope.problem(['headers', i], policyErrors.CONFIG_INVALID, refusal)
     }
     const names = headers.map((name) => name.toLowerCase())
     return (flow) => {
@@ -136,7 +139,7 @@ const removeHeaders = defineAction({
 /**
  * Removes fields, from a request in every spelling that an upstream may read as the same name, and then adds others; a field
  * that is there already stays beside the added one. What would change how a message is framed, or belongs to one hop, is left
- * out and told to the log: it was stored before it was refused.
+ * out and logged: it was stored before it was refused.
  */
 function compileHeaderEdits(
   { add, remove }: { readonly add: Readonly<Record<string, string>>; readonly remove: readonly string[] },

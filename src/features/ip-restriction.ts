@@ -1,11 +1,12 @@
 import { EvaluationError } from '../expression/expression.js'
-import { requestErrors } from '../flow/error-codes.js'
+import { flowErrors, requestErrors } from '../flow/error-codes.js'
 import type { Flow } from '../flow/flow.js'
 import { closeConnection, refuse, type Verdict } from '../flow/verdict.js'
+import { defineErrors } from '../lib/errors.js'
 import { type AddressRules, type Cidr, CidrSet, judge, parseAddress, parseCidr } from '../lib/ip.js'
 import { type ConfinedCheck, defineAction, type Scope } from '../policy/action.js'
 import { config, enforce } from '../policy/fields.js'
-import type { NodePath } from '../policy/problems.js'
+import { type NodePath, policyErrors } from '../policy/problems.js'
 import { decisionCounters } from '../policy/services.js'
 import { isPlaceholderWord } from '../policy/values.js'
 import { NETWORK, valueLike, wordLike } from '../schema/editor.js'
@@ -19,6 +20,14 @@ import {
   lastResults,
   type ModuleUnits
 } from './contract.js'
+
+/** Codes of problems in the action restrict-ips. */
+const ipRestrictionProblems = defineErrors({
+  NOTHING_ALLOWED: {
+    text: 'The action allows no address, so it refuses every client.',
+    help: 'Name addresses, networks or IP policies.'
+  }
+})
 
 /** Texts that one list keeps parsed. */
 const KEPT = 256
@@ -38,9 +47,13 @@ function compileIpList(sources: readonly string[], at: NodePath, scope: Scope): 
       if (cidr !== undefined) constant.push(cidr)
       else if (isPlaceholderWord(source)) {
         const message = `"${source}" is a placeholder: put an address or a network in its place`
-        scope.unavailable([...at, i], message, 'PLACEHOLDER')
+        scope.unavailable([...at, i], message, policyErrors.PLACEHOLDER)
       } else
-        scope.problem([...at, i], 'CONFIG_INVALID', `"${source}" is no IP address and no network such as 192.0.2.0/24`)
+        scope.problem(
+          [...at, i],
+          policyErrors.CONFIG_INVALID,
+          `"${source}" is no IP address and no network such as 192.0.2.0/24`
+        )
     }
   }
   const set = new CidrSet(constant)
@@ -98,8 +111,9 @@ function compileIpPolicies(ids: readonly string[], at: NodePath, scope: Scope): 
       continue
     }
     if (isPlaceholderWord(id))
-      scope.unavailable([...at, i], `"${id}" is a placeholder: put an id in its place`, 'PLACEHOLDER')
-    else scope.problem([...at, i], 'CONFIG_INVALID', `"${id}" is no id of an IP policy: those begin with ipp_`)
+      scope.unavailable([...at, i], `"${id}" is a placeholder: put an id in its place`, policyErrors.PLACEHOLDER)
+    else
+      scope.problem([...at, i], policyErrors.CONFIG_INVALID, `"${id}" is no id of an IP policy: those begin with ipp_`)
   }
   if (ids.length === 0) return () => undefined
   const missing = new Set<string>()
@@ -141,6 +155,7 @@ function addresses(description: string) {
  */
 const restrictIps = defineAction({
   type: 'restrict-ips',
+  summary: 'Refuses addresses by lists and IP policies.',
   misnamed: ['ip-restriction'],
   confined: {
     guest: withoutIpPolicies('the policy of an agent does not use IP policies'),
@@ -171,11 +186,12 @@ const restrictIps = defineAction({
     fields: { action: 'string', matched_cidr: 'string', 'error.code': 'string', 'error.message': 'string' }
   },
   compile({ enforce = true, allow = [], deny = [], ip_policies = [] }, scope) {
-    if (allow.length === 0 && ip_policies.length === 0) scope.warn([], 'NOTHING_ALLOWED', NOTHING_ALLOWED)
+    if (allow.length === 0 && ip_policies.length === 0)
+      scope.warn([], ipRestrictionProblems.NOTHING_ALLOWED, NOTHING_ALLOWED)
     const allowed = compileIpList(allow, ['allow'], scope)
     const denied = compileIpList(deny, ['deny'], scope)
     const policies = compileIpPolicies(ip_policies, ['ip_policies'], scope)
-    const verdict = scope.phase === 'on_tcp_connect' ? closeConnection : refuse(403, 'IP_RESTRICTED')
+    const verdict = scope.phase === 'on_tcp_connect' ? closeConnection : refuse(flowErrors.IP_RESTRICTED)
     return (flow) => {
       const { clientAddress } = flow
       const denying = denied(clientAddress, flow) ?? policies('deny', clientAddress, flow)
@@ -199,11 +215,11 @@ function publish(flow: Flow, passes: boolean, match: string | undefined): void {
 /** IP policies as references name them; `resources/ip-policies` makes the resource of it. */
 export const IP_POLICY = { name: 'ip_policy', path: '/ip_policies', idPrefix: 'ipp' } as const
 
-const RESTRICTED = refuse(403, 'IP_RESTRICTED')
+const RESTRICTED = refuse(flowErrors.IP_RESTRICTED)
 
 /**
  * Lets a client pass only when the policies allow its address, all taken together: deny beats allow. Policies are looked up at
- * each step, so that a change of their rules leaves the routes alone; one that is gone allows nobody.
+ * each step, so that a change of their rules leaves the routes alone; one that is gone allows no address.
  */
 const routeModule = defineModule({
   name: 'ip_restriction',
@@ -240,7 +256,7 @@ function withoutIpPolicies(why: string): ConfinedCheck {
   return (config, scope) => {
     if (!('ip_policies' in config)) return
     const message = `${why}; write the networks into allow and deny`
-    scope.problem(['ip_policies'], 'ACTION_UNSUPPORTED', message)
+    scope.problem(['ip_policies'], policyErrors.ACTION_UNSUPPORTED, message)
   }
 }
 
@@ -264,5 +280,6 @@ export const ipRestriction = defineFeature({
         read: ipDecision
       }
     }
-  }
+  },
+  problems: [ipRestrictionProblems]
 })

@@ -2,16 +2,28 @@ import { mediaTypeOf } from '../flow/content-coding.js'
 import type { Flow } from '../flow/flow.js'
 import { NEVER_WRITTEN } from '../flow/headers.js'
 import { respond as answerWith, closeConnection as close, closeConnection, refuse } from '../flow/verdict.js'
+import { defineErrors } from '../lib/errors.js'
 import { defineAction, type Scope } from '../policy/action.js'
 import { config, headerMap } from '../policy/fields.js'
+import { policyErrors } from '../policy/problems.js'
 import { compileHeaders, headerList } from '../policy/values.js'
 import { given, implies } from '../schema/editor.js'
 import { integer, optional, template } from '../schema/values.js'
 import { defineFeature } from './contract.js'
 
+/** Codes of the action deny. */
+const respondErrors = defineErrors({
+  POLICY_DENIED: {
+    status: 403,
+    text: 'An action deny has refused the request; its config may set another status.',
+    help: 'Look at the rules of the policy if the request should pass.'
+  }
+})
+
 /** Refuses: an answer without a body on HTTP, a closed connection on TCP. */
 const deny = defineAction({
   type: 'deny',
+  summary: 'Refuses the request or closes the connection.',
   phases: ['on_tcp_connect', 'on_http_request'],
   config: config({
     status_code: optional(
@@ -25,11 +37,11 @@ const deny = defineAction({
     if (scope.phase === 'on_tcp_connect') {
       if (status_code !== undefined) {
         const message = 'a TCP connection is closed without a status; leave it out'
-        scope.unavailable(['status_code'], message, 'CONFIG_UNUSED')
+        scope.unavailable(['status_code'], message, policyErrors.CONFIG_UNUSED)
       }
       return () => closeConnection
     }
-    const verdict = refuse(status_code ?? 403, 'POLICY_DENIED')
+    const verdict = refuse({ ...respondErrors.POLICY_DENIED, status: status_code ?? 403 })
     return () => verdict
   }
 })
@@ -37,6 +49,7 @@ const deny = defineAction({
 /** Closes the client's connection at once, without an answer. */
 const closeConnectionAction = defineAction({
   type: 'close-connection',
+  summary: 'Closes the connection without an answer.',
   phases: ['on_tcp_connect', 'on_http_request'],
   config: config({}),
   configOptional: true,
@@ -59,6 +72,7 @@ const ONE_BODY = {
 /** Answers itself: instead of the upstream, or in place of what the upstream answered. */
 const customResponse = defineAction({
   type: 'custom-response',
+  summary: 'Answers with a status, header fields and a body of its own.',
   phases: ['on_http_request', 'on_http_response'],
   config: config(
     {
@@ -75,12 +89,12 @@ const customResponse = defineAction({
   denies: ({ status_code = 200 }) => status_code >= 400,
   compile({ status_code: status = 200, body, content, headers = {} }, scope) {
     if (body !== undefined && content !== undefined) {
-      scope.problem(['content'], 'CONFIG_INVALID', 'content is the older name of body; give one of them')
+      scope.problem(['content'], policyErrors.CONFIG_INVALID, 'content is the older name of body; give one of them')
     }
     const source = body ?? content ?? ''
     const field = body === undefined ? 'content' : 'body'
     if (source !== '' && WITHOUT_BODY.has(status)) {
-      scope.problem([field], 'CONFIG_INVALID', `an answer with status ${status} has no body`)
+      scope.problem([field], policyErrors.CONFIG_INVALID, `an answer with status ${status} has no body`)
     }
     const bytes = compileBody(source, field, scope)
     const writing = compileHeaders(headers, ['headers'], scope)
@@ -101,5 +115,6 @@ function compileBody(source: string, field: string, scope: Scope): (flow: Flow) 
 export const respond = defineFeature({
   name: 'respond',
   summary: 'Answers requests itself, refuses them, or closes their connection.',
-  actions: [deny, closeConnectionAction, customResponse]
+  actions: [deny, closeConnectionAction, customResponse],
+  errors: [respondErrors]
 })

@@ -2,14 +2,35 @@ import type { Template } from '../expression/expression.js'
 import { NAME_ATTRIBUTES, parseCertificate } from '../expression/variables/certificate.js'
 import { type Flow, type Termination, takeTermination } from '../flow/flow.js'
 import { closeConnection } from '../flow/verdict.js'
+import { type Coded, defineErrors } from '../lib/errors.js'
 import { checkPrivateKey, readChain } from '../lib/x509.js'
 import { defineAction, type Scope } from '../policy/action.js'
 import { config } from '../policy/fields.js'
-import type { NodePath } from '../policy/problems.js'
+import { type NodePath, policyErrors } from '../policy/problems.js'
 import { isPlaceholderWord } from '../policy/values.js'
 import { given, implies, valueLike } from '../schema/editor.js'
 import { choice, either, list, optional, template } from '../schema/values.js'
 import { defineFeature } from './contract.js'
+
+/** Codes of the results of the action terminate-tls. */
+const terminateTlsErrors = defineErrors({
+  NO_TLS_HERE: {
+    text: 'TLS cannot be ended on this connection.',
+    help: 'Use the action once, on TCP edges whose clients speak TLS.'
+  },
+  HANDSHAKE_FAILED: {
+    text: 'The TLS handshake with the client failed.',
+    help: 'Look at error.message; mostly the client does not accept or does not show a certificate.'
+  }
+})
+
+/** Codes of problems in the action terminate-tls. */
+const terminateTlsProblems = defineErrors({
+  LIST_EXPECTED: {
+    text: 'A single text stands where a list belongs; it is taken as a list of one.',
+    help: 'Write a list.'
+  }
+})
 
 const version = (description: string, standard: '1.2' | '1.3') =>
   optional(choice(['1.0', '1.1', '1.2', '1.3'], { description, default: standard }))
@@ -66,6 +87,7 @@ const NAME_FIELDS: Readonly<Record<string, string>> = {
  */
 const action = defineAction({
   type: 'terminate-tls',
+  summary: 'Ends TLS on a connection to a TCP edge, with client certificates if asked for.',
   confined: { guest: ownCertificates },
   phases: ['on_tcp_connect'],
   config: config(
@@ -113,7 +135,7 @@ const action = defineAction({
   compile({ min_version = '1.2', max_version = '1.3', ...config }, scope) {
     const versions = { minVersion: speaks(min_version), maxVersion: speaks(max_version) }
     if (Number(min_version) > Number(max_version)) {
-      scope.problem(['min_version'], 'CONFIG_INVALID', 'min_version is above max_version')
+      scope.problem(['min_version'], policyErrors.CONFIG_INVALID, 'min_version is above max_version')
     }
     for (const [field, version] of Object.entries({ min_version, max_version })) {
       if (Number(version) >= 1.2) continue
@@ -127,14 +149,15 @@ const action = defineAction({
     )
     return async (flow) => {
       const terminate = takeTermination(flow)
-      if (terminate === undefined) return failed(flow, 'NO_TLS_HERE', 'TLS cannot be ended on this connection')
+      if (terminate === undefined)
+        return failed(flow, terminateTlsErrors.NO_TLS_HERE, 'TLS cannot be ended on this connection')
       const [own, asked] = [identity(flow), clients(flow)]
       const result = await terminate({
         ...versions,
         ...(own === undefined ? {} : { identity: own }),
         ...(asked === undefined ? {} : { clients: asked })
       })
-      if (result.kind === 'failed') return failed(flow, 'HANDSHAKE_FAILED', result.why)
+      if (result.kind === 'failed') return failed(flow, terminateTlsErrors.HANDSHAKE_FAILED, result.why)
       publish(flow, result.tls)
       return undefined
     }
@@ -156,7 +179,7 @@ function compileIdentity(
   if (certificate === undefined || privateKey === undefined) {
     const given = certificate === undefined ? 'server_private_key' : 'server_certificate'
     const message = 'server_private_key and server_certificate belong together: give both or neither'
-    scope.problem([given], 'CONFIG_INVALID', message)
+    scope.problem([given], policyErrors.CONFIG_INVALID, message)
     return () => undefined
   }
   const chain = scope.template(certificate, ['server_certificate'])
@@ -173,13 +196,21 @@ function compileIdentity(
 function checkIdentity(chain: string, privateKey: string, scope: Scope): void {
   const read = readChain(chain)
   if (!read.ok) {
-    scope.unavailable(['server_certificate'], `server_certificate cannot be used: ${read.message}`, 'CONFIG_INVALID')
+    scope.unavailable(
+      ['server_certificate'],
+      `server_certificate cannot be used: ${read.message}`,
+      policyErrors.CONFIG_INVALID
+    )
     return
   }
   const [leaf] = read.certificates
   const refused = leaf === undefined ? undefined : checkPrivateKey(privateKey, leaf)
   if (refused !== undefined) {
-    scope.unavailable(['server_private_key'], `server_private_key cannot be used: ${refused.message}`, 'CONFIG_INVALID')
+    scope.unavailable(
+      ['server_private_key'],
+      `server_private_key cannot be used: ${refused.message}`,
+      policyErrors.CONFIG_INVALID
+    )
   }
 }
 
@@ -190,7 +221,7 @@ function authoritiesOf(given: readonly string[] | string | undefined, scope: Sco
   if (given === undefined) return undefined
   if (typeof given !== 'string') return given.map((text, index) => ({ text, at: [AUTHORITIES, index] }))
   const message = `${AUTHORITIES} is a list of authorities; one text is taken as a list of one`
-  scope.warn([AUTHORITIES], 'LIST_EXPECTED', message)
+  scope.warn([AUTHORITIES], terminateTlsProblems.LIST_EXPECTED, message)
   return [{ text: given, at: [AUTHORITIES] }]
 }
 
@@ -209,25 +240,25 @@ function compileClients(
   const must = MUSTS[strategy ?? 'require-and-verify']
   if (must === 'verified' && (authorities === undefined || authorities.length === 0)) {
     const message = 'require-and-verify needs mutual_tls_certificate_authorities to verify by'
-    scope.problem(['mutual_tls_verification_strategy'], 'CONFIG_INVALID', message)
+    scope.problem(['mutual_tls_verification_strategy'], policyErrors.CONFIG_INVALID, message)
   }
   const templates = (authorities ?? []).map(({ text, at }): Template => {
     const compiled = scope.template(text, at)
     const { constant } = compiled
     const read = constant?.includes('-----BEGIN') === true ? readChain(constant) : undefined
     if (read?.ok === false) {
-      scope.unavailable(at, `the authority cannot be used: ${read.message}`, 'CONFIG_INVALID')
+      scope.unavailable(at, `the authority cannot be used: ${read.message}`, policyErrors.CONFIG_INVALID)
     } else if (constant !== undefined && read === undefined && !AUTHORITY_ID.test(constant.trim())) {
       if (isPlaceholderWord(constant)) {
-        scope.unavailable(at, `"${constant}" is a placeholder: put an authority in its place`, 'PLACEHOLDER')
-      } else scope.problem(at, 'CONFIG_INVALID', 'an authority is a PEM text or the id of one (ca_…)')
+        scope.unavailable(at, `"${constant}" is a placeholder: put an authority in its place`, policyErrors.PLACEHOLDER)
+      } else scope.problem(at, policyErrors.CONFIG_INVALID, 'an authority is a PEM text or the id of one (ca_…)')
     }
     return compiled
   })
   return (flow) => ({ must, authorities: templates.map((one) => one.text(flow)) })
 }
 
-function failed(flow: Flow, code: string, message: string): typeof closeConnection {
+function failed(flow: Flow, { code }: Coded, message: string): typeof closeConnection {
   flow.publish(RESULT, { 'error.code': code, 'error.message': message, error_code: code, error_message: message })
   return closeConnection
 }
@@ -306,12 +337,12 @@ function ownCertificates(config: Readonly<Record<string, unknown>>, scope: Scope
   if (server_certificate === undefined || server_private_key === undefined) {
     const message =
       'the policy of an agent does not use certificates of the account; write server_certificate and server_private_key'
-    scope.problem([], 'ACTION_UNSUPPORTED', message)
+    scope.problem([], policyErrors.ACTION_UNSUPPORTED, message)
   }
   for (const [index, authority] of [authorities ?? []].flat().entries()) {
     if (String(authority).includes('-----BEGIN')) continue
     const message = 'the policy of an agent does not use authorities of the account; write the certificate as PEM'
-    scope.problem(['mutual_tls_certificate_authorities', index], 'ACTION_UNSUPPORTED', message)
+    scope.problem(['mutual_tls_certificate_authorities', index], policyErrors.ACTION_UNSUPPORTED, message)
   }
 }
 
@@ -319,5 +350,7 @@ export const terminateTls = defineFeature({
   name: 'terminate-tls',
   summary: 'Ends TLS on a connection, with a certificate of its own if wanted.',
   actions: [action],
-  notInAgent: 'what reaches an agent is no connection that TLS could begin on'
+  notInAgent: 'what reaches an agent is no connection that TLS could begin on',
+  errors: [terminateTlsErrors],
+  problems: [terminateTlsProblems]
 })

@@ -1,5 +1,6 @@
 import type { BodyBuffers } from '../flow/body-buffers.js'
 import { codingsOf, decoders, greaterReading } from '../flow/content-coding.js'
+import { flowErrors } from '../flow/error-codes.js'
 import { EventStreamTransform } from '../flow/event-stream.js'
 import type { Flow, Phase } from '../flow/flow.js'
 import { refuse, type Verdict } from '../flow/verdict.js'
@@ -13,7 +14,7 @@ import { defineFeature, defineModule, type Step } from './contract.js'
 const DROPPED = ['content-encoding', 'content-length', 'content-md5', 'digest', 'content-digest', 'repr-digest']
 
 /** Answers when the stream came in a content coding that cannot be undone. */
-const ENCODING = refuse(502, 'RESPONSE_ENCODING')
+const ENCODING = refuse(flowErrors.RESPONSE_ENCODING)
 
 /**
  * Has the rules of `on_event_stream_message` run on each message of the response, while it streams. Does nothing when the

@@ -6,6 +6,7 @@ import { respond } from '../flow/verdict.js'
 import { type Regex, RegexCache } from '../lib/regex.js'
 import { defineAction, type Scope } from '../policy/action.js'
 import { config, headerMap } from '../policy/fields.js'
+import { policyErrors } from '../policy/problems.js'
 import { compileHeaders, headerList } from '../policy/values.js'
 import { implies } from '../schema/editor.js'
 import { choice, optional, regex, template } from '../schema/values.js'
@@ -70,7 +71,7 @@ type UrlReplacing = (target: RequestTarget, flow: Flow) => Replaced
 function compileReplacing(from: string | undefined, to: string, times: 'first' | 'all', scope: Scope): UrlReplacing {
   const replacement = scope.template(to, ['to'])
   const legacy = legacyVariableIn(to)
-  if (legacy !== undefined) scope.problem(['to'], 'CONFIG_INVALID', legacy)
+  if (legacy !== undefined) scope.problem(['to'], policyErrors.CONFIG_INVALID, legacy)
   if (from === undefined) return (target, flow) => ({ text: bounded(replacement.text(flow)), matches: [target.url] })
   const pattern = compilePattern(from, scope)
   return (target, flow) => {
@@ -129,6 +130,7 @@ const RESERVED = { location: '"location" is what to says; it cannot be given as 
 /** Sends the client to another URL: the request's, with the first match replaced. An unchanged URL goes on. */
 const redirect = defineAction({
   type: 'redirect',
+  summary: 'Answers with a redirect to another URL.',
   phases: ['on_http_request'],
   config: config(
     {
@@ -155,7 +157,7 @@ const redirect = defineAction({
     const replacing = compileReplacing(from, to, 'first', scope)
     const writing = compileHeaders(headers, ['headers'], scope, RESERVED)
     if (from === undefined && to.trim() === '') {
-      scope.problem(['to'], 'CONFIG_INVALID', 'to is empty: a redirect needs a URL or a path to lead to')
+      scope.problem(['to'], policyErrors.CONFIG_INVALID, 'to is empty: a redirect needs a URL or a path to lead to')
     }
     const otherHost = from === undefined && to.startsWith('//')
     return (flow) => {
@@ -189,6 +191,7 @@ function locationOf(text: string, otherHost: boolean): string {
  */
 const action = defineAction({
   type: 'url-rewrite',
+  summary: 'Changes the URL that the upstream sees.',
   misnamed: ['rewrite-url'],
   phases: ['on_http_request'],
   config: config(
@@ -210,10 +213,14 @@ const action = defineAction({
   compile({ from, to }, scope) {
     const replacing = compileReplacing(from, to, 'all', scope)
     if (to.replace(/\$\{[^}]*\}/g, '').includes('#')) {
-      scope.problem(['to'], 'CONFIG_INVALID', 'to holds a "#": a request has no fragment; write %23 for the character')
+      scope.problem(
+        ['to'],
+        policyErrors.CONFIG_INVALID,
+        'to holds a "#": a request has no fragment; write %23 for the character'
+      )
     }
     if (from === undefined && to.trim() === '') {
-      scope.problem(['to'], 'CONFIG_INVALID', 'to is empty: a request needs a URL or a path')
+      scope.problem(['to'], policyErrors.CONFIG_INVALID, 'to is empty: a request needs a URL or a path')
     }
     return (flow) => {
       const { request } = flow

@@ -1,9 +1,19 @@
 import { refuse } from '../flow/verdict.js'
+import { defineErrors } from '../lib/errors.js'
 import { compileRegex, type Regex } from '../lib/regex.js'
 import { decisionCounters } from '../policy/services.js'
 import { texts } from '../schema/fields.js'
 import type { RuleView } from '../schema/objects.js'
 import { defineFeature, defineModule } from './contract.js'
+
+/** Codes of the module user_agent_filter. */
+const userAgentErrors = defineErrors({
+  USER_AGENT_REFUSED: {
+    status: 403,
+    text: 'The filter of user agents excludes the client.',
+    help: 'Look at allow and deny of the module if the client should have access.'
+  }
+})
 
 /** No client has a longer name, and fifty patterns over a whole header block would hold up everybody else. */
 const LONGEST = 2_048
@@ -11,7 +21,7 @@ const LONGEST = 2_048
 const REMEMBERED = 256
 const LONGEST_REMEMBERED = 256
 const NAMELESS = ['']
-const REFUSED = refuse(403, 'USER_AGENT_REFUSED')
+const REFUSED = refuse(userAgentErrors.USER_AGENT_REFUSED)
 
 const patterns = (description: string) =>
   texts({ description, item: 'A pattern.', form: 'regex', bytes: 1024, max: 50 })
@@ -36,7 +46,7 @@ const routeModule = defineModule({
         name.length > LONGEST ||
         (deny.some((pattern) => pattern.test(name)) && !allow.some((pattern) => pattern.test(name)))
     )
-    // Without a pattern that denies, nobody is refused.
+    // Without a pattern that denies, no request is refused.
     if (deny.length === 0) return {}
     const counters = decisionCounters(services.meter, owner, 'user_agent_filter', ['allow', 'deny'])
     return {
@@ -78,5 +88,6 @@ function exceptions({ body, report }: RuleView): void {
 export const userAgentFilter = defineFeature({
   name: 'user-agent-filter',
   summary: 'Refuses requests by patterns of their user agent.',
-  modules: [routeModule]
+  modules: [routeModule],
+  errors: [userAgentErrors]
 })

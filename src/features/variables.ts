@@ -1,11 +1,17 @@
 import { EvaluationError, type Expressions } from '../expression/expression.js'
+import { defineErrors } from '../lib/errors.js'
 import { defineAction, type Scope } from '../policy/action.js'
 import { config } from '../policy/fields.js'
-import type { NodePath } from '../policy/problems.js'
+import { type NodePath, policyErrors } from '../policy/problems.js'
 import { type CompiledValue, compileValue } from '../policy/values.js'
 import { textLike } from '../schema/editor.js'
 import { any, either, list, map, optional } from '../schema/values.js'
 import { defineFeature } from './contract.js'
+
+/** Codes of problems in the actions set-vars and log. */
+const variablesProblems = defineErrors({
+  SECRET_LOGGED: { text: 'An expression of a log action reads a secret.', help: 'Leave the secret out of the log.' }
+})
 
 const IDENTIFIER = /^[A-Za-z_][A-Za-z0-9_]*$/
 
@@ -23,6 +29,7 @@ function assigned(vars: unknown): (readonly [string, unknown])[] {
 /** Sets `vars.<name>` for the rest of the phase. Later entries see earlier ones; the last value of a name stays. */
 const setVars = defineAction({
   type: 'set-vars',
+  summary: 'Sets variables for later expressions: vars.name.',
   phases: ['on_tcp_connect', 'on_http_request', 'on_http_response'],
   config: config({
     vars: either(
@@ -43,7 +50,7 @@ const setVars = defineAction({
       const [name = 'name'] = Object.keys(vars)
       scope.problem(
         ['vars'],
-        'CONFIG_INVALID',
+        policyErrors.CONFIG_INVALID,
         `vars is a list of maps with one entry each, not one map; write "- ${name}: …" for each variable`
       )
       return () => undefined
@@ -66,7 +73,7 @@ function compileEntry(
   if (!IDENTIFIER.test(name)) {
     scope.problem(
       ['vars', i, name],
-      'CONFIG_INVALID',
+      policyErrors.CONFIG_INVALID,
       `"${name}" is not a variable name: letters, digits and _ are allowed, and no digit first`
     )
   }
@@ -76,6 +83,7 @@ function compileEntry(
 /** Records data with the exchange; it goes to the access log when the exchange ends. */
 const log = defineAction({
   type: 'log',
+  summary: 'Records values in the log and in traffic events.',
   phases: ['on_tcp_connect', 'on_http_request', 'on_http_response'],
   config: config({
     metadata: optional(
@@ -114,7 +122,11 @@ function dataOfRecord(recorded: unknown, expressions: Expressions): Readonly<Rec
 function warnOfSecrets(value: unknown, at: NodePath, scope: Scope): void {
   if (typeof value === 'string') {
     if (/\$\{.*\bsecrets\.get\b/s.test(value)) {
-      scope.warn(at, 'SECRET_LOGGED', 'this expression reads a secret; its value would stand in the log')
+      scope.warn(
+        at,
+        variablesProblems.SECRET_LOGGED,
+        'this expression reads a secret; its value would stand in the log'
+      )
     }
   } else if (typeof value === 'object' && value !== null) {
     for (const [key, item] of Object.entries(value)) {
@@ -126,5 +138,6 @@ function warnOfSecrets(value: unknown, at: NodePath, scope: Scope): void {
 export const variables = defineFeature({
   name: 'variables',
   summary: 'Sets variables for later rules and writes entries into the log.',
-  actions: [setVars, log]
+  actions: [setVars, log],
+  problems: [variablesProblems]
 })

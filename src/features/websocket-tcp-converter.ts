@@ -1,14 +1,29 @@
 import { createHash } from 'node:crypto'
 import type { Flow } from '../flow/flow.js'
 import { refuse, type Verdict } from '../flow/verdict.js'
+import { defineErrors } from '../lib/errors.js'
 import { defineFeature, defineModule } from './contract.js'
+
+/** Codes of the module websocket_tcp_converter. */
+const websocketErrors = defineErrors({
+  WEBSOCKET_REQUIRED: {
+    status: 426,
+    text: 'The route serves WebSocket connections only.',
+    help: 'Connect with a WebSocket client.'
+  },
+  WEBSOCKET_HANDSHAKE: {
+    status: 400,
+    text: 'The handshake of the WebSocket is wrong.',
+    help: 'Correct the client: the handshake does not follow RFC 6455.'
+  }
+})
 
 const GUID = '258EAFA5-E914-47DA-95CA-C5AB0DC85B11'
 /** Sixteen bytes in base64 (RFC 6455 4.1). */
 const KEY = /^[A-Za-z0-9+/]{21}[AQgw]==$/
 /** RFC 9110 15.5.22, RFC 6455 4.4. */
-const REQUIRED = refuse(426, 'WEBSOCKET_REQUIRED', ['upgrade', 'websocket', 'sec-websocket-version', '13'])
-const BROKEN = refuse(400, 'WEBSOCKET_HANDSHAKE')
+const REQUIRED = refuse(websocketErrors.WEBSOCKET_REQUIRED, ['upgrade', 'websocket', 'sec-websocket-version', '13'])
+const BROKEN = refuse(websocketErrors.WEBSOCKET_HANDSHAKE)
 
 /**
  * Lets WebSocket clients talk to an upstream that speaks anything over TCP: what their binary messages hold is sent there, and what
@@ -56,5 +71,6 @@ function chosen(lines: readonly string[]): string | undefined {
 export const websocketTcpConverter = defineFeature({
   name: 'websocket-tcp-converter',
   summary: 'Forwards the bytes of WebSocket connections to a TCP upstream.',
-  modules: [routeModule]
+  modules: [routeModule],
+  errors: [websocketErrors]
 })

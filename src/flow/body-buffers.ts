@@ -3,6 +3,7 @@ import { ByteQueue } from '../lib/byte-queue.js'
 import { ClientShares, clientKey } from '../lib/client-limits.js'
 import type { Clock } from '../lib/clock.js'
 import { type DeadlineOwner, DeadlineTimer } from '../lib/deadline-timer.js'
+import { flowErrors } from './error-codes.js'
 import type { Body, Failure, Outgoing } from './exchange.js'
 import type { Flow, FlowResponse } from './flow.js'
 import { refuse, type Verdict } from './verdict.js'
@@ -35,8 +36,8 @@ export interface BodyBuffersParts extends BodyLimits {
 /** How often slow bodies are looked for, and what each gets before its rate counts. Milliseconds. */
 const PERIOD = 250
 const GRACE = 5_000
-const NO_ROOM = refuse(503, 'BODY_BUDGET')
-const NO_SHARE = refuse(429, 'BODY_SHARE')
+const NO_ROOM = refuse(flowErrors.BODY_BUDGET)
+const NO_SHARE = refuse(flowErrors.BODY_SHARE)
 
 const EMPTY = new Uint8Array(0)
 
@@ -80,9 +81,9 @@ export class BodyBuffers {
     const { body } = request
     if (body instanceof Uint8Array) return body
     if (body.framing.kind === 'none') return EMPTY
-    if (announced(body) > this.#parts.each) return refuse(413, 'BODY_TOO_LARGE')
+    if (announced(body) > this.#parts.each) return refuse(flowErrors.BODY_TOO_LARGE)
     const whole = await this.#gather(flow, body.claim(), this.#parts.pace, () => body.failure ?? 'client-gone')
-    if (whole === 'too-large') return refuse(413, 'BODY_TOO_LARGE')
+    if (whole === 'too-large') return refuse(flowErrors.BODY_TOO_LARGE)
     if (whole instanceof Uint8Array) request.body = whole
     return whole
   }
@@ -97,9 +98,9 @@ export class BodyBuffers {
     const { body, transforms } = response
     if (body === undefined || isAbsent(body)) return EMPTY
     if (body instanceof Uint8Array && transforms.length === 0) return body
-    if (transforms.length === 0 && announced(body) > this.#parts.each) return refuse(502, 'RESPONSE_TOO_LARGE')
+    if (transforms.length === 0 && announced(body) > this.#parts.each) return refuse(flowErrors.RESPONSE_TOO_LARGE)
     const whole = await this.#gather(flow, transformed(response), undefined, () => failureOf(body))
-    if (whole === 'too-large') return refuse(502, 'RESPONSE_TOO_LARGE')
+    if (whole === 'too-large') return refuse(flowErrors.RESPONSE_TOO_LARGE)
     if (whole instanceof Uint8Array) {
       response.body = whole
       response.transforms = []

@@ -11,40 +11,207 @@ export interface FailureAnswer {
   readonly close?: boolean
 }
 
-/** Codes of the transport and the pipeline. */
+/** Codes of the data plane that belong to no feature: of the transport, the pipeline and the bodies that are kept in memory. */
 export const flowErrors = defineErrors({
-  CLIENT_GONE: { status: 499, text: 'The client has disconnected. It gets no answer; the status is for the log.' },
-  BAD_REQUEST: { status: 400, text: 'The request is malformed.' },
-  REQUEST_TIMEOUT: { status: 408, text: 'The client was too slow to send its request.' },
-  RESET_FLOOD: { status: 429, text: 'The client has reset too many streams of its connection.' },
-  TOO_LARGE: { status: 413, text: 'The request is larger than the limit.' },
-  DRAINING: { status: 503, text: 'The process is shutting down and takes no new requests.' },
-  OVERLOADED: { status: 503, text: 'The process is at its limit and takes no more requests.' },
-  UPSTREAM_REFUSED: { status: 502, text: 'No connection to the upstream could be opened.' },
-  UPSTREAM_CONNECT_TIMEOUT: { status: 504, text: 'The upstream did not accept a connection in time.' },
-  UPSTREAM_TLS: { status: 502, text: 'The TLS handshake with the upstream failed.' },
-  NO_TUNNEL: { status: 503, text: 'No agent serves the endpoint.' },
-  UPSTREAM_MALFORMED: { status: 502, text: 'The upstream sent a malformed response.' },
-  UPSTREAM_TIMEOUT: { status: 504, text: 'The upstream did not answer in time.' },
-  UPSTREAM_GONE: { status: 502, text: 'The upstream closed the connection before its response was complete.' },
-  INTERNAL_ERROR: { status: 500, text: 'A defect of Sluice. The log has the details.' },
-  METHOD_REFUSED: { status: 405, close: true, text: 'The methods CONNECT and TRACE are not served.' },
+  CLIENT_GONE: {
+    status: 499,
+    text: 'The client has disconnected. It gets no answer; the status is for the log.',
+    help: 'Nothing, unless it happens often: then look whether the upstream takes longer than clients wait.'
+  },
+  BAD_REQUEST: {
+    status: 400,
+    text: 'The request is malformed.',
+    help: 'Correct the client: the request does not follow RFC 9112 or RFC 9113.'
+  },
+  REQUEST_TIMEOUT: {
+    status: 408,
+    text: 'The client was too slow to send its request.',
+    help: 'Send it again on a better connection, or raise timeouts.headers and timeouts.request_body.'
+  },
+  RESET_FLOOD: {
+    status: 429,
+    text: 'The client has reset too many streams of its connection.',
+    help: 'Let requests run to their end; a client that does this is faulty or an attacker.'
+  },
+  TOO_LARGE: {
+    status: 413,
+    text: 'The request is larger than the limit.',
+    help: 'Send less, or raise limits.header_bytes, limits.headers or limits.target_bytes.'
+  },
+  DRAINING: {
+    status: 503,
+    text: 'The process is shutting down and takes no new requests.',
+    help: 'Send the request again; another process or the restarted one serves it.'
+  },
+  OVERLOADED: {
+    status: 503,
+    text: 'The process is at its limit and takes no more requests.',
+    help: 'Try again later; add processes or raise limits.connections when it happens often.'
+  },
+  UPSTREAM_REFUSED: {
+    status: 502,
+    text: 'No connection to the upstream could be opened.',
+    help: 'Look whether the upstream runs and whether its address in the backend is right.'
+  },
+  UPSTREAM_CONNECT_TIMEOUT: {
+    status: 504,
+    text: 'The upstream did not accept a connection in time.',
+    help: 'Look at the network between Sluice and the upstream, and at firewalls.'
+  },
+  UPSTREAM_TLS: {
+    status: 502,
+    text: 'The TLS handshake with the upstream failed.',
+    help: 'Look at the certificate of the upstream and at the TLS settings of the backend.'
+  },
+  NO_TUNNEL: { status: 503, text: 'No agent serves the endpoint.', help: 'Start the agent that serves it.' },
+  UPSTREAM_MALFORMED: {
+    status: 502,
+    text: 'The upstream sent a malformed response.',
+    help: 'Correct the upstream, or look whether it speaks the protocol that the backend names.'
+  },
+  UPSTREAM_TIMEOUT: {
+    status: 504,
+    text: 'The upstream did not answer in time.',
+    help: 'Find out why the upstream is slow, or raise timeouts.response.'
+  },
+  UPSTREAM_GONE: {
+    status: 502,
+    text: 'The upstream closed the connection before its response was complete.',
+    help: 'Look into the log of the upstream; it may have crashed or been restarted.'
+  },
+  INTERNAL_ERROR: {
+    status: 500,
+    text: 'A defect of Sluice. The log has the details.',
+    help: 'Report it with the lines of the log.'
+  },
+  METHOD_REFUSED: {
+    status: 405,
+    close: true,
+    text: 'The methods CONNECT and TRACE are not served.',
+    help: 'Use another method.'
+  },
   BAD_TARGET: {
     status: 400,
     close: true,
-    text: 'The request target has no normal form: a fragment, a broken escape, another authority than Host.'
+    text: 'The request target has no normal form: a fragment, a broken escape, another authority than Host.',
+    help: 'Correct the URL that the client sends.'
   },
-  IP_RESTRICTED: { status: 403, text: 'The IP restriction of all endpoints excludes the address of the client.' },
-  HTTPS_REQUIRED: { status: 403, text: 'The endpoint is served over HTTPS only, and the request came without TLS.' },
-  NO_ROUTE: { status: 404, text: 'No endpoint serves the host and path.' },
-  INTERNAL_ENTRY_GONE: { status: 503, text: 'A policy forwards to an internal endpoint that no longer exists.' },
-  TOO_MANY_HOPS: { status: 508, text: 'Internal endpoints forward to each other without end.' },
-  NO_UPSTREAM: { status: 503, text: 'The endpoint has no upstream.' },
-  PATH_ENCODED_SLASH: { status: 400, text: 'The path contains an encoded slash.' },
-  PATH_BACKSLASH: { status: 400, text: 'The path contains a backslash.' },
-  PATH_ENCODED_CONTROL: { status: 400, text: 'The path contains an encoded control character.' },
-  PATH_DOT_PARAMETERS: { status: 400, text: 'The path contains a dot segment with parameters.' }
+  IP_RESTRICTED: {
+    status: 403,
+    text: 'An IP restriction excludes the address of the client.',
+    help: 'Add the address to the IP policies or the lists of the restriction if it should have access.'
+  },
+  HTTPS_REQUIRED: {
+    status: 403,
+    text: 'The endpoint is served over HTTPS only, and the request came without TLS.',
+    help: 'Use https, or set edges_on_http to serve.'
+  },
+  NO_ROUTE: {
+    status: 404,
+    text: 'No endpoint serves the host and path.',
+    help: 'Look at the hostports of the edges and the matches of their routes.'
+  },
+  MISDIRECTED_REQUEST: {
+    status: 421,
+    text: 'The TLS handshake of the connection was held for another host, or against less than this host asks for.',
+    help: 'Send the request on a new connection whose TLS name is the host; browsers do so by themselves.'
+  },
+  INTERNAL_ENTRY_GONE: {
+    status: 503,
+    text: 'A policy forwards to an internal endpoint that no longer exists.',
+    help: 'Create the internal endpoint or correct the action forward-internal.'
+  },
+  TOO_MANY_HOPS: {
+    status: 508,
+    text: 'Internal endpoints forward to each other without end.',
+    help: 'Remove the circle from the policies of the internal endpoints.'
+  },
+  NO_UPSTREAM: {
+    status: 503,
+    text: 'The endpoint has no upstream.',
+    help: 'Give the route or edge a backend, and the backend a member that serves.'
+  },
+  PATH_ENCODED_SLASH: {
+    status: 400,
+    text: 'The path contains an encoded slash.',
+    help: 'Write the path without it, or set path_form to lenient if the upstream needs such paths.'
+  },
+  PATH_BACKSLASH: {
+    status: 400,
+    text: 'The path contains a backslash.',
+    help: 'Write the path without it, or set path_form to lenient if the upstream needs such paths.'
+  },
+  PATH_ENCODED_CONTROL: {
+    status: 400,
+    text: 'The path contains an encoded control character.',
+    help: 'Write the path without it, or set path_form to lenient if the upstream needs such paths.'
+  },
+  PATH_DOT_PARAMETERS: {
+    status: 400,
+    text: 'The path contains a dot segment with parameters.',
+    help: 'Write the path without it, or set path_form to lenient if the upstream needs such paths.'
+  },
+  BODY_TOO_LARGE: {
+    status: 413,
+    text: 'A policy reads the body of the request, which is larger than what is kept in memory for that.',
+    help: 'Send less, or raise limits.buffered_body.'
+  },
+  BODY_BUDGET: {
+    status: 503,
+    text: 'The memory for bodies that policies read is used up.',
+    help: 'Try again later; raise limits.buffered_bodies when it happens often.'
+  },
+  BODY_SHARE: {
+    status: 429,
+    text: 'The client has its share of the memory for bodies that policies read.',
+    help: 'Send fewer large bodies at a time, or raise limits.buffered_bodies_share.'
+  },
+  RESPONSE_TOO_LARGE: {
+    status: 502,
+    text: 'A policy reads the body of the response, which is larger than what is kept in memory for that.',
+    help: 'Let the upstream send less, or raise limits.buffered_body.'
+  },
+  RESPONSE_ENCODING: {
+    status: 502,
+    text: 'A policy reads the body of the response, whose content coding is unknown or broken.',
+    help: 'Let the upstream send gzip, br, deflate or no coding to routes with such policies.'
+  },
+  POLICY_EXPRESSION: {
+    status: 500,
+    text: 'An expression of a policy has no value for this request.',
+    help: 'Find the rule in the log; test with has() or a default before a value that may be absent is used.'
+  },
+  CONNECTION_REFUSED: {
+    text: 'A policy has closed the connection.',
+    help: 'Look at the rules in on_tcp_connect and at the IP restriction if the client should have access.'
+  },
+  CONNECTION_BROKEN: {
+    text: 'A TCP connection was broken by the client or by the upstream.',
+    help: 'Look into the logs of both; nothing was refused here.'
+  },
+  IDLE: {
+    text: 'A TCP connection was closed because no byte went through it for too long.',
+    help: 'Use keep-alives, or raise timeouts.idle.'
+  }
 })
+
+/** Why an internal endpoint was not asked: codes of `forward_internal` and of requests that policies make. */
+export const internalRequestErrors = defineErrors({
+  ENDPOINT_MISSING: {
+    text: 'There is no such internal endpoint.',
+    help: 'Create the endpoint, or correct the host or port in the policy.'
+  },
+  ENDPOINT_UNNAMED: {
+    text: 'An internal endpoint is only reached by a host that is written out in the policy.',
+    help: 'Write the host of the internal endpoint as a constant.'
+  },
+  LOOP: {
+    text: 'Policies of internal endpoints ask each other without end.',
+    help: 'Remove the circle from the policies.'
+  }
+})
+
+export type InternalRequestError = keyof typeof internalRequestErrors
 
 /** The error of every failure that a transport reports. */
 export const FAILURES: Readonly<Record<Failure, FailureAnswer>> = {
@@ -71,7 +238,7 @@ export function refusalOf(failure: Failure): Verdict {
   // A client that was too slow would be as slow with what is left (RFC 9110 15.5.9).
   return failure === 'client-timeout'
     ? { kind: 'respond', status, headers: [], code, close: true }
-    : refuse(status, code)
+    : refuse({ status, code })
 }
 
 /** Internal entries that one exchange or connection may be led through. */

@@ -1,6 +1,7 @@
 import type { Duplex } from 'node:stream'
 import type { OutboundError, OutboundRequest, OutboundResponse } from '../lib/http-client/answer.js'
 import type { AddressRules } from '../lib/ip.js'
+import type { InternalRequestError } from './error-codes.js'
 import type { EventStreamMessage } from './event-stream.js'
 import type { AbortSignalLike, Body, ConnectionFacts, Outgoing, RequestHead, Version } from './exchange.js'
 import type { HeaderFields, HeaderList } from './headers.js'
@@ -289,7 +290,7 @@ export function takeTermination(flow: Flow): Terminate | undefined {
 interface InternalRefusal {
   readonly ok: false
   /** No such entry, one that the policy does not spell out, or policies that ask each other without end. */
-  readonly code: 'ENDPOINT_MISSING' | 'ENDPOINT_UNNAMED' | 'LOOP'
+  readonly code: InternalRequestError
   readonly message: string
   readonly timeMs: number
 }

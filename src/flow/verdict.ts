@@ -26,8 +26,14 @@ export function respond(status: number, headers: HeaderList = [], body?: Uint8Ar
   return body === undefined ? { kind: 'respond', status, headers } : { kind: 'respond', status, headers, body }
 }
 
+/** An error with the status of its answer: a row of a table. */
+export interface AnsweredError {
+  readonly status: number
+  readonly code: string
+}
+
 /** An answer that refuses the exchange and says so in `sluice-error-code`. Never has a body. */
-export function refuse(status: number, code: string, headers: HeaderList = []): Verdict {
+export function refuse({ status, code }: AnsweredError, headers: HeaderList = []): Verdict {
   return { kind: 'respond', status, headers, code }
 }
 

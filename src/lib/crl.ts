@@ -1,4 +1,5 @@
 import { constants, createHash, verify, X509Certificate } from 'node:crypto'
+import { childrenOf, type DerElement, readDer } from './der.js'
 import { readBlocks, refuse, type X509Refusal } from './x509.js'
 
 /** Longest text of revocation lists, in UTF-16 units: some ten thousand certificates. */
@@ -34,16 +35,20 @@ export function readRevocations(pem: string, authority: X509Certificate): Revoca
 }
 
 function readList(der: Buffer, authority: X509Certificate, name: string): Revocations | X509Refusal {
-  const [signed, method, signature, ...rest] = (der[0] === SEQUENCE ? members(der) : undefined) ?? []
-  if (signed === undefined || method === undefined || signature === undefined || rest.length > 0) return broken(name)
+  const [outer, ...more] = readDer(der) ?? []
+  const [signed, method, signature, ...rest] = outer?.tag === SEQUENCE ? (childrenOf(outer) ?? []) : []
+  if (signed === undefined || method === undefined || more.length + rest.length > 0) return broken(name)
+  // The first byte counts unused bits: a signature has none.
+  if (signature?.tag !== BIT_STRING || signature.content[0] !== 0) return broken(name)
   const list = readSigned(signed)
   // It stands twice, and only one of both is signed (5.1.1.2).
-  if (list === undefined || !list.method.equals(method)) return broken(name)
+  if (list === undefined || !list.method.equals(method.whole)) return broken(name)
   const algorithm = algorithmOf(method)
   if (algorithm === undefined) return refuse('CRL_BROKEN', `${name} is signed by a method that is not known here`)
-  // Without the byte that counts the unused bits.
-  const bits = contentOf(signature).subarray(1)
-  if (!list.issuer.equals(subjectOf(authority)) || !isSigned(signed, bits, algorithm, authority)) {
+  if (
+    !list.issuer.equals(subjectOf(authority)) ||
+    !isSigned(signed.whole, signature.content.subarray(1), algorithm, authority)
+  ) {
     return refuse('CRL_ISSUER', `${name} was not issued by this authority`)
   }
   // A delta, one of some distribution points, or one for other issuers says so in what must be understood (5.2.4, 5.2.5, 5.3.3).
@@ -57,6 +62,7 @@ const broken = (name: string): X509Refusal => refuse('CRL_BROKEN', `${name} cann
 
 const INTEGER = 0x02
 const BOOLEAN = 0x01
+const BIT_STRING = 0x03
 const SEQUENCE = 0x30
 const TIMES: readonly (number | undefined)[] = [0x17, 0x18]
 const EXTENSIONS = 0xa0
@@ -73,51 +79,52 @@ interface SignedList {
 }
 
 /** TBSCertList (RFC 5280 5.1); undefined when it is none. What is read here decides who is let in, so nothing is skipped. */
-function readSigned(der: Buffer): SignedList | undefined {
-  const left = members(der) ?? []
-  const next = (fits: (tag: number | undefined) => boolean) => (fits(left[0]?.[0]) ? left.shift() : undefined)
+function readSigned(element: DerElement): SignedList | undefined {
+  const left = element.tag === SEQUENCE ? [...(childrenOf(element) ?? [])] : []
+  const next = (fits: (tag: number | undefined) => boolean) => (fits(left[0]?.tag) ? left.shift() : undefined)
   const is = (wanted: number) => (tag: number | undefined) => tag === wanted
   const isTime = (tag: number | undefined) => TIMES.includes(tag)
   next(is(INTEGER))
   const [method, issuer, thisUpdate] = [next(is(SEQUENCE)), next(is(SEQUENCE)), next(isTime)]
   const [nextTime, revoked, extensions] = [next(isTime), next(is(SEQUENCE)), next(is(EXTENSIONS))]
   if (method === undefined || issuer === undefined || thisUpdate === undefined || left.length > 0) return undefined
-  const entries = revoked === undefined ? [] : members(revoked)
+  const entries = revoked === undefined ? [] : childrenOf(revoked)
   const nextUpdate = nextTime === undefined ? undefined : readTime(nextTime)
-  let critical = extensions === undefined ? false : hasCritical(members(extensions)?.[0])
+  let critical = extensions === undefined ? false : hasCritical(childrenOf(extensions)?.[0])
   if (entries === undefined || critical === undefined || Number.isNaN(nextUpdate)) return undefined
   const serials: string[] = []
   for (const entry of entries) {
-    const [serial, since, about, ...rest] = members(entry) ?? []
+    const [serial, since, about, ...rest] = childrenOf(entry) ?? []
     const marked = about === undefined ? false : hasCritical(about)
-    if (serial?.[0] !== INTEGER || !isTime(since?.[0]) || marked === undefined || rest.length > 0) return undefined
-    serials.push(normalSerial(contentOf(serial).toString('hex')))
+    if (serial?.tag !== INTEGER || !isTime(since?.tag) || marked === undefined || rest.length > 0) return undefined
+    serials.push(normalSerial(Buffer.from(serial.content).toString('hex')))
     critical ||= marked
   }
-  return { method, issuer, nextUpdate, serials, critical }
+  return { method: method.whole, issuer: issuer.whole, nextUpdate, serials, critical }
 }
 
 /** Is one of these extensions critical? Undefined when they are none. */
-function hasCritical(extensions: Buffer | undefined): boolean | undefined {
-  const found = extensions?.[0] === SEQUENCE ? members(extensions) : undefined
+function hasCritical(extensions: DerElement | undefined): boolean | undefined {
+  const found = extensions?.tag === SEQUENCE ? childrenOf(extensions) : undefined
   return found?.some((extension) => {
-    const flag = members(extension)?.[1]
-    return flag?.[0] === BOOLEAN && contentOf(flag)[0] !== 0
+    const flag = childrenOf(extension)?.[1]
+    return flag?.tag === BOOLEAN && flag.content[0] !== 0
   })
 }
 
 /** Milliseconds of a UTCTime or GeneralizedTime (RFC 5280 4.1.2.5); NaN when it is none. */
-function readTime(der: Buffer): number {
-  const text = contentOf(der).toString('latin1')
-  const full = der[0] === TIMES[0] ? `${Number(text.slice(0, 2)) < 50 ? '20' : '19'}${text}` : text
+function readTime({ tag, content }: DerElement): number {
+  const text = Buffer.from(content).toString('latin1')
+  const full = tag === TIMES[0] ? `${Number(text.slice(0, 2)) < 50 ? '20' : '19'}${text}` : text
   return Date.parse(full.replace(/^(\d{4})(\d\d)(\d\d)(\d\d)(\d\d)(\d\d)Z$/, '$1-$2-$3T$4:$5:$6Z'))
 }
 
 /** DER of the subject: behind version, serial number, algorithm, issuer and validity. */
 function subjectOf({ raw }: X509Certificate): Buffer {
-  const fields = members(members(raw)?.[0] ?? raw) ?? []
-  const first = fields.findIndex((field) => field[0] === INTEGER)
-  return fields[first + 4] ?? Buffer.alloc(0)
+  const [certificate] = readDer(raw) ?? []
+  const fields = childrenOf(childrenOf(certificate)?.[0]) ?? []
+  const first = fields.findIndex(({ tag }) => tag === INTEGER)
+  return fields[first + 4]?.whole ?? Buffer.alloc(0)
 }
 
 interface SignatureAlgorithm {
@@ -143,15 +150,19 @@ const HASHES: ReadonlyMap<string, string> = new Map([
   ['0609608648016503040203', 'sha512']
 ])
 
-function algorithmOf(method: Buffer): SignatureAlgorithm | undefined {
-  const [identifier, parameters] = members(method) ?? []
-  const name = identifier?.toString('hex') ?? ''
+function algorithmOf(method: DerElement): SignatureAlgorithm | undefined {
+  const [identifier, parameters] = childrenOf(method) ?? []
+  const name = hexadecimalOf(identifier)
   if (name !== RSA_PSS) return ALGORITHMS.get(name)
   // RSASSA-PSS-params: the hash stands first, in [0] (RFC 4055 3.1).
-  const [first] = members(parameters ?? Buffer.alloc(0)) ?? []
-  const [named] = members(members(first ?? Buffer.alloc(0))?.[0] ?? Buffer.alloc(0)) ?? []
-  const hash = first?.[0] === 0xa0 ? HASHES.get(named?.toString('hex') ?? '') : undefined
+  const [first] = childrenOf(parameters) ?? []
+  const [named] = childrenOf(childrenOf(first)?.[0]) ?? []
+  const hash = first?.tag === 0xa0 ? HASHES.get(hexadecimalOf(named)) : undefined
   return hash === undefined ? undefined : { hash, pss: true }
+}
+
+function hexadecimalOf(element: DerElement | undefined): string {
+  return element === undefined ? '' : element.whole.toString('hex')
 }
 
 function isSigned(
@@ -167,39 +178,6 @@ function isSigned(
     // The key is of another kind than the method.
     return false
   }
-}
-
-/** The members of a constructed value, each with its header (X.690 8.1); undefined where the bytes are no such value. */
-function members(der: Buffer): Buffer[] | undefined {
-  if (headerLength(der) + contentLength(der) !== der.length) return undefined
-  const parts: Buffer[] = []
-  let at = headerLength(der)
-  while (at < der.length) {
-    const rest = der.subarray(at)
-    const length = headerLength(rest) + contentLength(rest)
-    if (length > rest.length) return undefined
-    parts.push(rest.subarray(0, length))
-    at += length
-  }
-  return parts
-}
-
-const contentOf = (der: Buffer): Buffer => der.subarray(headerLength(der))
-
-const LONG_FORM = 0x80
-
-function headerLength(der: Buffer): number {
-  const first = der[1] ?? 0
-  return first < LONG_FORM ? 2 : 2 + (first - LONG_FORM)
-}
-
-function contentLength(der: Buffer): number {
-  const first = der[1]
-  if (first === undefined) return Number.POSITIVE_INFINITY
-  if (first < LONG_FORM) return first
-  const bytes = first - LONG_FORM
-  // Nothing of this size has longer lengths; the indefinite form is none of DER.
-  return bytes === 0 || bytes > 4 || der.length < 2 + bytes ? Number.POSITIVE_INFINITY : der.readUIntBE(2, bytes)
 }
 
 function normalSerial(hexadecimal: string): string {

@@ -1,8 +1,13 @@
-/** An error that programs recognise by `code`; `message` is for people and holds no secret. */
+/** Anything that carries a code: a row of a table, or an error whose code goes on under another message. */
+export interface Coded {
+  readonly code: string
+}
+
+/** An error that programs tell apart by `code`; `message` is for people and holds no secret. */
 export class CodedError extends Error {
   readonly code: string
 
-  constructor(code: string, message: string, options?: ErrorOptions) {
+  constructor({ code }: Coded, message: string, options?: ErrorOptions) {
     super(message, options)
     this.name = 'CodedError'
     this.code = code
@@ -15,16 +20,25 @@ export function codeOf(error: unknown): string | undefined {
   return typeof error.code === 'string' ? error.code : undefined
 }
 
-/** What stands in a table under a code: the HTTP status where there is always the same one, and the meaning for documents. */
+/** What stands in a table under a code. Both sentences go into the reference documentation. */
 export interface ErrorMeaning {
+  /** HTTP status, where the code stands in an answer. */
   readonly status?: number
+  /** Further statuses, where the answer depends on the cause or on the configuration. */
+  readonly otherStatuses?: readonly number[]
   /** The connection ends with the answer. */
   readonly close?: boolean
+  /** One sentence: what has happened. */
   readonly text: string
+  /** What the reader of the code can do. */
+  readonly help: string
 }
 
+/** One error: its code with its meaning. */
+export type ErrorRow = ErrorMeaning & Coded
+
 /** The rows of a table under their codes; each row carries its own code. */
-export type ErrorTable<T extends Readonly<Record<string, ErrorMeaning>>> = {
+export type ErrorTable<T extends Readonly<Record<string, ErrorMeaning>> = Readonly<Record<string, ErrorMeaning>>> = {
   readonly [Code in keyof T & string]: T[Code] & { readonly code: Code }
 }
 
@@ -32,4 +46,9 @@ export type ErrorTable<T extends Readonly<Record<string, ErrorMeaning>>> = {
 export function defineErrors<const T extends Readonly<Record<string, ErrorMeaning>>>(table: T): ErrorTable<T> {
   const rows = Object.entries(table).map(([code, meaning]) => [code, { ...meaning, code }])
   return Object.freeze(Object.fromEntries(rows)) as ErrorTable<T>
+}
+
+/** The meaning of a row as a message has it: without a capital at its beginning and a full stop at its end. */
+export function messageOf({ text }: Pick<ErrorMeaning, 'text'>): string {
+  return `${text.charAt(0).toLowerCase()}${text.slice(1, -1)}`
 }

@@ -4,7 +4,15 @@ import { link, open, readFile, rename, stat, unlink } from 'node:fs/promises'
 import { basename, dirname, join } from 'node:path'
 import { fileURLToPath } from 'node:url'
 import { Worker } from 'node:worker_threads'
-import { CodedError, codeOf } from './errors.js'
+import { CodedError, codeOf, defineErrors } from './errors.js'
+
+/** The error of a file that an option or a command names. */
+export const fileErrors = defineErrors({
+  FILE_UNREADABLE: {
+    text: 'A file that an option or a command names cannot be read.',
+    help: 'Correct the path, or let the user of the process read the file.'
+  }
+})
 
 export interface ContentWatchOptions {
   /** Quiet time after the last sign of a change before the file is read, so that a write in pieces is one change. Default 200. */
@@ -290,6 +298,6 @@ export async function readOptionFile(path: string, option: string): Promise<stri
   try {
     return await readFile(path, 'utf8')
   } catch (error) {
-    throw new CodedError('FILE_UNREADABLE', `${option}: cannot read ${path}`, { cause: error })
+    throw new CodedError(fileErrors.FILE_UNREADABLE, `${option}: cannot read ${path}`, { cause: error })
   }
 }

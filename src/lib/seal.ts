@@ -1,5 +1,5 @@
 import { createCipheriv, createDecipheriv, createHash, hkdfSync, randomBytes } from 'node:crypto'
-import { CodedError } from './errors.js'
+import { CodedError, defineErrors } from './errors.js'
 
 /*
  * A sealed value: version (1 byte), id of the key (8), nonce (12), ciphertext, tag (16). AES-256-GCM (NIST SP 800-38D)
@@ -12,6 +12,22 @@ const TAG_BYTES = 16
 const KEY_BYTES = 32
 const HEAD_BYTES = 1 + ID_BYTES + NONCE_BYTES
 
+/** Codes of sealing keys and of what they have sealed. */
+export const sealErrors = defineErrors({
+  SEAL_KEY_INVALID: {
+    text: 'A sealing key is not 32 bytes, written as 64 hexadecimal digits or as base64.',
+    help: 'Give a whole key; a new one comes from openssl rand -hex 32.'
+  },
+  SEAL_KEY_UNKNOWN: {
+    text: 'The value is sealed by a key that the process does not have.',
+    help: 'Give the key that sealed it, by SLUICE_SEAL_KEY or as the key file of the data folder.'
+  },
+  SEAL_BROKEN: {
+    text: 'A sealed value has been changed, belongs to another record or is none.',
+    help: 'Restore it from a backup, or write the secret anew.'
+  }
+})
+
 /** A key of 32 bytes with its id, which says which key opens a value and nothing about the key. */
 export interface SealKey {
   readonly id: string
@@ -20,7 +36,7 @@ export interface SealKey {
 
 /** Throws a CodedError `SEAL_KEY_INVALID` when it is not 32 bytes. */
 export function sealKey(bytes: Uint8Array): SealKey {
-  if (bytes.length !== KEY_BYTES) throw new CodedError('SEAL_KEY_INVALID', 'a sealing key has 32 bytes')
+  if (bytes.length !== KEY_BYTES) throw new CodedError(sealErrors.SEAL_KEY_INVALID, 'a sealing key has 32 bytes')
   const id = createHash('sha256')
     .update('sluice sealing key')
     .update(bytes)
@@ -34,7 +50,10 @@ export function parseSealKey(text: string): SealKey {
   const trimmed = text.trim()
   if (/^[0-9a-fA-F]{64}$/.test(trimmed)) return sealKey(Buffer.from(trimmed, 'hex'))
   if (/^[A-Za-z0-9+/_-]{43}=?$/.test(trimmed)) return sealKey(Buffer.from(trimmed, 'base64'))
-  throw new CodedError('SEAL_KEY_INVALID', 'a sealing key is written as 64 hexadecimal digits or base64 of 32 bytes')
+  throw new CodedError(
+    sealErrors.SEAL_KEY_INVALID,
+    'a sealing key is written as 64 hexadecimal digits or base64 of 32 bytes'
+  )
 }
 
 /** A new random key as text that `parseSealKey` reads. */
@@ -81,7 +100,10 @@ export class Sealer {
   open(sealed: Uint8Array, owner: string): Uint8Array {
     const key = this.#keys.get(sealedBy(sealed))
     if (key === undefined) {
-      throw new CodedError('SEAL_KEY_UNKNOWN', `the value is sealed by the key ${sealedBy(sealed)}, which is not here`)
+      throw new CodedError(
+        sealErrors.SEAL_KEY_UNKNOWN,
+        `the value is sealed by the key ${sealedBy(sealed)}, which is not here`
+      )
     }
     const head = Buffer.from(sealed.subarray(0, HEAD_BYTES))
     const end = sealed.length - TAG_BYTES
@@ -92,7 +114,9 @@ export class Sealer {
     try {
       return Buffer.concat([decipher.update(sealed.subarray(HEAD_BYTES, end)), decipher.final()])
     } catch (error) {
-      throw new CodedError('SEAL_BROKEN', 'the sealed value has been changed or belongs elsewhere', { cause: error })
+      throw new CodedError(sealErrors.SEAL_BROKEN, 'the sealed value has been changed or belongs elsewhere', {
+        cause: error
+      })
     }
   }
 }
@@ -100,7 +124,7 @@ export class Sealer {
 /** Id of the key that sealed the value. Throws a CodedError `SEAL_BROKEN` when it is no sealed value. */
 export function sealedBy(sealed: Uint8Array): string {
   if (sealed[0] !== VERSION || sealed.length < HEAD_BYTES + TAG_BYTES) {
-    throw new CodedError('SEAL_BROKEN', 'this is no sealed value')
+    throw new CodedError(sealErrors.SEAL_BROKEN, 'this is no sealed value')
   }
   return Buffer.from(sealed.subarray(1, 1 + ID_BYTES)).toString('hex')
 }

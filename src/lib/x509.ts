@@ -1,6 +1,7 @@
 import { createPrivateKey, type KeyObject, X509Certificate } from 'node:crypto'
 import { createRequire } from 'node:module'
 import type { Name } from '@peculiar/x509'
+import { defineErrors } from './errors.js'
 
 type KeyType = 'rsa' | 'ecdsa' | 'ed25519'
 
@@ -29,26 +30,81 @@ interface CertificateFacts {
   readonly isAuthority: boolean
 }
 
-type X509Problem =
-  | 'CERTIFICATE_MISSING'
-  | 'CERTIFICATE_IS_KEY'
-  | 'CERTIFICATE_BROKEN'
-  | 'CERTIFICATE_KEY_TYPE'
-  | 'PEM_INVALID'
-  | 'PEM_HEADERS'
-  | 'PEM_LABEL'
-  | 'CHAIN_ORDER'
-  | 'CRL_MISSING'
-  | 'CRL_BROKEN'
-  | 'CRL_ISSUER'
-  | 'CRL_PARTIAL'
-  | 'TOO_LONG'
-  | 'KEY_MISSING'
-  | 'KEY_IS_CERTIFICATE'
-  | 'KEY_ENCRYPTED'
-  | 'KEY_BROKEN'
-  | 'KEY_TYPE'
-  | 'KEY_MISMATCH'
+/** Why a PEM text is refused; `reason` in the details of the API. */
+export const x509Errors = defineErrors({
+  CERTIFICATE_MISSING: {
+    text: 'The text holds no PEM block.',
+    help: 'Give the text of the certificate file, from -----BEGIN to -----END.'
+  },
+  CERTIFICATE_IS_KEY: {
+    text: 'A private key stands where the certificate belongs.',
+    help: 'Exchange the two texts.'
+  },
+  CERTIFICATE_BROKEN: {
+    text: 'A certificate cannot be read.',
+    help: 'Copy the file again; openssl x509 -in FILE -text must be able to read it.'
+  },
+  CERTIFICATE_KEY_TYPE: {
+    text: 'The key of the certificate is neither RSA nor ECDSA nor Ed25519.',
+    help: 'Use a certificate with such a key.'
+  },
+  PEM_INVALID: {
+    text: 'A PEM block does not end as it begins, or holds characters that are not base64.',
+    help: 'Copy the whole file again, with its line breaks.'
+  },
+  PEM_HEADERS: {
+    text: 'A PEM block has headers.',
+    help: 'Convert the file with openssl to a form without headers and without encryption.'
+  },
+  PEM_LABEL: {
+    text: 'A PEM block of another kind than the expected one.',
+    help: 'Leave only CERTIFICATE blocks in a chain, and one PRIVATE KEY block in a key.'
+  },
+  CHAIN_ORDER: {
+    text: 'A certificate of the chain was not issued by the one after it.',
+    help: 'Put the certificate of the server first, then each issuer.'
+  },
+  CRL_MISSING: {
+    text: 'The text holds no revocation list.',
+    help: 'Give the text of the file, from -----BEGIN X509 CRL----- to its end.'
+  },
+  CRL_BROKEN: {
+    text: 'A revocation list cannot be read.',
+    help: 'Copy the file again; openssl crl -in FILE -text must be able to read it.'
+  },
+  CRL_ISSUER: {
+    text: 'A revocation list is not by an authority of this record, or its signature is wrong.',
+    help: 'Give the list of the authority that stands in this record.'
+  },
+  CRL_PARTIAL: {
+    text: 'A revocation list covers only a part of the certificates of its authority.',
+    help: 'Give the complete list.'
+  },
+  TOO_LONG: { text: 'The text is too long.', help: 'Leave out what is not needed, such as root certificates.' },
+  KEY_MISSING: {
+    text: 'The text holds no PEM block where a private key belongs.',
+    help: 'Give the text of the key file, from -----BEGIN to -----END.'
+  },
+  KEY_IS_CERTIFICATE: {
+    text: 'A certificate stands where the private key belongs.',
+    help: 'Exchange the two texts.'
+  },
+  KEY_ENCRYPTED: {
+    text: 'The private key is encrypted.',
+    help: 'Remove the passphrase, for example with openssl pkey; Sluice seals the key itself.'
+  },
+  KEY_BROKEN: {
+    text: 'The private key cannot be read.',
+    help: 'Copy the file again; openssl pkey -in FILE must be able to read it.'
+  },
+  KEY_TYPE: { text: 'The key is neither RSA nor ECDSA nor Ed25519.', help: 'Use such a key.' },
+  KEY_MISMATCH: {
+    text: 'The private key does not belong to the first certificate.',
+    help: 'Give the key that the certificate was requested with.'
+  }
+})
+
+type X509Problem = keyof typeof x509Errors
 
 export interface X509Refusal {
   readonly ok: false

@@ -1,9 +1,17 @@
 import { existsSync } from 'node:fs'
 import { join } from 'node:path'
-import { CodedError } from '../lib/errors.js'
+import { CodedError, defineErrors } from '../lib/errors.js'
 import { isPostgresUrl } from '../lib/host.js'
 import { type Options, optionsSchema } from './options.js'
 import { IN_MEMORY, type OptionSchema } from './values.js'
+
+/** Codes of what options name. */
+export const optionErrors = defineErrors({
+  STORE_ABSENT: {
+    text: 'There is no store at the place that the options name.',
+    help: 'Correct --data or --store, restore a backup, or begin an empty store with --new-store.'
+  }
+})
 
 /** One option with its place. */
 export interface OptionEntry {
@@ -103,7 +111,7 @@ export function mustNotBeLost(address: string, folder: string | undefined): void
   if (isPostgresUrl(address) || address === IN_MEMORY || folder === undefined || existsSync(address)) return
   if (!existsSync(join(folder, 'seal.key'))) return
   const message = `there is no store ${address}, but ${folder} has the sealing key of one: put it back ("sluice restore"), name the right place with --data or --store, or begin an empty one with --new-store`
-  throw new CodedError('STORE_ABSENT', message)
+  throw new CodedError(optionErrors.STORE_ABSENT, message)
 }
 
 /** May other processes have the same store open? */

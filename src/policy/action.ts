@@ -3,11 +3,22 @@ import type { Expression, Template } from '../expression/expression.js'
 import type { ResponseReading } from '../flow/content-coding.js'
 import type { Flow, Phase } from '../flow/flow.js'
 import type { Verdict } from '../flow/verdict.js'
+import type { Coded } from '../lib/errors.js'
 import type { Regex } from '../lib/regex.js'
 import type { LoginGate } from './login-gate.js'
 import type { NodePath } from './problems.js'
-import type { UnitName } from './scope.js'
 import type { PolicyServices, ServiceKey } from './services.js'
+
+/** Something of the configuration that a document names. */
+export type UnitName =
+  | { readonly kind: 'secret'; readonly vault: string; readonly name: string }
+  | { readonly kind: 'ip-policy'; readonly id: string }
+  | {
+      readonly kind: 'internal'
+      readonly layer: 'http' | 'tcp'
+      readonly host: string
+      readonly port: number | undefined
+    }
 
 /** A compiled action. A verdict ends the phase; undefined goes on. Throws `EvaluationError` and nothing else. */
 export type ActionRun = (flow: Flow) => Verdict | undefined | Promise<Verdict | undefined>
@@ -30,11 +41,11 @@ export interface Scope {
   expression(source: string, at: NodePath): Expression
   template(source: string, at: NodePath): Template
   regex(pattern: string, at: NodePath): Regex
-  problem(at: NodePath, code: string, message: string): void
-  warn(at: NodePath, code: string, message: string): void
+  problem(at: NodePath, error: Coded, message: string): void
+  warn(at: NodePath, error: Coded, message: string): void
   /** What stands at `at` is valid and cannot run in this version: the policy is only checked, and refused where it would run. */
-  unavailable(at: NodePath, message: string, code?: string): void
-  /** The config names something of the configuration around the document; who writes it hears when it is not there. */
+  unavailable(at: NodePath, message: string, error?: Coded): void
+  /** The config names something of the configuration around the document; its author is warned when that does not exist. */
   names(unit: UnitName, at: NodePath): void
   /** The action asks for a login: requests for its paths reach the gate whatever the rules say. At most one for an action. */
   login(gate: LoginGate): void
@@ -54,6 +65,8 @@ type Confinement = 'guest' | 'agent'
 interface ActionBase<S extends TSchema> {
   /** As it stands in documents. */
   readonly type: string
+  /** One sentence: what it does. */
+  readonly summary: string
   /** Wrong names that it is known to be called by: refused, with its right name. */
   readonly misnamed?: readonly string[]
   readonly phases: readonly Phase[]

@@ -1,3 +1,4 @@
+import { expressionErrors } from '../expression/problems.js'
 import { greaterReading, type ResponseReading } from '../flow/content-coding.js'
 import { PHASES, type Phase } from '../flow/flow.js'
 import { didYouMean } from '../lib/suggest.js'
@@ -5,7 +6,7 @@ import type { Action, ReadyAction } from './action.js'
 import { readConfig } from './config-reader.js'
 import type { ActionNode, Carrier, ExpressionNode, PolicyDocument, RuleNode } from './document.js'
 import type { LoginGate } from './login-gate.js'
-import { type Problem, Reporter } from './problems.js'
+import { type Problem, policyErrors, Reporter } from './problems.js'
 import { type CompiledAction, CompiledPhase, type CompiledRule } from './run.js'
 import { ActionScope, type DocumentScope, type NamedUnit, reportExpression } from './scope.js'
 import type { Counter, KeptStateDraft, PolicyServices } from './services.js'
@@ -60,9 +61,9 @@ export function compilePolicy(text: string, options: CompileOptions): { policy?:
     report,
     refusedResults: refusedResults(document, options.actions),
     named,
-    unavailable(path, code, message, span) {
+    unavailable(path, error, message, span) {
       runnable = false
-      report[options.unavailable === 'refuse' ? 'error' : 'warning'](path, code, message, span)
+      report[options.unavailable === 'refuse' ? 'error' : 'warning'](path, error, message, span)
     }
   })
   const phases = {} as Record<Phase, CompiledPhase | null>
@@ -154,7 +155,7 @@ class PolicyCompiler {
     const { type } = compiled.value
     if (type === 'bool' || type === 'dyn') return { expression: compiled.value, node: from, absence: compiled.absence }
     const message = `an expression of a rule must be true or false; this one is of type ${type}`
-    this.#document.report.error(path, 'EXPRESSION_TYPE', message, node.span, 0)
+    this.#document.report.error(path, expressionErrors.EXPRESSION_TYPE, message, node.span, 0)
     return undefined
   }
 
@@ -180,7 +181,7 @@ class PolicyCompiler {
     if (this.logins.some(({ gate }) => gate.authId === authId && gate.tag !== tag)) {
       const message =
         'another login of this document has the same auth_id, so /.sluice/login cannot tell them apart; give each its own'
-      scope.warn(authId === '' ? [] : ['auth_id'], 'LOGIN_AMBIGUOUS', message)
+      scope.warn(authId === '' ? [] : ['auth_id'], policyErrors.LOGIN_AMBIGUOUS, message)
     }
     this.logins.push(login)
   }
@@ -200,18 +201,23 @@ class PolicyCompiler {
       const meant = this.#misnamed(type)
       const hint = meant === undefined ? didYouMean(type, this.#actions.keys()) : `; did you mean "${meant}"?`
       const message = `there is no action "${type}"${hint}`
-      report.error([...path, 'type'], 'ACTION_UNKNOWN', message, typeNode.span)
+      report.error([...path, 'type'], policyErrors.ACTION_UNKNOWN, message, typeNode.span)
       return undefined
     }
     if (action.availability !== 'unsupported') return action
-    report.error([...path, 'type'], 'ACTION_UNSUPPORTED', `${type} is not supported: ${action.reason}`, typeNode.span)
+    report.error(
+      [...path, 'type'],
+      policyErrors.ACTION_UNSUPPORTED,
+      `${type} is not supported: ${action.reason}`,
+      typeNode.span
+    )
     return undefined
   }
 
   #allowed(action: ReadyAction, phase: Phase, { type, path, typeNode }: ActionNode): boolean {
     if (action.phases.includes(phase)) return true
     const message = `${type} cannot stand in ${phase}; it is allowed in ${action.phases.join(', ')}`
-    this.#document.report.error([...path, 'type'], 'ACTION_PHASE', message, typeNode.span)
+    this.#document.report.error([...path, 'type'], policyErrors.ACTION_PHASE, message, typeNode.span)
     return false
   }
 
@@ -221,7 +227,7 @@ class PolicyCompiler {
     if (node.config === undefined && !action.configOptional) {
       const fields = Object.keys((action.config as { properties?: object }).properties ?? {})
       const message = `${node.type} needs a \`config\`${fields.length > 0 ? ` with ${fields.join(', ')}` : ''}`
-      report.error(node.path, 'CONFIG_INVALID', message, node.typeNode.span)
+      report.error(node.path, policyErrors.CONFIG_INVALID, message, node.typeNode.span)
       return undefined
     }
     const before = report.problems.length
@@ -238,7 +244,12 @@ class PolicyCompiler {
       if (action === undefined || action.availability === 'unsupported' || action.terminates !== 'always') continue
       if (next === undefined) return
       const message = `${next.type} can never run, because ${type} before it always ends the phase`
-      this.#document.report.warning([...next.path, 'type'], 'ACTION_UNREACHABLE', message, next.typeNode.span)
+      this.#document.report.warning(
+        [...next.path, 'type'],
+        policyErrors.ACTION_UNREACHABLE,
+        message,
+        next.typeNode.span
+      )
       return
     }
   }

@@ -1,8 +1,9 @@
 import { LRUCache } from 'lru-cache'
 import { PHASES, type Phase } from '../flow/flow.js'
+import type { Coded } from '../lib/errors.js'
 import { SourceText } from '../lib/positions.js'
 import { didYouMean } from '../lib/suggest.js'
-import { type NodePath, type Problem, Reporter } from './problems.js'
+import { type NodePath, type Problem, policyErrors, Reporter } from './problems.js'
 import {
   child,
   isNull,
@@ -39,7 +40,7 @@ function legacyKey({ key, keySpan, value }: MapEntry, carrier: Carrier, report: 
   if (phase !== undefined) {
     report.warning(
       [key],
-      'LEGACY_PHASE',
+      policyErrors.LEGACY_PHASE,
       `"${key}" is the old name of "${phase}"; its rules run after those of "${phase}"`,
       keySpan
     )
@@ -52,7 +53,12 @@ function legacyKey({ key, keySpan, value }: MapEntry, carrier: Carrier, report: 
   const hint = WRAPPERS.includes(key)
     ? `; "${key}" belongs to what carries the document, so put the phases at the root`
     : didYouMean(key, [...PHASES, ...LEGACY_PHASES.keys(), 'strict_expressions'])
-  report.error([key], 'PHASE_UNKNOWN', `"${key}" is no phase; phases are ${PHASES.join(', ')}${hint}`, keySpan)
+  report.error(
+    [key],
+    policyErrors.PHASE_UNKNOWN,
+    `"${key}" is no phase; phases are ${PHASES.join(', ')}${hint}`,
+    keySpan
+  )
   return undefined
 }
 
@@ -67,14 +73,14 @@ function enabledKey(value: MapEntry['value'], keySpan: MapEntry['keySpan'], repo
   if (switched === true || switched === null) {
     const message =
       '"enabled" is no part of a policy document and has no effect; it belongs to the module that holds the policy'
-    report.warning(['enabled'], 'LEGACY_ENABLED', message, keySpan)
+    report.warning(['enabled'], policyErrors.LEGACY_ENABLED, message, keySpan)
     return
   }
   const message =
     switched === false
       ? 'a policy document cannot switch itself off; set "enabled" on the module that holds the policy and remove it here'
       : '"enabled" is no part of a policy document; remove it'
-  report.error(['enabled'], 'DOCUMENT_INVALID', message, keySpan)
+  report.error(['enabled'], policyErrors.DOCUMENT_INVALID, message, keySpan)
 }
 
 /** A CEL source of a rule, with the node that holds it. */
@@ -133,22 +139,23 @@ export function readDocument(text: string, carrier: Carrier = 'http'): ReadDocum
   const report = new Reporter(source)
   const reader = new DocumentReader(report, carrier)
   if (text.length > MAX_DOCUMENT) {
-    report.error([], 'DOCUMENT_LIMIT', 'a policy document is limited to 1 MiB', { start: 0, end: 1 })
+    report.error([], policyErrors.DOCUMENT_LIMIT, 'a policy document is limited to 1 MiB', { start: 0, end: 1 })
   } else {
     const { root, problems } = readTree(source.text, LIMITS)
-    for (const { code, message, span } of problems) report.error([], TREE_CODES[code], message, span)
+    for (const { code, message, span } of problems) report.error([], treeProblems[code], message, span)
     if (root !== undefined) reader.root(root)
-    if (!report.failed && !saysSomething(root)) report.error([], 'DOCUMENT_EMPTY', EMPTY, root?.span ?? START)
+    if (!report.failed && !saysSomething(root))
+      report.error([], policyErrors.DOCUMENT_EMPTY, EMPTY, root?.span ?? START)
   }
   return { document: { source, strict: reader.strict, phases: reader.phases }, problems: report.sorted() }
 }
 
-const TREE_CODES: Readonly<Record<TreeProblem['code'], string>> = {
-  SYNTAX: 'DOCUMENT_SYNTAX',
-  TAG: 'DOCUMENT_TAG',
-  DUPLICATE_KEY: 'DOCUMENT_DUPLICATE_KEY',
-  LIMIT: 'DOCUMENT_LIMIT',
-  MANY_DOCUMENTS: 'DOCUMENT_MANY'
+const treeProblems: Readonly<Record<TreeProblem['code'], Coded>> = {
+  SYNTAX: policyErrors.DOCUMENT_SYNTAX,
+  TAG: policyErrors.DOCUMENT_TAG,
+  DUPLICATE_KEY: policyErrors.DOCUMENT_DUPLICATE_KEY,
+  LIMIT: policyErrors.DOCUMENT_LIMIT,
+  MANY_DOCUMENTS: policyErrors.DOCUMENT_MANY
 }
 
 class DocumentReader {
@@ -171,7 +178,7 @@ class DocumentReader {
     if (isNull(root) || root.kind === 'broken') return
     if (root.kind !== 'map') {
       const message = `a policy document is a map of phases (${PHASES.join(', ')}), not ${nameOf(root)}`
-      this.#report.error([], 'DOCUMENT_INVALID', message, root.span)
+      this.#report.error([], policyErrors.DOCUMENT_INVALID, message, root.span)
       return
     }
     // Legacy phases come after their present name, wherever they stand in the text.
@@ -191,11 +198,16 @@ class DocumentReader {
       this.strict = node.value
       return
     }
-    this.#report.error([STRICT], 'DOCUMENT_INVALID', `${STRICT} is true or false, not ${nameOf(node)}`, node.span)
+    this.#report.error(
+      [STRICT],
+      policyErrors.DOCUMENT_INVALID,
+      `${STRICT} is true or false, not ${nameOf(node)}`,
+      node.span
+    )
   }
 
   #rules(phase: Phase, node: TreeNode, path: NodePath): void {
-    const list = this.#list(node, path, 'RULES_INVALID', `${path[0]} takes a list of rules`)
+    const list = this.#list(node, path, policyErrors.RULES_INVALID, `${path[0]} takes a list of rules`)
     const rules = this.phases[phase]
     list?.items.forEach((item, index) => {
       const rule = this.#rule(item, [...path, index], rules.length)
@@ -207,11 +219,11 @@ class DocumentReader {
     const map = this.#map(
       node,
       path,
-      'RULE_INVALID',
+      policyErrors.RULE_INVALID,
       'a rule is a map with `actions` and, if wanted, `name` and `expressions`'
     )
     if (map === undefined) return undefined
-    this.#unknownKeys(map, path, 'RULE_KEY_UNKNOWN', 'rule', RULE_KEYS)
+    this.#unknownKeys(map, path, policyErrors.RULE_KEY_UNKNOWN, 'rule', RULE_KEYS)
     const name = this.#name(child(map, 'name'), [...path, 'name']) ?? `#${index}`
     const expressions = this.#expressions(child(map, 'expressions'), [...path, 'expressions'])
     const actions = this.#actions(map, path)
@@ -222,13 +234,13 @@ class DocumentReader {
   #name(node: TreeNode | undefined, path: NodePath): string | undefined {
     if (node === undefined || isNull(node) || node.kind === 'broken') return undefined
     if (node.kind === 'scalar') return node.text === '' ? undefined : node.text
-    this.#report.error(path, 'RULE_INVALID', `the name of a rule is a text, not ${nameOf(node)}`, node.span)
+    this.#report.error(path, policyErrors.RULE_INVALID, `the name of a rule is a text, not ${nameOf(node)}`, node.span)
     return undefined
   }
 
   #expressions(node: TreeNode | undefined, path: NodePath): ExpressionNode[] {
     if (node === undefined) return []
-    const list = this.#list(node, path, 'RULE_INVALID', 'expressions takes a list of CEL expressions')
+    const list = this.#list(node, path, policyErrors.RULE_INVALID, 'expressions takes a list of CEL expressions')
     return (list?.items ?? []).flatMap((item, index) => this.#expression(item, [...path, index]))
   }
 
@@ -241,7 +253,7 @@ class DocumentReader {
     if (node.kind === 'map') message += '; YAML reads "a: b" and "{…}" as maps, so put the expression in quotes'
     else if (node.kind === 'scalar' && node.value !== null && node.text !== '') message += '; put it in quotes'
     if (node.kind === 'scalar' && node.text === '') message = 'an expression must not be empty'
-    this.#report.error(path, 'RULE_INVALID', message, node.span)
+    this.#report.error(path, policyErrors.RULE_INVALID, message, node.span)
     return []
   }
 
@@ -252,23 +264,33 @@ class DocumentReader {
       const legacy =
         child(rule, 'type') === undefined ? '' : '; put `type` and `config` into a list item below `actions`'
       const message = `a rule needs at least one action${legacy}`
-      this.#report.error(node === undefined ? rulePath : path, 'ACTIONS_MISSING', message, keySpan(rule, 'actions'))
+      this.#report.error(
+        node === undefined ? rulePath : path,
+        policyErrors.ACTIONS_MISSING,
+        message,
+        keySpan(rule, 'actions')
+      )
       return []
     }
-    const list = this.#list(node, path, 'RULE_INVALID', 'actions takes a list of actions')
+    const list = this.#list(node, path, policyErrors.RULE_INVALID, 'actions takes a list of actions')
     return (list?.items ?? []).flatMap((item, index) => this.#action(item, [...path, index]) ?? [])
   }
 
   #action(node: TreeNode, path: NodePath): ActionNode | undefined {
-    const map = this.#map(node, path, 'ACTION_INVALID', 'an action is a map with `type` and `config`')
+    const map = this.#map(node, path, policyErrors.ACTION_INVALID, 'an action is a map with `type` and `config`')
     if (map === undefined) return undefined
-    this.#unknownKeys(map, path, 'ACTION_KEY_UNKNOWN', 'action', ACTION_KEYS)
+    this.#unknownKeys(map, path, policyErrors.ACTION_KEY_UNKNOWN, 'action', ACTION_KEYS)
     const typeNode = child(map, 'type')
     if (typeNode?.kind !== 'scalar' || typeof typeNode.value !== 'string' || typeNode.value === '') {
       const found = typeNode === undefined ? '' : `; \`type\` is the name of an action, not ${nameOf(typeNode)}`
       const place = typeNode === undefined ? path : [...path, 'type']
       if (typeNode?.kind !== 'broken') {
-        this.#report.error(place, 'ACTION_INVALID', `an action needs a \`type\`${found}`, (typeNode ?? map).span)
+        this.#report.error(
+          place,
+          policyErrors.ACTION_INVALID,
+          `an action needs a \`type\`${found}`,
+          (typeNode ?? map).span
+        )
       }
       return undefined
     }
@@ -277,29 +299,29 @@ class DocumentReader {
 
   #config(node: TreeNode | undefined, path: NodePath): MapNode | undefined {
     if (node === undefined || isNull(node)) return undefined
-    return this.#map(node, path, 'ACTION_INVALID', 'config takes a map')
+    return this.#map(node, path, policyErrors.ACTION_INVALID, 'config takes a map')
   }
 
-  #map(node: TreeNode, path: NodePath, code: string, expected: string): MapNode | undefined {
+  #map(node: TreeNode, path: NodePath, error: Coded, expected: string): MapNode | undefined {
     if (node.kind === 'map') return node
-    if (node.kind !== 'broken') this.#report.error(path, code, `${expected}, not ${nameOf(node)}`, node.span)
+    if (node.kind !== 'broken') this.#report.error(path, error, `${expected}, not ${nameOf(node)}`, node.span)
     return undefined
   }
 
   /** null stands for a list without items. */
-  #list(node: TreeNode, path: NodePath, code: string, expected: string): ListNode | undefined {
+  #list(node: TreeNode, path: NodePath, error: Coded, expected: string): ListNode | undefined {
     if (node.kind === 'list') return node
     if (isNull(node) || node.kind === 'broken') return undefined
     const hint = node.kind === 'map' ? '; begin each item with "- "' : ''
-    this.#report.error(path, code, `${expected}, not ${nameOf(node)}${hint}`, node.span)
+    this.#report.error(path, error, `${expected}, not ${nameOf(node)}${hint}`, node.span)
     return undefined
   }
 
-  #unknownKeys(map: MapNode, path: NodePath, code: string, what: string, known: readonly string[]): void {
+  #unknownKeys(map: MapNode, path: NodePath, error: Coded, what: string, known: readonly string[]): void {
     for (const { key, keySpan } of map.entries) {
       if (known.includes(key)) continue
       const message = `unknown key "${key}" in ${what === 'action' ? 'an action' : 'a rule'}; known are ${known.join(', ')}`
-      this.#report.error([...path, key], code, `${message}${didYouMean(key, known)}`, keySpan)
+      this.#report.error([...path, key], error, `${message}${didYouMean(key, known)}`, keySpan)
     }
   }
 }

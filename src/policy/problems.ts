@@ -1,4 +1,104 @@
+import { type Coded, defineErrors } from '../lib/errors.js'
 import type { SourceText, Span } from '../lib/positions.js'
+
+/** Codes of problems in policy documents; features and expressions have tables of their own. */
+export const policyErrors = defineErrors({
+  DOCUMENT_SYNTAX: {
+    text: 'The document is no valid YAML or JSON.',
+    help: 'Correct it at the place that the message names.'
+  },
+  DOCUMENT_TAG: { text: 'The document uses a YAML tag.', help: 'Write the value without the tag.' },
+  DOCUMENT_DUPLICATE_KEY: { text: 'A key stands twice in one map.', help: 'Remove one of them.' },
+  DOCUMENT_LIMIT: {
+    text: 'The document is too long, too deep or has too many values.',
+    help: 'Divide the policy, or leave out what repeats.'
+  },
+  DOCUMENT_MANY: { text: 'The text holds more than one document.', help: 'Put each document into a file of its own.' },
+  DOCUMENT_EMPTY: {
+    text: 'The document holds no rules and no phase that is empty on purpose.',
+    help: 'Write rules, or on_http_request: [] for a policy without any.'
+  },
+  DOCUMENT_INVALID: {
+    text: 'The document is no map of phases, or one of its settings has a wrong value.',
+    help: 'Follow the schema that sluice schema policy prints.'
+  },
+  PHASE: {
+    text: 'The phase does not run on this kind of edge.',
+    help: 'Use on_tcp_connect for TCP edges and the other phases for HTTPS edges.'
+  },
+  PHASE_UNKNOWN: {
+    text: 'The document has a key that is no phase.',
+    help: 'Use the name of a phase; the message lists them.'
+  },
+  LEGACY_PHASE: { text: 'The phase stands under its old name.', help: 'Write the new name; the old one still works.' },
+  LEGACY_ENABLED: { text: 'The key enabled at the top of a document is no longer needed.', help: 'Remove it.' },
+  RULES_INVALID: { text: 'A phase does not hold a list of rules.', help: 'Write a list, each rule with actions.' },
+  RULE_INVALID: {
+    text: 'A rule or a part of it has the wrong form.',
+    help: 'Write a map with name, expressions and actions.'
+  },
+  RULE_KEY_UNKNOWN: {
+    text: 'A rule has a key that is not known.',
+    help: 'Use name, expressions and actions; the message suggests one.'
+  },
+  RULE_FAILS_OPEN: {
+    text: 'A rule that denies does not match when a value is absent, and lets the request pass.',
+    help: 'Also test whether the value is there, as the message shows.'
+  },
+  ACTIONS_MISSING: { text: 'A rule has no actions.', help: 'Add at least one action.' },
+  ACTION_INVALID: {
+    text: 'An action is no map with type and config.',
+    help: 'Write type: and, where needed, config:.'
+  },
+  ACTION_KEY_UNKNOWN: { text: 'An action has a key that is not known.', help: 'Use type and config.' },
+  ACTION_UNKNOWN: {
+    text: 'There is no action of this type.',
+    help: 'Use a type of the reference of actions; the message suggests one.'
+  },
+  ACTION_UNSUPPORTED: {
+    text: 'The action exists elsewhere and is not supported here.',
+    help: 'Do without it; the message says what to use instead.'
+  },
+  ACTION_UNAVAILABLE: {
+    text: 'What the action asks for is valid and cannot run in this version.',
+    help: 'Change the setting that the message names.'
+  },
+  ACTION_PHASE: { text: 'The action does not run in this phase.', help: 'Move it to a phase that the message names.' },
+  ACTION_UNREACHABLE: {
+    text: 'The action never runs, because one before it always ends the rule.',
+    help: 'Remove it, or move it before the other.'
+  },
+  ACTION_RENAMED: {
+    text: 'The action stands under its old name.',
+    help: 'Write the new name; the old one still works.'
+  },
+  CONFIG_INVALID: {
+    text: 'A field of config has a value that is not allowed.',
+    help: 'Give a value as the message describes it.'
+  },
+  CONFIG_INCOMPLETE: {
+    text: 'A field of config needs another one, which is missing.',
+    help: 'Add the field that the message names.'
+  },
+  CONFIG_UNUSED: { text: 'A field of config has no effect here.', help: 'Remove it.' },
+  PLACEHOLDER: { text: 'A value is still the placeholder of an example.', help: 'Put the real value in its place.' },
+  REGEX_INVALID: {
+    text: 'The pattern is no regular expression of RE2 syntax.',
+    help: 'Correct it; RE2 has neither lookaround nor backreferences.'
+  },
+  UNIT_MISSING: {
+    text: 'The document names something of the configuration that does not exist now.',
+    help: 'Create it, or correct the name.'
+  },
+  LOGIN_AMBIGUOUS: {
+    text: 'Two actions ask for a login under the same auth_id.',
+    help: 'Give each of them an auth_id of its own.'
+  },
+  HEADER_FORGEABLE: {
+    text: 'A header that the upstream may trust can also come from the client.',
+    help: 'Remove the header with remove-headers before it is added.'
+  }
+})
 
 /** Steps from the root of a document to a node: keys and indexes. */
 export type NodePath = readonly (string | number)[]
@@ -65,12 +165,12 @@ export class Reporter {
     return this.#count.error >= MOST
   }
 
-  error(path: NodePath, code: string, message: string, span: Span, offset?: number): void {
-    this.#add('error', path, code, message, span, offset)
+  error(path: NodePath, error: Coded, message: string, span: Span, offset?: number): void {
+    this.#add('error', path, error, message, span, offset)
   }
 
-  warning(path: NodePath, code: string, message: string, span: Span, offset?: number): void {
-    this.#add('warning', path, code, message, span, offset)
+  warning(path: NodePath, error: Coded, message: string, span: Span, offset?: number): void {
+    this.#add('warning', path, error, message, span, offset)
   }
 
   /** The problems in order of the text. */
@@ -81,7 +181,7 @@ export class Reporter {
   #add(
     severity: Problem['severity'],
     path: NodePath,
-    code: string,
+    error: Coded,
     message: string,
     span: Span,
     offset?: number
@@ -89,14 +189,14 @@ export class Reporter {
     const count = ++this.#count[severity]
     if (count > MOST) return
     const shown = count < MOST ? message : `${message} (no more than ${MOST} ${severity}s are shown)`
-    this.problems.push(this.problem(severity, path, code, shown, span, offset))
+    this.problems.push(this.problem(severity, path, error, shown, span, offset))
   }
 
   /** A problem with its place, without counting it among those of the document. */
   problem(
     severity: Problem['severity'],
     path: NodePath,
-    code: string,
+    error: Coded,
     message: string,
     span: Span,
     offset?: number
@@ -105,7 +205,7 @@ export class Reporter {
     // One line is underlined; a node may go on over many.
     const rest = this.#source.line(line).length - column + 1
     const length = Math.max(1, Math.min(span.end - span.start, rest))
-    const problem = { severity, code, message, path: formatPath(path), line, column, length }
+    const problem = { severity, code: error.code, message, path: formatPath(path), line, column, length }
     return offset === undefined ? problem : { ...problem, offset }
   }
 }

@@ -1,4 +1,5 @@
 import { EvaluationError, type Expression } from '../expression/expression.js'
+import { flowErrors } from '../flow/error-codes.js'
 import type { Flow, Phase } from '../flow/flow.js'
 import { closeConnection, refuse, type Verdict } from '../flow/verdict.js'
 import type { ActionRun } from './action.js'
@@ -68,7 +69,7 @@ export class CompiledPhase {
 function failureVerdict(phase: Phase): Verdict {
   if (phase === 'on_tcp_connect') return closeConnection
   // The answer has begun; only a broken end says that it is not whole.
-  return phase === 'on_event_stream_message' ? { kind: 'close', how: 'reset' } : refuse(500, 'POLICY_EXPRESSION')
+  return phase === 'on_event_stream_message' ? { kind: 'close', how: 'reset' } : refuse(flowErrors.POLICY_EXPRESSION)
 }
 
 /** Goes on at an action of a rule that is known to match, or at a rule when `actionIndex` is 0. */

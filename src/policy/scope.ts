@@ -1,24 +1,14 @@
 import { type Compiled, EvaluationError, type Expression, type Template } from '../expression/expression.js'
 import type { Phase } from '../flow/flow.js'
+import type { Coded } from '../lib/errors.js'
 import type { SourceText, Span } from '../lib/positions.js'
 import { compileRegex, type Regex } from '../lib/regex.js'
-import type { Scope } from './action.js'
+import type { Scope, UnitName } from './action.js'
 import type { LoginGate } from './login-gate.js'
-import type { NodePath, Problem, Reporter } from './problems.js'
+import { type NodePath, type Problem, policyErrors, type Reporter } from './problems.js'
 import { scalarOffsets } from './scalar-offsets.js'
 import type { KeptStateDraft, PolicyServices, ServiceKey } from './services.js'
 import type { MapNode, ScalarNode, TreeNode } from './tree.js'
-
-/** Something of the configuration that a document names. */
-export type UnitName =
-  | { readonly kind: 'secret'; readonly vault: string; readonly name: string }
-  | { readonly kind: 'ip-policy'; readonly id: string }
-  | {
-      readonly kind: 'internal'
-      readonly layer: 'http' | 'tcp'
-      readonly host: string
-      readonly port: number | undefined
-    }
 
 export interface NamedUnit {
   readonly unit: UnitName
@@ -33,12 +23,12 @@ export interface DocumentScope {
   readonly keep: KeptStateDraft['keep']
   readonly source: SourceText
   readonly report: Reporter
-  /** Names of the results of actions in this document that are refused by name: why they do not exist is told there. */
+  /** Names of the results of actions in this document that are refused by name: the reason is reported there. */
   readonly refusedResults: ReadonlySet<string>
   /** What the document names of the configuration around it, each with what to say when it is not there. */
   readonly named: NamedUnit[]
   /** Reports something that is valid and cannot run yet; the policy is not runnable then. */
-  unavailable(path: NodePath, code: string, message: string, span: Span): void
+  unavailable(path: NodePath, error: Coded, message: string, span: Span): void
 }
 
 /** A place inside a document: its path there, and the node that the path leads to. */
@@ -90,29 +80,34 @@ export class ActionScope implements Scope {
     if (compiled.ok) return compiled.regex
     this.problem(
       at,
-      'REGEX_INVALID',
+      policyErrors.REGEX_INVALID,
       `\`${at.join('.')}\` is not a regular expression of RE2 syntax: ${compiled.message}`
     )
     return withoutMatch(pattern)
   }
 
-  problem(at: NodePath, code: string, message: string): void {
+  problem(at: NodePath, error: Coded, message: string): void {
     const { span } = this.#find(at, false)
-    this.#document.report.error([...this.#anchor.path, ...at], code, message, span)
+    this.#document.report.error([...this.#anchor.path, ...at], error, message, span)
   }
 
-  warn(at: NodePath, code: string, message: string): void {
+  warn(at: NodePath, error: Coded, message: string): void {
     const { span } = this.#find(at, false)
-    this.#document.report.warning([...this.#anchor.path, ...at], code, message, span)
+    this.#document.report.warning([...this.#anchor.path, ...at], error, message, span)
   }
 
-  unavailable(at: NodePath, message: string, code = 'ACTION_UNAVAILABLE'): void {
-    this.#document.unavailable([...this.#anchor.path, ...at], code, message, this.#find(at, false).span)
+  unavailable(at: NodePath, message: string, error: Coded = policyErrors.ACTION_UNAVAILABLE): void {
+    this.#document.unavailable([...this.#anchor.path, ...at], error, message, this.#find(at, false).span)
   }
 
   /** Like `problem`; with `onKey` the key of the last step is shown. */
   field(at: NodePath, message: string, onKey: boolean): void {
-    this.#document.report.error([...this.#anchor.path, ...at], 'CONFIG_INVALID', message, this.#find(at, onKey).span)
+    this.#document.report.error(
+      [...this.#anchor.path, ...at],
+      policyErrors.CONFIG_INVALID,
+      message,
+      this.#find(at, onKey).span
+    )
   }
 
   names(unit: UnitName, at: NodePath): void {
@@ -166,7 +161,7 @@ export function reportExpression<T>(document: DocumentScope, compiled: Compiled<
   for (const { severity, code, message, start, end } of found) {
     if (document.refusedResults.has(resultNamed(source.slice(start, end)))) continue
     const span = offsets === undefined ? node.span : spanInside(offsets, start, end, node as ScalarNode)
-    document.report[severity](at.path, code, message, span, start)
+    document.report[severity](at.path, { code }, message, span, start)
   }
 }
 
@@ -176,7 +171,10 @@ function resultNamed(expression: string): string {
 }
 
 function noteName({ named, report }: DocumentScope, unit: UnitName, { path, node }: Anchor): void {
-  named.push({ unit, missing: report.problem('warning', path, 'UNIT_MISSING', messageOfMissing(unit), node.span) })
+  named.push({
+    unit,
+    missing: report.problem('warning', path, policyErrors.UNIT_MISSING, messageOfMissing(unit), node.span)
+  })
 }
 
 function messageOfMissing(unit: UnitName): string {

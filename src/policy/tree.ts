@@ -1,3 +1,4 @@
+import { defineErrors } from '../lib/errors.js'
 import type { Span } from '../lib/positions.js'
 
 export type TreeNode = MapNode | ListNode | ScalarNode | BrokenNode
@@ -36,8 +37,17 @@ export interface BrokenNode {
   readonly span: Span
 }
 
+/** Codes of YAML and JSON texts that cannot be read, such as an account that is imported. */
+export const treeErrors = defineErrors({
+  SYNTAX: { text: 'The text is no valid YAML or JSON.', help: 'Correct it at the place that the message names.' },
+  TAG: { text: 'The text uses a YAML tag.', help: 'Write the value without the tag.' },
+  DUPLICATE_KEY: { text: 'A key stands twice in one map.', help: 'Remove one of them.' },
+  LIMIT: { text: 'The text is too deep or has too many values.', help: 'Divide it, or leave out what repeats.' },
+  MANY_DOCUMENTS: { text: 'The text holds more than one document.', help: 'Put each document into a file of its own.' }
+})
+
 export interface TreeProblem {
-  readonly code: 'SYNTAX' | 'TAG' | 'DUPLICATE_KEY' | 'LIMIT' | 'MANY_DOCUMENTS'
+  readonly code: keyof typeof treeErrors
   readonly message: string
   readonly span: Span
 }

@@ -3,7 +3,7 @@ import { engineValue } from '../expression/values.js'
 import type { Flow } from '../flow/flow.js'
 import { refusalToWrite, wireValue } from '../flow/headers.js'
 import type { Scope } from './action.js'
-import type { NodePath } from './problems.js'
+import { type NodePath, policyErrors } from './problems.js'
 
 /** `$YOUR_IP`, `<your ip>`, `{your-ip}`, `YOUR_IP`, `...`: where an example leaves the value to its reader. */
 const PLACEHOLDER = /\$[A-Z_]\w*|<[^<>]+>|\{[^{}]+\}|\bYOUR_\w+|\.\.\.|…/
@@ -34,8 +34,8 @@ export function isBlank(text: string): boolean {
 export function checkUrl(url: string, pattern: RegExp, expected: string, at: NodePath, scope: Scope): void {
   if (pattern.test(url) || url.includes('${')) return
   if (isPlaceholderWord(url)) {
-    scope.unavailable(at, `"${url}" is a placeholder: put ${expected} in its place`, 'PLACEHOLDER')
-  } else scope.problem(at, 'CONFIG_INVALID', `"${url}" is not ${expected}`)
+    scope.unavailable(at, `"${url}" is a placeholder: put ${expected} in its place`, policyErrors.PLACEHOLDER)
+  } else scope.problem(at, policyErrors.CONFIG_INVALID, `"${url}" is not ${expected}`)
 }
 
 /** Header fields of a config, compiled. Names are lower-case. */
@@ -57,11 +57,11 @@ export function compileHeaders(
   for (const [written, source] of Object.entries(headers)) {
     const name = written.toLowerCase()
     const refusal = Object.hasOwn(reserved, name) ? reserved[name] : refusalToWrite(written)
-    if (refusal !== undefined) scope.problem([...at, written], 'CONFIG_INVALID', refusal)
+    if (refusal !== undefined) scope.problem([...at, written], policyErrors.CONFIG_INVALID, refusal)
     if (names.includes(name)) {
       scope.problem(
         [...at, written],
-        'CONFIG_INVALID',
+        policyErrors.CONFIG_INVALID,
         `"${name}" stands here twice; the case of a name does not count`
       )
     }
@@ -82,7 +82,7 @@ function compileHeaderValue(name: string, source: string, at: NodePath, scope: S
   if (template.constant === undefined) return (flow) => onWire(name, template.text(flow))
   const value = wireValue(template.constant)
   if (value === undefined) {
-    scope.problem(at, 'CONFIG_INVALID', 'a header value holds no line break and no other control character')
+    scope.problem(at, policyErrors.CONFIG_INVALID, 'a header value holds no line break and no other control character')
   }
   return () => value ?? ''
 }
@@ -111,7 +111,7 @@ export interface CompiledValue {
  */
 export function compileValue(value: unknown, at: NodePath, scope: Scope, depth = 0): CompiledValue {
   if (depth > MAX_DEPTH) {
-    scope.problem(at, 'CONFIG_INVALID', `lists and maps nest at most ${MAX_DEPTH} deep`)
+    scope.problem(at, policyErrors.CONFIG_INVALID, `lists and maps nest at most ${MAX_DEPTH} deep`)
     return fixed(null)
   }
   if (typeof value === 'string') {

@@ -1,8 +1,10 @@
-import { type Absence, isAskedFor, type MaybeAbsent, type OpenComparison } from '../expression/absence.js'
+import { isAskedFor } from '../expression/absence.js'
+import type { Absence, MaybeAbsent, OpenComparison } from '../expression/expression.js'
 import type { Phase } from '../flow/flow.js'
 import { spellingOf } from '../flow/headers.js'
 import type { ReadyAction } from './action.js'
 import type { ActionNode, ExpressionNode, RuleNode } from './document.js'
+import { policyErrors } from './problems.js'
 import { type DocumentScope, reportExpression } from './scope.js'
 import { child } from './tree.js'
 
@@ -154,7 +156,7 @@ export class ForgeableHeaderJudge {
     const message = `a client can send "${name}" itself, and an upstream may believe the first of two; remove it before, by an action remove-headers with headers: [${name}] in this rule or in one that always runs before it`
     this.#document.report.warning(
       [...node.path, 'config', 'headers', name],
-      'HEADER_FORGEABLE',
+      policyErrors.HEADER_FORGEABLE,
       message,
       entry?.keySpan ?? node.typeNode.span
     )

@@ -1,4 +1,4 @@
-import { type FailureAnswer, pathErrors, requestErrors } from '../flow/error-codes.js'
+import { type FailureAnswer, flowErrors, pathErrors, requestErrors } from '../flow/error-codes.js'
 import type { ConnectionFacts, Exchange } from '../flow/exchange.js'
 import { type EntryFacts, Flow, type FlowRequest } from '../flow/flow.js'
 import { HeaderFields, type HeaderList } from '../flow/headers.js'
@@ -23,9 +23,6 @@ export interface AdmissionParts {
   readonly endpoints: AddressFilter
   readonly tls: ListenerTls
 }
-
-/** The request came on a connection whose handshake was not held against the edge of its host (RFC 9110 15.5.20). */
-const MISDIRECTED: FailureAnswer = { status: 421, code: 'MISDIRECTED_REQUEST' }
 
 /** Where an exchange is: what it is held to before any route is looked for. */
 export interface Place {
@@ -72,7 +69,7 @@ export class Admission {
     if (!this.#parts.endpoints.admits(place.snapshot, origin.address, { listener: connection.listener }))
       return requestErrors.restricted
     const misdirected = this.#parts.tls.misdirected(connection, asked.host, place.found?.edge, place.snapshot)
-    if (misdirected && connection.tls !== undefined) return MISDIRECTED
+    if (misdirected && connection.tls !== undefined) return flowErrors.MISDIRECTED_REQUEST
     const pathForm = formAt(place.found?.edge, place.entry)
     const target = asked.in(pathForm)
     if (typeof target === 'string') return pathErrors[target]
@@ -96,7 +93,9 @@ export class Admission {
     if (results !== undefined) flow.results = new Map(results)
     const admitted = flow as AdmittedFlow
     // Without TLS it may be sent to where its host is served with it.
-    return misdirected && plainAnswer(admitted, place.found, place.snapshot) === undefined ? MISDIRECTED : admitted
+    return misdirected && plainAnswer(admitted, place.found, place.snapshot) === undefined
+      ? flowErrors.MISDIRECTED_REQUEST
+      : admitted
   }
 }
 

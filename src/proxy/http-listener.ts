@@ -1,3 +1,4 @@
+import { flowErrors } from '../flow/error-codes.js'
 import type { ConnectionFacts } from '../flow/exchange.js'
 import { type EntryFacts, Flow } from '../flow/flow.js'
 import type { TurnedAway } from '../lib/client-limits.js'
@@ -37,7 +38,7 @@ class ConnectionPolicy {
       flow.units = holder.current()
       const verdict = phase.run(flow)
       const refused = verdict !== undefined
-      if (refused) metrics.failed('CONNECTION_REFUSED')
+      if (refused) metrics.failed(flowErrors.CONNECTION_REFUSED.code)
       else if (flow.results !== undefined) this.#results.set(facts.id, flow.results)
       if (refused || flow.logs !== undefined) this.#log(facts, flow, refused)
       if (refused) return false

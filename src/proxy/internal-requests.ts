@@ -1,6 +1,8 @@
+import { internalRequestErrors } from '../flow/error-codes.js'
 import type { ConnectionFacts, RequestHead } from '../flow/exchange.js'
 import type { Flow, InternalAnswer, InternalRequests } from '../flow/flow.js'
 import type { Clock } from '../lib/clock.js'
+import { messageOf } from '../lib/errors.js'
 import { type OutboundFailure, type OutboundRequest, outboundError } from '../lib/http-client/answer.js'
 import { OutboundCut } from '../lib/http-client/cut.js'
 import { Snapshot } from '../runtime/snapshot.js'
@@ -9,11 +11,6 @@ import type { Pipeline } from './pipeline.js'
 
 /** Requests of policies inside requests of policies. */
 const MOST_DEPTH = 3
-
-const internalRequestErrors = {
-  ENDPOINT_MISSING: 'there is no such internal endpoint',
-  LOOP: 'policies of internal endpoints ask each other without end'
-} as const
 
 /** Leads the requests of policies through the pipeline, on behalf of the client whose exchange the policy looks at. */
 export class PipelineRequests implements InternalRequests {
@@ -30,7 +27,7 @@ export class PipelineRequests implements InternalRequests {
     const timeMs = () => this.#clock.monotonic() - begun
     const failed = (code: OutboundFailure) => outboundError(code, timeMs())
     const refused = (code: keyof typeof internalRequestErrors) =>
-      ({ ok: false, code, message: internalRequestErrors[code], timeMs: timeMs() }) as const
+      ({ ok: false, code, message: messageOf(internalRequestErrors[code]), timeMs: timeMs() }) as const
     if (!URL.canParse(request.url)) return failed('URL_INVALID')
     const url = new URL(request.url)
     const host = url.hostname.replace(/\.$/, '')

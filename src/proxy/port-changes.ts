@@ -2,7 +2,7 @@ import { isInternal } from '../flow/flow.js'
 import { Backoff } from '../lib/concurrency.js'
 import { codeOf } from '../lib/errors.js'
 import type { HostPort, TcpEdgeUnit } from '../runtime/plan.js'
-import type { PortProblem } from '../runtime/ports.js'
+import { type PortProblem, portErrors } from '../runtime/ports.js'
 
 /** One TCP edge in a change. */
 export interface EdgeChange {
@@ -170,7 +170,7 @@ export class MissingPorts {
       bound.serve()
       this.#log.info({ unit, host, port }, 'a port that could not be opened is open now')
     } catch (error) {
-      const reason = codeOf(error) ?? 'UNKNOWN'
+      const reason = codeOf(error) ?? portErrors.UNKNOWN.code
       this.#log.warn(
         { unit, host, port, reason, next_attempt_ms: this.#pause },
         'a port still cannot be opened; it is tried again'

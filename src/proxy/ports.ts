@@ -2,7 +2,7 @@ import { isDeepStrictEqual } from 'node:util'
 import { CodedError, codeOf } from '../lib/errors.js'
 import { Slices } from '../lib/slices.js'
 import { asKind, type HostPort, type ListenerUnit, type Unit } from '../runtime/plan.js'
-import type { BoundPorts, PortProblem, Ports } from '../runtime/ports.js'
+import { type BoundPorts, type PortProblem, type Ports, portErrors } from '../runtime/ports.js'
 import type { Snapshot } from '../runtime/snapshot.js'
 import {
   type BoundSocket,
@@ -166,7 +166,7 @@ export class ProcessPorts implements Ports {
         undo: () => this.#drop(port)
       })
     } catch (error) {
-      failed.push({ unit: key, host: after.host, port: after.port, reason: codeOf(error) ?? 'UNKNOWN' })
+      failed.push({ unit: key, host: after.host, port: after.port, reason: codeOf(error) ?? portErrors.UNKNOWN.code })
     }
   }
 
@@ -212,7 +212,7 @@ export class ProcessPorts implements Ports {
       steps.push({ commit: serve, undo: drop })
       return undefined
     } catch (error) {
-      return codeOf(error) ?? 'UNKNOWN'
+      return codeOf(error) ?? portErrors.UNKNOWN.code
     }
   }
 
@@ -220,7 +220,7 @@ export class ProcessPorts implements Ports {
     const { tcpHost, reserved, openTcp } = this.#parts
     const address = { host: tcpHost, port: at.port }
     if (this.#edgePorts.has(at.port) || reserved.some((other) => overlap(other, address))) {
-      throw new CodedError(IN_USE, `port ${at.port} is in use by this process`)
+      throw new CodedError({ code: IN_USE }, `port ${at.port} is in use by this process`)
     }
     const port = await openTcp(edge, at, address)
     return {
@@ -262,7 +262,7 @@ export class ProcessPorts implements Ports {
       (bound) => bound.serve(),
       (error: unknown) => {
         log.error({ err: error, listener: unit.name }, 'a listener could not be opened again')
-        const reason = codeOf(error) ?? 'UNKNOWN'
+        const reason = codeOf(error) ?? portErrors.UNKNOWN.code
         this.#missing.set(key, { problem: { unit: key, host, port, reason }, bind })
       }
     )

@@ -1,6 +1,6 @@
 import type { Socket } from 'node:net'
 import type { Duplex } from 'node:stream'
-import { FAILURES, MOST_HOPS, requestErrors } from '../flow/error-codes.js'
+import { FAILURES, flowErrors, MOST_HOPS, requestErrors } from '../flow/error-codes.js'
 import type { BytePipe, Failure } from '../flow/exchange.js'
 import { type EntryFacts, Flow, offerTermination } from '../flow/flow.js'
 import { closeConnection, type Verdict } from '../flow/verdict.js'
@@ -379,11 +379,11 @@ export class TcpConnection {
 
 const ENDS: Readonly<Record<PipeEnd, string | undefined>> = {
   complete: undefined,
-  broken: 'CONNECTION_BROKEN',
-  idle: 'IDLE',
-  drained: 'DRAINING'
+  broken: flowErrors.CONNECTION_BROKEN.code,
+  idle: flowErrors.IDLE.code,
+  drained: flowErrors.DRAINING.code
 }
 
 function refusalCode(verdict: Verdict): string {
-  return (verdict.kind === 'respond' ? verdict.code : undefined) ?? 'CONNECTION_REFUSED'
+  return (verdict.kind === 'respond' ? verdict.code : undefined) ?? flowErrors.CONNECTION_REFUSED.code
 }

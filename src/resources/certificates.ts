@@ -1,12 +1,26 @@
 import { X509Certificate } from 'node:crypto'
 import Type from 'typebox'
 import { MAX_CRL, type Revocations, readRevocations } from '../lib/crl.js'
+import { defineErrors } from '../lib/errors.js'
 import { timestampText } from '../lib/json.js'
 import { checkPrivateKey, MAX_PEM, readChain } from '../lib/x509.js'
+import type { FieldCode } from '../schema/errors.js'
 import { described, kept, keptText, keptTextOrNull, keptTexts, text } from '../schema/fields.js'
 import type { RuleView } from '../schema/objects.js'
 import { secret } from '../schema/secrets.js'
 import { defineResource } from './resource.js'
+
+/** Why a certificate is none of an authority; reason in the details of the API. */
+export const authorityErrors = defineErrors({
+  CERTIFICATE_MANY: {
+    text: 'The text holds more than one certificate.',
+    help: 'Make one certificate authority of each.'
+  },
+  CERTIFICATE_NO_AUTHORITY: {
+    text: 'The certificate may not sign others.',
+    help: 'Give the certificate of the authority that issued it.'
+  }
+})
 
 /** An uploaded certificate with its private key. */
 export const tlsCertificate = defineResource({
@@ -89,7 +103,7 @@ function readCertificate({ body, given, secret: clear, report }: RuleView): void
 }
 
 /** What a reader of PEM calls a problem, in the words of requests. */
-function codeFor(code: string): string {
+function codeFor(code: string): FieldCode {
   return code === 'TOO_LONG' ? code : 'FIELD_INVALID'
 }
 
@@ -138,12 +152,12 @@ function readAuthority({ body, given, report }: RuleView): void {
   }
   const { certificates, leaf } = chain
   if (certificates.length > 1) {
-    report('ca_pem', 'FIELD_INVALID', 'must hold one certificate', { reason: 'CERTIFICATE_MANY' })
+    report('ca_pem', 'FIELD_INVALID', 'must hold one certificate', { reason: authorityErrors.CERTIFICATE_MANY.code })
     return
   }
   if (!leaf.isAuthority) {
     const message = 'must be the certificate of an authority (Basic Constraints)'
-    report('ca_pem', 'FIELD_INVALID', message, { reason: 'CERTIFICATE_NO_AUTHORITY' })
+    report('ca_pem', 'FIELD_INVALID', message, { reason: authorityErrors.CERTIFICATE_NO_AUTHORITY.code })
     return
   }
   Object.assign(body, {

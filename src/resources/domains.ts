@@ -1,4 +1,5 @@
 import Type from 'typebox'
+import { defineErrors } from '../lib/errors.js'
 import type { Unit } from '../runtime/plan.js'
 import { type Body, defineField, type Field, type Makers } from '../schema/field.js'
 import { choice, computed, constant, described, kept, keptTextOrNull, text } from '../schema/fields.js'
@@ -7,6 +8,18 @@ import { ref, type Target, withdrawnRef } from '../schema/references.js'
 import { certificateAuthority, tlsCertificate } from './certificates.js'
 import { defineResource, type MakeView, type RecordOf } from './resource.js'
 import { authorityKey, certificateKey, planned, secretAt } from './units.js'
+
+/** Why a certificate was not issued: the error_code of a job. */
+export const provisioningErrors = defineErrors({
+  DNS_ERROR: {
+    text: 'The owner of the domain has to correct something: DNS, CAA or the name itself.',
+    help: 'Correct what msg names; sluice domains verify shows what DNS must say.'
+  },
+  INTERNAL_ERROR: {
+    text: 'The authority or Sluice failed; the next attempt may succeed.',
+    help: 'Wait for retries_at; look into the log when it goes on.'
+  }
+})
 
 /**
  * Why an uploaded certificate cannot serve a domain now: it does not name it (RFC 6125 6.4.3: a wildcard stands for one label), or
@@ -73,7 +86,7 @@ export type CertificateWork = {
 
 /** What is being requested, as answers show it. */
 export type ProvisioningJob = {
-  readonly error_code: 'INTERNAL_ERROR' | 'DNS_ERROR' | null
+  readonly error_code: keyof typeof provisioningErrors | null
   readonly msg: string
   readonly started_at: string
   readonly retries_at: string | null

@@ -1,6 +1,7 @@
 import Type from 'typebox'
 import { isObject } from '../lib/json.js'
 import { didYouMean } from '../lib/suggest.js'
+import type { FieldCode } from '../schema/errors.js'
 import { defineField, type Reading } from '../schema/field.js'
 import { nullable, text } from '../schema/fields.js'
 import { refs } from '../schema/references.js'
@@ -82,7 +83,7 @@ export const eventSubscription = defineResource({
 })
 
 function readSources(value: unknown, at: string, _path: string, reading: Reading): readonly Source[] | undefined {
-  const refuse = (field: string, code: string, message: string) => {
+  const refuse = (field: string, code: FieldCode, message: string) => {
     reading.report({ field, code, message })
     return undefined
   }
@@ -96,7 +97,7 @@ function readSources(value: unknown, at: string, _path: string, reading: Reading
 }
 
 function readSource(value: unknown, at: string, reading: Reading): Source | undefined {
-  const refuse = (field: string, code: string, message: string) => {
+  const refuse = (field: string, code: FieldCode, message: string) => {
     reading.report({ field, code, message })
     return undefined
   }
@@ -153,7 +154,7 @@ function readFields(type: string, value: unknown, at: string, reading: Reading):
 /** Undefined when not given, null after a report. */
 function readFilter(type: string, value: unknown, at: string, reading: Reading): string | undefined | null {
   if (value === undefined || value === '') return undefined
-  const refuse = (code: string, message: string) => {
+  const refuse = (code: FieldCode, message: string) => {
     reading.report({ field: at, code, message })
     return null
   }

@@ -1,3 +1,4 @@
+import type { FieldCode } from '../schema/errors.js'
 import type { Body, BodyOf, Fields, Link, Makers, ResourceRecord } from '../schema/field.js'
 import { linksOfMembers, type Rule } from '../schema/objects.js'
 
@@ -22,7 +23,7 @@ export interface MakeView {
   /** A text to keep sealed under `path`. */
   secret(path: string, text: string): void
   /** Refuses the write. `field` as in requests. */
-  report(field: string, code: string, message: string): void
+  report(field: string, code: FieldCode, message: string): void
 }
 
 interface ResourceDefinition<F extends Fields = Fields> {

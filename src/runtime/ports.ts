@@ -1,4 +1,10 @@
+import { defineErrors } from '../lib/errors.js'
 import type { Snapshot } from './snapshot.js'
+
+/** Why a port is not open, where the system gives no code of its own. */
+export const portErrors = defineErrors({
+  UNKNOWN: { text: 'A port could not be opened and the system gave no reason.', help: 'Look into the log.' }
+})
 
 /** A socket that could not be bound. */
 export interface PortProblem {

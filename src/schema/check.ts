@@ -1,9 +1,10 @@
 import type { TSchema } from 'typebox'
 import { isObject } from '../lib/json.js'
 import { checkScalar, countFindings, type Finding, repeatFindings } from './constraints.js'
+import type { FieldCode } from './errors.js'
 import type { Schema } from './schema.js'
 
-export type Report = (at: string, code: string, message: string) => void
+export type Report = (at: string, code: FieldCode, message: string) => void
 
 const UNPAIRED = /\p{Surrogate}|\0/u
 
@@ -72,7 +73,7 @@ function isReported(findings: readonly Finding[], schema: Schema, at: string, re
 const KINDS = { string: 'must be text', boolean: 'must be true or false', null: 'must be null' }
 
 /** A finding in the words of the API: code and message. */
-function say(finding: Finding, schema: Schema): readonly [code: string, message: string] {
+function say(finding: Finding, schema: Schema): readonly [code: FieldCode, message: string] {
   switch (finding.rule) {
     case 'kind':
       return ['FIELD_INVALID', sayKind(schema)]

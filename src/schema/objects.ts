@@ -1,6 +1,7 @@
 import Type, { type TSchema } from 'typebox'
 import { isObject, type Json } from '../lib/json.js'
 import { didYouMean } from '../lib/suggest.js'
+import type { FieldCode } from './errors.js'
 import {
   type Body,
   type BodyOf,
@@ -33,7 +34,7 @@ export interface RuleView {
   readonly before: Readonly<Body> | undefined
   /** Clear value of a sealed field, as given or as kept. */
   secret(name: string): string | undefined
-  report(name: string, code: string, message: string, details?: Problem['details']): void
+  report(name: string, code: FieldCode, message: string, details?: Problem['details']): void
 }
 
 interface MemberRead {
@@ -99,7 +100,7 @@ function readMember(
 ): void {
   const key = field.requestName(name)
   const at = join(source.at, key)
-  const fault = (code: string, message: string) => {
+  const fault = (code: FieldCode, message: string) => {
     faults.add(name)
     reading.report({ field: at, code, message })
   }

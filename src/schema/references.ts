@@ -2,6 +2,7 @@ import Type from 'typebox'
 import type { Json } from '../lib/json.js'
 import { checkValue, type Report } from './check.js'
 import { countFindings, repeatFindings } from './constraints.js'
+import type { FieldCode } from './errors.js'
 import { defineField, type Field, type Link, type OnTargetDelete, type Reading, type ResourceRecord } from './field.js'
 import { computed, type FieldOptions, nullable, optionsOf } from './fields.js'
 import { integer } from './values.js'
@@ -64,7 +65,7 @@ function readIds(
   at: string,
   reading: Reading
 ): string[] | undefined {
-  const refuse = (code: string, message: string) => {
+  const refuse = (code: FieldCode, message: string) => {
     reading.report({ field: at, code, message })
     return undefined
   }

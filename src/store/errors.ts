@@ -4,22 +4,71 @@ import type { Claim, RecordKey } from './records.js'
 /** Codes of `StoreError`. */
 export const storeErrors = defineErrors({
   STORE_UNAVAILABLE: {
-    text: 'The store is out of reach, full, read-only or too slow. Nothing was changed, and it may work later.'
+    text: 'The store is out of reach, full, read-only or too slow. Nothing was changed, and it may work later.',
+    help: 'Look at the database, its disk and the network; a running process goes on by itself.'
   },
-  STORE_REFUSED: { text: 'The database rejects this user: wrong name, password or database. Ask its operator.' },
-  STORE_DEGRADED: { text: 'The process serves its own copy of the configuration, which takes no writes.' },
-  STORE_BUSY: { text: 'Another process has been writing for too long. Nothing was changed; try again later.' },
-  STORE_FAILED: { text: 'The database refused a statement or its file is damaged. A repetition does not help.' },
-  STORE_OUTCOME_UNKNOWN: { text: 'The connection broke during a commit and the database stayed out of reach.' },
-  STORE_CLAIMED: { text: 'Another record holds the value.' },
-  STORE_EXISTS: { text: 'The record exists already.' },
-  STORE_MISSING: { text: 'The record does not exist.' },
-  STORE_LOCKED: { text: 'Another process has the file of the store.' },
-  STORE_SCHEMA_NEWER: { text: 'The data was written by a newer version of Sluice.' },
-  STORE_ADDRESS: { text: 'The address is no address of a store.' },
-  STORE_SEAL_KEY: { text: 'The secrets of the store are sealed by another key than the one of this process.' },
-  STORE_NO_COPY: { text: 'This kind of database is copied by its own tools.' },
-  STORE_CLOSED: { text: 'The store was used after it was closed, or a transaction after its end.' }
+  STORE_REFUSED: {
+    text: 'The database rejects this user: wrong name, password or database. Ask its operator.',
+    help: 'Correct user, password or database in the address of the store.'
+  },
+  STORE_DEGRADED: {
+    text: 'The process serves its own copy of the configuration, which takes no writes.',
+    help: 'Bring the store back; the process then takes writes again by itself.'
+  },
+  STORE_BUSY: {
+    text: 'Another process has been writing for too long. Nothing was changed; try again later.',
+    help: 'Repeat it when the other process, such as an import, is done.'
+  },
+  STORE_FAILED: {
+    text: 'The database refused a statement or its file is damaged. A repetition does not help.',
+    help: 'Restore a backup if the file is damaged; else report it with the lines of the log.'
+  },
+  STORE_OUTCOME_UNKNOWN: {
+    text: 'The connection broke during a commit and the database stayed out of reach.',
+    help: 'Read the record before you repeat the change.'
+  },
+  STORE_CLAIMED: {
+    text: 'Another record holds the value.',
+    help: 'Choose another value, or change the record that holds it.'
+  },
+  STORE_EXISTS: { text: 'The record exists already.', help: 'Change the record instead of creating it.' },
+  STORE_MISSING: { text: 'The record does not exist.', help: 'Look at the id; the record may have been deleted.' },
+  STORE_LOCKED: {
+    text: 'Another process has the file of the store.',
+    help: 'Stop the other process first, or use PostgreSQL for several processes.'
+  },
+  STORE_SCHEMA_NEWER: {
+    text: 'The data was written by a newer version of Sluice.',
+    help: 'Start the newer version, or restore a backup of this one.'
+  },
+  STORE_ADDRESS: {
+    text: 'The address is no address of a store.',
+    help: 'Give a path or an address such as postgres://user@host/database.'
+  },
+  STORE_SEAL_KEY: {
+    text: 'The secrets of the store are sealed by another key than the one of this process.',
+    help: 'Start the process with the sealing key of the store.'
+  },
+  STORE_NO_COPY: {
+    text: 'This kind of database is copied by its own tools.',
+    help: 'Use pg_dump or the backups of the operator of the database.'
+  },
+  STORE_CLOSED: {
+    text: 'The store was used after it was closed, or a transaction after its end.',
+    help: 'Nothing while a process stops; else report it with the lines of the log.'
+  }
+})
+
+/** Codes of the copy of the configuration that a process keeps for times without its store. */
+export const copyErrors = defineErrors({
+  COPY_BROKEN: {
+    text: 'The file is no whole copy of a configuration in the form of this version.',
+    help: 'Delete the file; the process writes a new one as soon as it reaches the store.'
+  },
+  COPY_OVERTAKEN: {
+    text: 'The configuration changed faster than it could be copied.',
+    help: 'Nothing: the copy is tried again, and the one before it stays.'
+  }
 })
 
 export type StoreErrorCode = keyof typeof storeErrors
@@ -37,7 +86,7 @@ export class StoreError extends CodedError {
   readonly trouble: StoreTrouble | undefined
 
   constructor(code: StoreErrorCode, message: string, options: StoreErrorOptions = {}) {
-    super(code, message, options)
+    super(storeErrors[code], message, options)
     this.name = 'StoreError'
     this.trouble = options.trouble
   }

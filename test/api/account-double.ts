@@ -2,7 +2,7 @@ import { open, stat } from 'node:fs/promises'
 import type { Account } from '../../src/api/calls.js'
 import type { Entrance } from '../../src/control/access.js'
 import type { Call, Done, Principal, Shown, Written } from '../../src/control/calls.js'
-import { ControlError } from '../../src/control/errors.js'
+import { ControlError, controlErrors } from '../../src/control/errors.js'
 import { KEY } from './asking.js'
 
 const PRINCIPAL: Principal = { id: 'usr_1', role: 'administrator', subject: 'operator', key: null }
@@ -47,7 +47,7 @@ export class AccountDouble implements Account {
   }
 
   permit() {
-    if (!this.permitted) throw new ControlError('ADMIN_REQUIRED', 'only an administrator may do this')
+    if (!this.permitted) throw new ControlError(controlErrors.ADMIN_REQUIRED, 'only an administrator may do this')
   }
 
   create = this.#answer('create', written)

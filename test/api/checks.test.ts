@@ -3,6 +3,7 @@ import t, { type Test } from 'tap'
 import type { ApiOptions } from '../../src/api/server.js'
 import { ControlError } from '../../src/control/errors.js'
 import { resources } from '../../src/resources/registry.js'
+import { fieldErrors } from '../../src/schema/errors.js'
 import { ManualClock } from '../helpers/clock.js'
 import { AccountDouble } from './account-double.js'
 import { type Asked, asker, listen, word } from './asking.js'
@@ -411,14 +412,14 @@ t.test('every refusal of the account has its status', async (t) => {
     ['POLICY_EXPRESSION_INVALID', 400]
   ]
   for (const [code, status] of statuses) {
-    control.failure = new ControlError(code, 'why', { field: 'a.b', details: { line: '3' } })
+    control.failure = new ControlError({ code }, 'why', { field: 'a.b', details: { line: '3' } })
     const answer = await ask('/ip_policies', { method: 'POST', body: {} })
     t.equal(answer.status, status, code)
     t.equal(word(t, answer), code)
     t.match(answer.json.details, { field: 'a.b', line: '3' })
   }
   const problems = ['a', 'b', 'c'].map((field) => ({ field, code: 'TOO_LONG', message: 'is too long' }))
-  control.failure = new ControlError('TOO_LONG', 'a is too long', { field: 'a', problems })
+  control.failure = new ControlError(fieldErrors.TOO_LONG, 'a is too long', { field: 'a', problems })
   const several = await ask('/ip_policies', { method: 'POST', body: {} })
   t.match(several.json.details, { field: 'a', also: 'b is too long; c is too long' })
   t.same(faults, [])

@@ -35,7 +35,7 @@ export class Kit {
   readonly bodies = new BodyBuffers({
     total: 4 * 1024 * 1024,
     each: 1024 * 1024,
-    broken: (failure) => refuse(502, failure)
+    broken: (failure) => refuse({ status: 502, code: failure })
   })
   /** Kept state over all compilations of one kit. */
   readonly kept = new Map<string, unknown>()

@@ -9,7 +9,7 @@ import { ScriptedBody } from '../helpers/message-body.js'
 import { until } from '../helpers/until.js'
 
 const buffers = (total = 100, each = 10) => {
-  return new BodyBuffers({ total, each, broken: (failure) => refuse(599, failure) })
+  return new BodyBuffers({ total, each, broken: (failure) => refuse({ status: 599, code: failure }) })
 }
 
 function requestWith(body: ScriptedBody, clientAddress?: string) {
@@ -78,7 +78,12 @@ t.test('the budget of the process bounds all bodies together and comes back with
 })
 
 t.test('one client holds at most its share, and an IPv6 network is one client', async (t) => {
-  const bodies = new BodyBuffers({ total: 100, each: 10, perClient: 12, broken: (failure) => refuse(599, failure) })
+  const bodies = new BodyBuffers({
+    total: 100,
+    each: 10,
+    perClient: 12,
+    broken: (failure) => refuse({ status: 599, code: failure })
+  })
   const from = (clientAddress: string, text = 'abcdefgh') => {
     const flow = requestWith(new ScriptedBody([text]), clientAddress)
     return { flow, whole: bodies.request(flow) }
@@ -101,7 +106,12 @@ t.test('a body that trickles in ends with 408 and gives back what it held', asyn
   const start = (deadline: number, rate: number) => {
     const clock = new ManualClock()
     const pace = { clock, deadline, rate }
-    const bodies = new BodyBuffers({ total: 100, each: 50, pace, broken: (failure) => refuse(408, failure) })
+    const bodies = new BodyBuffers({
+      total: 100,
+      each: 50,
+      pace,
+      broken: (failure) => refuse({ status: 408, code: failure })
+    })
     const send = (text: string) => {
       const stream = new Readable({ read: () => undefined })
       stream.push(text)

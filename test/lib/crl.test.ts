@@ -1,5 +1,5 @@
 import 'reflect-metadata'
-import { randomBytes, X509Certificate } from 'node:crypto'
+import { X509Certificate } from 'node:crypto'
 import { BasicConstraintsExtension, Extension } from '@peculiar/x509'
 import t from 'tap'
 import { ClientAuthority, isRevoked, MAX_CRL, readRevocations } from '../../src/lib/crl.js'
@@ -50,12 +50,12 @@ t.test('what is no whole list of the authority is refused with the reason', asyn
     const cut = read(pemOf(der.subarray(0, length)), authority)
     if (cut.ok) t.fail(`${length} bytes are no list`)
   }
-  // All but the signature itself, which may be written in more than one way.
-  for (let i = 0; i < der.length - 74; i++) {
-    const wrong = Buffer.from(der)
-    randomBytes(1).copy(wrong, i)
-    const found = read(pemOf(wrong), authority)
-    if (found.ok && !wrong.equals(der)) t.fail(`byte ${i} is not covered`)
+  for (let i = 0; i < der.length; i++) {
+    for (const bits of [0x01, 0x20, 0x80, 0xff]) {
+      const wrong = Buffer.from(der)
+      wrong[i] = (wrong[i] as number) ^ bits
+      if (read(pemOf(wrong), authority).ok) t.fail(`byte ${i} is not covered`)
+    }
   }
 })
 

@@ -1,3 +1,4 @@
+import { getHeapSpaceStatistics } from 'node:v8'
 import t from 'tap'
 import { atOnce, Slices, type Steps } from '../../src/lib/slices.js'
 
@@ -64,6 +65,49 @@ t.test('work beside traffic rests for longer than it works', async (t) => {
   t.equal(await Slices.besideTraffic().run(working()), 20)
   const rested = performance.now() - begun - worked
   t.ok(rested >= worked, `${rested} ms beside ${worked} ms of work`)
+})
+
+t.test('tidying up at the end of a stretch counts as work', async (t) => {
+  let now = 0
+  const worked: number[] = []
+  const slices = new Slices({
+    now: () => now,
+    hold: 1,
+    tidy: () => {
+      now += 3
+    },
+    turn: async (took) => {
+      worked.push(took)
+    }
+  })
+  function* working(): Steps<void> {
+    for (let n = 0; n < 3; n++) {
+      now += 1
+      yield
+    }
+  }
+  await slices.run(working())
+  t.same(worked, [4, 4, 4])
+})
+
+t.test('work beside traffic leaves no long collection of what it keeps', async (t) => {
+  const kept: object[] = []
+  function* keeping(): Steps<void> {
+    for (let n = 0; n < 200_000; n++) {
+      kept.push({ n })
+      yield
+    }
+  }
+  const young: number[] = []
+  const looking = setInterval(() => {
+    const space = getHeapSpaceStatistics().find(({ space_name: name }) => name === 'new_space')
+    young.push(space?.space_used_size ?? Number.NaN)
+  }, 1)
+  await Slices.besideTraffic().run(keeping())
+  clearInterval(looking)
+  t.ok(young.length > 3, 'it rested')
+  t.ok(Math.max(...young) < 8 * 1024 * 1024, `${Math.max(...young)} bytes of the young generation in use`)
+  t.equal((globalThis as { gc?: unknown }).gc, undefined, 'the collector is not shown to the rest of the process')
 })
 
 t.test('a step that fails fails the whole', async (t) => {

@@ -12,7 +12,12 @@ import { any, choice, duration, expression, map } from '../../src/schema/values.
 import { compile, compileValid, phaseOf, short } from './stand.js'
 
 const all = ['on_tcp_connect', 'on_http_request', 'on_http_response'] as const
-const never = { phases: all, configOptional: true, terminates: 'never' } as const
+const never = {
+  summary: 'Does nothing.',
+  phases: all,
+  configOptional: true,
+  terminates: 'never'
+} as const
 
 const fields = config({
   name: Type.String({ minLength: 1, maxLength: 8 }),

@@ -41,6 +41,7 @@ function actionsOf(trail: string[]): readonly Action[] {
   }
   return Object.entries(runs).map(([type, run]) =>
     defineAction({
+      summary: 'Ends the phase as its rule says.',
       type,
       phases: ['on_tcp_connect', 'on_http_request', 'on_http_response', 'on_event_stream_message'],
       config: config({}),
@@ -103,7 +104,7 @@ t.test('a strict document fails closed when something is absent', async (t) => {
     lenient,
     {
       verdicts: [
-        { verdict: refuse(500, 'POLICY_EXPRESSION'), by: 'expression' },
+        { verdict: refuse({ status: 500, code: 'POLICY_EXPRESSION' }), by: 'expression' },
         { verdict: closeConnection, by: 'expression' }
       ],
       trail: [],
@@ -178,7 +179,7 @@ t.test('any other failure ends the phase with 500 and nothing more runs', async 
   for (const line of ['failed: pass', 'not-bool: pass', 'fail pass', 'absent', 'fail-later pass']) {
     const { compiled, flow, trail, counts, logs } = setUp([line, 'pass'])
     const verdict = await compiled.run(flow)
-    t.same(verdict, refuse(500, 'POLICY_EXPRESSION'), line)
+    t.same(verdict, refuse({ status: 500, code: 'POLICY_EXPRESSION' }), line)
     t.notOk(trail.includes('#1.pass'), line)
     t.equal(counts.get('failed api on_http_request #0'), 1, line)
     t.equal(flow.decidedBy?.rule, '#0', line)

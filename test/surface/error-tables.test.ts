@@ -1,42 +1,76 @@
 import t from 'tap'
-import { controlErrors } from '../../src/control/errors.js'
-import { flowErrors } from '../../src/flow/error-codes.js'
-import type { ErrorMeaning } from '../../src/lib/errors.js'
-import { storeErrors } from '../../src/store/errors.js'
+import { errorGroups } from '../../src/app/catalogue.js'
+import { errorRows, isCode, statuses } from './codes.js'
 import * as source from './source.js'
 
-const tables: Readonly<Record<string, Readonly<Record<string, ErrorMeaning>>>> = {
-  flow: flowErrors,
-  control: controlErrors,
-  store: storeErrors
-}
+/** One table of error codes: what the source writes is in it, and what is in it is used. */
 
-const written = new Set<string>()
-const inStoreErrors = new Set<string>()
-await source.everyNode((node) => {
+/** Codes that the source writes outside of tables, with the files that do. */
+const written = new Map<string, Set<string>>()
+/** Names of members that the source reads: `RATE_LIMITED` of `rateLimitErrors.RATE_LIMITED`. */
+const named = new Set<string>()
+/** Codes of the tables, as often as they stand there. */
+const declared: string[] = []
+/** Calls that get a code as a text of their own instead of a row. A code that is typed by its table is checked by the compiler. */
+const free: string[] = []
+const TAKES_A_ROW =
+  /^(refuse|CodedError|ControlError|ApiError|scope\.(problem|warn|unavailable)|.*[rR]eport\.(error|warning))$/
+
+await source.everyNode((node, file) => {
+  const table = source.tableOf(node)
+  if (table !== undefined) {
+    declared.push(...source.memberNames(table))
+    return false
+  }
   const text = source.textOf(node)
-  if (text !== undefined) written.add(text)
+  if (text !== undefined && isCode(text)) written.set(text, (written.get(text) ?? new Set()).add(file))
+  const name = source.accessedName(node)
+  if (name !== undefined) named.add(name)
   const call = source.called(node)
-  if (call?.name === 'StoreError') inStoreErrors.add(source.textOf(call.args[0]) ?? '')
-  if (/^flowErrors\.[A-Z_]+$/.test(node.getText())) written.add(node.getText().slice('flowErrors.'.length))
+  if (call === undefined || !TAKES_A_ROW.test(call.name)) return true
+  for (const argument of call.args) {
+    const code = source.isObject(argument) ? source.textOf(source.member(argument, 'code')) : undefined
+    if (code !== undefined && isCode(code)) free.push(`${file}: ${call.name}({ code: '${code}' })`)
+  }
+  return true
 })
 
-for (const [name, table] of Object.entries(tables)) {
-  t.test(`every error of ${name} has a meaning and is used`, async (t) => {
-    for (const [code, { text }] of Object.entries(table)) {
-      t.match(text, /^[A-Z].*\.$/, `${code} has a sentence`)
-      t.ok(written.has(code), `${code} is used`)
-    }
-  })
-}
-
-t.test('every code of the store is in its table', async (t) => {
-  inStoreErrors.delete('')
-  t.ok(inStoreErrors.size > 5, 'the source is read')
-  for (const code of inStoreErrors) t.ok(code in storeErrors, code)
+t.test('every code that the source writes is in a table', async (t) => {
+  t.ok(written.size > 50, 'the source is read')
+  for (const [code, files] of written) t.ok(statuses.has(code), `${code}, written in ${[...files].join(', ')}`)
 })
 
-t.test('no code stands in two tables', async (t) => {
-  const all = Object.values(tables).flatMap((table) => Object.keys(table))
-  t.same(all.length, new Set(all).size)
+t.test('every code of a table is used', async (t) => {
+  for (const code of statuses.keys()) t.ok(written.has(code) || named.has(code), code)
+})
+
+t.test('every table is in the catalogue', async (t) => {
+  t.ok(declared.length > 200, 'the source is read')
+  t.same(declared.sort(), errorRows.map(({ code }) => code).sort())
+})
+
+t.test('what makes an error or an answer takes a row of a table', async (t) => {
+  t.same(free, [])
+})
+
+t.test('every row says what has happened and what to do', async (t) => {
+  for (const { code, text, help } of errorRows) {
+    t.match(text, /^[A-Z].*\.$/, `${code} has a sentence`)
+    t.match(help, /^[A-Z].*\.$/, `${code} has an advice`)
+  }
+})
+
+t.test('no code stands twice where readers meet it, or has two statuses in two places', async (t) => {
+  for (const { title, tables } of errorGroups) {
+    const codes = tables.flatMap((table) => Object.keys(table))
+    t.same(
+      codes.filter((code, index) => codes.indexOf(code) !== index),
+      [],
+      title
+    )
+  }
+  for (const { code, status } of errorRows) {
+    const others = errorRows.filter((row) => row.code === code && row.status !== undefined && status !== undefined)
+    for (const other of others) t.equal(other.status, status, code)
+  }
 })

@@ -20,7 +20,7 @@ export const boardKinds = [...new Set<string>(Object.values(ENTRIES).flat())]
 
 /** The status with which the API answers a refusal of the control plane. */
 export function apiStatusOf(code: string): number | undefined {
-  return apiErrorOf(new ControlError(code, ''))?.status
+  return apiErrorOf(new ControlError({ code }, ''))?.status
 }
 
 /** What expressions can name, as it is documented. */

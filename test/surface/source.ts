@@ -4,14 +4,13 @@ import ts from 'typescript'
 
 /** Reads the surface from the text of the source, wherever in `src` it stands: what no running product shows as a whole. */
 
-/** Every node of every file of the source. */
-export async function everyNode(visit: (node: ts.Node) => void): Promise<void> {
+/** Every node of every file of the source; what is below a node is left out when `visit` answers false. */
+export async function everyNode(visit: (node: ts.Node, file: string) => unknown): Promise<void> {
   const files = (await readdir('src', { recursive: true })).filter((name) => name.endsWith('.ts')).sort()
   for (const name of files) {
     const text = await readFile(join('src', name), 'utf8')
     const walk = (node: ts.Node): void => {
-      visit(node)
-      ts.forEachChild(node, walk)
+      if (visit(node, name) !== false) ts.forEachChild(node, walk)
     }
     walk(ts.createSourceFile(name, text, ts.ScriptTarget.Latest, true))
   }
@@ -19,10 +18,6 @@ export async function everyNode(visit: (node: ts.Node) => void): Promise<void> {
 
 export function textOf(node: ts.Node | undefined): string | undefined {
   return node !== undefined && ts.isStringLiteralLike(node) ? node.text : undefined
-}
-
-export function numberOf(node: ts.Node | undefined): number | undefined {
-  return node !== undefined && ts.isNumericLiteral(node) ? Number(node.text) : undefined
 }
 
 /** What stands under a name in an object that is written out. */
@@ -52,11 +47,6 @@ function nameOf(name: ts.PropertyName): string {
   return ts.isIdentifier(name) || ts.isStringLiteralLike(name) ? name.text : name.getText()
 }
 
-/** The name of a member when it is written out, for objects whose names are the public ones. */
-export function propertyName(node: ts.Node): string | undefined {
-  return ts.isPropertyAssignment(node) ? nameOf(node.name) : undefined
-}
-
 /** What is called or made, as it is written: `refuse`, `this.#log.warn`, `ApiError`. */
 export function called(node: ts.Node): { readonly name: string; readonly args: readonly ts.Expression[] } | undefined {
   if (!ts.isCallExpression(node) && !ts.isNewExpression(node)) return undefined
@@ -64,4 +54,15 @@ export function called(node: ts.Node): { readonly name: string; readonly args: r
 }
 
 export const isObject = ts.isObjectLiteralExpression
-export const isArray = ts.isArrayLiteralExpression
+
+/** The object that `defineErrors` is called with, when the node is such a call. */
+export function tableOf(node: ts.Node): ts.ObjectLiteralExpression | undefined {
+  if (!ts.isCallExpression(node) || node.expression.getText() !== 'defineErrors') return undefined
+  const [table] = node.arguments
+  return table !== undefined && ts.isObjectLiteralExpression(table) ? table : undefined
+}
+
+/** `b` of `a.b`. */
+export function accessedName(node: ts.Node): string | undefined {
+  return ts.isPropertyAccessExpression(node) ? node.name.text : undefined
+}

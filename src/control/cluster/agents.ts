@@ -1,7 +1,7 @@
 import type { Clock } from '../../lib/clock.js'
 import type { BoardEntry, ClusterBoard, Published } from '../../store/board.js'
 import type { Store, StoreLog } from '../../store/store.js'
-import { ControlError } from '../errors.js'
+import { ControlError, controlErrors } from '../errors.js'
 import type { LiveSession, LiveSources, LiveTunnel, SessionCommand } from './live-sources.js'
 import type { ProcessReports } from './membership.js'
 import {
@@ -124,7 +124,7 @@ export class ClusterAgents {
       const answer = (await this.#calls?.ask(process, callText({ session, command }))) ?? '"gone"'
       const said = JSON.parse(answer) as CommandAnswer
       if (said === 'done') return true
-      if (said !== 'gone') throw new ControlError('UNAVAILABLE', said.refused)
+      if (said !== 'gone') throw new ControlError(controlErrors.UNAVAILABLE, said.refused)
     }
     return false
   }

@@ -3,7 +3,7 @@ import { Coalescer } from '../../lib/concurrency.js'
 import { newId } from '../../lib/id.js'
 import type { BoardCall, ClusterBoard, Reported } from '../../store/board.js'
 import type { StoreLog } from '../../store/store.js'
-import { ControlError } from '../errors.js'
+import { ControlError, controlErrors } from '../errors.js'
 
 export interface ProcessCallsParts {
   readonly board: ClusterBoard
@@ -81,7 +81,7 @@ export class ProcessCalls {
         pause.end()
       }
     }
-    throw new ControlError('UNAVAILABLE', 'the process that this agent is connected to does not answer')
+    throw new ControlError(controlErrors.UNAVAILABLE, 'the process that this agent is connected to does not answer')
   }
 
   /** Resolves when another process wakes this one, or when it is time to look anyway. */
@@ -137,5 +137,8 @@ export class ProcessCalls {
 }
 
 function gone(): ControlError {
-  return new ControlError('UNAVAILABLE', 'the process that this agent is connected to is gone; the agent comes back')
+  return new ControlError(
+    controlErrors.UNAVAILABLE,
+    'the process that this agent is connected to is gone; the agent comes back'
+  )
 }

@@ -2,7 +2,8 @@ import { dataOf, type MapEntry, type TreeNode } from '../../policy/tree.js'
 import { certificateAuthority, tlsCertificate } from '../../resources/certificates.js'
 import { ipPolicy, ipPolicyRule, ipRestriction } from '../../resources/ip-policies.js'
 import { vault, vaultSecret } from '../../resources/vaults.js'
-import { type At, type Declaration, declaredId, locator } from './declaration.js'
+import { fieldErrors } from '../../schema/errors.js'
+import { type At, type Declaration, declaredId, locator, siteErrors } from './declaration.js'
 import type { Names } from './names.js'
 import { inFileWords, RENAMED, Values } from './values.js'
 
@@ -135,7 +136,7 @@ async function readCertificate(
   if (chain === undefined || key === undefined) {
     if (item.kind !== 'map') return
     const message = 'a certificate needs certificate (the file of its chain) and key (the file of its private key)'
-    declaration.error({ path, span: item.span }, 'FIELD_REQUIRED', message)
+    declaration.error({ path, span: item.span }, fieldErrors.FIELD_REQUIRED, message)
     return
   }
   const at = { path: [...path, 'certificate'], span: chain.value.span }
@@ -160,7 +161,11 @@ async function readKey(declaration: Declaration, values: Values, node: TreeNode,
   if (node.kind === 'map') return await values.secret(node, at.path)
   const name = declaration.text(node, at.path, 'the file of a key')
   if (name?.includes('-----BEGIN') === true) {
-    declaration.error(at, 'SECRET_LITERAL', 'a private key does not stand in this file; name the file of the key')
+    declaration.error(
+      at,
+      siteErrors.SECRET_LITERAL,
+      'a private key does not stand in this file; name the file of the key'
+    )
     return undefined
   }
   return name && (await declaration.file(name, at, 'the key'))
@@ -174,8 +179,8 @@ function judgeTime(
   const now = declaration.input.clock.wall()
   if (Date.parse(String(until)) <= now) {
     const report = declaration.input.refuseExpired ? 'error' : 'warning'
-    declaration[report](at, 'CERTIFICATE_EXPIRED', `the certificate has expired: it was valid until ${until}`)
+    declaration[report](at, siteErrors.CERTIFICATE_EXPIRED, `the certificate has expired: it was valid until ${until}`)
   } else if (Date.parse(String(from)) > now) {
-    declaration.warning(at, 'CERTIFICATE_EARLY', `the certificate is not valid before ${from}`)
+    declaration.warning(at, siteErrors.CERTIFICATE_EARLY, `the certificate is not valid before ${from}`)
   }
 }

@@ -1,9 +1,11 @@
+import type { Coded } from '../../lib/errors.js'
 import { isObject } from '../../lib/json.js'
 import type { NodePath } from '../../policy/problems.js'
 import { dataOf, type MapEntry, type TreeNode } from '../../policy/tree.js'
 import { failoverBackend, httpResponseBackend, tunnelGroupBackend, weightedBackend } from '../../resources/backends.js'
 import { staticBackend } from '../../resources/static-backend.js'
-import { type Declaration, locator } from './declaration.js'
+import { fieldErrors } from '../../schema/errors.js'
+import { type Declaration, locator, siteErrors } from './declaration.js'
 import type { Names } from './names.js'
 
 /** Keys of a backend: one of the first four says where traffic goes. */
@@ -74,7 +76,11 @@ class BackendReader {
     if (forms.length !== 1) {
       if (this.#entry.value.kind !== 'map') return
       const message = `a backend must have exactly one of ${FORMS.join(', ')}`
-      this.#error(this.#entry.keySpan, forms.length === 0 ? 'FIELD_REQUIRED' : 'CONFLICTING_FIELDS', message)
+      this.#error(
+        this.#entry.keySpan,
+        forms.length === 0 ? fieldErrors.FIELD_REQUIRED : fieldErrors.CONFLICTING_FIELDS,
+        message
+      )
       return
     }
     const labels = this.#fields.get('labels')
@@ -112,7 +118,7 @@ class BackendReader {
     const items = this.#declaration.items(value, path, 'servers')
     const servers = items.map((item, index) => this.#server(item, [...path, index]))
     if (items.length === 0 && value.kind === 'list') {
-      this.#error(value.span, 'FIELD_REQUIRED', 'a backend needs at least one server')
+      this.#error(value.span, fieldErrors.FIELD_REQUIRED, 'a backend needs at least one server')
     }
     const found = servers.filter((server) => server !== undefined)
     if (found.length < items.length) return
@@ -143,7 +149,7 @@ class BackendReader {
     const fields = this.#declaration.fields(item, path, 'a server', SERVER_KEYS)
     const url = fields.get('url')
     if (url === undefined) {
-      this.#declaration.error({ path, span: item.span }, 'FIELD_REQUIRED', 'a server needs its url')
+      this.#declaration.error({ path, span: item.span }, fieldErrors.FIELD_REQUIRED, 'a server needs its url')
       return undefined
     }
     const text = this.#declaration.text(url.value, [...path, 'url'], 'the url of a server')
@@ -160,7 +166,11 @@ class BackendReader {
     const at = { path, span: node.span }
     const [, scheme = 'http', address] = /^(?:([a-z][a-z0-9+.-]*):\/\/)?([^/?#\s]+)\/?$/i.exec(url) ?? []
     if (address === undefined) {
-      this.#declaration.error(at, 'FIELD_INVALID', 'a server is a URL without a path, such as http://127.0.0.1:3000')
+      this.#declaration.error(
+        at,
+        fieldErrors.FIELD_INVALID,
+        'a server is a URL without a path, such as http://127.0.0.1:3000'
+      )
       return undefined
     }
     const port = SCHEMES[scheme.toLowerCase()]
@@ -168,7 +178,7 @@ class BackendReader {
       const message =
         UNBUILT_SCHEMES[scheme.toLowerCase()] ??
         `"${scheme}" is no scheme of a server; write http, https, h2c, h2, grpc, grpcs or tcp`
-      this.#declaration.error(at, scheme in UNBUILT_SCHEMES ? 'NOT_BUILT' : 'FIELD_INVALID', message)
+      this.#declaration.error(at, scheme in UNBUILT_SCHEMES ? siteErrors.NOT_BUILT : fieldErrors.FIELD_INVALID, message)
       return undefined
     }
     const whole = /:\d+$/.test(address) || port === 0 ? address : `${address}:${port}`
@@ -177,7 +187,7 @@ class BackendReader {
     if (given.tls !== undefined && !secure) {
       this.#error(
         (this.#fields.get('tls') as MapEntry).keySpan,
-        'CONFLICTING_FIELDS',
+        fieldErrors.CONFLICTING_FIELDS,
         `tls does not go with ${scheme}://`,
         'tls'
       )
@@ -203,7 +213,8 @@ class BackendReader {
   #unfit(keys: readonly string[], needed: string): void {
     for (const key of keys) {
       const entry = this.#fields.get(key)
-      if (entry !== undefined) this.#error(entry.keySpan, 'CONFLICTING_FIELDS', `${key} goes with ${needed} alone`, key)
+      if (entry !== undefined)
+        this.#error(entry.keySpan, fieldErrors.CONFLICTING_FIELDS, `${key} goes with ${needed} alone`, key)
     }
   }
 
@@ -243,12 +254,17 @@ class BackendReader {
     const known = `${BALANCES.slice(0, -1).join(', ')} or ${BALANCES.at(-1)}`
     const unbuilt = PLANNED_BALANCES.includes(word)
     const message = unbuilt ? `${word} is not built in this version; write ${known}` : `must be ${known}`
-    this.#error(given.value.span, unbuilt ? 'NOT_BUILT' : 'FIELD_INVALID', `balance: ${message}`, 'balance')
+    this.#error(
+      given.value.span,
+      unbuilt ? siteErrors.NOT_BUILT : fieldErrors.FIELD_INVALID,
+      `balance: ${message}`,
+      'balance'
+    )
     return 'weighted'
   }
 
-  #error(span: TreeNode['span'], code: string, message: string, ...within: string[]): void {
-    this.#declaration.error({ path: [...this.#path, ...within], span }, code, message)
+  #error(span: TreeNode['span'], error: Coded, message: string, ...within: string[]): void {
+    this.#declaration.error({ path: [...this.#path, ...within], span }, error, message)
   }
 }
 

@@ -1,15 +1,51 @@
 import { createHash, randomBytes } from 'node:crypto'
 import { resolve } from 'node:path'
 import type { Clock } from '../../lib/clock.js'
-import { codeOf } from '../../lib/errors.js'
+import { type Coded, codeOf, defineErrors } from '../../lib/errors.js'
 import { SourceText, type Span } from '../../lib/positions.js'
 import { didYouMean } from '../../lib/suggest.js'
 import { type NodePath, type Problem, Reporter, type UnitProblems } from '../../policy/problems.js'
 import { isNull, type MapEntry, nameOf, type TreeNode } from '../../policy/tree.js'
 import { createRecord, readCreate } from '../../resources/read.js'
 import { claimsOf, type Resource } from '../../resources/resource.js'
+import { fieldErrors } from '../../schema/errors.js'
 import type { Makers, ResourceRecord } from '../../schema/field.js'
 import type { Target } from '../../schema/references.js'
+import { controlErrors } from '../errors.js'
+
+/** Codes of problems in a site file; problems of its fields have those of the management API. */
+export const siteErrors = defineErrors({
+  NAME_UNKNOWN: {
+    text: 'The file names something that it does not declare.',
+    help: 'Correct the name, or declare what it names; the message suggests one.'
+  },
+  FILE_UNREADABLE: {
+    text: 'A file that the site file names cannot be read.',
+    help: 'Correct the path, which is relative to the site file, or let the user of the process read the file.'
+  },
+  POLICY_MISSING: {
+    text: 'A policy is empty or no longer named where one runs; nothing was opened.',
+    help: 'Write the policy again, or "policy: none" where there is to be none.'
+  },
+  PORT_CLASH: { text: 'Two listeners or TCP edges need the same port.', help: 'Give one of them another port.' },
+  SECRET_LITERAL: {
+    text: 'A secret stands in the file itself.',
+    help: 'Name where it is: { env: NAME }, { file: PATH } or { vault: vault/name }.'
+  },
+  SECRET_MISSING: {
+    text: 'What a secret refers to is not there.',
+    help: 'Set the environment variable, or correct the name of the secret.'
+  },
+  CERTIFICATE_EXPIRED: { text: 'A certificate is past its end.', help: 'Renew it.' },
+  CERTIFICATE_EARLY: {
+    text: 'A certificate is not valid yet.',
+    help: 'Look at the clock of the machine, or wait until the certificate begins.'
+  },
+  NOT_BUILT: {
+    text: 'The file asks for something that this version does not have.',
+    help: 'Remove it; the message says what to use instead.'
+  }
+})
 
 /** Everything that is wrong, or doubtful, with a policy document in the layer where it will run. */
 export type PolicyProblems = (text: string, layer: 'http' | 'tcp') => readonly Problem[]
@@ -120,12 +156,12 @@ export class Declaration {
     return this.problems().some(({ problems }) => problems.some(({ severity }) => severity === 'error'))
   }
 
-  error({ path, span }: At, code: string, message: string): void {
-    this.#report.error(path, code, message, span)
+  error({ path, span }: At, error: Coded, message: string): void {
+    this.#report.error(path, error, message, span)
   }
 
-  warning({ path, span }: At, code: string, message: string): void {
-    this.#report.warning(path, code, message, span)
+  warning({ path, span }: At, error: Coded, message: string): void {
+    this.#report.warning(path, error, message, span)
   }
 
   lineOf(span: Span): number {
@@ -136,7 +172,7 @@ export class Declaration {
   entries(node: TreeNode, path: NodePath, what: string): readonly MapEntry[] {
     if (node.kind === 'map') return node.entries
     if (node.kind !== 'broken')
-      this.error({ path, span: node.span }, 'FIELD_INVALID', `${what} must be a map, not ${nameOf(node)}`)
+      this.error({ path, span: node.span }, fieldErrors.FIELD_INVALID, `${what} must be a map, not ${nameOf(node)}`)
     return []
   }
 
@@ -147,7 +183,7 @@ export class Declaration {
       if (known.includes(entry.key)) found.set(entry.key, entry)
       else {
         const message = `${what} has no "${entry.key}"${didYouMean(entry.key, known)}; it has ${known.join(', ')}`
-        this.error({ path: [...path, entry.key], span: entry.keySpan }, 'FIELD_UNKNOWN', message)
+        this.error({ path: [...path, entry.key], span: entry.keySpan }, fieldErrors.FIELD_UNKNOWN, message)
       }
     }
     return found
@@ -157,7 +193,7 @@ export class Declaration {
   items(node: TreeNode, path: NodePath, what: string): readonly TreeNode[] {
     if (node.kind === 'list') return node.items
     if (node.kind !== 'broken')
-      this.error({ path, span: node.span }, 'FIELD_INVALID', `${what} must be a list, not ${nameOf(node)}`)
+      this.error({ path, span: node.span }, fieldErrors.FIELD_INVALID, `${what} must be a list, not ${nameOf(node)}`)
     return []
   }
 
@@ -165,7 +201,7 @@ export class Declaration {
   text(node: TreeNode, path: NodePath, what: string): string | undefined {
     if (node.kind === 'scalar' && typeof node.value === 'string' && node.value !== '') return node.value
     if (node.kind !== 'broken')
-      this.error({ path, span: node.span }, 'FIELD_INVALID', `${what} must be a text, not ${nameOf(node)}`)
+      this.error({ path, span: node.span }, fieldErrors.FIELD_INVALID, `${what} must be a text, not ${nameOf(node)}`)
     return undefined
   }
 
@@ -183,7 +219,7 @@ export class Declaration {
     } catch (error) {
       const code = codeOf(error)
       if (code === undefined) throw error
-      this.error(at, 'FILE_UNREADABLE', `${what} "${name}" cannot be read: ${READ_ERRORS[code] ?? code}`)
+      this.error(at, siteErrors.FILE_UNREADABLE, `${what} "${name}" cannot be read: ${READ_ERRORS[code] ?? code}`)
       return undefined
     }
   }
@@ -192,7 +228,7 @@ export class Declaration {
   async policy(node: TreeNode, path: NodePath, owner: string, layer: 'http' | 'tcp'): Promise<string | undefined> {
     if (isNull(node)) {
       const message = 'names no policy; write "policy: none" where there is to be none'
-      this.error({ path, span: node.span }, 'POLICY_MISSING', message)
+      this.error({ path, span: node.span }, siteErrors.POLICY_MISSING, message)
       return undefined
     }
     const name = this.text(node, path, 'policy')
@@ -225,7 +261,7 @@ export class Declaration {
 
   #refuse({ locate, word = (message) => message }: Wanted, field: string, code: string, message: string): void {
     const name = field.split(/[.[]/).findLast((step) => /^[a-z_]+$/.test(step))
-    this.error(locate(field), code, word(name === undefined ? message : `${name} ${message}`))
+    this.error(locate(field), { code }, word(name === undefined ? message : `${name} ${message}`))
   }
 
   #claim(declared: DeclaredRecord, { locate }: Wanted): boolean {
@@ -237,7 +273,7 @@ export class Declaration {
     }
     const other = this.#claims.get(`${taken.space} ${taken.value}`)
     const message = `${taken.field} is taken by ${other?.label} in line ${other?.line}`
-    this.error(locate(taken.field), 'ALREADY_EXISTS', message)
+    this.error(locate(taken.field), controlErrors.ALREADY_EXISTS, message)
     return false
   }
 

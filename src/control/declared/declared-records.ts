@@ -2,7 +2,7 @@ import type { UnitProblems } from '../../policy/problems.js'
 import { claimsOf, type Resource } from '../../resources/resource.js'
 import type { ResourceRecord } from '../../schema/field.js'
 import type { StoreReader } from '../../store/store.js'
-import { ControlError } from '../errors.js'
+import { ControlError, controlErrors } from '../errors.js'
 import { type DeclaredRecord, SITE_FILE } from './declaration.js'
 
 /** The records that a site file means, with what messages need of the file. */
@@ -61,7 +61,9 @@ export class DeclaredRecords {
     if (place === undefined) return
     const at = `${place.file}:${place.line}`
     const details = { file: place.file, line: String(place.line) }
-    throw new ControlError('DECLARED', `${kind} ${id} is declared at ${at} and changes there alone`, { details })
+    throw new ControlError(controlErrors.DECLARED, `${kind} ${id} is declared at ${at} and changes there alone`, {
+      details
+    })
   }
 
   /** Fails with `ALREADY_EXISTS` when a declared record has the value. */
@@ -70,10 +72,14 @@ export class DeclaredRecords {
     if (keeper === undefined) return
     const at = `${this.#set.source}:${keeper.line}`
     const details = { taken_by: `${keeper.record.kind} ${keeper.record.id}`, declared_at: at }
-    throw new ControlError('ALREADY_EXISTS', `${field} is taken by the ${keeper.label} that ${at} declares`, {
-      field,
-      details
-    })
+    throw new ControlError(
+      controlErrors.ALREADY_EXISTS,
+      `${field} is taken by the ${keeper.label} that ${at} declares`,
+      {
+        field,
+        details
+      }
+    )
   }
 }
 
@@ -90,7 +96,15 @@ export async function clashesWithStore(reader: StoreReader, set: DeclaredSet): P
       const text = lines[line - 1] ?? ''
       const column = text.length - text.trimStart().length + 1
       const length = Math.max(1, text.trim().length)
-      problems.push({ severity: 'error', code: 'ALREADY_EXISTS', message, path: '', line, column, length })
+      problems.push({
+        severity: 'error',
+        code: controlErrors.ALREADY_EXISTS.code,
+        message,
+        path: '',
+        line,
+        column,
+        length
+      })
     }
   }
   return problems.length === 0 ? [] : [{ key: SITE_FILE, source: set.source, text: set.text, problems }]

@@ -2,6 +2,7 @@ import { didYouMean } from '../../lib/suggest.js'
 import type { NodePath } from '../../policy/problems.js'
 import type { TreeNode } from '../../policy/tree.js'
 import type { Declaration } from './declaration.js'
+import { siteErrors } from './declaration.js'
 
 /** The ids of one kind of thing by the names that the file gives them. */
 class NameTable {
@@ -32,7 +33,7 @@ class NameTable {
       const known = [...this.#ids.keys()]
       const near = didYouMean(name, known)
       const all = known.length === 0 || near !== '' ? near : `; there are ${known.join(', ')}`
-      this.#declaration.error({ path, span }, 'NAME_UNKNOWN', `there is no ${what} "${name}"${all}`)
+      this.#declaration.error({ path, span }, siteErrors.NAME_UNKNOWN, `there is no ${what} "${name}"${all}`)
     }
     return this.#ids.get(name)
   }

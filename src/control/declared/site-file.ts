@@ -1,16 +1,18 @@
 import { createHash, createHmac, randomBytes } from 'node:crypto'
 import { formatAuthority } from '../../lib/host.js'
 import type { UnitProblems } from '../../policy/problems.js'
+import { policyErrors } from '../../policy/problems.js'
 import { dataOf, type MapEntry, type TreeNode } from '../../policy/tree.js'
 import { readTree } from '../../policy/yaml-tree.js'
 import { tcpEdge } from '../../resources/edges.js'
 import { policyKey } from '../../resources/units.js'
 import type { ListenerUnit, RouteUnit, SecretValues, Unit } from '../../runtime/plan.js'
+import { fieldErrors } from '../../schema/errors.js'
 import { type FileListener, listenerUnit } from '../file-units.js'
 import { addUnits, type DerivedUnits } from '../units.js'
 import { readAuthorities, readCertificates, readIpPolicies, readIpRestrictions, readVaults } from './access.js'
 import { readBackends } from './backends.js'
-import { Declaration, type DeclaredRecord, type SiteFileInput } from './declaration.js'
+import { Declaration, type DeclaredRecord, type SiteFileInput, siteErrors } from './declaration.js'
 import { createNames } from './names.js'
 import { readSites, readTcp, type SitePolicy } from './sites.js'
 import { Values } from './values.js'
@@ -64,7 +66,7 @@ export function looksLikeSiteFile(text: string): boolean {
 export async function readSiteFile(input: SiteFileInput): Promise<SiteFileRead> {
   const declaration = new Declaration(input)
   const { root, problems } = readTree(input.text, LIMITS)
-  for (const { code, message, span } of problems) declaration.error({ path: [], span }, code, message)
+  for (const { code, message, span } of problems) declaration.error({ path: [], span }, { code }, message)
   const read = await readRoot(declaration, root, problems.length > 0)
   const about = { problems: declaration.problems(), files: [...declaration.files] }
   return declaration.failed || read === undefined ? about : { ...about, file: derived(declaration, read) }
@@ -82,13 +84,13 @@ async function readRoot(
 ): Promise<RootRead | undefined> {
   const at = { path: [], span: root?.span ?? { start: 0, end: 0 } }
   if (root === undefined || (root.kind === 'map' && root.entries.length === 0)) {
-    if (!broken) declaration.error(at, 'DOCUMENT_EMPTY', EMPTY)
+    if (!broken) declaration.error(at, policyErrors.DOCUMENT_EMPTY, EMPTY)
     return undefined
   }
   const options = root.kind === 'map' ? root.entries.filter(({ key }) => OPTIONS.includes(key)) : []
   for (const { key, keySpan } of options) {
     const message = `"${key}" is an option of the process and stands in the options file (sluice start --config FILE)`
-    declaration.error({ path: [key], span: keySpan }, 'FIELD_UNKNOWN', message)
+    declaration.error({ path: [key], span: keySpan }, fieldErrors.FIELD_UNKNOWN, message)
   }
   const rest = root.kind === 'map' ? { ...root, entries: root.entries.filter((one) => !options.includes(one)) } : root
   const fields = declaration.fields(rest, [], 'a site file', SITE_FILE_KEYS)
@@ -123,14 +125,14 @@ function readListeners(declaration: Declaration, { key, value }: MapEntry): List
     const at = { path: [key, index], span: item.span }
     const read = declaration.input.readListener(dataOf(item))
     if (!read.ok) {
-      declaration.error(at, 'FIELD_INVALID', `listeners must be ${read.refused}`)
+      declaration.error(at, fieldErrors.FIELD_INVALID, `listeners must be ${read.refused}`)
       continue
     }
     const listener = read.value as FileListener
     const { host, port } = listener.listen
     const address = formatAuthority(host, port)
     const other = port === 0 ? undefined : taken.get(address)
-    if (other !== undefined) declaration.error(at, 'PORT_CLASH', `${address} is opened by ${other} already`)
+    if (other !== undefined) declaration.error(at, siteErrors.PORT_CLASH, `${address} is opened by ${other} already`)
     taken.set(address, `the listener in line ${declaration.lineOf(item.span)}`)
     const unit = listenerUnit(listener, listener.path_form ?? 'strict', units)
     units.set(`listener:${unit.name}`, unit)

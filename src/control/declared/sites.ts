@@ -2,7 +2,8 @@ import type { NodePath } from '../../policy/problems.js'
 import { child, dataOf, isNull, type MapEntry, type TreeNode } from '../../policy/tree.js'
 import { httpsEdge, httpsEdgeRoute, tcpEdge } from '../../resources/edges.js'
 import type { Resource } from '../../resources/resource.js'
-import { type Declaration, declaredId, locator } from './declaration.js'
+import { fieldErrors } from '../../schema/errors.js'
+import { type Declaration, declaredId, locator, siteErrors } from './declaration.js'
 import type { Names } from './names.js'
 import { inFileWords, RENAMED, type Values } from './values.js'
 
@@ -67,7 +68,8 @@ class SiteReader {
     const { key, keySpan, value } = this.#entry
     if (value.kind !== 'map') {
       const message = `a site is a map such as { backend: web }, not ${key === '' ? 'nothing' : 'a single value'}`
-      if (value.kind !== 'broken') declaration.error({ path: this.#path, span: keySpan }, 'FIELD_INVALID', message)
+      if (value.kind !== 'broken')
+        declaration.error({ path: this.#path, span: keySpan }, fieldErrors.FIELD_INVALID, message)
       return undefined
     }
     const known = refuseUnbuilt(declaration, value, this.#path)
@@ -114,7 +116,7 @@ class SiteReader {
     if (given === undefined || word === 'on' || word === true) return true
     if (word !== 'off' && word !== false) {
       const at = { path: [...this.#path, 'redirect'], span: given.value.span }
-      this.#reader.declaration.error(at, 'FIELD_INVALID', 'redirect must be on or off')
+      this.#reader.declaration.error(at, fieldErrors.FIELD_INVALID, 'redirect must be on or off')
     }
     return false
   }
@@ -129,7 +131,7 @@ class SiteReader {
       if (policed) await this.#route('/', usual, this.#entry, this.#path)
       else {
         const at = { path: this.#path, span: this.#entry.keySpan }
-        declaration.error(at, 'FIELD_REQUIRED', 'a site needs a backend, routes, or a policy that answers')
+        declaration.error(at, fieldErrors.FIELD_REQUIRED, 'a site needs a backend, routes, or a policy that answers')
       }
       return
     }
@@ -188,7 +190,7 @@ function refuseUnbuilt(declaration: Declaration, node: TreeNode, path: NodePath)
   if (node.kind !== 'map') return node
   const unbuilt = node.entries.filter(({ key }) => Object.hasOwn(UNBUILT, key))
   for (const { key, keySpan } of unbuilt) {
-    declaration.error({ path: [...path, key], span: keySpan }, 'NOT_BUILT', UNBUILT[key] as string)
+    declaration.error({ path: [...path, key], span: keySpan }, siteErrors.NOT_BUILT, UNBUILT[key] as string)
   }
   return { ...node, entries: node.entries.filter((entry) => !unbuilt.includes(entry)) }
 }
@@ -213,7 +215,7 @@ async function policyOf(
   }
   if (place !== undefined && declaration.input.policed.has(key)) {
     const message = 'has a policy while the process runs and names none here; write "policy: none" to take it away'
-    declaration.error({ path, span: place.keySpan }, 'POLICY_MISSING', message)
+    declaration.error({ path, span: place.keySpan }, siteErrors.POLICY_MISSING, message)
   }
   return undefined
 }
@@ -256,7 +258,7 @@ export async function readTcp(reader: Reader, { key, value }: MapEntry): Promise
     const text = await policyOf(declaration, fields.get('policy'), path, id, entry, 'tcp')
     const at = { path, span: entry.keySpan }
     if (!fields.has('backend') && entry.value.kind === 'map') {
-      declaration.error(at, 'FIELD_REQUIRED', 'a TCP edge needs a backend')
+      declaration.error(at, fieldErrors.FIELD_REQUIRED, 'a TCP edge needs a backend')
     }
     const policy = text === undefined ? {} : { traffic_policy: { value: text } }
     await declaration.add(tcpEdge, {

@@ -1,6 +1,7 @@
 import type { NodePath } from '../../policy/problems.js'
 import { isNull, type MapNode, setOwn, type TreeNode } from '../../policy/tree.js'
 import type { Declaration } from './declaration.js'
+import { siteErrors } from './declaration.js'
 import type { Names } from './names.js'
 
 /** As much of a request's JSON Schema as leads to its secrets and references. */
@@ -74,7 +75,7 @@ export class Values {
     const at = { path, span: node.span }
     const [entry, second] = node.kind === 'map' ? node.entries : []
     if (entry === undefined || second !== undefined || !REFERENCES.includes(entry.key)) {
-      if (node.kind !== 'broken') declaration.error(at, 'SECRET_LITERAL', ONLY_REFERENCES)
+      if (node.kind !== 'broken') declaration.error(at, siteErrors.SECRET_LITERAL, ONLY_REFERENCES)
       return undefined
     }
     const name = declaration.text(entry.value, [...path, entry.key], entry.key)
@@ -90,7 +91,7 @@ export class Values {
       entry.key === 'env'
         ? `the environment variable ${name} is not set`
         : `there is no secret "${name}" in the vaults of this file; write vault/name`
-    declaration.error(place, 'SECRET_MISSING', message)
+    declaration.error(place, siteErrors.SECRET_MISSING, message)
     return undefined
   }
 }

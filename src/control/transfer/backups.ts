@@ -5,7 +5,7 @@ import { partialFor } from '../../lib/files.js'
 import { StoreError } from '../../store/errors.js'
 import type { Store } from '../../store/store.js'
 import type { Call } from '../calls.js'
-import { ControlError, orUnavailable } from '../errors.js'
+import { ControlError, controlErrors, orUnavailable } from '../errors.js'
 import { mustHave } from '../rights.js'
 
 export interface Backup {
@@ -33,7 +33,7 @@ export class Backups {
       if (!(error instanceof StoreError) || error.code !== 'STORE_NO_COPY') throw error
       const message =
         'the store is PostgreSQL: pg_dump makes a backup of it, and "sluice export" a document of the account'
-      throw new ControlError('BACKUP_UNSUPPORTED', message, { cause: error })
+      throw new ControlError(controlErrors.BACKUP_UNSUPPORTED, message, { cause: error })
     })
   }
 

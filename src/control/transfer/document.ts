@@ -1,11 +1,36 @@
 import { randomBytes, scrypt } from 'node:crypto'
 import type { Clock } from '../../lib/clock.js'
-import { CodedError } from '../../lib/errors.js'
+import { CodedError, defineErrors } from '../../lib/errors.js'
 import { isObject, type Json } from '../../lib/json.js'
 import { Sealer, sealKey } from '../../lib/seal.js'
 import type { Resource } from '../../resources/resource.js'
 import type { PolicyCheck } from '../../schema/field.js'
 import type { Records } from '../records.js'
+
+/** Codes of documents that are exported and imported. */
+export const transferErrors = defineErrors({
+  IMPORT_REFUSED: {
+    text: 'The document cannot be imported; nothing was changed.',
+    help: 'Correct what the list of problems names.'
+  },
+  FORMAT_UNKNOWN: {
+    text: 'The document is none of sluice export, or of another version.',
+    help: 'Export it with this version.'
+  },
+  KIND_UNKNOWN: {
+    text: 'The document has records of a kind that does not exist.',
+    help: 'Correct the name; the message lists the kinds.'
+  },
+  SECRET_MISSING: {
+    text: 'A record needs a secret that the document does not hold.',
+    help: 'Export with a passphrase, or put the secret into the document.'
+  },
+  PASSPHRASE_SHORT: { text: 'The passphrase is too short.', help: 'Choose one with at least 8 characters.' },
+  PASSPHRASE_WRONG: {
+    text: 'The passphrase is not the one of the document, or was not repeated as it was.',
+    help: 'Give the passphrase of the export.'
+  }
+})
 
 /** Keys and indexes from the root of a document to a place in it. */
 export type TransferPath = readonly (string | number)[]
@@ -28,7 +53,7 @@ export class ImportRefused extends CodedError {
   constructor(problems: readonly TransferProblem[]) {
     const [first] = problems
     if (first === undefined) throw new RangeError('a refusal without a problem')
-    super('IMPORT_REFUSED', `the document cannot be imported: ${first.path.join('.')} ${first.message}`)
+    super(transferErrors.IMPORT_REFUSED, `the document cannot be imported: ${first.path.join('.')} ${first.message}`)
     this.name = 'ImportRefused'
     this.problems = problems
   }
@@ -65,7 +90,7 @@ export async function newPassphraseKey(
   cost: number = CHOSEN
 ): Promise<{ readonly parameters: PassphraseParameters; readonly sealer: Sealer }> {
   if (passphrase.length < LEAST_PASSPHRASE) {
-    throw new CodedError('PASSPHRASE_SHORT', `a passphrase has at least ${LEAST_PASSPHRASE} characters`)
+    throw new CodedError(transferErrors.PASSPHRASE_SHORT, `a passphrase has at least ${LEAST_PASSPHRASE} characters`)
   }
   const derivation = { ...SHAPE, cost, salt: randomBytes(SALT_BYTES).toString('base64') }
   const sealer = await derive(passphrase, derivation)
@@ -76,7 +101,7 @@ export async function newPassphraseKey(
 export async function openPassphraseKey(passphrase: string, parameters: PassphraseParameters): Promise<Sealer> {
   const sealer = await derive(passphrase, parameters)
   if (sealer.keyId !== parameters.key_id) {
-    throw new CodedError('PASSPHRASE_WRONG', 'the passphrase does not open the secrets of this document')
+    throw new CodedError(transferErrors.PASSPHRASE_WRONG, 'the passphrase does not open the secrets of this document')
   }
   return sealer
 }

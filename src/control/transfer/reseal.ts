@@ -8,7 +8,7 @@ import { keyIdOf, type Sealer } from '../../lib/seal.js'
 import type { RecordKey } from '../../store/records.js'
 import type { Store } from '../../store/store.js'
 import { everyRecord, Records } from '../records.js'
-import { openSealer } from '../seal-key.js'
+import { openSealer, sealKeyErrors } from '../seal-key.js'
 
 interface ResealOptions {
   /** Opens what is not under the new key yet. */
@@ -80,7 +80,7 @@ async function mustBeUnder(
       const left = page.find(({ id, sealed }) => sealed !== null && !lost.has(id) && keyIdOf(sealed) !== keyId)
       if (left === undefined) continue
       const message = `${kind} ${left.id} was written with the old key meanwhile; run it again while nothing else writes`
-      throw new CodedError('SEAL_LEFT', message)
+      throw new CodedError(sealKeyErrors.SEAL_LEFT, message)
     }
   }
 }
@@ -106,7 +106,7 @@ export interface KeyChange {
 export async function changeKeyFile(folder: string): Promise<KeyChange> {
   const [path, beside] = [join(folder, FILE), join(folder, NEXT)]
   if (!(await isThere(path))) {
-    throw new CodedError('SEAL_KEY_MISSING', `there is no sealing key ${path}; name the folder with --data`)
+    throw new CodedError(sealKeyErrors.SEAL_KEY_MISSING, `there is no sealing key ${path}; name the folder with --data`)
   }
   const resumed = await isThere(join(beside, FILE))
   const old = await openSealer({ given: undefined, folder, lasting: true })
@@ -132,7 +132,8 @@ export async function changeGivenKey(given: string, next: string): Promise<KeyCh
     [given, next].map((key) => openSealer({ given: key, folder: undefined, lasting: true }))
   )
   if (old === undefined || sealer === undefined) throw new RangeError('two keys make two sealers')
-  if (old.keyId === sealer.keyId) throw new CodedError('SEAL_KEY_SAME', 'the new sealing key is the old one')
+  if (old.keyId === sealer.keyId)
+    throw new CodedError(sealKeyErrors.SEAL_KEY_SAME, 'the new sealing key is the old one')
   return { old, next: sealer, resumed: false, finish: () => Promise.resolve() }
 }
 

@@ -1,10 +1,18 @@
 import { constants } from 'node:fs'
 import { type FileHandle, lstat, open } from 'node:fs/promises'
 import { Mutex } from '../../lib/concurrency.js'
-import { CodedError, codeOf } from '../../lib/errors.js'
+import { CodedError, codeOf, defineErrors } from '../../lib/errors.js'
 import type { EventFolders } from './folders.js'
 import { joined, LINES } from './payload.js'
 import type { Batch, Sender, SendFailure, StandardOutput } from './sender.js'
+
+/** Why events are not written to a file. */
+export const eventFileErrors = defineErrors({
+  FILE_MISPLACED: {
+    text: 'The file lies outside of the folders for events, or is a link.',
+    help: 'Choose a path inside of events.folders.'
+  }
+})
 
 const MODE = 0o600
 
@@ -20,8 +28,7 @@ const FLAGS =
   constants.O_NONBLOCK |
   constants.O_NOCTTY |
   constants.O_NOFOLLOW
-
-const MISPLACED = 'FILE_MISPLACED'
+const MISPLACED = eventFileErrors.FILE_MISPLACED
 
 /**
  * Appends a line for each event. The file is opened anew when its path leads to another one, so that it can be rotated by
@@ -118,7 +125,7 @@ export class File implements Sender {
 
 function reasonOf(error: unknown): string {
   const code = codeOf(error)
-  if (code === MISPLACED) return (error as CodedError).message
+  if (code === MISPLACED.code) return (error as CodedError).message
   return code === 'ELOOP' ? 'it is a symbolic link, and links are not followed' : (code ?? 'it failed')
 }
 

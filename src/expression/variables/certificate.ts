@@ -1,38 +1,9 @@
+import { childrenOf, type DerElement, readDer } from '../../lib/der.js'
 import { formatAddress } from '../../lib/ip.js'
-
-/** One element of DER (X.690): its tag byte and its content. */
-interface DerElement {
-  readonly tag: number
-  readonly content: Uint8Array
-}
-
-/** The elements that stand one after the other in `bytes`; undefined when they are malformed. */
-function readDer(bytes: Uint8Array): DerElement[] | undefined {
-  const elements: DerElement[] = []
-  let at = 0
-  while (at < bytes.length) {
-    const tag = bytes[at] as number
-    const first = bytes[at + 1]
-    if (first === undefined) return undefined
-    at += 2
-    let length = first
-    if (first > 0x80) {
-      const size = first & 0x7f
-      if (size > 4 || at + size > bytes.length) return undefined
-      length = 0
-      for (let i = 0; i < size; i++) length = length * 256 + (bytes[at + i] as number)
-      at += size
-    }
-    if (first === 0x80 || at + length > bytes.length) return undefined
-    elements.push({ tag, content: bytes.subarray(at, at + length) })
-    at += length
-  }
-  return elements
-}
 
 /** The elements inside a constructed element; none when they are malformed. */
 function children(element: DerElement | undefined): readonly DerElement[] {
-  return element === undefined ? [] : (readDer(element.content) ?? [])
+  return childrenOf(element) ?? []
 }
 
 /** Dotted text of an OBJECT IDENTIFIER. */

@@ -2,18 +2,35 @@ import { PassThrough } from 'node:stream'
 import { EvaluationError } from '../../expression/expression.js'
 import type { BodyBuffers } from '../../flow/body-buffers.js'
 import { codingsOf, decoded, isTextMedia } from '../../flow/content-coding.js'
+import { flowErrors } from '../../flow/error-codes.js'
 import type { EventStreamMessage } from '../../flow/event-stream.js'
 import type { Flow, FlowResponse } from '../../flow/flow.js'
 import type { HeaderFields } from '../../flow/headers.js'
 import { refuse, type Verdict } from '../../flow/verdict.js'
+import { defineErrors } from '../../lib/errors.js'
 import { defineAction, type Scope } from '../../policy/action.js'
 import { type BodyText, readText } from '../../policy/body-text.js'
 import { config } from '../../policy/fields.js'
-import type { NodePath } from '../../policy/problems.js'
+import { type NodePath, policyErrors } from '../../policy/problems.js'
 import { textLike } from '../../schema/editor.js'
 import { optional, template } from '../../schema/values.js'
 import { defineFeature } from '../contract.js'
 import { compileReplacement, type Found, type Replacement, replacements, replaceWithin } from './replacements.js'
+
+/** Codes of the actions that replace text in bodies. */
+const bodyReplaceErrors = defineErrors({
+  BODY_ENCODING: {
+    status: 415,
+    otherStatuses: [400],
+    text: 'The content coding of the request is unknown (415) or broken (400).',
+    help: 'Send gzip, br, deflate or no coding.'
+  },
+  RESPONSE_PARTIAL: {
+    status: 502,
+    text: 'The upstream sent a part of a body, in which text cannot be replaced safely.',
+    help: 'Remove the field Range from requests of such routes.'
+  }
+})
 
 /** Say something of the bytes that were there before (RFC 9530 2; RFC 9110 8.6, 14.3). */
 const OF_OLD_BYTES = ['content-md5', 'digest', 'content-digest', 'repr-digest', 'accept-ranges']
@@ -116,9 +133,9 @@ function describe(headers: HeaderFields, bytes: Uint8Array, { contentType }: Bod
 }
 
 const requestErrors = {
-  tooLarge: refuse(413, 'BODY_TOO_LARGE'),
-  coding: refuse(415, 'BODY_ENCODING'),
-  malformed: refuse(400, 'BODY_ENCODING')
+  tooLarge: refuse(flowErrors.BODY_TOO_LARGE),
+  coding: refuse(bodyReplaceErrors.BODY_ENCODING),
+  malformed: refuse({ ...bodyReplaceErrors.BODY_ENCODING, status: 400 })
 }
 
 /**
@@ -127,6 +144,7 @@ const requestErrors = {
  */
 const requestBodyFindReplace = defineAction({
   type: 'request-body-find-replace',
+  summary: 'Replaces text in the bodies of requests.',
   phases: ['on_http_request'],
   config: config({ replacements: replacements() }),
   configOptional: false,
@@ -150,12 +168,12 @@ const requestBodyFindReplace = defineAction({
 })
 
 const responseErrors = {
-  tooLarge: refuse(502, 'RESPONSE_TOO_LARGE'),
-  coding: refuse(502, 'RESPONSE_ENCODING'),
-  malformed: refuse(502, 'RESPONSE_ENCODING')
+  tooLarge: refuse(flowErrors.RESPONSE_TOO_LARGE),
+  coding: refuse(flowErrors.RESPONSE_ENCODING),
+  malformed: refuse(flowErrors.RESPONSE_ENCODING)
 }
-/** What is looked for may begin in one part and end in another, so no part can be told to be free of it. */
-const PARTIAL = refuse(502, 'RESPONSE_PARTIAL')
+/** What is looked for may begin in one part and end in another, so no part is known to be free of it. */
+const PARTIAL = refuse(bodyReplaceErrors.RESPONSE_PARTIAL)
 
 /**
  * Replaces text in the body of the response. The whole body is buffered first. Media that hold no text (images, archives,
@@ -163,6 +181,7 @@ const PARTIAL = refuse(502, 'RESPONSE_PARTIAL')
  */
 const responseBodyFindReplace = defineAction({
   type: 'response-body-find-replace',
+  summary: 'Replaces text in the bodies of responses.',
   phases: ['on_http_response'],
   config: config({ replacements: replacements() }),
   configOptional: false,
@@ -210,6 +229,7 @@ type Field = keyof EventStreamMessage
 /** Replaces text in each message of an event stream, which goes on streaming. A message is handled for itself. */
 const sseFindReplace = defineAction({
   type: 'sse-find-replace',
+  summary: 'Replaces text in the messages of a stream of server-sent events.',
   phases: ['on_event_stream_message'],
   config: config({
     replacements: replacements({
@@ -265,7 +285,7 @@ function compileField(source: string, at: NodePath, scope: Scope): (flow: Flow) 
   }
   const name = template.constant
   if (!isField(name)) {
-    scope.problem(at, 'CONFIG_INVALID', `"${name}" is not a field that can be replaced: data and retry are`)
+    scope.problem(at, policyErrors.CONFIG_INVALID, `"${name}" is not a field that can be replaced: data and retry are`)
   }
   return () => (isField(name) ? name : 'data')
 }
@@ -286,5 +306,6 @@ function written(field: Field, text: string | undefined): string {
 export const bodyReplace = defineFeature({
   name: 'body-replace',
   summary: 'Finds and replaces text in bodies and event streams.',
-  actions: [requestBodyFindReplace, responseBodyFindReplace, sseFindReplace]
+  actions: [requestBodyFindReplace, responseBodyFindReplace, sseFindReplace],
+  errors: [bodyReplaceErrors]
 })

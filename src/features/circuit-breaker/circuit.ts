@@ -1,21 +1,32 @@
+import { flowErrors } from '../../flow/error-codes.js'
 import type { Flow } from '../../flow/flow.js'
 import { refuse, type Verdict } from '../../flow/verdict.js'
+import { defineErrors } from '../../lib/errors.js'
 import { decisionCounters, type KeptStateDraft, type PolicyServices } from '../../policy/services.js'
 import { type Admission, Breaker, type BreakerDecision, type BreakerSettings, type Outcome } from './breaker.js'
 
+/** Codes of the circuit breaker. */
+export const circuitErrors = defineErrors({
+  CIRCUIT_OPEN: {
+    status: 503,
+    text: 'The upstream fails too often and is given a pause.',
+    help: 'Wait as many seconds as retry-after says; find out why the upstream fails.'
+  }
+})
+
 /** Codes of answers of our own that say that an upstream was asked and did not answer as it must. */
-const UPSTREAM_FAILURES = new Set([
-  'UPSTREAM_REFUSED',
-  'UPSTREAM_CONNECT_TIMEOUT',
-  'UPSTREAM_TLS',
-  'UPSTREAM_MALFORMED',
-  'UPSTREAM_TIMEOUT',
-  'UPSTREAM_GONE'
+const UPSTREAM_FAILURES: ReadonlySet<string> = new Set([
+  flowErrors.UPSTREAM_REFUSED.code,
+  flowErrors.UPSTREAM_CONNECT_TIMEOUT.code,
+  flowErrors.UPSTREAM_TLS.code,
+  flowErrors.UPSTREAM_MALFORMED.code,
+  flowErrors.UPSTREAM_TIMEOUT.code,
+  flowErrors.UPSTREAM_GONE.code
 ])
 
 /**
  * How the upstream did in this exchange. It failed when it did not answer, and when it answered with a status of 500 or above.
- * Answers of modules and policies say nothing about it, nor does a group without tunnels, where nobody was asked: those are
+ * Answers of modules and policies say nothing about it, nor does a group without tunnels, where no server was asked: those are
  * made here, and the field that tells them from failures of the upstream cannot be written by an upstream, a client or a
  * policy.
  */
@@ -83,7 +94,7 @@ export class Circuit {
     const decision = blocked && !enforce ? 'allow_while_open' : admission.decision
     this.#counters[decision].inc()
     flow.publish(CIRCUIT_RESULTS.name, PUBLISHED[decision])
-    if (blocked && enforce) return refuse(503, 'CIRCUIT_OPEN', ['retry-after', String(admission.retryAfter)])
+    if (blocked && enforce) return refuse(circuitErrors.CIRCUIT_OPEN, ['retry-after', String(admission.retryAfter)])
     if (!blocked) {
       const settle = () => this.#settle(admission, flow)
       flow.onForwarded(settle)

@@ -4,7 +4,7 @@ import { config, enforce } from '../../policy/fields.js'
 import * as field from '../../schema/fields.js'
 import { duration, fraction, integer, optional } from '../../schema/values.js'
 import { defineFeature, defineModule, lastResults } from '../contract.js'
-import { CIRCUIT_RESULTS, Circuit } from './circuit.js'
+import { CIRCUIT_RESULTS, Circuit, circuitErrors } from './circuit.js'
 
 const SECOND = 1_000
 const span = (description: string) =>
@@ -17,6 +17,7 @@ const span = (description: string) =>
  */
 const action = defineAction({
   type: 'circuit-breaker',
+  summary: 'Refuses requests while the upstream fails too often.',
   phases: ['on_http_request'],
   config: config({
     error_threshold: optional(
@@ -131,5 +132,6 @@ export const circuitBreaker = defineFeature({
         read: ({ flow }) => lastResults(flow, 'circuit_breaker')?.decision ?? null
       }
     }
-  }
+  },
+  errors: [circuitErrors]
 })

@@ -1,9 +1,18 @@
+import { defineErrors } from '../../lib/errors.js'
 import { defineAction, type Scope } from '../../policy/action.js'
 import { config } from '../../policy/fields.js'
 import { decisionCounters } from '../../policy/services.js'
 import { choice, list, optional } from '../../schema/values.js'
 import { defineFeature, defineModule } from '../contract.js'
 import { availableCodings, type Coding, Compressor, savingOf, usualCodings } from './compressor.js'
+
+/** Codes of problems in the action compress-response. */
+const compressionProblems = defineErrors({
+  COOKIES_UNCOMPRESSED: {
+    text: 'Responses to requests with cookies are not compressed unless algorithms are named.',
+    help: 'Name algorithms if such responses hold no secrets beside what clients choose.'
+  }
+})
 
 const WITHOUT_COOKIES =
   'responses to requests with cookies stay uncompressed, because their length could give a secret away (BREACH); name algorithms to compress them too'
@@ -13,10 +22,11 @@ const WITHOUT_COOKIES =
  *
  * A response to a request with cookies is left alone unless `algorithms` is written out: when a page repeats what a
  * third party can send and holds a secret of the user, its compressed length gives the secret away (the attack called
- * BREACH). Whoever names the algorithms has asked for it.
+ * BREACH). A configuration that names the algorithms has asked for it.
  */
 const compressResponse = defineAction({
   type: 'compress-response',
+  summary: 'Compresses the bodies of responses.',
   misnamed: ['compression'],
   phases: ['on_http_response'],
   config: config({
@@ -33,7 +43,7 @@ const compressResponse = defineAction({
   terminates: 'never',
   results: { name: 'compress', fields: { already_compressed: 'bool', negotiated_algorithm: 'string' } },
   compile({ algorithms }, scope) {
-    if (algorithms === undefined) scope.warn([], 'COOKIES_UNCOMPRESSED', WITHOUT_COOKIES)
+    if (algorithms === undefined) scope.warn([], compressionProblems.COOKIES_UNCOMPRESSED, WITHOUT_COOKIES)
     const offered = algorithms === undefined ? usualCodings : offeredOf(algorithms, scope)
     const compressor = new Compressor(offered, { withCookies: algorithms !== undefined })
     return (flow) => {
@@ -60,7 +70,7 @@ function offeredOf(algorithms: readonly string[], scope: Scope): readonly Coding
 
 /**
  * Compresses responses for clients that accept it. Responses to requests with cookies stay as they are, because their
- * compressed length can give away a secret that they hold (BREACH); the action `compress-response` takes them when told so.
+ * compressed length can give away a secret that they hold (BREACH); the action `compress-response` takes them where its configuration asks for it.
  */
 const routeModule = defineModule({
   name: 'compression',
@@ -102,5 +112,6 @@ export const compression = defineFeature({
         read: ({ flow }) => (flow === undefined ? null : (savingOf(flow)?.bytesSaved ?? null))
       }
     }
-  }
+  },
+  problems: [compressionProblems]
 })

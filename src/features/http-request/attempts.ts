@@ -2,8 +2,10 @@ import { EvaluationError, type Expression } from '../../expression/expression.js
 import { engineValue } from '../../expression/values.js'
 import { showAttempts } from '../../expression/variables/http.js'
 import { codingsOf, decoded, mediaTypeOf } from '../../flow/content-coding.js'
+import { internalRequestErrors } from '../../flow/error-codes.js'
 import { type Flow, type InternalAnswer, type InternalRequests, isInternal } from '../../flow/flow.js'
 import { HeaderFields } from '../../flow/headers.js'
+import { messageOf } from '../../lib/errors.js'
 import type { OutboundRequest } from '../../lib/http-client/answer.js'
 import { type Followed, follow } from '../../lib/http-client/redirects.js'
 import type { Scope } from '../../policy/action.js'
@@ -99,8 +101,8 @@ async function attemptOf(message: Message, deadline: number, flow: Flow, parts: 
 
 const UNNAMED: Refused = {
   ok: false,
-  code: 'ENDPOINT_UNNAMED',
-  message: 'an internal endpoint is only reached by a host that is written out in the policy',
+  code: internalRequestErrors.ENDPOINT_UNNAMED.code,
+  message: messageOf(internalRequestErrors.ENDPOINT_UNNAMED),
   timeMs: 0
 }
 

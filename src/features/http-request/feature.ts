@@ -1,17 +1,43 @@
 import type { Expression } from '../../expression/expression.js'
+import { expressionErrors } from '../../expression/problems.js'
 import { httpAttemptVariables } from '../../expression/variables/http.js'
 import { type InternalRequests, isInternal } from '../../flow/flow.js'
 import { NEVER_WRITTEN } from '../../flow/headers.js'
 import { refuse } from '../../flow/verdict.js'
+import { defineErrors } from '../../lib/errors.js'
 import { parseDuration } from '../../lib/units.js'
 import { defineAction, type Scope } from '../../policy/action.js'
 import { config, headerMap } from '../../policy/fields.js'
+import { policyErrors } from '../../policy/problems.js'
 import { serviceKey } from '../../policy/services.js'
 import { checkUrl } from '../../policy/values.js'
 import { valueLike, WEB_URL } from '../../schema/editor.js'
 import { choice, duration, integer, list, object, optional, template, text } from '../../schema/values.js'
 import { defineFeature } from '../contract.js'
 import { compileMessage, requesting, writtenHost } from './attempts.js'
+
+/** Codes of the action http-request. */
+const httpRequestErrors = defineErrors({
+  HTTP_REQUEST_TIMEOUT: {
+    status: 504,
+    text: 'A request of the policy got no answer in time.',
+    help: 'Find out why its receiver is slow, raise timeout, or set on_error to continue.'
+  },
+  HTTP_REQUEST_FAILED: {
+    status: 502,
+    text: 'A request of the policy failed.',
+    help: 'Look at error.code of the results, or set on_error to continue.'
+  },
+  RETRY_CONDITION_FAILED: { text: 'The retry_condition has no value.', help: 'Correct the expression.' }
+})
+
+/** Codes of problems in the action http-request. */
+const httpRequestProblems = defineErrors({
+  INTERNAL_DYNAMIC: {
+    text: 'The host of the url is only known with a request, so it reaches no internal endpoint.',
+    help: 'Write the host of an internal endpoint as a constant.'
+  }
+})
 
 /** Requests of policies to internal entries. Undefined where there are no such entries: their names are then as any other. */
 export const internalRequests = serviceKey<InternalRequests | undefined>('internal_requests', () => undefined)
@@ -34,10 +60,11 @@ const parameter = object(
  * Whatever the answer says is no failure: expressions of later rules look at `res.status_code`. Without `max_redirects` a
  * redirect is an answer like any other. An internal name is no address: the request goes to that entry, whose modules and
  * policy run. Such a name must stand in the document itself: no client and no server chooses it. Addresses that are not public are refused unless the operator allows them, for each redirect anew, and
- * whoever wrote the name. When the client leaves, the request is given up.
+ * no matter who wrote the name. When the client leaves, the request is given up.
  */
 const action = defineAction({
   type: 'http-request',
+  summary: 'Makes an HTTP request and publishes its answer for later rules.',
   confined: { guest: noInternalHost },
   phases: ['on_http_request', 'on_http_response'],
   config: config({
@@ -95,7 +122,9 @@ const action = defineAction({
     return async (flow) => {
       const failure = await request(message(flow), flow)
       if (failure === undefined || on_error !== 'halt') return undefined
-      return failure === 'TIMEOUT' ? refuse(504, 'HTTP_REQUEST_TIMEOUT') : refuse(502, 'HTTP_REQUEST_FAILED')
+      return failure === 'TIMEOUT'
+        ? refuse(httpRequestErrors.HTTP_REQUEST_TIMEOUT)
+        : refuse(httpRequestErrors.HTTP_REQUEST_FAILED)
     }
   }
 })
@@ -107,7 +136,7 @@ function internalHost(url: string, scope: Scope): string | undefined {
   const [authority = ''] = /^[^/]*\/\/(?:\$\{[^}]*\}|[^/?#$])*/.exec(url) ?? []
   if (authority.includes('${') && /\.internal\b/i.test(authority)) {
     const message = 'an internal endpoint is only reached by a host that is written out, without ${…}'
-    scope.warn(['url'], 'INTERNAL_DYNAMIC', message)
+    scope.warn(['url'], httpRequestProblems.INTERNAL_DYNAMIC, message)
   }
   return undefined
 }
@@ -125,14 +154,18 @@ function compileCondition(source: string, scope: Scope): Expression | undefined 
   if (source.trim() === 'false') return undefined
   const at = ['retry_condition']
   const compiled = scope.services.expressions.expression(source, scope.phase, httpAttemptVariables)
-  for (const { severity, code, message } of compiled.ok ? compiled.warnings : compiled.problems) {
-    if (severity === 'error') scope.problem(at, code, message)
-    else scope.warn(at, code, message)
+  for (const found of compiled.ok ? compiled.warnings : compiled.problems) {
+    if (found.severity === 'error') scope.problem(at, found, found.message)
+    else scope.warn(at, found, found.message)
   }
   if (!compiled.ok) return undefined
   const { type } = compiled.value
   if (type !== 'bool' && type !== 'dyn') {
-    scope.problem(at, 'EXPRESSION_TYPE', `retry_condition must be true or false; this one is of type ${type}`)
+    scope.problem(
+      at,
+      expressionErrors.EXPRESSION_TYPE,
+      `retry_condition must be true or false; this one is of type ${type}`
+    )
   }
   return compiled.value
 }
@@ -140,12 +173,18 @@ function compileCondition(source: string, scope: Scope): Expression | undefined 
 function noInternalHost({ url }: Readonly<Record<string, unknown>>, scope: Scope): void {
   const host = writtenHost(String(url))
   if (isInternal(host)) {
-    scope.problem(['url'], 'ACTION_UNSUPPORTED', `the policy of an agent does not lead to internal endpoints (${host})`)
+    scope.problem(
+      ['url'],
+      policyErrors.ACTION_UNSUPPORTED,
+      `the policy of an agent does not lead to internal endpoints (${host})`
+    )
   }
 }
 
 export const httpRequest = defineFeature({
   name: 'http-request',
   summary: 'Makes a request of its own and lets later rules read the answer.',
-  actions: [action]
+  actions: [action],
+  errors: [httpRequestErrors],
+  problems: [httpRequestProblems]
 })

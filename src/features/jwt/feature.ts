@@ -1,13 +1,15 @@
 import type { Flow } from '../../flow/flow.js'
 import type { Verdict } from '../../flow/verdict.js'
+import { messageOf } from '../../lib/errors.js'
 import { parseDuration } from '../../lib/units.js'
 import { defineAction, type Scope } from '../../policy/action.js'
+import { policyErrors } from '../../policy/problems.js'
 import { type Counter, decisionCounters } from '../../policy/services.js'
 import { defineFeature } from '../contract.js'
 import { type ClaimRules, type JwtConfig, jwtConfig } from './config.js'
 import { keySets } from './key-sources.js'
-import { compileKeys } from './keys.js'
-import { type JwtProblem, messageOf, verdictOf } from './token.js'
+import { compileKeys, jwtProblems } from './keys.js'
+import { type JwtProblem, jwtErrors, verdictOf } from './token.js'
 import { type Checked, compileTokens, type TokenCheck } from './token-check.js'
 import { SignatureMemory, TokenVerifier } from './verifier.js'
 
@@ -22,6 +24,7 @@ import { SignatureMemory, TokenVerifier } from './verifier.js'
  */
 const action = defineAction({
   type: 'jwt-validation',
+  summary: 'Refuses requests without a valid JSON Web Token.',
   misnamed: ['jwt'],
   phases: ['on_http_request'],
   config: jwtConfig,
@@ -90,7 +93,11 @@ function compileRules({ issuer, audience, leeway = '30s' }: JwtConfig, scope: Sc
   const issuers = issuer.allow_list.map(({ value }, i) => scope.template(value, ['issuer', 'allow_list', i, 'value']))
   const accepted = audience?.allow_list?.map(({ value }) => value)
   if (audience !== undefined && accepted === undefined) {
-    scope.warn(['audience'], 'CONFIG_UNUSED', 'audience without allow_list checks nothing: every audience is accepted')
+    scope.warn(
+      ['audience'],
+      policyErrors.CONFIG_UNUSED,
+      'audience without allow_list checks nothing: every audience is accepted'
+    )
   }
   const fixed = {
     audiences: accepted === undefined ? undefined : new Set(accepted),
@@ -109,7 +116,7 @@ function results(checked: readonly Checked[], problem: JwtProblem | undefined): 
       return tokensOf(checked, problem === undefined)
     },
     'error.code': problem ?? '',
-    'error.message': problem === undefined ? '' : messageOf(problem)
+    'error.message': problem === undefined ? '' : messageOf(jwtErrors[problem])
   }
 }
 
@@ -143,5 +150,7 @@ function counterOf(
 export const jwt = defineFeature({
   name: 'jwt',
   summary: 'Lets requests with valid JSON Web Tokens pass.',
-  actions: [action]
+  actions: [action],
+  errors: [jwtErrors],
+  problems: [jwtProblems]
 })

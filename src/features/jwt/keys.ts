@@ -1,7 +1,8 @@
 import { isAbsolute, relative, sep } from 'node:path'
 import { EvaluationError, type Template } from '../../expression/expression.js'
+import { defineErrors } from '../../lib/errors.js'
 import type { Scope } from '../../policy/action.js'
-import type { NodePath } from '../../policy/problems.js'
+import { type NodePath, policyErrors } from '../../policy/problems.js'
 import { checkUrl } from '../../policy/values.js'
 import type { JwtConfig, KeysConfig, SourcesConfig } from './config.js'
 import type { KeySet } from './jwks.js'
@@ -15,6 +16,19 @@ import {
   readHeldKeys,
   readSharedSecret
 } from './key-sources.js'
+
+/** Codes of problems in the action jwt-validation. */
+export const jwtProblems = defineErrors({
+  KEYS_MISSING: {
+    text: 'An HMAC algorithm is allowed and no source of keys holds a shared secret.',
+    help: 'Add shared_secrets, or remove HS256, HS384 and HS512 from allowed_algorithms.'
+  },
+  KEYS_UNPROTECTED: { text: 'Keys come over plain HTTP and can be replaced on their way.', help: 'Use https.' },
+  KEYS_FORBIDDEN: {
+    text: 'A file of keys lies outside of the folders that policies may read.',
+    help: 'Move the file, or name its folder in jwt.key_folders.'
+  }
+})
 
 const KEYS: NodePath = ['jws', 'keys']
 
@@ -44,7 +58,7 @@ export function compileKeys(
   }
   if (!secrets && allowed_algorithms.some((name) => name.startsWith('HS'))) {
     const message = 'HS256, HS384 and HS512 take keys from shared_secrets, inline or files, never from a URL'
-    scope.warn(['jws', 'allowed_algorithms'], 'KEYS_MISSING', message)
+    scope.warn(['jws', 'allowed_algorithms'], jwtProblems.KEYS_MISSING, message)
   }
   return { sources: compiled, kidNeeded }
 }
@@ -58,7 +72,7 @@ function each<T>(value: T | readonly T[], at: NodePath): readonly (readonly [T, 
 function compileSources(sources: SourcesConfig, at: NodePath, chosen: KeySetPlaces, scope: Scope): KeySource[] {
   const { additional_jkus = [], inline = [], files = [], shared_secrets = [] } = sources
   if (Object.keys(sources).length === 0)
-    scope.problem(at, 'CONFIG_INVALID', `\`${at.join('.')}\` names no source of keys`)
+    scope.problem(at, policyErrors.CONFIG_INVALID, `\`${at.join('.')}\` names no source of keys`)
   return [
     ...additional_jkus.map((url, i) => compileUrl(url, [...at, 'additional_jkus', i], chosen, scope)),
     ...inline.map((keys, i) => compileInline(keys, [...at, 'inline', i], scope)),
@@ -72,7 +86,11 @@ function compileSources(sources: SourcesConfig, at: NodePath, chosen: KeySetPlac
 function compileUrl(source: string, at: NodePath, chosen: KeySetPlaces, scope: Scope): KeySource {
   checkUrl(source, /^https?:\/\/[^\s/]/i, 'an absolute http or https URL', at, scope)
   if (/^http:/i.test(source)) {
-    scope.warn(at, 'KEYS_UNPROTECTED', 'keys that come over plain HTTP can be replaced on their way; use https')
+    scope.warn(
+      at,
+      jwtProblems.KEYS_UNPROTECTED,
+      'keys that come over plain HTTP can be replaced on their way; use https'
+    )
   }
   const url = scope.template(source, at)
   if (url.constant === undefined) return loadedKeys((flow) => chosen.url(url.text(flow), originOf(source)))
@@ -87,11 +105,11 @@ function originOf(url: string): string {
 
 function compileFile(path: string, at: NodePath, scope: Scope): KeySource {
   const folders = scope.service(keyFolders)
-  if (!isAbsolute(path)) scope.problem(at, 'CONFIG_INVALID', `\`${at.join('.')}\` must be an absolute path`)
+  if (!isAbsolute(path)) scope.problem(at, policyErrors.CONFIG_INVALID, `\`${at.join('.')}\` must be an absolute path`)
   else if (folders !== undefined && !folders.some((folder) => liesIn(folder, path))) {
     const where = folders.length === 0 ? 'none is allowed here' : `allowed are ${folders.join(', ')}`
     const message = `\`${at.join('.')}\` lies in no folder that keys may be read from (option jwt.key_folders): ${where}`
-    scope.problem(at, 'KEYS_FORBIDDEN', message)
+    scope.problem(at, jwtProblems.KEYS_FORBIDDEN, message)
   }
   const cache = scope.service(keySets).file(path, folders ?? [])
   return loadedKeys(() => cache)
@@ -120,7 +138,7 @@ function compileHeld(source: string | Template, read: (text: string) => KeySet, 
       read(text.constant)
     } catch (error) {
       if (!(error instanceof EvaluationError)) throw error
-      scope.problem(at, 'CONFIG_INVALID', `\`${at.join('.')}\`: ${error.message}`)
+      scope.problem(at, policyErrors.CONFIG_INVALID, `\`${at.join('.')}\`: ${error.message}`)
     }
   }
   return heldKeys(text, read)

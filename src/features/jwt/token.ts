@@ -1,4 +1,5 @@
 import { refuse, type Verdict } from '../../flow/verdict.js'
+import { defineErrors, messageOf } from '../../lib/errors.js'
 import { FIRST_LOAD_FLOOR } from './jwks-cache.js'
 
 /** Deepest nesting; claims need a handful. */
@@ -119,38 +120,121 @@ function isTextOrAbsent(value: unknown): value is string | undefined {
   return value === undefined || typeof value === 'string'
 }
 
-/** Why a token is not accepted: the code that the client gets, and what is said of it. Nothing here holds any of the token. */
-const PROBLEMS = {
-  JWT_MISSING: { error: undefined, message: 'the request has no token where one is expected' },
-  JWT_REPEATED: { error: 'invalid_request', message: 'the place of the token occurs more than once' },
-  JWT_PREFIX: { error: 'invalid_request', message: 'the text before the token is not the expected one' },
-  JWT_BODY_METHOD: { error: 'invalid_request', message: 'a token in a body needs the method POST, PUT or PATCH' },
-  JWT_BODY_TYPE: {
-    error: 'invalid_request',
-    message: 'a token in a body needs the type application/json or application/x-www-form-urlencoded, not compressed'
+/** Why a token is not accepted, with the `error` of the challenge (RFC 6750 3.1). No text holds any of the token. */
+export const jwtErrors = defineErrors({
+  JWT_MISSING: {
+    status: 401,
+    error: undefined,
+    text: 'The request has no token where one is expected.',
+    help: 'Send the token where the policy looks for it.'
   },
-  JWT_BODY_JSON: { error: 'invalid_request', message: 'the body is no JSON object with distinct members' },
-  JWT_BODY_FORM: { error: 'invalid_request', message: 'the body is no form' },
-  JWT_MALFORMED: { error: 'invalid_token', message: 'the token is no signed token in compact form' },
-  JWT_ENCRYPTED: { error: 'invalid_token', message: 'encrypted tokens are not supported' },
-  JWT_CRITICAL: { error: 'invalid_token', message: 'the token demands an extension that is not supported' },
-  JWT_ALGORITHM: { error: 'invalid_token', message: 'the algorithm of the token is not allowed' },
-  JWT_KEY_UNKNOWN: { error: 'invalid_token', message: 'no key of the accepted ones fits the token' },
-  JWT_SIGNATURE: { error: 'invalid_token', message: 'the signature of the token is wrong' },
-  JWT_TYPE: { error: 'invalid_token', message: 'the token is of another type' },
-  JWT_CLAIMS: { error: 'invalid_token', message: 'a claim of the token is missing or has no valid value' },
-  JWT_ISSUER: { error: 'invalid_token', message: 'the issuer of the token is not accepted' },
-  JWT_AUDIENCE: { error: 'invalid_token', message: 'the token is meant for another audience' },
-  JWT_EXPIRED: { error: 'invalid_token', message: 'the token has expired' },
-  JWT_NOT_YET_VALID: { error: 'invalid_token', message: 'the token is not valid yet' },
-  JWT_KEYS_UNAVAILABLE: { error: undefined, message: 'the keys that check the token cannot be had' }
-} as const
+  JWT_REPEATED: {
+    status: 401,
+    error: 'invalid_request',
+    text: 'The place of the token occurs more than once.',
+    help: 'Send one token.'
+  },
+  JWT_PREFIX: {
+    status: 401,
+    error: 'invalid_request',
+    text: 'The text before the token is not the expected one.',
+    help: 'Send the prefix of the policy, such as Bearer and a space.'
+  },
+  JWT_BODY_METHOD: {
+    status: 401,
+    error: 'invalid_request',
+    text: 'A token in a body needs the method POST, PUT or PATCH.',
+    help: 'Use such a method, or send the token in a header field.'
+  },
+  JWT_BODY_TYPE: {
+    status: 401,
+    error: 'invalid_request',
+    text: 'A token in a body needs the type application/json or application/x-www-form-urlencoded, not compressed.',
+    help: 'Send the body in such a form.'
+  },
+  JWT_BODY_JSON: {
+    status: 401,
+    error: 'invalid_request',
+    text: 'The body is no JSON object with distinct members.',
+    help: 'Correct the body.'
+  },
+  JWT_BODY_FORM: { status: 401, error: 'invalid_request', text: 'The body is no form.', help: 'Correct the body.' },
+  JWT_MALFORMED: {
+    status: 401,
+    error: 'invalid_token',
+    text: 'The token is no signed token in compact form.',
+    help: 'Send the token as the issuer gave it.'
+  },
+  JWT_ENCRYPTED: {
+    status: 401,
+    error: 'invalid_token',
+    text: 'Encrypted tokens are not supported.',
+    help: 'Let the issuer give signed tokens that are not encrypted.'
+  },
+  JWT_CRITICAL: {
+    status: 401,
+    error: 'invalid_token',
+    text: 'The token demands an extension that is not supported.',
+    help: 'Let the issuer give tokens without crit, b64 and zip.'
+  },
+  JWT_ALGORITHM: {
+    status: 401,
+    error: 'invalid_token',
+    text: 'The algorithm of the token is not allowed.',
+    help: 'Add it to allowed_algorithms if it should be.'
+  },
+  JWT_KEY_UNKNOWN: {
+    status: 401,
+    error: 'invalid_token',
+    text: 'No key of the accepted ones fits the token.',
+    help: 'Look at the keys of the policy and at the kid of the token.'
+  },
+  JWT_SIGNATURE: {
+    status: 401,
+    error: 'invalid_token',
+    text: 'The signature of the token is wrong.',
+    help: 'Get a new token; look whether the keys are those of the issuer.'
+  },
+  JWT_TYPE: {
+    status: 401,
+    error: 'invalid_token',
+    text: 'The token is of another type.',
+    help: 'Send the kind of token that the policy names.'
+  },
+  JWT_CLAIMS: {
+    status: 401,
+    error: 'invalid_token',
+    text: 'A claim of the token is missing or has no valid value.',
+    help: 'Let the issuer set iss, aud and exp as the policy demands.'
+  },
+  JWT_ISSUER: {
+    status: 401,
+    error: 'invalid_token',
+    text: 'The issuer of the token is not accepted.',
+    help: 'Add the issuer to the policy if it should be.'
+  },
+  JWT_AUDIENCE: {
+    status: 401,
+    error: 'invalid_token',
+    text: 'The token is meant for another audience.',
+    help: 'Ask the issuer for a token for this audience.'
+  },
+  JWT_EXPIRED: { status: 401, error: 'invalid_token', text: 'The token has expired.', help: 'Get a new token.' },
+  JWT_NOT_YET_VALID: {
+    status: 401,
+    error: 'invalid_token',
+    text: 'The token is not valid yet.',
+    help: 'Set the clocks of the issuer and of Sluice.'
+  },
+  JWT_KEYS_UNAVAILABLE: {
+    status: 503,
+    error: undefined,
+    text: 'The keys that check the token cannot be had.',
+    help: 'Look whether Sluice reaches the source of the keys; clients may repeat the request.'
+  }
+})
 
-export type JwtProblem = keyof typeof PROBLEMS
-
-export function messageOf(problem: JwtProblem): string {
-  return PROBLEMS[problem].message
-}
+export type JwtProblem = keyof typeof jwtErrors
 
 /**
  * The answer: 401 with a challenge (RFC 6750 3: without an error when there was no token at all), or 503 when it is not
@@ -163,11 +247,11 @@ export function verdictOf(problem: JwtProblem): Verdict {
 /** Seconds after which keys that could not be had are asked for again. */
 const RETRY = ['retry-after', String(FIRST_LOAD_FLOOR / 1_000)]
 const VERDICTS = Object.fromEntries(
-  Object.entries(PROBLEMS).map(([code, { error, message }]) => [
-    code,
-    code === 'JWT_KEYS_UNAVAILABLE'
-      ? refuse(503, code, RETRY)
-      : refuse(401, code, ['www-authenticate', challenge(error, message)])
+  Object.values(jwtErrors).map((row) => [
+    row.code,
+    row.code === 'JWT_KEYS_UNAVAILABLE'
+      ? refuse(row, RETRY)
+      : refuse(row, ['www-authenticate', challenge(row.error, messageOf(row))])
   ])
 ) as Record<JwtProblem, Verdict>
 

@@ -1,9 +1,11 @@
 import type { Static } from 'typebox'
 import type { Template } from '../../expression/expression.js'
 import type { Flow } from '../../flow/flow.js'
+import { defineErrors } from '../../lib/errors.js'
 import { parseDuration } from '../../lib/units.js'
 import { type ActionRun, defineAction, type Scope } from '../../policy/action.js'
 import { config } from '../../policy/fields.js'
+import { policyErrors } from '../../policy/problems.js'
 import { BLANK, checkUrl, isBlank, isPlaceholderWord } from '../../policy/values.js'
 import { textLike, WEB_URL, wordLike } from '../../schema/editor.js'
 import { choice, duration, flag, list, map, optional, template, text } from '../../schema/values.js'
@@ -11,6 +13,14 @@ import type { AccessLists } from './access.js'
 import { createGate } from './gate.js'
 import { type Application, openidProvider, PROVIDER_NAMES, PROVIDERS, type Provider } from './providers.js'
 import { type LoginResult, logins, USUAL_MAXIMUM } from './service.js'
+
+/** Codes of problems in the actions oauth and openid-connect. */
+export const loginProblems = defineErrors({
+  LOGIN_VALUE_ABSENT: {
+    text: 'A field of the login reads a value that does not exist on the paths of the login itself.',
+    help: 'Use a value that the request itself has.'
+  }
+})
 
 const SECOND = 1_000
 const YEAR = 8_760 * 3_600 * SECOND
@@ -98,7 +108,7 @@ function loginResults(more: Readonly<Record<string, string>>): Readonly<Record<s
   }
 }
 
-/** What is known of everybody whom a login lets pass; a preflight request is nobody's. */
+/** What is known of each user whom a login lets pass; a preflight request has no user. */
 function leftByLogin(result: LoginResult, { allow_cors_preflight }: LoginConfig): readonly string[] {
   return allow_cors_preflight === true ? [] : [`actions.service.${result}`]
 }
@@ -150,14 +160,14 @@ function checkApplication(clientId: string | undefined, clientSecret: string | u
   const blank = Object.entries(fields).find(([, text]) => text !== undefined && isBlank(text))
   if (blank !== undefined) {
     const message = `${blank[0]} is a placeholder: put that of your application at the provider in its place`
-    scope.unavailable([blank[0]], message, 'PLACEHOLDER')
+    scope.unavailable([blank[0]], message, policyErrors.PLACEHOLDER)
     return
   }
   if ((clientId === undefined) === (clientSecret === undefined)) return
   const [given, missing] = clientId === undefined ? ['client_secret', 'client_id'] : ['client_id', 'client_secret']
   scope.problem(
     [given as string],
-    'CONFIG_INVALID',
+    policyErrors.CONFIG_INVALID,
     `${given} needs ${missing}: give both, or neither for the operator's application`
   )
 }
@@ -165,7 +175,7 @@ function checkApplication(clientId: string | undefined, clientSecret: string | u
 function checkParameters(parameters: Readonly<Record<string, string>>, scope: Scope): void {
   for (const name of Object.keys(parameters)) {
     if (!OWN_PARAMETERS.has(name)) continue
-    scope.problem(['authz_url_params', name], 'CONFIG_INVALID', `${name} is set by the login itself`)
+    scope.problem(['authz_url_params', name], policyErrors.CONFIG_INVALID, `${name} is set by the login itself`)
   }
 }
 
@@ -187,7 +197,7 @@ function warnOfLate(field: string, { variables }: Template, scope: Scope): void 
   const late = [...variables].find((name) => LATE.test(name))
   if (late === undefined) return
   const message = `${late} has no value where the login answers its own paths, which no rule sees; the login would fail there`
-  scope.warn([field], 'LOGIN_VALUE_ABSENT', message)
+  scope.warn([field], loginProblems.LOGIN_VALUE_ABSENT, message)
 }
 
 function isConstant(template: Template): template is Template & { readonly constant: string } {
@@ -204,7 +214,7 @@ function cookieDomain(given: string | undefined, scope: Scope): string | undefin
   if (given === undefined) return undefined
   const domain = given.toLowerCase().replace(/^\./, '')
   if (DOMAIN.test(domain)) return domain
-  scope.problem(['auth_cookie_domain'], 'CONFIG_INVALID', `"${given}" is no domain such as example.com`)
+  scope.problem(['auth_cookie_domain'], policyErrors.CONFIG_INVALID, `"${given}" is no domain such as example.com`)
   return undefined
 }
 
@@ -222,6 +232,7 @@ const entries = (description: string) => optional(list(text({ description: 'An e
  */
 export const oauth = defineAction({
   type: 'oauth',
+  summary: 'Lets users pass who have logged in at an OAuth provider such as GitHub.',
   phases: ['on_http_request'],
   config: config(
     {
@@ -251,14 +262,14 @@ export const oauth = defineAction({
     if (scopes !== undefined && client_id === undefined) {
       scope.warn(
         ['scopes'],
-        'CONFIG_UNUSED',
+        policyErrors.CONFIG_UNUSED,
         'scopes need an application of your own: give client_id and client_secret'
       )
     }
     if (client_id === undefined && application === undefined && (name === 'amazon' || name === 'facebook')) {
       scope.warn(
         ['provider'],
-        'CONFIG_INCOMPLETE',
+        policyErrors.CONFIG_INCOMPLETE,
         `${name} needs an application of your own: give client_id and client_secret`
       )
     }
@@ -313,14 +324,20 @@ const shared = {
  * Logs users in at an OpenID Connect provider. Its discovery document and its keys are fetched when first needed and kept; the
  * paths of `oauth` belong to the action too.
  */
-export const openidConnect = defineAction({ ...shared, type: 'openid-connect', compile })
+export const openidConnect = defineAction({
+  ...shared,
+  type: 'openid-connect',
+  summary: 'Lets users pass who have logged in at a provider of OpenID Connect.',
+  compile
+})
 
 /** Another name of `openid-connect` that published documents use. */
 export const oidc = defineAction({
   ...shared,
   type: 'oidc',
+  summary: 'Older name of openid-connect.',
   compile(settings, scope) {
-    scope.warn([], 'ACTION_RENAMED', 'oidc is called openid-connect; the old name is accepted')
+    scope.warn([], policyErrors.ACTION_RENAMED, 'oidc is called openid-connect; the old name is accepted')
     return compile(settings, scope)
   }
 })
@@ -330,7 +347,7 @@ function compile(settings: Static<typeof fields>, scope: Scope): ActionRun {
   if (idle_session_duration !== undefined && idle_session_timeout !== undefined) {
     scope.problem(
       ['idle_session_duration'],
-      'CONFIG_INVALID',
+      policyErrors.CONFIG_INVALID,
       'idle_session_duration and idle_session_timeout are one; give one of them'
     )
   }
@@ -347,11 +364,16 @@ function compile(settings: Static<typeof fields>, scope: Scope): ActionRun {
 function readIssuer(url: string, scope: Scope): string {
   const at = ['issuer_url']
   if (isPlaceholderWord(url)) {
-    scope.unavailable(at, `"${url}" is a placeholder: put an absolute http or https URL in its place`, 'PLACEHOLDER')
+    scope.unavailable(
+      at,
+      `"${url}" is a placeholder: put an absolute http or https URL in its place`,
+      policyErrors.PLACEHOLDER
+    )
     return NO_ISSUER
   }
   checkUrl(url, URL_FORM, 'an absolute http or https URL', at, scope)
   if (URL.canParse(url)) return url
-  if (URL_FORM.test(url)) scope.problem(at, 'CONFIG_INVALID', `"${url}" is not an absolute http or https URL`)
+  if (URL_FORM.test(url))
+    scope.problem(at, policyErrors.CONFIG_INVALID, `"${url}" is not an absolute http or https URL`)
   return NO_ISSUER
 }

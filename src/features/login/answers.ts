@@ -1,8 +1,58 @@
 import type { FlowRequest } from '../../flow/flow.js'
 import type { HeaderList } from '../../flow/headers.js'
 import { isNavigation } from '../../flow/reserved-paths.js'
-import { respond, type Verdict } from '../../flow/verdict.js'
+import { type AnsweredError, respond, type Verdict } from '../../flow/verdict.js'
+import { defineErrors } from '../../lib/errors.js'
 import type { ProviderTrouble } from './provider-fetch.js'
+
+/** Codes of logins. */
+export const loginErrors = defineErrors({
+  LOGIN_REQUIRED: {
+    status: 401,
+    text: 'The request needs a login and cannot be led to a page for it.',
+    help: 'Log in with a browser first, or send the cookie of a session.'
+  },
+  LOGIN_APPLICATION_MISSING: {
+    status: 503,
+    text: 'No application is registered for the login.',
+    help: 'Set client_id and client_secret, or login.providers.'
+  },
+  LOGIN_NOT_ALLOWED: {
+    status: 403,
+    text: 'The account of the user may not see the site.',
+    help: 'Add the user to those whom the login lets pass if it should have access.'
+  },
+  LOGIN_DENIED: {
+    status: 403,
+    text: 'The identity provider did not confirm the login.',
+    help: 'Log in again and agree.'
+  },
+  LOGIN_STATE_LOST: {
+    status: 400,
+    text: 'The login took too long, or the browser keeps no cookies for the site.',
+    help: 'Log in again; allow cookies.'
+  },
+  LOGIN_PROVIDER_UNAVAILABLE: {
+    status: 503,
+    text: 'The identity provider does not answer.',
+    help: 'Try again later; look whether Sluice reaches the provider.'
+  },
+  LOGIN_PROVIDER_FAILED: {
+    status: 502,
+    text: 'The identity provider gave an answer that cannot be used.',
+    help: 'Look into the log; mostly the registration at the provider has to change.'
+  },
+  LOGIN_COOKIE_DOMAIN: {
+    status: 500,
+    text: 'The domain of the cookies of the login does not contain the host.',
+    help: 'Correct auth_cookie_domain of the login.'
+  },
+  LOGIN_UNAVAILABLE: {
+    status: 503,
+    text: 'The login cannot be used now.',
+    help: 'Look into the log; mostly a secret cannot be read.'
+  }
+})
 
 const UNSTORED = ['cache-control', 'no-store', 'referrer-policy', 'no-referrer']
 const PAGE = [
@@ -15,8 +65,7 @@ const PAGE = [
 const RETRY_AFTER = '10'
 
 export interface Refusal {
-  readonly status: number
-  readonly code: string
+  readonly error: AnsweredError
   readonly title: string
   readonly text: string
   /** Says the page where to log in? */
@@ -25,53 +74,46 @@ export interface Refusal {
   readonly cookies?: readonly string[]
 }
 
-/** What clients are told when nobody passes. */
+/** The answers of a gate that refuses; their page says why. */
 export const REFUSALS = {
   noApplication: {
-    status: 503,
-    code: 'LOGIN_APPLICATION_MISSING',
+    error: loginErrors.LOGIN_APPLICATION_MISSING,
     title: 'Login is not set up',
     text: 'This site asks for a login, but no application is registered for it at the identity provider.',
     login: false
   },
   notAllowed: {
-    status: 403,
-    code: 'LOGIN_NOT_ALLOWED',
+    error: loginErrors.LOGIN_NOT_ALLOWED,
     title: 'No access',
     text: 'You are logged in, but this account may not see this site.',
     login: true
   },
   denied: {
-    status: 403,
-    code: 'LOGIN_DENIED',
+    error: loginErrors.LOGIN_DENIED,
     title: 'The login was cancelled',
     text: 'The identity provider did not confirm the login.',
     login: true
   },
   lost: {
-    status: 400,
-    code: 'LOGIN_STATE_LOST',
+    error: loginErrors.LOGIN_STATE_LOST,
     title: 'The login could not be completed',
     text: 'It took too long, or this browser keeps no cookies for this site.',
     login: true
   },
   unavailable: {
-    status: 503,
-    code: 'LOGIN_PROVIDER_UNAVAILABLE',
+    error: loginErrors.LOGIN_PROVIDER_UNAVAILABLE,
     title: 'The identity provider does not answer',
     text: 'Please try again in a moment.',
     login: true
   },
   failed: {
-    status: 502,
-    code: 'LOGIN_PROVIDER_FAILED',
+    error: loginErrors.LOGIN_PROVIDER_FAILED,
     title: 'The identity provider gave an answer that cannot be used',
     text: 'Please try again; if it happens again, tell the owner of this site.',
     login: true
   },
   cookieDomain: {
-    status: 500,
-    code: 'LOGIN_COOKIE_DOMAIN',
+    error: loginErrors.LOGIN_COOKIE_DOMAIN,
     title: 'Login is not set up for this host',
     text: 'The domain of its cookies does not contain this host.',
     login: false
@@ -92,7 +134,8 @@ export function troubleAnswer(trouble: ProviderTrouble): Refusal {
 
 /** A refusal: a page for people, the code alone for programs. `link`: path and query of the login. */
 export function refusal(request: FlowRequest, answer: Refusal, link: string): Verdict {
-  const { status, code, title, text, login, cookies = [] } = answer
+  const { title, text, login, cookies = [] } = answer
+  const { status, code } = answer.error
   const headers = [...setCookies(cookies), ...UNSTORED]
   if (status === 503) headers.push('retry-after', RETRY_AFTER)
   if (!isNavigation(request)) return { kind: 'respond', status, headers, code }
@@ -105,13 +148,13 @@ export function refusal(request: FlowRequest, answer: Refusal, link: string): Ve
   }
 }
 
-/** 401 for whoever cannot be sent to a login page. Cookies are no scheme of RFC 9110; the field must be there all the same. */
+/** 401 for a request that cannot be sent to a login page. Cookies are no scheme of RFC 9110; the field must be there all the same. */
 export function loginRequired(link: string, cookies: readonly string[]): Verdict {
   return {
     kind: 'respond',
-    status: 401,
+    status: loginErrors.LOGIN_REQUIRED.status,
     headers: [...setCookies(cookies), ...UNSTORED, 'www-authenticate', `Cookie form-action="${link}"`],
-    code: 'LOGIN_REQUIRED'
+    code: loginErrors.LOGIN_REQUIRED.code
   }
 }
 

@@ -4,7 +4,8 @@ import { flag, integer, text, texts, UINT32 } from '../../schema/fields.js'
 import { object, oneOf, type Rule, type RuleView } from '../../schema/objects.js'
 import { secret } from '../../schema/secrets.js'
 import { type CompiledModule, defineFeature, defineModule } from '../contract.js'
-import { oauth, oidc, openidConnect } from './actions.js'
+import { loginProblems, oauth, oidc, openidConnect } from './actions.js'
+import { loginErrors } from './answers.js'
 import { loginEventFields } from './event-fields.js'
 import { createGate } from './gate.js'
 import { openidProvider, PROVIDERS, type ProviderName } from './providers.js'
@@ -214,7 +215,7 @@ interface SessionConfig {
   readonly options_passthrough: boolean
 }
 
-/** What a gate is told of sessions by either module. */
+/** The settings of sessions that both modules give a gate. */
 function sessionOf(config: SessionConfig) {
   const { cookie_prefix: cookiePrefix, inactivity_timeout: inactivity, maximum_duration: maximum } = config
   return {
@@ -246,5 +247,7 @@ export const login = defineFeature({
   actions: [oauth, oidc, openidConnect],
   modules: [oauthModule, oidcModule],
   eventFields: loginEventFields,
-  notInAgent: 'logins need the keys of the server; put this rule into a policy there'
+  notInAgent: 'logins need the keys of the server; put this rule into a policy there',
+  errors: [loginErrors],
+  problems: [loginProblems]
 })

@@ -1,11 +1,11 @@
 import { EvaluationError } from '../../expression/expression.js'
+import { flowErrors } from '../../flow/error-codes.js'
 import { type Flow, type FlowRequest, flowSlot } from '../../flow/flow.js'
 import {
   dropLoginCookies,
   isExempt,
   isNavigation,
   isSecure,
-  type Jar,
   LOGIN_PATH,
   loginCookies,
   originOf,
@@ -15,7 +15,16 @@ import { refuse, type Verdict } from '../../flow/verdict.js'
 import type { LoginCall, LoginGate } from '../../policy/login-gate.js'
 import { decisionCounters, type PolicyServices } from '../../policy/services.js'
 import { accessOf } from './access.js'
-import { loggedOut, loginRequired, REFUSALS, type Refusal, redirect, refusal, troubleAnswer } from './answers.js'
+import {
+  loggedOut,
+  loginErrors,
+  loginRequired,
+  REFUSALS,
+  type Refusal,
+  redirect,
+  refusal,
+  troubleAnswer
+} from './answers.js'
 import { tagOf } from './attempt-state.js'
 import { Attempts } from './attempts.js'
 import { CookieStyle } from './cookies.js'
@@ -31,22 +40,14 @@ import {
   realmOf,
   refusedResults,
   type SessionEnd,
-  sessionResults
+  sessionResults,
+  type Visit
 } from './service.js'
 import type { Held } from './session.js'
 import { Sessions } from './sessions.js'
 
-/** A visit at the gate. */
-export interface Visit {
-  readonly flow: Flow
-  readonly request: FlowRequest
-  readonly jar: Jar
-  readonly style: CookieStyle
-  readonly application: Application
-}
-
-const UNAVAILABLE = refuse(503, 'LOGIN_UNAVAILABLE')
-const NO_VALUE = refuse(500, 'POLICY_EXPRESSION')
+const UNAVAILABLE = refuse(loginErrors.LOGIN_UNAVAILABLE)
+const NO_VALUE = refuse(flowErrors.POLICY_EXPRESSION)
 const clientId = flowSlot<string>('login.client_id')
 
 /** Client id of the application that the last gate of this flow sends users to; undefined when none was asked. */
@@ -60,7 +61,7 @@ export function createGate(settings: GateSettings, services: PolicyServices): Lo
   return login === undefined ? closedGate(settings) : new Gate(settings, services, login)
 }
 
-/** Where no policy will run there is nobody to log in. */
+/** Where no policy will run no user logs in. */
 function closedGate(settings: GateSettings): LoginGate {
   return {
     tag: tagOf(realmOf(settings)),
@@ -183,7 +184,7 @@ class Gate implements LoginGate {
   async #checked(visit: Visit, held: Held): Promise<Verdict | undefined> {
     const outcome = await this.#sessions.check(held, visit.application, (failure) => this.#report(failure))
     if (outcome === 'ended') return this.#login(visit, 'revoked')
-    // Nobody answered: who has a session keeps it.
+    // The provider did not answer: a user with a session keeps it.
     if (outcome === 'unknown') return this.#pass(visit, held, [], false)
     return this.#pass(visit, outcome, this.#sessions.cookiesOf(outcome, visit), true)
   }
@@ -211,7 +212,7 @@ class Gate implements LoginGate {
 
   #login(visit: Visit, end: SessionEnd): Verdict | Promise<Verdict | undefined> {
     const { flow, request, style, jar } = visit
-    flow.publish(this.#settings.result, refusedResults(end, 'LOGIN_REQUIRED', 'there is no session'))
+    flow.publish(this.#settings.result, refusedResults(end, loginErrors.LOGIN_REQUIRED.code, 'there is no session'))
     const ended = this.#sessions.drop(style, jar)
     if (!isNavigation(request)) {
       this.#counters.login.inc()
@@ -234,12 +235,12 @@ class Gate implements LoginGate {
       this.#counters.login.inc()
       return answer
     }
-    return this.#refused(flow, answer, answer.status < 500 ? 'deny' : 'fail')
+    return this.#refused(flow, answer, answer.error.status < 500 ? 'deny' : 'fail')
   }
 
   #refused(flow: Flow, answer: Refusal, decision: 'deny' | 'fail'): Verdict {
     const request = flow.request as FlowRequest
-    flow.publish(this.#settings.result, refusedResults('none', answer.code, answer.title))
+    flow.publish(this.#settings.result, refusedResults('none', answer.error.code, answer.title))
     this.#counters[decision].inc()
     return refusal(request, answer, this.#link(request))
   }
@@ -254,7 +255,7 @@ class Gate implements LoginGate {
   #report({ trouble, message, cause }: ProviderFailure): void {
     const { owner, provider } = this.#settings
     const fields = { owner, provider: provider.issuer, trouble, reason: message, cause }
-    // Whoever cancels a login writes no warning into our log.
+    // A user who cancels a login does not cause a warning in our log.
     if (trouble === 'denied') this.#log.debug(fields, 'a login was denied')
     else this.#log.warn(fields, 'an identity provider failed')
   }

@@ -1,5 +1,18 @@
-import { CodedError } from '../../lib/errors.js'
+import { CodedError, defineErrors } from '../../lib/errors.js'
 import type { Outbound } from '../../lib/http-client/outbound.js'
+
+/** Codes of the option login.providers. */
+export const loginStartErrors = defineErrors({
+  LOGIN_PROVIDERS_INVALID: {
+    text: 'The file of login.providers has a wrong form.',
+    help: 'Correct the place that the message names.'
+  }
+})
+
+/** The error of a provider, for the log. */
+export const providerErrors = defineErrors({
+  LOGIN_PROVIDER: { text: 'A provider gave no identity.', help: 'Look at the message of the log.' }
+})
 
 /**
  * Why a provider gave no identity. `unavailable`: no answer, or one of its own trouble. `garbage`: an answer that cannot be
@@ -13,7 +26,7 @@ export class ProviderFailure extends CodedError {
   readonly trouble: ProviderTrouble
 
   constructor(trouble: ProviderTrouble, message: string, options?: ErrorOptions) {
-    super('LOGIN_PROVIDER', message, options)
+    super(providerErrors.LOGIN_PROVIDER, message, options)
     this.trouble = trouble
   }
 }

@@ -1,6 +1,7 @@
 import { EvaluationError, type Expression, type Expressions } from '../../expression/expression.js'
 import type { Flow } from '../../flow/flow.js'
 import { refuse } from '../../flow/verdict.js'
+import { defineErrors } from '../../lib/errors.js'
 import { parseDuration } from '../../lib/units.js'
 import { defineAction } from '../../policy/action.js'
 import { config, enforce } from '../../policy/fields.js'
@@ -9,6 +10,23 @@ import { choice, duration, expression, integer, list, text } from '../../schema/
 import { allowOrBlock, defineFeature, defineGauge, lastResults } from '../contract.js'
 import { encodeKey } from './limiter/layout.js'
 import type { Limiter, LimiterStatistics } from './limiter/table.js'
+
+/** Codes of the action rate-limit. */
+const rateLimitErrors = defineErrors({
+  RATE_LIMITED: {
+    status: 429,
+    text: 'The bucket of the request is used up.',
+    help: 'Wait as many seconds as retry-after says, or raise capacity.'
+  },
+  BUCKET_KEY_ABSENT: {
+    text: 'A value that the key of the bucket is made of is absent; the request counts in a common bucket.',
+    help: 'Use an expression that always has a value.'
+  },
+  BUCKET_KEY_FAILED: {
+    text: 'An expression of the key of the bucket failed; the request counts in a common bucket.',
+    help: 'Correct the expression.'
+  }
+})
 
 /** Counts of requests by bucket. Where the process provides no table, windows can be made and decide nothing. */
 export const limiter = serviceKey<Limiter>('limiter', () => ({
@@ -76,6 +94,7 @@ const gauge = (name: string, help: string, member: keyof LimiterStatistics) =>
  */
 const action = defineAction({
   type: 'rate-limit',
+  summary: 'Refuses requests beyond a number within a sliding window.',
   phases: ['on_http_request'],
   config: config({
     name: text({
@@ -147,7 +166,7 @@ const action = defineAction({
         return undefined
       }
       refused.inc()
-      return refuse(429, 'RATE_LIMITED', ['retry-after', String(decision.retryAfterSeconds)])
+      return refuse(rateLimitErrors.RATE_LIMITED, ['retry-after', String(decision.retryAfterSeconds)])
     }
   }
 })
@@ -176,7 +195,7 @@ function bucketOf(keys: readonly Expression[], flow: Flow, expressions: Expressi
     parts.push('e')
     values.push(undefined)
     if (errorCode === '') {
-      errorCode = part.kind === 'absent' ? 'BUCKET_KEY_ABSENT' : 'BUCKET_KEY_FAILED'
+      errorCode = (part.kind === 'absent' ? rateLimitErrors.BUCKET_KEY_ABSENT : rateLimitErrors.BUCKET_KEY_FAILED).code
       errorMessage = `bucket_key[${i}]: ${part.message}`
     }
   }
@@ -224,5 +243,6 @@ export const rateLimit = defineFeature({
     gauge('folded', 'Live buckets folded into the sketch since the start.', 'folded'),
     gauge('sketch_refusals', 'Refusals that the sketch took part in.', 'sketchRefusals'),
     gauge('sketch_decisions', 'Decisions by the sketch since the start.', 'sketchDecisions')
-  ]
+  ],
+  errors: [rateLimitErrors]
 })

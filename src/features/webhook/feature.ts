@@ -1,7 +1,9 @@
 import { refuse } from '../../flow/verdict.js'
+import { defineErrors } from '../../lib/errors.js'
 import { didYouMean } from '../../lib/suggest.js'
 import { defineAction, type Scope } from '../../policy/action.js'
 import { config, enforce } from '../../policy/fields.js'
+import { policyErrors } from '../../policy/problems.js'
 import { decisionCounters } from '../../policy/services.js'
 import { isPlaceholder } from '../../policy/values.js'
 import { anyCase, given, textLike } from '../../schema/editor.js'
@@ -12,13 +14,19 @@ import { secret } from '../../schema/secrets.js'
 import { optional, template, text } from '../../schema/values.js'
 import { allowOrBlock, defineFeature, defineModule, lastResults } from '../contract.js'
 import { type Provider, providers, secretProblem, UNCONFIRMED } from './providers.js'
-import { published, Verification } from './verification.js'
+import { webhookFailures } from './scheme.js'
+import { published, Verification, webhookErrors } from './verification.js'
+
+/** Codes of problems in the action verify-webhook. */
+const webhookProblems = defineErrors({
+  PROVIDER_RENAMED: { text: 'The provider has another name here.', help: 'Write the name that the message gives.' }
+})
 
 /** Senders of webhooks whose signatures `verify-webhook` knows by name. */
 const WEBHOOK_PROVIDERS: readonly string[] = [...providers.keys()]
 
 const WITHOUT_SECRET = [...providers].flatMap(([name, provider]) => (provider.withoutSecret === true ? [name] : []))
-/** A name in capitals, or one that has a word of a known one: that is told, not refused. */
+/** A name in capitals, or one that has a word of a known one: a warning, no refusal. */
 const RESEMBLING = [...new Set(WEBHOOK_PROVIDERS.flatMap((name) => [...wordsOf(name), wordsOf(name).join('')]))]
   .map((word) => `(?:^|[^a-zA-Z0-9])${anyCase(word)}(?![a-zA-Z0-9])`)
   .join('|')
@@ -33,6 +41,7 @@ const UNKNOWN: Provider = { scheme: () => () => 'SIGNATURE_INVALID' }
  */
 const verifyWebhook = defineAction({
   type: 'verify-webhook',
+  summary: 'Refuses requests that are not signed by the sender of a webhook.',
   misnamed: ['webhook-validation', 'webhook-verification'],
   phases: ['on_http_request'],
   config: config(
@@ -76,13 +85,13 @@ function providerCalled(name: string, scope: Scope): Provider | undefined {
   if (provider !== undefined) return provider
   const meant = WEBHOOK_PROVIDERS.filter((known) => sameWords(known, name))
   if (meant.length > 0) {
-    scope.unavailable(['provider'], `"${name}" is called ${meant.join(' or ')} here`, 'PROVIDER_RENAMED')
+    scope.unavailable(['provider'], `"${name}" is called ${meant.join(' or ')} here`, webhookProblems.PROVIDER_RENAMED)
     return undefined
   }
   const known = `known are ${WEBHOOK_PROVIDERS.join(', ')}`
   scope.problem(
     ['provider'],
-    'CONFIG_INVALID',
+    policyErrors.CONFIG_INVALID,
     `there is no provider "${name}"${didYouMean(name, WEBHOOK_PROVIDERS)}; ${known}`
   )
   return undefined
@@ -97,18 +106,18 @@ function checkSecret(
   scope: Scope
 ): void {
   if (provider.withoutSecret === true) {
-    if (source !== undefined) scope.warn(['secret'], 'CONFIG_UNUSED', `secret is not used by ${name}`)
+    if (source !== undefined) scope.warn(['secret'], policyErrors.CONFIG_UNUSED, `secret is not used by ${name}`)
     return
   }
   if (source === undefined) {
-    scope.problem([], 'CONFIG_INVALID', `secret is required for the provider ${name}`)
+    scope.problem([], policyErrors.CONFIG_INVALID, `secret is required for the provider ${name}`)
     return
   }
   const problem = constant === undefined ? undefined : secretProblem(provider, constant)
   if (problem === undefined) return
   if (isPlaceholder(source)) {
-    scope.unavailable(['secret'], `secret is a placeholder; that of ${name} ${problem}`, 'PLACEHOLDER')
-  } else scope.problem(['secret'], 'CONFIG_INVALID', `secret of ${name} ${problem}`)
+    scope.unavailable(['secret'], `secret is a placeholder; that of ${name} ${problem}`, policyErrors.PLACEHOLDER)
+  } else scope.problem(['secret'], policyErrors.CONFIG_INVALID, `secret of ${name} ${problem}`)
 }
 
 /** True when the words of one name are all words of the other, or both names differ in their separators only. */
@@ -138,11 +147,11 @@ function provider(): Field<string> {
   })
 }
 
-const NO_SECRET = refuse(503, 'WEBHOOK_SECRET_UNAVAILABLE')
+const NO_SECRET = refuse(webhookErrors.WEBHOOK_SECRET_UNAVAILABLE)
 
 /**
  * Lets webhooks with the signature of their sender pass, and answers the questions by which some senders test a URL. While
- * the secret is not to be had nobody passes.
+ * the secret is not to be had no delivery passes.
  */
 const routeModule = defineModule({
   name: 'webhook_verification',
@@ -211,5 +220,7 @@ export const webhook = defineFeature({
         }
       }
     }
-  }
+  },
+  errors: [webhookErrors, webhookFailures],
+  problems: [webhookProblems]
 })

@@ -1,5 +1,6 @@
 import { createHash, createHmac, createSecretKey, type KeyObject, timingSafeEqual } from 'node:crypto'
 import type { HeaderFields } from '../../flow/headers.js'
+import { defineErrors } from '../../lib/errors.js'
 
 /** What a scheme sees of a request. */
 export interface WebhookRequest {
@@ -40,21 +41,51 @@ export function single(
   return values.length === 1 ? { value: values[0] as string } : 'SIGNATURE_REPEATED'
 }
 
-/** Why a request is not taken for one of its sender: a closed set of codes, each with a sentence without data of the request. */
-export const FAILURES = {
-  SIGNATURE_MISSING: 'the request carries no signature',
-  SIGNATURE_REPEATED: 'the request carries a field of its signature more than once',
-  SIGNATURE_INVALID: 'the signature is not that of the sender over this request',
-  TIMESTAMP_INVALID: 'the request carries no timestamp that can be read',
-  TIMESTAMP_STALE: 'the timestamp of the request is too far from now',
-  REPLAYED: 'the same delivery has come before',
-  BODY_INVALID: 'the body is not of the form that the sender signs',
-  CERTIFICATE_REFUSED: 'the certificate that the request names is not one of the sender',
-  CERTIFICATE_UNAVAILABLE: 'the certificate of the sender could not be fetched',
-  SECRET_UNUSABLE: 'the configured secret is none that this sender signs with'
-} as const
+/** Why a request is not taken for one of its sender: error.code of verify-webhook. No text holds data of the request. */
+export const webhookFailures = defineErrors({
+  SIGNATURE_MISSING: {
+    text: 'The request carries no signature.',
+    help: 'Look whether the sender signs, and whether the provider is the right one.'
+  },
+  SIGNATURE_REPEATED: {
+    text: 'The request carries a field of its signature more than once.',
+    help: 'Look at proxies before Sluice that add fields.'
+  },
+  SIGNATURE_INVALID: {
+    text: 'The signature is not that of the sender over this request.',
+    help: 'Compare the secret with that of the sender; a proxy must not change the body.'
+  },
+  TIMESTAMP_INVALID: {
+    text: 'The request carries no timestamp that can be read.',
+    help: 'Look whether the provider is the right one.'
+  },
+  TIMESTAMP_STALE: {
+    text: 'The timestamp of the request is too far from now.',
+    help: 'Set the clocks of both sides; old deliveries must be signed anew.'
+  },
+  REPLAYED: {
+    text: 'The same delivery has come before.',
+    help: 'Nothing, if the first one was taken; else let the sender deliver it anew.'
+  },
+  BODY_INVALID: {
+    text: 'The body is not of the form that the sender signs.',
+    help: 'Look whether the provider is the right one.'
+  },
+  CERTIFICATE_REFUSED: {
+    text: 'The certificate that the request names is not one of the sender.',
+    help: 'Nothing: the request is probably forged.'
+  },
+  CERTIFICATE_UNAVAILABLE: {
+    text: 'The certificate of the sender could not be fetched.',
+    help: 'Look whether Sluice reaches the sender; it tries again with the next delivery.'
+  },
+  SECRET_UNUSABLE: {
+    text: 'The configured secret is none that this sender signs with.',
+    help: 'Copy the secret from the sender again.'
+  }
+})
 
-export type Failure = keyof typeof FAILURES
+export type Failure = keyof typeof webhookFailures
 
 /** The request is the sender's. */
 interface Accepted {
@@ -134,7 +165,7 @@ export function isAmong(expected: string, given: readonly string[]): boolean {
   return found
 }
 
-/** Compares with a secret whose very length is not told. */
+/** Compares with a secret without showing even its length. */
 export function sameSecret(secret: string, given: string): boolean {
   return timingSafeEqual(digest(secret), digest(given))
 }

@@ -2,10 +2,31 @@ import type { BodyBuffers } from '../../flow/body-buffers.js'
 import type { Flow, FlowRequest } from '../../flow/flow.js'
 import { refuse, type Verdict } from '../../flow/verdict.js'
 import type { Clock } from '../../lib/clock.js'
+import { defineErrors, messageOf } from '../../lib/errors.js'
 import type { KeptStateDraft, PolicyServices } from '../../policy/services.js'
 import { SenderCertificates } from './certificates.js'
 import type { Provider } from './providers.js'
-import { FAILURES, type Failure, type Finding, type Verify, type WebhookRequest } from './scheme.js'
+import { type Failure, type Finding, type Verify, type WebhookRequest, webhookFailures } from './scheme.js'
+
+/** Codes of answers to webhooks that are not let through. */
+export const webhookErrors = defineErrors({
+  WEBHOOK_UNVERIFIED: {
+    status: 403,
+    text: 'The request is not taken for one of the sender; some senders get another status.',
+    help: 'Look at error.code of the results for the reason.'
+  },
+  WEBHOOK_SECRET_UNAVAILABLE: {
+    status: 503,
+    text: 'The secret that is shared with the sender cannot be used.',
+    help: 'Write the secret of the module or of the vault anew.'
+  },
+  WEBHOOK_CERTIFICATE_UNAVAILABLE: {
+    status: 503,
+    text: 'The certificate of the sender could not be fetched.',
+    help: 'Look whether Sluice reaches the sender; the sender delivers again.'
+  },
+  BODY_UNREADABLE: { text: 'The body cannot be read whole.', help: 'Look at the code of the answer for the reason.' }
+})
 
 /** Ports that URLs leave out. */
 const USUAL_PORT = { https: 443, http: 80 } as const
@@ -75,7 +96,7 @@ export class Replays {
     return true
   }
 
-  /** It may come again: nobody took it. */
+  /** It may come again: the upstream did not take it. */
   release(once: string): void {
     this.#until.delete(once)
   }
@@ -100,7 +121,7 @@ export type Outcome =
 
 /** Twice what any sender that marks its attempts has as tolerance, so that a mark outlives its timestamp. Milliseconds. */
 const REMEMBERED = 600_000
-/** From here on a response says that nobody took the delivery. */
+/** From here on a response says that the delivery was not taken. */
 const SERVER_ERROR = 500
 
 /**
@@ -165,7 +186,7 @@ export class Verification {
     }
   }
 
-  /** An attempt counts once, unless nobody took it. */
+  /** An attempt counts once, unless the upstream did not take it. */
   #fresh(finding: Finding, flow: Flow, now: number): Finding {
     if (typeof finding === 'string' || finding.once === undefined) return finding
     const { once } = finding
@@ -183,10 +204,10 @@ export class Verification {
 }
 
 /** What we lack is no fault of the sender, who will try again. */
-function verdictOf(failure: Failure, { refusal = 403 }: Provider): Verdict {
-  if (failure === 'SECRET_UNUSABLE') return refuse(503, 'WEBHOOK_SECRET_UNAVAILABLE')
-  if (failure === 'CERTIFICATE_UNAVAILABLE') return refuse(503, 'WEBHOOK_CERTIFICATE_UNAVAILABLE')
-  return refuse(refusal, 'WEBHOOK_UNVERIFIED')
+function verdictOf(failure: Failure, { refusal = webhookErrors.WEBHOOK_UNVERIFIED.status }: Provider): Verdict {
+  if (failure === 'SECRET_UNUSABLE') return refuse(webhookErrors.WEBHOOK_SECRET_UNAVAILABLE)
+  if (failure === 'CERTIFICATE_UNAVAILABLE') return refuse(webhookErrors.WEBHOOK_CERTIFICATE_UNAVAILABLE)
+  return refuse({ ...webhookErrors.WEBHOOK_UNVERIFIED, status: refusal })
 }
 
 /** What the action and the module publish of an outcome. */
@@ -195,7 +216,11 @@ export function published(outcome: Outcome): Readonly<Record<string, unknown>> {
   const unreadable = outcome.kind === 'unreadable'
   return {
     verified: outcome.kind === 'verified',
-    'error.code': unreadable ? 'BODY_UNREADABLE' : (failure ?? ''),
-    'error.message': unreadable ? 'the body cannot be read whole' : failure === undefined ? '' : FAILURES[failure]
+    'error.code': unreadable ? webhookErrors.BODY_UNREADABLE.code : (failure ?? ''),
+    'error.message': unreadable
+      ? messageOf(webhookErrors.BODY_UNREADABLE)
+      : failure === undefined
+        ? ''
+        : messageOf(webhookFailures[failure])
   }
 }

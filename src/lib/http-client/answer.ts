@@ -1,19 +1,47 @@
+import { defineErrors, messageOf } from '../errors.js'
+
 /** Why there is no answer. */
-export type OutboundFailure =
-  /** Not an absolute http or https URL, or one with a user and a password. */
-  | 'URL_INVALID'
-  /** The name has no address. */
-  | 'NAME_UNRESOLVED'
-  /** Every address is private, loopback, link-local, multicast or otherwise not public. */
-  | 'ADDRESS_REFUSED'
-  | 'CONNECT_FAILED'
-  | 'TLS_FAILED'
-  | 'TIMEOUT'
-  | 'RESPONSE_TOO_LARGE'
-  | 'RESPONSE_MALFORMED'
-  /** The connection ended before the answer did. */
-  | 'BROKEN'
-  | 'ABORTED'
+export const outboundErrors = defineErrors({
+  URL_INVALID: {
+    text: 'The URL is no absolute http or https URL.',
+    help: 'Write the whole URL, without a user and a password.'
+  },
+  NAME_UNRESOLVED: {
+    text: 'The name of the host has no address.',
+    help: 'Correct the name, or look at the DNS servers.'
+  },
+  ADDRESS_REFUSED: {
+    text: 'The address of the host is not public.',
+    help: 'Name the network in outbound.allow_private if it should be reached.'
+  },
+  CONNECT_FAILED: {
+    text: 'No connection could be made.',
+    help: 'Look whether the receiver runs and whether a firewall is between.'
+  },
+  TLS_FAILED: {
+    text: 'The TLS handshake failed.',
+    help: 'Look at the certificate of the receiver; an authority of your own is named in outbound.ca.'
+  },
+  TIMEOUT: {
+    text: 'The time ran out.',
+    help: 'Find out why the receiver is slow, or allow more time where it can be set.'
+  },
+  RESPONSE_TOO_LARGE: { text: 'The response is too large.', help: 'Let the receiver answer with less.' },
+  RESPONSE_MALFORMED: {
+    text: 'The response is no valid HTTP message.',
+    help: 'Correct the receiver, or look whether the URL names the right port.'
+  },
+  BROKEN: {
+    text: 'The connection ended before the response did.',
+    help: 'Look into the log of the receiver.'
+  },
+  ABORTED: {
+    text: 'The request was given up.',
+    help: 'Nothing: the client has disconnected, or the process is stopping.'
+  }
+})
+
+export type OutboundFailure = keyof typeof outboundErrors
 
 /** A request of our own. */
 export interface OutboundRequest {
@@ -51,21 +79,7 @@ export interface OutboundError {
   readonly timeMs: number
 }
 
-/** What each failure says. */
-const OUTBOUND_MESSAGES: Readonly<Record<OutboundFailure, string>> = {
-  URL_INVALID: 'the URL is no absolute http or https URL',
-  NAME_UNRESOLVED: 'the name of the host has no address',
-  ADDRESS_REFUSED: 'the address of the host is not public',
-  CONNECT_FAILED: 'no connection could be made',
-  TLS_FAILED: 'the TLS handshake failed',
-  TIMEOUT: 'the time ran out',
-  RESPONSE_TOO_LARGE: 'the response is too large',
-  RESPONSE_MALFORMED: 'the response is no valid HTTP message',
-  BROKEN: 'the connection ended before the response did',
-  ABORTED: 'the request was given up'
-}
-
 /** No answer for this reason, `timeMs` milliseconds after the request. */
 export function outboundError(code: OutboundFailure, timeMs: number): OutboundError {
-  return { ok: false, code, message: OUTBOUND_MESSAGES[code], timeMs }
+  return { ok: false, code, message: messageOf(outboundErrors[code]), timeMs }
 }

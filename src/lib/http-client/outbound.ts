@@ -17,8 +17,8 @@ import {
 } from './answer.js'
 import { OutboundCut } from './cut.js'
 
-/** What came of it; `STALE`: the server had closed the idle connection that was taken up again. */
-export type AttemptOutcome = Omit<OutboundResponse, 'ok' | 'timeMs'> | OutboundFailure | 'STALE'
+/** What came of it; `stale`: the server had closed the idle connection that was taken up again. */
+export type AttemptOutcome = Omit<OutboundResponse, 'ok' | 'timeMs'> | OutboundFailure | 'stale'
 
 /** One request on one connection. `settle` is called once. */
 export class OutboundAttempt {
@@ -92,12 +92,12 @@ export class OutboundAttempt {
     response.on('close', () => this.end('BROKEN'))
   }
 
-  #failureOf(error: Error): OutboundFailure | 'STALE' {
+  #failureOf(error: Error): OutboundFailure | 'stale' {
     const code = codeOf(error) ?? ''
     if (code.startsWith('HPE_')) return 'RESPONSE_MALFORMED'
     if (this.#connected) {
       const stale = this.#sending.reusedSocket && !this.#answered && (code === 'ECONNRESET' || code === 'EPIPE')
-      return stale ? 'STALE' : 'BROKEN'
+      return stale ? 'stale' : 'BROKEN'
     }
     const { socket } = this.#sending
     return this.#secure && socket !== null && !socket.connecting && socket.remoteAddress !== undefined
@@ -194,7 +194,7 @@ class GuardedClient implements Outbound {
         const answer = await this.#attempt(request, url, addresses, cut)
         if (typeof answer !== 'string') return { ok: true, ...answer, timeMs: clock.monotonic() - begun }
         // The server closed an idle connection while we took it up again.
-        if (answer !== 'STALE') return failed(answer)
+        if (answer !== 'stale') return failed(answer)
         if (attempt === 2 + MAX_IDLE) return failed('BROKEN')
       }
     } finally {

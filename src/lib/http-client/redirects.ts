@@ -1,10 +1,19 @@
 import type { Clock } from '../clock.js'
+import { defineErrors } from '../errors.js'
 import type { OutboundError, OutboundRequest, OutboundResponse } from './answer.js'
+
+/** The error of a redirect that is not followed. */
+export const redirectErrors = defineErrors({
+  REDIRECT_REFUSED: {
+    text: 'A redirect is not followed: too many of them, no usable place, or from https to http.',
+    help: 'Name the final URL, or raise max_redirects of the action.'
+  }
+})
 
 /** A redirect that is not followed: too many of them, no usable place, or from https to http. */
 interface RedirectRefused {
   readonly ok: false
-  readonly code: 'REDIRECT_REFUSED'
+  readonly code: keyof typeof redirectErrors
   readonly message: string
   readonly timeMs: number
 }
@@ -41,7 +50,7 @@ export async function follow<E extends { readonly ok: false } = OutboundError>(
     if (!outcome.ok || place === undefined || most === 0) return { outcome, method, url }
     const timeMs = clock.monotonic() - begun
     const refused = (message: string): Followed<E> => {
-      return { outcome: { ok: false, code: 'REDIRECT_REFUSED', message, timeMs }, method, url }
+      return { outcome: { ok: false, code: redirectErrors.REDIRECT_REFUSED.code, message, timeMs }, method, url }
     }
     if (followed === most) return refused('there are more redirects than allowed')
     if (!URL.canParse(place, url)) return refused('a redirect leads to no URL')

@@ -4,6 +4,7 @@ import { CodedError } from '../../lib/errors.js'
 import { replaceFile } from '../../lib/files.js'
 import type { Json } from '../../lib/json.js'
 import type { Sealer } from '../../lib/seal.js'
+import { copyErrors } from '../errors.js'
 import { pieces } from '../queries.js'
 import type { RecordKey, WholeRecord } from '../records.js'
 import type { Place } from '../store.js'
@@ -137,5 +138,8 @@ function ownerOf(store: string, id: Uint8Array): (number: number) => string {
 }
 
 function broken(path: string): CodedError {
-  return new CodedError('COPY_BROKEN', `${path} is no whole copy of a configuration in the form of this version`)
+  return new CodedError(
+    copyErrors.COPY_BROKEN,
+    `${path} is no whole copy of a configuration in the form of this version`
+  )
 }

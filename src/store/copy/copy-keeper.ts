@@ -3,6 +3,7 @@ import { basename, dirname, join } from 'node:path'
 import { setTimeout as sleep } from 'node:timers/promises'
 import type { Clock } from '../../lib/clock.js'
 import { CodedError, codeOf } from '../../lib/errors.js'
+import { copyErrors } from '../errors.js'
 import { keyText, pieces } from '../queries.js'
 import { type Place, type Store, type StoreLog, samePlace } from '../store.js'
 import { type CopyPart, type CopyPlace, writeCopy } from './copy-file.js'
@@ -102,7 +103,7 @@ export class CopyKeeper {
       return Math.min(LONGEST_PAUSE, PAUSES * (clock.monotonic() - begun))
     } catch (error) {
       this.#again = true
-      if (this.#stopped || codeOf(error) === OVERTAKEN) return RETRY
+      if (this.#stopped || codeOf(error) === OVERTAKEN.code) return RETRY
       if (!this.#failing) {
         log.warn({ err: error, path: at.path }, 'the configuration cannot be copied; the copy before it stays')
       }
@@ -166,7 +167,7 @@ export async function clearCopies(path: string, wanted: boolean): Promise<void> 
 /** What the name of a file ends with that is being written. */
 const HALF = /^[0-9a-f]{12}$/
 
-const OVERTAKEN = 'COPY_OVERTAKEN'
+const OVERTAKEN = copyErrors.COPY_OVERTAKEN
 
 function overtaken(): CodedError {
   return new CodedError(OVERTAKEN, 'the configuration changed faster than it could be copied')

@@ -15,7 +15,7 @@ import { TunnelListener } from '../server/listener.js'
 import { Registry, type TunnelWatch } from '../server/registry.js'
 import { CredentialAuthority, CredentialWatch } from './credentials.js'
 import { EphemeralEndpoints, type Overtaken, type PortRange } from './ephemeral-endpoints.js'
-import { ListenerIdentity, openNamesSecret } from './listener-identity.js'
+import { agentListenerErrors, ListenerIdentity, openNamesSecret } from './listener-identity.js'
 import { AgentListener, type AgentListenerLimits, SharedPortAgents } from './listeners.js'
 import { LiveAgents, watching } from './live-agents.js'
 import { LiveTunnelGroups } from './tunnel-groups.js'
@@ -265,7 +265,7 @@ async function ingressNames(reader: StoreReader, regions: readonly string[]): Pr
 function unopened({ host, port }: { readonly host: string; readonly port: number }, error: unknown): unknown {
   if (codeOf(error) === undefined) return error
   const message = `agents: cannot listen on ${formatAuthority(host, port)}`
-  return new CodedError('AGENTS_ADDRESS', message, { cause: error })
+  return new CodedError(agentListenerErrors.AGENTS_ADDRESS, message, { cause: error })
 }
 
 /** Addresses that mean every address are in no certificate. */

@@ -4,12 +4,24 @@ import { isIP } from 'node:net'
 import { join } from 'node:path'
 import type { SecureContext } from 'node:tls'
 import type { Clock } from '../../lib/clock.js'
-import { CodedError, codeOf } from '../../lib/errors.js'
-import { createFile, readPrivateFile, replaceFile } from '../../lib/files.js'
+import { CodedError, codeOf, defineErrors } from '../../lib/errors.js'
+import { createFile, fileErrors, readPrivateFile, replaceFile } from '../../lib/files.js'
 import { makeAuthority, makeServerCertificate, readSigningKey } from '../../lib/self-signed.js'
 import type { Certificate } from '../../runtime/certificates.js'
 import type { SnapshotHolder } from '../../runtime/snapshot.js'
 import { serverContext } from '../../transport/tls/terminate.js'
+
+/** Codes of the authority that agents trust. */
+export const agentAuthorityErrors = defineErrors({
+  AGENTS_CA_BROKEN: {
+    text: 'The certificate or the key of the authority for agents is missing or cannot be read.',
+    help: 'Restore the pair, or remove both files for a new pair; agents then need the new certificate.'
+  },
+  AGENTS_CA_EXPOSED: {
+    text: 'The key of the authority for agents may be read by other users.',
+    help: 'Run chmod 600 on the file, and renew the pair if others may have seen the key.'
+  }
+})
 
 /** What the agent listener shows, and what agents trust. PEM texts. */
 export interface AgentsIdentity {
@@ -83,18 +95,28 @@ async function readPair(folder: string | undefined, name: string): Promise<Pair 
   const texts = [await readIfThere(cert), await readIfThere(key)]
   if (texts[0] === undefined && texts[1] === undefined) return undefined
   if (texts[0] === undefined || texts[1] === undefined) {
-    throw new CodedError('AGENTS_CA_BROKEN', `of ${cert} and ${key} one is missing; remove the other for a new pair`)
+    throw new CodedError(
+      agentAuthorityErrors.AGENTS_CA_BROKEN,
+      `of ${cert} and ${key} one is missing; remove the other for a new pair`
+    )
   }
   if (((await stat(key)).mode & FOR_OTHERS) !== 0) {
-    throw new CodedError('AGENTS_CA_EXPOSED', `${key} may be read by others than its owner; chmod 600 ends that`)
+    throw new CodedError(
+      agentAuthorityErrors.AGENTS_CA_EXPOSED,
+      `${key} may be read by others than its owner; chmod 600 ends that`
+    )
   }
   try {
     new X509Certificate(texts[0])
     await readSigningKey(texts[1])
   } catch (error) {
-    throw new CodedError('AGENTS_CA_BROKEN', `${cert} or ${key} cannot be read; remove both for a new pair`, {
-      cause: error
-    })
+    throw new CodedError(
+      agentAuthorityErrors.AGENTS_CA_BROKEN,
+      `${cert} or ${key} cannot be read; remove both for a new pair`,
+      {
+        cause: error
+      }
+    )
   }
   return { cert: texts[0], key: texts[1] }
 }
@@ -114,6 +136,26 @@ async function readIfThere(path: string): Promise<string | undefined> {
     throw error
   }
 }
+
+/** Codes of the listener that agents connect to. */
+export const agentListenerErrors = defineErrors({
+  AGENTS_ADDRESS: {
+    text: 'Agents cannot come in at the address of the option agents.',
+    help: 'Choose a free address, or one of a listener that speaks TLS.'
+  },
+  AGENTS_CERTIFICATE: {
+    text: 'The options agents_certificate and agents_key are no certificate with its key.',
+    help: 'Name both files, of the same pair.'
+  },
+  AGENTS_SECRET_BROKEN: {
+    text: 'The file with the secret for the names of endpoints is damaged.',
+    help: 'Restore it, or remove it for a new one; names that agents were given then change.'
+  },
+  AGENTS_SECRET_EXPOSED: {
+    text: 'The file with the secret for the names of endpoints may be read by other users.',
+    help: 'Run chmod 600 on the file.'
+  }
+})
 
 interface ListenerIdentityParts {
   /** The operator's certificate and key, as paths of PEM files; undefined: of an authority of our own. */
@@ -226,9 +268,13 @@ async function given({ certificate, key }: NonNullable<ListenerIdentityParts['gi
   try {
     return shown(...texts)
   } catch (error) {
-    throw new CodedError('AGENTS_CERTIFICATE', `${certificate} and ${key} are no certificate with its key`, {
-      cause: error
-    })
+    throw new CodedError(
+      agentListenerErrors.AGENTS_CERTIFICATE,
+      `${certificate} and ${key} are no certificate with its key`,
+      {
+        cause: error
+      }
+    )
   }
 }
 
@@ -241,7 +287,7 @@ async function read(path: string, option: string): Promise<string> {
   try {
     return await readFile(path, 'utf8')
   } catch (error) {
-    throw new CodedError('FILE_UNREADABLE', `${option}: cannot read ${path}`, { cause: error })
+    throw new CodedError(fileErrors.FILE_UNREADABLE, `${option}: cannot read ${path}`, { cause: error })
   }
 }
 
@@ -263,15 +309,21 @@ export async function openNamesSecret(folder: string | undefined): Promise<Uint8
 async function readSecret(path: string): Promise<Uint8Array | undefined> {
   const secret = await readPrivateFile(path)
   if (secret === 'exposed') {
-    throw new CodedError('AGENTS_SECRET_EXPOSED', `${path} may be read by others than its owner; chmod 600 ends that`)
+    throw new CodedError(
+      agentListenerErrors.AGENTS_SECRET_EXPOSED,
+      `${path} may be read by others than its owner; chmod 600 ends that`
+    )
   }
   if (secret === undefined || secret.length === BYTES) return secret
-  throw new CodedError('AGENTS_SECRET_BROKEN', `${path} does not hold ${BYTES} bytes; remove it for a new one`)
+  throw new CodedError(
+    agentListenerErrors.AGENTS_SECRET_BROKEN,
+    `${path} does not hold ${BYTES} bytes; remove it for a new one`
+  )
 }
 
 async function makeSecret(path: string): Promise<Uint8Array> {
   await createFile(path, randomBytes(BYTES))
   const secret = await readSecret(path)
-  if (secret === undefined) throw new CodedError('AGENTS_SECRET_BROKEN', `${path} has gone`)
+  if (secret === undefined) throw new CodedError(agentListenerErrors.AGENTS_SECRET_BROKEN, `${path} has gone`)
   return secret
 }

@@ -5,7 +5,7 @@ import type {
   LiveTunnel,
   SessionCommand
 } from '../../control/cluster/live-sources.js'
-import { ControlError } from '../../control/errors.js'
+import { ControlError, controlErrors } from '../../control/errors.js'
 import { sessionRecord } from '../../control/reads.js'
 import type { Clock } from '../../lib/clock.js'
 import { type Json, timestampText } from '../../lib/json.js'
@@ -79,7 +79,7 @@ export class LiveAgents implements LiveSources {
     const session = this.#registry.session(id)
     if (session === undefined) return false
     const why = await session.command(command)
-    if (why !== undefined) throw new ControlError('UNAVAILABLE', `the agent does not ${command}: ${why}`)
+    if (why !== undefined) throw new ControlError(controlErrors.UNAVAILABLE, `the agent does not ${command}: ${why}`)
     return true
   }
 

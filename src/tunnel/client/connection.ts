@@ -4,13 +4,29 @@ import { isIP } from 'node:net'
 import { arch, hostname, platform } from 'node:os'
 import { type ConnectionOptions, connect, type TLSSocket } from 'node:tls'
 import type { Clock } from '../../lib/clock.js'
-import { CodedError, codeOf } from '../../lib/errors.js'
+import { CodedError, codeOf, defineErrors } from '../../lib/errors.js'
 import { answerCall, type Fields, readCall, readType, StreamType, typed } from '../protocol/calls.js'
 import { MuxCode } from '../protocol/frame.js'
 import { MuxSession, type SessionEnd } from '../protocol/session.js'
 import type { MuxStream } from '../protocol/stream.js'
 import { CALL } from '../server/tunnel.js'
 import { type AgentTunnel, forwardVisitor, readVisitor, type ServerAddress } from './visitors.js'
+
+/** Why an agent is not connected. */
+export const agentErrors = defineErrors({
+  AGENT_REFUSED: {
+    text: 'The server does not take this agent or what it wants to serve.',
+    help: 'Follow the message; mostly the token or its rights have to change.'
+  },
+  AGENT_UNREACHABLE: {
+    text: 'The server cannot be reached or does not answer.',
+    help: 'Look at the address of the server and at firewalls; the agent tries again.'
+  },
+  AGENT_TLS: {
+    text: 'The TLS handshake with the server failed.',
+    help: 'Give the agent the certificate of the authority of the server with --ca.'
+  }
+})
 
 /** Makes one call and waits for its answer; undefined: there is none. */
 async function call(session: MuxSession, type: number, request: object): Promise<Fields | undefined> {
@@ -94,7 +110,9 @@ export class AgentConnection {
     }
     const socket = connect(options)
     socket.setNoDelay(true)
-    socket.setTimeout(CONNECT_TIME, () => socket.destroy(new CodedError('ETIMEDOUT', 'no connection in time')))
+    socket.setTimeout(CONNECT_TIME, () =>
+      socket.destroy(new CodedError({ code: 'ETIMEDOUT' }, 'no connection in time'))
+    )
     let reached = false
     socket.once('connect', () => {
       reached = true
@@ -131,7 +149,7 @@ export class AgentConnection {
       }
     })
     if (answer === undefined) throw gone()
-    if (answer.text('error') !== '') throw new CodedError('AGENT_REFUSED', answer.text('error').trim())
+    if (answer.text('error') !== '') throw new CodedError(agentErrors.AGENT_REFUSED, answer.text('error').trim())
     known.clientId = answer.text('clientid')
     known.cookie = answer.object('extra').text('cookie')
     return answer.object('extra').text('accountname')
@@ -162,7 +180,7 @@ export class AgentConnection {
             Extra: { Token: former?.token ?? '', Metadata: metadata, PoolingEnabled: endpoint.pooled === true }
           })
     if (answer === undefined) throw gone()
-    if (answer.text('error') !== '') throw new CodedError('AGENT_REFUSED', answer.text('error').trim())
+    if (answer.text('error') !== '') throw new CodedError(agentErrors.AGENT_REFUSED, answer.text('error').trim())
     const id = answer.text('id')
     this.#tunnels.set(id, tunnel)
     if (labels === undefined) known.endpoints.set(tunnel, { id, token: answer.object('extra').text('token') })
@@ -237,10 +255,15 @@ export class AgentConnection {
 
 function refusal(error: unknown, reached: boolean, at: string): CodedError {
   const detail = codeOf(error) ?? 'no connection'
-  if (!reached) return new CodedError('AGENT_UNREACHABLE', `${at} cannot be reached: ${detail}`, { cause: error })
+  if (!reached)
+    return new CodedError(agentErrors.AGENT_UNREACHABLE, `${at} cannot be reached: ${detail}`, { cause: error })
   return TRANSIENT.has(detail)
-    ? new CodedError('AGENT_UNREACHABLE', `${at} did not finish the TLS handshake: ${detail}`, { cause: error })
-    : new CodedError('AGENT_TLS', `the TLS handshake with ${at} failed: ${detail}${hint(detail)}`, { cause: error })
+    ? new CodedError(agentErrors.AGENT_UNREACHABLE, `${at} did not finish the TLS handshake: ${detail}`, {
+        cause: error
+      })
+    : new CodedError(agentErrors.AGENT_TLS, `the TLS handshake with ${at} failed: ${detail}${hint(detail)}`, {
+        cause: error
+      })
 }
 
 function hint(code: string): string {
@@ -250,7 +273,7 @@ function hint(code: string): string {
 }
 
 function gone(): CodedError {
-  return new CodedError('AGENT_UNREACHABLE', 'the server ended the connection without an answer')
+  return new CodedError(agentErrors.AGENT_UNREACHABLE, 'the server ended the connection without an answer')
 }
 
 function describe({ by, detail }: SessionEnd): string {

@@ -1,0 +1,28 @@
+import { defineErrors } from '../lib/errors.js'
+
+/** Codes with which the server or an agent does not start. */
+export const startErrors = defineErrors({
+  POLICY_REFUSED: { text: 'A policy has errors.', help: 'Correct the policy; sluice check shows the same problems.' },
+  AGENT_SETUP: {
+    text: 'The settings of the agent are wrong or contradict each other.',
+    help: 'Correct the flag, the variable or the line of the file that the message names.'
+  }
+})
+
+/** Codes of commands. */
+export const commandErrors = defineErrors({
+  FILE_EXISTS: {
+    text: 'The file that a command would write is there already.',
+    help: 'Choose another name, or allow it with --overwrite.'
+  },
+  STORE_IN_USE: { text: 'Other processes use the store.', help: 'Stop them first.' },
+  API_UNUSABLE: {
+    text: 'The API that a command asks does not answer as one of Sluice does.',
+    help: 'Correct the address and the key.'
+  },
+  PASSPHRASE_MISSING: {
+    text: 'A passphrase is needed and there is no terminal to ask for it.',
+    help: 'Set SLUICE_PASSPHRASE.'
+  },
+  INTERRUPTED: { text: 'The command was interrupted at a question.', help: 'Run it again.' }
+})

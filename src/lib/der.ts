@@ -1,0 +1,42 @@
+/** One element of DER (X.690 8.1); its bytes are those of the buffer that it was read from. */
+export interface DerElement {
+  readonly tag: number
+  /** Without the header. */
+  readonly content: Buffer
+  /** With the header. */
+  readonly whole: Buffer
+}
+
+const LONG_FORM = 0x80
+
+/** The elements that stand one after another in `bytes`; undefined where they are malformed or end early. */
+export function readDer(bytes: Uint8Array): DerElement[] | undefined {
+  const buffer = Buffer.from(bytes.buffer, bytes.byteOffset, bytes.byteLength)
+  const elements: DerElement[] = []
+  let at = 0
+  while (at < buffer.length) {
+    const start = at
+    const tag = buffer[at] as number
+    const first = buffer[at + 1]
+    // The indefinite form is none of DER.
+    if (first === undefined || first === LONG_FORM) return undefined
+    at += 2
+    let length = first
+    if (first > LONG_FORM) {
+      const size = first - LONG_FORM
+      // Nothing that is read here needs longer lengths.
+      if (size > 4 || at + size > buffer.length) return undefined
+      length = buffer.readUIntBE(at, size)
+      at += size
+    }
+    if (at + length > buffer.length) return undefined
+    elements.push({ tag, content: buffer.subarray(at, at + length), whole: buffer.subarray(start, at + length) })
+    at += length
+  }
+  return elements
+}
+
+/** The elements inside a constructed element; undefined where there is none or its content is malformed. */
+export function childrenOf(element: DerElement | undefined): readonly DerElement[] | undefined {
+  return element === undefined ? undefined : readDer(element.content)
+}

@@ -1,0 +1,36 @@
+import { errorGroups } from '../../src/app/catalogue.js'
+import type { ErrorRow } from '../../src/lib/errors.js'
+
+const CODE = /^[A-Z][A-Z0-9]*(_[A-Z0-9]+)+$|^[A-Z][A-Z0-9]{2,}$/
+/** Words of the system, of libraries and of protocols: they come from elsewhere and are compared with or written. */
+const FOREIGN = [
+  /^E[A-Z]{3,12}$|^EAI_AGAIN$/,
+  /^(ERR|FST|HPE|SQLITE|OAUTH|SLUICE|TLS_(AES|CHACHA20)|UNABLE|SELF)_/,
+  /^(GET|HEAD|POST|PUT|PATCH|DELETE|OPTIONS|CONNECT|TRACE)$/,
+  /^(RS|PS|ES|HS|S)\d{3}$|^(RSA|OKP|ECDSA|PLAIN|NFKC|UTC|TRUE|FALSE)$/,
+  /^(SIG[A-Z]+|TCP[46]|X25519MLKEM768|CNAME|CAA|API|CEL|OIDC|CERTIFICATE|TAG_RESOLVE_FAILED|UNEXPECTED_TOKEN|RESOURCE_EXHAUSTION)$/,
+  // What `domains verify` prints beside a record of DNS that has to change.
+  /^WRONG$/
+]
+
+/** Is a text an error code? Every text in capitals counts as one unless it is a word that comes from elsewhere. */
+export function isCode(text: string): boolean {
+  return CODE.test(text) && !FOREIGN.some((words) => words.test(text))
+}
+
+/** Every row of every table; a code that readers meet in several places has several. */
+export const errorRows: readonly ErrorRow[] = errorGroups.flatMap(({ tables }) =>
+  tables.flatMap(Object.values<ErrorRow>)
+)
+
+/** Statuses with which each code is answered. */
+export const statuses: ReadonlyMap<string, readonly number[]> = new Map(
+  errorRows.map(({ code }) => {
+    const found = errorRows.filter((row) => row.code === code)
+    const all = found.flatMap(({ status, otherStatuses = [] }) => [
+      ...(status === undefined ? [] : [status]),
+      ...otherStatuses
+    ])
+    return [code, [...new Set(all)].sort()]
+  })
+)
