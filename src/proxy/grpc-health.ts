@@ -10,7 +10,7 @@ const PREFIX = 5
 /** Types of fields in Protocol Buffers. */
 const WIRE = { varint: 0, eight: 1, bytes: 2, four: 5 } as const
 const SERVING = 1
-const STATUSES: readonly string[] = ['UNKNOWN', 'SERVING', 'NOT_SERVING', 'SERVICE_UNKNOWN']
+const STATUSES: readonly string[] = ['UNKNOWN', 'SERVING', 'NOT SERVING', 'SERVICE UNKNOWN']
 /** The codes of gRPC that a server gives for a check it cannot make. */
 const CODES: ReadonlyMap<string, string> = new Map([
   ['5', 'it does not know the service (NOT_FOUND)'],

@@ -70,8 +70,8 @@ onEngines('the health protocol of gRPC takes a server out of traffic and brings 
   t.equal(one.asked[0]?.toString(), '\n\x0eshop.v1.Orders')
   t.match([...one.agents][0], /^Sluice-Health-Check/)
   for (const [answer, reason] of [
-    [Buffer.from([8, 2]), 'NOT_SERVING'],
-    [Buffer.from([8, 3]), 'SERVICE_UNKNOWN'],
+    [Buffer.from([8, 2]), 'NOT SERVING'],
+    [Buffer.from([8, 3]), 'SERVICE UNKNOWN'],
     [Buffer.alloc(0), 'UNKNOWN'],
     [status.NOT_FOUND, 'it does not know the service (NOT_FOUND)'],
     [status.UNAVAILABLE, 'grpc-status 14'],
