@@ -30,6 +30,7 @@ import { Metrics } from '../telemetry/metrics.js'
 import type { ListenLimits } from '../transport/contract.js'
 import { codecBack } from '../transport/http1/forwarding.js'
 import { PipeTransport } from '../transport/http1/server.js'
+import { byVersion, http2Back } from '../transport/http2/client.js'
 import { type AgentTarget, type Forward, forwardVisitor, targetDialer } from '../tunnel/client/visitors.js'
 import { startErrors } from './errors.js'
 import { policyServices } from './services.js'
@@ -180,7 +181,7 @@ export class AgentPlane {
   async #open(target: AgentTarget, snapshot: Snapshot, commit: () => void, tell: Tell): Promise<PipeTransport> {
     const clock = this.#clock
     const front = new PipeTransport(clock)
-    const back = codecBack({ clock })
+    const back = byVersion(codecBack({ clock }), http2Back({ clock }))
     const holder = new SnapshotHolder(Snapshot.empty())
     const dialer = targetDialer(target)
     // A unit of tunnels is the one whose dialer is given from outside.

@@ -21,6 +21,7 @@ export interface AgentFlags {
   readonly policy?: string
   readonly endpointPolicy?: string
   readonly forward?: string
+  readonly appProtocol?: string
   readonly metadata?: string
   readonly config?: string
   readonly resolver?: string
@@ -51,13 +52,24 @@ interface Written {
   readonly endpointPolicy?: string
   readonly pooled?: boolean
   readonly forward?: string
+  readonly appProtocol?: string
   readonly verify?: boolean
   readonly metadata?: string
 }
 
 const PROTOS = ['https', 'http', 'tcp'] as const
 const FILE_FIELDS = ['server', 'ca', 'server_name', 'metadata', 'resolver', 'tunnels']
-const TUNNEL_FIELDS = ['labels', ...PROTOS, 'policy', 'endpoint_policy', 'pooled', 'forward', 'verify', 'metadata']
+const TUNNEL_FIELDS = [
+  'labels',
+  ...PROTOS,
+  'policy',
+  'endpoint_policy',
+  'pooled',
+  'forward',
+  'app_protocol',
+  'verify',
+  'metadata'
+]
 
 /** Reads everything an agent needs. Fails with a CodedError `AGENT_SETUP` that says what is wrong and where. */
 export async function readAgentSetup(
@@ -92,7 +104,7 @@ export async function readAgentSetup(
 }
 
 function tunnelOfFlags(flags: AgentFlags): Written[] {
-  const { label = [], https, http, tcp, policy, endpointPolicy, forward } = flags
+  const { label = [], https, http, tcp, policy, endpointPolicy, forward, appProtocol } = flags
   if (forward === undefined && label.length === 0 && https === undefined && http === undefined && tcp === undefined)
     return []
   const labels: Record<string, string> = {}
@@ -103,18 +115,32 @@ function tunnelOfFlags(flags: AgentFlags): Written[] {
   }
   const kinds = { ...(https && { https }), ...(http && { http }), ...(tcp && { tcp }) }
   const files = { ...defined('policy', policy), ...defined('endpointPolicy', endpointPolicy) }
-  const rest = { ...files, ...defined('forward', forward) }
+  const rest = { ...files, ...defined('forward', forward), ...defined('appProtocol', appProtocol) }
   return [{ name: 'tunnel', labels, ...kinds, ...rest }]
 }
 
 async function finish(written: Written): Promise<NamedTunnel> {
-  const { name, labels, policy, endpointPolicy, pooled = false, forward, verify = true, metadata = '' } = written
+  const {
+    name,
+    labels,
+    policy,
+    endpointPolicy,
+    pooled = false,
+    forward,
+    appProtocol = 'http1',
+    verify = true,
+    metadata = ''
+  } = written
   if (forward === undefined) throw wrong(`${name}: where to forward is missing`)
   const target = readTarget(forward, verify)
   if (target === undefined) throw wrong(`${name}: cannot forward to "${forward}"`)
+  if (appProtocol !== 'http1' && appProtocol !== 'http2')
+    throw wrong(`${name}: app_protocol: "${appProtocol}" is neither http1 nor http2`)
+  if (appProtocol === 'http2' && written.tcp !== undefined)
+    throw wrong(`${name}: app_protocol: http2 is not for endpoints of TCP`)
   const common = {
     name,
-    target,
+    target: appProtocol === 'http2' ? { ...target, http2: true } : target,
     forwardsTo: forward,
     metadata,
     ...(policy === undefined ? {} : { policy: { source: policy, text: await readText(policy) } })
@@ -224,6 +250,7 @@ class MapReader {
       ...defined('pooled', this.#flag(map, 'pooled')),
       ...defined('forward', this.text(map, 'forward')),
       ...defined('verify', this.#flag(map, 'verify')),
+      ...defined('appProtocol', this.text(map, 'app_protocol')),
       ...defined('metadata', this.text(map, 'metadata'))
     }
   }

@@ -291,6 +291,7 @@ agent.yaml:
   tunnels:
     web: {labels: {app: web}, forward: "http://127.0.0.1:3000"}
     shop: {https: shop.example.com, policy: shop.yaml, forward: "https://127.0.0.1:8443", verify: false}
+    calls: {https: grpc.example.com, forward: 50051, app_protocol: http2}
     open: {https: open.example.com, endpoint_policy: open.yaml, forward: 3001}
     database: {tcp: true, forward: "tcp://127.0.0.1:5432"}
 
@@ -317,6 +318,7 @@ export function agentCommand(): Command {
     .option('--policy <file>', 'traffic policy that this agent runs before the target is called')
     .option('--endpoint-policy <file>', 'traffic policy that the server runs for the endpoint')
     .option('--forward <target>', 'http(s)://host:port, tcp://host:port, tls://host:port, unix:/path or a port')
+    .option('--app-protocol <http1|http2>', 'what the target speaks (default: http1); gRPC needs http2')
     .option('--metadata <text>', 'shown with the session')
     .option(
       '--resolver <own|system>',

@@ -3,6 +3,8 @@ import type { Clock } from '../lib/clock.js'
 import type { HealthCheck } from '../runtime/plan.js'
 import { type ClientTransport, DialError } from '../transport/contract.js'
 import { AbortList } from '../transport/deadlines.js'
+import { BodyBroken } from '../transport/message-body.js'
+import { HEALTH_METHOD, healthOf, healthRequest } from './grpc-health.js'
 import { InternalExchange } from './internal-exchange.js'
 import { isIn, type Server } from './server.js'
 
@@ -134,18 +136,20 @@ class Check {
 
   async #request(signal: AbortList): Promise<Found | 'again'> {
     const { clientTransport, clock } = this.#parts
-    const { path, host, timeout, statuses } = this.#settings
+    const { type, service, path, host, timeout, statuses } = this.#settings
     const { dialer, address, scheme } = this.#server
     const authority = host ?? address
+    const grpc = type === 'grpc'
+    const fields = grpc ? ['Content-Type', 'application/grpc', 'Grpc-Timeout', `${timeout}m`] : ['Accept', '*/*']
     const head = {
-      method: 'GET',
-      target: path,
+      method: grpc ? 'POST' : 'GET',
+      target: grpc ? HEALTH_METHOD : path,
       authority,
       scheme,
       version: '1.1' as const,
-      headers: ['Host', authority, 'User-Agent', 'Sluice-Health-Check', 'Accept', '*/*']
+      headers: ['Host', authority, 'User-Agent', 'Sluice-Health-Check', ...fields]
     }
-    const exchange = new InternalExchange(FACTS, head, undefined, 0, clock)
+    const exchange = new InternalExchange(FACTS, head, grpc ? healthRequest(service) : undefined, 0, clock)
     const stopListening = signal.onAbort(() => exchange.abort())
     try {
       const options = {
@@ -164,9 +168,13 @@ class Check {
         answer.pipe.destroy('client-gone')
         return { ok: false, reason: 'it switched protocols' }
       }
+      if (grpc) return await healthOf(answer)
       const { status } = answer.head
       answer.body.discard()
       return { ok: isIn(statuses, status), reason: `status ${status}` }
+    } catch (error) {
+      if (!(error instanceof BodyBroken)) throw error
+      return { ok: false, reason: 'its answer broke off' }
     } finally {
       stopListening()
     }

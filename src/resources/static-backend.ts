@@ -29,9 +29,15 @@ const TLS = {
 }
 
 const HEALTH = {
-  type: choice(['http', 'tcp'], {
-    description: 'http: a GET must be answered with one of the statuses; tcp: a connection is enough.',
+  type: choice(['http', 'tcp', 'grpc'], {
+    description:
+      'http: a GET must be answered with one of the statuses; tcp: a connection is enough; grpc: grpc.health.v1.Health must answer SERVING.',
     default: 'http'
+  }),
+  service: text({
+    description: 'Service of gRPC that is asked for; empty: the server as a whole.',
+    bytes: 255,
+    examples: ['shop.v1.Orders']
   }),
   path: text({
     description: 'Path of the GET, with a query if need be; empty: /.',
@@ -120,7 +126,8 @@ export const staticBackend = defineResource({
       rules: [
         { on: ['statuses'], check: statusesRead },
         { on: ['path'], check: pathFits },
-        { on: ['host'], check: hostFits }
+        { on: ['host'], check: hostFits },
+        { on: ['type', 'service', 'path', 'statuses'], check: grpcFits }
       ]
     }),
     passive_health: object(PASSIVE_HEALTH, {
@@ -129,8 +136,28 @@ export const staticBackend = defineResource({
     }),
     timeouts: object(TIMEOUTS, { description: 'Time-outs of its own; null: those of the options.' }),
     state: computed(stateSchema, KNOWLEDGE, (_stored, _path, { id }, { healthOf }) => healthOf?.(id) ?? UNCHECKED)
-  }
+  },
+  rules: [{ on: ['health', 'http2'], check: grpcNeedsHttp2 }]
 })
+
+function grpcNeedsHttp2({ body, report }: RuleView): void {
+  const health = body.health as { readonly type?: unknown } | null | undefined
+  if (health?.type !== 'grpc' || body.http2 === true) return
+  report('health', 'CONFLICTING_FIELDS', 'type grpc needs http2, which gRPC is spoken over')
+}
+
+/** What a check of this type does not look at is refused. */
+function grpcFits({ body, report }: RuleView): void {
+  const service = body.service as string
+  if (!/^[\x21-\x7e]*$/.test(service)) report('service', 'FIELD_INVALID', 'must hold visible ASCII')
+  if (body.type !== 'grpc') {
+    if (service !== '') report('service', 'CONFLICTING_FIELDS', 'goes with type grpc alone')
+    return
+  }
+  if (body.path !== '') report('path', 'CONFLICTING_FIELDS', 'does not go with type grpc')
+  if ((body.statuses as readonly string[]).length > 0)
+    report('statuses', 'CONFLICTING_FIELDS', 'does not go with type grpc')
+}
 
 function statusesRead({ body, report }: RuleView): void {
   for (const [index, one] of (body.statuses as readonly string[]).entries()) {
@@ -214,7 +241,8 @@ function healthOf({ health, passive_health: passive }: StaticBody): Partial<Addr
       ? {}
       : {
           health: {
-            type: health.type === 'tcp' ? 'tcp' : 'http',
+            type: health.type === 'tcp' || health.type === 'grpc' ? health.type : 'http',
+            service: health.service,
             path: health.path === '' ? '/' : health.path,
             ...(health.host === '' ? {} : { host: health.host }),
             interval: milliseconds(health.interval),

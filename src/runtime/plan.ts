@@ -41,8 +41,10 @@ export type StatusRange = readonly [from: number, to: number]
 
 /** How a server is asked whether it works. */
 export interface HealthCheck {
-  /** `tcp`: a connection is enough, over TLS with its handshake. */
-  readonly type: 'http' | 'tcp'
+  /** `tcp`: a connection is enough, over TLS with its handshake. `grpc`: the health protocol of gRPC, over HTTP/2. */
+  readonly type: 'http' | 'tcp' | 'grpc'
+  /** Service of gRPC that is asked for; '': the server as a whole. */
+  readonly service: string
   /** Path and query; only for HTTP. */
   readonly path: string
   /** Value of Host; absent: the address. */

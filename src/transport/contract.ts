@@ -158,10 +158,19 @@ export interface Dialer {
   /** Pool key: same key, interchangeable connections. */
   readonly key: string
   readonly reusable: boolean
-  /** HTTP/2 is spoken on its connections; left out: HTTP/1.1. */
+  /** HTTP/2 is spoken on the connection of the next request; left out: HTTP/1.1. Read for each request. */
   readonly http2?: boolean
-  /** Rejects with a `DialError`. `deadline` is milliseconds from now; `bytes`: what is spoken is not HTTP, whatever the client speaks. */
-  open(why: { client: ConnectionFacts; deadline: number; signal: AbortSignalLike; bytes?: boolean }): Promise<BytePipe>
+  /**
+   * Rejects with a `DialError`. `deadline` is milliseconds from now; `bytes`: what is spoken is not HTTP, whatever the client speaks;
+   * `http2`: HTTP/2 is spoken on it.
+   */
+  open(why: {
+    client: ConnectionFacts
+    deadline: number
+    signal: AbortSignalLike
+    bytes?: boolean
+    http2?: boolean
+  }): Promise<BytePipe>
 }
 
 /** Why a dialer could not open a pipe. `message` is for the log, never for a client. */

@@ -36,11 +36,12 @@ export function tcpDialer(at: TcpAddress): Dialer {
   }
 }
 
-/** Opens connections to a Unix domain socket. */
-export function pathDialer(path: string): Dialer {
+/** Opens connections to a Unix domain socket. `http2`: as in `TcpAddress`. */
+export function pathDialer(path: string, http2 = false): Dialer {
   return {
-    key: `unix ${path}`,
+    key: `unix ${path}${http2 ? ' h2' : ''}`,
     reusable: true,
+    ...(http2 ? { http2 } : {}),
     open: (why) => opened(connect({ path, allowHalfOpen: true }), 'connect', why)
   }
 }

@@ -61,6 +61,8 @@ export interface ServingHost {
   readonly limits: ListenLimits
   readonly handler: Handler
   gone(connection: Served): void
+  /** `by` goes on with what `connection` has served. */
+  replaced(connection: Served, by: Served): void
 }
 
 /** One way to speak HTTP on a connection. */
@@ -69,7 +71,7 @@ export interface Protocol {
   serve(facts: SocketFacts, socket: Socket): Served
 }
 
-/** The protocols of a listener; `h2` serves those that chose it in their handshake. */
+/** The protocols of a listener; `h2` serves those that chose it in their handshake, and `http1` hands over to it what begins as HTTP/2. */
 interface Protocols {
   readonly http1: Protocol
   readonly h2: Protocol
@@ -165,6 +167,12 @@ export class ClientListener implements Listening, ServingHost {
     if (!this.#connections.delete(connection)) return
     this.handler.closed?.(connection.facts)
     this.#left(connection.facts)
+  }
+
+  replaced(connection: Served, by: Served): void {
+    this.#deadlineTimer.delete(connection)
+    this.#connections.delete(connection)
+    this.#keep(by)
   }
 
   async drain(deadline: number): Promise<{ ended: number; cut: number }> {
@@ -313,7 +321,10 @@ export class ClientListener implements Listening, ServingHost {
   }
 
   #serve(protocol: Protocol, facts: SocketFacts, socket: Socket): void {
-    const connection = protocol.serve(facts, socket)
+    this.#keep(protocol.serve(facts, socket))
+  }
+
+  #keep(connection: Served): void {
     this.#connections.add(connection)
     this.#deadlineTimer.add(connection)
     if (this.#grace !== undefined) connection.drain(this.#grace)

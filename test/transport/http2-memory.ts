@@ -64,6 +64,7 @@ export class MemoryConnection {
         },
         refused: (_facts: unknown, status: number, why: string) => void this.refused.push({ status, why })
       },
+      replaced: () => undefined,
       gone: () => {
         this.gone++
       }

@@ -1,4 +1,5 @@
-import { connect, type TLSSocket } from 'node:tls'
+import { connect as connectTcp, type Socket } from 'node:net'
+import { connect } from 'node:tls'
 import { NAME } from './suite/harness.js'
 
 /** HTTP/2 byte by byte: what no client library would send. */
@@ -88,18 +89,15 @@ export class FrameText {
 
 /** The client's side of a session, frame by frame. */
 export class Frames extends FrameText {
-  readonly socket: TLSSocket
+  readonly socket: Socket
   over = false
 
-  constructor(port: number) {
+  /** Over TLS, or in clear text by prior knowledge. */
+  constructor(port: number, over: 'tls' | 'tcp' = 'tls') {
     super()
-    this.socket = connect({
-      host: '127.0.0.1',
-      port,
-      servername: NAME,
-      rejectUnauthorized: false,
-      ALPNProtocols: ['h2']
-    })
+    const at = { host: '127.0.0.1', port }
+    const tls = { ...at, servername: NAME, rejectUnauthorized: false, ALPNProtocols: ['h2'] }
+    this.socket = over === 'tcp' ? connectTcp({ ...at, noDelay: true }) : connect(tls)
     this.socket.on('error', () => undefined)
     this.socket.on('data', (chunk: Buffer) => {
       this.bytes = Buffer.concat([this.bytes, chunk])

@@ -520,7 +520,7 @@ t.test('endpoints', async (t) => {
     ['https', { MutualTLSCA: { mutual_tls_ca: 'x' } }, {}, /MutualTLSCA/],
     ['tcp', { IPRestriction: { allow_cidrs: ['10.0.0.0/8'] } }, {}, /IPRestriction/],
     ['https', { Surprise: true }, {}, /surprise/],
-    ['https', {}, { ForwardsProto: 'http2' }, /"http2" towards the agent/],
+    ['https', {}, { ForwardsProto: 'spdy' }, /"spdy" towards the agent/],
     ['https', {}, { Extra: { Bindings: ['internal'] } }, /binding "internal"/],
     ['https', { Domain: '*.example.com' }, {}, /is no host name/],
     ['https', { Domain: 'a b\n' }, {}, /"a b\?" is no host name/],

@@ -4,6 +4,8 @@ import type { BytePipe, Failure } from '../../flow/exchange.js'
 import { ByteQueue } from '../../lib/byte-queue.js'
 import type { Clock } from '../../lib/clock.js'
 import type { SocketFacts } from '../connection-facts.js'
+import type { Http2Protocol } from '../http2/connection.js'
+import { PrefaceWatch } from '../http2/preface.js'
 import { endIdle, type Served, type ServingHost } from '../listener.js'
 import { MALFORMED, type MalformedMessage, MessageScanner, TrailerSieve } from '../message-scanner.js'
 import { cut, ignore } from '../pipes.js'
@@ -34,6 +36,9 @@ export class ClientConnection implements Served {
   readonly #host: ServingHost
   readonly #scanner: MessageScanner
   readonly #sieve = new TrailerSieve()
+  readonly #http2: Http2Protocol
+  /** While the first bytes may be those of HTTP/2. */
+  #opening: PrefaceWatch | undefined
   readonly #feed: (chunk: Buffer) => void
   #phase: 'http' | 'lingering' | 'pipe' | 'closed' = 'http'
   #exchange: HttpExchange | undefined = undefined
@@ -55,9 +60,11 @@ export class ClientConnection implements Served {
   #discarded = 0
   readonly #writes = new WriteWatch()
 
-  /** `enter` hands the socket to node:http's server, which adds its listeners. */
-  constructor(host: ServingHost, facts: SocketFacts, socket: Socket, enter: () => void) {
+  /** `enter` hands the socket to node:http's server, which adds its listeners. `http2` takes over what begins as HTTP/2. */
+  constructor(host: ServingHost, facts: SocketFacts, socket: Socket, enter: () => void, http2: Http2Protocol) {
     this.#host = host
+    this.#http2 = http2
+    this.#opening = facts.tls === undefined ? new PrefaceWatch() : undefined
     this.facts = facts
     this.socket = socket
     this.scheme = facts.tls === undefined ? 'http' : 'https'
@@ -264,8 +271,25 @@ export class ClientConnection implements Served {
   readonly #onData = (chunk: Buffer): void => {
     this.#byteAt = this.clock.monotonic()
     if (this.#phase !== 'http') return
+    if (this.#opening !== undefined && this.#leavesHttp1(this.#opening, chunk)) return
     if (this.#held.length > 0) this.#hold(chunk)
     else this.#consume(chunk)
+  }
+
+  /** True when HTTP/2 is spoken: the socket has another owner. What node:http has read is the beginning of a message that never comes. */
+  #leavesHttp1(opening: PrefaceWatch, chunk: Buffer): boolean {
+    const version = opening.read(chunk, chunk.length)
+    if (version !== 'open') this.#opening = undefined
+    if (version !== 'http2') return false
+    const { socket, facts } = this
+    const since = this.#scanner.fresh ? this.#byteAt : this.#since
+    this.#phase = 'closed'
+    socket.removeListener('data', this.#onData)
+    socket.removeListener('end', this.#onEnd)
+    socket.removeListener('close', this.#onClose)
+    Reflect.deleteProperty(socket, 'destroySoon')
+    this.#http2.goOn(this, socket, { facts, since, before: opening.before, chunk, length: chunk.length })
+    return true
   }
 
   #consume(chunk: Buffer): void {

@@ -15,16 +15,24 @@ import { ClientConnection } from './server-connection.js'
 /** What the connections of one listener share: node:http's server without an address, which only parses. */
 class HttpProtocol implements Protocol {
   readonly #host: ServingHost
+  readonly #http2: Http2Protocol
   readonly #http: HttpServer
   readonly #connections = new WeakMap<Socket, ClientConnection>()
 
-  constructor(host: ServingHost) {
+  constructor(host: ServingHost, http2: Http2Protocol) {
     this.#host = host
+    this.#http2 = http2
     this.#http = this.#parser(host.limits)
   }
 
   serve(facts: SocketFacts, socket: Socket): Served {
-    const connection = new ClientConnection(this.#host, facts, socket, () => this.#http.emit('connection', socket))
+    const connection = new ClientConnection(
+      this.#host,
+      facts,
+      socket,
+      () => this.#http.emit('connection', socket),
+      this.#http2
+    )
     this.#connections.set(socket, connection)
     socket.resume()
     return connection
@@ -68,13 +76,13 @@ function responseFor(message: IncomingMessage, socket: Socket): ServerResponse {
   return response
 }
 
-/** HTTP/1.x for clients, on node:http; HTTP/2 for those that choose it over TLS. */
+/** HTTP/1.x for clients, on node:http; HTTP/2 for those that choose it over TLS, or begin with it where there is none. */
 export function nodeServerTransport({ clock }: { clock: Clock }): ServerTransport {
   return {
     listen: (at, options, handler) =>
-      ClientListener.open(clock, at, options, handler, (host) => ({
-        http1: new HttpProtocol(host),
-        h2: new Http2Protocol(host)
-      }))
+      ClientListener.open(clock, at, options, handler, (host) => {
+        const h2 = new Http2Protocol(host)
+        return { http1: new HttpProtocol(host, h2), h2 }
+      })
   }
 }

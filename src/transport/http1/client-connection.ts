@@ -211,6 +211,16 @@ export class ClientConnection implements Served, WireOwner, BodySource {
     return { duplex: this.#duplex, first }
   }
 
+  /**
+   * Nothing of the connection is its own any more: its first bytes begin another protocol. The monotonic time at which the first one came;
+   * undefined when it has already been refused.
+   */
+  handOver(): number | undefined {
+    if (this.#phase !== 'http') return undefined
+    this.#phase = 'closed'
+    return this.#head.fresh ? this.clock.monotonic() : this.#since
+  }
+
   drain(grace: number): void {
     this.#last = true
     this.#grace = grace

@@ -5,20 +5,20 @@ import type { Clock } from '../../lib/clock.js'
 import { SocketFacts } from '../connection-facts.js'
 import type { Handler, Listening, ListenOptions, ServerTransport } from '../contract.js'
 import { Http2Protocol } from '../http2/connection.js'
+import { PrefaceWatch } from '../http2/preface.js'
 import { ClientListener, type Protocol, type Served, type ServingHost } from '../listener.js'
 import { ClientConnection } from './client-connection.js'
 import { DateLine, FieldNames, Serialiser } from './serialise.js'
-import { READ_BYTES } from './wire.js'
+import { READ_BYTES, type WireOwner } from './wire.js'
 
-/** HTTP/1.x for clients, on raw sockets; HTTP/2 for those that choose it over TLS. */
+/** HTTP/1.x for clients, on raw sockets; HTTP/2 for those that choose it over TLS, or begin with it where there is none. */
 export function codecServerTransport({ clock }: { clock: Clock }): ServerTransport {
-  return {
-    listen: (at, options, handler) =>
-      ClientListener.open(clock, at, options, handler, (host) => ({
-        http1: new CodecProtocol(host),
-        h2: new Http2Protocol(host)
-      }))
-  }
+  return { listen: (at, options, handler) => ClientListener.open(clock, at, options, handler, protocols) }
+}
+
+function protocols(host: ServingHost): { http1: Protocol; h2: Protocol } {
+  const h2 = new Http2Protocol(host)
+  return { http1: new CodecProtocol(host, h2), h2 }
 }
 
 /** What the connections of one listener share. */
@@ -27,14 +27,61 @@ class CodecProtocol implements Protocol {
   readonly serialiser: Serialiser
   readonly shared = Buffer.allocUnsafeSlow(READ_BYTES)
   readonly #host: ServingHost
+  readonly #http2: Http2Protocol
 
-  constructor(host: ServingHost) {
+  constructor(host: ServingHost, http2: Http2Protocol) {
     this.#host = host
+    this.#http2 = http2
     this.serialiser = new Serialiser(this.names, new DateLine(host.clock))
   }
 
   serve(facts: SocketFacts, socket: Socket): Served {
-    return new ClientConnection(this.#host, this, facts, socket)
+    const connection = new ClientConnection(this.#host, this, facts, socket)
+    if (facts.tls === undefined) connection.wire.owner = new Opening(connection, facts, this.#http2)
+    return connection
+  }
+}
+
+/**
+ * Reads the beginning of a connection without TLS in place of its connection, and is in the way of nothing behind it. The connection gets
+ * all bytes until they are those of HTTP/2, so that its deadlines hold.
+ */
+class Opening implements WireOwner {
+  readonly #watch = new PrefaceWatch()
+  readonly #connection: ClientConnection
+  readonly #facts: SocketFacts
+  readonly #http2: Http2Protocol
+
+  constructor(connection: ClientConnection, facts: SocketFacts, http2: Http2Protocol) {
+    this.#connection = connection
+    this.#facts = facts
+    this.#http2 = http2
+  }
+
+  received(chunk: Buffer, length: number): void {
+    const connection = this.#connection
+    const { wire } = connection
+    const version = this.#watch.read(chunk, length)
+    if (version === 'http1') wire.owner = connection
+    if (version !== 'http2') {
+      connection.received(chunk, length)
+      return
+    }
+    const since = connection.handOver()
+    const { before } = this.#watch
+    if (since !== undefined) this.#http2.goOn(connection, wire, { facts: this.#facts, since, before, chunk, length })
+  }
+
+  drained(): void {
+    this.#connection.drained()
+  }
+
+  wireEnded(): void {
+    this.#connection.wireEnded()
+  }
+
+  wireClosed(): void {
+    this.#connection.wireClosed()
   }
 }
 
@@ -48,7 +95,7 @@ interface SocketLike extends Duplex {
 }
 
 /**
- * HTTP/1.x for the clients of byte pipes that were accepted elsewhere, such as the streams of a tunnel. It has one
+ * HTTP/1.x, and HTTP/2 by prior knowledge, for the clients of byte pipes that were accepted elsewhere, such as the streams of a tunnel. It has one
  * listener, and that binds nothing: `at` is the address that policies see.
  */
 export class PipeTransport implements ServerTransport {
@@ -70,10 +117,7 @@ export class PipeTransport implements ServerTransport {
     const address = 'host' in at ? at : { host: '', port: 0 }
     this.#name = options.name
     this.#handler = handler
-    this.#listener = ClientListener.unbound(this.#clock, address, options, handler, (host) => ({
-      http1: new CodecProtocol(host),
-      h2: new Http2Protocol(host)
-    }))
+    this.#listener = ClientListener.unbound(this.#clock, address, options, handler, protocols)
     return this.#listener
   }
 

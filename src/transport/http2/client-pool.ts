@@ -95,7 +95,7 @@ class KeyPool implements ClientOwner {
     if (this.#opening.size * this.#each >= this.#waiting.size) return
     const signal = new AbortList()
     this.#opening.set(signal, signal)
-    this.#dialer.open({ client: waiter.client, deadline: waiter.connectTimeout, signal }).then(
+    this.#dialer.open({ client: waiter.client, deadline: waiter.connectTimeout, signal, http2: true }).then(
       (pipe) => {
         this.#opening.delete(signal)
         if (signal.aborted !== undefined || this.#waiting.size === 0) {

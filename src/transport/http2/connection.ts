@@ -60,15 +60,17 @@ class Http2Connection implements Served, SessionOwner, WireOwner {
   #heardAt: number
   #probed = false
 
-  /** `shared`: where a socket without TLS is read, see `Wire`. */
-  constructor(host: ServingHost, facts: SocketFacts, socket: Socket, shared: Buffer) {
+  /** `shared`: where a socket without TLS is read, see `Wire`. `since`: from when its first request is due. */
+  constructor(host: ServingHost, facts: SocketFacts, pipe: Socket | Wire, shared: Buffer, since: number) {
     this.#host = host
     this.facts = facts
     this.clock = host.clock
-    this.#startedAt = this.#since = this.#heardAt = host.clock.monotonic()
-    const wire = new Wire(socket, shared, this)
+    this.#startedAt = this.#heardAt = host.clock.monotonic()
+    this.#since = since
+    const wire = pipe instanceof Wire ? pipe : new Wire(pipe, shared, this)
+    wire.owner = this
     this.#wire = wire
-    if (facts.socket === socket) facts.socket = wire.stream as Socket
+    if (facts.socket === pipe) facts.socket = wire.stream as Socket
     this.#session = new Http2Session(wire, this, sessionLimits(host.limits))
     const { streams, listBytes } = sessionLimits(host.limits)
     this.#session.start([
@@ -325,7 +327,16 @@ function sessionLimits(limits: ListenLimits): SessionLimits {
   }
 }
 
-/** HTTP/2 for clients that chose it in their handshake. */
+/** What was seen of a connection that began as HTTP/2. */
+interface Opened {
+  readonly facts: SocketFacts
+  readonly since: number
+  readonly before: Buffer
+  readonly chunk: Buffer
+  readonly length: number
+}
+
+/** HTTP/2 for clients that chose it in their handshake, or that begin with it where there is no TLS. */
 export class Http2Protocol implements Protocol {
   readonly #shared = Buffer.allocUnsafeSlow(READ_BYTES)
   readonly #host: ServingHost
@@ -335,6 +346,17 @@ export class Http2Protocol implements Protocol {
   }
 
   serve(facts: SocketFacts, socket: Socket): Served {
-    return new Http2Connection(this.#host, facts, socket, this.#shared)
+    return new Http2Connection(this.#host, facts, socket, this.#shared, this.#host.clock.monotonic())
+  }
+
+  /**
+   * Goes on with what `previous` served as HTTP/1.1 until its first bytes were those of HTTP/2. `before` and then `chunk` (from 0 to
+   * `length`) are what was read. `since`: when the first byte came, on the monotonic clock.
+   */
+  goOn(previous: Served, pipe: Socket | Wire, { facts, since, before, chunk, length }: Opened): void {
+    const connection = new Http2Connection(this.#host, facts, pipe, this.#shared, since)
+    this.#host.replaced(previous, connection)
+    connection.received(before, before.length)
+    connection.received(chunk, length)
   }
 }

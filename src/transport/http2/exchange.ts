@@ -309,7 +309,7 @@ export class Http2Exchange implements Exchange, StreamUser, BodySource {
     let length = framing.kind === 'length' ? framing.bytes : framing.kind === 'none' && status !== 304 ? 0 : -1
     if (status === 204 || status === 205) length = -1
     // The head itself ends the stream: clients of gRPC tell an answer of trailers alone by that.
-    const ends = bodiless || framing.kind === 'none'
+    const ends = bodiless || framing.kind === 'none' || (length === 0 && trailers === undefined)
     if (ends) drop(body)
     this.#stream.sendHead((encoder) => {
       encoder.field(':status', String(status))

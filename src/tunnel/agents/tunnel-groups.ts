@@ -33,7 +33,14 @@ export class LiveTunnelGroups {
     const http = labelDialer(this.#registry, labels, 'http')
     const tcp = labelDialer(this.#registry, labels, 'tcp')
     const open: Dialer['open'] = (why) => (why.bytes === true || this.#isTcp(why.client) ? tcp : http).open(why)
-    return { key: http.key, reusable: http.reusable, open }
+    return {
+      key: http.key,
+      reusable: http.reusable,
+      get http2() {
+        return http.http2 === true
+      },
+      open
+    }
   }
 
   /** Is there a tunnel that carries the labels and can take one more visitor? */
@@ -63,6 +70,10 @@ class EndpointDialer implements Dialer {
     this.key = `tunnels ${id}`
     this.#id = id
     this.#endpoints = endpoints
+  }
+
+  get http2(): boolean {
+    return this.#endpoints.get(this.#id)?.http2 === true
   }
 
   async open(why: Parameters<Dialer['open']>[0]): ReturnType<Dialer['open']> {

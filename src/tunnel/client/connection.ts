@@ -159,17 +159,20 @@ export class AgentConnection {
   async bind(tunnel: AgentTunnel, known: Remembered): Promise<void> {
     const { labels, endpoint, forwardsTo, metadata = '' } = tunnel
     const former = known.endpoints.get(tunnel)
+    const ForwardsProto = tunnel.target.http2 === true ? 'http2' : ''
     const answer =
       labels !== undefined
         ? await call(this.#mux, StreamType.startLabelled, {
             Labels: labels,
             ForwardsTo: forwardsTo,
+            ForwardsProto,
             Metadata: metadata
           })
         : await call(this.#mux, StreamType.bind, {
             Id: former?.id ?? '',
             Proto: endpoint.proto,
             ForwardsTo: forwardsTo,
+            ForwardsProto,
             Opts: {
               ...(endpoint.proto === 'tcp' ? { Addr: endpoint.at ?? '' } : { Domain: endpoint.at ?? '' }),
               TrafficPolicy: endpoint.trafficPolicy ?? ''

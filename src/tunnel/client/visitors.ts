@@ -47,8 +47,13 @@ export type AgentTunnel = {
   | { readonly endpoint: EndpointOffer; readonly labels?: undefined }
 )
 
-/** Where an agent forwards to. `lookup` answers names; the system's resolver when left out. */
-export type AgentTarget =
+/**
+ * Where an agent forwards to. `lookup` answers names; the system's resolver when left out. `http2`: it speaks HTTP/2, by prior knowledge,
+ * or over TLS by ALPN; left out: HTTP/1.1, or no HTTP.
+ */
+export type AgentTarget = { readonly http2?: boolean } & AgentTargetAddress
+
+type AgentTargetAddress =
   | { readonly kind: 'tcp'; readonly host: string; readonly port: number; readonly lookup?: LookupFunction }
   | {
       readonly kind: 'tls'
@@ -92,7 +97,7 @@ export function readTarget(text: string, verify = true): AgentTarget | undefined
 export function targetDialer(target: AgentTarget): Dialer {
   switch (target.kind) {
     case 'unix':
-      return pathDialer(target.path)
+      return pathDialer(target.path, target.http2)
     case 'tcp':
       return tcpDialer(target)
     case 'tls':
@@ -114,7 +119,8 @@ export function connectTarget(target: AgentTarget): {
     return { socket: connectTcp({ ...at, noDelay: true, allowHalfOpen: true }), ready: 'connect' }
   }
   const name = isIP(host) === 0 ? { servername: host } : {}
-  const options = { ...at, rejectUnauthorized: target.verify, allowHalfOpen: true, ...name }
+  const alpn = target.http2 === true ? { ALPNProtocols: ['h2'] } : {}
+  const options = { ...at, rejectUnauthorized: target.verify, allowHalfOpen: true, ...name, ...alpn }
   const socket = connectTls(options)
   socket.setNoDelay(true)
   return { socket, ready: 'secureConnect' }
@@ -169,6 +175,11 @@ export function forwardVisitor(stream: MuxStream, target: AgentTarget, failed: (
   socket.once('error', refuse)
   stream.once('close', giveUp)
   socket.once(ready, () => {
+    if (target.http2 === true && 'alpnProtocol' in socket && socket.alpnProtocol !== 'h2') {
+      refuse(new Error('it does not speak HTTP/2 (ALPN)'))
+      socket.destroy()
+      return
+    }
     socket.removeListener('error', refuse)
     stream.removeListener('close', giveUp)
     // An error of one destroys the other; nothing else waits for it.

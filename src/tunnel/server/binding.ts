@@ -13,6 +13,8 @@ export interface EndpointWish<G extends Grant = Grant> {
   readonly host: string
   /** Of a tcp endpoint: the port that was asked for, or undefined for any. */
   readonly port: number | undefined
+  /** Its agents take HTTP/2. */
+  readonly http2: boolean
   /** Text of a traffic policy document, or ''. */
   readonly trafficPolicy: string
   readonly name: string
@@ -38,6 +40,7 @@ export interface EndpointOpener<G extends Grant = Grant> {
 
 interface Entry {
   readonly credential: string
+  readonly http2: boolean
   readonly trafficPolicy: string
   readonly pooled: boolean
   readonly opening: Promise<OpenEndpoint | BindDenied>
@@ -73,6 +76,9 @@ export class Endpoints<G extends Grant = Grant> {
     if (known !== undefined && known.trafficPolicy !== wish.trafficPolicy) {
       return { refused: `${wish.host} is already served with another traffic policy` }
     }
+    if (known !== undefined && known.http2 !== wish.http2) {
+      return { refused: `${wish.host} is already served with ${known.http2 ? 'http2' : 'http1'} towards the agent` }
+    }
     const entry = known ?? this.#begin(key, wish, pooled)
     entry.pending++
     try {
@@ -90,10 +96,10 @@ export class Endpoints<G extends Grant = Grant> {
 
   #begin(key: string, wish: Omit<EndpointWish<G>, 'dialer'>, pooled: boolean): Entry {
     const tunnels = new Set<Tunnel>()
-    const dialer = endpointDialer(key, tunnels, wish.proto === 'tcp' ? 'tcp' : 'http')
+    const dialer = endpointDialer(key, tunnels, wish.proto === 'tcp' ? 'tcp' : 'http', wish.http2)
     const opening = this.#opener.open({ ...wish, dialer })
-    const { trafficPolicy, grant } = wish
-    const entry = { credential: grant.credential, trafficPolicy, pooled, opening, tunnels, pending: 0 }
+    const { trafficPolicy, grant, http2 } = wish
+    const entry = { credential: grant.credential, http2, trafficPolicy, pooled, opening, tunnels, pending: 0 }
     this.#open.set(key, entry)
     return entry
   }
@@ -166,6 +172,8 @@ export interface BindRequest {
   /** Name, or host:port; undefined: one that is made up. */
   readonly at: string | undefined
   readonly proxyProtocol: 0 | 1 | 2
+  /** HTTP/2 is spoken towards the agent. */
+  readonly http2: boolean
   readonly pooled: boolean
   readonly trafficPolicy: string
   readonly forwardsTo: string
@@ -232,10 +240,9 @@ export function readBindRequest(fields: Fields, zone: string): BindRequest | Bin
   if (proto !== 'http' && proto !== 'https' && proto !== 'tcp') {
     return { refused: `endpoints of protocol "${printable(proto)}" are not offered; http, https and tcp are` }
   }
-  const forwards = fields.text('forwardsproto')
-  if (forwards !== '' && forwards !== 'http1') {
-    return { refused: `"${printable(forwards)}" towards the agent is not offered; http1 is` }
-  }
+  const http2 = readForwardsProto(fields)
+  if (typeof http2 === 'object') return http2
+  if (proto === 'tcp' && http2) return { refused: 'http2 towards the agent is not for endpoints of protocol tcp' }
   const extra = fields.object('extra')
   const binding = extra.texts('bindings').find((name) => name !== 'public')
   if (binding !== undefined) return { refused: `binding "${printable(binding)}" is not offered; public is` }
@@ -264,6 +271,7 @@ export function readBindRequest(fields: Fields, zone: string): BindRequest | Bin
     proto,
     at,
     proxyProtocol: version,
+    http2,
     pooled: extra.flag('poolingenabled'),
     trafficPolicy,
     forwardsTo,
@@ -273,6 +281,13 @@ export function readBindRequest(fields: Fields, zone: string): BindRequest | Bin
     token: extra.text('token'),
     options: fields.raw('opts')
   }
+}
+
+/** Is HTTP/2 to be spoken towards the agent? What it may say besides is refused. */
+export function readForwardsProto(fields: Fields): boolean | BindDenied {
+  const forwards = fields.text('forwardsproto')
+  if (forwards === '' || forwards === 'http1' || forwards === 'http2') return forwards === 'http2'
+  return { refused: `"${printable(forwards)}" towards the agent is not offered; http1 and http2 are` }
 }
 
 function askedHost(options: Fields, zone: string): string | undefined | BindDenied {

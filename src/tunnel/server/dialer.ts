@@ -8,17 +8,28 @@ import type { Tunnel, Visitor, VisitorKind } from './tunnel.js'
 /** Gives the tunnel with the fewest streams that can take one more and is not in `without`. */
 type Choose = (without?: ReadonlySet<Tunnel>) => Tunnel | undefined
 
+/** What a dialer asks of its tunnels. */
+interface Choice {
+  /** Left out of `http2`: the protocol does not matter. */
+  from(http2?: boolean): Choose
+  /** Does the agent whose turn it is take HTTP/2? */
+  readonly http2: boolean
+}
+
 /** Opens connections through the tunnels that carry all of `labels`. */
 export function labelDialer(registry: Registry, labels: Labels, kind: VisitorKind): Dialer {
   const sorted = Object.entries(labels).sort(([a], [b]) => (a < b ? -1 : 1))
-  return new TunnelDialer(`tunnels ${kind} ${JSON.stringify(sorted)}`, kind, (without) =>
-    registry.leastBusy(labels, without)
-  )
+  return new TunnelDialer(`tunnels ${kind} ${JSON.stringify(sorted)}`, kind, {
+    from: (http2) => (without) => registry.leastBusy(labels, without, http2),
+    get http2() {
+      return registry.takesHttp2(labels)
+    }
+  })
 }
 
-/** Opens connections through the tunnels of one endpoint. */
-export function endpointDialer(url: string, tunnels: ReadonlySet<Tunnel>, kind: VisitorKind): Dialer {
-  return new TunnelDialer(`tunnels ${url}`, kind, (without) => leastBusy(tunnels, without))
+/** Opens connections through the tunnels of one endpoint, which all take HTTP/2 where `http2` is set. */
+export function endpointDialer(url: string, tunnels: ReadonlySet<Tunnel>, kind: VisitorKind, http2 = false): Dialer {
+  return new TunnelDialer(`tunnels ${url}`, kind, { from: () => (without) => leastBusy(tunnels, without), http2 })
 }
 
 /**
@@ -29,24 +40,29 @@ class TunnelDialer implements Dialer {
   readonly key: string
   readonly reusable = true
   readonly #kind: VisitorKind
-  readonly #choose: Choose
+  readonly #choice: Choice
 
-  constructor(key: string, kind: VisitorKind, choose: Choose) {
+  constructor(key: string, kind: VisitorKind, choice: Choice) {
     this.key = key
     this.#kind = kind
-    this.#choose = choose
+    this.#choice = choice
   }
 
-  async open({ client, signal }: Parameters<Dialer['open']>[0]): Promise<TunnelPipe> {
+  get http2(): boolean {
+    return this.#choice.http2
+  }
+
+  async open({ client, signal, bytes, http2 = false }: Parameters<Dialer['open']>[0]): Promise<TunnelPipe> {
+    const choose = this.#choice.from(bytes === true || this.#kind !== 'http' ? undefined : http2)
     if (signal.aborted !== undefined) throw new DialError(signal.aborted, 'given up')
     const visitor: Visitor = { kind: this.#kind, from: client.peer, to: client.local }
     let tried: Set<Tunnel> | undefined
     for (;;) {
-      const tunnel = this.#choose(tried)
+      const tunnel = choose(tried)
       if (tunnel === undefined) throw new DialError('no-tunnel', `no tunnel can take a connection (${this.key})`)
       const opened = tunnel.open(visitor)
       if (opened !== undefined) {
-        const attempt = new Attempt(this.#choose, visitor, tunnel, opened.headerBytes, tried)
+        const attempt = new Attempt(choose, visitor, tunnel, opened.headerBytes, tried)
         attempt.watch(opened.stream)
         return new TunnelPipe(opened.stream, attempt)
       }

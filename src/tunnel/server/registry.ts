@@ -42,6 +42,8 @@ export class Registry<G extends Grant = Grant> {
   readonly #sessions = new Set<RegisteredSession<G>>()
   readonly #tunnels = new Set<Tunnel>()
   readonly #byLabel = new Map<string, Set<Tunnel>>()
+  /** Tunnels with labels that take HTTP/2. */
+  #http2 = 0
 
   constructor(watch: TunnelWatch<G> = {}) {
     this.#watch = watch
@@ -66,9 +68,21 @@ export class Registry<G extends Grant = Grant> {
     return this.#matching(labels).sort((a, b) => a.active - b.active)
   }
 
-  /** The tunnel with the fewest streams that carries all of `labels`, can take one more and is not in `without`. */
-  leastBusy(labels: Labels, without?: ReadonlySet<Tunnel>): Tunnel | undefined {
-    return leastBusy(this.#matching(labels), without)
+  /**
+   * The tunnel with the fewest streams that carries all of `labels`, can take one more and is not in `without`. `http2`: whether its
+   * agent must take HTTP/2 or HTTP/1.1; left out: either.
+   */
+  leastBusy(labels: Labels, without?: ReadonlySet<Tunnel>, http2?: boolean): Tunnel | undefined {
+    const matching = this.#matching(labels)
+    return leastBusy(http2 === undefined ? matching : matching.filter((tunnel) => tunnel.http2 === http2), without)
+  }
+
+  /** Does the agent whose turn it is take HTTP/2? */
+  takesHttp2(labels: Labels): boolean {
+    if (this.#http2 === 0) return false
+    const matching = this.#matching(labels)
+    // Where none takes another stream, those that are open may carry a request yet.
+    return (leastBusy(matching) ?? matching[0])?.http2 === true
   }
 
   addSession(session: RegisteredSession<G>): void {
@@ -82,6 +96,7 @@ export class Registry<G extends Grant = Grant> {
 
   add(tunnel: Tunnel): void {
     this.#tunnels.add(tunnel)
+    if (isHttp2Group(tunnel)) this.#http2++
     for (const label of entries(tunnel.labels)) {
       const carriers = this.#byLabel.get(label)
       if (carriers === undefined) this.#byLabel.set(label, new Set([tunnel]))
@@ -97,6 +112,7 @@ export class Registry<G extends Grant = Grant> {
 
   remove(tunnel: Tunnel): void {
     if (!this.#tunnels.delete(tunnel)) return
+    if (isHttp2Group(tunnel)) this.#http2--
     for (const label of entries(tunnel.labels)) {
       const carriers = this.#byLabel.get(label)
       carriers?.delete(tunnel)
@@ -124,6 +140,10 @@ export function leastBusy(tunnels: Iterable<Tunnel>, without?: ReadonlySet<Tunne
     if (best === undefined || tunnel.active < best.active) best = tunnel
   }
   return best
+}
+
+function isHttp2Group({ http2, labels }: Tunnel): boolean {
+  return http2 && labels !== undefined
 }
 
 /** Key and value in one text that no other pair has. */

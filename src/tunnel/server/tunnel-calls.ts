@@ -2,7 +2,15 @@ import { newId } from '../../lib/id.js'
 import { answerCall, type Fields, readCall, StreamType } from '../protocol/calls.js'
 import type { MuxStream } from '../protocol/stream.js'
 import { type BindDenied, type EndpointClaim, type Grant, isBindDenied, type Labels } from './authority.js'
-import { type BindRequest, madeUpHost, type Place, readAddress, readBindRequest, refuseLong } from './binding.js'
+import {
+  type BindRequest,
+  madeUpHost,
+  type Place,
+  readAddress,
+  readBindRequest,
+  readForwardsProto,
+  refuseLong
+} from './binding.js'
 import type { RegisteredSession } from './registry.js'
 import type { SessionHost } from './session-host.js'
 import { CALL, Tunnel } from './tunnel.js'
@@ -88,6 +96,8 @@ export class TunnelCalls<G extends Grant> {
       ? labels
       : (refuseLong({ Metadata: metadata, ForwardsTo: forwardsTo }) ?? this.#refuseLabels(labels))
     if (refusal !== undefined) return { Id: '', Error: refusal.refused }
+    const http2 = readForwardsProto(fields)
+    if (typeof http2 === 'object') return { Id: '', Error: http2.refused }
     const id = this.#labelledId(labels as Labels, metadata, forwardsTo)
     const tunnel = new Tunnel(this.#session, {
       id,
@@ -99,6 +109,7 @@ export class TunnelCalls<G extends Grant> {
       forwardsTo,
       metadata,
       proxyProtocol: 0,
+      http2,
       startedAt: this.#host.clock.wall()
     })
     this.#hold(tunnel, undefined)
@@ -155,11 +166,11 @@ export class TunnelCalls<G extends Grant> {
   async #open(request: BindRequest, wanted: EndpointClaim): Promise<object> {
     const { endpoints, identities, clock } = this.#host
     const { grant } = this.#session
-    const { proto, pooled, trafficPolicy, name, description, metadata } = request
+    const { proto, pooled, http2, trafficPolicy, name, description, metadata } = request
     const { id } = wanted
     const address = proto === 'tcp' ? readAddress(wanted.at) : undefined
     const host = proto === 'tcp' ? (address?.host ?? '') : wanted.at
-    const wish = { proto, host, port: address?.port, trafficPolicy, name, description, metadata, grant }
+    const wish = { proto, host, port: address?.port, http2, trafficPolicy, name, description, metadata, grant }
     const place = await endpoints.claim(wish, id, pooled)
     if (isBindDenied(place)) return refusedBind(place)
     if (this.#closed) {
@@ -169,7 +180,7 @@ export class TunnelCalls<G extends Grant> {
     this.#drop(id, false)
     const { forwardsTo, proxyProtocol } = request
     const { url } = place
-    const options = { id, labels: undefined, proto, url, name, description, forwardsTo, metadata, proxyProtocol }
+    const options = { id, labels: undefined, proto, url, name, description, forwardsTo, metadata, proxyProtocol, http2 }
     const tunnel = new Tunnel(this.#session, { ...options, startedAt: clock.wall() })
     place.join(tunnel)
     this.#hold(tunnel, place)

@@ -68,6 +68,8 @@ interface TunnelOptions {
   readonly forwardsTo: string
   readonly metadata: string
   readonly proxyProtocol: 0 | 1 | 2
+  /** HTTP is spoken as HTTP/2, by prior knowledge; else as HTTP/1.1. */
+  readonly http2: boolean
   /** Wall clock, milliseconds since the epoch. */
   readonly startedAt: number
 }
@@ -85,6 +87,7 @@ export class Tunnel {
   readonly url: string
   readonly forwardsTo: string
   readonly startedAt: number
+  readonly http2: boolean
   readonly session: TunnelCarrier
   name: string
   description: string
@@ -104,6 +107,7 @@ export class Tunnel {
     this.forwardsTo = options.forwardsTo
     this.metadata = options.metadata
     this.startedAt = options.startedAt
+    this.http2 = options.http2
     this.#proxyProtocol = options.proxyProtocol
   }
 

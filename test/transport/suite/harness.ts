@@ -49,7 +49,7 @@ export interface Bench {
   readonly opened: ConnectionFacts[]
   readonly closed: ConnectionFacts[]
   client(): Promise<RawPeer>
-  /** An HTTP/2 client, over a TCP connection of the test if it has one; its errors are ignored. */
+  /** An HTTP/2 client over TLS or by prior knowledge, on a TCP connection of the test if it has one; its errors are ignored. */
   session(below?: Socket): ClientHttp2Session
   /** Resolves when connection `n` is past its handshake, where there is one. */
   served(n: number): Promise<void>
@@ -116,7 +116,10 @@ export async function bench(t: Test, make: Make, options: BenchOptions = {}): Pr
     },
     session(below = connectTcp({ host: '127.0.0.1', port: result.listening.address.port })) {
       const options = { socket: below, servername: NAME, rejectUnauthorized: false, ALPNProtocols: ['h2'] }
-      const session = connect(`https://${NAME}`, { createConnection: () => connectTls(options) })
+      const session =
+        identity === undefined
+          ? connect(`http://${NAME}`, { createConnection: () => below })
+          : connect(`https://${NAME}`, { createConnection: () => connectTls(options) })
       session.on('error', () => undefined)
       sessions.push(session)
       return session

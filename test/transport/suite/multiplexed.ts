@@ -28,7 +28,7 @@ const WEBSOCKET = { ':method': 'CONNECT', ':protocol': 'websocket', ':scheme': '
 /** HTTP/2 for clients before an HTTP/1.1 upstream: what the other suites demand of HTTP/1.1, as far as it means the same here. */
 export function multiplexed(t: Test, make: Make): void {
   t.test('a request and its answer keep target, fields and repetition', async (t) => {
-    const { session, upstream, exchanges, opened } = await bench(t, make, {
+    const { session, upstream, exchanges, opened, secure } = await bench(t, make, {
       script: answering(
         'HTTP/1.1 299 Quite Fine\r\nX-Case: \xe9\xff\r\nSet-Cookie: a=1\r\nset-cookie: b=2\r\nETag: "1"\r\nETag: "2"\r\nConnection: X-Hop\r\nKeep-Alive: 5\r\nX-Hop: 1\r\nContent-Length: 2\r\n\r\nok'
       )
@@ -52,8 +52,14 @@ export function multiplexed(t: Test, make: Make): void {
     for (const field of ['host: a.test', 'cookie: a=b; c=d', 'x-two: 1', 'x-two: 2', 'x-high: \xe9\xff']) {
       t.equal(sent.filter((line) => line === field).length, 1, field)
     }
-    t.match(exchanges[0]?.request, { version: '2', scheme: 'https', authority: 'a.test', method: 'GET' })
-    t.match(opened[0]?.tls, { alpn: 'h2', sni: 'upstream.test' })
+    t.match(exchanges[0]?.request, {
+      version: '2',
+      scheme: secure ? 'https' : 'http',
+      authority: 'a.test',
+      method: 'GET'
+    })
+    if (secure) t.match(opened[0]?.tls, { alpn: 'h2', sni: 'upstream.test' })
+    else t.equal(opened[0]?.tls, undefined)
   })
 
   t.test('bodies and trailers pass both ways, in every framing and size', async (t) => {
@@ -392,8 +398,8 @@ export function multiplexed(t: Test, make: Make): void {
   })
 
   t.test('drain: what crosses the first GOAWAY is served, and what comes behind the last one is not', async (t) => {
-    const { listening, exchanges } = await bench(t, make, { script: answering(OK) })
-    const client = new Frames(listening.address.port)
+    const { listening, exchanges, secure } = await bench(t, make, { script: answering(OK) })
+    const client = new Frames(listening.address.port, secure ? 'tls' : 'tcp')
     const answered = (stream: number) =>
       eventually(() => client.all().some((one) => one.stream === stream && (one.flags & END_STREAM) !== 0))
     const told = () => client.all().flatMap(({ type, payload }) => (type === GOAWAY ? [payload.readUInt32BE(0)] : []))
@@ -418,8 +424,8 @@ export function multiplexed(t: Test, make: Make): void {
   })
 
   t.test('drain: a session that answers nothing hears the last stream all the same', async (t) => {
-    const { listening } = await bench(t, make)
-    const client = new Frames(listening.address.port)
+    const { listening, secure } = await bench(t, make)
+    const client = new Frames(listening.address.port, secure ? 'tls' : 'tcp')
     client.start()
     await eventually(() => client.all().some(({ type }) => type === SETTINGS))
     const drained = listening.drain(60_000)
@@ -516,10 +522,9 @@ export function multiplexed(t: Test, make: Make): void {
   })
 
   t.test('the same listener speaks HTTP/1.1 with who wants that', async (t) => {
-    const { session, exchanges, listening } = await bench(t, make, { script: answering(OK) })
+    const { session, client, exchanges, listening } = await bench(t, make, { script: answering(OK) })
     t.match(await ask(session()).answer(), { status: 200 })
-    const { secureClient } = await import('../../helpers/raw-client.js')
-    const c = await secureClient(listening.address.port, 'upstream.test')
+    const c = await client()
     c.send('GET / HTTP/1.1\r\nHost: a\r\n\r\n')
     t.equal((await c.answer()).body, 'ok')
     t.same(
