@@ -1,0 +1,35 @@
+import {
+  type Account,
+  callOf,
+  queryOf,
+  type Router,
+  route,
+  sendDone,
+  sendRead,
+  sendWritten,
+  writeMode
+} from './calls.js'
+
+/** Where the site file of the account is. */
+export const SITE_PATH = '/site'
+
+/** Bytes of a site file with everything that it names. */
+export const SITE_LIMIT = 16 * 1024 * 1024
+
+/** The site file of the account: what it declares, and its application in one write. */
+export function addSite(router: Router, account: Account): void {
+  const { site, configuration } = account
+  route(router, 'GET', SITE_PATH, {}, async (request, reply) => {
+    queryOf(request, [])
+    const serving = configuration.revision
+    return sendRead(request, reply, { ...(await site.get(callOf(request))), live: true }, serving)
+  })
+  route(router, 'PUT', SITE_PATH, { body: 'json', limit: SITE_LIMIT }, async (request, reply) => {
+    const mode = writeMode(request)
+    return sendWritten(reply, await site.replace(request.body, mode, callOf(request)), 200, mode)
+  })
+  route(router, 'DELETE', SITE_PATH, {}, async (request, reply) => {
+    const mode = writeMode(request)
+    return sendDone(reply, await site.remove(mode, callOf(request)), mode)
+  })
+}
