@@ -259,7 +259,7 @@ export interface Account {
   readonly revisions: Pick<Revisions, 'list' | 'get' | 'diff'>
   readonly deadLetters: Pick<DeadLetterLists, 'list' | 'get' | 'redeliver' | 'drop'>
   readonly backups: Pick<Backups, 'make'>
-  readonly site: Pick<Sites, 'get' | 'replace' | 'remove'>
+  readonly site: Pick<Sites, 'get' | 'replace' | 'remove' | 'adopt'>
 }
 
 /** The paths of the API and their methods, to distinguish a path that is not there from a method that it lacks. */

@@ -13,6 +13,9 @@ import {
 /** Where the site file of the account is. */
 export const SITE_PATH = '/site'
 
+/** What the API has made, as a site file. */
+export const ADOPTION_PATH = `${SITE_PATH}/adoption`
+
 /** Bytes of a site file with everything that it names. */
 export const SITE_LIMIT = 16 * 1024 * 1024
 
@@ -31,5 +34,10 @@ export function addSite(router: Router, account: Account): void {
   route(router, 'DELETE', SITE_PATH, {}, async (request, reply) => {
     const mode = writeMode(request)
     return sendDone(reply, await site.remove(mode, callOf(request)), mode)
+  })
+  route(router, 'GET', ADOPTION_PATH, {}, async (request, reply) => {
+    queryOf(request, [])
+    const serving = configuration.revision
+    return reply.header('service-revision', String(serving)).send(await site.adopt(callOf(request)))
   })
 }

@@ -50,6 +50,10 @@ export class SiteReader implements SiteReading {
     return path === undefined ? undefined : shownPath(path)
   }
 
+  get edgesOnHttp(): Options['edges_on_http'] {
+    return this.#options.edges_on_http
+  }
+
   async read({ file, text, files }: SiteBundle, policed: ReadonlySet<string>): Promise<SiteFileRead> {
     const named = new Map(files.map((one) => [one.name, one]))
     const readNamed = async (_path: string, name: string) => {

@@ -1,5 +1,6 @@
 import { Argument, Command } from 'commander'
 import type { OptionFlag } from '../options/load.js'
+import type { AdoptFlags } from './adopt.js'
 import type { AgentFlags } from './agent-setup.js'
 import type { VerifyFlags } from './domains-verify.js'
 import { ExitCode, load } from './process.js'
@@ -156,6 +157,37 @@ export function applyCommand(): Command {
     .action(async (file: string, flags: ApplyFlags) => {
       const { applySite } = await load('./site.js', () => import('./site.js'))
       process.exitCode = await applySite(file, flags)
+    })
+}
+
+const ADOPT_EXAMPLES = `
+Examples:
+  export SLUICE_API_KEY=…
+  sluice adopt sites
+  sluice adopt sites --with-keys --data /var/lib/sluice
+  sluice check sites/sites.yaml
+  sluice apply sites/sites.yaml --adopt sites/records.json
+
+Writes sites, backends, certificates, IP policies and vaults that the management API has made as a site file into a new
+folder, with a file for each policy and certificate. Secrets and private keys are references to files, which --with-keys
+writes, readable by you alone: no answer of the API shows them, so they are opened here with the sealing key of the store.
+Without it, what must be provided is listed. What a site file cannot say is listed too, and stays in the API.
+Nothing of the process changes. "sluice apply --adopt" removes those records in the write that makes the file serve.`
+
+/** `sluice adopt`: writes what the API has made as a site file. */
+export function adoptCommand(): Command {
+  return new Command('adopt')
+    .description('write what the management API has made as a site file')
+    .argument('<folder>', 'a new folder for the file, its policies and certificates')
+    .option('--api <url>', 'the management API of the process', API_URL)
+    .option('--with-keys', 'write secrets and private keys too, opened with the sealing key')
+    .option('--data <folder>', 'folder of the sealing key (default: ./data, or what the options say)')
+    .option('--store <address>', 'the store, if it is postgres://…')
+    .option('--config <file>', 'options file that names them')
+    .addHelpText('after', ADOPT_EXAMPLES)
+    .action(async (folder: string, flags: AdoptFlags) => {
+      const { adopt } = await load('./adopt.js', () => import('./adopt.js'))
+      process.exitCode = await adopt(folder, flags)
     })
 }
 

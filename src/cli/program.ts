@@ -1,6 +1,7 @@
 import { Command, CommanderError } from 'commander'
 import { packageVersion } from '../lib/files.js'
 import {
+  adoptCommand,
   agentCommand,
   apiKeyCommand,
   applyCommand,
@@ -118,6 +119,7 @@ function createProgram(): Command {
     checkCommand(),
     planCommand(),
     applyCommand(),
+    adoptCommand(),
     schemaCommand(),
     apiKeyCommand(),
     domainsCommand()

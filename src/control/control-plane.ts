@@ -67,7 +67,7 @@ export async function openControl(
     return {
       ...forCallers(options, sources, parts),
       own,
-      site: new Sites({ ...parts, own, reading: options.siteReading, clock, log }),
+      site: new Sites({ ...parts, own, reading: options.siteReading, resources: options.resources, clock, log }),
       access: new Access({ store, principals, holder, log }),
       configuration,
       serviceAccount: parts,

@@ -7,6 +7,7 @@ import type { StoredRecord } from '../store/records.js'
 import type { StoreLog, StoreReader } from '../store/store.js'
 import type { OwnPart, OwnUnits } from './apply.js'
 import type { Call, Done, WriteMode } from './calls.js'
+import { adoptionOf } from './declared/adoption.js'
 import { clashesWithStore, type DeclaredSet, SITE } from './declared/declared-records.js'
 import { itemsOf, type SiteDifference, siteDifferences } from './declared/differences.js'
 import { applyErrors, siteRefused } from './declared/site-errors.js'
@@ -22,6 +23,8 @@ import type { Draft } from './transaction.js'
 export interface SiteReading {
   /** The site file that the process was started with, as messages name it; undefined: none. */
   readonly startedWith: string | undefined
+  /** What edges answer without TLS that do not say it. */
+  readonly edgesOnHttp: 'serve' | 'redirect' | 'refuse'
   /** Never rejects for what stands in the files. `policed`: see `SiteFileInput`. */
   read(bundle: SiteBundle, policed: ReadonlySet<string>): Promise<SiteFileRead>
 }
@@ -30,6 +33,7 @@ interface SitesParts
   extends Pick<ControlParts, 'store' | 'records' | 'catalogue' | 'writer' | 'answers' | 'declared' | 'edits'> {
   readonly own: OwnUnits
   readonly reading: SiteReading | undefined
+  readonly resources: readonly Resource[]
   readonly clock: Clock
   readonly log: StoreLog
 }
@@ -102,6 +106,14 @@ export class Sites {
     const changes = siteDifferences(this.#started ? undefined : this.#parts.declared.current?.site, undefined)
     const done = await this.#write(undefined, [], mode, call)
     return this.#written(done, { changes, removed: [], warnings: [] })
+  }
+
+  /** What the API has made, as a site file. Fails with `ADMIN_REQUIRED`. */
+  async adopt({ principal }: Call): Promise<Json> {
+    mustHave(principal, 'site_file')
+    const { store, records, resources, reading } = this.#parts
+    const edgesOnHttp = reading?.edgesOnHttp ?? 'serve'
+    return { ...(await orUnavailable(adoptionOf(store, { records, resources, edgesOnHttp }))) }
   }
 
   /** The applied file as it belongs to the process from its start on; undefined: there is none, or a start has named another. */
