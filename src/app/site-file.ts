@@ -10,8 +10,7 @@ import {
   type SiteFileRead,
   siteChanges
 } from '../control/declared/site-file.js'
-import type { SiteBundle } from '../control/declared/site-request.js'
-import type { SiteReading } from '../control/sites.js'
+import type { SiteBundle, SiteReading } from '../control/declared/site-request.js'
 import type { Clock } from '../lib/clock.js'
 import { codeOf } from '../lib/errors.js'
 import { formatAuthority } from '../lib/host.js'

@@ -18,9 +18,9 @@ import type { LiveSources } from './cluster/live-sources.js'
 import { ProcessReports } from './cluster/membership.js'
 import type { LatestRevision } from './configuration.js'
 import { DeclaredRecords } from './declared/declared-records.js'
+import type { SiteReading } from './declared/site-request.js'
 import { Edits } from './edits.js'
 import { Catalogue, Records } from './records.js'
-import type { SiteReading } from './sites.js'
 import { Writer } from './writer.js'
 
 /** Sends a test event with this object to a destination; answers with the result. */

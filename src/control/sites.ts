@@ -12,22 +12,12 @@ import { clashesWithStore, type DeclaredSet, SITE } from './declared/declared-re
 import { itemsOf, type SiteDifference, siteDifferences } from './declared/differences.js'
 import { applyErrors, siteRefused } from './declared/site-errors.js'
 import type { SiteFile, SiteFileRead } from './declared/site-file.js'
-import { type RemovedRecord, readSiteRequest, type SiteBundle } from './declared/site-request.js'
+import { type RemovedRecord, readSiteRequest, type SiteBundle, type SiteReading } from './declared/site-request.js'
 import { mustMatch } from './edits.js'
 import { ControlError, controlErrors, notFound, orUnavailable } from './errors.js'
 import type { ControlParts } from './parts.js'
 import { mustHave } from './rights.js'
 import type { Draft } from './transaction.js'
-
-/** How a process reads site files that come by the API. */
-export interface SiteReading {
-  /** The site file that the process was started with, as messages name it; undefined: none. */
-  readonly startedWith: string | undefined
-  /** What edges answer without TLS that do not say it. */
-  readonly edgesOnHttp: 'serve' | 'redirect' | 'refuse'
-  /** Never rejects for what stands in the files. `policed`: see `SiteFileInput`. */
-  read(bundle: SiteBundle, policed: ReadonlySet<string>): Promise<SiteFileRead>
-}
 
 interface SitesParts
   extends Pick<ControlParts, 'store' | 'records' | 'catalogue' | 'writer' | 'answers' | 'declared' | 'edits'> {

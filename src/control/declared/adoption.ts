@@ -56,8 +56,8 @@ interface AdoptionParts {
   readonly edgesOnHttp: 'serve' | 'redirect' | 'refuse'
 }
 
-/** In the order in which they can be removed: users before what they use. */
-const ADOPTED: readonly Resource[] = [
+/** What a site file can declare beside routes, in the order in which it can be removed: users before what they use. */
+export const ADOPTED: readonly Resource[] = [
   httpsEdge,
   tcpEdge,
   failoverBackend,

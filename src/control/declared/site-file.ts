@@ -55,7 +55,7 @@ export interface SiteFile {
 }
 
 /** A listener with its line in the file. */
-export interface DeclaredListener {
+interface DeclaredListener {
   readonly unit: ListenerUnit
   readonly line: number
 }

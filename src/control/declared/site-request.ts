@@ -1,6 +1,7 @@
 import { isObject } from '../../lib/json.js'
 import { type FieldCode, fieldErrors } from '../../schema/errors.js'
 import { ControlError } from '../errors.js'
+import type { SiteFileRead } from './site-file.js'
 
 /** A file that a site file names: its text, or the system's code of why it cannot be read. */
 export type BundledFile =
@@ -26,6 +27,16 @@ export interface RemovedRecord {
 /** The body of `PUT /site`. */
 export interface SiteRequest extends SiteBundle {
   readonly remove: readonly RemovedRecord[]
+}
+
+/** How a process reads site files that come by the API. */
+export interface SiteReading {
+  /** The site file that the process was started with, as messages name it; undefined: none. */
+  readonly startedWith: string | undefined
+  /** What edges answer without TLS that do not say it. */
+  readonly edgesOnHttp: 'serve' | 'redirect' | 'refuse'
+  /** Never rejects for what stands in the files. `policed`: see `SiteFileInput`. */
+  read(bundle: SiteBundle, policed: ReadonlySet<string>): Promise<SiteFileRead>
 }
 
 const LONGEST_NAME = 1_024
