@@ -132,7 +132,7 @@ async function textOf(path: string): Promise<string> {
 
 /**
  * The file with everything that it names. References to the environment are the server's: here every variable has a value,
- * and what is wrong is not told before the server has read it.
+ * and the server alone judges the file.
  */
 async function bundleOf(path: string): Promise<SiteBundle> {
   const text = await textOf(path)
@@ -211,7 +211,7 @@ function refused({ file, text, files }: SiteBundle, { status, body }: ApiAnswer)
   return ExitCode.failure
 }
 
-/** The message of a single problem begins with its place, which is told anyway. */
+/** The message of a single problem begins with its place, which the report shows anyway. */
 function messageOf(msg = ''): string {
   return msg.replace(/^[^\s]+:\d+:\d+: /, '')
 }
