@@ -89,7 +89,7 @@ export const apiErrors = defineErrors({
   },
   BODY_TOO_LARGE: {
     status: 413,
-    text: 'The body is larger than 1 MiB, or 16 MiB of a site file.',
+    text: 'The body is larger than 1 MiB, or 4 MiB of a site file.',
     help: 'Send less in one request.'
   },
   BODY_UNEXPECTED: { status: 400, text: 'A request of this kind has no body.', help: 'Send it without a body.' },

@@ -110,7 +110,7 @@ export function describeSite(paths: Paths, schemas: Record<string, object>): obj
       'site_file_replace',
       TAG,
       'Makes a site file what the account declares, in one write: all of it or nothing. The store keeps it. `{ env: … }` and ' +
-        '`{ vault: … }` are resolved here, files come in the body, which may have 16 MiB. A process that was started with a ' +
+        '`{ vault: … }` are resolved here, files come in the body, which may have 4 MiB. A process that was started with a ' +
         'site file refuses it (409), but for a dry run.',
       {
         member,

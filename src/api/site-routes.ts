@@ -17,7 +17,7 @@ export const SITE_PATH = '/site'
 export const ADOPTION_PATH = `${SITE_PATH}/adoption`
 
 /** Bytes of a site file with everything that it names. */
-const SITE_LIMIT = 16 * 1024 * 1024
+const SITE_LIMIT = 4 * 1024 * 1024
 
 /** The site file of the account: what it declares, and its application in one write. */
 export function addSite(router: Router, account: Account): void {

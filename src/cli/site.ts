@@ -148,7 +148,8 @@ async function bundleOf(path: string): Promise<SiteBundle> {
         files.set(name, { name, text: content })
         return content
       } catch (error) {
-        files.set(name, { name, error: codeOf(error) ?? 'EIO' })
+        const code = codeOf(error)
+        if (code !== undefined) files.set(name, { name, error: code })
         throw error
       }
     },

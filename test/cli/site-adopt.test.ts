@@ -1,8 +1,8 @@
 import { readFileSync, statSync } from 'node:fs'
 import { join } from 'node:path'
 import t from 'tap'
-import { makeServerCertificate } from '../../src/lib/self-signed.js'
-import { call, DENY_ADMIN, get, sluice, started, stopped, upstream } from './site-kit.js'
+import { makeAuthority, makeServerCertificate } from '../../src/lib/self-signed.js'
+import { call, DENY_ADMIN, freePort, get, sluice, started, stopped, upstream } from './site-kit.js'
 
 t.test('what the API has made becomes a file that takes its place without a gap', async (t) => {
   const [web, other] = await Promise.all([upstream(t, 'web'), upstream(t, 'other')])
@@ -41,11 +41,28 @@ t.test('what the API has made becomes a file that takes its place without a gap'
     ip_restriction: { ip_policy_ids: [policy.id] },
     webhook_verification: { provider: 'github', secret: 'a secret of a route', enabled: true }
   })
+  const port = await freePort()
+  await make('/edges/tcp', { hostports: [`127.0.0.1:${port}`], backend: { backend_id: one.id }, metadata: 'tcp' })
+  const fixed = await make('/backends/http_response', { status_code: 418, body: 'tea', headers: { 'x-tea': 'green' } })
+  await make('/backends/tunnel_group', { labels: { app: 'web' } })
+  await make('/ip_restrictions', { type: 'endpoints', enforced: true, ip_policy_ids: [policy.id] })
+  const { cert } = await makeAuthority('CN=clients', { now: Date.now(), life: 86_400_000 * 9 })
+  const authority = await make('/certificate_authorities', { ca_pem: cert })
+  const tea = await make('/edges/https', {
+    hostports: ['tea.test:443'],
+    mutual_tls: { certificate_authority_ids: [authority.id], enabled: true },
+    tls_termination: { min_version: '1.3', enabled: true },
+    hsts: { max_age: 600, enabled: true },
+    path_form: 'lenient'
+  })
+  await make(`/edges/https/${tea.id}/routes`, { match: '/tea', backend: { backend_id: fixed.id } })
+  const open = await make('/vaults', { name: 'open', usable_by: ['members'] })
   const kept = await make('/edges/https', { hostports: ['kept.test:443'], on_http: 'refuse' })
   await make(`/edges/https/${kept.id}/routes`, { match: '/', backend: { backend_id: one.id } })
 
   const bare = await sluice(cwd, 'adopt', 'bare', '--api', api)
   t.match(bare, { code: 0, out: /provide: bare\/tls\/shop\.test\.key/ }, bare.err)
+  t.match(bare.out, `left: vault ${open.id} stays in the API`)
   t.match(bare.out, new RegExp(`left: https_edge ${kept.id} stays in the API`))
   const run = await sluice(cwd, 'adopt', 'sites', '--with-keys', '--data', 'data', '--api', api)
   t.equal(run.code, 0, run.err)
@@ -71,7 +88,8 @@ t.test('what the API has made becomes a file that takes its place without a gap'
     while (!ended) {
       const answer = await get(traffic, 'www.shop.test').catch((error: Error) => error.message)
       const denied = await get(traffic, 'shop.test', '/admin').catch((error: Error) => error.message)
-      for (const one of [answer, `admin ${denied}`]) seen.set(one, (seen.get(one) ?? 0) + 1)
+      const tcp = await get(`http://127.0.0.1:${port}`, 'any.test').catch((error: Error) => error.message)
+      for (const one of [answer, `admin ${denied}`, `tcp ${tcp}`]) seen.set(one, (seen.get(one) ?? 0) + 1)
     }
   })
   const applied = await sluice(cwd, 'apply', ...adopting, '--yes')
@@ -80,7 +98,11 @@ t.test('what the API has made becomes a file that takes its place without a gap'
   while ([...seen.values()].reduce((a, b) => a + b, 0) < before + 40) await get(traffic, 'www.shop.test')
   ended = true
   await Promise.all(load)
-  t.same(new Set(seen.keys()), new Set(['200 web', '200 other', 'admin 403']), 'no request was dropped or let through')
+  t.same(
+    new Set(seen.keys()),
+    new Set(['200 web', '200 other', 'admin 403', 'tcp 200 web']),
+    'no request was dropped or let through'
+  )
   t.equal(await get(traffic, 'shop.test', '/other'), '403', 'the webhook asks for its signature')
   t.equal((await call(api, 'GET', `/edges/https/${edge.id}`)).status, 404)
   t.equal((await call(api, 'GET', `/edges/https/${kept.id}`)).status, 200)

@@ -69,3 +69,12 @@ export function bundle(cwd: string, names: readonly string[], file = 'sites.yaml
   const read = (name: string) => readFileSync(join(cwd, name), 'utf8')
   return { file, text: read(file), files: names.map((name) => ({ name, text: read(name) })) }
 }
+
+/** A port that was free a moment ago. */
+export async function freePort(): Promise<number> {
+  const server = createServer()
+  await new Promise<void>((resolve) => server.listen(0, '127.0.0.1', resolve))
+  const { port } = server.address() as AddressInfo
+  await new Promise((resolve) => server.close(resolve))
+  return port
+}
