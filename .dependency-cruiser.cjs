@@ -158,16 +158,9 @@ module.exports = {
     },
     {
       name: 'no-cycle',
+      comment: 'Files that know each other only by types are a circle too.',
       severity: 'error',
       from: {},
-      to: { circular: true, viaOnly: { dependencyTypesNot: ['type-only'] } }
-    },
-    {
-      name: 'no-cycle-by-types',
-      comment:
-        'Files that know each other only by types are a circle too. Of these rooms, imports of types are not held yet.',
-      severity: 'error',
-      from: { pathNot: '^src/(expression|policy|features/login)/' },
       to: { circular: true }
     },
     {

@@ -137,8 +137,8 @@ export class AgentPlane {
   }
 
   /**
-   * Compiles the policy of a tunnel and answers how its visitors are brought to the target. `warned` hears what `sluice check`
-   * would warn of. Rejects with `AgentPolicyRefused`, or with a CodedError `AGENT_SETUP` when the policy does not fit the tunnel.
+   * Compiles the policy of a tunnel and answers how its visitors are brought to the target. `warned` is called with what
+   * `sluice check` warns of. Rejects with `AgentPolicyRefused`, or with a CodedError `AGENT_SETUP` when the policy does not fit the tunnel.
    */
   async forward(
     tunnel: GuardedTunnel,

@@ -215,6 +215,6 @@ async function understood<T>(run: () => Promise<T>): Promise<T> {
     return await run()
   } catch (error) {
     if (error instanceof AcmeError) throw error
-    throw new AcmeError('INTERNAL_ERROR', 'the authority answered with what nobody understands', { cause: error })
+    throw new AcmeError('INTERNAL_ERROR', 'the authority answered in a form that is not understood', { cause: error })
   }
 }

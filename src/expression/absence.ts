@@ -1,35 +1,8 @@
 import { forEachChild, literal, type Node, type StaticType } from './cel-parser.js'
+import type { Absence, MaybeAbsent, OpenComparison } from './expression.js'
 import { BINARY } from './operators.js'
 import type { State } from './state.js'
 import type { VariableDefinition } from './variables/definition.js'
-
-/** A value that an expression asks for and that may not be there. */
-export interface MaybeAbsent {
-  /** One name for one value, however it is written: `req.headers["x-token"]`, `vars.plan`, `size:vars.list`. */
-  readonly key: string
-  /** As the source has it. */
-  readonly shown: string
-  /** An expression that is true when it is not there. */
-  readonly missing: string
-}
-
-/**
- * A comparison that its author wants to be true when a value is not there, such as `!=`, and that has no value then.
- * Offsets are those of the source.
- */
-export interface OpenComparison {
-  readonly source: string
-  readonly start: number
-  readonly end: number
-  readonly values: readonly MaybeAbsent[]
-}
-
-/** What an expression says about values that may be absent. */
-export interface Absence {
-  /** Keys of the values whose presence it asks for by `has`, `in`, `size`, `hasReqHeader`, … */
-  readonly asked: ReadonlySet<string>
-  readonly open: readonly OpenComparison[]
-}
 
 /** Functions that read one entry of a map variable, and those that ask for it. */
 const READERS: Readonly<Record<string, string>> = {

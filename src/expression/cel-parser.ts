@@ -158,7 +158,7 @@ export class CelEngine {
     node.setMeta('alternate', undefined).setMeta('macro', undefined).setMeta('check', check)
   }
 
-  /** Gives `!` the type bool whatever its operand is; `rule` is told the operand's type. */
+  /** Gives `!` the type bool whatever its operand is; `rule` is called with the operand's type. */
   typeNot(node: Node, rule: (operand: StaticType) => void): void {
     node.setMeta('check', (checker: Checker, self: Node, context: CheckContext) => {
       rule(checker.check(self.args as Node, context))
@@ -168,7 +168,7 @@ export class CelEngine {
 
   /**
    * Types `c ? a : b`: as both results where they have one type, else it is known only when it runs; the package refuses
-   * that. `condition` is told the type of the condition.
+   * that. `condition` is called with the type of the condition.
    */
   typeTernary(node: Node, condition: (type: StaticType) => void): void {
     node.setMeta('check', (checker: Checker, self: Node, context: CheckContext) => {

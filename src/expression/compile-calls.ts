@@ -95,7 +95,7 @@ function compileDirect(overload: Overload, args: readonly Node[], scope: Scope, 
   return folded(overload, operands, direct(overload, operands))
 }
 
-/** A secret by names that stand in the source: what is missing is then known by name, and may be told to the log. */
+/** A secret by names that stand in the source: what is missing is then known by name, and may be logged. */
 function compileSecret(args: readonly Node[]): Run | undefined {
   const named = secretNamed(args)
   if (named === undefined) return undefined

@@ -1,5 +1,4 @@
 import type { Flow, Phase } from '../flow/flow.js'
-import type { Absence } from './absence.js'
 import type { VariableDefinition } from './variables/definition.js'
 
 /** What is wrong with an expression or a template, and where: offsets are UTF-16 units into the text that was given. */
@@ -48,6 +47,34 @@ export interface Template {
   text(flow: Flow): string
   /** The value with its type when the whole string is one `${…}`, else the text. Throws `EvaluationError`. */
   value(flow: Flow): unknown
+}
+
+/** A value that an expression asks for and that may not be there. */
+export interface MaybeAbsent {
+  /** One name for one value, however it is written: `req.headers["x-token"]`, `vars.plan`, `size:vars.list`. */
+  readonly key: string
+  /** As the source has it. */
+  readonly shown: string
+  /** An expression that is true when it is not there. */
+  readonly missing: string
+}
+
+/**
+ * A comparison that its author wants to be true when a value is not there, such as `!=`, and that has no value then.
+ * Offsets are those of the source.
+ */
+export interface OpenComparison {
+  readonly source: string
+  readonly start: number
+  readonly end: number
+  readonly values: readonly MaybeAbsent[]
+}
+
+/** What an expression says about values that may be absent. */
+export interface Absence {
+  /** Keys of the values whose presence it asks for by `has`, `in`, `size`, `hasReqHeader`, … */
+  readonly asked: ReadonlySet<string>
+  readonly open: readonly OpenComparison[]
 }
 
 export interface SecretName {

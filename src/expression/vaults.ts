@@ -7,7 +7,7 @@ const FUNCTION = 'secrets.get'
 const engine = new CelEngine()
 
 /**
- * `expressions`, with `named` told of the vault in each `secrets.get` of what is compiled: its name, undefined when it is
+ * `expressions`; `named` is called with the vault of each `secrets.get` of what is compiled: its name, undefined when it is
  * known only at run time.
  */
 export function tellingVaults(expressions: Expressions, named: (vault: string | undefined) => void): Expressions {

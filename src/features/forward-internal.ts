@@ -86,7 +86,7 @@ const action = defineAction({
     if (constant !== undefined && constant.layer === layer && isInternal(constant.host)) {
       scope.names({ kind: 'internal', ...constant }, ['url'])
     }
-    let told = false
+    let warned = false
     const gone =
       layer === 'tcp' ? ({ kind: 'close', how: 'fin' } as const) : refuse(forwardErrors.INTERNAL_ENTRY_MISSING)
     return (flow): Verdict | undefined => {
@@ -95,8 +95,8 @@ const action = defineAction({
         const { host, port } = place
         return { kind: 'forward', host, ...(port === undefined ? {} : { port }) }
       }
-      if (constant !== undefined && !told) {
-        told = true
+      if (constant !== undefined && !warned) {
+        warned = true
         const { owner, rule, services } = scope
         services.log.warn({ owner, rule, url }, 'there is no such internal edge')
       }

@@ -139,7 +139,7 @@ const removeHeaders = defineAction({
 /**
  * Removes fields, from a request in every spelling that an upstream may read as the same name, and then adds others; a field
  * that is there already stays beside the added one. What would change how a message is framed, or belongs to one hop, is left
- * out and told to the log: it was stored before it was refused.
+ * out and logged: it was stored before it was refused.
  */
 function compileHeaderEdits(
   { add, remove }: { readonly add: Readonly<Record<string, string>>; readonly remove: readonly string[] },

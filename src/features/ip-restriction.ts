@@ -219,7 +219,7 @@ const RESTRICTED = refuse(flowErrors.IP_RESTRICTED)
 
 /**
  * Lets a client pass only when the policies allow its address, all taken together: deny beats allow. Policies are looked up at
- * each step, so that a change of their rules leaves the routes alone; one that is gone allows nobody.
+ * each step, so that a change of their rules leaves the routes alone; one that is gone allows no address.
  */
 const routeModule = defineModule({
   name: 'ip_restriction',

@@ -50,14 +50,14 @@ export const features: readonly Feature[] = [
 /**
  * The order in which modules see a request; they see its response in reverse.
  *
- * - First who may come at all, the cheapest check before the dearer: nobody who is refused costs more than that.
+ * - First who may come at all, the cheapest check before the dearer: a refused request costs no more than that.
  * - Pages of other origins are answered before any login, limit or signature: a preflight request can carry none of these.
  * - Headers are edited before the policy, which sees what the upstream will see, and after the checks, which see what came.
  * - The breaker refuses before the policy spends anything on a request that has nowhere to go. Of responses it sees the
  *   upstream's or ours, whatever the policy did to the headers.
  * - Of responses the policy comes first, with the upstream's own text; then headers are set on whatever the answer has
- *   become; then it is compressed, when nobody reads or changes it any more.
- * - What a request becomes on its way to the upstream is asked last: whoever answers it before need not open a WebSocket.
+ *   become; then it is compressed, when no policy reads or changes it any more.
+ * - What a request becomes on its way to the upstream is asked last: a module that answers it before need not open a WebSocket.
  */
 const MODULE_ORDER: readonly string[] = [
   'ip_restriction',

@@ -46,7 +46,7 @@ const routeModule = defineModule({
         name.length > LONGEST ||
         (deny.some((pattern) => pattern.test(name)) && !allow.some((pattern) => pattern.test(name)))
     )
-    // Without a pattern that denies, nobody is refused.
+    // Without a pattern that denies, no request is refused.
     if (deny.length === 0) return {}
     const counters = decisionCounters(services.meter, owner, 'user_agent_filter', ['allow', 'deny'])
     return {

@@ -1,4 +1,5 @@
 import { setTimeout as sleep, setImmediate as turnOfLoop } from 'node:timers/promises'
+import { YoungGeneration } from './young-generation.js'
 
 /** Long work in small steps: between two of them it may rest. A step should take well below a millisecond. */
 export type Steps<T> = Generator<undefined, T, undefined>
@@ -12,6 +13,19 @@ const HOLD = 2
 const HOLD_BESIDE = 1
 /** How often work that makes room for traffic rests as long as it has worked, collections of garbage included; milliseconds at most. */
 const REST = { times: 2, longest: 50 }
+
+/** How many passes of a loop make a step. */
+const PASSES = 16
+
+/** Counts the passes of a loop that take a few microseconds each: a rest may follow some of them, not each one. */
+export class Passes {
+  #done = 0
+
+  /** Call it once a pass: true when a step has come to its end. */
+  due(): boolean {
+    return ++this.#done % PASSES === 0
+  }
+}
 
 /** The work in one go: for what is known to be small. */
 export function atOnce<T>(steps: Steps<T>): T {
@@ -27,6 +41,8 @@ export interface SlicesOptions {
   readonly now?: () => number
   /** Milliseconds that the work may hold the loop at a stretch. */
   readonly hold?: number
+  /** Called at the end of each slice, whose work it belongs to. */
+  readonly tidy?: () => void
 }
 
 /** Long work beside everything else that a process does: after each few milliseconds the loop has a turn. */
@@ -34,21 +50,30 @@ export class Slices {
   readonly #turn: (worked: number) => Promise<unknown>
   readonly #now: () => number
   readonly #hold: number
+  readonly #tidy: () => void
   #begun: number
 
-  constructor({ turn = () => turnOfLoop(), now = () => performance.now(), hold = HOLD }: SlicesOptions = {}) {
+  constructor({
+    turn = () => turnOfLoop(),
+    now = () => performance.now(),
+    hold = HOLD,
+    tidy = () => undefined
+  }: SlicesOptions = {}) {
     this.#turn = turn
     this.#now = now
     this.#hold = hold
+    this.#tidy = tidy
     this.#begun = now()
   }
 
   /**
-   * Work that may take seconds beside traffic: it leaves two thirds of the time to requests, so that most of them never meet it.
+   * Work that may take seconds beside traffic: it leaves two thirds of the time to requests, so that most of them never meet it,
+   * and collects its garbage within its own slices.
    */
   static besideTraffic(): Slices {
     const turn = (worked: number) => sleep(Math.min(REST.longest, worked * REST.times))
-    return new Slices({ turn, hold: HOLD_BESIDE })
+    const young = new YoungGeneration()
+    return new Slices({ turn, hold: HOLD_BESIDE, tidy: () => young.tidy() })
   }
 
   /** Runs the work to its end. What takes less than one slice is done without a turn of the loop. */
@@ -65,6 +90,7 @@ export class Slices {
   }
 
   async rest(): Promise<void> {
+    this.#tidy()
     await this.#turn(this.#now() - this.#begun)
     this.#begun = this.#now()
   }

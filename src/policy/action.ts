@@ -7,8 +7,18 @@ import type { Coded } from '../lib/errors.js'
 import type { Regex } from '../lib/regex.js'
 import type { LoginGate } from './login-gate.js'
 import type { NodePath } from './problems.js'
-import type { UnitName } from './scope.js'
 import type { PolicyServices, ServiceKey } from './services.js'
+
+/** Something of the configuration that a document names. */
+export type UnitName =
+  | { readonly kind: 'secret'; readonly vault: string; readonly name: string }
+  | { readonly kind: 'ip-policy'; readonly id: string }
+  | {
+      readonly kind: 'internal'
+      readonly layer: 'http' | 'tcp'
+      readonly host: string
+      readonly port: number | undefined
+    }
 
 /** A compiled action. A verdict ends the phase; undefined goes on. Throws `EvaluationError` and nothing else. */
 export type ActionRun = (flow: Flow) => Verdict | undefined | Promise<Verdict | undefined>
@@ -35,7 +45,7 @@ export interface Scope {
   warn(at: NodePath, error: Coded, message: string): void
   /** What stands at `at` is valid and cannot run in this version: the policy is only checked, and refused where it would run. */
   unavailable(at: NodePath, message: string, error?: Coded): void
-  /** The config names something of the configuration around the document; who writes it hears when it is not there. */
+  /** The config names something of the configuration around the document; its author is warned when that does not exist. */
   names(unit: UnitName, at: NodePath): void
   /** The action asks for a login: requests for its paths reach the gate whatever the rules say. At most one for an action. */
   login(gate: LoginGate): void

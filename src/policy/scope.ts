@@ -3,23 +3,12 @@ import type { Phase } from '../flow/flow.js'
 import type { Coded } from '../lib/errors.js'
 import type { SourceText, Span } from '../lib/positions.js'
 import { compileRegex, type Regex } from '../lib/regex.js'
-import type { Scope } from './action.js'
+import type { Scope, UnitName } from './action.js'
 import type { LoginGate } from './login-gate.js'
 import { type NodePath, type Problem, policyErrors, type Reporter } from './problems.js'
 import { scalarOffsets } from './scalar-offsets.js'
 import type { KeptStateDraft, PolicyServices, ServiceKey } from './services.js'
 import type { MapNode, ScalarNode, TreeNode } from './tree.js'
-
-/** Something of the configuration that a document names. */
-export type UnitName =
-  | { readonly kind: 'secret'; readonly vault: string; readonly name: string }
-  | { readonly kind: 'ip-policy'; readonly id: string }
-  | {
-      readonly kind: 'internal'
-      readonly layer: 'http' | 'tcp'
-      readonly host: string
-      readonly port: number | undefined
-    }
 
 export interface NamedUnit {
   readonly unit: UnitName
@@ -34,7 +23,7 @@ export interface DocumentScope {
   readonly keep: KeptStateDraft['keep']
   readonly source: SourceText
   readonly report: Reporter
-  /** Names of the results of actions in this document that are refused by name: why they do not exist is told there. */
+  /** Names of the results of actions in this document that are refused by name: the reason is reported there. */
   readonly refusedResults: ReadonlySet<string>
   /** What the document names of the configuration around it, each with what to say when it is not there. */
   readonly named: NamedUnit[]

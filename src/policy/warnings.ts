@@ -1,4 +1,5 @@
-import { type Absence, isAskedFor, type MaybeAbsent, type OpenComparison } from '../expression/absence.js'
+import { isAskedFor } from '../expression/absence.js'
+import type { Absence, MaybeAbsent, OpenComparison } from '../expression/expression.js'
 import type { Phase } from '../flow/flow.js'
 import { spellingOf } from '../flow/headers.js'
 import type { ReadyAction } from './action.js'

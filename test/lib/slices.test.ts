@@ -1,5 +1,5 @@
 import t from 'tap'
-import { atOnce, Slices, type Steps } from '../../src/lib/slices.js'
+import { atOnce, Passes, Slices, type Steps } from '../../src/lib/slices.js'
 
 function* counting(steps: number): Steps<number> {
   for (let n = 0; n < steps; n++) yield
@@ -74,4 +74,18 @@ t.test('a step that fails fails the whole', async (t) => {
   await t.rejects(measured().slices.run(failing()), { message: 'no' })
   t.throws(() => atOnce(failing()), { message: 'no' })
   t.equal(atOnce(counting(3)), 3)
+})
+
+t.test('a loop of short passes makes a step of several', async (t) => {
+  function* passing(): Steps<number> {
+    const passes = new Passes()
+    let steps = 0
+    for (let n = 0; n < 1000; n++) {
+      if (!passes.due()) continue
+      steps++
+      yield
+    }
+    return steps
+  }
+  t.equal(atOnce(passing()), 62)
 })

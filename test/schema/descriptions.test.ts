@@ -1,5 +1,5 @@
 import t from 'tap'
-import { providersFile } from '../../src/features/login/providers.js'
+import { providersFile } from '../../src/features/login/operator-providers.js'
 import { actions, modules } from '../../src/features/registry.js'
 import { optionsSchema } from '../../src/options/options.js'
 import { resources } from '../../src/resources/registry.js'

@@ -42,7 +42,7 @@ export interface SiteFile {
   readonly records: readonly DeclaredRecord[]
   readonly listeners: readonly DeclaredListener[]
   readonly policies: readonly NamedPolicy[]
-  /** Names of policy files by the ids of the sites, routes and TCP edges that they run for. */
+  /** Names of policies by the ids of the sites, routes and TCP edges that they run for. */
   readonly policyOf: ReadonlyMap<string, string>
   /** SHA-256 of the file with everything that it names. */
   readonly digest: string
@@ -186,7 +186,7 @@ function derived(declaration: Declaration, { listeners, policies }: RootRead, di
     records: declaration.records,
     listeners,
     policies: [...declaration.policies.values()],
-    policyOf: declaration.policySources,
+    policyOf: declaration.policyNames,
     digest,
     units,
     secrets: whole.secrets,

@@ -90,7 +90,7 @@ function signed(value: Exact, text: string): string {
 /** Digits after the point when a clause names none. */
 const DEFAULT_PRECISION = 6
 
-/** More digits than any double needs to be told apart; keeps the arithmetic of one call small. */
+/** More digits than any double needs to be distinct; keeps the arithmetic of one call small. */
 const MAX_PRECISION = 100
 
 const CLAUSE = /%(?:(%)|(?:\.(\d{1,4}))?([a-zA-Z]))?/g

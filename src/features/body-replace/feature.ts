@@ -172,7 +172,7 @@ const responseErrors = {
   coding: refuse(flowErrors.RESPONSE_ENCODING),
   malformed: refuse(flowErrors.RESPONSE_ENCODING)
 }
-/** What is looked for may begin in one part and end in another, so no part can be told to be free of it. */
+/** What is looked for may begin in one part and end in another, so no part is known to be free of it. */
 const PARTIAL = refuse(bodyReplaceErrors.RESPONSE_PARTIAL)
 
 /**

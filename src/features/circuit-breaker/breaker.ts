@@ -126,7 +126,7 @@ export class Breaker {
     this.#counts = new RollingCounts(window, buckets)
   }
 
-  /** Whoever is not blocked reports the outcome with `settle`. */
+  /** A caller that is not blocked reports the outcome with `settle`. */
   admit({ tripped }: BreakerSettings): Admission {
     if (this.#state === 'closed') return this.#admission('allow', 0)
     const now = this.#clock.monotonic()
@@ -160,7 +160,7 @@ export class Breaker {
   #probed(outcome: Outcome, now: number, { tripped }: BreakerSettings): Transition {
     if (outcome === 'succeeded') return this.#enter('closed', now)
     if (outcome === 'failed') return this.#enter('open', now)
-    // Open, with its time over: whoever comes next is the probe.
+    // Open, with its time over: the next request is the probe.
     this.#enter('open', now - tripped)
     return undefined
   }

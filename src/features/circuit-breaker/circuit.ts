@@ -26,7 +26,7 @@ const UPSTREAM_FAILURES: ReadonlySet<string> = new Set([
 
 /**
  * How the upstream did in this exchange. It failed when it did not answer, and when it answered with a status of 500 or above.
- * Answers of modules and policies say nothing about it, nor does a group without tunnels, where nobody was asked: those are
+ * Answers of modules and policies say nothing about it, nor does a group without tunnels, where no server was asked: those are
  * made here, and the field that tells them from failures of the upstream cannot be written by an upstream, a client or a
  * policy.
  */

@@ -22,7 +22,7 @@ const WITHOUT_COOKIES =
  *
  * A response to a request with cookies is left alone unless `algorithms` is written out: when a page repeats what a
  * third party can send and holds a secret of the user, its compressed length gives the secret away (the attack called
- * BREACH). Whoever names the algorithms has asked for it.
+ * BREACH). A configuration that names the algorithms has asked for it.
  */
 const compressResponse = defineAction({
   type: 'compress-response',
@@ -70,7 +70,7 @@ function offeredOf(algorithms: readonly string[], scope: Scope): readonly Coding
 
 /**
  * Compresses responses for clients that accept it. Responses to requests with cookies stay as they are, because their
- * compressed length can give away a secret that they hold (BREACH); the action `compress-response` takes them when told so.
+ * compressed length can give away a secret that they hold (BREACH); the action `compress-response` takes them where its configuration asks for it.
  */
 const routeModule = defineModule({
   name: 'compression',

@@ -16,7 +16,7 @@ const CHECK = 10_000
 /**
  * Encodes the coding `compress` (RFC 9110 8.4.1.1): adaptive LZW with codes of 9 to 16 bits, as the program of this name
  * writes it and `gzip -d` reads it. When the table is full and the ratio falls, it is cleared. A code ends inside a byte, so
- * it cannot be told to give out at once what was written.
+ * it cannot give out at once what was written.
  */
 export class LzwEncoder extends Transform {
   /** Bytes that went in. */

@@ -60,7 +60,7 @@ const parameter = object(
  * Whatever the answer says is no failure: expressions of later rules look at `res.status_code`. Without `max_redirects` a
  * redirect is an answer like any other. An internal name is no address: the request goes to that entry, whose modules and
  * policy run. Such a name must stand in the document itself: no client and no server chooses it. Addresses that are not public are refused unless the operator allows them, for each redirect anew, and
- * whoever wrote the name. When the client leaves, the request is given up.
+ * no matter who wrote the name. When the client leaves, the request is given up.
  */
 const action = defineAction({
   type: 'http-request',

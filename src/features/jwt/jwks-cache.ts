@@ -14,17 +14,17 @@ interface KeySetCacheParts extends ReadKeysOptions {
   readonly clock: Clock
   /** Never rejects, and ends within a time of its own. */
   readonly load: () => Promise<LoadedKeySet>
-  /** Hears of each load that failed. */
+  /** Called after each load that failed. */
   readonly failed: (reason: string) => void
 }
 
-/** Milliseconds between the end of a load and the next, whoever asks and whatever for. */
+/** Milliseconds between the end of a load and the next, for all callers together. */
 export const RELOAD_FLOOR = 10_000
 /** The same while nothing was ever loaded. */
 export const FIRST_LOAD_FLOOR = 2_000
 /** Milliseconds that keys serve when they are no longer fresh and no load succeeds. */
 export const STALE_LIMIT = 24 * 3_600_000
-/** Milliseconds behind their freshness in which nobody waits for the load that renews them. */
+/** Milliseconds behind their freshness in which requests do not wait for the load that renews them. */
 const GRACE = 60_000
 
 /**
@@ -156,7 +156,7 @@ export function freshness(headers: readonly string[]): number {
 }
 
 /**
- * Reads a key set from a file in or below one of `folders`, links followed. Whoever wrote its name learns nothing about a
+ * Reads a key set from a file in or below one of `folders`, links followed. The author of the policy learns nothing about a
  * file that holds no keys.
  */
 export async function readKeySetFile(path: string, folders: readonly string[]): Promise<LoadedKeySet> {
@@ -164,7 +164,7 @@ export async function readKeySetFile(path: string, folders: readonly string[]): 
     const place = await realpath(path)
     const allowed = await Promise.all(folders.map(placeOf))
     if (!allowed.some((folder) => folder !== undefined && place.startsWith(folder))) return FORBIDDEN
-    // A pipe that nobody writes to would keep a thread of the process for ever.
+    // A pipe without a writer would keep a thread of the process for ever.
     const file = await open(place, constants.O_RDONLY | constants.O_NONBLOCK)
     try {
       return await contentOf(file)

@@ -27,7 +27,7 @@ const MAX_TRIALS = 16
  *
  * That a signature is right depends on the bytes of token and key alone and can never become wrong. Whether the key is
  * still accepted, and whether the claims still hold, is asked anew each time. Wrong signatures are not remembered, so
- * nobody without a key can fill the memory.
+ * a client without a key cannot fill the memory.
  */
 export class SignatureMemory {
   readonly #tokens = new LRUCache<string, Remembered>({

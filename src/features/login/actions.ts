@@ -108,7 +108,7 @@ function loginResults(more: Readonly<Record<string, string>>): Readonly<Record<s
   }
 }
 
-/** What is known of everybody whom a login lets pass; a preflight request is nobody's. */
+/** What is known of each user whom a login lets pass; a preflight request has no user. */
 function leftByLogin(result: LoginResult, { allow_cors_preflight }: LoginConfig): readonly string[] {
   return allow_cors_preflight === true ? [] : [`actions.service.${result}`]
 }

@@ -74,7 +74,7 @@ export interface Refusal {
   readonly cookies?: readonly string[]
 }
 
-/** What clients are told when nobody passes. */
+/** The answers of a gate that refuses; their page says why. */
 export const REFUSALS = {
   noApplication: {
     error: loginErrors.LOGIN_APPLICATION_MISSING,
@@ -148,7 +148,7 @@ export function refusal(request: FlowRequest, answer: Refusal, link: string): Ve
   }
 }
 
-/** 401 for whoever cannot be sent to a login page. Cookies are no scheme of RFC 9110; the field must be there all the same. */
+/** 401 for a request that cannot be sent to a login page. Cookies are no scheme of RFC 9110; the field must be there all the same. */
 export function loginRequired(link: string, cookies: readonly string[]): Verdict {
   return {
     kind: 'respond',

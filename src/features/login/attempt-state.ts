@@ -15,7 +15,7 @@ export const ATTEMPT_LASTS = 600_000
 /** Clocks of the processes of one cluster may differ by that much, in milliseconds. */
 export const CLOCK_DIFFERENCE = 60_000
 
-/** A login under way, in a cookie of the browser that began it: nobody else can end it. */
+/** A login under way, in a cookie of the browser that began it: no other browser can end it. */
 export interface Attempt extends AuthorizationRequest {
   /** Names its cookie. */
   readonly id: string

@@ -12,12 +12,11 @@ import {
   sealAttempt,
   type Vault
 } from './attempt-state.js'
-import type { Visit } from './gate.js'
 import type { Identities, Identity } from './identities.js'
 import { ProviderFailure } from './provider-fetch.js'
 import { scopesOf } from './providers.js'
 import { returnPath } from './selection.js'
-import type { GateSettings, Login, SessionEnd } from './service.js'
+import type { GateSettings, Login, SessionEnd, Visit } from './service.js'
 import type { Found, Sessions } from './sessions.js'
 
 /** Logins that one browser may have under way: tabs that were opened at once. */

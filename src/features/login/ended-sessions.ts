@@ -32,7 +32,7 @@ export class EndedSessions {
   /** Not in the store yet. */
   #waiting: Ended[] = []
   #before = 0
-  /** While nobody knows which sessions were ended: those that were begun before this process are held to be. */
+  /** While it is not known which sessions were ended: those that were begun before this process are held to be. */
   #blindBefore = 0
   #number = 0
   #store: EndedStore | undefined

@@ -215,7 +215,7 @@ interface SessionConfig {
   readonly options_passthrough: boolean
 }
 
-/** What a gate is told of sessions by either module. */
+/** The settings of sessions that both modules give a gate. */
 function sessionOf(config: SessionConfig) {
   const { cookie_prefix: cookiePrefix, inactivity_timeout: inactivity, maximum_duration: maximum } = config
   return {

@@ -6,7 +6,6 @@ import {
   isExempt,
   isNavigation,
   isSecure,
-  type Jar,
   LOGIN_PATH,
   loginCookies,
   originOf,
@@ -41,19 +40,11 @@ import {
   realmOf,
   refusedResults,
   type SessionEnd,
-  sessionResults
+  sessionResults,
+  type Visit
 } from './service.js'
 import type { Held } from './session.js'
 import { Sessions } from './sessions.js'
-
-/** A visit at the gate. */
-export interface Visit {
-  readonly flow: Flow
-  readonly request: FlowRequest
-  readonly jar: Jar
-  readonly style: CookieStyle
-  readonly application: Application
-}
 
 const UNAVAILABLE = refuse(loginErrors.LOGIN_UNAVAILABLE)
 const NO_VALUE = refuse(flowErrors.POLICY_EXPRESSION)
@@ -70,7 +61,7 @@ export function createGate(settings: GateSettings, services: PolicyServices): Lo
   return login === undefined ? closedGate(settings) : new Gate(settings, services, login)
 }
 
-/** Where no policy will run there is nobody to log in. */
+/** Where no policy will run no user logs in. */
 function closedGate(settings: GateSettings): LoginGate {
   return {
     tag: tagOf(realmOf(settings)),
@@ -193,7 +184,7 @@ class Gate implements LoginGate {
   async #checked(visit: Visit, held: Held): Promise<Verdict | undefined> {
     const outcome = await this.#sessions.check(held, visit.application, (failure) => this.#report(failure))
     if (outcome === 'ended') return this.#login(visit, 'revoked')
-    // Nobody answered: who has a session keeps it.
+    // The provider did not answer: a user with a session keeps it.
     if (outcome === 'unknown') return this.#pass(visit, held, [], false)
     return this.#pass(visit, outcome, this.#sessions.cookiesOf(outcome, visit), true)
   }
@@ -264,7 +255,7 @@ class Gate implements LoginGate {
   #report({ trouble, message, cause }: ProviderFailure): void {
     const { owner, provider } = this.#settings
     const fields = { owner, provider: provider.issuer, trouble, reason: message, cause }
-    // Whoever cancels a login writes no warning into our log.
+    // A user who cancels a login does not cause a warning in our log.
     if (trouble === 'denied') this.#log.debug(fields, 'a login was denied')
     else this.#log.warn(fields, 'an identity provider failed')
   }

@@ -18,7 +18,7 @@ import type { Session } from './session.js'
 const PAGE = 100
 /** Milliseconds for all questions together. */
 const LONGEST = 10_000
-/** Nobody is in more teams than that; a server that says otherwise is not believed. */
+/** No user is in more teams than that; a server that says otherwise is not believed. */
 const MOST_PAGES = 20
 /** Facebook answers 400 to a token that is worth nothing. */
 const REFUSED = new Set([400, 401])
@@ -63,7 +63,7 @@ export function providerApi(
 }
 
 function refusal({ status, headers }: Response): ProviderFailure {
-  // GitHub and others say 403 to whoever asks too often.
+  // GitHub and others say 403 to a client that asks too often.
   const busy = headers.get('x-ratelimit-remaining') === '0' || headers.has('retry-after')
   if (status === 403 && busy) return new ProviderFailure('unavailable', 'the provider limits our requests')
   if (status === 403 || REFUSED.has(status)) {

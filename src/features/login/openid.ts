@@ -41,7 +41,7 @@ class Discoveries<D> {
     }
     if (now >= known.askAt) known.asking ??= this.#ask(issuer, known)
     if (known.document !== undefined) {
-      // Whoever waits for it sees the failure; the document of before is good enough.
+      // Callers that wait for it see the failure; the document of before is good enough.
       known.asking?.catch(() => undefined)
       return known.document
     }
@@ -136,7 +136,7 @@ function jsonObject(text: string): Json | undefined {
     const value: unknown = JSON.parse(text)
     return typeof value === 'object' && value !== null && !Array.isArray(value) ? (value as Json) : undefined
   } catch {
-    // What is no JSON is refused by whoever reads the answer.
+    // What is no JSON is refused where the answer is read.
     return undefined
   }
 }

@@ -11,7 +11,7 @@ const SECOND_SLASH = /^\/(?:%(?:25)*(?:2f|5c)|[/\\])/i
 /** Browsers drop tabs and line ends inside a URL and read a backslash as a slash. */
 // biome-ignore lint/suspicious/noControlCharactersInRegex: they are what is refused.
 const REFUSED = /[\u0000-\u0020\u007f-\uffff\\]/
-/** Whoever decodes such a path reads what browsers drop. */
+/** A server that decodes such a path reads what browsers drop. */
 const ENCODED_CONTROL = /%(?:25)*[01][0-9a-f]/i
 const OWN = /^\/(?:\.sluice\/|ngrok\/log)/
 
@@ -41,7 +41,7 @@ export const LOGIN_PARAMETER = 'login'
 
 /**
  * Chooses among the places where one entry asks for a login, in order of preference, the one that a request for a path of
- * logins is for. A callback is for whoever began; others may name a gate (`login`) or an id (`auth_id`), and are else for
+ * logins is for. A callback is for the gate that began the login; others may name a gate (`login`) or an id (`auth_id`), and are else for
  * the place that `nearest` finds for the path where they want to go. Undefined: they are for a login that is not here but may
  * be where this entry leads to.
  */

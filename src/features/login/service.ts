@@ -1,14 +1,16 @@
 import { createHash } from 'node:crypto'
-import type { Flow } from '../../flow/flow.js'
-import type { Preflight } from '../../flow/reserved-paths.js'
+import type { Flow, FlowRequest } from '../../flow/flow.js'
+import type { Jar, Preflight } from '../../flow/reserved-paths.js'
 import type { Clock } from '../../lib/clock.js'
 import type { Outbound } from '../../lib/http-client/outbound.js'
 import { serviceKey } from '../../policy/services.js'
 import type { AccessLists } from './access.js'
 import { Vault } from './attempt-state.js'
+import type { CookieStyle } from './cookies.js'
 import { EndedSessions } from './ended-sessions.js'
 import { OpenidProtocol } from './openid.js'
-import type { Application, OperatorProviders, Provider } from './providers.js'
+import type { OperatorProviders } from './operator-providers.js'
+import type { Application, Provider } from './providers.js'
 import { type Held, SessionCache } from './session.js'
 
 interface LoginParts {
@@ -45,6 +47,15 @@ export class Login {
 
 /** What logins need. Undefined where no policy runs: every gate then refuses. */
 export const logins = serviceKey<Login | undefined>('logins', () => undefined)
+
+/** One request at a gate, with what the gate reads of it. */
+export interface Visit {
+  readonly flow: Flow
+  readonly request: FlowRequest
+  readonly jar: Jar
+  readonly style: CookieStyle
+  readonly application: Application
+}
 
 /** What one module or action asks for. Durations in milliseconds; 0: no such limit, where not said otherwise. */
 export interface GateSettings {
@@ -100,7 +111,7 @@ export type LoginResult = 'oauth' | 'oidc'
 /** Why there is no session any more. */
 export type SessionEnd = 'inactivity' | 'maximum' | 'revoked' | 'none'
 
-/** `actions.service.oauth.*` or `.oidc.*` of somebody who passes. */
+/** `actions.service.oauth.*` or `.oidc.*` of a user who passes. */
 export function sessionResults(
   result: LoginResult,
   issuer: string,
@@ -127,7 +138,7 @@ export function sessionResults(
   }
 }
 
-/** The same of somebody who does not pass. */
+/** The same of a user who does not pass. */
 export function refusedResults(end: SessionEnd, code: string, message: string): Readonly<Record<string, unknown>> {
   return { ...flags(end, false), 'error.code': code, 'error.message': message }
 }

@@ -1,6 +1,6 @@
 import type { Memberships, Profile } from './providers.js'
 
-/** Somebody who has logged in. Times are of the wall clock, in milliseconds. */
+/** A user who has logged in. Times are of the wall clock, in milliseconds. */
 export interface Session extends Memberships {
   /** Random; the same as long as the session lasts. */
   readonly id: string
@@ -97,7 +97,7 @@ export interface Held {
   readonly sealed: string
   /** Last request, as far as this process knows. */
   seen: number
-  /** When the browser was last told about its activity. */
+  /** When the cookie with its activity was last renewed. */
   stamped: number
   /** It is over, whatever its cookies say. */
   ended: boolean

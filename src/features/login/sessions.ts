@@ -3,11 +3,10 @@ import type { Jar } from '../../flow/reserved-paths.js'
 import type { Access } from './access.js'
 import { CLOCK_DIFFERENCE, type Vault } from './attempt-state.js'
 import type { CookieStyle } from './cookies.js'
-import type { Visit } from './gate.js'
 import type { Identities, Identity } from './identities.js'
 import { ProviderFailure } from './provider-fetch.js'
 import type { Application } from './providers.js'
-import type { GateSettings, Login, SessionEnd } from './service.js'
+import type { GateSettings, Login, SessionEnd, Visit } from './service.js'
 import { decodeSession, encodeSession, type Held, hold, type Session } from './session.js'
 
 /** Browsers keep 4,096 bytes of name, value and attributes. */
@@ -167,7 +166,7 @@ export class Sessions {
     return Number.parseInt(stamp, 36)
   }
 
-  /** Did the provider give no answer when it was last asked? Then nobody waits for the next one. */
+  /** Did the provider give no answer when it was last asked? Then requests do not wait for the next one. */
   get down(): boolean {
     return this.#down
   }
@@ -178,7 +177,7 @@ export class Sessions {
     const { clock } = this.#login
     const now = clock.wall()
     const due =
-      // Another list may hold a membership that nobody has asked about.
+      // Another list may hold a membership that was never asked for.
       (this.#listed !== '' && session.listed !== this.#listed) ||
       (check > 0 && (now - session.checked >= check || session.checked > now + CLOCK_DIFFERENCE)) ||
       (session.refreshToken !== '' && session.expiresAt !== 0 && now >= session.expiresAt)

@@ -3,7 +3,7 @@ import type { Outbound } from '../../lib/http-client/outbound.js'
 import type { Failure, SenderKeys } from './scheme.js'
 
 /**
- * Where Amazon SNS keeps its certificates: below amazonaws.com anybody can rent a name, so only `sns` in a region will do, and
+ * Where Amazon SNS keeps its certificates: below amazonaws.com any customer can have a name, so only `sns` in a region will do, and
  * neither a port nor a query.
  */
 const SNS_CERTIFICATE =
@@ -14,7 +14,7 @@ const DEADLINE = 5_000
 const MAX_BYTES = 65_536
 /** How long a certificate is used without another look. */
 const LIFETIME = 24 * 3_600_000
-/** How long nobody asks again after a failure. */
+/** How long a certificate is not asked for again after a failure. */
 const PAUSE = 10_000
 const MAX_KEPT = 64
 /** Fetches under way at once: requests with invented names cannot have more made. */

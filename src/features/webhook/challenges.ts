@@ -30,7 +30,7 @@ export const dropboxChallenge: Challenge = (request) => {
 const FORM = { algorithm: 'sha256', encoding: 'base64' } as const
 /**
  * The answer is a code of the token under the key that deliveries are signed with. A token that could be a delivery is not
- * answered, or anybody could have one signed.
+ * answered, or any client could have one signed.
  */
 const TOKEN = /^[A-Za-z0-9+/=_.-]{1,256}$/
 

@@ -26,7 +26,7 @@ const webhookProblems = defineErrors({
 const WEBHOOK_PROVIDERS: readonly string[] = [...providers.keys()]
 
 const WITHOUT_SECRET = [...providers].flatMap(([name, provider]) => (provider.withoutSecret === true ? [name] : []))
-/** A name in capitals, or one that has a word of a known one: that is told, not refused. */
+/** A name in capitals, or one that has a word of a known one: a warning, no refusal. */
 const RESEMBLING = [...new Set(WEBHOOK_PROVIDERS.flatMap((name) => [...wordsOf(name), wordsOf(name).join('')]))]
   .map((word) => `(?:^|[^a-zA-Z0-9])${anyCase(word)}(?![a-zA-Z0-9])`)
   .join('|')
@@ -151,7 +151,7 @@ const NO_SECRET = refuse(webhookErrors.WEBHOOK_SECRET_UNAVAILABLE)
 
 /**
  * Lets webhooks with the signature of their sender pass, and answers the questions by which some senders test a URL. While
- * the secret is not to be had nobody passes.
+ * the secret is not to be had no delivery passes.
  */
 const routeModule = defineModule({
   name: 'webhook_verification',

@@ -20,7 +20,7 @@ export function readObject(body: Uint8Array): JsonObject | undefined {
   try {
     value = JSON.parse(text)
   } catch {
-    // Whoever sends may send anything.
+    // A sender may send anything.
     return undefined
   }
   if (typeof value !== 'object' || value === null || Array.isArray(value)) return undefined

@@ -172,7 +172,7 @@ export interface Provider {
   readonly signed?: Challenge
   /** Status that the sender expects for a wrong signature; 403 when left out. */
   readonly refusal?: number
-  /** It signs with a key of its own that nobody shares. */
+  /** It signs with a private key of its own. */
   readonly withoutSecret?: boolean
   /** What of its scheme no public documentation of the sender confirms. */
   readonly unconfirmed?: string

@@ -165,7 +165,7 @@ export function isAmong(expected: string, given: readonly string[]): boolean {
   return found
 }
 
-/** Compares with a secret whose very length is not told. */
+/** Compares with a secret without showing even its length. */
 export function sameSecret(secret: string, given: string): boolean {
   return timingSafeEqual(digest(secret), digest(given))
 }

@@ -96,7 +96,7 @@ export class Replays {
     return true
   }
 
-  /** It may come again: nobody took it. */
+  /** It may come again: the upstream did not take it. */
   release(once: string): void {
     this.#until.delete(once)
   }
@@ -121,7 +121,7 @@ export type Outcome =
 
 /** Twice what any sender that marks its attempts has as tolerance, so that a mark outlives its timestamp. Milliseconds. */
 const REMEMBERED = 600_000
-/** From here on a response says that nobody took the delivery. */
+/** From here on a response says that the delivery was not taken. */
 const SERVER_ERROR = 500
 
 /**
@@ -186,7 +186,7 @@ export class Verification {
     }
   }
 
-  /** An attempt counts once, unless nobody took it. */
+  /** An attempt counts once, unless the upstream did not take it. */
   #fresh(finding: Finding, flow: Flow, now: number): Finding {
     if (typeof finding === 'string' || finding.once === undefined) return finding
     const { once } = finding

@@ -1,10 +1,6 @@
 import t, { type Test as TapTest } from 'tap'
-import {
-  PROVIDER_NAMES,
-  PROVIDERS,
-  type ProviderName,
-  readOperatorProviders
-} from '../../../src/features/login/providers.js'
+import { readOperatorProviders } from '../../../src/features/login/operator-providers.js'
+import { PROVIDER_NAMES, PROVIDERS, type ProviderName } from '../../../src/features/login/providers.js'
 import { until } from '../../helpers/until.js'
 import { Browser, overNetwork, type Send } from './browser.js'
 import { CLIENT, FakeProvider } from './fake-provider.js'

@@ -3,14 +3,13 @@ import type { AddressInfo } from 'node:net'
 import t from 'tap'
 import { providerApi } from '../../../src/features/login/identities.js'
 import { normalTokenAnswer } from '../../../src/features/login/openid.js'
+import { defaultProviders, readOperatorProviders } from '../../../src/features/login/operator-providers.js'
 import {
   type ApiProvider,
-  defaultProviders,
   type Json,
   PROVIDER_NAMES,
   PROVIDERS,
   profileOfClaims,
-  readOperatorProviders,
   scopesOf
 } from '../../../src/features/login/providers.js'
 import { systemClock } from '../../../src/lib/clock.js'

@@ -1,6 +1,6 @@
 import { randomBytes } from 'node:crypto'
 import { policyServices } from '../../../src/app/services.js'
-import { defaultProviders, type OperatorProviders } from '../../../src/features/login/providers.js'
+import { defaultProviders, type OperatorProviders } from '../../../src/features/login/operator-providers.js'
 import { loginFor } from '../../../src/features/login/selection.js'
 import { Login, logins } from '../../../src/features/login/service.js'
 import { actions, modules } from '../../../src/features/registry.js'

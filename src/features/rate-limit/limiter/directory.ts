@@ -97,7 +97,7 @@ export class Directory {
     if (count <= size * MAX_LOAD) return true
     const blocks = this.words[record + SEGMENT.blocks]!
     const wanted = blocks + Math.max(1, blocks >>> 2)
-    // Nobody is pushed out for a shorter search: only a segment that is nearly full asks for relief.
+    // No bucket is pushed out for a shorter search: only a segment that is nearly full asks for relief.
     if (this.resize(segment, wanted, false) || count <= fullAt(size)) return true
     // Relief may have removed entries of this segment, so the count is read again.
     return this.resize(segment, wanted, true) || this.words[record + SEGMENT.count]! + 1 <= fullAt(size)

@@ -6,7 +6,7 @@ export interface Midstate {
 
 /**
  * SipHash-1-3 with a 128-bit secret (Aumasson, Bernstein: "SipHash: a fast short-input PRF", 2012; one round for each
- * word of the message, three at the end). Without the secret nobody can choose texts that collide.
+ * word of the message, three at the end). Without the secret a client cannot choose texts that collide.
  *
  * The 64-bit result stands in `low` and `high` (unsigned) until the next call. Texts are hashed as UTF-8 without a
  * copy; a lone surrogate becomes its three bytes, so that different texts are always different messages.

@@ -175,7 +175,7 @@ export class Sketch implements Sink {
     return REST
   }
 
-  /** The sketch for a window length: its own, one that nobody needs now, or the shared one. */
+  /** The sketch for a window length: its own, one that is not needed now, or the shared one. */
   private assign(tens: number, moment: number): number {
     const own = this.find(tens)
     if (own !== REST) return own

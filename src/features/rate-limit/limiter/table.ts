@@ -31,7 +31,7 @@ import { Sweep } from './sweep.js'
  *             that waits for `rate` is therefore admitted, although its grain has not ended for as long.
  *   change    Stamps move into the counter of their time, so E does not fall; counters become a ring only when empty.
  *             A full 16-bit counter is widened, never held back. A new capacity changes the comparison alone.
- *   hash      Two keys with one hash add up. Nobody can choose such keys without the table's secret.
+ *   hash      Two keys with one hash add up. A client cannot choose such keys without the table's secret.
  *   sketch    A bucket that must leave is added to a sketch that never reports less than was added; see sketch.ts.
  *             A segment remembers until when any of its keys may be there, and until then every decision in it adds
  *             the estimate. A key that gets no bucket is counted in the sketch too.

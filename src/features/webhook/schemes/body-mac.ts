@@ -95,7 +95,7 @@ export function datedBodyMac({ header, member, tolerance }: DatedBodyMacOptions)
     return ({ headers, body, now }) => {
       const found = single(headers, header)
       if (typeof found === 'string') return found
-      // Nobody but the sender has the body parsed.
+      // The body is parsed only when the sender has signed it.
       if (!sameText(macOf(FORM, key, body), found.value)) return 'SIGNATURE_INVALID'
       const object = readObject(body)
       if (object === undefined) return 'BODY_INVALID'
