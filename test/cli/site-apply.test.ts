@@ -150,12 +150,28 @@ t.test('a process that was started with a file is compared with another one and 
     'sites.yaml': text,
     'more.yaml': text.replace('  a.test', '  b.test: { backend: web }\n  a.test')
   })
-  const { traffic, api } = await started(t, cwd, {}, 'sites.yaml')
+  const { process, traffic, api } = await started(t, cwd, {}, 'sites.yaml')
   t.match(await sluice(cwd, 'plan', 'sites.yaml', '--api', api), { code: 0, out: 'nothing changes' })
   t.match(await sluice(cwd, 'plan', 'more.yaml', '--api', api), { code: 2, out: /\+ site b\.test \(more\.yaml:2\)/ })
   t.match(await sluice(cwd, 'apply', 'more.yaml', '--yes', '--api', api), {
     code: 1,
     err: /SITE_FILE_STARTED.*sites\.yaml/
+  })
+  const written = (path: string) =>
+    `sites:\n  a.test:\n    backend: http://${web}\n    policy:\n      on_http_request:\n` +
+    `        - expressions: ["req.url.path == '${path}'"]\n          actions: [{ type: deny }]\n`
+  await writeFile(join(cwd, 'more.yaml'), written('/a'))
+  t.match(await sluice(cwd, 'plan', 'more.yaml', '--api', api), {
+    code: 2,
+    out: /~ site a\.test \(more\.yaml:2\)\n(.*\n)* {4}policy: null -> "sites\["a\.test"\]\.policy"|\+ policy sites/
+  })
+  await writeFile(join(cwd, 'sites.yaml'), written('/a'))
+  await process.logged('reloaded"')
+  t.match(await sluice(cwd, 'plan', 'more.yaml', '--api', api), { code: 0, out: 'nothing changes' })
+  await writeFile(join(cwd, 'more.yaml'), written('/b'))
+  t.match(await sluice(cwd, 'plan', 'more.yaml', '--api', api), {
+    code: 2,
+    out: /~ policy sites\["a\.test"\]\.policy \(more\.yaml:5\)/
   })
   t.match(await call(api, 'GET', '/site'), { body: { origin: 'start', file: 'sites.yaml', revision: null } })
   t.equal(await get(traffic, 'a.test'), '200 web')
