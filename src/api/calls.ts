@@ -6,6 +6,7 @@ import type { DeadLetterLists } from '../control/dead-letters.js'
 import { controlErrors } from '../control/errors.js'
 import type { RecordOperations } from '../control/record-operations.js'
 import type { Revisions } from '../control/revisions.js'
+import type { Sites } from '../control/sites.js'
 import type { Backups } from '../control/transfer/backups.js'
 import type { ErrorRow } from '../lib/errors.js'
 import { unmapIpv4 } from '../lib/ip.js'
@@ -149,7 +150,7 @@ export function route(
   const url = path.replace(/\{(\w+)\}/g, ':$1')
   const methods: HTTPMethods[] = method === 'GET' ? ['GET', 'HEAD'] : [method]
   paths.add(url, methods)
-  server.route({ method, url, config, handler })
+  server.route({ method, url, config, handler, ...(config.limit === undefined ? {} : { bodyLimit: config.limit }) })
 }
 
 const NAME = /^[A-Za-z0-9_.-]{1,100}$/
@@ -195,7 +196,12 @@ export function writeMode(request: FastifyRequest): WriteMode {
 }
 
 /** Answers with what was read, or that the client has it already. */
-export function sendRead(request: FastifyRequest, reply: FastifyReply, read: Read, serving: number): FastifyReply {
+export function sendRead(
+  request: FastifyRequest,
+  reply: FastifyReply,
+  read: Omit<Read, 'record'>,
+  serving: number
+): FastifyReply {
   const known = readIfNoneMatch(request.headers['if-none-match'])
   const { body, live, revision } = read
   reply.header('service-revision', String(serving))
@@ -211,7 +217,7 @@ function sendShown(reply: FastifyReply, shown: { body: unknown; revision: number
 /** Answers with what was written, or with what a dry run would have. */
 export function sendWritten(
   reply: FastifyReply,
-  written: Written,
+  written: Omit<Written, 'record'>,
   status: 200 | 201,
   { dryRun }: WriteMode
 ): FastifyReply {
@@ -253,6 +259,7 @@ export interface Account {
   readonly revisions: Pick<Revisions, 'list' | 'get' | 'diff'>
   readonly deadLetters: Pick<DeadLetterLists, 'list' | 'get' | 'redeliver' | 'drop'>
   readonly backups: Pick<Backups, 'make'>
+  readonly site: Pick<Sites, 'get' | 'replace' | 'remove' | 'adopt'>
 }
 
 /** The paths of the API and their methods, to distinguish a path that is not there from a method that it lacks. */

@@ -1,4 +1,5 @@
 import type { FastifyReply, FastifyRequest } from 'fastify'
+import { applyErrors } from '../control/declared/site-errors.js'
 import { ControlError, controlErrors } from '../control/errors.js'
 import { type Coded, codeOf, defineErrors, type ErrorRow } from '../lib/errors.js'
 import type { Problem } from '../schema/field.js'
@@ -86,7 +87,11 @@ export const apiErrors = defineErrors({
     text: 'The body is not UTF-8 or ended before its announced length.',
     help: 'Send the whole body in UTF-8.'
   },
-  BODY_TOO_LARGE: { status: 413, text: 'The body is larger than 1 MiB.', help: 'Send less in one request.' },
+  BODY_TOO_LARGE: {
+    status: 413,
+    text: 'The body is larger than 1 MiB, or 4 MiB of a site file.',
+    help: 'Send less in one request.'
+  },
   BODY_UNEXPECTED: { status: 400, text: 'A request of this kind has no body.', help: 'Send it without a body.' },
   HEADERS_TOO_LARGE: { status: 431, text: 'The header fields are too large.', help: 'Send fewer or shorter fields.' },
   REQUEST_TIMEOUT: {
@@ -182,7 +187,7 @@ export function apiErrorOf(error: unknown): ApiError | undefined {
 function refusal({ code, message, details, problems }: ControlError): ApiError {
   const others = problems.slice(1)
   const more = others.length === 0 ? details : { ...details, also: others.map(shown).join('; ') }
-  const rows: Readonly<Record<string, ErrorRow | undefined>> = controlErrors
+  const rows: Readonly<Record<string, ErrorRow | undefined>> = { ...controlErrors, ...applyErrors }
   return new ApiError(rows[code] ?? { code }, message, more, {}, problems.map(asShown))
 }
 
@@ -219,7 +224,7 @@ function frameworkError(code: string | undefined, status: number | undefined): A
 }
 
 export function bodyTooLarge(): ApiError {
-  return new ApiError(apiErrors.BODY_TOO_LARGE, 'The body is larger than 1 MiB.')
+  return new ApiError(apiErrors.BODY_TOO_LARGE, 'The body is larger than its path allows.')
 }
 
 /** There is nothing at this path. */

@@ -17,6 +17,8 @@ declare module 'fastify' {
     unversioned?: boolean
     /** What the request must or may bring; unless named it must bring no body. */
     body?: 'json' | 'optional'
+    /** Bytes of its body; absent: `BODY_LIMIT`. */
+    limit?: number
     /** Which IP restriction guards it although it is open: that of pages for people. */
     entrance?: 'dashboard'
   }
@@ -73,9 +75,10 @@ function checkName({ trusted, cors }: GuardParts, { headers, socket }: FastifyRe
 }
 
 /** A length that is announced is refused before anything is read; the rest is counted while it arrives. */
-function checkSize({ headers }: FastifyRequest): void {
+function checkSize({ headers, routeOptions }: FastifyRequest): void {
   const length = headers['content-length']
-  if (length !== undefined && Number(length) > BODY_LIMIT) throw bodyTooLarge()
+  const limit = routeOptions.config?.limit ?? BODY_LIMIT
+  if (length !== undefined && Number(length) > limit) throw bodyTooLarge()
 }
 
 function methodsOf({ paths }: GuardParts, request: FastifyRequest): readonly string[] {

@@ -4,6 +4,7 @@ import { tunnelSession } from '../resources/live.js'
 import { title } from '../schema/json-schema.js'
 import { LETTER_PATH, LETTERS_PATH, REDELIVER_PATH, TEST_PATH } from './event-routes.js'
 import { answer, binary, operation, type Paths, parametersOf, plain, ref, text } from './openapi-parts.js'
+import { describeSite } from './openapi-site.js'
 import { BACKUP_TYPE, COMMANDS, METRICS_TYPE, type Readiness } from './service-routes.js'
 
 const textOrNull = { type: ['string', 'null'] } as const
@@ -196,7 +197,7 @@ export function describeService(
     )
   }
   describeDeadLetters(paths)
-  return TAGS
+  return [...TAGS, describeSite(paths, schemas)]
 }
 
 function describeDeadLetters(paths: Paths): void {

@@ -15,6 +15,7 @@ import {
   rightsText
 } from './openapi-parts.js'
 import { describeService, type Supervision } from './openapi-service.js'
+import { withPlace } from './openapi-site.js'
 import { nestedLists } from './resource-routes.js'
 
 type Schemas = Record<string, object>
@@ -75,7 +76,7 @@ function linked(schemas: Schemas): Schemas {
 function describeResource(resource: Resource, paths: Paths, schemas: Schemas): void {
   const name = title(resource.name)
   const has = (operation: Operation) => resource.operations.includes(operation)
-  schemas[name] = responseSchema(resource)
+  schemas[name] = withPlace(resource, responseSchema(resource))
   if (has('create')) schemas[`${name}Create`] = withNames(createSchema(resource), namedReferences(resource))
   if (has('update')) schemas[`${name}Update`] = updateSchema(resource)
   if (has('list')) schemas[`${name}List`] = listSchema(resource, ref(name) as ItemSchema)

@@ -21,6 +21,7 @@ import {
   type Degradation,
   type Readiness
 } from './service-routes.js'
+import { addSite } from './site-routes.js'
 
 /** What the API shows of the account. */
 interface AccountOptions {
@@ -108,6 +109,7 @@ function addAccount(router: Router, account: AccountOptions, metrics: boolean): 
   addProcesses(router, control, baseUrl)
   addRevisions(router, control)
   addBackup(router, control)
+  addSite(router, control)
   addSessionCommands(router, control)
   addEventRoutes(router, control)
   addDocsPages(router)

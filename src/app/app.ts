@@ -1,7 +1,8 @@
-import { OwnUnits } from '../control/apply.js'
+import type { ControlPlane } from '../control/control-plane.js'
 import { DEFAULT_LISTENER } from '../control/file-units.js'
 import { type ApiKeys, openKeys } from '../control/operator-keys.js'
 import { openSealer, peekSeal } from '../control/seal-key.js'
+import { SITE_PART } from '../control/sites.js'
 import { actions } from '../features/registry.js'
 import type { Sealer } from '../lib/seal.js'
 import { x509Library } from '../lib/x509.js'
@@ -19,12 +20,12 @@ import { openCertificates } from './certificates.js'
 import { deliverOnceThere, openControlPlane, untilStoreAnswers } from './control-plane.js'
 import { openDataPlane } from './data-plane.js'
 import { openEvents } from './events.js'
-import { type ApplyFiles, applyFirst, filesOf } from './files.js'
+import { type ApplyFiles, applyFirst, ConfigurationRefused, filesOf } from './files.js'
 import { createFoundation, type Foundation, type Host } from './foundation.js'
 import { openHealth } from './health.js'
 import { policyProblems } from './policy-check.js'
 import { openPolicyServices } from './server-services.js'
-import { SiteFiles } from './site-file.js'
+import { SiteFiles, SiteReader } from './site-file.js'
 import { type Drained, Lifecycle } from './stop.js'
 import { beginUpkeep } from './upkeep.js'
 
@@ -78,10 +79,13 @@ async function stages(options: Options, host: Host, lifecycle: Lifecycle): Promi
   const policies = await openPolicyServices(options, parts)
   lifecycle.opens({ policyOutbound: [policies.services.outbound, policies.guests.services.outbound] })
   const events = await openEvents(options, foundation, seal)
-  const opened = { keys, seal, dataPlane, agents, ...policies, ...events }
+  const siteReader = siteReaderOf(options, host, policies.services)
+  const opened = { keys, seal, siteReader, dataPlane, agents, ...policies, ...events }
   const { control, store, appliedAt } = await openControlPlane(options, host, foundation, opened)
-  const own = new OwnUnits(({ units, ...about }) => control.configuration.applyOwn(units, about))
-  const sites = siteFilesOf(options, host, policies.services)
+  const { own } = control
+  const { site_file } = options
+  const sites = site_file === undefined ? undefined : new SiteFiles(site_file, siteReader)
+  await stageApplied(control)
   const reload = filesOf(options, { own, metrics, holder, sites })
   const applied = await applyFirst(reload)
   const certificates = await openCertificates(options, foundation, control)
@@ -114,10 +118,16 @@ async function stages(options: Options, host: Host, lifecycle: Lifecycle): Promi
   }
 }
 
-function siteFilesOf(options: Options, { clock, environment = {} }: Host, services: PolicyServices) {
-  if (options.site_file === undefined) return undefined
-  const host = { clock, environment, policyProblems: policyProblems(services, actions) }
-  return new SiteFiles(options.site_file, options, host)
+function siteReaderOf(options: Options, { clock, environment = {} }: Host, services: PolicyServices): SiteReader {
+  return new SiteReader(options, { clock, environment, policyProblems: policyProblems(services, actions) })
+}
+
+/** The applied site file serves from the first snapshot on. Fails with `ConfigurationRefused`: its sites would be missing. */
+async function stageApplied({ site, own }: Pick<ControlPlane, 'site' | 'own'>): Promise<void> {
+  const stored = await site.stored()
+  if (stored === undefined) return
+  if (stored.part === undefined) throw new ConfigurationRefused(stored.problems)
+  own.stage(SITE_PART, stored.part)
 }
 
 interface OperatorKeys {

@@ -1,5 +1,6 @@
 import { LatestRevision } from '../control/configuration.js'
 import { type ControlPlane, openControl } from '../control/control-plane.js'
+import type { SiteReading } from '../control/declared/site-request.js'
 import type { ControlOptions } from '../control/parts.js'
 import { settleSealKey } from '../control/seal-key.js'
 import type { EndedSessions } from '../features/login/ended-sessions.js'
@@ -39,6 +40,7 @@ type PolicyServicesStage = Awaited<ReturnType<typeof openPolicyServices>>
 interface ControlStage extends OpenEvents, PolicyServicesStage {
   readonly keys: ControlOptions['operatorKeys']
   readonly seal: Sealer
+  readonly siteReader: SiteReading
   readonly dataPlane: DataPlane
   readonly agents: Agents
 }
@@ -71,7 +73,7 @@ export async function openControlPlane(
   stage: ControlStage
 ): Promise<OpenControlPlane> {
   const { clock, log, lifecycle, revisions } = foundation
-  const { seal, dataPlane, agents, services, login, guests, events, folders } = stage
+  const { seal, siteReader, dataPlane, agents, services, login, guests, events, folders } = stage
   const applied = { at: undefined as number | undefined }
   followRevisions(foundation, stage)
   const control: Omit<ControlOptions, 'store' | 'latest' | 'degraded'> = {
@@ -86,6 +88,7 @@ export async function openControlPlane(
     log,
     checkPolicy: policyCheck(services, actions),
     checkFile: (path) => folders.refusal(path),
+    siteReading: siteReader,
     holder: foundation.holder,
     compile: { services, actions, persistentState: new PersistentState(), guests },
     ports: dataPlane.traffic.ports,
@@ -117,6 +120,7 @@ export async function openControlPlane(
       const opened = await openControl({ ...control, store, latest, degraded: () => starting.degraded }, agents.live)
       lifecycle.opens({ store: opened })
       revisions.add({ served: () => starting.served() })
+      if (isShared(storeAddress(options))) revisions.add({ served: () => opened.site.followed() })
       return { control: opened, store: starting, appliedAt: () => applied.at }
     } catch (error) {
       lost = error

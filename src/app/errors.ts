@@ -20,6 +20,10 @@ export const commandErrors = defineErrors({
     text: 'The API that a command asks does not answer as one of Sluice does.',
     help: 'Correct the address and the key.'
   },
+  API_EXPOSED: {
+    text: 'Secrets would cross a network in clear text.',
+    help: 'Use an https URL or an address of this machine, or allow it with --insecure-http.'
+  },
   PASSPHRASE_MISSING: {
     text: 'A passphrase is needed and there is no terminal to ask for it.',
     help: 'Set SLUICE_PASSPHRASE.'

@@ -1,6 +1,7 @@
-import type { Applied, OwnUnits } from '../control/apply.js'
+import type { Applied, OwnPart, OwnUnits } from '../control/apply.js'
 import type { SiteChanges } from '../control/declared/site-file.js'
 import { fileUnits } from '../control/file-units.js'
+import { SITE_PART } from '../control/sites.js'
 import { CodedError } from '../lib/errors.js'
 import { readOptionFile } from '../lib/files.js'
 import type { Options } from '../options/options.js'
@@ -79,9 +80,11 @@ export function filesOf(options: Options, { own, metrics, holder, sites }: Files
       const { revision } = holder.current()
       return { ok: false, revision, problems: site.problems, ports: [], named: site.files }
     }
-    const all = new Map([...units, ...(site?.file?.units ?? [])])
-    const about = site?.file && site.set && { secrets: site.file.secrets, declared: site.set }
-    const applied = await own.put('files', all, about)
+    const parts = new Map<string, OwnPart>([['files', { units }]])
+    if (site?.file !== undefined && site.set !== undefined) {
+      parts.set(SITE_PART, { units: site.file.units, secrets: site.file.secrets, declared: site.set })
+    }
+    const applied = await own.putAll(parts)
     metrics.configuration(applied.ok ? 'applied' : 'refused')
     if (!applied.ok || site === undefined) return { ...applied, named: site?.files ?? [] }
     site.applied()

@@ -1,6 +1,6 @@
 import { readFile } from 'node:fs/promises'
 import { dirname, relative } from 'node:path'
-import { type PolicyProblems, SITE_FILE, siteErrors } from '../control/declared/declaration.js'
+import { type PolicyProblems, SITE_FILE, type SiteFileInput, siteErrors } from '../control/declared/declaration.js'
 import type { DeclaredSet } from '../control/declared/declared-records.js'
 import {
   newVersionKey,
@@ -10,9 +10,11 @@ import {
   type SiteFileRead,
   siteChanges
 } from '../control/declared/site-file.js'
+import type { SiteBundle, SiteReading } from '../control/declared/site-request.js'
 import type { Clock } from '../lib/clock.js'
 import { codeOf } from '../lib/errors.js'
 import { formatAuthority } from '../lib/host.js'
+import { timestampText } from '../lib/json.js'
 import type { Options } from '../options/options.js'
 import { readListener } from '../options/values.js'
 import type { UnitProblems } from '../policy/problems.js'
@@ -31,18 +33,67 @@ export interface ReadSite extends SiteFileRead {
   applied(): void
 }
 
-/** The site file of a process: reads it with everything that it names, and remembers what serves of it. */
-export class SiteFiles {
-  readonly #path: string
+/** Reads site files, and what they name, as this process would serve them. */
+export class SiteReader implements SiteReading {
   readonly #options: Options
   readonly #host: SiteFileHost
   readonly #versionKey = newVersionKey()
-  #serving: SiteFile | undefined
 
-  constructor(path: string, options: Options, host: SiteFileHost) {
-    this.#path = path
+  constructor(options: Options, host: SiteFileHost) {
     this.#options = options
     this.#host = host
+  }
+
+  get startedWith(): string | undefined {
+    const { site_file: path } = this.#options
+    return path === undefined ? undefined : shownPath(path)
+  }
+
+  get edgesOnHttp(): Options['edges_on_http'] {
+    return this.#options.edges_on_http
+  }
+
+  async read({ file, text, files }: SiteBundle, policed: ReadonlySet<string>): Promise<SiteFileRead> {
+    const named = new Map(files.map((one) => [one.name, one]))
+    const readNamed = async (_path: string, name: string) => {
+      const found = named.get(name)
+      if (found !== undefined && 'text' in found) return found.text
+      throw Object.assign(new Error('the file does not come with the site file'), { code: found?.error ?? 'ENOENT' })
+    }
+    return await this.readFrom({ source: file, folder: '/', text, readFile: readNamed, policed })
+  }
+
+  async readFrom(
+    from: Pick<SiteFileInput, 'source' | 'folder' | 'text' | 'readFile' | 'policed'>
+  ): Promise<SiteFileRead> {
+    const { clock, environment, policyProblems } = this.#host
+    return await readSiteFile({
+      ...from,
+      environment,
+      policyProblems,
+      readListener,
+      opened: openedBy(this.#options),
+      clock,
+      versionKey: this.#versionKey,
+      zone: this.#options.zone,
+      refuseExpired: false
+    })
+  }
+
+  now(): number {
+    return this.#host.clock.wall()
+  }
+}
+
+/** The site file of a process: reads it with everything that it names, and remembers what serves of it. */
+export class SiteFiles {
+  readonly #path: string
+  readonly #reader: SiteReader
+  #serving: SiteFile | undefined
+
+  constructor(path: string, reader: SiteReader) {
+    this.#path = path
+    this.#reader = reader
   }
 
   /** Never rejects for what stands in files; a site file that cannot be read is a problem of it. */
@@ -52,27 +103,19 @@ export class SiteFiles {
     if (typeof text !== 'string') {
       return { problems: [unreadable(source, text.code)], files: [], changes: NO_CHANGES, applied: () => undefined }
     }
-    const { clock, environment, policyProblems } = this.#host
-    const read = await readSiteFile({
+    const read = await this.#reader.readFrom({
       source,
       folder: dirname(this.#path),
       text,
-      environment,
       readFile: (path) => readFile(path, 'utf8'),
-      policyProblems,
-      readListener,
-      opened: openedBy(this.#options),
-      clock,
-      versionKey: this.#versionKey,
-      zone: this.#options.zone,
-      refuseExpired: false,
       policed: this.#serving?.policed ?? new Set()
     })
     const { file } = read
     if (file === undefined) return { ...read, changes: NO_CHANGES, applied: () => undefined }
+    const since = timestampText(this.#reader.now())
     return {
       ...read,
-      set: { source, text, records: file.records },
+      set: { source, text, records: file.records, site: file, since },
       changes: siteChanges(this.#serving?.contents ?? new Map(), file.contents),
       applied: () => {
         this.#serving = file

@@ -1,5 +1,4 @@
 import { isIP } from 'node:net'
-import { commandErrors } from '../app/errors.js'
 import {
   type DomainFacts,
   type Finding,
@@ -12,6 +11,7 @@ import {
 import { CodedError, codeOf } from '../lib/errors.js'
 import { agentIngress, reservedDomain } from '../resources/domains.js'
 import type { Resource } from '../resources/resource.js'
+import { type ApiAccess, apiAccess, askApi, unusable } from './api-client.js'
 import { ExitCode } from './process.js'
 
 /** What the command line says; each may be missing. */
@@ -32,7 +32,6 @@ interface Subject {
   verify(lookup: Lookup): Promise<Finding[]>
 }
 
-const DEADLINE = 30_000
 const MOST_PAGES = 10_000
 
 /** Answers with the exit code. */
@@ -42,15 +41,15 @@ export async function verifyDomains(
   environment: NodeJS.ProcessEnv,
   print: Output
 ): Promise<number> {
-  const key = environment.SLUICE_API_KEY ?? ''
-  const wrong = usageProblem(flags, key)
-  if (wrong !== undefined) {
-    print.error(wrong)
+  const access = apiAccess(flags.api, environment)
+  const wrong = typeof access === 'string' ? access : usageProblem(flags)
+  if (typeof access === 'string' || wrong !== undefined) {
+    print.error(String(wrong))
     return ExitCode.usage
   }
   let subjects: Subject[]
   try {
-    subjects = await subjectsOf(flags.api.replace(/\/+$/, ''), key)
+    subjects = await subjectsOf(access)
   } catch (error) {
     if (!(error instanceof CodedError)) throw error
     print.error(error.message)
@@ -67,9 +66,7 @@ export async function verifyDomains(
   return sound ? ExitCode.ok : ExitCode.failure
 }
 
-function usageProblem({ api, dns = [] }: VerifyFlags, key: string): string | undefined {
-  if (key === '') return 'set SLUICE_API_KEY to a key of the management API'
-  if (!URL.canParse(api) || !/^https?:$/.test(new URL(api).protocol)) return `--api: ${api} is no http(s) URL`
+function usageProblem({ dns = [] }: VerifyFlags): string | undefined {
   const foreign = dns.find(
     (address) => isIP(address.replace(/^\[(.*)\](:\d+)?$/, '$1')) === 0 && !isAddressPort(address)
   )
@@ -106,10 +103,10 @@ function explained(domain: string, findings: readonly Finding[]): string[] {
   return lines
 }
 
-async function subjectsOf(api: string, key: string): Promise<Subject[]> {
+async function subjectsOf(access: ApiAccess): Promise<Subject[]> {
   const [domains, ingresses] = await Promise.all([
-    all<DomainFacts>(api, reservedDomain, key),
-    all<IngressFacts>(api, agentIngress, key)
+    all<DomainFacts>(access, reservedDomain),
+    all<IngressFacts>(access, agentIngress)
   ])
   return [
     ...domains.map((facts) => ({ domain: facts.domain, verify: (lookup: Lookup) => verifyDomain(facts, lookup) })),
@@ -118,36 +115,19 @@ async function subjectsOf(api: string, key: string): Promise<Subject[]> {
 }
 
 /** Every record of a collection, page by page. Fails with a CodedError `API_UNUSABLE`. */
-async function all<T>(api: string, { path, listKey }: Resource, key: string): Promise<T[]> {
+async function all<T>(access: ApiAccess, { path, listKey }: Resource): Promise<T[]> {
   const records: T[] = []
   let query = ''
   for (let page = 0; page < MOST_PAGES; page++) {
-    const body = await get(`${api}${path}?limit=100${query}`, key)
-    const found = (body as Record<string, unknown>)[listKey]
-    if (!Array.isArray(found))
-      throw new CodedError(commandErrors.API_UNUSABLE, `${api} does not answer as a Sluice does`)
+    const { status, body } = await askApi(access, `${path}?limit=100${query}`)
+    if (status !== 200) throw unusable(access, `answered with status ${status}`)
+    const found = body[listKey]
+    if (!Array.isArray(found)) throw unusable(access, 'does not answer as a Sluice does')
     records.push(...(found as T[]))
     const last = (found.at(-1) as { id?: string } | undefined)?.id
-    if ((body as { next_page_uri?: unknown }).next_page_uri == null || last === undefined) break
+    if (body.next_page_uri == null || last === undefined) break
     // The next page is asked of the address that was given: the API may know itself by another.
     query = `&before_id=${encodeURIComponent(last)}`
   }
   return records
-}
-
-async function get(url: string, key: string): Promise<object> {
-  const unusable = (why: string, cause?: unknown) =>
-    new CodedError(commandErrors.API_UNUSABLE, `${new URL(url).origin} ${why}`, cause === undefined ? {} : { cause })
-  const headers = { authorization: `Bearer ${key}`, 'service-version': '2' }
-  let answer: Response
-  try {
-    answer = await fetch(url, { headers, redirect: 'error', signal: AbortSignal.timeout(DEADLINE) })
-  } catch (error) {
-    throw unusable(`cannot be reached (${codeOf((error as Error).cause) ?? (error as Error).name})`, error)
-  }
-  if (answer.status === 401) throw unusable('does not accept the key in SLUICE_API_KEY')
-  if (answer.status !== 200) throw unusable(`answered with status ${answer.status}`)
-  const body: unknown = await answer.json().catch(() => undefined)
-  if (typeof body !== 'object' || body === null) throw unusable('does not answer as a Sluice does')
-  return body
 }

@@ -1,12 +1,15 @@
 import { Command, CommanderError } from 'commander'
 import { packageVersion } from '../lib/files.js'
 import {
+  adoptCommand,
   agentCommand,
   apiKeyCommand,
+  applyCommand,
   checkCommand,
   domainsCommand,
   exportCommand,
   importCommand,
+  planCommand,
   schemaCommand,
   sealCommand,
   startCommand
@@ -111,7 +114,16 @@ function createProgram(): Command {
     .version(packageVersion(), '-V, --version', 'print the version')
     .helpOption('-h, --help', 'print this help')
     .addHelpText('after', EXAMPLES)
-  const commands = [startCommand(), checkCommand(), schemaCommand(), apiKeyCommand(), domainsCommand()]
+  const commands = [
+    startCommand(),
+    checkCommand(),
+    planCommand(),
+    applyCommand(),
+    adoptCommand(),
+    schemaCommand(),
+    apiKeyCommand(),
+    domainsCommand()
+  ]
   commands.push(agentCommand(), exportCommand(), importCommand(), backupCommand(), restoreCommand(), sealCommand())
   for (const command of commands) program.addCommand(command)
   return inherit(program)

@@ -103,6 +103,21 @@ export class Live {
     return { ok: true, revision: this.#running.revision, changed, warnings: ready.warnings }
   }
 
+  /** A change of records together with one after which exactly `own.units` are those of the process; `owns` follows its swap. */
+  async withOwn({ put, drop, secrets }: Units, own: OwnPart): Promise<Units> {
+    const change = await this.#parts.slices().run(this.#unlike(own.units, this.#own))
+    return {
+      put: [...put, ...change.put],
+      drop: [...drop, ...change.drop],
+      secrets: new Map([...secrets, ...(own.secrets ?? NO_SECRETS)])
+    }
+  }
+
+  /** A change of `withOwn` serves. */
+  owns({ units }: Pick<OwnPart, 'units'>): void {
+    this.#own = new Set(units.keys())
+  }
+
   /** The change after which the records' units are exactly `units`, in steps. */
   *fromRecords(units: ReadonlyMap<string, Unit>, secrets: SecretValues): Steps<Units> {
     const keys = new Set<string>()
@@ -259,11 +274,38 @@ export class OwnUnits {
 
   /** A part that is refused stays as it was. */
   put(part: string, units: UnitsByKey, about: Omit<OwnPart, 'units'> = {}): Promise<Applied> {
+    return this.putAll(new Map([[part, { ...about, units }]]))
+  }
+
+  /** As `put` for each, all or nothing. */
+  putAll(parts: ReadonlyMap<string, OwnPart>): Promise<Applied> {
     return this.#mutex.run(async () => {
-      const next = new Map(this.#parts).set(part, { ...about, units })
+      const next = new Map([...this.#parts, ...parts])
       const applied = await this.#apply(merged(next))
       if (applied.ok) this.#parts = next
       return applied
+    })
+  }
+
+  /** Puts a part that is applied together with the next one. */
+  stage(part: string, content: OwnPart): void {
+    this.#parts = new Map(this.#parts).set(part, content)
+  }
+
+  /**
+   * Replaces a part in a change that `commit` makes: it gets what belongs to the process then, and answers with the part that
+   * serves now; `kept`: the former one does. `content` undefined: the part is gone.
+   */
+  within<T extends { readonly serves: OwnPart | undefined | 'kept' }>(
+    part: string,
+    content: OwnPart | undefined,
+    commit: (own: OwnPart) => Promise<T>
+  ): Promise<T> {
+    return this.#mutex.run(async () => {
+      const next = new Map(this.#parts)
+      const done = await commit(merged(put(next, part, content)))
+      if (done.serves !== 'kept') this.#parts = put(next, part, done.serves)
+      return done
     })
   }
 
@@ -276,6 +318,12 @@ export class OwnUnits {
       return await this.#apply(merged(next))
     })
   }
+}
+
+function put(parts: Map<string, OwnPart>, part: string, content: OwnPart | undefined): Map<string, OwnPart> {
+  if (content === undefined) parts.delete(part)
+  else parts.set(part, content)
+  return parts
 }
 
 function merged(parts: ReadonlyMap<string, OwnPart>): OwnPart {

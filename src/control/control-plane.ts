@@ -1,6 +1,7 @@
 import { tmpdir } from 'node:os'
 import { atMost } from '../lib/concurrency.js'
 import { Access, Principals } from './access.js'
+import { OwnUnits } from './apply.js'
 import { type LiveSources, noLiveSources } from './cluster/live-sources.js'
 import { Configuration, Follower } from './configuration.js'
 import { DeadLetterLists } from './dead-letters.js'
@@ -15,6 +16,7 @@ import {
 import { LiveRecords, Reads } from './reads.js'
 import { RecordOperations } from './record-operations.js'
 import { Revisions } from './revisions.js'
+import { Sites } from './sites.js'
 import { Backups } from './transfer/backups.js'
 
 /** How long the end of a store that failed is waited for: one that is silent ends late. Milliseconds. */
@@ -35,6 +37,10 @@ export interface ControlPlane {
   /** Copies of the store. */
   readonly backups: Backups
   readonly serviceAccount: ServiceAccount
+  /** What belongs to the process itself. */
+  readonly own: OwnUnits
+  /** What a site file declares. */
+  readonly site: Sites
   /** Waits for the write that runs and closes the store. */
   close(): Promise<void>
 }
@@ -56,10 +62,14 @@ export async function openControl(
     await writer.alone(() => applied.load(store))
     const follower = new Follower({ latest, store, writer, applied, reports, log })
     reports.soon()
+    const configuration = new Configuration({ latest, holder, ...parts })
+    const own = new OwnUnits(({ units, ...about }) => configuration.applyOwn(units, about))
     return {
       ...forCallers(options, sources, parts),
+      own,
+      site: new Sites({ ...parts, own, reading: options.siteReading, resources: options.resources, clock, log }),
       access: new Access({ store, principals, holder, log }),
-      configuration: new Configuration({ latest, holder, ...parts }),
+      configuration,
       serviceAccount: parts,
       close: () => close(follower, parts)
     }

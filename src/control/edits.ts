@@ -111,7 +111,7 @@ function accepted(read: Read): Input {
 }
 
 /** Fails with `PRECONDITION_FAILED` when the caller knows another revision of the record. */
-export function mustMatch({ revision }: Versioned, ifMatch: readonly number[] | undefined): void {
+export function mustMatch({ revision }: Pick<Versioned, 'revision'>, ifMatch: readonly number[] | undefined): void {
   if (ifMatch === undefined || ifMatch.includes(revision)) return
   const details = { revision: String(revision) }
   throw new ControlError(controlErrors.PRECONDITION_FAILED, `the record has changed; its revision is ${revision}`, {

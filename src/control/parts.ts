@@ -18,6 +18,7 @@ import type { LiveSources } from './cluster/live-sources.js'
 import { ProcessReports } from './cluster/membership.js'
 import type { LatestRevision } from './configuration.js'
 import { DeclaredRecords } from './declared/declared-records.js'
+import type { SiteReading } from './declared/site-request.js'
 import { Edits } from './edits.js'
 import { Catalogue, Records } from './records.js'
 import { Writer } from './writer.js'
@@ -38,6 +39,8 @@ export interface ControlOptions {
   readonly clock: Clock
   readonly log: StoreLog
   readonly checkPolicy: PolicyCheck
+  /** Reads site files that come by the API; absent: none come. */
+  readonly siteReading?: SiteReading
   /** Absent: destinations refuse by themselves what they may not write. */
   readonly checkFile?: FileCheck
   readonly holder: SnapshotHolder

@@ -1,12 +1,13 @@
 import { isDeepStrictEqual } from 'node:util'
 import { type Json, timestampText } from '../lib/json.js'
-import { claimsOf, eventType, linksOf, newLinks, type Resource } from '../resources/resource.js'
+import { claimsOf, type EventNoun, eventType, linksOf, newLinks, type Resource } from '../resources/resource.js'
 import { fieldErrors } from '../schema/errors.js'
 import type { Link, ResourceRecord } from '../schema/field.js'
 import { ClaimConflict } from '../store/errors.js'
 import type { RecordKey } from '../store/records.js'
 import type { StoreReader, StoreTransaction } from '../store/store.js'
 import type { Answers } from './answers.js'
+import type { OwnPart } from './apply.js'
 import type { ChangeEvent } from './calls.js'
 import type { DeclaredRecords } from './declared/declared-records.js'
 import { ControlError, controlErrors, inUse, notFound } from './errors.js'
@@ -116,6 +117,8 @@ export class Draft {
   readonly events: ChangeEvent[] = []
   /** For the history. */
   readonly changes: RecordedChange[] = []
+  /** What belongs to the process itself once this serves; undefined: that stays as it is. */
+  own: OwnPart | undefined
   readonly #parts: DraftParts
   #redelivered = 0
 
@@ -134,6 +137,15 @@ export class Draft {
     const redelivered = await this.tx.redeliver(destination, letter)
     this.#redelivered += redelivered
     return redelivered
+  }
+
+  /** Remembers the change of what is no record of a resource, and has been written by `tx`. `object`: as the API shows it. */
+  async noted(recorded: RecordedChange, noun: EventNoun, object: Json): Promise<void> {
+    const { kind, id, change } = recorded
+    this.changes.push(recorded)
+    this.touched.push({ kind, id, after: undefined })
+    const type = eventType(noun, change)
+    if (await this.#parts.eventful(this.tx, { kind, type })) this.events.push({ kind, id, change, type, object })
   }
 
   /** Fails with `REF_NOT_FOUND`, `ALREADY_EXISTS`, or `NOT_FOUND` when the parent is gone. */

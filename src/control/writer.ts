@@ -147,7 +147,7 @@ export class Writer {
     const { live, holder, recorder } = this.#parts
     await recorder?.record(draft.tx, { call, events: draft.events, touched: draft.touched })
     const derived = await this.#parts.slices().run(deriving(live.units, draft.touched))
-    const ready = await live.ready(derived)
+    const ready = await live.ready(draft.own === undefined ? derived : await live.withOwn(derived, draft.own))
     if (!ready.ok) throw ready.ports[0] === undefined ? refusedPolicy(ready.problems) : refusedPort(ready.ports[0])
     try {
       mayChangeAddresses(call.principal, (entrance) => sameRestriction(holder.current(), ready.snapshot, entrance))
@@ -163,6 +163,10 @@ export class Writer {
     const { applied, principals } = this.#parts
     principals.forget(draft.touched)
     await ready.swap()
+    if (draft.own !== undefined) {
+      this.#parts.live.owns(draft.own)
+      this.#parts.draft.declared.replace(draft.own.declared)
+    }
     applied.committed({ revision, mark: call.operationId }, derived)
     this.#parts.committed()
     for (const { code, message, ...place } of warnings) {

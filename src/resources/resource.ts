@@ -102,6 +102,7 @@ export const EVENT_NOUNS = [
   'ip_policy_rule',
   'ip_restriction',
   'secret',
+  'site_file',
   'ssh_certificate_authority',
   'ssh_host_certificate',
   'ssh_user_certificate',
@@ -110,7 +111,7 @@ export const EVENT_NOUNS = [
   'vault'
 ] as const
 
-type EventNoun = (typeof EVENT_NOUNS)[number]
+export type EventNoun = (typeof EVENT_NOUNS)[number]
 
 /** Nouns of events that others know and nothing here can cause: there are no such resources. */
 const ABSENT_NOUNS: readonly string[] = ['ssh_public_key', 'tcp_address']

@@ -106,6 +106,25 @@ export class AccountDouble implements Account {
     }
   }
 
+  readonly site = {
+    get: async () => {
+      this.#note('get', 'site_file', {})
+      return { body: { file: null, items: [] }, revision: 7 }
+    },
+    replace: async (body: unknown, mode: object) => {
+      this.#note('replace', 'site_file', { body, ...mode })
+      return { ...done, body: { file: 'sites.yaml' }, revision: 7, uri: 'http://api.test/site' }
+    },
+    remove: async (mode: object) => {
+      this.#note('remove', 'site_file', mode)
+      return { ...done, body: {}, revision: 7, uri: 'http://api.test/site' }
+    },
+    adopt: async () => {
+      this.#note('adopt', 'site_file', {})
+      return { file: '', files: [] }
+    }
+  }
+
   readonly backups = {
     make: async () => {
       this.#note('make', 'backup', {})

@@ -61,8 +61,8 @@ export interface SiteFileInput {
   readonly folder: string
   readonly text: string
   readonly environment: Readonly<Record<string, string | undefined>>
-  /** Text of a file by its absolute path; rejects with the system's error. */
-  readonly readFile: (path: string) => Promise<string>
+  /** Text of a file by its absolute path, or by its name as the file has it; rejects with the system's error. */
+  readonly readFile: (path: string, name: string) => Promise<string>
   readonly policyProblems: PolicyProblems
   /** Reads a listener as the option `listeners` has them. */
   readonly readListener: (written: unknown) => ReadListener
@@ -97,8 +97,19 @@ export interface DeclaredRecord {
   readonly record: ResourceRecord
   /** `site shop.example.com`, `backend web`: what a change of the record is a change of. */
   readonly label: string
+  /** See `Wanted.name`. */
+  readonly name: readonly string[]
   /** Line in the file, from 1. */
   readonly line: number
+}
+
+/** A policy that the site file names, or that stands in it. */
+export interface NamedPolicy {
+  /** The name of its file, or its path in the site file. */
+  readonly name: string
+  /** Where it is named first, or stands. */
+  readonly line: number
+  readonly text: string
 }
 
 /** A record as the file asks for it. */
@@ -131,6 +142,10 @@ export class Declaration {
   readonly files = new Set<string>()
   /** Policies by the id of their owner: what messages call them. */
   readonly policySources = new Map<string, string>()
+  /** Policies by the id of their owner: what the file calls them. */
+  readonly policyNames = new Map<string, string>()
+  /** By their names. */
+  readonly policies = new Map<string, NamedPolicy>()
   /** Places under `sites` and `tcp` that have a policy. */
   readonly policed = new Set<string>()
   readonly #source: SourceText
@@ -138,7 +153,7 @@ export class Declaration {
   readonly #documents = new Map<string, UnitProblems>()
   /** Of policies that stand in the file itself. */
   readonly #written: Problem[] = []
-  readonly #texts = new Map<string, Promise<string>>()
+  readonly #texts = new Map<string, { readonly name: string; readonly reading: Promise<string> }>()
   readonly #claims = new Map<string, DeclaredRecord>()
 
   constructor(input: SiteFileInput) {
@@ -166,6 +181,15 @@ export class Declaration {
 
   warning({ path, span }: At, error: Coded, message: string): void {
     this.#report.warning(path, error, message, span)
+  }
+
+  /** SHA-256 of the file with everything that it names: the same wherever it lies. Every file that it names has been read. */
+  async digest(): Promise<string> {
+    const files = await Promise.all([...this.#texts.values()].map(async ({ name, reading }) => [name, await reading]))
+    files.sort(([a = ''], [b = '']) => (a < b ? -1 : 1))
+    return createHash('sha256')
+      .update(JSON.stringify([this.input.text, files]))
+      .digest('hex')
   }
 
   lineOf(span: Span): number {
@@ -213,13 +237,13 @@ export class Declaration {
   async file(name: string, at: At, what: string): Promise<string | undefined> {
     const path = resolve(this.input.folder, name)
     this.files.add(path)
-    let reading = this.#texts.get(path)
-    if (reading === undefined) {
-      reading = this.input.readFile(path)
-      this.#texts.set(path, reading)
+    let found = this.#texts.get(path)
+    if (found === undefined) {
+      found = { name, reading: this.input.readFile(path, name) }
+      this.#texts.set(path, found)
     }
     try {
-      return await reading
+      return await found.reading
     } catch (error) {
       const code = codeOf(error)
       if (code === undefined) throw error
@@ -241,6 +265,8 @@ export class Declaration {
     const text = await this.file(name, { path, span: node.span }, 'the policy')
     if (text === undefined) return undefined
     this.policySources.set(owner, name)
+    this.policyNames.set(owner, name)
+    if (!this.policies.has(name)) this.policies.set(name, { name, line: this.lineOf(node.span), text })
     const key = `${layer} ${name}`
     if (!this.#documents.has(key)) {
       this.#documents.set(key, { key, source: name, text, problems: this.input.policyProblems(text, layer) })
@@ -265,6 +291,9 @@ export class Declaration {
       })
     }
     this.policySources.set(owner, `${this.input.source}:${line}`)
+    const name = formatPath(path)
+    this.policyNames.set(owner, name)
+    this.policies.set(name, { name, line, text })
     return text
   }
 
@@ -278,7 +307,7 @@ export class Declaration {
       for (const { field, code, message } of written.problems) this.#refuse(wanted, field, code, message)
       return undefined
     }
-    const declared = { resource, record: written.record, label, line: this.lineOf(at.span) }
+    const declared = { resource, record: written.record, label, name, line: this.lineOf(at.span) }
     if (!this.#claim(declared, wanted)) return undefined
     this.records.push(declared)
     return written.record

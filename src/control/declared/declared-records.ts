@@ -4,6 +4,7 @@ import type { ResourceRecord } from '../../schema/field.js'
 import type { StoreReader } from '../../store/store.js'
 import { ControlError, controlErrors } from '../errors.js'
 import { type DeclaredRecord, SITE_FILE } from './declaration.js'
+import type { SiteFile } from './site-file.js'
 
 /** The records that a site file means, with what messages need of the file. */
 export interface DeclaredSet {
@@ -11,9 +12,18 @@ export interface DeclaredSet {
   readonly source: string
   readonly text: string
   readonly records: readonly DeclaredRecord[]
+  /** What it means. */
+  readonly site?: SiteFile
+  /** When it began to serve, or was written: RFC 3339. */
+  readonly since?: string
+  /** Revision that applied it through the API; absent: the process was started with it. */
+  readonly revision?: number
 }
 
 const NOTHING: DeclaredSet = { source: '', text: '', records: [] }
+
+/** What the store keeps of the site file that the API has applied: its claims are those of all that the file declares. */
+export const SITE = { kind: 'site_file', id: 'site_file' } as const
 
 /** Records that stand in a file and in no store: the API shows them and changes none of them. */
 export class DeclaredRecords {
@@ -34,6 +44,11 @@ export class DeclaredRecords {
   /** Do these records stand in it already? */
   isOf(set: DeclaredSet | undefined): boolean {
     return set === this.#set
+  }
+
+  /** What is declared now; undefined: nothing is. */
+  get current(): DeclaredSet | undefined {
+    return this.#set === NOTHING ? undefined : this.#set
   }
 
   find(kind: string, id: string): ResourceRecord | undefined {
@@ -90,7 +105,7 @@ export async function clashesWithStore(reader: StoreReader, set: DeclaredSet): P
   for (const { resource, record, label, line } of set.records) {
     for (const { space, value, field } of claimsOf(resource, record)) {
       const keeper = await reader.keeperOf(space, value)
-      if (keeper === undefined) continue
+      if (keeper === undefined || keeper.kind === SITE.kind) continue
       const shown = field === 'hostports' ? value : field
       const message = `${label}: ${shown} is taken by ${keeper.kind} ${keeper.id}, which the API has made; delete that or leave this out`
       const text = lines[line - 1] ?? ''

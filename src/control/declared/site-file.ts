@@ -12,7 +12,7 @@ import { type FileListener, listenerUnit } from '../file-units.js'
 import { addUnits, type DerivedUnits } from '../units.js'
 import { readAuthorities, readCertificates, readIpPolicies, readIpRestrictions, readVaults } from './access.js'
 import { readBackends } from './backends.js'
-import { Declaration, type DeclaredRecord, type SiteFileInput, siteErrors } from './declaration.js'
+import { Declaration, type DeclaredRecord, type NamedPolicy, type SiteFileInput, siteErrors } from './declaration.js'
 import { createNames } from './names.js'
 import { readSites, readTcp, type SitePolicy } from './sites.js'
 import { Values } from './values.js'
@@ -40,12 +40,24 @@ const OPTIONS = ['listen', 'upstream', 'policy', 'api', 'data', 'store', 'limits
 /** A site file without errors: what it means for traffic. */
 export interface SiteFile {
   readonly records: readonly DeclaredRecord[]
+  readonly listeners: readonly DeclaredListener[]
+  readonly policies: readonly NamedPolicy[]
+  /** Names of policies by the ids of the sites, routes and TCP edges that they run for. */
+  readonly policyOf: ReadonlyMap<string, string>
+  /** SHA-256 of the file with everything that it names. */
+  readonly digest: string
   readonly units: ReadonlyMap<string, Unit>
   readonly secrets: SecretValues
   /** What it says by label (`site shop.example.com`), each with a digest of what it means. */
   readonly contents: ReadonlyMap<string, string>
   /** Places that have a policy. */
   readonly policed: ReadonlySet<string>
+}
+
+/** A listener with its line in the file. */
+interface DeclaredListener {
+  readonly unit: ListenerUnit
+  readonly line: number
 }
 
 export interface SiteFileRead {
@@ -69,11 +81,12 @@ export async function readSiteFile(input: SiteFileInput): Promise<SiteFileRead> 
   for (const { code, message, span } of problems) declaration.error({ path: [], span }, { code }, message)
   const read = await readRoot(declaration, root, problems.length > 0)
   const about = { problems: declaration.problems(), files: [...declaration.files] }
-  return declaration.failed || read === undefined ? about : { ...about, file: derived(declaration, read) }
+  if (declaration.failed || read === undefined) return about
+  return { ...about, file: derived(declaration, read, await declaration.digest()) }
 }
 
 interface RootRead {
-  readonly listeners: readonly ListenerUnit[]
+  readonly listeners: readonly DeclaredListener[]
   readonly policies: readonly SitePolicy[]
 }
 
@@ -114,8 +127,9 @@ async function readRoot(
 }
 
 /** Listeners with the places of their addresses, which no other listener and no TCP edge may have. */
-function readListeners(declaration: Declaration, { key, value }: MapEntry): ListenerUnit[] {
+function readListeners(declaration: Declaration, { key, value }: MapEntry): DeclaredListener[] {
   const units = new Map<string, Unit>()
+  const found: DeclaredListener[] = []
   const taken = new Map<string, string>(declaration.input.opened)
   for (const { resource, record, label, line } of declaration.records) {
     if (resource !== tcpEdge) continue
@@ -136,14 +150,15 @@ function readListeners(declaration: Declaration, { key, value }: MapEntry): List
     taken.set(address, `the listener in line ${declaration.lineOf(item.span)}`)
     const unit = listenerUnit(listener, listener.path_form ?? 'strict', units)
     units.set(`listener:${unit.name}`, unit)
+    found.push({ unit, line: declaration.lineOf(item.span) })
   }
-  return [...units.values()] as ListenerUnit[]
+  return found
 }
 
 const VERSION_KEY_BYTES = 32
 const VERSION_BYTES = 6
 
-function derived(declaration: Declaration, { listeners, policies }: RootRead): SiteFile {
+function derived(declaration: Declaration, { listeners, policies }: RootRead, digest: string): SiteFile {
   const key = declaration.input.versionKey
   const whole: DerivedUnits = { units: new Map(), secrets: new Map() }
   const labels = new Map<string, string>()
@@ -154,7 +169,7 @@ function derived(declaration: Declaration, { listeners, policies }: RootRead): S
     for (const unit of whole.units.keys()) if (!before.has(unit)) labels.set(unit, label)
   }
   const units = new Map<string, Unit>()
-  for (const listener of listeners) {
+  for (const { unit: listener } of listeners) {
     units.set(`listener:${listener.name}`, listener)
     labels.set(`listener:${listener.name}`, `listener ${listener.name}`)
   }
@@ -169,6 +184,10 @@ function derived(declaration: Declaration, { listeners, policies }: RootRead): S
   }
   return {
     records: declaration.records,
+    listeners,
+    policies: [...declaration.policies.values()],
+    policyOf: declaration.policyNames,
+    digest,
     units,
     secrets: whole.secrets,
     contents: digests(units, labels),

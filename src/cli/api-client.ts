@@ -1,0 +1,82 @@
+import { commandErrors } from '../app/errors.js'
+import { CodedError, codeOf } from '../lib/errors.js'
+import { isObject } from '../lib/json.js'
+
+const DEADLINE = 30_000
+
+/** Where the management API is, and what opens it. */
+export interface ApiAccess {
+  /** Without a slash at its end. */
+  readonly url: string
+  readonly key: string
+}
+
+/** What the API answered. */
+export interface ApiAnswer {
+  readonly status: number
+  readonly headers: Headers
+  readonly body: Readonly<Record<string, unknown>>
+}
+
+/** The access that a command line and the environment name, or the line that says what is wrong with them. */
+export function apiAccess(api: string, { SLUICE_API_KEY: key = '' }: NodeJS.ProcessEnv): ApiAccess | string {
+  if (key === '') return 'set SLUICE_API_KEY to a key of the management API'
+  if (!URL.canParse(api) || !/^https?:$/.test(new URL(api).protocol)) return `--api: ${api} is no http(s) URL`
+  return { url: api.replace(/\/+$/, ''), key }
+}
+
+/** Would what is sent there cross a network that others can read? */
+export function isExposed({ url }: ApiAccess): boolean {
+  const { protocol, hostname } = new URL(url)
+  const here = hostname === 'localhost' || hostname.endsWith('.localhost') || hostname === '[::1]'
+  return protocol === 'http:' && !here && !/^127\./.test(hostname)
+}
+
+/**
+ * Asks the API. An error of it is an answer too. Fails with a CodedError `API_UNUSABLE` when there is no answer of Sluice, or
+ * the key opens nothing.
+ */
+export async function askApi(
+  access: ApiAccess,
+  path: string,
+  request: {
+    readonly method?: string
+    readonly body?: unknown
+    readonly headers?: Readonly<Record<string, string>>
+  } = {}
+): Promise<ApiAnswer> {
+  const answer = await sendTo(access, path, request)
+  const body: unknown = await answer.json().catch(() => undefined)
+  if (!isObject(body)) throw unusable(access, 'does not answer as a Sluice does')
+  return { status: answer.status, headers: answer.headers, body }
+}
+
+/** As `askApi`, for answers that are no JSON. */
+export async function sendTo(
+  access: ApiAccess,
+  path: string,
+  { method = 'GET', body, headers = {} }: Parameters<typeof askApi>[2] & object
+): Promise<Response> {
+  const json = body === undefined ? {} : { 'content-type': 'application/json' }
+  let answer: Response
+  try {
+    answer = await fetch(`${access.url}${path}`, {
+      method,
+      headers: { authorization: `Bearer ${access.key}`, 'service-version': '2', ...json, ...headers },
+      redirect: 'error',
+      signal: AbortSignal.timeout(DEADLINE),
+      ...(body === undefined ? {} : { body: JSON.stringify(body) })
+    })
+  } catch (error) {
+    const why = codeOf((error as Error).cause) ?? (error as Error).name
+    throw unusable(access, `cannot be reached (${why})`, error)
+  }
+  if (answer.status === 401) throw unusable(access, 'does not accept the key in SLUICE_API_KEY')
+  return answer
+}
+
+/** The API does not answer as it should. */
+export function unusable({ url }: ApiAccess, why: string, cause?: unknown): CodedError {
+  const { origin } = new URL(url)
+  return new CodedError(commandErrors.API_UNUSABLE, `${origin} ${why}`, cause === undefined ? {} : { cause })
+}
