@@ -27,7 +27,7 @@ export interface ServerState {
 }
 
 /** What a unit says of the health of its server. */
-type ServerSettings = Pick<AddressUpstream, 'health' | 'passiveHealth' | 'timeouts'>
+type ServerSettings = Pick<AddressUpstream, 'health' | 'passiveHealth' | 'retries' | 'timeouts'>
 
 /**
  * One server that carries traffic: how busy it is, and whether it works. Its traffic tells (passive health): a server that

@@ -11,6 +11,7 @@ import type {
 } from '../runtime/plan.js'
 import type { Dialer } from '../transport/contract.js'
 import type { HealthChecks } from './health.js'
+import { RetryBudget } from './retries.js'
 import { Server, type ServerState, serverOf } from './server.js'
 
 /** The part of its weight with which a member begins that has come back. */
@@ -63,7 +64,12 @@ export class WeightedChoice {
 
 /** Where one attempt goes. */
 export type UpstreamTarget =
-  | { readonly kind: 'server'; readonly server: Server }
+  | {
+      readonly kind: 'server'
+      readonly server: Server
+      /** Id of the backend, or name of the option, that the server is of. */
+      readonly backend: string
+    }
   | { readonly kind: 'response'; readonly unit: ResponseUpstream }
 
 /** Upstream units by key, of the snapshot that serves. */
@@ -102,6 +108,7 @@ export class Upstreams {
   readonly #checks: HealthChecks | undefined
   readonly #servers = new WeakMap<AddressUpstream | TunnelUpstream, Server>()
   readonly #choices = new WeakMap<WeightedUpstream, WeightedChoice>()
+  readonly #budgets = new WeakMap<UpstreamUnit, RetryBudget>()
   #followed: ShardedMap<UpstreamUnit> = ShardedMap.empty()
   /** Pool key → units that use it. */
   readonly #uses = new Map<string, number>()
@@ -135,7 +142,18 @@ export class Upstreams {
    */
   choose(units: UpstreamLookup, key: string, tried: ReadonlySet<Server>): UpstreamTarget | undefined {
     const unit = units.upstream(key)
-    return unit === undefined ? undefined : this.#choose(units, unit, tried)
+    return unit === undefined ? undefined : this.#choose(units, key, unit, tried)
+  }
+
+  /** What bounds the retries of a backend: one for all requests to it, whichever route they took. */
+  retryBudget(units: UpstreamLookup, key: string): RetryBudget {
+    const unit = units.upstream(key)
+    let budget = unit === undefined ? undefined : this.#budgets.get(unit)
+    if (budget === undefined) {
+      budget = new RetryBudget(this.#clock)
+      if (unit !== undefined) this.#budgets.set(unit, budget)
+    }
+    return budget
   }
 
   /** Pool keys in use once `units` serve. Costs what has changed since the last call. */
@@ -156,19 +174,25 @@ export class Upstreams {
     return this.#keys
   }
 
-  #choose(units: UpstreamLookup, unit: UpstreamUnit, tried: ReadonlySet<Server>): UpstreamTarget | undefined {
+  #choose(
+    units: UpstreamLookup,
+    key: string,
+    unit: UpstreamUnit,
+    tried: ReadonlySet<Server>
+  ): UpstreamTarget | undefined {
     switch (unit.form) {
       case 'response':
         return { kind: 'response', unit }
       case 'address':
       case 'tunnels': {
         const server = this.#server(unit)
-        return server === undefined || tried.has(server) ? undefined : { kind: 'server', server }
+        if (server === undefined || tried.has(server)) return undefined
+        return { kind: 'server', server, backend: backendOf(key) }
       }
       case 'failover': {
         const member =
-          unit.members.find((key) => this.#state(units, key, tried) === 'up') ??
-          unit.members.find((key) => this.#state(units, key, tried) === 'down')
+          unit.members.find((one) => this.#state(units, one, tried) === 'up') ??
+          unit.members.find((one) => this.#state(units, one, tried) === 'down')
         return member === undefined ? undefined : this.choose(units, member, tried)
       }
       case 'weighted':
@@ -261,6 +285,11 @@ export class Upstreams {
     else this.#uses.set(key, before + by)
     return before === 0 || before + by === 0
   }
+}
+
+/** Id of a backend, or name of an option, from the key of its unit. */
+export function backendOf(key: string): string {
+  return key.slice(key.indexOf(':') + 1)
 }
 
 function best(states: readonly State[]): State {

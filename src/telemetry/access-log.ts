@@ -1,6 +1,7 @@
 import type { ConnectionFacts, RequestHead, Sent } from '../flow/exchange.js'
 import type { Flow } from '../flow/flow.js'
 import { redact, shownQuery } from './redaction.js'
+import type { UpstreamTries } from './upstream-tries.js'
 
 /** The part of a pino logger that the access log needs. */
 export interface LineWriter {
@@ -23,6 +24,8 @@ export interface ExchangeRecord {
   readonly upstreamDuration: number | undefined
   /** Undefined without an ordinary answer of an upstream. */
   readonly reusedConnection: boolean | undefined
+  /** What was tried to get an answer; undefined when nothing was forwarded. */
+  readonly tries: UpstreamTries | undefined
 }
 
 /**
@@ -65,6 +68,7 @@ export class AccessLog {
         bytes_out: sent.bytesOut,
         duration_ms: round(record.duration),
         ...(record.upstreamDuration === undefined ? undefined : { upstream_ms: round(record.upstreamDuration) }),
+        ...upstreamOf(record.tries),
         revision: record.revision,
         ...(flow?.logs === undefined ? undefined : { logs: flow.logs.map((entry) => redact(entry, 0)) })
       },
@@ -79,6 +83,14 @@ export class AccessLog {
     this.#credit -= 1
     return true
   }
+}
+
+/** Who served: the last try, and all of them. Without a try nothing. */
+function upstreamOf(tries: UpstreamTries | undefined): object | undefined {
+  const last = tries?.last
+  if (tries === undefined || last === undefined) return undefined
+  const { backend, server } = last
+  return { upstream: { backend, server, try_count: tries.count, tries: tries.shown } }
 }
 
 function round(milliseconds: number): number {

@@ -131,7 +131,23 @@ const HTTP_FIELDS: EventFields<ExchangeRecord> = {
     'string',
     'Such as TLSv1.3; null without TLS.',
     ({ connection }) => connection.tls?.version ?? null
-  )
+  ),
+  'upstream.backend': field(
+    'string',
+    'Id of the backend that was tried last; null when nothing was forwarded. So is the server.',
+    ({ tries }) => tries?.last?.backend ?? null
+  ),
+  'upstream.server': field(
+    'string',
+    'Its URL, or the tunnels that it stands for.',
+    ({ tries }) => tries?.last?.server ?? null
+  ),
+  'upstream.tries': field(
+    'list<dyn>',
+    'The first nine tries and the last one: backend, server, status or failure, and milliseconds from the beginning of the try: connect_ms (of a connection that was opened for it), first_byte_ms.',
+    ({ tries }) => tries?.shown ?? []
+  ),
+  'upstream.try_count': field('int', 'How often it was sent.', ({ tries }) => tries?.count ?? 0)
 }
 
 function pathOf({ flow }: ExchangeRecord): string {
@@ -272,6 +288,11 @@ export class TrafficEventSource {
 
   constructor(sink: EventSink) {
     this.#sink = sink
+  }
+
+  /** Is what happens to requests gathered? */
+  get wantsExchanges(): boolean {
+    return this.#sink.wants(HTTP_REQUEST_COMPLETE)
   }
 
   exchange(record: ExchangeRecord): void {
