@@ -26,6 +26,9 @@ export interface ServerState {
   readonly since: number | undefined
 }
 
+/** What sees the health of a server. */
+export type Observer = 'check' | 'traffic'
+
 /** What a unit says of the health of its server. */
 type ServerSettings = Pick<AddressUpstream, 'health' | 'passiveHealth' | 'retries' | 'timeouts'>
 
@@ -52,6 +55,8 @@ export class Server {
   /** Checks in a row that contradict `#checked`. */
   #contrary = 0
   #upSince = Number.NEGATIVE_INFINITY
+  /** Called when it went from up, or from not being known, to down, or came back. `by`: what has seen it. */
+  onChange: ((state: ServerState, by: Observer) => void) | undefined = undefined
   #seen: ServerState = { state: 'unchecked', reason: '', since: undefined }
 
   constructor(dialer: Dialer, name: string, clock: Clock, unit?: AddressUpstream) {
@@ -105,7 +110,7 @@ export class Server {
     this.#backoff.reset()
     this.#downUntil = 0
     this.#upSince = this.#clock.monotonic()
-    if (this.#checked === undefined) this.#sees('up', 'it answers again')
+    if (this.#checked !== false) this.#sees('up', 'it answers again', 'traffic')
   }
 
   /** What ended the attempt; what the client did says nothing of the server. */
@@ -119,17 +124,17 @@ export class Server {
     this.#failure(false, `status ${status}`)
   }
 
-  /** What a check found. True when the server changed from up to down or back by it. */
-  checked(ok: boolean, reason: string): boolean {
+  /** What a check found. */
+  checked(ok: boolean, reason: string): void {
     const { rise = 1, fall = 1 } = this.settings.health ?? {}
     if (this.#checked === ok) {
       this.#contrary = 0
-      return false
+      return
     }
     this.#contrary++
     // The first check decides at once: before it nothing is known.
-    if (this.#checked !== undefined && this.#contrary < (ok ? rise : fall)) return false
-    const changed = this.#checked !== undefined || !ok
+    if (this.#checked !== undefined && this.#contrary < (ok ? rise : fall)) return
+    const first = this.#checked === undefined
     this.#checked = ok
     this.#contrary = 0
     if (ok) {
@@ -137,10 +142,9 @@ export class Server {
       this.#downUntil = 0
       this.#failures = 0
       this.#backoff.reset()
-      if (changed) this.#upSince = this.#clock.monotonic()
+      if (!first) this.#upSince = this.#clock.monotonic()
     }
-    this.#sees(ok ? 'up' : 'down', reason)
-    return changed
+    this.#sees(ok ? 'up' : 'down', reason, 'check')
   }
 
   #failure(unreached: boolean, reason: string): void {
@@ -148,12 +152,15 @@ export class Server {
     if (!unreached && this.#failures < (this.settings.passiveHealth?.failures ?? TOLERATED)) return
     this.#downUntil = this.#clock.monotonic() + this.#backoff.next()
     this.#failures = 0
-    if (this.#checked !== false) this.#sees('down', reason)
+    if (this.#checked !== false) this.#sees('down', reason, 'traffic')
   }
 
-  #sees(state: 'up' | 'down', reason: string): void {
-    const since = this.#seen.state === state ? this.#seen.since : this.#clock.wall()
+  #sees(state: 'up' | 'down', reason: string, by: Observer): void {
+    const before = this.#seen
+    const since = before.state === state ? before.since : this.#clock.wall()
     this.#seen = { state, reason, since }
+    // That it works, found out first, changes nothing.
+    if (before.state !== state && (state === 'down' || before.state === 'down')) this.onChange?.(this.#seen, by)
   }
 }
 

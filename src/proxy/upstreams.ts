@@ -12,7 +12,7 @@ import type {
 import type { Dialer } from '../transport/contract.js'
 import type { HealthChecks } from './health.js'
 import { RetryBudget } from './retries.js'
-import { Server, type ServerState, serverOf } from './server.js'
+import { type Observer, Server, type ServerState, serverOf } from './server.js'
 
 /** The part of its weight with which a member begins that has come back. */
 const COLDEST = 0.1
@@ -85,6 +85,15 @@ interface TunnelGroups {
   has(labels: TunnelUpstream['labels']): boolean
 }
 
+/** A server of the configuration that serves went down or came back, as this process sees it. */
+export interface ServerChange {
+  /** Id of the backend, or name of the option, that it is of. */
+  readonly backend: string
+  readonly server: string
+  readonly state: ServerState
+  readonly by: Observer
+}
+
 export interface UpstreamsParts {
   readonly clock: Clock
   readonly tunnels?: TunnelGroups
@@ -92,6 +101,8 @@ export interface UpstreamsParts {
   readonly lookup?: LookupFunction
   /** Asks the servers whose units want it; absent: traffic alone tells. */
   readonly checks?: HealthChecks
+  /** Called at each change. Must not throw. */
+  readonly changed?: (change: ServerChange) => void
 }
 
 /** How good a choice a unit is: it works, it is down, or it cannot be tried (again). */
@@ -106,6 +117,7 @@ export class Upstreams {
   readonly #tunnels: TunnelGroups | undefined
   readonly #lookup: LookupFunction | undefined
   readonly #checks: HealthChecks | undefined
+  readonly #changed: UpstreamsParts['changed']
   readonly #servers = new WeakMap<AddressUpstream | TunnelUpstream, Server>()
   readonly #choices = new WeakMap<WeightedUpstream, WeightedChoice>()
   readonly #budgets = new WeakMap<UpstreamUnit, RetryBudget>()
@@ -114,11 +126,12 @@ export class Upstreams {
   readonly #uses = new Map<string, number>()
   #keys: ReadonlySet<string> = new Set()
 
-  constructor({ clock, tunnels, lookup, checks }: UpstreamsParts) {
+  constructor({ clock, tunnels, lookup, checks, changed }: UpstreamsParts) {
     this.#clock = clock
     this.#tunnels = tunnels
     this.#lookup = lookup
     this.#checks = checks
+    this.#changed = changed
   }
 
   /** What is known of the server of a unit; undefined for one that is no server. */
@@ -164,10 +177,10 @@ export class Upstreams {
   /** As `follow`, in steps. Must come to its end before it begins again. */
   *following(units: ShardedMap<UpstreamUnit>): Steps<ReadonlySet<string>> {
     let changed = false
-    for (const { before, after } of units.since(this.#followed)) {
+    for (const { key, before, after } of units.since(this.#followed)) {
       yield
-      changed = this.#count(after, 1) || changed
-      changed = this.#count(before, -1) || changed
+      changed = this.#count(key, after, 1) || changed
+      changed = this.#count(key, before, -1) || changed
     }
     this.#followed = units
     if (changed) this.#keys = new Set(this.#uses.keys())
@@ -273,12 +286,18 @@ export class Upstreams {
   }
 
   /** Answers whether the set of keys has changed. */
-  #count(unit: UpstreamUnit | undefined, by: 1 | -1): boolean {
+  #count(unitKey: string, unit: UpstreamUnit | undefined, by: 1 | -1): boolean {
     if (unit?.form !== 'address' && unit?.form !== 'tunnels') return false
     const server = this.#server(unit)
     if (server === undefined) return false
-    if (by === 1) this.#checks?.begin(server)
-    else this.#checks?.end(server)
+    if (by === 1) {
+      const about = { backend: backendOf(unitKey), server: server.name }
+      server.onChange = (state, seenBy) => this.#changed?.({ ...about, state, by: seenBy })
+      this.#checks?.begin(server)
+    } else {
+      server.onChange = undefined
+      this.#checks?.end(server)
+    }
     const { key } = server.dialer
     const before = this.#uses.get(key) ?? 0
     if (before + by === 0) this.#uses.delete(key)
