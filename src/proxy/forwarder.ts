@@ -11,7 +11,7 @@ import { type Answer, type ClientTransport, DialError, type ForwardOptions } fro
 import { WebSocketPipe } from '../transport/websocket/pipe.js'
 import { cleanResponse, type HeaderKinds } from './header-sanitizing.js'
 import { failureResponse, responseOf } from './response.js'
-import { isRefusal, mayRetry, type RetryBudget, retriesOf } from './retries.js'
+import { isEmpty, isRefusal, mayRetry, type RetryBudget, retriesOf } from './retries.js'
 import type { Server } from './server.js'
 import type { UpstreamLookup, Upstreams, UpstreamTarget } from './upstreams.js'
 
@@ -42,6 +42,7 @@ export interface ForwarderParts {
   readonly log: { warn(fields: object, message: string): void }
 }
 
+const NO_BYTES = new Uint8Array(0)
 const NONE_TRIED: ReadonlySet<Server> = new Set()
 
 /** Sends a request to its upstream, again or elsewhere when that cannot do harm, and turns every way to fail into a response. */
@@ -66,7 +67,7 @@ export class Forwarder {
     if (key === undefined || target === undefined)
       return { response: failureResponse(absence(units, key)), duration: undefined }
     const begun = clock.monotonic()
-    const options = this.#options(exchange, flow)
+    let options = this.#options(exchange, flow)
     let budget: RetryBudget | undefined
     let duration = 0
     for (let attempt = 1; ; attempt++) {
@@ -115,6 +116,8 @@ export class Forwarder {
       }
       if (answer.kind === 'response') answer.body.discard()
       metrics.retried()
+      // A body inside its engine is sent once, be it empty.
+      if (isEmpty(flow.request.body)) options = { ...options, body: NO_BYTES }
       target = next
     }
   }

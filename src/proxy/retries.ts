@@ -35,15 +35,25 @@ export function isRefusal(answer: Answer, server: Server, retries: Retries): boo
 }
 
 /**
- * May the request be sent again after this failure or refusal? Only a body that is absent or bytes can be (a stream may have been
+ * May the request be sent again after this failure or refusal? Only a body that is absent, empty or bytes can be (a stream may have been
  * read), and only what was not processed goes again whatever its method is.
  */
 export function mayRetry(answer: Answer, request: FlowRequest, { on, methods }: Retries): boolean {
-  if (!(request.body instanceof Uint8Array) && request.body.framing.kind !== 'none') return false
+  if (!isRepeatable(request.body)) return false
   if (answer.kind !== 'failed') return METHODS[methods].has(request.method)
   const condition = conditionOf(answer)
   if (condition === undefined || !on.includes(condition)) return false
   return answer.retry === 'safe' || METHODS[methods].has(request.method)
+}
+
+function isRepeatable(body: FlowRequest['body']): boolean {
+  if (body instanceof Uint8Array) return true
+  return body.framing.kind === 'none' || isEmpty(body)
+}
+
+/** Did the client say that there is content, of no bytes? */
+export function isEmpty(body: FlowRequest['body']): boolean {
+  return !(body instanceof Uint8Array) && body.framing.kind === 'length' && body.framing.bytes === 0
 }
 
 function conditionOf({ failure, retry }: Extract<Answer, { kind: 'failed' }>): RetryCondition | undefined {

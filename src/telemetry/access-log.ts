@@ -112,6 +112,8 @@ export interface ConnectionRecord {
   readonly revision: number
   /** Milliseconds. */
   readonly duration: number
+  /** What was tried to get a connection; undefined when nothing was. */
+  readonly tries: UpstreamTries | undefined
 }
 
 /** One structured line for each connection to a TCP edge, written when it ends. */
@@ -122,7 +124,7 @@ export class ConnectionLog {
     this.#log = log
   }
 
-  write({ connection, flow, edge, code, revision, duration }: ConnectionRecord): void {
+  write({ connection, flow, edge, code, revision, duration, tries }: ConnectionRecord): void {
     const { startedAt, tls } = connection
     this.#log.info(
       {
@@ -140,6 +142,7 @@ export class ConnectionLog {
         started: new Date(startedAt).toISOString(),
         ended: new Date(startedAt + duration).toISOString(),
         duration_ms: Math.round(duration * 1_000) / 1_000,
+        ...upstreamOf(tries),
         revision,
         ...(flow.logs === undefined ? undefined : { logs: flow.logs.map((entry) => redact(entry, 0)) })
       },

@@ -1,6 +1,6 @@
 import { once } from 'node:events'
 import { createServer, type RequestListener } from 'node:http'
-import type { AddressInfo } from 'node:net'
+import { type AddressInfo, connect } from 'node:net'
 import t, { type Test } from 'tap'
 import { receiver } from '../events/receiver.js'
 import { account, create, site, visit } from '../helpers/account.js'
@@ -59,6 +59,31 @@ onEngines('log and event name the backend and the server of each try, with its t
     { try_count: 1, tries: [{ backend: good, connect_ms: undefined }] },
     'a connection was reused'
   )
+})
+
+t.test('the line of a connection to a TCP edge names what was tried, too', async (t) => {
+  const sluice = await startSluice(t)
+  const port = await listening(t, (_request, response) => response.end('here'))
+  const dead = await freePort()
+  const bad = (await create(sluice, '/backends/static', { address: `127.0.0.1:${dead}` })).id
+  const good = (await create(sluice, '/backends/static', { address: `127.0.0.1:${port}` })).id
+  const { id } = await create(sluice, '/backends/failover', { backends: [bad, good] })
+  const at = await freePort()
+  await create(sluice, '/edges/tcp', { hostports: [`localhost:${at}`], backend: { backend_id: id } })
+  const client = connect(at, '127.0.0.1')
+  client.end('GET / HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n')
+  client.resume()
+  await once(client, 'close')
+  const line = await sluice.line(({ msg }) => msg === 'connection')
+  t.match(line.upstream, {
+    backend: good,
+    server: `http://127.0.0.1:${port}`,
+    try_count: 2,
+    tries: [
+      { backend: bad, failure: 'dial-refused' },
+      { backend: good, connect_ms: Number }
+    ]
+  })
 })
 
 t.test('an answer without an upstream names none', async (t) => {
