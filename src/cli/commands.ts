@@ -136,7 +136,7 @@ async function optionsFileSchema(): Promise<unknown> {
 
 async function siteSchema(): Promise<unknown> {
   const { siteFileSchema } = await import('../control/declared/schema.js')
-  return siteFileSchema()
+  return siteFileSchema((await documentSchema()) as object)
 }
 
 const SCHEMAS: Readonly<Record<string, () => Promise<unknown>>> = {

@@ -147,8 +147,8 @@ export class AppliedRevision {
   /** What the changes have touched, as it is now. */
   async #touched(reader: StoreReader, { changes }: ChangeFeed, slices: Slices): Promise<Touched[]> {
     const keys = new Map<string, RecordKey>()
-    for (const { kind, id } of changes) {
-      keys.set(`${kind} ${id}`, { kind, id })
+    for (const change of changes) {
+      keys.set(`${change.kind} ${change.id}`, change)
       if (slices.due) await slices.rest()
     }
     const touched: Touched[] = []
@@ -201,12 +201,12 @@ export class AppliedRevision {
 
   /** Secrets that do not open are missing: what needs them stays shut, and everything else serves. */
   #open(stored: StoredRecord): PlannedRecord {
-    const key = `${stored.kind}/${stored.id}`
     try {
       const opened = this.#parts.records.open(stored)
-      this.#sealed.delete(key)
+      if (this.#sealed.size > 0) this.#sealed.delete(keyOf(stored))
       return opened
     } catch (error) {
+      const key = keyOf(stored)
       const code = codeOf(error) ?? 'INTERNAL'
       this.#sealed.set(key, `the secrets of ${key} do not open: ${code}`)
       this.#parts.log.warn({ record: key, code }, 'secrets of the store do not open')
@@ -220,6 +220,8 @@ export class AppliedRevision {
     for (const key of drop) this.#broken.delete(key)
   }
 }
+
+const keyOf = ({ kind, id }: RecordKey): string => `${kind}/${id}`
 
 function reasonOf({ source, problems }: UnitProblems): string {
   const error = problems.find(({ severity }) => severity === 'error')

@@ -1,7 +1,7 @@
 import { isDeepStrictEqual } from 'node:util'
 import { Mutex } from '../lib/concurrency.js'
 import type { ShardedMap } from '../lib/sharded-map.js'
-import type { Slices, Steps } from '../lib/slices.js'
+import { Passes, type Slices, type Steps } from '../lib/slices.js'
 import type { UnitProblems } from '../policy/problems.js'
 import { type CompileOptions, type Prepared, preparing } from '../runtime/compile.js'
 import type { Change, RouteUnit, SecretValues, Unit, UpstreamUnit } from '../runtime/plan.js'
@@ -106,9 +106,10 @@ export class Live {
   /** The change after which the records' units are exactly `units`, in steps. */
   *fromRecords(units: ReadonlyMap<string, Unit>, secrets: SecretValues): Steps<Units> {
     const keys = new Set<string>()
+    const passes = new Passes()
     for (const [key] of this.units) {
       if (!this.#own.has(key)) keys.add(key)
-      yield
+      if (passes.due()) yield
     }
     return { ...(yield* this.#unlike(units, keys)), secrets }
   }
@@ -118,16 +119,17 @@ export class Live {
   }
 
   *#unlike(units: ReadonlyMap<string, Unit>, before: ReadonlySet<string>): Steps<Pick<Change, 'put' | 'drop'>> {
+    const passes = new Passes()
     const put: [string, Unit][] = []
     for (const [key, unit] of units) {
       const running = this.units.get(key)
       if (running === undefined || !isDeepStrictEqual(running, unit)) put.push([key, unit])
-      yield
+      if (passes.due()) yield
     }
     const drop: string[] = []
     for (const key of before) {
       if (!units.has(key)) drop.push(key)
-      yield
+      if (passes.due()) yield
     }
     return { put, drop }
   }

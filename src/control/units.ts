@@ -1,6 +1,6 @@
 import { isDeepStrictEqual } from 'node:util'
 import type { ShardedMap } from '../lib/sharded-map.js'
-import type { Steps } from '../lib/slices.js'
+import { Passes, type Steps } from '../lib/slices.js'
 import { failoverBackends, httpResponseBackends, tunnelGroups, weightedBackends } from '../resources/backends.js'
 import { certificateAuthorities, reservedDomains, tlsCertificates } from '../resources/domains.js'
 import { httpsEdges, httpsRoutes, tcpEdges } from '../resources/edges.js'
@@ -76,8 +76,9 @@ export function* deriving(running: ShardedMap<Unit>, touched: readonly Touched[]
   }
   const put: [string, Unit][] = []
   const drop: string[] = []
+  const passes = new Passes()
   for (const [key, unit] of units) {
-    yield
+    if (passes.due()) yield
     const before = running.get(key)
     if (unit === undefined) {
       if (before !== undefined) drop.push(key)

@@ -1,4 +1,4 @@
-import { atOnce, type Steps } from './slices.js'
+import { atOnce, Passes, type Steps } from './slices.js'
 
 /**
  * A persistent map of string keys: `with` answers a changed map and leaves the old one as it was. A change copies the
@@ -36,6 +36,7 @@ export class ShardedMap<V> {
     const shards = this.#shards.slice()
     const copied = new Map<number, Map<string, V>>()
     let size = this.size
+    const passes = new Passes()
     const writable = (key: string): Map<string, V> => {
       const index = shardOf(key)
       let shard = copied.get(index)
@@ -50,13 +51,13 @@ export class ShardedMap<V> {
       const shard = writable(key)
       if (!shard.has(key)) size++
       shard.set(key, value)
-      yield
+      if (passes.due()) yield
     }
     for (const key of drop) {
       if (this.#shards[shardOf(key)]?.has(key) || copied.get(shardOf(key))?.has(key)) {
         if (writable(key).delete(key)) size--
       }
-      yield
+      if (passes.due()) yield
     }
     return new ShardedMap(shards, size)
   }

@@ -1,6 +1,5 @@
 import { setTimeout as sleep, setImmediate as turnOfLoop } from 'node:timers/promises'
-import { getHeapSpaceStatistics, setFlagsFromString } from 'node:v8'
-import { runInNewContext } from 'node:vm'
+import { YoungGeneration } from './young-generation.js'
 
 /** Long work in small steps: between two of them it may rest. A step should take well below a millisecond. */
 export type Steps<T> = Generator<undefined, T, undefined>
@@ -14,15 +13,19 @@ const HOLD = 2
 const HOLD_BESIDE = 1
 /** How often work that makes room for traffic rests as long as it has worked, collections of garbage included; milliseconds at most. */
 const REST = { times: 2, longest: 50 }
-/**
- * Bytes of the young generation that work beside traffic lets fill up. Nearly all of what it makes is kept, so a collection
- * copies it: some two milliseconds for so much, more than ten for all that the generation holds.
- */
-const YOUNG = 2 * 1024 * 1024
 
-/** After steps that took less milliseconds together, the clock is not looked at for so many. */
-const SHORT = 0.02
-const UNSEEN = 7
+/** How many passes of a loop make a step. */
+const PASSES = 16
+
+/** Counts the passes of a loop that take a few microseconds each: a rest may follow some of them, not each one. */
+export class Passes {
+  #done = 0
+
+  /** Call it once a pass: true when a step has come to its end. */
+  due(): boolean {
+    return ++this.#done % PASSES === 0
+  }
+}
 
 /** The work in one go: for what is known to be small. */
 export function atOnce<T>(steps: Steps<T>): T {
@@ -38,7 +41,7 @@ export interface SlicesOptions {
   readonly now?: () => number
   /** Milliseconds that the work may hold the loop at a stretch. */
   readonly hold?: number
-  /** Called at the end of each stretch; its time counts as work. */
+  /** Called at the end of each slice, whose work it belongs to. */
   readonly tidy?: () => void
 }
 
@@ -47,10 +50,15 @@ export class Slices {
   readonly #turn: (worked: number) => Promise<unknown>
   readonly #now: () => number
   readonly #hold: number
-  readonly #tidy: (() => void) | undefined
+  readonly #tidy: () => void
   #begun: number
 
-  constructor({ turn = () => turnOfLoop(), now = () => performance.now(), hold = HOLD, tidy }: SlicesOptions = {}) {
+  constructor({
+    turn = () => turnOfLoop(),
+    now = () => performance.now(),
+    hold = HOLD,
+    tidy = () => undefined
+  }: SlicesOptions = {}) {
     this.#turn = turn
     this.#now = now
     this.#hold = hold
@@ -59,32 +67,20 @@ export class Slices {
   }
 
   /**
-   * Work that may take seconds beside traffic: it leaves two thirds of the time to requests, so that most of them never meet it.
+   * Work that may take seconds beside traffic: it leaves two thirds of the time to requests, so that most of them never meet it,
+   * and collects its garbage within its own slices.
    */
   static besideTraffic(): Slices {
     const turn = (worked: number) => sleep(Math.min(REST.longest, worked * REST.times))
-    return new Slices({ turn, hold: HOLD_BESIDE, tidy: collectYoung })
+    const young = new YoungGeneration()
+    return new Slices({ turn, hold: HOLD_BESIDE, tidy: () => young.tidy() })
   }
 
   /** Runs the work to its end. What takes less than one slice is done without a turn of the loop. */
   async run<T>(steps: Steps<T>): Promise<T> {
-    let unseen = 0
-    let last = this.#now()
     for (let step = steps.next(); ; step = steps.next()) {
       if (step.done === true) return step.value
-      if (unseen > 0) {
-        unseen--
-        continue
-      }
-      const now = this.#now()
-      if (now >= this.#begun + this.#hold) {
-        await this.rest()
-        last = this.#begun
-      } else {
-        // To look at the clock costs more than many a step.
-        unseen = now - last < SHORT ? UNSEEN : 0
-        last = now
-      }
+      if (this.due) await this.rest()
     }
   }
 
@@ -94,32 +90,8 @@ export class Slices {
   }
 
   async rest(): Promise<void> {
-    this.#tidy?.()
+    this.#tidy()
     await this.#turn(this.#now() - this.#begun)
     this.#begun = this.#now()
   }
-}
-
-/**
- * Collects the young generation when it holds much, so that the engine does not do it in the middle of a request with all that
- * it holds. Does nothing where the engine gives no way to ask for a collection.
- */
-function collectYoung(): void {
-  const young = getHeapSpaceStatistics().find(({ space_name: name }) => name === 'new_space')
-  if (young !== undefined && young.space_used_size > YOUNG) collector()?.({ type: 'minor' })
-}
-
-type Collector = (options: { readonly type: 'minor' }) => unknown
-
-let found: { readonly collect: Collector | undefined } | undefined
-
-/** The engine shows its collector to contexts that begin while its flag is set; nothing else of the process gets to see it. */
-function collector(): Collector | undefined {
-  if (found === undefined) {
-    setFlagsFromString('--expose-gc')
-    const collect: unknown = runInNewContext('globalThis.gc')
-    setFlagsFromString('--no-expose-gc')
-    found = { collect: typeof collect === 'function' ? (collect as Collector) : undefined }
-  }
-  return found.collect
 }

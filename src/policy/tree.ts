@@ -52,6 +52,13 @@ export interface TreeProblem {
   readonly span: Span
 }
 
+/** What a text may hold at most. */
+export interface TreeLimits {
+  readonly depth: number
+  /** After aliases are written out. */
+  readonly nodes: number
+}
+
 /** Plain data of a node, for schemas. Maps become objects whose keys are all own properties. */
 export function dataOf(node: TreeNode): unknown {
   if (node.kind === 'scalar') return node.value

@@ -10,7 +10,8 @@ import {
   type YAMLError
 } from 'yaml'
 import type { Span } from '../lib/positions.js'
-import type { BrokenNode, MapEntry, ScalarNode, TreeNode, TreeProblem } from './tree.js'
+import { readJson } from './json-tree.js'
+import type { BrokenNode, MapEntry, ScalarNode, TreeLimits, TreeNode, TreeProblem } from './tree.js'
 
 /** What follows a few mistakes is mostly their consequence. */
 const MAX_SYNTAX_PROBLEMS = 5
@@ -65,12 +66,6 @@ function nestingProblem(text: string, depth: number): TreeProblem | undefined {
   return undefined
 }
 
-export interface TreeLimits {
-  readonly depth: number
-  /** After aliases are written out. */
-  readonly nodes: number
-}
-
 interface Tree {
   /** Undefined for an empty text, and for one that cannot be read. */
   readonly root: TreeNode | undefined
@@ -81,6 +76,8 @@ interface Tree {
 export function readTree(text: string, limits: TreeLimits): Tree {
   const tooDeep = nestingProblem(text, limits.depth)
   if (tooDeep !== undefined) return { root: undefined, problems: [tooDeep] }
+  const json = readJson(text, limits)
+  if (json !== undefined) return { root: json, problems: [] }
   const documents = parseAllDocuments(text, {
     schema: 'core',
     stringKeys: true,

@@ -1,7 +1,7 @@
 import { isDeepStrictEqual } from 'node:util'
 import { type AddressRules, type Cidr, CidrSet, judge, parseCidr } from '../lib/ip.js'
 import { ShardedMap } from '../lib/sharded-map.js'
-import { atOnce, type Steps } from '../lib/slices.js'
+import { atOnce, Passes, type Steps } from '../lib/slices.js'
 import { asKind, type IpRuleUnit, type RestrictionUnit, type UnitChange } from './plan.js'
 
 /** The part of a snapshot that decides by address. */
@@ -126,8 +126,9 @@ export class IpPolicies {
     }
     const known: [string, true][] = []
     const gone: string[] = []
+    const passes = new Passes()
     for (const { before, after } of changes) {
-      yield
+      if (passes.due()) yield
       const policy = asKind(before, 'ip_policy')
       if (policy !== undefined && after === undefined) gone.push(policy.id)
       const made = asKind(after, 'ip_policy')
@@ -178,6 +179,7 @@ export class Restrictions {
   }
 
   *editing(changes: readonly UnitChange[]): Steps<Restrictions> {
+    const passes = new Passes()
     const gone: RestrictionUnit[] = []
     const put: RestrictionUnit[] = []
     for (const { before, after } of changes) {
@@ -185,7 +187,7 @@ export class Restrictions {
       if (former !== undefined) gone.push(former)
       const unit = asKind(after, 'restriction')
       if (unit !== undefined) put.push(unit)
-      yield
+      if (passes.due()) yield
     }
     if (gone.length === 0 && put.length === 0) return this
     const byTraffic = new Map(this.#byTraffic)

@@ -1,6 +1,6 @@
 import { ClientAuthority } from '../lib/crl.js'
 import { ShardedMap } from '../lib/sharded-map.js'
-import type { Steps } from '../lib/slices.js'
+import { Passes, type Steps } from '../lib/slices.js'
 import { asKind, type CertificateUnit, type SecretValues, type UnitChange } from './plan.js'
 import { secretValue } from './secrets.js'
 
@@ -61,9 +61,10 @@ export class Certificates {
 
   *editing(changes: readonly UnitChange[], values: SecretValues): Steps<Certificates> {
     const concerned: UnitChange[] = []
+    const passes = new Passes()
     for (const change of changes) {
       if (CONCERNING.has((change.after ?? change.before)?.kind ?? '')) concerned.push(change)
-      yield
+      if (passes.due()) yield
     }
     if (concerned.length === 0) return this
     const certificates: [string, Certificate][] = []

@@ -1,5 +1,5 @@
 import type { ShardedMap } from '../lib/sharded-map.js'
-import { atOnce, type Steps } from '../lib/slices.js'
+import { atOnce, Passes, type Steps } from '../lib/slices.js'
 import type { Action } from '../policy/action.js'
 import { type CompiledPolicy, compilePolicy } from '../policy/compile.js'
 import type { UnitProblems } from '../policy/problems.js'
@@ -92,9 +92,10 @@ function* compilePolicies(changes: readonly UnitChange[], draft: Draft, options:
   const compiled: [string, CompiledPolicy][] = []
   const failed: UnitProblems[] = []
   const doubtful: UnitProblems[] = []
+  const passes = new Passes()
   for (const { key, after } of changes) {
     const unit = asKind(after, 'policy')
-    yield
+    if (passes.due() || unit !== undefined) yield
     if (unit === undefined) continue
     const { policy, problems } = compileUnit(unit, draft, key, options)
     const found: UnitProblems = { key, source: unit.source, text: unit.text, problems }
@@ -121,11 +122,12 @@ function* changedUpstreams(
 ): Steps<ShardedMap<UpstreamUnit>> {
   const put: [string, UpstreamUnit][] = []
   const drop: string[] = []
+  const passes = new Passes()
   for (const { key, before, after } of changes) {
     const unit = asKind(after, 'upstream')
     if (unit !== undefined) put.push([key, unit])
     else if (before?.kind === 'upstream' && after === undefined) drop.push(key)
-    yield
+    if (passes.due()) yield
   }
   return put.length === 0 && drop.length === 0 ? running : yield* running.editing(put, drop)
 }

@@ -2,7 +2,7 @@ import type { CompiledModule } from '../features/contract.js'
 import type { EndpointFacts } from '../flow/flow.js'
 import type { PathForm } from '../flow/target.js'
 import { ShardedMap } from '../lib/sharded-map.js'
-import { atOnce, type Steps } from '../lib/slices.js'
+import { atOnce, Passes, type Steps } from '../lib/slices.js'
 import { compileModules, type ModuleCompilation } from './modules.js'
 import {
   asKind,
@@ -86,13 +86,14 @@ export class HostTable {
     const changed = new Map<string, Holders>()
     let every = this.#every
     const of = (host: string): Holders => changed.get(host) ?? this.#holders.get(host) ?? []
+    const passes = new Passes()
     for (const edge of drop) {
-      yield
+      if (passes.due()) yield
       if (edge.hosts === 'every') every = every?.edge.id === edge.id ? undefined : every
       else for (const { host } of edge.hosts) changed.set(host, without(of(host), edge))
     }
     for (const edge of put) {
-      yield
+      if (passes.due()) yield
       if (edge.hosts === 'every') every = { edge, endpoint: undefined }
       else for (const at of edge.hosts) changed.set(at.host, including(of(at.host), at, edge))
     }
@@ -267,8 +268,9 @@ export class Edges {
     const put = new Map<string, CompiledEdge>()
     const gone = new Map<string, CompiledEdge>()
     const routesOf = (id: string) => routes.get(id) ?? this.#routes.get(id) ?? PathTable.empty
+    const passes = new Passes()
     for (const { before, after } of changes) {
-      yield
+      if (passes.due()) yield
       const former = asKind(before, 'edge')
       const running = former === undefined ? undefined : this.#edges.get(former.id)
       if (running !== undefined) gone.set(running.id, running)
@@ -279,7 +281,7 @@ export class Edges {
       put.set(id, { id, hosts, connectPolicy, tls, pathForm, onHttp, hsts, protocol, yields, routes: routesOf(id) })
     }
     for (const [id, table] of routes) {
-      yield
+      if (passes.due()) yield
       const running = this.#edges.get(id)
       if (running === undefined || put.has(id) || gone.has(id)) continue
       gone.set(id, running)
@@ -303,8 +305,9 @@ export class Edges {
       edits.set(edge, known)
       return known
     }
+    const passes = new Passes()
     for (const { key, before, after } of changes) {
-      yield
+      if (passes.due() || after?.kind === 'route') yield
       const former = asKind(before, 'route')
       if (former !== undefined) editsOf(former.edge).drop.push(former)
       const route = asKind(after, 'route')

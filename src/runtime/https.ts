@@ -1,5 +1,5 @@
 import { isInternal } from '../flow/flow.js'
-import type { Steps } from '../lib/slices.js'
+import { Passes, type Steps } from '../lib/slices.js'
 import { type CompiledEdge, type EdgeAt, hstsValue } from './http-edges.js'
 import { asKind, type HttpsUnit, type ListenerUnit, type OnHttp, type UnitChange } from './plan.js'
 
@@ -55,10 +55,11 @@ export class HttpsRules {
   }
 
   *editing(changes: readonly UnitChange[]): Steps<HttpsRules> {
+    const passes = new Passes()
     let unit = this.#unit
     let listeners: Map<string, ListenerUnit> | undefined
     for (const { key, before, after } of changes) {
-      yield
+      if (passes.due()) yield
       if (before?.kind === 'https' || after?.kind === 'https') unit = asKind(after, 'https')
       if (before?.kind !== 'listener' && after?.kind !== 'listener') continue
       listeners ??= new Map(this.#listeners)

@@ -1,5 +1,5 @@
 import { ShardedMap } from '../lib/sharded-map.js'
-import type { Steps } from '../lib/slices.js'
+import { Passes, type Steps } from '../lib/slices.js'
 
 /**
  * The whole running configuration as plain data: keyed, immutable units that refer to each other by key. Whatever can
@@ -360,18 +360,19 @@ export interface UnitChange {
 /** The units of a change with what stood there before; each key once. */
 export function* unitChanges(plan: Plan, { put, drop }: Change): Steps<UnitChange[]> {
   const changes = new Map<string, UnitChange>()
+  const passes = new Passes()
   for (const key of drop) {
     changes.set(key, { key, before: plan.units.get(key), after: undefined })
-    yield
+    if (passes.due()) yield
   }
   for (const [key, after] of put) {
     changes.set(key, { key, before: plan.units.get(key), after })
-    yield
+    if (passes.due()) yield
   }
   const all: UnitChange[] = []
   for (const change of changes.values()) {
     all.push(change)
-    yield
+    if (passes.due()) yield
   }
   return all
 }

@@ -1,5 +1,5 @@
 import { ShardedMap } from '../lib/sharded-map.js'
-import type { Steps } from '../lib/slices.js'
+import { Passes, type Steps } from '../lib/slices.js'
 import { asKind, type SecretReference, type SecretValues, type UnitChange } from './plan.js'
 
 /** Values of secrets by the names of their vault and of themselves. Immutable. */
@@ -22,17 +22,18 @@ export class SecretTable {
   }
 
   *editing(changes: readonly UnitChange[], values: SecretValues): Steps<SecretTable> {
+    const passes = new Passes()
     const vaults = new Edits<string>()
     const found = new Edits<string>()
     for (const { before } of changes) {
-      yield
+      if (passes.due()) yield
       const vault = asKind(before, 'vault')
       if (vault !== undefined) vaults.drop(vault.name)
       const secret = asKind(before, 'secret')
       if (secret !== undefined) found.drop(placeOf(secret.vault, secret.name))
     }
     for (const { after } of changes) {
-      yield
+      if (passes.due()) yield
       const vault = asKind(after, 'vault')
       if (vault !== undefined) vaults.put(vault.name, vault.id)
       const secret = asKind(after, 'secret')

@@ -1,7 +1,7 @@
 import type { CompiledModule } from '../features/contract.js'
 import { formatAuthority } from '../lib/host.js'
 import { ShardedMap } from '../lib/sharded-map.js'
-import type { Steps } from '../lib/slices.js'
+import { Passes, type Steps } from '../lib/slices.js'
 import { compileModules, type ModuleCompilation } from './modules.js'
 import { asKind, type TcpEdgeUnit, type UnitChange } from './plan.js'
 
@@ -45,8 +45,9 @@ export class TcpEdges {
     const put: [string, CompiledTcpEdge][] = []
     const drop: string[] = []
     const left = new Set<string>()
+    const passes = new Passes()
     for (const { key, before, after } of changes) {
-      yield
+      if (passes.due() || after?.kind === 'tcp_edge') yield
       const former = asKind(before, 'tcp_edge')
       if (former !== undefined && after === undefined) drop.push(former.id)
       for (const { host, port } of former?.ports ?? []) left.add(formatAuthority(host, port))

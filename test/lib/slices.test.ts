@@ -1,6 +1,5 @@
-import { getHeapSpaceStatistics } from 'node:v8'
 import t from 'tap'
-import { atOnce, Slices, type Steps } from '../../src/lib/slices.js'
+import { atOnce, Passes, Slices, type Steps } from '../../src/lib/slices.js'
 
 function* counting(steps: number): Steps<number> {
   for (let n = 0; n < steps; n++) yield
@@ -67,49 +66,6 @@ t.test('work beside traffic rests for longer than it works', async (t) => {
   t.ok(rested >= worked, `${rested} ms beside ${worked} ms of work`)
 })
 
-t.test('tidying up at the end of a stretch counts as work', async (t) => {
-  let now = 0
-  const worked: number[] = []
-  const slices = new Slices({
-    now: () => now,
-    hold: 1,
-    tidy: () => {
-      now += 3
-    },
-    turn: async (took) => {
-      worked.push(took)
-    }
-  })
-  function* working(): Steps<void> {
-    for (let n = 0; n < 3; n++) {
-      now += 1
-      yield
-    }
-  }
-  await slices.run(working())
-  t.same(worked, [4, 4, 4])
-})
-
-t.test('work beside traffic leaves no long collection of what it keeps', async (t) => {
-  const kept: object[] = []
-  function* keeping(): Steps<void> {
-    for (let n = 0; n < 200_000; n++) {
-      kept.push({ n })
-      yield
-    }
-  }
-  const young: number[] = []
-  const looking = setInterval(() => {
-    const space = getHeapSpaceStatistics().find(({ space_name: name }) => name === 'new_space')
-    young.push(space?.space_used_size ?? Number.NaN)
-  }, 1)
-  await Slices.besideTraffic().run(keeping())
-  clearInterval(looking)
-  t.ok(young.length > 3, 'it rested')
-  t.ok(Math.max(...young) < 8 * 1024 * 1024, `${Math.max(...young)} bytes of the young generation in use`)
-  t.equal((globalThis as { gc?: unknown }).gc, undefined, 'the collector is not shown to the rest of the process')
-})
-
 t.test('a step that fails fails the whole', async (t) => {
   function* failing(): Steps<never> {
     yield
@@ -118,4 +74,18 @@ t.test('a step that fails fails the whole', async (t) => {
   await t.rejects(measured().slices.run(failing()), { message: 'no' })
   t.throws(() => atOnce(failing()), { message: 'no' })
   t.equal(atOnce(counting(3)), 3)
+})
+
+t.test('a loop of short passes makes a step of several', async (t) => {
+  function* passing(): Steps<number> {
+    const passes = new Passes()
+    let steps = 0
+    for (let n = 0; n < 1000; n++) {
+      if (!passes.due()) continue
+      steps++
+      yield
+    }
+    return steps
+  }
+  t.equal(atOnce(passing()), 62)
 })

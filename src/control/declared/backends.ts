@@ -33,14 +33,50 @@ export async function readBackends(declaration: Declaration, names: Names, { key
   const groups: MapEntry[] = []
   for (const entry of declaration.entries(value, [key], 'backends')) {
     names.backends.set(entry.key, undefined)
-    if (entry.value.kind === 'map' && entry.value.entries.some((one) => one.key === 'backends')) groups.push(entry)
-    else await new BackendReader(declaration, names, entry).single()
+    if (isGroup(entry)) groups.push(entry)
+    else names.backends.set(entry.key, await new BackendReader(declaration, names, entry, [key, entry.key]).single())
   }
   // A failover may name a weighted one.
   const failover = (entry: MapEntry) => balanceOf(entry) === 'failover'
   for (const entry of [...groups.filter((one) => !failover(one)), ...groups.filter(failover)]) {
-    await new BackendReader(declaration, names, entry).group()
+    names.backends.set(entry.key, await new BackendReader(declaration, names, entry, [key, entry.key]).group())
   }
+}
+
+/** A server that stands where the name of a backend may stand. */
+const ADDRESS = /^([a-z][a-z0-9+.-]*:\/\/.*|(\[[0-9a-f:.]+\]|[^\s:/]+):\d+)$/i
+
+/**
+ * The id of the backend of a site, route or TCP edge: the name of one, or one that is written out on the spot as the URL of a
+ * server, a list of servers or a map as under `backends`. Undefined after a report.
+ */
+export async function backendAt(
+  declaration: Declaration,
+  names: Names,
+  { keySpan, value }: MapEntry,
+  path: NodePath
+): Promise<string | undefined> {
+  if (value.kind === 'broken') return undefined
+  const url = value.kind === 'scalar' && typeof value.value === 'string' ? value.value : ''
+  if (value.kind === 'scalar' && (!ADDRESS.test(url) || names.backends.has(url))) return names.backends.id(value, path)
+  // One URL is one backend, wherever it stands.
+  if (names.written.has(url)) return names.written.get(url)
+  const { span } = value
+  const servers = value.kind === 'scalar' ? ({ kind: 'list', span, items: [value] } as const) : value
+  const whole: TreeNode =
+    servers.kind === 'map'
+      ? servers
+      : { kind: 'map', span, entries: [{ key: 'servers', keySpan: span, value: servers }] }
+  const entry = { key: url === '' ? path.join(' ') : url, keySpan, value: whole }
+  const reader = new BackendReader(declaration, names, entry, path)
+  const id = isGroup(entry) ? await reader.group() : await reader.single()
+  if (url !== '') names.written.set(url, id)
+  return id
+}
+
+/** Is it made of other backends? */
+function isGroup({ value }: Pick<MapEntry, 'value'>): boolean {
+  return value.kind === 'map' && value.entries.some(({ key }) => key === 'backends')
 }
 
 function balanceOf({ value }: MapEntry): unknown {
@@ -57,11 +93,11 @@ class BackendReader {
   readonly #about: Record<string, unknown>
   readonly #balance: string
 
-  constructor(declaration: Declaration, names: Names, entry: MapEntry) {
+  constructor(declaration: Declaration, names: Names, entry: MapEntry, path: NodePath) {
     this.#declaration = declaration
     this.#names = names
     this.#entry = entry
-    this.#path = ['backends', entry.key]
+    this.#path = path
     this.#fields = declaration.fields(entry.value, this.#path, 'a backend', BACKEND_KEYS)
     this.#about = {}
     for (const key of ['description', 'metadata']) {
@@ -71,31 +107,34 @@ class BackendReader {
     this.#balance = this.#readBalance()
   }
 
-  async single(): Promise<void> {
+  /** Of a backend with servers, labels or an answer. Its id; undefined after a report. */
+  async single(): Promise<string | undefined> {
     const forms = FORMS.filter((form) => this.#fields.has(form))
     if (forms.length !== 1) {
-      if (this.#entry.value.kind !== 'map') return
+      if (this.#entry.value.kind !== 'map') return undefined
       const message = `a backend must have exactly one of ${FORMS.join(', ')}`
       this.#error(
         this.#entry.keySpan,
         forms.length === 0 ? fieldErrors.FIELD_REQUIRED : fieldErrors.CONFLICTING_FIELDS,
         message
       )
-      return
+      return undefined
     }
     const labels = this.#fields.get('labels')
     const response = this.#fields.get('response')
     if (!this.#fields.has('servers')) this.#unfit(['balance', ...SERVER_SETTINGS, ...SHARE_SETTINGS], 'servers')
-    if (labels !== undefined) await this.#add(tunnelGroupBackend, { labels: dataOf(labels.value) }, labels)
-    else if (response !== undefined) {
+    if (labels !== undefined) return await this.#add(tunnelGroupBackend, { labels: dataOf(labels.value) }, labels)
+    if (response !== undefined) {
       const known = ['body', 'headers', 'status_code']
       const fields = this.#declaration.fields(response.value, [...this.#path, 'response'], 'a response', known)
       const body = Object.fromEntries([...fields].map(([key, { value }]) => [key, dataOf(value)]))
-      await this.#add(httpResponseBackend, body, response)
-    } else await this.#servers(this.#fields.get('servers') as MapEntry)
+      return await this.#add(httpResponseBackend, body, response)
+    }
+    return await this.#servers(this.#fields.get('servers') as MapEntry)
   }
 
-  async group(): Promise<void> {
+  /** Of a backend that is made of others. Its id; undefined after a report. */
+  async group(): Promise<string | undefined> {
     const { key, value } = this.#fields.get('backends') as MapEntry
     const path = [...this.#path, key]
     const balance = this.#balance
@@ -110,10 +149,11 @@ class BackendReader {
       const items = this.#declaration.items(value, path, balance === 'failover' ? 'backends' : 'backends of no weights')
       for (const id of this.#names.backends.ids(items, path)) members.push([id, 1])
     }
-    if (members.length > 0) await this.#combine(balance, members, this.#fields.get('backends') as MapEntry)
+    if (members.length === 0) return undefined
+    return await this.#combine(balance, members, this.#fields.get('backends') as MapEntry)
   }
 
-  async #servers({ key, value }: MapEntry): Promise<void> {
+  async #servers({ key, value }: MapEntry): Promise<string | undefined> {
     const path = [...this.#path, key]
     const items = this.#declaration.items(value, path, 'servers')
     const servers = items.map((item, index) => this.#server(item, [...path, index]))
@@ -121,14 +161,10 @@ class BackendReader {
       this.#error(value.span, fieldErrors.FIELD_REQUIRED, 'a backend needs at least one server')
     }
     const found = servers.filter((server) => server !== undefined)
-    if (found.length < items.length) return
+    if (found.length < items.length) return undefined
     const [only, second] = found
-    if (only === undefined) return
-    if (second === undefined) {
-      const id = await this.#address(only, [this.#entry.key], this.#about)
-      this.#names.backends.set(this.#entry.key, id)
-      return
-    }
+    if (only === undefined) return undefined
+    if (second === undefined) return await this.#address(only, [this.#entry.key], this.#about)
     const members: [string, number][] = []
     for (const server of found) {
       const twice = found.filter(({ url }) => url === server.url).indexOf(server)
@@ -136,9 +172,8 @@ class BackendReader {
       const id = await this.#address(server, name, {})
       if (id !== undefined) members.push([id, server.weight])
     }
-    if (members.length === found.length) {
-      await this.#combine(this.#balance, members, this.#fields.get('servers') as MapEntry)
-    }
+    if (members.length < found.length) return undefined
+    return await this.#combine(this.#balance, members, this.#fields.get('servers') as MapEntry)
   }
 
   #server(item: TreeNode, path: NodePath): Server | undefined {
@@ -199,14 +234,18 @@ class BackendReader {
     return (await this.#declaration.add(staticBackend, { label, name, body, at, locate }))?.id
   }
 
-  async #combine(balance: string, members: readonly (readonly [string, number])[], entry: MapEntry): Promise<void> {
-    if (balance === 'failover') this.#unfit(SHARE_SETTINGS, 'a balance that shares traffic')
-    if (balance === 'failover') await this.#add(failoverBackend, { backends: members.map(([id]) => id) }, entry)
-    else {
-      const balanced = balance === 'least_requests' ? { balance } : {}
-      const body = { backends: Object.fromEntries(members), ...balanced, ...this.#settings(SHARE_SETTINGS) }
-      await this.#add(weightedBackend, body, entry)
+  async #combine(
+    balance: string,
+    members: readonly (readonly [string, number])[],
+    entry: MapEntry
+  ): Promise<string | undefined> {
+    if (balance === 'failover') {
+      this.#unfit(SHARE_SETTINGS, 'a balance that shares traffic')
+      return await this.#add(failoverBackend, { backends: members.map(([id]) => id) }, entry)
     }
+    const balanced = balance === 'least_requests' ? { balance } : {}
+    const body = { backends: Object.fromEntries(members), ...balanced, ...this.#settings(SHARE_SETTINGS) }
+    return await this.#add(weightedBackend, body, entry)
   }
 
   /** Reports settings that would have no effect in this backend. */
@@ -232,14 +271,14 @@ class BackendReader {
     return locator(entry.value, [...this.#path, key], entry.keySpan)(field.slice(key.length).replace(/^\./, ''))
   }
 
-  async #add(resource: Parameters<Declaration['add']>[0], body: object, within: MapEntry): Promise<void> {
+  async #add(resource: Parameters<Declaration['add']>[0], body: object, within: MapEntry): Promise<string | undefined> {
     const { key, keySpan } = this.#entry
     const at = { path: this.#path, span: keySpan }
     const locate = locator(within.value, [...this.#path, within.key], within.keySpan)
     const inside = (field: string) =>
       field in this.#about ? at : (this.#shareAt(field) ?? locate(field.replace(/^labels\.?/, '')))
     const wanted = { label: `backend ${key}`, name: [key], body: { ...this.#about, ...body }, at, locate: inside }
-    this.#names.backends.set(key, (await this.#declaration.add(resource, wanted))?.id)
+    return (await this.#declaration.add(resource, wanted))?.id
   }
 
   #shareAt(field: string): ReturnType<ReturnType<typeof locator>> | undefined {

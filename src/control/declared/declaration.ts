@@ -4,8 +4,8 @@ import type { Clock } from '../../lib/clock.js'
 import { type Coded, codeOf, defineErrors } from '../../lib/errors.js'
 import { SourceText, type Span } from '../../lib/positions.js'
 import { didYouMean } from '../../lib/suggest.js'
-import { type NodePath, type Problem, Reporter, type UnitProblems } from '../../policy/problems.js'
-import { isNull, type MapEntry, nameOf, type TreeNode } from '../../policy/tree.js'
+import { formatPath, type NodePath, type Problem, Reporter, type UnitProblems } from '../../policy/problems.js'
+import { isNull, type MapEntry, type MapNode, nameOf, type TreeNode } from '../../policy/tree.js'
 import { createRecord, readCreate } from '../../resources/read.js'
 import { claimsOf, type Resource } from '../../resources/resource.js'
 import { fieldErrors } from '../../schema/errors.js'
@@ -136,6 +136,8 @@ export class Declaration {
   readonly #source: SourceText
   readonly #report: Reporter
   readonly #documents = new Map<string, UnitProblems>()
+  /** Of policies that stand in the file itself. */
+  readonly #written: Problem[] = []
   readonly #texts = new Map<string, Promise<string>>()
   readonly #claims = new Map<string, DeclaredRecord>()
 
@@ -148,7 +150,9 @@ export class Declaration {
   /** Of the file, then of the policies that it names; those without a problem are left out. */
   problems(): UnitProblems[] {
     const { source, text } = this.input
-    const own = { key: SITE_FILE, source, text, problems: this.#report.sorted() }
+    const problems = [...this.#report.sorted(), ...this.#written]
+    problems.sort((a, b) => a.line - b.line || a.column - b.column)
+    const own = { key: SITE_FILE, source, text, problems }
     return [own, ...this.#documents.values()].filter(({ problems }) => problems.length > 0)
   }
 
@@ -224,13 +228,14 @@ export class Declaration {
     }
   }
 
-  /** The text of a policy file without errors, found by its place; undefined after a report or for `none`. */
+  /** The text of a policy: of the file that the node names, or of what stands there itself; undefined after a report or for `none`. */
   async policy(node: TreeNode, path: NodePath, owner: string, layer: 'http' | 'tcp'): Promise<string | undefined> {
     if (isNull(node)) {
       const message = 'names no policy; write "policy: none" where there is to be none'
       this.error({ path, span: node.span }, siteErrors.POLICY_MISSING, message)
       return undefined
     }
+    if (node.kind === 'map') return this.#writtenPolicy(node, path, owner, layer)
     const name = this.text(node, path, 'policy')
     if (name === undefined || name === 'none') return undefined
     const text = await this.file(name, { path, span: node.span }, 'the policy')
@@ -240,6 +245,26 @@ export class Declaration {
     if (!this.#documents.has(key)) {
       this.#documents.set(key, { key, source: name, text, problems: this.input.policyProblems(text, layer) })
     }
+    return text
+  }
+
+  /** A policy that stands in the site file: its problems have their places there. */
+  #writtenPolicy({ span }: MapNode, path: NodePath, owner: string, layer: 'http' | 'tcp'): string {
+    const { line, column } = this.#source.place(span.start)
+    const written = this.input.text.slice(span.start, span.end)
+    const block = !written.startsWith('{')
+    const indent = ' '.repeat(column - 1)
+    const text = block ? written.replaceAll(`\n${indent}`, '\n') : written
+    for (const problem of this.input.policyProblems(text, layer)) {
+      const within = problem.path === '' ? '' : `.${problem.path}`
+      this.#written.push({
+        ...problem,
+        path: `${formatPath(path)}${within}`,
+        line: line + problem.line - 1,
+        column: problem.column + (block || problem.line === 1 ? indent.length : 0)
+      })
+    }
+    this.policySources.set(owner, `${this.input.source}:${line}`)
     return text
   }
 

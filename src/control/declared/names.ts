@@ -17,6 +17,10 @@ class NameTable {
     this.#what = what
   }
 
+  has(name: string): boolean {
+    return this.#ids.has(name)
+  }
+
   set(name: string, id: string | undefined): void {
     this.#ids.set(name, id)
   }
@@ -47,6 +51,8 @@ class NameTable {
 /** Everything that a site file can name. */
 export interface Names {
   readonly backends: NameTable
+  /** Backends that stand where a name may stand, by their URL. Undefined: it has been reported as wrong. */
+  readonly written: Map<string, string | undefined>
   readonly ipPolicies: NameTable
   readonly authorities: NameTable
 }
@@ -54,6 +60,7 @@ export interface Names {
 export function createNames(declaration: Declaration): Names {
   return {
     backends: new NameTable(declaration, 'a backend'),
+    written: new Map(),
     ipPolicies: new NameTable(declaration, 'an IP policy'),
     authorities: new NameTable(declaration, 'a certificate authority')
   }

@@ -27,10 +27,20 @@ const secret = (description: string): Schema => ({
   oneOf: ['env', 'file', 'vault'].map((key) => object({ [key]: { type: 'string', minLength: 1 } }, { required: [key] }))
 })
 
-/** The JSON Schema of site files, for editors: fields of the API stand in it as the API declares them. */
-export function siteFileSchema(): object {
-  const policy = text('File of the traffic policy; `none`: none on purpose.')
-  const backend = text('Name of a backend.')
+/**
+ * The JSON Schema of site files, for editors: fields of the API stand in it as the API declares them. `documents`: the schema of
+ * policy documents.
+ */
+export function siteFileSchema(documents: object): object {
+  const { $schema, $defs, ...document } = documents as Schema
+  const policy = {
+    anyOf: [text('File of the traffic policy; `none`: none on purpose.'), document],
+    description: 'Traffic policy: a file, or the document itself.'
+  }
+  const backend = {
+    anyOf: [text('Name of a backend, or URL of a server.'), servers, backendSchema()],
+    description: 'Where traffic goes.'
+  }
   const route = object({
     backend,
     policy,
@@ -48,12 +58,17 @@ export function siteFileSchema(): object {
     hosts: { type: 'array', items: { type: 'string' }, description: 'Further hosts of the site.' },
     policy,
     backend,
+    redirect: {
+      enum: ['on', 'off', true, false],
+      description: 'Are clients without TLS sent to HTTPS, where there is a listener with TLS and a certificate?'
+    },
     routes: mapOf({ anyOf: [backend, route] }, 'By path: one that ends with / is a prefix, another one is exact.'),
     ...requestFields(httpsEdge, ofEdge),
     ...modules(httpsEdgeRoute, ROUTE_MODULES)
   })
   return {
-    $schema: 'https://json-schema.org/draft/2020-12/schema',
+    $schema,
+    $defs,
     title: 'Site file of Sluice',
     ...object({
       listeners: {
@@ -67,7 +82,7 @@ export function siteFileSchema(): object {
       ip_policies: mapOf(ipPolicy(), 'Networks that are allowed and denied, by name.'),
       ip_restrictions: mapOf(object(requestFields(ipRestriction, RESTRICTION_KEYS)), 'By class of traffic.'),
       vaults: mapOf(mapOf(secret('Its value.'), 'Secrets by name.'), 'Vaults by name.'),
-      sites: mapOf(site, 'By host, or host:port.'),
+      sites: mapOf({ anyOf: [backend, site] }, 'By host, or host:port.'),
       tcp: mapOf({ anyOf: [backend, tcp] }, 'TCP edges by host:port.'),
       backends: mapOf(backendSchema(), 'Where traffic goes, by name.')
     })
@@ -89,13 +104,15 @@ function ipPolicy(): Schema {
   return object({ allow: networks, deny: networks, description: { type: 'string' }, metadata: { type: 'string' } })
 }
 
+const url = text('http://, https://, h2c://, h2://, grpc://, grpcs:// or tcp:// with host and port.')
+const server = object({ url, weight: { type: 'integer', minimum: 0, maximum: 10_000 } }, { required: ['url'] })
+const servers: Schema = { type: 'array', minItems: 1, items: { anyOf: [url, server] }, description: 'Servers.' }
+
 function backendSchema(): Schema {
-  const url = text('http://, https://, h2c://, h2://, grpc://, grpcs:// or tcp:// with host and port.')
-  const server = object({ url, weight: { type: 'integer', minimum: 0, maximum: 10_000 } }, { required: ['url'] })
   const names = { type: 'array', items: { type: 'string' } }
   const weights = { type: 'object', additionalProperties: { type: 'integer', minimum: 0, maximum: 10_000 } }
   return object({
-    servers: { type: 'array', minItems: 1, items: { anyOf: [url, server] } },
+    servers,
     ...requestFields(tunnelGroupBackend, ['labels']),
     response: object(requestFields(httpResponseBackend, ['body', 'headers', 'status_code'])),
     backends: { anyOf: [names, weights], description: 'Other backends, with weights where they are weighted.' },

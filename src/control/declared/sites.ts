@@ -1,8 +1,9 @@
 import type { NodePath } from '../../policy/problems.js'
-import { child, dataOf, isNull, type MapEntry, type TreeNode } from '../../policy/tree.js'
+import { child, dataOf, isNull, type MapEntry, nameOf, type TreeNode } from '../../policy/tree.js'
 import { httpsEdge, httpsEdgeRoute, tcpEdge } from '../../resources/edges.js'
 import type { Resource } from '../../resources/resource.js'
 import { fieldErrors } from '../../schema/errors.js'
+import { backendAt } from './backends.js'
 import { type Declaration, declaredId, locator, siteErrors } from './declaration.js'
 import type { Names } from './names.js'
 import { inFileWords, RENAMED, type Values } from './values.js'
@@ -65,15 +66,16 @@ class SiteReader {
 
   async read(): Promise<SitePolicy | undefined> {
     const { declaration } = this.#reader
-    const { key, keySpan, value } = this.#entry
-    if (value.kind !== 'map') {
-      const message = `a site is a map such as { backend: web }, not ${key === '' ? 'nothing' : 'a single value'}`
-      if (value.kind !== 'broken')
-        declaration.error({ path: this.#path, span: keySpan }, fieldErrors.FIELD_INVALID, message)
+    const { keySpan, value } = this.#entry
+    if (value.kind === 'broken') return undefined
+    const short = backendAlone(this.#entry)
+    if (short === undefined && value.kind !== 'map') {
+      const message = `a site is a backend, or a map such as { backend: web }, not ${nameOf(value)}`
+      declaration.error({ path: this.#path, span: keySpan }, fieldErrors.FIELD_INVALID, message)
       return undefined
     }
     const known = refuseUnbuilt(declaration, value, this.#path)
-    const fields = declaration.fields(known, this.#path, 'a site', SITE_KEYS)
+    const fields = short ?? declaration.fields(known, this.#path, 'a site', SITE_KEYS)
     await this.#edgeRecord(fields)
     const text = await policyOf(declaration, fields.get('policy'), this.#path, this.#edge, this.#entry, 'http')
     const policed = text !== undefined
@@ -139,9 +141,8 @@ class SiteReader {
     for (const entry of declaration.entries(routes.value, path, 'routes')) {
       const within = [...path, entry.key]
       const known =
-        entry.value.kind === 'scalar' && typeof entry.value.value === 'string'
-          ? new Map([['backend', { ...entry, key: 'backend' }]])
-          : declaration.fields(refuseUnbuilt(declaration, entry.value, within), within, 'a route', ROUTE_KEYS)
+        backendAlone(entry) ??
+        declaration.fields(refuseUnbuilt(declaration, entry.value, within), within, 'a route', ROUTE_KEYS)
       await this.#route(entry.key, new Map([...usual, ...known]), entry, within)
     }
   }
@@ -185,6 +186,14 @@ function withPort(host: string): string {
   return /:\d+$/.test(host) ? host : `${host}:443`
 }
 
+/** The fields of a site, route or TCP edge that says its backend alone; undefined for one that is a map. */
+function backendAlone(entry: MapEntry): ReadonlyMap<string, MapEntry> | undefined {
+  const { value } = entry
+  const alone =
+    value.kind === 'list' || (value.kind === 'scalar' && typeof value.value === 'string' && value.value !== '')
+  return alone ? new Map([['backend', { ...entry, key: 'backend' }]]) : undefined
+}
+
 /** Reports what is not built; answers with the node without it. */
 function refuseUnbuilt(declaration: Declaration, node: TreeNode, path: NodePath): TreeNode {
   if (node.kind !== 'map') return node
@@ -222,16 +231,17 @@ async function policyOf(
 
 /** The modules of a route or TCP edge, and its backend, as a request has them. */
 async function modulesBody(
-  { names, values }: Reader,
+  { declaration, names, values }: Reader,
   { fields: declared, modules }: Resource,
   fields: ReadonlyMap<string, MapEntry>,
   path: NodePath
 ): Promise<Record<string, unknown>> {
   const body: Record<string, unknown> = {}
-  for (const [key, { value }] of fields) {
+  for (const [key, entry] of fields) {
+    const { value } = entry
     const within = [...path, key]
     if (key === 'backend') {
-      const id = names.backends.id(value, value.kind === 'scalar' ? within : path)
+      const id = await backendAt(declaration, names, entry, within)
       if (id !== undefined) body.backend = { backend_id: id }
     } else if (ABOUT.includes(key)) body[key] = dataOf(value)
     else if (modules.includes(key)) {
@@ -249,10 +259,7 @@ export async function readTcp(reader: Reader, { key, value }: MapEntry): Promise
   const { declaration } = reader
   for (const entry of declaration.entries(value, [key], key)) {
     const path = [key, entry.key]
-    const short = entry.value.kind === 'scalar' && typeof entry.value.value === 'string'
-    const fields = short
-      ? new Map([['backend', { ...entry, key: 'backend' }]])
-      : declaration.fields(entry.value, path, 'a TCP edge', TCP_KEYS)
+    const fields = backendAlone(entry) ?? declaration.fields(entry.value, path, 'a TCP edge', TCP_KEYS)
     const body = await modulesBody(reader, tcpEdge, fields, path)
     const id = declaredId(tcpEdge, [entry.key])
     const text = await policyOf(declaration, fields.get('policy'), path, id, entry, 'tcp')

@@ -14,7 +14,9 @@ interface RequestSchema {
 }
 
 /** Lists that requests give by id and the file by name, with the name of the field in requests. */
-export const NAMED_LISTS: Readonly<Record<string, { readonly request: string; readonly names: keyof Names }>> = {
+export const NAMED_LISTS: Readonly<
+  Record<string, { readonly request: string; readonly names: 'ipPolicies' | 'authorities' }>
+> = {
   ip_policies: { request: 'ip_policy_ids', names: 'ipPolicies' },
   certificate_authorities: { request: 'certificate_authority_ids', names: 'authorities' }
 }

@@ -91,6 +91,94 @@ backends:
   t.match(file?.units.get('listener:127.0.0.1:8081'), { kind: 'listener', tls: false, port: 8081 })
 })
 
+t.test('a backend may stand where it is used: a URL, a list of servers, or a map', async (t) => {
+  const { file, problems } = await read(
+    `sites:
+  blog.test: http://127.0.0.1:3002
+  wiki.test: 127.0.0.1:3002
+  shop.test: [http://10.0.0.5:3000, http://10.0.0.6:3000]
+  api.test:
+    routes:
+      /: http://127.0.0.1:3002
+      /a/: { backend: { servers: [http://127.0.0.1:1, http://127.0.0.1:2], balance: failover } }
+      /b/: { backend: { backends: [web] } }
+tcp: { '127.0.0.1:5432': 'tcp://10.0.0.7:5432' }
+backends: { web: { servers: [http://127.0.0.1:9] } }
+`
+  )
+  t.same(problems, [])
+  const units = [...(file?.units ?? [])]
+  const upstreamsOf = (host: string) => {
+    const [, edge] =
+      units.find(([, unit]) => unit.kind === 'edge' && (unit.hosts as readonly { host: string }[])[0]?.host === host) ??
+      []
+    const routes = units.flatMap(([, unit]) =>
+      unit.kind === 'route' && edge?.kind === 'edge' && unit.edge === edge.id ? [unit] : []
+    )
+    return routes.map(({ upstream }) => upstream ?? '')
+  }
+  const form = (key: string | undefined) => {
+    const unit = file?.units.get(key ?? '')
+    return unit?.kind === 'upstream' ? unit.form : undefined
+  }
+  const [[blog], [wiki], [shop], api] = [
+    upstreamsOf('blog.test'),
+    upstreamsOf('wiki.test'),
+    upstreamsOf('shop.test'),
+    upstreamsOf('api.test')
+  ]
+  t.equal(form(blog), 'address')
+  t.equal(api[0], blog, 'one URL is one backend')
+  t.match(file?.units.get(wiki ?? ''), { protocol: 'http', host: '127.0.0.1', port: 3002 })
+  t.equal(form(shop), 'weighted')
+  t.same(api.slice(1).map(form), ['failover', 'weighted'])
+  t.same(
+    await problemsOf(
+      'sites:\n  a.test: htp://127.0.0.1:1\n  b.test: { backend: { servers: [http://127.0.0.1:1], balanc: x } }\n'
+    ).then((lines) => lines.map((line) => line.replace(/; it has .*$/, ''))),
+    [
+      'sluice.yaml:2:11 FIELD_INVALID "htp" is no scheme of a server; write http, https, h2c, h2, grpc, grpcs or tcp',
+      'sluice.yaml:3:55 FIELD_UNKNOWN a backend has no "balanc"; did you mean "balance"?'
+    ]
+  )
+})
+
+t.test('a policy may stand in the file; its problems have their places there', async (t) => {
+  const text = `sites:
+  a.test:
+    backend: http://127.0.0.1:1
+    policy:
+      on_http_request:
+        - actions:
+            - type: log
+              config: { metadata: { from: here } }
+
+            - type: deny
+    routes:
+      /b/: { policy: { on_http_request: [{ actions: [{ type: deny }] }] }, backend: http://127.0.0.1:2 }
+tcp:
+  127.0.0.1:5432: { backend: tcp://127.0.0.1:3, policy: { on_tcp_connect: [{ actions: [{ type: close-connection }] }] } }
+`
+  const { file, problems } = await read(text)
+  t.same(
+    problems.flatMap((one) => one.problems.map(({ severity }) => severity)).filter((severity) => severity === 'error'),
+    []
+  )
+  const units = [...(file?.units.values() ?? [])]
+  t.same(
+    units.filter((unit) => unit.kind === 'policy').map(({ source }) => source),
+    ['sluice.yaml:12', 'sluice.yaml:14', 'sluice.yaml:5']
+  )
+  const wrong = text.replace('- type: deny\n', '- type: denny\n').replace('type: deny }] }] }', 'type: denny }] }] }')
+  t.match(await problemsOf(wrong), [
+    /^sluice\.yaml:10:21 ACTION_UNKNOWN .*"deny"/,
+    /^sluice\.yaml:12:62 ACTION_UNKNOWN .*"deny"/
+  ])
+  t.match(await problemsOf('sites: { a.test: { backend: http://127.0.0.1:1, policy: {} } }\n'), [
+    /^sluice\.yaml:1:57 DOCUMENT_EMPTY/
+  ])
+})
+
 t.test('the policy of a site runs before that of a route, and both are told by their files', async (t) => {
   const { file } = await read(
     'sites:\n  a.test:\n    policy: site.yaml\n    routes:\n      /: { backend: web, policy: route.yaml }\n' +
