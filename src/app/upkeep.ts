@@ -63,8 +63,8 @@ export function beginUpkeep(options: Options, foundation: Foundation, stage: Upk
 
 /** Each server with the backend or option that names it, and whether it is up. */
 function* upstreamStates({ upstreams }: UpkeepStage['dataPlane']): Generator<UpstreamState> {
-  for (const [key, { name, active, state }] of upstreams.servers()) {
-    yield { backend: backendOf(key), server: name, up: state.state !== 'down', active }
+  for (const [key, { name, active, state, tries, failures }] of upstreams.servers()) {
+    yield { backend: backendOf(key), server: name, up: state.state !== 'down', active, tries, failures }
   }
 }
 

@@ -46,6 +46,9 @@ export class Server {
   /** host:port, for the requests of health checks; empty when its place has none. */
   readonly address: string
   readonly #clock: Clock
+  /** Requests and connections that were sent to it, and those of them that failed by its fault. */
+  tries = 0
+  failures = 0
   #active = 0
   #failures = 0
   readonly #backoff = new Backoff(AVOIDED)
@@ -90,6 +93,7 @@ export class Server {
   /** Counts one that it carries. The way to end it is called once. */
   begin(): () => void {
     this.#active++
+    this.tries++
     let running = true
     return () => {
       if (running) this.#active--
@@ -148,6 +152,7 @@ export class Server {
   }
 
   #failure(unreached: boolean, reason: string): void {
+    this.failures++
     this.#failures++
     if (!unreached && this.#failures < (this.settings.passiveHealth?.failures ?? TOLERATED)) return
     this.#downUntil = this.#clock.monotonic() + this.#backoff.next()

@@ -52,6 +52,11 @@ onEngines('log and event name the backend and the server of each try, with its t
   t.ok((last?.first_byte_ms ?? 0) >= 19 && (last?.first_byte_ms ?? 0) >= (last?.connect_ms ?? 0))
   await sink.until(() => sink.taken.length === 1)
   t.match(sink.taken[0]?.object, { upstream: served })
+  const { text } = await account(sluice)('/metrics')
+  t.match(text, `sluice_upstream_tries_total{backend="${bad}",server="http://127.0.0.1:${dead}"} 1`)
+  t.match(text, `sluice_upstream_tries_failed_total{backend="${bad}",server="http://127.0.0.1:${dead}"} 1`)
+  t.match(text, `sluice_upstream_tries_total{backend="${good}",server="${server}"} 1`)
+  t.match(text, `sluice_upstream_tries_failed_total{backend="${good}",server="${server}"} 0`)
   await visit(sluice, HOST, { path: '/two' })
   const second = await sluice.line(({ msg, path }) => msg === 'exchange' && path === '/two')
   t.match(
