@@ -1,13 +1,14 @@
 import type { Logger } from 'pino'
 import { CodedError } from '../lib/errors.js'
 import { formatAuthority } from '../lib/host.js'
+import { timestampText } from '../lib/json.js'
 import { selfSigned } from '../lib/self-signed.js'
 import type { Options } from '../options/options.js'
 import { trustingProxies } from '../proxy/client-address.js'
 import { createTraffic, type Traffic, type TrafficParts } from '../proxy/data-plane.js'
 import { HeaderKinds } from '../proxy/header-sanitizing.js'
 import { HealthChecks } from '../proxy/health.js'
-import { Upstreams } from '../proxy/upstreams.js'
+import { type ServerChange, Upstreams } from '../proxy/upstreams.js'
 import type { ClientTransport } from '../transport/contract.js'
 import { httpProxyBack } from '../transport/http-proxy/client.js'
 import { nodeServerTransport } from '../transport/http-proxy/server.js'
@@ -39,8 +40,14 @@ export async function openDataPlane(options: Options, foundation: Foundation, ag
   const { clock, log, names, holder, metrics, turnedAway, bus, challenges, lifecycle } = foundation
   const engine = ENGINES[options.engine]
   const clientTransport = byVersion(engine.back({ clock }), http2Back({ clock }))
-  const checks = new HealthChecks({ clientTransport, clock, log })
-  const upstreams = new Upstreams({ clock, tunnels: agents.groups, lookup: names.forSockets, checks })
+  const checks = new HealthChecks({ clientTransport, clock })
+  const upstreams = new Upstreams({
+    clock,
+    tunnels: agents.groups,
+    lookup: names.forSockets,
+    checks,
+    changed: serverChanges(log, bus)
+  })
   lifecycle.opens({ clientTransport: { close: () => closeUpstreams(clientTransport, checks) } })
   const traffic = createTraffic({
     ...(await trafficOptions(options, foundation)),
@@ -62,6 +69,26 @@ export async function openDataPlane(options: Options, foundation: Foundation, ag
   })
   lifecycle.opens({ traffic })
   return { traffic, upstreams, clientTransport }
+}
+
+const DOWN = 'backend_server_down.v0'
+const UP = 'backend_server_up.v0'
+const LINES = {
+  check: 'an upstream is down: its health check fails',
+  traffic: 'an upstream is down: requests to it fail'
+}
+
+/** One line and one event for each server that goes down or comes back. */
+function serverChanges(log: Logger, bus: Foundation['bus']): (change: ServerChange) => void {
+  return ({ backend, server, state: { state, reason, since }, by }) => {
+    const fields = { backend, upstream: server, reason, by }
+    if (state === 'down') log.warn(fields, LINES[by])
+    else log.info(fields, 'an upstream is up again')
+    const type = state === 'down' ? DOWN : UP
+    if (!bus.wants(type)) return
+    const at = since === undefined ? null : timestampText(since)
+    bus.publish(type, { backend_id: backend, server, status: state, reason, seen_by: by, since: at })
+  }
 }
 
 /** No server is asked any more. */

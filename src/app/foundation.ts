@@ -126,7 +126,8 @@ function networksOf(networks: readonly string[]): CidrSet | undefined {
 export function createFoundation(options: Options, { clock, log, output }: Host, lifecycle: Lifecycle): Foundation {
   const loop = new LoopDelay()
   lifecycle.opens({ loop })
-  const metrics = new Metrics()
+  const holder = new SnapshotHolder(Snapshot.empty())
+  const metrics = new Metrics((key) => holder.current().plan.units.get(key) !== undefined)
   const lookups = observeNames(metrics.registry, clock)
   const names = createNames(namesOptions(options), clock, lookups)
   lifecycle.opens({ names })
@@ -135,7 +136,7 @@ export function createFoundation(options: Options, { clock, log, output }: Host,
     log,
     ...(output === undefined ? {} : { output }),
     lifecycle,
-    holder: new SnapshotHolder(Snapshot.empty()),
+    holder,
     metrics,
     trusted: networksOf(options.trusted_proxies),
     names,

@@ -4,6 +4,7 @@ import type { EndedSessions } from '../features/login/ended-sessions.js'
 import { isShared, storeAddress } from '../options/catalogue.js'
 import type { Options } from '../options/options.js'
 import type { PolicyServices } from '../policy/services.js'
+import { backendOf } from '../proxy/upstreams.js'
 import {
   observeAgents,
   observeDeliveries,
@@ -62,8 +63,8 @@ export function beginUpkeep(options: Options, foundation: Foundation, stage: Upk
 
 /** Each server with the backend or option that names it, and whether it is up. */
 function* upstreamStates({ upstreams }: UpkeepStage['dataPlane']): Generator<UpstreamState> {
-  for (const [key, { name, active, state }] of upstreams.servers()) {
-    yield { backend: key.slice(key.indexOf(':') + 1), server: name, up: state.state !== 'down', active }
+  for (const [key, { name, active, state, tries, failures }] of upstreams.servers()) {
+    yield { backend: backendOf(key), server: name, up: state.state !== 'down', active, tries, failures }
   }
 }
 

@@ -6,10 +6,12 @@ import { HeaderFields, type HeaderList } from '../flow/headers.js'
 import type { Clock } from '../lib/clock.js'
 import type { ResponseUpstream } from '../runtime/plan.js'
 import type { Metrics } from '../telemetry/metrics.js'
+import type { UpstreamTries } from '../telemetry/upstream-tries.js'
 import { type Answer, type ClientTransport, DialError, type ForwardOptions } from '../transport/contract.js'
 import { WebSocketPipe } from '../transport/websocket/pipe.js'
 import { cleanResponse, type HeaderKinds } from './header-sanitizing.js'
 import { failureResponse, responseOf } from './response.js'
+import { isEmpty, isRefusal, mayRetry, type RetryBudget, retriesOf } from './retries.js'
 import type { Server } from './server.js'
 import type { UpstreamLookup, Upstreams, UpstreamTarget } from './upstreams.js'
 
@@ -40,13 +42,8 @@ export interface ForwarderParts {
   readonly log: { warn(fields: object, message: string): void }
 }
 
-/** Attempts at one exchange, all servers together. */
-const MOST_ATTEMPTS = 3
-
+const NO_BYTES = new Uint8Array(0)
 const NONE_TRIED: ReadonlySet<Server> = new Set()
-
-/** RFC 9110 9.2.2: asking twice has the effect of asking once. */
-const IDEMPOTENT = new Set(['GET', 'HEAD', 'OPTIONS', 'PUT', 'DELETE'])
 
 /** Sends a request to its upstream, again or elsewhere when that cannot do harm, and turns every way to fail into a response. */
 export class Forwarder {
@@ -56,43 +53,78 @@ export class Forwarder {
     this.#parts = parts
   }
 
-  /** `units`: the snapshot that the flow is pinned to; `key`: the upstream of its route. */
+  /** `units`: the snapshot that the flow is pinned to; `key`: the upstream of its route; `tries` takes what is tried. */
   async forward(
     exchange: Exchange,
     flow: Flow & { readonly request: FlowRequest },
     units: UpstreamLookup,
-    key: string | undefined
+    key: string | undefined,
+    tries: UpstreamTries | undefined
   ): Promise<Forwarded> {
-    const { upstreams, clock } = this.#parts
+    const { upstreams, clock, metrics } = this.#parts
     let tried = NONE_TRIED
     let target = key === undefined ? undefined : upstreams.choose(units, key, tried)
-    if (target === undefined) return { response: failureResponse(absence(units, key)), duration: undefined }
+    if (key === undefined || target === undefined)
+      return { response: failureResponse(absence(units, key)), duration: undefined }
     const begun = clock.monotonic()
-    const options = this.#options(exchange, flow)
+    let options = this.#options(exchange, flow)
+    let budget: RetryBudget | undefined
+    let duration = 0
     for (let attempt = 1; ; attempt++) {
       if (target.kind === 'response') return { response: fixedResponse(target.unit), duration: undefined }
-      const { server } = target
-      const answer = await this.#attempt(exchange, flow, server, options)
-      const duration = clock.monotonic() - begun
+      const server: Server = target.server
+      const backend: string = target.backend
+      const retries = retriesOf(server)
+      if (attempt === 1 && server.settings.retries !== undefined) {
+        budget = upstreams.retryBudget(units, key)
+        budget.earn(retries)
+      }
+      const from = duration
+      let connect: number | undefined
+      const observed: ForwardOptions =
+        tries === undefined ? options : { ...options, onConnected: () => (connect = clock.monotonic() - begun - from) }
+      const answer = await this.#attempt(exchange, flow, server, observed)
+      duration = clock.monotonic() - begun
       const failed = answer.kind === 'failed'
-      if (!failed && !isRefusal(answer, server)) return this.#forwarded(answer, duration)
+      if (!failed) metrics.answered(backend, duration - from)
+      tries?.add({
+        backend,
+        server: server.name,
+        connect,
+        firstByte: failed ? undefined : duration - from,
+        status: failed ? undefined : answer.head.status,
+        failure: failed ? answer.failure : undefined
+      })
+      if (!failed && !isRefusal(answer, server, retries)) return this.#forwarded(answer, duration)
       let next: UpstreamTarget | undefined
-      if (attempt < MOST_ATTEMPTS && mayRetry(answer, flow.request) && exchange.signal.aborted === undefined) {
+      if (
+        attempt < retries.attempts &&
+        mayRetry(answer, flow.request, retries) &&
+        exchange.signal.aborted === undefined
+      ) {
         tried = new Set([...tried, server])
         // Without another server, one that broke is asked once more: its connection may have been closed while it was idle.
-        next = upstreams.choose(units, key as string, tried) ?? (attempt === 1 && failed ? target : undefined)
+        const again: boolean = server.settings.retries !== undefined || (attempt === 1 && failed)
+        next = upstreams.choose(units, key, tried) ?? (again ? target : undefined)
+        if (next?.kind === 'server' && budget?.take(retries) === false) {
+          metrics.retryRefused()
+          next = undefined
+        }
       }
       if (next === undefined) {
         return failed ? { response: this.#failed(answer, server), duration } : this.#forwarded(answer, duration)
       }
       if (answer.kind === 'response') answer.body.discard()
-      this.#parts.metrics.retried()
+      metrics.retried()
+      // A body inside its engine is sent once, be it empty.
+      if (isEmpty(flow.request.body)) options = { ...options, body: NO_BYTES }
       target = next
     }
   }
 
   async #attempt(exchange: Exchange, flow: Flow, server: Server, options: ForwardOptions): Promise<Answer> {
-    if (flow.speaksBytes !== undefined) return await this.#open(exchange, flow, server, flow.speaksBytes.headers)
+    if (flow.speaksBytes !== undefined)
+      return await this.#open(exchange, flow, server, flow.speaksBytes.headers, options)
     const end = server.begin()
     const answer = await this.#parts.clientTransport.forward(exchange, server.dialer, withTimeouts(options, server))
     if (answer.kind === 'failed') {
@@ -100,20 +132,27 @@ export class Forwarder {
       server.failed(answer.failure)
       return answer
     }
-    if (isRefusal(answer, server)) server.refused(answer.head.status)
+    if (answer.kind === 'response' && server.failsWith(answer.head.status)) server.refused(answer.head.status)
     else server.succeeded()
     flow.onEnd(end)
     return answer
   }
 
   /** A pipe to the upstream, which a WebSocket is to carry. */
-  async #open(exchange: Exchange, flow: Flow, server: Server, headers: HeaderList): Promise<Answer> {
+  async #open(
+    exchange: Exchange,
+    flow: Flow,
+    server: Server,
+    headers: HeaderList,
+    options: ForwardOptions
+  ): Promise<Answer> {
     const { timeouts } = this.#parts
     const end = server.begin()
     const { connection: client, signal } = exchange
     try {
       const { connect = timeouts.connect, idle = timeouts.idle } = server.settings.timeouts ?? {}
       const upstream = await server.dialer.open({ client, deadline: connect, signal, bytes: true })
+      options.onConnected?.()
       server.succeeded()
       flow.onEnd(end)
       const head = { status: 101, reason: 'Switching Protocols', headers }
@@ -189,21 +228,9 @@ function fixedResponse({ status, headers, body }: ResponseUpstream): FlowRespons
   return responseOf({ kind: 'respond', status, headers: fields, ...(body === '' ? {} : { body: Buffer.from(body) }) })
 }
 
-/** Is this an answer that its backend takes for a failure of the server? */
-function isRefusal(answer: Answer, server: Server): answer is Extract<Answer, { kind: 'response' }> {
-  return answer.kind === 'response' && server.failsWith(answer.head.status)
-}
-
 /** The time-outs of the backend take the place of those of the options. */
 function withTimeouts(options: ForwardOptions, { settings: { timeouts } }: Server): ForwardOptions {
   if (timeouts === undefined) return options
   const { connect = options.connectTimeout, response = options.responseTimeout, idle = options.idleTimeout } = timeouts
   return { ...options, connectTimeout: connect, responseTimeout: response, idleTimeout: idle }
-}
-
-/** Only a body that is absent or bytes can be sent again (a stream may have been read). */
-function mayRetry(answer: Answer, request: FlowRequest): boolean {
-  const retry = answer.kind === 'failed' ? answer.retry : 'idempotent-only'
-  if (retry === 'never' || (retry === 'idempotent-only' && !IDEMPOTENT.has(request.method))) return false
-  return request.body instanceof Uint8Array || request.body.framing.kind === 'none'
 }

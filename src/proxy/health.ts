@@ -16,7 +16,6 @@ const SPREAD = 0.1
 export interface HealthCheckParts {
   readonly clientTransport: Pick<ClientTransport, 'forward'>
   readonly clock: Clock
-  readonly log: { info(fields: object, message: string): void; warn(fields: object, message: string): void }
   /** From 0 to below 1; absent: `Math.random`. */
   readonly random?: () => number
 }
@@ -89,13 +88,9 @@ class Check {
   }
 
   async #check(): Promise<void> {
-    const { log } = this.#parts
     const { ok, reason } = await this.#ask()
     if (this.#stopped) return
-    const changed = this.#server.checked(ok, reason)
-    const fields = { upstream: this.#server.name, reason }
-    if (changed && ok) log.info(fields, 'an upstream is up again')
-    if (changed && !ok) log.warn(fields, 'an upstream is down: its health check fails')
+    this.#server.checked(ok, reason)
     this.#timer = this.#after(this.#settings.interval * (1 + SPREAD * (2 * this.#random() - 1)))
   }
 

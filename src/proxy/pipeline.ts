@@ -17,6 +17,7 @@ import type { Snapshot, SnapshotHolder } from '../runtime/snapshot.js'
 import type { AccessLog } from '../telemetry/access-log.js'
 import type { TrafficEventSource } from '../telemetry/event-fields.js'
 import type { Metrics } from '../telemetry/metrics.js'
+import { UpstreamTries } from '../telemetry/upstream-tries.js'
 import { type Admission, type AdmittedFlow, formAt } from './admission.js'
 import type { Forwarded, Forwarder } from './forwarder.js'
 import { grpcRefusal, isGrpc } from './grpc.js'
@@ -76,6 +77,8 @@ interface RequestContext {
   code: string | undefined
   upstreamDuration: number | undefined
   reusedConnection: boolean | undefined
+  /** Made when the request is forwarded and a log or an event shows it. */
+  tries: UpstreamTries | undefined
   /** Value of Strict-Transport-Security in the answer. */
   hsts: string | undefined
 }
@@ -122,6 +125,7 @@ export class Pipeline {
       code: undefined,
       upstreamDuration: undefined,
       reusedConnection: undefined,
+      tries: undefined,
       hsts: undefined
     }
     metrics.inFlight.inc()
@@ -191,8 +195,11 @@ export class Pipeline {
     return this.#answer(context, flow, forwarded)
   }
 
-  #forward({ exchange, snapshot, route }: RequestContext, flow: AdmittedFlow): Promise<Forwarded> {
-    return this.#parts.forwarder.forward(exchange, flow, snapshot, route?.upstream)
+  #forward(context: RequestContext, flow: AdmittedFlow): Promise<Forwarded> {
+    const { exchange, snapshot, route } = context
+    const { accessLog, events, forwarder } = this.#parts
+    if (accessLog !== undefined || events.wantsExchanges) context.tries = new UpstreamTries()
+    return forwarder.forward(exchange, flow, snapshot, route?.upstream, context.tries)
   }
 
   /** Answers a request that came without TLS for a host that is served with it. */
@@ -270,6 +277,7 @@ export class Pipeline {
     const { exchange, flow, route, status, code, upstreamDuration } = context
     const duration = (sent.endedAt === 0 ? clock.monotonic() : sent.endedAt) - context.begun
     metrics.ended(route?.edge ?? '', status, duration, upstreamDuration, sent.bytesIn, sent.bytesOut)
+    if (route !== undefined) metrics.routeEnded(route.id, duration)
     const failed = code ?? (sent.failure === undefined ? undefined : FAILURES[sent.failure].code)
     if (failed !== undefined) metrics.failed(failed)
     const record = {
@@ -283,7 +291,8 @@ export class Pipeline {
       sent,
       duration,
       upstreamDuration,
-      reusedConnection: context.reusedConnection
+      reusedConnection: context.reusedConnection,
+      tries: context.tries
     }
     accessLog?.write(record)
     events.exchange(record)

@@ -26,8 +26,11 @@ export interface ServerState {
   readonly since: number | undefined
 }
 
+/** What sees the health of a server. */
+export type Observer = 'check' | 'traffic'
+
 /** What a unit says of the health of its server. */
-type ServerSettings = Pick<AddressUpstream, 'health' | 'passiveHealth' | 'timeouts'>
+type ServerSettings = Pick<AddressUpstream, 'health' | 'passiveHealth' | 'retries' | 'timeouts'>
 
 /**
  * One server that carries traffic: how busy it is, and whether it works. Its traffic tells (passive health): a server that
@@ -43,6 +46,9 @@ export class Server {
   /** host:port, for the requests of health checks; empty when its place has none. */
   readonly address: string
   readonly #clock: Clock
+  /** Requests and connections that were sent to it, and those of them that failed by its fault. */
+  tries = 0
+  failures = 0
   #active = 0
   #failures = 0
   readonly #backoff = new Backoff(AVOIDED)
@@ -52,6 +58,8 @@ export class Server {
   /** Checks in a row that contradict `#checked`. */
   #contrary = 0
   #upSince = Number.NEGATIVE_INFINITY
+  /** Called when it went from up, or from not being known, to down, or came back. `by`: what has seen it. */
+  onChange: ((state: ServerState, by: Observer) => void) | undefined = undefined
   #seen: ServerState = { state: 'unchecked', reason: '', since: undefined }
 
   constructor(dialer: Dialer, name: string, clock: Clock, unit?: AddressUpstream) {
@@ -85,6 +93,7 @@ export class Server {
   /** Counts one that it carries. The way to end it is called once. */
   begin(): () => void {
     this.#active++
+    this.tries++
     let running = true
     return () => {
       if (running) this.#active--
@@ -105,7 +114,7 @@ export class Server {
     this.#backoff.reset()
     this.#downUntil = 0
     this.#upSince = this.#clock.monotonic()
-    if (this.#checked === undefined) this.#sees('up', 'it answers again')
+    if (this.#checked !== false) this.#sees('up', 'it answers again', 'traffic')
   }
 
   /** What ended the attempt; what the client did says nothing of the server. */
@@ -119,17 +128,17 @@ export class Server {
     this.#failure(false, `status ${status}`)
   }
 
-  /** What a check found. True when the server changed from up to down or back by it. */
-  checked(ok: boolean, reason: string): boolean {
+  /** What a check found. */
+  checked(ok: boolean, reason: string): void {
     const { rise = 1, fall = 1 } = this.settings.health ?? {}
     if (this.#checked === ok) {
       this.#contrary = 0
-      return false
+      return
     }
     this.#contrary++
     // The first check decides at once: before it nothing is known.
-    if (this.#checked !== undefined && this.#contrary < (ok ? rise : fall)) return false
-    const changed = this.#checked !== undefined || !ok
+    if (this.#checked !== undefined && this.#contrary < (ok ? rise : fall)) return
+    const first = this.#checked === undefined
     this.#checked = ok
     this.#contrary = 0
     if (ok) {
@@ -137,23 +146,26 @@ export class Server {
       this.#downUntil = 0
       this.#failures = 0
       this.#backoff.reset()
-      if (changed) this.#upSince = this.#clock.monotonic()
+      if (!first) this.#upSince = this.#clock.monotonic()
     }
-    this.#sees(ok ? 'up' : 'down', reason)
-    return changed
+    this.#sees(ok ? 'up' : 'down', reason, 'check')
   }
 
   #failure(unreached: boolean, reason: string): void {
+    this.failures++
     this.#failures++
     if (!unreached && this.#failures < (this.settings.passiveHealth?.failures ?? TOLERATED)) return
     this.#downUntil = this.#clock.monotonic() + this.#backoff.next()
     this.#failures = 0
-    if (this.#checked !== false) this.#sees('down', reason)
+    if (this.#checked !== false) this.#sees('down', reason, 'traffic')
   }
 
-  #sees(state: 'up' | 'down', reason: string): void {
-    const since = this.#seen.state === state ? this.#seen.since : this.#clock.wall()
+  #sees(state: 'up' | 'down', reason: string, by: Observer): void {
+    const before = this.#seen
+    const since = before.state === state ? before.since : this.#clock.wall()
     this.#seen = { state, reason, since }
+    // That it works, found out first, changes nothing.
+    if (before.state !== state && (state === 'down' || before.state === 'down')) this.onChange?.(this.#seen, by)
   }
 }
 

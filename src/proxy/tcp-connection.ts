@@ -13,6 +13,7 @@ import type { CompiledTcpEdge } from '../runtime/tcp-edges.js'
 import type { ConnectionLog } from '../telemetry/access-log.js'
 import type { TrafficEventSource } from '../telemetry/event-fields.js'
 import type { Metrics } from '../telemetry/metrics.js'
+import { UpstreamTries } from '../telemetry/upstream-tries.js'
 import type { SocketFacts } from '../transport/connection-facts.js'
 import { DialError } from '../transport/contract.js'
 import { AbortList } from '../transport/deadlines.js'
@@ -191,6 +192,7 @@ export class TcpConnection {
   #client: Socket
   #pipe: TcpPipe | undefined
   #code: string | undefined
+  #tries: UpstreamTries | undefined
   readonly #left = (): void => this.#gone.abort('client-gone')
 
   constructor(
@@ -312,15 +314,18 @@ export class TcpConnection {
 
   /** A pipe to the first upstream that answers; undefined when none did. */
   async #dial({ upstream: key }: CompiledTcpEdge): Promise<{ pipe: BytePipe; done: () => void } | undefined> {
-    const { upstreams, timeouts } = this.#parts
+    const { upstreams, timeouts, clock, lines, events } = this.#parts
+    if (lines !== undefined || events.wantsConnections) this.#tries = new UpstreamTries()
+    const one = { firstByte: undefined, status: undefined }
     const tried = new Set<Server>()
     this.#code = requestErrors.upstream.code
     while (key !== undefined && tried.size < ATTEMPTS) {
       const target = upstreams.choose(this.#snapshot, key, tried)
       // A fixed answer is HTTP: there is nothing to say on plain bytes.
       if (target === undefined || target.kind === 'response') return undefined
-      const { server } = target
+      const { server, backend } = target
       tried.add(server)
+      const begun = clock.monotonic()
       const done = server.begin()
       try {
         const why = {
@@ -330,11 +335,15 @@ export class TcpConnection {
         }
         const pipe = await server.dialer.open(why)
         server.succeeded()
+        const connect = clock.monotonic() - begun
+        this.#tries?.add({ ...one, backend, server: server.name, connect, failure: undefined })
         this.#code = undefined
         return { pipe, done }
       } catch (error) {
         done()
         if (!(error instanceof DialError)) throw error
+        const { failure } = error
+        this.#tries?.add({ ...one, backend, server: server.name, connect: undefined, failure })
         if (!this.#failed(server, error.failure, error.message)) return undefined
       }
     }
@@ -370,7 +379,8 @@ export class TcpConnection {
       edge: this.#edge,
       code: this.#code,
       revision: this.#snapshot.revision,
-      duration
+      duration,
+      tries: this.#tries
     }
     lines?.write(record)
     events.connection(record)

@@ -11,7 +11,8 @@ import type {
 } from '../runtime/plan.js'
 import type { Dialer } from '../transport/contract.js'
 import type { HealthChecks } from './health.js'
-import { Server, type ServerState, serverOf } from './server.js'
+import { RetryBudget } from './retries.js'
+import { type Observer, Server, type ServerState, serverOf } from './server.js'
 
 /** The part of its weight with which a member begins that has come back. */
 const COLDEST = 0.1
@@ -63,7 +64,12 @@ export class WeightedChoice {
 
 /** Where one attempt goes. */
 export type UpstreamTarget =
-  | { readonly kind: 'server'; readonly server: Server }
+  | {
+      readonly kind: 'server'
+      readonly server: Server
+      /** Id of the backend, or name of the option, that the server is of. */
+      readonly backend: string
+    }
   | { readonly kind: 'response'; readonly unit: ResponseUpstream }
 
 /** Upstream units by key, of the snapshot that serves. */
@@ -79,6 +85,15 @@ interface TunnelGroups {
   has(labels: TunnelUpstream['labels']): boolean
 }
 
+/** A server of the configuration that serves went down or came back, as this process sees it. */
+export interface ServerChange {
+  /** Id of the backend, or name of the option, that it is of. */
+  readonly backend: string
+  readonly server: string
+  readonly state: ServerState
+  readonly by: Observer
+}
+
 export interface UpstreamsParts {
   readonly clock: Clock
   readonly tunnels?: TunnelGroups
@@ -86,6 +101,8 @@ export interface UpstreamsParts {
   readonly lookup?: LookupFunction
   /** Asks the servers whose units want it; absent: traffic alone tells. */
   readonly checks?: HealthChecks
+  /** Called at each change. Must not throw. */
+  readonly changed?: (change: ServerChange) => void
 }
 
 /** How good a choice a unit is: it works, it is down, or it cannot be tried (again). */
@@ -100,18 +117,21 @@ export class Upstreams {
   readonly #tunnels: TunnelGroups | undefined
   readonly #lookup: LookupFunction | undefined
   readonly #checks: HealthChecks | undefined
+  readonly #changed: UpstreamsParts['changed']
   readonly #servers = new WeakMap<AddressUpstream | TunnelUpstream, Server>()
   readonly #choices = new WeakMap<WeightedUpstream, WeightedChoice>()
+  readonly #budgets = new WeakMap<UpstreamUnit, RetryBudget>()
   #followed: ShardedMap<UpstreamUnit> = ShardedMap.empty()
   /** Pool key → units that use it. */
   readonly #uses = new Map<string, number>()
   #keys: ReadonlySet<string> = new Set()
 
-  constructor({ clock, tunnels, lookup, checks }: UpstreamsParts) {
+  constructor({ clock, tunnels, lookup, checks, changed }: UpstreamsParts) {
     this.#clock = clock
     this.#tunnels = tunnels
     this.#lookup = lookup
     this.#checks = checks
+    this.#changed = changed
   }
 
   /** What is known of the server of a unit; undefined for one that is no server. */
@@ -135,7 +155,18 @@ export class Upstreams {
    */
   choose(units: UpstreamLookup, key: string, tried: ReadonlySet<Server>): UpstreamTarget | undefined {
     const unit = units.upstream(key)
-    return unit === undefined ? undefined : this.#choose(units, unit, tried)
+    return unit === undefined ? undefined : this.#choose(units, key, unit, tried)
+  }
+
+  /** What bounds the retries of a backend: one for all requests to it, whichever route they took. */
+  retryBudget(units: UpstreamLookup, key: string): RetryBudget {
+    const unit = units.upstream(key)
+    let budget = unit === undefined ? undefined : this.#budgets.get(unit)
+    if (budget === undefined) {
+      budget = new RetryBudget(this.#clock)
+      if (unit !== undefined) this.#budgets.set(unit, budget)
+    }
+    return budget
   }
 
   /** Pool keys in use once `units` serve. Costs what has changed since the last call. */
@@ -146,29 +177,35 @@ export class Upstreams {
   /** As `follow`, in steps. Must come to its end before it begins again. */
   *following(units: ShardedMap<UpstreamUnit>): Steps<ReadonlySet<string>> {
     let changed = false
-    for (const { before, after } of units.since(this.#followed)) {
+    for (const { key, before, after } of units.since(this.#followed)) {
       yield
-      changed = this.#count(after, 1) || changed
-      changed = this.#count(before, -1) || changed
+      changed = this.#count(key, after, 1) || changed
+      changed = this.#count(key, before, -1) || changed
     }
     this.#followed = units
     if (changed) this.#keys = new Set(this.#uses.keys())
     return this.#keys
   }
 
-  #choose(units: UpstreamLookup, unit: UpstreamUnit, tried: ReadonlySet<Server>): UpstreamTarget | undefined {
+  #choose(
+    units: UpstreamLookup,
+    key: string,
+    unit: UpstreamUnit,
+    tried: ReadonlySet<Server>
+  ): UpstreamTarget | undefined {
     switch (unit.form) {
       case 'response':
         return { kind: 'response', unit }
       case 'address':
       case 'tunnels': {
         const server = this.#server(unit)
-        return server === undefined || tried.has(server) ? undefined : { kind: 'server', server }
+        if (server === undefined || tried.has(server)) return undefined
+        return { kind: 'server', server, backend: backendOf(key) }
       }
       case 'failover': {
         const member =
-          unit.members.find((key) => this.#state(units, key, tried) === 'up') ??
-          unit.members.find((key) => this.#state(units, key, tried) === 'down')
+          unit.members.find((one) => this.#state(units, one, tried) === 'up') ??
+          unit.members.find((one) => this.#state(units, one, tried) === 'down')
         return member === undefined ? undefined : this.choose(units, member, tried)
       }
       case 'weighted':
@@ -249,18 +286,29 @@ export class Upstreams {
   }
 
   /** Answers whether the set of keys has changed. */
-  #count(unit: UpstreamUnit | undefined, by: 1 | -1): boolean {
+  #count(unitKey: string, unit: UpstreamUnit | undefined, by: 1 | -1): boolean {
     if (unit?.form !== 'address' && unit?.form !== 'tunnels') return false
     const server = this.#server(unit)
     if (server === undefined) return false
-    if (by === 1) this.#checks?.begin(server)
-    else this.#checks?.end(server)
+    if (by === 1) {
+      const about = { backend: backendOf(unitKey), server: server.name }
+      server.onChange = (state, seenBy) => this.#changed?.({ ...about, state, by: seenBy })
+      this.#checks?.begin(server)
+    } else {
+      server.onChange = undefined
+      this.#checks?.end(server)
+    }
     const { key } = server.dialer
     const before = this.#uses.get(key) ?? 0
     if (before + by === 0) this.#uses.delete(key)
     else this.#uses.set(key, before + by)
     return before === 0 || before + by === 0
   }
+}
+
+/** Id of a backend, or name of an option, from the key of its unit. */
+export function backendOf(key: string): string {
+  return key.slice(key.indexOf(':') + 1)
 }
 
 function best(states: readonly State[]): State {

@@ -116,8 +116,15 @@ export type EventNoun = (typeof EVENT_NOUNS)[number]
 /** Nouns of events that others know and nothing here can cause: there are no such resources. */
 const ABSENT_NOUNS: readonly string[] = ['ssh_public_key', 'tcp_address']
 
-/** Events of traffic and of agents, which no resource makes. */
-const TRAFFIC = ['agent_session_start', 'agent_session_stop', 'http_request_complete', 'tcp_connection_closed'] as const
+/** Events of traffic, of agents and of servers of backends, which no resource makes. */
+const TRAFFIC = [
+  'agent_session_start',
+  'agent_session_stop',
+  'backend_server_down',
+  'backend_server_up',
+  'http_request_complete',
+  'tcp_connection_closed'
+] as const
 
 const CHANGES = ['created', 'updated', 'deleted'] as const
 

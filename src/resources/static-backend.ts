@@ -1,7 +1,7 @@
 import { X509Certificate } from 'node:crypto'
 import Type from 'typebox'
 import { parseAuthority } from '../lib/host.js'
-import type { AddressUpstream, StatusRange } from '../runtime/plan.js'
+import type { AddressUpstream, RetryCondition, StatusRange } from '../runtime/plan.js'
 import { choice, computed, described, flag, integer, number, text, texts } from '../schema/fields.js'
 import { object, type RuleView } from '../schema/objects.js'
 import { defineResource, type RecordOf } from './resource.js'
@@ -85,6 +85,42 @@ const TIMEOUTS = {
   idle: seconds('Without a byte either way; 0: as the options say.', { min: 0, max: 24 * HOUR, default: 0 })
 }
 
+const RETRY_CONDITIONS: readonly RetryCondition[] = ['connect', 'refused_stream', 'closed', 'timeout']
+
+const RETRIES = {
+  attempts: integer({
+    description: 'Tries of one request, the first one and all servers included; 1: nothing is sent again.',
+    min: 1,
+    max: 10,
+    default: 3
+  }),
+  on: texts({
+    description:
+      'Why it is sent again: connect (no connection), refused_stream (the server says that it did not process it), closed (a reused connection ended without an answer), timeout (no answer in time), a status or a range of them such as 502-504; none: connect, refused_stream and closed.',
+    item: 'A reason, a status, or a range of statuses.',
+    max: 20,
+    bytes: 14
+  }),
+  methods: choice(['safe', 'idempotent'], {
+    description:
+      'Methods of a request that the server may have processed: safe: GET, HEAD and OPTIONS; idempotent: PUT and DELETE, too.',
+    default: 'idempotent'
+  }),
+  per_second: integer({
+    description: 'Most retries in a second, all requests to the backend together; 0: no bound.',
+    min: 0,
+    max: 1_000_000,
+    default: 0
+  }),
+  share: integer({
+    description:
+      'Retries as a percentage of the requests to the backend, beside ten that it always has in reserve; 0: no bound.',
+    min: 0,
+    max: 100,
+    default: 20
+  })
+}
+
 const KNOWLEDGE = 'What the process that answers knows of the server.'
 const stateSchema = Type.Object(
   {
@@ -134,6 +170,11 @@ export const staticBackend = defineResource({
       description: 'What traffic tells of it; null: three failures in a row make it down, and no status is one.',
       rules: [{ on: ['statuses'], check: statusesRead }]
     }),
+    retries: object(RETRIES, {
+      description:
+        'When a request is sent again, to another server if there is one; null: three tries on connect, refused_stream and closed, without a bound.',
+      rules: [{ on: ['on'], check: conditionsRead }]
+    }),
     timeouts: object(TIMEOUTS, { description: 'Time-outs of its own; null: those of the options.' }),
     state: computed(stateSchema, KNOWLEDGE, (_stored, _path, { id }, { healthOf }) => healthOf?.(id) ?? UNCHECKED)
   },
@@ -164,6 +205,18 @@ function statusesRead({ body, report }: RuleView): void {
     if (statusRange(one) !== undefined) continue
     report('statuses', 'FIELD_INVALID', `entry ${index} is no status from 100 to 599 and no range such as 500-599`)
   }
+}
+
+function conditionsRead({ body, report }: RuleView): void {
+  for (const [index, one] of (body.on as readonly string[]).entries()) {
+    if (isCondition(one) || statusRange(one) !== undefined) continue
+    const known = RETRY_CONDITIONS.join(', ')
+    report('on', 'FIELD_INVALID', `entry ${index} is none of ${known}, no status and no range such as 502-504`)
+  }
+}
+
+function isCondition(written: string): written is RetryCondition {
+  return (RETRY_CONDITIONS as readonly string[]).includes(written)
 }
 
 /** `503` or `500-599`; undefined for anything else. */
@@ -218,6 +271,7 @@ export const staticBackends = planned(
       ...(body.http2 === true ? { http2: true } : {}),
       ...tlsOf(body),
       ...healthOf(body),
+      ...retriesOf(body),
       ...timeoutsOf(body)
     }
     return [[upstreamKey(id), unit]]
@@ -253,6 +307,21 @@ function healthOf({ health, passive_health: passive }: StaticBody): Partial<Addr
           }
         }),
     ...(passive == null ? {} : { passiveHealth: { failures: passive.failures, statuses: ranges(passive.statuses) } })
+  }
+}
+
+function retriesOf({ retries }: StaticBody): Partial<AddressUpstream> {
+  if (retries == null) return {}
+  const { attempts, on, methods, per_second: perSecond, share } = retries
+  return {
+    retries: {
+      attempts,
+      on: on.length === 0 ? ['connect', 'refused_stream', 'closed'] : on.filter(isCondition),
+      statuses: ranges(on),
+      methods: methods === 'safe' ? 'safe' : 'idempotent',
+      ...(perSecond > 0 ? { perSecond } : {}),
+      ...(share > 0 ? { share: share / 100 } : {})
+    }
   }
 }
 

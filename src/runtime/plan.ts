@@ -69,6 +69,24 @@ interface PassiveHealth {
   readonly statuses: readonly StatusRange[]
 }
 
+/** Why a request is sent again; statuses stand beside them. */
+export type RetryCondition = 'connect' | 'refused_stream' | 'closed' | 'timeout'
+
+/** When a request that failed is sent again. */
+export interface Retries {
+  /** Tries of one request, the first one included. */
+  readonly attempts: number
+  readonly on: readonly RetryCondition[]
+  /** Statuses after which it is sent again. */
+  readonly statuses: readonly StatusRange[]
+  /** What may have been processed is sent again with these methods alone. */
+  readonly methods: 'safe' | 'idempotent'
+  /** Most retries in a second; absent: no bound. */
+  readonly perSecond?: number
+  /** Retries that each request adds to the budget, 0 to 1; absent: no bound. */
+  readonly share?: number
+}
+
 /** One server at an address. */
 export interface AddressUpstream extends UpstreamBase {
   readonly form: 'address'
@@ -85,6 +103,8 @@ export interface AddressUpstream extends UpstreamBase {
   readonly minVersion?: 'TLSv1.2' | 'TLSv1.3'
   readonly health?: HealthCheck
   readonly passiveHealth?: PassiveHealth
+  /** Absent: as `proxy/retries` has it. */
+  readonly retries?: Retries
   /** Milliseconds, instead of those of the options. */
   readonly timeouts?: { readonly connect?: number; readonly response?: number; readonly idle?: number }
 }

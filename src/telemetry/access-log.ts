@@ -1,6 +1,7 @@
 import type { ConnectionFacts, RequestHead, Sent } from '../flow/exchange.js'
 import type { Flow } from '../flow/flow.js'
 import { redact, shownQuery } from './redaction.js'
+import type { UpstreamTries } from './upstream-tries.js'
 
 /** The part of a pino logger that the access log needs. */
 export interface LineWriter {
@@ -23,6 +24,8 @@ export interface ExchangeRecord {
   readonly upstreamDuration: number | undefined
   /** Undefined without an ordinary answer of an upstream. */
   readonly reusedConnection: boolean | undefined
+  /** What was tried to get an answer; undefined when nothing was forwarded. */
+  readonly tries: UpstreamTries | undefined
 }
 
 /**
@@ -65,6 +68,7 @@ export class AccessLog {
         bytes_out: sent.bytesOut,
         duration_ms: round(record.duration),
         ...(record.upstreamDuration === undefined ? undefined : { upstream_ms: round(record.upstreamDuration) }),
+        ...upstreamOf(record.tries),
         revision: record.revision,
         ...(flow?.logs === undefined ? undefined : { logs: flow.logs.map((entry) => redact(entry, 0)) })
       },
@@ -79,6 +83,14 @@ export class AccessLog {
     this.#credit -= 1
     return true
   }
+}
+
+/** Who served: the last try, and all of them. Without a try nothing. */
+function upstreamOf(tries: UpstreamTries | undefined): object | undefined {
+  const last = tries?.last
+  if (tries === undefined || last === undefined) return undefined
+  const { backend, server } = last
+  return { upstream: { backend, server, try_count: tries.count, tries: tries.shown } }
 }
 
 function round(milliseconds: number): number {
@@ -100,6 +112,8 @@ export interface ConnectionRecord {
   readonly revision: number
   /** Milliseconds. */
   readonly duration: number
+  /** What was tried to get a connection; undefined when nothing was. */
+  readonly tries: UpstreamTries | undefined
 }
 
 /** One structured line for each connection to a TCP edge, written when it ends. */
@@ -110,7 +124,7 @@ export class ConnectionLog {
     this.#log = log
   }
 
-  write({ connection, flow, edge, code, revision, duration }: ConnectionRecord): void {
+  write({ connection, flow, edge, code, revision, duration, tries }: ConnectionRecord): void {
     const { startedAt, tls } = connection
     this.#log.info(
       {
@@ -128,6 +142,7 @@ export class ConnectionLog {
         started: new Date(startedAt).toISOString(),
         ended: new Date(startedAt + duration).toISOString(),
         duration_ms: Math.round(duration * 1_000) / 1_000,
+        ...upstreamOf(tries),
         revision,
         ...(flow.logs === undefined ? undefined : { logs: flow.logs.map((entry) => redact(entry, 0)) })
       },

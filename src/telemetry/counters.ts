@@ -126,19 +126,15 @@ export class Level {
 }
 
 /** How values are spread over ranges with upper bounds, in ascending order. */
-export class Spread {
+class Distribution {
   readonly #bounds: readonly number[]
   /** Values in each range; the last are those above all bounds. */
   readonly #counts: number[]
   #sum = 0
 
-  constructor({ buckets, ...about }: Description & { readonly buckets: readonly number[] }) {
-    this.#bounds = buckets
-    this.#counts = new Array<number>(buckets.length + 1).fill(0)
-    const { name, help } = about
-    // The library has no way to set the values of a histogram, so this one answers those that stand here.
-    const get = async () => ({ name, help, type: 'histogram', aggregator: 'sum', values: this.#values(name) })
-    Object.assign(new HistogramMetric({ ...about, buckets: [...buckets] }), { get, getForPromString: get })
+  constructor(bounds: readonly number[]) {
+    this.#bounds = bounds
+    this.#counts = new Array<number>(bounds.length + 1).fill(0)
   }
 
   observe(value: number): void {
@@ -149,17 +145,103 @@ export class Spread {
     this.#sum += value
   }
 
-  #values(name: string): SeriesValue[] {
+  values(name: string, labels: Labels): SeriesValue[] {
     let below = 0
     const buckets = this.#counts.map((count, i): SeriesValue => {
       below += count
-      return { metricName: `${name}_bucket`, labels: { le: this.#bounds[i] ?? '+Inf' }, value: below }
+      return { metricName: `${name}_bucket`, labels: { ...labels, le: this.#bounds[i] ?? '+Inf' }, value: below }
     })
     return [
       ...buckets,
-      { metricName: `${name}_sum`, labels: {}, value: this.#sum },
-      { metricName: `${name}_count`, labels: {}, value: below }
+      { metricName: `${name}_sum`, labels, value: this.#sum },
+      { metricName: `${name}_count`, labels, value: below }
     ]
+  }
+}
+
+type SpreadDescription = Description & { readonly buckets: readonly number[] }
+
+/** The library has no way to set the values of a histogram, so the one that is registered here answers those that `read` does. */
+function registerHistogram(
+  { buckets, ...about }: SpreadDescription & { readonly labelNames?: readonly string[] },
+  read: () => SeriesValue[]
+): void {
+  const { name, help, labelNames = [] } = about
+  const get = async () => ({ name, help, type: 'histogram', aggregator: 'sum', values: read() })
+  const metric = new HistogramMetric<string>({ ...about, labelNames: [...labelNames], buckets: [...buckets] })
+  Object.assign(metric, { get, getForPromString: get })
+}
+
+/** One distribution, shown from the start. */
+export class Spread {
+  readonly #values: Distribution
+
+  constructor(about: SpreadDescription) {
+    const values = new Distribution(about.buckets)
+    this.#values = values
+    registerHistogram(about, () => values.values(about.name, {}))
+  }
+
+  observe(value: number): void {
+    this.#values.observe(value)
+  }
+}
+
+/** The label of all that have none of their own. */
+const OTHER = 'other'
+
+/**
+ * Distributions of one name by one label. What has gone from the configuration is shown no more. At most `most` values of the label
+ * have a distribution of their own; what comes beyond counts as `other` until one of them has gone.
+ */
+export class Spreads {
+  readonly #bounds: readonly number[]
+  readonly #most: number
+  readonly #exists: (value: string) => boolean
+  readonly #cells = new Map<string, Distribution>()
+  #other: Distribution | undefined
+
+  /** `exists`: is there still a thing of this name? */
+  constructor({
+    label,
+    most,
+    exists,
+    ...about
+  }: SpreadDescription & {
+    readonly label: string
+    readonly most: number
+    readonly exists: (value: string) => boolean
+  }) {
+    this.#bounds = about.buckets
+    this.#most = most
+    this.#exists = exists
+    const { name } = about
+    registerHistogram({ ...about, labelNames: [label] }, () => {
+      this.#forget()
+      const shown = [...this.#cells].flatMap(([value, cell]) => cell.values(name, { [label]: value }))
+      return this.#other === undefined ? shown : [...shown, ...this.#other.values(name, { [label]: OTHER })]
+    })
+  }
+
+  observe(label: string, value: number): void {
+    const cell = this.#cells.get(label) ?? this.#begin(label)
+    cell.observe(value)
+  }
+
+  #begin(label: string): Distribution {
+    // No scrape may have come for long.
+    if (this.#cells.size >= this.#most && this.#other === undefined) this.#forget()
+    if (this.#cells.size >= this.#most) {
+      this.#other ??= new Distribution(this.#bounds)
+      return this.#other
+    }
+    const cell = new Distribution(this.#bounds)
+    this.#cells.set(label, cell)
+    return cell
+  }
+
+  #forget(): void {
+    for (const label of this.#cells.keys()) if (!this.#exists(label)) this.#cells.delete(label)
   }
 }
 

@@ -192,6 +192,26 @@ function certificateOf(tls: ExchangeRecord['connection']['tls']): ClientCertific
   }
 }
 
+/** Fields of both events, from what both records have. */
+const UPSTREAM_FIELDS: EventFields<Pick<ExchangeRecord, 'tries'>> = {
+  'upstream.backend': field(
+    'string',
+    'Id of the backend that was tried last; null when none was. So is the server.',
+    ({ tries }) => tries?.last?.backend ?? null
+  ),
+  'upstream.server': field(
+    'string',
+    'Its URL, or the tunnels that it stands for.',
+    ({ tries }) => tries?.last?.server ?? null
+  ),
+  'upstream.tries': field(
+    'list<dyn>',
+    'The first nine tries and the last one: backend, server, status or failure, and milliseconds from the beginning of the try: connect_ms (of a connection that was opened for it), first_byte_ms.',
+    ({ tries }) => tries?.shown ?? []
+  ),
+  'upstream.try_count': field('int', 'How often a server was tried.', ({ tries }) => tries?.count ?? 0)
+}
+
 const TCP_FIELDS: EventFields<ConnectionRecord> = {
   'conn.bytes_in': field('int', 'Bytes from the client.', ({ connection }) => connection.bytesIn),
   'conn.bytes_out': field('int', 'Bytes to the client.', ({ connection }) => connection.bytesOut),
@@ -220,8 +240,8 @@ function commonFirst<R>(fields: EventFields<R>, other: EventFields<never>): Even
 const fieldsOfFeatures = features.flatMap(({ eventFields }) => (eventFields === undefined ? [] : [eventFields]))
 const ofConnections = fieldsOfFeatures.map(({ connection = {} }) => connection)
 const ofExchanges = fieldsOfFeatures.map(({ http = {} }) => http)
-const onExchanges = joined<ExchangeRecord>(FLOW_FIELDS, HTTP_FIELDS, ...ofConnections, ...ofExchanges)
-const onConnections = joined<ConnectionRecord>(FLOW_FIELDS, TCP_FIELDS, ...ofConnections)
+const onExchanges = joined<ExchangeRecord>(FLOW_FIELDS, HTTP_FIELDS, UPSTREAM_FIELDS, ...ofConnections, ...ofExchanges)
+const onConnections = joined<ConnectionRecord>(FLOW_FIELDS, TCP_FIELDS, UPSTREAM_FIELDS, ...ofConnections)
 
 const EXCHANGE_FIELDS = commonFirst(onExchanges, onConnections)
 const CONNECTION_FIELDS = commonFirst(onConnections, onExchanges)
@@ -272,6 +292,16 @@ export class TrafficEventSource {
 
   constructor(sink: EventSink) {
     this.#sink = sink
+  }
+
+  /** Is what happens to requests gathered? */
+  get wantsExchanges(): boolean {
+    return this.#sink.wants(HTTP_REQUEST_COMPLETE)
+  }
+
+  /** The same of connections to TCP edges. */
+  get wantsConnections(): boolean {
+    return this.#sink.wants(TCP_CONNECTION_CLOSED)
   }
 
   exchange(record: ExchangeRecord): void {

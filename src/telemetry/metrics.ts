@@ -3,11 +3,14 @@ import { features } from '../features/registry.js'
 import type { Failure } from '../flow/exchange.js'
 import type { Phase } from '../flow/flow.js'
 import type { CounterDefinition, PolicyMeter, PolicyServices } from '../policy/services.js'
-import { type Counter as CounterOf, Counters, Level, Spread, Total } from './counters.js'
+import { type Counter as CounterOf, Counters, Level, Spread, Spreads, Total } from './counters.js'
 
 const featureMetrics = features.flatMap(({ metrics = [] }) => metrics)
 
 const SECONDS = [0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30]
+
+/** Routes, or backends, that have a histogram of their own: each makes as many series as it has ranges. */
+const MOST_LABELLED = 1_000
 
 /**
  * All metrics of the data plane, in one registry of its own. Labels come from the configuration and from closed
@@ -21,6 +24,8 @@ export class Metrics {
   readonly #byStatus = new Map<string, Map<number, CounterOf>>()
   readonly #duration: Spread
   readonly #upstreamDuration: Spread
+  readonly #routeDuration: Spreads
+  readonly #backendDuration: Spreads
   readonly #bytes: { readonly in: CounterOf; readonly out: CounterOf }
   readonly #failures: Counters<'code'>
   readonly #refused: Counters<'status'>
@@ -30,11 +35,13 @@ export class Metrics {
   readonly #tcp: Counters<'edge' | 'code'>
   readonly #tcpDuration: Spread
   readonly #retries: Total
+  readonly #retriesRefused: Total
   readonly #reloads: Counters<'result'>
   readonly #revision: Gauge
   readonly policy: PolicyMeter
 
-  constructor() {
+  /** `hasUnit`: does the configuration that serves have a unit with this key? What it has not is shown no more. */
+  constructor(hasUnit: (key: string) => boolean = () => true) {
     const registers = [this.registry]
     this.connections = new Level({ name: 'sluice_connections', help: 'Client connections open now.', registers })
     this.inFlight = new Level({ name: 'sluice_requests_in_flight', help: 'Exchanges begun and not ended.', registers })
@@ -54,6 +61,24 @@ export class Metrics {
       name: 'sluice_upstream_response_seconds',
       help: 'From forwarding a request to the head of the answer.',
       buckets: SECONDS,
+      registers
+    })
+    this.#routeDuration = new Spreads({
+      name: 'sluice_route_duration_seconds',
+      help: `From the head of a request to the last byte of its answer, by the id of its route (other: beyond ${MOST_LABELLED} routes).`,
+      label: 'route',
+      buckets: SECONDS,
+      most: MOST_LABELLED,
+      exists: (route) => hasUnit(`route:${route}`),
+      registers
+    })
+    this.#backendDuration = new Spreads({
+      name: 'sluice_upstream_duration_seconds',
+      help: `From the beginning of a try to the head of its answer, by the id of the backend (other: beyond ${MOST_LABELLED} backends).`,
+      label: 'backend',
+      buckets: SECONDS,
+      most: MOST_LABELLED,
+      exists: (backend) => hasUnit(`upstream:${backend}`),
       registers
     })
     const bytes = new Counters({
@@ -110,6 +135,11 @@ export class Metrics {
       help: 'Requests sent a second time.',
       registers
     })
+    this.#retriesRefused = new Total({
+      name: 'sluice_upstream_retries_refused_total',
+      help: 'Requests that were not sent again because the budget of retries of their backend was spent.',
+      registers
+    })
     this.#reloads = new Counters({
       name: 'sluice_configuration_changes_total',
       help: 'Changes of the configuration, by result.',
@@ -118,6 +148,16 @@ export class Metrics {
     })
     this.#revision = new Gauge({ name: 'sluice_revision', help: 'Revision of the running configuration.', registers })
     this.policy = policyMeter(registers)
+  }
+
+  /** One exchange with a route ended. */
+  routeEnded(route: string, milliseconds: number): void {
+    this.#routeDuration.observe(route, milliseconds / 1_000)
+  }
+
+  /** A server of this backend answered; `milliseconds`: from the beginning of the try to the head of the answer. */
+  answered(backend: string, milliseconds: number): void {
+    this.#backendDuration.observe(backend, milliseconds / 1_000)
   }
 
   /** One exchange ended. Seconds are derived from milliseconds; `upstream` is undefined when nothing was forwarded. */
@@ -188,6 +228,10 @@ export class Metrics {
 
   retried(): void {
     this.#retries.inc()
+  }
+
+  retryRefused(): void {
+    this.#retriesRefused.inc()
   }
 
   configuration(result: 'applied' | 'refused'): void {

@@ -34,16 +34,29 @@ export interface UpstreamState {
   readonly up: boolean
   /** Exchanges and connections that it carries now. */
   readonly active: number
+  /** Requests and connections that were sent to it since its backend was written last, and those of them that failed. */
+  readonly tries: number
+  readonly failures: number
 }
 
 /** Reads at each scrape what is known of the servers of backends. */
 export function observeUpstreams(registry: Registry, read: () => Iterable<UpstreamState>): void {
-  const gauge = (name: string, help: string, value: (one: UpstreamState) => number) =>
-    new Gauge({
+  const about = { labelNames: ['backend', 'server'], registers: [registry] }
+  const counter = (name: string, help: string, value: (one: UpstreamState) => number) =>
+    new Counter({
+      ...about,
       name,
       help,
-      labelNames: ['backend', 'server'],
-      registers: [registry],
+      collect() {
+        this.reset()
+        for (const one of read()) this.inc({ backend: one.backend, server: one.server }, value(one))
+      }
+    })
+  const gauge = (name: string, help: string, value: (one: UpstreamState) => number) =>
+    new Gauge({
+      ...about,
+      name,
+      help,
       collect() {
         this.reset()
         for (const one of read()) this.set({ backend: one.backend, server: one.server }, value(one))
@@ -55,6 +68,12 @@ export function observeUpstreams(registry: Registry, read: () => Iterable<Upstre
     ({ up }) => (up ? 1 : 0)
   )
   gauge('sluice_upstream_active', 'Requests and connections that the server carries now.', ({ active }) => active)
+  counter(
+    'sluice_upstream_tries_total',
+    'Requests and connections that were sent to the server, retries included; begins anew when its backend is changed.',
+    ({ tries }) => tries
+  )
+  counter('sluice_upstream_tries_failed_total', 'Those of them that failed by its fault.', ({ failures }) => failures)
 }
 
 /** Reads what agents use at each scrape. */

@@ -190,6 +190,8 @@ export interface ForwardOptions {
   readonly connectTimeout: number
   readonly responseTimeout: number
   readonly idleTimeout: number
+  /** Called when a connection that was opened for this request stands, its TLS included. */
+  onConnected?(): void
   onInform?(head: ResponseHead): void
 }
 

@@ -188,6 +188,7 @@ export const bodies: Readonly<Record<string, Bodies>> = {
         fall: 5
       },
       passive_health: { failures: 5, statuses: ['503'] },
+      retries: { attempts: 5, on: ['connect', 'timeout', '502-504'], methods: 'safe', per_second: 10, share: 5 },
       timeouts: { connect: 1, response: 2.5, idle: 30 }
     },
     change: {
@@ -197,6 +198,7 @@ export const bodies: Readonly<Record<string, Bodies>> = {
       tls: { enabled: false },
       health: { type: 'tcp' },
       passive_health: null,
+      retries: { attempts: 1 },
       timeouts: { connect: 0 }
     }
   },

@@ -1,6 +1,6 @@
 import { Registry } from 'prom-client'
 import t from 'tap'
-import { Counters, Level, Spread, Total } from '../../src/telemetry/counters.js'
+import { Counters, Level, Spread, Spreads, Total } from '../../src/telemetry/counters.js'
 
 const about = { help: 'As it is.' }
 
@@ -49,4 +49,49 @@ t.test('a value counts in every range whose bound is not below it', async (t) =>
     'seconds_count 4'
   ]
   t.match(await registry.metrics(), lines.join('\n'))
+})
+
+t.test('spreads by label forget what has gone, and what comes beyond their bound counts as other', async (t) => {
+  const registry = new Registry()
+  const there = new Set(['a', 'b', 'c'])
+  const spreads = new Spreads({
+    ...about,
+    name: 'took',
+    label: 'route',
+    buckets: [1],
+    most: 2,
+    exists: (value) => there.has(value),
+    registers: [registry]
+  })
+  for (const label of ['a', 'b', 'c', 'c']) spreads.observe(label, 0.5)
+  const shown = await registry.metrics()
+  t.match(shown, /^took_bucket\{(?:route="a",le="1"|le="1",route="a")\} 1$/m)
+  t.match(shown, /^took_count\{route="b"\} 1$/m)
+  t.match(shown, /^took_count\{route="other"\} 2$/m)
+  t.notMatch(shown, /route="c"/)
+  there.delete('a')
+  t.notMatch(await registry.metrics(), /route="a"/)
+  spreads.observe('c', 2)
+  const after = await registry.metrics()
+  t.match(after, /^took_count\{route="c"\} 1$/m, 'there is room again')
+  t.match(after, /^took_sum\{route="c"\} 2$/m)
+})
+
+t.test('without a scrape what has gone makes room, too', async (t) => {
+  const registry = new Registry()
+  let there = 'a'
+  const exists = (value: string) => value === there
+  const spreads = new Spreads({
+    ...about,
+    name: 'took',
+    label: 'route',
+    buckets: [1],
+    most: 1,
+    exists,
+    registers: [registry]
+  })
+  spreads.observe('a', 1)
+  there = 'b'
+  spreads.observe('b', 1)
+  t.match(await registry.metrics(), /^took_count\{route="b"\} 1$/m)
 })

@@ -10,7 +10,7 @@ import type { Names } from './names.js'
 
 /** Keys of a backend: one of the first four says where traffic goes. */
 /** Of each server, as the API has them. */
-export const SERVER_SETTINGS = ['health', 'passive_health', 'timeouts', 'tls']
+export const SERVER_SETTINGS = ['health', 'passive_health', 'retries', 'timeouts', 'tls']
 /** Of several that share traffic, as the API has them. */
 export const SHARE_SETTINGS = ['panic_threshold', 'slow_start']
 const FORM_KEYS = ['servers', 'labels', 'response', 'backends', 'balance', 'description', 'metadata']

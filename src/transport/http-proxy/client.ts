@@ -164,6 +164,7 @@ class HttpProxyForwarding implements DeadlineOwner, BodyOwner {
         if (this.#phase === 'over') connection.destroy()
         else {
           this.#connection = connection
+          this.#options.onConnected?.()
           this.#attach(connection)
         }
       },

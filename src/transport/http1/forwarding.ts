@@ -179,6 +179,7 @@ class Http1Forwarding implements UpstreamUser, ExchangeWatcher, DeadlineOwner {
           return
         }
         host.deadlineTimer.delete(this)
+        this.#options.onConnected?.()
         this.#attach(new UpstreamConnection(host, dialer.key, pipe, dialer.reusable))
       },
       (error: unknown) => {

@@ -91,6 +91,7 @@ export class Http2Forwarding implements ClientUser, Waiter, BodySource, Deadline
   // What the pool says.
 
   connected(connection: ClientConnection): void {
+    const waited = this.#stopWaiting !== ignore
     this.#stopWaiting = ignore
     this.#websocket = this.#exchange.upgrade === 'websocket'
     if (this.#websocket && !connection.takesWebSockets) {
@@ -104,6 +105,7 @@ export class Http2Forwarding implements ClientUser, Waiter, BodySource, Deadline
     }
     this.#connection = connection
     this.#reused = connection.reused
+    if (waited && !this.#reused) this.#options.onConnected?.()
     this.#stream = stream
     const { head, body } = this.#options
     const framing = framingOf(body)

@@ -252,6 +252,23 @@ t.test('settings that would have no effect are refused', async (t) => {
   )
 })
 
+t.test('retries of a backend hold for each of its servers, and a wrong reason has its place', async (t) => {
+  const { file } = await read(`backends:
+  web:
+    servers: [http://127.0.0.1:1, http://127.0.0.1:2]
+    retries: { attempts: 4, on: [connect, 502-504], methods: safe, per_second: 7, share: 0 }
+`)
+  const units = [...(file?.units.values() ?? [])].filter((unit) => unit.kind === 'upstream')
+  const retries = { attempts: 4, on: ['connect'], statuses: [[502, 504]], methods: 'safe', perSecond: 7 }
+  t.same(
+    units.flatMap((unit) => (unit.form === 'address' ? [unit.retries] : [])),
+    [retries, retries]
+  )
+  t.match(await problemsOf('backends:\n  a: { servers: [http://127.0.0.1:1], retries: { on: [never] } }\n'), [
+    /^sluice\.yaml:2:\d+ FIELD_INVALID on entry 0 is none of connect/
+  ])
+})
+
 t.test('secrets stand outside the file and are never repeated', async (t) => {
   const literal = 'hunter2-hunter2'
   const text = (value: string) => `vaults:\n  keys:\n    token: ${value}\n`

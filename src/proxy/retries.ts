@@ -1,0 +1,102 @@
+import type { Failure } from '../flow/exchange.js'
+import type { FlowRequest } from '../flow/flow.js'
+import type { Clock } from '../lib/clock.js'
+import type { Retries, RetryCondition } from '../runtime/plan.js'
+import type { Answer } from '../transport/contract.js'
+import { isIn, type Server } from './server.js'
+
+/** What holds for a backend that says nothing of retries. */
+const USUAL: Retries = {
+  attempts: 3,
+  on: ['connect', 'refused_stream', 'closed'],
+  statuses: [],
+  methods: 'idempotent'
+}
+
+/** RFC 9110 9.2.1 and 9.2.2. */
+const METHODS: Readonly<Record<Retries['methods'], ReadonlySet<string>>> = {
+  safe: new Set(['GET', 'HEAD', 'OPTIONS']),
+  idempotent: new Set(['GET', 'HEAD', 'OPTIONS', 'PUT', 'DELETE'])
+}
+
+const UNREACHED: ReadonlySet<Failure> = new Set(['dial-refused', 'dial-timeout', 'dial-tls', 'no-tunnel'])
+
+/** Retries that a share of requests may come to before any request has been counted. */
+const RESERVE = 10
+
+export function retriesOf({ settings: { retries } }: Server): Retries {
+  return retries ?? USUAL
+}
+
+/** Is this an answer after which another try is made, where that is safe? */
+export function isRefusal(answer: Answer, server: Server, retries: Retries): boolean {
+  if (answer.kind !== 'response') return false
+  return server.failsWith(answer.head.status) || isIn(retries.statuses, answer.head.status)
+}
+
+/**
+ * May the request be sent again after this failure or refusal? Only a body that is absent, empty or bytes can be (a stream may have been
+ * read), and only what was not processed goes again whatever its method is.
+ */
+export function mayRetry(answer: Answer, request: FlowRequest, { on, methods }: Retries): boolean {
+  if (!isRepeatable(request.body)) return false
+  if (answer.kind !== 'failed') return METHODS[methods].has(request.method)
+  const condition = conditionOf(answer)
+  if (condition === undefined || !on.includes(condition)) return false
+  return answer.retry === 'safe' || METHODS[methods].has(request.method)
+}
+
+function isRepeatable(body: FlowRequest['body']): boolean {
+  if (body instanceof Uint8Array) return true
+  return body.framing.kind === 'none' || isEmpty(body)
+}
+
+/** Did the client say that there is content, of no bytes? */
+export function isEmpty(body: FlowRequest['body']): boolean {
+  return !(body instanceof Uint8Array) && body.framing.kind === 'length' && body.framing.bytes === 0
+}
+
+function conditionOf({ failure, retry }: Extract<Answer, { kind: 'failed' }>): RetryCondition | undefined {
+  if (retry === 'never') return failure === 'upstream-timeout' ? 'timeout' : undefined
+  if (UNREACHED.has(failure)) return 'connect'
+  return retry === 'safe' ? 'refused_stream' : 'closed'
+}
+
+/**
+ * Bounds the retries of one backend, all requests of the process together, so that an outage is not made worse by them. In any stretch
+ * of time there are no more of them than the share of its requests and ten, and no more in a second than `perSecond`.
+ */
+export class RetryBudget {
+  readonly #clock: Clock
+  #earned = RESERVE
+  #second = Number.NEGATIVE_INFINITY
+  #inSecond = 0
+
+  constructor(clock: Clock) {
+    this.#clock = clock
+  }
+
+  /** A request came, which is no retry. */
+  earn({ share }: Retries): void {
+    if (share !== undefined) this.#earned = Math.min(RESERVE, this.#earned + share)
+  }
+
+  /** Takes a retry out of the budget; false when there is none left. */
+  take({ share, perSecond }: Retries): boolean {
+    if (share !== undefined && this.#earned < 1) return false
+    if (perSecond !== undefined && !this.#takeInSecond(perSecond)) return false
+    if (share !== undefined) this.#earned--
+    return true
+  }
+
+  #takeInSecond(most: number): boolean {
+    const now = this.#clock.monotonic()
+    if (now - this.#second >= 1_000) {
+      this.#second = now
+      this.#inSecond = 0
+    }
+    if (this.#inSecond >= most) return false
+    this.#inSecond++
+    return true
+  }
+}
