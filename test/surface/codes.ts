@@ -9,6 +9,8 @@ const FOREIGN = [
   /^(GET|HEAD|POST|PUT|PATCH|DELETE|OPTIONS|CONNECT|TRACE)$/,
   /^(RS|PS|ES|HS|S)\d{3}$|^(RSA|OKP|ECDSA|PLAIN|NFKC|UTC|TRUE|FALSE)$/,
   /^(SIG[A-Z]+|TCP[46]|X25519MLKEM768|CNAME|CAA|API|CEL|OIDC|CERTIFICATE|TAG_RESOLVE_FAILED|UNEXPECTED_TOKEN|RESOURCE_EXHAUSTION)$/,
+  // A status of the health protocol of gRPC.
+  /^SERVING$/,
   // What `domains verify` prints beside a record of DNS that has to change.
   /^WRONG$/
 ]
