@@ -55,8 +55,8 @@ const OWN = { transport: '^src/transport/http-proxy/', certificates: '^src/certi
 /** The library that a file of `lib` may import, each its own; a cache beside it is no second subject. */
 const LEAVES = {
   'user-agent': ['bowser', 'lru-cache'],
-  x509: ['@peculiar/x509'],
-  'self-signed': ['@peculiar/x509'],
+  x509: ['@peculiar/x509', 'reflect-metadata'],
+  'self-signed': ['@peculiar/x509', 'reflect-metadata'],
   regex: ['re2js', 'lru-cache'],
   geo: ['maxmind', 'lru-cache']
 }

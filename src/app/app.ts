@@ -5,7 +5,6 @@ import { openSealer, peekSeal } from '../control/seal-key.js'
 import { SITE_PART } from '../control/sites.js'
 import { actions } from '../features/registry.js'
 import type { Sealer } from '../lib/seal.js'
-import { x509Library } from '../lib/x509.js'
 import { mustNotBeLost, storeAddress } from '../options/catalogue.js'
 import type { Options } from '../options/options.js'
 import { IN_MEMORY } from '../options/values.js'
@@ -141,8 +140,6 @@ interface OperatorKeys {
 /** The keys of the operator: his API key and the key that seals the store's secrets. */
 async function openOperatorKeys(options: Options, host: Host, foundation: Foundation): Promise<OperatorKeys> {
   const { clock, log, names } = foundation
-  // Now, because it would hold up traffic when the first certificate comes.
-  x509Library()
   const folder = options.data === IN_MEMORY ? undefined : options.data
   const address = storeAddress(options)
   const lasting = address !== IN_MEMORY

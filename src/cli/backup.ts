@@ -25,7 +25,7 @@ const FILES = [SEAL_KEY, join('seal.next', SEAL_KEY), 'api-keys.json']
 const AGENTS = 'agents'
 
 /** The files of a data folder that hold keys, as far as they are there. Fails with the system's error. */
-export async function keyFilesOf(folder: string): Promise<BackupFile[]> {
+async function keyFilesOf(folder: string): Promise<BackupFile[]> {
   const agents = (await orAbsent(readdir(join(folder, AGENTS)))) ?? []
   const names = [...FILES, ...agents.filter((name) => /\.(pem|key)$/.test(name)).map((name) => join(AGENTS, name))]
   const found: BackupFile[] = []
@@ -37,7 +37,7 @@ export async function keyFilesOf(folder: string): Promise<BackupFile[]> {
 }
 
 /** Those that would replace others. */
-export async function replaced(folder: string, files: readonly BackupFile[]): Promise<string[]> {
+async function replaced(folder: string, files: readonly BackupFile[]): Promise<string[]> {
   const names: string[] = []
   for (const { name, content } of files) {
     const there = await orAbsent(readFile(placeIn(folder, name)))
@@ -47,7 +47,7 @@ export async function replaced(folder: string, files: readonly BackupFile[]): Pr
 }
 
 /** Writes the files into a data folder. A sealing key that is replaced stays beside the new one, under its id. Fails with the system's error. */
-export async function putKeyFiles(folder: string, files: readonly BackupFile[]): Promise<void> {
+async function putKeyFiles(folder: string, files: readonly BackupFile[]): Promise<void> {
   for (const { name, content } of files) {
     const path = placeIn(folder, name)
     const there = await orAbsent(readFile(path))
@@ -104,7 +104,7 @@ export async function backUp(file: string, flags: StoreFlags, { withKeys, overwr
 }
 
 /** Fails with a CodedError `STORE_NO_COPY` and says what to use instead. */
-export function mustBeFile({ isFile, address }: StorePlace, instead: string): void {
+function mustBeFile({ isFile, address }: StorePlace, instead: string): void {
   if (isFile) return
   const { host } = new URL(address)
   throw new CodedError(storeErrors.STORE_NO_COPY, `the store is PostgreSQL at ${host}: ${instead}`)

@@ -3,7 +3,7 @@ import type { OptionFlag } from '../options/load.js'
 import type { AdoptFlags } from './adopt.js'
 import type { AgentFlags } from './agent-setup.js'
 import type { VerifyFlags } from './domains-verify.js'
-import { ExitCode, load } from './process.js'
+import { ExitCode } from './process.js'
 import type { ApplyFlags } from './site.js'
 
 const START_EXAMPLES = `
@@ -49,7 +49,7 @@ export function startCommand(): Command {
     .option('--new-store', 'make an empty store, although the data folder has the sealing key of one')
     .addHelpText('after', START_EXAMPLES)
     .action(async (siteFile: string | undefined, given: StartFlags) => {
-      const { serve } = await load('./serve.js', () => import('./serve.js'))
+      const { serve } = await import('./serve.js')
       process.exitCode = await serve({
         flags: flagsOf(given, siteFile),
         demo: given.demo === true,
@@ -89,7 +89,7 @@ export function checkCommand(): Command {
     .option('--json', 'one JSON object per file and line, and nothing else')
     .addHelpText('after', CHECK_EXAMPLES)
     .action(async (files: string[], { json }: { json?: boolean }) => {
-      const { checkFiles } = await load('./check-files.js', () => import('./check-files.js'))
+      const { checkFiles } = await import('./check-files.js')
       const valid = await checkFiles(files, {
         json: json === true,
         input: process.stdin,
@@ -125,7 +125,7 @@ export function planCommand(): Command {
     .option('--json', 'one JSON object: {"file", "different", "changes", "removed", "warnings"}')
     .addHelpText('after', PLAN_EXAMPLES)
     .action(async (file: string, flags: ApplyFlags) => {
-      const { planSite } = await load('./site.js', () => import('./site.js'))
+      const { planSite } = await import('./site.js')
       process.exitCode = await planSite(file, flags)
     })
 }
@@ -155,7 +155,7 @@ export function applyCommand(): Command {
     .option('--json', 'one JSON object: {"file", "different", "changes", "removed", "warnings"}')
     .addHelpText('after', APPLY_EXAMPLES)
     .action(async (file: string, flags: ApplyFlags) => {
-      const { applySite } = await load('./site.js', () => import('./site.js'))
+      const { applySite } = await import('./site.js')
       process.exitCode = await applySite(file, flags)
     })
 }
@@ -186,7 +186,7 @@ export function adoptCommand(): Command {
     .option('--config <file>', 'options file that names them')
     .addHelpText('after', ADOPT_EXAMPLES)
     .action(async (folder: string, flags: AdoptFlags) => {
-      const { adopt } = await load('./adopt.js', () => import('./adopt.js'))
+      const { adopt } = await import('./adopt.js')
       process.exitCode = await adopt(folder, flags)
     })
 }
@@ -267,7 +267,7 @@ export function exportCommand(): Command {
     .option('--output <file>', 'where to write it, readable by you alone (default: standard output)')
     .addHelpText('after', EXPORT_EXAMPLES)
     .action(async ({ withSecrets, output, ...flags }: ExportFlags) => {
-      const { exportTo } = await load('./transfer.js', () => import('./transfer.js'))
+      const { exportTo } = await import('./transfer.js')
       process.exitCode = await exportTo(flags, withSecrets === true, output)
     })
 }
@@ -306,7 +306,7 @@ export function importCommand(): Command {
     .option('--prune', 'delete the records that the document does not have')
     .addHelpText('after', IMPORT_EXAMPLES)
     .action(async (file: string, { dryRun, yes, prune, ...flags }: ImportFlags) => {
-      const { importFile } = await load('./transfer.js', () => import('./transfer.js'))
+      const { importFile } = await import('./transfer.js')
       const how = { dryRun: dryRun === true, yes: yes === true, prune: prune === true }
       process.exitCode = await importFile(file, flags, how)
     })
@@ -337,7 +337,7 @@ export function sealCommand(): Command {
     .option('--config <file>', 'options file that names them')
     .addHelpText('after', SEAL_EXAMPLES)
     .action(async (flags: SealFlags) => {
-      const { rotateSeal } = await load('./rotate-seal.js', () => import('./rotate-seal.js'))
+      const { rotateSeal } = await import('./rotate-seal.js')
       process.exitCode = await rotateSeal(flags)
     })
   return new Command('seal').description('the key that secrets in the store are sealed by').addCommand(rotate)
@@ -363,7 +363,7 @@ export function domainsCommand(): Command {
     .option('--json', 'one JSON object for each line of the DNS')
     .addHelpText('after', DOMAINS_EXAMPLES)
     .action(async (domains: readonly string[], flags: VerifyFlags) => {
-      const { verifyDomains } = await load('./domains-verify.js', () => import('./domains-verify.js'))
+      const { verifyDomains } = await import('./domains-verify.js')
       const print = { out: (line: string) => console.log(line), error: (line: string) => console.error(line) }
       process.exitCode = await verifyDomains(domains, flags, process.env, print)
     })
@@ -420,7 +420,7 @@ export function agentCommand(): Command {
     .option('--config <file>', 'several tunnels, and any of the above')
     .addHelpText('after', AGENT_EXAMPLES)
     .action(async (flags: AgentFlags) => {
-      const { runAgent } = await load('./agent-run.js', () => import('./agent-run.js'))
+      const { runAgent } = await import('./agent-run.js')
       process.exitCode = await runAgent(flags, process.env, process.stderr)
     })
 }

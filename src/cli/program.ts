@@ -14,7 +14,7 @@ import {
   sealCommand,
   startCommand
 } from './commands.js'
-import { ExitCode, load } from './process.js'
+import { ExitCode } from './process.js'
 
 const BACKUP_EXAMPLES = `
 Examples:
@@ -46,7 +46,7 @@ function backupCommand(): Command {
     .option('--overwrite', 'replace the file when it is there')
     .addHelpText('after', BACKUP_EXAMPLES)
     .action(async (file: string, { withKeys, overwrite, ...flags }: BackupFlags) => {
-      const { backUp } = await load('./backup.js', () => import('./backup.js'))
+      const { backUp } = await import('./backup.js')
       process.exitCode = await backUp(file, flags, { withKeys: withKeys === true, overwrite: overwrite === true })
     })
 }
@@ -78,7 +78,7 @@ function restoreCommand(): Command {
     .option('--overwrite', 'replace the records, and the keys that the backup has, when they are there')
     .addHelpText('after', RESTORE_EXAMPLES)
     .action(async (file: string, { overwrite, ...flags }: RestoreFlags) => {
-      const { restore } = await load('./backup.js', () => import('./backup.js'))
+      const { restore } = await import('./backup.js')
       process.exitCode = await restore(file, flags, overwrite === true)
     })
 }

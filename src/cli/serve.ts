@@ -19,7 +19,7 @@ import { explainStart, printProblems } from './report.js'
 const FOLLOWED = 'files that the site file names'
 
 /** Applies the files again when one of them changes and on SIGHUP; one reload ends before the next begins. */
-export class Reloading {
+class Reloading {
   readonly #input: LoadInput
   readonly #options: Options
   readonly #log: Logger
@@ -172,7 +172,7 @@ function valueAt(options: Options, steps: readonly string[]): unknown {
  * printed here and nowhere else; it never reaches the log. `agentsTaken`: the demo would have opened a port for agents, which is
  * another process's.
  */
-export function announce(
+function announce(
   started: Started,
   { options }: LoadedOptions,
   { log, demo, agentsTaken = false }: { log: Logger; demo: boolean; agentsTaken?: boolean }

@@ -17,7 +17,7 @@ import { printProblems } from './report.js'
 import { confirmed } from './transfer.js'
 
 /** What the commands on the site file of a running process share. */
-export interface SiteFlags {
+interface SiteFlags {
   readonly api: string
   readonly insecureHttp?: boolean
   readonly json?: boolean
@@ -30,7 +30,7 @@ export interface ApplyFlags extends SiteFlags {
 }
 
 /** Exit codes of `sluice plan`: as of `diff`, but that nothing to say is 0 and trouble 1. */
-export const PlanCode = { same: 0, failure: 1, different: 2 } as const
+const PlanCode = { same: 0, failure: 1, different: 2 } as const
 
 /** What applying a file would do. */
 interface Plan {

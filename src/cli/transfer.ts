@@ -44,7 +44,7 @@ const BACK = ['\u007f', '\b']
  * The passphrase of the environment, or what the user types at the terminal, which is not shown. `again` asks twice.
  * Fails with a CodedError `PASSPHRASE_MISSING` (no terminal) or `PASSPHRASE_WRONG` (the second is another).
  */
-export async function passphrase({ again }: { readonly again: boolean }): Promise<string> {
+async function passphrase({ again }: { readonly again: boolean }): Promise<string> {
   const given = process.env.SLUICE_PASSPHRASE ?? ''
   if (given !== '') return given
   if (!process.stdin.isTTY) {
@@ -131,7 +131,7 @@ function print(text: string): Promise<void> {
 const SIGNS = { created: '+', updated: '~', deleted: '-' } as const
 
 /** What an import does, one line for each record that changes, kind by kind, and the numbers at the end. */
-export function formatDifference({ records, unchanged, warnings }: ImportDifference): string[] {
+function formatDifference({ records, unchanged, warnings }: ImportDifference): string[] {
   const kinds = new Set(records.map(({ kind }) => kind))
   const lines = [...kinds].flatMap((kind) => [`${kind}:`, ...records.filter((one) => one.kind === kind).map(line)])
   const count = (change: RecordDifference['change']) => records.filter((one) => one.change === change).length

@@ -1,7 +1,8 @@
 import { webcrypto } from 'node:crypto'
 import { isIP } from 'node:net'
-import type { Extension, JsonGeneralName } from '@peculiar/x509'
-import { x509Library } from './x509.js'
+// The library below fails without it.
+import 'reflect-metadata'
+import * as library from '@peculiar/x509'
 
 /** A self-signed certificate. PEM texts. */
 export interface SelfSigned {
@@ -37,12 +38,11 @@ const BACKDATED = DAY
 
 /** An authority that signs servers' certificates and no further authorities. `subject`: a distinguished name. */
 export async function makeAuthority(subject: string, validity: Validity): Promise<KeyedCertificate> {
-  const { BasicConstraintsExtension, KeyUsageFlags, KeyUsagesExtension, SubjectKeyIdentifierExtension } = x509Library()
   const keys = await webcrypto.subtle.generateKey(ALGORITHM, true, ['sign', 'verify'])
   return await made(subject, subject, keys, keys.privateKey, validity, [
-    new BasicConstraintsExtension(true, 0, true),
-    new KeyUsagesExtension(KeyUsageFlags.keyCertSign | KeyUsageFlags.cRLSign, true),
-    await SubjectKeyIdentifierExtension.create(keys.publicKey)
+    new library.BasicConstraintsExtension(true, 0, true),
+    new library.KeyUsagesExtension(library.KeyUsageFlags.keyCertSign | library.KeyUsageFlags.cRLSign, true),
+    await library.SubjectKeyIdentifierExtension.create(keys.publicKey)
   ])
 }
 
@@ -57,9 +57,8 @@ export async function makeServerCertificate(
   authority?: { readonly subject: string; readonly key: string }
 ): Promise<KeyedCertificate> {
   const keys = await webcrypto.subtle.generateKey(ALGORITHM, true, ['sign', 'verify'])
-  const library = x509Library()
   const signer = authority === undefined ? keys.privateKey : await readSigningKey(authority.key)
-  const named: JsonGeneralName[] = names.map((value) => ({ type: isIP(value) === 0 ? 'dns' : 'ip', value }))
+  const named: library.JsonGeneralName[] = names.map((value) => ({ type: isIP(value) === 0 ? 'dns' : 'ip', value }))
   return await made(subject, authority?.subject ?? subject, keys, signer, validity, [
     new library.BasicConstraintsExtension(false, undefined, true),
     new library.KeyUsagesExtension(library.KeyUsageFlags.digitalSignature, true),
@@ -80,9 +79,9 @@ async function made(
   keys: webcrypto.CryptoKeyPair,
   signingKey: webcrypto.CryptoKey,
   { now, life }: Validity,
-  extensions: Extension[]
+  extensions: library.Extension[]
 ): Promise<KeyedCertificate> {
-  const certificate = await x509Library().X509CertificateGenerator.create({
+  const certificate = await library.X509CertificateGenerator.create({
     subject,
     issuer,
     notBefore: new Date(now - BACKDATED),

@@ -1,6 +1,7 @@
 import { createPrivateKey, type KeyObject, X509Certificate } from 'node:crypto'
-import { createRequire } from 'node:module'
-import type { Name } from '@peculiar/x509'
+// The library below fails without it.
+import 'reflect-metadata'
+import * as library from '@peculiar/x509'
 import { defineErrors } from './errors.js'
 
 type KeyType = 'rsa' | 'ecdsa' | 'ed25519'
@@ -271,7 +272,6 @@ function keyTypeOf(key: KeyObject): KeyType | undefined {
 /** Undefined when an extension's bytes are malformed, which OpenSSL reads later than here. */
 function factsOf(certificate: X509Certificate, keyType: KeyType): CertificateFacts | undefined {
   try {
-    const library = x509Library()
     const parsed = new library.X509Certificate(new Uint8Array(certificate.raw))
     const subject = parsed.subjectName
     const usages = parsed.getExtension(library.KeyUsagesExtension)?.usages ?? 0
@@ -301,18 +301,6 @@ function factsOf(certificate: X509Certificate, keyType: KeyType): CertificateFac
   }
 }
 
-function field(name: Name, short: string): string {
+function field(name: library.Name, short: string): string {
   return name.getField(short)[0] ?? ''
-}
-
-const requireFrom = createRequire(import.meta.url)
-
-/**
- * The library for X.509 structures. Loaded, for some fifty milliseconds, when a certificate is first read or made: most
- * commands never do. A process that carries traffic asks for it as it starts.
- */
-export function x509Library(): typeof import('@peculiar/x509') {
-  // It fails without this one, which stands before it in the process from then on.
-  requireFrom('reflect-metadata')
-  return requireFrom('@peculiar/x509') as typeof import('@peculiar/x509')
 }

@@ -5,7 +5,6 @@ import type { AddressInfo } from 'node:net'
 import { join } from 'node:path'
 import Sqlite from 'libsql'
 import t from 'tap'
-import { projectFile } from '../helpers/files.js'
 import { Build } from './build.js'
 import { boardKinds, CookieStyle } from './product.js'
 import { sameAsRecorded } from './recorded.js'
@@ -28,11 +27,10 @@ const POLICY = `on_http_request:
 const cwd = t.testdir({ 'policy.yaml': POLICY })
 const upstream = createServer((_request, response) => response.end('ok')).listen(0, '127.0.0.1')
 await once(upstream, 'listening')
-const product = new Build('dist-test/src')
+const product = new Build('dist-test/test/surface/watched')
 const metricsFile = join(cwd, 'metrics.txt')
 const target = `http://127.0.0.1:${(upstream.address() as AddressInfo).port}`
 const serving = await product.start(cwd, ['--agents', '127.0.0.1:0', '--upstream', target, '--policy', 'policy.yaml'], {
-  NODE_OPTIONS: `--import ${projectFile('dist-test/test/surface/watch-metrics.js').href}`,
   SURFACE_METRICS: metricsFile
 })
 t.teardown(async () => {

@@ -1,9 +1,10 @@
 import { writeFileSync } from 'node:fs'
 import { Registry } from 'prom-client'
+import { runProgram } from '../../../src/cli/program.js'
 
 /**
- * Loaded into a process of the product before it begins (`node --import`): writes the metrics that it registers to the
- * file that SURFACE_METRICS names. The text of /metrics does not show the labels of a metric without values.
+ * The product as its modules, not as the one file that is shipped, so that its library of metrics can be reached: writes
+ * what it registers to the file that SURFACE_METRICS names. The text of /metrics does not show the labels of a metric without values.
  */
 
 interface Registered {
@@ -30,3 +31,6 @@ function lineOf(metric: Registered): string {
   const buckets = upperBounds.length === 0 ? '' : ` buckets ${upperBounds.join(' ')}`
   return `${name} ${metric.constructor.name.toLowerCase()}${labels}${buckets}: ${help}`
 }
+
+process.exitCode = await runProgram(process.argv.slice(2))
+process.exit()
