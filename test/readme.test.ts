@@ -173,11 +173,20 @@ t.test('options, scripts, codes and files that are named exist', async (t) => {
   const ofActions = ['RATE_LIMITED', 'POLICY_DENIED', 'IP_RESTRICTED', 'BASIC_AUTH', 'POLICY_EXPRESSION']
   for (const [, code] of shown.matchAll(/`([A-Z_]+)`/g))
     t.ok([...codes, ...ofActions].includes(code as string), code as string)
-  for (const [, file] of readme.matchAll(/\]\(([^)]+)\)/g)) {
+  for (const [, file, heading] of readme.matchAll(/\]\(([^)#]+)(?:#([^)]+))?\)/g)) {
     await t.resolves(
       readdir(projectFile(file as string)).catch(() => read(file as string)),
       file as string
     )
+    if (heading === undefined) continue
+    const headings = [...(await read(file as string)).matchAll(/^#+ (.+)$/gm)].map(([, text]) => String(text))
+    const anchors = headings.map((text) =>
+      text
+        .toLowerCase()
+        .replace(/[^\w -]/g, '')
+        .replaceAll(' ', '-')
+    )
+    t.ok(anchors.includes(heading), `${file}#${heading}`)
   }
 })
 
