@@ -19,7 +19,8 @@ const ENTRIES = {
   program: 'src/main.ts',
   'sqlite-worker': 'src/store/sqlite-worker.ts',
   'sqlite-copy-thread': 'src/store/sqlite-copy-thread.ts',
-  thread: 'src/lib/http-client/thread.ts'
+  thread: 'src/lib/http-client/thread.ts',
+  'replace-thread': 'src/features/body-replace/replace-thread.ts'
 }
 
 /** They bring files that are read from their own folders: a compiled library, pages and a database. */

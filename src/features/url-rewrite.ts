@@ -3,7 +3,7 @@ import type { Flow, FlowRequest } from '../flow/flow.js'
 import { NEVER_WRITTEN } from '../flow/headers.js'
 import { type PathProblem, RequestTarget } from '../flow/target.js'
 import { respond } from '../flow/verdict.js'
-import { type Regex, RegexCache } from '../lib/regex.js'
+import { type Regex, RegexCache, RegexTooSlow } from '../lib/regex.js'
 import { defineAction, type Scope } from '../policy/action.js'
 import { config, headerMap } from '../policy/fields.js'
 import { policyErrors } from '../policy/problems.js'
@@ -44,6 +44,10 @@ function notVariable(written: string, substitute: string): string {
 
 /** Longest URL that a replacement may make. */
 const MAX_URL = 65_536
+/** Characters of a URL times instructions of the pattern: some ten milliseconds. */
+const MAX_WORK = 8_000_000
+/** How long the matches of one URL may take, milliseconds: no pattern of use needs a hundredth of it. */
+const LONGEST = 50
 /** Patterns with `${…}` that one action keeps compiled. */
 const KEPT_PATTERNS = 64
 
@@ -79,6 +83,9 @@ function compileReplacing(from: string | undefined, to: string, times: 'first' |
     const aboutPath = regex.pattern.startsWith('/') && !regex.pattern.startsWith('//')
     const origin = aboutPath ? `${target.scheme}://${target.authority}` : ''
     const text = aboutPath ? target.uri : target.url
+    if (text.length * regex.size > MAX_WORK) {
+      throw new EvaluationError('failed', 'the pattern is too large for a URL of this length')
+    }
     const match = regex.exec(text)
     if (match === undefined) return { text: target.url, matches: [] }
     return { text: bounded(origin + replace(regex, text, replacement, times, flow)), matches: match.groups }
@@ -87,7 +94,13 @@ function compileReplacing(from: string | undefined, to: string, times: 'first' |
 
 function replace(regex: Regex, text: string, replacement: Template, times: 'first' | 'all', flow: Flow): string {
   const to = replacement.constant ?? replacement.text(flow)
-  return times === 'first' ? regex.replaceFirst(text, to) : regex.replaceAll(text, to)
+  if (times === 'first') return regex.replaceFirst(text, to)
+  try {
+    return regex.replaceAll(text, to, LONGEST)
+  } catch (error) {
+    if (!(error instanceof RegexTooSlow)) throw error
+    throw new EvaluationError('failed', 'the matches of the pattern in the URL take too long')
+  }
 }
 
 function compilePattern(from: string, scope: Scope): (flow: Flow) => Regex {

@@ -17,6 +17,8 @@ const userAgentErrors = defineErrors({
 
 /** No client has a longer name, and fifty patterns over a whole header block would hold up everybody else. */
 const LONGEST = 2_048
+/** Steps that all patterns together may take for one name: some ten milliseconds. */
+const MAX_STEPS = 300_000
 /** Names whose fate is remembered; clients of one route have few, and what they make up must not grow it. */
 const REMEMBERED = 256
 const LONGEST_REMEMBERED = 256
@@ -27,8 +29,8 @@ const patterns = (description: string) =>
   texts({ description, item: 'A pattern.', form: 'regex', bytes: 1024, max: 50 })
 
 /**
- * Refuses requests whose `User-Agent` one of the `deny` patterns matches, unless one of `allow` does, and names longer
- * than 2,048 characters. A request without the field has the name ''; of several fields each one counts.
+ * Refuses requests whose `User-Agent` one of the `deny` patterns matches, unless one of `allow` does, names longer than 2,048
+ * characters, and those for which the patterns take too many steps. A request without the field has the name ''; of several fields each one counts.
  */
 const routeModule = defineModule({
   name: 'user_agent_filter',
@@ -41,11 +43,13 @@ const routeModule = defineModule({
   rules: [{ on: ['allow', 'deny'], check: exceptions }],
   compile(config, { owner, services }) {
     const [allow, deny] = [config.allow.map(compiled), config.deny.map(compiled)]
-    const refuses = remembering(
-      (name) =>
-        name.length > LONGEST ||
-        (deny.some((pattern) => pattern.test(name)) && !allow.some((pattern) => pattern.test(name)))
-    )
+    const refuses = remembering((name) => {
+      if (name.length > LONGEST) return true
+      const meter = { budget: MAX_STEPS }
+      // What is not known before the steps are used up counts against the client.
+      const denied = deny.some((pattern) => pattern.testWithin(name, meter) !== false)
+      return denied && !allow.some((pattern) => pattern.testWithin(name, meter) === true)
+    })
     // Without a pattern that denies, no request is refused.
     if (deny.length === 0) return {}
     const counters = decisionCounters(services.meter, owner, 'user_agent_filter', ['allow', 'deny'])

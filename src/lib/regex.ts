@@ -1,5 +1,6 @@
 import { LRUCache } from 'lru-cache'
 import { RE2JS, RE2JSException } from 're2js'
+import { systemClock } from './clock.js'
 import { Automaton, type Meter } from './regex-automaton.js'
 
 /** First match of a pattern: code unit offsets and the text of each group, group 0 first; '' for a group that took no part. */
@@ -12,14 +13,26 @@ interface RegexMatch {
 /** A compiled pattern of RE2 syntax: linear time, no look-around, no back-references. */
 export interface Regex {
   readonly pattern: string
+  /** Instructions of the compiled pattern. `exec` and the replacements take at most a nanosecond or two for each of them at each character. */
+  readonly size: number
   /** True when the pattern matches anywhere in `text`. */
   test(text: string): boolean
   /** As `test`, at the cost of the work that it takes; undefined when the meter was used up before the answer was known. */
   testWithin(text: string, meter: Meter): boolean | undefined
   exec(text: string): RegexMatch | undefined
-  /** Every match replaced. `$1`, `${1}`, `${name}` and `$0` stand for groups, `$$` for a dollar; an unknown group is ''. */
-  replaceAll(text: string, replacement: string): string
+  /**
+   * Every match replaced. `$1`, `${1}`, `${name}` and `$0` stand for groups, `$$` for a dollar; an unknown group is ''. One search
+   * takes linear time, but each of many may look at the whole rest of the text: throws `RegexTooSlow` after `longest` milliseconds.
+   */
+  replaceAll(text: string, replacement: string, longest?: number): string
   replaceFirst(text: string, replacement: string): string
+}
+
+/** All matches of a text take longer than the caller allows. */
+export class RegexTooSlow extends Error {
+  constructor() {
+    super('the matches take too long')
+  }
 }
 
 export type CompiledRegex =
@@ -83,6 +96,7 @@ export class RegexCache {
 
 class Re2Regex implements Regex {
   readonly pattern: string
+  readonly size: number
   readonly #program: RE2JS
   /** The text that the pattern is, when it is nothing else. */
   readonly #literal: string | undefined
@@ -90,6 +104,7 @@ class Re2Regex implements Regex {
 
   constructor(pattern: string, program: RE2JS) {
     this.pattern = pattern
+    this.size = program.programSize()
     this.#program = program
     const { prefixComplete, prefix } = program.re2Input
     this.#literal = prefixComplete && typeof prefix === 'string' && prefix !== '' ? prefix : undefined
@@ -113,20 +128,21 @@ class Re2Regex implements Regex {
     return { start: matcher.start(), end: matcher.end(), groups }
   }
 
-  replaceAll(text: string, replacement: string): string {
-    return this.#replace(text, replacement, Number.POSITIVE_INFINITY)
+  replaceAll(text: string, replacement: string, longest = Number.POSITIVE_INFINITY): string {
+    return this.#replace(text, replacement, Number.POSITIVE_INFINITY, systemClock.monotonic() + longest)
   }
 
   replaceFirst(text: string, replacement: string): string {
-    return this.#replace(text, replacement, 1)
+    return this.#replace(text, replacement, 1, Number.POSITIVE_INFINITY)
   }
 
-  #replace(text: string, replacement: string, times: number): string {
+  #replace(text: string, replacement: string, times: number, end: number): string {
     const matcher = this.#program.matcher(text)
     const names = this.#program.namedGroups()
     let replaced = ''
     let from = 0
     for (let i = 0; i < times && matcher.find(); i++) {
+      if (systemClock.monotonic() > end) throw new RegexTooSlow()
       replaced += text.slice(from, matcher.start())
       replaced += replacement.replace(GROUP, (_, dollar, digits, braced, angled) => {
         if (dollar !== undefined) return '$'

@@ -205,6 +205,7 @@ function withoutText(source: string): Template {
 function withoutMatch(pattern: string): Regex {
   return {
     pattern,
+    size: 0,
     test: neverRuns,
     testWithin: neverRuns,
     exec: neverRuns,

@@ -1,3 +1,4 @@
+import { monitorEventLoopDelay } from 'node:perf_hooks'
 import { brotliCompressSync, deflateRawSync, deflateSync, gunzipSync, gzipSync } from 'node:zlib'
 import t from 'tap'
 import type { Flow } from '../../src/flow/flow.js'
@@ -242,4 +243,39 @@ t.test('bytes of a buffered body are counted once, however often it is replaced 
   t.equal(own.bodies.held, 1000)
   flow.end()
   t.equal(own.bodies.held, 0)
+})
+
+t.test('a long body is replaced in beside the loop, with the same result as a short one', async (t) => {
+  const own = new Kit()
+  const words = 'a user@example.com wrote to https://b.example/x '
+  const text = words.repeat(Math.ceil(900_000 / words.length))
+  const list = [
+    { from: '([a-z]+)@([a-z.]+)', to: '$2 at $1' },
+    { from: 'https://([a-z.]+)', to: 'http://$1' },
+    { from: 'nothing like it', to: "${getQueryParam('absent')[0]}" }
+  ]
+  const short = request(words)
+  await replacing([own, REQUEST], ...list)(short)
+  const long = request(text)
+  const delay = monitorEventLoopDelay({ resolution: 1 })
+  delay.enable()
+  t.equal(outcomeOf(await replacing([own, REQUEST], ...list)(long)), 'goes on')
+  delay.disable()
+  // On the loop it would take more than 250 ms; this is not the measure of it, only the proof that it is not there.
+  t.ok(delay.max / 1e6 < 120, `the longest stop of the loop was ${delay.max / 1e6} ms`)
+  t.ok(bodyOf(long) === bodyOf(short).repeat(text.length / words.length), 'the same text')
+  const published = 'actions.service.request_body_find_replace.replacements'
+  t.same(own.read(published, long), own.read(published, short))
+  const needed = replacing([own, REQUEST], { from: 'wrote', to: "${getQueryParam('absent')[0]}" })
+  t.equal(outcomeOf(await needed(request(text))), '500 POLICY_EXPRESSION', 'a value that is missing where it is needed')
+})
+
+t.test('replacements that take too long end with an answer, and the next ones are made', async (t) => {
+  const own = new Kit()
+  const slow = replacing([own, REQUEST], { from: '(x+)(x+)(x{0,900})y|(x)', to: '-' })
+  const text = 'x'.repeat(500_000)
+  t.equal(outcomeOf(await slow(request(text))), '503 REPLACEMENT_SLOW')
+  const flow = request(`${text}secret`)
+  t.equal(outcomeOf(await replacing([own, REQUEST], { from: 'secret', to: '-' })(flow)), 'goes on')
+  t.ok(bodyOf(flow) === `${text}-`, 'the same text')
 })

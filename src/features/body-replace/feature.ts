@@ -15,7 +15,8 @@ import { type NodePath, policyErrors } from '../../policy/problems.js'
 import { textLike } from '../../schema/editor.js'
 import { optional, template } from '../../schema/values.js'
 import { defineFeature } from '../contract.js'
-import { compileReplacement, type Found, type Replacement, replacements, replaceWithin } from './replacements.js'
+import { compileReplacement, type Found, replacements } from './replacements.js'
+import { replaceText, replaceThreads } from './replacing.js'
 
 /** Codes of the actions that replace text in bodies. */
 const bodyReplaceErrors = defineErrors({
@@ -25,12 +26,19 @@ const bodyReplaceErrors = defineErrors({
     text: 'The content coding of the request is unknown (415) or broken (400).',
     help: 'Send gzip, br, deflate or no coding.'
   },
+  REPLACEMENT_SLOW: {
+    status: 503,
+    text: 'Finding and replacing text in the body took longer than two seconds.',
+    help: 'Simplify the patterns of the action, or keep bodies of this size from it.'
+  },
   RESPONSE_PARTIAL: {
     status: 502,
     text: 'The upstream sent a part of a body, in which text cannot be replaced safely.',
     help: 'Remove the field Range from requests of such routes.'
   }
 })
+
+const TOO_SLOW = refuse(bodyReplaceErrors.REPLACEMENT_SLOW)
 
 /** Say something of the bytes that were there before (RFC 9530 2; RFC 9110 8.6, 14.3). */
 const OF_OLD_BYTES = ['content-md5', 'digest', 'content-digest', 'repr-digest', 'accept-ranges']
@@ -64,13 +72,16 @@ function compileContentReplacing(
 ): ContentReplacing {
   const entries = list.map((entry, i) => compileReplacement(entry, ['replacements', i], scope))
   const { bodies } = scope.services
+  const threads = scope.services.service(replaceThreads)
   return async (flow, body, headers) => {
     const content = await contentOf(flow, body, headers, bodies, refusals)
     if (!(content instanceof Uint8Array)) return content
     const reading = readText(content, headers.get('content-type'))
-    const outcome = replaceAll(entries, reading, flow, bodies.each)
+    const inserted = (text: string) => reading.insertion(text)
+    const outcome = await replaceText(reading.text, entries, flow, { limit: bodies.each, threads, inserted })
     if (content !== body) bodies.release(flow, content.length)
-    if (outcome === 'too-large') return refusals.tooLarge
+    if (outcome.kind === 'too-large') return refusals.tooLarge
+    if (outcome.kind === 'too-slow') return TOO_SLOW
     const { text, found } = outcome
     if (text === reading.text) return { kind: 'unchanged', found }
     const bytes = reading.bytes(text)
@@ -100,26 +111,6 @@ async function contentOf(
   bodies.release(flow, bodies.each - (content instanceof Uint8Array ? content.length : 0))
   if (content instanceof Uint8Array) return content
   return content === 'too-large' ? refusals.tooLarge : content === 'unknown' ? refusals.coding : refusals.malformed
-}
-
-function replaceAll(
-  entries: readonly Replacement[],
-  reading: BodyText,
-  flow: Flow,
-  limit: number
-): { readonly text: string; readonly found: readonly Found[] } | 'too-large' {
-  let { text } = reading
-  const found: Found[] = []
-  for (const [index, { from, to }] of entries.entries()) {
-    const regex = from(flow)
-    const match = regex.exec(text)
-    if (match === undefined) continue
-    found.push({ replacement_index: index, matched_content: match.groups[0] ?? '' })
-    const replaced = replaceWithin(regex, text, reading.insertion(to(flow)), limit)
-    if (replaced === undefined) return 'too-large'
-    text = replaced
-  }
-  return { text, found }
 }
 
 function describe(headers: HeaderFields, bytes: Uint8Array, { contentType }: BodyText): void {
@@ -250,18 +241,22 @@ const sseFindReplace = defineAction({
       return { ...compileReplacement(entry, at, scope), field: compileField(fieldOf(entry), [...at, 'field'], scope) }
     })
     const { bodies } = scope.services
-    return (flow) => {
+    const threads = scope.services.service(replaceThreads)
+    return async (flow) => {
       const { message } = flow
       if (message === undefined) return undefined
       const found: Found[] = []
-      for (const [index, { from, to, field }] of entries.entries()) {
-        const name = field(flow)
+      for (const [index, entry] of entries.entries()) {
+        const name = entry.field(flow)
         const text = message[name]
-        const regex = from(flow)
-        const match = text === undefined ? undefined : regex.exec(text)
-        if (text === undefined || match === undefined) continue
-        found.push({ replacement_index: index, matched_content: match.groups[0] ?? '' })
-        message[name] = written(name, replaceWithin(regex, text, to(flow), bodies.each))
+        if (text === undefined) continue
+        const outcome = await replaceText(text, [entry], flow, { limit: bodies.each, threads })
+        if (outcome.kind === 'too-slow') throw new EvaluationError('failed', 'the message took too long')
+        if (outcome.kind === 'too-large') throw new EvaluationError('failed', 'the message would become too long')
+        const [match] = outcome.found
+        if (match === undefined) continue
+        found.push({ ...match, replacement_index: index })
+        message[name] = written(name, outcome.text)
       }
       flow.publish('sse_find_replace', { replacements: found })
       return undefined
@@ -295,8 +290,7 @@ function isField(name: string): name is Field {
 }
 
 /** What came out of a replacement, where it can stand in a message: a line end in `retry` would begin another field. */
-function written(field: Field, text: string | undefined): string {
-  if (text === undefined) throw new EvaluationError('failed', 'the message would become too long')
+function written(field: Field, text: string): string {
   if (field === 'retry' && /[\r\n]/.test(text)) {
     throw new EvaluationError('failed', 'retry would hold a line end')
   }

@@ -64,19 +64,60 @@ function compilePattern(from: string, at: NodePath, scope: Scope): (flow: Flow) 
   }
 }
 
+/** One replacement with its values for one message. */
+export interface Step {
+  readonly from: string
+  /** Undefined: it has no value, which matters only where `from` matches. */
+  readonly to: string | undefined
+}
+
+export type Outcome =
+  | { readonly kind: 'replaced'; readonly text: string; readonly found: readonly Found[] }
+  /** The text would become longer than it may. */
+  | { readonly kind: 'too-large' }
+  /** `from` of the step at `index` matched, and its `to` has no value. */
+  | { readonly kind: 'no-value'; readonly index: number }
+
+/** The bounds of the replacements of one text. */
+export interface ReplaceLimits {
+  /** Characters that the text may have in the end. */
+  readonly limit: number
+  /** Milliseconds for each replacement. */
+  readonly longest?: number
+}
+
+/** Applies `steps` in order to `text`. `regexes`: the compiled `from` of each. Throws `RegexTooSlow`. */
+export function replaceInOrder(
+  text: string,
+  steps: readonly Step[],
+  regexes: readonly Regex[],
+  limits: ReplaceLimits
+): Outcome {
+  const found: Found[] = []
+  let current = text
+  for (const [index, { to }] of steps.entries()) {
+    const regex = regexes[index] as Regex
+    const match = regex.exec(current)
+    if (match === undefined) continue
+    if (to === undefined) return { kind: 'no-value', index }
+    found.push({ replacement_index: index, matched_content: match.groups[0] ?? '' })
+    const replaced = replaceWithin(regex, current, to, limits)
+    if (replaced === undefined) return { kind: 'too-large' }
+    current = replaced
+  }
+  return { kind: 'replaced', text: current, found }
+}
+
 /**
  * `text` with every match of `regex` replaced, or undefined when that is longer than `limit` characters. What it takes is
  * bounded before it is made: a short pattern and a long replacement turn a small text into gigabytes.
  */
-export function replaceWithin(regex: Regex, text: string, to: string, limit: number): string | undefined {
+function replaceWithin(regex: Regex, text: string, to: string, { limit, longest }: ReplaceLimits): string | undefined {
   const groups = to.match(GROUPS)?.length ?? 0
   // All matches together hold no more text than there is, and neither do all captures of one group.
   const room = limit * SLACK - text.length * (1 + groups)
-  if ((text.length + 1) * to.length > room && countMatches(regex, text) * to.length > room) return undefined
-  const replaced = regex.replaceAll(text, to)
+  const matches = () => regex.replaceAll(text, 'x$0', longest).length - text.length
+  if ((text.length + 1) * to.length > room && matches() * to.length > room) return undefined
+  const replaced = regex.replaceAll(text, to, longest)
   return replaced.length > limit ? undefined : replaced
-}
-
-function countMatches(regex: Regex, text: string): number {
-  return regex.replaceAll(text, 'x$0').length - text.length
 }
