@@ -128,7 +128,7 @@ class BackendReader {
     const response = this.#fields.get('response')
     if (!this.#fields.has('servers')) this.#unfit([...SERVER_SETTINGS, ...SHARE_SETTINGS], 'servers')
     if (labels !== undefined) {
-      const body = { labels: dataOf(labels.value), ...this.#balanced(TUNNEL_BALANCES, 'tunnels of labels') }
+      const body = { labels: dataOf(labels.value), ...this.#balanced(TUNNEL_BALANCES, 'labels') }
       return await this.#add(tunnelGroupBackend, body, labels)
     }
     if (response !== undefined) this.#unfit(['balance', ...BALANCE_SETTINGS], 'servers, labels or backends')
@@ -255,7 +255,7 @@ class BackendReader {
     }
     const body = {
       backends: Object.fromEntries(members),
-      ...this.#balanced(BALANCES, 'several'),
+      ...this.#balanced(BALANCES, 'servers'),
       ...this.#settings(SHARE_SETTINGS)
     }
     return await this.#add(weightedBackend, body, entry)
@@ -265,7 +265,7 @@ class BackendReader {
   #balanced(known: readonly string[], of: string): Record<string, unknown> {
     const given = this.#fields.get('balance')
     if (given !== undefined && BALANCES.includes(this.#balance) && !known.includes(this.#balance)) {
-      const message = `balance: ${this.#balance} is none of ${of}; write ${listed(known)}`
+      const message = `balance: ${this.#balance} does not go with ${of}; write ${listed(known)}`
       this.#error(given.value.span, fieldErrors.FIELD_INVALID, message, 'balance')
     }
     // `weighted` is the round robin of the API.
