@@ -16,7 +16,7 @@ import type { Dialer, UpstreamKeys } from '../transport/contract.js'
 import { Balancer, type Share } from './balance.js'
 import type { HealthChecks } from './health.js'
 import { RetryBudget } from './retries.js'
-import { type Observer, Server, type ServerState, serverOf } from './server.js'
+import { type Observer, type Outage, Server, type ServerState, serverOf } from './server.js'
 import { type Stick, StickyCookies } from './sticky.js'
 
 /** The part of its weight with which a member begins that has come back. */
@@ -115,6 +115,8 @@ export class Upstreams {
   readonly #balancers = new WeakMap<WeightedUpstream, Balancer>()
   readonly #budgets = new WeakMap<UpstreamUnit, RetryBudget>()
   #followed: ShardedMap<UpstreamUnit> = ShardedMap.empty()
+  /** What several servers share, by their place. */
+  readonly #outages = new Map<string, Outage>()
   /** Pool key → units that use it. */
   readonly #uses = new Map<string, number>()
   #keys: UpstreamKeys = new Set<string>()
@@ -372,12 +374,25 @@ export class Upstreams {
     if (by === 1) {
       const about = { backend: backendOf(unitKey), server: server.name }
       server.onChange = (state, seenBy) => this.#changed?.({ ...about, state, by: seenBy })
+      this.#share(server)
       this.#checks?.begin(server)
     } else {
       server.onChange = undefined
+      server.leave()
+      if (this.#outages.get(server.place)?.servers.size === 0) this.#outages.delete(server.place)
       this.#checks?.end(server)
     }
     return this.#counted(server.dialer.key, by)
+  }
+
+  #share(server: Server): void {
+    const { place } = server
+    let outage = this.#outages.get(place)
+    if (outage === undefined) {
+      outage = server.outage
+      this.#outages.set(place, outage)
+    }
+    server.join(outage)
   }
 
   #counted(key: string, by: 1 | -1): boolean {

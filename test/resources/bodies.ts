@@ -171,10 +171,17 @@ export const bodies: Readonly<Record<string, Bodies>> = {
     full: {
       ...described,
       labels: { app: 'web' },
-      balance: 'least_requests',
+      balance: 'hash',
+      hash_key: 'req.method',
       sticky: { cookie: 'at', ttl: 60, path: '/app', same_site: 'strict' }
     },
-    change: { ...changed, labels: { app: 'web', zone: 'b' }, balance: 'round_robin', sticky: {} }
+    change: {
+      ...changed,
+      labels: { app: 'web', zone: 'b' },
+      balance: 'hash',
+      hash_key: 'req.url.path',
+      sticky: {}
+    }
   },
   static_backend: {
     full: {
@@ -224,6 +231,8 @@ export const bodies: Readonly<Record<string, Bodies>> = {
     change: {
       ...changed,
       backends: { [idOf('bkdhr')]: 1, [idOf('bkdsc')]: 0 },
+      balance: 'hash',
+      hash_key: 'conn.client_ip',
       sticky: null,
       panic_threshold: 0,
       slow_start: 0

@@ -178,6 +178,11 @@ async function update(t: Test, resource: Resource, { full, change }: Bodies) {
       t.same(after.body[other], record.body[other], `${other} stays when ${name} changes`)
     }
     const nulled = readUpdate(resource, record, { [key]: null }, options)
+    // A balance by hash and its key need each other.
+    if (key === 'balance' || key === 'hash_key') {
+      t.notOk(nulled.ok, `${key} is not cleared alone`)
+      continue
+    }
     if (field.onNull === 'unchanged') t.same(nulled.ok && nulled.input.body[name], record.body[name])
     else if (field.onNull === 'refused') t.same(problemsOf(nulled), [`${key} FIELD_INVALID`])
     else if (field.required) t.same(problemsOf(nulled), [`${key} FIELD_REQUIRED`])
