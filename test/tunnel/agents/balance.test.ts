@@ -2,13 +2,17 @@ import { once } from 'node:events'
 import { createServer, Agent as HttpAgent, type IncomingMessage, type RequestListener, request } from 'node:http'
 import { type AddressInfo, createServer as createTcp } from 'node:net'
 import t, { type Test } from 'tap'
+import { systemClock } from '../../../src/lib/clock.js'
+import { Agent } from '../../../src/tunnel/client/agent.js'
 import { account, create, site } from '../../helpers/account.js'
 import { type Engine, engines, type RunningSluice } from '../../helpers/sluice.js'
+import { freePort } from '../../proxy/free-port.js'
 import { body as bodyOf } from '../agent-suite.js'
 import { ourAgent } from '../our-agent.js'
 import { type Product, startProduct } from './product.js'
 
 const HOST = 'app.example.com'
+const CLOSING = { headers: { connection: 'close' } }
 
 async function upstream(t: Test, answering: RequestListener | string): Promise<number> {
   const server = createServer(
@@ -169,44 +173,90 @@ t.test('a cookie or a key keeps the tunnel of a client', async (t) => {
   t.same(await client.share('hash.example.com', 20), { a: 10, b: 10 }, 'without a key, in turn')
 })
 
-t.test(
-  'a tunnel that fails in one group is out in the others, and the tunnels of an endpoint share, too',
-  async (t) => {
-    const product = await startProduct(t)
-    const { sluice } = product
-    const { token } = await product.credential()
-    const broken = createTcp((socket) => socket.once('data', () => socket.destroy()))
-    broken.listen(0, '127.0.0.1')
-    await once(broken, 'listening')
-    t.teardown(() => broken.close())
-    const { id: bad } = await agentTo(
-      t,
-      product,
-      token,
-      { app: 'web', zone: 'a' },
-      (broken.address() as AddressInfo).port
-    )
-    const group = async (labels: object) => (await create(sluice, '/backends/tunnel_group', { labels })).id
-    const [alone, both] = [await group({ zone: 'a' }), await group({ app: 'web' })]
-    await site(sluice, 'alone.example.com', { backend: { backend_id: alone } })
-    await site(sluice, HOST, { backend: { backend_id: both } })
-    const backup = await create(sluice, '/backends/http_response', { body: 'backup' })
-    const failover = await create(sluice, '/backends/failover', { backends: [alone, backup.id] })
-    await site(sluice, 'failover.example.com', { backend: { backend_id: failover.id } })
-    const weighted = await create(sluice, '/backends/weighted', { backends: { [alone]: 5, [backup.id]: 1 } })
-    await site(sluice, 'weighted.example.com', { backend: { backend_id: weighted.id } })
-    const client = new Client(t, sluice)
-    for (let i = 0; i < 3; i++) t.match(await client.ask('alone.example.com'), { status: 502 })
-    const line = await sluice.line(({ msg }) => String(msg).startsWith('an upstream is down'))
-    t.match(line, { backend: alone, upstream: `tunnel ${bad}`, by: 'traffic' })
-    for (const of of [alone, both])
-      t.match((await account(sluice)(`/backends/tunnel_group/${of}`)).json.states, [
-        { id: bad, status: 'down', reason: /./, since: /^20/ }
-      ])
-    t.match((await account(sluice)('/metrics')).text, `sluice_upstream_up{backend="${both}",server="tunnels"} 0`)
-    t.same(await client.share('failover.example.com', 4), { backup: 4 })
-    t.same(await client.share('weighted.example.com', 12), { backup: 12 })
-    await agentTo(t, product, token, { app: 'web' }, await upstream(t, 'good'))
-    t.same(await client.share(HOST, 10), { good: 10 }, 'the other group leaves it out')
+t.test('agents that share an endpoint share the requests of one connection', async (t) => {
+  const product = await startProduct(t)
+  const { token } = await product.credential()
+  for (const name of ['a', 'b']) {
+    const target = { kind: 'tcp', host: '127.0.0.1', port: await upstream(t, name) } as const
+    await new Promise<void>((resolve, reject) => {
+      const agent = new Agent({
+        server: { host: '127.0.0.1', port: product.agents.port, ca: product.agents.ca },
+        token,
+        tunnels: [{ endpoint: { proto: 'https', at: HOST, pooled: true }, target, forwardsTo: name }],
+        version: '1.2.3',
+        clock: systemClock,
+        random: Math.random,
+        wait: async () => undefined,
+        report: ({ kind }) => kind === 'bound' && resolve()
+      })
+      const running = agent.run().catch(reject)
+      t.teardown(async () => {
+        agent.stop()
+        await running
+      })
+    })
   }
-)
+  const client = new Client(t, product.sluice)
+  t.same(await client.share(HOST, 60), { a: 30, b: 30 })
+  t.equal(client.connections, 1)
+})
+
+t.test('connections to a TCP edge are shared, by address if a key says so, and without tunnels refused', async (t) => {
+  const { sluice } = await twoAgents(t, 'codec', [{ app: 'web' }, { app: 'web' }])
+  const at = await freePort()
+  const labels = { app: 'web' }
+  const group = await create(sluice, '/backends/tunnel_group', { labels })
+  await create(sluice, '/edges/tcp', { hostports: [`localhost:${at}`], backend: { backend_id: group.id } })
+  const shares = async (connections: number) => {
+    const seen: string[] = []
+    for (let i = 0; i < connections; i++) seen.push(await (await fetch(`http://127.0.0.1:${at}`, CLOSING)).text())
+    return seen.sort().join('')
+  }
+  t.equal(await shares(10), 'aaaaabbbbb')
+  const path = `/backends/tunnel_group/${group.id}`
+  const hashed = { balance: 'hash', hash_key: 'conn.client_ip' }
+  await account(sluice)(path, { method: 'PATCH', body: hashed })
+  t.match(await shares(10), /^(a{10}|b{10})$/)
+  await account(sluice)(path, { method: 'PATCH', body: { labels: { app: 'none' } } })
+  await t.rejects(shares(1))
+  await sluice.line(({ code }) => code === 'NO_TUNNEL')
+})
+
+t.test('a tunnel that fails in one group is out in the others', async (t) => {
+  const product = await startProduct(t)
+  const { sluice } = product
+  const { token } = await product.credential()
+  const broken = createTcp((socket) => socket.once('data', () => socket.destroy()))
+  broken.listen(0, '127.0.0.1')
+  await once(broken, 'listening')
+  t.teardown(() => broken.close())
+  const { id: bad } = await agentTo(
+    t,
+    product,
+    token,
+    { app: 'web', zone: 'a' },
+    (broken.address() as AddressInfo).port
+  )
+  const group = async (labels: object) => (await create(sluice, '/backends/tunnel_group', { labels })).id
+  const [alone, both] = [await group({ zone: 'a' }), await group({ app: 'web' })]
+  await site(sluice, 'alone.example.com', { backend: { backend_id: alone } })
+  await site(sluice, HOST, { backend: { backend_id: both } })
+  const backup = await create(sluice, '/backends/http_response', { body: 'backup' })
+  const failover = await create(sluice, '/backends/failover', { backends: [alone, backup.id] })
+  await site(sluice, 'failover.example.com', { backend: { backend_id: failover.id } })
+  const weighted = await create(sluice, '/backends/weighted', { backends: { [alone]: 5, [backup.id]: 1 } })
+  await site(sluice, 'weighted.example.com', { backend: { backend_id: weighted.id } })
+  const client = new Client(t, sluice)
+  for (let i = 0; i < 3; i++) t.match(await client.ask('alone.example.com'), { status: 502 })
+  const line = await sluice.line(({ msg }) => String(msg).startsWith('an upstream is down'))
+  t.match(line, { backend: alone, upstream: `tunnel ${bad}`, by: 'traffic' })
+  for (const of of [alone, both])
+    t.match((await account(sluice)(`/backends/tunnel_group/${of}`)).json.states, [
+      { id: bad, status: 'down', reason: /./, since: /^20/ }
+    ])
+  t.match((await account(sluice)('/metrics')).text, `sluice_upstream_up{backend="${both}",server="tunnels"} 0`)
+  t.same(await client.share('failover.example.com', 4), { backup: 4 })
+  t.same(await client.share('weighted.example.com', 12), { backup: 12 })
+  await agentTo(t, product, token, { app: 'web' }, await upstream(t, 'good'))
+  t.same(await client.share(HOST, 10), { good: 10 }, 'the other group leaves it out')
+})
