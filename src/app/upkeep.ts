@@ -16,6 +16,7 @@ import {
   type UpstreamState
 } from '../telemetry/observed-metrics.js'
 import type { Agents } from '../tunnel/agents/agents.js'
+import { isEndpoint } from '../tunnel/agents/tunnel-groups.js'
 import type { DataPlane } from './data-plane.js'
 import type { Foundation } from './foundation.js'
 import type { StartingStore } from './store-copy.js'
@@ -65,6 +66,8 @@ export function beginUpkeep(options: Options, foundation: Foundation, stage: Upk
 /** Each server with the backend or option that names it, and whether it is up; the tunnels of a group together. */
 function* upstreamStates({ upstreams }: UpkeepStage['dataPlane']): Generator<UpstreamState> {
   for (const [key, unit, servers] of upstreams.servers()) {
+    // Agents name their endpoints, and names of agents make no series.
+    if (unit.form === 'tunnels' && isEndpoint(unit.labels)) continue
     const [only] = servers
     const sum = (of: (server: Server) => number) => servers.reduce((total, server) => total + of(server), 0)
     yield {

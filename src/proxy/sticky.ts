@@ -80,7 +80,8 @@ export class StickyCookies {
     if (request === undefined) return undefined
     const { cookie, ttl } = sticky
     // One that is none of ours under our name.
-    if (hasCookie(request.headers.list)) removeCookies(request.headers, (name) => name === cookie)
+    if (hasCookie(request.headers.list) && request.headers.values('cookie').some((line) => line.includes(cookie)))
+      removeCookies(request.headers, (name) => name === cookie)
     const sealed = flow.get(jarSlot)?.get(cookie)
     const held = sealed === undefined ? undefined : this.#open(sealed, owner)
     if (held === undefined || held.owner !== owner) return undefined

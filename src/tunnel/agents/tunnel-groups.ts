@@ -13,6 +13,11 @@ export function endpointLabels(id: string): Labels {
   return { [ENDPOINT]: id }
 }
 
+/** Do the labels lead to an endpoint of agents? */
+export function isEndpoint(labels: Labels): boolean {
+  return Object.hasOwn(labels, ENDPOINT)
+}
+
 /** Says whether a visitor came to a TCP edge: the stream says so to the agent, which answers for a dead upstream accordingly. */
 export type IsTcp = (visitor: ConnectionFacts) => boolean
 

@@ -199,6 +199,7 @@ t.test('agents that share an endpoint share the requests of one connection', asy
   const client = new Client(t, product.sluice)
   t.same(await client.share(HOST, 60), { a: 30, b: 30 })
   t.equal(client.connections, 1)
+  t.notMatch((await account(product.sluice)('/metrics')).text, /^sluice_upstream_tries_total/m, 'agents make no series')
 })
 
 t.test('connections to a TCP edge are shared, by address if a key says so, and without tunnels refused', async (t) => {
