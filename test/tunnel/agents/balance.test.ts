@@ -4,6 +4,7 @@ import { type AddressInfo, createServer as createTcp } from 'node:net'
 import t, { type Test } from 'tap'
 import { systemClock } from '../../../src/lib/clock.js'
 import { Agent } from '../../../src/tunnel/client/agent.js'
+import { receiver } from '../../events/receiver.js'
 import { account, create, site } from '../../helpers/account.js'
 import { type Engine, engines, type RunningSluice } from '../../helpers/sluice.js'
 import { freePort } from '../../proxy/free-port.js'
@@ -224,7 +225,7 @@ t.test('connections to a TCP edge are shared, by address if a key says so, and w
 })
 
 t.test('a tunnel that fails in one group is out in the others', async (t) => {
-  const product = await startProduct(t)
+  const product = await startProduct(t, { options: { OUTBOUND_ALLOW_PRIVATE: 'true' } })
   const { sluice } = product
   const { token } = await product.credential()
   const broken = createTcp((socket) => socket.once('data', () => socket.destroy()))
@@ -247,10 +248,16 @@ t.test('a tunnel that fails in one group is out in the others', async (t) => {
   await site(sluice, 'failover.example.com', { backend: { backend_id: failover.id } })
   const weighted = await create(sluice, '/backends/weighted', { backends: { [alone]: 5, [backup.id]: 1 } })
   await site(sluice, 'weighted.example.com', { backend: { backend_id: weighted.id } })
+  const sink = await receiver(t)
+  const destination = (await create(sluice, '/event_destinations', { target: { webhook: { url: sink.url } } })).id
+  const sources = [{ type: 'backend_server_down.v0' }]
+  await create(sluice, '/event_subscriptions', { sources, destination_ids: [destination] })
   const client = new Client(t, sluice)
   for (let i = 0; i < 3; i++) t.match(await client.ask('alone.example.com'), { status: 502 })
   const line = await sluice.line(({ msg }) => String(msg).startsWith('an upstream is down'))
   t.match(line, { backend: alone, upstream: `tunnel ${bad}`, by: 'traffic' })
+  await sink.until(() => sink.taken.length === 1)
+  t.match(sink.taken, [{ object: { backend_id: alone, server: `tunnel ${bad}`, status: 'down', seen_by: 'traffic' } }])
   for (const of of [alone, both])
     t.match((await account(sluice)(`/backends/tunnel_group/${of}`)).json.states, [
       { id: bad, status: 'down', reason: /./, since: /^20/ }
