@@ -99,8 +99,8 @@ const NO_STICKS: readonly Stick[] = []
 const OF_TUNNEL = '\n'
 
 /**
- * Upstream units → servers. One server per unit object: as long as a unit stays as it was, its connections are reused
- * and its health is remembered across snapshots.
+ * Upstream units → servers. One server per tunnel, and one per unit object of an address: as long as a unit stays as it was,
+ * its connections are reused and its health is remembered across snapshots.
  */
 export class Upstreams {
   readonly #clock: Clock
