@@ -12,7 +12,7 @@ const HOUSE = {
   policy: ['expression', 'flow', 'schema', 'lib'],
   features: ['policy', 'expression', 'flow', 'schema', 'lib'],
   transport: ['flow', 'lib'],
-  runtime: ['features', 'policy', 'flow', 'lib'],
+  runtime: ['features', 'policy', 'expression', 'flow', 'lib'],
   telemetry: ['features', 'policy', 'expression', 'flow', 'lib'],
   proxy: ['runtime', 'telemetry', 'transport', 'flow', 'lib'],
   resources: ['features', 'telemetry', 'runtime', 'schema', 'lib'],

@@ -185,7 +185,8 @@ export class AgentPlane {
     const holder = new SnapshotHolder(Snapshot.empty())
     const dialer = targetDialer(target)
     // A unit of tunnels is the one whose dialer is given from outside.
-    const upstreams = new Upstreams({ clock, tunnels: { dialer: () => dialer, has: () => true } })
+    const only = [{ id: 'target', ready: true }]
+    const upstreams = new Upstreams({ clock, tunnels: { members: () => only, dialer: () => dialer } })
     const say = (fields: object, message: string): void => tell(lineOf(fields, message))
     const traffic = createTraffic({
       serverTransport: front,
@@ -214,7 +215,6 @@ export class AgentPlane {
     const bound = await traffic.ports.bind(holder.current(), snapshot)
     commit()
     holder.swap(snapshot)
-    back.retainUpstreams(upstreams.follow(snapshot.tables.upstreams))
     bound.commit()
     this.#stops.push(
       () => back.close(),

@@ -73,6 +73,7 @@ async function stages(options: Options, host: Host, lifecycle: Lifecycle): Promi
   const { keys, unused, sealer } = await openOperatorKeys(options, host, foundation)
   const dataPlane = await openDataPlane(options, foundation, agents)
   const seal = await sealer()
+  dataPlane.upstreams.cookies.useKeys(seal.derive('sticky'))
   const { clock, names, log, limiter, metrics, holder } = foundation
   const parts = { clock, names, log, seal, limiter, metrics, traffic: dataPlane.traffic }
   const policies = await openPolicyServices(options, parts)

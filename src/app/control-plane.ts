@@ -11,6 +11,7 @@ import type { Steps } from '../lib/slices.js'
 import { isShared, storeAddress } from '../options/catalogue.js'
 import type { Options } from '../options/options.js'
 import { IN_MEMORY } from '../options/values.js'
+import type { ServerState } from '../proxy/server.js'
 import { agentIngress } from '../resources/domains.js'
 import { eventDestination } from '../resources/event-destinations.js'
 import { eventSubscription } from '../resources/event-subscriptions.js'
@@ -141,11 +142,15 @@ function followRevisions({ revisions }: Foundation, { agents, events }: ControlS
   })
 }
 
-/** What this process knows of the server of a backend, as the API shows it. */
+/** What this process knows of the server of a backend, or of its tunnels, as the API shows it. */
 function healthAnswer({ upstreams }: DataPlane, { tables }: Snapshot, backend: string): Json | undefined {
-  const known = upstreams.stateOf(tables.upstreams.get(upstreamKey(backend)))
-  if (known === undefined) return undefined
-  const { state, reason, since } = known
+  const unit = tables.upstreams.get(upstreamKey(backend))
+  const known = upstreams.stateOf(unit)
+  if (known !== undefined) return shown(known)
+  return upstreams.tunnelStatesOf(unit)?.map(([id, state]) => ({ id, ...shown(state) }))
+}
+
+function shown({ state, reason, since }: ServerState) {
   return { status: state, reason, since: since === undefined ? null : timestampText(since) }
 }
 

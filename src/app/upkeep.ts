@@ -4,6 +4,7 @@ import type { EndedSessions } from '../features/login/ended-sessions.js'
 import { isShared, storeAddress } from '../options/catalogue.js'
 import type { Options } from '../options/options.js'
 import type { PolicyServices } from '../policy/services.js'
+import type { Server } from '../proxy/server.js'
 import { backendOf } from '../proxy/upstreams.js'
 import {
   observeAgents,
@@ -15,6 +16,7 @@ import {
   type UpstreamState
 } from '../telemetry/observed-metrics.js'
 import type { Agents } from '../tunnel/agents/agents.js'
+import { isEndpoint } from '../tunnel/agents/tunnel-groups.js'
 import type { DataPlane } from './data-plane.js'
 import type { Foundation } from './foundation.js'
 import type { StartingStore } from './store-copy.js'
@@ -61,10 +63,21 @@ export function beginUpkeep(options: Options, foundation: Foundation, stage: Upk
   })
 }
 
-/** Each server with the backend or option that names it, and whether it is up. */
+/** Each server with the backend or option that names it, and whether it is up; the tunnels of a group together. */
 function* upstreamStates({ upstreams }: UpkeepStage['dataPlane']): Generator<UpstreamState> {
-  for (const [key, { name, active, state, tries, failures }] of upstreams.servers()) {
-    yield { backend: backendOf(key), server: name, up: state.state !== 'down', active, tries, failures }
+  for (const [key, unit, servers] of upstreams.servers()) {
+    // Agents name their endpoints, and names of agents make no series.
+    if (unit.form === 'tunnels' && isEndpoint(unit.labels)) continue
+    const [only] = servers
+    const sum = (of: (server: Server) => number) => servers.reduce((total, server) => total + of(server), 0)
+    yield {
+      backend: backendOf(key),
+      server: unit.form === 'address' && only !== undefined ? only.name : 'tunnels',
+      up: servers.some(({ state }) => state.state !== 'down'),
+      active: sum(({ active }) => active),
+      tries: sum(({ tries }) => tries),
+      failures: sum(({ failures }) => failures)
+    }
   }
 }
 

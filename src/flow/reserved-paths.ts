@@ -111,8 +111,8 @@ export function dropLoginCookies(headers: HeaderFields): void {
   else headers.set('Cookie', kept)
 }
 
-/** Without the lower-case view: most requests have none, and each pays for the question. */
-function hasCookie(list: HeaderList): boolean {
+/** Has a request cookies? Without the lower-case view: most requests have none, and each pays for the question. */
+export function hasCookie(list: HeaderList): boolean {
   for (let i = 0; i < list.length; i += 2) {
     const name = list[i] as string
     if (name.length === 6 && name.toLowerCase() === 'cookie') return true

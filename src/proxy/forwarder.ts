@@ -1,5 +1,5 @@
 import { fieldsForReading } from '../flow/content-coding.js'
-import { FAILURES, type FailureAnswer, requestErrors } from '../flow/error-codes.js'
+import { FAILURES } from '../flow/error-codes.js'
 import type { BytePipe, Exchange, ResponseHead } from '../flow/exchange.js'
 import type { Flow, FlowRequest, FlowResponse } from '../flow/flow.js'
 import { HeaderFields, type HeaderList } from '../flow/headers.js'
@@ -13,7 +13,7 @@ import { cleanResponse, type HeaderKinds } from './header-sanitizing.js'
 import { failureResponse, responseOf } from './response.js'
 import { isEmpty, isRefusal, mayRetry, type RetryBudget, retriesOf } from './retries.js'
 import type { Server } from './server.js'
-import type { UpstreamLookup, Upstreams, UpstreamTarget } from './upstreams.js'
+import { absence, type UpstreamLookup, type Upstreams, type UpstreamTarget } from './upstreams.js'
 
 /** Milliseconds. */
 export interface UpstreamTimeouts {
@@ -42,6 +42,8 @@ export interface ForwarderParts {
   readonly log: { warn(fields: object, message: string): void }
 }
 
+type ServerTarget = Extract<UpstreamTarget, { kind: 'server' }>
+
 const NO_BYTES = new Uint8Array(0)
 const NONE_TRIED: ReadonlySet<Server> = new Set()
 
@@ -63,7 +65,8 @@ export class Forwarder {
   ): Promise<Forwarded> {
     const { upstreams, clock, metrics } = this.#parts
     let tried = NONE_TRIED
-    let target = key === undefined ? undefined : upstreams.choose(units, key, tried)
+    upstreams.cookies.take(flow)
+    let target = key === undefined ? undefined : upstreams.choose(units, key, tried, flow)
     if (key === undefined || target === undefined)
       return { response: failureResponse(absence(units, key)), duration: undefined }
     const begun = clock.monotonic()
@@ -83,7 +86,7 @@ export class Forwarder {
       let connect: number | undefined
       const observed: ForwardOptions =
         tries === undefined ? options : { ...options, onConnected: () => (connect = clock.monotonic() - begun - from) }
-      const answer = await this.#attempt(exchange, flow, server, observed)
+      const answer = await this.#attempt(exchange, flow, target, observed)
       duration = clock.monotonic() - begun
       const failed = answer.kind === 'failed'
       if (!failed) metrics.answered(backend, duration - from)
@@ -95,7 +98,7 @@ export class Forwarder {
         status: failed ? undefined : answer.head.status,
         failure: failed ? answer.failure : undefined
       })
-      if (!failed && !isRefusal(answer, server, retries)) return this.#forwarded(answer, duration)
+      if (!failed && !isRefusal(answer, server, retries)) return this.#forwarded(answer, duration, flow, target)
       let next: UpstreamTarget | undefined
       if (
         attempt < retries.attempts &&
@@ -105,14 +108,16 @@ export class Forwarder {
         tried = new Set([...tried, server])
         // Without another server, one that broke is asked once more: its connection may have been closed while it was idle.
         const again: boolean = server.settings.retries !== undefined || (attempt === 1 && failed)
-        next = upstreams.choose(units, key, tried) ?? (again ? target : undefined)
+        next = upstreams.choose(units, key, tried, flow) ?? (again ? target : undefined)
         if (next?.kind === 'server' && budget?.take(retries) === false) {
           metrics.retryRefused()
           next = undefined
         }
       }
       if (next === undefined) {
-        return failed ? { response: this.#failed(answer, server), duration } : this.#forwarded(answer, duration)
+        return failed
+          ? { response: this.#failed(answer, server), duration }
+          : this.#forwarded(answer, duration, flow, target)
       }
       if (answer.kind === 'response') answer.body.discard()
       metrics.retried()
@@ -122,11 +127,12 @@ export class Forwarder {
     }
   }
 
-  async #attempt(exchange: Exchange, flow: Flow, server: Server, options: ForwardOptions): Promise<Answer> {
+  async #attempt(exchange: Exchange, flow: Flow, target: ServerTarget, options: ForwardOptions): Promise<Answer> {
     if (flow.speaksBytes !== undefined)
-      return await this.#open(exchange, flow, server, flow.speaksBytes.headers, options)
+      return await this.#open(exchange, flow, target, flow.speaksBytes.headers, options)
+    const { server, dialer } = target
     const end = server.begin()
-    const answer = await this.#parts.clientTransport.forward(exchange, server.dialer, withTimeouts(options, server))
+    const answer = await this.#parts.clientTransport.forward(exchange, dialer, withTimeouts(options, server))
     if (answer.kind === 'failed') {
       end()
       server.failed(answer.failure)
@@ -142,7 +148,7 @@ export class Forwarder {
   async #open(
     exchange: Exchange,
     flow: Flow,
-    server: Server,
+    { server, dialer }: ServerTarget,
     headers: HeaderList,
     options: ForwardOptions
   ): Promise<Answer> {
@@ -151,7 +157,7 @@ export class Forwarder {
     const { connection: client, signal } = exchange
     try {
       const { connect = timeouts.connect, idle = timeouts.idle } = server.settings.timeouts ?? {}
-      const upstream = await server.dialer.open({ client, deadline: connect, signal, bytes: true })
+      const upstream = await dialer.open({ client, deadline: connect, signal, bytes: true })
       options.onConnected?.()
       server.succeeded()
       flow.onEnd(end)
@@ -165,8 +171,14 @@ export class Forwarder {
     }
   }
 
-  #forwarded(answer: Exclude<Answer, { kind: 'failed' }>, duration: number): Forwarded {
+  #forwarded(
+    answer: Exclude<Answer, { kind: 'failed' }>,
+    duration: number,
+    flow: Flow,
+    { sticks }: ServerTarget
+  ): Forwarded {
     const response = this.#response(answer.head, answer.kind === 'switched')
+    if (sticks.length > 0) this.#parts.upstreams.cookies.grant(flow, sticks, response.headers)
     if (answer.kind === 'switched') return { response, pipe: answer.pipe, duration }
     const { body, reusedConnection } = answer
     response.body = body
@@ -215,12 +227,6 @@ export class Forwarder {
     }
     return failureResponse(FAILURES[answer.failure])
   }
-}
-
-/** Why there is nothing to forward to: a group without tunnels, or no upstream at all. */
-function absence(units: UpstreamLookup, key: string | undefined): FailureAnswer {
-  const unit = key === undefined ? undefined : units.upstream(key)
-  return unit?.form === 'tunnels' ? FAILURES['no-tunnel'] : requestErrors.upstream
 }
 
 function fixedResponse({ status, headers, body }: ResponseUpstream): FlowResponse {

@@ -101,13 +101,15 @@ class Check {
     const overdue = setTimeout(() => signal.abort('upstream-timeout'), this.#settings.timeout)
     try {
       const found = this.#settings.type === 'tcp' ? await this.#connects(signal) : await this.#answers(signal)
-      return signal.aborted === 'upstream-timeout'
-        ? { ok: false, reason: `no answer within ${this.#settings.timeout} ms` }
-        : found
+      return signal.aborted === 'upstream-timeout' ? this.#late() : found
     } finally {
       clearTimeout(overdue)
       this.#asking = undefined
     }
+  }
+
+  #late(): Found {
+    return { ok: false, reason: `no answer within ${this.#settings.timeout} ms` }
   }
 
   async #connects(signal: AbortList): Promise<Found> {
@@ -157,6 +159,8 @@ class Check {
       const answer = await clientTransport.forward(exchange, dialer, options)
       if (answer.kind === 'failed') {
         if (answer.failure === 'upstream-gone' && answer.retry !== 'never') return 'again'
+        // The engine keeps the same time, and may be the first to notice.
+        if (answer.failure === 'upstream-timeout') return this.#late()
         return { ok: false, reason: `${answer.failure}: ${answer.detail}` }
       }
       if (answer.kind === 'switched') {

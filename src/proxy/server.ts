@@ -33,6 +33,27 @@ export type Observer = 'check' | 'traffic'
 type ServerSettings = Pick<AddressUpstream, 'health' | 'passiveHealth' | 'retries' | 'timeouts'>
 
 /**
+ * What traffic has found of one place, where several backends name it: it fails for all of them. Each backend has its own server
+ * for that, because what they ask of it differs.
+ */
+export class Outage {
+  /** Those that it is about. */
+  readonly servers = new Set<Server>()
+  /** Failures in a row. */
+  failures = 0
+  readonly backoff = new Backoff(AVOIDED)
+  /** Monotonic milliseconds; 0: traffic has nothing against it. */
+  downUntil = 0
+  reason = ''
+
+  over(): void {
+    this.failures = 0
+    this.downUntil = 0
+    this.backoff.reset()
+  }
+}
+
+/**
  * One server that carries traffic: how busy it is, and whether it works. Its traffic tells (passive health): a server that
  * fails is avoided for a pause that doubles with each failure and gets the next request after it. Checks tell, too, where the
  * unit asks for them (active health): then a server that they found down gets nothing until they find it up again.
@@ -50,9 +71,7 @@ export class Server {
   tries = 0
   failures = 0
   #active = 0
-  #failures = 0
-  readonly #backoff = new Backoff(AVOIDED)
-  #downUntil = 0
+  #outage = new Outage()
   /** What checks found; undefined before the first. */
   #checked: boolean | undefined
   /** Checks in a row that contradict `#checked`. */
@@ -69,6 +88,33 @@ export class Server {
     this.settings = unit ?? {}
     this.scheme = unit?.protocol ?? 'http'
     this.address = unit === undefined ? '' : formatAuthority(unit.host, unit.port)
+    this.#outage.servers.add(this)
+  }
+
+  /** Where one place fails for several: same connections, and the same failures count. */
+  get place(): string {
+    return `${this.dialer.key} ${JSON.stringify(this.settings.passiveHealth ?? null)}`
+  }
+
+  /** What traffic has found of it. */
+  get outage(): Outage {
+    return this.#outage
+  }
+
+  /** From now on it shares what traffic finds with the others of the outage. */
+  join(outage: Outage): void {
+    const own = this.#outage
+    if (own === outage) return
+    own.servers.delete(this)
+    outage.servers.add(this)
+    this.#outage = outage
+    if (this.#clock.monotonic() < outage.downUntil && this.#checked !== false)
+      this.#sees('down', outage.reason, 'traffic')
+  }
+
+  /** Ends what `join` began. */
+  leave(): void {
+    this.#outage.servers.delete(this)
   }
 
   /** Exchanges and connections that it carries now. */
@@ -77,7 +123,7 @@ export class Server {
   }
 
   isUp(): boolean {
-    return this.#checked !== false && this.#clock.monotonic() >= this.#downUntil
+    return this.#checked !== false && this.#clock.monotonic() >= this.#outage.downUntil
   }
 
   /** Milliseconds since it came back from being down; infinite when it never was. */
@@ -109,12 +155,11 @@ export class Server {
 
   /** It answered. */
   succeeded(): void {
-    this.#failures = 0
-    if (this.#downUntil === 0) return
-    this.#backoff.reset()
-    this.#downUntil = 0
-    this.#upSince = this.#clock.monotonic()
-    if (this.#checked !== false) this.#sees('up', 'it answers again', 'traffic')
+    const outage = this.#outage
+    outage.failures = 0
+    if (outage.downUntil === 0) return
+    outage.over()
+    for (const server of outage.servers) server.#returned()
   }
 
   /** What ended the attempt; what the client did says nothing of the server. */
@@ -143,9 +188,10 @@ export class Server {
     this.#contrary = 0
     if (ok) {
       // What traffic found before is older.
-      this.#downUntil = 0
-      this.#failures = 0
-      this.#backoff.reset()
+      const outage = this.#outage
+      const down = outage.downUntil > 0
+      outage.over()
+      for (const server of outage.servers) if (down && server !== this) server.#returned()
       if (!first) this.#upSince = this.#clock.monotonic()
     }
     this.#sees(ok ? 'up' : 'down', reason, 'check')
@@ -153,11 +199,18 @@ export class Server {
 
   #failure(unreached: boolean, reason: string): void {
     this.failures++
-    this.#failures++
-    if (!unreached && this.#failures < (this.settings.passiveHealth?.failures ?? TOLERATED)) return
-    this.#downUntil = this.#clock.monotonic() + this.#backoff.next()
-    this.#failures = 0
-    if (this.#checked !== false) this.#sees('down', reason, 'traffic')
+    const outage = this.#outage
+    outage.failures++
+    if (!unreached && outage.failures < (this.settings.passiveHealth?.failures ?? TOLERATED)) return
+    outage.downUntil = this.#clock.monotonic() + outage.backoff.next()
+    outage.failures = 0
+    outage.reason = reason
+    for (const server of outage.servers) if (server.#checked !== false) server.#sees('down', reason, 'traffic')
+  }
+
+  #returned(): void {
+    this.#upSince = this.#clock.monotonic()
+    if (this.#checked !== false) this.#sees('up', 'it answers again', 'traffic')
   }
 
   #sees(state: 'up' | 'down', reason: string, by: Observer): void {

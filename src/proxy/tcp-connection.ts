@@ -21,7 +21,7 @@ import { READ_BYTES, Wire, type WireOwner } from '../transport/http1/wire.js'
 import { cut, ignore } from '../transport/pipes.js'
 import type { Server } from './server.js'
 import type { TcpTermination } from './tls.js'
-import type { Upstreams } from './upstreams.js'
+import { absence, type Upstreams } from './upstreams.js'
 
 /** How a joined connection ended: both directions to their end, a break of either side, silence, or the end of a drain. */
 type PipeEnd = 'complete' | 'broken' | 'idle' | 'drained'
@@ -318,12 +318,12 @@ export class TcpConnection {
     if (lines !== undefined || events.wantsConnections) this.#tries = new UpstreamTries()
     const one = { firstByte: undefined, status: undefined }
     const tried = new Set<Server>()
-    this.#code = requestErrors.upstream.code
+    this.#code = absence(this.#snapshot, key).code
     while (key !== undefined && tried.size < ATTEMPTS) {
-      const target = upstreams.choose(this.#snapshot, key, tried)
+      const target = upstreams.choose(this.#snapshot, key, tried, this.#flow)
       // A fixed answer is HTTP: there is nothing to say on plain bytes.
       if (target === undefined || target.kind === 'response') return undefined
-      const { server, backend } = target
+      const { server, dialer, backend } = target
       tried.add(server)
       const begun = clock.monotonic()
       const done = server.begin()
@@ -333,7 +333,7 @@ export class TcpConnection {
           deadline: server.settings.timeouts?.connect ?? timeouts.connect,
           signal: this.#gone
         }
-        const pipe = await server.dialer.open(why)
+        const pipe = await dialer.open(why)
         server.succeeded()
         const connect = clock.monotonic() - begun
         this.#tries?.add({ ...one, backend, server: server.name, connect, failure: undefined })

@@ -1,72 +1,36 @@
 import type { LookupFunction } from 'node:net'
+import { FAILURES, type FailureAnswer, requestErrors } from '../flow/error-codes.js'
+import type { Flow } from '../flow/flow.js'
 import type { Clock } from '../lib/clock.js'
 import { ShardedMap } from '../lib/sharded-map.js'
-import { atOnce, type Steps } from '../lib/slices.js'
+import type { Steps } from '../lib/slices.js'
 import type {
   AddressUpstream,
+  Balance,
   ResponseUpstream,
   TunnelUpstream,
   UpstreamUnit,
   WeightedUpstream
 } from '../runtime/plan.js'
-import type { Dialer } from '../transport/contract.js'
+import type { Dialer, UpstreamKeys } from '../transport/contract.js'
+import { Balancer, type Share } from './balance.js'
 import type { HealthChecks } from './health.js'
 import { RetryBudget } from './retries.js'
-import { type Observer, Server, type ServerState, serverOf } from './server.js'
+import { type Observer, type Outage, Server, type ServerState, serverOf } from './server.js'
+import { type Stick, StickyCookies } from './sticky.js'
 
 /** The part of its weight with which a member begins that has come back. */
 const COLDEST = 0.1
-
-/** One of several that share traffic. */
-export interface Share {
-  /** Place in the list of all, the same at every choice. */
-  readonly index: number
-  /** Above zero. */
-  readonly weight: number
-  /** How busy it is now. */
-  readonly load: number
-}
-
-/**
- * Smooth weighted round robin: over any stretch each gets its share of the choices, evenly spread. Of those with the
- * weight of the one whose turn it is, the least loaded is taken.
- */
-export class WeightedChoice {
-  readonly #credits: number[] = []
-
-  /** Index of the chosen one; undefined when there is none. */
-  take(shares: readonly Share[]): number | undefined {
-    let total = 0
-    let turn: Share | undefined
-    for (const share of shares) {
-      total += share.weight
-      this.#credits[share.index] = this.#credit(share) + share.weight
-      if (turn === undefined || this.#credit(share) > this.#credit(turn)) turn = share
-    }
-    if (turn === undefined) return undefined
-    let chosen = turn
-    for (const share of shares) if (share.weight === turn.weight && share.load < chosen.load) chosen = share
-    this.#credits[chosen.index] = this.#credit(chosen) - total
-    return chosen.index
-  }
-
-  /** The one that carries the least for its weight; of several such, the one whose turn it is. */
-  least(shares: readonly Share[]): number | undefined {
-    const burden = ({ load, weight }: Share) => (load + 1) / weight
-    const lightest = Math.min(...shares.map(burden))
-    return this.take(shares.filter((share) => burden(share) === lightest))
-  }
-
-  #credit({ index }: Share): number {
-    return this.#credits[index] ?? 0
-  }
-}
 
 /** Where one attempt goes. */
 export type UpstreamTarget =
   | {
       readonly kind: 'server'
       readonly server: Server
+      /** Opens its connections: a tunnel has one for each backend that selects it. */
+      readonly dialer: Dialer
+      /** What the client's cookies are to say once the server has answered, from the inside out. */
+      readonly sticks: readonly Stick[]
       /** Id of the backend, or name of the option, that the server is of. */
       readonly backend: string
     }
@@ -77,12 +41,27 @@ export interface UpstreamLookup {
   upstream(key: string): UpstreamUnit | undefined
 }
 
+/** A tunnel of an agent: the same object as long as it lives. */
+export interface LiveTunnel {
+  /** Stays when the agent comes back. */
+  readonly id: string
+  /** Can it take one more visitor now? */
+  readonly ready: boolean
+}
+
 /** The live tunnels of groups. */
 interface TunnelGroups {
-  /** Opens pipes through the tunnels that carry the labels; rejects with `no-tunnel` when there is none. */
-  dialer(labels: TunnelUpstream['labels']): Dialer
-  /** Is there a tunnel that carries the labels? */
-  has(labels: TunnelUpstream['labels']): boolean
+  /** The tunnels that carry the labels; the same list as long as they are the same. */
+  members(labels: TunnelUpstream['labels']): readonly LiveTunnel[]
+  /** Opens pipes through the tunnel; what it turns away unread goes to another one that carries the labels. `key`: of the pool. */
+  dialer(key: string, labels: TunnelUpstream['labels'], tunnel: LiveTunnel): Dialer
+}
+
+/** The tunnels of one group as servers. */
+interface TunnelServers {
+  readonly tunnels: readonly LiveTunnel[]
+  readonly servers: readonly { readonly tunnel: LiveTunnel; readonly server: Server; readonly dialer: Dialer }[]
+  readonly balancer: Balancer
 }
 
 /** A server of the configuration that serves went down or came back, as this process sees it. */
@@ -108,9 +87,20 @@ export interface UpstreamsParts {
 /** How good a choice a unit is: it works, it is down, or it cannot be tried (again). */
 type State = 'up' | 'down' | 'none'
 
+/** One choice of a server for a request. */
+interface Choosing {
+  readonly units: UpstreamLookup
+  readonly tried: ReadonlySet<Server>
+  readonly flow: Flow
+}
+
+const NO_STICKS: readonly Stick[] = []
+/** Stands in the key of a pool between the key of a group and what is of one tunnel. */
+const OF_TUNNEL = '\n'
+
 /**
- * Upstream units → servers. One server per unit object: as long as a unit stays as it was, its connections are reused
- * and its health is remembered across snapshots.
+ * Upstream units → servers. One server per tunnel, and one per unit object of an address: as long as a unit stays as it was,
+ * its connections are reused and its health is remembered across snapshots.
  */
 export class Upstreams {
   readonly #clock: Clock
@@ -118,13 +108,20 @@ export class Upstreams {
   readonly #lookup: LookupFunction | undefined
   readonly #checks: HealthChecks | undefined
   readonly #changed: UpstreamsParts['changed']
-  readonly #servers = new WeakMap<AddressUpstream | TunnelUpstream, Server>()
-  readonly #choices = new WeakMap<WeightedUpstream, WeightedChoice>()
+  readonly #servers = new WeakMap<AddressUpstream, Server>()
+  /** A tunnel is one server, whichever groups select it. */
+  readonly #tunnelServers = new WeakMap<LiveTunnel, Server>()
+  readonly #groups = new WeakMap<TunnelUpstream, TunnelServers>()
+  readonly #balancers = new WeakMap<WeightedUpstream, Balancer>()
   readonly #budgets = new WeakMap<UpstreamUnit, RetryBudget>()
   #followed: ShardedMap<UpstreamUnit> = ShardedMap.empty()
+  /** What several servers share, by their place. */
+  readonly #outages = new Map<string, Outage>()
   /** Pool key → units that use it. */
   readonly #uses = new Map<string, number>()
-  #keys: ReadonlySet<string> = new Set()
+  #keys: UpstreamKeys = new Set<string>()
+  #tunnelNumber = 0
+  readonly cookies: StickyCookies
 
   constructor({ clock, tunnels, lookup, checks, changed }: UpstreamsParts) {
     this.#clock = clock
@@ -132,20 +129,25 @@ export class Upstreams {
     this.#lookup = lookup
     this.#checks = checks
     this.#changed = changed
+    this.cookies = new StickyCookies(clock)
   }
 
   /** What is known of the server of a unit; undefined for one that is no server. */
   stateOf(unit: UpstreamUnit | undefined): ServerState | undefined {
-    if (unit?.form !== 'address') return undefined
-    return this.#server(unit)?.state
+    return unit?.form === 'address' ? this.#server(unit).state : undefined
   }
 
-  /** The servers of the units that serve, with the key of their unit. */
-  *servers(): Generator<readonly [key: string, server: Server]> {
+  /** What is known of the tunnels of a group, by their ids; undefined for a unit that is none. */
+  tunnelStatesOf(unit: UpstreamUnit | undefined): (readonly [id: string, state: ServerState])[] | undefined {
+    if (unit?.form !== 'tunnels') return undefined
+    return this.#tunnelsOf(unit).servers.map(({ tunnel, server }) => [tunnel.id, server.state] as const)
+  }
+
+  /** The servers of the units that serve, with the key of their unit; the tunnels of a group stand together. */
+  *servers(): Generator<readonly [key: string, unit: UpstreamUnit, servers: readonly Server[]]> {
     for (const [key, unit] of this.#followed) {
-      if (unit.form !== 'address') continue
-      const server = this.#server(unit)
-      if (server !== undefined) yield [key, server]
+      if (unit.form === 'address') yield [key, unit, [this.#server(unit)]]
+      else if (unit.form === 'tunnels') yield [key, unit, this.#tunnelsOf(unit).servers.map(({ server }) => server)]
     }
   }
 
@@ -153,9 +155,8 @@ export class Upstreams {
    * Where the next attempt goes when `tried` have failed; undefined when nothing is left. Servers that are down are taken
    * only when nothing else is left: they may have come back.
    */
-  choose(units: UpstreamLookup, key: string, tried: ReadonlySet<Server>): UpstreamTarget | undefined {
-    const unit = units.upstream(key)
-    return unit === undefined ? undefined : this.#choose(units, key, unit, tried)
+  choose(units: UpstreamLookup, key: string, tried: ReadonlySet<Server>, flow: Flow): UpstreamTarget | undefined {
+    return this.#choose({ units, tried, flow }, key)
   }
 
   /** What bounds the retries of a backend: one for all requests to it, whichever route they took. */
@@ -169,13 +170,11 @@ export class Upstreams {
     return budget
   }
 
-  /** Pool keys in use once `units` serve. Costs what has changed since the last call. */
-  follow(units: ShardedMap<UpstreamUnit>): ReadonlySet<string> {
-    return atOnce(this.following(units))
-  }
-
-  /** As `follow`, in steps. Must come to its end before it begins again. */
-  *following(units: ShardedMap<UpstreamUnit>): Steps<ReadonlySet<string>> {
+  /**
+   * Keys of pools that are in use once `units` serve, in steps that cost what has changed since the last call. Must come to its end
+   * before it begins again.
+   */
+  *following(units: ShardedMap<UpstreamUnit>): Steps<UpstreamKeys> {
     let changed = false
     for (const { key, before, after } of units.since(this.#followed)) {
       yield
@@ -183,60 +182,108 @@ export class Upstreams {
       changed = this.#count(key, before, -1) || changed
     }
     this.#followed = units
-    if (changed) this.#keys = new Set(this.#uses.keys())
+    if (changed) this.#keys = withTunnels(new Set(this.#uses.keys()))
     return this.#keys
   }
 
-  #choose(
-    units: UpstreamLookup,
-    key: string,
-    unit: UpstreamUnit,
-    tried: ReadonlySet<Server>
-  ): UpstreamTarget | undefined {
-    switch (unit.form) {
+  #choose(choosing: Choosing, key: string): UpstreamTarget | undefined {
+    const unit = choosing.units.upstream(key)
+    switch (unit?.form) {
+      case undefined:
+        return undefined
       case 'response':
         return { kind: 'response', unit }
-      case 'address':
-      case 'tunnels': {
+      case 'address': {
         const server = this.#server(unit)
-        if (server === undefined || tried.has(server)) return undefined
-        return { kind: 'server', server, backend: backendOf(key) }
+        if (choosing.tried.has(server)) return undefined
+        return { kind: 'server', server, dialer: server.dialer, backend: backendOf(key), sticks: NO_STICKS }
       }
+      case 'tunnels':
+        return this.#tunnel(choosing, key, unit)
       case 'failover': {
         const member =
-          unit.members.find((one) => this.#state(units, one, tried) === 'up') ??
-          unit.members.find((one) => this.#state(units, one, tried) === 'down')
-        return member === undefined ? undefined : this.choose(units, member, tried)
+          unit.members.find((one) => this.#state(choosing, one) === 'up') ??
+          unit.members.find((one) => this.#state(choosing, one) === 'down')
+        return member === undefined ? undefined : this.#choose(choosing, member)
       }
       case 'weighted':
-        return this.#weighted(units, unit, tried)
+        return this.#weighted(choosing, key, unit)
     }
   }
 
-  #weighted(units: UpstreamLookup, unit: WeightedUpstream, tried: ReadonlySet<Server>): UpstreamTarget | undefined {
-    let choice = this.#choices.get(unit)
-    if (choice === undefined) {
-      choice = new WeightedChoice()
-      this.#choices.set(unit, choice)
-    }
+  #weighted(choosing: Choosing, key: string, unit: WeightedUpstream): UpstreamTarget | undefined {
     const up: Share[] = []
     const down: Share[] = []
     for (const [index, { upstream, weight }] of unit.members.entries()) {
-      const state = weight > 0 ? this.#state(units, upstream, tried) : 'none'
+      const state = weight > 0 ? this.#state(choosing, upstream) : 'none'
       if (state === 'none') continue
-      const share = { index, weight: weight * this.#warmth(units, upstream, unit), load: this.#load(units, upstream) }
+      const { load, warmth } = this.#business(choosing.units, upstream, unit)
+      const share = { index, weight: weight * warmth, load }
       if (state === 'up') up.push(share)
       else down.push(share)
     }
     const panics = up.length < (unit.panicThreshold ?? 0) * (up.length + down.length)
-    const take = (shares: readonly Share[]) =>
-      unit.balance === 'least_requests' ? choice.least(shares) : choice.take(shares)
-    const index = (panics ? undefined : take(up)) ?? take(panics ? [...up, ...down] : down)
+    const tiers = panics ? [[...up, ...down]] : [up, down]
+    const index = this.#take(choosing, key, unit, this.#balancer(unit), tiers, (one) => unit.members[one]?.upstream)
     const member = index === undefined ? undefined : unit.members[index]
-    return member === undefined ? undefined : this.choose(units, member.upstream, tried)
+    if (member === undefined) return undefined
+    return this.#stuck(choosing, key, unit, member.upstream, this.#choose(choosing, member.upstream))
   }
 
-  #state(units: UpstreamLookup, key: string, tried: ReadonlySet<Server>): State {
+  /** One of the tunnels of a group, for this request alone. */
+  #tunnel(choosing: Choosing, key: string, unit: TunnelUpstream): UpstreamTarget | undefined {
+    const { servers, balancer } = this.#tunnelsOf(unit)
+    const up: Share[] = []
+    const down: Share[] = []
+    // Where an agent takes no more streams, those that are open may carry a request yet.
+    const full: Share[] = []
+    for (const [index, { tunnel, server }] of servers.entries()) {
+      if (choosing.tried.has(server)) continue
+      const share = { index, weight: 1, load: server.active }
+      if (!tunnel.ready) full.push(share)
+      else if (server.isUp()) up.push(share)
+      else down.push(share)
+    }
+    const index = this.#take(choosing, key, unit, balancer, [up, down, full], (one) => servers[one]?.tunnel.id)
+    const chosen = index === undefined ? undefined : servers[index]
+    if (chosen === undefined) return undefined
+    const { tunnel, server, dialer } = chosen
+    const target = { kind: 'server', server, dialer, backend: backendOf(key), sticks: NO_STICKS } as const
+    return this.#stuck(choosing, key, unit, tunnel.id, target)
+  }
+
+  /** Index of the share that gets the request, out of the first tier that is not empty: the one that the client keeps, else as the unit balances. */
+  #take(
+    { flow }: Choosing,
+    key: string,
+    { sticky }: Balance,
+    balancer: Balancer,
+    tiers: readonly (readonly Share[])[],
+    nameOf: (index: number) => string | undefined
+  ): number | undefined {
+    const shares = tiers.find((tier) => tier.length > 0)
+    if (shares === undefined) return undefined
+    const member = sticky === undefined ? undefined : this.cookies.held(flow, key, sticky)?.member
+    const kept = member === undefined ? undefined : shares.find(({ index }) => nameOf(index) === member)
+    return kept?.index ?? balancer.take(shares, flow)
+  }
+
+  /** The target with what the cookie of the unit is to say of it. */
+  #stuck(
+    { flow }: Choosing,
+    owner: string,
+    { sticky }: Balance,
+    member: string,
+    target: UpstreamTarget | undefined
+  ): UpstreamTarget | undefined {
+    if (sticky === undefined || target?.kind !== 'server') return target
+    const held = this.cookies.held(flow, owner, sticky)
+    const kept = held?.member === member && !held.renew
+    return { ...target, sticks: [...target.sticks, { owner, sticky, member, kept }] }
+  }
+
+  #state(choosing: Choosing, key: string): State {
+    const { units, tried } = choosing
     const unit = units.upstream(key)
     switch (unit?.form) {
       case undefined:
@@ -244,66 +291,147 @@ export class Upstreams {
       case 'response':
         return 'up'
       case 'address':
-      case 'tunnels': {
-        const server = this.#server(unit)
-        if (server === undefined || tried.has(server)) return 'none'
-        if (unit.form === 'tunnels' && this.#tunnels?.has(unit.labels) !== true) return 'none'
-        return server.isUp() ? 'up' : 'down'
-      }
-      case 'failover':
-        return best(unit.members.map((member) => this.#state(units, member, tried)))
-      case 'weighted':
+        return stateOf(this.#server(unit), tried)
+      case 'tunnels':
         return best(
-          unit.members.map(({ upstream, weight }) => (weight > 0 ? this.#state(units, upstream, tried) : 'none'))
+          this.#tunnelsOf(unit).servers.map(({ tunnel, server }) => (tunnel.ready ? stateOf(server, tried) : 'none'))
         )
+      case 'failover':
+        return best(unit.members.map((member) => this.#state(choosing, member)))
+      case 'weighted':
+        return best(unit.members.map(({ upstream, weight }) => (weight > 0 ? this.#state(choosing, upstream) : 'none')))
     }
   }
 
-  #load(units: UpstreamLookup, key: string): number {
+  /** What a member carries, and the part of its weight that it has: one that has just come back rises to the whole. */
+  #business(units: UpstreamLookup, key: string, { slowStart = 0 }: WeightedUpstream): { load: number; warmth: number } {
     const unit = units.upstream(key)
-    if (unit?.form !== 'address' && unit?.form !== 'tunnels') return 0
-    return this.#server(unit)?.active ?? 0
+    if (unit?.form === 'address') {
+      const server = this.#server(unit)
+      return { load: server.active, warmth: warmthOf(server, slowStart) }
+    }
+    if (unit?.form !== 'tunnels') return { load: 0, warmth: 1 }
+    // A group is as warm as its warmest tunnel.
+    let [load, warmth] = [0, COLDEST]
+    for (const { server } of this.#tunnelsOf(unit).servers) {
+      load += server.active
+      warmth = Math.max(warmth, warmthOf(server, slowStart))
+    }
+    return { load, warmth }
   }
 
-  /** The part of its weight that a member has: one that has just come back rises to the whole. */
-  #warmth(units: UpstreamLookup, key: string, { slowStart = 0 }: WeightedUpstream): number {
-    const unit = units.upstream(key)
-    if (slowStart === 0 || (unit?.form !== 'address' && unit?.form !== 'tunnels')) return 1
-    const up = this.#server(unit)?.upFor ?? slowStart
-    return Math.min(1, Math.max(COLDEST, up / slowStart))
+  #balancer(unit: WeightedUpstream): Balancer {
+    let balancer = this.#balancers.get(unit)
+    if (balancer === undefined) {
+      const names = unit.members.map(({ upstream }) => upstream)
+      balancer = new Balancer(unit, names)
+      this.#balancers.set(unit, balancer)
+    }
+    return balancer
   }
 
-  #server(unit: AddressUpstream | TunnelUpstream): Server | undefined {
+  #server(unit: AddressUpstream): Server {
     let server = this.#servers.get(unit)
     if (server === undefined) {
-      if (unit.form === 'address') server = serverOf(unit, this.#clock, this.#lookup)
-      else if (this.#tunnels !== undefined)
-        server = new Server(this.#tunnels.dialer(unit.labels), `tunnels ${unit.id}`, this.#clock)
-      else return undefined
+      server = serverOf(unit, this.#clock, this.#lookup)
       this.#servers.set(unit, server)
     }
     return server
   }
 
+  /** Made anew when the tunnels are others. */
+  #tunnelsOf(unit: TunnelUpstream): TunnelServers {
+    const known = this.#groups.get(unit)
+    const tunnels = this.#tunnels?.members(unit.labels) ?? NO_TUNNELS
+    if (known?.tunnels === tunnels) return known
+    const before = new Map(known?.servers.map((one) => [one.tunnel, one]))
+    const servers = tunnels.map((tunnel) => before.get(tunnel) ?? this.#tunnelServer(unit, tunnel))
+    const names = tunnels.map(({ id }) => id)
+    const group = { tunnels, servers, balancer: new Balancer(unit, names) }
+    this.#groups.set(unit, group)
+    return group
+  }
+
+  #tunnelServer(unit: TunnelUpstream, tunnel: LiveTunnel): TunnelServers['servers'][number] {
+    const key = `${groupKey(unit)}${OF_TUNNEL}${++this.#tunnelNumber}`
+    const dialer = (this.#tunnels as TunnelGroups).dialer(key, unit.labels, tunnel)
+    let server = this.#tunnelServers.get(tunnel)
+    if (server === undefined) {
+      server = new Server(dialer, `tunnel ${tunnel.id}`, this.#clock)
+      const about = { backend: unit.id, server: server.name }
+      server.onChange = (state, by) => this.#changed?.({ ...about, state, by })
+      this.#tunnelServers.set(tunnel, server)
+    }
+    return { tunnel, server, dialer }
+  }
+
   /** Answers whether the set of keys has changed. */
   #count(unitKey: string, unit: UpstreamUnit | undefined, by: 1 | -1): boolean {
-    if (unit?.form !== 'address' && unit?.form !== 'tunnels') return false
+    if (unit?.form === 'weighted' && by === 1) this.#balancer(unit)
+    if (unit?.form === 'tunnels') return this.#counted(groupKey(unit), by)
+    if (unit?.form !== 'address') return false
     const server = this.#server(unit)
-    if (server === undefined) return false
     if (by === 1) {
       const about = { backend: backendOf(unitKey), server: server.name }
       server.onChange = (state, seenBy) => this.#changed?.({ ...about, state, by: seenBy })
+      this.#share(server)
       this.#checks?.begin(server)
     } else {
       server.onChange = undefined
+      server.leave()
+      if (this.#outages.get(server.place)?.servers.size === 0) this.#outages.delete(server.place)
       this.#checks?.end(server)
     }
-    const { key } = server.dialer
+    return this.#counted(server.dialer.key, by)
+  }
+
+  #share(server: Server): void {
+    const { place } = server
+    let outage = this.#outages.get(place)
+    if (outage === undefined) {
+      outage = server.outage
+      this.#outages.set(place, outage)
+    }
+    server.join(outage)
+  }
+
+  #counted(key: string, by: 1 | -1): boolean {
     const before = this.#uses.get(key) ?? 0
     if (before + by === 0) this.#uses.delete(key)
     else this.#uses.set(key, before + by)
     return before === 0 || before + by === 0
   }
+}
+
+const NO_TUNNELS: readonly LiveTunnel[] = []
+
+function groupKey({ id }: TunnelUpstream): string {
+  return `tunnels ${id}`
+}
+
+/** The keys, where that of a group stands for those of its tunnels. */
+function withTunnels(keys: ReadonlySet<string>): UpstreamKeys {
+  return {
+    has(key) {
+      const end = key.indexOf(OF_TUNNEL)
+      return keys.has(end === -1 ? key : key.slice(0, end))
+    }
+  }
+}
+
+/** Why there is nothing to forward to: a group without tunnels, or no upstream at all. */
+export function absence(units: UpstreamLookup, key: string | undefined): FailureAnswer {
+  const unit = key === undefined ? undefined : units.upstream(key)
+  return unit?.form === 'tunnels' ? FAILURES['no-tunnel'] : requestErrors.upstream
+}
+
+function stateOf(server: Server, tried: ReadonlySet<Server>): State {
+  if (tried.has(server)) return 'none'
+  return server.isUp() ? 'up' : 'down'
+}
+
+function warmthOf(server: Server, slowStart: number): number {
+  return slowStart === 0 ? 1 : Math.min(1, Math.max(COLDEST, server.upFor / slowStart))
 }
 
 /** Id of a backend, or name of an option, from the key of its unit. */

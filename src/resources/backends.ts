@@ -1,14 +1,24 @@
+import Type from 'typebox'
 import { refuseUnwritable } from '../features/headers.js'
-import { choice, described, integer, map, number, text } from '../schema/fields.js'
+import { computed, described, integer, map, number, text } from '../schema/fields.js'
 import type { RuleView } from '../schema/objects.js'
 import { liveRefs, refIds, refNumbers } from '../schema/references.js'
 import * as values from '../schema/values.js'
+import { balanceFields, balanceOf, balanceRules } from './balance.js'
 import { tunnel } from './live.js'
 import { defineResource } from './resource.js'
-import { staticBackend } from './static-backend.js'
+import { stateFields, staticBackend } from './static-backend.js'
 import { planned, upstreamKey } from './units.js'
 
 const MAX_LABELS = 20
+const STATES = 'What the process that answers knows of each of its tunnels.'
+const statesSchema = Type.Array(
+  Type.Object(
+    { id: Type.String({ description: 'Id of the tunnel.' }), ...stateFields },
+    { description: 'What is known of one tunnel.' }
+  ),
+  { description: STATES }
+)
 
 /** Tunnels that carry all of its labels. */
 export const tunnelGroupBackend = defineResource({
@@ -28,8 +38,11 @@ export const tunnelGroupBackend = defineResource({
       max: MAX_LABELS,
       required: true
     }),
-    tunnels: liveRefs(tunnel, 'The tunnels that it selects now.', ({ id }, { tunnelsOf }) => tunnelsOf(id))
-  }
+    ...balanceFields('tunnel'),
+    tunnels: liveRefs(tunnel, 'The tunnels that it selects now.', ({ id }, { tunnelsOf }) => tunnelsOf(id)),
+    states: computed(statesSchema, STATES, (_stored, _path, { id }, { healthOf }) => healthOf?.(id) ?? [])
+  },
+  rules: balanceRules
 })
 
 /** An answer without an upstream. */
@@ -89,11 +102,7 @@ export const weightedBackend = defineResource({
       most: MAX_MEMBERS,
       required: true
     }),
-    balance: choice(['round_robin', 'least_requests'], {
-      description:
-        'round_robin: in turn, by weight. least_requests: the one that carries the fewest requests for its weight.',
-      default: 'round_robin'
-    }),
+    ...balanceFields('backend'),
     panic_threshold: integer({
       description:
         'When fewer than this percentage of its backends are up, all of them are tried; 0: never while one is up.',
@@ -108,7 +117,7 @@ export const weightedBackend = defineResource({
       default: 0
     })
   },
-  rules: [{ on: ['backends'], check: someWeight }]
+  rules: [{ on: ['backends'], check: someWeight }, ...balanceRules]
 })
 
 /** With all weights 0 there would be no backend to choose. */
@@ -162,9 +171,9 @@ export const httpResponseBackends = planned(httpResponseBackend, keys, ({ record
 
 export const weightedBackends = planned(weightedBackend, keys, ({ record: { id, body } }) => {
   const members = Object.entries(body.backends).map(([backend, weight]) => ({ upstream: upstreamKey(backend), weight }))
-  const { balance, panic_threshold: panic = 0, slow_start: slow = 0 } = body
+  const { panic_threshold: panic = 0, slow_start: slow = 0 } = body
   const settings = {
-    ...(balance === 'least_requests' ? { balance } : {}),
+    ...balanceOf(id, body),
     ...(panic > 0 ? { panicThreshold: panic / 100 } : {}),
     ...(slow > 0 ? { slowStart: slow * 1000 } : {})
   }
@@ -176,5 +185,5 @@ export const failoverBackends = planned(failoverBackend, keys, ({ record: { id, 
 ])
 
 export const tunnelGroups = planned(tunnelGroupBackend, keys, ({ record: { id, body } }) => [
-  [upstreamKey(id), { kind: 'upstream', form: 'tunnels', id, labels: body.labels }]
+  [upstreamKey(id), { kind: 'upstream', form: 'tunnels', id, labels: body.labels, ...balanceOf(id, body) }]
 ])

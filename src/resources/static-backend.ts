@@ -122,14 +122,13 @@ const RETRIES = {
 }
 
 const KNOWLEDGE = 'What the process that answers knows of the server.'
-const stateSchema = Type.Object(
-  {
-    status: Type.String({ description: 'up, down, or unchecked while nothing says either.' }),
-    reason: Type.String({ description: 'What was seen last.' }),
-    since: Type.Union([Type.String(), Type.Null()], { description: 'Since when (RFC 3339).' })
-  },
-  { description: KNOWLEDGE }
-)
+/** What is known of a server or a tunnel. */
+export const stateFields = {
+  status: Type.String({ description: 'up, down, or unchecked while nothing says either.' }),
+  reason: Type.String({ description: 'What was seen last.' }),
+  since: Type.Union([Type.String(), Type.Null()], { description: 'Since when (RFC 3339).' })
+}
+const stateSchema = Type.Object(stateFields, { description: KNOWLEDGE })
 const UNCHECKED = { status: 'unchecked', reason: '', since: null }
 
 /** An address that is always there. */

@@ -117,12 +117,31 @@ export interface ResponseUpstream extends UpstreamBase {
   readonly body: string
 }
 
+/** A cookie by which a client keeps its server. */
+export interface Sticky {
+  readonly cookie: string
+  /** Milliseconds; absent: as long as the browser runs. */
+  readonly ttl?: number
+  readonly path: string
+  readonly sameSite: 'Lax' | 'Strict' | 'None'
+}
+
+/** How one of several servers is chosen. */
+export interface Balance {
+  /**
+   * `least_requests`: the one that carries the fewest, in proportion to its weight. `hash`: the same for all requests with the
+   * same `hashKey`. Absent: round robin.
+   */
+  readonly balance?: 'least_requests' | 'hash'
+  /** Source of an expression, as `compileHashKey` takes it. */
+  readonly hashKey?: string
+  readonly sticky?: Sticky
+}
+
 /** Shares traffic between upstreams in proportion to their weights; keys of units with weights. */
-export interface WeightedUpstream extends UpstreamBase {
+export interface WeightedUpstream extends UpstreamBase, Balance {
   readonly form: 'weighted'
   readonly members: readonly { readonly upstream: string; readonly weight: number }[]
-  /** `least_requests`: the one that carries the fewest, in proportion to its weight. Absent: round robin. */
-  readonly balance?: 'round_robin' | 'least_requests'
   /** When less than this share of its members, 0 to 1, is up, all of them are tried. */
   readonly panicThreshold?: number
   /** Milliseconds in which a member that has come back rises to its weight. */
@@ -136,7 +155,7 @@ interface FailoverUpstream extends UpstreamBase {
 }
 
 /** The tunnels that carry all of these labels. */
-export interface TunnelUpstream extends UpstreamBase {
+export interface TunnelUpstream extends UpstreamBase, Balance {
   readonly form: 'tunnels'
   /** Id of the backend. */
   readonly id: string

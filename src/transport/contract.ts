@@ -206,11 +206,16 @@ export type Answer =
       readonly detail: string
     }
 
+/** Keys of upstreams. */
+export interface UpstreamKeys {
+  has(key: string): boolean
+}
+
 export interface ClientTransport {
   /** Never rejects: every way to fail is an `Answer`. */
   forward(exchange: Exchange, dialer: Dialer, options: ForwardOptions): Promise<Answer>
   /** Stop reusing upstream connections whose key is not in `keys`; those in use finish. */
-  retainUpstreams(keys: ReadonlySet<string>): void
+  retainUpstreams(keys: UpstreamKeys): void
   /** End idle upstream connections. */
   close(): void
 }

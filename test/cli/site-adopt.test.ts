@@ -18,7 +18,12 @@ t.test('what the API has made becomes a file that takes its place without a gap'
     await make('/backends/static', { address: web }),
     await make('/backends/static', { address: other })
   ]
-  const both = await make('/backends/weighted', { backends: { [one.id]: 3, [two.id]: 1 }, description: 'Both of them' })
+  const both = await make('/backends/weighted', {
+    backends: { [one.id]: 3, [two.id]: 1 },
+    description: 'Both of them',
+    balance: 'hash',
+    hash_key: "req.headers['x-user'][0]"
+  })
   const over = await make('/backends/failover', { backends: [both.id, two.id] })
   const policy = await make('/ip_policies', { description: 'Office' })
   await make('/ip_policy_rules', { ip_policy_id: policy.id, cidr: '127.0.0.0/8', action: 'allow' })
@@ -44,7 +49,8 @@ t.test('what the API has made becomes a file that takes its place without a gap'
   const port = await freePort()
   await make('/edges/tcp', { hostports: [`127.0.0.1:${port}`], backend: { backend_id: one.id }, metadata: 'tcp' })
   const fixed = await make('/backends/http_response', { status_code: 418, body: 'tea', headers: { 'x-tea': 'green' } })
-  await make('/backends/tunnel_group', { labels: { app: 'web' } })
+  const sticky = { cookie: 'at', ttl: 60 }
+  await make('/backends/tunnel_group', { labels: { app: 'web' }, balance: 'least_requests', sticky })
   await make('/ip_restrictions', { type: 'endpoints', enforced: true, ip_policy_ids: [policy.id] })
   const { cert } = await makeAuthority('CN=clients', { now: Date.now(), life: 86_400_000 * 9 })
   const authority = await make('/certificate_authorities', { ca_pem: cert })
@@ -74,6 +80,8 @@ t.test('what the API has made becomes a file that takes its place without a gap'
   const text = readFileSync(join(cwd, 'sites', 'sites.yaml'), 'utf8')
   t.notMatch(text, /a secret|PRIVATE KEY/)
   t.match(text, `#   https_edge ${kept.id} stays in the API`)
+  t.match(text, /balance: hash\n\s+hash_key: .*req\.headers\['x-user'\]\[0\]/)
+  t.match(text, /balance: least_requests\n\s+sticky:\n\s+cookie: at\n\s+ttl: 60\n/)
   const checked = await sluice(cwd, 'check', 'sites/sites.yaml')
   t.equal(checked.code, 0, checked.out)
 

@@ -133,3 +133,49 @@ t.test('a backend that is missing or empty answers 503 with its code, and heals 
   await put(await backend(sluice, server.port))
   t.match(await visit(sluice, HOST), { status: 200, body: 'here' })
 })
+
+t.test(
+  'a server that fails for one backend is out for every other that names it, and comes back for all',
+  async (t) => {
+    const clock = new ManualClock()
+    const sluice = await startSluice(t, { clock })
+    const [first, second] = [await named(t, 'first'), await named(t, 'second')]
+    const [one, same, other] = [
+      await backend(sluice, first.port),
+      await backend(sluice, first.port),
+      await backend(sluice, second.port)
+    ]
+    const groups = {
+      'alone.example.com': one,
+      'failover.example.com': (await create(sluice, '/backends/failover', { backends: [same, other] })).id,
+      'weighted.example.com': (await create(sluice, '/backends/weighted', { backends: { [same]: 9, [other]: 1 } })).id
+    }
+    for (const [host, backend_id] of Object.entries(groups)) await site(sluice, host, { backend: { backend_id } })
+    const state = async (id: string) => (await account(sluice)(`/backends/static/${id}`)).json.state
+    t.equal((await visit(sluice, 'failover.example.com')).body, 'first')
+    await closed(first.server)
+    t.equal((await visit(sluice, 'alone.example.com')).status, 502)
+    for (const id of [one, same]) t.match(await state(id), { status: 'down', reason: 'dial-refused' })
+    t.match(await state(other), { status: 'unchecked' })
+    for (let i = 0; i < 5; i++)
+      for (const host of ['failover.example.com', 'weighted.example.com'])
+        t.equal((await visit(sluice, host)).body, 'second')
+    const { text } = await account(sluice)('/metrics')
+    t.match(text, `sluice_upstream_tries_failed_total{backend="${same}",server="http://127.0.0.1:${first.port}"} 0`)
+    t.equal(
+      sluice.log.filter(({ msg }) => String(msg).startsWith('an upstream is down')).length,
+      2,
+      'one line for each'
+    )
+    const late = await backend(sluice, first.port)
+    t.match(await state(late), { status: 'down' }, 'a backend that comes later knows it')
+    await account(sluice)(`/backends/static/${late}`, { method: 'PATCH', body: { description: 'the same place' } })
+    t.match(await state(late), { status: 'down' }, 'so does one that is changed')
+
+    await named(t, 'first', first.port)
+    clock.advance(30_000)
+    t.equal((await visit(sluice, 'alone.example.com')).body, 'first')
+    for (const id of [one, same, late]) t.match(await state(id), { status: 'up', reason: 'it answers again' })
+    t.equal((await visit(sluice, 'failover.example.com')).body, 'first')
+  }
+)

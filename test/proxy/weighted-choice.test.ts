@@ -1,5 +1,5 @@
 import t from 'tap'
-import { type Share, WeightedChoice } from '../../src/proxy/upstreams.js'
+import { type Share, WeightedChoice } from '../../src/proxy/balance.js'
 import { random as seeded } from '../features/rate-limit/limiter/support/random.js'
 
 const shares = (weights: readonly number[], loads: readonly number[] = []): Share[] =>

@@ -168,8 +168,20 @@ export const bodies: Readonly<Record<string, Bodies>> = {
     change: { ...changed, name: 'a/b.c_d', value: `${MARK} two` }
   },
   tunnel_group_backend: {
-    full: { ...described, labels: { app: 'web' } },
-    change: { ...changed, labels: { app: 'web', zone: 'b' } }
+    full: {
+      ...described,
+      labels: { app: 'web' },
+      balance: 'hash',
+      hash_key: 'req.method',
+      sticky: { cookie: 'at', ttl: 60, path: '/app', same_site: 'strict' }
+    },
+    change: {
+      ...changed,
+      labels: { app: 'web', zone: 'b' },
+      balance: 'hash',
+      hash_key: 'req.url.path',
+      sticky: {}
+    }
   },
   static_backend: {
     full: {
@@ -210,14 +222,18 @@ export const bodies: Readonly<Record<string, Bodies>> = {
     full: {
       ...described,
       backends: { [idOf('bkdtg')]: 1, [idOf('bkdsc')]: 10_000 },
-      balance: 'least_requests',
+      balance: 'hash',
+      hash_key: "req.headers['x-user'][0]",
+      sticky: { cookie: 'at', ttl: 60, path: '/app', same_site: 'none' },
       panic_threshold: 50,
       slow_start: 30
     },
     change: {
       ...changed,
       backends: { [idOf('bkdhr')]: 1, [idOf('bkdsc')]: 0 },
-      balance: 'round_robin',
+      balance: 'hash',
+      hash_key: 'conn.client_ip',
+      sticky: null,
       panic_threshold: 0,
       slow_start: 0
     }

@@ -119,7 +119,7 @@ async function bounds(t: Test, resource: Resource, { full }: Bodies) {
       if (bytes !== undefined) t.same(codes('é'.repeat(Math.floor(bytes / 2) + 1)), [`${key} TOO_LONG`], 'bytes count')
       t.same(codes('a\ud800b'), [`${key} FIELD_INVALID`], 'half a character')
       t.same(codes('a\0b'), [`${key} FIELD_INVALID`], 'NUL')
-      const free = schema['x-form'] === undefined && !/pem|public_key/.test(key)
+      const free = schema['x-form'] === undefined && !/pem|public_key|hash_key/.test(key)
       if (free) t.same(codes('x'.repeat(most)), [])
       if (free && bytes === undefined) t.same(codes('🙂'.repeat(most)), [], 'characters count')
       if (free && bytes !== undefined) t.same(codes('é'.repeat(Math.floor(bytes / 2))), [])
@@ -178,6 +178,11 @@ async function update(t: Test, resource: Resource, { full, change }: Bodies) {
       t.same(after.body[other], record.body[other], `${other} stays when ${name} changes`)
     }
     const nulled = readUpdate(resource, record, { [key]: null }, options)
+    // A balance by hash and its key need each other.
+    if (key === 'balance' || key === 'hash_key') {
+      t.notOk(nulled.ok, `${key} is not cleared alone`)
+      continue
+    }
     if (field.onNull === 'unchanged') t.same(nulled.ok && nulled.input.body[name], record.body[name])
     else if (field.onNull === 'refused') t.same(problemsOf(nulled), [`${key} FIELD_INVALID`])
     else if (field.required) t.same(problemsOf(nulled), [`${key} FIELD_REQUIRED`])
@@ -315,7 +320,7 @@ t.test('answers have the documented keys', async (t) => {
     reserved_domain: `${described} domain region cname_target certificate ${management} acme_challenge_cname_target error_redirect_url http_endpoint_configuration https_endpoint_configuration is_dev`,
     agent_ingress: `${described} domain ns_targets region_domains ${management}`,
     tcp_edge: `${described} hostports ${modules} policy`,
-    tunnel_group_backend: `${described} labels tunnels`,
+    tunnel_group_backend: `${described} balance hash_key labels states sticky tunnels`,
     tls_certificate: `${described} certificate_pem ${facts} subject_alternative_names issued_at private_key_type issuer_common_name serial_number ${subject}`,
     certificate_authority: `${described} ca_pem ${facts} crl_pem revoked_serial_numbers crl_next_update`,
     ssh_certificate_authority: `${described} public_key key_type`,

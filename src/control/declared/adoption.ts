@@ -10,7 +10,7 @@ import type { ResourceRecord } from '../../schema/field.js'
 import type { StoreReader } from '../../store/store.js'
 import { everyRecord, type Records } from '../records.js'
 import { requestForm } from '../transfer/export.js'
-import { SERVER_SETTINGS, SHARE_SETTINGS } from './backends.js'
+import { BALANCE_SETTINGS, SERVER_SETTINGS, SHARE_SETTINGS } from './backends.js'
 import { declaredId } from './declaration.js'
 import type { RemovedRecord } from './site-request.js'
 import { ROUTE_MODULES, TCP_MODULES } from './sites.js'
@@ -333,14 +333,18 @@ class Adopter {
       const { body, headers, status_code } = one.record.body as Data
       add(one, { response: { status_code: status_code as Json, headers: headers as Json, body: body as Json } })
     }
-    for (const one of this.#all(tunnelGroupBackend)) add(one, { labels: one.record.body.labels as Json })
+    for (const one of this.#all(tunnelGroupBackend)) {
+      add(one, {
+        labels: one.record.body.labels as Json,
+        ...balanceIn(requestForm(tunnelGroupBackend, one.record).fields)
+      })
+    }
     for (const one of this.#all(weightedBackend)) {
-      const { backends: members, balance } = one.record.body
+      const { backends: members } = one.record.body
       const shares = Object.entries(members as Data).map(([id, weight]) => [this.#names.get(id) ?? id, weight] as const)
       const { fields } = requestForm(weightedBackend, one.record)
       const settings = SHARE_SETTINGS.filter((key) => (fields[key] ?? 0) !== 0).map((key) => [key, fields[key] as Json])
-      const balanced: Data = balance === 'least_requests' ? { balance } : {}
-      add(one, { backends: Object.fromEntries(shares), ...balanced, ...Object.fromEntries(settings) })
+      add(one, { backends: Object.fromEntries(shares), ...balanceIn(fields), ...Object.fromEntries(settings) })
     }
     for (const one of this.#all(failoverBackend)) {
       const members = (one.record.body.backends as readonly string[]).map((id) => this.#names.get(id) ?? id)
@@ -503,6 +507,14 @@ function switchedOn(module: Json | undefined): Data | undefined {
   if (!isObject(module) || module.enabled === false) return undefined
   const { enabled: _enabled, ...rest } = structuredClone(module) as Data
   return rest
+}
+
+/** Balance and what goes with it, where they say something. */
+function balanceIn(fields: Readonly<Record<string, Json>>): Data {
+  const keys = ['balance', ...BALANCE_SETTINGS].filter(
+    (key) => ![undefined, null, '', 'round_robin'].includes(fields[key] as string)
+  )
+  return Object.fromEntries(keys.map((key) => [key, fields[key] as Json]))
 }
 
 function setAt(data: Data, [first = '', ...rest]: readonly string[], value: Json): void {

@@ -13,13 +13,17 @@ import type { Names } from './names.js'
 export const SERVER_SETTINGS = ['health', 'passive_health', 'retries', 'timeouts', 'tls']
 /** Of several that share traffic, as the API has them. */
 export const SHARE_SETTINGS = ['panic_threshold', 'slow_start']
+/** How one of several is chosen, as the API has them. */
+export const BALANCE_SETTINGS = ['hash_key', 'sticky']
 const FORM_KEYS = ['servers', 'labels', 'response', 'backends', 'balance', 'description', 'metadata']
-const BACKEND_KEYS = [...FORM_KEYS, ...SERVER_SETTINGS, ...SHARE_SETTINGS]
+const BACKEND_KEYS = [...FORM_KEYS, ...SERVER_SETTINGS, ...SHARE_SETTINGS, ...BALANCE_SETTINGS]
 const FORMS = ['servers', 'labels', 'response', 'backends'] as const
 const SERVER_KEYS = ['url', 'weight']
 /** How a backend with several members chooses. */
-export const BALANCES = ['weighted', 'round_robin', 'least_requests', 'failover']
-const PLANNED_BALANCES = ['random', 'consistent_hash']
+export const BALANCES = ['weighted', 'round_robin', 'least_requests', 'hash', 'failover']
+/** Those of the tunnels of one group, which have no order and no weights. */
+const TUNNEL_BALANCES = ['round_robin', 'least_requests', 'hash']
+const PLANNED_BALANCES = ['random']
 
 interface Server {
   readonly url: string
@@ -122,8 +126,12 @@ class BackendReader {
     }
     const labels = this.#fields.get('labels')
     const response = this.#fields.get('response')
-    if (!this.#fields.has('servers')) this.#unfit(['balance', ...SERVER_SETTINGS, ...SHARE_SETTINGS], 'servers')
-    if (labels !== undefined) return await this.#add(tunnelGroupBackend, { labels: dataOf(labels.value) }, labels)
+    if (!this.#fields.has('servers')) this.#unfit([...SERVER_SETTINGS, ...SHARE_SETTINGS], 'servers')
+    if (labels !== undefined) {
+      const body = { labels: dataOf(labels.value), ...this.#balanced(TUNNEL_BALANCES, 'labels') }
+      return await this.#add(tunnelGroupBackend, body, labels)
+    }
+    if (response !== undefined) this.#unfit(['balance', ...BALANCE_SETTINGS], 'servers, labels or backends')
     if (response !== undefined) {
       const known = ['body', 'headers', 'status_code']
       const fields = this.#declaration.fields(response.value, [...this.#path, 'response'], 'a response', known)
@@ -164,7 +172,9 @@ class BackendReader {
     if (found.length < items.length) return undefined
     const [only, second] = found
     if (only === undefined) return undefined
-    if (second === undefined) return await this.#address(only, [this.#entry.key], this.#about)
+    // A balance that says more than whose turn it is is checked, and kept for the second server.
+    const chooses = this.#balance === 'hash' || BALANCE_SETTINGS.some((key) => this.#fields.has(key))
+    if (second === undefined && !chooses) return await this.#address(only, [this.#entry.key], this.#about)
     const members: [string, number][] = []
     for (const server of found) {
       const twice = found.filter(({ url }) => url === server.url).indexOf(server)
@@ -240,12 +250,27 @@ class BackendReader {
     entry: MapEntry
   ): Promise<string | undefined> {
     if (balance === 'failover') {
-      this.#unfit(SHARE_SETTINGS, 'a balance that shares traffic')
+      this.#unfit([...SHARE_SETTINGS, ...BALANCE_SETTINGS], 'a balance that shares traffic')
       return await this.#add(failoverBackend, { backends: members.map(([id]) => id) }, entry)
     }
-    const balanced = balance === 'least_requests' ? { balance } : {}
-    const body = { backends: Object.fromEntries(members), ...balanced, ...this.#settings(SHARE_SETTINGS) }
+    const body = {
+      backends: Object.fromEntries(members),
+      ...this.#balanced(BALANCES, 'servers'),
+      ...this.#settings(SHARE_SETTINGS)
+    }
     return await this.#add(weightedBackend, body, entry)
+  }
+
+  /** Balance and what goes with it, as requests of the API have it. */
+  #balanced(known: readonly string[], of: string): Record<string, unknown> {
+    const given = this.#fields.get('balance')
+    if (given !== undefined && BALANCES.includes(this.#balance) && !known.includes(this.#balance)) {
+      const message = `balance: ${this.#balance} does not go with ${of}; write ${listed(known)}`
+      this.#error(given.value.span, fieldErrors.FIELD_INVALID, message, 'balance')
+    }
+    // `weighted` is the round robin of the API.
+    const balance = this.#balance === 'weighted' ? 'round_robin' : this.#balance
+    return { ...(known.includes(balance) ? { balance } : {}), ...this.#settings(BALANCE_SETTINGS) }
   }
 
   /** Reports settings that would have no effect in this backend. */
@@ -282,7 +307,8 @@ class BackendReader {
   }
 
   #shareAt(field: string): ReturnType<ReturnType<typeof locator>> | undefined {
-    return SHARE_SETTINGS.includes(field) ? this.#settingAt(field) : undefined
+    const [key = ''] = field.split(/[.[]/)
+    return SHARE_SETTINGS.includes(key) || BALANCE_SETTINGS.includes(key) ? this.#settingAt(field) : undefined
   }
 
   #readBalance(): string {
@@ -290,7 +316,7 @@ class BackendReader {
     if (given === undefined) return 'weighted'
     const word = this.#declaration.text(given.value, [...this.#path, 'balance'], 'balance')
     if (word === undefined || BALANCES.includes(word)) return word ?? 'weighted'
-    const known = `${BALANCES.slice(0, -1).join(', ')} or ${BALANCES.at(-1)}`
+    const known = listed(BALANCES)
     const unbuilt = PLANNED_BALANCES.includes(word)
     const message = unbuilt ? `${word} is not built in this version; write ${known}` : `must be ${known}`
     this.#error(
@@ -305,6 +331,10 @@ class BackendReader {
   #error(span: TreeNode['span'], error: Coded, message: string, ...within: string[]): void {
     this.#declaration.error({ path: [...this.#path, ...within], span }, error, message)
   }
+}
+
+function listed(words: readonly string[]): string {
+  return `${words.slice(0, -1).join(', ')} or ${words.at(-1)}`
 }
 
 /** Port of a server that names none; 0: it must name one. */

@@ -5,7 +5,7 @@ import { ipPolicyRule, ipRestriction } from '../../resources/ip-policies.js'
 import type { Resource } from '../../resources/resource.js'
 import { staticBackend } from '../../resources/static-backend.js'
 import { RESTRICTION_KEYS } from './access.js'
-import { BALANCES, SERVER_SETTINGS, SHARE_SETTINGS } from './backends.js'
+import { BALANCE_SETTINGS, BALANCES, SERVER_SETTINGS, SHARE_SETTINGS } from './backends.js'
 import { ROUTE_MODULES, SITE_KEYS, TCP_MODULES } from './sites.js'
 import { NAMED_LISTS } from './values.js'
 
@@ -118,7 +118,7 @@ function backendSchema(): Schema {
     backends: { anyOf: [names, weights], description: 'Other backends, with weights where they are weighted.' },
     balance: { enum: BALANCES, description: 'How one of several is chosen; weighted unless said otherwise.' },
     ...requestFields(staticBackend, SERVER_SETTINGS),
-    ...requestFields(weightedBackend, SHARE_SETTINGS),
+    ...requestFields(weightedBackend, [...SHARE_SETTINGS, ...BALANCE_SETTINGS]),
     description: { type: 'string' },
     metadata: { type: 'string' }
   })

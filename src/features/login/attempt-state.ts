@@ -1,12 +1,5 @@
-import {
-  createCipheriv,
-  createDecipheriv,
-  createHash,
-  createHmac,
-  hkdfSync,
-  randomBytes,
-  timingSafeEqual
-} from 'node:crypto'
+import { createHash, createHmac, hkdfSync, randomBytes, timingSafeEqual } from 'node:crypto'
+import { openText, sealText } from '../../lib/sealed-text.js'
 import type { AuthorizationRequest } from './openid.js'
 
 /** Milliseconds that a user has to log in at the provider. */
@@ -87,8 +80,6 @@ export function openAttempt(vault: Vault, sealed: string, state: string, now: nu
 }
 
 const KEY_BYTES = 32
-const NONCE_BYTES = 12
-const TAG_BYTES = 16
 const MARK_BYTES = 16
 
 /** What a sealed value is for; it opens for the same purpose only. */
@@ -100,8 +91,7 @@ export function tagOf(realm: string): string {
 }
 
 /**
- * Seals what browsers keep for one realm: nonce (12 bytes), ciphertext, tag (16), in base64url; AES-256-GCM (NIST SP
- * 800-38D). Each realm has keys of its own, derived by HKDF (RFC 5869), so that a value of one realm opens in no other.
+ * Seals what browsers keep for one realm. Each realm has keys of its own, derived by HKDF (RFC 5869), so that a value of one realm opens in no other.
  */
 export class Vault {
   /** Of its realm; see `tagOf`. */
@@ -116,24 +106,12 @@ export class Vault {
   }
 
   seal(plain: string, purpose: Purpose): string {
-    const nonce = randomBytes(NONCE_BYTES)
-    const cipher = createCipheriv('aes-256-gcm', this.#keys[0] as Buffer, nonce, { authTagLength: TAG_BYTES })
-    cipher.setAAD(Buffer.from(purpose))
-    return Buffer.concat([nonce, cipher.update(plain, 'utf8'), cipher.final(), cipher.getAuthTag()]).toString(
-      'base64url'
-    )
+    return sealText(this.#keys[0] as Buffer, plain, purpose)
   }
 
   /** Undefined when the value was changed, cut, made for something else, or sealed by a key that is not here. */
   open(sealed: string, purpose: Purpose): string | undefined {
-    const bytes = Buffer.from(sealed, 'base64url')
-    // Buffer forgives what is no base64url; two spellings of one value would be two values that open.
-    if (bytes.length < NONCE_BYTES + TAG_BYTES || bytes.toString('base64url') !== sealed) return undefined
-    for (const key of this.#keys) {
-      const plain = openWith(key, bytes, purpose)
-      if (plain !== undefined) return plain
-    }
-    return undefined
+    return openText(this.#keys, sealed, purpose)
   }
 
   /** A mark that only this realm can make; 22 characters of base64url. */
@@ -144,19 +122,6 @@ export class Vault {
   isMarked(text: string, mark: string): boolean {
     const given = Buffer.from(mark, 'base64url')
     return given.length === MARK_BYTES && this.#keys.some((key) => timingSafeEqual(markOf(key, text), given))
-  }
-}
-
-function openWith(key: Buffer, bytes: Buffer, purpose: Purpose): string | undefined {
-  const end = bytes.length - TAG_BYTES
-  const decipher = createDecipheriv('aes-256-gcm', key, bytes.subarray(0, NONCE_BYTES), { authTagLength: TAG_BYTES })
-  decipher.setAAD(Buffer.from(purpose))
-  decipher.setAuthTag(bytes.subarray(end))
-  try {
-    return Buffer.concat([decipher.update(bytes.subarray(NONCE_BYTES, end)), decipher.final()]).toString('utf8')
-  } catch {
-    // The only failure that is left: the tag does not fit.
-    return undefined
   }
 }
 

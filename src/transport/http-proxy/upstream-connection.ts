@@ -2,6 +2,7 @@ import type { ClientRequest } from 'node:http'
 import { Socket } from 'node:net'
 import type { Duplex } from 'node:stream'
 import type { BytePipe } from '../../flow/exchange.js'
+import type { UpstreamKeys } from '../contract.js'
 import {
   MALFORMED,
   type MalformedMessage,
@@ -234,20 +235,25 @@ export class UpstreamConnection {
 /** Idle upstream connections by dialer key; the last one used is the first to be used again. */
 export class UpstreamPool {
   readonly #idle = new Map<string, UpstreamConnection[]>()
-  #retained: ReadonlySet<string> | undefined = undefined
+  #retained: UpstreamKeys | undefined = undefined
   #closed = false
 
   /** An idle connection that still stands, or undefined. */
   take(key: string): UpstreamConnection | undefined {
     const idle = this.#idle.get(key)
-    for (let connection = idle?.pop(); connection !== undefined; connection = idle?.pop()) {
-      if (connection.usable) {
-        connection.take()
-        return connection
+    if (idle === undefined) return undefined
+    let found: UpstreamConnection | undefined
+    for (let connection = idle.pop(); connection !== undefined && found === undefined; ) {
+      if (connection.usable) found = connection
+      else {
+        connection.destroy()
+        connection = idle.pop()
       }
-      connection.destroy()
     }
-    return undefined
+    // Keys of tunnels come and go without a change of the configuration.
+    if (idle.length === 0) this.#idle.delete(key)
+    found?.take()
+    return found
   }
 
   /** False: the connection is not to be reused. */
@@ -266,7 +272,7 @@ export class UpstreamPool {
     if (idle?.length === 0) this.#idle.delete(key)
   }
 
-  retain(keys: ReadonlySet<string>): void {
+  retain(keys: UpstreamKeys): void {
     this.#retained = keys
     for (const [key, idle] of this.#idle) {
       if (!keys.has(key)) for (const connection of [...idle]) connection.destroy()

@@ -1,6 +1,7 @@
 import type { BytePipe, Failure, Framing, ResponseHead } from '../../flow/exchange.js'
 import type { Clock } from '../../lib/clock.js'
 import type { DeadlineOwner, DeadlineTimer } from '../../lib/deadline-timer.js'
+import type { UpstreamKeys } from '../contract.js'
 import { type BodySource, CodecBody } from './body.js'
 import { BodyReader } from './body-reader.js'
 import { HeadReader } from './head-reader.js'
@@ -16,6 +17,9 @@ const PIECE = 4096
 const UNKNOWN = -1
 const NONE: Framing = { kind: 'none' }
 const OPEN: Framing = { kind: 'open' }
+
+/** Keys of the pool from which on those without a connection are forgotten. */
+const KEYS = 256
 
 /** Who waits for the answer on a connection. */
 export interface UpstreamUser {
@@ -300,7 +304,9 @@ export class UpstreamPool {
   readonly clock: Clock
   readonly #most: number
   readonly #idle = new Map<string, UpstreamConnection[]>()
-  #retained: ReadonlySet<string> | undefined = undefined
+  /** Keys without a connection are forgotten when there are so many. */
+  #roomFor = KEYS
+  #retained: UpstreamKeys | undefined = undefined
   #closed = false
 
   /** `most`: idle connections that are kept for one upstream. */
@@ -323,10 +329,19 @@ export class UpstreamPool {
   keep(key: string, connection: UpstreamConnection): boolean {
     if (this.#closed || connection.stale || this.#retained?.has(key) === false) return false
     const idle = this.#idle.get(key)
-    if (idle === undefined) this.#idle.set(key, [connection])
-    else if (idle.length >= this.#most) return false
+    if (idle === undefined) {
+      this.#forgetEmpty()
+      this.#idle.set(key, [connection])
+    } else if (idle.length >= this.#most) return false
     else idle.push(connection)
     return true
+  }
+
+  /** Keys of tunnels come and go without a change of the configuration. */
+  #forgetEmpty(): void {
+    if (this.#idle.size < this.#roomFor) return
+    for (const [key, idle] of this.#idle) if (idle.length === 0) this.#idle.delete(key)
+    this.#roomFor = Math.max(KEYS, 2 * this.#idle.size)
   }
 
   /** An idle connection that ended by itself. */
@@ -338,7 +353,7 @@ export class UpstreamPool {
   }
 
   /** Ends idle connections of all other keys and keeps none of them from now on. */
-  retain(keys: ReadonlySet<string>): void {
+  retain(keys: UpstreamKeys): void {
     this.#retained = keys
     for (const [key, idle] of this.#idle) {
       if (keys.has(key)) continue

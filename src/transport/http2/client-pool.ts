@@ -1,5 +1,5 @@
 import type { ConnectionFacts, Failure } from '../../flow/exchange.js'
-import { DialError, type Dialer } from '../contract.js'
+import { DialError, type Dialer, type UpstreamKeys } from '../contract.js'
 import { AbortList } from '../deadlines.js'
 import { ignore } from '../pipes.js'
 import { ClientConnection, type ClientHost, type ClientOwner, STREAMS } from './client-connection.js'
@@ -154,7 +154,7 @@ export class ClientPool {
   }
 
   /** Connections whose key is not in `keys` carry no more requests. */
-  retain(keys: ReadonlySet<string>): void {
+  retain(keys: UpstreamKeys): void {
     for (const [key, pool] of [...this.#pools]) {
       if (keys.has(key)) continue
       this.#pools.delete(key)

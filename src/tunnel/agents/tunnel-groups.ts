@@ -1,8 +1,9 @@
 import type { ConnectionFacts } from '../../flow/exchange.js'
 import { DialError, type Dialer } from '../../transport/contract.js'
 import type { CredentialGrant, Labels } from '../server/authority.js'
-import { labelDialer } from '../server/dialer.js'
+import { type EndpointDialer, labelDialer } from '../server/dialer.js'
 import type { Registry } from '../server/registry.js'
+import type { Tunnel } from '../server/tunnel.js'
 
 /** A label whose name no record and no agent can have: its value is the id of an endpoint that an agent has opened. */
 const ENDPOINT = ''
@@ -12,44 +13,60 @@ export function endpointLabels(id: string): Labels {
   return { [ENDPOINT]: id }
 }
 
+/** Do the labels lead to an endpoint of agents? */
+export function isEndpoint(labels: Labels): boolean {
+  return Object.hasOwn(labels, ENDPOINT)
+}
+
 /** Says whether a visitor came to a TCP edge: the stream says so to the agent, which answers for a dead upstream accordingly. */
 export type IsTcp = (visitor: ConnectionFacts) => boolean
+
+const NO_TUNNELS: readonly Tunnel[] = []
 
 /** The live tunnels as the upstreams of routes and edges use them. */
 export class LiveTunnelGroups {
   readonly #registry: Registry<CredentialGrant>
   readonly #isTcp: IsTcp
-  readonly #endpoints = new Map<string, Dialer>()
+  readonly #endpoints = new Map<string, EndpointDialer>()
+  /** What was found for labels, as long as the registry has this version; for endpoints, as long as they are the same. */
+  readonly #found = new WeakMap<Labels, { readonly version: number; readonly tunnels: readonly Tunnel[] }>()
 
   constructor(registry: Registry<CredentialGrant>, isTcp: IsTcp) {
     this.#registry = registry
     this.#isTcp = isTcp
   }
 
-  /** Opens pipes through the tunnels that carry all of `labels`; rejects with `no-tunnel` when there is none. */
-  dialer(labels: Labels): Dialer {
+  /** The tunnels that carry all of `labels`, in the order of their ids; the same list as long as they are the same. */
+  members(labels: Labels): readonly Tunnel[] {
+    const { version } = this.#registry
+    const known = this.#found.get(labels)
     const endpoint = labels[ENDPOINT]
-    if (endpoint !== undefined) return new EndpointDialer(endpoint, this.#endpoints)
-    const http = labelDialer(this.#registry, labels, 'http')
-    const tcp = labelDialer(this.#registry, labels, 'tcp')
-    const open: Dialer['open'] = (why) => (why.bytes === true || this.#isTcp(why.client) ? tcp : http).open(why)
-    return {
-      key: http.key,
-      reusable: http.reusable,
-      get http2() {
-        return http.http2 === true
-      },
-      open
+    if (endpoint === undefined && known?.version === version) return known.tunnels
+    const now = endpoint === undefined ? this.#registry.select(labels) : this.#endpoints.get(endpoint)?.tunnels
+    if (known !== undefined && areSame(known.tunnels, now)) {
+      if (known.version !== version) this.#found.set(labels, { ...known, version })
+      return known.tunnels
     }
+    const tunnels = now === undefined ? NO_TUNNELS : [...now].sort(byId)
+    this.#found.set(labels, { version, tunnels })
+    return tunnels
   }
 
-  /** Is there a tunnel that carries the labels and can take one more visitor? */
-  has(labels: Labels): boolean {
+  /**
+   * Opens pipes through the tunnel, which is one of `members`; what it turns away unread goes to another one of them. Rejects with
+   * `no-tunnel` when none takes it. `key`: of the pool.
+   */
+  dialer(key: string, labels: Labels, tunnel: Tunnel): Dialer {
     const endpoint = labels[ENDPOINT]
-    return endpoint === undefined ? this.#registry.leastBusy(labels) !== undefined : this.#endpoints.has(endpoint)
+    if (endpoint !== undefined) return this.#endpoints.get(endpoint)?.through(key, tunnel) ?? gone(key, endpoint)
+    const to = { key, first: tunnel }
+    const http = labelDialer(this.#registry, labels, 'http', to)
+    const tcp = labelDialer(this.#registry, labels, 'tcp', to)
+    const open: Dialer['open'] = (why) => (why.bytes === true || this.#isTcp(why.client) ? tcp : http).open(why)
+    return { key, reusable: true, http2: tunnel.http2, open }
   }
 
-  addEndpoint(id: string, dialer: Dialer): void {
+  addEndpoint(id: string, dialer: EndpointDialer): void {
     this.#endpoints.set(id, dialer)
   }
 
@@ -59,26 +76,20 @@ export class LiveTunnelGroups {
   }
 }
 
-/** Asks for the tunnels of its endpoint with each pipe, because the endpoint may be opened anew under the same name. */
-class EndpointDialer implements Dialer {
-  readonly key: string
-  readonly reusable = true
-  readonly #id: string
-  readonly #endpoints: ReadonlyMap<string, Dialer>
+/** The endpoint went between a look at its tunnels and now. */
+function gone(key: string, endpoint: string): Dialer {
+  const open = () => Promise.reject(new DialError('no-tunnel', `the endpoint has gone (${endpoint})`))
+  return { key, reusable: false, open }
+}
 
-  constructor(id: string, endpoints: ReadonlyMap<string, Dialer>) {
-    this.key = `tunnels ${id}`
-    this.#id = id
-    this.#endpoints = endpoints
-  }
+/** The one that came last before a former self of the same id. */
+function byId(a: Tunnel, b: Tunnel): number {
+  return a.id === b.id ? b.startedAt - a.startedAt : a.id < b.id ? -1 : 1
+}
 
-  get http2(): boolean {
-    return this.#endpoints.get(this.#id)?.http2 === true
-  }
-
-  async open(why: Parameters<Dialer['open']>[0]): ReturnType<Dialer['open']> {
-    const dialer = this.#endpoints.get(this.#id)
-    if (dialer === undefined) throw new DialError('no-tunnel', `the endpoint has gone (${this.#id})`)
-    return await dialer.open(why)
-  }
+function areSame(known: readonly Tunnel[], now: readonly Tunnel[] | ReadonlySet<Tunnel> | undefined): boolean {
+  const size = now === undefined ? 0 : 'size' in now ? now.size : now.length
+  if (known.length !== size) return false
+  const set = now === undefined || 'has' in now ? now : new Set(now)
+  return known.every((tunnel) => set?.has(tunnel) === true)
 }

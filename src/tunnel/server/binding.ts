@@ -1,9 +1,8 @@
 import { randomBytes } from 'node:crypto'
 import { formatAuthority, parseAuthority } from '../../lib/host.js'
-import type { Dialer } from '../../transport/contract.js'
 import type { Fields } from '../protocol/calls.js'
 import { type BindDenied, type Grant, isBindDenied } from './authority.js'
-import { endpointDialer } from './dialer.js'
+import { type EndpointDialer, endpointDialer } from './dialer.js'
 import type { Tunnel } from './tunnel.js'
 
 /** What must become reachable. */
@@ -21,7 +20,7 @@ export interface EndpointWish<G extends Grant = Grant> {
   readonly description: string
   readonly metadata: string
   readonly grant: G
-  readonly dialer: Dialer
+  readonly dialer: EndpointDialer
 }
 
 /** An endpoint that visitors reach. */

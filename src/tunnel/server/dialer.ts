@@ -16,20 +16,48 @@ interface Choice {
   readonly http2: boolean
 }
 
-/** Opens connections through the tunnels that carry all of `labels`. */
-export function labelDialer(registry: Registry, labels: Labels, kind: VisitorKind): Dialer {
+/**
+ * Opens connections through the tunnels that carry all of `labels`; through `first` alone as long as it takes them. `key`: of the
+ * pool; left out: one for these labels.
+ */
+export function labelDialer(
+  registry: Registry,
+  labels: Labels,
+  kind: VisitorKind,
+  { key, first }: { readonly key?: string; readonly first?: Tunnel } = {}
+): Dialer {
   const sorted = Object.entries(labels).sort(([a], [b]) => (a < b ? -1 : 1))
-  return new TunnelDialer(`tunnels ${kind} ${JSON.stringify(sorted)}`, kind, {
+  return new TunnelDialer(key ?? `tunnels ${kind} ${JSON.stringify(sorted)}`, kind, first, {
     from: (http2) => (without) => registry.leastBusy(labels, without, http2),
     get http2() {
-      return registry.takesHttp2(labels)
+      return first === undefined ? registry.takesHttp2(labels) : first.http2
     }
   })
 }
 
 /** Opens connections through the tunnels of one endpoint, which all take HTTP/2 where `http2` is set. */
-export function endpointDialer(url: string, tunnels: ReadonlySet<Tunnel>, kind: VisitorKind, http2 = false): Dialer {
-  return new TunnelDialer(`tunnels ${url}`, kind, { from: () => (without) => leastBusy(tunnels, without), http2 })
+export interface EndpointDialer extends Dialer {
+  readonly tunnels: ReadonlySet<Tunnel>
+  /** The same through `first` alone as long as it takes connections, for a pool of its own. */
+  through(key: string, first: Tunnel): Dialer
+}
+
+export function endpointDialer(
+  url: string,
+  tunnels: ReadonlySet<Tunnel>,
+  kind: VisitorKind,
+  http2 = false
+): EndpointDialer {
+  const choice: Choice = { from: () => (without) => leastBusy(tunnels, without), http2 }
+  const any = new TunnelDialer(`tunnels ${url}`, kind, undefined, choice)
+  return {
+    key: any.key,
+    reusable: any.reusable,
+    http2,
+    open: (why) => any.open(why),
+    tunnels,
+    through: (key, first) => new TunnelDialer(key, kind, first, choice)
+  }
 }
 
 /**
@@ -40,11 +68,13 @@ class TunnelDialer implements Dialer {
   readonly key: string
   readonly reusable = true
   readonly #kind: VisitorKind
+  readonly #first: Tunnel | undefined
   readonly #choice: Choice
 
-  constructor(key: string, kind: VisitorKind, choice: Choice) {
+  constructor(key: string, kind: VisitorKind, first: Tunnel | undefined, choice: Choice) {
     this.key = key
     this.#kind = kind
+    this.#first = first
     this.#choice = choice
   }
 
@@ -58,11 +88,12 @@ class TunnelDialer implements Dialer {
     const visitor: Visitor = { kind: this.#kind, from: client.peer, to: client.local }
     let tried: Set<Tunnel> | undefined
     for (;;) {
-      const tunnel = choose(tried)
+      const first = tried === undefined && this.#first?.ready === true ? this.#first : undefined
+      const tunnel = first ?? choose(tried)
       if (tunnel === undefined) throw new DialError('no-tunnel', `no tunnel can take a connection (${this.key})`)
       const opened = tunnel.open(visitor)
       if (opened !== undefined) {
-        const attempt = new Attempt(choose, visitor, tunnel, opened.headerBytes, tried)
+        const attempt = new Attempt(choose, visitor, tunnel, opened.headerBytes, tried, this.#first)
         attempt.watch(opened.stream)
         return new TunnelPipe(opened.stream, attempt)
       }
@@ -79,8 +110,18 @@ class Attempt {
   #tunnel: Tunnel
   #headerBytes: number
   #tried: Set<Tunnel> | undefined
+  /** Whose connections the pool of the dialer holds; undefined: those of all. */
+  readonly #only: Tunnel | undefined
 
-  constructor(choose: Choose, visitor: Visitor, tunnel: Tunnel, headerBytes: number, tried: Set<Tunnel> | undefined) {
+  constructor(
+    choose: Choose,
+    visitor: Visitor,
+    tunnel: Tunnel,
+    headerBytes: number,
+    tried: Set<Tunnel> | undefined,
+    only: Tunnel | undefined
+  ) {
+    this.#only = only
     this.#choose = choose
     this.#visitor = visitor
     this.#tunnel = tunnel
@@ -88,9 +129,9 @@ class Attempt {
     this.#tried = tried
   }
 
-  /** Is the tunnel over? What was begun may go on, but no new request should use the stream. */
+  /** Is the tunnel over, or is it another one? What was begun may go on, but no new request should use the stream. */
   get stale(): boolean {
-    return this.#tunnel.over
+    return this.#tunnel.over || (this.#only !== undefined && this.#only !== this.#tunnel)
   }
 
   watch(stream: MuxStream): void {

@@ -44,6 +44,7 @@ export class Registry<G extends Grant = Grant> {
   readonly #byLabel = new Map<string, Set<Tunnel>>()
   /** Tunnels with labels that take HTTP/2. */
   #http2 = 0
+  #version = 0
 
   constructor(watch: TunnelWatch<G> = {}) {
     this.#watch = watch
@@ -61,6 +62,11 @@ export class Registry<G extends Grant = Grant> {
     let found: RegisteredSession<G> | undefined
     for (const session of this.#sessions) if (session.id === id) found = session
     return found
+  }
+
+  /** Another one after each change of the tunnels. */
+  get version(): number {
+    return this.#version
   }
 
   /** Tunnels that carry all of `labels`, the one with the fewest streams first. */
@@ -102,6 +108,7 @@ export class Registry<G extends Grant = Grant> {
       if (carriers === undefined) this.#byLabel.set(label, new Set([tunnel]))
       else carriers.add(tunnel)
     }
+    this.#version++
     this.#watch.tunnelStarted?.(tunnel)
   }
 
@@ -118,6 +125,7 @@ export class Registry<G extends Grant = Grant> {
       carriers?.delete(tunnel)
       if (carriers?.size === 0) this.#byLabel.delete(label)
     }
+    this.#version++
     this.#watch.tunnelEnded?.(tunnel)
   }
 

@@ -224,7 +224,7 @@ backends:
       'sluice.yaml:5:35 FILE_UNREADABLE the policy "gone.yaml" cannot be read: there is no such file',
       'sluice.yaml:7:3 FIELD_REQUIRED a site needs a backend, routes, or a policy that answers',
       'sluice.yaml:8:64 FIELD_INVALID volume_threshold must be a whole number from 0 to 4294967295',
-      'sluice.yaml:12:50 NOT_BUILT balance: random is not built in this version; write weighted, round_robin, least_requests or failover',
+      'sluice.yaml:12:50 NOT_BUILT balance: random is not built in this version; write weighted, round_robin, least_requests, hash or failover',
       'sluice.yaml:12:74 FIELD_INVALID path must begin with / and hold visible ASCII without #',
       'sluice.yaml:13:20 NOT_BUILT sockets of the file system are not built as servers in this version; an agent can forward to one',
       'sluice.yaml:13:34 FIELD_INVALID a server is a URL without a path, such as http://127.0.0.1:3000',
@@ -248,6 +248,52 @@ t.test('settings that would have no effect are refused', async (t) => {
       'sluice.yaml:4:26 CONFLICTING_FIELDS timeouts goes with servers alone',
       'sluice.yaml:5:39 CONFLICTING_FIELDS tls does not go with http://',
       'sluice.yaml:6:70 FIELD_UNKNOWN a backend has no "http2"'
+    ]
+  )
+})
+
+t.test('balance, hash key and sticky cookie are as in the API, with servers, backends and labels alike', async (t) => {
+  const { file } = await read(`backends:
+  two:
+    servers: [http://127.0.0.1:1, http://127.0.0.1:2]
+    balance: hash
+    hash_key: "req.headers['x-user'][0]"
+  one: { servers: [http://127.0.0.1:3], sticky: { cookie: at, ttl: 3600, same_site: none } }
+  agents: { labels: { app: web }, balance: least_requests, sticky: { path: /app } }
+  solo: { servers: [http://127.0.0.1:4] }
+  group: { backends: { solo: 1, agents: 2 }, balance: weighted, sticky: {} }
+`)
+  const units = [...(file?.units.values() ?? [])].filter((unit) => unit.kind === 'upstream')
+  const of = (form: string) => units.filter((unit) => unit.form === form)
+  t.match(of('weighted'), [
+    { members: [{ weight: 1 }, { weight: 1 }], balance: 'hash', hashKey: "req.headers['x-user'][0]" },
+    { members: [{ weight: 1 }], sticky: { cookie: 'at', ttl: 3_600_000, path: '/', sameSite: 'None' } },
+    { members: [{ weight: 1 }, { weight: 2 }], sticky: { cookie: /^sluice-/, sameSite: 'Lax' } }
+  ])
+  t.match(of('tunnels'), [{ balance: 'least_requests', sticky: { cookie: /^sluice-/, path: '/app', sameSite: 'Lax' } }])
+})
+
+t.test('what is wrong with a balance has its place', async (t) => {
+  t.same(
+    await problemsOf(`backends:
+  a: { servers: [http://127.0.0.1:1, http://127.0.0.1:2], balance: hash, hash_key: req.heders }
+  b: { labels: { app: web }, balance: failover }
+  c: { servers: [http://127.0.0.1:1], balance: hash, hash_key: "req.headers['x']" }
+  d: { response: { status_code: 204 }, sticky: {} }
+  e: { servers: [http://127.0.0.1:1, http://127.0.0.1:2], balance: failover, sticky: {} }
+  f: { servers: [http://127.0.0.1:1, http://127.0.0.1:2], hash_key: req.method }
+  g: { labels: { app: web }, sticky: { cookie: "a b" } }
+  h: { servers: [http://127.0.0.1:1, http://127.0.0.1:2], balance: hash }
+`),
+    [
+      'sluice.yaml:2:74 FIELD_INVALID hash_key at 1: there is no variable req.heders; did you mean req.headers?',
+      'sluice.yaml:3:39 FIELD_INVALID balance: failover does not go with labels; write round_robin, least_requests or hash',
+      'sluice.yaml:4:54 FIELD_INVALID hash_key at 1: must be one value, and this is of type list<string>; write [0] behind it for the first one',
+      'sluice.yaml:5:40 CONFLICTING_FIELDS sticky goes with servers, labels or backends alone',
+      'sluice.yaml:6:78 CONFLICTING_FIELDS sticky goes with a balance that shares traffic alone',
+      'sluice.yaml:7:59 CONFLICTING_FIELDS hash_key goes with balance hash alone',
+      'sluice.yaml:8:48 FIELD_INVALID cookie must be a name of a cookie: letters, digits and marks such as - and _',
+      'sluice.yaml:9:8 FIELD_REQUIRED hash_key is required with balance hash'
     ]
   )
 })
