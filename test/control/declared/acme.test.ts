@@ -74,13 +74,13 @@ t.test('what is wrong with acme has its place', async (t) => {
   const cases: readonly [string, RegExp][] = [
     ['{ email: a@example.com }', /error 1:1 FIELD_REQUIRED .*agree_to_terms: true/],
     ['{ agree_to_terms: false }', /error 1:25 FIELD_REQUIRED/],
-    ['{ agree_to_terms: true, email: someone }', /error 1:32 FIELD_INVALID email/],
-    ['{ agree_to_terms: true, directory: ftp://x }', /error 1:36 FIELD_INVALID directory/],
-    ['{ agree_to_terms: true, ca: gone.pem }', /error 1:29 FILE_UNREADABLE/],
-    ['{ agree_to_terms: true, key_type: dsa }', /error 1:35 FIELD_INVALID key_type must be ecdsa or rsa/],
+    ['{ agree_to_terms: true, email: someone }', /error 1:38 FIELD_INVALID email/],
+    ['{ agree_to_terms: true, directory: ftp://x }', /error 1:42 FIELD_INVALID directory/],
+    ['{ agree_to_terms: true, ca: gone.pem }', /error 1:35 FILE_UNREADABLE/],
+    ['{ agree_to_terms: true, key_type: dsa }', /error 1:41 FIELD_INVALID key_type must be ecdsa or rsa/],
     ['{ agree_to_terms: true, external_account: { key_id: a } }', /FIELD_REQUIRED an external account/],
     ['{ agree_to_terms: true, external_account: { key_id: a, key: hush } }', /SECRET_LITERAL/],
-    ['{ agree_to_terms: true, mail: x }', /error 1:25 FIELD_UNKNOWN .*email/]
+    ['{ agree_to_terms: true, mail: x }', /error 1:31 FIELD_UNKNOWN .*email/]
   ]
   for (const [acme, expected] of cases) {
     const { told } = await read(`acme: ${acme}\nsites: {}\n`)
