@@ -20,8 +20,8 @@ export interface SiteDomainsParts {
 
 /**
  * Keeps a reserved domain for each host of the site file that is to have a managed certificate, and removes those that it made
- * for hosts that no longer are. They are told from the domains of users by their ids, which follow from their names. A domain
- * that a user has reserved keeps its certificate as it is.
+ * for hosts that no longer are. Their ids, which follow from their names, distinguish them from the domains of users. A domain that a
+ * user has reserved keeps its certificate as it is.
  */
 export class SiteDomains {
   readonly #parts: SiteDomainsParts

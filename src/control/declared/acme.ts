@@ -133,8 +133,8 @@ function isHttpUrl(text: string): boolean {
 }
 
 /**
- * The hosts that are to have a managed certificate. A host that clients reach by TLS and that gets none at all is told with its
- * place. `listeners`: of the file.
+ * The hosts that are to have a managed certificate. A host that clients reach by TLS and that gets none at all is reported with
+ * its place. `listeners`: of the file.
  */
 export function managedHosts(
   declaration: Declaration,
