@@ -17,7 +17,7 @@ export const ACME_KEYS = {
 } as const
 
 export const KEY_TYPES = ['ecdsa', 'rsa'] as const
-export type KeyType = (typeof KEY_TYPES)[number]
+type KeyType = (typeof KEY_TYPES)[number]
 const EXTERNAL_KEYS = ['key_id', 'key']
 const HTTPS_PORT = 443
 const NOT_AGREED =
