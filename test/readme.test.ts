@@ -14,6 +14,7 @@ import { optionEntries } from '../src/options/catalogue.js'
 import { SluiceProcess } from './cli/process.js'
 import { projectFile } from './helpers/files.js'
 import { startSluice } from './helpers/sluice.js'
+import { quietPort } from './proxy/free-port.js'
 import { startPostgres } from './store/postgres-server.js'
 
 const read = (file: string) => readFile(projectFile(file), 'utf8')
@@ -119,6 +120,42 @@ async function runTour(t: TapTest, choose: (tour: string) => string): Promise<st
   t.equal(code, 0, text)
   return text
 }
+
+t.test('a site file, from an empty folder to a limit that an edit brings, as shown', async (t) => {
+  const upstream = createServer((_request, response) => response.end('your service'))
+  upstream.listen(0, '127.0.0.1')
+  await once(upstream, 'listening')
+  t.teardown(() => upstream.close())
+  const cwd = await folderWith(t, {})
+  const port = await quietPort()
+  const [first = '', second = ''] = blocks('sh')
+    .filter((text) => text.startsWith('cat > try.yaml'))
+    .map((text) => text.replaceAll(':8000', `:${port}`))
+    .map((text) => text.replaceAll(':3000', `:${(upstream.address() as AddressInfo).port}`))
+  const bash = async (script: string) => {
+    const run = spawn('bash', ['-euo', 'pipefail', '-c', script], { cwd })
+    const output: Buffer[] = []
+    run.stdout.on('data', (chunk: Buffer) => output.push(chunk))
+    t.same(await once(run, 'close'), [0, null], script)
+    return Buffer.concat(output).toString('utf8').trim()
+  }
+  const words = [...first.matchAll(/^npx sluice (.*)$/gm)].map(([, text = '']) => text.split(' '))
+  t.same(words, [
+    ['check', 'try.yaml'],
+    ['start', 'try.yaml']
+  ])
+  await bash(first.slice(0, first.indexOf('npx')))
+  const checked = await new SluiceProcess(t, words[0] as string[], { cwd }).ended()
+  t.equal(checked.code, 0, checked.out + checked.err)
+  const env = { SLUICE_LISTEN: '127.0.0.2:0', SLUICE_API_LISTEN: '127.0.0.1:0', SLUICE_LIMITER_BUDGET: '64MiB' }
+  const sluice = new SluiceProcess(t, words[1] as string[], { cwd, env })
+  await sluice.logged('listening')
+  t.equal(await bash(`curl -s http://localhost:${port}/`), 'your service')
+  const loop = second.indexOf('for i in')
+  await bash(second.slice(0, loop))
+  await sluice.logged('reloaded"')
+  t.equal(await bash(second.slice(loop)), '200 200 200 200 200 429')
+})
 
 t.test('an account is exported, looked at, imported elsewhere, and its key rotated, as shown', async (t) => {
   const cwd = await folderWith(t, {})

@@ -142,6 +142,7 @@ export function withPlace({ name }: Resource, schema: object): object {
   const { properties, ...rest } = schema as { readonly properties: object }
   const declared = {
     ...object(undefined, { file: text, line }),
+    readOnly: true,
     description: 'Where a site file declares it, which alone can change it; absent: this API has made it.'
   }
   return { ...rest, properties: { ...properties, declared } }

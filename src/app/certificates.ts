@@ -1,7 +1,8 @@
+import type { AuthorityOptions } from '../certificates/account.js'
 import { authorityOf, CertificateService } from '../certificates/service.js'
 import type { ControlPlane } from '../control/control-plane.js'
 import { readOptionFile } from '../lib/files.js'
-import { createOutbound } from '../lib/http-client/outbound.js'
+import { createOutbound, type Outbound } from '../lib/http-client/outbound.js'
 import { unpredictable } from '../lib/id.js'
 import { isShared, storeAddress } from '../options/catalogue.js'
 import type { Options } from '../options/options.js'
@@ -15,20 +16,28 @@ export async function openCertificates(
   control: ControlPlane
 ): Promise<CertificateService> {
   const { acme, dns, zone, regions } = options
-  const outbound = createOutbound({
-    clock,
-    lookup: names.lookup,
-    // The operator names the authority, which may be in a network of one's own.
-    allowPrivate: true,
-    ...(acme.ca === undefined ? {} : { authorities: [await readOptionFile(acme.ca, 'acme.ca')] })
-  })
+  const usual = acme.ca === undefined ? undefined : await readOptionFile(acme.ca, 'acme.ca')
+  const outboundOf = (ca: string | undefined): Outbound =>
+    createOutbound({
+      clock,
+      lookup: names.lookup,
+      // The operator names the authority, which may be in a network of one's own.
+      allowPrivate: true,
+      ...(ca === undefined ? {} : { authorities: [ca] })
+    })
+  const outbound = outboundOf(usual)
   const hmacKey = acme.eab_key === undefined ? undefined : await readOptionFile(acme.eab_key, 'acme.eab_key')
   const { directory, email, agree_terms: agreed, eab_kid: kid } = acme
+  const optional = authorityOf({ directory, email, agreed: true, kid, hmacKey }) as AuthorityOptions
   const service = await CertificateService.open({
     control: control.serviceAccount,
     challenges,
     outbound,
     authority: authorityOf({ directory, email, agreed, kid, hmacKey }),
+    site: {
+      outbound: (ca) => outboundOf(ca ?? usual),
+      complete: (declared) => ({ ...optional, ...declared })
+    },
     clock,
     shared: isShared(storeAddress(options)),
     random: unpredictable,

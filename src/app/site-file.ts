@@ -76,7 +76,11 @@ export class SiteReader implements SiteReading {
       clock,
       versionKey: this.#versionKey,
       zone: this.#options.zone,
-      refuseExpired: false
+      refuseExpired: false,
+      process: {
+        agreed: this.#options.acme.agree_terms,
+        tls: this.#options.listeners.some(({ tls }) => tls)
+      }
     })
   }
 

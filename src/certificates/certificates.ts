@@ -8,10 +8,12 @@ import type { Outbound } from '../lib/http-client/outbound.js'
 import { newId } from '../lib/id.js'
 import type { PendingChallenge } from '../resources/domains.js'
 import type { Place } from '../store/store.js'
-import { Accounts, type AuthorityOptions } from './account.js'
-import { AcmeError, AcmeTransport } from './acme-transport.js'
+import type { AuthorityOptions } from './account.js'
+import { AcmeError } from './acme-transport.js'
+import { Authorities, type SiteAuthority } from './authorities.js'
 import { Issuance } from './issuance.js'
 import { Ledger, OURSELVES } from './ledger.js'
+import { SiteDomains } from './site-domains.js'
 import { challengesOf, type ManagedCertificate, stageOf, type TargetOptions } from './target.js'
 
 /** Where authorities ask (RFC 8555 8.3). */
@@ -73,6 +75,8 @@ export interface CertificatesParts extends TargetOptions {
   readonly outbound: Outbound
   /** The certificate authority to ask; a text: the reason why there is none. */
   readonly authority: AuthorityOptions | string
+  /** Where certificates of a site file come from; absent: from the same. */
+  readonly site?: SiteAuthority
   readonly clock: Clock
   /** Are there other processes on the store? */
   readonly shared: boolean
@@ -101,6 +105,8 @@ export class Certificates {
   readonly #ledger: Ledger
   readonly #leases: Leases | undefined
   readonly #issuance: Issuance
+  readonly #authorities: Authorities
+  readonly #siteDomains: SiteDomains
   readonly #targets = new Map<string, ManagedCertificate>()
   /** When the certificates of targets are due for renewal, milliseconds since the Unix epoch. */
   readonly #renewals = new Map<string, number>()
@@ -117,26 +123,28 @@ export class Certificates {
   #closed = false
 
   constructor(parts: CertificatesParts) {
-    const { control, clock, outbound, authority, random, dns, shared } = parts
+    const { control, clock, authority, random, dns, shared } = parts
     this.#parts = parts
     this.challenges = parts.challenges
     this.#ledger = new Ledger(control, clock, parts)
     const holder = newId('process', clock.wall())
     // A process that has the store alone goes on at once after a crash.
     if (shared) this.#leases = new Leases({ store: control.store.outbox, clock, holder, expiry: LEASE_EXPIRY })
-    const transport = new AcmeTransport({ outbound, clock })
-    const accounts = typeof authority === 'string' ? undefined : new Accounts(control, transport, authority)
+    const authorities = new Authorities(parts)
+    this.#authorities = authorities
+    this.#siteDomains = new SiteDomains({ control, call: () => this.#call(), shared, log: parts.log })
     this.#issuance = new Issuance({
       ledger: this.#ledger,
       clock,
       random,
       log: parts.log,
       noDns: dns ? undefined : NO_DNS,
-      accountLost: () => accounts?.lose(),
+      accountLost: () => authorities.current?.lose(),
       pause: (milliseconds) => {
         this.#pausedUntil = Math.max(this.#pausedUntil, clock.monotonic() + milliseconds)
       },
       authority: async () => {
+        const accounts = authorities.current
         if (accounts === undefined) throw new AcmeError('INTERNAL_ERROR', String(authority))
         return await accounts.open(() => this.#call())
       }
@@ -191,6 +199,7 @@ export class Certificates {
   async close(): Promise<void> {
     this.#closed = true
     await this.#ticking
+    this.#authorities.close()
     try {
       await this.#leases?.release()
     } catch (error) {
@@ -211,9 +220,10 @@ export class Certificates {
   }
 
   async #lookAfter(): Promise<void> {
-    await this.#follow()
     // What an authority gave could not be kept.
-    if (this.#parts.control.applied.degraded !== null) return
+    if (this.#parts.control.applied.degraded !== null) return await this.#follow()
+    await this.#siteDomains.settle()
+    await this.#follow()
     if (this.#leases !== undefined && !(await this.#leases.hold(DUTY))) return
     if (!this.#swept) await this.#ledger.removeOrphans()
     this.#swept = true

@@ -100,7 +100,7 @@ export interface ControlParts {
 }
 
 /** What services beside the API read and write with: their writes are writes like any other. */
-export interface ServiceAccount extends Pick<ControlParts, 'store' | 'records' | 'writer' | 'edits'> {
+export interface ServiceAccount extends Pick<ControlParts, 'store' | 'records' | 'writer' | 'edits' | 'declared'> {
   readonly applied: Pick<AppliedRevision, 'degraded'>
 }
 

@@ -181,3 +181,14 @@ t.test('answers are as they are described, errors too', async (t) => {
   t.notOk(fits(body, { name: 'v', more: 1 }))
   t.notOk(fits(body, {}))
 })
+
+t.test('what a site file can declare says so, for reading alone', async (t) => {
+  const { schemas } = (
+    document as { components: { schemas: Record<string, { properties?: Record<string, unknown> }> } }
+  ).components
+  const marked = Object.entries(schemas).filter(([, schema]) => schema.properties?.declared !== undefined)
+  t.ok(marked.length >= 10, `${marked.length} are marked`)
+  for (const [name, schema] of marked) {
+    t.match(schema.properties?.declared, { readOnly: true, properties: { file: Object, line: Object } }, name)
+  }
+})

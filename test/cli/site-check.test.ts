@@ -38,7 +38,7 @@ t.test('sluice schema --site describes every key, secrets as references and list
   t.equal(status, 0)
   const schema = JSON.parse(stdout)
   const site = schema.properties.sites.additionalProperties.anyOf[1].properties
-  t.match(Object.keys(schema.properties), ['listeners', 'certificates', 'certificate_authorities', 'ip_policies'])
+  t.match(Object.keys(schema.properties), ['listeners', 'acme', 'certificates', 'certificate_authorities'])
   t.ok(site.webhook_verification.anyOf[1].properties.secret.oneOf, 'a secret is a reference')
   t.same(Object.keys(site.ip_restriction.anyOf[1].properties), ['enabled', 'ip_policies'])
   t.notMatch(stdout, /_ids"/)

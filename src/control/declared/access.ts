@@ -125,7 +125,8 @@ export async function readCertificates(
   }
 }
 
-async function readCertificate(
+/** Reads a chain with its key: `{ certificate: FILE, key: FILE }`. */
+export async function readCertificate(
   declaration: Declaration,
   values: Values,
   item: TreeNode,

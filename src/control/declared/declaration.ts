@@ -41,6 +41,10 @@ export const siteErrors = defineErrors({
     text: 'A certificate is not valid yet.',
     help: 'Look at the clock of the machine, or wait until the certificate begins.'
   },
+  CERTIFICATE_NONE: {
+    text: 'Clients reach a site by TLS, and there is no certificate for it.',
+    help: 'Write acme: { agree_to_terms: true }, list a certificate that covers the name, or say "certificate: none" for the site.'
+  },
   NOT_BUILT: {
     text: 'The file asks for something that this version does not have.',
     help: 'Remove it; the message says what to use instead.'
@@ -78,6 +82,8 @@ export interface SiteFileInput {
   readonly zone: string
   /** Is a certificate that has expired an error? Where it is none, a start serves it and warns. */
   readonly refuseExpired: boolean
+  /** Of the options: are the terms of an authority agreed to, and is there a listener with TLS? Absent: neither. */
+  readonly process?: { readonly agreed: boolean; readonly tls: boolean }
   /** Places under `sites` and `tcp` that have a policy now: none of them may lose it without saying `policy: none`. */
   readonly policed: ReadonlySet<string>
 }

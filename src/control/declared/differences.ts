@@ -15,7 +15,9 @@ const KINDS = [
   ['IP restriction ', 'ip_restriction'],
   ['vault ', 'vault'],
   ['listener ', 'listener'],
-  ['policy ', 'policy']
+  ['policy ', 'policy'],
+  ['managed certificate ', 'managed_certificate'],
+  ['acme', 'acme']
 ] as const
 
 /** Every `kind` of an item. */
@@ -96,6 +98,16 @@ function contentsOf(file: SiteFile | undefined): Map<string, Content> {
   }
   for (const { name, line, text } of file?.policies ?? []) {
     found.set(`policy ${name}`, { ...itemOf(`policy ${name}`, line), records: [], other: { text } })
+  }
+  const { authority, line, keyType } = file?.certificates ?? {}
+  if (authority !== undefined && line !== undefined) {
+    const { externalAccount, ...rest } = authority
+    const other = { ...rest, key_type: keyType, external_account: externalAccount?.kid ?? null }
+    found.set('acme', { ...itemOf('acme', line), name: 'acme', records: [], other })
+  }
+  for (const { host, line } of file?.certificates.hosts ?? []) {
+    const label = `managed certificate ${host}`
+    found.set(label, { ...itemOf(label, line), records: [], other: { key_type: keyType } })
   }
   return found
 }

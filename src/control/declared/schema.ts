@@ -5,6 +5,7 @@ import { ipPolicyRule, ipRestriction } from '../../resources/ip-policies.js'
 import type { Resource } from '../../resources/resource.js'
 import { staticBackend } from '../../resources/static-backend.js'
 import { RESTRICTION_KEYS } from './access.js'
+import { ACME_KEYS, KEY_TYPES } from './acme.js'
 import { BALANCE_SETTINGS, BALANCES, SERVER_SETTINGS, SHARE_SETTINGS } from './backends.js'
 import { ROUTE_MODULES, SITE_KEYS, TCP_MODULES } from './sites.js'
 import { NAMED_LISTS } from './values.js'
@@ -62,6 +63,11 @@ export function siteFileSchema(documents: object): object {
       enum: ['on', 'off', true, false],
       description: 'Are clients without TLS sent to HTTPS, where there is a listener with TLS and a certificate?'
     },
+    certificate: {
+      anyOf: [{ enum: ['managed', 'none'] }, certificate],
+      description:
+        'Otherwise one of `certificates` that covers the name, else a managed one where the terms are agreed to.'
+    },
     routes: mapOf({ anyOf: [backend, route] }, 'By path: one that ends with / is a prefix, another one is exact.'),
     ...requestFields(httpsEdge, ofEdge),
     ...modules(httpsEdgeRoute, ROUTE_MODULES)
@@ -77,6 +83,7 @@ export function siteFileSchema(documents: object): object {
           'Where traffic is accepted: URLs such as https://0.0.0.0:443, or maps as of the option `listeners`.',
         items: { type: ['string', 'object'] }
       },
+      acme,
       certificates: { type: 'array', items: certificate, description: 'Chains with their keys; watched.' },
       certificate_authorities: mapOf(text('PEM file.'), 'Authorities of clients, by name.'),
       ip_policies: mapOf(ipPolicy(), 'Networks that are allowed and denied, by name.'),
@@ -97,6 +104,21 @@ const certificate: Schema = object(
     metadata: { type: 'string' }
   },
   { required: ['certificate', 'key'] }
+)
+
+const acme: Schema = object(
+  {
+    agree_to_terms: { const: true, description: ACME_KEYS.agree_to_terms },
+    email: text(ACME_KEYS.email),
+    directory: text(ACME_KEYS.directory),
+    ca: text(ACME_KEYS.ca),
+    key_type: { enum: KEY_TYPES, description: ACME_KEYS.key_type },
+    external_account: object(
+      { key_id: text('Key identifier.'), key: secret('HMAC key, base64url.') },
+      { required: ['key_id', 'key'], description: ACME_KEYS.external_account }
+    )
+  },
+  { required: ['agree_to_terms'], description: 'Certificates that are requested and renewed by ACME.' }
 )
 
 function ipPolicy(): Schema {

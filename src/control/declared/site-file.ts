@@ -11,6 +11,7 @@ import { fieldErrors } from '../../schema/errors.js'
 import { type FileListener, listenerUnit } from '../file-units.js'
 import { addUnits, type DerivedUnits } from '../units.js'
 import { readAuthorities, readCertificates, readIpPolicies, readIpRestrictions, readVaults } from './access.js'
+import { type CertificateHost, type DeclaredCertificates, managedHosts, readAcme } from './acme.js'
 import { readBackends } from './backends.js'
 import { Declaration, type DeclaredRecord, type NamedPolicy, type SiteFileInput, siteErrors } from './declaration.js'
 import { createNames } from './names.js'
@@ -20,6 +21,7 @@ import { Values } from './values.js'
 /** Keys of a site file. */
 const SITE_FILE_KEYS = [
   'listeners',
+  'acme',
   'certificates',
   'certificate_authorities',
   'ip_policies',
@@ -42,6 +44,7 @@ export interface SiteFile {
   readonly records: readonly DeclaredRecord[]
   readonly listeners: readonly DeclaredListener[]
   readonly policies: readonly NamedPolicy[]
+  readonly certificates: DeclaredCertificates
   /** Names of policies by the ids of the sites, routes and TCP edges that they run for. */
   readonly policyOf: ReadonlyMap<string, string>
   /** SHA-256 of the file with everything that it names. */
@@ -88,6 +91,7 @@ export async function readSiteFile(input: SiteFileInput): Promise<SiteFileRead> 
 interface RootRead {
   readonly listeners: readonly DeclaredListener[]
   readonly policies: readonly SitePolicy[]
+  readonly certificates: DeclaredCertificates
 }
 
 async function readRoot(
@@ -120,10 +124,19 @@ async function readRoot(
   await given('certificate_authorities', (entry) => readAuthorities(declaration, names, entry))
   await given('certificates', (entry) => readCertificates(declaration, values, entry))
   await given('backends', (entry) => readBackends(declaration, names, entry))
-  const policies = await given('sites', (entry) => readSites(reader, entry))
+  const hosts: CertificateHost[] = []
+  const policies = await given('sites', (entry) => readSites(reader, entry, hosts))
   await given('tcp', (entry) => readTcp(reader, entry))
   const listeners = await given('listeners', async (entry) => readListeners(declaration, entry))
-  return { listeners: listeners ?? [], policies: policies ?? [] }
+  const acme = await given('acme', (entry) => readAcme(declaration, values, entry))
+  const secure = (listeners ?? []).map(({ unit }) => unit)
+  const managed = managedHosts(declaration, acme, hosts, secure)
+  const certificates = {
+    ...(acme === undefined ? {} : { authority: acme.authority, line: acme.line }),
+    keyType: acme?.keyType ?? 'ecdsa',
+    hosts: managed
+  }
+  return { listeners: listeners ?? [], policies: policies ?? [], certificates }
 }
 
 /** Listeners with the places of their addresses, which no other listener and no TCP edge may have. */
@@ -158,7 +171,7 @@ function readListeners(declaration: Declaration, { key, value }: MapEntry): Decl
 const VERSION_KEY_BYTES = 32
 const VERSION_BYTES = 6
 
-function derived(declaration: Declaration, { listeners, policies }: RootRead, digest: string): SiteFile {
+function derived(declaration: Declaration, { listeners, policies, certificates }: RootRead, digest: string): SiteFile {
   const key = declaration.input.versionKey
   const whole: DerivedUnits = { units: new Map(), secrets: new Map() }
   const labels = new Map<string, string>()
@@ -186,11 +199,12 @@ function derived(declaration: Declaration, { listeners, policies }: RootRead, di
     records: declaration.records,
     listeners,
     policies: [...declaration.policies.values()],
+    certificates,
     policyOf: declaration.policyNames,
     digest,
     units,
     secrets: whole.secrets,
-    contents: digests(units, labels),
+    contents: withCertificates(digests(units, labels), certificates),
     policed: declaration.policed
   }
 }
@@ -215,6 +229,15 @@ function digests(units: ReadonlyMap<string, Unit>, labels: ReadonlyMap<string, s
     texts.set(label, `${texts.get(label) ?? ''}${key} ${JSON.stringify(unit)}\n`)
   }
   return new Map([...texts].map(([label, text]) => [label, createHash('sha256').update(text).digest('hex')]))
+}
+
+/** Managed certificates have their line in what is added, changed and removed; a secret tells nothing there. */
+function withCertificates(contents: Map<string, string>, certificates: DeclaredCertificates): Map<string, string> {
+  const { authority, keyType, hosts } = certificates
+  const digest = (value: unknown) => createHash('sha256').update(JSON.stringify(value)).digest('hex')
+  if (authority !== undefined) contents.set('acme', digest([authority, keyType]))
+  for (const { host } of hosts) contents.set(`managed certificate ${host}`, digest(keyType))
+  return contents
 }
 
 /** What a site file adds, changes and removes, by label. */

@@ -3,6 +3,8 @@ import { child, dataOf, isNull, type MapEntry, nameOf, type TreeNode } from '../
 import { httpsEdge, httpsEdgeRoute, tcpEdge } from '../../resources/edges.js'
 import type { Resource } from '../../resources/resource.js'
 import { fieldErrors } from '../../schema/errors.js'
+import { readCertificate } from './access.js'
+import type { CertificateChoice, CertificateHost } from './acme.js'
 import { backendAt } from './backends.js'
 import { type Declaration, declaredId, locator, siteErrors } from './declaration.js'
 import type { Names } from './names.js'
@@ -17,14 +19,17 @@ export const ROUTE_MODULES = modulesOf(httpsEdgeRoute)
 export const TCP_MODULES = modulesOf(tcpEdge)
 const ROUTE_KEYS = ['backend', 'policy', ...ROUTE_MODULES, ...ABOUT]
 const EDGE_KEYS = ['mutual_tls', 'tls_termination', 'path_form', 'hsts', ...ABOUT]
-export const SITE_KEYS = ['hosts', 'policy', 'backend', 'routes', 'redirect', ...EDGE_KEYS, ...ROUTE_MODULES]
+export const SITE_KEYS = [
+  'hosts',
+  'policy',
+  'backend',
+  'routes',
+  'redirect',
+  'certificate',
+  ...EDGE_KEYS,
+  ...ROUTE_MODULES
+]
 const TCP_KEYS = ['backend', 'policy', ...TCP_MODULES, ...ABOUT]
-
-/** What people look for in a site and this version does not have. */
-const UNBUILT: Readonly<Record<string, string>> = {
-  certificate:
-    'a certificate of a site is found by its names; list it under certificates (managed ones belong to domains of the API)'
-}
 
 /** A policy that every route of a site runs before its own. */
 export interface SitePolicy {
@@ -39,11 +44,15 @@ interface Reader {
   readonly values: Values
 }
 
-/** Reads `sites`; answers with the policies of whole sites. */
-export async function readSites(reader: Reader, { key, value }: MapEntry): Promise<SitePolicy[]> {
+/** Reads `sites`; answers with the policies of whole sites. `hosts` gets those that may need a certificate. */
+export async function readSites(
+  reader: Reader,
+  { key, value }: MapEntry,
+  hosts: CertificateHost[]
+): Promise<SitePolicy[]> {
   const policies: SitePolicy[] = []
   for (const entry of reader.declaration.entries(value, [key], key)) {
-    const policy = await new SiteReader(reader, entry).read()
+    const policy = await new SiteReader(reader, entry, hosts).read()
     if (policy !== undefined) policies.push(policy)
   }
   return policies
@@ -55,9 +64,11 @@ class SiteReader {
   readonly #path: NodePath
   readonly #label: string
   readonly #edge: string
+  readonly #hosts: CertificateHost[]
 
-  constructor(reader: Reader, entry: MapEntry) {
+  constructor(reader: Reader, entry: MapEntry, hosts: CertificateHost[]) {
     this.#reader = reader
+    this.#hosts = hosts
     this.#entry = entry
     this.#path = ['sites', entry.key]
     this.#label = `site ${entry.key}`
@@ -74,8 +85,7 @@ class SiteReader {
       declaration.error({ path: this.#path, span: keySpan }, fieldErrors.FIELD_INVALID, message)
       return undefined
     }
-    const known = refuseUnbuilt(declaration, value, this.#path)
-    const fields = short ?? declaration.fields(known, this.#path, 'a site', SITE_KEYS)
+    const fields = short ?? declaration.fields(value, this.#path, 'a site', SITE_KEYS)
     await this.#edgeRecord(fields)
     const text = await policyOf(declaration, fields.get('policy'), this.#path, this.#edge, this.#entry, 'http')
     const policed = text !== undefined
@@ -97,7 +107,8 @@ class SiteReader {
     }
     body.on_http = this.#redirects(fields.get('redirect')) ? 'redirect' : 'serve'
     const inside = locator(value, this.#path, keySpan, RENAMED)
-    await declaration.add(httpsEdge, {
+    const choice = await this.#certificate(fields.get('certificate'))
+    const edge = await declaration.add(httpsEdge, {
       label: this.#label,
       name: [key],
       body,
@@ -110,6 +121,30 @@ class SiteReader {
       },
       word: (message) => inFileWords(message).replace(/^hostports /, `the host "${key}" `)
     })
+    const hostports = (edge?.body.hostports ?? []) as readonly string[]
+    for (const [index, hostport] of hostports.entries()) {
+      const item = index === 0 ? undefined : items[index - 1]
+      const path = item === undefined ? this.#path : [...this.#path, 'hosts', index - 1]
+      const colon = hostport.lastIndexOf(':')
+      const [host, port] = [hostport.slice(0, colon), Number(hostport.slice(colon + 1))]
+      this.#hosts.push({ host, port, choice, at: { path, span: item?.span ?? keySpan } })
+    }
+  }
+
+  /** `managed` and `none`, or the files of a certificate, which then stands in the list of all. */
+  async #certificate(given: MapEntry | undefined): Promise<CertificateChoice> {
+    if (given === undefined) return 'listed'
+    const { declaration, values } = this.#reader
+    const path = [...this.#path, 'certificate']
+    if (given.value.kind === 'map') {
+      await readCertificate(declaration, values, given.value, path)
+      return 'listed'
+    }
+    const word = dataOf(given.value)
+    if (word === 'managed' || word === 'none') return word
+    const message = 'certificate must be managed, none, or { certificate: FILE, key: FILE }'
+    declaration.error({ path, span: given.value.span }, fieldErrors.FIELD_INVALID, message)
+    return 'none'
   }
 
   /** Clients without TLS are sent to HTTPS, where there is a listener with TLS and a certificate, unless the site says `off`. */
@@ -140,9 +175,7 @@ class SiteReader {
     const path = [...this.#path, 'routes']
     for (const entry of declaration.entries(routes.value, path, 'routes')) {
       const within = [...path, entry.key]
-      const known =
-        backendAlone(entry) ??
-        declaration.fields(refuseUnbuilt(declaration, entry.value, within), within, 'a route', ROUTE_KEYS)
+      const known = backendAlone(entry) ?? declaration.fields(entry.value, within, 'a route', ROUTE_KEYS)
       await this.#route(entry.key, new Map([...usual, ...known]), entry, within)
     }
   }
@@ -192,16 +225,6 @@ function backendAlone(entry: MapEntry): ReadonlyMap<string, MapEntry> | undefine
   const alone =
     value.kind === 'list' || (value.kind === 'scalar' && typeof value.value === 'string' && value.value !== '')
   return alone ? new Map([['backend', { ...entry, key: 'backend' }]]) : undefined
-}
-
-/** Reports what is not built; answers with the node without it. */
-function refuseUnbuilt(declaration: Declaration, node: TreeNode, path: NodePath): TreeNode {
-  if (node.kind !== 'map') return node
-  const unbuilt = node.entries.filter(({ key }) => Object.hasOwn(UNBUILT, key))
-  for (const { key, keySpan } of unbuilt) {
-    declaration.error({ path: [...path, key], span: keySpan }, siteErrors.NOT_BUILT, UNBUILT[key] as string)
-  }
-  return { ...node, entries: node.entries.filter((entry) => !unbuilt.includes(entry)) }
 }
 
 /**

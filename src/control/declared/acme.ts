@@ -1,0 +1,197 @@
+import { isIP } from 'node:net'
+import { dataOf, type MapEntry } from '../../policy/tree.js'
+import { tlsCertificate } from '../../resources/certificates.js'
+import type { ListenerUnit } from '../../runtime/plan.js'
+import { fieldErrors } from '../../schema/errors.js'
+import { type At, type Declaration, siteErrors } from './declaration.js'
+import type { Values } from './values.js'
+
+/** Keys of `acme`, with what they say. */
+export const ACME_KEYS = {
+  agree_to_terms: 'Do you agree to the terms of service of the authority? Must be true.',
+  email: 'Where the authority may write to.',
+  directory: 'URL of the directory of the authority (RFC 8555); Let’s Encrypt unless said otherwise.',
+  ca: 'PEM file of the authorities that its API is checked against, instead of the well-known ones.',
+  key_type: 'Type of the private keys of certificates; ecdsa unless said otherwise.',
+  external_account: 'Credentials that some authorities give out for the registration (RFC 8555 7.3.4).'
+} as const
+
+export const KEY_TYPES = ['ecdsa', 'rsa'] as const
+type KeyType = (typeof KEY_TYPES)[number]
+const EXTERNAL_KEYS = ['key_id', 'key']
+const HTTPS_PORT = 443
+const NOT_AGREED =
+  'certificates are requested only by those who agree to the terms of service of the authority: write agree_to_terms: true'
+
+/** The authority of a site file. What is absent is as the options of the process say. */
+export interface DeclaredAuthority {
+  readonly directory?: string
+  readonly email?: string
+  /** PEM of the authorities that its API is checked against. */
+  readonly ca?: string
+  readonly externalAccount?: { readonly kid: string; readonly hmacKey: string }
+}
+
+/** A host that is to have a managed certificate. */
+export interface ManagedHost {
+  readonly host: string
+  /** Of its site. */
+  readonly line: number
+}
+
+/** What a site file says of managed certificates. */
+export interface DeclaredCertificates {
+  /** Absent: as the options of the process say. */
+  readonly authority?: DeclaredAuthority
+  /** Line of `acme`. */
+  readonly line?: number
+  readonly keyType: KeyType
+  /** Hosts that are to have a managed certificate, in the order of the file. */
+  readonly hosts: readonly ManagedHost[]
+}
+
+/** How a site comes to its certificate. `listed`: a certificate of the file that covers it, else a managed one. */
+export type CertificateChoice = 'listed' | 'managed' | 'none'
+
+/** A host of a site that may need a certificate. */
+export interface CertificateHost {
+  readonly host: string
+  readonly port: number
+  readonly choice: CertificateChoice
+  readonly at: At
+}
+
+/** `acme` as it was read. */
+export interface ReadAcme {
+  readonly authority: DeclaredAuthority
+  readonly keyType: KeyType
+  readonly line: number
+}
+
+/** Reads `acme`; undefined after a report. */
+export async function readAcme(
+  declaration: Declaration,
+  values: Values,
+  { key, keySpan, value }: MapEntry
+): Promise<ReadAcme | undefined> {
+  const fields = declaration.fields(value, [key], 'acme', Object.keys(ACME_KEYS))
+  const at = (name: string): At => ({ path: [key, name], span: fields.get(name)?.value.span ?? keySpan })
+  const invalid = (name: string, message: string) =>
+    declaration.error(at(name), fieldErrors.FIELD_INVALID, `${name} ${message}`)
+  const agreed = fields.get('agree_to_terms')
+  if (value.kind === 'map' && (agreed === undefined || dataOf(agreed.value) !== true)) {
+    declaration.error(at('agree_to_terms'), fieldErrors.FIELD_REQUIRED, NOT_AGREED)
+  }
+  const text = (name: string) => {
+    const entry = fields.get(name)
+    return entry && declaration.text(entry.value, [key, name], name)
+  }
+  const [email, directory, file] = [text('email'), text('directory'), text('ca')]
+  if (email !== undefined && !/^[^\s@,]+@[^\s@,]+$/.test(email)) invalid('email', 'must be one address')
+  if (directory !== undefined && !isHttpUrl(directory)) invalid('directory', 'must be an http:// or https:// URL')
+  const ca = file && (await declaration.file(file, at('ca'), 'the certificate authority'))
+  if (ca !== undefined && ca !== '' && !ca.includes('-----BEGIN CERTIFICATE-----')) invalid('ca', 'must be a PEM file')
+  const keyType = text('key_type') ?? 'ecdsa'
+  if (!isKeyType(keyType)) invalid('key_type', `must be ${KEY_TYPES.join(' or ')}`)
+  const external = fields.get('external_account')
+  const externalAccount = external && (await readExternal(declaration, values, external, [key, external.key]))
+  return {
+    authority: {
+      ...(directory === undefined ? {} : { directory }),
+      ...(email === undefined ? {} : { email }),
+      ...(ca === undefined ? {} : { ca }),
+      ...(externalAccount === undefined ? {} : { externalAccount })
+    },
+    keyType: isKeyType(keyType) ? keyType : 'ecdsa',
+    line: declaration.lineOf(keySpan)
+  }
+}
+
+async function readExternal(
+  declaration: Declaration,
+  values: Values,
+  { keySpan, value }: MapEntry,
+  path: readonly string[]
+): Promise<DeclaredAuthority['externalAccount']> {
+  const fields = declaration.fields(value, path, 'an external account', EXTERNAL_KEYS)
+  const [id, secret] = [fields.get('key_id'), fields.get('key')]
+  if (id === undefined || secret === undefined) {
+    if (value.kind !== 'map') return undefined
+    const message = 'an external account needs key_id and key, such as { key_id: abc, key: { file: secrets/acme } }'
+    declaration.error({ path, span: keySpan }, fieldErrors.FIELD_REQUIRED, message)
+    return undefined
+  }
+  const kid = declaration.text(id.value, [...path, 'key_id'], 'key_id')
+  const hmacKey = await values.secret(secret.value, [...path, 'key'])
+  return kid === undefined || hmacKey === undefined ? undefined : { kid, hmacKey: hmacKey.trim() }
+}
+
+const isKeyType = (text: string): text is KeyType => (KEY_TYPES as readonly string[]).includes(text)
+
+function isHttpUrl(text: string): boolean {
+  return URL.canParse(text) && /^https?:$/.test(new URL(text).protocol)
+}
+
+/**
+ * The hosts that are to have a managed certificate. A host that clients reach by TLS and that gets none at all is reported with
+ * its place. `listeners`: of the file.
+ */
+export function managedHosts(
+  declaration: Declaration,
+  acme: ReadAcme | undefined,
+  hosts: readonly CertificateHost[],
+  listeners: readonly ListenerUnit[]
+): ManagedHost[] {
+  const { process = { agreed: false, tls: false } } = declaration.input
+  const secure = listeners.filter(({ tls }) => tls)
+  const agreed = acme !== undefined || process.agreed
+  const managed = new Map<string, ManagedHost>()
+  for (const { host, port, choice, at } of hosts) {
+    if (choice === 'none' || !(process.tls || isServed(port, secure))) continue
+    if (choice === 'listed' && isListed(declaration, host)) continue
+    const never = whyNever(host, declaration.input.zone)
+    if (choice === 'managed') {
+      if (never !== undefined) declaration.error(at, siteErrors.CERTIFICATE_NONE, `${host} ${never}`)
+      else if (agreed) managed.set(host, { host, line: declaration.lineOf(at.span) })
+      else declaration.error(at, siteErrors.CERTIFICATE_NONE, `${host} gets no managed certificate: ${AGREE}`)
+    } else if (never === undefined && agreed && !host.startsWith('*.')) {
+      managed.set(host, { host, line: declaration.lineOf(at.span) })
+    } else if (!host.endsWith('.internal'))
+      declaration.warning(at, siteErrors.CERTIFICATE_NONE, without(host, agreed, never))
+  }
+  return [...managed.values()]
+}
+
+const AGREE = 'write "acme: { agree_to_terms: true }" in this file'
+const OR_FILE = 'list one under "certificates", or write "certificate: none"'
+
+function without(host: string, agreed: boolean, never: string | undefined): string {
+  const what = `there is no certificate for ${host}, so clients get one that they do not trust`
+  if (never !== undefined) return `${what}: it ${never}; ${OR_FILE}`
+  if (agreed) return `${what}: a wildcard is proved by DNS; write "certificate: managed", ${OR_FILE}`
+  return `${what}: for a managed one ${AGREE}, else ${OR_FILE}`
+}
+
+/** Why no authority issues for this host; undefined: it may. */
+function whyNever(host: string, zone: string): string | undefined {
+  if (isIP(host.replace(/^\[|\]$/g, '')) !== 0) return 'is an IP address, for which there are no managed certificates'
+  if (!host.replace(/^\*\./, '').includes('.')) return 'is no public name, for which there are no managed certificates'
+  if (host === zone || host.endsWith(`.${zone}`)) return 'is below the zone of the service'
+  return host.endsWith('.internal') ? 'is an internal name' : undefined
+}
+
+/** Does a listener with TLS serve a site of this port? */
+function isServed(port: number, secure: readonly ListenerUnit[]): boolean {
+  return secure.some(
+    (one) => (one.publicPort ?? one.port) === port || (one.publicPort === undefined && port === HTTPS_PORT)
+  )
+}
+
+function isListed({ records }: Declaration, host: string): boolean {
+  const above = `*${host.slice(host.indexOf('.'))}`
+  return records.some(({ resource, record: { body } }) => {
+    if (resource !== tlsCertificate) return false
+    const { dns_names } = body.subject_alternative_names as { readonly dns_names: readonly string[] }
+    return dns_names.some((name) => [host, above].includes(name.toLowerCase()))
+  })
+}
