@@ -45,6 +45,7 @@ export async function openDataPlane(options: Options, foundation: Foundation, ag
     clock,
     tunnels: agents.groups,
     lookup: names.forSockets,
+    certificate: (key) => holder.current().tables.certificates.at(key),
     checks,
     changed: serverChanges(log, bus)
   })

@@ -1,4 +1,4 @@
-import type { Failure } from '../flow/exchange.js'
+import { UNREACHED } from '../flow/error-codes.js'
 import type { FlowRequest } from '../flow/flow.js'
 import type { Clock } from '../lib/clock.js'
 import type { Retries, RetryCondition } from '../runtime/plan.js'
@@ -18,8 +18,6 @@ const METHODS: Readonly<Record<Retries['methods'], ReadonlySet<string>>> = {
   safe: new Set(['GET', 'HEAD', 'OPTIONS']),
   idempotent: new Set(['GET', 'HEAD', 'OPTIONS', 'PUT', 'DELETE'])
 }
-
-const UNREACHED: ReadonlySet<Failure> = new Set(['dial-refused', 'dial-timeout', 'dial-tls', 'no-tunnel'])
 
 /** Retries that a share of requests may come to before any request has been counted. */
 const RESERVE = 10

@@ -1,8 +1,10 @@
 import type { LookupFunction } from 'node:net'
+import { UNREACHED } from '../flow/error-codes.js'
 import type { Failure } from '../flow/exchange.js'
 import type { Clock } from '../lib/clock.js'
 import { Backoff } from '../lib/concurrency.js'
 import { formatAuthority } from '../lib/host.js'
+import type { Certificate } from '../runtime/certificates.js'
 import type { AddressUpstream, StatusRange } from '../runtime/plan.js'
 import type { Dialer } from '../transport/contract.js'
 import { tcpDialer, tlsDialer } from '../transport/dialers.js'
@@ -12,8 +14,6 @@ const AVOIDED = { first: 1_000, longest: 30_000 }
 /** Failures in a row, after a connection was there, until the server is taken for down. */
 const TOLERATED = 3
 
-/** The server was never reached: nothing can be hoped of it for now. */
-const UNREACHED: ReadonlySet<Failure> = new Set(['dial-refused', 'dial-timeout', 'dial-tls', 'no-tunnel'])
 const BROKEN: ReadonlySet<Failure> = new Set(['upstream-gone', 'upstream-timeout', 'upstream-malformed'])
 
 /** What a server is known to be, for people. */
@@ -174,22 +174,34 @@ export function isIn(ranges: readonly StatusRange[], status: number): boolean {
   return ranges.some(([from, to]) => status >= from && status <= to)
 }
 
-/** The server of a unit; `lookup` answers names, the system's resolver when left out. */
-export function serverOf(unit: AddressUpstream, clock: Clock, lookup: LookupFunction | undefined): Server {
-  return new Server(createDialer(unit, lookup), nameOf(unit), clock, unit)
+/** What the servers of units need of the process. */
+export interface Surroundings {
+  /** Answers names; the system's resolver when left out. */
+  readonly lookup?: LookupFunction | undefined
+  /** The certificate under the key of a unit, as it is now. */
+  readonly certificate?: ((key: string) => Certificate | undefined) | undefined
+}
+
+/** The server of a unit. */
+export function serverOf(unit: AddressUpstream, clock: Clock, around: Surroundings): Server {
+  return new Server(createDialer(unit, around), nameOf(unit), clock, unit)
 }
 
 function nameOf({ protocol, host, port }: AddressUpstream): string {
   return `${protocol}://${formatAuthority(host, port)}`
 }
 
-function createDialer(unit: AddressUpstream, lookup: LookupFunction | undefined): Dialer {
+function createDialer(unit: AddressUpstream, { lookup, certificate }: Surroundings): Dialer {
+  const { servername, certificateAuthorities: ca, minVersion, pins, clientCertificate: client } = unit
   const at = { host: unit.host, port: unit.port, lookup, ...(unit.http2 === true ? { http2: true } : {}) }
   if (unit.protocol === 'http') return tcpDialer(at)
   return tlsDialer({
     ...at,
-    servername: unit.servername ?? unit.host,
-    ...(unit.certificateAuthorities === undefined ? {} : { ca: unit.certificateAuthorities }),
-    ...(unit.minVersion === undefined ? {} : { minVersion: unit.minVersion })
+    servername: servername ?? unit.host,
+    ...(ca === undefined ? {} : { ca }),
+    ...(minVersion === undefined ? {} : { minVersion }),
+    // Who pins a certificate and names no server has it for its key alone.
+    ...(pins === undefined ? {} : { pins, checkName: ca !== undefined || servername !== undefined }),
+    ...(client === undefined ? {} : { client: { key: client, find: () => certificate?.(client) } })
   })
 }

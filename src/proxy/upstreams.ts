@@ -1,4 +1,3 @@
-import type { LookupFunction } from 'node:net'
 import type { Clock } from '../lib/clock.js'
 import { ShardedMap } from '../lib/sharded-map.js'
 import { atOnce, type Steps } from '../lib/slices.js'
@@ -12,7 +11,7 @@ import type {
 import type { Dialer } from '../transport/contract.js'
 import type { HealthChecks } from './health.js'
 import { RetryBudget } from './retries.js'
-import { type Observer, Server, type ServerState, serverOf } from './server.js'
+import { type Observer, Server, type ServerState, type Surroundings, serverOf } from './server.js'
 
 /** The part of its weight with which a member begins that has come back. */
 const COLDEST = 0.1
@@ -94,11 +93,9 @@ export interface ServerChange {
   readonly by: Observer
 }
 
-export interface UpstreamsParts {
+export interface UpstreamsParts extends Surroundings {
   readonly clock: Clock
   readonly tunnels?: TunnelGroups
-  /** Answers the names of servers; the system's resolver when left out. */
-  readonly lookup?: LookupFunction
   /** Asks the servers whose units want it; absent: traffic alone tells. */
   readonly checks?: HealthChecks
   /** Called at each change. Must not throw. */
@@ -115,7 +112,7 @@ type State = 'up' | 'down' | 'none'
 export class Upstreams {
   readonly #clock: Clock
   readonly #tunnels: TunnelGroups | undefined
-  readonly #lookup: LookupFunction | undefined
+  readonly #around: Surroundings
   readonly #checks: HealthChecks | undefined
   readonly #changed: UpstreamsParts['changed']
   readonly #servers = new WeakMap<AddressUpstream | TunnelUpstream, Server>()
@@ -126,10 +123,10 @@ export class Upstreams {
   readonly #uses = new Map<string, number>()
   #keys: ReadonlySet<string> = new Set()
 
-  constructor({ clock, tunnels, lookup, checks, changed }: UpstreamsParts) {
+  constructor({ clock, tunnels, checks, changed, ...around }: UpstreamsParts) {
     this.#clock = clock
     this.#tunnels = tunnels
-    this.#lookup = lookup
+    this.#around = around
     this.#checks = checks
     this.#changed = changed
   }
@@ -276,7 +273,7 @@ export class Upstreams {
   #server(unit: AddressUpstream | TunnelUpstream): Server | undefined {
     let server = this.#servers.get(unit)
     if (server === undefined) {
-      if (unit.form === 'address') server = serverOf(unit, this.#clock, this.#lookup)
+      if (unit.form === 'address') server = serverOf(unit, this.#clock, this.#around)
       else if (this.#tunnels !== undefined)
         server = new Server(this.#tunnels.dialer(unit.labels), `tunnels ${unit.id}`, this.#clock)
       else return undefined

@@ -87,6 +87,13 @@ export interface Retries {
   readonly share?: number
 }
 
+/** A certificate by the SHA-256 of all of it (DER) or of its public key (SubjectPublicKeyInfo). */
+export interface CertificatePin {
+  readonly of: 'certificate' | 'public-key'
+  /** 64 lower-case hexadecimal digits. */
+  readonly sha256: string
+}
+
 /** One server at an address. */
 export interface AddressUpstream extends UpstreamBase {
   readonly form: 'address'
@@ -101,6 +108,10 @@ export interface AddressUpstream extends UpstreamBase {
   readonly servername?: string
   /** Only for https; absent: TLS 1.2. */
   readonly minVersion?: 'TLSv1.2' | 'TLSv1.3'
+  /** Certificates that it may show; without `certificateAuthorities` in place of an authority. Only for https. */
+  readonly pins?: readonly CertificatePin[]
+  /** Key of the certificate that is shown to it when it asks for one. Only for https. */
+  readonly clientCertificate?: string
   readonly health?: HealthCheck
   readonly passiveHealth?: PassiveHealth
   /** Absent: as `proxy/retries` has it. */

@@ -119,7 +119,7 @@ async function readRoot(
   await given('ip_restrictions', (entry) => readIpRestrictions(declaration, values, entry))
   await given('certificate_authorities', (entry) => readAuthorities(declaration, names, entry))
   await given('certificates', (entry) => readCertificates(declaration, values, entry))
-  await given('backends', (entry) => readBackends(declaration, names, entry))
+  await given('backends', (entry) => readBackends(declaration, names, values, entry))
   const policies = await given('sites', (entry) => readSites(reader, entry))
   await given('tcp', (entry) => readTcp(reader, entry))
   const listeners = await given('listeners', async (entry) => readListeners(declaration, entry))

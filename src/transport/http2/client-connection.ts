@@ -1,6 +1,7 @@
 import type { BytePipe, Failure } from '../../flow/exchange.js'
 import type { DeadlineOwner, DeadlineTimer } from '../../lib/deadline-timer.js'
 import { Wire, type WireOwner } from '../http1/wire.js'
+import { TURNED_AWAY } from '../pipes.js'
 import { FloodWatch } from './flood-watch.js'
 import { CODE } from './frames.js'
 import { Http2Session, STREAM_WINDOW } from './session.js'
@@ -112,6 +113,11 @@ export class ClientConnection implements SessionOwner, WireOwner, DeadlineOwner 
     return this.#pipe.unreached === true
   }
 
+  /** Why it was not read, when `unreached`. */
+  get refusal(): NonNullable<BytePipe['refusal']> {
+    return this.#pipe.refusal ?? TURNED_AWAY
+  }
+
   /** Opens a stream whose head is to be sent at once; only while `free` is above 0. */
   open(user: ClientUser): Http2Stream | undefined {
     const stream = this.#session.open(user)
@@ -176,7 +182,7 @@ export class ClientConnection implements SessionOwner, WireOwner, DeadlineOwner 
   }
 
   wireEnded(): void {
-    this.#fail(this.unreached ? 'dial-refused' : 'upstream-gone', 'the connection ended', CODE.none)
+    this.#fail(this.unreached ? this.refusal.failure : 'upstream-gone', 'the connection ended', CODE.none)
   }
 
   wireClosed(): void {
