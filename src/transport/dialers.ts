@@ -1,9 +1,9 @@
 import { connect, isIP, type LookupFunction, type Socket } from 'node:net'
-import { type ConnectionOptions, connect as connectTls, type TLSSocket } from 'node:tls'
+import { type ConnectionOptions, checkServerIdentity, connect as connectTls, type TLSSocket } from 'node:tls'
 import type { BytePipe, Failure } from '../flow/exchange.js'
 import { DialError, type Dialer } from './contract.js'
 import { ignore, resetBelow, StreamPipe } from './pipes.js'
-import { handshakeFailure, namedBy, type PeerRefusal, type Pin, peerRefusal } from './tls/peer.js'
+import { handshakeFailure, type PeerRefusal, type Pin, peerRefusal } from './tls/peer.js'
 
 /** Where an upstream listens. `host` is a name or an address. */
 export interface TcpAddress {
@@ -87,7 +87,7 @@ export function tlsDialer(at: TlsAddress): Dialer {
         socket: below,
         // SNI holds names only (RFC 6066 3).
         ...(isIP(servername) === 0 ? { servername } : {}),
-        checkServerIdentity: (_host, certificate) => namedBy(servername, certificate),
+        checkServerIdentity: (_host, certificate) => checkServerIdentity(servername, certificate),
         // What is wrong with the certificate is judged below, where it can be named.
         rejectUnauthorized: false,
         allowHalfOpen: true,

@@ -166,7 +166,7 @@ onEngines('an upstream that wants a client certificate gets it, and no other', a
     t.equal(answer, code, `${maxVersion} without one`)
     t.match(detail, /client certificate/)
     const certificate = await create(sluice, '/tls_certificates', CLIENT)
-    const tls = { client_certificate_id: certificate.id }
+    const tls = { enabled: true, ...trusted, client_certificate_id: certificate.id }
     const changed = await account(sluice)(`/backends/static/${id}`, { method: 'PATCH', body: { tls } })
     t.match(changed.json, { tls: { client_certificate: { id: certificate.id } } })
     t.match(await visit(sluice, HOST), { status: 200, body: 'CN=client.test' }, maxVersion)
@@ -175,7 +175,7 @@ onEngines('an upstream that wants a client certificate gets it, and no other', a
     const stranger = await create(sluice, '/tls_certificates', STRANGER)
     await account(sluice)(`/backends/static/${id}`, {
       method: 'PATCH',
-      body: { tls: { client_certificate_id: stranger.id } }
+      body: { tls: { ...tls, client_certificate_id: stranger.id } }
     })
     t.equal((await visit(sluice, HOST)).status, 502, 'another one is not enough')
     t.notOk(JSON.stringify(sluice.log).includes('PRIVATE KEY'))
@@ -198,7 +198,7 @@ t.test('over HTTP/2 it is the same', async (t) => {
   const certificate = await create(sluice, '/tls_certificates', CLIENT)
   await account(sluice)(`/backends/static/${id}`, {
     method: 'PATCH',
-    body: { tls: { client_certificate_id: certificate.id } }
+    body: { tls: { enabled: true, ...trusted, client_certificate_id: certificate.id } }
   })
   t.match(await visit(sluice, HOST), { status: 200, body: 'h2' })
 })
@@ -268,7 +268,7 @@ t.test('a server of OpenSSL gets the client certificate', OPENSSL, async (t) => 
   const certificate = await create(sluice, '/tls_certificates', CLIENT)
   await account(sluice)(`/backends/static/${id}`, {
     method: 'PATCH',
-    body: { tls: { client_certificate_id: certificate.id } }
+    body: { tls: { enabled: true, ...trusted, client_certificate_id: certificate.id } }
   })
   const { status, body } = await visit(sluice, HOST)
   t.equal(status, 200)
@@ -303,7 +303,7 @@ http {
   const certificate = await create(sluice, '/tls_certificates', CLIENT)
   await account(sluice)(`/backends/static/${id}`, {
     method: 'PATCH',
-    body: { tls: { client_certificate_id: certificate.id } }
+    body: { tls: { enabled: true, ...trusted, client_certificate_id: certificate.id } }
   })
   t.match(await visit(sluice, HOST), { status: 200, body: 'CN=client.test' })
 })

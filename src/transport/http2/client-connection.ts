@@ -27,6 +27,9 @@ const PONG_TIME = 10_000
 const SETTLE = 30_000
 const LINGER = 500
 
+/** Its server ended it without a word of why. */
+const ENDED = { failure: 'upstream-gone', message: 'the connection ended' } as const
+
 /** What a connection is part of. */
 export interface ClientHost {
   readonly shared: Buffer
@@ -182,7 +185,8 @@ export class ClientConnection implements SessionOwner, WireOwner, DeadlineOwner 
   }
 
   wireEnded(): void {
-    this.#fail(this.unreached ? this.refusal.failure : 'upstream-gone', 'the connection ended', CODE.none)
+    const { failure, message } = this.unreached ? this.refusal : ENDED
+    this.#fail(failure, message, CODE.none)
   }
 
   wireClosed(): void {

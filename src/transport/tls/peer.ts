@@ -1,5 +1,5 @@
 import { createHash, type X509Certificate } from 'node:crypto'
-import { checkServerIdentity, type PeerCertificate, type TLSSocket } from 'node:tls'
+import { checkServerIdentity, type TLSSocket } from 'node:tls'
 import type { Failure } from '../../flow/exchange.js'
 import { systemClock } from '../../lib/clock.js'
 
@@ -51,7 +51,7 @@ export function peerRefusal(socket: TLSSocket, rules: PeerRules): PeerRefusal | 
   if (leaf === undefined) return { failure: 'dial-tls', message: 'it shows no certificate' }
   const pin = pinRefusal(leaf, rules.pins)
   if (!rules.pinsAlone) return (socket.authorized ? undefined : refusalFor(socket, leaf, rules)) ?? pin
-  return pin ?? timeRefusal(leaf) ?? (rules.checkName ? nameRefusal(socket, leaf, rules) : undefined)
+  return pin ?? timeRefusal(leaf) ?? (rules.checkName ? nameRefusal(leaf, rules) : undefined)
 }
 
 /** Why a handshake broke, from the code of its error: `dial-tls` where the code says no more. */
@@ -85,7 +85,6 @@ const REFUSES_CLIENT: ReadonlySet<string> = new Set([
 const VERSION: ReadonlySet<string> = new Set([
   'ERR_SSL_UNSUPPORTED_PROTOCOL',
   'ERR_SSL_WRONG_SSL_VERSION',
-  'ERR_SSL_WRONG_VERSION_NUMBER',
   'ERR_SSL_VERSION_TOO_LOW'
 ])
 
@@ -132,13 +131,8 @@ function timeRefusal({ validFrom, validTo, subject }: X509Certificate): PeerRefu
   return undefined
 }
 
-function nameRefusal(socket: TLSSocket, leaf: X509Certificate, rules: PeerRules): PeerRefusal | undefined {
-  return namedBy(rules.name, socket.getPeerCertificate()) === undefined ? undefined : wrongName(leaf, rules)
-}
-
-/** As node checks it (RFC 9525); an error when the certificate is for other names. */
-export function namedBy(name: string, certificate: PeerCertificate): Error | undefined {
-  return checkServerIdentity(name, certificate)
+function nameRefusal(leaf: X509Certificate, rules: PeerRules): PeerRefusal | undefined {
+  return checkServerIdentity(rules.name, leaf.toLegacyObject()) === undefined ? undefined : wrongName(leaf, rules)
 }
 
 function wrongName({ subjectAltName }: X509Certificate, { name }: PeerRules): PeerRefusal {
