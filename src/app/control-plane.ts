@@ -11,6 +11,8 @@ import type { Steps } from '../lib/slices.js'
 import { isShared, storeAddress } from '../options/catalogue.js'
 import type { Options } from '../options/options.js'
 import { IN_MEMORY } from '../options/values.js'
+import type { NameState } from '../proxy/named-servers.js'
+import type { ServerState } from '../proxy/server.js'
 import { agentIngress } from '../resources/domains.js'
 import { eventDestination } from '../resources/event-destinations.js'
 import { eventSubscription } from '../resources/event-subscriptions.js'
@@ -145,8 +147,13 @@ function followRevisions({ revisions }: Foundation, { agents, events }: ControlS
 function healthAnswer({ upstreams }: DataPlane, { tables }: Snapshot, backend: string): Json | undefined {
   const known = upstreams.stateOf(tables.upstreams.get(upstreamKey(backend)))
   if (known === undefined) return undefined
-  const { state, reason, since } = known
-  return { status: state, reason, since: since === undefined ? null : timestampText(since) }
+  const shown = ({ state, reason, since }: ServerState | NameState) => ({
+    status: state,
+    reason,
+    since: since === undefined ? null : timestampText(since)
+  })
+  const servers = (known.servers ?? []).map(({ name, state }) => ({ server: name, ...shown(state) }))
+  return { ...shown(known), servers, name: known.name === undefined ? null : shown(known.name) }
 }
 
 /** What traffic no longer needs is given up beside it. */

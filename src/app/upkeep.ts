@@ -6,11 +6,13 @@ import type { Options } from '../options/options.js'
 import type { PolicyServices } from '../policy/services.js'
 import { backendOf } from '../proxy/upstreams.js'
 import {
+  type NameResolution,
   observeAgents,
   observeDeliveries,
   observeLog,
   observeRestrictions,
   observeStore,
+  observeUpstreamNames,
   observeUpstreams,
   type UpstreamState
 } from '../telemetry/observed-metrics.js'
@@ -47,6 +49,7 @@ export function beginUpkeep(options: Options, foundation: Foundation, stage: Upk
   observeStore(registry, () => control.configuration.divergences)
   observeLog(registry, () => output?.dropped ?? 0)
   observeUpstreams(registry, () => upstreamStates(dataPlane))
+  observeUpstreamNames(registry, () => upstreamNames(dataPlane))
   observeAgents(registry, () => agents.statistics)
   observeRestrictions(registry, () => ({ agent: agents.addressCounts, ...control.access.addressCounts }))
   observeDeliveries(registry, () => events.counts())
@@ -65,6 +68,13 @@ export function beginUpkeep(options: Options, foundation: Foundation, stage: Upk
 function* upstreamStates({ upstreams }: UpkeepStage['dataPlane']): Generator<UpstreamState> {
   for (const [key, { name, active, state, tries, failures }] of upstreams.servers()) {
     yield { backend: backendOf(key), server: name, up: state.state !== 'down', active, tries, failures }
+  }
+}
+
+/** Each name that was asked for, with the backend or option that has it. */
+function* upstreamNames({ upstreams }: UpkeepStage['dataPlane']): Generator<NameResolution> {
+  for (const [key, { state }] of upstreams.names()) {
+    if (state !== 'unknown') yield { backend: backendOf(key), resolved: state === 'resolved' }
   }
 }
 

@@ -254,6 +254,7 @@ export const FAILURES: Readonly<Record<Failure, FailureAnswer>> = {
   overloaded: flowErrors.OVERLOADED,
   'dial-refused': flowErrors.UPSTREAM_REFUSED,
   'dial-timeout': flowErrors.UPSTREAM_CONNECT_TIMEOUT,
+  'dial-outrun': flowErrors.UPSTREAM_CONNECT_TIMEOUT,
   'dial-tls': flowErrors.UPSTREAM_TLS,
   'tls-untrusted': flowErrors.UPSTREAM_CERTIFICATE_UNTRUSTED,
   'tls-name': flowErrors.UPSTREAM_CERTIFICATE_NAME,

@@ -114,6 +114,7 @@ export type Failure =
   | 'overloaded'
   | 'dial-refused'
   | 'dial-timeout'
+  | 'dial-outrun'
   | 'dial-tls'
   | 'tls-untrusted'
   | 'tls-name'

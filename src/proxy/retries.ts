@@ -22,6 +22,11 @@ const METHODS: Readonly<Record<Retries['methods'], ReadonlySet<string>>> = {
 /** Retries that a share of requests may come to before any request has been counted. */
 const RESERVE = 10
 
+/** The server whose connection waits for the request, because it was first while another one was dialled. */
+export function successorOf(answer: Answer, server: Server): Server | undefined {
+  return answer.kind === 'failed' && answer.failure === 'dial-outrun' ? server.successor : undefined
+}
+
 export function retriesOf({ settings: { retries } }: Server): Retries {
   return retries ?? USUAL
 }

@@ -4,6 +4,7 @@ import type { Failure } from '../flow/exchange.js'
 import type { Clock } from '../lib/clock.js'
 import { Backoff } from '../lib/concurrency.js'
 import { formatAuthority } from '../lib/host.js'
+import type { Names } from '../lib/names/names.js'
 import type { Certificate } from '../runtime/certificates.js'
 import type { AddressUpstream, StatusRange } from '../runtime/plan.js'
 import type { Dialer } from '../transport/contract.js'
@@ -49,6 +50,10 @@ export class Server {
   /** Requests and connections that were sent to it, and those of them that failed by its fault. */
   tries = 0
   failures = 0
+  /** The server that was first when this one was dialled last and another one answered: its connection waits there. */
+  successor: Server | undefined
+  /** Dials of it under way that others have outrun. */
+  #outrun = 0
   #active = 0
   #failures = 0
   readonly #backoff = new Backoff(AVOIDED)
@@ -68,7 +73,7 @@ export class Server {
     this.name = name
     this.settings = unit ?? {}
     this.scheme = unit?.protocol ?? 'http'
-    this.address = unit === undefined ? '' : formatAuthority(unit.host, unit.port)
+    this.address = unit === undefined ? '' : authorityOf(unit)
   }
 
   /** Exchanges and connections that it carries now. */
@@ -76,8 +81,17 @@ export class Server {
     return this.#active
   }
 
+  /** Another one was first while it was dialled: it is avoided until that dial ends, with the way to say so. */
+  outrun(by: Server): () => void {
+    this.successor = by
+    this.#outrun++
+    return () => {
+      this.#outrun--
+    }
+  }
+
   isUp(): boolean {
-    return this.#checked !== false && this.#clock.monotonic() >= this.#downUntil
+    return this.#outrun === 0 && this.#checked !== false && this.#clock.monotonic() >= this.#downUntil
   }
 
   /** Milliseconds since it came back from being down; infinite when it never was. */
@@ -174,26 +188,39 @@ export function isIn(ranges: readonly StatusRange[], status: number): boolean {
   return ranges.some(([from, to]) => status >= from && status <= to)
 }
 
+function authorityOf({ host, port, service }: AddressUpstream): string {
+  return service === undefined ? formatAuthority(host, port) : host
+}
+
 /** What the servers of units need of the process. */
 export interface Surroundings {
   /** Answers names; the system's resolver when left out. */
   readonly lookup?: LookupFunction | undefined
+  /** Tells the addresses of names and how long they hold; without it a name is one server. */
+  readonly names?: Pick<Names, 'resolve' | 'services'> | undefined
   /** The certificate under the key of a unit, as it is now. */
   readonly certificate?: ((key: string) => Certificate | undefined) | undefined
 }
 
 /** The server of a unit. */
 export function serverOf(unit: AddressUpstream, clock: Clock, around: Surroundings): Server {
-  return new Server(createDialer(unit, around), nameOf(unit), clock, unit)
+  return new Server(dialerOf(unit, around), nameOf(unit), clock, unit)
 }
 
-function nameOf({ protocol, host, port }: AddressUpstream): string {
+/** For logs: what the configuration calls it. */
+export function nameOf({ protocol, host, port, service }: AddressUpstream): string {
+  if (service !== undefined) return `srv+${protocol}://${service}`
   return `${protocol}://${formatAuthority(host, port)}`
 }
 
-function createDialer(unit: AddressUpstream, { lookup, certificate }: Surroundings): Dialer {
+/** Dials the unit, or one address of its name: what TLS asks for is the same. */
+export function dialerOf(
+  unit: AddressUpstream,
+  { lookup, certificate }: Surroundings,
+  place: { readonly host: string; readonly port: number } = unit
+): Dialer {
   const { servername, certificateAuthorities: ca, minVersion, pins, clientCertificate: client } = unit
-  const at = { host: unit.host, port: unit.port, lookup, ...(unit.http2 === true ? { http2: true } : {}) }
+  const at = { host: place.host, port: place.port, lookup, ...(unit.http2 === true ? { http2: true } : {}) }
   if (unit.protocol === 'http') return tcpDialer(at)
   return tlsDialer({
     ...at,

@@ -10,6 +10,7 @@ import type {
 } from '../runtime/plan.js'
 import type { Dialer } from '../transport/contract.js'
 import type { HealthChecks } from './health.js'
+import { isNamed, type Member, NamedServers, type NameState } from './named-servers.js'
 import { RetryBudget } from './retries.js'
 import { type Observer, Server, type ServerState, type Surroundings, serverOf } from './server.js'
 
@@ -100,6 +101,25 @@ export interface UpstreamsParts extends Surroundings {
   readonly checks?: HealthChecks
   /** Called at each change. Must not throw. */
   readonly changed?: (change: ServerChange) => void
+  /** Called when what is known of a name has changed. Must not throw. */
+  readonly named?: (change: NameChange) => void
+  /** Called when the servers of a name have changed: connections with other keys are of no use. Must not throw. */
+  readonly retain?: (keys: ReadonlySet<string>) => void
+}
+
+/** A name of the configuration that serves resolves no more, or again, as this process sees it. */
+export interface NameChange {
+  /** Id of the backend, or name of the option, that it is of. */
+  readonly backend: string
+  readonly name: string
+  readonly state: NameState
+}
+
+/** What is known of the servers of a unit. */
+export interface UnitState extends ServerState {
+  /** Each of them, where a name may have several. */
+  readonly servers?: readonly { readonly name: string; readonly state: ServerState }[]
+  readonly name?: NameState
 }
 
 /** How good a choice a unit is: it works, it is down, or it cannot be tried (again). */
@@ -115,34 +135,49 @@ export class Upstreams {
   readonly #around: Surroundings
   readonly #checks: HealthChecks | undefined
   readonly #changed: UpstreamsParts['changed']
+  readonly #nameChanged: UpstreamsParts['named']
+  readonly #retain: UpstreamsParts['retain']
   readonly #servers = new WeakMap<AddressUpstream | TunnelUpstream, Server>()
-  readonly #choices = new WeakMap<WeightedUpstream, WeightedChoice>()
+  readonly #named = new WeakMap<AddressUpstream, NamedServers>()
+  readonly #choices = new WeakMap<WeightedUpstream | readonly Member[], WeightedChoice>()
   readonly #budgets = new WeakMap<UpstreamUnit, RetryBudget>()
   #followed: ShardedMap<UpstreamUnit> = ShardedMap.empty()
   /** Pool key → units that use it. */
   readonly #uses = new Map<string, number>()
   #keys: ReadonlySet<string> = new Set()
 
-  constructor({ clock, tunnels, checks, changed, ...around }: UpstreamsParts) {
+  constructor({ clock, tunnels, checks, changed, named, retain, ...around }: UpstreamsParts) {
     this.#clock = clock
     this.#tunnels = tunnels
     this.#around = around
     this.#checks = checks
     this.#changed = changed
+    this.#nameChanged = named
+    this.#retain = retain
   }
 
   /** What is known of the server of a unit; undefined for one that is no server. */
-  stateOf(unit: UpstreamUnit | undefined): ServerState | undefined {
+  stateOf(unit: UpstreamUnit | undefined): UnitState | undefined {
     if (unit?.form !== 'address') return undefined
-    return this.#server(unit)?.state
+    const named = this.#namedOf(unit)
+    if (named === undefined) return this.#server(unit)?.state
+    const servers = named.members.map(({ server: { name, state } }) => ({ name, state }))
+    const best = servers.find(({ state }) => state.state !== 'down') ?? servers[0]
+    return best === undefined ? undefined : { ...best.state, servers, name: named.state }
+  }
+
+  /** Each name of the units that serve, with the key of its unit. */
+  *names(): Generator<readonly [key: string, state: NameState]> {
+    for (const [key, unit] of this.#followed) {
+      const named = unit.form === 'address' ? this.#namedOf(unit) : undefined
+      if (named !== undefined) yield [key, named.state]
+    }
   }
 
   /** The servers of the units that serve, with the key of their unit. */
   *servers(): Generator<readonly [key: string, server: Server]> {
     for (const [key, unit] of this.#followed) {
-      if (unit.form !== 'address') continue
-      const server = this.#server(unit)
-      if (server !== undefined) yield [key, server]
+      if (unit.form === 'address') for (const { server } of this.#members(unit)) yield [key, server]
     }
   }
 
@@ -195,9 +230,8 @@ export class Upstreams {
         return { kind: 'response', unit }
       case 'address':
       case 'tunnels': {
-        const server = this.#server(unit)
-        if (server === undefined || tried.has(server)) return undefined
-        return { kind: 'server', server, backend: backendOf(key) }
+        const server = this.#member(unit, tried)
+        return server === undefined ? undefined : { kind: 'server', server, backend: backendOf(key) }
       }
       case 'failover': {
         const member =
@@ -242,10 +276,9 @@ export class Upstreams {
         return 'up'
       case 'address':
       case 'tunnels': {
-        const server = this.#server(unit)
-        if (server === undefined || tried.has(server)) return 'none'
         if (unit.form === 'tunnels' && this.#tunnels?.has(unit.labels) !== true) return 'none'
-        return server.isUp() ? 'up' : 'down'
+        const left = this.#members(unit).filter(({ server }) => !tried.has(server))
+        return best(left.map(({ server }) => (server.isUp() ? 'up' : 'down')))
       }
       case 'failover':
         return best(unit.members.map((member) => this.#state(units, member, tried)))
@@ -259,15 +292,54 @@ export class Upstreams {
   #load(units: UpstreamLookup, key: string): number {
     const unit = units.upstream(key)
     if (unit?.form !== 'address' && unit?.form !== 'tunnels') return 0
-    return this.#server(unit)?.active ?? 0
+    return this.#members(unit).reduce((sum, { server }) => sum + server.active, 0)
   }
 
   /** The part of its weight that a member has: one that has just come back rises to the whole. */
   #warmth(units: UpstreamLookup, key: string, { slowStart = 0 }: WeightedUpstream): number {
     const unit = units.upstream(key)
     if (slowStart === 0 || (unit?.form !== 'address' && unit?.form !== 'tunnels')) return 1
-    const up = this.#server(unit)?.upFor ?? slowStart
+    const up = Math.max(...this.#members(unit).map(({ server }) => server.upFor), 0)
     return Math.min(1, Math.max(COLDEST, up / slowStart))
+  }
+
+  /** What resolves the name of a unit; undefined for one at an address. */
+  #namedOf(unit: AddressUpstream): NamedServers | undefined {
+    const { names } = this.#around
+    if (names === undefined || !isNamed(unit)) return undefined
+    let named = this.#named.get(unit)
+    if (named === undefined) {
+      named = new NamedServers(unit, this.#clock, this.#around, names)
+      this.#named.set(unit, named)
+    }
+    return named
+  }
+
+  /** The servers that a unit stands for now. */
+  #members(unit: AddressUpstream | TunnelUpstream): readonly Member[] {
+    const named = unit.form === 'address' ? this.#namedOf(unit) : undefined
+    if (named !== undefined) return named.members
+    const server = this.#server(unit)
+    return server === undefined ? [] : [{ server, address: '', priority: 0, weight: 1 }]
+  }
+
+  /** Of the servers of a unit that are left, one of the lowest priority with a server that works. */
+  #member(unit: AddressUpstream | TunnelUpstream, tried: ReadonlySet<Server>): Server | undefined {
+    const members = this.#members(unit)
+    const [only, second] = members
+    if (second === undefined) return only === undefined || tried.has(only.server) ? undefined : only.server
+    const left = members.map((member, index) => ({ ...member, index })).filter(({ server }) => !tried.has(server))
+    const up = left.filter(({ server }) => server.isUp())
+    const among = up.length > 0 ? up : left
+    const priority = Math.min(...among.map((one) => one.priority))
+    let choice = this.#choices.get(members)
+    if (choice === undefined) {
+      choice = new WeightedChoice()
+      this.#choices.set(members, choice)
+    }
+    const shares = among.filter((one) => one.priority === priority)
+    const index = choice.take(shares.map(({ index, weight, server }) => ({ index, weight, load: server.active })))
+    return index === undefined ? undefined : members[index]?.server
   }
 
   #server(unit: AddressUpstream | TunnelUpstream): Server | undefined {
@@ -285,10 +357,32 @@ export class Upstreams {
   /** Answers whether the set of keys has changed. */
   #count(unitKey: string, unit: UpstreamUnit | undefined, by: 1 | -1): boolean {
     if (unit?.form !== 'address' && unit?.form !== 'tunnels') return false
+    const backend = backendOf(unitKey)
+    const named = unit.form === 'address' ? this.#namedOf(unit) : undefined
+    if (named !== undefined) {
+      if (by === 1) this.#beginNamed(backend, named)
+      else named.end()
+      return true
+    }
     const server = this.#server(unit)
-    if (server === undefined) return false
+    return server === undefined ? false : this.#countServer(backend, server, by)
+  }
+
+  #beginNamed(backend: string, named: NamedServers): void {
+    named.begin({
+      added: (server) => this.#countServer(backend, server, 1),
+      removed: (server) => this.#countServer(backend, server, -1),
+      changed: () => {
+        this.#keys = new Set(this.#uses.keys())
+        this.#retain?.(this.#keys)
+      },
+      named: (state) => this.#nameChanged?.({ backend, name: named.name, state })
+    })
+  }
+
+  #countServer(backend: string, server: Server, by: 1 | -1): boolean {
     if (by === 1) {
-      const about = { backend: backendOf(unitKey), server: server.name }
+      const about = { backend, server: server.name }
       server.onChange = (state, seenBy) => this.#changed?.({ ...about, state, by: seenBy })
       this.#checks?.begin(server)
     } else {

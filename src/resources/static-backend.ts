@@ -135,15 +135,32 @@ const RETRIES = {
 }
 
 const KNOWLEDGE = 'What the process that answers knows of the server.'
+const seen = (status: string) => ({
+  status: Type.String({ description: status }),
+  reason: Type.String({ description: 'What was seen last.' }),
+  since: Type.Union([Type.String(), Type.Null()], { description: 'Since when (RFC 3339).' })
+})
+const OF_SERVER = 'up, down, or unchecked while nothing says either.'
 const stateSchema = Type.Object(
   {
-    status: Type.String({ description: 'up, down, or unchecked while nothing says either.' }),
-    reason: Type.String({ description: 'What was seen last.' }),
-    since: Type.Union([Type.String(), Type.Null()], { description: 'Since when (RFC 3339).' })
+    ...seen(OF_SERVER),
+    servers: Type.Array(
+      Type.Object({ server: Type.String({ description: 'Its URL and its address.' }), ...seen(OF_SERVER) }),
+      { description: 'Where the address is a name: each address that it has.' }
+    ),
+    name: Type.Union(
+      [
+        Type.Object(
+          seen('unknown until the first answer, resolved, stale while the last addresses stand in, or unresolved.')
+        ),
+        Type.Null()
+      ],
+      { description: 'Where the address is a name: does it resolve? null: it is none.' }
+    )
   },
   { description: KNOWLEDGE }
 )
-const UNCHECKED = { status: 'unchecked', reason: '', since: null }
+const UNCHECKED = { status: 'unchecked', reason: '', since: null, servers: [], name: null }
 
 /** An address that is always there. */
 export const staticBackend = defineResource({
@@ -156,11 +173,15 @@ export const staticBackend = defineResource({
   fields: {
     ...described,
     address: text({
-      description: 'host:port of the upstream.',
+      description: 'host:port of the upstream; each address of a name is a server. Empty: srv says where it is.',
       form: 'address',
       bytes: 300,
-      required: true,
       examples: ['127.0.0.1:3000']
+    }),
+    srv: text({
+      description: 'Name of a service in the DNS, whose records SRV say where its servers are; empty: address says it.',
+      bytes: 253,
+      examples: ['_http._tcp.web.internal']
     }),
     tls: object(TLS, {
       description: 'TLS to the upstream; null: none.',
@@ -194,13 +215,26 @@ export const staticBackend = defineResource({
     timeouts: object(TIMEOUTS, { description: 'Time-outs of its own; null: those of the options.' }),
     state: computed(stateSchema, KNOWLEDGE, (_stored, _path, { id }, { healthOf }) => healthOf?.(id) ?? UNCHECKED)
   },
-  rules: [{ on: ['health', 'http2'], check: grpcNeedsHttp2 }]
+  rules: [
+    { on: ['health', 'http2'], check: grpcNeedsHttp2 },
+    { on: ['address', 'srv'], check: onePlace }
+  ]
 })
 
 function grpcNeedsHttp2({ body, report }: RuleView): void {
   const health = body.health as { readonly type?: unknown } | null | undefined
   if (health?.type !== 'grpc' || body.http2 === true) return
   report('health', 'CONFLICTING_FIELDS', 'type grpc needs http2, which gRPC is spoken over')
+}
+
+const SERVICE = /^_[a-z0-9-]{1,62}\._(?:tcp|udp)(?:\.[a-z0-9_-]{1,63})+\.?$/i
+
+function onePlace({ body, report }: RuleView): void {
+  const { address, srv } = body as { readonly address: string; readonly srv: string }
+  if (srv !== '' && !SERVICE.test(srv))
+    report('srv', 'FIELD_INVALID', 'must be the name of a service, such as _http._tcp.web.internal')
+  if (address === '' && srv === '') report('address', 'FIELD_REQUIRED', 'must be given, unless srv is')
+  if (address !== '' && srv !== '') report('srv', 'CONFLICTING_FIELDS', 'does not go with address')
 }
 
 /** What a check of this type does not look at is refused. */
@@ -294,13 +328,11 @@ export const staticBackends = planned(
   staticBackend,
   (id) => [upstreamKey(id)],
   ({ record: { id, body } }) => {
-    const { host, port } = splitHostport(body.address)
     const unit: AddressUpstream = {
       kind: 'upstream',
       form: 'address',
       protocol: body.tls?.enabled === true ? 'https' : 'http',
-      host,
-      port,
+      ...placeOf(body),
       ...(body.http2 === true ? { http2: true } : {}),
       ...tlsOf(body),
       ...healthOf(body),
@@ -312,6 +344,13 @@ export const staticBackends = planned(
 )
 
 type StaticBody = RecordOf<typeof staticBackend>['body']
+
+/** The domain of a service (RFC 2782) is what the certificate must be for: who answers for the name names the targets. */
+function placeOf({ address, srv = '' }: StaticBody): Pick<AddressUpstream, 'host' | 'port' | 'service'> {
+  if (srv === '') return splitHostport(address)
+  const service = srv.toLowerCase().replace(/\.$/, '')
+  return { host: service.split('.').slice(2).join('.'), port: 0, service }
+}
 
 function tlsOf({ tls }: StaticBody): Partial<AddressUpstream> {
   if (tls?.enabled !== true) return {}

@@ -98,8 +98,12 @@ export interface CertificatePin {
 export interface AddressUpstream extends UpstreamBase {
   readonly form: 'address'
   readonly protocol: 'http' | 'https'
+  /** With `service` the domain of the service. */
   readonly host: string
+  /** With `service` 0. */
   readonly port: number
+  /** Its servers are the targets of the records SRV of this name (RFC 2782). */
+  readonly service?: string | undefined
   /** PEM text of the certificate authorities to trust instead of the system's; only for https. */
   readonly certificateAuthorities?: string
   /** It is spoken to in HTTP/2: by ALPN with https, by prior knowledge with http. Absent: HTTP/1.1. */

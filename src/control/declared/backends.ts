@@ -215,7 +215,7 @@ class BackendReader {
     about: Readonly<Record<string, unknown>>
   ): Promise<string | undefined> {
     const at = { path, span: node.span }
-    const [, scheme = 'http', address] = /^(?:([a-z][a-z0-9+.-]*):\/\/)?([^/?#\s]+)\/?$/i.exec(url) ?? []
+    const [, written = 'http', address] = /^(?:([a-z][a-z0-9+.-]*):\/\/)?([^/?#\s]+)\/?$/i.exec(url) ?? []
     if (address === undefined) {
       this.#declaration.error(
         at,
@@ -224,11 +224,13 @@ class BackendReader {
       )
       return undefined
     }
+    const srv = /^srv\+/i.test(written)
+    const scheme = srv ? written.slice('srv+'.length) : written
     const port = SCHEMES[scheme.toLowerCase()]
     if (port === undefined) {
       const message =
         UNBUILT_SCHEMES[scheme.toLowerCase()] ??
-        `"${scheme}" is no scheme of a server; write http, https, h2c, h2, grpc, grpcs or tcp`
+        `"${written}" is no scheme of a server; write http, https, h2c, h2, grpc, grpcs or tcp, with srv+ before it for a service of the DNS`
       this.#declaration.error(at, scheme in UNBUILT_SCHEMES ? siteErrors.NOT_BUILT : fieldErrors.FIELD_INVALID, message)
       return undefined
     }
@@ -244,7 +246,8 @@ class BackendReader {
       )
     }
     const tls = { ...(secure ? await this.#tls() : {}), enabled: secure }
-    const body = { ...about, ...given, address: whole, tls, http2: HTTP2.has(scheme.toLowerCase()) }
+    const place = srv ? { srv: address } : { address: whole }
+    const body = { ...about, ...given, ...place, tls, http2: HTTP2.has(scheme.toLowerCase()) }
     const label = `backend ${this.#entry.key}`
     const locate = (field: string) => this.#settingAt(field) ?? at
     return (await this.#declaration.add(staticBackend, { label, name, body, at, locate }))?.id

@@ -104,7 +104,9 @@ function ipPolicy(): Schema {
   return object({ allow: networks, deny: networks, description: { type: 'string' }, metadata: { type: 'string' } })
 }
 
-const url = text('http://, https://, h2c://, h2://, grpc://, grpcs:// or tcp:// with host and port.')
+const url = text(
+  'http://, https://, h2c://, h2://, grpc://, grpcs:// or tcp:// with host and port; with srv+ before it, such as srv+http://_http._tcp.web.internal, a service of the DNS.'
+)
 const server = object({ url, weight: { type: 'integer', minimum: 0, maximum: 10_000 } }, { required: ['url'] })
 const servers: Schema = { type: 'array', minItems: 1, items: { anyOf: [url, server] }, description: 'Servers.' }
 
