@@ -92,12 +92,29 @@ t.test('the first request waits for the name', async (t) => {
   t.match(await visit(sluice, HOST), { status: 200, body: '127.0.0.1' })
 })
 
-t.test('an address that does not answer is down alone, and its requests go to the others', async (t) => {
-  const { sluice } = await stand(t, { 'web.test': ['127.0.0.1', '127.0.0.2', '2001:db8::1'] })
-  const port = await upstreams(t, ['127.0.0.2'])
+onEngines('an address that does not answer is down alone, and its requests go to the others', async (t, engine) => {
+  const { sluice } = await stand(t, { 'web.test': ['127.0.0.1', '127.0.0.2', '2001:db8::1'] }, engine)
+  const counting = createServer((request, response) => {
+    let bytes = 0
+    request.on('data', (chunk: Buffer) => {
+      bytes += chunk.length
+    })
+    request.on('end', () => response.end(`127.0.0.2 ${bytes}`))
+  })
+  counting.listen(0, '127.0.0.2')
+  await once(counting, 'listening')
+  t.teardown(() => {
+    counting.closeAllConnections()
+    counting.close()
+  })
+  const { port } = counting.address() as AddressInfo
   const id = await serve(sluice, { address: `web.test:${port}`, retries: { attempts: 1, on: [] } })
   await resolved(sluice, id, 3)
-  t.same(await counted(sluice, 6), { '127.0.0.2': 6 }, 'even without retries')
+  for (const body of ['', 'x'.repeat(200_000)]) {
+    const answer = await visit(sluice, HOST, { method: 'POST', body })
+    t.match(answer, { status: 200, body: `127.0.0.2 ${body.length}` }, 'its body was not touched')
+  }
+  t.same(await counted(sluice, 6), { '127.0.0.2 0': 6 }, 'even without retries')
   const { status, servers } = await stateOf(sluice, id)
   const down = servers
     .filter((one: { status: string }) => one.status === 'down')
