@@ -173,15 +173,12 @@ export const staticBackend = defineResource({
   fields: {
     ...described,
     address: text({
-      description: 'host:port of the upstream; each address of a name is a server. Empty: srv says where it is.',
-      form: 'address',
+      description:
+        'host:port of the upstream; each address of a name is a server. Or a service of the DNS such as _http._tcp.web.internal, whose records SRV name the servers.',
+      form: 'upstream_address',
       bytes: 300,
+      required: true,
       examples: ['127.0.0.1:3000']
-    }),
-    srv: text({
-      description: 'Name of a service in the DNS, whose records SRV say where its servers are; empty: address says it.',
-      bytes: 253,
-      examples: ['_http._tcp.web.internal']
     }),
     tls: object(TLS, {
       description: 'TLS to the upstream; null: none.',
@@ -215,26 +212,13 @@ export const staticBackend = defineResource({
     timeouts: object(TIMEOUTS, { description: 'Time-outs of its own; null: those of the options.' }),
     state: computed(stateSchema, KNOWLEDGE, (_stored, _path, { id }, { healthOf }) => healthOf?.(id) ?? UNCHECKED)
   },
-  rules: [
-    { on: ['health', 'http2'], check: grpcNeedsHttp2 },
-    { on: ['address', 'srv'], check: onePlace }
-  ]
+  rules: [{ on: ['health', 'http2'], check: grpcNeedsHttp2 }]
 })
 
 function grpcNeedsHttp2({ body, report }: RuleView): void {
   const health = body.health as { readonly type?: unknown } | null | undefined
   if (health?.type !== 'grpc' || body.http2 === true) return
   report('health', 'CONFLICTING_FIELDS', 'type grpc needs http2, which gRPC is spoken over')
-}
-
-const SERVICE = /^_[a-z0-9-]{1,62}\._(?:tcp|udp)(?:\.[a-z0-9_-]{1,63})+\.?$/i
-
-function onePlace({ body, report }: RuleView): void {
-  const { address, srv } = body as { readonly address: string; readonly srv: string }
-  if (srv !== '' && !SERVICE.test(srv))
-    report('srv', 'FIELD_INVALID', 'must be the name of a service, such as _http._tcp.web.internal')
-  if (address === '' && srv === '') report('address', 'FIELD_REQUIRED', 'must be given, unless srv is')
-  if (address !== '' && srv !== '') report('srv', 'CONFLICTING_FIELDS', 'does not go with address')
 }
 
 /** What a check of this type does not look at is refused. */
@@ -346,10 +330,9 @@ export const staticBackends = planned(
 type StaticBody = RecordOf<typeof staticBackend>['body']
 
 /** The domain of a service (RFC 2782) is what the certificate must be for: who answers for the name names the targets. */
-function placeOf({ address, srv = '' }: StaticBody): Pick<AddressUpstream, 'host' | 'port' | 'service'> {
-  if (srv === '') return splitHostport(address)
-  const service = srv.toLowerCase().replace(/\.$/, '')
-  return { host: service.split('.').slice(2).join('.'), port: 0, service }
+function placeOf({ address }: StaticBody): Pick<AddressUpstream, 'host' | 'port' | 'service'> {
+  if (/:\d+$/.test(address)) return splitHostport(address)
+  return { host: address.split('.').slice(2).join('.'), port: 0, service: address }
 }
 
 function tlsOf({ tls }: StaticBody): Partial<AddressUpstream> {

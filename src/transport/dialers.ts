@@ -32,7 +32,7 @@ export interface TlsAddress extends TcpAddress {
 }
 
 /** A certificate of our own. */
-export interface ClientIdentity {
+interface ClientIdentity {
   /** Tells it from others: connections that show another one are others. */
   readonly key: string
   /** PEM, the chain with its leaf first; undefined while there is none. */

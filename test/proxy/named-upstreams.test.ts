@@ -232,7 +232,7 @@ onEngines('records SRV name the servers, with priorities and weights', async (t,
   const two = await upstreams(t, ['127.0.0.2'])
   const three = await upstreams(t, ['127.0.0.3'])
   dns.services.set('_http._tcp.web.test', [`10 3 ${one} a.test`, `10 1 ${two} b.test`, `20 1 ${three} c.test`])
-  const id = await serve(sluice, { srv: '_http._tcp.web.test' })
+  const id = await serve(sluice, { address: '_http._tcp.web.test' })
   await resolved(sluice, id, 3)
   t.same(await counted(sluice, 8), { '127.0.0.1': 6, '127.0.0.2': 2 }, 'the second priority waits')
   const { servers } = await stateOf(sluice, id)
@@ -245,13 +245,13 @@ onEngines('records SRV name the servers, with priorities and weights', async (t,
 
 t.test('a service that is not there is said', async (t) => {
   const { sluice } = await stand(t, {})
-  const id = await serve(sluice, { srv: '_http._tcp.nothing.test' })
+  const id = await serve(sluice, { address: '_http._tcp.nothing.test' })
   t.equal((await visit(sluice, HOST)).status, 502)
   t.match(await stateOf(sluice, id), { name: { status: 'unresolved', reason: 'ENOTFOUND' } })
   const write = (body: object) => account(sluice)('/backends/static', { method: 'POST', body })
-  t.match((await write({ srv: 'web.test' })).text, /_http\._tcp/)
-  t.match((await write({ srv: '_http._tcp.web.test', address: 'a:1' })).text, /CONFLICTING_FIELDS/)
-  t.match((await write({})).text, /FIELD_REQUIRED/)
+  for (const address of ['_http.web.test', '_http._tcp', '_http._sctp.web.test'])
+    t.match((await write({ address })).text, /_http\._tcp\.web\.internal/, address)
+  t.equal((await write({ address: '_HTTP._tcp.web.test.' })).json.address, '_http._tcp.web.test')
 })
 
 /** Dials when the test says so. */

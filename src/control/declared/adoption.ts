@@ -331,18 +331,17 @@ class Adopter {
       this.#take(one)
     }
     for (const one of this.#all(staticBackend)) {
-      const { address, srv, http2, tls } = one.record.body
+      const { address, http2, tls } = one.record.body
       const secure = isObject(tls) && tls.enabled === true
       const scheme = http2 === true ? (secure ? 'h2' : 'h2c') : secure ? 'https' : 'http'
-      const named = typeof srv === 'string' && srv !== ''
-      const where = named ? `srv+${scheme}://${srv}` : `${scheme}://${String(address)}`
+      const where = `${/:\d+$/.test(String(address)) ? '' : 'srv+'}${scheme}://${String(address)}`
       const { fields } = requestForm(staticBackend, one.record)
       const settings = SERVER_SETTINGS.flatMap((key) => {
         const given = this.#withFiles(one.record.id, switchedOn(fields[key]))
         const says = given !== undefined && Object.keys(given).length > 0
         return says || (given !== undefined && key !== 'tls') ? [[key, given] as const] : []
       })
-      add(one, { servers: [where], ...Object.fromEntries(settings) }, named ? srv : address)
+      add(one, { servers: [where], ...Object.fromEntries(settings) }, address)
     }
     for (const one of this.#all(httpResponseBackend)) {
       const { body, headers, status_code } = one.record.body as Data

@@ -246,8 +246,7 @@ class BackendReader {
       )
     }
     const tls = { ...(secure ? await this.#tls() : {}), enabled: secure }
-    const place = srv ? { srv: address } : { address: whole }
-    const body = { ...about, ...given, ...place, tls, http2: HTTP2.has(scheme.toLowerCase()) }
+    const body = { ...about, ...given, address: srv ? address : whole, tls, http2: HTTP2.has(scheme.toLowerCase()) }
     const label = `backend ${this.#entry.key}`
     const locate = (field: string) => this.#settingAt(field) ?? at
     return (await this.#declaration.add(staticBackend, { label, name, body, at, locate }))?.id
