@@ -230,7 +230,7 @@ class BackendReader {
     if (port === undefined) {
       const message =
         UNBUILT_SCHEMES[scheme.toLowerCase()] ??
-        `"${written}" is no scheme of a server; write http, https, h2c, h2, grpc, grpcs or tcp, with srv+ before it for a service of the DNS`
+        `"${written}" is no scheme of a server; write http, https, h2c, h2, grpc, grpcs or tcp`
       this.#declaration.error(at, scheme in UNBUILT_SCHEMES ? siteErrors.NOT_BUILT : fieldErrors.FIELD_INVALID, message)
       return undefined
     }
