@@ -10,7 +10,11 @@ const FOREIGN = [
   /^(RS|PS|ES|HS|S)\d{3}$|^(RSA|OKP|ECDSA|PLAIN|NFKC|UTC|TRUE|FALSE)$/,
   /^(SIG[A-Z]+|TCP[46]|X25519MLKEM768|CNAME|CAA|API|CEL|OIDC|CERTIFICATE|TAG_RESOLVE_FAILED|UNEXPECTED_TOKEN|RESOURCE_EXHAUSTION)$/,
   // What `domains verify` prints beside a record of DNS that has to change.
-  /^WRONG$/
+  /^WRONG$/,
+  // What node and OpenSSL say of certificates, and the alerts of TLS.
+  /^(CERT|INVALID_CA|DEPTH_ZERO|SELF_SIGNED|UNABLE_TO)(_|$)/,
+  /^(PROTOCOL_VERSION|HANDSHAKE_FAILURE|UNKNOWN_CA|ACCESS_DENIED|UNSUPPORTED_CERTIFICATE|NO_CERTIFICATE|BAD_CERTIFICATE)$/,
+  /^CERTIFICATE_(REQUIRED|REVOKED|UNKNOWN)$/
 ]
 
 /** Is a text an error code? Every text in capitals counts as one unless it is a word that comes from elsewhere. */
