@@ -40,6 +40,7 @@ import {
   observeNames,
   observeRestrictions,
   observeStore,
+  observeUpstreamNames,
   observeUpstreams
 } from '../telemetry/observed-metrics.js'
 import { agentAuthorityErrors, agentListenerErrors } from '../tunnel/agents/listener-identity.js'
@@ -165,6 +166,7 @@ export function metricEntries(): readonly MetricEntry[] {
   observeRestrictions(registry, unread)
   observeDeliveries(registry, unread)
   observeUpstreams(registry, unread)
+  observeUpstreamNames(registry, unread)
   observeHealth(registry, {
     reasons: [],
     holding: unread,

@@ -11,6 +11,7 @@ import type { Steps } from '../lib/slices.js'
 import { isShared, storeAddress } from '../options/catalogue.js'
 import type { Options } from '../options/options.js'
 import { IN_MEMORY } from '../options/values.js'
+import type { NameState } from '../proxy/named-servers.js'
 import type { ServerState } from '../proxy/server.js'
 import { agentIngress } from '../resources/domains.js'
 import { eventDestination } from '../resources/event-destinations.js'
@@ -146,11 +147,12 @@ function followRevisions({ revisions }: Foundation, { agents, events }: ControlS
 function healthAnswer({ upstreams }: DataPlane, { tables }: Snapshot, backend: string): Json | undefined {
   const unit = tables.upstreams.get(upstreamKey(backend))
   const known = upstreams.stateOf(unit)
-  if (known !== undefined) return shown(known)
-  return upstreams.tunnelStatesOf(unit)?.map(([id, state]) => ({ id, ...shown(state) }))
+  if (known === undefined) return upstreams.tunnelStatesOf(unit)?.map(([id, state]) => ({ id, ...shown(state) }))
+  const servers = (known.servers ?? []).map(({ name, state }) => ({ server: name, ...shown(state) }))
+  return { ...shown(known), servers, name: known.name === undefined ? null : shown(known.name) }
 }
 
-function shown({ state, reason, since }: ServerState) {
+function shown({ state, reason, since }: ServerState | NameState) {
   return { status: state, reason, since: since === undefined ? null : timestampText(since) }
 }
 

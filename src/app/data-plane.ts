@@ -8,7 +8,7 @@ import { trustingProxies } from '../proxy/client-address.js'
 import { createTraffic, type Traffic, type TrafficParts } from '../proxy/data-plane.js'
 import { HeaderKinds } from '../proxy/header-sanitizing.js'
 import { HealthChecks } from '../proxy/health.js'
-import { type ServerChange, Upstreams } from '../proxy/upstreams.js'
+import { type NameChange, type ServerChange, Upstreams } from '../proxy/upstreams.js'
 import type { ClientTransport } from '../transport/contract.js'
 import { httpProxyBack } from '../transport/http-proxy/client.js'
 import { nodeServerTransport } from '../transport/http-proxy/server.js'
@@ -45,8 +45,12 @@ export async function openDataPlane(options: Options, foundation: Foundation, ag
     clock,
     tunnels: agents.groups,
     lookup: names.forSockets,
+    names,
+    certificate: (key) => holder.current().tables.certificates.at(key),
     checks,
-    changed: serverChanges(log, bus)
+    changed: serverChanges(log, bus),
+    named: nameChanges(log),
+    retain: (keys) => clientTransport.retainUpstreams(keys)
   })
   lifecycle.opens({ clientTransport: { close: () => closeUpstreams(clientTransport, checks) } })
   const traffic = createTraffic({
@@ -88,6 +92,24 @@ function serverChanges(log: Logger, bus: Foundation['bus']): (change: ServerChan
     if (!bus.wants(type)) return
     const at = since === undefined ? null : timestampText(since)
     bus.publish(type, { backend_id: backend, server, status: state, reason, seen_by: by, since: at })
+  }
+}
+
+/** One line when a name of servers resolves no more, when its last addresses are given up, and when it resolves again. */
+function nameChanges(log: Logger): (change: NameChange) => void {
+  let failing: ReadonlySet<string> = new Set()
+  return ({ backend, name, state: { state, reason } }) => {
+    const key = `${backend} ${name}`
+    if (state === 'resolved') {
+      if (!failing.has(key)) return
+      failing = new Set([...failing].filter((one) => one !== key))
+      log.info({ backend, name }, 'the name of an upstream resolves again')
+      return
+    }
+    failing = new Set([...failing, key])
+    if (state === 'stale')
+      log.warn({ backend, name, reason }, 'the name of an upstream does not resolve: its last addresses are used')
+    else log.warn({ backend, name, reason }, 'the name of an upstream does not resolve: it has no address')
   }
 }
 

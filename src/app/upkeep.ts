@@ -7,11 +7,13 @@ import type { PolicyServices } from '../policy/services.js'
 import type { Server } from '../proxy/server.js'
 import { backendOf } from '../proxy/upstreams.js'
 import {
+  type NameResolution,
   observeAgents,
   observeDeliveries,
   observeLog,
   observeRestrictions,
   observeStore,
+  observeUpstreamNames,
   observeUpstreams,
   type UpstreamState
 } from '../telemetry/observed-metrics.js'
@@ -49,6 +51,7 @@ export function beginUpkeep(options: Options, foundation: Foundation, stage: Upk
   observeStore(registry, () => control.configuration.divergences)
   observeLog(registry, () => output?.dropped ?? 0)
   observeUpstreams(registry, () => upstreamStates(dataPlane))
+  observeUpstreamNames(registry, () => upstreamNames(dataPlane))
   observeAgents(registry, () => agents.statistics)
   observeRestrictions(registry, () => ({ agent: agents.addressCounts, ...control.access.addressCounts }))
   observeDeliveries(registry, () => events.counts())
@@ -78,6 +81,13 @@ function* upstreamStates({ upstreams }: UpkeepStage['dataPlane']): Generator<Ups
       tries: sum(({ tries }) => tries),
       failures: sum(({ failures }) => failures)
     }
+  }
+}
+
+/** Each name that was asked for, with the backend or option that has it. */
+function* upstreamNames({ upstreams }: UpkeepStage['dataPlane']): Generator<NameResolution> {
+  for (const [key, { state }] of upstreams.names()) {
+    if (state !== 'unknown') yield { backend: backendOf(key), resolved: state === 'resolved' }
   }
 }
 

@@ -63,6 +63,36 @@ export const flowErrors = defineErrors({
     text: 'The TLS handshake with the upstream failed.',
     help: 'Look at the certificate of the upstream and at the TLS settings of the backend.'
   },
+  UPSTREAM_CERTIFICATE_UNTRUSTED: {
+    status: 502,
+    text: 'The certificate of the upstream comes from an authority that is not trusted.',
+    help: 'The log names the authority. Give its certificate in tls.ca_pem of the backend, or pin the certificate in tls.pins.'
+  },
+  UPSTREAM_CERTIFICATE_NAME: {
+    status: 502,
+    text: 'The certificate of the upstream is for other names.',
+    help: 'The log says which. Set tls.server_name of the backend to one of them, or give the upstream another certificate.'
+  },
+  UPSTREAM_CERTIFICATE_EXPIRED: {
+    status: 502,
+    text: 'The certificate of the upstream is not valid any more, or not yet.',
+    help: 'Renew the certificate of the upstream; look at the clocks of both machines.'
+  },
+  UPSTREAM_CERTIFICATE_PIN: {
+    status: 502,
+    text: 'The certificate of the upstream is none of those that the backend pins.',
+    help: 'The log has its hashes. If the change was meant, add one of them to tls.pins of the backend.'
+  },
+  UPSTREAM_TLS_VERSION: {
+    status: 502,
+    text: 'The upstream speaks no version of TLS that the backend permits.',
+    help: 'Let the upstream speak TLS 1.3 or 1.2, or lower tls.min_version of the backend to 1.2.'
+  },
+  UPSTREAM_CLIENT_CERTIFICATE: {
+    status: 502,
+    text: 'The upstream refuses the client certificate, or wants one.',
+    help: 'Set tls.client_certificate_id of the backend, in a site file tls.client_certificate, to a certificate that the upstream trusts.'
+  },
   NO_TUNNEL: { status: 503, text: 'No agent serves the endpoint.', help: 'Start the agent that serves it.' },
   UPSTREAM_MALFORMED: {
     status: 502,
@@ -224,13 +254,34 @@ export const FAILURES: Readonly<Record<Failure, FailureAnswer>> = {
   overloaded: flowErrors.OVERLOADED,
   'dial-refused': flowErrors.UPSTREAM_REFUSED,
   'dial-timeout': flowErrors.UPSTREAM_CONNECT_TIMEOUT,
+  'dial-outrun': flowErrors.UPSTREAM_CONNECT_TIMEOUT,
   'dial-tls': flowErrors.UPSTREAM_TLS,
+  'tls-untrusted': flowErrors.UPSTREAM_CERTIFICATE_UNTRUSTED,
+  'tls-name': flowErrors.UPSTREAM_CERTIFICATE_NAME,
+  'tls-expired': flowErrors.UPSTREAM_CERTIFICATE_EXPIRED,
+  'tls-pin': flowErrors.UPSTREAM_CERTIFICATE_PIN,
+  'tls-version': flowErrors.UPSTREAM_TLS_VERSION,
+  'tls-client-certificate': flowErrors.UPSTREAM_CLIENT_CERTIFICATE,
   'no-tunnel': flowErrors.NO_TUNNEL,
   'upstream-malformed': flowErrors.UPSTREAM_MALFORMED,
   'upstream-timeout': flowErrors.UPSTREAM_TIMEOUT,
   'upstream-gone': flowErrors.UPSTREAM_GONE,
   internal: flowErrors.INTERNAL_ERROR
 }
+
+/** The upstream was never reached: nothing of the exchange has come to it. */
+export const UNREACHED: ReadonlySet<Failure> = new Set<Failure>([
+  'dial-refused',
+  'dial-timeout',
+  'dial-tls',
+  'tls-untrusted',
+  'tls-name',
+  'tls-expired',
+  'tls-pin',
+  'tls-version',
+  'tls-client-certificate',
+  'no-tunnel'
+])
 
 /** The answer of a policy or module that such a failure has ended. */
 export function refusalOf(failure: Failure): Verdict {

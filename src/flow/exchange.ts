@@ -97,6 +97,8 @@ export interface BytePipe {
   readonly stale?: boolean
   /** True once it broke because what it leads to was never reached: its carrier reports that no byte was read. */
   readonly unreached?: boolean
+  /** Why it was never reached, where its carrier knows more; `message` is for the log. */
+  readonly refusal?: { readonly failure: Failure; readonly message: string } | undefined
   end(): void
   destroy(why: Failure): void
 }
@@ -112,7 +114,14 @@ export type Failure =
   | 'overloaded'
   | 'dial-refused'
   | 'dial-timeout'
+  | 'dial-outrun'
   | 'dial-tls'
+  | 'tls-untrusted'
+  | 'tls-name'
+  | 'tls-expired'
+  | 'tls-pin'
+  | 'tls-version'
+  | 'tls-client-certificate'
   | 'no-tunnel'
   | 'upstream-malformed'
   | 'upstream-timeout'

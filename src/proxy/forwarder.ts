@@ -11,7 +11,7 @@ import { type Answer, type ClientTransport, DialError, type ForwardOptions } fro
 import { WebSocketPipe } from '../transport/websocket/pipe.js'
 import { cleanResponse, type HeaderKinds } from './header-sanitizing.js'
 import { failureResponse, responseOf } from './response.js'
-import { isEmpty, isRefusal, mayRetry, type RetryBudget, retriesOf } from './retries.js'
+import { isEmpty, isRefusal, mayRetry, type RetryBudget, retriesOf, successorOf } from './retries.js'
 import type { Server } from './server.js'
 import { absence, type UpstreamLookup, type Upstreams, type UpstreamTarget } from './upstreams.js'
 
@@ -78,7 +78,7 @@ export class Forwarder {
       const server: Server = target.server
       const backend: string = target.backend
       const retries = retriesOf(server)
-      if (attempt === 1 && server.settings.retries !== undefined) {
+      if (attempt === 1 && budget === undefined && server.settings.retries !== undefined) {
         budget = upstreams.retryBudget(units, key)
         budget.earn(retries)
       }
@@ -99,6 +99,15 @@ export class Forwarder {
         failure: failed ? answer.failure : undefined
       })
       if (!failed && !isRefusal(answer, server, retries)) return this.#forwarded(answer, duration, flow, target)
+      const successor: Server | undefined =
+        exchange.signal.aborted === undefined ? successorOf(answer, server) : undefined
+      if (successor !== undefined && !tried.has(server)) {
+        // Nothing was sent, and the connection stands: this is the same try.
+        tried = new Set([...tried, server])
+        target = { ...target, server: successor, dialer: successor.dialer }
+        attempt--
+        continue
+      }
       let next: UpstreamTarget | undefined
       if (
         attempt < retries.attempts &&

@@ -1,4 +1,4 @@
-import type { Failure } from '../flow/exchange.js'
+import { UNREACHED } from '../flow/error-codes.js'
 import type { FlowRequest } from '../flow/flow.js'
 import type { Clock } from '../lib/clock.js'
 import type { Retries, RetryCondition } from '../runtime/plan.js'
@@ -19,10 +19,13 @@ const METHODS: Readonly<Record<Retries['methods'], ReadonlySet<string>>> = {
   idempotent: new Set(['GET', 'HEAD', 'OPTIONS', 'PUT', 'DELETE'])
 }
 
-const UNREACHED: ReadonlySet<Failure> = new Set(['dial-refused', 'dial-timeout', 'dial-tls', 'no-tunnel'])
-
 /** Retries that a share of requests may come to before any request has been counted. */
 const RESERVE = 10
+
+/** The server whose connection waits for the request, because it was first while another one was dialled. */
+export function successorOf(answer: Answer, server: Server): Server | undefined {
+  return answer.kind === 'failed' && answer.failure === 'dial-outrun' ? server.successor : undefined
+}
 
 export function retriesOf({ settings: { retries } }: Server): Retries {
   return retries ?? USUAL

@@ -1,8 +1,11 @@
 import type { LookupFunction } from 'node:net'
+import { UNREACHED } from '../flow/error-codes.js'
 import type { Failure } from '../flow/exchange.js'
 import type { Clock } from '../lib/clock.js'
 import { Backoff } from '../lib/concurrency.js'
 import { formatAuthority } from '../lib/host.js'
+import type { Names } from '../lib/names/names.js'
+import type { Certificate } from '../runtime/certificates.js'
 import type { AddressUpstream, StatusRange } from '../runtime/plan.js'
 import type { Dialer } from '../transport/contract.js'
 import { tcpDialer, tlsDialer } from '../transport/dialers.js'
@@ -12,8 +15,6 @@ const AVOIDED = { first: 1_000, longest: 30_000 }
 /** Failures in a row, after a connection was there, until the server is taken for down. */
 const TOLERATED = 3
 
-/** The server was never reached: nothing can be hoped of it for now. */
-const UNREACHED: ReadonlySet<Failure> = new Set(['dial-refused', 'dial-timeout', 'dial-tls', 'no-tunnel'])
 const BROKEN: ReadonlySet<Failure> = new Set(['upstream-gone', 'upstream-timeout', 'upstream-malformed'])
 
 /** What a server is known to be, for people. */
@@ -70,6 +71,10 @@ export class Server {
   /** Requests and connections that were sent to it, and those of them that failed by its fault. */
   tries = 0
   failures = 0
+  /** The server that was first when this one was dialled last and another one answered: its connection waits there. */
+  successor: Server | undefined
+  /** Dials of it under way that others have outrun. */
+  #outrun = 0
   #active = 0
   #outage = new Outage()
   /** What checks found; undefined before the first. */
@@ -87,7 +92,7 @@ export class Server {
     this.name = name
     this.settings = unit ?? {}
     this.scheme = unit?.protocol ?? 'http'
-    this.address = unit === undefined ? '' : formatAuthority(unit.host, unit.port)
+    this.address = unit === undefined ? '' : authorityOf(unit)
     this.#outage.servers.add(this)
   }
 
@@ -122,8 +127,17 @@ export class Server {
     return this.#active
   }
 
+  /** Another one was first while it was dialled: it is avoided until that dial ends, with the way to say so. */
+  outrun(by: Server): () => void {
+    this.successor = by
+    this.#outrun++
+    return () => {
+      this.#outrun--
+    }
+  }
+
   isUp(): boolean {
-    return this.#checked !== false && this.#clock.monotonic() >= this.#outage.downUntil
+    return this.#outrun === 0 && this.#checked !== false && this.#clock.monotonic() >= this.#outage.downUntil
   }
 
   /** Milliseconds since it came back from being down; infinite when it never was. */
@@ -227,22 +241,47 @@ export function isIn(ranges: readonly StatusRange[], status: number): boolean {
   return ranges.some(([from, to]) => status >= from && status <= to)
 }
 
-/** The server of a unit; `lookup` answers names, the system's resolver when left out. */
-export function serverOf(unit: AddressUpstream, clock: Clock, lookup: LookupFunction | undefined): Server {
-  return new Server(createDialer(unit, lookup), nameOf(unit), clock, unit)
+function authorityOf({ host, port, service }: AddressUpstream): string {
+  return service === undefined ? formatAuthority(host, port) : host
 }
 
-function nameOf({ protocol, host, port }: AddressUpstream): string {
+/** What the servers of units need of the process. */
+export interface Surroundings {
+  /** Answers names; the system's resolver when left out. */
+  readonly lookup?: LookupFunction | undefined
+  /** Tells the addresses of names and how long they hold; without it a name is one server. */
+  readonly names?: Pick<Names, 'resolve' | 'services'> | undefined
+  /** The certificate under the key of a unit, as it is now. */
+  readonly certificate?: ((key: string) => Certificate | undefined) | undefined
+}
+
+/** The server of a unit. */
+export function serverOf(unit: AddressUpstream, clock: Clock, around: Surroundings): Server {
+  return new Server(dialerOf(unit, around), nameOf(unit), clock, unit)
+}
+
+/** For logs: what the configuration calls it. */
+export function nameOf({ protocol, host, port, service }: AddressUpstream): string {
+  if (service !== undefined) return `srv+${protocol}://${service}`
   return `${protocol}://${formatAuthority(host, port)}`
 }
 
-function createDialer(unit: AddressUpstream, lookup: LookupFunction | undefined): Dialer {
-  const at = { host: unit.host, port: unit.port, lookup, ...(unit.http2 === true ? { http2: true } : {}) }
+/** Dials the unit, or one address of its name: what TLS asks for is the same. */
+export function dialerOf(
+  unit: AddressUpstream,
+  { lookup, certificate }: Surroundings,
+  place: { readonly host: string; readonly port: number } = unit
+): Dialer {
+  const { servername, certificateAuthorities: ca, minVersion, pins, clientCertificate: client } = unit
+  const at = { host: place.host, port: place.port, lookup, ...(unit.http2 === true ? { http2: true } : {}) }
   if (unit.protocol === 'http') return tcpDialer(at)
   return tlsDialer({
     ...at,
-    servername: unit.servername ?? unit.host,
-    ...(unit.certificateAuthorities === undefined ? {} : { ca: unit.certificateAuthorities }),
-    ...(unit.minVersion === undefined ? {} : { minVersion: unit.minVersion })
+    servername: servername ?? unit.host,
+    ...(ca === undefined ? {} : { ca }),
+    ...(minVersion === undefined ? {} : { minVersion }),
+    // Who pins a certificate and names no server has it for its key alone.
+    ...(pins === undefined ? {} : { pins, checkName: ca !== undefined || servername !== undefined }),
+    ...(client === undefined ? {} : { client: { key: client, find: () => certificate?.(client) } })
   })
 }

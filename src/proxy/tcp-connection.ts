@@ -21,7 +21,7 @@ import { READ_BYTES, Wire, type WireOwner } from '../transport/http1/wire.js'
 import { cut, ignore } from '../transport/pipes.js'
 import type { Server } from './server.js'
 import type { TcpTermination } from './tls.js'
-import { absence, type Upstreams } from './upstreams.js'
+import { absence, type Upstreams, type UpstreamTarget } from './upstreams.js'
 
 /** How a joined connection ended: both directions to their end, a break of either side, silence, or the end of a drain. */
 type PipeEnd = 'complete' | 'broken' | 'idle' | 'drained'
@@ -319,8 +319,11 @@ export class TcpConnection {
     const one = { firstByte: undefined, status: undefined }
     const tried = new Set<Server>()
     this.#code = absence(this.#snapshot, key).code
-    while (key !== undefined && tried.size < ATTEMPTS) {
-      const target = upstreams.choose(this.#snapshot, key, tried, this.#flow)
+    let led: UpstreamTarget | undefined
+    let attempts = 0
+    while (key !== undefined && attempts < ATTEMPTS) {
+      const target: UpstreamTarget | undefined = led ?? upstreams.choose(this.#snapshot, key, tried, this.#flow)
+      led = undefined
       // A fixed answer is HTTP: there is nothing to say on plain bytes.
       if (target === undefined || target.kind === 'response') return undefined
       const { server, dialer, backend } = target
@@ -343,8 +346,11 @@ export class TcpConnection {
         done()
         if (!(error instanceof DialError)) throw error
         const { failure } = error
+        if (failure === 'dial-outrun' && server.successor !== undefined && !tried.has(server.successor))
+          led = { ...target, server: server.successor, dialer: server.successor.dialer }
+        else attempts++
         this.#tries?.add({ ...one, backend, server: server.name, connect: undefined, failure })
-        if (!this.#failed(server, error.failure, error.message)) return undefined
+        if (led === undefined && !this.#failed(server, error.failure, error.message)) return undefined
       }
     }
     return undefined

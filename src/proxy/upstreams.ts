@@ -1,4 +1,3 @@
-import type { LookupFunction } from 'node:net'
 import { FAILURES, type FailureAnswer, requestErrors } from '../flow/error-codes.js'
 import type { Flow } from '../flow/flow.js'
 import type { Clock } from '../lib/clock.js'
@@ -13,10 +12,11 @@ import type {
   WeightedUpstream
 } from '../runtime/plan.js'
 import type { Dialer, UpstreamKeys } from '../transport/contract.js'
-import { Balancer, type Share } from './balance.js'
+import { Balancer, type Share, WeightedChoice } from './balance.js'
 import type { HealthChecks } from './health.js'
+import { isNamed, type Member, NamedServers, type NameState } from './named-servers.js'
 import { RetryBudget } from './retries.js'
-import { type Observer, type Outage, Server, type ServerState, serverOf } from './server.js'
+import { type Observer, type Outage, Server, type ServerState, type Surroundings, serverOf } from './server.js'
 import { type Stick, StickyCookies } from './sticky.js'
 
 /** The part of its weight with which a member begins that has come back. */
@@ -73,15 +73,32 @@ export interface ServerChange {
   readonly by: Observer
 }
 
-export interface UpstreamsParts {
+export interface UpstreamsParts extends Surroundings {
   readonly clock: Clock
   readonly tunnels?: TunnelGroups
-  /** Answers the names of servers; the system's resolver when left out. */
-  readonly lookup?: LookupFunction
   /** Asks the servers whose units want it; absent: traffic alone tells. */
   readonly checks?: HealthChecks
   /** Called at each change. Must not throw. */
   readonly changed?: (change: ServerChange) => void
+  /** Called when what is known of a name has changed. Must not throw. */
+  readonly named?: (change: NameChange) => void
+  /** Called when the servers of a name have changed: connections with other keys are of no use. Must not throw. */
+  readonly retain?: (keys: UpstreamKeys) => void
+}
+
+/** A name of the configuration that serves resolves no more, or again, as this process sees it. */
+export interface NameChange {
+  /** Id of the backend, or name of the option, that it is of. */
+  readonly backend: string
+  readonly name: string
+  readonly state: NameState
+}
+
+/** What is known of the servers of a unit. */
+export interface UnitState extends ServerState {
+  /** Each of them, where a name may have several. */
+  readonly servers?: readonly { readonly name: string; readonly state: ServerState }[]
+  readonly name?: NameState
 }
 
 /** How good a choice a unit is: it works, it is down, or it cannot be tried (again). */
@@ -99,16 +116,21 @@ const NO_STICKS: readonly Stick[] = []
 const OF_TUNNEL = '\n'
 
 /**
- * Upstream units → servers. One server per tunnel, and one per unit object of an address: as long as a unit stays as it was,
- * its connections are reused and its health is remembered across snapshots.
+ * Upstream units → servers. One server per tunnel, and one per unit object of an address, or per address of its name: as long as
+ * a unit stays as it was, its connections are reused and its health is remembered across snapshots.
  */
 export class Upstreams {
   readonly #clock: Clock
   readonly #tunnels: TunnelGroups | undefined
-  readonly #lookup: LookupFunction | undefined
+  readonly #around: Surroundings
   readonly #checks: HealthChecks | undefined
   readonly #changed: UpstreamsParts['changed']
-  readonly #servers = new WeakMap<AddressUpstream, Server>()
+  readonly #nameChanged: UpstreamsParts['named']
+  readonly #retain: UpstreamsParts['retain']
+  /** The one server of a unit at an address. */
+  readonly #alone = new WeakMap<AddressUpstream, readonly [Member]>()
+  readonly #named = new WeakMap<AddressUpstream, NamedServers>()
+  readonly #turns = new WeakMap<readonly Member[], WeightedChoice>()
   /** A tunnel is one server, whichever groups select it. */
   readonly #tunnelServers = new WeakMap<LiveTunnel, Server>()
   readonly #groups = new WeakMap<TunnelUpstream, TunnelServers>()
@@ -123,18 +145,34 @@ export class Upstreams {
   #tunnelNumber = 0
   readonly cookies: StickyCookies
 
-  constructor({ clock, tunnels, lookup, checks, changed }: UpstreamsParts) {
+  constructor({ clock, tunnels, checks, changed, named, retain, ...around }: UpstreamsParts) {
     this.#clock = clock
     this.#tunnels = tunnels
-    this.#lookup = lookup
+    this.#around = around
     this.#checks = checks
     this.#changed = changed
+    this.#nameChanged = named
+    this.#retain = retain
     this.cookies = new StickyCookies(clock)
   }
 
   /** What is known of the server of a unit; undefined for one that is no server. */
-  stateOf(unit: UpstreamUnit | undefined): ServerState | undefined {
-    return unit?.form === 'address' ? this.#server(unit).state : undefined
+  stateOf(unit: UpstreamUnit | undefined): UnitState | undefined {
+    if (unit?.form !== 'address') return undefined
+    const members = this.#members(unit)
+    const named = this.#namedOf(unit)
+    if (named === undefined) return members[0]?.server.state
+    const servers = members.map(({ server: { name, state } }) => ({ name, state }))
+    const best = servers.find(({ state }) => state.state !== 'down') ?? servers[0]
+    return best === undefined ? undefined : { ...best.state, servers, name: named.state }
+  }
+
+  /** Each name of the units that serve, with the key of its unit. */
+  *names(): Generator<readonly [key: string, state: NameState]> {
+    for (const [key, unit] of this.#followed) {
+      const named = unit.form === 'address' ? this.#namedOf(unit) : undefined
+      if (named !== undefined) yield [key, named.state]
+    }
   }
 
   /** What is known of the tunnels of a group, by their ids; undefined for a unit that is none. */
@@ -146,7 +184,7 @@ export class Upstreams {
   /** The servers of the units that serve, with the key of their unit; the tunnels of a group stand together. */
   *servers(): Generator<readonly [key: string, unit: UpstreamUnit, servers: readonly Server[]]> {
     for (const [key, unit] of this.#followed) {
-      if (unit.form === 'address') yield [key, unit, [this.#server(unit)]]
+      if (unit.form === 'address') yield [key, unit, this.#members(unit).map(({ server }) => server)]
       else if (unit.form === 'tunnels') yield [key, unit, this.#tunnelsOf(unit).servers.map(({ server }) => server)]
     }
   }
@@ -194,8 +232,8 @@ export class Upstreams {
       case 'response':
         return { kind: 'response', unit }
       case 'address': {
-        const server = this.#server(unit)
-        if (choosing.tried.has(server)) return undefined
+        const server = this.#member(unit, choosing.tried)
+        if (server === undefined) return undefined
         return { kind: 'server', server, dialer: server.dialer, backend: backendOf(key), sticks: NO_STICKS }
       }
       case 'tunnels':
@@ -291,7 +329,7 @@ export class Upstreams {
       case 'response':
         return 'up'
       case 'address':
-        return stateOf(this.#server(unit), tried)
+        return best(this.#members(unit).map(({ server }) => stateOf(server, tried)))
       case 'tunnels':
         return best(
           this.#tunnelsOf(unit).servers.map(({ tunnel, server }) => (tunnel.ready ? stateOf(server, tried) : 'none'))
@@ -306,14 +344,10 @@ export class Upstreams {
   /** What a member carries, and the part of its weight that it has: one that has just come back rises to the whole. */
   #business(units: UpstreamLookup, key: string, { slowStart = 0 }: WeightedUpstream): { load: number; warmth: number } {
     const unit = units.upstream(key)
-    if (unit?.form === 'address') {
-      const server = this.#server(unit)
-      return { load: server.active, warmth: warmthOf(server, slowStart) }
-    }
-    if (unit?.form !== 'tunnels') return { load: 0, warmth: 1 }
-    // A group is as warm as its warmest tunnel.
+    if (unit?.form !== 'address' && unit?.form !== 'tunnels') return { load: 0, warmth: 1 }
+    // Several are as warm as the warmest.
     let [load, warmth] = [0, COLDEST]
-    for (const { server } of this.#tunnelsOf(unit).servers) {
+    for (const { server } of unit.form === 'address' ? this.#members(unit) : this.#tunnelsOf(unit).servers) {
       load += server.active
       warmth = Math.max(warmth, warmthOf(server, slowStart))
     }
@@ -330,13 +364,46 @@ export class Upstreams {
     return balancer
   }
 
-  #server(unit: AddressUpstream): Server {
-    let server = this.#servers.get(unit)
-    if (server === undefined) {
-      server = serverOf(unit, this.#clock, this.#lookup)
-      this.#servers.set(unit, server)
+  /** What resolves the name of a unit; undefined for one at an address. */
+  #namedOf(unit: AddressUpstream): NamedServers | undefined {
+    const { names } = this.#around
+    if (names === undefined || !isNamed(unit)) return undefined
+    let named = this.#named.get(unit)
+    if (named === undefined) {
+      named = new NamedServers(unit, this.#clock, this.#around, names)
+      this.#named.set(unit, named)
     }
-    return server
+    return named
+  }
+
+  /** The servers that a unit stands for now, at least one. */
+  #members(unit: AddressUpstream): readonly Member[] {
+    const known = this.#alone.get(unit)
+    if (known !== undefined) return known
+    const named = this.#namedOf(unit)
+    if (named !== undefined) return named.members
+    const alone = [{ server: serverOf(unit, this.#clock, this.#around), address: '', priority: 0, weight: 1 }] as const
+    this.#alone.set(unit, alone)
+    return alone
+  }
+
+  /** Of the servers of a unit that are left, one of the lowest priority with a server that works. */
+  #member(unit: AddressUpstream, tried: ReadonlySet<Server>): Server | undefined {
+    const members = this.#members(unit)
+    const [only, second] = members
+    if (second === undefined) return only === undefined || tried.has(only.server) ? undefined : only.server
+    const left = members.map((member, index) => ({ ...member, index })).filter(({ server }) => !tried.has(server))
+    const up = left.filter(({ server }) => server.isUp())
+    const among = up.length > 0 ? up : left
+    const priority = Math.min(...among.map((one) => one.priority))
+    let turn = this.#turns.get(members)
+    if (turn === undefined) {
+      turn = new WeightedChoice()
+      this.#turns.set(members, turn)
+    }
+    const shares = among.filter((one) => one.priority === priority)
+    const index = turn.take(shares.map(({ index, weight, server }) => ({ index, weight, load: server.active })))
+    return index === undefined ? undefined : members[index]?.server
   }
 
   /** Made anew when the tunnels are others. */
@@ -370,9 +437,32 @@ export class Upstreams {
     if (unit?.form === 'weighted' && by === 1) this.#balancer(unit)
     if (unit?.form === 'tunnels') return this.#counted(groupKey(unit), by)
     if (unit?.form !== 'address') return false
-    const server = this.#server(unit)
+    const backend = backendOf(unitKey)
+    const named = this.#namedOf(unit)
+    if (named === undefined) {
+      const [only] = this.#members(unit)
+      return only !== undefined && this.#countServer(backend, only.server, by)
+    }
+    if (by === 1) this.#beginNamed(backend, named)
+    else named.end()
+    return true
+  }
+
+  #beginNamed(backend: string, named: NamedServers): void {
+    named.begin({
+      added: (server) => this.#countServer(backend, server, 1),
+      removed: (server) => this.#countServer(backend, server, -1),
+      changed: () => {
+        this.#keys = withTunnels(new Set(this.#uses.keys()))
+        this.#retain?.(this.#keys)
+      },
+      named: (state) => this.#nameChanged?.({ backend, name: named.name, state })
+    })
+  }
+
+  #countServer(backend: string, server: Server, by: 1 | -1): boolean {
     if (by === 1) {
-      const about = { backend: backendOf(unitKey), server: server.name }
+      const about = { backend, server: server.name }
       server.onChange = (state, seenBy) => this.#changed?.({ ...about, state, by: seenBy })
       this.#share(server)
       this.#checks?.begin(server)

@@ -321,7 +321,10 @@ export const tlsCertificates = planned(
   (id) => [certificateKey(id)],
   (one) => {
     const { id, body } = one.record
-    const names = body.subject_alternative_names.dns_names.map((name) => name.toLowerCase())
+    // One for clients alone is shown to upstreams, never to those who ask for a name of it.
+    const uses = body.extended_key_usages
+    const serves = uses.length === 0 || uses.includes('serverAuth') || uses.includes('anyExtendedKeyUsage')
+    const names = serves ? body.subject_alternative_names.dns_names.map((name) => name.toLowerCase()) : []
     const privateKey = secretAt(one, 'private_key_pem')
     const chain = body.certificate_pem
     return [[certificateKey(id), { kind: 'certificate', id, chain, privateKey, names, notAfter: body.not_after }]]

@@ -1,11 +1,13 @@
 import { X509Certificate } from 'node:crypto'
 import Type from 'typebox'
 import { parseAuthority } from '../lib/host.js'
-import type { AddressUpstream, RetryCondition, StatusRange } from '../runtime/plan.js'
+import type { AddressUpstream, CertificatePin, RetryCondition, StatusRange } from '../runtime/plan.js'
 import { choice, computed, described, flag, integer, number, text, texts } from '../schema/fields.js'
 import { object, type RuleView } from '../schema/objects.js'
+import { ref } from '../schema/references.js'
+import { tlsCertificate } from './certificates.js'
 import { defineResource, type RecordOf } from './resource.js'
-import { planned, splitHostport, upstreamKey } from './units.js'
+import { certificateKey, planned, splitHostport, upstreamKey } from './units.js'
 
 const HOUR = 3600
 const seconds = (description: string, bounds: { min: number; max: number; default: number }) =>
@@ -25,7 +27,18 @@ const TLS = {
     description: 'Certificates of the authorities to trust instead of the known ones, in PEM; empty: the known ones.',
     bytes: 256 * 1024
   }),
-  min_version: choice(['1.2', '1.3'], { description: 'Lowest version of TLS.', default: '1.2' })
+  min_version: choice(['1.2', '1.3'], { description: 'Lowest version of TLS.', default: '1.2' }),
+  pins: texts({
+    description:
+      'Certificates that it may show, by their SHA-256: certificate: and 64 hexadecimal digits for all of it, public-key: and them, or base64, for its public key. ' +
+      'Without ca_pem a pin takes the place of an authority, and of the name unless server_name is set; none: any that an authority vouches for.',
+    item: 'A pin.',
+    max: 20,
+    bytes: 128
+  }),
+  client_certificate: ref(tlsCertificate, {
+    description: 'Certificate that is shown to it when it asks for one; null: none.'
+  })
 }
 
 const HEALTH = {
@@ -122,14 +135,34 @@ const RETRIES = {
 }
 
 const KNOWLEDGE = 'What the process that answers knows of the server.'
-/** What is known of a server or a tunnel. */
-export const stateFields = {
-  status: Type.String({ description: 'up, down, or unchecked while nothing says either.' }),
+const OF_SERVER = 'up, down, or unchecked while nothing says either.'
+const seen = (status: string) => ({
+  status: Type.String({ description: status }),
   reason: Type.String({ description: 'What was seen last.' }),
   since: Type.Union([Type.String(), Type.Null()], { description: 'Since when (RFC 3339).' })
-}
-const stateSchema = Type.Object(stateFields, { description: KNOWLEDGE })
-const UNCHECKED = { status: 'unchecked', reason: '', since: null }
+})
+/** What is known of a server or a tunnel. */
+export const stateFields = seen(OF_SERVER)
+const stateSchema = Type.Object(
+  {
+    ...stateFields,
+    servers: Type.Array(
+      Type.Object({ server: Type.String({ description: 'Its URL and its address.' }), ...stateFields }),
+      { description: 'Where the address is a name: each address that it has.' }
+    ),
+    name: Type.Union(
+      [
+        Type.Object(
+          seen('unknown until the first answer, resolved, stale while the last addresses stand in, or unresolved.')
+        ),
+        Type.Null()
+      ],
+      { description: 'Where the address is a name: does it resolve? null: it is none.' }
+    )
+  },
+  { description: KNOWLEDGE }
+)
+const UNCHECKED = { status: 'unchecked', reason: '', since: null, servers: [], name: null }
 
 /** An address that is always there. */
 export const staticBackend = defineResource({
@@ -142,15 +175,19 @@ export const staticBackend = defineResource({
   fields: {
     ...described,
     address: text({
-      description: 'host:port of the upstream.',
-      form: 'address',
+      description:
+        'host:port of the upstream; each address of a name is a server. Or a service of the DNS such as _http._tcp.web.internal, whose records SRV name the servers.',
+      form: 'upstream_address',
       bytes: 300,
       required: true,
       examples: ['127.0.0.1:3000']
     }),
     tls: object(TLS, {
       description: 'TLS to the upstream; null: none.',
-      rules: [{ on: ['ca_pem'], check: authoritiesRead }]
+      rules: [
+        { on: ['ca_pem'], check: authoritiesRead },
+        { on: ['pins'], check: pinsRead }
+      ]
     }),
     http2: flag({
       description: 'Speak HTTP/2, as gRPC needs it: chosen by ALPN with TLS, in clear text without it. Off: HTTP/1.1.',
@@ -246,6 +283,23 @@ function authoritiesRead({ body, report }: RuleView): void {
   report('ca_pem', 'FIELD_INVALID', 'must be certificates in PEM')
 }
 
+function pinsRead({ body, report }: RuleView): void {
+  for (const [index, one] of (body.pins as readonly string[]).entries()) {
+    if (pinOf(one) !== undefined) continue
+    const message = `entry ${index} is no pin: write certificate: or public-key: and a SHA-256`
+    report('pins', 'FIELD_INVALID', message)
+  }
+}
+
+/** `certificate:` or `public-key:` with 64 hexadecimal digits, which may have colons, or with base64 (RFC 7469 2.1.1). */
+function pinOf(written: string): CertificatePin | undefined {
+  const [, of, hash = ''] = /^(certificate|public-key):(.+)$/.exec(written) ?? []
+  if (of !== 'certificate' && of !== 'public-key') return undefined
+  const digits = hash.replaceAll(':', '').toLowerCase()
+  if (/^[0-9a-f]{64}$/.test(digits)) return { of, sha256: digits }
+  return /^[0-9A-Za-z+/]{43}=$/.test(hash) ? { of, sha256: Buffer.from(hash, 'base64').toString('hex') } : undefined
+}
+
 function isCertificate(pem: string): boolean {
   try {
     return new X509Certificate(pem).raw.length > 0
@@ -260,13 +314,11 @@ export const staticBackends = planned(
   staticBackend,
   (id) => [upstreamKey(id)],
   ({ record: { id, body } }) => {
-    const { host, port } = splitHostport(body.address)
     const unit: AddressUpstream = {
       kind: 'upstream',
       form: 'address',
       protocol: body.tls?.enabled === true ? 'https' : 'http',
-      host,
-      port,
+      ...placeOf(body),
       ...(body.http2 === true ? { http2: true } : {}),
       ...tlsOf(body),
       ...healthOf(body),
@@ -279,12 +331,20 @@ export const staticBackends = planned(
 
 type StaticBody = RecordOf<typeof staticBackend>['body']
 
+/** The domain of a service (RFC 2782) is what the certificate must be for: who answers for the name names the targets. */
+function placeOf({ address }: StaticBody): Pick<AddressUpstream, 'host' | 'port' | 'service'> {
+  if (/:\d+$/.test(address)) return splitHostport(address)
+  return { host: address.split('.').slice(2).join('.'), port: 0, service: address }
+}
+
 function tlsOf({ tls }: StaticBody): Partial<AddressUpstream> {
   if (tls?.enabled !== true) return {}
   return {
     ...(tls.server_name ? { servername: tls.server_name } : {}),
     ...(tls.ca_pem ? { certificateAuthorities: tls.ca_pem } : {}),
-    ...(tls.min_version === '1.3' ? { minVersion: 'TLSv1.3' } : {})
+    ...(tls.min_version === '1.3' ? { minVersion: 'TLSv1.3' } : {}),
+    ...((tls.pins ?? []).length > 0 ? { pins: tls.pins.flatMap((one) => pinOf(one) ?? []) } : {}),
+    ...(tls.client_certificate == null ? {} : { clientCertificate: certificateKey(tls.client_certificate) })
   }
 }
 

@@ -50,6 +50,11 @@ export class Certificates {
     return this.#ofDomain(name) ?? this.#naming(name) ?? this.#naming(`*${afterLabel(name)}`)
   }
 
+  /** By the key of its unit; undefined also when its private key does not open. */
+  at(key: string): Certificate | undefined {
+    return this.#certificates.get(key)
+  }
+
   /** By the key of its unit; one object as long as that stays as it was. */
   authority(key: string): ClientAuthority | undefined {
     return this.#authorities.get(key)

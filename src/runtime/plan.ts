@@ -87,12 +87,23 @@ export interface Retries {
   readonly share?: number
 }
 
+/** A certificate by the SHA-256 of all of it (DER) or of its public key (SubjectPublicKeyInfo). */
+export interface CertificatePin {
+  readonly of: 'certificate' | 'public-key'
+  /** 64 lower-case hexadecimal digits. */
+  readonly sha256: string
+}
+
 /** One server at an address. */
 export interface AddressUpstream extends UpstreamBase {
   readonly form: 'address'
   readonly protocol: 'http' | 'https'
+  /** With `service` the domain of the service. */
   readonly host: string
+  /** With `service` 0. */
   readonly port: number
+  /** Its servers are the targets of the records SRV of this name (RFC 2782). */
+  readonly service?: string | undefined
   /** PEM text of the certificate authorities to trust instead of the system's; only for https. */
   readonly certificateAuthorities?: string
   /** It is spoken to in HTTP/2: by ALPN with https, by prior knowledge with http. Absent: HTTP/1.1. */
@@ -101,6 +112,10 @@ export interface AddressUpstream extends UpstreamBase {
   readonly servername?: string
   /** Only for https; absent: TLS 1.2. */
   readonly minVersion?: 'TLSv1.2' | 'TLSv1.3'
+  /** Certificates that it may show; without `certificateAuthorities` in place of an authority. Only for https. */
+  readonly pins?: readonly CertificatePin[]
+  /** Key of the certificate that is shown to it when it asks for one. Only for https. */
+  readonly clientCertificate?: string
   readonly health?: HealthCheck
   readonly passiveHealth?: PassiveHealth
   /** Absent: as `proxy/retries` has it. */

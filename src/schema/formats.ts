@@ -11,6 +11,7 @@ export const FORMS = {
   domain: readDomain,
   hostport: readHostport,
   address: readAddress,
+  upstream_address: readUpstreamAddress,
   acl_rule: (text) => readAclRule(text, readAddress),
   label: (text) => (text === '' || text.includes('=') ? refuse('must not be empty or hold "="') : bounded(text, 255)),
   name: matching(/^[A-Za-z0-9_/.-]+$/, 'may have letters, digits and _ / . - only'),
@@ -100,6 +101,17 @@ function readHostport(text: string): Formed {
 }
 
 /** A hostport that can be connected to or listened at: no wildcard. */
+/** The name of a service (RFC 2782). */
+const SERVICE = /^_[a-z0-9-]{1,62}\._(?:tcp|udp)(?:\.[a-z0-9_-]{1,63})+$/
+
+/** host:port, or the name of a service in lower case. */
+function readUpstreamAddress(text: string): Formed {
+  if (!text.trim().startsWith('_') || /:\d+$/.test(text.trim())) return readAddress(text)
+  const name = text.trim().toLowerCase().replace(/\.$/, '')
+  if (SERVICE.test(name)) return formed(name)
+  return refuse('must be host:port, or the name of a service such as _http._tcp.web.internal')
+}
+
 function readAddress(text: string): Formed {
   return text.trim().startsWith('*') ? refuse('must name one host: a wildcard has no meaning here') : readHostport(text)
 }

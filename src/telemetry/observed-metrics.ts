@@ -76,6 +76,26 @@ export function observeUpstreams(registry: Registry, read: () => Iterable<Upstre
   counter('sluice_upstream_tries_failed_total', 'Those of them that failed by its fault.', ({ failures }) => failures)
 }
 
+/** The backend or option of a name, and whether the name resolves. */
+export interface NameResolution {
+  readonly backend: string
+  readonly resolved: boolean
+}
+
+/** Reads at each scrape which names of servers resolve. */
+export function observeUpstreamNames(registry: Registry, read: () => Iterable<NameResolution>): void {
+  new Gauge({
+    name: 'sluice_upstream_name_resolved',
+    help: '1: the name of the servers resolves; 0: its last addresses stand in, or there are none.',
+    labelNames: ['backend'],
+    registers: [registry],
+    collect() {
+      this.reset()
+      for (const { backend, resolved } of read()) this.set({ backend }, resolved ? 1 : 0)
+    }
+  })
+}
+
 /** Reads what agents use at each scrape. */
 export function observeAgents(registry: Registry, read: () => AgentCounts): void {
   const gauge = (name: string, help: string, member: keyof AgentCounts) =>

@@ -1,8 +1,9 @@
 import { connect, isIP, type LookupFunction, type Socket } from 'node:net'
-import { type ConnectionOptions, connect as connectTls, type TLSSocket } from 'node:tls'
+import { type ConnectionOptions, checkServerIdentity, connect as connectTls, type TLSSocket } from 'node:tls'
 import type { BytePipe, Failure } from '../flow/exchange.js'
 import { DialError, type Dialer } from './contract.js'
 import { ignore, resetBelow, StreamPipe } from './pipes.js'
+import { handshakeFailure, type PeerRefusal, type Pin, peerRefusal } from './tls/peer.js'
 
 /** Where an upstream listens. `host` is a name or an address. */
 export interface TcpAddress {
@@ -22,6 +23,20 @@ export interface TlsAddress extends TcpAddress {
   readonly minVersion?: 'TLSv1.2' | 'TLSv1.3'
   /** False accepts any certificate. */
   readonly rejectUnauthorized?: boolean
+  /** Certificates that it may show; without `ca` they take the place of an authority. */
+  readonly pins?: readonly Pin[]
+  /** False: the name does not matter; only for pins without `ca`. */
+  readonly checkName?: boolean
+  /** What is shown to an upstream that asks for a certificate; read for each connection. */
+  readonly client?: ClientIdentity
+}
+
+/** A certificate of our own. */
+interface ClientIdentity {
+  /** Tells it from others: connections that show another one are others. */
+  readonly key: string
+  /** PEM, the chain with its leaf first; undefined while there is none. */
+  readonly find: () => { readonly chain: string; readonly privateKey: string } | undefined
 }
 
 type Why = Parameters<Dialer['open']>[0]
@@ -46,35 +61,68 @@ export function pathDialer(path: string, http2 = false): Dialer {
   }
 }
 
-/** Opens TLS connections over TCP; a failed handshake is `dial-tls`. */
+/** Opens TLS connections over TCP; a failed handshake is `dial-tls`, or what `peerRefusal` calls it. */
 export function tlsDialer(at: TlsAddress): Dialer {
-  const { host, port, servername, ca, minVersion, rejectUnauthorized = true, http2 = false } = at
+  const { host, port, servername, ca, minVersion, rejectUnauthorized = true, http2 = false, client, pins = [] } = at
+  const rules = {
+    name: servername,
+    pins,
+    pinsAlone: pins.length > 0 && ca === undefined,
+    checkName: at.checkName ?? true,
+    ownAuthorities: ca !== undefined
+  }
+  const settings = [servername, rejectUnauthorized, minVersion, ca, client?.key, pins, rules.checkName]
   return {
-    key: `tls ${host}:${port} ${servername} ${rejectUnauthorized} ${minVersion ?? ''} ${ca ?? ''}${http2 ? ' h2' : ''}`,
+    key: `tls ${host}:${port} ${JSON.stringify(settings)}${http2 ? ' h2' : ''}`,
     reusable: true,
     ...(http2 ? { http2 } : {}),
-    open: (why) => {
+    open: async (why) => {
+      const identity = client?.find()
+      if (client !== undefined && identity === undefined)
+        throw new DialError('tls-client-certificate', 'the client certificate of the backend is not there')
       const below = connectTcp(at)
       // What travels as bytes is not HTTP/2, whatever the server speaks otherwise.
       const protocol = http2 && why.bytes !== true ? 'h2' : 'http/1.1'
       const options: ConnectionOptions & { allowHalfOpen: boolean } = {
         socket: below,
-        // Without SNI this is what the certificate is checked against.
-        host,
-        // SNI holds names only (RFC 6066 3); without one the certificate is checked against the address.
+        // SNI holds names only (RFC 6066 3).
         ...(isIP(servername) === 0 ? { servername } : {}),
-        rejectUnauthorized,
+        checkServerIdentity: (_host, certificate) => checkServerIdentity(servername, certificate),
+        // What is wrong with the certificate is judged below, where it can be named.
+        rejectUnauthorized: false,
         allowHalfOpen: true,
         ALPNProtocols: [protocol],
         ...(minVersion === undefined ? {} : { minVersion }),
-        ...(ca === undefined ? {} : { ca })
+        ...(ca === undefined ? {} : { ca }),
+        ...(identity === undefined ? {} : { cert: identity.chain, key: identity.privateKey })
       }
       const socket = connectTls(options)
       resetBelow(socket, below)
-      const refused = (): string | undefined =>
-        protocol === 'h2' && socket.alpnProtocol !== 'h2' ? 'the server does not speak HTTP/2 (ALPN)' : undefined
-      return opened(socket, 'secureConnect', why, refused)
+      const refused = (): PeerRefusal | undefined => {
+        const refusal = rejectUnauthorized ? peerRefusal(socket, rules) : undefined
+        if (refusal !== undefined || protocol !== 'h2' || socket.alpnProtocol === 'h2') return refusal
+        return { failure: 'dial-tls', message: 'the server does not speak HTTP/2 (ALPN)' }
+      }
+      await opened(socket, 'secureConnect', why, refused)
+      return new TlsPipe(socket)
     }
+  }
+}
+
+/** With TLS 1.3 a server refuses a client's certificate when the handshake is over for the client. */
+class TlsPipe extends StreamPipe {
+  refusal: PeerRefusal | undefined
+
+  constructor(socket: TLSSocket) {
+    super(socket)
+    socket.on('error', ({ code = '' }: NodeJS.ErrnoException) => {
+      const { failure, message } = handshakeFailure(code)
+      if (failure === 'tls-client-certificate') this.refusal = { failure, message }
+    })
+  }
+
+  get unreached(): boolean {
+    return this.refusal !== undefined
   }
 }
 
@@ -88,7 +136,7 @@ function opened(
   socket: Socket | TLSSocket,
   event: 'connect' | 'secureConnect',
   why: Why,
-  refused?: () => string | undefined
+  refused?: () => PeerRefusal | undefined
 ): Promise<BytePipe> {
   return new Promise((resolve, reject) => {
     let connected = false
@@ -106,7 +154,7 @@ function opened(
     const onReady = (): void => {
       const refusal = refused?.()
       if (refusal !== undefined) {
-        fail('dial-tls', refusal)
+        fail(refusal.failure, refusal.message)
         return
       }
       detach()
@@ -114,7 +162,10 @@ function opened(
       socket.on('error', ignore)
       resolve(new StreamPipe(socket))
     }
-    const onError = (error: NodeJS.ErrnoException): void => fail(kindOf(error, connected), error.code ?? error.message)
+    const onError = (error: NodeJS.ErrnoException): void => {
+      const { failure, message } = kindOf(error, connected)
+      fail(failure, message)
+    }
     const onClose = (): void => fail(connected ? 'dial-tls' : 'dial-refused', 'closed before it was ready')
     const detach = (): void => {
       if (timer !== null) clearTimeout(timer)
@@ -133,7 +184,8 @@ function opened(
   })
 }
 
-function kindOf(error: NodeJS.ErrnoException, connected: boolean): Failure {
-  if (error.code === 'ETIMEDOUT') return 'dial-timeout'
-  return connected ? 'dial-tls' : 'dial-refused'
+function kindOf(error: NodeJS.ErrnoException, connected: boolean): PeerRefusal {
+  const message = error.code ?? error.message
+  if (error.code === 'ETIMEDOUT') return { failure: 'dial-timeout', message }
+  return connected ? handshakeFailure(message) : { failure: 'dial-refused', message }
 }

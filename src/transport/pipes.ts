@@ -78,6 +78,9 @@ export class StreamPipe implements BytePipe {
   }
 }
 
+/** Why a pipe was `unreached` whose carrier says no more. */
+export const TURNED_AWAY = { failure: 'dial-refused', message: 'turned away unread' } as const
+
 /** Lets a reset of `secure` reach the TCP connection below, because TLS has none of its own. */
 export function resetBelow(secure: TLSSocket, below: Socket): void {
   secure.resetAndDestroy = () => {

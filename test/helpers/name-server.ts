@@ -1,6 +1,6 @@
 import { createSocket } from 'node:dgram'
 import { isIP } from 'node:net'
-import { RCODE, readQuery, TYPE, writeAnswer } from '../../src/certificates/dns/message.js'
+import { nameBytes, RCODE, readQuery, TYPE, writeAnswer } from '../../src/certificates/dns/message.js'
 
 interface Test {
   teardown(run: () => Promise<void> | void): void
@@ -17,7 +17,9 @@ export interface NameServer {
   readonly names: Map<string, NameAnswer>
   /** Seconds that addresses may be remembered. */
   ttl: number
-  /** What was asked: `name A` and `name AAAA`. */
+  /** Records SRV by the name of their service, as in zone files: `priority weight port target`. */
+  readonly services: Map<string, readonly string[]>
+  /** What was asked: `name A`, `name AAAA` and `name SRV`. */
   readonly asked: string[]
   /** Answers nothing from now on. */
   close(): Promise<void>
@@ -34,12 +36,26 @@ export async function startNameServer(
     closed ??= new Promise<void>((resolve) => socket.close(() => resolve()))
     return closed
   }
-  const state = { address: '', names: new Map(Object.entries(names)), ttl: 60, asked: [] as string[], close }
+  const state = {
+    address: '',
+    names: new Map(Object.entries(names)),
+    services: new Map<string, readonly string[]>(),
+    ttl: 60,
+    asked: [] as string[],
+    close
+  }
   socket.on('message', (bytes, peer) => {
     const reading = readQuery(bytes)
     if (reading === undefined || !reading.ok) return
     const { query } = reading
-    state.asked.push(`${query.name} ${query.type === TYPE.AAAA ? 'AAAA' : 'A'}`)
+    state.asked.push(`${query.name} ${query.type === TYPE.AAAA ? 'AAAA' : query.type === SRV ? 'SRV' : 'A'}`)
+    if (query.type === SRV) {
+      const records = state.services.get(query.name)
+      const rcode = records === undefined ? RCODE.NXDOMAIN : RCODE.NOERROR
+      const answers = (records ?? []).map((one) => ({ type: SRV, ttl: state.ttl, data: serviceBytes(one) }))
+      socket.send(writeAnswer(query, { rcode, authoritative: false, answers }, 'udp'), peer.port, peer.address)
+      return
+    }
     const known = state.names.get(query.name)
     if (known === 'silent') return
     const rcode = known === undefined ? RCODE.NXDOMAIN : known === 'fails' ? RCODE.SERVFAIL : RCODE.NOERROR
@@ -52,6 +68,15 @@ export async function startNameServer(
   state.address = `127.0.0.1:${socket.address().port}`
   t.teardown(close)
   return state
+}
+
+const SRV = 33
+
+function serviceBytes(record: string): Buffer {
+  const [priority, weight, port, target = ''] = record.split(' ')
+  const numbers = Buffer.alloc(6)
+  for (const [index, value] of [priority, weight, port].entries()) numbers.writeUInt16BE(Number(value), 2 * index)
+  return Buffer.concat([numbers, nameBytes(target)])
 }
 
 /** IPv6 addresses are `2001:db8::` with one last group. */

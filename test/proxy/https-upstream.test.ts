@@ -35,9 +35,9 @@ t.test('one whose authority is unknown is refused, and nothing is sent to it', a
   const sluice = await startSluice(t, { upstream: { protocol: 'https', host: 'localhost', port } })
   const answer = await fetch(`http://127.0.0.1:${sluice.port}/`)
   t.equal(answer.status, 502)
-  t.equal(answer.headers.get('sluice-error-code'), 'UPSTREAM_TLS')
+  t.equal(answer.headers.get('sluice-error-code'), 'UPSTREAM_CERTIFICATE_UNTRUSTED')
   const line = await sluice.line(({ msg }) => msg === 'upstream failed')
-  t.match(line, { failure: 'dial-tls', upstream: `https://localhost:${port}` })
+  t.match(line, { failure: 'tls-untrusted', upstream: `https://localhost:${port}` })
 })
 
 t.test('the certificate must be for the name or address that was asked for', async (t) => {
@@ -50,5 +50,5 @@ t.test('the certificate must be for the name or address that was asked for', asy
     return answer.headers.get('sluice-error-code') ?? answer.status
   }
   t.equal(await at('127.0.0.1'), 200)
-  t.equal(await at('127.0.0.2'), 'UPSTREAM_TLS')
+  t.equal(await at('127.0.0.2'), 'UPSTREAM_CERTIFICATE_NAME')
 })

@@ -12,7 +12,11 @@ const FOREIGN = [
   // A status of the health protocol of gRPC.
   /^SERVING$/,
   // What `domains verify` prints beside a record of DNS that has to change.
-  /^WRONG$/
+  /^WRONG$/,
+  // What node and OpenSSL say of certificates, and the alerts of TLS.
+  /^(CERT|INVALID_CA|DEPTH_ZERO|SELF_SIGNED|UNABLE_TO)(_|$)/,
+  /^(PROTOCOL_VERSION|HANDSHAKE_FAILURE|UNKNOWN_CA|ACCESS_DENIED|UNSUPPORTED_CERTIFICATE|NO_CERTIFICATE|BAD_CERTIFICATE)$/,
+  /^CERTIFICATE_(REQUIRED|REVOKED|UNKNOWN)$/
 ]
 
 /** Is a text an error code? Every text in capitals counts as one unless it is a word that comes from elsewhere. */

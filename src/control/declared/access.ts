@@ -1,3 +1,4 @@
+import { createHash } from 'node:crypto'
 import { dataOf, type MapEntry, type TreeNode } from '../../policy/tree.js'
 import { certificateAuthority, tlsCertificate } from '../../resources/certificates.js'
 import { ipPolicy, ipPolicyRule, ipRestriction } from '../../resources/ip-policies.js'
@@ -125,30 +126,50 @@ export async function readCertificates(
   }
 }
 
+/**
+ * Reads what is shown to servers, a chain with its key. Its id; undefined after a report. What the files hold is part of the id, so
+ * that renewed files make servers anew that are to see them.
+ */
+export async function readClientCertificate(
+  declaration: Declaration,
+  values: Values,
+  item: TreeNode,
+  path: readonly (string | number)[]
+): Promise<string | undefined> {
+  const name = (file: string, chain: string) => ['client', file, createHash('sha256').update(chain).digest('hex')]
+  const known = (id: string) => declaration.records.some(({ record }) => record.id === id)
+  return await readCertificate(declaration, values, item, path, name, known)
+}
+
 /** Reads a chain with its key: `{ certificate: FILE, key: FILE }`. */
 export async function readCertificate(
   declaration: Declaration,
   values: Values,
   item: TreeNode,
-  path: readonly (string | number)[]
-): Promise<void> {
+  path: readonly (string | number)[],
+  nameOf: (file: string, chain: string) => readonly string[] = (file) => [file],
+  known: (id: string) => boolean = () => false
+): Promise<string | undefined> {
   const fields = declaration.fields(item, path, 'a certificate', CERTIFICATE_KEYS)
   const [chain, key] = [fields.get('certificate'), fields.get('key')]
   if (chain === undefined || key === undefined) {
     if (item.kind !== 'map') return
     const message = 'a certificate needs certificate (the file of its chain) and key (the file of its private key)'
     declaration.error({ path, span: item.span }, fieldErrors.FIELD_REQUIRED, message)
-    return
+    return undefined
   }
   const at = { path: [...path, 'certificate'], span: chain.value.span }
   const keyAt = { path: [...path, 'key'], span: key.value.span }
   const file = declaration.text(chain.value, at.path, 'the file of a certificate')
   const certificatePem = file && (await declaration.file(file, at, 'the certificate'))
   const privateKey = await readKey(declaration, values, key.value, keyAt)
-  if (file === undefined || certificatePem === undefined || privateKey === undefined) return
+  if (file === undefined || certificatePem === undefined || privateKey === undefined) return undefined
+  const name = nameOf(file, certificatePem)
+  const id = declaredId(tlsCertificate, name)
+  if (known(id)) return id
   const record = await declaration.add(tlsCertificate, {
     label: `certificate ${file}`,
-    name: [file],
+    name,
     body: { ...aboutOf(fields), certificate_pem: certificatePem, private_key_pem: privateKey },
     at,
     locate: (field) => (field.startsWith('private_key') ? keyAt : at),
@@ -156,6 +177,7 @@ export async function readCertificate(
       message.replace(/^certificate_pem /, 'the certificate: ').replace(/^private_key_pem /, 'the key: ')
   })
   if (record !== undefined) judgeTime(declaration, record.body, at)
+  return record?.id
 }
 
 async function readKey(declaration: Declaration, values: Values, node: TreeNode, at: At): Promise<string | undefined> {

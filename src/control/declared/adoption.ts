@@ -139,6 +139,8 @@ class Adopter {
   readonly left: LeftOut[] = []
   readonly #found: ReadonlyMap<string, readonly Found[]>
   readonly #edgesOnHttp: AdoptionParts['edgesOnHttp']
+  /** Files of the certificates, by their ids. */
+  readonly #clientFiles = new Map<string, Data>()
   readonly #files: { name: string; text: string }[] = []
   readonly #secrets: NeededSecret[] = []
   #taken: (RemovedRecord & { [key: string]: Json })[] = []
@@ -305,9 +307,20 @@ class Adopter {
       const key = `tls/${name}.key`
       this.#secretFile(key, record, 'private_key_pem')
       certificates.push({ certificate, key, ...this.#about(record) })
+      this.#clientFiles.set(record.id, { certificate, key })
       this.#take(one)
     }
     return certificates
+  }
+
+  /** Settings that name a certificate by its id name its files instead. */
+  #withFiles(backend: string, settings: Data | undefined): Data | undefined {
+    const { client_certificate_id: id, ...rest } = settings ?? {}
+    if (settings === undefined || id === undefined) return settings
+    const files = this.#clientFiles.get(String(id))
+    if (files !== undefined) return { ...rest, client_certificate: files }
+    this.leave(staticBackend, backend, 'is in the file without its client certificate, which the API renews')
+    return rest
   }
 
   #backends(): Data {
@@ -321,13 +334,14 @@ class Adopter {
       const { address, http2, tls } = one.record.body
       const secure = isObject(tls) && tls.enabled === true
       const scheme = http2 === true ? (secure ? 'h2' : 'h2c') : secure ? 'https' : 'http'
+      const where = `${/:\d+$/.test(String(address)) ? '' : 'srv+'}${scheme}://${String(address)}`
       const { fields } = requestForm(staticBackend, one.record)
       const settings = SERVER_SETTINGS.flatMap((key) => {
-        const given = switchedOn(fields[key])
+        const given = this.#withFiles(one.record.id, switchedOn(fields[key]))
         const says = given !== undefined && Object.keys(given).length > 0
         return says || (given !== undefined && key !== 'tls') ? [[key, given] as const] : []
       })
-      add(one, { servers: [`${scheme}://${String(address)}`], ...Object.fromEntries(settings) }, address)
+      add(one, { servers: [where], ...Object.fromEntries(settings) }, address)
     }
     for (const one of this.#all(httpResponseBackend)) {
       const { body, headers, status_code } = one.record.body as Data

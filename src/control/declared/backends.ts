@@ -1,12 +1,13 @@
 import type { Coded } from '../../lib/errors.js'
-import { isObject } from '../../lib/json.js'
 import type { NodePath } from '../../policy/problems.js'
 import { dataOf, type MapEntry, type TreeNode } from '../../policy/tree.js'
 import { failoverBackend, httpResponseBackend, tunnelGroupBackend, weightedBackend } from '../../resources/backends.js'
 import { staticBackend } from '../../resources/static-backend.js'
 import { fieldErrors } from '../../schema/errors.js'
+import { readClientCertificate } from './access.js'
 import { type Declaration, locator, siteErrors } from './declaration.js'
 import type { Names } from './names.js'
+import type { Values } from './values.js'
 
 /** Keys of a backend: one of the first four says where traffic goes. */
 /** Of each server, as the API has them. */
@@ -17,6 +18,9 @@ export const SHARE_SETTINGS = ['panic_threshold', 'slow_start']
 export const BALANCE_SETTINGS = ['hash_key', 'sticky']
 const FORM_KEYS = ['servers', 'labels', 'response', 'backends', 'balance', 'description', 'metadata']
 const BACKEND_KEYS = [...FORM_KEYS, ...SERVER_SETTINGS, ...SHARE_SETTINGS, ...BALANCE_SETTINGS]
+/** Of `tls`: members of the API, and the names of files in place of what they hold. */
+const TLS_KEYS = ['server_name', 'ca', 'ca_pem', 'min_version', 'pins', 'client_certificate']
+const TLS_RENAMED = { ca: 'ca_pem' }
 const FORMS = ['servers', 'labels', 'response', 'backends'] as const
 const SERVER_KEYS = ['url', 'weight']
 /** How a backend with several members chooses. */
@@ -33,17 +37,26 @@ interface Server {
 }
 
 /** Reads the map `backends`: single ones first, because others are made of them. */
-export async function readBackends(declaration: Declaration, names: Names, { key, value }: MapEntry): Promise<void> {
+export async function readBackends(
+  declaration: Declaration,
+  names: Names,
+  values: Values,
+  { key, value }: MapEntry
+): Promise<void> {
   const groups: MapEntry[] = []
   for (const entry of declaration.entries(value, [key], 'backends')) {
     names.backends.set(entry.key, undefined)
     if (isGroup(entry)) groups.push(entry)
-    else names.backends.set(entry.key, await new BackendReader(declaration, names, entry, [key, entry.key]).single())
+    else
+      names.backends.set(
+        entry.key,
+        await new BackendReader(declaration, names, values, entry, [key, entry.key]).single()
+      )
   }
   // A failover may name a weighted one.
   const failover = (entry: MapEntry) => balanceOf(entry) === 'failover'
   for (const entry of [...groups.filter((one) => !failover(one)), ...groups.filter(failover)]) {
-    names.backends.set(entry.key, await new BackendReader(declaration, names, entry, [key, entry.key]).group())
+    names.backends.set(entry.key, await new BackendReader(declaration, names, values, entry, [key, entry.key]).group())
   }
 }
 
@@ -57,6 +70,7 @@ const ADDRESS = /^([a-z][a-z0-9+.-]*:\/\/.*|(\[[0-9a-f:.]+\]|[^\s:/]+):\d+)$/i
 export async function backendAt(
   declaration: Declaration,
   names: Names,
+  values: Values,
   { keySpan, value }: MapEntry,
   path: NodePath
 ): Promise<string | undefined> {
@@ -72,7 +86,7 @@ export async function backendAt(
       ? servers
       : { kind: 'map', span, entries: [{ key: 'servers', keySpan: span, value: servers }] }
   const entry = { key: url === '' ? path.join(' ') : url, keySpan, value: whole }
-  const reader = new BackendReader(declaration, names, entry, path)
+  const reader = new BackendReader(declaration, names, values, entry, path)
   const id = isGroup(entry) ? await reader.group() : await reader.single()
   if (url !== '') names.written.set(url, id)
   return id
@@ -91,15 +105,17 @@ function balanceOf({ value }: MapEntry): unknown {
 class BackendReader {
   readonly #declaration: Declaration
   readonly #names: Names
+  readonly #values: Values
   readonly #entry: MapEntry
   readonly #path: NodePath
   readonly #fields: ReadonlyMap<string, MapEntry>
   readonly #about: Record<string, unknown>
   readonly #balance: string
 
-  constructor(declaration: Declaration, names: Names, entry: MapEntry, path: NodePath) {
+  constructor(declaration: Declaration, names: Names, values: Values, entry: MapEntry, path: NodePath) {
     this.#declaration = declaration
     this.#names = names
+    this.#values = values
     this.#entry = entry
     this.#path = path
     this.#fields = declaration.fields(entry.value, this.#path, 'a backend', BACKEND_KEYS)
@@ -209,7 +225,7 @@ class BackendReader {
     about: Readonly<Record<string, unknown>>
   ): Promise<string | undefined> {
     const at = { path, span: node.span }
-    const [, scheme = 'http', address] = /^(?:([a-z][a-z0-9+.-]*):\/\/)?([^/?#\s]+)\/?$/i.exec(url) ?? []
+    const [, written = 'http', address] = /^(?:([a-z][a-z0-9+.-]*):\/\/)?([^/?#\s]+)\/?$/i.exec(url) ?? []
     if (address === undefined) {
       this.#declaration.error(
         at,
@@ -218,11 +234,13 @@ class BackendReader {
       )
       return undefined
     }
+    const srv = /^srv\+/i.test(written)
+    const scheme = srv ? written.slice('srv+'.length) : written
     const port = SCHEMES[scheme.toLowerCase()]
     if (port === undefined) {
       const message =
         UNBUILT_SCHEMES[scheme.toLowerCase()] ??
-        `"${scheme}" is no scheme of a server; write http, https, h2c, h2, grpc, grpcs or tcp`
+        `"${written}" is no scheme of a server; write http, https, h2c, h2, grpc, grpcs or tcp`
       this.#declaration.error(at, scheme in UNBUILT_SCHEMES ? siteErrors.NOT_BUILT : fieldErrors.FIELD_INVALID, message)
       return undefined
     }
@@ -237,8 +255,8 @@ class BackendReader {
         'tls'
       )
     }
-    const tls = { ...(isObject(given.tls) ? given.tls : {}), enabled: secure }
-    const body = { ...about, ...given, address: whole, tls, http2: HTTP2.has(scheme.toLowerCase()) }
+    const tls = { ...(secure ? await this.#tls() : {}), enabled: secure }
+    const body = { ...about, ...given, address: srv ? address : whole, tls, http2: HTTP2.has(scheme.toLowerCase()) }
     const label = `backend ${this.#entry.key}`
     const locate = (field: string) => this.#settingAt(field) ?? at
     return (await this.#declaration.add(staticBackend, { label, name, body, at, locate }))?.id
@@ -288,12 +306,43 @@ class BackendReader {
     return Object.fromEntries(given.map((key) => [key, dataOf((this.#fields.get(key) as MapEntry).value)]))
   }
 
+  /** The setting `tls` as requests have it: what files hold stands in their place. */
+  async #tls(): Promise<Record<string, unknown>> {
+    const entry = this.#fields.get('tls')
+    if (entry === undefined) return {}
+    const path = [...this.#path, 'tls']
+    const tls: Record<string, unknown> = {}
+    for (const [key, { value, keySpan }] of this.#declaration.fields(entry.value, path, 'tls', TLS_KEYS)) {
+      const at = { path: [...path, key], span: value.span }
+      if (key === 'client_certificate') {
+        const id = await readClientCertificate(this.#declaration, this.#values, value, at.path)
+        if (id !== undefined) tls.client_certificate_id = id
+      } else if (key === 'ca') {
+        if (this.#declares(entry, 'ca_pem'))
+          this.#error(keySpan, fieldErrors.CONFLICTING_FIELDS, 'ca does not go with ca_pem', 'tls', 'ca')
+        const file = this.#declaration.text(value, at.path, 'the file of the authorities')
+        if (file !== undefined)
+          tls.ca_pem = (await this.#declaration.file(file, at, 'the file of the authorities')) ?? ''
+      } else tls[key] = dataOf(value)
+    }
+    return tls
+  }
+
+  #declares({ value }: MapEntry, key: string): boolean {
+    return value.kind === 'map' && value.entries.some((one) => one.key === key)
+  }
+
   /** Where a field stands that was taken from a setting. */
   #settingAt(field: string): ReturnType<ReturnType<typeof locator>> | undefined {
     const [key = ''] = field.split(/[.[]/)
     const entry = this.#fields.get(key)
     if (entry === undefined) return undefined
-    return locator(entry.value, [...this.#path, key], entry.keySpan)(field.slice(key.length).replace(/^\./, ''))
+    return locator(
+      entry.value,
+      [...this.#path, key],
+      entry.keySpan,
+      TLS_RENAMED
+    )(field.slice(key.length).replace(/^\./, ''))
   }
 
   async #add(resource: Parameters<Declaration['add']>[0], body: object, within: MapEntry): Promise<string | undefined> {

@@ -126,7 +126,9 @@ function ipPolicy(): Schema {
   return object({ allow: networks, deny: networks, description: { type: 'string' }, metadata: { type: 'string' } })
 }
 
-const url = text('http://, https://, h2c://, h2://, grpc://, grpcs:// or tcp:// with host and port.')
+const url = text(
+  'http://, https://, h2c://, h2://, grpc://, grpcs:// or tcp:// with host and port; with srv+ before it, such as srv+http://_http._tcp.web.internal, a service of the DNS.'
+)
 const server = object({ url, weight: { type: 'integer', minimum: 0, maximum: 10_000 } }, { required: ['url'] })
 const servers: Schema = { type: 'array', minItems: 1, items: { anyOf: [url, server] }, description: 'Servers.' }
 
@@ -140,10 +142,23 @@ function backendSchema(): Schema {
     backends: { anyOf: [names, weights], description: 'Other backends, with weights where they are weighted.' },
     balance: { enum: BALANCES, description: 'How one of several is chosen; weighted unless said otherwise.' },
     ...requestFields(staticBackend, SERVER_SETTINGS),
+    tls: tlsSchema(),
     ...requestFields(weightedBackend, [...SHARE_SETTINGS, ...BALANCE_SETTINGS]),
     description: { type: 'string' },
     metadata: { type: 'string' }
   })
+}
+
+/** TLS to servers, with files in place of what they hold; whether there is TLS at all is said by the URLs. */
+function tlsSchema(): Schema {
+  const schema = inFile(staticBackend.fields.tls?.request, 'tls') as Schema
+  const {
+    enabled: _enabled,
+    client_certificate_id: _id,
+    ...members
+  } = schema.properties as Readonly<Record<string, unknown>>
+  const files = { ca: text('PEM file of the authorities to trust; watched.'), client_certificate: certificate }
+  return { ...schema, properties: { ...members, ...files } }
 }
 
 function requestFields({ fields }: Resource, names: readonly string[]): Record<string, unknown> {

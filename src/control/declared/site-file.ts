@@ -123,7 +123,7 @@ async function readRoot(
   await given('ip_restrictions', (entry) => readIpRestrictions(declaration, values, entry))
   await given('certificate_authorities', (entry) => readAuthorities(declaration, names, entry))
   await given('certificates', (entry) => readCertificates(declaration, values, entry))
-  await given('backends', (entry) => readBackends(declaration, names, entry))
+  await given('backends', (entry) => readBackends(declaration, names, values, entry))
   const hosts: CertificateHost[] = []
   const policies = await given('sites', (entry) => readSites(reader, entry, hosts))
   await given('tcp', (entry) => readTcp(reader, entry))

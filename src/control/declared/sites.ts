@@ -264,7 +264,7 @@ async function modulesBody(
     const { value } = entry
     const within = [...path, key]
     if (key === 'backend') {
-      const id = await backendAt(declaration, names, entry, within)
+      const id = await backendAt(declaration, names, values, entry, within)
       if (id !== undefined) body.backend = { backend_id: id }
     } else if (ABOUT.includes(key)) body[key] = dataOf(value)
     else if (modules.includes(key)) {

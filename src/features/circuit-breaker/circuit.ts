@@ -1,4 +1,4 @@
-import { flowErrors } from '../../flow/error-codes.js'
+import { FAILURES, flowErrors, UNREACHED } from '../../flow/error-codes.js'
 import type { Flow } from '../../flow/flow.js'
 import { refuse, type Verdict } from '../../flow/verdict.js'
 import { defineErrors } from '../../lib/errors.js'
@@ -16,9 +16,7 @@ export const circuitErrors = defineErrors({
 
 /** Codes of answers of our own that say that an upstream was asked and did not answer as it must. */
 const UPSTREAM_FAILURES: ReadonlySet<string> = new Set([
-  flowErrors.UPSTREAM_REFUSED.code,
-  flowErrors.UPSTREAM_CONNECT_TIMEOUT.code,
-  flowErrors.UPSTREAM_TLS.code,
+  ...[...UNREACHED].filter((failure) => failure !== 'no-tunnel').map((failure) => FAILURES[failure].code),
   flowErrors.UPSTREAM_MALFORMED.code,
   flowErrors.UPSTREAM_TIMEOUT.code,
   flowErrors.UPSTREAM_GONE.code

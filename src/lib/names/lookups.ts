@@ -17,6 +17,13 @@ export interface Lookup {
   readonly milliseconds: number
 }
 
+/** What a name stands for, and until when that holds (monotonic milliseconds). */
+export interface Resolved<T = string> {
+  /** At least one, in no order. */
+  readonly found: readonly T[]
+  readonly expires: number
+}
+
 /** How long a name counts as failing after its last look-up, in milliseconds, and how many names are watched. */
 const FAILING = { life: 60_000, most: 10_000 }
 

@@ -2,8 +2,12 @@ import { lookup as systemLookup } from 'node:dns/promises'
 import { isIP, type LookupFunction } from 'node:net'
 import type { Clock } from '../clock.js'
 import { codeOf } from '../errors.js'
-import type { Lookup } from './lookups.js'
+import type { Lookup, Resolved } from './lookups.js'
 import { OwnResolver, unresolved } from './own-resolver.js'
+import type { Service } from './services.js'
+
+/** How long addresses of the system's resolver hold, which says nothing of it. Milliseconds. */
+const SYSTEM_LIFE = 30_000
 
 /** How names become addresses: plain data, so that a thread can have it too. */
 export interface NamesOptions {
@@ -20,6 +24,16 @@ export interface Names {
    * or `EAI_AGAIN` (no server said so in time).
    */
   lookup(host: string): Promise<readonly string[]>
+  /**
+   * All addresses of a host, each of them as good as the others, and until when they hold. Rejects as `lookup`: what has expired does
+   * not stand in.
+   */
+  resolve(host: string): Promise<Resolved>
+  /**
+   * The servers of a service (RFC 2782), such as `_http._tcp.example.com`. Rejects with an Error whose `code` is `ENOTFOUND`,
+   * `ETIMEOUT` or another word of the DNS. Asks DNS servers whatever answers hosts.
+   */
+  services(name: string): Promise<Resolved<Service>>
   /** The same for `connect` of `node:net` and `node:tls`. */
   readonly forSockets: LookupFunction
   /** Does no DNS server answer at all? Not known of the system's resolver: false. Asked every second or so. */
@@ -35,15 +49,30 @@ export function createNames(
   looked?: (lookup: Lookup) => void
 ): Names {
   if (resolver === 'system') {
-    return namesOf({ lookup: ofSystem(clock, looked), silent: () => false, close: () => undefined })
+    const lookup = ofSystem(clock, looked)
+    const own = new OwnResolver({ servers: [], clock, looked })
+    return namesOf({
+      lookup,
+      resolve: async (host) => ({ found: await lookup(host), expires: clock.monotonic() + SYSTEM_LIFE }),
+      services: (name) => own.services(name),
+      silent: () => false,
+      close: () => own.close()
+    })
   }
   return namesOf(new OwnResolver({ servers, clock, looked }))
 }
 
 /** Completes a resolver with what sockets want. */
-export function namesOf(resolver: Pick<Names, 'lookup' | 'silent' | 'close'>): Names {
+export function namesOf(resolver: Omit<Names, 'forSockets'>): Names {
   const lookup = (host: string) => resolver.lookup(host)
-  return { lookup, forSockets: forSockets(lookup), silent: () => resolver.silent(), close: () => resolver.close() }
+  return {
+    lookup,
+    resolve: (host) => resolver.resolve(host),
+    services: (name) => resolver.services(name),
+    forSockets: forSockets(lookup),
+    silent: () => resolver.silent(),
+    close: () => resolver.close()
+  }
 }
 
 function ofSystem(clock: Clock, looked: (lookup: Lookup) => void = () => undefined): Names['lookup'] {

@@ -6,7 +6,8 @@ import { domainToASCII } from 'node:url'
 import type { Clock } from '../clock.js'
 import { atMost } from '../concurrency.js'
 import { codeOf } from '../errors.js'
-import { type Lookup, type LookupResult, type LookupSource, ServerSilence } from './lookups.js'
+import { type Lookup, type LookupResult, type LookupSource, type Resolved, ServerSilence } from './lookups.js'
+import { askServices, type Service } from './services.js'
 
 /** Milliseconds between looks at a file. */
 const LOOK_EVERY = 1_000
@@ -120,7 +121,7 @@ const FILES = { hosts: '/etc/hosts', resolver: '/etc/resolv.conf' }
 
 const SECOND = 1_000
 /** Longest time to live that is believed, and how long it is remembered that a name does not exist or that no server answered. */
-const REMEMBERED = { found: 86_400 * SECOND, nothing: 5 * SECOND, failed: SECOND }
+const REMEMBERED = { found: 86_400 * SECOND, nothing: 5 * SECOND, failed: SECOND, local: 5 * SECOND }
 /** How long expired addresses may stand in while no server answers (RFC 8767). */
 const STALE = 3_600 * SECOND
 const MOST_KNOWN = 10_000
@@ -202,6 +203,41 @@ export class OwnResolver {
     // Those who come next do not wait again at once.
     old.expires = Math.max(old.expires, this.#clock.monotonic() + REMEMBERED.failed)
     return addressesOf(old, host)
+  }
+
+  /** As `Names.resolve`. */
+  async resolve(host: string): Promise<Resolved> {
+    const now = this.#clock.monotonic()
+    if (isIP(host) !== 0) return { found: [host], expires: Number.POSITIVE_INFINITY }
+    const name = nameOf(host)
+    if (name === undefined || isBelow(name, 'invalid') || isBelow(name, 'onion')) throw unresolved('ENOTFOUND', host)
+    const fixed = isBelow(name, 'localhost') ? LOOPBACK : this.#hosts.read().get(withoutDot(name))
+    if (fixed !== undefined) return { found: fixed, expires: now + REMEMBERED.local }
+    const known = this.#known.get(name)
+    const cached = known !== undefined && now < known.expires
+    const found = cached ? known : await atMost(this.#patience.deadline, this.#ask(name))
+    const result = found === undefined ? 'timed_out' : resultOf(found.answer)
+    const milliseconds = this.#clock.monotonic() - now
+    this.#looked({ name, result, source: cached ? 'cache' : 'server', milliseconds })
+    if (found === undefined) throw unresolved('EAI_AGAIN', host, 'no answer in time')
+    if (found.answer.is !== 'found') throw refusalOf(found.answer, host)
+    return { found: found.answer.addresses, expires: found.expires }
+  }
+
+  /** As `Names.services`. */
+  async services(name: string): Promise<Resolved<Service>> {
+    const begun = this.#clock.monotonic()
+    const ended = (result: LookupResult) =>
+      this.#looked({ name, result, source: 'server', milliseconds: this.#clock.monotonic() - begun })
+    try {
+      const { services, ttl } = await askServices(this.#current(this.#rules.read()).getServers(), name, ASKING)
+      ended('found')
+      return { found: services, expires: this.#clock.monotonic() + Math.min(ttl * SECOND, REMEMBERED.found) }
+    } catch (error) {
+      const code = codeOf(error)
+      ended(code === 'ENOTFOUND' ? 'not_found' : code === 'ETIMEOUT' ? 'timed_out' : 'failed')
+      throw error
+    }
   }
 
   /** Does no DNS server answer at all? */
@@ -323,11 +359,14 @@ function resultOf(answer: Answer): LookupResult {
   return answer.is === 'found' ? 'found' : 'not_found'
 }
 
+function refusalOf(answer: Exclude<Answer, { is: 'found' }>, host: string): Error {
+  return answer.is === 'nothing' ? unresolved('ENOTFOUND', host) : unresolved('EAI_AGAIN', host, answer.why)
+}
+
 /** Addresses of each family begin with another one each time; families stay in their order. */
 function addressesOf(known: Known, host: string): readonly string[] {
   const { answer } = known
-  if (answer.is === 'nothing') throw unresolved('ENOTFOUND', host)
-  if (answer.is === 'failed') throw unresolved('EAI_AGAIN', host, answer.why)
+  if (answer.is !== 'found') throw refusalOf(answer, host)
   const turn = known.turn++
   const [first = ''] = answer.addresses
   const same = answer.addresses.filter((address) => isIP(address) === isIP(first))

@@ -262,7 +262,8 @@ class HttpProxyForwarding implements DeadlineOwner, BodyOwner {
       return
     }
     if (this.#connection?.unreached === true) {
-      this.#fail('dial-refused', 'safe', 'turned away unread')
+      const { failure, message } = this.#connection.refusal
+      this.#fail(failure, 'safe', message)
       return
     }
     const reused = this.#connection?.reused === true

@@ -11,6 +11,7 @@ import {
   TrailerSieve,
   VALUE
 } from '../message-scanner.js'
+import { TURNED_AWAY } from '../pipes.js'
 
 const VERSION = Buffer.from('HTTP/1.')
 const VERSION_END = 8
@@ -119,6 +120,11 @@ export class UpstreamConnection {
   /** It broke before the peer had read any of what was written. */
   get unreached(): boolean {
     return this.#pipe.unreached === true
+  }
+
+  /** Why it was not read, when `unreached`. */
+  get refusal(): NonNullable<BytePipe['refusal']> {
+    return this.#pipe.refusal ?? TURNED_AWAY
   }
 
   take(): void {

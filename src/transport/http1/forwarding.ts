@@ -116,7 +116,7 @@ class Http1Forwarding implements UpstreamUser, ExchangeWatcher, DeadlineOwner {
   broken(failure: Failure, detail: string, begun: boolean): void {
     const connection = this.#connection as UpstreamConnection
     if (connection.unreached) {
-      this.#fail('dial-refused', 'safe', 'turned away unread')
+      this.#fail(connection.refusal.failure, 'safe', connection.refusal.message)
       return
     }
     const untouched = this.#written(connection) === this.#writtenBefore

@@ -2,6 +2,7 @@ import type { BytePipe, Failure, Framing, ResponseHead } from '../../flow/exchan
 import type { Clock } from '../../lib/clock.js'
 import type { DeadlineOwner, DeadlineTimer } from '../../lib/deadline-timer.js'
 import type { UpstreamKeys } from '../contract.js'
+import { TURNED_AWAY } from '../pipes.js'
 import { type BodySource, CodecBody } from './body.js'
 import { BodyReader } from './body-reader.js'
 import { HeadReader } from './head-reader.js'
@@ -92,6 +93,11 @@ export class UpstreamConnection implements WireOwner, BodySource, DeadlineOwner 
   /** It broke before the peer had read any of what was written. */
   get unreached(): boolean {
     return this.#pipe.unreached === true
+  }
+
+  /** Why it was not read, when `unreached`. */
+  get refusal(): NonNullable<BytePipe['refusal']> {
+    return this.#pipe.refusal ?? TURNED_AWAY
   }
 
   /** A request of `user` is about to be written. */

@@ -1,6 +1,7 @@
 import type { BytePipe, Failure } from '../../flow/exchange.js'
 import type { DeadlineOwner, DeadlineTimer } from '../../lib/deadline-timer.js'
 import { Wire, type WireOwner } from '../http1/wire.js'
+import { TURNED_AWAY } from '../pipes.js'
 import { FloodWatch } from './flood-watch.js'
 import { CODE } from './frames.js'
 import { Http2Session, STREAM_WINDOW } from './session.js'
@@ -25,6 +26,9 @@ const SILENCE = 310_000
 const PONG_TIME = 10_000
 const SETTLE = 30_000
 const LINGER = 500
+
+/** Its server ended it without a word of why. */
+const ENDED = { failure: 'upstream-gone', message: 'the connection ended' } as const
 
 /** What a connection is part of. */
 export interface ClientHost {
@@ -112,6 +116,11 @@ export class ClientConnection implements SessionOwner, WireOwner, DeadlineOwner 
     return this.#pipe.unreached === true
   }
 
+  /** Why it was not read, when `unreached`. */
+  get refusal(): NonNullable<BytePipe['refusal']> {
+    return this.#pipe.refusal ?? TURNED_AWAY
+  }
+
   /** Opens a stream whose head is to be sent at once; only while `free` is above 0. */
   open(user: ClientUser): Http2Stream | undefined {
     const stream = this.#session.open(user)
@@ -176,7 +185,8 @@ export class ClientConnection implements SessionOwner, WireOwner, DeadlineOwner 
   }
 
   wireEnded(): void {
-    this.#fail(this.unreached ? 'dial-refused' : 'upstream-gone', 'the connection ended', CODE.none)
+    const { failure, message } = this.unreached ? this.refusal : ENDED
+    this.#fail(failure, message, CODE.none)
   }
 
   wireClosed(): void {

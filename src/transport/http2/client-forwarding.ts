@@ -198,7 +198,7 @@ export class Http2Forwarding implements ClientUser, Waiter, BodySource, Deadline
       // It was not processed at all (RFC 9113 8.7).
       const refused = code === CODE.refusedStream && !this.#begun
       this.#fail('upstream-gone', refused ? 'safe' : 'never', `the stream was reset (${code})`)
-    } else if (connection.unreached) this.#fail('dial-refused', 'safe', 'turned away unread')
+    } else if (connection.unreached) this.#fail(connection.refusal.failure, 'safe', connection.refusal.message)
     else {
       const malformed = connection.failure === 'upstream-malformed'
       const again = this.#reused && !this.#begun && !malformed ? 'idempotent-only' : 'never'
