@@ -184,7 +184,7 @@ export class Upstreams {
   /** The servers of the units that serve, with the key of their unit; the tunnels of a group stand together. */
   *servers(): Generator<readonly [key: string, unit: UpstreamUnit, servers: readonly Server[]]> {
     for (const [key, unit] of this.#followed) {
-      if (unit.form === 'address') yield [key, unit, this.#members(unit).map(({ server }) => server)]
+      if (unit.form === 'address') for (const { server } of this.#members(unit)) yield [key, unit, [server]]
       else if (unit.form === 'tunnels') yield [key, unit, this.#tunnelsOf(unit).servers.map(({ server }) => server)]
     }
   }
