@@ -15,6 +15,7 @@ export interface PolicyRights {
   readonly actions: readonly Action[]
 }
 
+/** What compiling a plan needs: the rights of its policies and the state that outlives a snapshot. */
 export interface CompileOptions extends PolicyRights {
   readonly persistentState: PersistentState
   /** Of policies that agents send; where it is absent, a change that holds one is a defect. */

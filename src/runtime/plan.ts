@@ -258,6 +258,7 @@ export interface HttpsUnit {
   readonly hsts?: Hsts
 }
 
+/** What TLS asks of the clients of one edge. */
 export interface EdgeTls {
   readonly minVersion?: '1.0' | '1.1' | '1.2' | '1.3'
   /** Keys of authorities one of which must have signed the client's certificate. */

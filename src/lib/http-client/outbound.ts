@@ -143,6 +143,7 @@ export interface Outbound {
   close(): void
 }
 
+/** What an HTTP client of our own may do. */
 export interface OutboundParts {
   readonly clock: Clock
   /** May it reach addresses that are not public? */
