@@ -17,7 +17,7 @@ const HOUSE = {
   proxy: ['runtime', 'telemetry', 'transport', 'flow', 'lib'],
   resources: ['features', 'telemetry', 'runtime', 'schema', 'lib'],
   store: ['lib'],
-  control: ['resources', 'store', 'runtime', 'features', 'policy', 'flow', 'schema', 'lib'],
+  control: ['resources', 'store', 'runtime', 'policy', 'flow', 'schema', 'lib'],
   events: ['control', 'resources', 'store', 'telemetry', 'schema', 'lib'],
   certificates: ['control', 'resources', 'store', 'schema', 'lib'],
   tunnel: ['control', 'resources', 'store', 'runtime', 'transport', 'flow', 'lib'],
@@ -132,6 +132,14 @@ module.exports = {
       severity: 'error',
       from: { path: '^src/features/([^/.]+)(?:/|\\.ts$)', pathNot: '^src/features/registry\\.ts$' },
       to: { path: '^src/features/', pathNot: '^src/features/(?:$1(?:/|\\.ts$)|contract\\.ts$)' }
+    },
+    {
+      name: 'features-by-registry',
+      comment:
+        'Rooms other than src/app know features by their contract and registry; what they share with one goes below src/features.',
+      severity: 'error',
+      from: { path: '^src/', pathNot: '^src/(app|features)/' },
+      to: { path: '^src/features/', pathNot: '^src/features/(contract|registry)\\.ts$' }
     },
     {
       name: 'traffic-knows-no-records',

@@ -2,7 +2,8 @@ import { Breaker } from '../src/features/circuit-breaker/breaker.js'
 import { systemClock } from '../src/lib/clock.js'
 import { judge } from '../src/lib/ip.js'
 import { IpPolicies } from '../src/runtime/address-filter.js'
-import type { Unit, UnitChange } from '../src/runtime/plan.js'
+import type { Unit } from '../src/runtime/plan.js'
+import type { UnitChange } from '../src/runtime/plan-changes.js'
 import { type MicroResult, timed } from './timing.js'
 
 const RULES = 10_000

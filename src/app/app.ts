@@ -29,6 +29,7 @@ import { SiteFiles, SiteReader } from './site-file.js'
 import { type Drained, Lifecycle } from './stop.js'
 import { beginUpkeep } from './upkeep.js'
 
+/** What a start has opened: addresses, revision and what the user should know. */
 export interface Started {
   readonly traffic: { readonly host: string; readonly port: number }
   readonly api: { readonly host: string; readonly port: number }

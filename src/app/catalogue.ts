@@ -45,7 +45,7 @@ import {
 } from '../telemetry/observed-metrics.js'
 import { agentAuthorityErrors, agentListenerErrors } from '../tunnel/agents/listener-identity.js'
 import { agentErrors } from '../tunnel/client/connection.js'
-import { streamErrors } from '../tunnel/protocol/stream.js'
+import { streamErrors } from '../tunnel/protocol/stream-errors.js'
 import { commandErrors, startErrors } from './errors.js'
 import { offline, policyServices } from './services.js'
 

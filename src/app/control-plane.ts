@@ -146,8 +146,9 @@ function followRevisions({ revisions }: Foundation, { agents, events }: ControlS
 /** What this process knows of the server of a backend, or of its tunnels, as the API shows it. */
 function healthAnswer({ upstreams }: DataPlane, { tables }: Snapshot, backend: string): Json | undefined {
   const unit = tables.upstreams.get(upstreamKey(backend))
-  const known = upstreams.stateOf(unit)
-  if (known === undefined) return upstreams.tunnelStatesOf(unit)?.map(([id, state]) => ({ id, ...shown(state) }))
+  const known = upstreams.servers.stateOf(unit)
+  if (known === undefined)
+    return upstreams.servers.tunnelStatesOf(unit)?.map(([id, state]) => ({ id, ...shown(state) }))
   const servers = (known.servers ?? []).map(({ name, state }) => ({ server: name, ...shown(state) }))
   return { ...shown(known), servers, name: known.name === undefined ? null : shown(known.name) }
 }

@@ -5,7 +5,7 @@ import { isShared, storeAddress } from '../options/catalogue.js'
 import type { Options } from '../options/options.js'
 import type { PolicyServices } from '../policy/services.js'
 import type { Server } from '../proxy/server.js'
-import { backendOf } from '../proxy/upstreams.js'
+import { backendOf } from '../proxy/unit-servers.js'
 import {
   type NameResolution,
   observeAgents,
@@ -68,7 +68,7 @@ export function beginUpkeep(options: Options, foundation: Foundation, stage: Upk
 
 /** Each server with the backend or option that names it, and whether it is up; the tunnels of a group together. */
 function* upstreamStates({ upstreams }: UpkeepStage['dataPlane']): Generator<UpstreamState> {
-  for (const [key, unit, servers] of upstreams.servers()) {
+  for (const [key, unit, servers] of upstreams.servers.servers()) {
     // Agents name their endpoints, and names of agents make no series.
     if (unit.form === 'tunnels' && isEndpoint(unit.labels)) continue
     const [only] = servers
@@ -86,7 +86,7 @@ function* upstreamStates({ upstreams }: UpkeepStage['dataPlane']): Generator<Ups
 
 /** Each name that was asked for, with the backend or option that has it. */
 function* upstreamNames({ upstreams }: UpkeepStage['dataPlane']): Generator<NameResolution> {
-  for (const [key, { state }] of upstreams.names()) {
+  for (const [key, { state }] of upstreams.servers.names()) {
     if (state !== 'unknown') yield { backend: backendOf(key), resolved: state === 'resolved' }
   }
 }

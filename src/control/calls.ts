@@ -85,6 +85,7 @@ export interface Shown extends Read {
   readonly revision: number
 }
 
+/** The answer to a create or an update. */
 export interface Written extends Shown, Done {
   /** URL of the record. */
   readonly uri: string

@@ -154,6 +154,7 @@ export function ofMember(error: unknown, name: string): unknown {
   return new ControlError({ code }, message, { field, details: { ...details, field }, problems, cause })
 }
 
+/** The error `NOT_FOUND` (404); `what` names the kind in its text. */
 export function notFound(what: string): ControlError {
   return new ControlError(controlErrors.NOT_FOUND, `there is no such ${what}`)
 }

@@ -26,6 +26,7 @@ import { Writer } from './writer.js'
 /** Sends a test event with this object to a destination; answers with the result. */
 export type TestDestination = (destination: string, object: Json) => Promise<Json>
 
+/** What the control plane is made of. */
 export interface ControlOptions {
   /** Open. The control plane closes it, also when it does not come to open itself. */
   readonly store: Store

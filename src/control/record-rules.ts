@@ -1,7 +1,6 @@
-import { POLICY_MODULE, policyTextOf } from '../features/traffic-policy.js'
 import type { UnitName } from '../policy/action.js'
 import type { Problem, UnitProblems } from '../policy/problems.js'
-import { vaultsOf } from '../policy/vaults.js'
+import { POLICY_MODULE, policyTextOf, vaultsOf } from '../policy/record-policy.js'
 import { failoverBackend, httpResponseBackend, weightedBackend } from '../resources/backends.js'
 import { reservedDomain } from '../resources/domains.js'
 import { httpsEdge, httpsEdgeRoute, tcpEdge } from '../resources/edges.js'

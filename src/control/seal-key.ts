@@ -147,6 +147,7 @@ export async function peekSeal(open: () => Promise<Store>): Promise<StoredSeal> 
   }
 }
 
+/** What the store knows of the key that its secrets are sealed under. Rejects with a `StoreError`. */
 export async function storedSeal(store: Store): Promise<StoredSeal> {
   return { key: await store.sealKey(), secrets: (await store.sealedRecords({ limit: 1 })).length > 0 }
 }

@@ -1,7 +1,6 @@
 import type { Clock } from '../lib/clock.js'
 import type { Geo } from '../lib/geo.js'
 import type { UserAgents } from '../lib/user-agent.js'
-import type { FlowFunctionDefinition } from './functions/flow-function.js'
 import { authFunctions, base64Functions, hashFunctions } from './functions/hash.js'
 import { requestFunctions, responseFunctions, secretFunctions } from './functions/http.js'
 import { jsonFunctions } from './functions/json.js'
@@ -11,7 +10,7 @@ import { randomFunctions, standardFunctions } from './functions/standard.js'
 import { stringFunctions } from './functions/strings.js'
 import { timeFunctions } from './functions/time.js'
 import { queryStringFunctions, urlFunctions } from './functions/url.js'
-import type { FunctionDefinition } from './signatures.js'
+import type { FlowFunctionDefinition, FunctionDefinition } from './signatures.js'
 import { type ActionResults, actionVariables, timeVariables, varsVariables } from './variables/actions.js'
 import {
   addressVariables,

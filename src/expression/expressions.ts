@@ -18,10 +18,10 @@ import {
   type Expressions,
   type Template
 } from './expression.js'
-import type { FlowFunctionDefinition } from './functions/flow-function.js'
 import { regexFunctions, typeFunctions } from './functions/standard.js'
 import { problem, syntaxProblem, typeProblem } from './problems.js'
 import { resolve } from './resolve.js'
+import type { FlowFunctionDefinition } from './signatures.js'
 import { type FunctionDefinition, FunctionTable, typeLabel } from './signatures.js'
 import { BUDGET, NO_VALUE, type Run, reasonOf, State } from './state.js'
 import { compileTemplate } from './template.js'

@@ -22,6 +22,7 @@ export function int64(value: bigint): bigint {
   return value
 }
 
+/** A `uint` of CEL. Throws `EvaluationError` when the value has no place in 64 bits. */
 export function uint64(value: bigint): UnsignedInt {
   if (value < 0n || value > MAX_UINT) throw OVERFLOW
   return new UnsignedInt(value)

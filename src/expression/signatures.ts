@@ -1,5 +1,5 @@
+import type { Flow } from '../flow/flow.js'
 import type { CelEngine, StaticType } from './cel-parser.js'
-import type { FlowFunctionDefinition } from './functions/flow-function.js'
 import { isNumber, typeOf } from './values.js'
 
 /** A parameter type: `any` for `dyn` and type parameters. */
@@ -269,4 +269,16 @@ export interface FunctionDefinition {
   /** The function of the first of two arguments, where the second one is known when it is compiled. */
   // biome-ignore lint/suspicious/noExplicitAny: the signature is the type of the arguments
   readonly prepare?: (second: any) => (first: any) => unknown
+}
+
+/** An overload that reads the flow; otherwise as `FunctionDefinition`. */
+export interface FlowFunctionDefinition {
+  readonly signature: string
+  /** Where it has a meaning; without it in every phase. */
+  readonly phases?: 'http' | 'response'
+  // biome-ignore lint/suspicious/noExplicitAny: the signature is the type of the arguments; the engine has checked them
+  readonly runWith: (flow: Flow, ...args: any[]) => unknown
+  /** The same where its one argument is known when it is compiled. */
+  // biome-ignore lint/suspicious/noExplicitAny: the signature is the type of the arguments
+  readonly prepareWith?: (argument: any) => (flow: Flow) => unknown
 }

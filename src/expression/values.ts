@@ -25,6 +25,7 @@ export const MAX_TEXT = 1_048_576
 /** Longest list that an expression may make. */
 export const MAX_LIST = 100_000
 
+/** The CEL type of a value in the representation of the engine. */
 export function typeOf(value: unknown): TypeName {
   switch (typeof value) {
     case 'string':
@@ -187,6 +188,7 @@ export function keyOf(value: unknown): unknown {
   return typeof value === 'number' && Number.isInteger(value) ? BigInt(value) : value
 }
 
+/** The whole duration in nanoseconds. */
 export function nanosOf(duration: Duration): bigint {
   return duration.seconds * 1_000_000_000n + BigInt(duration.nanos)
 }

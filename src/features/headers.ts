@@ -15,7 +15,7 @@ import { policyErrors } from '../policy/problems.js'
 import { compileHeaders } from '../policy/values.js'
 import { headerName } from '../schema/editor.js'
 import { map, texts } from '../schema/fields.js'
-import type { RuleView } from '../schema/objects.js'
+import { type RuleView, refuseUnwritable } from '../schema/objects.js'
 import { list, text } from '../schema/values.js'
 import { defineFeature, defineModule, type ModuleScope } from './contract.js'
 
@@ -234,18 +234,6 @@ const responseHeaders = defineModule({
     }
   }
 })
-
-/** Reports the names that no configuration may write. */
-export function refuseUnwritable(
-  headers: Readonly<Record<string, string>>,
-  field: string,
-  report: RuleView['report']
-): void {
-  for (const name of Object.keys(headers)) {
-    const refusal = refusalToWrite(name)
-    if (refusal !== undefined) report(field, 'FIELD_INVALID', refusal)
-  }
-}
 
 /** What frames a message, or belongs to one hop, is not for users to write. */
 function whole({ body, report }: RuleView): void {

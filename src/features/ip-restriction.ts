@@ -10,7 +10,7 @@ import { type NodePath, policyErrors } from '../policy/problems.js'
 import { decisionCounters } from '../policy/services.js'
 import { isPlaceholderWord } from '../policy/values.js'
 import { NETWORK, valueLike, wordLike } from '../schema/editor.js'
-import { refs } from '../schema/references.js'
+import { IP_POLICY, refs } from '../schema/references.js'
 import { list, optional, template, text } from '../schema/values.js'
 import {
   allowOrBlock,
@@ -211,9 +211,6 @@ function publish(flow: Flow, passes: boolean, match: string | undefined): void {
     'error.message': ''
   })
 }
-
-/** IP policies as references name them; `resources/ip-policies` makes the resource of it. */
-export const IP_POLICY = { name: 'ip_policy', path: '/ip_policies', idPrefix: 'ipp' } as const
 
 const RESTRICTED = refuse(flowErrors.IP_RESTRICTED)
 

@@ -5,8 +5,9 @@ import { EventStreamTransform } from '../flow/event-stream.js'
 import type { Flow, Phase } from '../flow/flow.js'
 import { refuse, type Verdict } from '../flow/verdict.js'
 import type { CompiledPolicy } from '../policy/compile.js'
+import { POLICY_MODULE } from '../policy/record-policy.js'
 import type { CompiledPhase } from '../policy/run.js'
-import { defineField, type Field, type ResourceRecord } from '../schema/field.js'
+import { defineField, type Field } from '../schema/field.js'
 import { text } from '../schema/fields.js'
 import { defineFeature, defineModule, type Step } from './contract.js'
 
@@ -54,8 +55,6 @@ function isEventStream(contentType: string | undefined): boolean {
 }
 
 const DESCRIPTION = 'A traffic policy document, YAML or JSON.'
-/** Name of the module wherever a resource has it. */
-export const POLICY_MODULE = 'traffic_policy'
 
 /** Runs the traffic policy. The policy is found by key at each step, so that a changed policy leaves its routes alone. */
 const routeModule = defineModule({
@@ -103,11 +102,6 @@ function answerOwn(flow: Flow, policy: CompiledPolicy | undefined): Verdict | un
 }
 
 const MAX_DOCUMENT = 1024 * 1024
-
-/** The policy document that a record holds; undefined when it holds none. */
-export function policyTextOf({ body }: Pick<ResourceRecord, 'body'>): string | undefined {
-  return (body[POLICY_MODULE] as { readonly value: string } | null | undefined)?.value
-}
 
 function policyDocument(layer: 'http' | 'tcp'): Field<string> {
   const value = text({ description: DESCRIPTION, bytes: MAX_DOCUMENT, required: true })

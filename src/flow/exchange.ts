@@ -3,6 +3,7 @@ import type { HeaderList } from './headers.js'
 
 export type Version = '1.0' | '1.1' | '2'
 
+/** The head of a request as its transport has read it. */
 export interface RequestHead {
   readonly method: string
   readonly target: string
@@ -12,6 +13,7 @@ export interface RequestHead {
   readonly headers: HeaderList
 }
 
+/** The head of an answer that a transport is to send. */
 export interface ResponseHead {
   readonly status: number
   readonly reason?: string

@@ -179,6 +179,7 @@ export function withoutParameters(path: string): string {
   return hasParameters(path) ? path.replace(PARAMETERS, '').replace(SLASHES, '/') : path
 }
 
+/** Has the path `;` or `%3B`, behind which some servers read parameters of a segment (RFC 3986 3.3)? */
 export function hasParameters(path: string): boolean {
   return path.includes(';') || path.includes('%3B')
 }

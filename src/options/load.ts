@@ -123,6 +123,7 @@ export interface OptionFlag {
   readonly text: string
 }
 
+/** Where options come from: flags before variables before the file before defaults. */
 export interface LoadInput {
   readonly flags: readonly OptionFlag[]
   readonly environment: Readonly<Record<string, string | undefined>>
@@ -132,6 +133,7 @@ export interface LoadInput {
   readonly folder: string
 }
 
+/** Options that are complete and valid, with where each came from. */
 export interface LoadedOptions {
   readonly options: Options
   /** By path of the option; those that were not given are `default`. */

@@ -119,6 +119,7 @@ export function defineAction<S extends TSchema>(action: Omit<ReadyAction<S>, 'av
   return { availability: 'ready', ...action } as unknown as ReadyAction
 }
 
+/** An action that is known and refused: a document with it gets `reason`. */
 export function defineUnsupported(type: string, reason: string): UnsupportedAction {
   return { availability: 'unsupported', type, reason }
 }

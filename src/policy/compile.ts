@@ -12,6 +12,7 @@ import { ActionScope, type DocumentScope, type NamedUnit, reportExpression } fro
 import type { Counter, KeptStateDraft, PolicyServices } from './services.js'
 import { type ActionFacts, FailOpenJudge, ForgeableHeaderJudge } from './warnings.js'
 
+/** A policy that runs: closures by phase. Holds no text and no node of its document. */
 export interface CompiledPolicy {
   readonly owner: string
   /** null: no rules. */

@@ -5,6 +5,7 @@ import type { Clock } from '../lib/clock.js'
 import type { Outbound } from '../lib/http-client/outbound.js'
 import type { RecentDocuments } from './document.js'
 
+/** A counter with its labels bound. */
 export interface Counter {
   inc(): void
 }

@@ -3,12 +3,14 @@ import type { Span } from '../lib/positions.js'
 
 export type TreeNode = MapNode | ListNode | ScalarNode | BrokenNode
 
+/** One key of a map with its value. */
 export interface MapEntry {
   readonly key: string
   readonly keySpan: Span
   readonly value: TreeNode
 }
 
+/** A map of a document. */
 export interface MapNode {
   readonly kind: 'map'
   readonly span: Span
@@ -82,10 +84,12 @@ export function nameOf(node: TreeNode): string {
   return typeof node.value === 'number' ? `the number ${node.text}` : `${node.text}`
 }
 
+/** The value of `key`; undefined when the map does not have it. */
 export function child(map: MapNode, key: string): TreeNode | undefined {
   return map.entries.find((entry) => entry.key === key)?.value
 }
 
+/** Is the node an explicit or empty null? */
 export function isNull(node: TreeNode): boolean {
   return node.kind === 'scalar' && node.value === null
 }

@@ -21,6 +21,7 @@ import { TcpListener } from './tcp-listener.js'
 import { ListenerTls, type ServerIdentity, TcpTermination, TlsContexts } from './tls.js'
 import type { Upstreams } from './upstreams.js'
 
+/** What listeners and pipelines are made of. */
 export interface TrafficParts {
   readonly serverTransport: ServerTransport
   readonly clientTransport: ClientTransport

@@ -1,7 +1,8 @@
 import { isDeepStrictEqual } from 'node:util'
 import { CodedError, codeOf } from '../lib/errors.js'
 import { Slices } from '../lib/slices.js'
-import { asKind, type HostPort, type ListenerUnit, type Unit } from '../runtime/plan.js'
+import type { HostPort, ListenerUnit, Unit } from '../runtime/plan.js'
+import { asKind } from '../runtime/plan-changes.js'
 import { type BoundPorts, type PortProblem, type Ports, portErrors } from '../runtime/ports.js'
 import type { Snapshot } from '../runtime/snapshot.js'
 import {

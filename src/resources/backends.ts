@@ -1,7 +1,6 @@
 import Type from 'typebox'
-import { refuseUnwritable } from '../features/headers.js'
 import { computed, described, integer, map, number, text } from '../schema/fields.js'
-import type { RuleView } from '../schema/objects.js'
+import { type RuleView, refuseUnwritable } from '../schema/objects.js'
 import { liveRefs, refIds, refNumbers } from '../schema/references.js'
 import * as values from '../schema/values.js'
 import { balanceFields, balanceOf, balanceRules } from './balance.js'

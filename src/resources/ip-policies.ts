@@ -1,6 +1,5 @@
-import { IP_POLICY } from '../features/ip-restriction.js'
 import { choice, described, flag, text } from '../schema/fields.js'
-import { ref, refs } from '../schema/references.js'
+import { IP_POLICY, ref, refs } from '../schema/references.js'
 import { defineResource } from './resource.js'
 import { planned } from './units.js'
 

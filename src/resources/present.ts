@@ -14,6 +14,7 @@ function collectionPath(resource: Resource, values: Readonly<Record<string, unkn
   return resource.path.replace(/\{(\w+)\}/g, (_, name: string) => String(values[name]))
 }
 
+/** The URL of a record, or its path where the resource has relative ones. */
 export function uriOf(resource: Resource, record: Pick<ResourceRecord, 'id' | 'body'>, baseUrl: string): string {
   return `${resource.relativeUri === true ? '' : baseUrl}${pathOf(resource, record)}`
 }
@@ -58,6 +59,7 @@ export function presentList(
 
 type Entry = Readonly<Record<string, unknown>>
 
+/** The entries of a part that a record holds, in their order. */
 export function entriesOf(part: Part, record: ResourceRecord): readonly Entry[] {
   return (record.body[part.field] ?? []) as readonly Entry[]
 }

@@ -3,6 +3,7 @@ import type { Body, FileCheck, Makers, PolicyCheck, Problem, Reading, ResourceRe
 import { readMembers } from '../schema/objects.js'
 import type { Resource } from './resource.js'
 
+/** What reading a body needs beside the body. */
 export interface ReadOptions {
   readonly checkPolicy: PolicyCheck
   /** Absent where the machine that will write is not known: then that machine refuses. */

@@ -2,7 +2,8 @@ import { isDeepStrictEqual } from 'node:util'
 import { type AddressRules, type Cidr, CidrSet, judge, parseCidr } from '../lib/ip.js'
 import { ShardedMap } from '../lib/sharded-map.js'
 import { atOnce, Passes, type Steps } from '../lib/slices.js'
-import { asKind, type IpRuleUnit, type RestrictionUnit, type UnitChange } from './plan.js'
+import type { IpRuleUnit, RestrictionUnit } from './plan.js'
+import { asKind, type UnitChange } from './plan-changes.js'
 
 /** The part of a snapshot that decides by address. */
 interface RestrictedSnapshot {

@@ -1,7 +1,8 @@
 import { ClientAuthority } from '../lib/crl.js'
 import { ShardedMap } from '../lib/sharded-map.js'
 import { Passes, type Steps } from '../lib/slices.js'
-import { asKind, type CertificateUnit, type SecretValues, type UnitChange } from './plan.js'
+import type { CertificateUnit, SecretValues } from './plan.js'
+import { asKind, type UnitChange } from './plan-changes.js'
 import { secretValue } from './secrets.js'
 
 /** A certificate that can be presented. One object as long as its unit stays as it was. */

@@ -5,16 +5,8 @@ import { type CompiledPolicy, compilePolicy } from '../policy/compile.js'
 import type { UnitProblems } from '../policy/problems.js'
 import type { PolicyServices } from '../policy/services.js'
 import type { Draft, PersistentState } from './persistent-state.js'
-import {
-  applying,
-  asKind,
-  type Change,
-  type PolicyUnit,
-  type SecretValues,
-  type UnitChange,
-  type UpstreamUnit,
-  unitChanges
-} from './plan.js'
+import type { PolicyUnit, SecretValues, UpstreamUnit } from './plan.js'
+import { applying, asKind, type Change, type UnitChange, unitChanges } from './plan-changes.js'
 import { Snapshot } from './snapshot.js'
 
 /** What the policies of one kind of author may use. */
@@ -23,6 +15,7 @@ export interface PolicyRights {
   readonly actions: readonly Action[]
 }
 
+/** What compiling a plan needs: the rights of its policies and the state that outlives a snapshot. */
 export interface CompileOptions extends PolicyRights {
   readonly persistentState: PersistentState
   /** Of policies that agents send; where it is absent, a change that holds one is a defect. */

@@ -4,16 +4,8 @@ import type { PathForm } from '../flow/target.js'
 import { ShardedMap } from '../lib/sharded-map.js'
 import { atOnce, Passes, type Steps } from '../lib/slices.js'
 import { compileModules, type ModuleCompilation } from './modules.js'
-import {
-  asKind,
-  type EdgeTls,
-  type EdgeUnit,
-  type HostPort,
-  type Hsts,
-  type OnHttp,
-  type RouteUnit,
-  type UnitChange
-} from './plan.js'
+import type { EdgeTls, EdgeUnit, HostPort, Hsts, OnHttp, RouteUnit } from './plan.js'
+import { asKind, type UnitChange } from './plan-changes.js'
 
 /** An edge's routes, ready for lookup. */
 export interface CompiledEdge {

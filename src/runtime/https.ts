@@ -1,7 +1,8 @@
 import { isInternal } from '../flow/flow.js'
 import { Passes, type Steps } from '../lib/slices.js'
 import { type CompiledEdge, type EdgeAt, hstsValue } from './http-edges.js'
-import { asKind, type HttpsUnit, type ListenerUnit, type OnHttp, type UnitChange } from './plan.js'
+import type { HttpsUnit, ListenerUnit, OnHttp } from './plan.js'
+import { asKind, type UnitChange } from './plan-changes.js'
 
 /** The port of HTTPS by default. */
 const HTTPS_PORT = 443

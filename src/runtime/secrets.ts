@@ -1,6 +1,7 @@
 import { ShardedMap } from '../lib/sharded-map.js'
 import { Passes, type Steps } from '../lib/slices.js'
-import { asKind, type SecretReference, type SecretValues, type UnitChange } from './plan.js'
+import type { SecretReference, SecretValues } from './plan.js'
+import { asKind, type UnitChange } from './plan-changes.js'
 
 /** Values of secrets by the names of their vault and of themselves. Immutable. */
 export class SecretTable {

@@ -3,7 +3,8 @@ import { formatAuthority } from '../lib/host.js'
 import { ShardedMap } from '../lib/sharded-map.js'
 import { Passes, type Steps } from '../lib/slices.js'
 import { compileModules, type ModuleCompilation } from './modules.js'
-import { asKind, type TcpEdgeUnit, type UnitChange } from './plan.js'
+import type { TcpEdgeUnit } from './plan.js'
+import { asKind, type UnitChange } from './plan-changes.js'
 
 /** A TCP edge as its listeners use it. One object as long as its unit stays as it was. */
 export interface CompiledTcpEdge {

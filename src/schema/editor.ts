@@ -42,6 +42,7 @@ export function headerNames(refused: readonly string[]): EditorRules {
   return { propertyNames: headerName(refused) }
 }
 
+/** What an editor takes for the name of a header field (RFC 9110 5.1) that is not `refused`. */
 export function headerName(refused: readonly string[]): EditorRules {
   const names = refused.map(anyCase).join('|')
   const token = "[!#$%&'*+.^_`|~0-9A-Za-z-]+"

@@ -28,6 +28,7 @@ export interface FieldOptions {
   readonly within?: readonly string[]
 }
 
+/** The schema, or null. */
 export function nullable(schema: TSchema): TSchema {
   return Type.Union([schema, Type.Null()])
 }
@@ -96,6 +97,7 @@ export const described = {
   metadata: text({ description: 'For programs: data of the user, kept as it is.', bytes: 4096 })
 }
 
+/** A field that is true or false. A text such as `"true"` is refused. */
 export function flag(options: FieldOptions & { default: boolean }): Field<boolean> {
   return plain<boolean>(values.flag(options), options.default, 'refused', options)
 }

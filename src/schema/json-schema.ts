@@ -43,14 +43,17 @@ export function responseMembers(fields: Fields, options: object = {}): TSchema {
   })
 }
 
+/** JSON Schema of the body of a create. */
 export function createSchema({ name, fields }: Pick<Described, 'name' | 'fields'>): TSchema {
   return requestSchema(fields, 'create', { title: `${title(name)}Create` })
 }
 
+/** JSON Schema of the body of an update: every field may be absent. */
 export function updateSchema({ name, fields }: Pick<Described, 'name' | 'fields'>): TSchema {
   return requestSchema(fields, 'update', { title: `${title(name)}Update` })
 }
 
+/** JSON Schema of one record in answers. */
 export function responseSchema({ name, description, fields }: Omit<Described, 'listKey'>): TSchema {
   const standard = {
     id: Type.String({ description: 'Its id.' }),

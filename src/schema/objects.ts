@@ -1,4 +1,5 @@
 import Type, { type TSchema } from 'typebox'
+import { refusalToWrite } from '../flow/headers.js'
 import { isObject, type Json } from '../lib/json.js'
 import { didYouMean } from '../lib/suggest.js'
 import type { FieldCode } from './errors.js'
@@ -35,6 +36,18 @@ export interface RuleView {
   /** Clear value of a sealed field, as given or as kept. */
   secret(name: string): string | undefined
   report(name: string, code: FieldCode, message: string, details?: Problem['details']): void
+}
+
+/** Reports the header fields of `field` whose names no configuration may write. */
+export function refuseUnwritable(
+  headers: Readonly<Record<string, string>>,
+  field: string,
+  report: RuleView['report']
+): void {
+  for (const name of Object.keys(headers)) {
+    const refusal = refusalToWrite(name)
+    if (refusal !== undefined) report(field, 'FIELD_INVALID', refusal)
+  }
 }
 
 interface MemberRead {
@@ -220,6 +233,7 @@ export function presentMembers(
   return answer
 }
 
+/** The references in the stored form of an object; `path` is where it stands in the record. */
 export function linksOfMembers(fields: Fields, body: Readonly<Body>, path: string): Link[] {
   return Object.entries(fields).flatMap(([name, field]) =>
     Object.hasOwn(body, name) ? field.links(body[name], join(path, name)) : []

@@ -14,6 +14,9 @@ export interface Target {
   readonly idPrefix: string
 }
 
+/** IP policies as references name them: fields of features refer to them, too. */
+export const IP_POLICY = { name: 'ip_policy', path: '/ip_policies', idPrefix: 'ipp' } as const satisfies Target
+
 const DIGITS = /^[0-9A-Za-z]{1,64}$/
 
 const anId = Type.String({ description: 'Id of a record.' })

@@ -105,6 +105,7 @@ export function fraction({ description, default: preset }: Told & { readonly def
   return Type.Number({ description, minimum: 0, maximum: 1, ...given({ default: preset }) })
 }
 
+/** A value that is true or false. */
 export function flag({ description, default: preset }: Told & { readonly default?: boolean }) {
   return Type.Boolean({ description, ...given({ default: preset }) })
 }

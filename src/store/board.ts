@@ -1,3 +1,4 @@
+/** What a process of the cluster says of itself. */
 export interface ProcessReport {
   readonly id: string
   readonly appliedRevision: number
@@ -61,15 +62,18 @@ export interface BoardEntry {
   readonly body: string
 }
 
+/** An entry with the process that has published it. */
 export interface PublishedEntry extends BoardEntry {
   readonly process: string
 }
 
+/** What a process puts on the cluster board and takes from it. */
 export interface BoardChange {
   readonly put: readonly BoardEntry[]
   readonly drop: readonly Pick<BoardEntry, 'kind' | 'id'>[]
 }
 
+/** Which part of the entries is asked for, by descending rank. */
 export interface BoardPage {
   readonly limit: number
   /** Only ranks below this one. */

@@ -80,6 +80,7 @@ export interface StoreErrorOptions extends ErrorOptions {
   readonly trouble?: StoreTrouble | undefined
 }
 
+/** A failure of the store, with its code; `trouble` says whether it concerns more than one call. */
 export class StoreError extends CodedError {
   declare readonly code: StoreErrorCode
   /** What the failure says about the store as a whole. Undefined: nothing. */

@@ -46,6 +46,7 @@ export function claimText(value: string): string {
   return JSON.stringify(value)
 }
 
+/** A text that is different for every key, for maps and sets. */
 export function keyText(key: RecordKey): string {
   return JSON.stringify([key.kind, key.id])
 }

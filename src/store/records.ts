@@ -14,6 +14,7 @@ export interface RecordKey {
   readonly id: string
 }
 
+/** A record as the store keeps it. */
 export interface StoredRecord extends RecordKey {
   /** Greater than that of every record stored before, over all kinds. */
   readonly sequence: number
@@ -39,10 +40,12 @@ export type WholeRequest =
   | { readonly after: RecordKey | undefined; readonly limit: number }
   | { readonly keys: readonly RecordKey[] }
 
+/** The sealed values of one record. */
 export interface SealedRecord extends RecordKey {
   readonly sealed: Uint8Array
 }
 
+/** A record to write for the first time. */
 export interface NewRecord extends RecordKey {
   readonly body: Json
   readonly sealed?: Uint8Array | null
@@ -50,6 +53,7 @@ export interface NewRecord extends RecordKey {
   readonly createdAt?: number
 }
 
+/** What of a record is written anew; what is absent stays. */
 export interface RecordUpdate {
   readonly body?: Json
   readonly sealed?: Uint8Array | null
@@ -81,6 +85,7 @@ export interface KeptClaim extends Claim {
 
 export type Operation = 'insert' | 'update' | 'delete'
 
+/** One record that a revision has changed. */
 export interface Change extends RecordKey {
   readonly revision: number
   readonly operation: Operation

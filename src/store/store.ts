@@ -33,6 +33,7 @@ export function samePlace(a: Place, b: Place): boolean {
   return a.revision === b.revision && (a.mark === undefined || b.mark === undefined || a.mark === b.mark)
 }
 
+/** What has changed since a place in the history. */
 export interface ChangeFeed {
   /** False when the revisions asked for are forgotten, are none of this history, or hold more than `limit` changes. */
   readonly complete: boolean
@@ -59,6 +60,7 @@ export interface Position {
   readonly sequence: number
 }
 
+/** Which part of a list is asked for. */
 export interface PageRequest {
   readonly limit: number
   /** Only what is older: an id of this kind, deleted ones included, or a place. */
@@ -67,12 +69,14 @@ export interface PageRequest {
   readonly referring?: { readonly field: string; readonly to: RecordKey }
 }
 
+/** A part of a list, newest first. */
 export interface Page {
   readonly records: readonly StoredRecord[]
   /** Whether older records follow the last one. */
   readonly more: boolean
 }
 
+/** One revision in the history of the store. */
 export interface RevisionEntry {
   readonly revision: number
   readonly operationId: string
@@ -82,6 +86,7 @@ export interface RevisionEntry {
   readonly detail: Json
 }
 
+/** Reading of records. Every method rejects with a `StoreError`. */
 export interface StoreReader {
   get(kind: string, id: string): Promise<StoredRecord | undefined>
   /** Those of the keys that exist, in no particular order. */
@@ -170,6 +175,7 @@ export interface StoreTransaction extends StoreReader {
   abandon(): void
 }
 
+/** What came of a transaction. */
 export interface Outcome<T> {
   readonly value: T
   /** False when the work wrote nothing or abandoned the transaction: then `revision` was not used up. */
@@ -178,6 +184,7 @@ export interface Outcome<T> {
   readonly previous: number
 }
 
+/** Records, references, claims and the outbox of one installation. Methods reject with a `StoreError`. */
 export interface Store extends StoreReader {
   readonly outbox: Outbox
   readonly deadLetters: DeadLetters

@@ -109,6 +109,7 @@ type ReasonName = (typeof LIST)[number]['name']
 /** Every reason, in the order in which they are shown. A new one is one entry of this list, and a source above when it needs one. */
 export const reasons: readonly (Reason & { readonly name: ReasonName })[] = LIST
 
+/** What the health of a process is read from. */
 export interface HealthParts {
   readonly sources: HealthSources
   readonly clock: Clock

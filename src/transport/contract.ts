@@ -84,6 +84,7 @@ export interface TlsTable {
   entryFor(hello: ClientHello, local: ConnectionFacts['local']): TlsEntry | undefined
 }
 
+/** How TLS is spoken under one name. */
 export interface TlsEntry {
   /** Certificate, versions, authorities, ticket keys: see `serverContext`. */
   readonly context: SecureContext
@@ -122,6 +123,7 @@ interface ProxyProtocol {
   trusted(address: string): boolean
 }
 
+/** How a listener treats its connections. */
 export interface ListenOptions {
   readonly name: string
   readonly tls?: TlsTable
@@ -133,6 +135,7 @@ export interface ListenOptions {
   readonly limits: ListenLimits
 }
 
+/** A bound listener. */
 export interface Listening {
   readonly address: { readonly host: string; readonly port: number }
   /** Connections open now. */
@@ -144,6 +147,7 @@ export interface Listening {
   drain(deadline: number): Promise<{ ended: number; cut: number }>
 }
 
+/** Makes exchanges of the bytes of clients. */
 export interface ServerTransport {
   /** Binds here, or listens on a descriptor that this thread owns alone. Rejects with the system's error when it cannot. */
   listen(
@@ -182,6 +186,7 @@ export class DialError extends Error {
   }
 }
 
+/** One request to an upstream. */
 export interface ForwardOptions {
   readonly head: RequestHead
   /** The exchange's own body costs nothing; bytes may be sent again, a stream may not. */
@@ -211,6 +216,7 @@ export interface UpstreamKeys {
   has(key: string): boolean
 }
 
+/** Carries exchanges to upstreams and keeps the connections to them. */
 export interface ClientTransport {
   /** Never rejects: every way to fail is an `Answer`. */
   forward(exchange: Exchange, dialer: Dialer, options: ForwardOptions): Promise<Answer>

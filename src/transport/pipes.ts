@@ -57,6 +57,7 @@ export function copy(
   }
 }
 
+/** A listener for 'error' events that others handle. */
 export function ignore(): void {
   // Listens so that an 'error' event is not thrown; the readers that need the end of the stream listen to 'close'.
 }

@@ -1,7 +1,8 @@
 import t from 'tap'
 import { judge } from '../../src/lib/ip.js'
 import { IpPolicies } from '../../src/runtime/address-filter.js'
-import type { Unit, UnitChange } from '../../src/runtime/plan.js'
+import type { Unit } from '../../src/runtime/plan.js'
+import type { UnitChange } from '../../src/runtime/plan-changes.js'
 
 const policy = (id: string): Unit => ({ kind: 'ip_policy', id })
 const rule = (of: string, cidr: string, action: 'allow' | 'deny' = 'allow'): Unit => ({

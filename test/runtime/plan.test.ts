@@ -1,7 +1,8 @@
 import t from 'tap'
 import { ShardedMap } from '../../src/lib/sharded-map.js'
 import { atOnce } from '../../src/lib/slices.js'
-import { applying, type Change, emptyPlan, type Plan, type Unit } from '../../src/runtime/plan.js'
+import type { Plan, Unit } from '../../src/runtime/plan.js'
+import { applying, type Change, emptyPlan } from '../../src/runtime/plan-changes.js'
 
 const unit = (port: number): Unit => ({ kind: 'upstream', form: 'address', protocol: 'http', host: 'h', port })
 const apply = (plan: Plan, change: Change) => atOnce(applying(plan, change))

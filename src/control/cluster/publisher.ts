@@ -15,6 +15,7 @@ const FORM = /^ep_([0-9a-z]{1,9})_([0-9a-z]{1,9})_([0-9a-f]{16})$/
 const TAG_DIGITS = 16
 const RADIX = 36
 
+/** The place of the endpoint at an address of a record that was made at `createdAt` (milliseconds). */
 export function placeOfAddress({ createdAt, sequence }: Position, address: string): EndpointPlace {
   const tag = createHash('sha256').update(address).digest('hex').slice(0, TAG_DIGITS)
   return { createdAt, sequence, tag }
@@ -40,6 +41,7 @@ export function rankAbove({ createdAt, sequence, tag }: EndpointPlace): string {
   return `${String(createdAt).padStart(TIME_DIGITS, '0')}${last}`
 }
 
+/** The id of the endpoint at a place; `placeOfId` reads it. */
 export function endpointId({ createdAt, sequence, tag }: EndpointPlace): string {
   return `ep_${createdAt.toString(RADIX)}_${sequence.toString(RADIX)}_${tag}`
 }
@@ -56,6 +58,7 @@ export function comparePlaces(a: EndpointPlace, b: EndpointPlace): number {
   return comparePositions(a, b) || (a.tag < b.tag ? 1 : a.tag > b.tag ? -1 : 0)
 }
 
+/** Compares for `sort`: newest first. */
 export function comparePositions(a: Position, b: Position): number {
   return b.createdAt - a.createdAt || b.sequence - a.sequence
 }

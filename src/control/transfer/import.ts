@@ -16,6 +16,7 @@ import {
 import { changedFields, readEntry } from './read-entry.js'
 import { type Edit, writeEdits } from './write-edits.js'
 
+/** A record that an import writes or deletes. */
 export interface RecordDifference {
   readonly kind: string
   readonly id: string

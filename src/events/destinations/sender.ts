@@ -44,6 +44,7 @@ export interface Sender {
   close(): Promise<void>
 }
 
+/** What a destination may use to deliver. */
 export interface SenderParts {
   readonly outbound: Outbound
   readonly clock: Clock

@@ -1,7 +1,7 @@
 import type { Flow } from '../../flow/flow.js'
 import { EvaluationError } from '../expression.js'
+import type { FlowFunctionDefinition } from '../signatures.js'
 import { type Cookie, requestCookies, requestOf, responseCookies, responseOf } from '../variables/message.js'
-import type { FlowFunctionDefinition } from './flow-function.js'
 
 const NO_COOKIE = new EvaluationError('absent', 'the request has no such cookie')
 const NONE: readonly string[] = []

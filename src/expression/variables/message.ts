@@ -6,11 +6,13 @@ import { EvaluationError } from '../expression.js'
 const NO_REQUEST = new EvaluationError('failed', 'there is no request')
 const NO_RESPONSE = new EvaluationError('failed', 'there is no response')
 
+/** The request of the flow. Throws `EvaluationError` on a connection without one. */
 export function requestOf(flow: Flow): FlowRequest {
   if (flow.request === undefined) throw NO_REQUEST
   return flow.request
 }
 
+/** The response of the flow. Throws `EvaluationError` before there is one. */
 export function responseOf(flow: Flow): FlowResponse {
   if (flow.response === undefined) throw NO_RESPONSE
   return flow.response
@@ -78,6 +80,7 @@ export interface ContentType {
 
 const PARAMETER = /;\s*([^\s=;"]+)=(?:"((?:[^"\\]|\\.)*)"|([^\s;"]*))/g
 
+/** Media type and parameters of a Content-Type (RFC 9110 8.3); their names are lower-case. */
 export function contentType(raw: string): ContentType {
   const semicolon = raw.indexOf(';')
   const parameters = new Map<string, string>()

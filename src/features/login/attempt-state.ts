@@ -18,18 +18,7 @@ export interface Attempt extends AuthorizationRequest {
   readonly begun: number
 }
 
-/** What a state says without being trusted: realm and gate, which cookie, and how often the login was begun anew. */
-export interface StateFacts {
-  readonly tag: string
-  /** Of the gate; see `markOf`. */
-  readonly mark: string
-  readonly id: string
-  readonly round: number
-}
-
-const STATE = /^(sl[0-9a-f]{12})\.([0-9a-f]{8})\.([0-9])\.([0-9a-f]{12})\.[A-Za-z0-9_-]{32}$/
-
-/** A new attempt with unguessable values of 192 and 256 bits. */
+/** A new attempt with unguessable values of 192 and 256 bits; its state has the form that `readState` reads. */
 export function newAttempt(
   { tag, mark }: { readonly tag: string; readonly mark: string },
   round: number,
@@ -47,13 +36,6 @@ export function newAttempt(
     path,
     begun
   }
-}
-
-/** Undefined when no realm of ours can have made this state. */
-export function readState(state: string): StateFacts | undefined {
-  const [, tag, mark, round, id] = STATE.exec(state) ?? []
-  if (tag === undefined || mark === undefined || id === undefined) return undefined
-  return { tag, mark, round: Number(round), id }
 }
 
 export function sealAttempt(vault: Vault, { id, state, nonce, verifier, redirectUri, path, begun }: Attempt): string {

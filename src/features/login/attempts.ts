@@ -1,21 +1,13 @@
 import { CALLBACK_PATH, originOf, uriOf } from '../../flow/reserved-paths.js'
 import type { Verdict } from '../../flow/verdict.js'
 import type { LoginCall, LoginGate } from '../../policy/login-gate.js'
+import { readState, returnPath } from '../../policy/login-selection.js'
 import type { Access } from './access.js'
 import { REFUSALS, type Refusal, redirect } from './answers.js'
-import {
-  ATTEMPT_LASTS,
-  type Attempt,
-  newAttempt,
-  openAttempt,
-  readState,
-  sealAttempt,
-  type Vault
-} from './attempt-state.js'
+import { ATTEMPT_LASTS, type Attempt, newAttempt, openAttempt, sealAttempt, type Vault } from './attempt-state.js'
 import type { Identities, Identity } from './identities.js'
 import { ProviderFailure } from './provider-fetch.js'
 import { scopesOf } from './providers.js'
-import { returnPath } from './selection.js'
 import type { GateSettings, Login, SessionEnd, Visit } from './service.js'
 import type { Found, Sessions } from './sessions.js'
 

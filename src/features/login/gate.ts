@@ -13,6 +13,7 @@ import {
 } from '../../flow/reserved-paths.js'
 import { refuse, type Verdict } from '../../flow/verdict.js'
 import type { LoginCall, LoginGate } from '../../policy/login-gate.js'
+import { LOGIN_PARAMETER, returnPath } from '../../policy/login-selection.js'
 import { decisionCounters, type PolicyServices } from '../../policy/services.js'
 import { accessOf } from './access.js'
 import {
@@ -31,7 +32,6 @@ import { CookieStyle } from './cookies.js'
 import { Identities } from './identities.js'
 import { ProviderFailure } from './provider-fetch.js'
 import type { Application } from './providers.js'
-import { LOGIN_PARAMETER, returnPath } from './selection.js'
 import {
   type GateSettings,
   type Login,

@@ -54,6 +54,7 @@ export function textMember(object: JsonObject, name: string): string | undefined
   return typeof value === 'string' ? value : typeof value === 'number' ? String(value) : undefined
 }
 
+/** The member when it is an object; undefined when it is absent or anything else. */
 export function objectMember(object: JsonObject, name: string): JsonObject | undefined {
   const value = Object.hasOwn(object, name) ? object[name] : undefined
   return typeof value === 'object' && value !== null && !Array.isArray(value) ? (value as JsonObject) : undefined

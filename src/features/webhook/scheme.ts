@@ -138,6 +138,7 @@ export interface MacForm {
   readonly encoding: MacEncoding
 }
 
+/** The secret as a key; a text gives its bytes in UTF-8. */
 export function macKey(secret: string | Uint8Array): KeyObject {
   return typeof secret === 'string' ? createSecretKey(secret, 'utf8') : createSecretKey(secret)
 }
@@ -209,6 +210,7 @@ export function sortedNames(fields: ReadonlyMap<string, readonly string[]>): rea
   return [...fields.keys()].sort()
 }
 
+/** The body as text in UTF-8, without a copy of its bytes. */
 export function textOf(body: Uint8Array): string {
   return Buffer.from(body.buffer, body.byteOffset, body.byteLength).toString('utf8')
 }

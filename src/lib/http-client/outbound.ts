@@ -9,13 +9,13 @@ import type { Clock } from '../clock.js'
 import { codeOf } from '../errors.js'
 import { isPublicAddress } from './addresses.js'
 import {
+  OutboundCut,
   type OutboundError,
   type OutboundFailure,
   type OutboundRequest,
   type OutboundResponse,
   outboundError
 } from './answer.js'
-import { OutboundCut } from './cut.js'
 
 /** What came of it; `stale`: the server had closed the idle connection that was taken up again. */
 export type AttemptOutcome = Omit<OutboundResponse, 'ok' | 'timeMs'> | OutboundFailure | 'stale'
@@ -143,6 +143,7 @@ export interface Outbound {
   close(): void
 }
 
+/** What an HTTP client of our own may do. */
 export interface OutboundParts {
   readonly clock: Clock
   /** May it reach addresses that are not public? */

@@ -1,3 +1,4 @@
+import { STATUS_CODES } from 'node:http'
 import type { Socket } from 'node:net'
 import type { Framing } from '../../flow/exchange.js'
 import type { HeaderList } from '../../flow/headers.js'
@@ -174,4 +175,20 @@ export class WriteWatch {
     }
     return now - this.#since > allowed
   }
+}
+
+/**
+ * Takes the socket's bytes from node:http: its listener becomes the returned function, which is fed what the scanner has passed.
+ * Its reaction to a FIN, which would end a half-closed pipe, is removed too.
+ */
+export function parserOf(socket: Socket): (chunk: Buffer) => void {
+  const feed = socket.listeners('data')[0] as (chunk: Buffer) => void
+  socket.removeListener('data', feed)
+  socket.removeAllListeners('end')
+  return feed
+}
+
+/** An answer without a body, in bytes of HTTP/1.1, after which the connection closes. */
+export function bareAnswer(status: number): string {
+  return `HTTP/1.1 ${status} ${STATUS_CODES[status] ?? ''}\r\ncontent-length: 0\r\nconnection: close\r\n\r\n`
 }

@@ -1,4 +1,4 @@
-import { type IncomingMessage, type ServerResponse, STATUS_CODES } from 'node:http'
+import type { IncomingMessage, ServerResponse } from 'node:http'
 import type { Socket } from 'node:net'
 import type { BytePipe, Failure } from '../../flow/exchange.js'
 import { ByteQueue } from '../../lib/byte-queue.js'
@@ -9,7 +9,7 @@ import { PrefaceWatch } from '../http2/preface.js'
 import { endIdle, type Served, type ServingHost } from '../listener.js'
 import { MALFORMED, type MalformedMessage, MessageScanner, TrailerSieve } from '../message-scanner.js'
 import { cut, ignore } from '../pipes.js'
-import { RequestLine, readHead, WriteWatch } from './request-head.js'
+import { bareAnswer, parserOf, RequestLine, readHead, WriteWatch } from './request-head.js'
 import { DISCARD_LIMIT, HttpExchange } from './server-exchange.js'
 
 /** Bytes that may wait behind a running exchange before the socket is no longer read. */
@@ -72,11 +72,7 @@ export class ClientConnection implements Served {
     this.#scanner = new MessageScanner(host.limits, new RequestLine(host.limits.targetBytes))
     this.#since = this.#byteAt = host.clock.monotonic()
     enter()
-    // node:http's own listener becomes a function that is fed what the scanner has passed; its reaction to a FIN
-    // (which would end a half-closed pipe) is replaced too.
-    this.#feed = socket.listeners('data')[0] as (chunk: Buffer) => void
-    socket.removeListener('data', this.#feed)
-    socket.removeAllListeners('end')
+    this.#feed = parserOf(socket)
     socket.on('data', this.#onData)
     socket.on('end', this.#onEnd)
     socket.on('close', this.#onClose)
@@ -400,8 +396,4 @@ export class ClientConnection implements Served {
     this.#exchange = undefined
     this.#host.gone(this)
   }
-}
-
-function bareAnswer(status: number): string {
-  return `HTTP/1.1 ${status} ${STATUS_CODES[status] ?? ''}\r\ncontent-length: 0\r\nconnection: close\r\n\r\n`
 }

@@ -173,6 +173,7 @@ function isRevoked(secure: TLSSocket, { revoked }: TlsEntry): boolean {
   return shown.length > 0 && revoked(shown)
 }
 
+/** What a TLS context of a server is made of. */
 export interface ServerContextOptions {
   /** PEM: the certificate with the intermediate ones behind it, and its key. */
   readonly cert: string

@@ -11,7 +11,8 @@ import {
   resetFrame,
   windowIncrementFrame
 } from './frame.js'
-import { type Carrier, MuxStream, StreamError } from './stream.js'
+import { type Carrier, MuxStream } from './stream.js'
+import { StreamError } from './stream-errors.js'
 
 /** Why a session is over. `code` is a muxado code: ours or the peer's. */
 export interface SessionEnd {

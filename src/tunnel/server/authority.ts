@@ -41,6 +41,7 @@ export interface TunnelAuthority<G extends Grant = Grant> {
   mayBindAddress(grant: G, address: string | undefined): BindDenied | undefined
 }
 
+/** Was the bind refused? */
 export function isBindDenied(answer: object | undefined): answer is BindDenied {
   return answer !== undefined && 'refused' in answer
 }

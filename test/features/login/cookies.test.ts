@@ -1,11 +1,12 @@
 import { randomBytes, randomInt } from 'node:crypto'
 import t from 'tap'
-import { newAttempt, openAttempt, readState, sealAttempt, Vault } from '../../../src/features/login/attempt-state.js'
+import { newAttempt, openAttempt, sealAttempt, Vault } from '../../../src/features/login/attempt-state.js'
 import { CookieStyle } from '../../../src/features/login/cookies.js'
 import { decodeSession, encodeSession, type Session } from '../../../src/features/login/session.js'
 import { joinPieces, LONGEST_SESSION, setPieces } from '../../../src/features/login/sessions.js'
 import { HeaderFields } from '../../../src/flow/headers.js'
 import { dropLoginCookies, loginCookies } from '../../../src/flow/reserved-paths.js'
+import { readState } from '../../../src/policy/login-selection.js'
 
 const ALPHABET = 'ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-_'
 const session: Session = {

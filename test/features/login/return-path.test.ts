@@ -1,6 +1,6 @@
 import { randomInt } from 'node:crypto'
 import t from 'tap'
-import { returnPath } from '../../../src/features/login/selection.js'
+import { returnPath } from '../../../src/policy/login-selection.js'
 
 const ORIGIN = 'https://app.example.com'
 

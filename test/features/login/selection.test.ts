@@ -1,10 +1,10 @@
 import { randomInt } from 'node:crypto'
 import t from 'tap'
 import { newAttempt, tagOf } from '../../../src/features/login/attempt-state.js'
-import { type LoginPlace, loginFor } from '../../../src/features/login/selection.js'
 import type { FlowRequest } from '../../../src/flow/flow.js'
 import { ownPath } from '../../../src/flow/reserved-paths.js'
 import type { LoginGate } from '../../../src/policy/login-gate.js'
+import { type LoginPlace, loginFor } from '../../../src/policy/login-selection.js'
 import { makeFlow } from '../../helpers/flow.js'
 
 const never = () => {

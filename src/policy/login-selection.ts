@@ -1,7 +1,6 @@
-import type { FlowRequest } from '../../flow/flow.js'
-import { loginCookies, type OwnPath } from '../../flow/reserved-paths.js'
-import type { LoginCall, LoginGate } from '../../policy/login-gate.js'
-import { readState, type StateFacts } from './attempt-state.js'
+import type { FlowRequest } from '../flow/flow.js'
+import { loginCookies, type OwnPath } from '../flow/reserved-paths.js'
+import type { LoginCall, LoginGate } from './login-gate.js'
 
 const LONGEST = 2_048
 /** Any origin does: what leaves it is refused. */
@@ -27,6 +26,24 @@ export function returnPath(text: string): string | undefined {
   const path = `${url.pathname}${url.search}${url.hash}`
   if (url.origin !== HERE || url.username !== '' || SECOND_SLASH.test(text) || SECOND_SLASH.test(path)) return undefined
   return OWN.test(path) || ENCODED_CONTROL.test(url.pathname) ? undefined : path
+}
+
+/** What a state says without being trusted: realm and gate, which cookie, and how often the login was begun anew. */
+export interface StateFacts {
+  readonly tag: string
+  /** Of the gate; see `markOf`. */
+  readonly mark: string
+  readonly id: string
+  readonly round: number
+}
+
+const STATE = /^(sl[0-9a-f]{12})\.([0-9a-f]{8})\.([0-9])\.([0-9a-f]{12})\.[A-Za-z0-9_-]{32}$/
+
+/** Undefined when no realm of ours can have made this state. */
+export function readState(state: string): StateFacts | undefined {
+  const [, tag, mark, round, id] = STATE.exec(state) ?? []
+  if (tag === undefined || mark === undefined || id === undefined) return undefined
+  return { tag, mark, round: Number(round), id }
 }
 
 /** Where an entry asks for a login. */

@@ -1,5 +1,14 @@
 import { tellingVaults } from '../expression/vaults.js'
+import type { ResourceRecord } from '../schema/field.js'
 import { type CompileOptions, compilePolicy } from './compile.js'
+
+/** Name of the module with the policy wherever a resource has it. */
+export const POLICY_MODULE = 'traffic_policy'
+
+/** The policy document that a record holds; undefined when it holds none. */
+export function policyTextOf({ body }: Pick<ResourceRecord, 'body'>): string | undefined {
+  return (body[POLICY_MODULE] as { readonly value: string } | null | undefined)?.value
+}
 
 /**
  * The vaults whose secrets the text of a policy reads, by their names; undefined among them when it reads one whose name is
