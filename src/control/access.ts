@@ -14,6 +14,7 @@ import type { Touched } from './units.js'
 /** Kind of the records of people. They are no resource: nothing lists or changes them. */
 export const USER = 'user'
 const KEY_SPACE = 'api_key_token'
+/** Where the names of users are unique. */
 export const USER_NAMES = 'user_name'
 const ADMINISTRATOR = 'administrator'
 

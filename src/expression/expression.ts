@@ -82,6 +82,7 @@ export interface SecretName {
   readonly name: string
 }
 
+/** An expression that can run, or every reason why it cannot. */
 export type Compiled<T> =
   | {
       readonly ok: true

@@ -32,7 +32,9 @@ export function isInternal(host: string): boolean {
   return host.endsWith(INTERNAL)
 }
 
+/** The phases of a policy, in the order of their run. */
 export const PHASES = ['on_tcp_connect', 'on_http_request', 'on_http_response', 'on_event_stream_message'] as const
+/** Name of a phase. */
 export type Phase = (typeof PHASES)[number]
 
 const NO_HOSTS: readonly PublicHost[] = []
@@ -295,6 +297,7 @@ interface InternalRefusal {
   readonly timeMs: number
 }
 
+/** What a request to an internal entry comes to: a response, a failure, or why it was not asked. */
 export type InternalAnswer = OutboundResponse | OutboundError | InternalRefusal
 
 /** Requests of policies to internal entries. No network is between: the modules and the policy of the entry run as for a client. */

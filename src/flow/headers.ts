@@ -117,6 +117,7 @@ const OURS = ['sluice-error-code']
 
 /** Names, in lower case, that no policy writes or removes. */
 export const NEVER_WRITTEN: readonly string[] = [...FRAMING, ...HOP, ...OURS]
+/** Names, in lower case, that no configuration removes. */
 export const NEVER_REMOVED: readonly string[] = [...FRAMING, ...OURS, 'host']
 
 const UNWRITABLE = new Set(NEVER_WRITTEN)

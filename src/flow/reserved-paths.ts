@@ -2,9 +2,12 @@ import type { FlowRequest } from './flow.js'
 import type { HeaderFields, HeaderList } from './headers.js'
 import { RequestTarget } from './target.js'
 
+/** What a reserved path of logins is for. */
 export type OwnPath = 'login' | 'logout' | 'callback'
 
+/** Where a provider sends the browser back to. */
 export const CALLBACK_PATH = '/.sluice/callback'
+/** Where a login begins. */
 export const LOGIN_PATH = '/.sluice/login'
 
 const OWN_PATHS: ReadonlyMap<string, OwnPath> = new Map([
@@ -58,6 +61,7 @@ export function isNavigation({ method, headers }: FlowRequest): boolean {
   return accept.length === 0 || accept.some((value) => READS_PAGES.test(value))
 }
 
+/** Requests that pass without a login: none, every `OPTIONS`, or those that CORS sends (Fetch, "CORS-preflight fetch"). */
 export type Preflight = 'none' | 'options' | 'cors'
 
 /** Requests without which no script of another origin could ask at all: they never carry cookies. */

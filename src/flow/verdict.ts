@@ -37,4 +37,5 @@ export function refuse({ status, code }: AnsweredError, headers: HeaderList = []
   return { kind: 'respond', status, headers, code }
 }
 
+/** Ends the connection without an answer, in order (FIN). */
 export const closeConnection: Verdict = { kind: 'close', how: 'fin' }

@@ -11,6 +11,7 @@ export interface Clock {
   wall(): number
 }
 
+/** The clocks of this machine. */
 export const systemClock: Clock = {
   monotonic: () => performance.now(),
   wall: () => Date.now()

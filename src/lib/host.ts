@@ -50,7 +50,9 @@ export function reachableAuthority({ host, port }: { readonly host: string; read
 /** What a reader of a text made of it. */
 export type Formed = { readonly ok: true; readonly text: string } | { readonly ok: false; readonly refused: string }
 
+/** A text that was read. */
 export const formed = (text: string): Formed => ({ ok: true, text })
+/** A text that was refused, with the reason for people. */
 export const refuse = (refused: string): Formed => ({ ok: false, refused })
 
 const LABEL = /^[a-z0-9]([a-z0-9-]*[a-z0-9])?$/

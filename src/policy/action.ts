@@ -112,6 +112,7 @@ interface UnsupportedAction {
   readonly reason: string
 }
 
+/** What a rule can name: an action that runs, or one that is refused by name. */
 export type Action = ReadyAction | UnsupportedAction
 
 /** Declares an action that runs. Keeps the config's type between schema and `compile`. */

@@ -1,6 +1,7 @@
 import { defineErrors } from '../lib/errors.js'
 import type { Span } from '../lib/positions.js'
 
+/** A node of a document, with its place in the text. */
 export type TreeNode = MapNode | ListNode | ScalarNode | BrokenNode
 
 /** One key of a map with its value. */

@@ -163,11 +163,13 @@ export const TCP_BACKENDS = [tunnelGroupBackend, staticBackend, weightedBackend,
 
 const keys = (id: string) => [upstreamKey(id)]
 
+/** Units of fixed responses. */
 export const httpResponseBackends = planned(httpResponseBackend, keys, ({ record: { id, body } }) => {
   const { status_code: status, headers, body: text } = body
   return [[upstreamKey(id), { kind: 'upstream', form: 'response', status, headers, body: text }]]
 })
 
+/** Units of backends that share traffic by weight. */
 export const weightedBackends = planned(weightedBackend, keys, ({ record: { id, body } }) => {
   const members = Object.entries(body.backends).map(([backend, weight]) => ({ upstream: upstreamKey(backend), weight }))
   const { panic_threshold: panic = 0, slow_start: slow = 0 } = body
@@ -179,10 +181,12 @@ export const weightedBackends = planned(weightedBackend, keys, ({ record: { id, 
   return [[upstreamKey(id), { kind: 'upstream', form: 'weighted', members, ...settings }]]
 })
 
+/** Units of backends that stand in for each other. */
 export const failoverBackends = planned(failoverBackend, keys, ({ record: { id, body } }) => [
   [upstreamKey(id), { kind: 'upstream', form: 'failover', members: body.backends.map(upstreamKey) }]
 ])
 
+/** Units of tunnels that are chosen by labels. */
 export const tunnelGroups = planned(tunnelGroupBackend, keys, ({ record: { id, body } }) => [
   [upstreamKey(id), { kind: 'upstream', form: 'tunnels', id, labels: body.labels, ...balanceOf(id, body) }]
 ])

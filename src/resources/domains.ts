@@ -92,6 +92,7 @@ export type ProvisioningJob = {
   readonly retries_at: string | null
 }
 
+/** What the API shows of a managed certificate. Times are RFC 3339 texts. */
 export type ManagementStatus = {
   readonly renews_at: string | null
   readonly provisioning_job: ProvisioningJob | null
@@ -316,6 +317,7 @@ async function refuseOwnZone({ body, before, makers: { zone }, report }: MakeVie
 
 const domainKey = (id: string) => `domain:${id}`
 
+/** Units of uploaded and managed certificates. */
 export const tlsCertificates = planned(
   tlsCertificate,
   (id) => [certificateKey(id)],
@@ -331,6 +333,7 @@ export const tlsCertificates = planned(
   }
 )
 
+/** Units of domains, which name their certificates. */
 export const reservedDomains = planned(
   reservedDomain,
   (id) => [domainKey(id)],
@@ -340,6 +343,7 @@ export const reservedDomains = planned(
   }
 )
 
+/** Units of authorities of client certificates. */
 export const certificateAuthorities = planned(
   certificateAuthority,
   (id) => [authorityKey(id)],

@@ -240,6 +240,7 @@ const edgeKey = (id: string) => `edge:${id}`
 const routeKey = (id: string) => `route:${id}`
 const tcpEdgeKey = (id: string) => `tcp_edge:${id}`
 
+/** Units of HTTPS edges. */
 export const httpsEdges = planned(
   httpsEdge,
   (id) => [edgeKey(id)],
@@ -274,6 +275,7 @@ function edgeHsts({ hsts }: RecordOf<typeof httpsEdge>['body']): Hsts | undefine
   return { maxAge: hsts.max_age, includeSubdomains: hsts.include_subdomains, preload: hsts.preload }
 }
 
+/** Units of routes, with their modules and policies. */
 export const httpsRoutes = planned(
   httpsEdgeRoute,
   (id) => [routeKey(id), policyKey(id)],
@@ -288,6 +290,7 @@ export const httpsRoutes = planned(
   }
 )
 
+/** Units of TCP edges, with their modules and policies. */
 export const tcpEdges = planned(
   tcpEdge,
   (id) => [tcpEdgeKey(id), policyKey(id)],

@@ -67,12 +67,14 @@ export const ipRestriction = defineResource({
   }
 })
 
+/** Units of IP policies; their rules are units of their own. */
 export const ipPolicies = planned(
   ipPolicy,
   (id) => [`ip_policy:${id}`],
   ({ record: { id } }) => [[`ip_policy:${id}`, { kind: 'ip_policy', id }]]
 )
 
+/** Units of the rules of IP policies. */
 export const ipRules = planned(
   ipPolicyRule,
   (id) => [`ip_rule:${id}`],
@@ -84,6 +86,7 @@ export const ipRules = planned(
   ]
 )
 
+/** Units of IP restrictions. */
 export const ipRestrictions = planned(
   ipRestriction,
   (id) => [`restriction:${id}`],

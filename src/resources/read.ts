@@ -22,6 +22,7 @@ export interface Input {
   readonly secrets: Readonly<Record<string, string>>
 }
 
+/** The outcome of reading a body. */
 export type Read = { readonly ok: true; readonly input: Input } | Refused
 
 interface Refused {

@@ -2,6 +2,7 @@ import type { FieldCode } from '../schema/errors.js'
 import type { Body, BodyOf, Fields, Link, Makers, ResourceRecord } from '../schema/field.js'
 import { linksOfMembers, type Rule } from '../schema/objects.js'
 
+/** What the API can do with a record. */
 export type Operation = 'create' | 'get' | 'list' | 'update' | 'delete'
 
 /** A list inside the record whose entries have URLs of their own below the record. */
@@ -111,6 +112,7 @@ export const EVENT_NOUNS = [
   'vault'
 ] as const
 
+/** First part of the type of an audit event, as in `vault_created.v0`. */
 export type EventNoun = (typeof EVENT_NOUNS)[number]
 
 /** Nouns of events that others know and nothing here can cause: there are no such resources. */

@@ -111,6 +111,7 @@ export const staticBackend = defineResource({
 
 const USUAL: readonly StatusRange[] = [[200, 399]]
 
+/** Units of servers at fixed addresses. */
 export const staticBackends = planned(
   staticBackend,
   (id) => [upstreamKey(id)],

@@ -37,10 +37,13 @@ export function secretName({ kind, id }: Pick<ResourceRecord, 'kind' | 'id'>, pa
   return `${kind}/${id}#${path}`
 }
 
-/** Ids that stand in units. */
+/** Id of the unit of a policy, by the id of its route or edge. */
 export const policyKey = (owner: string) => `policy:${owner}`
+/** Id of the unit of a backend. */
 export const upstreamKey = (backend: string) => `upstream:${backend}`
+/** Id of the unit of a certificate. */
 export const certificateKey = (id: string) => `certificate:${id}`
+/** Id of the unit of a certificate authority. */
 export const authorityKey = (id: string) => `authority:${id}`
 
 /** Parts of a `host:port` that a field has checked; an IPv6 host loses its brackets. */

@@ -60,12 +60,14 @@ export const vaultSecret = defineResource({
   }
 })
 
+/** Units of vaults, by which policies find secrets. */
 export const vaults = planned(
   vault,
   (id) => [`vault:${id}`],
   ({ record: { id, body } }) => [[`vault:${id}`, { kind: 'vault', id, name: body.name }]]
 )
 
+/** Units of secrets; the values stay beside the plan. */
 export const vaultSecrets = planned(
   vaultSecret,
   (id) => [`secret:${id}`],

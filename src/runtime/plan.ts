@@ -345,6 +345,7 @@ interface SecretUnit {
   readonly value: SecretReference | undefined
 }
 
+/** One keyed piece of the plan. */
 export type Unit =
   | ListenerUnit
   | UpstreamUnit

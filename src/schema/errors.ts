@@ -41,4 +41,5 @@ export const fieldErrors = defineErrors({
   }
 })
 
+/** Code of a problem in a field. */
 export type FieldCode = keyof typeof fieldErrors

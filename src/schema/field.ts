@@ -138,6 +138,7 @@ export interface Field<S = unknown> {
   onUpdate?(makers: Makers): Made
 }
 
+/** Fields by name, in the order of answers. */
 export type Fields = Readonly<Record<string, Field>>
 
 /** Stored form of a record with these fields. */

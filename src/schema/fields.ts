@@ -174,8 +174,11 @@ export function kept<S extends Json>(schema: TSchema, initial: S, description: s
   })
 }
 
+/** A text that the service writes; '' at first. */
 export const keptText = (description: string) => kept<string>(Type.String(), '', description)
+/** A text that the service writes; null at first. */
 export const keptTextOrNull = (description: string) => kept<string | null>(Type.String(), null, description)
+/** Texts that the service writes; none at first. */
 export const keptTexts = (description: string, item: string) =>
   kept<readonly string[]>(Type.Array(Type.String({ description: item })), [], description)
 

@@ -1,5 +1,6 @@
 import type { Schema } from './schema.js'
 
+/** A JSON Schema (draft 2020-12) as plain data. */
 export type JsonSchema = Readonly<Record<string, unknown>>
 
 /** How the published schema of one kind of declaration differs from the declaration. */

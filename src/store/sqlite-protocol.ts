@@ -55,4 +55,5 @@ export interface SqliteCopyData {
   readonly to: string
 }
 
+/** The path that SQLite takes for a database in memory. */
 export const IN_MEMORY = ':memory:'

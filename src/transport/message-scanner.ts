@@ -25,6 +25,7 @@ export interface StartLine {
 /** Where a message stands after a scan. */
 type ScanState = 'head' | 'head-ended' | 'body' | 'ended' | 'refused'
 
+/** The refusal of a message whose framing is not certain (RFC 9112 6.3). */
 export const MALFORMED: MalformedMessage = { status: 400, why: 'client-malformed' }
 const TOO_LARGE: MalformedMessage = { status: 431, why: 'too-large' }
 const MAX_CHUNK_LINE = 256

@@ -10,6 +10,7 @@ export interface DomainFacts {
   readonly certificate_management_policy: object | null
 }
 
+/** What the check of DNS must know of an ingress. */
 export interface IngressFacts {
   readonly domain: string
   readonly ns_targets: readonly string[]

@@ -17,6 +17,7 @@ interface DnsListenerParts {
   readonly log: { warn(fields: object, message: string): void }
 }
 
+/** A bound name server. */
 export interface DnsListener {
   /** The same port for UDP and TCP. */
   readonly address: { readonly host: string; readonly port: number }

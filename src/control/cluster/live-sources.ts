@@ -33,6 +33,7 @@ export interface LiveTunnel {
   readonly forwardsTo: string
 }
 
+/** What the API can ask of the session of an agent. */
 export type SessionCommand = 'stop' | 'restart' | 'update'
 
 /** What has come, changed or gone. */

@@ -63,6 +63,7 @@ interface DeclaredListener {
   readonly line: number
 }
 
+/** What reading a site file came to. */
 export interface SiteFileRead {
   /** Absent when there is an error. */
   readonly file?: SiteFile

@@ -308,6 +308,7 @@ function written(field: Field, text: string): string {
   return text
 }
 
+/** Replaces text in bodies. */
 export const bodyReplace = defineFeature({
   name: 'body-replace',
   summary: 'Finds and replaces text in bodies and event streams.',

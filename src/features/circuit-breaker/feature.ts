@@ -119,6 +119,7 @@ const routeModule = defineModule({
   }
 })
 
+/** Refuses requests to an upstream that fails. */
 export const circuitBreaker = defineFeature({
   name: 'circuit-breaker',
   summary: 'Refuses requests for a while when the upstream fails too often.',

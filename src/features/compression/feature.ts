@@ -90,6 +90,7 @@ const routeModule = defineModule({
   }
 })
 
+/** Compresses responses. */
 export const compression = defineFeature({
   name: 'compression',
   summary: 'Compresses responses for clients that take compressed ones.',

@@ -181,6 +181,7 @@ function noInternalHost({ url }: Readonly<Record<string, unknown>>, scope: Scope
   }
 }
 
+/** Sends requests from policies. */
 export const httpRequest = defineFeature({
   name: 'http-request',
   summary: 'Makes a request of its own and lets later rules read the answer.',

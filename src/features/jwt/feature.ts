@@ -147,6 +147,7 @@ function counterOf(
   return problem === 'JWT_KEYS_UNAVAILABLE' ? counters.unavailable : counters.deny
 }
 
+/** Checks JSON Web Tokens (RFC 7519). */
 export const jwt = defineFeature({
   name: 'jwt',
   summary: 'Lets requests with valid JSON Web Tokens pass.',

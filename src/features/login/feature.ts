@@ -241,6 +241,7 @@ function ownScopes({ body, report }: RuleView): void {
   report('scopes', 'CONFLICTING_FIELDS', 'need an application of your own: client_id and client_secret')
 }
 
+/** Lets users log in at OAuth and OpenID Connect providers. */
 export const login = defineFeature({
   name: 'login',
   summary: 'Lets users pass who have logged in at an identity provider.',

@@ -222,6 +222,7 @@ function decisionOf(limited: unknown): string | null {
   return typeof limited === 'boolean' ? allowOrBlock(!limited) : null
 }
 
+/** Limits how often something may happen. */
 export const rateLimit = defineFeature({
   name: 'rate-limit',
   summary: 'Limits how many requests of one bucket pass in a sliding window.',

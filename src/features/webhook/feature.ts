@@ -203,6 +203,7 @@ function needsSecret({ body, secret: clear, report }: RuleView): void {
   if (problem !== undefined) report('secret', 'FIELD_INVALID', problem)
 }
 
+/** Checks that webhooks come from their sender. */
 export const webhook = defineFeature({
   name: 'webhook',
   summary: 'Lets only webhooks pass whose signature is right.',

@@ -85,6 +85,7 @@ export const webhookFailures = defineErrors({
   }
 })
 
+/** Why a request is not taken for the sender's. */
 export type Failure = keyof typeof webhookFailures
 
 /** The request is the sender's. */
@@ -94,8 +95,10 @@ interface Accepted {
   readonly once?: string
 }
 
+/** The outcome of a check. */
 export type Finding = Failure | Accepted
 
+/** The finding that the request is the sender's. */
 export const ACCEPTED: Accepted = { accepted: true }
 
 const SECOND = 1_000
@@ -130,6 +133,7 @@ export function staleness(text: string | undefined, now: number, tolerance: numb
 }
 
 type MacAlgorithm = 'sha1' | 'sha256' | 'sha512'
+/** How a code is written as text. */
 export type MacEncoding = 'hex' | 'base64'
 
 /** How a message authentication code is made and written. */

@@ -41,6 +41,7 @@ export const outboundErrors = defineErrors({
   }
 })
 
+/** Code of a request of our own that failed. */
 export type OutboundFailure = keyof typeof outboundErrors
 
 /** A request of our own. */

@@ -9,6 +9,7 @@ import { HelloReader } from './client-hello.js'
 /** What a handshake settled, as the facts of a connection hold it. */
 type TlsFacts = NonNullable<ConnectionFacts['tls']>
 
+/** What a handshake came to. */
 export type Terminated =
   | { readonly kind: 'secure'; readonly secure: TLSSocket; readonly tls: TlsFacts }
   | { readonly kind: 'failed'; readonly why: HandshakeFailure }

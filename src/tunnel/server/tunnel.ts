@@ -216,6 +216,7 @@ export const EARLY_CALL = 16_384
 export const EARLY_BYTES = 65_536
 /** Afterwards. */
 export const CALL_STREAMS = 64
+/** Most bytes of one call. */
 export const CALL = 1_048_576
 /** Bounds of the silence after which an agent counts as gone, whatever it asks for. */
 export const LEAST_SILENCE = 5000

@@ -60,6 +60,7 @@ interface BucketView {
   readonly resetSeconds: number
 }
 
+/** What the limiter holds now. */
 export interface LimiterStatistics {
   readonly buckets: number
   /** Buckets with room for at most 8 stamps, with a larger ring, and with counters. */
