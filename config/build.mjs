@@ -1,5 +1,5 @@
 import { spawn } from 'node:child_process'
-import { chmod, copyFile, mkdtemp, rm } from 'node:fs/promises'
+import { chmod, copyFile, mkdtemp, readFile, rm, writeFile } from 'node:fs/promises'
 import { tmpdir } from 'node:os'
 import { dirname, join, resolve } from 'node:path'
 import { fileURLToPath } from 'node:url'
@@ -29,24 +29,35 @@ const BESIDE = ['libsql', '@fastify/swagger-ui', '@ip-location-db/*']
 /** How long the first start may take. Milliseconds. */
 const LONGEST = 60_000
 
-await build({
-  absWorkingDir: root,
-  entryPoints: ENTRIES,
-  outdir: folder,
-  outExtension: { '.js': '.cjs' },
-  bundle: true,
-  platform: 'node',
-  target: 'node20',
-  // Only a script, not a module, can be started with what V8 has compiled before.
-  format: 'cjs',
-  define: { 'import.meta.url': 'importMetaUrl' },
-  banner: { js: "const importMetaUrl = require('node:url').pathToFileURL(__filename).href;" },
-  external: BESIDE,
-  // Names of classes stand in logs.
-  keepNames: true,
-  legalComments: 'none',
-  logLevel: 'warning'
-})
+const URL_OF_FILE = "const importMetaUrl = require('node:url').pathToFileURL(__filename).href;"
+
+for (const [name, source] of Object.entries(ENTRIES)) {
+  // The launcher runs the program itself, and would have to copy all of it to wrap it as Node does.
+  const wrapped = name === 'program'
+  await build({
+    absWorkingDir: root,
+    entryPoints: [source],
+    outfile: join(folder, `${name}.cjs`),
+    bundle: true,
+    platform: 'node',
+    target: 'node20',
+    // Only a script, not a module, can be started with what V8 has compiled before.
+    format: 'cjs',
+    define: { 'import.meta.url': 'importMetaUrl' },
+    banner: { js: `${wrapped ? '(function (exports, require, module, __filename, __dirname) {' : ''}${URL_OF_FILE}` },
+    footer: { js: wrapped ? '})' : '' },
+    external: BESIDE,
+    // Names of classes stand in logs.
+    keepNames: true,
+    legalComments: 'none',
+    logLevel: 'warning'
+  })
+}
+// Patterns and comments are left as they are written. The launcher reads one byte for one character.
+const program = join(folder, 'program.cjs')
+const text = await readFile(program, 'utf8')
+const escaped = (unit) => `\\u${unit.charCodeAt(0).toString(16).padStart(4, '0')}`
+await writeFile(program, text.replace(/[\u0080-\uffff]/g, escaped))
 const main = join(folder, 'main.js')
 await copyFile(join(here, 'launcher.mjs'), main)
 await chmod(main, 0o755)

@@ -19,10 +19,8 @@ function compiled() {
 }
 
 const cachedData = compiled()
-// As Node wraps a file of CommonJS; on one line with it, so that the places in stacks are those of the file.
-const text = `(function (exports, require, module, __filename, __dirname) {${readFileSync(file, 'utf8')}\n})`
 /** Exported for the build, which keeps what was compiled. */
-export const script = new Script(text, {
+export const script = new Script(readFileSync(file, 'latin1'), {
   filename: file,
   importModuleDynamically: constants.USE_MAIN_CONTEXT_DEFAULT_LOADER,
   ...(cachedData === undefined ? {} : { cachedData })

@@ -14,8 +14,8 @@ import type { Foundation } from './foundation.js'
 
 /** The agents of this process, who cannot connect yet. Throws a CodedError `AGENTS_CERTIFICATE`. */
 export function createAgents(options: Options, foundation: Foundation): Agents {
-  const { clock, log, holder, metrics, turnedAway, bus, publicUrl, lifecycle, trusted } = foundation
-  const { zone, regions, require_reserved, listen, tcp_host, data, limits, timeouts } = options
+  const { live, clock, log, holder, metrics, turnedAway, bus, publicUrl, lifecycle, trusted } = foundation
+  const { zone, regions, require_reserved, listen, tcp_host, data } = options
   const { agents_certificate, agents_key, agents_tcp_ports } = options
   const agents = new Agents({
     holder,
@@ -29,12 +29,20 @@ export function createAgents(options: Options, foundation: Foundation): Agents {
     folder: data === IN_MEMORY ? undefined : join(data, 'agents'),
     certificate: certificateOf(agents_certificate, agents_key),
     limits: {
-      handshakes: limits.handshakes,
-      handshakesPerAddress: limits.handshakes_per_address,
-      connectionsPerAddress: limits.connections_per_address,
+      get handshakes() {
+        return live.limits.handshakes ?? Number.POSITIVE_INFINITY
+      },
+      get handshakesPerAddress() {
+        return live.limits.handshakesPerAddress ?? 0
+      },
+      get connectionsPerAddress() {
+        return live.limits.connectionsPerAddress ?? 0
+      },
       exempt: (address) => trusted?.match(address) !== undefined
     },
-    handshakeTimeout: timeouts.headers,
+    get handshakeTimeout() {
+      return live.timeouts.headers
+    },
     turnedAway,
     handshakeFailed: (why) => metrics.handshakeFailed(why),
     watch: new SessionEvents({ events: bus, clock, baseUrl: publicUrl.read, zone, regions })

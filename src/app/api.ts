@@ -22,16 +22,21 @@ export async function openApi(
   foundation: Foundation,
   { keys, control, health }: ApiStage
 ): Promise<{ readonly host: string; readonly port: number }> {
-  const { api, limits, metrics } = options
-  const { clock, log, lifecycle, turnedAway, publicUrl, trusted } = foundation
+  const { api, metrics } = options
+  const { live, clock, log, lifecycle, turnedAway, publicUrl, trusted } = foundation
   const hosts = [api.listen.host, ...api.allowed_hosts]
   if (api.public_url !== undefined) hosts.push(new URL(api.public_url).hostname)
   const server = createApi({
     keys,
     hosts,
     crowds: {
-      connections: limits.connections,
-      ofAddress: new AddressCounts(limits.connections_per_address, (peer) => trusted?.match(peer) !== undefined),
+      get connections() {
+        return live.limits.connections
+      },
+      ofAddress: new AddressCounts(
+        () => live.limits.connectionsPerAddress ?? 0,
+        (peer) => trusted?.match(peer) !== undefined
+      ),
       turnedAway: (why, address) => turnedAway.report('api', why, address)
     },
     clock,

@@ -22,6 +22,7 @@ import { openEvents } from './events.js'
 import { type ApplyFiles, applyFirst, ConfigurationRefused, filesOf } from './files.js'
 import { createFoundation, type Foundation, type Host } from './foundation.js'
 import { openHealth } from './health.js'
+import { type LiveOptions, liveOptions } from './live-options.js'
 import { policyProblems } from './policy-check.js'
 import { openPolicyServices } from './server-services.js'
 import { SiteFiles, SiteReader } from './site-file.js'
@@ -58,9 +59,10 @@ export interface Running {
  */
 export async function start(options: Options, host: Host): Promise<Running> {
   host.signal?.throwIfAborted()
-  const lifecycle = new Lifecycle(host.log, options.timeouts.drain)
+  const live = liveOptions(options, host.clock)
+  const lifecycle = new Lifecycle(host.log, live.timeouts)
   try {
-    return await Promise.race([stages(options, host, lifecycle), endOf(host.signal)])
+    return await Promise.race([stages(options, host, lifecycle, live), endOf(host.signal)])
   } catch (error) {
     await lifecycle.stop()
     throw error
@@ -68,15 +70,15 @@ export async function start(options: Options, host: Host): Promise<Running> {
 }
 
 /** The composition root: each stage takes what stages before it return. */
-async function stages(options: Options, host: Host, lifecycle: Lifecycle): Promise<Running> {
-  const foundation = createFoundation(options, host, lifecycle)
+async function stages(options: Options, host: Host, lifecycle: Lifecycle, live: LiveOptions): Promise<Running> {
+  const foundation = createFoundation(options, host, lifecycle, live)
   const agents = createAgents(options, foundation)
   const { keys, unused, sealer } = await openOperatorKeys(options, host, foundation)
   const dataPlane = await openDataPlane(options, foundation, agents)
   const seal = await sealer()
   dataPlane.upstreams.cookies.useKeys(seal.derive('sticky'))
   const { clock, names, log, limiter, metrics, holder } = foundation
-  const parts = { clock, names, log, seal, limiter, metrics, traffic: dataPlane.traffic }
+  const parts = { clock, names, log, seal, limiter, metrics, live, traffic: dataPlane.traffic }
   const policies = await openPolicyServices(options, parts)
   lifecycle.opens({ policyOutbound: [policies.services.outbound, policies.guests.services.outbound] })
   const events = await openEvents(options, foundation, seal)
@@ -87,8 +89,8 @@ async function stages(options: Options, host: Host, lifecycle: Lifecycle): Promi
   const { site_file } = options
   const sites = site_file === undefined ? undefined : new SiteFiles(site_file, siteReader)
   await stageApplied(control)
-  const reload = filesOf(options, { own, metrics, holder, sites })
-  const applied = await applyFirst(reload)
+  const reload = filesOf(options, { own, metrics, holder, sites, siteReader, live })
+  const applied = await applyFirst(reload, options)
   const certificates = await openCertificates(options, foundation, control)
   const { services, login } = policies
   const upkeep = { services, dataPlane, agents, ...events, ended: login.ended, control, store }

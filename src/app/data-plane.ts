@@ -123,26 +123,15 @@ function closeUpstreams(clientTransport: ClientTransport, checks: HealthChecks):
 /** What the options say of traffic. */
 async function trafficOptions(
   options: Options,
-  { clock, trusted }: Foundation
+  { clock, trusted, live }: Foundation
 ): Promise<Pick<TrafficParts, OfOptions>> {
-  const { timeouts, limits, access_log, access_log_sample, region, zone } = options
+  const { access_log, access_log_sample, region, zone } = options
   const { listen, listeners, agents, api, tcp_host, tcp_proxy_protocol } = options
   return {
     accessLog: access_log ? access_log_sample : undefined,
     region,
-    limits: {
-      headerBytes: limits.header_bytes,
-      headers: limits.headers,
-      targetBytes: limits.target_bytes,
-      connections: limits.connections,
-      handshakes: limits.handshakes,
-      connectionsPerAddress: limits.connections_per_address,
-      handshakesPerAddress: limits.handshakes_per_address,
-      headTimeout: timeouts.headers,
-      bodyIdle: timeouts.request_body,
-      keepAlive: timeouts.keep_alive
-    },
-    timeouts,
+    limits: live.limits,
+    timeouts: live.timeouts,
     forwarding: trustingProxies(trusted),
     development: await selfSigned('Sluice development', developmentNames(zone), clock.wall()),
     tcp: { host: tcp_host ?? listen.host, proxyProtocol: tcp_proxy_protocol },

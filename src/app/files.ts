@@ -12,7 +12,8 @@ import type { Metrics } from '../telemetry/metrics.js'
 import { agentListenerErrors } from '../tunnel/agents/listener-identity.js'
 import { sharesListener } from './data-plane.js'
 import { startErrors } from './errors.js'
-import { type SiteFiles, shownPath } from './site-file.js'
+import type { LiveOptions } from './live-options.js'
+import { type SiteFiles, type SiteReader, shownPath } from './site-file.js'
 
 /** The configuration at the start is refused: the problems say where and why. */
 export class ConfigurationRefused extends CodedError {
@@ -33,10 +34,10 @@ export type AppliedFiles = Applied & {
 }
 
 /**
- * Reads the files that the options name and applies them together with `listeners`; what is wrong changes nothing. Rejects
+ * Reads the files that the options name and applies them together with those options that a reload applies (`RELOADED`); what is wrong changes nothing. Rejects
  * when a file cannot be read; of a site file and what it names that is a problem among the others.
  */
-export type ApplyFiles = (listeners?: Options['listeners']) => Promise<AppliedFiles>
+export type ApplyFiles = (options: Options) => Promise<AppliedFiles>
 
 /** What files are applied with. */
 interface FilesParts {
@@ -44,13 +45,17 @@ interface FilesParts {
   readonly metrics: Metrics
   readonly holder: SnapshotHolder
   readonly sites: SiteFiles | undefined
+  readonly siteReader: SiteReader
+  readonly live: LiveOptions
 }
 
 /** Applies the files as a part of the units that belong to the process itself. */
-export function filesOf(options: Options, { own, metrics, holder, sites }: FilesParts): ApplyFiles {
-  return async (listeners = options.listeners) => {
-    const { listen, path_form, edges_on_http, hsts, upstream, upstream_ca, policy } = options
-    if (sharesListener(options, options.listeners) && !sharesListener(options, listeners)) {
+export function filesOf(started: Options, { own, metrics, holder, sites, siteReader, live }: FilesParts): ApplyFiles {
+  return async (options) => {
+    const { listen } = started
+    const { listeners, path_form, edges_on_http, hsts, upstream, upstream_ca, policy } = options
+    siteReader.use({ listeners, edges_on_http })
+    if (sharesListener(started, started.listeners) && !sharesListener(started, listeners)) {
       throw new CodedError(
         agentListenerErrors.AGENTS_ADDRESS,
         'agents: the TLS listener that they share cannot go while the process runs'
@@ -86,6 +91,7 @@ export function filesOf(options: Options, { own, metrics, holder, sites }: Files
     }
     const applied = await own.putAll(parts)
     metrics.configuration(applied.ok ? 'applied' : 'refused')
+    if (applied.ok) live.take(options)
     if (!applied.ok || site === undefined) return { ...applied, named: site?.files ?? [] }
     site.applied()
     const warnings = [...site.problems, ...applied.warnings.filter(({ key }) => !site.file?.units.has(key))]
@@ -94,8 +100,8 @@ export function filesOf(options: Options, { own, metrics, holder, sites }: Files
 }
 
 /** The first application, which a start cannot do without: rejects when the configuration is refused. */
-export async function applyFirst(apply: ApplyFiles): Promise<Extract<AppliedFiles, { ok: true }>> {
-  const applied = await apply()
+export async function applyFirst(apply: ApplyFiles, options: Options): Promise<Extract<AppliedFiles, { ok: true }>> {
+  const applied = await apply(options)
   if (!applied.ok) throw refusedStart(applied)
   return applied
 }

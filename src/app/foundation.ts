@@ -13,6 +13,7 @@ import { StoreHealth } from '../store/store-health.js'
 import { Metrics } from '../telemetry/metrics.js'
 import { observeNames } from '../telemetry/observed-metrics.js'
 import { LoopDelay } from '../telemetry/process-health.js'
+import type { LiveOptions } from './live-options.js'
 import { namesOptions } from './server-services.js'
 import type { Lifecycle } from './stop.js'
 
@@ -101,6 +102,7 @@ class RevisionFollowers {
 /** What every later stage builds on. Nothing in it is open to the outside. */
 export interface Foundation extends Pick<Host, 'clock' | 'log' | 'output'> {
   readonly lifecycle: Lifecycle
+  readonly live: LiveOptions
   readonly holder: SnapshotHolder
   readonly metrics: Metrics
   /** Addresses of proxies that may name a client; undefined: none may. */
@@ -123,7 +125,12 @@ function networksOf(networks: readonly string[]): CidrSet | undefined {
   return new CidrSet(networks.flatMap((network) => parseCidr(network) ?? []))
 }
 
-export function createFoundation(options: Options, { clock, log, output }: Host, lifecycle: Lifecycle): Foundation {
+export function createFoundation(
+  options: Options,
+  { clock, log, output }: Host,
+  lifecycle: Lifecycle,
+  live: LiveOptions
+): Foundation {
   const loop = new LoopDelay()
   lifecycle.opens({ loop })
   const holder = new SnapshotHolder(Snapshot.empty())
@@ -136,6 +143,7 @@ export function createFoundation(options: Options, { clock, log, output }: Host,
     log,
     ...(output === undefined ? {} : { output }),
     lifecycle,
+    live,
     holder,
     metrics,
     trusted: networksOf(options.trusted_proxies),

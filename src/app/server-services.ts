@@ -24,6 +24,7 @@ import { type BaseServices, type PolicyServices, provide } from '../policy/servi
 import type { Traffic } from '../proxy/data-plane.js'
 import type { PolicyRights } from '../runtime/compile.js'
 import type { Metrics } from '../telemetry/metrics.js'
+import type { LiveOptions } from './live-options.js'
 import { policyServices } from './services.js'
 
 /** Where requests of policies and of events may go, and whom they trust, as the options want it. Fails with `FILE_UNREADABLE`. */
@@ -46,6 +47,7 @@ interface PolicyServicesParts {
   readonly seal: Sealer
   readonly limiter: LimiterTable
   readonly metrics: Metrics
+  readonly live: LiveOptions
   readonly traffic: Traffic
 }
 
@@ -68,8 +70,8 @@ interface OpenPolicyServices {
  * what is wrong in a file.
  */
 export async function openPolicyServices(options: Options, parts: PolicyServicesParts): Promise<OpenPolicyServices> {
-  const { geoip, limits, timeouts } = options
-  const { clock, names, log, metrics } = parts
+  const { geoip } = options
+  const { clock, names, log, metrics, live } = parts
   const outbound = createOutbound({ clock, lookup: names.lookup, ...(await outboundRules(options)) })
   const sources = {
     results: resultsOf(actions),
@@ -86,10 +88,16 @@ export async function openPolicyServices(options: Options, parts: PolicyServices
     documents: new RecentDocuments(),
     outbound,
     bodies: new BodyBuffers({
-      total: limits.buffered_bodies,
-      each: limits.buffered_body,
-      perClient: Math.max(2 * limits.buffered_body, limits.buffered_bodies * limits.buffered_bodies_share),
-      pace: { clock, deadline: timeouts.buffered_body, rate: limits.buffered_body_rate },
+      get total() {
+        return live.bodies.total
+      },
+      get each() {
+        return live.bodies.each
+      },
+      get perClient() {
+        return live.bodies.perClient
+      },
+      pace: live.bodies.pace,
       broken: refusalOf
     })
   }

@@ -35,13 +35,18 @@ export interface ReadSite extends SiteFileRead {
 
 /** Reads site files, and what they name, as this process would serve them. */
 export class SiteReader implements SiteReading {
-  readonly #options: Options
+  #options: Options
   readonly #host: SiteFileHost
   readonly #versionKey = newVersionKey()
 
   constructor(options: Options, host: SiteFileHost) {
     this.#options = options
     this.#host = host
+  }
+
+  /** These options are others now. */
+  use(options: Pick<Options, 'listeners' | 'edges_on_http'>): void {
+    this.#options = { ...this.#options, ...options }
   }
 
   get startedWith(): string | undefined {

@@ -35,16 +35,16 @@ export interface Opened {
 /** How far an app is between its start and its end, and what it has opened. */
 export class Lifecycle {
   readonly #log: Logger
-  readonly #drain: number
+  readonly #timeouts: { readonly drain: number }
   readonly #stopping = new AbortController()
   #opened: Partial<Opened> = {}
   #ready = false
   #stopped: Promise<Drained> | undefined
 
   /** `drain`: milliseconds that connections have to end. */
-  constructor(log: Logger, drain: number) {
+  constructor(log: Logger, timeouts: { readonly drain: number }) {
     this.#log = log
-    this.#drain = drain
+    this.#timeouts = timeouts
   }
 
   /** Aborted when the stop begins. */
@@ -85,13 +85,14 @@ export class Lifecycle {
     for (const timer of opened.timers ?? []) clearInterval(timer)
     opened.health?.stop()
     opened.loop?.stop()
-    const draining = opened.traffic?.ports.drain(this.#drain) ?? Promise.resolve(NOTHING_DRAINED)
+    const { drain } = this.#timeouts
+    const draining = opened.traffic?.ports.drain(drain) ?? Promise.resolve(NOTHING_DRAINED)
     const rest = Promise.all([this.#handOver(opened), draining]).then(async () => {
       await this.#step('agents', opened.agents?.close())
       opened.clientTransport?.close()
       await this.#step('events', opened.events?.stop())
     })
-    await atMost(this.#drain + STOP.beside, rest)
+    await atMost(drain + STOP.beside, rest)
     opened.traffic?.stop()
     for (const outbound of opened.policyOutbound ?? []) outbound.close()
     opened.eventsOutbound?.close()

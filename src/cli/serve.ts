@@ -2,6 +2,7 @@ import { join, relative } from 'node:path'
 import { isDeepStrictEqual } from 'node:util'
 import type { Logger } from 'pino'
 import { type Running, type Started, start } from '../app/app.js'
+import { RELOADED } from '../app/live-options.js'
 import { systemClock } from '../lib/clock.js'
 import { Mutex } from '../lib/concurrency.js'
 import { CodedError, codeOf } from '../lib/errors.js'
@@ -22,29 +23,29 @@ const FOLLOWED = 'files that the site file names'
 class Reloading {
   readonly #input: LoadInput
   readonly #options: Options
+  /** Path of the options file. */
+  readonly #file: string | undefined
   readonly #log: Logger
   readonly #hangup = () => void this.#request('SIGHUP')
   /** By path: the files that options name, and those that the site file names. */
   readonly #watches = new Map<string, ContentWatch>()
-  readonly #lasting = new Set<string>()
+  #lasting: ReadonlySet<string> = new Set()
   #app: Running | undefined
   #early: string | undefined
   readonly #mutex = new Mutex()
 
-  private constructor(input: LoadInput, options: Options, log: Logger) {
+  private constructor(input: LoadInput, { options, file }: LoadedOptions, log: Logger) {
     this.#input = input
     this.#options = options
+    this.#file = file
     this.#log = log
   }
 
   /** Watches the files from now on; changes wait for `begin`. */
-  static async prepare(input: LoadInput, { options, file }: LoadedOptions, log: Logger): Promise<Reloading> {
-    const reloading = new Reloading(input, options, log)
-    const named = [file, options.policy, options.upstream_ca, options.site_file]
-    for (const path of named.filter((one) => one !== undefined)) {
-      reloading.#lasting.add(path)
-      reloading.#watches.set(path, await reloading.#watch(path))
-    }
+  static async prepare(input: LoadInput, loaded: LoadedOptions, log: Logger): Promise<Reloading> {
+    const reloading = new Reloading(input, loaded, log)
+    reloading.#lasting = namedBy(loaded.options, loaded.file)
+    for (const path of reloading.#lasting) reloading.#watches.set(path, await reloading.#watch(path))
     process.on('SIGHUP', reloading.#hangup)
     return reloading
   }
@@ -98,13 +99,14 @@ class Reloading {
     }
     let applied: Awaited<ReturnType<Running['reload']>>
     try {
-      applied = await app.reload(options.listeners)
+      applied = await app.reload(options)
     } catch (error) {
       if (!(error instanceof CodedError)) throw error
       this.#log.error({ cause, code: error.code }, `reload refused, nothing changed: ${error.message}`)
       return
     }
     const { revision } = applied
+    if (applied.ok) this.#lasting = new Set([...namedBy(this.#options, this.#file), ...namedBy(options, this.#file)])
     const fresh = await this.#follow(applied.named)
     if (!applied.ok) {
       for (const { host, port, reason } of applied.ports) {
@@ -128,7 +130,9 @@ class Reloading {
 
   /** A file may have changed between its first reading and its watch. */
   async #again(app: Running): Promise<void> {
-    const applied = await app.reload((await this.#readOptions())?.listeners)
+    const options = await this.#readOptions()
+    if (options === undefined) return
+    const applied = await app.reload(options)
     if (!applied.ok) this.#log.error({ cause: FOLLOWED, revision: applied.revision }, 'reload refused, nothing changed')
   }
 
@@ -146,7 +150,7 @@ class Reloading {
     return fresh.length > 0
   }
 
-  /** But for the listeners, options are read at the start only: says so when they are others now. Undefined: they cannot be read. */
+  /** Says which options are others now and take effect at the next start. Undefined: they cannot be read. */
   async #readOptions(): Promise<Options | undefined> {
     const loaded = await loadOptions(this.#input)
     if (!loaded.ok) {
@@ -154,13 +158,21 @@ class Reloading {
       return undefined
     }
     for (const { path, steps } of optionEntries()) {
-      if (path === 'listeners') continue
+      if (RELOADED.some((one) => path === one || path.startsWith(`${one}.`))) continue
       if (!isDeepStrictEqual(valueAt(loaded.options, steps), valueAt(this.#options, steps))) {
-        this.#log.warn({ option: path }, 'the option has changed; it takes effect at the next start')
+        this.#log.warn(
+          { option: path },
+          'the option has changed; it binds the process and takes effect at the next start'
+        )
       }
     }
     return loaded.options
   }
+}
+
+/** The files that options name, with that of the options themselves. */
+function namedBy({ policy, upstream_ca, site_file }: Options, file: string | undefined): ReadonlySet<string> {
+  return new Set([file, policy, upstream_ca, site_file].filter((path) => path !== undefined))
 }
 
 function valueAt(options: Options, steps: readonly string[]): unknown {

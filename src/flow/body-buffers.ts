@@ -58,7 +58,7 @@ export class BodyBuffers {
 
   constructor(parts: BodyBuffersParts) {
     this.#parts = parts
-    this.#shares = new ClientShares(parts.perClient ?? parts.total)
+    this.#shares = new ClientShares(() => parts.perClient ?? parts.total)
     this.#slow = parts.pace === undefined ? undefined : new DeadlineTimer(parts.pace.clock, PERIOD)
   }
 

@@ -60,22 +60,23 @@ const CLIENT_BITS = 64
 
 /** Counts what each client has at a time: an IPv4 address, or the /64 of an IPv6 address. */
 export class AddressCounts {
-  readonly #most: number
+  readonly #most: () => number
   readonly #exempt: (address: string) => boolean
   readonly #counts = new Map<string, number>()
 
-  /** `most`: of one client; 0: no limit. `exempt`: addresses that speak for many, such as trusted proxies. */
-  constructor(most: number, exempt: (address: string) => boolean = () => false) {
+  /** `most`: of one client, now; 0: no limit. `exempt`: addresses that speak for many, such as trusted proxies. */
+  constructor(most: () => number, exempt: (address: string) => boolean = () => false) {
     this.#most = most
     this.#exempt = exempt
   }
 
   /** Takes a place; the way to give it back, which counts once. Undefined: the client has as many as it may. */
   enter(address: string): (() => void) | undefined {
-    if (this.#most === 0 || this.#exempt(address)) return unlimited
+    const most = this.#most()
+    if (most === 0 || this.#exempt(address)) return unlimited
     const client = clientOf(address)
     const count = this.#counts.get(client) ?? 0
-    if (count >= this.#most) return undefined
+    if (count >= most) return undefined
     this.#counts.set(client, count + 1)
     let here = true
     return () => {
@@ -104,11 +105,11 @@ function unlimited(): void {
  * its addresses as it likes (RFC 4291 2.5.4).
  */
 export class ClientShares {
-  readonly #most: number
+  readonly #most: () => number
   readonly #held = new Map<string, number>()
 
-  /** `most`: what one client may hold. */
-  constructor(most: number) {
+  /** `most`: what one client may hold, now. */
+  constructor(most: () => number) {
     this.#most = most
   }
 
@@ -119,7 +120,7 @@ export class ClientShares {
 
   /** Would a client that takes `amount` more hold too much? `client`: a `clientKey`. */
   exceeds(client: string, amount: number): boolean {
-    return (this.#held.get(client) ?? 0) + amount > this.#most
+    return (this.#held.get(client) ?? 0) + amount > this.#most()
   }
 
   /** Counts `amount` for a client; a negative one is given back. */

@@ -119,8 +119,13 @@ export function createTraffic(parts: TrafficParts): Traffic {
     termination: new TcpTermination({
       contexts,
       listeners: tls,
-      handshakes: limits.handshakes ?? Number.POSITIVE_INFINITY,
-      ofAddress: new AddressCounts(limits.handshakesPerAddress ?? 0, (peer) => forwarding.isTrusted(unmapIpv4(peer))),
+      get handshakes() {
+        return limits.handshakes ?? Number.POSITIVE_INFINITY
+      },
+      ofAddress: new AddressCounts(
+        () => limits.handshakesPerAddress ?? 0,
+        (peer) => forwarding.isTrusted(unmapIpv4(peer))
+      ),
       turnedAway: parts.turnedAway,
       log
     }),
@@ -131,8 +136,7 @@ export function createTraffic(parts: TrafficParts): Traffic {
     timeouts,
     forwarding,
     proxyProtocol: parts.tcp.proxyProtocol,
-    connections: limits.connections,
-    connectionsPerAddress: limits.connectionsPerAddress ?? 0,
+    limits,
     turnedAway: parts.turnedAway,
     region
   }
@@ -141,7 +145,7 @@ export function createTraffic(parts: TrafficParts): Traffic {
     openTcp: (edge, at, address) => TcpListener.open(edge, at, address, tcp),
     tcpHost: parts.tcp.host,
     reserved: parts.reserved,
-    drain: timeouts.drain,
+    timeouts,
     log
   })
   let certificates: Snapshot['tables']['certificates'] | undefined

@@ -47,8 +47,8 @@ export interface PortsParts {
   readonly tcpHost: string
   /** What the process itself listens on, now or soon: no TCP edge gets it. */
   readonly reserved: readonly Address[]
-  /** How long connections of a socket that goes may last. Milliseconds. */
-  readonly drain: number
+  /** `drain`: how long connections of a socket that goes may last. Milliseconds. */
+  readonly timeouts: { readonly drain: number }
   readonly log: MissingPortsLog & { error(fields: object, message: string): void }
 }
 
@@ -271,7 +271,7 @@ export class ProcessPorts implements Ports {
   }
 
   #drains(port: OpenPort): void {
-    this.#follow(port.drain(this.#parts.drain))
+    this.#follow(port.drain(this.#parts.timeouts.drain))
   }
 
   #drop(port: OpenPort): void {

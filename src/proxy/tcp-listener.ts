@@ -16,10 +16,8 @@ export interface TcpListenerParts extends TcpConnectionParts {
   readonly forwarding: ClientAddress
   /** Do trusted peers say in a PROXY header whom they speak for? */
   readonly proxyProtocol: boolean
-  /** Most connections of one listener at a time. */
-  readonly connections: number
-  /** The same of one address; 0: no limit. Trusted peers are exempt. */
-  readonly connectionsPerAddress: number
+  /** Most connections of one listener at a time, and of one address; 0: no limit. Trusted peers are exempt. */
+  readonly limits: { readonly connections: number; readonly connectionsPerAddress?: number }
   readonly turnedAway: TurnedAway
   readonly region: string
 }
@@ -54,7 +52,7 @@ export class TcpListener implements OpenTcpPort {
     this.#entry = entryOf(edge, at, parts.region)
     this.#deadlineTimer = new DeadlineTimer(parts.clock, checkPeriod(parts.timeouts.idle))
     const trusted = (peer: string) => parts.forwarding.isTrusted(unmapIpv4(peer))
-    this.#ofAddress = new AddressCounts(parts.connectionsPerAddress, trusted)
+    this.#ofAddress = new AddressCounts(() => parts.limits.connectionsPerAddress ?? 0, trusted)
   }
 
   /** Binds. Rejects with the system's error. */
@@ -118,9 +116,9 @@ export class TcpListener implements OpenTcpPort {
       this.#early.push(socket)
       return
     }
-    const { connections, clock, metrics, forwarding, proxyProtocol, timeouts } = this.#parts
+    const { limits, clock, metrics, forwarding, proxyProtocol, timeouts } = this.#parts
     const facts = new SocketFacts(++this.#count, this.#entry.id, socket, clock.wall())
-    if (this.#connections.size + this.#arriving.size >= connections) {
+    if (this.#connections.size + this.#arriving.size >= limits.connections) {
       this.#turnAway(socket, facts, 'connections')
     } else if (proxyProtocol && forwarding.isTrusted(unmapIpv4(facts.peer.address))) {
       this.#arriving.add(socket)

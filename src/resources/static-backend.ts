@@ -36,7 +36,10 @@ const stateSchema = Type.Object(
   {
     ...stateFields,
     servers: Type.Array(
-      Type.Object({ server: Type.String({ description: 'Its URL and its address.' }), ...stateFields }),
+      Type.Object(
+        { server: Type.String({ description: 'Its URL and its address.' }), ...stateFields },
+        { description: 'One address.' }
+      ),
       { description: 'Where the address is a name: each address that it has.' }
     ),
     name: Type.Union(

@@ -5,7 +5,7 @@ import { isPostgresUrl } from '../lib/host.js'
 import { KyselyBoard } from './kysely-board.js'
 import { KyselyStore } from './kysely-store.js'
 import { migrate } from './migrations.js'
-import { CALLS_CHANNEL, type PostgresDriver, postgresDatabase, REVISIONS_CHANNEL } from './postgres.js'
+import type { PostgresDriver } from './postgres.js'
 import { Queries } from './queries.js'
 import { openSqlite, SqliteHere, sqliteDatabase } from './sqlite.js'
 import { IN_MEMORY } from './sqlite-protocol.js'
@@ -156,7 +156,7 @@ export async function openStore(address: string, options: StoreOptions): Promise
 
 async function openPostgres(url: string, options: StoreOptions): Promise<Store> {
   const { log, clock, onRevision, lookup, health = new StoreHealth(clock) } = options
-  const { PostgresDriver } = await import('./postgres.js')
+  const { CALLS_CHANNEL, PostgresDriver, postgresDatabase, REVISIONS_CHANNEL } = await import('./postgres.js')
   const driver = new PostgresDriver(url, log, { failed: (error) => health.failed(error), lookup })
   const database = postgresDatabase(driver)
   const read = async () => {

@@ -112,9 +112,9 @@ export class ClientListener implements Listening, ServingHost {
     this.limits = options.limits
     this.handler = handler
     this.#options = options
-    const { connectionsPerAddress = 0, handshakesPerAddress = 0 } = options.limits
-    this.#ofAddress = new AddressCounts(connectionsPerAddress, options.exempt)
-    this.#handshakesOfAddress = new AddressCounts(handshakesPerAddress, options.exempt)
+    const { limits, exempt } = options
+    this.#ofAddress = new AddressCounts(() => limits.connectionsPerAddress ?? 0, exempt)
+    this.#handshakesOfAddress = new AddressCounts(() => limits.handshakesPerAddress ?? 0, exempt)
     this.#deadlineTimer = new DeadlineTimer(clock, checkPeriod(options.limits))
     this.#protocols = protocols(this)
     // Paused: the socket is not read before it has its owner.

@@ -21,7 +21,7 @@ function parts(closed: string[]): Partial<Opened> {
 
 t.test('a stop hands over first, ends what needs no drain after it, and runs once', async (t) => {
   const closed: string[] = []
-  const lifecycle = new Lifecycle(silent, 0)
+  const lifecycle = new Lifecycle(silent, { drain: 0 })
   lifecycle.opens(parts(closed))
   t.equal(lifecycle.phase, 'starting')
   lifecycle.ready()
@@ -44,7 +44,7 @@ t.test('a stop hands over first, ends what needs no drain after it, and runs onc
 
 t.test('what a stage opens after the stop has begun is ended, and the stage goes no further', async (t) => {
   const closed: string[] = []
-  const lifecycle = new Lifecycle(silent, 0)
+  const lifecycle = new Lifecycle(silent, { drain: 0 })
   await lifecycle.stop()
   t.throws(() => lifecycle.opens(parts(closed)), { name: 'AbortError' })
   t.ok(closed.includes('agents shut') && closed.includes('api'), 'ends at once')
@@ -52,7 +52,7 @@ t.test('what a stage opens after the stop has begun is ended, and the stage goes
 
 t.test('a step that fails does not keep the others from ending', async (t) => {
   const closed: string[] = []
-  const lifecycle = new Lifecycle(silent, 0)
+  const lifecycle = new Lifecycle(silent, { drain: 0 })
   const close = async () => {
     throw new Error('the listener is gone')
   }

@@ -36,13 +36,13 @@ const problem = (kind: string) =>
   JSON.stringify({ type: `urn:ietf:params:acme:error:${kind}`, detail: 'a\u0007 reason' })
 
 const WRONG: Readonly<Record<string, { answer: RequestListener; says: RegExp }>> = {
-  'a page': { answer: (_, to) => to.writeHead(200).end('<html>'), says: /nobody understands/ },
+  'a page': { answer: (_, to) => to.writeHead(200).end('<html>'), says: /not understood/ },
   'JSON that is none': { answer: (_, to) => to.writeHead(200, json).end('{'), says: /no JSON/ },
-  null: { answer: (_, to) => to.writeHead(200, json).end('null'), says: /nobody understands/ },
-  'a directory without entries': { answer: (_, to) => to.writeHead(200, json).end('{}'), says: /nobody understands/ },
+  null: { answer: (_, to) => to.writeHead(200, json).end('null'), says: /not understood/ },
+  'a directory without entries': { answer: (_, to) => to.writeHead(200, json).end('{}'), says: /not understood/ },
   'entries that are no URLs': {
     answer: (_, to) => to.writeHead(200, json).end('{"newNonce": 1, "newAccount": {}}'),
-    says: /cannot be reached|nobody understands/
+    says: /cannot be reached|not understood/
   },
   'a redirect': { answer: (_, to) => to.writeHead(302, { location: '/' }).end(), says: /redirect/ },
   'a fault': { answer: (_, to) => to.writeHead(500).end(), says: /status 500/ },

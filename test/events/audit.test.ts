@@ -7,7 +7,9 @@ import { receiver } from './receiver.js'
 import { stand } from './stand.js'
 
 const TRAFFIC = /^(http_request|tcp_connection|agent_session)_/
-const AUDIT = EVENT_TYPES.filter((type) => !TRAFFIC.test(type))
+/** Of no resource: what traffic finds, and the site file, which is one for all. */
+const OTHERS = /^(backend_server|site_file)_/
+const AUDIT = EVENT_TYPES.filter((type) => !TRAFFIC.test(type) && !OTHERS.test(type))
 
 t.test('every resource tells of its records: created, updated, deleted', async (t) => {
   const { account, hook } = await stand(t)

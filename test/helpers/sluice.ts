@@ -102,9 +102,9 @@ export async function startSluice(t: Test, setup: SluiceSetup = {}): Promise<Run
     line: (matches) => sink.line(matches),
     async reload(text) {
       await writeFile(policyFile, text)
-      return app.reload()
+      return app.reload(loaded.options)
     },
-    listeners: (wanted) => app.reload(wanted),
+    listeners: (wanted) => app.reload({ ...loaded.options, listeners: wanted }),
     stop
   }
 }

@@ -3,7 +3,10 @@ import { AddressCounts, TurnedAwayLog } from '../../src/lib/client-limits.js'
 import { ManualClock } from '../helpers/clock.js'
 
 t.test('an IPv4 address and a /64 of IPv6 are one client each', async (t) => {
-  const counts = new AddressCounts(2, (address) => address === '192.0.2.9')
+  const counts = new AddressCounts(
+    () => 2,
+    (address) => address === '192.0.2.9'
+  )
   const first = counts.enter('192.0.2.1')
   t.ok(first)
   t.ok(counts.enter('::ffff:192.0.2.1'))
@@ -18,7 +21,7 @@ t.test('an IPv4 address and a /64 of IPv6 are one client each', async (t) => {
   t.notOk(counts.enter('2001:db8:0:1:a:b:c:d'))
   t.ok(counts.enter('2001:db8:0:2::1'))
   for (let i = 0; i < 10; i++) if (counts.enter('192.0.2.9') === undefined) t.fail('an exempt peer was counted')
-  const unlimited = new AddressCounts(0)
+  const unlimited = new AddressCounts(() => 0)
   for (let i = 0; i < 10; i++) if (unlimited.enter('192.0.2.1') === undefined) t.fail('0 is no limit')
 })
 

@@ -10,7 +10,7 @@ t.test('an IPv6 network of 64 bits is one client, an IPv4 address is one', async
 })
 
 t.test('what is given back is forgotten', async (t) => {
-  const shares = new ClientShares(10)
+  const shares = new ClientShares(() => 10)
   t.equal(shares.exceeds('a', 10), false)
   t.equal(shares.exceeds('a', 11), true)
   shares.count('a', 6)

@@ -91,7 +91,7 @@ function respond(message: Uint8Array, transport: 'udp' | 'tcp', { answer }: DnsL
 
 async function bindTcp(host: string, port: number, parts: DnsListenerParts): Promise<Bound> {
   const open = new Set<Socket>()
-  const shares = new ClientShares(MOST_OF_CLIENT)
+  const shares = new ClientShares(() => MOST_OF_CLIENT)
   const server = createServer((socket) => {
     const client = clientKey(socket.remoteAddress ?? '')
     if (shares.exceeds(client, 1)) return void socket.destroy()

@@ -16,7 +16,7 @@ import { textLike } from '../../schema/editor.js'
 import { optional, template } from '../../schema/values.js'
 import { defineFeature } from '../contract.js'
 import { compileReplacement, type Found, replacements } from './replacements.js'
-import { replaceText, replaceThreads } from './replacing.js'
+import { type ReplacedText, replaceText, replaceThreads } from './replacing.js'
 
 /** Codes of the actions that replace text in bodies. */
 const bodyReplaceErrors = defineErrors({
@@ -242,25 +242,36 @@ const sseFindReplace = defineAction({
     })
     const { bodies } = scope.services
     const threads = scope.services.service(replaceThreads)
-    return async (flow) => {
-      const { message } = flow
-      if (message === undefined) return undefined
-      const found: Found[] = []
-      for (const [index, entry] of entries.entries()) {
-        const name = entry.field(flow)
-        const text = message[name]
-        if (text === undefined) continue
-        const outcome = await replaceText(text, [entry], flow, { limit: bodies.each, threads })
-        if (outcome.kind === 'too-slow') throw new EvaluationError('failed', 'the message took too long')
-        if (outcome.kind === 'too-large') throw new EvaluationError('failed', 'the message would become too long')
-        const [match] = outcome.found
-        if (match === undefined) continue
-        found.push({ ...match, replacement_index: index })
-        message[name] = written(name, outcome.text)
-      }
-      flow.publish('sse_find_replace', { replacements: found })
-      return undefined
+    const taken = (message: EventStreamMessage, name: Field, outcome: ReplacedText): Found | undefined => {
+      if (outcome.kind === 'too-slow') throw new EvaluationError('failed', 'the message took too long')
+      if (outcome.kind === 'too-large') throw new EvaluationError('failed', 'the message would become too long')
+      const [match] = outcome.found
+      if (match !== undefined) message[name] = written(name, outcome.text)
+      return match
     }
+    /** From the entry at `index` on. Short messages are done at once, in the order in which they came. */
+    const run = (
+      flow: Flow,
+      message: EventStreamMessage,
+      index: number,
+      found: readonly Found[]
+    ): undefined | Promise<undefined> => {
+      const entry = entries[index]
+      if (entry === undefined) {
+        flow.publish('sse_find_replace', { replacements: found })
+        return undefined
+      }
+      const name = entry.field(flow)
+      const text = message[name]
+      const next = (match: Found | undefined) =>
+        run(flow, message, index + 1, match === undefined ? found : [...found, { ...match, replacement_index: index }])
+      if (text === undefined) return next(undefined)
+      const outcome = replaceText(text, [entry], flow, { limit: bodies.each, threads })
+      return outcome instanceof Promise
+        ? outcome.then((replaced) => next(taken(message, name, replaced)))
+        : next(taken(message, name, outcome))
+    }
+    return (flow) => (flow.message === undefined ? undefined : run(flow, flow.message, 0, []))
   }
 })
 

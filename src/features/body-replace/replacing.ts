@@ -42,9 +42,9 @@ export type ReplacedText =
 
 /**
  * Applies the replacements in order to `text`, in a thread where that would hold up other requests. `inserted`: a text as
- * it is put into this one. Rejects with `EvaluationError` where a value of a replacement is missing that is needed.
+ * it is put into this one. Throws, or rejects with, `EvaluationError` where a value of a replacement is missing that is needed.
  */
-export async function replaceText(
+export function replaceText(
   text: string,
   replacements: readonly Replacement[],
   flow: Flow,
@@ -53,7 +53,7 @@ export async function replaceText(
     readonly threads: ThreadPool<ReplaceJob, Outcome>
     readonly inserted?: (text: string) => string
   }
-): Promise<ReplacedText> {
+): ReplacedText | Promise<ReplacedText> {
   const { limit, threads, inserted = (same) => same } = parts
   const regexes = replacements.map(({ from }) => from(flow))
   const missing: unknown[] = []
@@ -66,10 +66,13 @@ export async function replaceText(
       return { from, to: undefined }
     }
   })
-  const outcome = replacedHere(text, steps, regexes, limit) ?? (await threads.run({ text, steps, limit }))
-  if (outcome === TOO_SLOW) return { kind: 'too-slow' }
-  if (outcome.kind === 'no-value') throw missing[outcome.index]
-  return outcome
+  const settled = (outcome: Outcome | typeof TOO_SLOW): ReplacedText => {
+    if (outcome === TOO_SLOW) return { kind: 'too-slow' }
+    if (outcome.kind === 'no-value') throw missing[outcome.index]
+    return outcome
+  }
+  const here = replacedHere(text, steps, regexes, limit)
+  return here === undefined ? threads.run({ text, steps, limit }).then(settled) : settled(here)
 }
 
 /** Undefined when it would hold up other requests. */

@@ -70,9 +70,9 @@ export class AgentListener {
     this.#server = server
     this.#parts = parts
     this.#table = { entryFor: ({ sni }) => agentEntry(parts, sni) }
-    const { connectionsPerAddress, handshakesPerAddress, exempt } = parts.limits
-    this.#ofAddress = new AddressCounts(connectionsPerAddress, exempt)
-    this.#handshakesOfAddress = new AddressCounts(handshakesPerAddress, exempt)
+    const { limits } = parts
+    this.#ofAddress = new AddressCounts(() => limits.connectionsPerAddress, limits.exempt)
+    this.#handshakesOfAddress = new AddressCounts(() => limits.handshakesPerAddress, limits.exempt)
   }
 
   /** Binds. Rejects with the system's error. */

@@ -1,0 +1,69 @@
+import type { BodyBuffersParts } from '../flow/body-buffers.js'
+import type { Clock } from '../lib/clock.js'
+import type { Options } from '../options/options.js'
+import type { TrafficParts } from '../proxy/data-plane.js'
+
+/** Options that hold as they are now: what reads one of them later reads what a reload has made of it. */
+export interface LiveOptions {
+  readonly limits: TrafficParts['limits']
+  readonly timeouts: TrafficParts['timeouts']
+  readonly bodies: Required<Pick<BodyBuffersParts, 'total' | 'each' | 'perClient' | 'pace'>>
+  /** From now on these count. Connections that are open keep what they began with, where it is a matter of a connection. */
+  take(options: Options): void
+}
+
+/** Paths of options, or the levels above them, that a reload applies: those of traffic, which bind nothing of the process. */
+export const RELOADED = [
+  'listeners',
+  'path_form',
+  'edges_on_http',
+  'hsts',
+  'upstream',
+  'upstream_ca',
+  'policy',
+  'limits',
+  'timeouts'
+] as const
+
+/** The options of limits and time-outs, kept as they are now. */
+export function liveOptions(options: Options, clock: Clock): LiveOptions {
+  const limits = limitsOf(options)
+  const timeouts = { ...options.timeouts }
+  const bodies = bodiesOf(options, clock)
+  return {
+    limits,
+    timeouts,
+    bodies,
+    take(now) {
+      Object.assign(limits, limitsOf(now))
+      Object.assign(timeouts, now.timeouts)
+      const { pace, ...amounts } = bodiesOf(now, clock)
+      Object.assign(bodies, amounts)
+      Object.assign(bodies.pace, pace)
+    }
+  }
+}
+
+function limitsOf({ limits, timeouts }: Options) {
+  return {
+    headerBytes: limits.header_bytes,
+    headers: limits.headers,
+    targetBytes: limits.target_bytes,
+    connections: limits.connections,
+    handshakes: limits.handshakes,
+    connectionsPerAddress: limits.connections_per_address,
+    handshakesPerAddress: limits.handshakes_per_address,
+    headTimeout: timeouts.headers,
+    bodyIdle: timeouts.request_body,
+    keepAlive: timeouts.keep_alive
+  }
+}
+
+function bodiesOf({ limits, timeouts }: Options, clock: Clock) {
+  return {
+    total: limits.buffered_bodies,
+    each: limits.buffered_body,
+    perClient: Math.max(2 * limits.buffered_body, limits.buffered_bodies * limits.buffered_bodies_share),
+    pace: { clock, deadline: timeouts.buffered_body, rate: limits.buffered_body_rate }
+  }
+}
