@@ -1,6 +1,6 @@
 import type { FastifyRequest } from 'fastify'
-import type { PathValues } from '../control/calls.js'
-import type { Operation, Part, Resource } from '../resources/resource.js'
+import type { Call, Done, PathValues, RecordPath, WriteMode, Written } from '../control/calls.js'
+import type { Operation, Resource } from '../resources/resource.js'
 import {
   type Account,
   callOf,
@@ -23,14 +23,27 @@ const ID = /^[A-Za-z0-9_]{1,100}$/
 
 /** The operations of a resource, whichever it is. */
 export function addResourceRoutes(router: Router, resource: Resource, account: Account): void {
+  const { records } = account
   const { path } = resource
   const item = `${path}/{id}`
   const has = (operation: Operation) => resource.operations.includes(operation)
   if (has('list')) route(router, 'GET', path, {}, listRecords(resource, account))
-  if (has('create')) route(router, 'POST', path, { body: 'json' }, createRecord(resource, account))
-  if (has('get')) route(router, 'GET', item, {}, getRecord(resource, account))
-  if (has('update')) route(router, 'PATCH', item, { body: 'json' }, updateRecord(resource, account))
-  if (has('delete')) route(router, 'DELETE', item, {}, removeRecord(resource, account))
+  if (has('create')) {
+    const create = writing(resource, 'create', account, 201, (asked, call) => records.create(resource, asked, call))
+    route(router, 'POST', path, { body: 'json' }, create)
+  }
+  if (has('get')) {
+    const get = reading(resource, account, (path, call) => records.get(resource, { path }, call))
+    route(router, 'GET', item, {}, get)
+  }
+  if (has('update')) {
+    const update = writing(resource, 'update', account, 200, (asked, call) => records.update(resource, asked, call))
+    route(router, 'PATCH', item, { body: 'json' }, update)
+  }
+  if (has('delete')) {
+    const remove = removing(resource, 'delete', account, (asked, call) => records.remove(resource, asked, call))
+    route(router, 'DELETE', item, {}, remove)
+  }
 }
 
 /** Which page of a list the query asks for. Throws an ApiError. */
@@ -54,91 +67,71 @@ function listRecords(resource: Resource, account: Account): Handler {
   }
 }
 
-function createRecord(resource: Resource, account: Account): Handler {
-  return async (request, reply) => {
-    const call = callOf(request)
-    account.records.permit(resource, 'create', call)
-    const mode = writeMode(request)
-    const written = await account.records.create(resource, { path: pathOf(request), body: request.body, ...mode }, call)
-    return sendWritten(reply, written, 201, mode)
-  }
-}
+type Asked = RecordPath & WriteMode
 
-function getRecord(resource: Resource, account: Account): Handler {
+/** Answers with what the caller may read of a resource, and the revision that served then. */
+function reading(
+  resource: Resource,
+  account: Account,
+  read: (path: PathValues, call: Call) => ReturnType<Account['records']['get']>
+): Handler {
   return async (request, reply) => {
     const call = callOf(request)
     account.records.permit(resource, 'get', call)
     queryOf(request, [])
     const serving = account.configuration.revision
-    return sendRead(request, reply, await account.records.get(resource, { path: pathOf(request) }, call), serving)
+    return sendRead(request, reply, await read(pathOf(request), call), serving)
   }
 }
 
-function updateRecord(resource: Resource, account: Account): Handler {
+/** Does what the caller may do with a resource, and answers with the record. */
+function writing(
+  resource: Resource,
+  operation: 'create' | 'update',
+  account: Account,
+  status: 200 | 201,
+  write: (asked: Asked & { readonly body: unknown }, call: Call) => Promise<Omit<Written, 'record'>>
+): Handler {
   return async (request, reply) => {
     const call = callOf(request)
-    account.records.permit(resource, 'update', call)
+    account.records.permit(resource, operation, call)
     const mode = writeMode(request)
-    const written = await account.records.update(resource, { path: pathOf(request), body: request.body, ...mode }, call)
-    return sendWritten(reply, written, 200, mode)
+    return sendWritten(reply, await write({ path: pathOf(request), body: request.body, ...mode }, call), status, mode)
   }
 }
 
-function removeRecord(resource: Resource, account: Account): Handler {
+/** Removes what the caller may remove. */
+function removing(
+  resource: Resource,
+  operation: 'update' | 'delete',
+  account: Account,
+  remove: (asked: Asked, call: Call) => Promise<Done>
+): Handler {
   return async (request, reply) => {
     const call = callOf(request)
-    account.records.permit(resource, 'delete', call)
+    account.records.permit(resource, operation, call)
     const mode = writeMode(request)
-    return sendDone(reply, await account.records.remove(resource, { path: pathOf(request), ...mode }, call), mode)
+    return sendDone(reply, await remove({ path: pathOf(request), ...mode }, call), mode)
   }
 }
 
 /** Sub-paths of the modules of a resource, and of the fields that a DELETE clears. */
 export function addModuleRoutes(router: Router, resource: Resource, account: Account): void {
+  const { records } = account
   const item = `${resource.path}/{id}`
+  const remove = (module: string) =>
+    removing(resource, 'update', account, (asked, call) => records.removeModule(resource, { ...asked, module }, call))
   for (const module of resource.modules) {
     const path = `${item}/${module}`
-    route(router, 'PUT', path, { body: 'json' }, replaceModule(resource, module, account))
-    route(router, 'GET', path, {}, getModule(resource, module, account))
-    route(router, 'DELETE', path, {}, removeModule(resource, module, account))
-  }
-  for (const field of resource.clearable)
-    route(router, 'DELETE', `${item}/${field}`, {}, removeModule(resource, field, account))
-}
-
-function replaceModule(resource: Resource, module: string, account: Account): Handler {
-  return async (request, reply) => {
-    const call = callOf(request)
-    account.records.permit(resource, 'update', call)
-    const mode = writeMode(request)
-    const asked = { path: pathOf(request), module, body: request.body, ...mode }
-    return sendWritten(reply, await account.records.replaceModule(resource, asked, call), 200, mode)
-  }
-}
-
-function getModule(resource: Resource, module: string, account: Account): Handler {
-  return async (request, reply) => {
-    const call = callOf(request)
-    account.records.permit(resource, 'get', call)
-    queryOf(request, [])
-    const serving = account.configuration.revision
-    return sendRead(
-      request,
-      reply,
-      await account.records.getModule(resource, { path: pathOf(request), module }, call),
-      serving
+    const replace = writing(resource, 'update', account, 200, (asked, call) =>
+      records.replaceModule(resource, { ...asked, module }, call)
     )
+    const get = reading(resource, account, (path, call) => records.getModule(resource, { path, module }, call))
+    route(router, 'PUT', path, { body: 'json' }, replace)
+    route(router, 'GET', path, {}, get)
+    route(router, 'DELETE', path, {}, remove(module))
   }
-}
-
-function removeModule(resource: Resource, module: string, account: Account): Handler {
-  return async (request, reply) => {
-    const call = callOf(request)
-    account.records.permit(resource, 'update', call)
-    const mode = writeMode(request)
-    const done = await account.records.removeModule(resource, { path: pathOf(request), module, ...mode }, call)
-    return sendDone(reply, done, mode)
-  }
+  for (const field of resource.clearable) route(router, 'DELETE', `${item}/${field}`, {}, remove(field))
 }
 
 /** A collection that can be listed below a record that its entries refer to. */
@@ -200,75 +193,31 @@ function listNested(
 
 /** Sub-paths of the lists inside a record whose entries have URLs of their own. */
 export function addPartRoutes(router: Router, resource: Resource, account: Account): void {
+  const { records } = account
   for (const part of resource.parts) {
-    const path = `${resource.path}/{id}/${part.name}`
-    const one = `${path}/{${part.key}}`
-    route(router, 'GET', path, {}, listParts(resource, part, account))
-    route(router, 'POST', path, { body: 'json' }, addPart(resource, part, account))
-    route(router, 'GET', one, {}, getPart(resource, part, account))
-    route(router, 'PATCH', one, { body: 'json' }, updatePart(resource, part, account))
-    route(router, 'DELETE', one, {}, removePart(resource, part, account))
-  }
-}
-
-function listParts(resource: Resource, part: Part, account: Account): Handler {
-  return async (request, reply) => {
-    const call = callOf(request)
-    account.records.permit(resource, 'get', call)
-    queryOf(request, [])
-    const serving = account.configuration.revision
-    return sendRead(
-      request,
-      reply,
-      await account.records.getParts(resource, part, { path: pathOf(request) }, call),
-      serving
+    const all = `${resource.path}/{id}/${part.name}`
+    const one = `${all}/{${part.key}}`
+    const entry = (path: PathValues) => ({ path: { id: parameter(path, 'id') }, key: parameter(path, part.key) })
+    const list = reading(resource, account, (path, call) => records.getParts(resource, part, { path }, call))
+    const add = writing(resource, 'update', account, 201, async (asked, call) => {
+      const path = withShortName(resource, asked.path)
+      const written = await records.addPart(resource, part, { ...asked, path }, call)
+      const { uri } = written.body as { readonly uri?: unknown }
+      return typeof uri === 'string' ? { ...written, uri } : written
+    })
+    const get = reading(resource, account, (path, call) => records.getPart(resource, part, entry(path), call))
+    const update = writing(resource, 'update', account, 200, (asked, call) => {
+      const path = withShortName(resource, asked.path)
+      return records.updatePart(resource, part, { ...asked, path, key: parameter(path, part.key) }, call)
+    })
+    const remove = removing(resource, 'update', account, (asked, call) =>
+      records.removePart(resource, part, { ...asked, ...entry(asked.path) }, call)
     )
-  }
-}
-
-function addPart(resource: Resource, part: Part, account: Account): Handler {
-  return async (request, reply) => {
-    const call = callOf(request)
-    account.records.permit(resource, 'update', call)
-    const mode = writeMode(request)
-    const asked = { path: withShortName(resource, pathOf(request)), body: request.body, ...mode }
-    const written = await account.records.addPart(resource, part, asked, call)
-    const { uri } = written.body as { readonly uri?: unknown }
-    return sendWritten(reply, typeof uri === 'string' ? { ...written, uri } : written, 201, mode)
-  }
-}
-
-function getPart(resource: Resource, part: Part, account: Account): Handler {
-  return async (request, reply) => {
-    const call = callOf(request)
-    account.records.permit(resource, 'get', call)
-    queryOf(request, [])
-    const path = pathOf(request)
-    const serving = account.configuration.revision
-    const asked = { path: { id: parameter(path, 'id') }, key: parameter(path, part.key) }
-    return sendRead(request, reply, await account.records.getPart(resource, part, asked, call), serving)
-  }
-}
-
-function removePart(resource: Resource, part: Part, account: Account): Handler {
-  return async (request, reply) => {
-    const call = callOf(request)
-    account.records.permit(resource, 'update', call)
-    const mode = writeMode(request)
-    const path = pathOf(request)
-    const asked = { path: { id: parameter(path, 'id') }, key: parameter(path, part.key), ...mode }
-    return sendDone(reply, await account.records.removePart(resource, part, asked, call), mode)
-  }
-}
-
-function updatePart(resource: Resource, part: Part, account: Account): Handler {
-  return async (request, reply) => {
-    const call = callOf(request)
-    account.records.permit(resource, 'update', call)
-    const mode = writeMode(request)
-    const path = withShortName(resource, pathOf(request))
-    const asked = { path, key: parameter(path, part.key), body: request.body, ...mode }
-    return sendWritten(reply, await account.records.updatePart(resource, part, asked, call), 200, mode)
+    route(router, 'GET', all, {}, list)
+    route(router, 'POST', all, { body: 'json' }, add)
+    route(router, 'GET', one, {}, get)
+    route(router, 'PATCH', one, { body: 'json' }, update)
+    route(router, 'DELETE', one, {}, remove)
   }
 }
 

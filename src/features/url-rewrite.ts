@@ -3,11 +3,11 @@ import type { Flow, FlowRequest } from '../flow/flow.js'
 import { NEVER_WRITTEN } from '../flow/headers.js'
 import { type PathProblem, RequestTarget } from '../flow/target.js'
 import { respond } from '../flow/verdict.js'
-import { type Regex, RegexCache, RegexTooSlow } from '../lib/regex.js'
+import { type Regex, RegexTooSlow } from '../lib/regex.js'
 import { defineAction, type Scope } from '../policy/action.js'
 import { config, headerMap } from '../policy/fields.js'
 import { policyErrors } from '../policy/problems.js'
-import { compileHeaders, headerList } from '../policy/values.js'
+import { compileHeaders, compilePattern, headerList } from '../policy/values.js'
 import { implies } from '../schema/editor.js'
 import { choice, optional, regex, template } from '../schema/values.js'
 import { defineFeature } from './contract.js'
@@ -48,8 +48,6 @@ const MAX_URL = 65_536
 const MAX_WORK = 8_000_000
 /** How long the matches of one URL may take, milliseconds: no pattern of use needs a hundredth of it. */
 const LONGEST = 50
-/** Patterns with `${…}` that one action keeps compiled. */
-const KEPT_PATTERNS = 64
 
 /** For editors: no variable of another proxy, and without `from` a URL that is not empty. */
 const REPLACEMENT = { not: { type: 'string', pattern: LEGACY_NAMES } }
@@ -77,7 +75,7 @@ function compileReplacing(from: string | undefined, to: string, times: 'first' |
   const legacy = legacyVariableIn(to)
   if (legacy !== undefined) scope.problem(['to'], policyErrors.CONFIG_INVALID, legacy)
   if (from === undefined) return (target, flow) => ({ text: bounded(replacement.text(flow)), matches: [target.url] })
-  const pattern = compilePattern(from, scope)
+  const pattern = compilePattern(from, ['from'], scope)
   return (target, flow) => {
     const regex = pattern(flow)
     const aboutPath = regex.pattern.startsWith('/') && !regex.pattern.startsWith('//')
@@ -100,20 +98,6 @@ function replace(regex: Regex, text: string, replacement: Template, times: 'firs
   } catch (error) {
     if (!(error instanceof RegexTooSlow)) throw error
     throw new EvaluationError('failed', 'the matches of the pattern in the URL take too long')
-  }
-}
-
-function compilePattern(from: string, scope: Scope): (flow: Flow) => Regex {
-  const template = scope.template(from, ['from'])
-  if (template.constant !== undefined) {
-    const regex = scope.regex(template.constant, ['from'])
-    return () => regex
-  }
-  const cache = new RegexCache(KEPT_PATTERNS)
-  return (flow) => {
-    const compiled = cache.get(template.text(flow))
-    if (!compiled.ok) throw new EvaluationError('failed', `from is no pattern after interpolation: ${compiled.message}`)
-    return compiled.regex
   }
 }
 

@@ -2,6 +2,7 @@ import { EvaluationError } from '../expression/expression.js'
 import { engineValue } from '../expression/values.js'
 import type { Flow } from '../flow/flow.js'
 import { refusalToWrite, wireValue } from '../flow/headers.js'
+import { type Regex, RegexCache } from '../lib/regex.js'
 import type { Scope } from './action.js'
 import { type NodePath, policyErrors } from './problems.js'
 
@@ -37,6 +38,24 @@ export function checkUrl(url: string, pattern: RegExp, expected: string, at: Nod
   if (isPlaceholderWord(url)) {
     scope.unavailable(at, `"${url}" is a placeholder: put ${expected} in its place`, policyErrors.PLACEHOLDER)
   } else scope.problem(at, policyErrors.CONFIG_INVALID, `"${url}" is not ${expected}`)
+}
+
+/** Patterns with `${…}` that one place of a policy keeps compiled. */
+const KEPT_PATTERNS = 64
+
+/** Compiles a pattern (RE2); one with `${…}` is compiled when it is needed, and throws `EvaluationError` when it is none. */
+export function compilePattern(from: string, at: NodePath, scope: Scope): (flow: Flow) => Regex {
+  const template = scope.template(from, at)
+  if (template.constant !== undefined) {
+    const regex = scope.regex(template.constant, at)
+    return () => regex
+  }
+  const cache = new RegexCache(KEPT_PATTERNS)
+  return (flow) => {
+    const compiled = cache.get(template.text(flow))
+    if (!compiled.ok) throw new EvaluationError('failed', `from is no pattern after interpolation: ${compiled.message}`)
+    return compiled.regex
+  }
 }
 
 /** Header fields of a config, compiled. Names are lower-case. */

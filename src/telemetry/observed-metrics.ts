@@ -39,29 +39,47 @@ export interface UpstreamState {
   readonly failures: number
 }
 
+/**
+ * Makes metrics with a series for each thing that `read` gives at a scrape; the series of what it no longer gives ends.
+ * `labelsOf` has a value for each of `labelNames`.
+ */
+function seriesOf<T>(
+  registry: Registry,
+  labelNames: string[],
+  read: () => Iterable<T>,
+  labelsOf: (one: T) => Record<string, string>
+) {
+  const about = { labelNames, registers: [registry] }
+  return {
+    counter: (name: string, help: string, value: (one: T) => number) =>
+      new Counter({
+        ...about,
+        name,
+        help,
+        collect() {
+          this.reset()
+          for (const one of read()) this.inc(labelsOf(one), value(one))
+        }
+      }),
+    gauge: (name: string, help: string, value: (one: T) => number) =>
+      new Gauge({
+        ...about,
+        name,
+        help,
+        collect() {
+          this.reset()
+          for (const one of read()) this.set(labelsOf(one), value(one))
+        }
+      })
+  }
+}
+
 /** Reads at each scrape what is known of the servers of backends. */
 export function observeUpstreams(registry: Registry, read: () => Iterable<UpstreamState>): void {
-  const about = { labelNames: ['backend', 'server'], registers: [registry] }
-  const counter = (name: string, help: string, value: (one: UpstreamState) => number) =>
-    new Counter({
-      ...about,
-      name,
-      help,
-      collect() {
-        this.reset()
-        for (const one of read()) this.inc({ backend: one.backend, server: one.server }, value(one))
-      }
-    })
-  const gauge = (name: string, help: string, value: (one: UpstreamState) => number) =>
-    new Gauge({
-      ...about,
-      name,
-      help,
-      collect() {
-        this.reset()
-        for (const one of read()) this.set({ backend: one.backend, server: one.server }, value(one))
-      }
-    })
+  const { counter, gauge } = seriesOf(registry, ['backend', 'server'], read, ({ backend, server }) => ({
+    backend,
+    server
+  }))
   gauge(
     'sluice_upstream_up',
     '1: the server works as far as is known; 0: traffic or checks found it down.',
@@ -84,16 +102,11 @@ export interface NameResolution {
 
 /** Reads at each scrape which names of servers resolve. */
 export function observeUpstreamNames(registry: Registry, read: () => Iterable<NameResolution>): void {
-  new Gauge({
-    name: 'sluice_upstream_name_resolved',
-    help: '1: the name of the servers resolves; 0: its last addresses stand in, or there are none.',
-    labelNames: ['backend'],
-    registers: [registry],
-    collect() {
-      this.reset()
-      for (const { backend, resolved } of read()) this.set({ backend }, resolved ? 1 : 0)
-    }
-  })
+  seriesOf(registry, ['backend'], read, ({ backend }) => ({ backend })).gauge(
+    'sluice_upstream_name_resolved',
+    '1: the name of the servers resolves; 0: its last addresses stand in, or there are none.',
+    ({ resolved }) => (resolved ? 1 : 0)
+  )
 }
 
 /** Reads what agents use at each scrape. */
@@ -134,41 +147,29 @@ export function observeDeliveries(
   registry: Registry,
   read: () => Iterable<readonly [destination: string, counts: DeliveryCounts]>
 ): void {
-  const about = { labelNames: ['destination'], registers: [registry] }
-  const counter = (name: string, help: string, member: keyof DeliveryCounts) =>
-    new Counter({
-      ...about,
-      name,
-      help,
-      collect() {
-        this.reset()
-        for (const [destination, counts] of read()) this.inc({ destination }, counts[member])
-      }
-    })
-  const gauge = (name: string, help: string, member: keyof DeliveryCounts) =>
-    new Gauge({
-      ...about,
-      name,
-      help,
-      collect() {
-        this.reset()
-        for (const [destination, counts] of read()) this.set({ destination }, counts[member])
-      }
-    })
-  counter('sluice_events_delivered_total', 'Events that the destination has taken.', 'delivered')
+  const { counter, gauge } = seriesOf(registry, ['destination'], read, ([destination]) => ({ destination }))
+  counter('sluice_events_delivered_total', 'Events that the destination has taken.', ([, counts]) => counts.delivered)
   counter(
     'sluice_events_dropped_total',
     'Events of traffic that came faster than they went, or were refused for good.',
-    'dropped'
+    ([, counts]) => counts.dropped
   )
-  gauge('sluice_events_waiting', 'Audit events that wait, as of the last failure.', 'waiting')
-  gauge('sluice_events_dead_letters', 'Audit events that the destination refused for good, kept now.', 'dead_letters')
+  gauge('sluice_events_waiting', 'Audit events that wait, as of the last failure.', ([, counts]) => counts.waiting)
+  gauge(
+    'sluice_events_dead_letters',
+    'Audit events that the destination refused for good, kept now.',
+    ([, counts]) => counts.dead_letters
+  )
   counter(
     'sluice_events_dead_letters_dropped_total',
     'Dead letters that were dropped because their list was full.',
-    'dead_letters_dropped'
+    ([, counts]) => counts.dead_letters_dropped
   )
-  gauge('sluice_event_delivery_failures', 'Attempts to deliver since the last success.', 'failures')
+  gauge(
+    'sluice_event_delivery_failures',
+    'Attempts to deliver since the last success.',
+    ([, counts]) => counts.failures
+  )
 }
 
 /** Reads at each scrape how often the store turned out to have another history than the one that was followed. */

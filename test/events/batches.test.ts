@@ -1,7 +1,25 @@
 import t from 'tap'
-import { Batches, type BatchRejection } from '../../src/events/destinations/payload.js'
+import { type BatchRejection, BatchSender } from '../../src/events/destinations/payload.js'
 
 const { signal } = new AbortController()
+
+/** A service that decides about each batch. */
+class Service extends BatchSender {
+  readonly most = 100
+  readonly #take: (batch: readonly string[]) => Promise<BatchRejection | undefined>
+
+  constructor(
+    limits: ConstructorParameters<typeof BatchSender>[0],
+    take: (batch: readonly string[]) => Promise<BatchRejection | undefined>
+  ) {
+    super(limits)
+    this.#take = take
+  }
+
+  protected put(batch: readonly string[]): Promise<BatchRejection | undefined> {
+    return this.#take(batch)
+  }
+}
 
 function numbers(seed: number): () => number {
   let state = seed
@@ -22,7 +40,7 @@ t.test(
       const random = numbers(seed)
       const limits = { events: 1 + Math.floor(random() * 20), bytes: 2_000, eventBytes: 1_000, overhead: 10 }
       const taken: string[] = []
-      const batches = new Batches(limits, async (batch): Promise<BatchRejection | undefined> => {
+      const batches = new Service(limits, async (batch): Promise<BatchRejection | undefined> => {
         const sizes = batch.map((one) => Buffer.byteLength(one) + limits.overhead)
         t.ok(batch.length > 0 && batch.length <= limits.events)
         t.ok(sizes.every((size) => size <= limits.eventBytes))
@@ -34,18 +52,18 @@ t.test(
       })
       const count = 1 + Math.floor(random() * 60)
       const events = Array.from({ length: count }, (_, n) => event(n, Math.floor(random() * 400)))
-      const parcel = { id: 'p', events, list: true }
+      const batch = { id: 'p', events, list: true }
       let attempts = 0
-      while ((await batches.send(parcel, signal)) !== undefined) attempts++
+      while ((await batches.send(batch, signal)) !== undefined) attempts++
       t.ok(attempts < 1_000)
       t.same([...taken].sort(), events.map(idOf).sort(), `seed ${seed}`)
     }
   }
 )
 
-t.test('without refusals the order is that of the parcel; the next parcel begins anew', async (t) => {
+t.test('without refusals the order is that of the batch; the next batch begins anew', async (t) => {
   const taken: string[] = []
-  const batches = new Batches({ events: 3, bytes: 10_000, eventBytes: 10_000, overhead: 0 }, async (batch) => {
+  const batches = new Service({ events: 3, bytes: 10_000, eventBytes: 10_000, overhead: 0 }, async (batch) => {
     taken.push(...batch.map(idOf))
     return undefined
   })
@@ -56,10 +74,10 @@ t.test('without refusals the order is that of the parcel; the next parcel begins
   t.same(taken, [...all, ...all])
 })
 
-t.test('a longer parcel that begins with the same event is not taken for the rest of a shorter one', async (t) => {
+t.test('a longer batch that begins with the same event is not taken for the rest of a shorter one', async (t) => {
   const taken: string[] = []
   let broken = true
-  const batches = new Batches({ events: 1, bytes: 1_000, eventBytes: 1_000, overhead: 0 }, async (batch) => {
+  const batches = new Service({ events: 1, bytes: 1_000, eventBytes: 1_000, overhead: 0 }, async (batch) => {
     if (taken.length === 1 && broken) return { message: 'down' }
     taken.push(...batch.map(idOf))
     return undefined
@@ -73,7 +91,7 @@ t.test('a longer parcel that begins with the same event is not taken for the res
 
 t.test('an event that no service of this kind takes goes without its object', async (t) => {
   const sent: string[] = []
-  const batches = new Batches({ events: 10, bytes: 500, eventBytes: 300, overhead: 0 }, async (batch) => {
+  const batches = new Service({ events: 10, bytes: 500, eventBytes: 300, overhead: 0 }, async (batch) => {
     sent.push(...batch)
     return undefined
   })

@@ -1,7 +1,7 @@
 import type { Clock } from '../../lib/clock.js'
 import type { AwsAnswer, AwsService } from './aws.js'
-import { Batches, type BatchRejection, objectsOf, wordOf } from './payload.js'
-import { type Batch, beforeEvents, type Sender, type SendFailure } from './sender.js'
+import { type BatchRejection, BatchSender, objectsOf, wordOf } from './payload.js'
+import { beforeEvents } from './sender.js'
 
 interface CloudWatchLogsParts {
   readonly service: AwsService
@@ -21,24 +21,16 @@ const CLOUDWATCH_LIMITS = { events: 10_000, bytes: 1_048_576, eventBytes: 1_000_
 const OLDEST = 12 * 3_600_000
 
 /** A log group of Amazon CloudWatch Logs: a log event for each event, in the log stream `sluice`. */
-export class CloudWatchLogs implements Sender {
+export class CloudWatchLogs extends BatchSender {
   readonly most = 100
   readonly #parts: CloudWatchLogsParts
-  readonly #batches = new Batches(CLOUDWATCH_LIMITS, (events, _list, signal) => this.#put(events, signal))
 
   constructor(parts: CloudWatchLogsParts) {
+    super(CLOUDWATCH_LIMITS)
     this.#parts = parts
   }
 
-  async send(batch: Batch, signal: AbortSignal): Promise<SendFailure | undefined> {
-    return await this.#batches.send(batch, signal)
-  }
-
-  close(): Promise<void> {
-    return Promise.resolve()
-  }
-
-  async #put(events: readonly string[], signal: AbortSignal): Promise<BatchRejection | undefined> {
+  protected async put(events: readonly string[], signal: AbortSignal): Promise<BatchRejection | undefined> {
     const { group, clock } = this.#parts
     const logEvents = timed(events, clock.wall())
     const body = { logGroupName: group, logStreamName: STREAM, logEvents }
@@ -107,26 +99,18 @@ const FIREHOSE_LIMITS = { events: 500, bytes: 3_000_000, eventBytes: 1_000 * 102
  * A stream of Amazon Data Firehose: a line for each event, because what it delivers are its records behind each other. Audit
  * events travel one by one: of several the service may refuse one in the middle.
  */
-export class Firehose implements Sender {
+export class Firehose extends BatchSender {
   readonly most = 1
   readonly #service: AwsService
   readonly #name: string
-  readonly #batches = new Batches(FIREHOSE_LIMITS, (events, _list, signal) => this.#put(events, signal))
 
   constructor(service: AwsService, streamName: string) {
+    super(FIREHOSE_LIMITS)
     this.#service = service
     this.#name = streamName
   }
 
-  async send(batch: Batch, signal: AbortSignal): Promise<SendFailure | undefined> {
-    return await this.#batches.send(batch, signal)
-  }
-
-  close(): Promise<void> {
-    return Promise.resolve()
-  }
-
-  async #put(events: readonly string[], signal: AbortSignal): Promise<BatchRejection | undefined> {
+  protected async put(events: readonly string[], signal: AbortSignal): Promise<BatchRejection | undefined> {
     const Records = events.map((event) => ({ Data: Buffer.from(`${event}\n`).toString('base64') }))
     const body = { DeliveryStreamName: this.#name, Records }
     const answer = await this.#service.call('Firehose_20150804.PutRecordBatch', body, signal)
@@ -145,28 +129,22 @@ const AUDIT_KEY = 'audit'
  * A data stream of Amazon Kinesis, a record for each event. Audit events keep their order: they travel one by one under one
  * partition key, each behind the one before. Traffic events are spread over the shards.
  */
-export class Kinesis implements Sender {
+export class Kinesis extends BatchSender {
   readonly most = 1
   readonly #service: AwsService
   readonly #arn: string
-  readonly #batches = new Batches(KINESIS_LIMITS, (events, list, signal) =>
-    list ? this.#many(events, signal) : this.#one(events, signal)
-  )
   /** Sequence number of the last audit event, behind which the next one goes. */
   #last: string | undefined
   #count = 0
 
   constructor(service: AwsService, streamArn: string) {
+    super(KINESIS_LIMITS)
     this.#service = service
     this.#arn = streamArn
   }
 
-  async send(batch: Batch, signal: AbortSignal): Promise<SendFailure | undefined> {
-    return await this.#batches.send(batch, signal)
-  }
-
-  close(): Promise<void> {
-    return Promise.resolve()
+  protected put(events: readonly string[], signal: AbortSignal, list: boolean): Promise<BatchRejection | undefined> {
+    return list ? this.#many(events, signal) : this.#one(events, signal)
   }
 
   async #one(events: readonly string[], signal: AbortSignal): Promise<BatchRejection | undefined> {

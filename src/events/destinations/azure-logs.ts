@@ -1,7 +1,7 @@
 import type { Clock } from '../../lib/clock.js'
 import type { Outbound } from '../../lib/http-client/outbound.js'
-import { Batches, type BatchRejection, failureOf, joined, jsonOf, LIST, wordOf } from './payload.js'
-import { type Batch, beforeEvents, type Sender, type SendFailure } from './sender.js'
+import { type BatchRejection, BatchSender, failureOf, joined, jsonOf, LIST, wordOf } from './payload.js'
+import { beforeEvents, type SendFailure } from './sender.js'
 
 export interface AzureLogsParts {
   readonly tenant: string
@@ -30,25 +30,17 @@ const CLOUDS = [
 const PUBLIC = { login: 'https://login.microsoftonline.com', audience: 'https://monitor.azure.com' }
 
 /** The Logs Ingestion API of Azure Monitor: lists of events, with a token that the application gets by its secret. */
-export class AzureLogs implements Sender {
+export class AzureLogs extends BatchSender {
   readonly most = 100
   readonly #parts: AzureLogsParts
-  readonly #batches = new Batches(LIMITS, (events, _list, signal) => this.#put(events, signal))
   #token: { readonly text: string; readonly until: number } | undefined
 
   constructor(parts: AzureLogsParts) {
+    super(LIMITS)
     this.#parts = parts
   }
 
-  async send(batch: Batch, signal: AbortSignal): Promise<SendFailure | undefined> {
-    return await this.#batches.send(batch, signal)
-  }
-
-  close(): Promise<void> {
-    return Promise.resolve()
-  }
-
-  async #put(events: readonly string[], signal: AbortSignal): Promise<BatchRejection | undefined> {
+  protected async put(events: readonly string[], signal: AbortSignal): Promise<BatchRejection | undefined> {
     const { uri, rule, stream, outbound } = this.#parts
     const token = await this.#authorized(signal)
     if (typeof token !== 'string') return token

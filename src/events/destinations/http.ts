@@ -2,7 +2,7 @@ import { createHmac } from 'node:crypto'
 import { hostname } from 'node:os'
 import type { Clock } from '../../lib/clock.js'
 import type { Outbound } from '../../lib/http-client/outbound.js'
-import { Batches, failureOf, joined, LIST } from './payload.js'
+import { BatchSender, failureOf, joined, LIST } from './payload.js'
 import type { Batch, Sender, SendFailure } from './sender.js'
 
 interface DatadogParts {
@@ -23,24 +23,16 @@ const LIMITS = { events: 1_000, bytes: 4_000_000, eventBytes: 900_000, overhead:
 const SITE = /^[a-z0-9-]+(\.[a-z0-9-]+)+$/i
 
 /** Logs of Datadog, version 2 of their intake: a list of entries, each with one event as its message. */
-export class Datadog implements Sender {
+export class Datadog extends BatchSender {
   readonly most = 100
   readonly #parts: DatadogParts
-  readonly #batches = new Batches(LIMITS, (events, _list, signal) => this.#put(events, signal))
 
   constructor(parts: DatadogParts) {
+    super(LIMITS)
     this.#parts = parts
   }
 
-  async send(batch: Batch, signal: AbortSignal): Promise<SendFailure | undefined> {
-    return await this.#batches.send(batch, signal)
-  }
-
-  close(): Promise<void> {
-    return Promise.resolve()
-  }
-
-  async #put(events: readonly string[], signal: AbortSignal): Promise<SendFailure | undefined> {
+  protected async put(events: readonly string[], signal: AbortSignal): Promise<SendFailure | undefined> {
     const { apiKey, site, tags, service, outbound } = this.#parts
     const at = site === '' ? FIRST_SITE : site
     if (!SITE.test(at)) return { message: 'ddsite is no name of a site, such as datadoghq.eu' }

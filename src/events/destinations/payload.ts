@@ -1,5 +1,5 @@
 import type { OutboundError, OutboundResponse } from '../../lib/http-client/answer.js'
-import type { Batch, SendFailure } from './sender.js'
+import type { Batch, Sender, SendFailure } from './sender.js'
 
 /** A receiver that asks for more is asked again after this, in milliseconds. */
 const LONGEST_WAIT = 3_600_000
@@ -117,9 +117,6 @@ export interface BatchRejection extends SendFailure {
   readonly places?: readonly number[]
 }
 
-/** Hands one batch to the service; undefined when all of it was taken. `list`: are they events of traffic? */
-type PutBatch = (events: readonly string[], list: boolean, signal: AbortSignal) => Promise<BatchRejection | undefined>
-
 interface Rest {
   /** The batch that it is the rest of. */
   readonly first: string
@@ -136,27 +133,33 @@ interface Left {
 }
 
 /**
- * Cuts batches into requests that a service takes, and remembers what of a batch was taken, so that its next repetition holds
- * nothing else. An event that is larger than any that the service takes goes without its object, and says so: waiting for ever
- * would hold up all that follow.
+ * A sender to a service that takes batches of limited size. It cuts what it is given into such batches and remembers what was
+ * taken, so that a repetition holds nothing else. An event that is larger than any that the service takes goes without its
+ * object, and says so: waiting for ever would hold up all that follow.
  */
-export class Batches {
+export abstract class BatchSender implements Sender {
+  abstract readonly most: number
   readonly #limits: BatchLimits
-  readonly #put: PutBatch
   /** By queue: one sends events of traffic, the other one all others. */
   readonly #rests = new Map<boolean, Rest>()
 
-  constructor(limits: BatchLimits, put: PutBatch) {
+  constructor(limits: BatchLimits) {
     this.#limits = limits
-    this.#put = put
   }
+
+  /** Hands one batch to the service; undefined when all of it was taken. `list`: are they events of traffic? */
+  protected abstract put(
+    events: readonly string[],
+    signal: AbortSignal,
+    list: boolean
+  ): Promise<BatchRejection | undefined>
 
   async send({ events, list }: Batch, signal: AbortSignal): Promise<SendFailure | undefined> {
     const rest = this.#restOf(events, list)
     while (rest.events.length > 0) {
       const batch = rest.events.slice(0, this.#fitting(rest.events))
       const texts = batch.map(({ text }) => text)
-      const refusal = await this.#put(texts, list, signal)
+      const refusal = await this.put(texts, signal, list)
       if (refusal === undefined) rest.events = rest.events.slice(batch.length)
       else {
         const { places, ...failure } = refusal
@@ -168,6 +171,10 @@ export class Batches {
     }
     this.#rests.delete(list)
     return undefined
+  }
+
+  close(): Promise<void> {
+    return Promise.resolve()
   }
 
   /** What is left of a batch; all of it unless it was begun before. */

@@ -1,13 +1,11 @@
 import type { TSchema } from 'typebox'
-import { EvaluationError, type Template } from '../../expression/expression.js'
 import type { Flow } from '../../flow/flow.js'
-import { type Regex, RegexCache } from '../../lib/regex.js'
+import type { Regex } from '../../lib/regex.js'
 import type { Scope } from '../../policy/action.js'
 import type { NodePath } from '../../policy/problems.js'
+import { compilePattern } from '../../policy/values.js'
 import { list, object, optional, regex, template } from '../../schema/values.js'
 
-/** Patterns with `${…}` that one replacement keeps compiled. */
-const KEPT_PATTERNS = 64
 /** How many times its limit a text may be estimated to grow to before it is given up without being made. */
 const SLACK = 16
 const GROUPS = /\$(?:\d{1,2}|\{\w+\}|<\w+>)/g
@@ -48,20 +46,6 @@ export function compileReplacement(
 ): Replacement {
   const replacement = scope.template(to, [...at, 'to'])
   return { from: compilePattern(from, [...at, 'from'], scope), to: (flow) => replacement.text(flow) }
-}
-
-function compilePattern(from: string, at: NodePath, scope: Scope): (flow: Flow) => Regex {
-  const template: Template = scope.template(from, at)
-  if (template.constant !== undefined) {
-    const regex = scope.regex(template.constant, at)
-    return () => regex
-  }
-  const cache = new RegexCache(KEPT_PATTERNS)
-  return (flow) => {
-    const compiled = cache.get(template.text(flow))
-    if (!compiled.ok) throw new EvaluationError('failed', `from is no pattern after interpolation: ${compiled.message}`)
-    return compiled.regex
-  }
 }
 
 /** One replacement with its values for one message. */
