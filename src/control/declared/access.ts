@@ -10,6 +10,7 @@ import type { Names } from './names.js'
 import { inFileWords, RENAMED, Values } from './values.js'
 
 const CERTIFICATE_KEYS = ['certificate', 'key', 'description', 'metadata']
+const AUTHORITY_KEYS = ['ca', 'crl', 'description', 'metadata']
 const RULES = ['allow', 'deny'] as const
 const IP_POLICY_KEYS = [...RULES, 'description', 'metadata']
 export const RESTRICTION_KEYS = ['ip_policies', 'enforced', 'description', 'metadata']
@@ -102,16 +103,31 @@ export async function readIpRestrictions(
   }
 }
 
-/** Reads `certificate_authorities`: PEM files by name. */
+/** Reads `certificate_authorities` by name: a PEM file, or a map of the files `ca` and `crl`. */
 export async function readAuthorities(declaration: Declaration, names: Names, { key, value }: MapEntry): Promise<void> {
   for (const entry of declaration.entries(value, [key], key)) {
     const at = { path: [key, entry.key], span: entry.value.span }
     names.authorities.set(entry.key, undefined)
-    const file = declaration.text(entry.value, at.path, 'the file of a certificate authority')
-    const pem = file && (await declaration.file(file, at, 'the certificate authority'))
-    if (pem === undefined || pem === '') continue
+    const given =
+      entry.value.kind === 'map'
+        ? declaration.fields(entry.value, at.path, 'a certificate authority', AUTHORITY_KEYS)
+        : new Map([['ca', entry]])
+    const [ca, crl] = [given.get('ca'), given.get('crl')]
+    if (ca === undefined) {
+      declaration.error(at, fieldErrors.FIELD_REQUIRED, 'a certificate authority needs ca, the file of its certificate')
+      continue
+    }
+    const read = async ({ value }: MapEntry, what: string) => {
+      const file = declaration.text(value, at.path, `the file of ${what}`)
+      return file && (await declaration.file(file, { ...at, span: value.span }, what))
+    }
+    const pem = await read(ca, 'a certificate authority')
+    const list = crl === undefined ? '' : await read(crl, 'a revocation list')
+    if (pem === undefined || pem === '' || list === undefined) continue
     const label = `certificate authority ${entry.key}`
-    const wanted = { label, name: [entry.key], body: { ca_pem: pem }, at, locate: () => at }
+    const body = { ca_pem: pem, ...(list === '' ? {} : { crl_pem: list }), ...aboutOf(given) }
+    const locate = (field: string) => (field === 'crl_pem' && crl !== undefined ? { ...at, span: crl.value.span } : at)
+    const wanted = { label, name: [entry.key], body, at, locate }
     names.authorities.set(entry.key, (await declaration.add(certificateAuthority, wanted))?.id)
   }
 }

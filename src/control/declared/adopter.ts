@@ -174,15 +174,13 @@ export class Adopter {
     const authorities: Data = {}
     for (const one of this.#all(certificateAuthority)) {
       const { record } = one
-      if (typeof record.body.crl_pem === 'string' && record.body.crl_pem !== '') {
-        this.leave(certificateAuthority, record.id, 'stays in the API: a site file has no revocation list')
-        continue
-      }
       const name = this.#name('authority', record, record.body.description, record.body.subject_common_name)
       const file = `authorities/${name}.pem`
       this.#files.push({ name: file, text: String(record.body.ca_pem) })
-      authorities[name] = file
-      this.#lost(record)
+      const list = typeof record.body.crl_pem === 'string' ? record.body.crl_pem : ''
+      if (list !== '') this.#files.push({ name: `authorities/${name}.crl.pem`, text: list })
+      const about = { ...(list === '' ? {} : { crl: `authorities/${name}.crl.pem` }), ...this.#about(record) }
+      authorities[name] = Object.keys(about).length === 0 ? file : { ca: file, ...about }
       this.#take(one)
     }
     return authorities

@@ -1,5 +1,6 @@
 import { isObject } from '../../lib/json.js'
 import { httpResponseBackend, tunnelGroupBackend, weightedBackend } from '../../resources/backends.js'
+import { certificateAuthority } from '../../resources/certificates.js'
 import { httpsEdge, httpsEdgeRoute, tcpEdge } from '../../resources/edges.js'
 import { ipPolicyRule, ipRestriction } from '../../resources/ip-policies.js'
 import type { Resource } from '../../resources/resource.js'
@@ -42,6 +43,11 @@ export function siteFileSchema(documents: object): object {
     anyOf: [text('Name of a backend, or URL of a server.'), servers, backendSchema()],
     description: 'Where traffic goes.'
   }
+  const authority = object({
+    ca: text('PEM file of its certificate.'),
+    crl: text('PEM file of its revocation lists; watched.'),
+    ...requestFields(certificateAuthority, ['description', 'metadata'])
+  })
   const route = object({
     backend,
     policy,
@@ -85,7 +91,7 @@ export function siteFileSchema(documents: object): object {
       },
       acme,
       certificates: { type: 'array', items: certificate, description: 'Chains with their keys; watched.' },
-      certificate_authorities: mapOf(text('PEM file.'), 'Authorities of clients, by name.'),
+      certificate_authorities: mapOf({ anyOf: [text('PEM file.'), authority] }, 'Authorities of clients, by name.'),
       ip_policies: mapOf(ipPolicy(), 'Networks that are allowed and denied, by name.'),
       ip_restrictions: mapOf(object(requestFields(ipRestriction, RESTRICTION_KEYS)), 'By class of traffic.'),
       vaults: mapOf(mapOf(secret('Its value.'), 'Secrets by name.'), 'Vaults by name.'),

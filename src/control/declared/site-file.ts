@@ -5,8 +5,8 @@ import { policyErrors } from '../../policy/problems.js'
 import { dataOf, type MapEntry, type TreeNode } from '../../policy/tree.js'
 import { readTree } from '../../policy/yaml-tree.js'
 import { tcpEdge } from '../../resources/edges.js'
-import { policyKey } from '../../resources/units.js'
-import type { ListenerUnit, RouteUnit, SecretValues, Unit } from '../../runtime/plan.js'
+import { policyKey, splitHostport } from '../../resources/units.js'
+import type { HostPort, ListenerUnit, RouteUnit, SecretValues, Unit } from '../../runtime/plan.js'
 import { fieldErrors } from '../../schema/errors.js'
 import { type FileListener, listenerUnit } from '../file-units.js'
 import { addUnits, type DerivedUnits } from '../units.js'
@@ -144,10 +144,11 @@ async function readRoot(
 function readListeners(declaration: Declaration, { key, value }: MapEntry): DeclaredListener[] {
   const units = new Map<string, Unit>()
   const found: DeclaredListener[] = []
-  const taken = new Map<string, string>(declaration.input.opened)
+  const taken = [...declaration.input.opened].map(([address, by]) => ({ at: splitHostport(address), by }))
   for (const { resource, record, label, line } of declaration.records) {
     if (resource !== tcpEdge) continue
-    for (const address of record.body.hostports as readonly string[]) taken.set(address, `${label} in line ${line}`)
+    for (const address of record.body.hostports as readonly string[])
+      taken.push({ at: splitHostport(address), by: `${label} in line ${line}` })
   }
   for (const [index, item] of declaration.items(value, [key], key).entries()) {
     const at = { path: [key, index], span: item.span }
@@ -159,14 +160,23 @@ function readListeners(declaration: Declaration, { key, value }: MapEntry): Decl
     const listener = read.value as FileListener
     const { host, port } = listener.listen
     const address = formatAuthority(host, port)
-    const other = port === 0 ? undefined : taken.get(address)
-    if (other !== undefined) declaration.error(at, siteErrors.PORT_CLASH, `${address} is opened by ${other} already`)
-    taken.set(address, `the listener in line ${declaration.lineOf(item.span)}`)
+    const other = taken.find((one) => clashes(one.at, listener.listen))
+    if (other !== undefined) declaration.error(at, siteErrors.PORT_CLASH, `${address} is opened by ${other.by} already`)
+    taken.push({ at: { host, port }, by: `the listener in line ${declaration.lineOf(item.span)}` })
     const unit = listenerUnit(listener, listener.path_form ?? 'strict', units)
     units.set(`listener:${unit.name}`, unit)
     found.push({ unit, line: declaration.lineOf(item.span) })
   }
   return found
+}
+
+/** Addresses that take every address of the machine. */
+const EVERY_ADDRESS: ReadonlySet<string> = new Set(['0.0.0.0', '::'])
+
+/** Can only one of them be opened? Port 0 is any that is free. */
+function clashes(one: HostPort, other: HostPort): boolean {
+  if (one.port === 0 || one.port !== other.port) return false
+  return one.host === other.host || EVERY_ADDRESS.has(one.host) || EVERY_ADDRESS.has(other.host)
 }
 
 const VERSION_KEY_BYTES = 32

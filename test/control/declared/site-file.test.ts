@@ -233,6 +233,15 @@ backends:
   )
 })
 
+t.test('a port on every address is in the way of the same port on one', async (t) => {
+  t.same(
+    await problemsOf(
+      'listeners: ["http://0.0.0.0:8081", "http://127.0.0.1:8081", "http://127.0.0.2:8082", "http://127.0.0.1:8082", "http://0.0.0.0:0"]\nsites: {}\n'
+    ),
+    ['sluice.yaml:1:36 PORT_CLASH 127.0.0.1:8081 is opened by the listener in line 1 already']
+  )
+})
+
 t.test('settings that would have no effect are refused', async (t) => {
   t.same(
     await problemsOf(`backends:
