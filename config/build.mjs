@@ -53,7 +53,8 @@ for (const [name, source] of Object.entries(ENTRIES)) {
     logLevel: 'warning'
   })
 }
-// Patterns and comments are left as they are written. The launcher reads one byte for one character.
+// Patterns and comments are left as they are written. The launcher reads one byte for one character. A pattern whose `source` is
+// published is written as a text, whose value this does not change.
 const program = join(folder, 'program.cjs')
 const text = await readFile(program, 'utf8')
 const escaped = (unit) => `\\u${unit.charCodeAt(0).toString(16).padStart(4, '0')}`

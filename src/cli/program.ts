@@ -1,20 +1,18 @@
 import { Command, CommanderError } from 'commander'
 import { packageVersion } from '../lib/files.js'
 import {
-  adoptCommand,
   agentCommand,
   apiKeyCommand,
-  applyCommand,
   checkCommand,
   domainsCommand,
   exportCommand,
   importCommand,
-  planCommand,
   schemaCommand,
   sealCommand,
   startCommand
 } from './commands.js'
 import { ExitCode } from './process.js'
+import { adoptCommand, applyCommand, planCommand } from './site-commands.js'
 
 const BACKUP_EXAMPLES = `
 Examples:

@@ -26,6 +26,7 @@ export interface BodyPace {
   readonly rate: number
 }
 
+/** What buffered bodies need; the amounts are read anew each time. */
 export interface BodyBuffersParts extends BodyLimits {
   /** What the data plane answers to a message that broke off. */
   readonly broken: (failure: Failure) => Verdict

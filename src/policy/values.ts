@@ -10,8 +10,9 @@ import { type NodePath, policyErrors } from './problems.js'
 const PLACEHOLDER = /\$[A-Z_]\w*|<[^<>]+>|\{[^{}]+\}|\bYOUR_\w+|\.\.\.|…/
 /** `OFFICE_IP`, `MY-NETWORK/24`: a word in capitals, with the length of a network behind it where there is one. */
 const CAPITALS = /^[A-Z][A-Z0-9]*(?:[ _-][A-Z0-9]+)*(?:\/\d{1,3})?$/
+const WHOLE_BLANK = '^(?:\\$\\{?[A-Z_]\\w*\\}?|<[^<>]+>|\\{[^{}]+\\}|YOUR_\\w+|\\.{3,}|…)$'
 /** The same blanks where they are the whole of a text, and no word that might be the value itself. */
-export const BLANK = /^(?:\$\{?[A-Z_]\w*\}?|<[^<>]+>|\{[^{}]+\}|YOUR_\w+|\.{3,}|…)$/
+export const BLANK = new RegExp(WHOLE_BLANK)
 
 /**
  * True when `text`, which is not what the field takes, looks like the blank of an example. Such a document is checked

@@ -1,28 +1,20 @@
-import { FAILURES, type FailureAnswer, MOST_HOPS, pathErrors, requestErrors } from '../flow/error-codes.js'
+import { FAILURES, type FailureAnswer, requestErrors } from '../flow/error-codes.js'
 import type { Exchange, Sent } from '../flow/exchange.js'
-import {
-  type EndpointFacts,
-  type EntryFacts,
-  type Flow,
-  type FlowRequest,
-  type FlowResponse,
-  isInternal
-} from '../flow/flow.js'
-import { dropLoginCookies, isSecure, ownPath } from '../flow/reserved-paths.js'
-import { hasParameters, withoutParameters } from '../flow/target.js'
-import type { Verdict } from '../flow/verdict.js'
+import { type EntryFacts, type Flow, type FlowResponse, isInternal } from '../flow/flow.js'
+import { dropLoginCookies, isSecure } from '../flow/reserved-paths.js'
 import type { Clock } from '../lib/clock.js'
-import type { CompiledEdge, EdgeAt, Route } from '../runtime/http-edges.js'
+import type { EdgeAt } from '../runtime/http-edges.js'
 import type { Snapshot, SnapshotHolder } from '../runtime/snapshot.js'
 import type { AccessLog } from '../telemetry/access-log.js'
 import type { TrafficEventSource } from '../telemetry/event-fields.js'
 import type { Metrics } from '../telemetry/metrics.js'
 import { UpstreamTries } from '../telemetry/upstream-tries.js'
-import { type Admission, type AdmittedFlow, formAt } from './admission.js'
+import type { Admission, AdmittedFlow } from './admission.js'
 import type { Forwarded, Forwarder } from './forwarder.js'
 import { grpcRefusal, isGrpc } from './grpc.js'
 import { httpsLocation, type PlainAnswer, plainAnswer } from './plain-http.js'
 import { discard, failureResponse, localResponse, responseOf, send } from './response.js'
+import { lead, NO_HOPS, type RoutePlace, requestSteps, responseSteps, routeIn } from './route-steps.js'
 
 export interface PipelineParts {
   readonly holder: SnapshotHolder
@@ -40,15 +32,6 @@ export interface PipelineParts {
   readonly log: { error(fields: object, message: string): void }
 }
 
-/** A route whose policy has led on to another entry. */
-interface Hop {
-  readonly route: Route | undefined
-  readonly endpoint: EndpointFacts
-  readonly ran: number
-}
-
-const NO_HOPS: readonly Hop[] = []
-
 /** The internal entry that a policy asks. */
 export interface InternalPlace {
   /** That of the flow which asks. */
@@ -60,19 +43,12 @@ export interface InternalPlace {
 }
 
 /** One exchange on its way, with what the log will hold about it. */
-interface RequestContext {
+interface RequestContext extends RoutePlace {
   readonly exchange: Exchange
-  /** Pinned for the life of the exchange. */
-  readonly snapshot: Snapshot
   readonly begun: number
   /** Set when a policy asks; undefined for a client. */
   readonly inside: InternalPlace | undefined
   flow: AdmittedFlow | undefined
-  route: Route | undefined
-  /** Modules of the route whose request step ran: their response steps run too. */
-  ran: number
-  /** Routes whose policies led on to this one, the first one first. */
-  before: readonly Hop[]
   status: number
   code: string | undefined
   upstreamDuration: number | undefined
@@ -299,88 +275,13 @@ export class Pipeline {
   }
 }
 
-/** The route of a request. Paths of logins lead to whichever route of the edge asks for the login. */
-function routeIn(edge: CompiledEdge, snapshot: Snapshot, flow: AdmittedFlow): Route | undefined {
-  const own = ownPath(flow.request)
-  const login = own === undefined ? undefined : snapshot.login(edge, own, flow.request)
-  flow.reservedPath = login
-  return login?.route ?? routeOf(edge, flow.request)
-}
-
-/**
- * Servers that know path parameters find `/admin;x` where `/admin` is, so in the strict form the route of `/admin` has it, unless
- * there is a route whose own path has parameters.
- */
-function routeOf({ routes }: CompiledEdge, { target, pathForm }: FlowRequest): Route | undefined {
-  const route = routes.find(target.path)
-  if (pathForm === 'lenient' || !hasParameters(target.path)) return route
-  return route !== undefined && hasParameters(route.path) ? route : routes.find(withoutParameters(target.path))
-}
-
-function requestSteps(context: RequestContext, flow: AdmittedFlow): Verdict | undefined | Promise<Verdict | undefined> {
-  const { route, snapshot } = context
-  const modules = route?.modules
-  if (!modules) return undefined
-  while (context.ran < modules.length) {
-    const verdict = modules[context.ran++]?.request?.(flow, snapshot)
-    if (verdict instanceof Promise) return verdict.then((late) => late ?? requestSteps(context, flow))
-    if (verdict !== undefined) return verdict
-  }
-  return undefined
-}
-
 /** What is internal is reached through policies alone. */
 function clientEdge(snapshot: Snapshot, host: string, { publicPort, port }: EntryFacts): EdgeAt | undefined {
   return isInternal(host) ? undefined : snapshot.edgeAt(host, publicPort, port)
 }
 
-/** Goes on at the internal entry of a verdict; answers why that cannot be. */
-function lead(
-  context: RequestContext,
-  flow: AdmittedFlow,
-  { host, port }: Extract<Verdict, { kind: 'forward' }>
-): FailureAnswer | undefined {
-  const { snapshot, route, ran, before } = context
-  if (before.length >= MOST_HOPS) return requestErrors.hops
-  const found = snapshot.internalEdge(host, port)
-  if (found === undefined) return requestErrors.internalEntry
-  const { request } = flow
-  request.pathForm = formAt(found.edge, flow.entry)
-  const target = request.target.in(request.pathForm)
-  if (typeof target === 'string') return pathErrors[target]
-  request.target = target
-  context.before = [...before, { route, ran, endpoint: flow.endpoint }]
-  flow.endpoint = found.endpoint ?? flow.endpoint
-  context.route = routeIn(found.edge, snapshot, flow)
-  context.ran = 0
-  return context.route === undefined ? requestErrors.route : undefined
-}
-
-function stepBack(context: RequestContext, flow: AdmittedFlow): void {
-  const hop = context.before.at(-1)
-  flow.endpoint = hop?.endpoint ?? flow.endpoint
-  context.before = context.before.slice(0, -1)
-  context.route = hop?.route
-  context.ran = hop?.ran ?? 0
-}
-
 function refusedWith(answer: FailureAnswer): Forwarded {
   return { response: failureResponse(answer), duration: undefined }
-}
-
-function responseSteps(
-  context: RequestContext,
-  flow: AdmittedFlow
-): Verdict | undefined | Promise<Verdict | undefined> {
-  const { snapshot } = context
-  while (context.ran > 0 || context.before.length > 0) {
-    if (context.ran === 0) stepBack(context, flow)
-    const { route } = context
-    const verdict = route?.modules?.[--context.ran]?.response?.(flow, snapshot)
-    if (verdict instanceof Promise) return verdict.then((late) => late ?? responseSteps(context, flow))
-    if (verdict !== undefined) return verdict
-  }
-  return undefined
 }
 
 function addFields({ response, responseFields }: AdmittedFlow, hsts: string | undefined): void {

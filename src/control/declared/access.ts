@@ -4,7 +4,8 @@ import { certificateAuthority, tlsCertificate } from '../../resources/certificat
 import { ipPolicy, ipPolicyRule, ipRestriction } from '../../resources/ip-policies.js'
 import { vault, vaultSecret } from '../../resources/vaults.js'
 import { fieldErrors } from '../../schema/errors.js'
-import { type At, type Declaration, declaredId, locator, siteErrors } from './declaration.js'
+import { type At, type Declaration, declaredId, siteErrors } from './declaration.js'
+import { locator } from './locator.js'
 import type { Names } from './names.js'
 import { inFileWords, RENAMED, Values } from './values.js'
 

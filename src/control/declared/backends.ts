@@ -5,8 +5,10 @@ import { failoverBackend, httpResponseBackend, tunnelGroupBackend, weightedBacke
 import { staticBackend } from '../../resources/static-backend.js'
 import { fieldErrors } from '../../schema/errors.js'
 import { readClientCertificate } from './access.js'
-import { type Declaration, locator, siteErrors } from './declaration.js'
+import { type Declaration, siteErrors } from './declaration.js'
+import { locator } from './locator.js'
 import type { Names } from './names.js'
+import { readServerUrl } from './server-url.js'
 import type { Values } from './values.js'
 
 /** Keys of a backend: one of the first four says where traffic goes. */
@@ -225,27 +227,13 @@ class BackendReader {
     about: Readonly<Record<string, unknown>>
   ): Promise<string | undefined> {
     const at = { path, span: node.span }
-    const [, written = 'http', address] = /^(?:([a-z][a-z0-9+.-]*):\/\/)?([^/?#\s]+)\/?$/i.exec(url) ?? []
-    if (address === undefined) {
-      this.#declaration.error(
-        at,
-        fieldErrors.FIELD_INVALID,
-        'a server is a URL without a path, such as http://127.0.0.1:3000'
-      )
+    const read = readServerUrl(url)
+    if (read.kind !== 'server') {
+      const error = read.kind === 'not-built' ? siteErrors.NOT_BUILT : fieldErrors.FIELD_INVALID
+      this.#declaration.error(at, error, read.message)
       return undefined
     }
-    const srv = /^srv\+/i.test(written)
-    const scheme = srv ? written.slice('srv+'.length) : written
-    const port = SCHEMES[scheme.toLowerCase()]
-    if (port === undefined) {
-      const message =
-        UNBUILT_SCHEMES[scheme.toLowerCase()] ??
-        `"${written}" is no scheme of a server; write http, https, h2c, h2, grpc, grpcs or tcp`
-      this.#declaration.error(at, scheme in UNBUILT_SCHEMES ? siteErrors.NOT_BUILT : fieldErrors.FIELD_INVALID, message)
-      return undefined
-    }
-    const whole = /:\d+$/.test(address) || port === 0 ? address : `${address}:${port}`
-    const secure = SECURE.has(scheme.toLowerCase())
+    const { scheme, address, secure, http2 } = read
     const given = this.#settings(SERVER_SETTINGS)
     if (given.tls !== undefined && !secure) {
       this.#error(
@@ -256,7 +244,7 @@ class BackendReader {
       )
     }
     const tls = { ...(secure ? await this.#tls() : {}), enabled: secure }
-    const body = { ...about, ...given, address: srv ? address : whole, tls, http2: HTTP2.has(scheme.toLowerCase()) }
+    const body = { ...about, ...given, address, tls, http2 }
     const label = `backend ${this.#entry.key}`
     const locate = (field: string) => this.#settingAt(field) ?? at
     return (await this.#declaration.add(staticBackend, { label, name, body, at, locate }))?.id
@@ -384,22 +372,4 @@ class BackendReader {
 
 function listed(words: readonly string[]): string {
   return `${words.slice(0, -1).join(', ')} or ${words.at(-1)}`
-}
-
-/** Port of a server that names none; 0: it must name one. */
-const SCHEMES: Readonly<Record<string, number>> = {
-  http: 80,
-  https: 443,
-  h2c: 80,
-  h2: 443,
-  grpc: 80,
-  grpcs: 443,
-  tcp: 0
-}
-const SECURE: ReadonlySet<string> = new Set(['https', 'h2', 'grpcs'])
-/** HTTP/2 to the server: by ALPN with TLS, by prior knowledge without. */
-const HTTP2: ReadonlySet<string> = new Set(['h2c', 'h2', 'grpc', 'grpcs'])
-
-const UNBUILT_SCHEMES: Readonly<Record<string, string>> = {
-  unix: 'sockets of the file system are not built as servers in this version; an agent can forward to one'
 }

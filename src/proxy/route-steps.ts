@@ -1,0 +1,108 @@
+import { type FailureAnswer, MOST_HOPS, pathErrors, requestErrors } from '../flow/error-codes.js'
+import type { EndpointFacts, FlowRequest } from '../flow/flow.js'
+import { ownPath } from '../flow/reserved-paths.js'
+import { hasParameters, withoutParameters } from '../flow/target.js'
+import type { Verdict } from '../flow/verdict.js'
+import type { CompiledEdge, Route } from '../runtime/http-edges.js'
+import type { Snapshot } from '../runtime/snapshot.js'
+import { type AdmittedFlow, formAt } from './admission.js'
+
+/** A route whose policy has led on to another entry. */
+interface Hop {
+  readonly route: Route | undefined
+  readonly endpoint: EndpointFacts
+  readonly ran: number
+}
+
+export const NO_HOPS: readonly Hop[] = []
+
+/** Where a request is among the routes and their modules. */
+export interface RoutePlace {
+  /** Pinned for the life of the exchange. */
+  readonly snapshot: Snapshot
+  route: Route | undefined
+  /** Modules of the route whose request step ran: their response steps run too. */
+  ran: number
+  /** Routes whose policies led on to this one, the first one first. */
+  before: readonly Hop[]
+}
+
+/** The route of a request. Paths of logins lead to whichever route of the edge asks for the login. */
+export function routeIn(edge: CompiledEdge, snapshot: Snapshot, flow: AdmittedFlow): Route | undefined {
+  const own = ownPath(flow.request)
+  const login = own === undefined ? undefined : snapshot.login(edge, own, flow.request)
+  flow.reservedPath = login
+  return login?.route ?? routeOf(edge, flow.request)
+}
+
+/**
+ * Servers that know path parameters find `/admin;x` where `/admin` is, so in the strict form the route of `/admin` has it, unless
+ * there is a route whose own path has parameters.
+ */
+function routeOf({ routes }: CompiledEdge, { target, pathForm }: FlowRequest): Route | undefined {
+  const route = routes.find(target.path)
+  if (pathForm === 'lenient' || !hasParameters(target.path)) return route
+  return route !== undefined && hasParameters(route.path) ? route : routes.find(withoutParameters(target.path))
+}
+
+/** Runs the request steps of the modules that are left, until one answers a verdict. */
+export function requestSteps(
+  place: RoutePlace,
+  flow: AdmittedFlow
+): Verdict | undefined | Promise<Verdict | undefined> {
+  const { route, snapshot } = place
+  const modules = route?.modules
+  if (!modules) return undefined
+  while (place.ran < modules.length) {
+    const verdict = modules[place.ran++]?.request?.(flow, snapshot)
+    if (verdict instanceof Promise) return verdict.then((late) => late ?? requestSteps(place, flow))
+    if (verdict !== undefined) return verdict
+  }
+  return undefined
+}
+
+/** Goes on at the internal entry of a verdict; answers why that cannot be. */
+export function lead(
+  place: RoutePlace,
+  flow: AdmittedFlow,
+  { host, port }: Extract<Verdict, { kind: 'forward' }>
+): FailureAnswer | undefined {
+  const { snapshot, route, ran, before } = place
+  if (before.length >= MOST_HOPS) return requestErrors.hops
+  const found = snapshot.internalEdge(host, port)
+  if (found === undefined) return requestErrors.internalEntry
+  const { request } = flow
+  request.pathForm = formAt(found.edge, flow.entry)
+  const target = request.target.in(request.pathForm)
+  if (typeof target === 'string') return pathErrors[target]
+  request.target = target
+  place.before = [...before, { route, ran, endpoint: flow.endpoint }]
+  flow.endpoint = found.endpoint ?? flow.endpoint
+  place.route = routeIn(found.edge, snapshot, flow)
+  place.ran = 0
+  return place.route === undefined ? requestErrors.route : undefined
+}
+
+function stepBack(place: RoutePlace, flow: AdmittedFlow): void {
+  const hop = place.before.at(-1)
+  flow.endpoint = hop?.endpoint ?? flow.endpoint
+  place.before = place.before.slice(0, -1)
+  place.route = hop?.route
+  place.ran = hop?.ran ?? 0
+}
+
+/** Runs the response steps of the modules whose request steps ran, in reverse and back over all hops, until one answers a verdict. */
+export function responseSteps(
+  place: RoutePlace,
+  flow: AdmittedFlow
+): Verdict | undefined | Promise<Verdict | undefined> {
+  const { snapshot } = place
+  while (place.ran > 0 || place.before.length > 0) {
+    if (place.ran === 0) stepBack(place, flow)
+    const { route } = place
+    const verdict = route?.modules?.[--place.ran]?.response?.(flow, snapshot)
+    if (verdict instanceof Promise) return verdict.then((late) => late ?? responseSteps(place, flow))
+    if (verdict !== undefined) return verdict
+  }
+  return undefined
+}
