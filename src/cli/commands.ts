@@ -42,7 +42,7 @@ export function startCommand(): Command {
   for (const [name, argument, , description] of FLAGS) command.option(`--${name} <${argument}>`, description)
   return command
     .option('--no-cache', 'keep no copy of the records; without the store, a start waits for it')
-    .option('--demo', 'without an upstream: start a small one and the demo policy')
+    .option('--demo', 'without an upstream: start a small one, and serve config/demo.yaml')
     .option('--new-seal-key', 'the sealing key of the store is lost: go on with the one that is there, or a new one')
     .option('--new-store', 'make an empty store, although the data folder has the sealing key of one')
     .addHelpText('after', START_EXAMPLES)

@@ -38,25 +38,36 @@ async function isFree(at: { readonly host: string; readonly port: number }): Pro
   return bound
 }
 
+/** The port of the demo's upstream, which config/demo.yaml names. */
+const DEMO_UPSTREAM = { host: '127.0.0.1', port: 8081 } as const
+
 export interface DemoUpstream {
   /** `http://127.0.0.1:<port>` */
   readonly url: string
+  /** Is it where config/demo.yaml says? Another process may have the port. */
+  readonly usual: boolean
   close(): Promise<void>
 }
 
 const EVENT_EVERY = 1_000
 const SLOW = 2_000
 
-/** A small service on a free loopback port, so that a first start has something to forward to. */
+/** A small service on a loopback port, the usual one if that is free, so that a first start has something to forward to. */
 export async function startDemoUpstream(): Promise<DemoUpstream> {
   const server = createServer(answer)
-  await new Promise<void>((resolve, reject) => {
-    server.once('error', reject)
-    server.listen(0, '127.0.0.1', resolve)
-  })
+  const listen = (port: number) =>
+    new Promise<void>((resolve, reject) => {
+      server.once('error', reject)
+      server.listen(port, DEMO_UPSTREAM.host, () => {
+        server.off('error', reject)
+        resolve()
+      })
+    })
+  await listen(DEMO_UPSTREAM.port).catch(() => listen(0))
   const { port } = server.address() as AddressInfo
   return {
-    url: `http://127.0.0.1:${port}`,
+    url: `http://${DEMO_UPSTREAM.host}:${port}`,
+    usual: port === DEMO_UPSTREAM.port,
     close: () =>
       new Promise((resolve) => {
         server.close(() => resolve())

@@ -245,7 +245,7 @@ function shown(path: string): string {
 }
 
 export interface ServeInput extends Pick<LoadInput, 'flags' | 'config'> {
-  /** Bring an upstream and a policy when neither an upstream nor an options file is named. */
+  /** Bring an upstream and a site when no upstream, options file or site file is named. */
   readonly demo: boolean
   readonly newSealKey: boolean
   readonly newStore: boolean
@@ -279,18 +279,22 @@ export async function serve(input: ServeInput): Promise<number> {
 
 function isDemo({ demo, flags, config }: ServeInput): boolean {
   const named = config ?? process.env.SLUICE_CONFIG ?? ''
-  const upstream = flags.find(({ option }) => option === 'upstream')?.text ?? process.env.SLUICE_UPSTREAM ?? ''
-  return demo && named === '' && upstream === ''
+  const given = (option: string) => flags.find((flag) => flag.option === option)?.text
+  const upstream = given('upstream') ?? process.env.SLUICE_UPSTREAM ?? ''
+  const site = given('site_file') ?? process.env.SLUICE_SITE_FILE ?? ''
+  return demo && named === '' && upstream === '' && site === ''
 }
 
 function loadInput({ flags, config }: ServeInput, demo: DemoUpstream | undefined): LoadInput {
   const input = { environment: process.env, folder: process.cwd() }
   if (demo === undefined) return { ...input, flags, ...(config === undefined ? {} : { config }) }
-  return {
-    ...input,
-    flags: [...flags, { flag: '--demo', option: 'upstream', text: demo.url }],
-    config: join(packageRoot(), 'config', 'sluice.yaml')
-  }
+  const folder = join(packageRoot(), 'config')
+  const policy = flags.find(({ option }) => option === 'policy')?.text ?? process.env.SLUICE_POLICY ?? ''
+  // A policy of one's own runs for the upstream of the options.
+  if (demo.usual && policy === '')
+    return { ...input, flags: [...flags, { flag: '--demo', option: 'site_file', text: join(folder, 'demo.yaml') }] }
+  const upstream = { flag: '--demo', option: 'upstream', text: demo.url }
+  return { ...input, flags: [...flags, upstream], config: join(folder, 'sluice.yaml') }
 }
 
 async function serveWith(input: LoadInput, demo: DemoRun, signals: StopSignals, once: Once): Promise<number> {

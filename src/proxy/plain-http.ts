@@ -52,7 +52,8 @@ export function servedPlainly(snapshot: Snapshot): { readonly names: number; rea
   let names = 0
   let first = ''
   for (const edge of snapshot.tables.edges) {
-    if (edge.hosts === 'every' || edge.protocol !== 'https') continue
+    // What says itself that it answers is no surprise.
+    if (edge.hosts === 'every' || edge.protocol !== 'https' || edge.onHttp === 'serve') continue
     for (const { host, port } of edge.hosts) {
       const found: EdgeAt = { edge, endpoint: { id: edge.id, protocol: edge.protocol, host, port } }
       if (port !== HTTPS_PORT || isInternal(host) || isAnsweredByHttps(found, host, snapshot)) continue

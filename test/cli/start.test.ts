@@ -55,9 +55,18 @@ t.test('the demo limits without any argument, from any folder', async (t) => {
   const statuses: number[] = []
   for (let i = 0; i < 6; i++) statuses.push((await fetch(traffic)).status)
   t.same(statuses, [200, 200, 200, 200, 200, 429])
+  // Only one process of a machine has the port that the file of the demo names; another demo serves the same by options.
+  const { site_file, upstream: own } = await sluice.logged('listening')
+  t.match(site_file ?? own, site_file === undefined ? /^http:/ : /config\/demo\.yaml$/)
   sluice.child.kill('SIGINT')
   t.equal((await sluice.ended()).code, 0)
   t.same(await readdir(cwd), [])
+})
+
+t.test("the demo takes a policy of one's own", async (t) => {
+  const cwd = t.testdir({ 'p.yaml': answering(203) })
+  const { traffic } = await started(t, ['--demo', '--policy', 'p.yaml'], { cwd })
+  t.equal((await fetch(traffic)).status, 203)
 })
 
 t.test('the demo steps aside for an upstream', async (t) => {
