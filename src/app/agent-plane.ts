@@ -38,7 +38,7 @@ import { policyServices } from './services.js'
 /** The actions of policies that agents run: those that they cannot run are refused by name, with the reason. */
 const agentActions = confinedActions(actions, 'agent')
 
-/** A policy of a tunnel has errors: the problems say where. */
+/** A policy of a tunnel has errors: the problems warn where. */
 export class AgentPolicyRefused extends CodedError {
   readonly problems: readonly UnitProblems[]
 
@@ -64,7 +64,7 @@ export interface GuardedTunnel {
 }
 
 /** Says what happens to the traffic of a tunnel: a line without its end. */
-export type Tell = (line: string) => void
+export type ReportLine = (line: string) => void
 
 /** Bytes and milliseconds: the defaults of `sluice start`, but that the server decides how long an idle stream stays. */
 const LIMITS: ListenLimits = {
@@ -107,14 +107,14 @@ export class AgentPlane {
     )
   }
 
-  /** `tell` is called with what policies cannot do while they run. */
-  static async open(clock: Clock, random: () => number, names: Names, tell: Tell): Promise<AgentPlane> {
+  /** `report` is called with what policies cannot do while they run. */
+  static async open(clock: Clock, random: () => number, names: Names, report: ReportLine): Promise<AgentPlane> {
     const metrics = new Metrics()
     const userAgent = new UserAgents()
     const sources = { results: resultsOf(agentActions), clock, random, geo: await openGeo(), userAgent }
     const log = {
       debug: () => undefined,
-      warn: (fields: Readonly<Record<string, unknown>>, message: string) => tell(lineOf(fields, message))
+      warn: (fields: Readonly<Record<string, unknown>>, message: string) => report(lineOf(fields, message))
     }
     const outbound = createOutbound({ clock, allowPrivate: false, lookup: names.lookup })
     const table = new LimiterTable({ budgetBytes: LIMITER_BUDGET, clock })
@@ -143,7 +143,7 @@ export class AgentPlane {
    */
   async forward(
     tunnel: GuardedTunnel,
-    tell: Tell,
+    report: ReportLine,
     warned: (problems: readonly UnitProblems[]) => void
   ): Promise<Forward> {
     const { name, target, tcp } = tunnel
@@ -161,7 +161,7 @@ export class AgentPlane {
       throw new CodedError(startErrors.AGENT_SETUP, message)
     }
     warned(prepared.warnings)
-    const front = await this.#open(target, snapshot, () => prepared.commit(), tell)
+    const front = await this.#open(target, snapshot, () => prepared.commit(), report)
     return (stream, head, failed) => {
       const at = parseAuthority(head.from)
       const peer = { address: at?.host ?? '', port: at?.port ?? 0 }
@@ -178,7 +178,7 @@ export class AgentPlane {
     for (const stop of this.#stops) stop()
   }
 
-  async #open(target: AgentTarget, snapshot: Snapshot, commit: () => void, tell: Tell): Promise<PipeTransport> {
+  async #open(target: AgentTarget, snapshot: Snapshot, commit: () => void, report: ReportLine): Promise<PipeTransport> {
     const clock = this.#clock
     const front = new PipeTransport(clock)
     const back = byVersion(codecBack({ clock }), http2Back({ clock }))
@@ -187,7 +187,7 @@ export class AgentPlane {
     // A unit of tunnels is the one whose dialer is given from outside.
     const only = [{ id: 'target', ready: true }]
     const upstreams = new Upstreams({ clock, tunnels: { members: () => only, dialer: () => dialer } })
-    const say = (fields: object, message: string): void => tell(lineOf(fields, message))
+    const warn = (fields: object, message: string): void => report(lineOf(fields, message))
     const traffic = createTraffic({
       serverTransport: front,
       clientTransport: back,
@@ -197,14 +197,14 @@ export class AgentPlane {
       metrics: this.#metrics,
       kinds: new HeaderKinds(),
       clock,
-      log: { info: () => undefined, warn: say, error: say },
+      log: { info: () => undefined, warn, error: warn },
       // What the action `log` says has no other place to be seen.
-      lines: { info: (fields, message) => ((fields as Logged).logs === undefined ? undefined : say(fields, message)) },
+      lines: { info: (fields, message) => ((fields as Logged).logs === undefined ? undefined : warn(fields, message)) },
       accessLog: 1,
       events: { wants: () => false, put: () => undefined },
       region: '',
       limits: LIMITS,
-      turnedAway: new TurnedAwayLog(clock, { warn: say }, (...what) => this.#metrics.turnedAway(...what)),
+      turnedAway: new TurnedAwayLog(clock, { warn: warn }, (...what) => this.#metrics.turnedAway(...what)),
       timeouts: TIMEOUTS,
       forwarding: asWritten,
       // No listener here speaks TLS.

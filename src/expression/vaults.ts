@@ -10,7 +10,7 @@ const engine = new CelEngine()
  * `expressions`; `named` is called with the vault of each `secrets.get` of what is compiled: its name, undefined when it is
  * known only at run time.
  */
-export function tellingVaults(expressions: Expressions, named: (vault: string | undefined) => void): Expressions {
+export function reportingVaults(expressions: Expressions, named: (vault: string | undefined) => void): Expressions {
   const expression: Expressions['expression'] = (source, phase, ...more) => {
     const compiled = expressions.expression(source, phase, ...more)
     if (compiled.ok) for (const vault of vaultsIn(source)) named(vault)

@@ -119,7 +119,7 @@ export interface EventRecord {
 /** A field of events of traffic; `R` is what it is read from. */
 export interface EventField<R = EventRecord> {
   readonly type: EventFieldType
-  /** For people: what it tells, and when it is null. */
+  /** For people: what it holds, and when it is null. */
   readonly description: string
   /** Null for what does not apply. */
   readonly read: (record: R) => unknown

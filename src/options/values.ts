@@ -100,50 +100,50 @@ export interface PortRange {
 export const IN_MEMORY = ':memory:'
 
 function own<P>(kind: OwnKind, shape: object, { description, default: preset }: OptionText) {
-  const said = preset === undefined ? { description } : { description, default: preset }
-  return parses<P>()(Type.Unsafe<unknown>({ ...shape, ...said, 'x-kind': kind }))
+  const annotations = preset === undefined ? { description } : { description, default: preset }
+  return parses<P>()(Type.Unsafe<unknown>({ ...shape, ...annotations, 'x-kind': kind }))
 }
 
 const ONE = { type: 'string' }
 /** `what`: one of its items, for people. */
 const several = (what: string) => ({ type: 'array', items: { ...ONE, description: what } })
 
-export const address = (told: OptionText) => own<ListenAddress>('address', ONE, told)
+export const address = (about: OptionText) => own<ListenAddress>('address', ONE, about)
 /** Maps, or URLs such as `https://0.0.0.0:8443?public_port=443&proxy_protocol=on`. */
-export const listeners = (told: OptionText) =>
-  own<readonly Listener[]>('listeners', { type: ['array', 'string'] }, told)
-export const upstream = (told: OptionText) => own<UpstreamAddress>('upstream', ONE, told)
+export const listeners = (about: OptionText) =>
+  own<readonly Listener[]>('listeners', { type: ['array', 'string'] }, about)
+export const upstream = (about: OptionText) => own<UpstreamAddress>('upstream', ONE, about)
 /** `http(s)://host[:port]`. */
-export const origin = (told: OptionText) => own<string>('origin', ONE, told)
+export const origin = (about: OptionText) => own<string>('origin', ONE, about)
 /** An absolute path; relative ones start at the folder of the file that names them, or at the working directory. */
-export const file = (told: OptionText) => own<string>('file', ONE, told)
+export const file = (about: OptionText) => own<string>('file', ONE, about)
 /** As `file`, or `:memory:`. */
-export const directory = (told: OptionText) => own<string>('directory', ONE, told)
+export const directory = (about: OptionText) => own<string>('directory', ONE, about)
 /** Absolute paths, like that of `file`. */
-export const directories = (told: OptionText) => own<readonly string[]>('directories', several('A folder.'), told)
+export const directories = (about: OptionText) => own<readonly string[]>('directories', several('A folder.'), about)
 /** As `directory`, or a `postgres://` URL. */
-export const store = (told: OptionText) => own<string>('store', ONE, told)
+export const store = (about: OptionText) => own<string>('store', ONE, about)
 /** A host name without a port, lower-case. */
-export const host = (told: OptionText) => own<string>('host', ONE, told)
+export const host = (about: OptionText) => own<string>('host', ONE, about)
 /** Origins as browsers write them. */
-export const origins = (told: OptionText) => own<readonly string[]>('origins', several('scheme://host[:port].'), told)
+export const origins = (about: OptionText) => own<readonly string[]>('origins', several('scheme://host[:port].'), about)
 /** Short words, at least one. */
-export const names = (told: OptionText) =>
-  own<readonly string[]>('names', { ...several('Lower-case letters, digits and hyphens.'), minItems: 1 }, told)
+export const names = (about: OptionText) =>
+  own<readonly string[]>('names', { ...several('Lower-case letters, digits and hyphens.'), minItems: 1 }, about)
 /** `<requests>/<duration>`; `off` is undefined. */
-export const rate = (told: OptionText) => own<Rate | undefined>('rate', { type: ['string', 'boolean'] }, told)
+export const rate = (about: OptionText) => own<Rate | undefined>('rate', { type: ['string', 'boolean'] }, about)
 /** `<first>-<last>`. */
-export const ports = (told: OptionText) => own<PortRange>('ports', ONE, told)
-export const hosts = (told: OptionText) =>
-  own<readonly string[]>('hosts', several('A host name or address without a port.'), told)
+export const ports = (about: OptionText) => own<PortRange>('ports', ONE, about)
+export const hosts = (about: OptionText) =>
+  own<readonly string[]>('hosts', several('A host name or address without a port.'), about)
 /** IP addresses as `address`, `address:port` or `[address]:port`. */
-export const nameServers = (told: OptionText) =>
-  own<readonly string[]>('name-servers', several('An IP address, with a port if it is not 53.'), told)
+export const nameServers = (about: OptionText) =>
+  own<readonly string[]>('name-servers', several('An IP address, with a port if it is not 53.'), about)
 /** Networks as written; each one is readable by `parseCidr`. */
-export const networks = (told: OptionText) =>
-  own<readonly string[]>('networks', several('A network such as 10.0.0.0/8.'), told)
+export const networks = (about: OptionText) =>
+  own<readonly string[]>('networks', several('A network such as 10.0.0.0/8.'), about)
 /** `on` or `off`. */
-export const switched = (told: OptionText) => own<boolean>('switch', { enum: ['on', 'off', true, false] }, told)
+export const switched = (about: OptionText) => own<boolean>('switch', { enum: ['on', 'off', true, false] }, about)
 
 /** What a reader made of a written value. `refused` says what is allowed. */
 export type Reading = { readonly ok: true; readonly value: unknown } | { readonly ok: false; readonly refused: string }

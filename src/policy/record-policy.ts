@@ -1,4 +1,4 @@
-import { tellingVaults } from '../expression/vaults.js'
+import { reportingVaults } from '../expression/vaults.js'
 import type { ResourceRecord } from '../schema/field.js'
 import { type CompileOptions, compilePolicy } from './compile.js'
 
@@ -22,7 +22,7 @@ export function vaultsOf(
   compilePolicy(text, {
     ...options,
     owner: 'check',
-    services: { ...services, expressions: tellingVaults(services.expressions, (vault) => vaults.add(vault)) },
+    services: { ...services, expressions: reportingVaults(services.expressions, (vault) => vaults.add(vault)) },
     // Nothing is kept: counters belong to the policies that run.
     keep: { keep: (key, make) => make(JSON.stringify(key)) },
     unavailable: 'refuse'

@@ -55,8 +55,8 @@ export class Outage {
 }
 
 /**
- * One server that carries traffic: how busy it is, and whether it works. Its traffic tells (passive health): a server that
- * fails is avoided for a pause that doubles with each failure and gets the next request after it. Checks tell, too, where the
+ * One server that carries traffic: how busy it is, and whether it works. Its traffic shows it (passive health): a server that
+ * fails is avoided for a pause that doubles with each failure and gets the next request after it. Checks show it, too, where the
  * unit asks for them (active health): then a server that they found down gets nothing until they find it up again.
  */
 export class Server {
@@ -249,7 +249,7 @@ function authorityOf({ host, port, service }: AddressUpstream): string {
 export interface Surroundings {
   /** Answers names; the system's resolver when left out. */
   readonly lookup?: LookupFunction | undefined
-  /** Tells the addresses of names and how long they hold; without it a name is one server. */
+  /** Looks up the addresses of names and how long they hold; without it a name is one server. */
   readonly names?: Pick<Names, 'resolve' | 'services'> | undefined
   /** The certificate under the key of a unit, as it is now. */
   readonly certificate?: ((key: string) => Certificate | undefined) | undefined

@@ -60,7 +60,7 @@ export interface HealthCheck {
   readonly fall: number
 }
 
-/** What traffic tells of a server. */
+/** What traffic shows of a server. */
 interface PassiveHealth {
   /** Failures in a row until it is taken for down. */
   readonly failures: number

@@ -9,7 +9,7 @@ import type { FormName } from './formats.js'
  * Who reads a value adds what is its own: `fields.ts` where a value stands in a resource, `options/values.ts` what only
  * options are, `policy/fields.ts` what only the config of an action is.
  */
-interface Told {
+interface Documented {
   readonly description: string
 }
 
@@ -32,7 +32,7 @@ interface Length {
   readonly max?: number
 }
 
-interface TextOptions extends Told, Length {
+interface TextOptions extends Documented, Length {
   /** Most bytes of the UTF-8 form. */
   readonly bytes?: number
   readonly form?: FormName
@@ -55,18 +55,18 @@ export function text(options: TextOptions) {
 }
 
 /** Text with `${…}` in it. */
-export function template({ description, min, max, editor }: Told & Length & { readonly editor?: EditorRules }) {
+export function template({ description, min, max, editor }: Documented & Length & { readonly editor?: EditorRules }) {
   const length = given({ minLength: min, maxLength: max })
   return Type.String({ description, ...length, 'x-kind': 'template', ...given({ 'x-editor': editor }) })
 }
 
 /** CEL. */
-export function expression({ description }: Told) {
+export function expression({ description }: Documented) {
   return Type.String({ description, minLength: 1, 'x-kind': 'expression' })
 }
 
 /** RE2, with `${…}` in it. */
-export function regex({ description }: Told) {
+export function regex({ description }: Documented) {
   return Type.String({ description, 'x-kind': 'regex' })
 }
 
@@ -77,43 +77,53 @@ interface Bounds {
 }
 
 /** Text such as `1h30m`; bounds in milliseconds. 0 may mean "no limit"; then its description says so. */
-export function duration(options: Told & Bounds & { readonly multiple?: number; readonly default?: string }) {
+export function duration(options: Documented & Bounds & { readonly multiple?: number; readonly default?: string }) {
   const { description, min, max, multiple, default: preset } = options
   const bounds = { 'x-min': min, 'x-max': max, ...given({ 'x-multiple': multiple }) }
   return parses<number>()(Type.String({ description, ...given({ default: preset }), 'x-kind': 'duration', ...bounds }))
 }
 
 /** Text such as `64KiB`, or a number of bytes; bounds in bytes. */
-export function size(options: Told & Bounds & { readonly default?: string }) {
+export function size(options: Documented & Bounds & { readonly default?: string }) {
   const { description, min, max, default: preset } = options
   const schema = { type: ['string', 'integer'], description, ...given({ default: preset }) }
   return parses<number>()(Type.Unsafe<string | number>({ ...schema, 'x-kind': 'size', 'x-min': min, 'x-max': max }))
 }
 
 /** A whole number. */
-export function integer({ description, min, max, default: preset }: Told & Bounds & { readonly default?: number }) {
+export function integer({
+  description,
+  min,
+  max,
+  default: preset
+}: Documented & Bounds & { readonly default?: number }) {
   return Type.Integer({ description, ...given({ default: preset }), minimum: min, maximum: max })
 }
 
 /** A number, also one between two whole ones. */
-export function number({ description, min, max, default: preset }: Told & Bounds & { readonly default?: number }) {
+export function number({
+  description,
+  min,
+  max,
+  default: preset
+}: Documented & Bounds & { readonly default?: number }) {
   return Type.Number({ description, ...given({ default: preset }), minimum: min, maximum: max })
 }
 
 /** A number from 0 to 1. */
-export function fraction({ description, default: preset }: Told & { readonly default?: number }) {
+export function fraction({ description, default: preset }: Documented & { readonly default?: number }) {
   return Type.Number({ description, minimum: 0, maximum: 1, ...given({ default: preset }) })
 }
 
 /** A value that is true or false. */
-export function flag({ description, default: preset }: Told & { readonly default?: boolean }) {
+export function flag({ description, default: preset }: Documented & { readonly default?: boolean }) {
   return Type.Boolean({ description, ...given({ default: preset }) })
 }
 
 /** One of a few words or numbers; a single `enum` gives one error instead of one for each word. */
 export function choice<const W extends readonly (string | number)[]>(
   words: W,
-  options: Told & { readonly default?: W[number] }
+  options: Documented & { readonly default?: W[number] }
 ) {
   const { description, default: preset } = options
   return Type.Enum<W[number][]>([...words], { description, ...given({ default: preset }) })
@@ -126,7 +136,7 @@ interface Count {
 }
 
 /** Values of one kind in an order. `distinct`: none twice. */
-export function list<V extends TSchema>(items: V, options: Told & Count & { readonly distinct?: boolean }) {
+export function list<V extends TSchema>(items: V, options: Documented & Count & { readonly distinct?: boolean }) {
   const { description, min, max, distinct } = options
   const count = given({ minItems: min, maxItems: max, uniqueItems: distinct })
   return Type.Array(items, { description, ...count })
@@ -135,7 +145,8 @@ export function list<V extends TSchema>(items: V, options: Told & Count & { read
 /** Names to values of one kind. `keys`: the form of the names. `editor`: rules for the names. `deprecated`: taken for a better message alone. */
 export function map<V extends TSchema>(
   values: V,
-  options: Told & Count & { readonly keys?: FormName; readonly editor?: EditorRules; readonly deprecated?: boolean }
+  options: Documented &
+    Count & { readonly keys?: FormName; readonly editor?: EditorRules; readonly deprecated?: boolean }
 ) {
   const { description, min, max, keys, editor, deprecated } = options
   return Type.Unsafe<Record<string, Static<V>>>({
@@ -146,7 +157,7 @@ export function map<V extends TSchema>(
   })
 }
 
-interface ObjectOptions extends Told {
+interface ObjectOptions extends Documented {
   /** Fewest members. */
   readonly min?: number
   /** Rules between its members, for the schema for editors. */
@@ -165,12 +176,12 @@ export function optional<V extends TSchema>(value: V) {
 }
 
 /** A value of the first of several kinds that fits. */
-export function either<V extends TSchema[]>(values: readonly [...V], { description }: Told) {
+export function either<V extends TSchema[]>(values: readonly [...V], { description }: Documented) {
   return Type.Union<V>([...values] as unknown as V, { description })
 }
 
 /** Any value. `templates`: every string in it, at any depth, may hold `${…}`. */
-export function any({ description, templates }: Told & { readonly templates?: boolean }) {
+export function any({ description, templates }: Documented & { readonly templates?: boolean }) {
   return Type.Unknown({ description, ...given({ 'x-kind': templates === true ? 'template' : undefined }) })
 }
 

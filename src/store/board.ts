@@ -45,10 +45,10 @@ export interface ClusterBoard {
   /** Forgets a call, answered or not. */
   withdraw(id: string): Promise<void>
   /**
-   * `heard` runs when there may be a call or an answer for the process; it must not throw. A call that is not delivered
+   * `notified` runs when there may be a call or an answer for the process; it must not throw. A call that is not delivered
    * shows in the process's next report. Answers what ends it.
    */
-  listen(process: string, heard: () => void): () => void
+  listen(process: string, notified: () => void): () => void
 }
 
 /** Something that lives in one process. */

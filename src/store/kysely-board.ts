@@ -70,7 +70,7 @@ export class KyselyBoard implements ClusterBoard {
       await this.#database.wake(trx, process)
       return true
     })
-    if (left) this.heard(process)
+    if (left) this.notify(process)
     return left
   }
 
@@ -90,7 +90,7 @@ export class KyselyBoard implements ClusterBoard {
       await trx.updateTable('calls').set({ answer: text }).where('id', '=', id).execute()
       await this.#database.wake(trx, from)
     })
-    this.heard(from)
+    this.notify(from)
   }
 
   async answerTo(id: string): Promise<string | null | undefined> {
@@ -102,17 +102,17 @@ export class KyselyBoard implements ClusterBoard {
     await this.#database.writes.deleteFrom('calls').where('id', '=', id).execute()
   }
 
-  listen(process: string, heard: () => void): () => void {
+  listen(process: string, notified: () => void): () => void {
     const listeners = this.#listeners.get(process) ?? new Set()
-    this.#listeners.set(process, listeners.add(heard))
+    this.#listeners.set(process, listeners.add(notified))
     return () => {
-      listeners.delete(heard)
+      listeners.delete(notified)
       if (listeners.size === 0) this.#listeners.delete(process)
     }
   }
 
   /** There may be something for this process; undefined: for any. */
-  heard(process: string | undefined): void {
+  notify(process: string | undefined): void {
     const concerned = process === undefined ? [...this.#listeners.values()] : [this.#listeners.get(process) ?? []]
     for (const listeners of concerned) for (const run of listeners) run()
   }

@@ -20,7 +20,7 @@ interface RevisionWatchParts {
   readonly driver: PostgresDriver
   readonly channel: string
   /** Called, on the same connection, with each message of another channel; undefined: messages may have been missed. */
-  readonly beside: { readonly channel: string; readonly heard: (message: string | undefined) => void }
+  readonly beside: { readonly channel: string; readonly received: (message: string | undefined) => void }
   /** Reads the place of the last committed revision. */
   readonly read: () => Promise<Place>
   readonly onRevision: (place: Place) => void
@@ -102,12 +102,12 @@ class RevisionWatch {
   async #listen(): Promise<void> {
     const { driver, channel, beside, log } = this.#parts
     try {
-      const heard = { [channel]: () => this.#wake(), [beside.channel]: beside.heard }
-      this.#unlisten = await driver.listen(heard, () => this.#lost())
+      const handlers = { [channel]: () => this.#wake(), [beside.channel]: beside.received }
+      this.#unlisten = await driver.listen(handlers, () => this.#lost())
       this.#backoff.reset()
       this.#listens.passed()
       this.#wake()
-      beside.heard(undefined)
+      beside.received(undefined)
     } catch (error) {
       this.#listens.failed(() => {
         log.warn({ err: error, store: driver.name }, 'cannot listen for new revisions; polling')
@@ -166,7 +166,7 @@ async function openPostgres(url: string, options: StoreOptions): Promise<Store> 
   }
   const seen = await prepare(database, log)
   const board = new KyselyBoard(database, () => clock.wall())
-  const beside = { channel: CALLS_CHANNEL, heard: (process: string | undefined) => board.heard(process) }
+  const beside = { channel: CALLS_CHANNEL, received: (process: string | undefined) => board.notify(process) }
   const watch = new RevisionWatch({ driver, channel: REVISIONS_CHANNEL, beside, read, onRevision, log }, seen)
   await watch.start()
   health.watch()

@@ -121,20 +121,20 @@ export class PostgresDriver {
   }
 
   /**
-   * A connection of its own that runs what stands in `heard` by channel for each message there, and `ended` once when it
+   * A connection of its own that runs what stands in `handlers` by channel for each message there, and `ended` once when it
    * is lost. Resolves, once it listens, with what closes it.
    */
   async listen(
-    heard: Readonly<Record<string, (message: string) => void>>,
+    handlers: Readonly<Record<string, (message: string) => void>>,
     ended: () => void
   ): Promise<() => Promise<void>> {
     const client = new pg.Client(this.#config)
     client.on('error', (error) => this.#lost(error))
-    client.on('notification', ({ channel, payload }) => heard[channel]?.(payload ?? ''))
+    client.on('notification', ({ channel, payload }) => handlers[channel]?.(payload ?? ''))
     await client.connect()
     client.once('end', ended)
     try {
-      for (const channel of Object.keys(heard)) await client.query(`listen ${channel}`)
+      for (const channel of Object.keys(handlers)) await client.query(`listen ${channel}`)
     } catch (error) {
       await client.end()
       throw error

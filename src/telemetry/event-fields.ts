@@ -252,7 +252,7 @@ export const TCP_CONNECTION_CLOSED = 'tcp_connection_closed.v0'
 
 export interface TrafficField {
   readonly type: EventFieldType
-  /** For people: what it tells, and when it is null. */
+  /** For people: what it holds, and when it is null. */
   readonly description: string
 }
 

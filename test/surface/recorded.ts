@@ -118,6 +118,8 @@ export function withoutChance(folder: string): (text: string) => string {
       .replace(/\b(nonce|state|code_challenge)=[\w%.-]+/g, '$1=<random>')
       .replace(/\b[0-9a-f]{20}\.[0-9a-f]{20}\b/g, '<random>')
       .replace(/\bsl[0-9a-f]{12}(\.[0-9a-z]{4,})?/g, '<tag>')
+      // The value of a cookie of logins: base64url, which the line for random texts would take in parts.
+      .replace(/<tag>=[\w-]{40,}/g, '<tag>=<random>')
       .replace(/\b[0-9a-f]{8}-[0-9a-f-]{27}\b/g, '<uuid>')
       .replace(/[A-Za-z0-9+/=]{60,}|(?=[\w-]*\d)(?=[\w-]*[A-Z])[\w-]{40,}/g, '<random>')
       .replace(/"(id)":"[\w-]{22}"/g, '"$1":"<random>"')

@@ -64,9 +64,9 @@ export class ClusterAgents {
     this.#board = board
     const publisher = new LivePublisher({ board, process, sources, log })
     const calls = new ProcessCalls({ board, process, clock, log, serve: (body) => this.#serve(body) })
-    reports.watch((said) => {
-      publisher.reported(said)
-      calls.reported(said)
+    reports.watch((answer) => {
+      publisher.reported(answer)
+      calls.reported(answer)
     })
     this.#publisher = publisher
     this.#calls = calls
@@ -122,9 +122,9 @@ export class ClusterAgents {
     const entries = (await this.#board?.get(SESSIONS, session, this.#published)) ?? []
     for (const { process } of entries) {
       const answer = (await this.#calls?.ask(process, callText({ session, command }))) ?? '"gone"'
-      const said = JSON.parse(answer) as CommandAnswer
-      if (said === 'done') return true
-      if (said !== 'gone') throw new ControlError(controlErrors.UNAVAILABLE, said.refused)
+      const outcome = JSON.parse(answer) as CommandAnswer
+      if (outcome === 'done') return true
+      if (outcome !== 'gone') throw new ControlError(controlErrors.UNAVAILABLE, outcome.refused)
     }
     return false
   }

@@ -19,8 +19,10 @@ const MOST_STEP = 2_000
  */
 export class Heartbeats {
   readonly #clock: Clock
-  #silences: ReadonlyMap<string, { readonly sign: Heartbeat; readonly silence: number; readonly heardAt: number }> =
-    new Map()
+  #silences: ReadonlyMap<
+    string,
+    { readonly sign: Heartbeat; readonly silence: number; readonly lastHeartbeatAt: number }
+  > = new Map()
   #lookedAt: number | undefined
 
   constructor(clock: Clock) {
@@ -38,17 +40,20 @@ export class Heartbeats {
         const known = former.get(id)
         const same = known?.sign.seenAt === seenAt
         const silence = same ? known.silence + step : 0
-        return [id, { sign: { id, seenAt }, silence, heardAt: same ? known.heardAt : this.#clock.wall() }]
+        return [
+          id,
+          { sign: { id, seenAt }, silence, lastHeartbeatAt: same ? known.lastHeartbeatAt : this.#clock.wall() }
+        ]
       })
     )
   }
 
   /**
-   * When this process heard of that one last, by its own clock; of one that was silent from the beginning: when it looked
+   * When this process noticed the last heartbeat of that one, by its own clock; of one that was silent from the beginning: when it looked
    * first. Milliseconds since the Unix epoch.
    */
-  heardAt(id: string): number | undefined {
-    return this.#silences.get(id)?.heardAt
+  lastHeartbeatAt(id: string): number | undefined {
+    return this.#silences.get(id)?.lastHeartbeatAt
   }
 
   /** The last heartbeats of those that have been silent for longer than this. Milliseconds. */
@@ -97,7 +102,7 @@ export class ProcessReports {
   /** Processes whose reports have left the store. */
   readonly #gone = new Map<string, Gone>()
   readonly #failing = new FirstFailure()
-  #reported: (said: Reported) => void = () => undefined
+  #reported: (answer: Reported) => void = () => undefined
 
   constructor(parts: ProcessReportsParts) {
     this.#parts = parts
@@ -117,7 +122,7 @@ export class ProcessReports {
   }
 
   /** From now on `reported` is called with the answer of the store to each report; it must not throw. There is one listener. */
-  watch(reported: (said: Reported) => void): void {
+  watch(reported: (answer: Reported) => void): void {
     this.#reported = reported
   }
 
@@ -134,7 +139,9 @@ export class ProcessReports {
     // A store that belongs to one process has reports of its predecessors at most.
     const silent = new Set(this.shared ? this.#silentFor(SILENT_AFTER).map(({ id }) => id) : all.map(({ id }) => id))
     silent.delete(this.id)
-    const known = all.map((report) => this.#state(report, silent.has(report.id) ? this.#heardAt(report.id) : null))
+    const known = all.map((report) =>
+      this.#state(report, silent.has(report.id) ? this.#lastHeartbeatAt(report.id) : null)
+    )
     return [...known, ...[...this.#gone.values()].map(({ report, since }) => this.#state(report, since))]
   }
 
@@ -184,13 +191,13 @@ export class ProcessReports {
     const until = this.#parts.clock.monotonic() + GONE.keep
     const ids = new Set(signs.map(({ id }) => id))
     for (const report of all) {
-      if (ids.has(report.id)) this.#gone.set(report.id, { report, since: this.#heardAt(report.id), until })
+      if (ids.has(report.id)) this.#gone.set(report.id, { report, since: this.#lastHeartbeatAt(report.id), until })
     }
     for (const id of this.#gone.keys()) if (this.#gone.size > GONE.most) this.#gone.delete(id)
   }
 
-  #heardAt(id: string): number {
-    return this.#signs.heardAt(id) ?? this.#parts.clock.wall()
+  #lastHeartbeatAt(id: string): number {
+    return this.#signs.lastHeartbeatAt(id) ?? this.#parts.clock.wall()
   }
 
   #state({ seenAt, divergedAt, ...report }: ProcessReport, goneSince: number | null): ProcessState {

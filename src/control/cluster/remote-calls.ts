@@ -34,7 +34,7 @@ export class ProcessCalls {
 
   constructor(parts: ProcessCallsParts) {
     this.#parts = parts
-    this.#unlisten = parts.board.listen(parts.process, () => this.#heard())
+    this.#unlisten = parts.board.listen(parts.process, () => this.#notified())
   }
 
   /** What the store said to a report: a call whose notification was lost is found here. */
@@ -99,7 +99,7 @@ export class ProcessCalls {
     return { over, end }
   }
 
-  #heard(): void {
+  #notified(): void {
     for (const wake of [...this.#waiting]) wake()
     this.#look()
   }

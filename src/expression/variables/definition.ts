@@ -12,7 +12,7 @@ export interface VariableDefinition {
   readonly present?: (flow: Flow) => boolean
   /** Where it has a meaning; without it in every phase. */
   readonly phases?: 'http' | 'response'
-  /** May be absent: reading it is then an error of kind `absent`, and `has()` tells. */
+  /** May be absent: reading it is then an error of kind `absent`, and `has()` shows it. */
   readonly optional?: true
   /** The data behind it, when the product does not ship it: the variable is then always empty. */
   readonly missing?: string

@@ -101,7 +101,7 @@ export class Circuit {
     return undefined
   }
 
-  /** Tells how the upstream did, as far as the flow knows. */
+  /** How the upstream did, as far as the flow shows. */
   #settle(admission: Admission, flow: Flow): void {
     const transition = this.#breaker.settle(admission, upstreamOutcome(flow), this.#options)
     if (transition === undefined) return

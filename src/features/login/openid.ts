@@ -106,7 +106,7 @@ function described(error: unknown): readonly [ProviderTrouble, string] {
 
 /**
  * An answer of a token endpoint in the form of RFC 6749 5.1 and 5.2: some providers give scopes as a list, leave the type of
- * the token out, or tell errors with status 200.
+ * the token out, or report errors with status 200.
  */
 export async function normalTokenAnswer(answer: Response): Promise<Response> {
   const text = await answer.text()
@@ -125,7 +125,7 @@ export async function normalTokenAnswer(answer: Response): Promise<Response> {
   })
 }
 
-/** Facebook tells errors as objects. */
+/** Facebook reports errors as objects. */
 function errorOf(error: unknown): string {
   if (typeof error === 'string') return error
   return 'invalid_request'

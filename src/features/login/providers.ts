@@ -48,8 +48,10 @@ function isAddress(text: string): boolean {
 export function profileOfClaims(token: Json, userinfo: Json, vouches: boolean): Profile {
   const { sub, name, preferred_username } = { ...token, ...userinfo }
   const { email } = userinfo.email === undefined ? token : userinfo
-  const said = [userinfo, token].filter((claims) => claims.email === email).map(({ email_verified }) => email_verified)
-  const verified = said.find((claim) => claim !== undefined && claim !== null) ?? vouches
+  const claimed = [userinfo, token]
+    .filter((claims) => claims.email === email)
+    .map(({ email_verified }) => email_verified)
+  const verified = claimed.find((claim) => claim !== undefined && claim !== null) ?? vouches
   // Some write it as a text.
   const vouched = verified === true || verified === 'true'
   return profileOf(sub, textOf(name) === '' ? preferred_username : name, email, vouched)

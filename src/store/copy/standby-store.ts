@@ -37,7 +37,7 @@ import type { CopiedStore } from './copied-store.js'
 /** The board of the store that counts now. Who listens goes on listening when that is another one. */
 class StandbyBoard implements ClusterBoard {
   #current: ClusterBoard
-  readonly #listening = new Map<symbol, { readonly process: string; readonly heard: () => void; end: () => void }>()
+  readonly #listening = new Map<symbol, { readonly process: string; readonly notified: () => void; end: () => void }>()
 
   constructor(current: ClusterBoard) {
     this.#current = current
@@ -48,8 +48,8 @@ class StandbyBoard implements ClusterBoard {
     this.#current = board
     for (const one of this.#listening.values()) {
       one.end()
-      one.end = board.listen(one.process, one.heard)
-      one.heard()
+      one.end = board.listen(one.process, one.notified)
+      one.notified()
     }
   }
 
@@ -89,9 +89,9 @@ class StandbyBoard implements ClusterBoard {
     return this.#current.withdraw(id)
   }
 
-  listen(process: string, heard: () => void): () => void {
+  listen(process: string, notified: () => void): () => void {
     const key = Symbol(process)
-    const one = { process, heard, end: this.#current.listen(process, heard) }
+    const one = { process, notified, end: this.#current.listen(process, notified) }
     this.#listening.set(key, one)
     return () => {
       this.#listening.delete(key)

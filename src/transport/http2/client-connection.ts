@@ -70,7 +70,7 @@ export class ClientConnection implements SessionOwner, WireOwner, DeadlineOwner 
   #since: number
   #pongDue = false
   #pingedAt = 0
-  #heardAt: number
+  #receivedAt: number
   /** It has carried a stream before. */
   reused = false
   /** Why streams end that end with the connection. */
@@ -82,7 +82,7 @@ export class ClientConnection implements SessionOwner, WireOwner, DeadlineOwner 
     this.#owner = owner
     this.#pipe = pipe
     this.scheme = 'encrypted' in pipe.duplex ? 'https' : 'http'
-    this.#startedAt = this.#since = this.#heardAt = host.now()
+    this.#startedAt = this.#since = this.#receivedAt = host.now()
     this.wire = new Wire(pipe.duplex, host.shared, this)
     const limits = { streams: 0, listBytes: LIST_BYTES, listFields: LIST_FIELDS, window: WINDOW }
     this.#session = new Http2Session(this.wire, this, limits, 'client')
@@ -166,8 +166,8 @@ export class ClientConnection implements SessionOwner, WireOwner, DeadlineOwner 
       this.#fail('upstream-timeout', 'SETTINGS were not acknowledged', CODE.settingsTimeout)
     else if (this.#session.streams === 0) {
       if (now - this.#since > IDLE_TIME || this.#pipe.stale === true) this.leave()
-    } else if (now - this.#heardAt > SILENCE) {
-      this.#heardAt = now
+    } else if (now - this.#receivedAt > SILENCE) {
+      this.#receivedAt = now
       this.doubt()
     }
   }
@@ -175,7 +175,7 @@ export class ClientConnection implements SessionOwner, WireOwner, DeadlineOwner 
   // What the wire says.
 
   received(chunk: Buffer, length: number): void {
-    this.#heardAt = this.#host.now()
+    this.#receivedAt = this.#host.now()
     this.#session.received(chunk, length)
     for (const user of this.#fed.splice(0)) user.flushBody()
   }

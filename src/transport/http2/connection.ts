@@ -56,8 +56,8 @@ class Http2Connection implements Served, SessionOwner, WireOwner {
   readonly #startedAt: number
   #since: number
   /** Bytes that had come when something last came, and whether a PING was sent since. */
-  #heard = 0
-  #heardAt: number
+  #received = 0
+  #receivedAt: number
   #probed = false
 
   /** `shared`: where a socket without TLS is read, see `Wire`. `since`: from when its first request is due. */
@@ -65,7 +65,7 @@ class Http2Connection implements Served, SessionOwner, WireOwner {
     this.#host = host
     this.facts = facts
     this.clock = host.clock
-    this.#startedAt = this.#heardAt = host.clock.monotonic()
+    this.#startedAt = this.#receivedAt = host.clock.monotonic()
     this.#since = since
     const wire = pipe instanceof Wire ? pipe : new Wire(pipe, shared, this)
     wire.owner = this
@@ -127,7 +127,7 @@ class Http2Connection implements Served, SessionOwner, WireOwner {
       if (now - this.#since > LINGER) this.#wire.destroy()
       return
     }
-    this.#listen(now)
+    this.#watchSilence(now)
     if (!this.#session.settled && now - this.#startedAt > SETTLE) {
       this.#cutBy = 'client-timeout'
       this.#hangUp(CODE.settingsTimeout)
@@ -217,16 +217,16 @@ class Http2Connection implements Served, SessionOwner, WireOwner {
   }
 
   /** Notices a client that is gone without an end. */
-  #listen(now: number): void {
-    const heard = this.facts.bytesIn
-    if (heard !== this.#heard) {
-      this.#heard = heard
-      this.#heardAt = now
+  #watchSilence(now: number): void {
+    const received = this.facts.bytesIn
+    if (received !== this.#received) {
+      this.#received = received
+      this.#receivedAt = now
       this.#probed = false
-    } else if (now - this.#heardAt <= SILENCE) return
+    } else if (now - this.#receivedAt <= SILENCE) return
     else if (!this.#probed) {
       this.#probed = true
-      this.#heardAt = now
+      this.#receivedAt = now
       this.#ping()
     } else {
       this.#cutBy = 'client-timeout'

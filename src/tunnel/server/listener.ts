@@ -50,7 +50,7 @@ export class TunnelListener<G extends Grant = Grant> {
       region,
       version,
       replaced: (session) => this.#replaced(session),
-      authenticated: (session) => this.#leaveDoor(session.ip),
+      authenticated: (session) => this.#endWaiting(session.ip),
       ended: (session) => this.#ended(session),
       failed
     }
@@ -108,10 +108,10 @@ export class TunnelListener<G extends Grant = Grant> {
   #ended(session: RegisteredSession<G>): void {
     // Only sessions that this listener has made report to it.
     if (!this.#sessions.delete(session as AgentSession<G>)) return
-    if (session.id === '') this.#leaveDoor(session.ip)
+    if (session.id === '') this.#endWaiting(session.ip)
   }
 
-  #leaveDoor(ip: string): void {
+  #endWaiting(ip: string): void {
     this.#waiting--
     const left = (this.#unauthenticated.get(ip) ?? 0) - 1
     if (left > 0) this.#unauthenticated.set(ip, left)
