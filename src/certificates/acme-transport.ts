@@ -15,6 +15,10 @@ export class AcmeError extends CodedError {
   readonly pause: number
   /** Does the authority no longer know our account? */
   readonly accountLost: boolean
+  /** Status of the answer; 0: there was none. */
+  readonly status: number
+  /** Kind of its problem (RFC 8555 6.7); '' when it has none. */
+  readonly kind: string
 
   constructor(
     code: AcmeFailure,
@@ -23,6 +27,8 @@ export class AcmeError extends CodedError {
       readonly retryAfter?: number
       readonly pause?: number
       readonly accountLost?: boolean
+      readonly status?: number
+      readonly kind?: string
       readonly cause?: unknown
     } = {}
   ) {
@@ -32,6 +38,8 @@ export class AcmeError extends CodedError {
     this.retryAfter = about.retryAfter ?? 0
     this.pause = about.pause ?? 0
     this.accountLost = about.accountLost ?? false
+    this.status = about.status ?? 0
+    this.kind = about.kind ?? ''
   }
 }
 
@@ -92,7 +100,9 @@ function refusedRequest(status: number, problem: AcmeProblem, retryAfter: number
   return new AcmeError(toCorrect ? 'DNS_ERROR' : 'INTERNAL_ERROR', `the authority answered ${what}${said}`, {
     retryAfter,
     pause: pauseOf(status, retryAfter),
-    accountLost: problem.kind === 'accountDoesNotExist'
+    accountLost: problem.kind === 'accountDoesNotExist',
+    status,
+    kind: problem.kind
   })
 }
 

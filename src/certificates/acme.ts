@@ -49,6 +49,8 @@ interface Directory {
 
 /** The library's HTTP, which we replace: it would wait in the middle of a request, ask without a limit and keep state for all authorities. */
 interface LibraryHttp {
+  /** Reads it again after a day. */
+  getDirectory(): Promise<unknown>
   request(url: string, method: string, options?: { data?: unknown }): Promise<unknown>
 }
 
@@ -57,9 +59,20 @@ type FullAuthorization = Awaited<ReturnType<Client['getAuthorizations']>>[number
 
 const RSA_BITS = 4096
 
+/** Problems of an order that names a certificate to replace, and would be none without it (RFC 9773 5). */
+const NOT_REPLACED = new Set(['alreadyReplaced', 'malformed', 'conflict'])
+
+/** What an authority says of the renewal of a certificate, as it came. */
+export interface RenewalAnswer {
+  readonly content: unknown
+  readonly retryAfter: string | undefined
+}
+
 /** One account at one certificate authority that speaks ACME (RFC 8555). Everything fails with an `AcmeError`. */
 export class Authority {
   readonly #client: Client
+  readonly #http: LibraryHttp
+  readonly #transport: AcmeTransport
 
   constructor({ directory, externalAccount }: Directory, { privateKey, url }: AcmeAccount, transport: AcmeTransport) {
     this.#client = new Client({
@@ -70,6 +83,8 @@ export class Authority {
     })
     const { http } = this.#client as unknown as { http: LibraryHttp }
     http.request = (target, method, options) => transport.request(target, method, options?.data)
+    this.#http = http
+    this.#transport = transport
   }
 
   /** Registers the account, or finds it by its key; answers with its URL. */
@@ -81,10 +96,13 @@ export class Authority {
     })
   }
 
-  async order(names: readonly string[]): Promise<{ order: OrderState; open: readonly Authorization[] }> {
+  /** Places an order. `replaces`: what the authority knows the certificate by that the new one takes the place of (RFC 9773 5). */
+  async order(
+    names: readonly string[],
+    replaces?: string
+  ): Promise<{ order: OrderState; open: readonly Authorization[] }> {
     return await understood(async () => {
-      const identifiers = names.map((value) => ({ type: 'dns', value }))
-      const order = await this.#client.createOrder({ identifiers })
+      const order = await this.#place(names, replaces)
       if (order.status === 'invalid') throw await this.#givenUp(order)
       return { order: stateOf(order), open: await this.#open(order) }
     })
@@ -120,6 +138,42 @@ export class Authority {
       if (typeof chain !== 'string') throw new AcmeError('INTERNAL_ERROR', 'the authority sent no certificate')
       return chain
     })
+  }
+
+  /**
+   * When the authority would like a certificate to be renewed (RFC 9773 4). Undefined: it says so of none, or does not know this
+   * one. `id`: see `renewalIdOf`.
+   */
+  async renewalInfo(id: string): Promise<RenewalAnswer | undefined> {
+    return await understood(async () => {
+      const base = await this.#renewalInfoUrl()
+      if (base === undefined) return undefined
+      try {
+        const { data, headers } = await this.#transport.request(`${base}/${id}`, 'get', undefined)
+        return { content: data, retryAfter: headers['retry-after'] }
+      } catch (error) {
+        if (error instanceof AcmeError && error.status === 404) return undefined
+        throw error
+      }
+    })
+  }
+
+  /** Undefined: the authority has no renewal information. */
+  async #renewalInfoUrl(): Promise<string | undefined> {
+    const { renewalInfo } = (await this.#http.getDirectory()) as { readonly renewalInfo?: unknown }
+    return typeof renewalInfo === 'string' ? renewalInfo.replace(/\/$/, '') : undefined
+  }
+
+  async #place(names: readonly string[], replaces: string | undefined): Promise<Order> {
+    const identifiers = names.map((value) => ({ type: 'dns', value }))
+    if (replaces === undefined || (await this.#renewalInfoUrl()) === undefined)
+      return await this.#client.createOrder({ identifiers })
+    try {
+      return await this.#client.createOrder({ identifiers, replaces } as Parameters<Client['createOrder']>[0])
+    } catch (error) {
+      if (!(error instanceof AcmeError) || !NOT_REPLACED.has(error.kind)) throw error
+      return await this.#client.createOrder({ identifiers })
+    }
   }
 
   async #order(url: string): Promise<Order> {

@@ -13,6 +13,7 @@ import { AcmeError } from './acme-transport.js'
 import { Authorities, type SiteAuthority } from './authorities.js'
 import { Issuance } from './issuance.js'
 import { Ledger, OURSELVES } from './ledger.js'
+import { RenewalAdvice } from './renewal-advice.js'
 import { SiteDomains } from './site-domains.js'
 import { challengesOf, type ManagedCertificate, stageOf, type TargetOptions } from './target.js'
 
@@ -105,6 +106,7 @@ export class Certificates {
   readonly #ledger: Ledger
   readonly #leases: Leases | undefined
   readonly #issuance: Issuance
+  readonly #advice: RenewalAdvice
   readonly #authorities: Authorities
   readonly #siteDomains: SiteDomains
   readonly #targets = new Map<string, ManagedCertificate>()
@@ -133,6 +135,12 @@ export class Certificates {
     const authorities = new Authorities(parts)
     this.#authorities = authorities
     this.#siteDomains = new SiteDomains({ control, call: () => this.#call(), shared, log: parts.log })
+    const opened = async () => {
+      const accounts = authorities.current
+      if (accounts === undefined) throw new AcmeError('INTERNAL_ERROR', String(authority))
+      return await accounts.open(() => this.#call())
+    }
+    this.#advice = new RenewalAdvice({ ledger: this.#ledger, authority: opened, clock, log: parts.log })
     this.#issuance = new Issuance({
       ledger: this.#ledger,
       clock,
@@ -143,11 +151,7 @@ export class Certificates {
       pause: (milliseconds) => {
         this.#pausedUntil = Math.max(this.#pausedUntil, clock.monotonic() + milliseconds)
       },
-      authority: async () => {
-        const accounts = authorities.current
-        if (accounts === undefined) throw new AcmeError('INTERNAL_ERROR', String(authority))
-        return await accounts.open(() => this.#call())
-      }
+      authority: opened
     })
   }
 
@@ -228,6 +232,7 @@ export class Certificates {
     if (!this.#swept) await this.#ledger.removeOrphans()
     this.#swept = true
     await this.#work(this.#issuance)
+    await this.#askAdvice()
     await this.#follow()
   }
 
@@ -239,6 +244,25 @@ export class Certificates {
       for (const target of next) if (!this.#closed) await this.#one(issuance, target)
     }
     await Promise.all(Array.from({ length: Math.min(AT_ONCE, due.length) }, worker))
+  }
+
+  /** A few at a time: no answer that is late holds up what is to be issued for long. */
+  async #askAdvice(): Promise<void> {
+    const { clock, log } = this.#parts
+    if (this.#authorities.current === undefined || clock.monotonic() < this.#pausedUntil) return
+    const due: ManagedCertificate[] = []
+    for (const target of this.#targets.values()) {
+      if (due.length === AT_ONCE) break
+      if (this.#advice.isDue(target) && stageOf(target, clock.wall()).is === 'wait') due.push(target)
+    }
+    const look = async (target: ManagedCertificate) => {
+      try {
+        await this.#advice.look(target)
+      } catch (error) {
+        log.warn({ err: error, kind: target.kind, id: target.id }, 'a suggested time of renewal could not be kept')
+      }
+    }
+    await Promise.all(due.map(look))
   }
 
   async #one(issuance: Issuance, target: ManagedCertificate): Promise<void> {
@@ -287,8 +311,10 @@ export class Certificates {
     const automatic = before !== undefined && before.certificate !== null
     // Its certificate may belong to no domain now.
     if (target === undefined && automatic) this.#swept = false
-    if (target === undefined) this.#targets.delete(id)
-    else this.#targets.set(id, target)
+    if (target === undefined) {
+      this.#targets.delete(id)
+      this.#advice.forget(id)
+    } else this.#targets.set(id, target)
     const renewsAt = target?.keyType == null || target.certificate === null ? null : (target.status?.renews_at ?? null)
     if (renewsAt === null) this.#renewals.delete(id)
     else this.#renewals.set(id, Date.parse(renewsAt))

@@ -1,11 +1,11 @@
 import type { Clock } from '../lib/clock.js'
 import { timestampText } from '../lib/json.js'
 import { checkPrivateKey, readChain } from '../lib/x509.js'
-import type { CertificateWork, PendingChallenge, ProvisioningJob } from '../resources/domains.js'
+import type { CertificateWork, ManagementStatus, PendingChallenge, ProvisioningJob } from '../resources/domains.js'
 import type { Authority, Authorization, KeyType, OpenChallenge, OrderState } from './acme.js'
 import { AcmeError } from './acme-transport.js'
 import type { Ledger } from './ledger.js'
-import { MINUTE, renewalOf, retryBefore, retryDelay } from './renewal-times.js'
+import { MINUTE, renewalOf, retryBefore, retryDelay, shortestUse } from './renewal-times.js'
 import type { ManagedCertificate } from './target.js'
 
 interface IssuanceParts {
@@ -46,11 +46,10 @@ export class Issuance {
   async begin(target: ManagedCertificate): Promise<void> {
     await this.#orFail(target, async () => {
       const authority = await this.#parts.authority()
-      const { order, open } = await authority.order(target.names)
+      const { order, open } = await authority.order(target.names, await this.#replaced(target))
       const challenges = open.map((one) => this.#pending(target, one))
       const work = { ...(target.work ?? NO_WORK), order: order.url, challenges }
-      const renews = target.status?.renews_at ?? null
-      const status = { renews_at: renews, provisioning_job: this.#job(target, null, PROGRESS, null) }
+      const status = statusOf(target, this.#job(target, null, PROGRESS, null))
       await this.#parts.ledger.step(target, { status, work, requestedKey: null })
     })
   }
@@ -112,7 +111,10 @@ export class Issuance {
     const chain = await authority.certificate(order.url)
     const leaf = usableLeaf(chain, requestedKey, names, clock.wall())
     const validity = { notBefore: leaf.notBefore, notAfter: leaf.notAfter }
-    const { at, repeats, wrong } = renewalOf(validity, clock.wall(), work.repeats ?? 0, random())
+    const now = clock.wall()
+    const { at, repeats, wrong } = renewalOf(validity, now, work.repeats ?? 0, random())
+    const hurried = work.hurried ?? 0
+    const earliest = repeats > 0 ? at : now + shortestUse(hurried, validity, now)
     const renews_at = timestampText(at)
     if (wrong !== undefined) {
       const times = { not_before: timestampText(leaf.notBefore), not_after: timestampText(leaf.notAfter), renews_at }
@@ -125,18 +127,26 @@ export class Issuance {
       target,
       { chain, privateKey: requestedKey },
       {
-        status: { renews_at, provisioning_job: null },
+        status: { renews_at, provisioning_job: null, renewal_info: null },
         work: {
           order: null,
           challenges: [],
           failures: 0,
           issued: { names, key_type: keyType as KeyType, validity },
-          repeats
+          repeats,
+          hurried,
+          earliest
         },
         requestedKey: null
       }
     )
     return false
+  }
+
+  /** The automatic certificate that a new one takes the place of. */
+  async #replaced(target: ManagedCertificate): Promise<string | undefined> {
+    if (target.work?.issued == null) return undefined
+    return (await this.#parts.ledger.leafOf(target))?.renewalId
   }
 
   #pending(target: ManagedCertificate, open: Authorization): PendingChallenge {
@@ -189,13 +199,17 @@ export class Issuance {
     const now = clock.wall()
     const wait = retryBefore(retryDelay(failures, random(), retryAfter), retryAfter, work.issued?.validity, now)
     const retries = code === 'DNS_ERROR' ? null : timestampText(now + wait + 999)
-    const renews = target.status?.renews_at ?? null
     await ledger.step(target, {
-      status: { renews_at: renews, provisioning_job: this.#job(target, code, message, retries) },
+      status: statusOf(target, this.#job(target, code, message, retries)),
       work: { ...work, order: null, challenges: [], failures },
       requestedKey: null
     })
   }
+}
+
+/** A job changes nothing of when the certificate in use is to be renewed. */
+function statusOf({ status }: ManagedCertificate, job: ProvisioningJob): ManagementStatus {
+  return { renews_at: null, renewal_info: null, ...status, provisioning_job: job }
 }
 
 const PROGRESS = 'The certificate is being requested.'

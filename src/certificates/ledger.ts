@@ -7,12 +7,14 @@ import type { Clock } from '../lib/clock.js'
 import { codeOf } from '../lib/errors.js'
 import { newId } from '../lib/id.js'
 import { timestampText } from '../lib/json.js'
+import { readChain, renewalIdOf } from '../lib/x509.js'
 import { tlsCertificate } from '../resources/certificates.js'
 import { type CertificateWork, type ManagementStatus, REQUESTED_KEY } from '../resources/domains.js'
 import type { Resource } from '../resources/resource.js'
 import type { ResourceRecord } from '../schema/field.js'
 import type { StoredRecord } from '../store/records.js'
 import type { Place } from '../store/store.js'
+import type { Validity } from './renewal-times.js'
 import { type ManagedCertificate, TARGET_KINDS, type TargetOptions, targetOf } from './target.js'
 
 /** What a step makes of a target. */
@@ -27,6 +29,13 @@ export interface TargetChange {
 export interface Issued {
   readonly chain: string
   readonly privateKey: string
+}
+
+/** A certificate that is in use. */
+export interface Leaf {
+  /** What its authority knows it by (RFC 9773 4.1); undefined: it has no such name. */
+  readonly renewalId: string | undefined
+  readonly validity: Validity
 }
 
 /** Users see this name as the writer of a revision. */
@@ -78,6 +87,18 @@ export class Ledger {
       for (const stored of found) touched.set(stored.id, this.#open(stored))
     }
     return { place: feed.place, touched }
+  }
+
+  /** What is known of the certificate in use; undefined when there is none, or it cannot be read. */
+  async leafOf({ certificate }: ManagedCertificate): Promise<Leaf | undefined> {
+    if (certificate === null) return undefined
+    const found = await this.#control.records.findAny(this.#control.store, tlsCertificate.name, certificate)
+    if (found === undefined) return undefined
+    const read = readChain(String(found.record.body.certificate_pem))
+    const [leaf] = read.ok ? read.certificates : []
+    if (!read.ok || leaf === undefined) return undefined
+    const { notBefore, notAfter } = read.leaf
+    return { renewalId: renewalIdOf(leaf), validity: { notBefore, notAfter } }
   }
 
   async place(): Promise<Place> {

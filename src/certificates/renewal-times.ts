@@ -6,10 +6,20 @@ const HOUR = 60 * MINUTE
 
 const RETRIES = { first: MINUTE, longest: 12 * HOUR }
 
+const DAY = 24 * HOUR
+
 /** Share of its life after which a certificate is renewed, and the share before that over which renewals are spread. */
 const RENEWAL = 2 / 3
 
 const SPREAD = 1 / 30
+
+/** One that lives for less is renewed in the middle of its life: a third of six days would leave an outage little room. */
+const SHORT_LIFE = 10 * DAY
+
+const SHORT_RENEWAL = 1 / 2
+
+/** Share of its life before which a certificate is renewed, whatever its authority suggests. */
+const LATEST = 9 / 10
 
 /** What a new certificate is allowed to seem issued in the future: clocks of two machines are never quite the same. */
 const CLOCK_DIFFERENCE = 10 * MINUTE
@@ -21,18 +31,43 @@ const FIRST_REPEAT = 6 * HOUR
 const LONGEST_RETRY = 30 * HOUR
 
 /** When a certificate is valid, milliseconds since the Unix epoch. */
-interface Validity {
+export interface Validity {
   readonly notBefore: number
   readonly notAfter: number
 }
 
+/** From when to when, milliseconds since the Unix epoch. */
+interface Window {
+  readonly start: number
+  readonly end: number
+}
+
 /**
- * When to renew a certificate, milliseconds since the Unix epoch: after two thirds of its life at the latest, a random
- * while earlier, so that certificates of one day are not renewed in one minute. `random`: in [0, 1).
+ * When to renew a certificate, milliseconds since the Unix epoch: after two thirds of its life at the latest, after half of a life
+ * of less than ten days, and a random while earlier, so that certificates of one day are not renewed in one minute. `random`: in [0, 1).
  */
 export function renewalTime(notBefore: number, notAfter: number, random: number): number {
   const life = Math.max(0, notAfter - notBefore)
-  return Math.round(notBefore + life * (RENEWAL - SPREAD * random))
+  const share = life < SHORT_LIFE ? SHORT_RENEWAL : RENEWAL
+  return Math.round(notBefore + life * (share - SPREAD * random))
+}
+
+/**
+ * When to renew a certificate whose authority suggests a window, milliseconds since the Unix epoch; it may be past. `share`: where
+ * in the window, in [0, 1).
+ */
+export function suggestedTime(window: Window, { notBefore, notAfter }: Validity, share: number): number {
+  const at = window.start + (window.end - window.start) * share
+  return Math.round(Math.min(at, notBefore + (notAfter - notBefore) * LATEST))
+}
+
+/**
+ * Milliseconds that a new certificate is kept at least, whatever its authority suggests, after `hurried` certificates in a row that
+ * it wanted replaced at once: an authority that says so of every one is not asked for ever more.
+ */
+export function shortestUse(hurried: number, { notAfter }: Validity, now: number): number {
+  if (hurried === 0) return 0
+  return Math.max(0, Math.min(FIRST_REPEAT * 2 ** Math.min(hurried - 1, 20), (notAfter - now) / 2))
 }
 
 /**

@@ -194,6 +194,25 @@ function withFacts(certificates: readonly X509Certificate[]): CertificateChain |
     : { ok: true, certificates, leaf: facts }
 }
 
+/**
+ * What an authority knows a certificate by when it is asked about its renewal (RFC 9773 4.1): key identifier of its issuer and
+ * serial number, both base64url. Undefined when it does not name the key of its issuer, or cannot be read.
+ */
+export function renewalIdOf(certificate: X509Certificate): string | undefined {
+  try {
+    const parsed = new library.X509Certificate(new Uint8Array(certificate.raw))
+    const issuer = parsed.getExtension(library.AuthorityKeyIdentifierExtension)?.keyId ?? ''
+    // The octets of a DER INTEGER: one more where the first bit would make it negative.
+    const digits = certificate.serialNumber
+    const serial = Number.parseInt(digits[0] ?? '0', 16) >= 8 ? `00${digits}` : digits
+    if (issuer === '' || serial === '') return undefined
+    return [issuer, serial].map((hex) => Buffer.from(hex, 'hex').toString('base64url')).join('.')
+  } catch {
+    // The parser marks malformed bytes by its message only.
+    return undefined
+  }
+}
+
 /** Does this text hold the private key of `certificate`, unencrypted, as PKCS #8, PKCS #1 or SEC 1? Undefined when it does. */
 export function checkPrivateKey(pem: string, certificate: X509Certificate): X509Refusal | undefined {
   const blocks = readBlocks(pem, 'KEY_MISSING')

@@ -82,6 +82,10 @@ export type CertificateWork = {
   } | null
   /** Certificates in a row that were due for renewal when they came. */
   readonly repeats?: number
+  /** Certificates in a row whose suggested time of renewal was past when it was learned. */
+  readonly hurried?: number
+  /** No suggestion of the authority brings the renewal forward beyond this. Milliseconds since the Unix epoch. */
+  readonly earliest?: number
 }
 
 /** What is being requested, as answers show it. */
@@ -92,10 +96,18 @@ export type ProvisioningJob = {
   readonly retries_at: string | null
 }
 
+/** What the authority suggests for the renewal (RFC 9773 4.2), as answers show it. */
+export type SuggestedRenewal = {
+  readonly suggested_window: { readonly start: string; readonly end: string }
+  readonly explanation_url: string | null
+}
+
 /** What the API shows of a managed certificate. Times are RFC 3339 texts. */
 export type ManagementStatus = {
   readonly renews_at: string | null
   readonly provisioning_job: ProvisioningJob | null
+  /** Records of an older version lack it. */
+  readonly renewal_info?: SuggestedRenewal | null
 }
 
 /** Path of the sealed key of the certificate that is being requested. */
@@ -111,9 +123,21 @@ function managementStatus(): Field<ManagementStatus | null> {
     started_at: Type.String({ description: 'RFC 3339.' }),
     retries_at: orNull('RFC 3339.')
   })
+  const window = Type.Object(
+    { start: Type.String({ description: 'RFC 3339.' }), end: Type.String({ description: 'RFC 3339.' }) },
+    { description: 'When the authority would like the renewal to be requested.' }
+  )
+  const suggested = Type.Object({
+    suggested_window: window,
+    explanation_url: orNull('A page of the authority that says why; null: it names none.')
+  })
   const schema = Type.Object({
     renews_at: orNull('When the next renewal is requested (RFC 3339).'),
-    provisioning_job: Type.Union([job, Type.Null()], { description: 'null: nothing is being requested.' })
+    provisioning_job: Type.Union([job, Type.Null()], { description: 'null: nothing is being requested.' }),
+    renewal_info: Type.Union([suggested, Type.Null()], {
+      description:
+        'What the authority suggests for the renewal (RFC 9773); null: nothing, or it has not been asked yet.'
+    })
   })
   return {
     ...kept<ManagementStatus | null>(
@@ -122,7 +146,10 @@ function managementStatus(): Field<ManagementStatus | null> {
       'What automatic management does; null: it is off or has not started.'
     ),
     // A policy that is removed by its own sub-path takes its status with it at once.
-    present: (stored, _path, { body }) => (body.certificate_management_policy === null ? null : stored)
+    present: (stored, _path, { body }) =>
+      stored === null || body.certificate_management_policy === null
+        ? null
+        : { ...stored, renewal_info: stored.renewal_info ?? null }
   }
 }
 

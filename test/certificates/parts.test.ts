@@ -1,19 +1,67 @@
+import { webcrypto, X509Certificate } from 'node:crypto'
+import 'reflect-metadata'
+import * as library from '@peculiar/x509'
 import t from 'tap'
 import { retryAfterOf } from '../../src/certificates/acme-transport.js'
 import { ChallengeTable } from '../../src/certificates/certificates.js'
-import { renewalOf, renewalTime, retryBefore, retryDelay } from '../../src/certificates/renewal-times.js'
+import {
+  renewalOf,
+  renewalTime,
+  retryBefore,
+  retryDelay,
+  shortestUse,
+  suggestedTime
+} from '../../src/certificates/renewal-times.js'
 import { Leases } from '../../src/control/cluster/leases.js'
+import { renewalIdOf } from '../../src/lib/x509.js'
 import { LETSENCRYPT, Managed } from './managed.js'
 
-t.test('renewal is due by two thirds of the life and never before three fifths', async (t) => {
+t.test('renewal is due by two thirds of a life, by half of a short one, and not much before', async (t) => {
   const day = 86_400_000
   for (let i = 0; i < 1000; i++) {
     const begin = Math.floor(i * 12_345_678)
     const life = day * (1 + (i % 400))
     const share = (renewalTime(begin, begin + life, (i % 100) / 100) - begin) / life
-    t.ok(share > 0.6 && share < 0.66667) || t.fail(`${share} of ${life}`)
+    const [from, until] = life < 10 * day ? [0.46, 0.5] : [0.6, 0.66667]
+    t.ok(share > from && share <= until) || t.fail(`${share} of ${life}`)
   }
   t.equal(renewalTime(1000, 500, 0.5), 1000, 'a life that is none')
+})
+
+t.test('a suggested time is taken within its window, and leaves a tenth of the life', async (t) => {
+  const validity = { notBefore: 0, notAfter: 1000 }
+  t.equal(suggestedTime({ start: 100, end: 300 }, validity, 0.25), 150)
+  t.equal(suggestedTime({ start: 100, end: 300 }, validity, 0), 100)
+  t.equal(suggestedTime({ start: -500, end: -300 }, validity, 0.5), -400, 'it may be past')
+  t.equal(suggestedTime({ start: 800, end: 2_000 }, validity, 0.9), 900)
+  t.equal(suggestedTime({ start: 5_000, end: 6_000 }, validity, 0.1), 900)
+})
+
+t.test('certificates that are to be replaced at once in a row are kept longer and longer', async (t) => {
+  const hour = 3_600_000
+  const validity = { notBefore: 0, notAfter: 100 * hour }
+  const kept = [0, 1, 2, 3, 4, 5, 60].map((hurried) => shortestUse(hurried, validity, 0) / hour)
+  t.same(kept, [0, 6, 12, 24, 48, 50, 50])
+  t.equal(shortestUse(3, validity, 101 * hour), 0)
+})
+
+t.test('what an authority knows a certificate by', async (t) => {
+  // The example of RFC 9773 4.1, in a certificate whose serial number begins with a bit that is set.
+  const keys = await webcrypto.subtle.generateKey({ name: 'ECDSA', namedCurve: 'P-256' }, true, ['sign', 'verify'])
+  const make = async (extensions: library.Extension[], serialNumber: string) => {
+    const made = await library.X509CertificateGenerator.createSelfSigned({
+      keys,
+      name: 'CN=x',
+      serialNumber,
+      extensions,
+      signingAlgorithm: { name: 'ECDSA', hash: 'SHA-256' }
+    })
+    return new X509Certificate(made.toString('pem'))
+  }
+  const issuer = new library.AuthorityKeyIdentifierExtension('69885b6b87464041e1b37b847ba0ae2cde01c8d4')
+  t.equal(renewalIdOf(await make([issuer], '0087654321')), 'aYhba4dGQEHhs3uEe6CuLN4ByNQ.AIdlQyE')
+  t.equal(renewalIdOf(await make([issuer], '07654321')), 'aYhba4dGQEHhs3uEe6CuLN4ByNQ.B2VDIQ')
+  t.equal(renewalIdOf(await make([], '01')), undefined)
 })
 
 t.test('delays double, stop at half a day, and are never shorter than asked', async (t) => {
