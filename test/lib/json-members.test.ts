@@ -44,8 +44,13 @@ t.test('members are those that JSON.parse has', async (t) => {
     ],
     ...['{"a":"\u007f\u2028"}', '{"a":1\u00a0}', '{"a":[1 2]}', '{"a"::1}', '{"a":1,,"b":2}', '{"":""}']
   ]
-  for (const text of texts) t.same(read(text), parsed(text), text)
+  for (const text of texts) t.same(read(text), parsed(text), text.replace(/[^ -~]/g, '?'))
 })
+
+/** Objects put names that are numbers first. */
+function sorted(members: readonly unknown[] | undefined): string | undefined {
+  return members && JSON.stringify(members.map((member) => JSON.stringify(member)).sort())
+}
 
 t.test('a text with an error anywhere is refused as JSON.parse refuses it', async (t) => {
   const source = '{"a":[1,-2.5e3,"x\\n\\u00e9",true,{"b":null}],"c":{"d":{},"e":[]},"f":"é"}'
@@ -57,12 +62,9 @@ t.test('a text with an error anywhere is refused as JSON.parse refuses it', asyn
         const text = source.slice(0, at) + piece + source.slice(at + length)
         const expected = parsed(text)
         const found = read(text)
-        const repeated =
-          found === undefined && expected !== undefined && new Set(expected).size > 0 && /"(\w?)".*"\1":/.test(text)
-        if (JSON.stringify(found) !== JSON.stringify(expected) && !repeated) {
-          differing++
-          t.equal(JSON.stringify(found), JSON.stringify(expected), text)
-        }
+        if (sorted(found) === sorted(expected)) continue
+        differing++
+        t.equal(sorted(found), sorted(expected), text)
       }
     }
   }
