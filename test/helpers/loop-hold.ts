@@ -8,7 +8,7 @@ export interface LoopHold<T> {
 }
 
 /** Does `work`, which may wait, and looks how often and how late the loop has its turns beside it. */
-export async function loopHold<T>(work: () => Promise<T>): Promise<LoopHold<T>> {
+async function loopHold<T>(work: () => Promise<T>): Promise<LoopHold<T>> {
   let turns = 0
   let longest = 0
   let last = performance.now()
