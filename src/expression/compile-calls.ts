@@ -4,17 +4,7 @@ import { Duration, literal, type Node } from './cel-parser.js'
 import { EvaluationError, type SecretName } from './expression.js'
 import type { ExpressionCode } from './problems.js'
 import { accepts, acceptsType, type FunctionTable, type Overload } from './signatures.js'
-import {
-  absorbed,
-  charge,
-  chargeFor,
-  chargeForAll,
-  chargeForResult,
-  NO_VALUE,
-  noValue,
-  type Run,
-  State
-} from './state.js'
+import { charge, chargeFor, chargeForAll, chargeForResult, NO_VALUE, noValue, type Run, State } from './state.js'
 import { MAX_LIST, MAX_TEXT } from './values.js'
 import type { VariableDefinition } from './variables/definition.js'
 
@@ -88,7 +78,7 @@ function compileDirect(overload: Overload, args: readonly Node[], scope: Scope, 
     const read = prepareWith(last.value)
     return (state) => settled(state, read(state.flow))
   }
-  if (second !== undefined && args.length === 2 && last !== undefined) {
+  if (second !== undefined && args.length === 2 && last !== undefined && overload.work === undefined) {
     const run = overload.prepare?.(last.value) ?? ((value: unknown) => overload.run(value, last.value))
     return folded(overload, operands, unary(operands[0] as Run, run, costOf(overload, last.value), overload.deep))
   }
@@ -118,9 +108,9 @@ function folded({ varies }: Overload, operands: readonly Run[], call: Run): Run 
     const value = call(state)
     return isShort(value) ? constant(value) : call
   } catch (error) {
-    // It then fails whenever it runs.
-    absorbed(error)
-    return call
+    // It then fails whenever it runs, of too many steps too.
+    if (error instanceof EvaluationError) return call
+    throw error
   }
 }
 
@@ -171,8 +161,16 @@ function unary(operand: Run, run: (value: unknown) => unknown, cost: number, dee
   }
 }
 
-function direct({ run, deep }: Overload, operands: readonly Run[]): Run {
+function direct({ run, deep, work }: Overload, operands: readonly Run[]): Run {
   const [first, second] = operands
+  if (work !== undefined) {
+    return (state) => {
+      const values = evaluate(operands, state, deep)
+      if (values === undefined) return NO_VALUE
+      charge(state, work(...values))
+      return settled(state, run(...values))
+    }
+  }
   if (operands.length === 1) return unary(first as Run, run, 0, deep)
   if (operands.length === 2 && !deep) return binary(first as Run, second as Run, run)
   return (state) => {
@@ -200,8 +198,9 @@ function dispatched(overloads: readonly Overload[], operands: readonly Run[], na
   return (state) => {
     const values = evaluate(operands, state, deep)
     if (values === undefined) return NO_VALUE
-    for (const { signature, readsFlow, run } of overloads) {
+    for (const { signature, readsFlow, run, work } of overloads) {
       if (signature.parameters.every((spec, i) => accepts(spec, values[i]))) {
+        if (work !== undefined) charge(state, work(...values))
         return settled(state, readsFlow ? run(state.flow, ...values) : run(...values))
       }
     }

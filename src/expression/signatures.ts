@@ -153,6 +153,7 @@ export interface Overload {
   readonly readsFlow: boolean
   readonly varies: boolean
   readonly deep: boolean
+  readonly work: FunctionDefinition['work']
   readonly prepare: FunctionDefinition['prepare']
   readonly prepareWith: FlowFunctionDefinition['prepareWith']
   // biome-ignore lint/suspicious/noExplicitAny: the signature is the type of the arguments
@@ -179,6 +180,7 @@ export class FunctionTable {
         readsFlow,
         varies: !readsFlow && definition.varies === true,
         deep: !readsFlow && definition.deep === true,
+        work: readsFlow ? undefined : definition.work,
         prepare: readsFlow ? undefined : definition.prepare,
         prepareWith: readsFlow ? definition.prepareWith : undefined,
         run: readsFlow ? definition.runWith : definition.run
@@ -266,6 +268,9 @@ export interface FunctionDefinition {
   readonly varies?: true
   /** Walks lists and maps to the bottom: all that they hold is taken from the budget. */
   readonly deep?: true
+  /** Steps that a call takes beyond those for the size of its arguments; see `BUDGET`. */
+  // biome-ignore lint/suspicious/noExplicitAny: the signature is the type of the arguments
+  readonly work?: (...args: any[]) => number
   /** The function of the first of two arguments, where the second one is known when it is compiled. */
   // biome-ignore lint/suspicious/noExplicitAny: the signature is the type of the arguments
   readonly prepare?: (second: any) => (first: any) => unknown

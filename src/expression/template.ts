@@ -8,7 +8,7 @@ import {
   type Template
 } from './expression.js'
 import { problem } from './problems.js'
-import { textOf } from './text.js'
+import { Room, textOf } from './text.js'
 import { MAX_TEXT } from './values.js'
 
 /** Problems of one text that are looked for. */
@@ -160,8 +160,9 @@ class CompiledTemplate implements Template {
   text(flow: Flow): string {
     if (this.constant !== undefined) return this.constant
     let text = ''
+    const room = new Room()
     for (const piece of this.#pieces) {
-      text += typeof piece === 'string' ? piece : textOf(piece.evaluate(flow))
+      text += typeof piece === 'string' ? piece : textOf(piece.evaluate(flow), room)
       if (text.length > MAX_TEXT) throw TOO_LONG
     }
     return text

@@ -1,18 +1,20 @@
-import type { Duration } from './cel-parser.js'
+import { Duration } from './cel-parser.js'
 import { EvaluationError } from './expression.js'
 import { MAX_TEXT, nanosOf, typeOf } from './values.js'
 
 /** Most items of lists and maps that one text shows: writing them takes some 10 ms. */
 const MAX_ITEMS = 100_000
+/** What takes longer to write counts as several items. */
+const WEIGHT = { nested: 3, entry: 6, number: 4, time: 8 } as const
 const TOO_MUCH = new EvaluationError(
   'failed',
-  `a text would show more than ${MAX_ITEMS} items or ${MAX_TEXT} characters`
+  `a text would show more than ${MAX_ITEMS} items (entries of maps, times and fractions count several times) or ${MAX_TEXT} characters`
 )
 
 /** What a text may still show. */
-interface Room {
-  items: number
-  characters: number
+export class Room {
+  items = MAX_ITEMS + WEIGHT.nested
+  characters = MAX_TEXT
 }
 
 /**
@@ -21,15 +23,17 @@ interface Room {
  */
 function checkRoom(value: unknown, room: Room): void {
   if (typeof value === 'string') room.characters -= value.length
+  else if (typeof value === 'number') room.items -= WEIGHT.number
   else if (value instanceof Uint8Array) room.characters -= value.length
+  else if (value instanceof Date || value instanceof Duration) room.items -= WEIGHT.time
   else if (Array.isArray(value)) {
-    room.items -= value.length
+    room.items -= value.length + WEIGHT.nested
     for (const item of value) {
       if (room.items < 0) break
       checkRoom(item, room)
     }
   } else if (value instanceof Map) {
-    room.items -= value.size
+    room.items -= value.size * WEIGHT.entry + WEIGHT.nested
     for (const [key, item] of value) {
       if (room.items < 0) break
       checkRoom(key, room)
@@ -39,14 +43,17 @@ function checkRoom(value: unknown, room: Room): void {
   if (room.items < 0 || room.characters < 0) throw TOO_MUCH
 }
 
-function checked(value: unknown): unknown {
-  if (typeof value === 'object') checkRoom(value, { items: MAX_ITEMS, characters: MAX_TEXT })
+function checked(value: unknown, room?: Room): unknown {
+  if (typeof value === 'object') checkRoom(value, room ?? new Room())
   return value
 }
 
-/** A value as text: lists joined by `,`, maps as JSON, timestamps RFC 3339, durations in seconds, bytes as UTF-8. Throws `failed` when it is too much. */
-export function textOf(value: unknown): string {
-  return textIn(checked(value))
+/**
+ * A value as text: lists joined by `,`, maps as JSON, timestamps RFC 3339, durations in seconds, bytes as UTF-8. Throws `failed`
+ * when it is too much, for what a text has left where it has several parts.
+ */
+export function textOf(value: unknown, room?: Room): string {
+  return textIn(checked(value, room))
 }
 
 function textIn(value: unknown): string {

@@ -1,5 +1,6 @@
-import { isUtf8 } from 'node:buffer'
 import { type ContentType, contentType } from '../expression/variables/message.js'
+import { Slices, type Steps } from '../lib/slices.js'
+import { utf8Text, view } from '../lib/utf8-text.js'
 
 /** Labels of text that is written as UTF-8; ASCII is a part of it. */
 const UTF8 = new Set(['', 'utf-8', 'utf8', 'us-ascii', 'ascii'])
@@ -18,20 +19,27 @@ export interface BodyText {
 /**
  * Reads `bytes` by the charset of their Content-Type. Text in another charset than UTF-8 becomes UTF-8. Bytes that are
  * not what they are called are taken one character for one byte, so that nothing that is not replaced changes, and a
- * stray byte does not keep a replacement from being made.
+ * stray byte does not keep a replacement from being made. Long content is read in slices.
  */
-export function readText(bytes: Uint8Array, header: string | undefined): BodyText {
+export async function readText(bytes: Uint8Array, header: string | undefined): Promise<BodyText> {
+  return new Slices().run(textIn(bytes, header))
+}
+
+function* textIn(bytes: Uint8Array, header: string | undefined): Steps<BodyText> {
   const type = contentType(header ?? '')
   const charset = (type.parameters.get('charset') ?? '').trim().toLowerCase()
-  if (UTF8.has(charset)) return isUtf8(bytes) ? utf8(bytes) : plain(bytes)
-  const text = decode(bytes, charset)
+  if (UTF8.has(charset)) {
+    const text = yield* utf8Text(bytes)
+    return text === undefined ? plain(bytes) : utf8(text)
+  }
+  const text = yield* decode(bytes, charset)
   return text === undefined
     ? plain(bytes)
     : { text, insertion: same, bytes: (changed) => Buffer.from(changed, 'utf8'), contentType: asUtf8(type) }
 }
 
-function utf8(bytes: Uint8Array): BodyText {
-  return { text: view(bytes).toString('utf8'), insertion: same, bytes: (text) => Buffer.from(text, 'utf8') }
+function utf8(text: string): BodyText {
+  return { text, insertion: same, bytes: (changed) => Buffer.from(changed, 'utf8') }
 }
 
 function plain(bytes: Uint8Array): BodyText {
@@ -46,13 +54,18 @@ function same(text: string): string {
   return text
 }
 
-function view(bytes: Uint8Array): Buffer {
-  return Buffer.from(bytes.buffer, bytes.byteOffset, bytes.byteLength)
-}
+/** Bytes of a charset that are read at a stretch. */
+const STRETCH = 32_768
 
-function decode(bytes: Uint8Array, charset: string): string | undefined {
+function* decode(bytes: Uint8Array, charset: string): Steps<string | undefined> {
   try {
-    return new TextDecoder(charset, { fatal: true }).decode(bytes)
+    const decoder = new TextDecoder(charset, { fatal: true })
+    let text = ''
+    for (let at = 0; at < bytes.length; at += STRETCH) {
+      text += decoder.decode(bytes.subarray(at, at + STRETCH), { stream: true })
+      yield
+    }
+    return text + decoder.decode()
   } catch {
     // No charset of this name, or bytes that it does not have.
     return undefined

@@ -23,6 +23,11 @@ export function absent(message: string): EvaluationError {
   return errorOf('absent', message)
 }
 
+/** Work of a function that takes `times` as long for a character of its text as what a step for eight of them pays. */
+export function weighing(times: number): (text: string) => number {
+  return (text) => (text.length > 256 ? (text.length >> 3) * (times - 1) : 0)
+}
+
 /** Throws `failed` when a string of `length` UTF-16 units may not be made. */
 export function checkLength(length: number): void {
   if (length > MAX_TEXT) throw failed(`a string would be longer than ${MAX_TEXT} characters`)

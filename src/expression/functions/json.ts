@@ -6,7 +6,7 @@ import { wellFormed } from './strings.js'
 
 /** The parsed value, or undefined when the text is too long, nested too deep or not JSON. */
 function parse(text: string): unknown {
-  if (text.length > MAX_TEXT || depthOf(text) > MAX_DEPTH) return undefined
+  if (text.length > MAX_TEXT || measure(text).depth > MAX_DEPTH) return undefined
   try {
     return JSON.parse(text)
   } catch (error) {
@@ -15,40 +15,59 @@ function parse(text: string): unknown {
   }
 }
 
-/** How deep the brackets of JSON text are nested; the parser has no limit of its own. */
-function depthOf(text: string): number {
+/** Steps for a list or map and for a member of a map: what parsing them and making our values takes. */
+const COST = { nested: 3, member: 2 } as const
+
+/** Steps for reading JSON text beyond those for its length. */
+function work(text: string): number {
+  return text.length > 256 ? measure(text).steps : 0
+}
+
+/** How deep the brackets of JSON text are nested, as the parser has no limit of its own, and the steps that it takes to read it. */
+function measure(text: string): { readonly depth: number; readonly steps: number } {
   let depth = 0
   let deepest = 0
+  let steps = 0
   let quoted = false
   for (let at = 0; at < text.length; at++) {
     const unit = text[at]
     if (unit === '"') quoted = !quoted
     else if (quoted) at += unit === '\\' ? 1 : 0
-    else if (unit === '[' || unit === '{') deepest = Math.max(deepest, ++depth)
-    else if (unit === ']' || unit === '}') depth--
+    else if (unit === '[' || unit === '{') {
+      deepest = Math.max(deepest, ++depth)
+      steps += COST.nested
+    } else if (unit === ']' || unit === '}') depth--
+    else if (unit === ':') steps += COST.member
   }
-  return deepest
+  return { depth: deepest, steps }
 }
 
 function decode(text: string): unknown {
   const value = parse(text)
   if (value === undefined) throw failed('the text is not JSON, too long or nested too deep')
-  return decoded(value)
+  return decoded(value, SURROGATES.test(text) ? wellFormed : same)
+}
+
+/** What may stand for a half of a surrogate pair, written out or as an escape. */
+const SURROGATES = /[\ud800-\udfff]|\\u[dD]/
+
+function same(text: string): string {
+  return text
 }
 
 /** Own property names become keys of a `Map`, so a name such as `__proto__` is data like any other. */
-function decoded(value: unknown): unknown {
-  if (typeof value === 'string') return wellFormed(value)
+function decoded(value: unknown, text: (raw: string) => string): unknown {
+  if (typeof value === 'string') return text(value)
   if (typeof value === 'number' && !Number.isFinite(value)) throw failed('a JSON number is out of range')
   if (typeof value !== 'object' || value === null) return value
   if (Array.isArray(value)) {
     checkCount(value.length)
-    return value.map(decoded)
+    return value.map((item) => decoded(item, text))
   }
-  const entries = Object.entries(value)
-  checkCount(entries.length)
+  const keys = Object.keys(value)
+  checkCount(keys.length)
   const map = new Map<string, unknown>()
-  for (const [key, item] of entries) map.set(wellFormed(key), decoded(item))
+  for (const key of keys) map.set(text(key), decoded((value as Record<string, unknown>)[key], text))
   return map
 }
 
@@ -128,11 +147,11 @@ function writeMap(map: ReadonlyMap<unknown, unknown>, out: BoundedText, depth: n
  * 1 MiB, nested too deep or with a number that no double holds.
  */
 export const jsonFunctions: readonly FunctionDefinition[] = [
-  { signature: 'json.decode(string): dyn', run: decode },
+  { signature: 'json.decode(string): dyn', run: decode, work },
   { signature: 'json.encode(dyn): string', run: jsonText, deep: true },
-  { signature: 'string.decodeJson(): dyn', run: decode },
+  { signature: 'string.decodeJson(): dyn', run: decode, work },
   { signature: 'list.encodeJson(): string', run: jsonText, deep: true },
   { signature: 'map.encodeJson(): string', run: jsonText, deep: true },
-  { signature: 'string.isJson(): bool', run: isJson },
-  { signature: 'isJson(string): bool', run: isJson }
+  { signature: 'string.isJson(): bool', run: isJson, work },
+  { signature: 'isJson(string): bool', run: isJson, work }
 ]

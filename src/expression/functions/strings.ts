@@ -1,7 +1,7 @@
 import type { EvaluationError } from '../expression.js'
 import type { FunctionDefinition } from '../signatures.js'
 import { MAX_LIST } from '../values.js'
-import { absent, bounded, checkCount, checkLength, failed } from './bounds.js'
+import { absent, bounded, checkCount, checkLength, failed, weighing } from './bounds.js'
 import { formatText } from './format.js'
 
 /*
@@ -140,6 +140,17 @@ function reverse(text: string): string {
   return backwards.replace(/([\udc00-\udfff])([\ud800-\udbff])/g, '$2$1')
 }
 
+/** `text` with the ASCII letters from `first` to `last` moved to those from `to` on. */
+function shifted(text: string, first: string, last: string, to: string): string {
+  const [from, end, by] = [first.charCodeAt(0), last.charCodeAt(0), to.charCodeAt(0) - first.charCodeAt(0)]
+  const units = Buffer.from(text, 'utf16le')
+  for (let at = 0; at < units.length; at += 2) {
+    const low = units[at] as number
+    if (low >= from && low <= end && units[at + 1] === 0) units[at] = low + by
+  }
+  return units.toString('utf16le')
+}
+
 const ESCAPES: ReadonlyMap<string, string> = new Map([
   ['\x07', '\\a'],
   ['\b', '\\b'],
@@ -174,38 +185,38 @@ export const stringFunctions: readonly FunctionDefinition[] = [
   { signature: 'string.indexOf(string, int): int', run: indexOf },
   { signature: 'string.lastIndexOf(string): int', run: lastIndexOf },
   { signature: 'string.lastIndexOf(string, int): int', run: lastIndexOf },
-  { signature: 'string.split(): list<string>', run: split },
-  { signature: 'string.split(string): list<string>', run: split },
-  { signature: 'string.split(string, int): list<string>', run: split },
-  { signature: 'string.replace(string, string): string', run: replace },
-  { signature: 'string.replace(string, string, int): string', run: replace },
+  { signature: 'string.split(): list<string>', run: split, work: weighing(2) },
+  { signature: 'string.split(string): list<string>', run: split, work: weighing(2) },
+  { signature: 'string.split(string, int): list<string>', run: split, work: weighing(2) },
+  { signature: 'string.replace(string, string): string', run: replace, work: weighing(4) },
+  { signature: 'string.replace(string, string, int): string', run: replace, work: weighing(4) },
   { signature: 'string.substring(int): string', run: substring },
   { signature: 'string.substring(int, int): string', run: substring },
   { signature: 'string.trim(): string', run: trim },
   {
     signature: 'string.lowerAscii(): string',
-    run: (text: string) =>
-      isAscii(text) ? text.toLowerCase() : text.replace(/[A-Z]+/g, (letters) => letters.toLowerCase())
+    run: (text: string) => (isAscii(text) ? text.toLowerCase() : shifted(text, 'A', 'Z', 'a'))
   },
   {
     signature: 'string.upperAscii(): string',
-    run: (text: string) =>
-      isAscii(text) ? text.toUpperCase() : text.replace(/[a-z]+/g, (letters) => letters.toUpperCase())
+    run: (text: string) => (isAscii(text) ? text.toUpperCase() : shifted(text, 'a', 'z', 'A'))
   },
   { signature: 'string.lower(): string', run: (text: string) => bounded(text.toLowerCase()) },
   { signature: 'string.upper(): string', run: (text: string) => bounded(text.toUpperCase()) },
-  { signature: 'string.reverse(): string', run: reverse },
+  { signature: 'string.reverse(): string', run: reverse, work: weighing(4) },
   { signature: 'string.format(list): string', run: formatText, deep: true },
-  { signature: 'strings.quote(string): string', run: quote }
+  { signature: 'strings.quote(string): string', run: quote, work: weighing(4) }
 ]
 
 /** Every character but the unreserved ones (RFC 3986 section 2.3) as escapes of its UTF-8 bytes. */
 export function percentEncode(text: string): string {
   checkLength(text.length)
-  return encodeURIComponent(wellFormed(text)).replace(
-    /[!'()*]/g,
-    (character) => `%${character.charCodeAt(0).toString(16).toUpperCase()}`
-  )
+  return encodeURIComponent(wellFormed(text))
+    .replace(/!/g, '%21')
+    .replace(/'/g, '%27')
+    .replace(/\(/g, '%28')
+    .replace(/\)/g, '%29')
+    .replace(/\*/g, '%2A')
 }
 
 /** Escapes as characters, or undefined when a `%` begins no escape or the bytes are not UTF-8. */
@@ -221,5 +232,6 @@ export function percentDecode(text: string): string | undefined {
 
 /** As `percentDecode`, where `+` is a space, as in a form (WHATWG URL section 5.1). */
 export function formDecode(text: string): string | undefined {
-  return percentDecode(text.replaceAll('+', ' '))
+  // A pattern is faster here than `replaceAll`.
+  return percentDecode(text.replace(/\+/g, ' '))
 }

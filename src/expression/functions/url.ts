@@ -1,7 +1,7 @@
 import type { FunctionDefinition } from '../signatures.js'
 import { textOf } from '../text.js'
 import { compareText, MAX_LIST, MAX_TEXT, typeOf } from '../values.js'
-import { BoundedText, bounded, checkLength, failed } from './bounds.js'
+import { BoundedText, bounded, checkLength, failed, weighing } from './bounds.js'
 import { formDecode, percentDecode, percentEncode } from './strings.js'
 
 /**
@@ -71,12 +71,12 @@ function valueText(value: unknown): string {
  * sorts by name and repeats the name for each item of a list. There is no leading `?`.
  */
 export const queryStringFunctions: readonly FunctionDefinition[] = [
-  { signature: 'queryString.decode(string): map<string, string>', run: decode },
+  { signature: 'queryString.decode(string): map<string, string>', run: decode, work: weighing(8) },
   { signature: 'queryString.encode(map): string', run: encode, deep: true },
-  { signature: 'string.decodeQueryString(): map<string, string>', run: decode },
+  { signature: 'string.decodeQueryString(): map<string, string>', run: decode, work: weighing(8) },
   { signature: 'map.encodeQueryString(): string', run: encode, deep: true },
-  { signature: 'string.isQueryString(): bool', run: isQueryString },
-  { signature: 'isQueryString(string): bool', run: isQueryString }
+  { signature: 'string.isQueryString(): bool', run: isQueryString, work: weighing(8) },
+  { signature: 'isQueryString(string): bool', run: isQueryString, work: weighing(8) }
 ]
 
 /** Scheme, authority, path, query and fragment (RFC 3986 appendix B). */
@@ -186,14 +186,14 @@ function unescapeUrl(text: string): string {
  * empty. `isURL` asks for a scheme and a host.
  */
 export const urlFunctions: readonly FunctionDefinition[] = [
-  { signature: 'url.escape(string): string', run: escapeUrl },
-  { signature: 'url.unescape(string): string', run: unescapeUrl },
-  { signature: 'url.parse(string): map<string, dyn>', run: parse },
-  { signature: 'string.escapeUrl(): string', run: escapeUrl },
-  { signature: 'string.unescapeUrl(): string', run: unescapeUrl },
-  { signature: 'string.parseUrl(): map<string, dyn>', run: parse },
-  { signature: 'string.isURL(): bool', run: isUrl },
-  { signature: 'string.isUrl(): bool', run: isUrl },
-  { signature: 'isUrl(string): bool', run: isUrl },
-  { signature: 'isURL(string): bool', run: isUrl }
+  { signature: 'url.escape(string): string', run: escapeUrl, work: weighing(4) },
+  { signature: 'url.unescape(string): string', run: unescapeUrl, work: weighing(4) },
+  { signature: 'url.parse(string): map<string, dyn>', run: parse, work: weighing(5) },
+  { signature: 'string.escapeUrl(): string', run: escapeUrl, work: weighing(4) },
+  { signature: 'string.unescapeUrl(): string', run: unescapeUrl, work: weighing(4) },
+  { signature: 'string.parseUrl(): map<string, dyn>', run: parse, work: weighing(5) },
+  { signature: 'string.isURL(): bool', run: isUrl, work: weighing(5) },
+  { signature: 'string.isUrl(): bool', run: isUrl, work: weighing(5) },
+  { signature: 'isUrl(string): bool', run: isUrl, work: weighing(5) },
+  { signature: 'isURL(string): bool', run: isUrl, work: weighing(5) }
 ]

@@ -76,7 +76,7 @@ function compileContentReplacing(
   return async (flow, body, headers) => {
     const content = await contentOf(flow, body, headers, bodies, refusals)
     if (!(content instanceof Uint8Array)) return content
-    const reading = readText(content, headers.get('content-type'))
+    const reading = await readText(content, headers.get('content-type'))
     const inserted = (text: string) => reading.insertion(text)
     const outcome = await replaceText(reading.text, entries, flow, { limit: bodies.each, threads, inserted })
     if (content !== body) bodies.release(flow, content.length)

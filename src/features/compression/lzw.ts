@@ -12,6 +12,8 @@ const FULL = 1 << MAX_BITS
 const SLOTS = 87_383
 /** Bytes after a full table until its worth is looked at again. */
 const CHECK = 10_000
+/** Bytes that are encoded in one turn of the loop: a millisecond or less. */
+const STRETCH = 16_384
 
 /**
  * Encodes the coding `compress` (RFC 9110 8.4.1.1): adaptive LZW with codes of 9 to 16 bits, as the program of this name
@@ -44,10 +46,17 @@ export class LzwEncoder extends Transform {
   }
 
   override _transform(chunk: Uint8Array, _encoding: BufferEncoding, done: TransformCallback): void {
-    for (const byte of chunk) this.#take(byte)
-    this.bytesWritten += chunk.length
+    this.#encode(chunk, 0, done)
+  }
+
+  /** Encodes the chunk from `start` on; a whole body may come as one. */
+  #encode(chunk: Uint8Array, start: number, done: TransformCallback): void {
+    const end = Math.min(chunk.length, start + STRETCH)
+    for (let at = start; at < end; at++) this.#take(chunk[at] as number)
+    this.bytesWritten += end - start
     if (this.#filled >= 4096) this.#give()
-    done()
+    if (end === chunk.length) done()
+    else setImmediate(() => (this.destroyed ? done() : this.#encode(chunk, end, done)))
   }
 
   override _flush(done: TransformCallback): void {

@@ -148,7 +148,7 @@ async function answerOf({ outcome }: Followed<Refused>): Promise<Pick<Attempt, '
     return { error: { code: 'RESPONSE_MALFORMED', message: 'the content coding of the response cannot be undone' } }
   }
   const { status, address, timeMs } = outcome
-  const body = readText(content, headers.get('content-type')).text
+  const { text: body } = await readText(content, headers.get('content-type'))
   return {
     res: { resolved_ip: address, status_code: status, time_ms: Math.round(timeMs), header: headers.byName, body }
   }

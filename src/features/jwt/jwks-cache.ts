@@ -3,7 +3,8 @@ import { type FileHandle, open, realpath } from 'node:fs/promises'
 import { sep } from 'node:path'
 import type { Clock } from '../../lib/clock.js'
 import type { Outbound } from '../../lib/http-client/outbound.js'
-import { type KeySet, type ReadKeysOptions, readKeySet } from './jwks.js'
+import { Slices } from '../../lib/slices.js'
+import { type KeySet, keySetIn, type ReadKeysOptions } from './jwks.js'
 
 /** The text of a key set with the milliseconds that it is fresh, or why there is none. */
 export type LoadedKeySet =
@@ -93,7 +94,7 @@ export class KeySetCache {
   async #load(): Promise<void> {
     const { clock, load, failed } = this.#parts
     const loaded = await load()
-    const reason = loaded.ok ? this.#take(loaded.text, loaded.freshFor) : loaded.reason
+    const reason = loaded.ok ? await this.#take(loaded.text, loaded.freshFor) : loaded.reason
     this.#failing = reason !== undefined
     this.#endedAt = clock.monotonic()
     this.#pending = undefined
@@ -101,9 +102,9 @@ export class KeySetCache {
   }
 
   /** Undefined, or why the text is not taken. */
-  #take(text: string, freshFor: number): string | undefined {
+  async #take(text: string, freshFor: number): Promise<string | undefined> {
     if (text !== this.#text) {
-      const set = readKeySet(text, this.#parts)
+      const set = await new Slices().run(keySetIn(text, this.#parts))
       if (set === undefined) return 'what came is no set of keys'
       this.#set = set
       this.#text = text

@@ -1,5 +1,6 @@
 import { createHash, createPublicKey, createSecretKey, type JsonWebKey, type KeyObject } from 'node:crypto'
 import { isObject } from '../../lib/json.js'
+import { atOnce, type Steps } from '../../lib/slices.js'
 
 /** A key that checks signatures. */
 export interface VerificationKey {
@@ -45,8 +46,13 @@ const PUBLIC_BLOCKS = new Set(['PUBLIC KEY', 'RSA PUBLIC KEY', 'CERTIFICATE'])
  * keys, RSA of less than 2048 bits. A certificate gives its key only; its dates and its issuer are not looked at.
  */
 export function readKeySet(text: string, options: ReadKeysOptions): KeySet | undefined {
-  const keys = text.trimStart().startsWith('-----BEGIN') ? fromPem(text) : fromJson(text, options)
-  return keys === undefined || keys.length > MAX_KEYS ? undefined : keySetOf(keys)
+  return atOnce(keySetIn(text, options))
+}
+
+/** As `readKeySet`, a step for each key: OpenSSL takes a millisecond and more for some. */
+export function* keySetIn(text: string, options: ReadKeysOptions): Steps<KeySet | undefined> {
+  const keys = yield* text.trimStart().startsWith('-----BEGIN') ? fromPem(text) : fromJson(text, options)
+  return keys === undefined ? undefined : keySetOf(keys)
 }
 
 /** One secret for HMAC; undefined when it is too short for every algorithm that is left. */
@@ -61,7 +67,7 @@ export function keySetOf(keys: readonly VerificationKey[]): KeySet {
   return { keys, byId: new Map(keys.map((key) => [key.id, key])) }
 }
 
-function fromPem(text: string): VerificationKey[] | undefined {
+function* fromPem(text: string): Steps<VerificationKey[] | undefined> {
   const keys: VerificationKey[] = []
   for (const [block, label] of text.matchAll(PEM_BLOCK)) {
     // The public half could be worked out, but who hands out the private one has made a mistake.
@@ -70,11 +76,13 @@ function fromPem(text: string): VerificationKey[] | undefined {
     if (key === undefined) return undefined
     const usable = verificationKey(key, undefined, undefined)
     if (usable !== undefined) keys.push(usable)
+    if (keys.length > MAX_KEYS) return undefined
+    yield
   }
   return keys.length === 0 ? undefined : keys
 }
 
-function fromJson(text: string, options: ReadKeysOptions): VerificationKey[] | undefined {
+function* fromJson(text: string, options: ReadKeysOptions): Steps<VerificationKey[] | undefined> {
   let data: unknown
   try {
     data = JSON.parse(text)
@@ -85,7 +93,13 @@ function fromJson(text: string, options: ReadKeysOptions): VerificationKey[] | u
   if (!isObject(data)) return undefined
   const members = Array.isArray(data.keys) ? data.keys : typeof data.kty === 'string' ? [data] : undefined
   if (members === undefined || members.length > MAX_KEYS) return undefined
-  return members.flatMap((member: unknown) => (isObject(member) ? (fromJwk(member, options) ?? []) : []))
+  const keys: VerificationKey[] = []
+  for (const member of members as readonly unknown[]) {
+    const key = isObject(member) ? fromJwk(member, options) : undefined
+    if (key !== undefined) keys.push(key)
+    yield
+  }
+  return keys
 }
 
 function fromJwk(jwk: Readonly<Record<string, unknown>>, { secrets }: ReadKeysOptions): VerificationKey | undefined {

@@ -2,9 +2,13 @@ import type { Template } from '../../expression/expression.js'
 import type { BodyBuffers } from '../../flow/body-buffers.js'
 import { type Flow, flowSlot } from '../../flow/flow.js'
 import type { Verdict } from '../../flow/verdict.js'
+import { formFields } from '../../lib/form-fields.js'
+import { JsonValue, jsonMembers } from '../../lib/json-members.js'
+import { Passes, Slices, type Steps } from '../../lib/slices.js'
+import { isUtf8Throughout } from '../../lib/utf8-text.js'
 import type { Scope } from '../../policy/action.js'
 import { type ClaimRules, claimsProblem, type JwtConfig } from './config.js'
-import { type JwtProblem, readJsonObject, type Token } from './token.js'
+import { type JwtProblem, MAX_DEPTH, type Token } from './token.js'
 import type { TokenVerifier, Verified } from './verifier.js'
 
 /** The text of a token, or why there is none. */
@@ -17,13 +21,12 @@ interface Place {
 }
 
 /** Values of a body by their names in lower case, or why it has none. */
-type Members = ReadonlyMap<string, readonly unknown[]> | JwtProblem
+type Members = ReadonlyMap<string, readonly (string | JsonValue)[]> | JwtProblem
 
 /** Where a flow keeps the members of its body, with the bytes that they were read from. */
 const bodyMembers = flowSlot<{ readonly bytes: Uint8Array; readonly members: Members }>('jwt.body')
 const BODY_METHODS = new Set(['POST', 'PUT', 'PATCH'])
 const MEDIA_TYPE = /^(application\/json|application\/x-www-form-urlencoded)[ \t]*(?:;|$)/i
-const UTF8 = new TextDecoder('utf-8', { fatal: true, ignoreBOM: true })
 
 /** The token in a header. A header that came twice is refused: the upstream might look at the other one. */
 function tokenInHeader({ name, prefix }: Place, flow: Flow): Found {
@@ -44,17 +47,19 @@ async function membersOfBody(flow: Flow, bodies: BodyBuffers): Promise<Members |
   if (!(bytes instanceof Uint8Array)) return bytes
   const known = flow.get(bodyMembers)
   if (known?.bytes === bytes) return known.members
-  const members = type.toLowerCase() === 'application/json' ? readJson(bytes) : readForm(bytes)
+  const isJson = type.toLowerCase() === 'application/json'
+  const members = await new Slices().run(isJson ? readJson(bytes) : readForm(bytes))
   flow.set(bodyMembers, { bytes, members })
   return members
 }
 
 /** The token in a body. Names have no case, and one that came twice, in whatever case, is refused. */
-function tokenInBody({ name, prefix }: Place, members: Members, flow: Flow): Found {
+async function tokenInBody({ name, prefix }: Place, members: Members, flow: Flow): Promise<Found> {
   if (typeof members === 'string') return { problem: members }
   const values = members.get(name.text(flow).toLowerCase()) ?? []
   if (values.length > 1) return { problem: 'JWT_REPEATED' }
-  const [value] = values
+  const [found] = values
+  const value = found instanceof JsonValue ? ((await new Slices().run(found.scalar())) ?? found) : found
   return value === undefined || typeof value === 'string' ? stripped(value, prefix, flow) : { problem: 'JWT_MALFORMED' }
 }
 
@@ -68,30 +73,27 @@ function stripped(value: string | undefined, prefix: Template | undefined, flow:
   return text === '' ? { problem: 'JWT_MISSING' } : { text }
 }
 
-function byLowerCase(entries: Iterable<readonly [string, unknown]>): ReadonlyMap<string, readonly unknown[]> {
-  const members = new Map<string, unknown[]>()
+function* byLowerCase<V extends string | JsonValue>(entries: readonly (readonly [string, V])[]): Steps<Members> {
+  const members = new Map<string, V[]>()
+  const passes = new Passes()
   for (const [name, value] of entries) {
     const known = members.get(name.toLowerCase())
     if (known === undefined) members.set(name.toLowerCase(), [value])
     else known.push(value)
+    if (passes.due()) yield
   }
   return members
 }
 
-function readJson(bytes: Uint8Array): Members {
-  const object = readJsonObject(bytes)
-  return object === undefined ? 'JWT_BODY_JSON' : byLowerCase(Object.entries(object))
+function* readJson(bytes: Uint8Array): Steps<Members> {
+  const members = yield* jsonMembers(bytes, { distinct: 'everywhere', depth: MAX_DEPTH })
+  return members === undefined ? 'JWT_BODY_JSON' : yield* byLowerCase(members)
 }
 
-function readForm(bytes: Uint8Array): Members {
-  let text: string
-  try {
-    text = UTF8.decode(bytes)
-  } catch {
-    // The decoder has one reason to throw.
-    return 'JWT_BODY_FORM'
-  }
-  return byLowerCase(new URLSearchParams(text))
+function* readForm(bytes: Uint8Array): Steps<Members> {
+  if (!(yield* isUtf8Throughout(bytes))) return 'JWT_BODY_FORM'
+  const fields = yield* formFields(bytes)
+  return fields === undefined ? 'JWT_BODY_FORM' : yield* byLowerCase(fields)
 }
 
 /** One token of a request. */
@@ -142,6 +144,8 @@ function compileToken(token: TokenConfig, index: number, { verifier, rules, scop
   if (location === 'header') return (flow) => check(tokenInHeader(place, flow), flow)
   return async (flow) => {
     const members = await membersOfBody(flow, bodies)
-    return typeof members === 'object' && 'kind' in members ? members : check(tokenInBody(place, members, flow), flow)
+    return typeof members === 'object' && 'kind' in members
+      ? members
+      : check(await tokenInBody(place, members, flow), flow)
   }
 }

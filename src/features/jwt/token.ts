@@ -3,7 +3,7 @@ import { defineErrors, messageOf } from '../../lib/errors.js'
 import { FIRST_LOAD_FLOOR } from './jwks-cache.js'
 
 /** Deepest nesting; claims need a handful. */
-const MAX_DEPTH = 64
+export const MAX_DEPTH = 64
 const QUOTE = 0x22
 const BACKSLASH = 0x5c
 const COLON = 0x3a

@@ -1,9 +1,9 @@
 import { respond, type Verdict } from '../../flow/verdict.js'
-import { objectMember, readObject, textMember } from './json.js'
+import { isEmptyList, objectMember, readObject, textMember } from './json.js'
 import { macKey, macOf, type WebhookRequest } from './scheme.js'
 
 /** Answers a question by which a sender tests a URL before it sends there. Undefined: the request is no such question. */
-export type Challenge = (request: WebhookRequest, secret: string) => Verdict | undefined
+export type Challenge = (request: WebhookRequest, secret: string) => Verdict | undefined | Promise<Verdict | undefined>
 
 /** Nothing that a browser would take for a page, whatever it says. */
 function answer(type: 'text/plain' | 'application/json', text: string): Verdict {
@@ -35,12 +35,12 @@ const FORM = { algorithm: 'sha256', encoding: 'base64' } as const
 const TOKEN = /^[A-Za-z0-9+/=_.-]{1,256}$/
 
 /** Twitter's challenge-response check: `GET ?crc_token=…`. */
-export const twitterChallenge: Challenge = (request, secret) => {
+export const twitterChallenge: Challenge = async (request, secret) => {
   if (request.method !== 'GET') return undefined
   // A plus sign that was sent as it is has become a blank.
   const token = parameter(request, 'crc_token')?.replaceAll(' ', '+')
   if (token === undefined || !TOKEN.test(token)) return undefined
-  const code = macOf(FORM, macKey(secret), token)
+  const code = await macOf(FORM, macKey(secret), token)
   return answer('application/json', JSON.stringify({ response_token: `sha256=${code}` }))
 }
 
@@ -58,24 +58,25 @@ export const worldlineChallenge: Challenge = ({ method, headers }) => {
 const XERO_MAX_LENGTH = 512
 
 /** Xero's intent to receive: a signed delivery without events, answered by 200 and nothing else. */
-export const xeroIntent: Challenge = ({ body }) => {
+export const xeroIntent: Challenge = async ({ body }) => {
   if (body.length > XERO_MAX_LENGTH) return undefined
-  const { events, entropy } = readObject(body) ?? {}
-  return Array.isArray(events) && events.length === 0 && typeof entropy === 'string' ? respond(200) : undefined
+  const object = await readObject(body, ['events', 'entropy'])
+  if (object === undefined || typeof object.get('entropy') !== 'string') return undefined
+  return isEmptyList(object, 'events') ? respond(200) : undefined
 }
 
 const EVENT = 'endpoint.url_validation'
 const ZOOM_FORM = { algorithm: 'sha256', encoding: 'hex' } as const
 
 /** Zoom's validation of an endpoint: a signed event with a `plainToken`, whose code comes back beside it. */
-export const zoomChallenge: Challenge = ({ body }, secret) => {
+export const zoomChallenge: Challenge = async ({ body }, secret) => {
   // Other events are not parsed.
   if (!Buffer.from(body.buffer, body.byteOffset, body.byteLength).includes(EVENT)) return undefined
-  const event = readObject(body)
-  if (event === undefined || event.event !== EVENT) return undefined
-  const payload = objectMember(event, 'payload')
+  const event = await readObject(body, ['event', 'payload'])
+  if (event === undefined || event.get('event') !== EVENT) return undefined
+  const payload = await objectMember(event, 'payload', ['plainToken'])
   const plainToken = payload === undefined ? undefined : textMember(payload, 'plainToken')
   if (plainToken === undefined) return undefined
-  const encryptedToken = macOf(ZOOM_FORM, macKey(secret), plainToken)
+  const encryptedToken = await macOf(ZOOM_FORM, macKey(secret), plainToken)
   return answer('application/json', JSON.stringify({ plainToken, encryptedToken }))
 }

@@ -1,6 +1,8 @@
 import { createHash, createHmac, createSecretKey, type KeyObject, timingSafeEqual } from 'node:crypto'
 import type { HeaderFields } from '../../flow/headers.js'
 import { defineErrors } from '../../lib/errors.js'
+import { formFields } from '../../lib/form-fields.js'
+import { Slices, type Steps } from '../../lib/slices.js'
 
 /** What a scheme sees of a request. */
 export interface WebhookRequest {
@@ -147,11 +149,56 @@ export function macKey(secret: string | Uint8Array): KeyObject {
   return typeof secret === 'string' ? createSecretKey(secret, 'utf8') : createSecretKey(secret)
 }
 
-/** The HMAC (RFC 2104) of the parts one after the other, as text. */
-export function macOf({ algorithm, encoding }: MacForm, key: KeyObject, ...parts: readonly (string | Uint8Array)[]) {
+/** Texts, which count as UTF-8, bytes, and pieces of a text that are made one by one. */
+type SignedPart = string | Uint8Array | Iterable<string>
+
+/** The HMAC (RFC 2104) of the parts one after the other, as text; long ones are hashed in slices. */
+export async function macOf(
+  { algorithm, encoding }: MacForm,
+  key: KeyObject,
+  ...parts: readonly SignedPart[]
+): Promise<string> {
   const mac = createHmac(algorithm, key)
-  for (const part of parts) mac.update(part)
+  await hashed(mac, parts)
   return mac.digest(encoding)
+}
+
+/** Feeds the parts to a hash, or to what makes or checks a signature, in slices where they are long. */
+export async function hashed(
+  hash: { update(piece: string | Uint8Array): unknown },
+  parts: readonly SignedPart[]
+): Promise<void> {
+  await new Slices().run(fed(hash, parts))
+}
+
+/** Bytes or characters that are hashed at a stretch. */
+const STRETCH = 65_536
+
+function* fed(hash: { update(piece: string | Uint8Array): unknown }, parts: readonly SignedPart[]): Steps<undefined> {
+  for (const part of parts) {
+    for (const piece of typeof part === 'string' ? piecesOf(part) : part instanceof Uint8Array ? [part] : part) {
+      if (piece.length <= STRETCH) hash.update(piece)
+      else if (typeof piece === 'string') throw new Error('a piece of a text is short')
+      else {
+        for (let at = 0; at < piece.length; at += STRETCH) {
+          hash.update(piece.subarray(at, at + STRETCH))
+          yield
+        }
+      }
+      yield
+    }
+  }
+  return undefined
+}
+
+/** A text in pieces that cut no pair of surrogates. */
+export function* piecesOf(text: string, length = STRETCH): Iterable<string> {
+  for (let at = 0; at < text.length; ) {
+    const unit = text.charCodeAt(at + length - 1)
+    const end = at + (unit >= 0xd800 && unit <= 0xdbff ? length - 1 : length)
+    yield text.slice(at, end)
+    at = end
+  }
 }
 
 /**
@@ -198,10 +245,26 @@ export function isForm({ headers }: WebhookRequest): boolean {
   return type !== undefined && /^application\/x-www-form-urlencoded\s*(?:;|$)/i.test(type)
 }
 
-/** The fields of a form, or of a query: name → values in order of arrival. */
-export function fieldsOf(encoded: string): ReadonlyMap<string, readonly string[]> {
+/** Names of fields with their values in order of arrival. */
+export type Fields = ReadonlyMap<string, readonly string[]>
+
+/** The fields of a query. */
+export function fieldsOfQuery(query: string): Fields {
+  return byName(new URLSearchParams(query))
+}
+
+/** Fields that a form may have; senders write some dozens. */
+const MAX_FIELDS = 4_096
+
+/** The fields of a form, read in slices; undefined when there are too many for one of a sender. */
+export async function fieldsOfForm(body: Uint8Array): Promise<Fields | undefined> {
+  const fields = await new Slices().run(formFields(body, MAX_FIELDS))
+  return fields === undefined ? undefined : byName(fields)
+}
+
+function byName(pairs: Iterable<readonly [string, string]>): Fields {
   const fields = new Map<string, string[]>()
-  for (const [name, value] of new URLSearchParams(encoded)) {
+  for (const [name, value] of pairs) {
     const values = fields.get(name)
     if (values === undefined) fields.set(name, [value])
     else values.push(value)
@@ -210,11 +273,6 @@ export function fieldsOf(encoded: string): ReadonlyMap<string, readonly string[]
 }
 
 /** Names in the order of their UTF-16 code units, as the senders' libraries sort them. */
-export function sortedNames(fields: ReadonlyMap<string, readonly string[]>): readonly string[] {
+export function sortedNames(fields: Fields): readonly string[] {
   return [...fields.keys()].sort()
-}
-
-/** The body as text in UTF-8, without a copy of its bytes. */
-export function textOf(body: Uint8Array): string {
-  return Buffer.from(body.buffer, body.byteOffset, body.byteLength).toString('utf8')
 }

@@ -155,12 +155,12 @@ export class Verification {
     if (!(body instanceof Uint8Array)) return { kind: 'unreadable', verdict: body }
     const seen = this.#seen(flow, request, body)
     const { unsigned, signed } = this.#provider
-    const answer = unsigned?.(seen, secret)
+    const answer = await unsigned?.(seen, secret)
     if (answer !== undefined) return { kind: 'answered', verdict: answer }
     const found = verify(seen, this.#certificates)
     const finding = this.#fresh(found instanceof Promise ? await found : found, flow, seen.now)
     if (typeof finding === 'string') return this.#unverified(finding)
-    const reply = signed?.(seen, secret)
+    const reply = await signed?.(seen, secret)
     return reply === undefined ? { kind: 'verified' } : { kind: 'answered', verdict: reply }
   }
 

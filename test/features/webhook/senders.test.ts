@@ -1,7 +1,7 @@
 import { createHmac } from 'node:crypto'
 import { gzipSync } from 'node:zlib'
 import t from 'tap'
-import { readObject } from '../../../src/features/webhook/json.js'
+import { isEmptyList, objectMember, readObject } from '../../../src/features/webhook/json.js'
 import { type Provider, providers, secretProblem } from '../../../src/features/webhook/providers.js'
 import { readTimestamp } from '../../../src/features/webhook/scheme.js'
 import { Replays } from '../../../src/features/webhook/verification.js'
@@ -47,13 +47,19 @@ t.test('timestamps: Unix time in seconds and milliseconds, ISO 8601, and nothing
 })
 
 t.test('a JSON body that says something twice is none', async (t) => {
-  const read = (text: string | Buffer) => readObject(Buffer.from(text as string))
-  t.same(read('{"a":1,"b":{"a":[1,{"a":2}]},"c":"\\"a\\":,{"}'), { a: 1, b: { a: [1, { a: 2 }] }, c: '"a":,{' })
-  t.same(read(' {} '), {})
-  t.same(read('{"a":"\\\\","b":{"x":1,"x":2}}'), { a: '\\', b: { x: 2 } }, 'inside of members it is their affair')
+  const read = (text: string | Buffer) => readObject(Buffer.from(text as string), ['a', 'c', 'd', 'e'])
+  const plain = async (text: string) => Object.fromEntries((await read(text)) ?? [['none', 'none']])
+  t.same(await plain('{"a":1,"b":{"a":[1,{"a":2}]},"c":"\\"a\\":,{","d":null}'), { a: 1, c: '"a":,{', d: null })
+  t.same(await plain(' {} '), {})
+  t.same(await plain('{"a":"\\\\","b":{"x":1,"x":2}}'), { a: '\\' }, 'inside of members it is their affair')
+  const nested = await read('{"d":{"x":"y","z":7},"e": [ ],"a":[1]}')
+  if (nested === undefined) throw new Error('it is an object')
+  t.same([...((await objectMember(nested, 'd', ['x'])) ?? [])], [['x', 'y']])
+  t.equal(await objectMember(nested, 'a', ['x']), undefined, 'a list is no object')
+  t.same([isEmptyList(nested, 'e'), isEmptyList(nested, 'a'), isEmptyList(nested, 'd')], [true, false, false])
   for (const text of ['{"a":1,"a":1}', '{"a":1,"\\u0061":2}', '{"a":{"b":1},"c":2,"a":3}', '[1]', '1', 'null', '{', ''])
-    t.equal(read(text), undefined, text)
-  t.equal(read(Buffer.from([0x7b, 0x22, 0xff, 0x22, 0x3a, 0x31, 0x7d])), undefined, 'no UTF-8')
+    t.equal(await read(text), undefined, text)
+  t.equal(await read(Buffer.from([0x7b, 0x22, 0xff, 0x22, 0x3a, 0x31, 0x7d])), undefined, 'no UTF-8')
 })
 
 t.test('secrets that a sender cannot have are known as such, and never repeated', async (t) => {

@@ -2,7 +2,10 @@ import { createHash } from 'node:crypto'
 import {
   ACCEPTED,
   type Failure,
-  fieldsOf,
+  type Fields,
+  fieldsOfForm,
+  fieldsOfQuery,
+  hashed,
   isAmong,
   isForm,
   macKey,
@@ -11,7 +14,6 @@ import {
   sameText,
   single,
   sortedNames,
-  textOf,
   type WebhookRequest
 } from '../scheme.js'
 import { partsOf } from './body-mac.js'
@@ -26,19 +28,21 @@ const NONCE = 'x-plivo-signature-v3-nonce'
  */
 export const plivo: Scheme = (secret) => {
   const key = macKey(secret)
-  return (request) => {
+  return async (request) => {
     const found = single(request.headers, SIGNATURE)
     if (typeof found === 'string') return found
     const nonce = single(request.headers, NONCE)
     if (typeof nonce === 'string') return nonce
     const form = isForm(request)
     if (!form && request.body.length > 0) return 'BODY_INVALID'
-    const fields = form ? textOf(request.body) : ''
+    const fields = form ? await fieldsOfForm(request.body) : undefined
+    if (form && fields === undefined) return 'BODY_INVALID'
+    const ofForm = fields === undefined || fields.size === 0 ? undefined : joined(fields, '', '')
     const given = partsOf(found.value, ',')
     let same = false
     for (const url of request.urls()) {
-      for (const text of signedTexts(url, request.method, fields)) {
-        if (isAmong(macOf(FORM, key, `${text}.${nonce.value}`), given)) same = true
+      for (const text of signedTexts(url, request.method, ofForm)) {
+        if (isAmong(await macOf(FORM, key, ...text, `.${nonce.value}`), given)) same = true
       }
     }
     return same ? ACCEPTED : 'SIGNATURE_INVALID'
@@ -46,20 +50,23 @@ export const plivo: Scheme = (secret) => {
 }
 
 /** Behind a URL without a query Plivo's own libraries put a question mark or a dot before the fields: either counts. */
-function signedTexts(url: string, method: string, form: string): readonly string[] {
+function signedTexts(url: string, method: string, form: string | undefined): readonly (readonly string[])[] {
   const mark = url.indexOf('?')
   const base = mark === -1 ? url : url.slice(0, mark)
-  const query = joined(mark === -1 ? '' : url.slice(mark + 1), '=', '&')
+  const query = joined(fieldsOfQuery(mark === -1 ? '' : url.slice(mark + 1)), '=', '&')
   const whole = query === '' ? base : `${base}?${query}`
   // Of a GET there are no fields but those of the query.
-  if (form === '' || method === 'GET') return [whole]
-  const fields = joined(form, '', '')
-  return query === '' ? [`${base}?${fields}`, `${base}.${fields}`] : [`${whole}.${fields}`]
+  if (form === undefined || method === 'GET') return [[whole]]
+  return query === ''
+    ? [
+        [`${base}?`, form],
+        [`${base}.`, form]
+      ]
+    : [[`${whole}.`, form]]
 }
 
 /** Fields in the order of their names, and of their values under one name. */
-function joined(encoded: string, between: string, behind: string): string {
-  const fields = fieldsOf(encoded)
+function joined(fields: Fields, between: string, behind: string): string {
   return sortedNames(fields)
     .flatMap((name) => [...(fields.get(name) ?? [])].sort().map((value) => name + between + value))
     .join(behind)
@@ -77,36 +84,43 @@ const URL_FIELDS_FORM = { algorithm: 'sha1', encoding: 'base64' } as const
 export function urlFieldsMac({ header, bodyHash }: UrlFieldsMacOptions): Scheme {
   return (secret) => {
     const key = macKey(secret)
-    return (request) => {
+    return async (request) => {
       const found = single(request.headers, header)
       if (typeof found === 'string') return found
-      const signed = signedBody(request, bodyHash)
+      const signed = await signedBody(request, bodyHash)
       if (typeof signed === 'string') return signed
       let same = false
       for (const url of request.urls())
-        if (sameText(macOf(URL_FIELDS_FORM, key, url + signed.text), found.value)) same = true
+        if (sameText(await macOf(URL_FIELDS_FORM, key, url, signed.text), found.value)) same = true
       return same ? ACCEPTED : 'SIGNATURE_INVALID'
     }
   }
 }
 
 /** What of the body is signed behind the URL. A body that nothing of the signature covers is refused. */
-function signedBody(request: WebhookRequest, bodyHash: string | undefined): { readonly text: string } | Failure {
+async function signedBody(
+  request: WebhookRequest,
+  bodyHash: string | undefined
+): Promise<{ readonly text: string } | Failure> {
   const { body, target } = request
   const mark = target.indexOf('?')
-  const hashes = bodyHash === undefined || mark === -1 ? undefined : fieldsOf(target.slice(mark + 1)).get(bodyHash)
+  const hashes = bodyHash === undefined || mark === -1 ? undefined : fieldsOfQuery(target.slice(mark + 1)).get(bodyHash)
   if (hashes !== undefined) {
     const [hash] = hashes
-    const expected = createHash('sha256').update(body).digest('hex')
+    const hasher = createHash('sha256')
+    await hashed(hasher, [body])
+    const expected = hasher.digest('hex')
     return hashes.length === 1 && sameText(expected, hash as string) ? { text: '' } : 'SIGNATURE_INVALID'
   }
-  if (isForm(request)) return { text: concatenated(textOf(body)) }
+  if (isForm(request)) {
+    const fields = await fieldsOfForm(body)
+    return fields === undefined ? 'BODY_INVALID' : { text: concatenated(fields) }
+  }
   return body.length === 0 ? { text: '' } : 'BODY_INVALID'
 }
 
 /** A value that stands twice under one name counts once, as the senders' libraries have it. */
-function concatenated(form: string): string {
-  const fields = fieldsOf(form)
+function concatenated(fields: Fields): string {
   let text = ''
   for (const name of sortedNames(fields)) {
     for (const value of [...new Set(fields.get(name))].sort()) text += name + value

@@ -3,7 +3,8 @@ import { objectMember, readObject, textMember } from '../json.js'
 import {
   ACCEPTED,
   type Finding,
-  fieldsOf,
+  fieldsOfForm,
+  hashed,
   isAmong,
   isForm,
   keyFromBase64,
@@ -14,7 +15,6 @@ import {
   single,
   staleness,
   TOLERANCE,
-  textOf,
   type WebhookRequest
 } from '../scheme.js'
 
@@ -31,13 +31,13 @@ export function messageMac(...prefixes: readonly string[]): Scheme {
     const bytes = keyFromBase64(secret.startsWith(SECRET_PREFIX) ? secret.slice(SECRET_PREFIX.length) : secret)
     if (bytes === undefined) return `must be base64, behind ${SECRET_PREFIX} or alone`
     const key = macKey(bytes)
-    return ({ headers, body, now }): Finding => {
+    return async ({ headers, body, now }): Promise<Finding> => {
       const fields = signedFields(headers, prefixes)
       if (typeof fields === 'string') return fields
       const { id, timestamp, signature } = fields
       const stale = staleness(timestamp, now, TOLERANCE)
       if (stale !== undefined) return stale
-      const expected = `v1,${macOf(FORM, key, `${id}.${timestamp}.`, body)}`
+      const expected = `v1,${await macOf(FORM, key, `${id}.${timestamp}.`, body)}`
       if (!isAmong(expected, signature.split(' '))) return 'SIGNATURE_INVALID'
       // A retry has the same id and another timestamp.
       return { accepted: true, once: `${id}.${timestamp}` }
@@ -69,7 +69,7 @@ const CONTENTFUL_TOLERANCE = 30_000
  */
 export const contentful: Scheme = (secret) => {
   const key = macKey(secret)
-  return ({ headers, method, target, body, now }) => {
+  return async ({ headers, method, target, body, now }) => {
     const found = single(headers, SIGNATURE)
     if (typeof found === 'string') return found
     const list = single(headers, SIGNED)
@@ -81,7 +81,7 @@ export const contentful: Scheme = (secret) => {
     if (fields === undefined || path === undefined) return 'SIGNATURE_INVALID'
     const stale = staleness(headers.get(TIMESTAMP)?.trim(), now, CONTENTFUL_TOLERANCE)
     if (stale !== undefined) return stale
-    const expected = macOf(CONTENTFUL_FORM, key, `${method}\n${path}\n${fields}\n`, body)
+    const expected = await macOf(CONTENTFUL_FORM, key, `${method}\n${path}\n${fields}\n`, body)
     return sameText(expected, found.value) ? ACCEPTED : 'SIGNATURE_INVALID'
   }
 }
@@ -114,7 +114,7 @@ const DECODED = /%(?:3A|2F|3F|40|21|24|27|28|29|2A|2C|3B)/gi
  */
 export const hubspot: Scheme = (secret) => {
   const key = macKey(secret)
-  return (request) => {
+  return async (request) => {
     if (request.headers.has('x-hubspot-signature-v3'))
       return third(request, (text) => macOf(HUBSPOT_FORM, key, ...text))
     const found = single(request.headers, 'x-hubspot-signature')
@@ -129,12 +129,15 @@ export const hubspot: Scheme = (secret) => {
           ? request.urls().map((url) => secret + method + url)
           : []
     let same = false
-    for (const text of texts) if (sameText(hashOf(text, body), found.value)) same = true
+    for (const text of texts) if (sameText(await hashOf(text, body), found.value)) same = true
     return same ? ACCEPTED : 'SIGNATURE_INVALID'
   }
 }
 
-function third(request: WebhookRequest, mac: (text: readonly (string | Uint8Array)[]) => string): Finding {
+async function third(
+  request: WebhookRequest,
+  mac: (text: readonly (string | Uint8Array)[]) => Promise<string>
+): Promise<Finding> {
   const { headers, method, body, now } = request
   const found = single(headers, 'x-hubspot-signature-v3')
   if (typeof found === 'string') return found
@@ -144,7 +147,7 @@ function third(request: WebhookRequest, mac: (text: readonly (string | Uint8Arra
   if (stale !== undefined) return stale
   let same = false
   for (const url of request.urls()) {
-    if (sameText(mac([method + decoded(url), body, time.value]), found.value)) same = true
+    if (sameText(await mac([method + decoded(url), body, time.value]), found.value)) same = true
   }
   return same ? ACCEPTED : 'SIGNATURE_INVALID'
 }
@@ -153,8 +156,10 @@ function decoded(url: string): string {
   return url.replace(DECODED, (encoded) => String.fromCharCode(Number.parseInt(encoded.slice(1), 16)))
 }
 
-function hashOf(text: string, body: Uint8Array): string {
-  return createHash('sha256').update(text, 'utf8').update(body).digest('hex')
+async function hashOf(text: string, body: Uint8Array): Promise<string> {
+  const hash = createHash('sha256')
+  await hashed(hash, [text, body])
+  return hash.digest('hex')
 }
 
 const MAILGUN_FORM = { algorithm: 'sha256', encoding: 'hex' } as const
@@ -171,27 +176,29 @@ interface Signature {
  */
 export const mailgun: Scheme = (secret) => {
   const key = macKey(secret)
-  return (request) => {
-    const found = isForm(request) ? fromForm(request) : fromJson(request)
+  return async (request) => {
+    const found = isForm(request) ? await fromForm(request) : await fromJson(request)
     if (found === undefined) return 'SIGNATURE_MISSING'
     const { timestamp, token, signature } = found
     const stale = staleness(timestamp, request.now, TOLERANCE)
     if (stale !== undefined) return stale
-    if (!sameText(macOf(MAILGUN_FORM, key, timestamp + token), signature)) return 'SIGNATURE_INVALID'
+    if (!sameText(await macOf(MAILGUN_FORM, key, timestamp + token), signature)) return 'SIGNATURE_INVALID'
     return { accepted: true, once: token }
   }
 }
 
-function fromJson({ body }: WebhookRequest): Signature | undefined {
-  const object = readObject(body)
-  const member = object === undefined ? undefined : objectMember(object, 'signature')
+const MEMBERS = ['timestamp', 'token', 'signature']
+
+async function fromJson({ body }: WebhookRequest): Promise<Signature | undefined> {
+  const object = await readObject(body, ['signature'])
+  const member = object === undefined ? undefined : await objectMember(object, 'signature', MEMBERS)
   return member === undefined ? undefined : signatureOf((name) => textMember(member, name))
 }
 
-function fromForm({ body }: WebhookRequest): Signature | undefined {
-  const fields = fieldsOf(textOf(body))
+async function fromForm({ body }: WebhookRequest): Promise<Signature | undefined> {
+  const fields = await fieldsOfForm(body)
   return signatureOf((name) => {
-    const values = fields.get(name)
+    const values = fields?.get(name)
     return values?.length === 1 ? values[0] : undefined
   })
 }

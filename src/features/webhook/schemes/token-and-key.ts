@@ -3,6 +3,7 @@ import { type JsonObject, readObject, textMember } from '../json.js'
 import {
   ACCEPTED,
   type Finding,
+  hashed,
   keyFromBase64,
   type Scheme,
   type SenderKeys,
@@ -50,7 +51,7 @@ export function ecdsa({ header, timestamp }: EcdsaOptions): Scheme {
   return (secret) => {
     const key = publicKey(secret)
     if (key === undefined) return 'must be the base64 form of an ECDSA public key'
-    return ({ headers, body, now }) => {
+    return async ({ headers, body, now }) => {
       const found = single(headers, header)
       if (typeof found === 'string') return found
       const time = single(headers, timestamp)
@@ -59,7 +60,8 @@ export function ecdsa({ header, timestamp }: EcdsaOptions): Scheme {
       if (stale !== undefined) return stale
       const signature = signatureFromBase64(found.value)
       if (signature === undefined) return 'SIGNATURE_INVALID'
-      const verifier = createVerify('sha256').update(time.value).update(body)
+      const verifier = createVerify('sha256')
+      await hashed(verifier, [time.value, body])
       return verifier.verify(key, signature) ? ACCEPTED : 'SIGNATURE_INVALID'
     }
   }
@@ -86,14 +88,15 @@ const SIGNED: Readonly<Record<string, readonly string[]>> = {
   SubscriptionConfirmation: CONFIRMATION,
   UnsubscribeConfirmation: CONFIRMATION
 }
+const MEMBERS = ['Signature', 'SignatureVersion', 'SigningCertURL', ...new Set(Object.values(SIGNED).flat())]
 const OPTIONAL = 'Subject'
 const ALGORITHMS: Readonly<Record<string, 'sha1' | 'sha256'>> = { '1': 'sha1', '2': 'sha256' }
 
 /** Amazon SNS: RSA over named members of the JSON body, with the key of a certificate that the body names. */
 export const sns: Scheme =
   () =>
-  ({ body, now }, keys) => {
-    const message = readObject(body)
+  async ({ body, now }, keys) => {
+    const message = await readObject(body, MEMBERS)
     if (message === undefined) return 'BODY_INVALID'
     const signature = signatureFromBase64(textMember(message, 'Signature') ?? '')
     const version = textMember(message, 'SignatureVersion') ?? ''
@@ -117,7 +120,9 @@ async function verified(
 ): Promise<Finding> {
   const key = await keys.certificate(url, now)
   if (typeof key === 'string') return key
-  return createVerify(algorithm).update(text, 'utf8').verify(key, signature) ? ACCEPTED : 'SIGNATURE_INVALID'
+  const verifier = createVerify(algorithm)
+  await hashed(verifier, [text])
+  return verifier.verify(key, signature) ? ACCEPTED : 'SIGNATURE_INVALID'
 }
 
 /** Name and value of each signed member, a line each; undefined when one is missing. */
@@ -127,7 +132,7 @@ function canonical(message: JsonObject): string | undefined {
   if (names === undefined) return undefined
   let text = ''
   for (const name of names) {
-    const value = message[name]
+    const value = message.get(name)
     if (typeof value === 'string') text += `${name}\n${value}\n`
     else if (name !== OPTIONAL || (value !== undefined && value !== null)) return undefined
   }
