@@ -47,6 +47,7 @@ export class JsonValue {
   }
 }
 
+/** How strictly objects are read. */
 export interface JsonMembersOptions {
   /** In which objects a name may stand only once: which of two counts is left to every reader (RFC 8259 4). */
   readonly distinct: 'outermost' | 'everywhere'
