@@ -22,28 +22,35 @@ function lacks(program: string): string | undefined {
   return findProgram(program) === undefined ? `${program} is not installed` : undefined
 }
 
-const sluice: Peer = {
-  name: 'sluice',
-  missing: () => undefined,
-  can: () => true,
-  async start(scenario, upstream) {
-    const port = await freePort()
-    const policy = join(folder, `${scenario.name}.yaml`)
-    writeFileSync(policy, scenario.policy ?? '')
-    const env = {
-      SLUICE_LISTEN: `127.0.0.1:${port}`,
-      SLUICE_API_LISTEN: '127.0.0.1:0',
-      SLUICE_API_KEY: 'a-key-for-the-benchmark',
-      SLUICE_DATA: ':memory:',
-      SLUICE_UPSTREAM: `http://127.0.0.1:${upstream}`,
-      SLUICE_ACCESS_LOG: scenario.accessLog ? 'on' : 'off',
-      SLUICE_LOG_LEVEL: 'error',
-      SLUICE_LIMITS_CONNECTIONS: '20000',
-      ...(scenario.policy === undefined ? {} : { SLUICE_POLICY: policy })
-    }
-    const running = await startProgram(process.execPath, [here('../src/main.js'), 'start'], port, { cpu: CPU, env })
-    return { ...running, port }
+const sluice = build('sluice', here('../src/main.js'))
+
+/** Sluice as the file `main` starts it. */
+export function build(name: string, main: string): Peer {
+  return {
+    name,
+    missing: () => undefined,
+    can: () => true,
+    start: (scenario, upstream) => startBuild(main, scenario, upstream)
   }
+}
+
+async function startBuild(main: string, scenario: Scenario, upstream: number): ReturnType<Peer['start']> {
+  const port = await freePort()
+  const policy = join(folder, `${scenario.name}.yaml`)
+  writeFileSync(policy, scenario.policy ?? '')
+  const env = {
+    SLUICE_LISTEN: `127.0.0.1:${port}`,
+    SLUICE_API_LISTEN: '127.0.0.1:0',
+    SLUICE_API_KEY: 'a-key-for-the-benchmark',
+    SLUICE_DATA: ':memory:',
+    SLUICE_UPSTREAM: `http://127.0.0.1:${upstream}`,
+    SLUICE_ACCESS_LOG: scenario.accessLog ? 'on' : 'off',
+    SLUICE_LOG_LEVEL: 'error',
+    SLUICE_LIMITS_CONNECTIONS: '20000',
+    ...(scenario.policy === undefined ? {} : { SLUICE_POLICY: policy })
+  }
+  const running = await startProgram(process.execPath, [main, 'start'], port, { cpu: CPU, env })
+  return { ...running, port }
 }
 
 const httpProxy: Peer = {

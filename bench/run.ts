@@ -1,8 +1,9 @@
+import { join, resolve } from 'node:path'
 import { Worker } from 'node:worker_threads'
 import { halfLoad } from './half-load.js'
 import { idleConnections } from './idle.js'
 import { type Load, load } from './load.js'
-import { type Peer, peers } from './peers.js'
+import { build, type Peer, peers } from './peers.js'
 import { cpuSeconds, residentMegabytes } from './process.js'
 import { type Scenario, scenarios } from './scenarios.js'
 import { median, table } from './table.js'
@@ -11,7 +12,8 @@ import { median, table } from './table.js'
  * Sluice beside its peers, in one run: each round measures every peer once, one after the other, so that a change in
  * the machine's speed hits all of them. CPU comes from the kernel's accounting of the proxy's own processes.
  *
- * `npm run bench -- [--rounds N] [--seconds N] [--only pass,log,policy,flood,download,latency,idle]`
+ * `npm run bench -- [--rounds N] [--seconds N] [--only pass,log,policy,flood,download,latency,idle] [--beside FOLDER]`; FOLDER holds the
+ * `main.js` of another build of Sluice, which is measured too.
  */
 interface Sample extends Load {
   readonly cpu: number
@@ -25,6 +27,7 @@ const argument = (name: string, fallback: string) => {
 const rounds = Number(argument('rounds', '3'))
 const seconds = Number(argument('seconds', '3'))
 const only = argument('only', '')
+const beside = argument('beside', '')
 const wanted = (name: string) => only === '' || only.split(',').includes(name)
 
 async function main(): Promise<void> {
@@ -33,7 +36,8 @@ async function main(): Promise<void> {
     worker.once('message', resolve)
     worker.once('error', reject)
   })
-  const present = peers.filter((peer) => {
+  const others = beside === '' ? [] : [build('other build', join(resolve(beside), 'main.js'))]
+  const present = [...peers, ...others].filter((peer) => {
     const missing = peer.missing()
     if (missing !== undefined) console.log(`left out: ${peer.name} (${missing})`)
     return missing === undefined
