@@ -169,11 +169,11 @@ export class RenewalAdvice {
     const changed: ManagementStatus = { ...status, renews_at: timestampText(at), renewal_info }
     const revision = await ledger.step(target, { status: changed, work: { ...work, hurried } })
     if (revision === undefined) return false
-    this.#tell(target, changed, hurries)
+    this.#logChange(target, changed, hurries)
     return true
   }
 
-  #tell({ kind, id, names }: ManagedCertificate, status: ManagementStatus, hurries: boolean): void {
+  #logChange({ kind, id, names }: ManagedCertificate, status: ManagementStatus, hurries: boolean): void {
     const { log } = this.#parts
     const { renews_at, renewal_info: info } = status
     const about = { kind, id, names, renews_at }
