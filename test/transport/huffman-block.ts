@@ -12,7 +12,8 @@ for (const { length, symbol } of [...LENGTHS]
   code++
 }
 
-function coded(text: string): Buffer {
+/** A string literal with the Huffman code and its length (RFC 7541 5.2), of less than 127 bytes. */
+export function coded(text: string): Buffer {
   let bits = ''
   for (const byte of Buffer.from(text, 'latin1')) bits += CODES[byte]
   bits = bits.padEnd(Math.ceil(bits.length / 8) * 8, '1')
