@@ -4,6 +4,8 @@ import { CodedError } from '../../lib/errors.js'
 import { replaceFile } from '../../lib/files.js'
 import type { Json } from '../../lib/json.js'
 import type { Sealer } from '../../lib/seal.js'
+import { Slices } from '../../lib/slices.js'
+import { YoungGeneration } from '../../lib/young-generation.js'
 import { copyErrors } from '../errors.js'
 import { pieces } from '../queries.js'
 import type { RecordKey, WholeRecord } from '../records.js'
@@ -92,12 +94,16 @@ async function* blocks({ store, seal }: CopyPlace, parts: AsyncIterable<CopyPart
   const owner = ownerOf(store, id)
   yield Buffer.concat([MARK, id])
   let number = 0
+  // A copy of a large configuration takes seconds, and what it reads and makes lives long enough to be moved by each collection.
+  const young = new YoungGeneration()
+  const slices = new Slices({ tidy: () => young.tidy() })
   for await (const part of parts) {
     for (const text of texts(part)) {
       const sealed = seal.seal(Buffer.from(text), owner(number++))
       const length = Buffer.alloc(LENGTH_BYTES)
       length.writeUInt32BE(sealed.length)
       yield Buffer.concat([length, sealed])
+      if (slices.due) await slices.rest()
     }
   }
 }
