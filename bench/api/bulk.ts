@@ -1,20 +1,25 @@
-import { spawn } from 'node:child_process'
+import { type ChildProcess, spawn } from 'node:child_process'
 import { once } from 'node:events'
 import { mkdtemp, readFile, rm, writeFile } from 'node:fs/promises'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
+import type { Readable } from 'node:stream'
 import { setTimeout as sleep } from 'node:timers/promises'
 import { fileURLToPath } from 'node:url'
 import { type PostgresServer, startPostgres } from '../../test/store/postgres-server.js'
+import { cpuSeconds } from '../process.js'
 import { KEY } from './account.js'
 import { Client } from './client.js'
 import { answering } from './populate.js'
 import { listening } from './product.js'
 
 const MAIN = fileURLToPath(new URL('../../src/main.js', import.meta.url))
+const PLAIN = fileURLToPath(new URL('./plain-server.js', import.meta.url))
 const LOOP_DELAY = new URL('./loop-delay.js', import.meta.url).href
 /** Milliseconds between the requests of the traffic that runs beside. */
 const BESIDE = 10
+/** Milliseconds of what is measured before, to compare with. */
+const CALM = 10_000
 const LONGEST = 300_000
 
 export interface Bulk {
@@ -49,12 +54,14 @@ async function measure(
   const environment = { SLUICE_STORE: await server.database(), SLUICE_DATA: folder }
   const first = await started(main, folder, environment)
   ends.push(first.stop)
+  const plain = await plainServer()
+  ends.push(plain.stop)
   const file = join(folder, 'account.json')
   await writeFile(file, JSON.stringify(document(records)))
   await sleep(1000)
-  const calm = await watched(first, () => sleep(3000))
+  const calm = await watched(first, plain, () => sleep(CALM))
   console.log(`${records} records, calm: ${told(calm)}`)
-  const during = await watched(first, async () => {
+  const during = await watched(first, plain, async () => {
     const begun = performance.now()
     const peak = await imported(main, file, folder, environment)
     const written = performance.now() - begun
@@ -71,18 +78,25 @@ async function measure(
   console.log(
     `  a page of 100 of ${records / 2} edges: ${Math.round(performance.now() - begun)} ms, ${list.text.length} bytes`
   )
+  // The copy of what serves now is still being written beside traffic.
+  await until(async () => (await cpuShare(first.pid)) < 0.1)
   const second = await started(main, folder, environment)
   ends.push(second.stop)
-  console.log(`  start with them: ${seconds(second.took)}`)
+  console.log(`  start with them: ${seconds(second.took)}, ${seconds(cpuSeconds(second.pid) * 1000)} of the processor`)
 }
 
-interface Started {
-  readonly api: Client
-  readonly took: number
+interface Watched {
   /** The status of a request for the host of an edge. */
   answers(edge: number): Promise<number>
+  /** Milliseconds, since the call before. */
   longestDelay(): Promise<number>
   stop(): Promise<void>
+}
+
+interface Started extends Watched {
+  readonly pid: number
+  readonly api: Client
+  readonly took: number
 }
 
 async function started(main: string, folder: string, environment: Record<string, string>): Promise<Started> {
@@ -95,10 +109,21 @@ async function started(main: string, folder: string, environment: Record<string,
   })
   const { traffic, api } = await listening(child, printTrouble)
   const took = performance.now() - begun
-  const client = new Client(traffic)
+  return { pid: child.pid as number, api: new Client(api), took, ...watchable(child, traffic) }
+}
+
+/** A process that answers at once and takes no part: what it notices is the machine's. */
+async function plainServer(): Promise<Watched> {
+  const child = spawn(process.execPath, ['--import', LOOP_DELAY, PLAIN], {
+    stdio: ['ignore', 'pipe', 'inherit', 'ipc']
+  })
+  const [port] = (await once(child.stdout as Readable, 'data')) as [Buffer]
+  return watchable(child, Number(port))
+}
+
+function watchable(child: ChildProcess, port: number): Watched {
+  const client = new Client(port)
   return {
-    api: new Client(api),
-    took,
     answers: async (edge) => (await client.ask('GET', '/', undefined, { host: hostOf(edge) })).status,
     async longestDelay() {
       const answered = once(child, 'message')
@@ -141,21 +166,24 @@ interface Beside {
   readonly longestDelay: number
   readonly requests: readonly number[]
   readonly writes: readonly number[]
+  /** What a process that takes no part notices at the same time. */
+  readonly plain: { readonly longestDelay: number; readonly requests: readonly number[] }
   readonly refused: ReadonlyMap<string, number>
 }
 
 /** What clients of traffic and of the API notice while `run` runs. */
-async function watched(process: Started, run: () => Promise<unknown>): Promise<Beside> {
-  await process.longestDelay()
+async function watched(process: Started, plain: Watched, run: () => Promise<unknown>): Promise<Beside> {
+  await Promise.all([process.longestDelay(), plain.longestDelay()])
   let running = true
   const requests: number[] = []
+  const plainRequests: number[] = []
   const writes: number[] = []
   const refused = new Map<string, number>()
-  const traffic = async () => {
+  const traffic = async (of: Watched, taken: number[]) => {
     while (running) {
       const begun = performance.now()
-      await process.answers(0).catch(() => 0)
-      requests.push(performance.now() - begun)
+      await of.answers(0).catch(() => 0)
+      taken.push(performance.now() - begun)
       await sleep(BESIDE)
     }
   }
@@ -171,20 +199,22 @@ async function watched(process: Started, run: () => Promise<unknown>): Promise<B
       await sleep(200)
     }
   }
-  const both = [traffic(), writing()]
+  const all = [traffic(process, requests), traffic(plain, plainRequests), writing()]
   await run()
   running = false
-  await Promise.all(both)
-  return { longestDelay: await process.longestDelay(), requests, writes, refused }
+  await Promise.all(all)
+  const ofPlain = { longestDelay: await plain.longestDelay(), requests: plainRequests }
+  return { longestDelay: await process.longestDelay(), requests, writes, plain: ofPlain, refused }
 }
 
-function told({ longestDelay, requests, writes, refused }: Beside): string {
+function told({ longestDelay, requests, writes, plain, refused }: Beside): string {
   const at = (list: readonly number[], share: number) =>
     Math.round([...list].sort((a, b) => a - b)[Math.floor((list.length - 1) * share)] ?? 0)
   const why = [...refused].map(([text, count]) => `\n    ${count} × ${text}`).join('')
   return (
     `longest delay of the loop ${Math.round(longestDelay)} ms; ${requests.length} requests, p50 ${at(requests, 0.5)} p99 ` +
-    `${at(requests, 0.99)} longest ${at(requests, 1)} ms; ${writes.length} writes, p50 ${at(writes, 0.5)} longest ${at(writes, 1)} ms${why}`
+    `${at(requests, 0.99)} longest ${at(requests, 1)} ms; ${writes.length} writes, p50 ${at(writes, 0.5)} longest ${at(writes, 1)} ms; ` +
+    `a process that takes no part: loop ${Math.round(plain.longestDelay)} ms, p99 ${at(plain.requests, 0.99)} longest ${at(plain.requests, 1)} ms${why}`
   )
 }
 
@@ -194,6 +224,13 @@ async function until(holds: () => Promise<boolean>): Promise<void> {
     if (performance.now() > end) throw new Error('it did not come to that')
     await sleep(20)
   }
+}
+
+/** The share of a processor that a process takes. */
+async function cpuShare(pid: number): Promise<number> {
+  const before = cpuSeconds(pid)
+  await sleep(1000)
+  return cpuSeconds(pid) - before
 }
 
 const seconds = (milliseconds: number) => `${(milliseconds / 1000).toFixed(1)} s`

@@ -5,7 +5,6 @@ import { replaceFile } from '../../lib/files.js'
 import type { Json } from '../../lib/json.js'
 import type { Sealer } from '../../lib/seal.js'
 import { Slices } from '../../lib/slices.js'
-import { YoungGeneration } from '../../lib/young-generation.js'
 import { copyErrors } from '../errors.js'
 import { pieces } from '../queries.js'
 import type { RecordKey, WholeRecord } from '../records.js'
@@ -42,7 +41,7 @@ export interface CopyEnd {
   readonly account: string
 }
 
-/** A piece of a configuration. A record that comes again is the one that counts; the end comes last. */
+/** A piece of a configuration. A record that comes again is the one that counts, after what is `gone` by then; the end comes last. */
 export type CopyPart =
   | { readonly records: readonly WholeRecord[] }
   | { readonly gone: readonly RecordKey[] }
@@ -94,10 +93,11 @@ async function* blocks({ store, seal }: CopyPlace, parts: AsyncIterable<CopyPart
   const owner = ownerOf(store, id)
   yield Buffer.concat([MARK, id])
   let number = 0
-  // A copy of a large configuration takes seconds, and what it reads and makes lives long enough to be moved by each collection.
-  const young = new YoungGeneration()
-  const slices = new Slices({ tidy: () => young.tidy() })
+  // A copy of a large configuration takes seconds, in which it leaves room for traffic; what overtook it is written without a rest.
+  const [patient, brisk] = [Slices.besideTraffic(), new Slices()]
+  let slices = patient
   for await (const part of parts) {
+    if ('gone' in part) slices = brisk
     for (const text of texts(part)) {
       const sealed = seal.seal(Buffer.from(text), owner(number++))
       const length = Buffer.alloc(LENGTH_BYTES)

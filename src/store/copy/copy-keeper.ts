@@ -13,7 +13,7 @@ const PAGE = 100
 /** Milliseconds from a revision to its copy, in which further revisions join it. */
 const GATHER = 100
 /** A copy may take this part of the time only: the pause behind it is so many times as long as it took. */
-const PAUSES = 20
+const PAUSES = 7
 const LONGEST_PAUSE = 60_000
 /** After a copy that could not be made. Milliseconds. */
 const RETRY = 10_000
