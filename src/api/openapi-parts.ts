@@ -150,18 +150,28 @@ export const ERROR_SCHEMA = {
   required: ['error_code', 'status_code', 'msg', 'details']
 } as const
 
+export const WARNING_SCHEMA = {
+  type: 'object',
+  title: 'PolicyWarning',
+  properties: {
+    code: { ...text, description: 'One of the warnings of policy documents, such as RULE_FAILS_OPEN.' },
+    message: { ...text, description: 'What the document does, and what to write instead; for people.' },
+    path: { ...text, description: 'Place in the document, such as on_http_request[0].expressions[0].' },
+    line: { type: 'integer', description: 'From 1.' },
+    column: { type: 'integer', description: 'From 1.' }
+  },
+  required: ['code', 'message', 'path', 'line', 'column']
+} as const
+
+const WARNINGS = { type: 'array', items: WARNING_SCHEMA } as const
+
 export const DRY_RUN_SCHEMA = {
   type: 'object',
   title: 'DryRun',
   properties: {
     warnings: {
-      type: 'array',
-      description: 'What is doubtful in policies that the write makes serve; absent without any.',
-      items: {
-        type: 'object',
-        properties: { code: text, message: text, path: text, line: { type: 'integer' }, column: { type: 'integer' } },
-        required: ['code', 'message', 'path', 'line', 'column']
-      }
+      ...WARNINGS,
+      description: 'What is doubtful in policies that the write makes serve; absent without any.'
     },
     dry_run: { type: 'boolean', enum: [true] },
     status_code: { type: 'integer', description: 'Status of the write itself.' },
@@ -176,6 +186,14 @@ export const DRY_RUN_SCHEMA = {
   },
   required: ['dry_run', 'status_code', 'body', 'difference', 'routes']
 } as const
+
+/** The schema of an answer that may have warnings when it answers a write. */
+export function withWarnings(schema: object): object {
+  const { properties, ...rest } = schema as { readonly properties: object }
+  const description =
+    'What is doubtful in policies that the write makes serve; only in the answer of a write, and absent without any.'
+  return { ...rest, properties: { ...properties, warnings: { ...WARNINGS, readOnly: true, description } } }
+}
 
 const COLUMNS: readonly Right[] = ['read', 'create', 'update', 'delete', 'secrets', 'command']
 

@@ -26,6 +26,7 @@ import { optionErrors } from '../options/catalogue.js'
 import { resultsOf } from '../policy/action.js'
 import { policyErrors } from '../policy/problems.js'
 import { treeErrors } from '../policy/tree.js'
+import { policyWarnings } from '../policy/warnings/codes.js'
 import { authorityErrors } from '../resources/certificates.js'
 import { provisioningErrors } from '../resources/domains.js'
 import { portErrors } from '../runtime/ports.js'
@@ -84,6 +85,12 @@ export const errorGroups: readonly ErrorGroup[] = [
     title: 'Policy documents',
     where: 'In the output of `sluice check`, at start and, after `ERR_SLUICE_POLICY_`, in answers of the API.',
     tables: [policyErrors, expressionErrors, ...inDocuments]
+  },
+  {
+    title: 'Warnings of policy documents',
+    where:
+      'In the output of `sluice check`, `plan` and `apply`, in the field `warnings` of a write and of a dry run of the API, and once in the log when the document is accepted. The document runs all the same.',
+    tables: [policyWarnings]
   },
   {
     title: 'Site files',

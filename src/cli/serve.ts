@@ -11,6 +11,8 @@ import { formatAuthority, reachableAuthority, reachableUrl } from '../lib/host.j
 import { formatOptionProblem, formatOrigin, optionEntries } from '../options/catalogue.js'
 import { type LoadedOptions, type LoadInput, loadOptions } from '../options/load.js'
 import type { Options } from '../options/options.js'
+import type { UnitProblems } from '../policy/problems.js'
+import { loggedWarning } from '../policy/warnings/codes.js'
 import { DEMO_AGENTS, type DemoUpstream, startDemoUpstream, withDemoAgents } from './demo.js'
 import { createLog, type ProcessLog } from './log.js'
 import { ExitCode, giveHeapRoom, StopSignals } from './process.js'
@@ -122,6 +124,7 @@ class Reloading {
     if (fresh) await this.#again(app)
     if (cause === FOLLOWED && !applied.changed) return
     printProblems(applied.warnings, process.stderr)
+    if (applied.changed) logWarnings(applied.warnings, this.#log)
     this.#log.info(
       { cause, revision, changed: applied.changed, ...applied.sites },
       applied.changed ? 'reloaded' : 'reloaded, nothing has changed'
@@ -170,6 +173,17 @@ class Reloading {
   }
 }
 
+/** Standard error has them for people; the log is what is kept. On a terminal both would stand beside each other. */
+function logWarnings(units: readonly UnitProblems[], log: Logger): void {
+  if (process.stdout.isTTY) return
+  for (const { source, problems } of units) {
+    for (const problem of problems) {
+      const { severity, code, path, line, column } = problem
+      if (severity === 'warning') log.warn({ source, code, path, line, column }, loggedWarning(problem))
+    }
+  }
+}
+
 /** The files that options name, with that of the options themselves. */
 function namedBy({ policy, upstream_ca, site_file }: Options, file: string | undefined): ReadonlySet<string> {
   return new Set([file, policy, upstream_ca, site_file].filter((path) => path !== undefined))
@@ -190,6 +204,7 @@ function announce(
   { log, demo, agentsTaken = false }: { log: Logger; demo: boolean; agentsTaken?: boolean }
 ): void {
   printProblems(started.warnings, process.stderr)
+  logWarnings(started.warnings, log)
   const { traffic, api, agents, revision, unusedKey } = started
   const { policy, upstream, site_file } = options
   if (process.stdout.isTTY) {

@@ -133,12 +133,26 @@ export function policyWarnings(
   put: readonly (readonly [key: string, unit: Unit])[],
   compiled: readonly UnitProblems[],
   snapshot: Snapshot
-): readonly PolicyWarning[] {
-  const found = compiled.flatMap(({ problems }) => problems)
-  const missing = put.flatMap(([key]) =>
-    (snapshot.policy(key)?.named ?? []).filter(({ unit }) => !isThere(unit, snapshot)).map((one) => one.missing)
-  )
-  return [...found, ...missing].map(shown)
+): readonly FoundWarning[] {
+  const found = compiled.flatMap(({ source, problems }) => problems.map((one) => ({ source, warning: shown(one) })))
+  const missing = put.flatMap(([key, unit]) => {
+    const source = unit.kind === 'policy' ? unit.source : key
+    return (snapshot.policy(key)?.named ?? [])
+      .filter((one) => !isThere(one.unit, snapshot))
+      .map((one) => ({ source, warning: shown(one.missing) }))
+  })
+  return [...found, ...missing]
+}
+
+/** A warning with the document that it is about, as the log names it. */
+export interface FoundWarning {
+  readonly source: string
+  readonly warning: PolicyWarning
+}
+
+/** True when a write of the module of a record may be answered with warnings. */
+export function isWarnedOf(module: string): boolean {
+  return module === POLICY_MODULE
 }
 
 function isThere(unit: UnitName, snapshot: Snapshot): boolean {

@@ -1,14 +1,15 @@
 import { atMost, Mutex } from '../lib/concurrency.js'
 import type { Slices } from '../lib/slices.js'
+import { loggedWarning } from '../policy/warnings/codes.js'
 import { refuses, sameAddressRules, sameRestriction } from '../runtime/address-filter.js'
 import type { Snapshot, SnapshotHolder } from '../runtime/snapshot.js'
 import { type Outcome, type Store, type StoreLog, type StoreTransaction, samePlace } from '../store/store.js'
 import type { Principals } from './access.js'
 import type { AppliedRevision } from './applied.js'
 import { type Live, type Ready, touchedRoutes } from './apply.js'
-import type { Call, Done, EventRecorder, PolicyWarning, RecordEvent, WriteMode } from './calls.js'
+import type { Call, Done, EventRecorder, RecordEvent, WriteMode } from './calls.js'
 import { ControlError, controlErrors, orUnavailable, refusedPolicy, refusedPort } from './errors.js'
-import { policyWarnings } from './record-rules.js'
+import { type FoundWarning, policyWarnings } from './record-rules.js'
 import { revisionNote } from './revision-note.js'
 import { mayChangeAddresses, mayForce } from './rights.js'
 import { Draft, type DraftParts } from './transaction.js'
@@ -51,7 +52,7 @@ interface Staged<T> {
   readonly draft: Draft
   readonly derived: Derived
   readonly ready: Ready & { readonly ok: true }
-  readonly warnings: readonly PolicyWarning[]
+  readonly warnings: readonly FoundWarning[]
 }
 
 /**
@@ -112,7 +113,7 @@ export class Writer {
       if (committed) await this.#serve(staged, call, revision)
       else staged.ready.abandon()
       const difference = { put: put.map(([key]) => key), drop, ...routes }
-      const { warnings } = staged
+      const warnings = staged.warnings.map(({ warning }) => warning)
       const touched = new Set(committed ? staged.draft.touched.map(({ kind }) => kind) : [])
       return { value: staged.value, done: { committed: applied.revision, difference, warnings }, touched }
     }
@@ -169,8 +170,10 @@ export class Writer {
     }
     applied.committed({ revision, mark: call.operationId }, derived)
     this.#parts.committed()
-    for (const { code, message, ...place } of warnings) {
-      this.#parts.log.warn({ operation: call.operationId, revision, code, ...place }, `a policy: ${message}`)
+    for (const { source, warning } of warnings) {
+      const { code, path, line, column } = warning
+      const fields = { operation: call.operationId, revision, source, code, path, line, column }
+      this.#parts.log.warn(fields, loggedWarning(warning))
     }
     this.#publish(draft, call, revision)
   }

@@ -5,10 +5,11 @@ import { RegexCache } from '../lib/regex.js'
 import { UserAgents } from '../lib/user-agent.js'
 import { absenceIn } from './absence.js'
 import { documentedFunctions, documentedVariables } from './catalogue.js'
-import { CelEngine, isFault, type Parsed } from './cel-parser.js'
+import { CelEngine, isFault, type Node, type Parsed } from './cel-parser.js'
 import { compile, compileRange } from './compile.js'
 import type { Compilation } from './compile-calls.js'
 import { MACROS } from './compile-macros.js'
+import { conditionsIn } from './conditions.js'
 import { Environment } from './environment.js'
 import {
   type Compiled,
@@ -114,12 +115,16 @@ export class Language implements Expressions {
     const run = compile(parsed.root, new Map(), compilation)
     if (problems.some(({ severity }) => severity === 'error')) return refused(problems)
     const label = typeLabel(type)
+    const constant = (node: Node) => constantValue(compile(node, new Map(), compilation), slots)
+    const conditions = () => conditionsIn(parsed.root, source, { functions: this.#environment.functions, constant })
     return {
       ok: true,
       value: new CompiledExpression(source, label, variables, run, slots),
       warnings: problems,
       ...(secrets.length > 0 ? { secrets } : {}),
-      ...(label === 'bool' || label === 'dyn' ? { absence: absenceIn(parsed.root, source) } : {})
+      ...(label === 'bool' || label === 'dyn'
+        ? { absence: absenceIn(parsed.root, source), conditions: conditions() }
+        : {})
     }
   }
 }
@@ -129,6 +134,16 @@ function refused(problems: readonly ExpressionProblem[]): {
   readonly problems: readonly ExpressionProblem[]
 } {
   return { ok: false, problems }
+}
+
+/** The value of a closure that reads no flow, or undefined when it has none. */
+function constantValue(run: Run, slots: number): unknown {
+  try {
+    return run(new State(NO_FLOW, slots))
+  } catch (error) {
+    if (error instanceof EvaluationError || error instanceof RangeError) return undefined
+    throw error
+  }
 }
 
 class CompiledExpression implements Expression {
