@@ -13,6 +13,7 @@ import {
 } from './commands.js'
 import { ExitCode } from './process.js'
 import { adoptCommand, applyCommand, planCommand } from './site-commands.js'
+import { tryCommand } from './workbench-commands.js'
 
 const BACKUP_EXAMPLES = `
 Examples:
@@ -115,6 +116,7 @@ function createProgram(): Command {
   const commands = [
     startCommand(),
     checkCommand(),
+    tryCommand(),
     planCommand(),
     applyCommand(),
     adoptCommand(),

@@ -21,7 +21,7 @@ export interface AdmissionParts {
   readonly forwarding: ClientAddress
   readonly clock: Clock
   readonly endpoints: AddressFilter
-  readonly tls: ListenerTls
+  readonly tls: Pick<ListenerTls, 'misdirected'>
 }
 
 /** Where an exchange is: what it is held to before any route is looked for. */

@@ -238,7 +238,8 @@ export class Forwarder {
   }
 }
 
-function fixedResponse({ status, headers, body }: ResponseUpstream): FlowResponse {
+/** The answer of a backend that is one. */
+export function fixedResponse({ status, headers, body }: ResponseUpstream): FlowResponse {
   const fields = Object.entries(headers).flat()
   return responseOf({ kind: 'respond', status, headers: fields, ...(body === '' ? {} : { body: Buffer.from(body) }) })
 }
