@@ -4,6 +4,7 @@ import type { Call, Done, PathValues, Read, WriteMode, Written } from '../contro
 import type { Configuration } from '../control/configuration.js'
 import type { DeadLetterLists } from '../control/dead-letters.js'
 import { controlErrors } from '../control/errors.js'
+import type { Explanations } from '../control/explanations.js'
 import type { RecordOperations } from '../control/record-operations.js'
 import type { Revisions } from '../control/revisions.js'
 import type { Sites } from '../control/sites.js'
@@ -259,6 +260,7 @@ export interface Account {
   readonly revisions: Pick<Revisions, 'list' | 'get' | 'diff'>
   readonly deadLetters: Pick<DeadLetterLists, 'list' | 'get' | 'redeliver' | 'drop'>
   readonly backups: Pick<Backups, 'make'>
+  readonly explanations: Pick<Explanations, 'explain'>
   readonly site: Pick<Sites, 'get' | 'replace' | 'remove' | 'adopt'>
 }
 

@@ -3,6 +3,7 @@ import { eventDestination } from '../resources/event-destinations.js'
 import { tunnelSession } from '../resources/live.js'
 import { title } from '../schema/json-schema.js'
 import { LETTER_PATH, LETTERS_PATH, REDELIVER_PATH, TEST_PATH } from './event-routes.js'
+import { describeExplanations } from './openapi-explain.js'
 import { answer, binary, operation, type Paths, parametersOf, plain, ref, text } from './openapi-parts.js'
 import { describeSite } from './openapi-site.js'
 import { BACKUP_TYPE, COMMANDS, METRICS_TYPE, type Readiness } from './service-routes.js'
@@ -197,7 +198,7 @@ export function describeService(
     )
   }
   describeDeadLetters(paths)
-  return [...TAGS, describeSite(paths, schemas)]
+  return [...TAGS, describeSite(paths, schemas), describeExplanations(paths, schemas)]
 }
 
 function describeDeadLetters(paths: Paths): void {

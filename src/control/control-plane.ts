@@ -6,6 +6,7 @@ import { type LiveSources, noLiveSources } from './cluster/live-sources.js'
 import { Configuration, Follower } from './configuration.js'
 import { DeadLetterLists } from './dead-letters.js'
 import { Endpoints } from './endpoints.js'
+import { Explanations } from './explanations.js'
 import {
   buildParts,
   type ControlOptions,
@@ -36,6 +37,8 @@ export interface ControlPlane {
   readonly revisions: Revisions
   /** Copies of the store. */
   readonly backups: Backups
+  /** How requests would be decided. */
+  readonly explanations: Explanations
   readonly serviceAccount: ServiceAccount
   /** What belongs to the process itself. */
   readonly own: OwnUnits
@@ -92,7 +95,7 @@ function forCallers(
   options: ControlOptions,
   sources: LiveSources,
   parts: ControlParts
-): Pick<ControlPlane, 'records' | 'deadLetters' | 'revisions' | 'backups'> {
+): Pick<ControlPlane, 'records' | 'deadLetters' | 'revisions' | 'backups' | 'explanations'> {
   const { testDestination = notDelivered, compile, lettersDropped = async () => undefined, clock } = options
   const { store, catalogue, answers, live, agents } = parts
   const baseUrl = () => answers.baseUrl
@@ -102,7 +105,8 @@ function forCallers(
     records: new RecordOperations({ ...parts, compile, reads, test: testDestination }),
     deadLetters: new DeadLetterLists({ parts, reads, lettersDropped }),
     revisions: new Revisions({ store, catalogue, baseUrl }),
-    backups: new Backups(store, options.backupFolder ?? tmpdir())
+    backups: new Backups(store, options.backupFolder ?? tmpdir()),
+    explanations: new Explanations(options.explain)
   }
 }
 

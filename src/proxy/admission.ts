@@ -14,6 +14,7 @@ import { cleanRequest, type HeaderKinds } from './header-sanitizing.js'
 import { plainAnswer } from './plain-http.js'
 import type { ListenerTls } from './tls.js'
 
+/** The flow of a request that has been admitted. */
 export type AdmittedFlow = Flow & { request: FlowRequest }
 
 export interface AdmissionParts {

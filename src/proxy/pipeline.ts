@@ -19,7 +19,7 @@ import { lead, NO_HOPS, type RoutePlace, requestSteps, responseSteps, routeIn } 
 
 /** Looks at exchanges of clients. */
 interface ExchangeObserver {
-  /** An exchange is admitted. Answers who takes down how it is decided; undefined: nobody does. */
+  /** An exchange is admitted. Answers what takes down how it is decided, if anything does. */
   begins(exchange: Exchange, flow: AdmittedFlow): Explainer<Flow> | undefined
   /** Called for each exchange, also for one that was not admitted. */
   ended(record: ExchangeRecord): void

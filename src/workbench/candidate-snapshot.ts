@@ -21,6 +21,8 @@ export class CandidateSnapshot extends Snapshot {
   readonly #parts: CandidateParts
   readonly #compiled = new Map<string, CompiledPolicy | undefined>()
   readonly #kept = new Map<string, unknown>()
+  /** Values of vaults that policies have read: they are in nothing that is shown. */
+  readonly read = new Set<string>()
 
   constructor(running: Snapshot, parts: CandidateParts) {
     super(running.plan, running.tables)
@@ -30,6 +32,12 @@ export class CandidateSnapshot extends Snapshot {
   override policy(key: string): CompiledPolicy | undefined {
     if (!this.#compiled.has(key)) this.#compiled.set(key, this.#compile(key).policy)
     return this.#compiled.get(key)
+  }
+
+  override secret(vault: string, name: string): string | undefined {
+    const value = super.secret(vault, name)
+    if (value !== undefined) this.read.add(value)
+    return value
   }
 
   /** What is wrong with the texts that are given instead; empty: nothing. Warnings are left out. */

@@ -165,3 +165,16 @@ function bodyText(body: Uint8Array): string | null {
   const text = Buffer.from(body.subarray(0, MOST_BODY)).toString()
   return body.length > MOST_BODY ? `${text}… (${body.length} bytes)` : text
 }
+
+/** A copy of data without these texts, wherever they stand in it: values of vaults, which a policy may have written into a field. */
+export function withoutTexts<T>(data: T, texts: ReadonlySet<string>): T {
+  const hidden = [...texts].filter((text) => text !== '').sort((a, b) => b.length - a.length)
+  return hidden.length === 0 ? data : (hide(data, hidden) as T)
+}
+
+function hide(value: unknown, hidden: readonly string[]): unknown {
+  if (typeof value === 'string') return hidden.reduce((text, one) => text.replaceAll(one, REDACTED), value)
+  if (Array.isArray(value)) return value.map((item) => hide(item, hidden))
+  if (typeof value !== 'object' || value === null) return value
+  return Object.fromEntries(Object.entries(value).map(([key, item]) => [key, hide(item, hidden)]))
+}

@@ -24,6 +24,7 @@ export interface ExplainedPart {
   times?: number
 }
 
+/** One evaluation of an expression. */
 export interface ExplainedExpression {
   readonly source: string
   readonly place: Place | null
@@ -41,6 +42,7 @@ interface ExplainedEdit {
   readonly after: unknown
 }
 
+/** One run of an action. */
 export interface ExplainedAction {
   readonly type: string
   readonly place: Place
@@ -52,6 +54,7 @@ export interface ExplainedAction {
   readonly expressions: ExplainedExpression[]
 }
 
+/** What became of a rule. */
 export interface ExplainedRule {
   readonly name: string
   readonly place: Place
@@ -61,6 +64,7 @@ export interface ExplainedRule {
   readonly actions: ExplainedAction[]
 }
 
+/** The run of one phase of a policy. */
 export interface ExplainedPhase {
   readonly phase: string
   readonly owner: string

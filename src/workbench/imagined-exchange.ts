@@ -2,7 +2,7 @@ import type { ConnectionFacts, RequestHead } from '../flow/exchange.js'
 import type { EntryFacts } from '../flow/flow.js'
 import type { HeaderList } from '../flow/headers.js'
 
-/** A request that nobody has sent. */
+/** A request that no client has sent. */
 export interface ImaginedRequest {
   readonly method: string
   /** Absolute, http or https. */

@@ -1,6 +1,7 @@
 import type { Exchange } from '../flow/exchange.js'
 import type { EntryFacts, InternalRequests } from '../flow/flow.js'
 import { Flow } from '../flow/flow.js'
+import { closeConnection } from '../flow/verdict.js'
 import type { Clock } from '../lib/clock.js'
 import { unmapIpv4 } from '../lib/ip.js'
 import { Admission, type AdmittedFlow } from '../proxy/admission.js'
@@ -45,7 +46,7 @@ const SILENT = { info: nothing, warn: nothing, error: nothing }
 const NO_EVENTS = { wants: () => false, publish: nothing, put: nothing }
 
 /**
- * Runs requests that nobody has sent through the same steps as those of clients: admission, route, modules and policies. No byte
+ * Runs requests that no client has sent through the same steps as those of clients: admission, route, modules and policies. No byte
  * leaves the process: a stub answers in the place of upstreams, and what policies would ask of others is up to the services
  * that they are compiled with.
  */
@@ -103,7 +104,7 @@ export class Lab {
     this.#record = undefined
     this.#sent = undefined
     const exchange = new InternalExchange(connection, imaginedHead(request), request.body, MOST_ANSWER, clock)
-    const admitted = await this.#connect(exchange, entry, recorder)
+    const admitted = this.#connect(exchange, entry, recorder)
     if (admitted.refused === undefined) await this.#pipeline.serve(exchange, entry, admitted.results)
     const gathered = admitted.refused === undefined ? await exchange.answer : undefined
     return explanationOf({
@@ -121,21 +122,22 @@ export class Lab {
   }
 
   /** `on_tcp_connect`, as for the connection of the request. */
-  async #connect(
+  #connect(
     { connection }: Exchange,
     entry: EntryFacts,
     recorder: ExplanationRecorder
-  ): Promise<{ readonly results?: Flow['results']; readonly refused?: NonNullable<Flow['decidedBy']> | null }> {
+  ): { readonly results?: Flow['results']; readonly refused?: NonNullable<Flow['decidedBy']> | null } {
     const phase = this.#snapshot.connectPolicy()?.phases.on_tcp_connect
     if (!phase) return {}
     const flow = new Flow(connection, entry, unmapIpv4(connection.peer.address), connection.peer.port)
     flow.units = this.#snapshot
     flow.explainer = recorder
     recorder.step('traffic_policy', phase.owner, 'connect')
-    const verdict = await phase.run(flow)
-    recorder.stepped(verdict)
-    if (verdict !== undefined) return { refused: flow.decidedBy ?? null }
-    return { results: flow.results }
+    const verdict = phase.run(flow)
+    // A listener for HTTP lets nothing wait at this point.
+    const refused = verdict !== undefined
+    recorder.stepped(refused ? closeConnection : undefined)
+    return refused ? { refused: flow.decidedBy ?? null } : { results: flow.results }
   }
 
   #answer(flow: Flow, units: Parameters<typeof absence>[0], key: string | undefined): Forwarded {

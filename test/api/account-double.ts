@@ -106,6 +106,13 @@ export class AccountDouble implements Account {
     }
   }
 
+  readonly explanations = {
+    explain: async (body: unknown) => {
+      this.#note('explain', 'explanation', { body })
+      return []
+    }
+  }
+
   readonly site = {
     get: async () => {
       this.#note('get', 'site_file', {})
