@@ -7,12 +7,13 @@ import type { Json } from '../lib/json.js'
 import { Slices } from '../lib/slices.js'
 import type { Options } from '../options/options.js'
 import { trustingProxies } from '../proxy/client-address.js'
+import { Metrics } from '../telemetry/metrics.js'
 import { CandidateSnapshot } from '../workbench/candidate-snapshot.js'
 import { withoutTexts } from '../workbench/explanation-of.js'
 import { Lab } from '../workbench/lab.js'
 import { VirtualClock } from '../workbench/virtual-clock.js'
 import type { Foundation } from './foundation.js'
-import { labServices } from './lab.js'
+import { labExpressions, labServices } from './lab.js'
 
 /** Explains requests by what serves now: with copies of its counters, in a time of its own, and no server is asked. */
 export function explainRunning(
@@ -24,14 +25,14 @@ export function explainRunning(
     const { at = running.wall(), repeat, every, upstreamStatus, instead, counters, body, ...asked } = request
     const clock = new VirtualClock(at, running.monotonic())
     const stub = { status: upstreamStatus, headers: [], body: undefined }
-    const lab = new Lab({ clock, forwarding: trustingProxies(trusted), region, stub, reveal: false })
+    const forwarding = trustingProxies(trusted)
+    const lab = new Lab({ clock, forwarding, region, stub, metrics: new Metrics(), reveal: false })
     let notAsked: string[] = []
     const services = labServices(lab, {
       clock,
-      geo,
-      random: unpredictable,
+      expressions: labExpressions(clock, geo, unpredictable),
       rateLimitHeaders: rate_limit_headers,
-      notAsked: (url) => notAsked.push(originOf(url)),
+      outside: ({ url }) => void notAsked.push(originOf(url)),
       ...(counters === 'running' ? { counted: limiter } : {})
     })
     for (const [key, { source }] of instead) {

@@ -13,7 +13,7 @@ import {
 } from './commands.js'
 import { ExitCode } from './process.js'
 import { adoptCommand, applyCommand, planCommand } from './site-commands.js'
-import { tryCommand } from './workbench-commands.js'
+import { testCommand, tryCommand } from './workbench-commands.js'
 
 const BACKUP_EXAMPLES = `
 Examples:
@@ -117,6 +117,7 @@ function createProgram(): Command {
     startCommand(),
     checkCommand(),
     tryCommand(),
+    testCommand(),
     planCommand(),
     applyCommand(),
     adoptCommand(),

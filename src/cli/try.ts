@@ -1,11 +1,10 @@
 import { readFile } from 'node:fs/promises'
-import { type PolicyLab, policyLab } from '../app/lab.js'
+import { PolicyBench } from '../app/lab.js'
 import { openGeo } from '../lib/geo.js'
 import { parseAddress } from '../lib/ip.js'
 import { parseDuration } from '../lib/units.js'
 import type { Explanation } from '../workbench/explanation-of.js'
 import type { ImaginedRequest } from '../workbench/imagined-exchange.js'
-import { VirtualClock } from '../workbench/virtual-clock.js'
 import { explanationText } from './explanation-text.js'
 import { ExitCode } from './process.js'
 import { printProblems, styleFor } from './report.js'
@@ -34,48 +33,46 @@ export async function tryPolicy(file: string, url: string, flags: TryFlags): Pro
     process.stderr.write(`error: ${file} cannot be read (${(error as NodeJS.ErrnoException).code})\n`)
     return ExitCode.failure
   }
-  const { clock, request, repeat, every, stub } = read
-  const geo = await openGeo()
-  const made = policyLab({
-    clock,
-    geo,
+  const { now, request, repeat, every, stub } = read
+  const bench = new PolicyBench({
+    geo: await openGeo(),
     policy: { source: file, text },
-    stub,
     random: Math.random,
-    reveal: true,
-    region: ''
+    reveal: true
   })
+  const asked: string[] = []
+  const made = bench.open({ now, stub, outside: ({ url: outside }) => void asked.push(outside) })
   if ('problems' in made) {
     printProblems(made.problems, process.stderr)
     return ExitCode.failure
   }
   printProblems(made.warnings, process.stderr)
   for (let n = 0; n < repeat; n++) {
-    if (n > 0) clock.advance(every)
-    await show(made, request, { file, json: flags.json === true, first: n === 0 })
+    if (n > 0) made.clock.advance(every)
+    const explanation = await made.lab.ask(request)
+    show(explanation, asked.splice(0), { file, json: flags.json === true, first: n === 0 })
   }
   return ExitCode.ok
 }
 
-async function show(
-  { lab, notAsked }: PolicyLab,
-  request: ImaginedRequest,
+function show(
+  explanation: Explanation,
+  notAsked: readonly string[],
   { file, json, first }: { readonly file: string; readonly json: boolean; readonly first: boolean }
-): Promise<void> {
-  const explanation: Explanation = await lab.ask(request)
-  const urls = notAsked()
+): void {
   const { out, style } = { out: process.stdout, style: styleFor(process.stdout, process.env) }
   if (json) {
-    out.write(`${JSON.stringify({ ...explanation, not_asked: urls })}\n`)
+    out.write(`${JSON.stringify({ ...explanation, not_asked: notAsked })}\n`)
     return
   }
   if (!first) out.write('\n')
   for (const line of explanationText(explanation, file, style)) out.write(`${line}\n`)
-  for (const asked of urls) out.write(`not asked: ${asked}; the policy was told that it cannot be reached\n`)
+  for (const url of notAsked) out.write(`not asked: ${url}; the policy was told that it cannot be reached\n`)
 }
 
 interface Read {
-  readonly clock: VirtualClock
+  /** Wall time, milliseconds. */
+  readonly now: number
   readonly request: ImaginedRequest
   readonly repeat: number
   /** Milliseconds. */
@@ -106,7 +103,7 @@ function readFlags(url: string, flags: TryFlags): Read | string {
   const version = VERSIONS[flags.httpVersion]
   if (version === undefined) return '--http-version: 1.0, 1.1 or 2'
   return {
-    clock: new VirtualClock(wall),
+    now: wall,
     repeat,
     every,
     stub: { status, headers: ['content-type', 'text/plain'], body: Buffer.from('') },

@@ -1,5 +1,6 @@
 import { Command } from 'commander'
 import { collect } from './commands.js'
+import type { TestFlags } from './test.js'
 import type { TryFlags } from './try.js'
 
 const TRY_EXAMPLES = `
@@ -34,5 +35,49 @@ export function tryCommand(): Command {
     .action(async (policy: string, url: string, flags: TryFlags) => {
       const { tryPolicy } = await import('./try.js')
       process.exitCode = await tryPolicy(policy, url, flags)
+    })
+}
+
+const TEST_EXAMPLES = `
+Examples:
+  sluice test
+  sluice test policies --coverage
+  sluice test shop.test.yaml --mutate
+  sluice test --junit report.xml
+  sluice test --tap | tap-parser
+
+shop.test.yaml, beside shop.yaml:
+  defaults: { host: shop.example.com, client_ip: 203.0.113.9 }
+  cases:
+    - name: a client has 60 requests a minute
+      steps:
+        - { request: { path: /cart }, repeat: 60, expect: { status: 200 } }
+        - { request: { path: /cart }, expect: { status: 429, rule: limit } }
+        - { wait: 60s }
+        - { request: { path: /cart }, expect: { outcome: forwarded } }
+    - name: \${path} is for admins
+      matrix: { path: [/admin, /admin/users] }
+      request: { path: "\${path}" }
+      expect: { status: 403, code: POLICY_DENIED }
+
+Folders are searched for *.test.yaml. Each case begins with empty counters and has a time of its own, in which "wait" and
+"every" take no time. Nothing is sent: "upstream" says what the upstream answers, "stubs" what other servers do. --coverage
+lists rules, actions and conditions that no case shows; --mutate makes each small mistake in the policy and lists those that
+no case notices. Exit code 0: all passed, and with --mutate every mistake was noticed; 1: not so; 2: the command line is wrong.`
+
+/** `sluice test`: runs the tests that stand beside policies. */
+export function testCommand(): Command {
+  return new Command('test')
+    .description('run the tests of policies')
+    .argument('[place...]', 'files of tests, and folders with them', ['.'])
+    .option('--coverage', 'list what no case shows')
+    .option('--mutate', 'make mistakes in the policy and list those that no case notices')
+    .option('--only <text>', 'run the cases whose name has this text')
+    .option('--tap', 'print TAP instead')
+    .option('--junit <file>', 'also write a report in the XML of JUnit')
+    .addHelpText('after', TEST_EXAMPLES)
+    .action(async (places: string[], flags: TestFlags) => {
+      const { testPolicies } = await import('./test.js')
+      process.exitCode = await testPolicies(places, flags)
     })
 }

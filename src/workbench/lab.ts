@@ -18,7 +18,7 @@ import { asKind } from '../runtime/plan-changes.js'
 import { Snapshot } from '../runtime/snapshot.js'
 import type { ExchangeRecord } from '../telemetry/access-log.js'
 import { TrafficEventSource } from '../telemetry/event-fields.js'
-import { Metrics } from '../telemetry/metrics.js'
+import type { Metrics } from '../telemetry/metrics.js'
 import { ExplanationRecorder } from './explanation.js'
 import { type Explanation, explanationOf, type SentUpstream } from './explanation-of.js'
 import { type ImaginedRequest, imaginedConnection, imaginedEntry, imaginedHead } from './imagined-exchange.js'
@@ -35,6 +35,7 @@ export interface LabParts {
   readonly forwarding: ClientAddress
   readonly region: string
   readonly stub: UpstreamStub
+  readonly metrics: Metrics
   /** Shows what sounds like a secret too. */
   readonly reveal: boolean
 }
@@ -59,9 +60,11 @@ export class Lab {
   #recorder: ExplanationRecorder | undefined
   #record: ExchangeRecord | undefined
   #sent: SentUpstream | undefined
+  #stub: UpstreamStub
 
   constructor(parts: LabParts) {
     this.#parts = parts
+    this.#stub = parts.stub
     const { clock, forwarding } = parts
     this.#pipeline = new Pipeline({
       holder: { current: () => this.#snapshot },
@@ -78,7 +81,7 @@ export class Lab {
       forwarder: { forward: (_exchange, flow, units, key) => Promise.resolve(this.#answer(flow, units, key)) },
       observer: { begins: () => this.#recorder, ended: (record) => this.#ended(record) },
       clock,
-      metrics: new Metrics(),
+      metrics: parts.metrics,
       challenge: nothing,
       listenerPort: (key) => asKind(this.#snapshot.plan.units.get(key), 'listener')?.port,
       accessLog: undefined,
@@ -93,9 +96,13 @@ export class Lab {
     this.#snapshot = snapshot
   }
 
-  /** Takes one request through, after those before it have ended. Never rejects for what the request says. */
-  async ask(request: ImaginedRequest): Promise<Explanation> {
+  /**
+   * Takes one request through, after those before it have ended. `stub`: answers in the place of the lab's. Never rejects for what
+   * the request says.
+   */
+  async ask(request: ImaginedRequest, stub = this.#parts.stub): Promise<Explanation> {
     const { clock, region, reveal } = this.#parts
+    this.#stub = stub
     const snapshot = this.#snapshot
     const entry = imaginedEntry(request.url, entriesOf(snapshot, region))
     const connection = imaginedConnection(request, entry, clock.wall())
@@ -155,7 +162,7 @@ export class Lab {
         headers: [...request.headers.list]
       }
     if (unit.form === 'response') return { response: fixedResponse(unit), duration: undefined }
-    const { status, headers, body } = this.#parts.stub
+    const { status, headers, body } = this.#stub
     return { response: { ...localResponse(status, [...headers], body), local: false }, duration: 0 }
   }
 

@@ -19,6 +19,11 @@ export class VirtualClock implements Clock {
     return this.#wall
   }
 
+  /** Sets the wall clock, for what begins anew; the other reading goes on. */
+  begin(wall: number): void {
+    this.#wall = wall
+  }
+
   /** Milliseconds forward, 0 or more. */
   advance(milliseconds: number): void {
     this.#monotonic += milliseconds

@@ -1,8 +1,7 @@
 import t from 'tap'
-import { policyLab } from '../../src/app/lab.js'
+import { PolicyBench } from '../../src/app/lab.js'
 import type { ExplainedExpression, ExplainedRule } from '../../src/workbench/explanation.js'
 import type { Explanation } from '../../src/workbench/explanation-of.js'
-import { VirtualClock } from '../../src/workbench/virtual-clock.js'
 
 interface Asking {
   readonly path?: string
@@ -13,9 +12,10 @@ interface Asking {
 
 /** A lab with this policy, and what asks it. */
 function labOf(text: string, { status = 200, reveal = false }: Asking = {}) {
-  const clock = new VirtualClock(Date.UTC(2026, 0, 1))
+  const bench = new PolicyBench({ policy: { source: 'p.yaml', text }, random: () => 0.5, reveal })
+  const asked: string[] = []
   const stub = { status, headers: [], body: undefined }
-  const made = policyLab({ clock, policy: { source: 'p.yaml', text }, stub, random: () => 0.5, reveal, region: '' })
+  const made = bench.open({ now: Date.UTC(2026, 0, 1), stub, outside: ({ url }) => void asked.push(url) })
   if ('problems' in made) throw new Error(JSON.stringify(made.problems))
   const ask = ({ path = '/', headers = [] }: Asking = {}): Promise<Explanation> =>
     made.lab.ask({
@@ -26,7 +26,7 @@ function labOf(text: string, { status = 200, reveal = false }: Asking = {}) {
       clientAddress: '203.0.113.9',
       clientPort: 40_000
     })
-  return { ask, clock, notAsked: made.notAsked }
+  return { ask, clock: made.clock, notAsked: () => asked.splice(0) }
 }
 
 function rulesOf({ steps }: Explanation, phase: string): readonly ExplainedRule[] {

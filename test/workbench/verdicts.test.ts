@@ -2,10 +2,9 @@ import { readFileSync } from 'node:fs'
 import { createServer, request } from 'node:http'
 import type { AddressInfo } from 'node:net'
 import t from 'tap'
-import { policyLab } from '../../src/app/lab.js'
+import { PolicyBench } from '../../src/app/lab.js'
 import { openGeo } from '../../src/lib/geo.js'
 import type { ImaginedRequest } from '../../src/workbench/imagined-exchange.js'
-import { VirtualClock } from '../../src/workbench/virtual-clock.js'
 import { fixture } from '../helpers/files.js'
 import { startSluice } from '../helpers/sluice.js'
 
@@ -115,24 +114,19 @@ t.test('what is imagined is decided as what is sent, for every policy that peopl
     if (expect !== 'accept') continue
     const text = readFileSync(new URL(`published/${file}`, folder), 'utf8')
     if (UNCERTAIN.test(text)) continue
-    const clock = new VirtualClock(Date.now())
+    const bench = new PolicyBench({ geo, policy: { source: file, text }, random: Math.random, reveal: true })
     const stub = { status: 200, headers: [], body: undefined }
-    const made = policyLab({
-      clock,
-      geo,
-      policy: { source: file, text },
-      stub,
-      random: Math.random,
-      reveal: true,
-      region: ''
-    })
+    let asksOthers = false
+    const unanswered = () => {
+      asksOthers = true
+      return undefined
+    }
+    const made = bench.open({ now: Date.now(), stub, outside: unanswered })
     if ('problems' in made) continue
     const requests = requestsFor(text, randoms(file.length + 1))
     const imagined: { readonly asked: Asked; readonly answer: Answer }[] = []
-    let asksOthers = false
     for (const asked of requests) {
       const { decision, response } = await made.lab.ask(imaginedRequest(asked))
-      asksOthers ||= made.notAsked().length > 0
       const location = fieldOf(response?.headers ?? [], 'location')
       imagined.push({ asked, answer: { status: decision.status, code: decision.code ?? undefined, location } })
       if (decision.by !== null) decided++
