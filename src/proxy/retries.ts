@@ -38,8 +38,8 @@ export function isRefusal(answer: Answer, server: Server, retries: Retries): boo
 }
 
 /**
- * May the request be sent again after this failure or refusal? Only a body that is absent, empty or bytes can be (a stream may have been
- * read), and only what was not processed goes again whatever its method is.
+ * May the request be sent again after this failure or refusal? Only a body that is absent, empty, bytes, or still whole in its engine can
+ * be, and only what was not processed goes again whatever its method is.
  */
 export function mayRetry(answer: Answer, request: FlowRequest, { on, methods }: Retries): boolean {
   if (!isRepeatable(request.body)) return false
@@ -51,7 +51,7 @@ export function mayRetry(answer: Answer, request: FlowRequest, { on, methods }: 
 
 function isRepeatable(body: FlowRequest['body']): boolean {
   if (body instanceof Uint8Array) return true
-  return body.framing.kind === 'none' || isEmpty(body)
+  return body.framing.kind === 'none' || isEmpty(body) || !body.taken
 }
 
 /** Did the client say that there is content, of no bytes? */
