@@ -102,6 +102,18 @@ onEngines('a time-out is sent again only where the backend says so', async (t, e
   t.same(second.asked, ['GET /'])
 })
 
+onEngines('a server that lost a connection is asked again when the other one is not reached', async (t, engine) => {
+  const sluice = await startSluice(t, { engine })
+  const only = await listening(t, (response, count, request) => {
+    if (count === 2) request.socket.resetAndDestroy()
+    else response.end('yes')
+  })
+  await served(sluice, [only.port, await freePort()], {})
+  t.match(await visit(sluice, HOST), { status: 200 })
+  t.match(await visit(sluice, HOST), { status: 200, body: 'yes' })
+  t.equal(only.asked.length, 3)
+})
+
 /** A server that answers with what it got, and notes it. */
 function echoing(t: Test): Promise<{ readonly port: number; readonly asked: string[] }> {
   return listening(t, (response, _count, request) => void request.pipe(response))
@@ -200,6 +212,32 @@ t.test('a stream that HTTP/2 refused unprocessed is sent again, a POST without c
   await served(sluice, [port], { http2: true, retries: { on: ['refused_stream'] } })
   t.match(await visit(sluice, HOST, { method: 'POST' }), { status: 200, body: 'yes' })
   t.same(asked, ['POST', 'POST'])
+})
+
+t.test('a server that processes nothing, as at its GOAWAY, is asked again within the three tries', async (t) => {
+  const sluice = await startSluice(t)
+  let left = 0
+  let asked = 0
+  const server = createHttp2Server()
+  server.on('stream', (stream: ServerHttp2Stream) => {
+    asked++
+    stream.on('error', () => undefined)
+    if (left-- > 0) stream.close(constants.NGHTTP2_REFUSED_STREAM)
+    else {
+      stream.respond({ ':status': 200 })
+      stream.end('yes')
+    }
+  })
+  server.listen(0, '127.0.0.1')
+  await once(server, 'listening')
+  t.teardown(() => void server.close())
+  await served(sluice, [(server.address() as AddressInfo).port], { http2: true })
+  left = 2
+  t.match(await visit(sluice, HOST), { status: 200, body: 'yes' })
+  t.equal(asked, 3)
+  left = 3
+  t.match(await visit(sluice, HOST), { status: 502 })
+  t.equal(asked, 6)
 })
 
 t.test('what is no reason is refused with its place', async (t) => {
