@@ -2,11 +2,12 @@ import { once } from 'node:events'
 import { createServer } from 'node:http'
 import { type AddressInfo, createServer as createTcpServer } from 'node:net'
 import { parentPort } from 'node:worker_threads'
+import { answerHttp2 } from './h2-origin.js'
 
 /**
- * Two upstreams in a thread of their own. `plain` answers every request with a fixed body and does next to nothing
- * else, so that it is never what is measured; `echo` answers with what it got, so that a proxy can be checked.
- * Posts `{plain, echo}`: their ports.
+ * Three upstreams in a thread of their own. `plain` answers every request with a fixed body and does next to nothing
+ * else, so that it is never what is measured; `http2` does the same in HTTP/2; `echo` answers with what it got, so that a proxy can be checked.
+ * Posts `{plain, http2, echo}`: their ports.
  */
 const SMALL = Buffer.from(
   `HTTP/1.1 200 OK\r\nContent-Type: text/plain\r\nContent-Length: 102\r\n\r\n${'x'.repeat(101)}\n`
@@ -34,10 +35,13 @@ const echo = createServer((request, response) => {
   response.setHeader('set-cookie', ['a=1', 'b=2'])
   request.pipe(response)
 })
+const http2 = createTcpServer(answerHttp2)
 plain.listen(0, '127.0.0.1')
 echo.listen(0, '127.0.0.1')
-await Promise.all([once(plain, 'listening'), once(echo, 'listening')])
+http2.listen(0, '127.0.0.1')
+await Promise.all([once(plain, 'listening'), once(echo, 'listening'), once(http2, 'listening')])
 parentPort?.postMessage({
   plain: (plain.address() as AddressInfo).port,
+  http2: (http2.address() as AddressInfo).port,
   echo: (echo.address() as AddressInfo).port
 })

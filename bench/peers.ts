@@ -38,12 +38,16 @@ async function startBuild(main: string, scenario: Scenario, upstream: number): R
   const port = await freePort()
   const policy = join(folder, `${scenario.name}.yaml`)
   writeFileSync(policy, scenario.policy ?? '')
+  const site = join(folder, 'sites.yaml')
+  writeFileSync(site, `sites: { 127.0.0.1: 'h2c://127.0.0.1:${upstream}' }\n`)
+  const target =
+    scenario.http2 === undefined ? { SLUICE_UPSTREAM: `http://127.0.0.1:${upstream}` } : { SLUICE_SITE_FILE: site }
   const env = {
     SLUICE_LISTEN: `127.0.0.1:${port}`,
     SLUICE_API_LISTEN: '127.0.0.1:0',
     SLUICE_API_KEY: 'a-key-for-the-benchmark',
     SLUICE_DATA: ':memory:',
-    SLUICE_UPSTREAM: `http://127.0.0.1:${upstream}`,
+    ...target,
     SLUICE_ACCESS_LOG: scenario.accessLog ? 'on' : 'off',
     SLUICE_LOG_LEVEL: 'error',
     SLUICE_LIMITS_CONNECTIONS: '20000',
@@ -56,7 +60,7 @@ async function startBuild(main: string, scenario: Scenario, upstream: number): R
 const httpProxy: Peer = {
   name: 'http-proxy',
   missing: () => undefined,
-  can: ({ policy, accessLog }) => policy === undefined && !accessLog,
+  can: ({ policy, accessLog, http2 }) => policy === undefined && !accessLog && http2 === undefined,
   async start(_scenario, upstream) {
     const port = await freePort()
     const args = [here('./plain-http-proxy.js'), String(port), String(upstream)]
@@ -78,6 +82,13 @@ const nginx: Peer = {
         : scenario.name === 'flood'
           ? 'limit_req zone=one; limit_req_status 429;'
           : ''
+    // To an upstream in HTTP/2 nginx leads by this module alone.
+    const to =
+      scenario.http2 === undefined
+        ? `proxy_pass http://origin;
+           proxy_http_version 1.1; proxy_set_header Connection ""; proxy_set_header Host $http_host;
+           proxy_set_header X-Forwarded-For $remote_addr;`
+        : 'grpc_pass grpc://origin; grpc_set_header X-Forwarded-For $remote_addr;'
     writeFileSync(
       join(base, 'nginx.conf'),
       `daemon off; worker_processes 1; pid ${base}/pid; error_log ${base}/error.log crit;
@@ -90,9 +101,7 @@ const nginx: Peer = {
          limit_req_zone $binary_remote_addr zone=all:10m rate=1000000r/s;
          limit_req_zone $binary_remote_addr zone=one:10m rate=1r/m;
          upstream origin { server 127.0.0.1:${upstream}; keepalive 256; keepalive_requests 100000000; }
-         server { listen 127.0.0.1:${port}; location / { ${limit} proxy_pass http://origin;
-           proxy_http_version 1.1; proxy_set_header Connection ""; proxy_set_header Host $http_host;
-           proxy_set_header X-Forwarded-For $remote_addr; } }
+         server { listen 127.0.0.1:${port}${scenario.http2 === undefined ? '' : ' http2'}; location / { ${limit} ${to} } }
        }`
     )
     const args = ['-p', base, '-c', join(base, 'nginx.conf')]
@@ -107,6 +116,7 @@ const haproxy: Peer = {
   async start(scenario, upstream) {
     const port = await freePort()
     const file = join(folder, `haproxy-${port}.cfg`)
+    const proto = scenario.http2 === undefined ? '' : ' proto h2'
     const table = 'stick-table type ip size 100k expire 60s store http_req_rate(60s)\n  http-request track-sc0 src'
     const limit =
       scenario.policy === undefined
@@ -115,8 +125,8 @@ const haproxy: Peer = {
     writeFileSync(
       file,
       `global\n  nbthread 1\n  maxconn 4096\ndefaults\n  mode http\n  timeout client 30s\n  timeout server 30s\n  timeout connect 5s
-  http-reuse always\nfrontend in\n  bind 127.0.0.1:${port}\n  option forwardfor\n  ${limit}\n  default_backend origin
-backend origin\n  server origin 127.0.0.1:${upstream}\n`
+  http-reuse always\nfrontend in\n  bind 127.0.0.1:${port}${proto}\n  option forwardfor\n  ${limit}\n  default_backend origin
+backend origin\n  server origin 127.0.0.1:${upstream}${proto}\n`
     )
     return { ...(await startProgram(findProgram('haproxy') as string, ['-db', '-f', file], port, { cpu: CPU })), port }
   }
@@ -125,7 +135,7 @@ backend origin\n  server origin 127.0.0.1:${upstream}\n`
 const caddy: Peer = {
   name: 'caddy',
   missing: () => lacks('caddy'),
-  can: ({ policy, accessLog }) => policy === undefined && !accessLog,
+  can: ({ policy, accessLog, http2 }) => policy === undefined && !accessLog && http2 === undefined,
   async start(_scenario, upstream) {
     const port = await freePort()
     const file = join(folder, `caddy-${port}.json`)

@@ -1,10 +1,11 @@
 import { join, resolve } from 'node:path'
 import { Worker } from 'node:worker_threads'
+import { checkHttp2, loadHttp2 } from './h2-load.js'
 import { halfLoad } from './half-load.js'
 import { idleConnections } from './idle.js'
 import { type Load, load } from './load.js'
 import { build, type Peer, peers } from './peers.js'
-import { cpuSeconds, residentMegabytes } from './process.js'
+import { cpuSeconds, findProgram, residentMegabytes } from './process.js'
 import { type Scenario, scenarios } from './scenarios.js'
 import { median, table } from './table.js'
 
@@ -12,7 +13,7 @@ import { median, table } from './table.js'
  * Sluice beside its peers, in one run: each round measures every peer once, one after the other, so that a change in
  * the machine's speed hits all of them. CPU comes from the kernel's accounting of the proxy's own processes.
  *
- * `npm run bench -- [--rounds N] [--seconds N] [--only pass,log,policy,flood,download,latency,idle] [--beside FOLDER]`; FOLDER holds the
+ * `npm run bench -- [--rounds N] [--seconds N] [--only pass,log,policy,flood,download,h2,grpc,latency,idle] [--beside FOLDER]`; FOLDER holds the
  * `main.js` of another build of Sluice, which is measured too.
  */
 interface Sample extends Load {
@@ -32,7 +33,7 @@ const wanted = (name: string) => only === '' || only.split(',').includes(name)
 
 async function main(): Promise<void> {
   const worker = new Worker(new URL('./origin.js', import.meta.url))
-  const origin = await new Promise<{ plain: number; echo: number }>((resolve, reject) => {
+  const origin = await new Promise<{ plain: number; http2: number; echo: number }>((resolve, reject) => {
     worker.once('message', resolve)
     worker.once('error', reject)
   })
@@ -46,10 +47,14 @@ async function main(): Promise<void> {
   let slowest = Number.POSITIVE_INFINITY
   for (const scenario of scenarios) {
     if (!wanted(scenario.name)) continue
+    if (scenario.http2 !== undefined && findProgram('h2load') === undefined) {
+      console.log(`left out: ${scenario.name} (h2load is not installed)`)
+      continue
+    }
     const rates = await measure(
       scenario,
       present.filter((peer) => peer.can(scenario)),
-      origin.plain
+      scenario.http2 === undefined ? origin.plain : origin.http2
     )
     if (scenario.name === 'pass') slowest = Math.min(...rates)
   }
@@ -85,18 +90,27 @@ async function measure(scenario: Scenario, able: readonly Peer[], upstream: numb
   console.log(`\n${scenario.title}: ${rounds} rounds of ${seconds} s, ${scenario.connections} connections`)
   const started = await Promise.all(able.map(async (peer) => ({ peer, running: await peer.start(scenario, upstream) })))
   const samples = new Map<string, Sample[]>(able.map(({ name }) => [name, []]))
-  for (const { running } of started) await load(running.port, scenario.path, scenario.connections, 2, scenario.refused)
+  for (const { peer, running } of started) {
+    if (scenario.http2 !== undefined) await checkHttp2(peer.name, running.port, scenario.http2)
+    await drive(scenario, running.port, 2)
+  }
   for (let round = 0; round < rounds; round++) {
     for (const { peer, running } of started) {
       const pid = running.child.pid as number
       const before = cpuSeconds(pid)
-      const seen = await load(running.port, scenario.path, scenario.connections, seconds, scenario.refused)
+      const seen = await drive(scenario, running.port, seconds)
       samples.get(peer.name)?.push({ ...seen, cpu: cpuSeconds(pid) - before, memory: residentMegabytes(pid) })
     }
   }
   await Promise.all(started.map(({ running }) => running.stop()))
   report(scenario, samples)
   return [...samples.values()].map((all) => median(all.map((one) => one.requests / one.seconds)))
+}
+
+function drive({ path, connections, refused, http2 }: Scenario, port: number, seconds: number): Promise<Load> {
+  return http2 === undefined
+    ? load(port, path, connections, seconds, refused)
+    : loadHttp2(port, connections, seconds, http2)
 }
 
 function report(scenario: Scenario, samples: ReadonlyMap<string, readonly Sample[]>): void {

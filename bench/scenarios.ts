@@ -1,3 +1,5 @@
+import type { Http2Load } from './h2-load.js'
+
 /** What is measured. A peer that cannot do a scenario leaves it out. */
 export interface Scenario {
   readonly name: string
@@ -11,6 +13,8 @@ export interface Scenario {
   readonly accessLog: boolean
   /** Does the answer's size matter more than its number? */
   readonly bulk: boolean
+  /** HTTP/2 by prior knowledge on both sides of the proxy. Left out: HTTP/1.1. */
+  readonly http2?: Http2Load
 }
 
 const FIVE_RULES = `
@@ -50,5 +54,19 @@ export const scenarios: readonly Scenario[] = [
   { ...plain, name: 'log', title: 'pass-through with the access log on', accessLog: true },
   { ...plain, name: 'policy', title: 'five CEL rules and one limit', policy: FIVE_RULES },
   { ...plain, name: 'flood', title: 'a client over its limit: 429', policy: FLOOD, refused: true },
-  { ...plain, name: 'download', title: '1 MB downloads', path: '/1mb', connections: 16, bulk: true }
+  { ...plain, name: 'download', title: '1 MB downloads', path: '/1mb', connections: 16, bulk: true },
+  {
+    ...plain,
+    name: 'h2',
+    title: 'HTTP/2 to HTTP/2, 102 bytes, ten streams at once on each connection',
+    connections: 10,
+    http2: { streams: 10, call: false }
+  },
+  {
+    ...plain,
+    name: 'grpc',
+    title: 'unary calls of gRPC, 64 bytes both ways, ten at once on each connection',
+    connections: 10,
+    http2: { streams: 10, call: true }
+  }
 ]

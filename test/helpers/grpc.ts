@@ -26,7 +26,7 @@ function method(name: string, requestStream: boolean, responseStream: boolean): 
   }
 }
 
-export const METHODS = {
+const METHODS = {
   one: method('One', false, false),
   up: method('Up', true, false),
   down: method('Down', false, true),
