@@ -75,6 +75,8 @@ export interface Body {
   readonly bytes: number
   /** The sender holds the body back until it is wanted (RFC 9110 10.1.1). */
   readonly awaitsContinue?: boolean
+  /** Bytes of it have gone to a consumer, or it was discarded: it cannot be had from its beginning any more. */
+  readonly taken: boolean
   /** Why the message broke off; says nothing of a message that did not. */
   readonly failure?: Failure
   /** Takes the bytes as a stream; reading it is the back-pressure. Ends cleanly only if the message did. */

@@ -11,7 +11,7 @@ import { type Answer, type ClientTransport, DialError, type ForwardOptions } fro
 import { WebSocketPipe } from '../transport/websocket/pipe.js'
 import { cleanResponse, type HeaderKinds } from './header-sanitizing.js'
 import { failureResponse, responseOf } from './response.js'
-import { isEmpty, isRefusal, mayRetry, type RetryBudget, retriesOf, successorOf } from './retries.js'
+import { isEmpty, isRefusal, isUnreached, mayRetry, type RetryBudget, retriesOf, successorOf } from './retries.js'
 import type { Server } from './server.js'
 import { absence, type UpstreamLookup, type Upstreams, type UpstreamTarget } from './upstreams.js'
 
@@ -72,6 +72,8 @@ export class Forwarder {
     const begun = clock.monotonic()
     let options = this.#options(exchange, flow)
     let budget: RetryBudget | undefined
+    // Lost a connection, as at its GOAWAY or while it was idle: such a server works more likely than one that was not reached.
+    let broken: ServerTarget | undefined
     let duration = 0
     for (let attempt = 1; ; attempt++) {
       if (target.kind === 'response') return { response: fixedResponse(target.unit), duration: undefined }
@@ -115,9 +117,9 @@ export class Forwarder {
         exchange.signal.aborted === undefined
       ) {
         tried = new Set([...tried, server])
-        // Without another server, one that broke is asked once more: its connection may have been closed while it was idle.
+        if (failed && !isUnreached(answer)) broken = target
         const again: boolean = server.settings.retries !== undefined || (attempt === 1 && failed)
-        next = upstreams.choose(units, key, tried, flow) ?? (again ? target : undefined)
+        next = upstreams.choose(units, key, tried, flow) ?? broken ?? (again ? target : undefined)
         if (next?.kind === 'server' && budget?.take(retries) === false) {
           metrics.retryRefused()
           next = undefined

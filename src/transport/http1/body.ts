@@ -72,6 +72,10 @@ export class CodecBody implements Body {
     return this.#state !== 'free'
   }
 
+  get taken(): boolean {
+    return this.#state === 'taken' || this.#state === 'discarded'
+  }
+
   /** All bytes have arrived. */
   get complete(): boolean {
     return this.#fields !== undefined
@@ -197,7 +201,7 @@ export class CodecBody implements Body {
   }
 
   discard(): void {
-    if (this.#state === 'taken' || this.#state === 'discarded') return
+    if (this.taken) return
     this.#held = undefined
     this.#abandon()
   }
