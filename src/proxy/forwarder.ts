@@ -63,7 +63,7 @@ export class Forwarder {
     key: string | undefined,
     tries: UpstreamTries | undefined
   ): Promise<Forwarded> {
-    const { upstreams, clock, metrics } = this.#parts
+    const { upstreams, clock, metrics, clientTransport } = this.#parts
     let tried = NONE_TRIED
     upstreams.cookies.take(flow)
     let target = key === undefined ? undefined : upstreams.choose(units, key, tried, flow)
@@ -86,19 +86,32 @@ export class Forwarder {
       let connect: number | undefined
       const observed: ForwardOptions =
         tries === undefined ? options : { ...options, onConnected: () => (connect = clock.monotonic() - begun - from) }
-      const answer = await this.#attempt(exchange, flow, target, observed)
+      const { speaksBytes } = flow
+      const end = server.begin()
+      const answer: Answer =
+        speaksBytes === undefined
+          ? await clientTransport.forward(exchange, target.dialer, withTimeouts(observed, server))
+          : await this.#open(exchange, target, speaksBytes.headers, observed, end)
+      if (answer.kind === 'failed') {
+        end()
+        server.failed(answer.failure)
+      } else {
+        if (answer.kind === 'response' && server.failsWith(answer.head.status)) server.refused(answer.head.status)
+        else server.succeeded()
+        flow.onEnd(end)
+      }
       duration = clock.monotonic() - begun
-      const failed = answer.kind === 'failed'
-      if (!failed) metrics.answered(backend, duration - from)
+      if (answer.kind !== 'failed') metrics.answered(backend, duration - from)
       tries?.add({
         backend,
         server: server.name,
         connect,
-        firstByte: failed ? undefined : duration - from,
-        status: failed ? undefined : answer.head.status,
-        failure: failed ? answer.failure : undefined
+        firstByte: answer.kind === 'failed' ? undefined : duration - from,
+        status: answer.kind === 'failed' ? undefined : answer.head.status,
+        failure: answer.kind === 'failed' ? answer.failure : undefined
       })
-      if (!failed && !isRefusal(answer, server, retries)) return this.#forwarded(answer, duration, flow, target)
+      if (answer.kind !== 'failed' && !isRefusal(answer, server, retries))
+        return this.#forwarded(answer, duration, flow, target)
       const successor: Server | undefined =
         exchange.signal.aborted === undefined ? successorOf(answer, server) : undefined
       if (successor !== undefined && !tried.has(server)) {
@@ -116,7 +129,7 @@ export class Forwarder {
       ) {
         tried = new Set([...tried, server])
         // Without another server, one that broke is asked once more: its connection may have been closed while it was idle.
-        const again: boolean = server.settings.retries !== undefined || (attempt === 1 && failed)
+        const again: boolean = server.settings.retries !== undefined || (attempt === 1 && answer.kind === 'failed')
         next = upstreams.choose(units, key, tried, flow) ?? (again ? target : undefined)
         if (next?.kind === 'server' && budget?.take(retries) === false) {
           metrics.retryRefused()
@@ -124,7 +137,7 @@ export class Forwarder {
         }
       }
       if (next === undefined) {
-        return failed
+        return answer.kind === 'failed'
           ? { response: this.#failed(answer, server), duration }
           : this.#forwarded(answer, duration, flow, target)
       }
@@ -136,46 +149,27 @@ export class Forwarder {
     }
   }
 
-  async #attempt(exchange: Exchange, flow: Flow, target: ServerTarget, options: ForwardOptions): Promise<Answer> {
-    if (flow.speaksBytes !== undefined)
-      return await this.#open(exchange, flow, target, flow.speaksBytes.headers, options)
-    const { server, dialer } = target
-    const end = server.begin()
-    const answer = await this.#parts.clientTransport.forward(exchange, dialer, withTimeouts(options, server))
-    if (answer.kind === 'failed') {
-      end()
-      server.failed(answer.failure)
-      return answer
-    }
-    if (answer.kind === 'response' && server.failsWith(answer.head.status)) server.refused(answer.head.status)
-    else server.succeeded()
-    flow.onEnd(end)
-    return answer
-  }
-
   /** A pipe to the upstream, which a WebSocket is to carry. */
   async #open(
     exchange: Exchange,
-    flow: Flow,
     { server, dialer }: ServerTarget,
     headers: HeaderList,
-    options: ForwardOptions
+    options: ForwardOptions,
+    end: () => void
   ): Promise<Answer> {
     const { timeouts } = this.#parts
-    const end = server.begin()
     const { connection: client, signal } = exchange
     try {
       const { connect = timeouts.connect, idle = timeouts.idle } = server.settings.timeouts ?? {}
       const upstream = await dialer.open({ client, deadline: connect, signal, bytes: true })
       options.onConnected?.()
-      server.succeeded()
-      flow.onEnd(end)
       const head = { status: 101, reason: 'Switching Protocols', headers }
       return { kind: 'switched', head, pipe: new WebSocketPipe(upstream, idle) }
     } catch (error) {
-      end()
-      if (!(error instanceof DialError)) throw error
-      server.failed(error.failure)
+      if (!(error instanceof DialError)) {
+        end()
+        throw error
+      }
       return { kind: 'failed', failure: error.failure, retry: 'safe', detail: error.message }
     }
   }

@@ -6,7 +6,6 @@ import type { Clock } from '../../lib/clock.js'
 import type { SocketFacts } from '../connection-facts.js'
 import { endIdle, type Served, type ServingHost } from '../listener.js'
 import type { MalformedMessage } from '../message-scanner.js'
-import { ignore } from '../pipes.js'
 import { type BodySource, CodecBody, holdPiece } from './body.js'
 import { BodyReader } from './body-reader.js'
 import { CodecExchange, keepsAlive, refusalOf, requestFraming, upgradeOf } from './exchange.js'
@@ -415,7 +414,7 @@ export class ClientConnection implements Served, WireOwner, BodySource {
     if (exchange.begun) this.#abort('internal')
     else {
       this.#host.handler.refused(this.facts, 500, 'internal')
-      exchange.respond({ status: 500, headers: [] }).catch(ignore)
+      void exchange.respond({ status: 500, headers: [] })
     }
   }
 
