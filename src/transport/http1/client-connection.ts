@@ -12,7 +12,7 @@ import { CodecExchange, keepsAlive, refusalOf, requestFraming, upgradeOf } from 
 import { HeadReader } from './head-reader.js'
 import { MessageWriter } from './message-writer.js'
 import { bareAnswer, type FieldNames, type Serialiser } from './serialise.js'
-import { READ_BYTES, Wire, WireDuplex, type WireOwner } from './wire.js'
+import { READ_BYTES, textOf, Wire, WireDuplex, type WireOwner } from './wire.js'
 
 /** What of an early-answered request is read and thrown away before the connection is given up instead. */
 const DISCARD_LIMIT = 65_536
@@ -321,7 +321,7 @@ export class ClientConnection implements Served, WireOwner, BodySource {
       this.#since = this.#byteAt
       this.#messageBytes = this.#discarded = 0
     }
-    const piece = chunk.toString('latin1', from, Math.min(to, from + PIECE))
+    const piece = textOf(chunk, from, Math.min(to, from + PIECE))
     const used = head.read(piece)
     if (used === -1) {
       this.#messageBytes += piece.length
