@@ -76,9 +76,6 @@ export class Server {
   /** Dials of it under way that others have outrun. */
   #outrun = 0
   #active = 0
-  readonly #ended = (): void => {
-    this.#active--
-  }
   #outage = new Outage()
   /** What checks found; undefined before the first. */
   #checked: boolean | undefined
@@ -153,11 +150,15 @@ export class Server {
     return this.#seen
   }
 
-  /** Counts one that it carries. The way to end it, the same for all, is to be called once for each. */
+  /** Counts one that it carries. The way to end it is called once. */
   begin(): () => void {
     this.#active++
     this.tries++
-    return this.#ended
+    let running = true
+    return () => {
+      if (running) this.#active--
+      running = false
+    }
   }
 
   /** Is an answer with this status a failure of the server? */
