@@ -210,7 +210,9 @@ export class Pipeline {
     const { exchange, snapshot, route } = context
     const { accessLog, events, forwarder } = this.#parts
     if (accessLog !== undefined || events.wantsExchanges) context.tries = new UpstreamTries()
-    const forwarded = await forwarder.forward(exchange, flow, snapshot, route?.upstream, context.tries)
+    const forwarding = forwarder.forwarding(exchange, flow, snapshot, route?.upstream, context.tries)
+    let forwarded = forwarding.start()
+    while (forwarded instanceof Promise) forwarded = forwarding.answered(await forwarded)
     flow.response = forwarded.response
     flow.forwarded()
     const sent = this.#answer(context, flow, forwarded)
