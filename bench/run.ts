@@ -85,10 +85,25 @@ async function check(peer: Peer, echo: number): Promise<void> {
   if (!faithful) throw new Error(`${peer.name} does not echo: ${answer.status}, ${text.length} bytes`)
 }
 
+/** The answer that the scenario is about, and no other, is what gets a figure. */
+async function checkAnswer(peer: Peer, port: number, { path, refused }: Scenario): Promise<void> {
+  const expected = refused ? 429 : 200
+  let answer = ''
+  // A limit lets the first ones pass.
+  for (let asked = 0; asked < (refused ? 4 : 1); asked++) {
+    const response = await fetch(`http://127.0.0.1:${port}${path}`)
+    const { byteLength } = await response.arrayBuffer()
+    answer = `${response.status} with ${byteLength} bytes`
+    if (response.status === expected && (refused || byteLength === (path === '/1mb' ? 1_048_576 : 102))) return
+  }
+  throw new Error(`${peer.name} answers ${answer}`)
+}
+
 async function measure(scenario: Scenario, able: readonly Peer[], upstream: number): Promise<number[]> {
   console.log(`\n${scenario.title}: ${rounds} rounds of ${seconds} s, ${scenario.connections} connections`)
   const started = await Promise.all(able.map(async (peer) => ({ peer, running: await peer.start(scenario, upstream) })))
   const samples = new Map<string, Sample[]>(able.map(({ name }) => [name, []]))
+  for (const { peer, running } of started) await checkAnswer(peer, running.port, scenario)
   for (const { running } of started) await load(running.port, scenario.path, scenario.connections, 2, scenario.refused)
   for (let round = 0; round < rounds; round++) {
     for (const { peer, running } of started) {

@@ -78,7 +78,12 @@ export class Lab {
           misdirected: (connection, _host, edge) => connection.tls === undefined && edge?.tls?.authorities !== undefined
         }
       }),
-      forwarder: { forward: (_exchange, flow, units, key) => Promise.resolve(this.#answer(flow, units, key)) },
+      forwarder: {
+        forwarding: (_exchange, flow, units, key) => ({
+          start: () => this.#answer(flow, units, key),
+          answered: () => this.#answer(flow, units, key)
+        })
+      },
       observer: { begins: () => this.#recorder, ended: (record) => this.#ended(record) },
       clock,
       metrics: parts.metrics,

@@ -5,7 +5,7 @@ import { ByteQueue } from '../../lib/byte-queue.js'
 import { allowedTrailers } from '../fields.js'
 import { BodyBroken } from '../message-body.js'
 import { copy, ignore } from '../pipes.js'
-import type { Wire } from './wire.js'
+import { textOf, type Wire } from './wire.js'
 
 /** The connection on which a body arrives. */
 export interface BodySource {
@@ -235,7 +235,7 @@ class Held {
   length = 0
 
   push(chunk: Buffer, from: number, to: number, wire: Wire | undefined): void {
-    if (this.length === 0 && to - from <= SMALL) this.#text = chunk.toString('latin1', from, to)
+    if (this.length === 0 && to - from <= SMALL) this.#text = textOf(chunk, from, to)
     else {
       this.#more ??= new ByteQueue()
       holdPiece(this.#more, chunk, from, to, wire)
