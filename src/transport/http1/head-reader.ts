@@ -318,11 +318,6 @@ export class HeadReader {
     if (this.#kind === FIELD.contentLength || this.#kind === FIELD.transferEncoding) this.badFraming = true
   }
 
-  #sized(length: number): void {
-    if (length === -1) this.badFraming = true
-    else this.length = length
-  }
-
   #field(name: string, value: string): void {
     this.list.push(name, value)
     switch (this.#kind) {
@@ -333,7 +328,8 @@ export class HeadReader {
         return
       case FIELD.contentLength:
         this.lengths++
-        this.#sized(lengthOf(value))
+        if (isLength(value)) this.length = Number(value)
+        else this.badFraming = true
         return
       case FIELD.transferEncoding:
         this.encodings++
@@ -388,15 +384,10 @@ function digitAt(text: string, at: number): number {
   return text.charCodeAt(at) - 0x30
 }
 
-/** The length that a Content-Length says, or -1: it holds something else than 1 to 15 digits. */
-function lengthOf(value: string): number {
-  if (value.length === 0 || value.length > MOST_DIGITS) return -1
-  let length = 0
-  for (let i = 0; i < value.length; i++) {
-    if (!isDigit(value.charCodeAt(i))) return -1
-    length = length * 10 + digitAt(value, i)
-  }
-  return length
+/** Is this 1 to 15 digits? */
+function isLength(value: string): boolean {
+  for (let i = 0; i < value.length; i++) if (!isDigit(value.charCodeAt(i))) return false
+  return value.length > 0 && value.length <= MOST_DIGITS
 }
 
 function isDigit(code: number): boolean {
