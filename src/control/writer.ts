@@ -97,7 +97,7 @@ export class Writer {
         const staged = await this.#stage(new Draft(tx, this.#parts.draft), call, mode, work)
         last = staged
         const { id: principal, subject, key } = call.principal
-        tx.note(revisionNote({ principal, subject, key }, staged.draft.changes))
+        tx.note(revisionNote({ principal, subject, key }, staged.draft.changes, staged.draft.reverts))
         if (mode.dryRun === true || !staged.draft.wrote) tx.abandon()
         return staged
       })

@@ -91,6 +91,13 @@ export class AccountDouble implements Account {
     this.#note('commandSession', 'tunnel_session', { id, command })
   }
 
+  readonly reverts = {
+    revert: async (revision: number, mode: object) => {
+      this.#note('revert', 'revision', { revision, ...mode })
+      return { ...done, body: { reverts: { id: revision } } }
+    }
+  }
+
   readonly revisions = {
     list: async (page: object) => {
       this.#note('list', 'revision', page)
