@@ -97,13 +97,15 @@ export async function openControlPlane(
     compile: { services, actions, persistentState: new PersistentState(), guests },
     ports: dataPlane.traffic.ports,
     swapped: (snapshot) => {
-      foundation.metrics.serves(snapshot.revision)
       applied.at = clock.wall()
       dataPlane.traffic.serves(snapshot)
       agents.serves(snapshot)
     },
     settling: (snapshot) => settling(dataPlane, snapshot),
-    served: revisions.served,
+    served: (revision) => {
+      foundation.metrics.serves(revision)
+      revisions.served()
+    },
     settled: revisions.settled,
     operatorKeys: stage.keys,
     baseUrl: foundation.publicUrl.read,

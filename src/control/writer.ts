@@ -162,7 +162,7 @@ export class Writer {
   async #serve({ draft, derived, ready, warnings }: Staged<unknown>, call: Call, revision: number): Promise<void> {
     const { applied, principals } = this.#parts
     principals.forget(draft.touched)
-    await ready.swap()
+    await ready.swap(revision)
     if (draft.own !== undefined) {
       this.#parts.live.owns(draft.own)
       this.#parts.draft.declared.replace(draft.own.declared)

@@ -114,6 +114,8 @@ export interface EventRecord {
   readonly connection: ConnectionFacts
   /** Undefined: it ended before there was a flow. */
   readonly flow: Flow | undefined
+  /** Of the store: what served when it began. */
+  readonly revision: number
   /** Why Sluice refused it. */
   readonly code: string | undefined
 }
