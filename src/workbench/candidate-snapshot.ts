@@ -25,7 +25,7 @@ export class CandidateSnapshot extends Snapshot {
   readonly read = new Set<string>()
 
   constructor(running: Snapshot, parts: CandidateParts) {
-    super(running.plan, running.tables)
+    super(running.plan, running.tables, running.revision)
     this.#parts = parts
   }
 
