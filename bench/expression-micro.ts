@@ -139,6 +139,8 @@ function phaseOf(expressions: Expressions, source: string): CompiledPhase {
   const { policy } = new Metrics()
   const rule = {
     name: '#0',
+    place: { line: 1, column: 1 },
+    places: [{ line: 1, column: 1 }],
     expressions: [compiled.value],
     actions: [],
     matched: policy.matched('bench', phase, '#0'),

@@ -24,6 +24,27 @@ function lacks(program: string): string | undefined {
 
 const sluice = build('sluice', here('../src/main.js'))
 
+/** What a policy or a log adds is measured against this, in the same rounds. */
+const passThrough: Peer = {
+  name: 'sluice, pass-through',
+  missing: () => undefined,
+  can: ({ policy, accessLog, refused }) => (policy !== undefined || accessLog) && !refused,
+  start: (scenario, upstream) =>
+    sluice.start({ ...scenario, name: 'pass', policy: undefined, accessLog: false }, upstream)
+}
+
+/** The least that an exchange costs on the sockets of Node. */
+const floor: Peer = {
+  name: 'node:net floor',
+  missing: () => undefined,
+  can: ({ policy, accessLog, refused }) => refused || (policy === undefined && !accessLog),
+  async start({ refused }, upstream) {
+    const port = await freePort()
+    const args = [here('./floor.js'), refused ? 'refuse' : 'proxy', String(port), String(upstream)]
+    return { ...(await startProgram(process.execPath, args, port, { cpu: CPU })), port }
+  }
+}
+
 /** Sluice as the file `main` starts it. */
 export function build(name: string, main: string): Peer {
   return {
@@ -150,4 +171,4 @@ const caddy: Peer = {
   }
 }
 
-export const peers: readonly Peer[] = [sluice, httpProxy, nginx, haproxy, caddy]
+export const peers: readonly Peer[] = [sluice, passThrough, floor, httpProxy, nginx, haproxy, caddy]

@@ -1,6 +1,7 @@
 import { join, resolve } from 'node:path'
 import { Worker } from 'node:worker_threads'
 import { halfLoad } from './half-load.js'
+import { http2Rows, http2Scenarios } from './http2.js'
 import { idleConnections } from './idle.js'
 import { type Load, load } from './load.js'
 import { build, type Peer, peers } from './peers.js'
@@ -12,7 +13,7 @@ import { median, table } from './table.js'
  * Sluice beside its peers, in one run: each round measures every peer once, one after the other, so that a change in
  * the machine's speed hits all of them. CPU comes from the kernel's accounting of the proxy's own processes.
  *
- * `npm run bench -- [--rounds N] [--seconds N] [--only pass,log,policy,flood,download,latency,idle] [--beside FOLDER]`; FOLDER holds the
+ * `npm run bench -- [--rounds N] [--seconds N] [--only pass,log,policy,flood,download,latency,idle,h2,grpc] [--beside FOLDER]`; FOLDER holds the
  * `main.js` of another build of Sluice, which is measured too.
  */
 interface Sample extends Load {
@@ -54,6 +55,9 @@ async function main(): Promise<void> {
     if (scenario.name === 'pass') slowest = Math.min(...rates)
   }
   const pass = scenarios[0] as Scenario
+  const overHttp2 = http2Scenarios.filter(({ name }) => wanted(name))
+  const builds = beside === '' ? [] : [{ name: 'other build', main: join(resolve(beside), 'main.js') }]
+  if (overHttp2.length > 0) await http2Rows(overHttp2, builds, { rounds, seconds })
   const rate = Number.isFinite(slowest) ? Math.round(slowest / 2_000) * 1_000 : 5_000
   if (wanted('latency')) await halfLoad(present, pass, origin.plain, rate, rounds, seconds)
   if (wanted('idle'))
@@ -81,10 +85,25 @@ async function check(peer: Peer, echo: number): Promise<void> {
   if (!faithful) throw new Error(`${peer.name} does not echo: ${answer.status}, ${text.length} bytes`)
 }
 
+/** The answer that the scenario is about, and no other, is what gets a figure. */
+async function checkAnswer(peer: Peer, port: number, { path, refused }: Scenario): Promise<void> {
+  const expected = refused ? 429 : 200
+  let answer = ''
+  // A limit lets the first ones pass.
+  for (let asked = 0; asked < (refused ? 4 : 1); asked++) {
+    const response = await fetch(`http://127.0.0.1:${port}${path}`)
+    const { byteLength } = await response.arrayBuffer()
+    answer = `${response.status} with ${byteLength} bytes`
+    if (response.status === expected && (refused || byteLength === (path === '/1mb' ? 1_048_576 : 102))) return
+  }
+  throw new Error(`${peer.name} answers ${answer}`)
+}
+
 async function measure(scenario: Scenario, able: readonly Peer[], upstream: number): Promise<number[]> {
   console.log(`\n${scenario.title}: ${rounds} rounds of ${seconds} s, ${scenario.connections} connections`)
   const started = await Promise.all(able.map(async (peer) => ({ peer, running: await peer.start(scenario, upstream) })))
   const samples = new Map<string, Sample[]>(able.map(({ name }) => [name, []]))
+  for (const { peer, running } of started) await checkAnswer(peer, running.port, scenario)
   for (const { running } of started) await load(running.port, scenario.path, scenario.connections, 2, scenario.refused)
   for (let round = 0; round < rounds; round++) {
     for (const { peer, running } of started) {

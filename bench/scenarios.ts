@@ -7,7 +7,7 @@ export interface Scenario {
   /** The answers are refusals on purpose. */
   readonly refused: boolean
   /** Policy of Sluice, as YAML. */
-  readonly policy?: string
+  readonly policy?: string | undefined
   readonly accessLog: boolean
   /** Does the answer's size matter more than its number? */
   readonly bulk: boolean
@@ -25,7 +25,7 @@ on_http_request:
     expressions: ["'user-agent' in req.headers && req.headers['user-agent'][0].matches('(?i)(nikto|sqlmap)')"]
     actions: [{ type: deny }]
   - name: large bodies
-    expressions: ["has(req.content_length) && req.content_length > 1000000"]
+    expressions: ["req.content_length > 1000000"]
     actions: [{ type: deny, config: { status_code: 413 } }]
   - name: debug switch
     expressions: ["getQueryParam('debug') == ['1']"]

@@ -1,28 +1,57 @@
+import { spawn } from 'node:child_process'
 import { once } from 'node:events'
 import { mkdirSync, mkdtempSync, writeFileSync } from 'node:fs'
 import { createServer } from 'node:http'
-import { Agent, request } from 'node:https'
+import { request } from 'node:https'
 import type { AddressInfo } from 'node:net'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { connect } from 'node:tls'
+import { fileURLToPath } from 'node:url'
 import { selfSigned } from '../src/lib/self-signed.js'
 import { cpuSeconds, findProgram, freePort, type Running, startProgram } from './process.js'
 import { startProduct } from './product-traffic.js'
+import { median, table } from './table.js'
 
-/** What a TLS handshake and a request over TLS cost, beside nginx. The same ECDSA certificate on both. */
-const WARM_UP = 4
-const SECONDS = 6
+/**
+ * What a TLS handshake, a request and an upload over TLS cost, beside nginx and Node's sockets alone, in turns. The same
+ * ECDSA certificate on all.
+ *
+ * `npm run bench:tls -- [--rounds N] [--seconds N]`
+ */
+const argument = (name: string, fallback: number) => {
+  const at = process.argv.indexOf(`--${name}`)
+  return at === -1 ? fallback : Number(process.argv[at + 1])
+}
+const ROUNDS = argument('rounds', 3)
+const SECONDS = argument('seconds', 2)
 const AT_ONCE = 16
+const UPLOAD = 2 ** 20
 const HOST = 'shop.example.com'
 
-const origin = createServer({ keepAliveTimeout: 60_000 }, (_request, response) => response.end('x'.repeat(102)))
+const origin = createServer({ keepAliveTimeout: 60_000 }, (request, response) => {
+  let bytes = 0
+  request.on('data', (chunk: Buffer) => {
+    bytes += chunk.length
+  })
+  request.on('end', () => response.setHeader('x-bytes', bytes).end('x'.repeat(102)))
+})
 origin.listen(0, '127.0.0.1')
 await once(origin, 'listening')
 const upstream = (origin.address() as AddressInfo).port
 const { chain, privateKey } = await selfSigned(HOST, [HOST], Date.now())
+const folder = mkdtempSync(join(tmpdir(), 'sluice-bench-'))
+const file = (name: string, text: string | Buffer) => {
+  writeFileSync(join(folder, name), text)
+  return join(folder, name)
+}
+const certificateFile = file('cert.pem', chain)
+const keyFile = file('key.pem', privateKey)
+const uploadFile = file('upload', Buffer.alloc(UPLOAD, 'u'))
 
-async function sluice(): Promise<Running & { port: number }> {
+type Proxy = Running & { readonly port: number }
+
+async function sluice(): Promise<Proxy> {
   const port = await freePort()
   const product = await startProduct({ LISTENERS: `https://127.0.0.1:${port}` })
   await product.api('/tls_certificates', { certificate_pem: chain, private_key_pem: privateKey })
@@ -36,24 +65,22 @@ async function sluice(): Promise<Running & { port: number }> {
   return { ...product, port }
 }
 
-async function nginx(): Promise<Running & { port: number }> {
+async function nginx(): Promise<Proxy> {
   const port = await freePort()
   const base = mkdtempSync(join(tmpdir(), 'sluice-bench-'))
   mkdirSync(join(base, 'logs'))
-  writeFileSync(join(base, 'cert.pem'), chain)
-  writeFileSync(join(base, 'key.pem'), privateKey)
   writeFileSync(
     join(base, 'nginx.conf'),
     `daemon off; worker_processes 1; pid ${base}/pid; error_log ${base}/error.log crit;
      events { worker_connections 4096; }
      http {
-       access_log off; keepalive_requests 100000000;
+       access_log off; client_max_body_size 0; proxy_request_buffering off; keepalive_requests 100000000;
        client_body_temp_path ${base}/a; proxy_temp_path ${base}/b; fastcgi_temp_path ${base}/c;
        uwsgi_temp_path ${base}/d; scgi_temp_path ${base}/e;
        upstream u { server 127.0.0.1:${upstream}; keepalive 64; keepalive_requests 100000000; }
        server {
-         listen 127.0.0.1:${port} ssl; server_name ${HOST};
-         ssl_certificate ${base}/cert.pem; ssl_certificate_key ${base}/key.pem;
+         listen 127.0.0.1:${port} ssl http2; server_name ${HOST};
+         ssl_protocols TLSv1.2 TLSv1.3; ssl_certificate ${certificateFile}; ssl_certificate_key ${keyFile};
          location / { proxy_pass http://u; proxy_http_version 1.1; proxy_set_header Connection ""; }
        }
      }`
@@ -62,8 +89,26 @@ async function nginx(): Promise<Running & { port: number }> {
   return { ...(await startProgram(program, ['-c', join(base, 'nginx.conf'), '-p', base], port, { cpu: 0 })), port }
 }
 
-async function shake(port: number, maxVersion: 'TLSv1.2' | 'TLSv1.3'): Promise<void> {
-  const socket = connect({ host: '127.0.0.1', port, servername: HOST, rejectUnauthorized: false, maxVersion })
+async function floor(): Promise<Proxy> {
+  const port = await freePort()
+  const program = fileURLToPath(new URL('./floor.js', import.meta.url))
+  const args = [program, 'tls', String(port), String(upstream), certificateFile, keyFile]
+  return { ...(await startProgram(process.execPath, args, port, { cpu: 0 })), port }
+}
+
+type Version = 'TLSv1.2' | 'TLSv1.3'
+
+const about = (port: number, version: Version) => ({
+  host: '127.0.0.1',
+  port,
+  servername: HOST,
+  rejectUnauthorized: false,
+  minVersion: version,
+  maxVersion: version
+})
+
+async function shake(port: number, version: Version): Promise<void> {
+  const socket = connect(about(port, version))
   await once(socket, 'secureConnect')
   socket.resume()
   socket.end()
@@ -71,12 +116,11 @@ async function shake(port: number, maxVersion: 'TLSv1.2' | 'TLSv1.3'): Promise<v
 }
 
 /** Handshakes that take up the session of the last one that left a ticket. */
-function resuming(port: number): () => Promise<void> {
+function resuming(port: number, version: Version): () => Promise<void> {
   let session: Buffer | undefined
   return async () => {
     const offered = session
-    const options = { host: '127.0.0.1', port, servername: HOST, rejectUnauthorized: false }
-    const socket = connect({ ...options, ...(offered === undefined ? {} : { session: offered }) })
+    const socket = connect({ ...about(port, version), ...(offered === undefined ? {} : { session: offered }) })
     socket.on('session', (ticket: Buffer) => {
       session = ticket
     })
@@ -88,32 +132,21 @@ function resuming(port: number): () => Promise<void> {
   }
 }
 
-function ask(port: number, agent: Agent): Promise<void> {
+/** A peer that does not carry a body whole is not worth a figure. */
+function check(name: string, port: number): Promise<void> {
   return new Promise((resolve, reject) => {
-    const options = {
-      host: '127.0.0.1',
-      port,
-      servername: HOST,
-      rejectUnauthorized: false,
-      agent,
-      headers: { host: HOST }
-    }
-    const sent = request(options, (response) => {
-      if (response.statusCode !== 200) reject(new Error(`status ${response.statusCode}`))
-      response.resume()
-      response.on('end', resolve)
-    })
+    const sent = request(
+      { ...about(port, 'TLSv1.3'), method: 'POST', headers: { host: HOST, 'content-length': UPLOAD } },
+      (response) => {
+        const { statusCode, headers } = response
+        response.resume()
+        if (statusCode === 200 && headers['x-bytes'] === String(UPLOAD)) resolve()
+        else reject(new Error(`${name} answers ${statusCode}, and the upstream had ${headers['x-bytes']} bytes`))
+      }
+    )
     sent.on('error', reject)
-    sent.end()
+    sent.end(Buffer.alloc(UPLOAD, 'u'))
   })
-}
-
-/** Runs `work` in several chains at once, first until the code is warm; answers runs and CPU seconds of the proxy. */
-async function load(pid: number, work: () => Promise<void>): Promise<{ runs: number; cpu: number }> {
-  await chains(WARM_UP, work)
-  const before = cpuSeconds(pid)
-  const runs = await chains(SECONDS, work)
-  return { runs, cpu: cpuSeconds(pid) - before }
 }
 
 async function chains(seconds: number, work: () => Promise<void>): Promise<number> {
@@ -129,23 +162,93 @@ async function chains(seconds: number, work: () => Promise<void>): Promise<numbe
   return runs
 }
 
-async function measure(name: string, proxy: Running & { port: number }): Promise<void> {
-  const pid = proxy.child.pid as number
-  const tell = (what: string, { runs, cpu }: { runs: number; cpu: number }) =>
-    console.log(
-      `${name}: ${what}: ${((cpu / runs) * 1e6).toFixed(0)} µs CPU each, ${(runs / cpu).toFixed(0)} per CPU second`
-    )
-  tell('handshake of TLS 1.3', await load(pid, () => shake(proxy.port, 'TLSv1.3')))
-  tell('handshake of TLS 1.2', await load(pid, () => shake(proxy.port, 'TLSv1.2')))
-  tell('resumed handshake of TLS 1.3', await load(pid, resuming(proxy.port)))
-  const agent = new Agent({ keepAlive: true, maxSockets: AT_ONCE })
-  tell('request', await load(pid, () => ask(proxy.port, agent)))
-  agent.destroy()
-  await proxy.stop()
+/** Requests that h2load got answered. */
+function h2load(port: number, seconds: number, ...more: readonly string[]): Promise<number> {
+  const url = `https://${HOST}/`
+  const args = ['-t1', `-c${AT_ONCE}`, '-m1', `-D${seconds}`, `--connect-to=127.0.0.1:${port}`, ...more, url]
+  return new Promise((resolve, reject) => {
+    const child = spawn(findProgram('h2load') as string, args)
+    let said = ''
+    child.stdout.on('data', (chunk) => {
+      said += chunk
+    })
+    child.on('error', reject)
+    child.on('close', () => {
+      const succeeded = /(\d+) succeeded/.exec(said)?.[1]
+      const good = /status codes: (\d+) 2xx/.exec(said)?.[1]
+      if (succeeded === undefined || succeeded === '0' || good === undefined || Number(good) < Number(succeeded))
+        reject(new Error(`h2load said:\n${said}`))
+      else resolve(Number(succeeded))
+    })
+  })
 }
 
-await measure('sluice', await sluice())
-if (findProgram('nginx') === undefined) console.log('nginx is not installed')
-else await measure('nginx', await nginx())
+interface Scenario {
+  readonly name: string
+  /** Bytes of each run, where they matter more than the runs. */
+  readonly bytes?: number
+  readonly http2?: true
+  readonly needs?: string
+  run(port: number, seconds: number): Promise<number>
+}
+
+const scenarios: readonly Scenario[] = [
+  { name: 'handshake, TLS 1.3', run: (port, seconds) => chains(seconds, () => shake(port, 'TLSv1.3')) },
+  { name: 'handshake, TLS 1.2', run: (port, seconds) => chains(seconds, () => shake(port, 'TLSv1.2')) },
+  { name: 'resumed handshake, TLS 1.3', run: (port, seconds) => chains(seconds, resuming(port, 'TLSv1.3')) },
+  { name: 'resumed handshake, TLS 1.2', run: (port, seconds) => chains(seconds, resuming(port, 'TLSv1.2')) },
+  { name: 'request, HTTP/1.1', needs: 'h2load', run: (port, seconds) => h2load(port, seconds, '--h1') },
+  { name: 'request, HTTP/2', needs: 'h2load', http2: true, run: (port, seconds) => h2load(port, seconds) },
+  {
+    name: 'upload, HTTP/1.1',
+    needs: 'h2load',
+    bytes: UPLOAD,
+    run: (port, seconds) => h2load(port, seconds, '--h1', '-d', uploadFile)
+  },
+  {
+    name: 'upload, HTTP/2',
+    needs: 'h2load',
+    bytes: UPLOAD,
+    http2: true,
+    run: (port, seconds) => h2load(port, seconds, '-d', uploadFile)
+  }
+]
+
+const proxies: [string, Proxy][] = [
+  ['sluice', await sluice()],
+  ['node:tls floor', await floor()]
+]
+if (findProgram('nginx') === undefined) console.log('left out: nginx is not installed')
+else proxies.push(['nginx', await nginx()])
+for (const [name, { port }] of proxies) await check(name, port)
+
+const rows: string[][] = []
+for (const { name, bytes, http2, needs, run } of scenarios) {
+  if (needs !== undefined && findProgram(needs) === undefined) {
+    console.log(`left out: ${name} (${needs} is not installed)`)
+    continue
+  }
+  // What only carries bytes has no HTTP/2 to speak.
+  const able = proxies.filter(([peer]) => http2 !== true || peer !== 'node:tls floor')
+  const costs = new Map<string, number[]>(able.map(([peer]) => [peer, []]))
+  for (const [, { port }] of able) await run(port, SECONDS)
+  for (let round = 0; round < ROUNDS; round++) {
+    for (const [peer, { port, child }] of able) {
+      const pid = child.pid as number
+      const before = cpuSeconds(pid)
+      const runs = await run(port, SECONDS)
+      costs.get(peer)?.push(((cpuSeconds(pid) - before) / runs) * 1e6)
+    }
+  }
+  const figure = (peer: string) => {
+    const all = costs.get(peer)
+    if (all === undefined) return ''
+    const each = median(all)
+    return bytes === undefined ? `${each.toFixed(0)} µs` : `${(bytes / each / 1.048576).toFixed(0)} MB/CPU s`
+  }
+  rows.push([name, ...proxies.map(([peer]) => figure(peer))])
+}
+table(['CPU', ...proxies.map(([name]) => name)], rows)
+for (const [, proxy] of proxies) await proxy.stop()
 origin.closeAllConnections()
 process.exit(0)

@@ -56,13 +56,23 @@ for (const [name, source] of Object.entries(ENTRIES)) {
 // Patterns and comments are left as they are written. The launcher reads one byte for one character. A pattern whose `source` is
 // published is written as a text, whose value this does not change.
 const program = join(folder, 'program.cjs')
-const text = await readFile(program, 'utf8')
+const text = withNames(await readFile(program, 'utf8'))
 const escaped = (unit) => `\\u${unit.charCodeAt(0).toString(16).padStart(4, '0')}`
 await writeFile(program, text.replace(/[\u0080-\uffff]/g, escaped))
 const main = join(folder, 'main.js')
 await copyFile(join(here, 'launcher.mjs'), main)
 await chmod(main, 0o755)
 await record()
+
+/**
+ * Only classes and functions with a declaration get their name back, once for each. A closure is made for every request, and naming it costs
+ * more than making it.
+ */
+function withNames(text) {
+  const helper = /(var __name = \((\w+), value\) => )(__defProp\(\2, "name", \{ value, configurable: true \}\));/
+  if (!helper.test(text)) throw new Error('esbuild writes its helper for names in another way')
+  return text.replace(helper, '$1$2.prototype === undefined ? $2 : $3;')
+}
 
 /** Starts the product once in an empty folder, and keeps what was compiled for it. Without that it starts too, only slower. */
 async function record() {

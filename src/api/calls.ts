@@ -4,7 +4,9 @@ import type { Call, Done, PathValues, Read, WriteMode, Written } from '../contro
 import type { Configuration } from '../control/configuration.js'
 import type { DeadLetterLists } from '../control/dead-letters.js'
 import { controlErrors } from '../control/errors.js'
+import type { Explanations } from '../control/explanations.js'
 import type { RecordOperations } from '../control/record-operations.js'
+import type { Reverts } from '../control/reverts.js'
 import type { Revisions } from '../control/revisions.js'
 import type { Sites } from '../control/sites.js'
 import type { Backups } from '../control/transfer/backups.js'
@@ -234,7 +236,8 @@ export function sendDone(reply: FastifyReply, done: Done, { dryRun }: WriteMode)
   return reply.code(204).header('service-revision', String(done.committed)).send()
 }
 
-function sendDryRun(
+/** The answer of a write that did everything but its commit. */
+export function sendDryRun(
   reply: FastifyReply,
   { committed, difference, warnings = [] }: Done,
   status: number,
@@ -257,8 +260,10 @@ export interface Account {
   readonly access: Pick<Access, 'authenticate' | 'otherThanKey' | 'admits'>
   readonly configuration: Pick<Configuration, 'revision' | 'processes'>
   readonly revisions: Pick<Revisions, 'list' | 'get' | 'diff'>
+  readonly reverts: Pick<Reverts, 'revert'>
   readonly deadLetters: Pick<DeadLetterLists, 'list' | 'get' | 'redeliver' | 'drop'>
   readonly backups: Pick<Backups, 'make'>
+  readonly explanations: Pick<Explanations, 'explain'>
   readonly site: Pick<Sites, 'get' | 'replace' | 'remove' | 'adopt'>
 }
 

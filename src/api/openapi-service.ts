@@ -3,9 +3,10 @@ import { eventDestination } from '../resources/event-destinations.js'
 import { tunnelSession } from '../resources/live.js'
 import { title } from '../schema/json-schema.js'
 import { LETTER_PATH, LETTERS_PATH, REDELIVER_PATH, TEST_PATH } from './event-routes.js'
+import { describeExplanations } from './openapi-explain.js'
 import { answer, binary, operation, type Paths, parametersOf, plain, ref, text } from './openapi-parts.js'
 import { describeSite } from './openapi-site.js'
-import { BACKUP_TYPE, COMMANDS, METRICS_TYPE, type Readiness } from './service-routes.js'
+import { BACKUP_TYPE, COMMANDS, METRICS_TYPE, REVERT_PATH, type Readiness } from './service-routes.js'
 
 const textOrNull = { type: ['string', 'null'] } as const
 
@@ -56,7 +57,11 @@ const REVISION = object('Revision', {
   },
   created: { ...count, description: 'How many records it created.' },
   updated: { ...count, description: 'How many records it updated.' },
-  deleted: { ...count, description: 'How many records it deleted.' }
+  deleted: { ...count, description: 'How many records it deleted.' },
+  reverts: {
+    ...orNull(object(undefined, { id: { type: 'integer' }, uri: text })),
+    description: 'The revision that it undid; null: none.'
+  }
 })
 
 const REVISION_CHANGE = object('RevisionChange', {
@@ -93,6 +98,21 @@ const SCHEMAS = {
   Revision: REVISION,
   RevisionList: object('RevisionList', { revisions: listOf(ref('Revision')), uri: text, next_page_uri: textOrNull }),
   RevisionChange: REVISION_CHANGE,
+  RevisionReverted: object('RevisionReverted', {
+    reverts: object(undefined, { id: { type: 'integer' }, uri: text }),
+    revision: {
+      ...orNull(object(undefined, { id: { type: 'integer' }, uri: text })),
+      description: 'The revision that did it; null when there was nothing to change.'
+    },
+    changes: listOf(
+      object(undefined, {
+        resource: { ...text, description: 'Kind of the record.' },
+        id: text,
+        uri: { ...text, description: 'URL of the record, which may be gone by now.' },
+        change: { ...text, enum: ['created', 'updated', 'deleted'] }
+      })
+    )
+  }),
   EventDestinationTest: object('EventDestinationTest', {
     delivered: { type: 'boolean' },
     error: { ...textOrNull, description: 'Why it was not delivered.' },
@@ -165,6 +185,19 @@ export function describeService(
       responses: { 200: answer('The changes.', ref('RevisionDiff')) }
     })
   }
+  paths[REVERT_PATH] = {
+    ...parametersOf(REVERT_PATH),
+    post: operation(
+      'revisions_revert',
+      'Revisions',
+      'Undoes what the revision changed, in one write: records come back with their ids. Refused (409) when a later write ' +
+        'stands in the way, or when the history lacks what is needed, such as secrets. The caller needs the rights of each change.',
+      {
+        parameters: ['force', 'dry_run'],
+        responses: { 200: answer('What was changed back.', ref('RevisionReverted')) }
+      }
+    )
+  }
   paths['/backup'] = {
     get: operation(
       'backup_get',
@@ -197,7 +230,7 @@ export function describeService(
     )
   }
   describeDeadLetters(paths)
-  return [...TAGS, describeSite(paths, schemas)]
+  return [...TAGS, describeSite(paths, schemas), describeExplanations(paths, schemas)]
 }
 
 function describeDeadLetters(paths: Paths): void {

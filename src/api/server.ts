@@ -5,6 +5,7 @@ import type { Resource } from '../resources/resource.js'
 import { type Account, KnownPaths, type Router } from './calls.js'
 import { addDocsPages } from './docs-pages.js'
 import { addEventRoutes } from './event-routes.js'
+import { addExplanations } from './explain-routes.js'
 import { type CallerCheck, Cors, guard, type RequestRate, RequestRates, TrustedHosts } from './guard.js'
 import { type Crowds, createListener } from './listener.js'
 import { openApiDocument } from './openapi.js'
@@ -110,6 +111,7 @@ function addAccount(router: Router, account: AccountOptions, metrics: boolean): 
   addRevisions(router, control)
   addBackup(router, control)
   addSite(router, control)
+  addExplanations(router, control)
   addSessionCommands(router, control)
   addEventRoutes(router, control)
   addDocsPages(router)

@@ -16,9 +16,14 @@ import {
   queryOf,
   type Router,
   readCount,
-  route
+  route,
+  sendDryRun,
+  writeMode
 } from './calls.js'
 import { ApiError } from './errors.js'
+
+/** Where a revision is undone. */
+export const REVERT_PATH = '/revisions/{id}/revert'
 
 /** For supervisors: does the process live and serve? No key. */
 export function addHealth(router: Router, readiness: () => Readiness): void {
@@ -139,6 +144,20 @@ export function addRevisions(router: Router, account: Account): void {
     {},
     one(account, (revision, { principal }) => account.revisions.diff(revision, principal))
   )
+  route(router, 'POST', REVERT_PATH, { body: 'optional' }, revert(account))
+}
+
+/** Undoes a revision as a write of its own. */
+function revert(account: Account): Handler {
+  return async (request, reply) => {
+    const call = callOf(request)
+    const mode = writeMode(request)
+    const revision = numberOf(request)
+    mustSayNothing(request.body, String(revision))
+    const reverted = await account.reverts.revert(revision, mode, call)
+    if (mode.dryRun === true) return sendDryRun(reply, reverted, 200, reverted.body)
+    return reply.header('service-revision', String(reverted.committed)).send(reverted.body)
+  }
 }
 
 function list(account: Account): Handler {

@@ -25,6 +25,7 @@ import { untilAnswered } from '../store/copy/reaching-store.js'
 import type { Agents } from '../tunnel/agents/agents.js'
 import type { DataPlane } from './data-plane.js'
 import type { OpenEvents } from './events.js'
+import { explainRunning } from './explain.js'
 import type { Foundation, Host } from './foundation.js'
 import { policyCheck } from './policy-check.js'
 import type { openPolicyServices } from './server-services.js'
@@ -85,6 +86,7 @@ export async function openControlPlane(
     deliveryOf: events.deliveryOf,
     healthOf: (backend) => healthAnswer(dataPlane, foundation.holder.current(), backend),
     testDestination: events.test,
+    explain: explainRunning(options, foundation, stage.geo),
     lettersDropped: events.lettersDropped,
     clock,
     log,
@@ -95,13 +97,15 @@ export async function openControlPlane(
     compile: { services, actions, persistentState: new PersistentState(), guests },
     ports: dataPlane.traffic.ports,
     swapped: (snapshot) => {
-      foundation.metrics.serves(snapshot.revision)
       applied.at = clock.wall()
       dataPlane.traffic.serves(snapshot)
       agents.serves(snapshot)
     },
     settling: (snapshot) => settling(dataPlane, snapshot),
-    served: revisions.served,
+    served: (revision) => {
+      foundation.metrics.serves(revision)
+      revisions.served()
+    },
     settled: revisions.settled,
     operatorKeys: stage.keys,
     baseUrl: foundation.publicUrl.read,

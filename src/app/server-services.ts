@@ -11,7 +11,7 @@ import { BodyBuffers } from '../flow/body-buffers.js'
 import { refusalOf } from '../flow/error-codes.js'
 import type { Clock } from '../lib/clock.js'
 import { readOptionFile } from '../lib/files.js'
-import { openGeo } from '../lib/geo.js'
+import { type Geo, openGeo } from '../lib/geo.js'
 import { createOutbound, type Outbound, type OutboundParts } from '../lib/http-client/outbound.js'
 import { unpredictable } from '../lib/id.js'
 import type { Names, NamesOptions } from '../lib/names/names.js'
@@ -63,6 +63,7 @@ interface OpenPolicyServices {
   readonly login: Login
   /** Of policies that agents send. */
   readonly guests: PolicyRights
+  readonly geo: Geo
 }
 
 /**
@@ -73,11 +74,12 @@ export async function openPolicyServices(options: Options, parts: PolicyServices
   const { geoip } = options
   const { clock, names, log, metrics, live } = parts
   const outbound = createOutbound({ clock, lookup: names.lookup, ...(await outboundRules(options)) })
+  const geo = await openGeo(geoip.database)
   const sources = {
     results: resultsOf(actions),
     clock,
     random: unpredictable,
-    geo: await openGeo(geoip.database),
+    geo,
     userAgent: new UserAgents()
   }
   const base: BaseServices = {
@@ -117,6 +119,7 @@ export async function openPolicyServices(options: Options, parts: PolicyServices
   return {
     services: policyServices(base, [...shared, provide(keyFolders, options.jwt.key_folders ?? [])]),
     login,
+    geo,
     guests: { services: policyServices(guest, [...shared, provide(keyFolders, [])]), actions: guestActions }
   }
 }

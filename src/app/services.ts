@@ -39,8 +39,7 @@ export function offline(actions: readonly Action[]): BaseServices {
       geo,
       userAgent: new UserAgents()
     }),
-    meter: { matched: () => uncounted, decided: () => uncounted, failed: () => uncounted, counter: () => uncounted },
-    log: { debug: () => undefined, warn: () => undefined },
+    ...unobserved,
     documents: new RecentDocuments(),
     outbound,
     bodies: new BodyBuffers({ total: 0, each: 0, broken: () => closeConnection })
@@ -48,6 +47,12 @@ export function offline(actions: readonly Action[]): BaseServices {
 }
 
 const uncounted: Counter = { inc: () => undefined }
+
+/** Counts and logs nothing. */
+export const unobserved: Pick<BaseServices, 'meter' | 'log'> = {
+  meter: { matched: () => uncounted, decided: () => uncounted, failed: () => uncounted, counter: () => uncounted },
+  log: { debug: () => undefined, warn: () => undefined }
+}
 
 /** Facts of the database that is installed with the program, without reading its megabytes. */
 const geo: Geo = {

@@ -332,7 +332,8 @@ export function agentCommand(): Command {
     })
 }
 
-function collect(value: string, values: readonly string[]): string[] {
+/** Takes the values of a flag that may be repeated. */
+export function collect(value: string, values: readonly string[]): string[] {
   return [...values, value]
 }
 

@@ -12,7 +12,8 @@ import {
   startCommand
 } from './commands.js'
 import { ExitCode } from './process.js'
-import { adoptCommand, applyCommand, planCommand } from './site-commands.js'
+import { adoptCommand, applyCommand, planCommand, revertCommand } from './site-commands.js'
+import { testCommand, tryCommand } from './workbench-commands.js'
 
 const BACKUP_EXAMPLES = `
 Examples:
@@ -115,9 +116,12 @@ function createProgram(): Command {
   const commands = [
     startCommand(),
     checkCommand(),
+    tryCommand(),
+    testCommand(),
     planCommand(),
     applyCommand(),
     adoptCommand(),
+    revertCommand(),
     schemaCommand(),
     apiKeyCommand(),
     domainsCommand()

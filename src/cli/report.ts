@@ -91,12 +91,12 @@ function excerpt(line: string, { line: number, column, length, severity }: Probl
 }
 
 /** A document may hold escape sequences; a terminal must not obey them. Every character keeps its width. */
-function printable(text: string): string {
+export function printable(text: string): string {
   // biome-ignore lint/suspicious/noControlCharactersInRegex: these are the ones that must not get through
   return text.replace(/\t/g, ' ').replace(/[\u0000-\u001f\u007f-\u009f\u2028\u2029]/g, '\ufffd')
 }
 
-function paint(text: string, color: keyof typeof COLORS, style: ReportStyle): string {
+export function paint(text: string, color: keyof typeof COLORS, style: ReportStyle): string {
   return style.colors ? `${COLORS[color]}${text}${RESET}` : text
 }
 

@@ -1,5 +1,6 @@
 import { Command } from 'commander'
 import type { AdoptFlags } from './adopt.js'
+import type { RevertFlags } from './revert.js'
 import type { ApplyFlags } from './site.js'
 
 const API_URL = 'http://127.0.0.1:4040'
@@ -90,5 +91,33 @@ export function adoptCommand(): Command {
     .action(async (folder: string, flags: AdoptFlags) => {
       const { adopt } = await import('./adopt.js')
       process.exitCode = await adopt(folder, flags)
+    })
+}
+
+const REVERT_EXAMPLES = `
+Examples:
+  export SLUICE_API_KEY=…
+  sluice revert 42 --dry-run
+  sluice revert 42
+
+Makes the records that a revision changed what they were before it, in one write of its own, which can be reverted too. Records
+come back with their ids. It is refused when a later write changed the same fields, or when the history lacks what is needed:
+it keeps no secrets. GET /revisions lists revisions, GET /revisions/42/diff shows what one changed. Exit code 0: done;
+1: refused; 2: the command line is wrong.`
+
+/** `sluice revert`: undoes a revision of a running process. */
+export function revertCommand(): Command {
+  return new Command('revert')
+    .description('undo a revision of a running process')
+    .argument('<revision>', 'its number')
+    .option('--api <url>', 'the management API of the process', API_URL)
+    .option('--dry-run', 'only show what would change')
+    .option('--force', 'do it although it shuts you out of the API')
+    .option('--insecure-http', 'allow http:// to another machine, although a key is sent')
+    .option('--json', 'the answer of the API')
+    .addHelpText('after', REVERT_EXAMPLES)
+    .action(async (revision: string, flags: RevertFlags) => {
+      const { revert } = await import('./revert.js')
+      process.exitCode = await revert(revision, flags)
     })
 }

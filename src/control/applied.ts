@@ -108,7 +108,7 @@ export class AppliedRevision {
     }
     this.#broken.clear()
     this.#parts.principals.forgetAll()
-    await this.#serve(await slices.run(live.fromRecords(whole.units, whole.secrets)))
+    await this.#serve(await slices.run(live.fromRecords(whole.units, whole.secrets)), place.revision)
     this.#serves(place)
     // Records may have changed while they were read, one kind after the other.
     await this.follow(reader)
@@ -140,7 +140,7 @@ export class AppliedRevision {
     const touched = await this.#touched(reader, feed, slices)
     const units = await slices.run(deriving(live.units, touched))
     principals.forget(touched)
-    await this.#serve(units)
+    await this.#serve(units, feed.revision)
     this.#serves(feed.place)
   }
 
@@ -185,9 +185,9 @@ export class AppliedRevision {
     )
   }
 
-  async #serve(units: Units): Promise<void> {
+  async #serve(units: Units, revision: number): Promise<void> {
     const { ready, problems } = await readyWhatCompiles(this.#parts.live, units)
-    await ready.swap()
+    await ready.swap(revision)
     this.#mended(units)
     for (const { unit, host, port, reason } of ready.ports) {
       this.#parts.log.warn({ unit, host, port, reason }, 'a port of the store cannot be opened here')

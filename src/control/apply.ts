@@ -16,8 +16,8 @@ export interface Units extends Pick<Change, 'put' | 'drop'> {
 }
 
 /**
- * A change that is compiled beside what runs. `swap` makes it serve and cannot fail; nothing else may change what runs until
- * it has resolved. Instead, `abandon` undoes what was prepared.
+ * A change that is compiled beside what runs. `swap` makes it serve, as the revision of the store that is given or else the one
+ * that runs, and cannot fail; nothing else may change what runs until it has resolved. Instead, `abandon` undoes what was prepared.
  */
 export type Ready =
   | {
@@ -27,7 +27,7 @@ export type Ready =
       readonly warnings: readonly UnitProblems[]
       /** Ports that are not open although a unit asks for them. */
       readonly ports: readonly PortProblem[]
-      swap(): Promise<void>
+      swap(revision?: number): Promise<void>
       abandon(): void
     }
   | { readonly ok: false; readonly problems: readonly UnitProblems[]; readonly ports: readonly PortProblem[] }
@@ -72,8 +72,11 @@ export class Live {
   /** Compiles a change beside the running snapshot and binds its ports. With `tolerant` a port that is taken does not refuse the change. */
   async ready({ put, drop, secrets }: Units, tolerant = false): Promise<Ready> {
     const running = this.#running
-    if (put.length === 0 && drop.length === 0) return { ...NOTHING_TO_DO, snapshot: running }
-    const change = { from: running.revision, to: running.revision + 1, put, drop }
+    if (put.length === 0 && drop.length === 0) {
+      return { ...NOTHING_TO_DO, snapshot: running, swap: async (revision) => this.#serves(revision) }
+    }
+    const { number } = running.plan
+    const change = { from: number, to: number + 1, put, drop }
     const prepared = await this.#parts.slices().run(preparing(running, change, secrets, this.#parts.compile))
     if (!prepared.ok) return { ...prepared, ports: NO_PORTS }
     const bound = await this.#parts.ports.bind(running, prepared.snapshot)
@@ -86,7 +89,7 @@ export class Live {
       snapshot: prepared.snapshot,
       warnings: prepared.warnings,
       ports: bound.failed,
-      swap: () => this.#swap(prepared, bound),
+      swap: (revision) => this.#swap(prepared, bound, revision),
       abandon: () => bound.abandon()
     }
   }
@@ -150,8 +153,14 @@ export class Live {
     return { put, drop }
   }
 
-  async #swap(prepared: Prepared & { readonly ok: true }, bound: BoundPorts): Promise<void> {
-    const { snapshot } = prepared
+  /** A revision that changes no unit serves once the snapshot has its number. */
+  #serves(revision: number | undefined): void {
+    const { holder } = this.#parts
+    if (revision !== undefined) holder.swap(holder.current().at(revision))
+  }
+
+  async #swap(prepared: Prepared & { readonly ok: true }, bound: BoundPorts, revision?: number): Promise<void> {
+    const snapshot = revision === undefined ? prepared.snapshot : prepared.snapshot.at(revision)
     const slices = this.#parts.slices()
     await slices.run(prepared.taking())
     this.#parts.holder.swap(snapshot)
@@ -163,8 +172,7 @@ export class Live {
 }
 
 const nothing = () => undefined
-const swapNothing = async () => undefined
-const NOTHING_TO_DO = { ok: true, warnings: [], ports: NO_PORTS, swap: swapNothing, abandon: nothing } as const
+const NOTHING_TO_DO = { ok: true, warnings: [], ports: NO_PORTS, abandon: nothing } as const
 
 /** What came of applying units. */
 export type Applied =

@@ -6,6 +6,7 @@ import { type LiveSources, noLiveSources } from './cluster/live-sources.js'
 import { Configuration, Follower } from './configuration.js'
 import { DeadLetterLists } from './dead-letters.js'
 import { Endpoints } from './endpoints.js'
+import { Explanations } from './explanations.js'
 import {
   buildParts,
   type ControlOptions,
@@ -15,6 +16,7 @@ import {
 } from './parts.js'
 import { LiveRecords, Reads } from './reads.js'
 import { RecordOperations } from './record-operations.js'
+import { Reverts } from './reverts.js'
 import { Revisions } from './revisions.js'
 import { Sites } from './sites.js'
 import { Backups } from './transfer/backups.js'
@@ -34,8 +36,12 @@ export interface ControlPlane {
   readonly deadLetters: DeadLetterLists
   /** What was written, by whom and when. */
   readonly revisions: Revisions
+  /** Undoes what was written. */
+  readonly reverts: Reverts
   /** Copies of the store. */
   readonly backups: Backups
+  /** How requests would be decided. */
+  readonly explanations: Explanations
   readonly serviceAccount: ServiceAccount
   /** What belongs to the process itself. */
   readonly own: OwnUnits
@@ -92,7 +98,7 @@ function forCallers(
   options: ControlOptions,
   sources: LiveSources,
   parts: ControlParts
-): Pick<ControlPlane, 'records' | 'deadLetters' | 'revisions' | 'backups'> {
+): Pick<ControlPlane, 'records' | 'deadLetters' | 'revisions' | 'reverts' | 'backups' | 'explanations'> {
   const { testDestination = notDelivered, compile, lettersDropped = async () => undefined, clock } = options
   const { store, catalogue, answers, live, agents } = parts
   const baseUrl = () => answers.baseUrl
@@ -102,7 +108,9 @@ function forCallers(
     records: new RecordOperations({ ...parts, compile, reads, test: testDestination }),
     deadLetters: new DeadLetterLists({ parts, reads, lettersDropped }),
     revisions: new Revisions({ store, catalogue, baseUrl }),
-    backups: new Backups(store, options.backupFolder ?? tmpdir())
+    reverts: new Reverts({ ...parts, compile, clock, baseUrl }),
+    backups: new Backups(store, options.backupFolder ?? tmpdir()),
+    explanations: new Explanations(options.explain)
   }
 }
 

@@ -51,6 +51,16 @@ export const controlErrors = defineErrors({
     text: 'Other records need the record.',
     help: 'Change or delete the records that need it first; the details name them.'
   },
+  REVERT_CONFLICT: {
+    status: 409,
+    text: 'Later writes stand in the way of a revert.',
+    help: 'Revert the later revisions first, or change the records that the details name by hand.'
+  },
+  REVERT_IMPOSSIBLE: {
+    status: 409,
+    text: 'The history does not keep what a revert needs, such as secrets.',
+    help: 'Change the records by hand; the diff of the revision shows what it changed.'
+  },
   LOCKOUT: {
     status: 409,
     text: 'The write would shut the caller out of the API.',

@@ -20,6 +20,7 @@ import type { LatestRevision } from './configuration.js'
 import { DeclaredRecords } from './declared/declared-records.js'
 import type { SiteReading } from './declared/site-request.js'
 import { Edits } from './edits.js'
+import type { Explain } from './explanations.js'
 import { Catalogue, Records } from './records.js'
 import { Writer } from './writer.js'
 
@@ -67,6 +68,8 @@ export interface ControlOptions {
   /** What this process knows of the server of a backend. */
   readonly healthOf?: (backend: string) => Json | undefined
   readonly testDestination?: TestDestination
+  /** Absent: requests are not explained. */
+  readonly explain?: Explain
   /** Called when dead letters of event destinations were dropped or given back. Must not reject. */
   readonly lettersDropped?: () => Promise<void>
   /** Called for each committed change of a record, after it serves. */

@@ -24,6 +24,24 @@ export type RecordedChange = {
   readonly fields: Readonly<Record<string, FieldChange>>
   /** Paths of the sealed values that differ. */
   readonly secrets: readonly string[]
+  /** What is needed to undo the change. Absent in what older versions wrote. */
+  readonly stored?: StoredChange
+}
+
+/** One side of a change, as the store has it. A field that is in neither was not set. */
+type StoredSide = {
+  /** Fields that are stored as answers show them: their values are in `fields`. */
+  readonly shown: readonly string[]
+  readonly values: Readonly<Record<string, Json>>
+}
+
+/** The fields that a change has changed, or all of a record that is gone. */
+type StoredChange = {
+  readonly names: readonly string[]
+  /** Fields that no answer shows, such as hashes of keys: their values are not kept. */
+  readonly hidden: readonly string[]
+  readonly before: StoredSide
+  readonly after: StoredSide
 }
 
 /** What the history says of who made a revision and what it did. */
@@ -34,6 +52,8 @@ export type RevisionNote = {
   readonly key: string | null
   /** Null for more than `MOST_CHANGES`: then the history knows which records changed, and not their fields. */
   readonly changes: readonly RecordedChange[] | null
+  /** The revision that this one undid; absent: none. */
+  readonly reverts?: number
 }
 
 /** Changes of one revision whose fields the history keeps: each reader of a page of it reads them. */
@@ -42,9 +62,11 @@ export const MOST_CHANGES = 2_000
 /** The note of a write. */
 export function revisionNote(
   by: Pick<RevisionNote, 'principal' | 'subject' | 'key'>,
-  changes: readonly RecordedChange[]
+  changes: readonly RecordedChange[],
+  reverts?: number
 ): RevisionNote {
-  return { ...by, changes: changes.length > MOST_CHANGES ? null : changes }
+  const note = { ...by, changes: changes.length > MOST_CHANGES ? null : changes }
+  return reverts === undefined ? note : { ...note, reverts }
 }
 
 /**
@@ -67,7 +89,57 @@ export function recordedChange(
   }
   const paths = new Set([...Object.keys(before?.secrets ?? {}), ...Object.keys(after?.secrets ?? {})])
   const secrets = [...paths].filter((path) => before?.secrets[path] !== after?.secrets[path]).sort()
-  return { kind: record.kind, id: record.id, path: pathOf(resource, record), change, fields, secrets }
+  const stored = storedChange(before, after, fields, (one) => present(resource, one, noContext))
+  return { kind: record.kind, id: record.id, path: pathOf(resource, record), change, fields, secrets, stored }
+}
+
+function storedChange(
+  before: ResourceRecord | undefined,
+  after: ResourceRecord | undefined,
+  fields: RecordedChange['fields'],
+  shownOf: (record: ResourceRecord) => Readonly<Record<string, Json>>
+): StoredChange {
+  // To undo that a record was made needs its id alone.
+  if (before === undefined) return { names: [], hidden: [], before: NOT_SET, after: NOT_SET }
+  const differing = [...new Set([...Object.keys(before.body), ...Object.keys(after?.body ?? {})])].filter(
+    (name) => after === undefined || !isDeepStrictEqual(before.body[name], after.body[name])
+  )
+  const shown = [before, after].map((record) => (record === undefined ? undefined : shownOf(record)))
+  const isHidden = (name: string) =>
+    [before, after].some((record, i) => (record?.body[name] ?? null) !== null && (shown[i]?.[name] ?? null) === null)
+  const hidden = differing.filter(isHidden)
+  const names = differing.filter((name) => !isHidden(name))
+  return {
+    names,
+    hidden,
+    before: sideOf(before, 'before', names, fields),
+    after: sideOf(after, 'after', names, fields)
+  }
+}
+
+const NOT_SET: StoredSide = { shown: [], values: {} }
+
+function sideOf(
+  record: ResourceRecord | undefined,
+  side: 'before' | 'after',
+  names: readonly string[],
+  fields: RecordedChange['fields']
+): StoredSide {
+  if (record === undefined) return NOT_SET
+  const set = names.filter((name) => Object.hasOwn(record.body, name))
+  const shown = set.filter((name) => isDeepStrictEqual(fields[name]?.[side], record.body[name]))
+  const rest = set.filter((name) => !shown.includes(name))
+  return { shown, values: Object.fromEntries(rest.map((name) => [name, record.body[name] as Json])) }
+}
+
+/** The fields that a change has changed as they were stored on one side of it, undefined for one that was not set; undefined when they were not kept. */
+export function storedFields(
+  { fields, stored }: RecordedChange,
+  side: 'before' | 'after'
+): ReadonlyMap<string, Json | undefined> | undefined {
+  if (stored === undefined) return undefined
+  const { shown, values } = stored[side]
+  return new Map(stored.names.map((name) => [name, shown.includes(name) ? fields[name]?.[side] : values[name]]))
 }
 
 function shownFields(resource: Resource, record: ResourceRecord | undefined): Record<string, Json> | undefined {
@@ -79,7 +151,7 @@ function shownFields(resource: Resource, record: ResourceRecord | undefined): Re
 /** The note of a revision as the store gives it back; undefined for revisions that the service made without a caller. */
 export function readNote(detail: unknown): RevisionNote | undefined {
   if (typeof detail !== 'object' || detail === null || !('principal' in detail)) return undefined
-  const { principal, subject = '', key = null, changes } = detail as Partial<RevisionNote>
+  const { principal, subject = '', key = null, changes, reverts } = detail as Partial<RevisionNote>
   if (typeof principal !== 'string' || (changes !== null && !Array.isArray(changes))) return undefined
-  return { principal, subject, key, changes }
+  return { principal, subject, key, changes, ...(reverts === undefined ? {} : { reverts }) }
 }

@@ -68,7 +68,7 @@ export class Revisions {
 
   async #diff(entry: RevisionEntry, viewer: Principal): Promise<Json> {
     const { revision } = entry
-    const uri = `${this.#parts.baseUrl()}${COLLECTION}/${revision}`
+    const uri = this.#revisionUri(revision)
     return {
       id: revision,
       uri: `${uri}/diff`,
@@ -92,12 +92,13 @@ export class Revisions {
     for (const change of await this.#kinds(entry, note)) count[change]++
     return {
       id: revision,
-      uri: `${this.#parts.baseUrl()}${COLLECTION}/${revision}`,
+      uri: this.#revisionUri(revision),
       created_at: timestampText(at),
       operation_id: operationId,
       principal: note === undefined ? null : { id: note.principal, subject: note.subject },
       api_key: note === undefined || note.key === null ? null : { id: note.key, uri: this.#uri(API_KEY, note.key) },
-      ...count
+      ...count,
+      reverts: note?.reverts === undefined ? null : { id: note.reverts, uri: this.#revisionUri(note.reverts) }
     }
   }
 
@@ -127,6 +128,10 @@ export class Revisions {
   /** What is known of a change whose fields were not recorded: the service made it itself, or it was one of very many. */
   #bare({ kind, id, operation }: Change): Json {
     return { resource: kind, id, uri: this.#uri(kind, id), change: CHANGES[operation], fields: null, secrets: [] }
+  }
+
+  #revisionUri(revision: number): string {
+    return `${this.#parts.baseUrl()}${COLLECTION}/${revision}`
   }
 
   #uri(kind: string, id: string): string | null {

@@ -117,6 +117,8 @@ export class Draft {
   readonly events: ChangeEvent[] = []
   /** For the history. */
   readonly changes: RecordedChange[] = []
+  /** The revision that this write undoes. */
+  reverts: number | undefined
   /** What belongs to the process itself once this serves; undefined: that stays as it is. */
   own: OwnPart | undefined
   readonly #parts: DraftParts

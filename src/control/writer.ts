@@ -98,7 +98,7 @@ export class Writer {
         const staged = await this.#stage(new Draft(tx, this.#parts.draft), call, mode, work)
         last = staged
         const { id: principal, subject, key } = call.principal
-        tx.note(revisionNote({ principal, subject, key }, staged.draft.changes))
+        tx.note(revisionNote({ principal, subject, key }, staged.draft.changes, staged.draft.reverts))
         if (mode.dryRun === true || !staged.draft.wrote) tx.abandon()
         return staged
       })
@@ -163,7 +163,7 @@ export class Writer {
   async #serve({ draft, derived, ready, warnings }: Staged<unknown>, call: Call, revision: number): Promise<void> {
     const { applied, principals } = this.#parts
     principals.forget(draft.touched)
-    await ready.swap()
+    await ready.swap(revision)
     if (draft.own !== undefined) {
       this.#parts.live.owns(draft.own)
       this.#parts.draft.declared.replace(draft.own.declared)

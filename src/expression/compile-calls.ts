@@ -21,6 +21,8 @@ export interface Compilation {
   readonly compileRange: (node: Node, scope: Scope) => Run
   /** Takes note that variables up to this place of `State.locals` are bound. */
   readonly binds: (slots: number) => void
+  /** Each part of the source has a closure of its own, also where a short cut would read several at once. */
+  readonly everyPart?: boolean
   /** Reports what only compiling finds; the closure that is returned anyway is never run. */
   readonly report: (node: Node, code: ExpressionCode, message: string) => void
 }

@@ -59,7 +59,7 @@ function decideAfter(error: EvaluationError, right: Run, decisive: boolean, stat
 /** What a comprehension walks and `size` measures: a map of headers then needs no form in which names have no case. */
 export function compileRange(node: Node, scope: Scope, compilation: Compilation): Run {
   const walked = node.op === 'variable' ? (node.args as VariableDefinition).walked : undefined
-  return walked === undefined ? compile(node, scope, compilation) : (state) => walked(state.flow)
+  return walked === undefined ? compilation.compile(node, scope) : (state) => walked(state.flow)
 }
 
 /** Turns a checked tree into a closure. */
@@ -133,9 +133,9 @@ function compileAccess(node: Node, scope: Scope, compilation: Compilation): Run 
   const [left, right] = node.args as [Node, Node | string]
   const key = typeof right === 'string' ? { value: right } : literal(right)
   if (typeof key?.value === 'string') return compileField(left, key.value, scope, compilation)
-  const container = compile(left, scope, compilation)
+  const container = compilation.compile(left, scope)
   if (typeof key?.value === 'bigint') return compileElement(container, key.value)
-  const index = key === undefined ? compile(right as Node, scope, compilation) : constant(key.value)
+  const index = key === undefined ? compilation.compile(right as Node, scope) : constant(key.value)
   return (state) => {
     const from = container(state)
     if (from === NO_VALUE) return NO_VALUE
@@ -175,7 +175,7 @@ function compileField(left: Node, key: string, scope: Scope, compilation: Compil
       return value === undefined ? noValue(state, missing) : value
     }
   }
-  const container = compile(left, scope, compilation)
+  const container = compilation.compile(left, scope)
   return (state) => {
     const from = container(state)
     if (from instanceof Map) {
@@ -195,8 +195,8 @@ function compilePresence(node: Node, scope: Scope, compilation: Compilation): Ru
     return (state) => read(state.flow) !== undefined
   }
   const [left, right] = target.args as [Node, Node | string]
-  const container = compile(left, scope, compilation)
-  const key = typeof right === 'string' ? constant(right) : compile(right, scope, compilation)
+  const container = compilation.compile(left, scope)
+  const key = typeof right === 'string' ? constant(right) : compilation.compile(right, scope)
   return (state) => {
     const from = container(state)
     if (from === NO_VALUE) return NO_VALUE
@@ -210,7 +210,7 @@ function compilePresence(node: Node, scope: Scope, compilation: Compilation): Ru
 function compileList(node: Node, scope: Scope, compilation: Compilation): Run {
   const known = literal(node)
   if (known !== undefined) return constant(known.value)
-  const items = (node.args as readonly Node[]).map((item) => compile(item, scope, compilation))
+  const items = (node.args as readonly Node[]).map((item) => compilation.compile(item, scope))
   return (state) => {
     const list: unknown[] = []
     for (const item of items) {
@@ -225,7 +225,7 @@ function compileList(node: Node, scope: Scope, compilation: Compilation): Run {
 const REPEATED_KEY = new EvaluationError('failed', 'a map has one key twice')
 function compileMap(node: Node, scope: Scope, compilation: Compilation): Run {
   const entries = (node.args as readonly (readonly [Node, Node])[]).map(
-    ([key, value]) => [compile(key, scope, compilation), compile(value, scope, compilation)] as const
+    ([key, value]) => [compilation.compile(key, scope), compilation.compile(value, scope)] as const
   )
   return (state) => {
     const map = new Map<unknown, unknown>()
@@ -247,7 +247,7 @@ function compileUnary(node: Node, scope: Scope, compilation: Compilation): Run {
     const known = literal(node)
     if (known !== undefined) return constant(known.value)
   }
-  const value = compile(operand, scope, compilation)
+  const value = compilation.compile(operand, scope)
   const apply = node.op === '!_' ? not : negate
   return (state) => {
     const known = value(state)
@@ -259,10 +259,11 @@ function compileBinary(node: Node, scope: Scope, compilation: Compilation): Run 
   const [leftNode, rightNode] = node.args as [Node, Node]
   if (node.op === 'in') return compileIn(leftNode, rightNode, scope, compilation)
   const type = sameType(leftNode, rightNode)
-  const quick = type === undefined ? undefined : compileComparison(node, type, scope, compilation)
+  const quick =
+    type === undefined || compilation.everyPart === true ? undefined : compileComparison(node, type, scope, compilation)
   if (quick !== undefined) return quick
-  const left = compile(leftNode, scope, compilation)
-  const right = compile(rightNode, scope, compilation)
+  const left = compilation.compile(leftNode, scope)
+  const right = compilation.compile(rightNode, scope)
   if (node.op === '+' && type === 'string') {
     return (state) => {
       const first = left(state)
@@ -288,7 +289,7 @@ function compileIn(leftNode: Node, rightNode: Node, scope: Scope, compilation: C
     const key = name.toLowerCase()
     return (state) => entry(state.flow, key) !== undefined
   }
-  const left = compile(leftNode, scope, compilation)
+  const left = compilation.compile(leftNode, scope)
   const known = literal(rightNode)
   if (known !== undefined && (known.value as readonly unknown[]).every((item) => typeof item === 'string')) {
     const set = new Set<unknown>(known.value as readonly unknown[])
@@ -297,7 +298,7 @@ function compileIn(leftNode: Node, rightNode: Node, scope: Scope, compilation: C
       return value === NO_VALUE ? NO_VALUE : set.has(value)
     }
   }
-  const right = compile(rightNode, scope, compilation)
+  const right = compilation.compile(rightNode, scope)
   const apply = BINARY.in as NonNullable<(typeof BINARY)[string]>
   return (state) => {
     const value = left(state)

@@ -1,3 +1,4 @@
+import type { Explainer, ValueOrigin } from '../flow/explainer.js'
 import type { Flow, Phase } from '../flow/flow.js'
 import type { Clock } from '../lib/clock.js'
 import { type Geo, noGeo } from '../lib/geo.js'
@@ -11,6 +12,7 @@ import type { Compilation } from './compile-calls.js'
 import { MACROS } from './compile-macros.js'
 import { conditionsIn } from './conditions.js'
 import { Environment } from './environment.js'
+import { type ExplainedState, explaining, originOf, shownData } from './explained.js'
 import {
   type Compiled,
   EvaluationError,
@@ -101,25 +103,15 @@ export class Language implements Expressions {
     const type = parsed.check()
     if (isFault(type)) problems.push(typeProblem(type, this.#environment.functions))
     if (isFault(type) || problems.some(({ severity }) => severity === 'error')) return refused(problems)
-    let slots = 0
-    const compilation: Compilation = {
-      functions: this.#environment.functions,
-      regexes: this.#regexes,
-      compile: (node, scope) => compile(node, scope, compilation),
-      compileRange: (node, scope) => compileRange(node, scope, compilation),
-      binds: (bound) => {
-        slots = Math.max(slots, bound)
-      },
-      report: (node, code, message) => problems.push(problem(code, message, node))
-    }
-    const run = compile(parsed.root, new Map(), compilation)
+    const { run, slots, constant } = this.#closure(parsed.root, undefined, problems)
     if (problems.some(({ severity }) => severity === 'error')) return refused(problems)
     const label = typeLabel(type)
-    const constant = (node: Node) => constantValue(compile(node, new Map(), compilation), slots)
     const conditions = () => conditionsIn(parsed.root, source, { functions: this.#environment.functions, constant })
     return {
       ok: true,
-      value: new CompiledExpression(source, label, variables, run, slots),
+      value: new CompiledExpression(source, label, variables, run, slots, () =>
+        this.#explained(source, phase, environment)
+      ),
       warnings: problems,
       ...(secrets.length > 0 ? { secrets } : {}),
       ...(label === 'bool' || label === 'dyn'
@@ -127,6 +119,51 @@ export class Language implements Expressions {
         : {})
     }
   }
+
+  /** `around`: makes the closure of each node out of the one that was compiled; undefined: it is that one. */
+  #closure(root: Node, around: ((node: Node, run: Run) => Run) | undefined, problems: ExpressionProblem[]): CompiledTree {
+    let slots = 0
+    const compilation: Compilation = {
+      functions: this.#environment.functions,
+      regexes: this.#regexes,
+      compile: (node, scope) => {
+        const run = compile(node, scope, compilation)
+        return around === undefined ? run : around(node, run)
+      },
+      everyPart: around !== undefined,
+      compileRange: (node, scope) => compileRange(node, scope, compilation),
+      binds: (bound) => {
+        slots = Math.max(slots, bound)
+      },
+      report: (node, code, message) => problems.push(problem(code, message, node))
+    }
+    const run = compilation.compile(root, new Map())
+    return { run, slots, constant: (node) => constantValue(compile(node, new Map(), compilation), slots) }
+  }
+
+  /** The expression once more, in the form that takes down the value of each part. It has been compiled before, so nothing is wrong. */
+  #explained(source: string, phase: Phase, environment: Environment): Explained {
+    const parsed = this.#engine.parse(source) as Parsed
+    resolve(parsed.root, source, phase, environment, this.#engine)
+    parsed.check()
+    const { run, slots } = this.#closure(parsed.root, explaining, [])
+    return { run, slots, from: originOf(parsed.root) }
+  }
+}
+
+/** A compiled tree. `slots`: how many variables its comprehensions bind. */
+interface Closure {
+  readonly run: Run
+  readonly slots: number
+}
+
+interface CompiledTree extends Closure {
+  /** The value of a part that reads no flow, or undefined when it has none. */
+  readonly constant: (node: Node) => unknown
+}
+
+interface Explained extends Closure {
+  readonly from: ValueOrigin
 }
 
 function refused(problems: readonly ExpressionProblem[]): {
@@ -152,14 +189,24 @@ class CompiledExpression implements Expression {
   readonly variables: ReadonlySet<string>
   readonly #run: Run
   readonly #slots: number
+  readonly #explain: () => Explained
   #idle: State | undefined
+  #explained: Explained | undefined
 
-  constructor(source: string, type: string, variables: ReadonlySet<string>, run: Run, slots: number) {
+  constructor(
+    source: string,
+    type: string,
+    variables: ReadonlySet<string>,
+    run: Run,
+    slots: number,
+    explain: () => Explained
+  ) {
     this.source = source
     this.type = type
     this.variables = variables
     this.#run = run
     this.#slots = slots
+    this.#explain = explain
   }
 
   evaluate(flow: Flow): unknown {
@@ -169,22 +216,39 @@ class CompiledExpression implements Expression {
   }
 
   outcome(flow: Flow): unknown {
+    if (flow.explainer !== undefined) return this.#outcomeExplained(flow, flow.explainer)
     const state = this.#idle ?? new State(flow, this.#slots)
     this.#idle = undefined
     state.flow = flow
     state.budget = BUDGET
-    let value: unknown
-    try {
-      value = this.#run(state)
-      if (value === NO_VALUE) value = reasonOf(state)
-    } catch (error) {
-      value = error instanceof EvaluationError ? error : error instanceof RangeError ? TOO_DEEP : BROKEN
-    }
+    const value = evaluated(this.#run, state)
     // Nothing of this exchange stays reachable from the expression, which lives much longer.
     state.flow = NO_FLOW
     if (this.#slots > 0) state.locals.fill(undefined)
     this.#idle = state
     return value
+  }
+
+  #outcomeExplained(flow: Flow, explainer: Explainer<Flow>): unknown {
+    this.#explained ??= this.#explain()
+    const { run, slots, from } = this.#explained
+    const state: ExplainedState = new State(flow, slots)
+    const record = explainer.expression(this.source)
+    state.explainer = record
+    const value = evaluated(run, state)
+    if (value instanceof EvaluationError) record.failed(value.kind, value.message)
+    else record.ended(shownData(value), from)
+    return value
+  }
+}
+
+/** The value, or the EvaluationError that says why there is none. */
+function evaluated(run: Run, state: State): unknown {
+  try {
+    const value = run(state)
+    return value === NO_VALUE ? reasonOf(state) : value
+  } catch (error) {
+    return error instanceof EvaluationError ? error : error instanceof RangeError ? TOO_DEEP : BROKEN
   }
 }
 

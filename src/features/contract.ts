@@ -41,6 +41,8 @@ export interface CompiledModule {
   readonly connect?: Step
   /** The logins that it asks for; a request for a path of theirs stands in `flow.own`, and the steps answer it. */
   readonly logins?: (units: ModuleUnits) => readonly LoginGate[]
+  /** Why an exchange that is only imagined does not run it: it would count, or ask a server. */
+  readonly unjudged?: string
 }
 
 /** What a module sees of its surroundings while it is compiled. */
@@ -112,6 +114,8 @@ export interface EventRecord {
   readonly connection: ConnectionFacts
   /** Undefined: it ended before there was a flow. */
   readonly flow: Flow | undefined
+  /** Of the store: what served when it began. */
+  readonly revision: number
   /** Why Sluice refused it. */
   readonly code: string | undefined
 }

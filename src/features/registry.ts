@@ -8,6 +8,7 @@ import { compression } from './compression/feature.js'
 import type { Feature, RouteModule } from './contract.js'
 import { cors } from './cors.js'
 import { forwardInternal } from './forward-internal.js'
+import { grpcWeb } from './grpc-web.js'
 import { headers } from './headers.js'
 import { httpRequest } from './http-request/feature.js'
 import { ipRestriction } from './ip-restriction.js'
@@ -38,6 +39,7 @@ export const features: readonly Feature[] = [
   bodyReplace,
   cors,
   forwardInternal,
+  grpcWeb,
   httpRequest,
   jwt,
   rateLimit,
@@ -71,6 +73,7 @@ const MODULE_ORDER: readonly string[] = [
   'compression',
   'response_headers',
   'traffic_policy',
+  'grpc_web',
   'websocket_tcp_converter'
 ]
 

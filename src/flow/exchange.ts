@@ -48,10 +48,13 @@ export interface Exchange {
   readonly signal: AbortSignalLike
   /** 103 and others; 100 is sent by the engine when the request body is first wanted. Ignored after `respond` and for HTTP/1.0. */
   inform(head: ResponseHead): void
-  /** The one final answer. A `Body` of an engine passes without leaving it; anything else is written with back-pressure. */
-  respond(head: ResponseHead, body?: Outgoing, trailers?: () => HeaderList): Promise<Sent>
+  /**
+   * The one final answer. A `Body` of an engine passes without leaving it; anything else is written with back-pressure.
+   * Answers at once when nothing of it had to wait.
+   */
+  respond(head: ResponseHead, body?: Outgoing, trailers?: () => HeaderList): Sent | Promise<Sent>
   /** Answers 101 (or 200 to an extended CONNECT), then joins both pipes until both directions have ended. */
-  splice(head: ResponseHead, other: BytePipe): Promise<Sent>
+  splice(head: ResponseHead, other: BytePipe): Sent | Promise<Sent>
   /** No answer at all: FIN, or RST (HTTP/2: RST_STREAM of this stream only). */
   close(how: 'fin' | 'reset'): void
 }
@@ -75,6 +78,8 @@ export interface Body {
   readonly bytes: number
   /** The sender holds the body back until it is wanted (RFC 9110 10.1.1). */
   readonly awaitsContinue?: boolean
+  /** Bytes of it have gone to a consumer, or it was discarded: it cannot be had from its beginning any more. */
+  readonly taken: boolean
   /** Why the message broke off; says nothing of a message that did not. */
   readonly failure?: Failure
   /** Takes the bytes as a stream; reading it is the back-pressure. Ends cleanly only if the message did. */

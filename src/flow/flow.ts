@@ -4,6 +4,7 @@ import type { AddressRules } from '../lib/ip.js'
 import type { InternalRequestError } from './error-codes.js'
 import type { EventStreamMessage } from './event-stream.js'
 import type { AbortSignalLike, Body, ConnectionFacts, Outgoing, RequestHead, Version } from './exchange.js'
+import type { Explainer } from './explainer.js'
 import type { HeaderFields, HeaderList } from './headers.js'
 import type { PathForm, RequestTarget } from './target.js'
 import type { Verdict } from './verdict.js'
@@ -164,6 +165,8 @@ export class Flow {
   hosts: readonly PublicHost[] = NO_HOSTS
   /** Rule and action that ended the exchange. */
   decidedBy: { readonly phase: Phase; readonly rule: string; readonly action: string } | undefined = undefined
+  /** Takes down how the exchange is decided, where that is wanted. */
+  explainer: Explainer<Flow> | undefined = undefined
   /** Slots and their values by turns. A flow fills a handful, so that a scan is faster than a map. */
   #slots: unknown[] | undefined
   #recorded: (() => Readonly<Record<string, unknown>>)[] | undefined

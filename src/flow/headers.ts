@@ -6,15 +6,20 @@ export function spellingOf(name: string): string {
   return name.toLowerCase().replaceAll('_', '-')
 }
 
+/** The lower-case view costs as much as a few scans of the list, and most messages are asked for fewer names. */
+const SCANS = 4
+
 /**
  * Header fields of one message while policies read and change them.
  *
- * Keeps wire order, wire case and repeated fields (RFC 9110 5.3). Every lookup takes any case. The lower-case
- * view is built at the first need and again after a change.
+ * Keeps wire order, wire case and repeated fields (RFC 9110 5.3). Every lookup but `entry` takes any case. The lower-case
+ * view is built when it is needed and again after a change.
  */
 export class HeaderFields {
   #list: string[]
   #byName: Map<string, string[]> | undefined
+  /** Look-ups without the lower-case view. */
+  #scans = 0
 
   constructor(list: HeaderList) {
     this.#list = list as string[]
@@ -40,18 +45,32 @@ export class HeaderFields {
     return this.#byName
   }
 
+  /** All values of `name`, which is in lower case, in order of arrival; undefined when absent. */
+  entry(name: string): readonly string[] | undefined {
+    if (this.#byName !== undefined || ++this.#scans > SCANS) return this.byName.get(name)
+    const list = this.#list
+    let values: string[] | undefined
+    for (let i = 0; i < list.length; i += 2) {
+      const one = list[i] as string
+      if (one.length !== name.length || (one !== name && one.toLowerCase() !== name)) continue
+      if (values === undefined) values = [list[i + 1] as string]
+      else values.push(list[i + 1] as string)
+    }
+    return values
+  }
+
   /** First value of `name`, or undefined. */
   get(name: string): string | undefined {
-    return this.byName.get(name.toLowerCase())?.[0]
+    return this.entry(name.toLowerCase())?.[0]
   }
 
   /** All values of `name` in order of arrival; empty when absent. */
   values(name: string): readonly string[] {
-    return this.byName.get(name.toLowerCase()) ?? []
+    return this.entry(name.toLowerCase()) ?? []
   }
 
   has(name: string): boolean {
-    return this.byName.has(name.toLowerCase())
+    return this.entry(name.toLowerCase()) !== undefined
   }
 
   append(name: string, value: string): void {
@@ -78,7 +97,7 @@ export class HeaderFields {
   /** Removes every field of this name; true when there was one. */
   delete(name: string): boolean {
     const wanted = name.toLowerCase()
-    if (!this.byName.has(wanted)) return false
+    if (this.entry(wanted) === undefined) return false
     const kept: string[] = []
     for (let i = 0; i < this.#list.length; i += 2) {
       if ((this.#list[i] as string).toLowerCase() !== wanted)

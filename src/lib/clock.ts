@@ -11,8 +11,11 @@ export interface Clock {
   wall(): number
 }
 
+/** The global name is an accessor, which costs as much as the reading. */
+const machine = performance
+
 /** The clocks of this machine. */
 export const systemClock: Clock = {
-  monotonic: () => performance.now(),
+  monotonic: () => machine.now(),
   wall: () => Date.now()
 }

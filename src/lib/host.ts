@@ -13,8 +13,16 @@ export interface Authority {
 const AUTHORITY =
   /^(?:\[([0-9A-Fa-f:.]+)\]|((?:[A-Za-z0-9_~!$&'()*+,;=-]+\.)*[A-Za-z0-9_~!$&'()*+,;=-]+)\.?)(?::([0-9]{0,5}))?$/
 
+/** What was read last: one request after another names the same authority. */
+let last: { readonly text: string; readonly parts: Authority | undefined } = { text: '', parts: undefined }
+
 /** Parts of `text`, or undefined when it is no host with an optional port, or a name with an empty label. */
 export function parseAuthority(text: string): Authority | undefined {
+  if (text !== last.text) last = { text, parts: read(text) }
+  return last.parts
+}
+
+function read(text: string): Authority | undefined {
   const match = AUTHORITY.exec(text)
   if (match === null) return undefined
   const [, literal, name, digits] = match

@@ -2,6 +2,7 @@ import type { Expression } from '../expression/expression.js'
 import { expressionErrors } from '../expression/problems.js'
 import { greaterReading, type ResponseReading } from '../flow/content-coding.js'
 import { PHASES, type Phase } from '../flow/flow.js'
+import type { Span } from '../lib/positions.js'
 import { didYouMean } from '../lib/suggest.js'
 import type { Action, ReadyAction } from './action.js'
 import { readConfig } from './config-reader.js'
@@ -135,9 +136,12 @@ class PolicyCompiler {
     )
     const expressions = found.map(({ expression }) => expression)
     for (const judge of this.#judges) judge({ phase, rule, strict, expressions: found, actions: facts })
+    const place = ({ start }: Span) => this.#document.source.place(start)
     return {
       name,
+      place: place(rule.span),
       expressions,
+      places: found.map(({ node }) => place(node.node.span)),
       actions,
       matched: services.meter.matched(owner, phase, name),
       absent: services.meter.failed(owner, phase, name, 'absent'),
@@ -173,7 +177,7 @@ class PolicyCompiler {
     const run = action.compile(config, scope)
     facts.push({ node, action, config })
     if (scope.gate !== undefined) this.#login({ gate: scope.gate, decidedBy, decided }, scope)
-    return { type, run, decidedBy, decided }
+    return { type, run, decidedBy, decided, place: this.#document.source.place(typeNode.span.start) }
   }
 
   #login(login: PolicyLogin, scope: ActionScope): void {

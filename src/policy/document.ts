@@ -1,7 +1,7 @@
 import { LRUCache } from 'lru-cache'
 import { PHASES, type Phase } from '../flow/flow.js'
 import type { Coded } from '../lib/errors.js'
-import { SourceText } from '../lib/positions.js'
+import { SourceText, type Span } from '../lib/positions.js'
 import { didYouMean } from '../lib/suggest.js'
 import { type NodePath, type Problem, policyErrors, Reporter } from './problems.js'
 import {
@@ -102,6 +102,7 @@ export interface RuleNode {
   /** Its name as written, else `#<index>` in its phase. */
   readonly name: string
   readonly path: NodePath
+  readonly span: Span
   readonly expressions: readonly ExpressionNode[]
   readonly actions: readonly ActionNode[]
 }
@@ -227,7 +228,7 @@ class DocumentReader {
     const name = this.#name(child(map, 'name'), [...path, 'name']) ?? `#${index}`
     const expressions = this.#expressions(child(map, 'expressions'), [...path, 'expressions'])
     const actions = this.#actions(map, path)
-    return { name, path, expressions, actions }
+    return { name, path, span: map.span, expressions, actions }
   }
 
   /** Any scalar: people number their rules. */

@@ -1,11 +1,13 @@
 import { EvaluationError, type Expression } from '../expression/expression.js'
 import { type FailureAnswer, flowErrors } from '../flow/error-codes.js'
+import type { Placed } from '../flow/explainer.js'
 import type { Flow, Phase } from '../flow/flow.js'
 import { closeConnection, refuse, type Verdict } from '../flow/verdict.js'
+import type { Place } from '../lib/positions.js'
 import type { ActionRun } from './action.js'
 import type { Counter, PolicyLog } from './services.js'
 
-export interface CompiledAction {
+export interface CompiledAction extends Placed {
   readonly type: string
   readonly run: ActionRun
   /** Written to `flow.decidedBy` as it is. */
@@ -13,9 +15,11 @@ export interface CompiledAction {
   readonly decided: Counter
 }
 
-export interface CompiledRule {
+export interface CompiledRule extends Placed {
   readonly name: string
   readonly expressions: readonly Expression[]
+  /** Where the expressions stand. */
+  readonly places: readonly Place[]
   readonly actions: readonly CompiledAction[]
   readonly matched: Counter
   readonly absent: Counter
@@ -64,6 +68,7 @@ export class CompiledPhase {
    */
   run(flow: Flow): Verdict | undefined | Promise<Verdict | undefined> {
     flow.vars?.clear()
+    flow.explainer?.phase(this.phase, this.owner, this.rules)
     return runFrom(this, flow, 0, 0)
   }
 }
@@ -95,12 +100,16 @@ function runFrom(
     for (; a < rule.actions.length; a++) {
       const action = rule.actions[a] as CompiledAction
       let outcome: Verdict | undefined | Promise<Verdict | undefined>
+      flow.explainer?.action(action.type, action, flow)
       try {
         outcome = action.run(flow)
       } catch (error) {
         return actionFailed(phase, rule, action, flow, error)
       }
-      if (outcome === undefined) continue
+      if (outcome === undefined) {
+        flow.explainer?.acted('continued', flow)
+        continue
+      }
       if ('then' in outcome) return resume(outcome, phase, flow, r, a)
       return decide(action, flow, outcome)
     }
@@ -124,6 +133,7 @@ async function resume(
     return actionFailed(phase, rule, action, flow, error)
   }
   if (verdict !== undefined) return decide(action, flow, verdict)
+  flow.explainer?.acted('continued', flow)
   return actionIndex + 1 < rule.actions.length
     ? runFrom(phase, flow, ruleIndex, actionIndex + 1)
     : runFrom(phase, flow, ruleIndex + 1, 0)
@@ -132,16 +142,24 @@ async function resume(
 function decide(action: CompiledAction, flow: Flow, verdict: Verdict): Verdict {
   flow.decidedBy = action.decidedBy
   action.decided.inc()
+  flow.explainer?.acted('ended', flow)
   return verdict
 }
 
 /** A verdict: an expression has no value, and a strict phase or another reason than absence forbids to go on. */
 function matches(phase: CompiledPhase, rule: CompiledRule, flow: Flow): boolean | Verdict {
-  for (const expression of rule.expressions) {
-    const value = expression.outcome(flow)
-    if (value === false) return false
+  const { explainer } = flow
+  explainer?.rule(rule.name, rule)
+  for (let i = 0; i < rule.expressions.length; i++) {
+    explainer?.at(rule.places[i])
+    const value = (rule.expressions[i] as Expression).outcome(flow)
+    if (value === false) {
+      explainer?.ruled('not_matched')
+      return false
+    }
     if (value !== true) return withoutValue(phase, rule, flow, value instanceof EvaluationError ? value : NOT_BOOL)
   }
+  explainer?.ruled('matched')
   return true
 }
 
@@ -151,10 +169,12 @@ function withoutValue(phase: CompiledPhase, rule: CompiledRule, flow: Flow, erro
   const fields = { owner: phase.owner, phase: phase.phase, rule: rule.name, reason: error.message }
   if (error.kind === 'absent' && !phase.strict) {
     rule.absent.inc()
+    flow.explainer?.ruled('absent', error.message)
     phase.log.debug(fields, 'a rule did not match because a value is absent')
     return false
   }
   rule.failed.inc()
+  flow.explainer?.ruled('failed', error.message)
   phase.log.warn({ ...fields, ...codeOf(phase, error) }, 'an expression of a rule failed')
   flow.decidedBy = rule.failedBy
   return verdictOf(phase, error)
@@ -179,6 +199,7 @@ function actionFailed(
   if (!(error instanceof EvaluationError)) throw error
   const fields = { owner: phase.owner, phase: phase.phase, rule: rule.name, action: action.type, reason: error.message }
   rule.failed.inc()
+  flow.explainer?.acted('failed', flow, error.message)
   phase.log.warn({ ...fields, ...codeOf(phase, error) }, 'an action failed')
   flow.decidedBy = action.decidedBy
   return verdictOf(phase, error)

@@ -14,6 +14,7 @@ import { cleanRequest, type HeaderKinds } from './header-sanitizing.js'
 import { plainAnswer } from './plain-http.js'
 import type { ListenerTls } from './tls.js'
 
+/** The flow of a request that has been admitted. */
 export type AdmittedFlow = Flow & { request: FlowRequest }
 
 export interface AdmissionParts {
@@ -21,7 +22,7 @@ export interface AdmissionParts {
   readonly forwarding: ClientAddress
   readonly clock: Clock
   readonly endpoints: AddressFilter
-  readonly tls: ListenerTls
+  readonly tls: Pick<ListenerTls, 'misdirected'>
 }
 
 /** Where an exchange is: what it is held to before any route is looked for. */

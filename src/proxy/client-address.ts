@@ -115,8 +115,17 @@ function readElement(text: string): string | undefined {
   return isIP(address) === 0 ? undefined : address
 }
 
+/** What was written last: the requests of one connection have the same. */
+let last = { peer: '', scheme: '', authority: '', text: '' }
+
 /** One element of Forwarded; an IPv6 address and anything with a colon is quoted (RFC 7239 4 and 6). */
 function element(peer: string, scheme: string, authority: string): string {
+  if (authority !== last.authority || peer !== last.peer || scheme !== last.scheme || last.text === '')
+    last = { peer, scheme, authority, text: elementOf(peer, scheme, authority) }
+  return last.text
+}
+
+function elementOf(peer: string, scheme: string, authority: string): string {
   const node = peer.includes(':') ? `"[${peer}]"` : peer
   const host =
     authority.includes(':') || authority.includes(',') || authority.includes(';') ? `"${authority}"` : authority

@@ -8,10 +8,11 @@ import type { ResponseUpstream } from '../runtime/plan.js'
 import type { Metrics } from '../telemetry/metrics.js'
 import type { UpstreamTries } from '../telemetry/upstream-tries.js'
 import { type Answer, type ClientTransport, DialError, type ForwardOptions } from '../transport/contract.js'
+import { ignore } from '../transport/pipes.js'
 import { WebSocketPipe } from '../transport/websocket/pipe.js'
 import { cleanResponse, type HeaderKinds } from './header-sanitizing.js'
 import { failureResponse, responseOf } from './response.js'
-import { isEmpty, isRefusal, mayRetry, type RetryBudget, retriesOf, successorOf } from './retries.js'
+import { isEmpty, isRefusal, isUnreached, mayRetry, type RetryBudget, retriesOf, successorOf } from './retries.js'
 import type { Server } from './server.js'
 import { absence, type UpstreamLookup, type Upstreams, type UpstreamTarget } from './upstreams.js'
 
@@ -42,13 +43,21 @@ export interface ForwarderParts {
   readonly log: { warn(fields: object, message: string): void }
 }
 
+/** What came of forwarding, or the answer of an attempt that is under way. */
+type ForwardingStep = Forwarded | Promise<Answer>
+
 type ServerTarget = Extract<UpstreamTarget, { kind: 'server' }>
 
 const NO_BYTES = new Uint8Array(0)
 const NONE_TRIED: ReadonlySet<Server> = new Set()
 
-/** Sends a request to its upstream, again or elsewhere when that cannot do harm, and turns every way to fail into a response. */
-export class Forwarder {
+/** What forwards requests: see `Forwarder`. */
+export interface Forwards {
+  forwarding(...of: Parameters<Forwarder['forwarding']>): Pick<Forwarding, 'start' | 'answered'>
+}
+
+/** Forwards requests to their upstreams. */
+export class Forwarder implements Forwards {
   readonly #parts: ForwarderParts
 
   constructor(parts: ForwarderParts) {
@@ -56,138 +65,188 @@ export class Forwarder {
   }
 
   /** `units`: the snapshot that the flow is pinned to; `key`: the upstream of its route; `tries` takes what is tried. */
-  async forward(
+  forwarding(
     exchange: Exchange,
     flow: Flow & { readonly request: FlowRequest },
     units: UpstreamLookup,
     key: string | undefined,
     tries: UpstreamTries | undefined
-  ): Promise<Forwarded> {
-    const { upstreams, clock, metrics } = this.#parts
-    let tried = NONE_TRIED
-    upstreams.cookies.take(flow)
-    let target = key === undefined ? undefined : upstreams.choose(units, key, tried, flow)
-    if (key === undefined || target === undefined)
-      return { response: failureResponse(absence(units, key)), duration: undefined }
-    const begun = clock.monotonic()
-    let options = this.#options(exchange, flow)
-    let budget: RetryBudget | undefined
-    let duration = 0
-    for (let attempt = 1; ; attempt++) {
-      if (target.kind === 'response') return { response: fixedResponse(target.unit), duration: undefined }
-      const server: Server = target.server
-      const backend: string = target.backend
-      const retries = retriesOf(server)
-      if (attempt === 1 && budget === undefined && server.settings.retries !== undefined) {
-        budget = upstreams.retryBudget(units, key)
-        budget.earn(retries)
-      }
-      const from = duration
-      let connect: number | undefined
-      const observed: ForwardOptions =
-        tries === undefined ? options : { ...options, onConnected: () => (connect = clock.monotonic() - begun - from) }
-      const answer = await this.#attempt(exchange, flow, target, observed)
-      duration = clock.monotonic() - begun
-      const failed = answer.kind === 'failed'
-      if (!failed) metrics.answered(backend, duration - from)
-      tries?.add({
-        backend,
-        server: server.name,
-        connect,
-        firstByte: failed ? undefined : duration - from,
-        status: failed ? undefined : answer.head.status,
-        failure: failed ? answer.failure : undefined
-      })
-      if (!failed && !isRefusal(answer, server, retries)) return this.#forwarded(answer, duration, flow, target)
-      const successor: Server | undefined =
-        exchange.signal.aborted === undefined ? successorOf(answer, server) : undefined
-      if (successor !== undefined && !tried.has(server)) {
-        // Nothing was sent, and the connection stands: this is the same try.
-        tried = new Set([...tried, server])
-        target = { ...target, server: successor, dialer: successor.dialer }
-        attempt--
-        continue
-      }
-      let next: UpstreamTarget | undefined
-      if (
-        attempt < retries.attempts &&
-        mayRetry(answer, flow.request, retries) &&
-        exchange.signal.aborted === undefined
-      ) {
-        tried = new Set([...tried, server])
-        // Without another server, one that broke is asked once more: its connection may have been closed while it was idle.
-        const again: boolean = server.settings.retries !== undefined || (attempt === 1 && failed)
-        next = upstreams.choose(units, key, tried, flow) ?? (again ? target : undefined)
-        if (next?.kind === 'server' && budget?.take(retries) === false) {
-          metrics.retryRefused()
-          next = undefined
-        }
-      }
-      if (next === undefined) {
-        return failed
-          ? { response: this.#failed(answer, server), duration }
-          : this.#forwarded(answer, duration, flow, target)
-      }
-      if (answer.kind === 'response') answer.body.discard()
-      metrics.retried()
-      // A body inside its engine is sent once, be it empty.
-      if (isEmpty(flow.request.body)) options = { ...options, body: NO_BYTES }
-      target = next
-    }
+  ): Forwarding {
+    return new Forwarding(this.#parts, exchange, flow, units, key, tries)
+  }
+}
+
+/**
+ * One request on its way to its upstream. Sends it, again or elsewhere when that cannot do harm, and turns every way to fail into
+ * a response. Who drives it awaits the answers: a step of its own that waits would cost each request one more promise.
+ */
+export class Forwarding {
+  readonly #parts: ForwarderParts
+  readonly #exchange: Exchange
+  readonly #flow: Flow & { readonly request: FlowRequest }
+  readonly #units: UpstreamLookup
+  readonly #key: string | undefined
+  readonly #tries: UpstreamTries | undefined
+  #options: ForwardOptions | undefined = undefined
+  #target: ServerTarget | undefined = undefined
+  #tried = NONE_TRIED
+  #budget: RetryBudget | undefined = undefined
+  #attempt = 1
+  /** Lost a connection, as at its GOAWAY or while it was idle: such a server works more likely than one that was not reached. */
+  #broken: ServerTarget | undefined = undefined
+  #begun = 0
+  /** Milliseconds from the beginning to the last answer. */
+  #duration = 0
+  #connect: number | undefined = undefined
+  /** Ends what the server of the attempt counts. */
+  #end: () => void = ignore
+
+  constructor(
+    parts: ForwarderParts,
+    exchange: Exchange,
+    flow: Flow & { readonly request: FlowRequest },
+    units: UpstreamLookup,
+    key: string | undefined,
+    tries: UpstreamTries | undefined
+  ) {
+    this.#parts = parts
+    this.#exchange = exchange
+    this.#flow = flow
+    this.#units = units
+    this.#key = key
+    this.#tries = tries
   }
 
-  async #attempt(exchange: Exchange, flow: Flow, target: ServerTarget, options: ForwardOptions): Promise<Answer> {
-    if (flow.speaksBytes !== undefined)
-      return await this.#open(exchange, flow, target, flow.speaksBytes.headers, options)
-    const { server, dialer } = target
-    const end = server.begin()
-    const answer = await this.#parts.clientTransport.forward(exchange, dialer, withTimeouts(options, server))
-    if (answer.kind === 'failed') {
-      end()
+  /** Begins: what came of it, or the answer that `answered` is to be given. Called once. */
+  start(): ForwardingStep {
+    const { upstreams, clock } = this.#parts
+    const flow = this.#flow
+    const key = this.#key
+    upstreams.cookies.take(flow)
+    const target = key === undefined ? undefined : upstreams.choose(this.#units, key, this.#tried, flow)
+    if (target === undefined) return { response: failureResponse(absence(this.#units, key)), duration: undefined }
+    this.#begun = clock.monotonic()
+    return this.#send(target)
+  }
+
+  /** An attempt has ended with `answer`: what came of it all, or the answer of another attempt. */
+  answered(answer: Answer): ForwardingStep {
+    const { clock, metrics } = this.#parts
+    const target = this.#target as ServerTarget
+    const { server, backend } = target
+    const failed = answer.kind === 'failed'
+    if (failed) {
+      this.#end()
       server.failed(answer.failure)
-      return answer
+    } else {
+      if (answer.kind === 'response' && server.failsWith(answer.head.status)) server.refused(answer.head.status)
+      else server.succeeded()
+      this.#flow.onEnd(this.#end)
     }
-    if (answer.kind === 'response' && server.failsWith(answer.head.status)) server.refused(answer.head.status)
-    else server.succeeded()
-    flow.onEnd(end)
-    return answer
+    const from = this.#duration
+    this.#duration = clock.monotonic() - this.#begun
+    if (!failed) metrics.answered(backend, this.#duration - from)
+    this.#tries?.add({
+      backend,
+      server: server.name,
+      connect: this.#connect,
+      firstByte: failed ? undefined : this.#duration - from,
+      status: failed ? undefined : answer.head.status,
+      failure: failed ? answer.failure : undefined
+    })
+    if (!failed && !isRefusal(answer, server, retriesOf(server))) return this.#forwarded(answer)
+    return this.#again(answer, target)
+  }
+
+  #send(target: UpstreamTarget): ForwardingStep {
+    if (target.kind === 'response') return { response: fixedResponse(target.unit), duration: undefined }
+    const { upstreams, clock, clientTransport } = this.#parts
+    const { server } = target
+    this.#target = target
+    if (this.#attempt === 1 && this.#budget === undefined && server.settings.retries !== undefined) {
+      this.#budget = upstreams.retryBudget(this.#units, this.#key as string)
+      this.#budget.earn(retriesOf(server))
+    }
+    this.#options ??= this.#made()
+    let options = this.#options
+    if (this.#tries !== undefined) {
+      const from = this.#begun + this.#duration
+      this.#connect = undefined
+      options = { ...options, onConnected: () => (this.#connect = clock.monotonic() - from) }
+    }
+    const { speaksBytes } = this.#flow
+    this.#end = server.begin()
+    return speaksBytes === undefined
+      ? clientTransport.forward(this.#exchange, target.dialer, withTimeouts(options, server))
+      : this.#open(target, speaksBytes.headers, options, this.#end)
+  }
+
+  /** Tries elsewhere or once more, where that cannot do harm; else the answer stays what it is. */
+  #again(answer: Answer, target: ServerTarget): ForwardingStep {
+    const { upstreams, metrics } = this.#parts
+    const { server } = target
+    const { signal } = this.#exchange
+    const { request } = this.#flow
+    const retries = retriesOf(server)
+    const failed = answer.kind === 'failed'
+    const successor = signal.aborted === undefined ? successorOf(answer, server) : undefined
+    if (successor !== undefined && !this.#tried.has(server)) {
+      // Nothing was sent, and the connection stands: this is the same try.
+      this.#tried = new Set([...this.#tried, server])
+      return this.#send({ ...target, server: successor, dialer: successor.dialer })
+    }
+    let next: UpstreamTarget | undefined
+    if (this.#attempt < retries.attempts && mayRetry(answer, request, retries) && signal.aborted === undefined) {
+      this.#tried = new Set([...this.#tried, server])
+      if (failed && !isUnreached(answer)) this.#broken = target
+      const again = server.settings.retries !== undefined || (this.#attempt === 1 && failed)
+      const other = upstreams.choose(this.#units, this.#key as string, this.#tried, this.#flow)
+      next = other ?? this.#broken ?? (again ? target : undefined)
+      if (next?.kind === 'server' && this.#budget?.take(retries) === false) {
+        metrics.retryRefused()
+        next = undefined
+      }
+    }
+    if (next === undefined) {
+      return failed ? { response: this.#failed(answer, server), duration: this.#duration } : this.#forwarded(answer)
+    }
+    if (answer.kind === 'response') answer.body.discard()
+    metrics.retried()
+    // A body inside its engine is sent once, be it empty.
+    if (isEmpty(request.body)) this.#options = { ...(this.#options ?? this.#made()), body: NO_BYTES }
+    this.#attempt++
+    return this.#send(next)
   }
 
   /** A pipe to the upstream, which a WebSocket is to carry. */
   async #open(
-    exchange: Exchange,
-    flow: Flow,
     { server, dialer }: ServerTarget,
     headers: HeaderList,
-    options: ForwardOptions
+    options: ForwardOptions,
+    end: () => void
   ): Promise<Answer> {
     const { timeouts } = this.#parts
-    const end = server.begin()
-    const { connection: client, signal } = exchange
+    const { connection: client, signal } = this.#exchange
     try {
       const { connect = timeouts.connect, idle = timeouts.idle } = server.settings.timeouts ?? {}
       const upstream = await dialer.open({ client, deadline: connect, signal, bytes: true })
       options.onConnected?.()
-      server.succeeded()
-      flow.onEnd(end)
       const head = { status: 101, reason: 'Switching Protocols', headers }
       return { kind: 'switched', head, pipe: new WebSocketPipe(upstream, idle) }
     } catch (error) {
-      end()
-      if (!(error instanceof DialError)) throw error
-      server.failed(error.failure)
+      if (!(error instanceof DialError)) {
+        end()
+        throw error
+      }
       return { kind: 'failed', failure: error.failure, retry: 'safe', detail: error.message }
     }
   }
 
-  #forwarded(
-    answer: Exclude<Answer, { kind: 'failed' }>,
-    duration: number,
-    flow: Flow,
-    { sticks }: ServerTarget
-  ): Forwarded {
+  #forwarded(answer: Exclude<Answer, { kind: 'failed' }>): Forwarded {
+    const { sticks } = this.#target as ServerTarget
+    const duration = this.#duration
     const response = this.#response(answer.head, answer.kind === 'switched')
-    if (sticks.length > 0) this.#parts.upstreams.cookies.grant(flow, sticks, response.headers)
+    if (sticks.length > 0) this.#parts.upstreams.cookies.grant(this.#flow, sticks, response.headers)
     if (answer.kind === 'switched') return { response, pipe: answer.pipe, duration }
     const { body, reusedConnection } = answer
     response.body = body
@@ -196,8 +255,9 @@ export class Forwarder {
     return { response, duration, reusedConnection }
   }
 
-  #options(exchange: Exchange, { request, reads }: Flow & { readonly request: FlowRequest }): ForwardOptions {
+  #made(): ForwardOptions {
     const { timeouts, kinds } = this.#parts
+    const { request, reads } = this.#flow
     return {
       head: {
         method: request.method,
@@ -212,7 +272,7 @@ export class Forwarder {
       responseTimeout: timeouts.response,
       idleTimeout: timeouts.idle,
       onInform: (head) => {
-        exchange.inform({ status: head.status, headers: cleanResponse(kinds, head.headers, false) })
+        this.#exchange.inform({ status: head.status, headers: cleanResponse(kinds, head.headers, false) })
       }
     }
   }
@@ -238,7 +298,8 @@ export class Forwarder {
   }
 }
 
-function fixedResponse({ status, headers, body }: ResponseUpstream): FlowResponse {
+/** The answer of a backend that is one. */
+export function fixedResponse({ status, headers, body }: ResponseUpstream): FlowResponse {
   const fields = Object.entries(headers).flat()
   return responseOf({ kind: 'respond', status, headers: fields, ...(body === '' ? {} : { body: Buffer.from(body) }) })
 }

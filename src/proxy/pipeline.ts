@@ -1,25 +1,37 @@
 import { FAILURES, type FailureAnswer, requestErrors } from '../flow/error-codes.js'
 import type { Exchange, Sent } from '../flow/exchange.js'
+import type { Explainer } from '../flow/explainer.js'
 import { type EntryFacts, type Flow, type FlowResponse, isInternal } from '../flow/flow.js'
 import { dropLoginCookies, isSecure } from '../flow/reserved-paths.js'
+import type { Verdict } from '../flow/verdict.js'
 import type { Clock } from '../lib/clock.js'
 import type { EdgeAt } from '../runtime/http-edges.js'
 import type { Snapshot, SnapshotHolder } from '../runtime/snapshot.js'
-import type { AccessLog } from '../telemetry/access-log.js'
+import type { AccessLog, ExchangeRecord } from '../telemetry/access-log.js'
 import type { TrafficEventSource } from '../telemetry/event-fields.js'
 import type { Metrics } from '../telemetry/metrics.js'
 import { UpstreamTries } from '../telemetry/upstream-tries.js'
 import type { Admission, AdmittedFlow } from './admission.js'
-import type { Forwarded, Forwarder } from './forwarder.js'
+import type { Forwarded, Forwards } from './forwarder.js'
 import { grpcRefusal, isGrpc } from './grpc.js'
 import { httpsLocation, type PlainAnswer, plainAnswer } from './plain-http.js'
 import { discard, failureResponse, localResponse, responseOf, send } from './response.js'
 import { lead, NO_HOPS, type RoutePlace, requestSteps, responseSteps, routeIn } from './route-steps.js'
 
+/** Looks at exchanges of clients. */
+interface ExchangeObserver {
+  /** An exchange is admitted. Answers what takes down how it is decided, if anything does. */
+  begins(exchange: Exchange, flow: AdmittedFlow): Explainer<Flow> | undefined
+  /** Called for each exchange, also for one that was not admitted. */
+  ended(record: ExchangeRecord): void
+}
+
 export interface PipelineParts {
-  readonly holder: SnapshotHolder
+  readonly holder: Pick<SnapshotHolder, 'current'>
   readonly admission: Admission
-  readonly forwarder: Forwarder
+  readonly forwarder: Forwards
+  /** Undefined: exchanges are not looked at. */
+  readonly observer?: ExchangeObserver | undefined
   readonly clock: Clock
   readonly metrics: Metrics
   /** The answer at a path to a certificate authority that checks a host; undefined for every other request. */
@@ -71,23 +83,26 @@ export class Pipeline {
     this.#parts = parts
   }
 
-  /** Serves one exchange. `results`: what `on_tcp_connect` published for its connection. Never rejects. */
-  serve(exchange: Exchange, entry: EntryFacts, results: Flow['results']): Promise<void> {
+  /**
+   * Serves one exchange; undefined when it has ended at once. `results`: what `on_tcp_connect` published for its connection.
+   * Never rejects.
+   */
+  serve(exchange: Exchange, entry: EntryFacts, results: Flow['results']): Promise<void> | undefined {
     return this.#serve(exchange, entry, results, undefined)
   }
 
   /** Serves a request of a policy to an internal entry. `entry`: the listener of the client on whose behalf it is. Never rejects. */
-  serveInside(exchange: Exchange, entry: EntryFacts, place: InternalPlace): Promise<void> {
-    return this.#serve(exchange, entry, undefined, place)
+  async serveInside(exchange: Exchange, entry: EntryFacts, place: InternalPlace): Promise<void> {
+    await this.#serve(exchange, entry, undefined, place)
   }
 
-  async #serve(
+  #serve(
     exchange: Exchange,
     entry: EntryFacts,
     results: Flow['results'],
     inside: InternalPlace | undefined
-  ): Promise<void> {
-    const { holder, clock, metrics, log } = this.#parts
+  ): Promise<void> | undefined {
+    const { holder, clock, metrics } = this.#parts
     const context: RequestContext = {
       exchange,
       snapshot: inside?.snapshot ?? holder.current(),
@@ -105,18 +120,45 @@ export class Pipeline {
       hsts: undefined
     }
     metrics.inFlight.inc()
+    let sent: Sent | Promise<Sent>
     try {
-      this.#ended(context, await this.#pass(context, entry, results))
+      sent = this.#pass(context, entry, results)
+      if (!(sent instanceof Promise)) this.#ended(context, sent)
     } catch (error) {
-      log.error({ err: error, connection: exchange.connection.id }, 'an exchange failed inside the proxy')
+      return this.#crashed(context, error)
+    }
+    if (sent instanceof Promise) return this.#wait(context, sent)
+    this.#over(context)
+    return undefined
+  }
+
+  async #wait(context: RequestContext, sent: Promise<Sent>): Promise<void> {
+    try {
+      this.#ended(context, await sent)
+    } catch (error) {
+      await this.#crashed(context, error)
+      return
+    }
+    this.#over(context)
+  }
+
+  async #crashed(context: RequestContext, error: unknown): Promise<void> {
+    const { connection } = context.exchange
+    try {
+      this.#parts.log.error({ err: error, connection: connection.id }, 'an exchange failed inside the proxy')
       this.#ended(context, await this.#refuse(context, requestErrors.internal))
     } finally {
-      metrics.inFlight.dec()
-      context.flow?.end()
+      this.#over(context)
     }
   }
 
-  async #pass(context: RequestContext, entry: EntryFacts, results: Flow['results']): Promise<Sent> {
+  #over({ flow }: RequestContext): void {
+    this.#parts.metrics.inFlight.dec()
+    flow?.end()
+  }
+
+  /** The steps up to the first that waits run at once. */
+  #pass(context: RequestContext, entry: EntryFacts, results: Flow['results']): Sent | Promise<Sent> {
     const { exchange, snapshot, inside } = context
     const { admission } = this.#parts
     const asked = admission.target(exchange)
@@ -129,6 +171,7 @@ export class Pipeline {
     flow.signal = exchange.signal
     context.flow = flow
     if (inside !== undefined) flow.depth = inside.depth
+    else flow.explainer = this.#parts.observer?.begins(exchange, flow)
     const { host, path } = flow.request.target
     // Before any route and policy: neither can take it away, and nothing else gets past them by it.
     const proof = this.#parts.challenge(host, path)
@@ -150,14 +193,21 @@ export class Pipeline {
     const plain = plainAnswer(flow, found, snapshot)
     if (plain !== undefined) return this.#answerPlain(context, flow, plain)
     if (context.route === undefined) return this.#refuse(context, requestErrors.route)
-    let verdict = requestSteps(context, flow)
-    if (verdict instanceof Promise) verdict = await verdict
-    while (verdict?.kind === 'forward') {
+    return this.#decided(context, flow, requestSteps(context, flow))
+  }
+
+  #decided(
+    context: RequestContext,
+    flow: AdmittedFlow,
+    step: Verdict | undefined | Promise<Verdict | undefined>
+  ): Sent | Promise<Sent> {
+    let verdict = step
+    while (!(verdict instanceof Promise) && verdict?.kind === 'forward') {
       const refusal = lead(context, flow, verdict)
       if (refusal !== undefined) return this.#answer(context, flow, refusedWith(refusal))
       verdict = requestSteps(context, flow)
-      if (verdict instanceof Promise) verdict = await verdict
     }
+    if (verdict instanceof Promise) return verdict.then((late) => this.#decided(context, flow, late))
     if (verdict?.kind === 'close') return this.#close(context, verdict.how)
     if (verdict !== undefined)
       return this.#answer(context, flow, { response: responseOf(verdict), duration: undefined })
@@ -165,21 +215,25 @@ export class Pipeline {
     if (flow.reservedPath !== undefined) return this.#answer(context, flow, refusedWith(requestErrors.route))
     // An open route beside one that asks for a login gets the same cookies: no upstream is to see them.
     dropLoginCookies(flow.request.headers)
-    const forwarded = await this.#forward(context, flow)
-    flow.response = forwarded.response
-    flow.forwarded()
-    return this.#answer(context, flow, forwarded)
+    return this.#forward(context, flow)
   }
 
-  #forward(context: RequestContext, flow: AdmittedFlow): Promise<Forwarded> {
+  async #forward(context: RequestContext, flow: AdmittedFlow): Promise<Sent> {
     const { exchange, snapshot, route } = context
     const { accessLog, events, forwarder } = this.#parts
-    if (accessLog !== undefined || events.wantsExchanges) context.tries = new UpstreamTries()
-    return forwarder.forward(exchange, flow, snapshot, route?.upstream, context.tries)
+    if (accessLog !== undefined || events.wantsExchanges || flow.explainer !== undefined)
+      context.tries = new UpstreamTries()
+    const forwarding = forwarder.forwarding(exchange, flow, snapshot, route?.upstream, context.tries)
+    let forwarded = forwarding.start()
+    while (forwarded instanceof Promise) forwarded = forwarding.answered(await forwarded)
+    flow.response = forwarded.response
+    flow.forwarded()
+    const sent = this.#answer(context, flow, forwarded)
+    return sent instanceof Promise ? await sent : sent
   }
 
   /** Answers a request that came without TLS for a host that is served with it. */
-  #answerPlain(context: RequestContext, flow: AdmittedFlow, plain: PlainAnswer): Promise<Sent> {
+  #answerPlain(context: RequestContext, flow: AdmittedFlow, plain: PlainAnswer): Sent | Promise<Sent> {
     if (plain.kind === 'refuse') return this.#answer(context, flow, refusedWith(plain.answer))
     const { place } = plain
     const port = 'port' in place ? place.port : this.#parts.listenerPort(place.listener)
@@ -189,17 +243,27 @@ export class Pipeline {
     return this.#answer(context, flow, { response, duration: undefined })
   }
 
-  async #answer(context: RequestContext, flow: AdmittedFlow, forwarded: Forwarded): Promise<Sent> {
-    const { exchange } = context
+  #answer(context: RequestContext, flow: AdmittedFlow, forwarded: Forwarded): Sent | Promise<Sent> {
     flow.response = forwarded.response
     context.upstreamDuration = forwarded.duration
     context.reusedConnection = forwarded.reusedConnection
-    if (exchange.signal.aborted !== undefined) return this.#abandon(context, forwarded)
+    if (context.exchange.signal.aborted !== undefined) return this.#abandon(context, forwarded)
     addFields(flow, context.hsts)
-    let replaced = responseSteps(context, flow)
-    if (replaced instanceof Promise) replaced = await replaced
-    if (exchange.signal.aborted !== undefined) return this.#abandon(context, forwarded)
-    if (replaced === undefined && forwarded.pipe !== undefined) return this.#splice(context, flow, forwarded)
+    const replaced = responseSteps(context, flow)
+    return replaced === undefined
+      ? this.#leave(context, flow, forwarded)
+      : this.#replaced(context, flow, forwarded, replaced)
+  }
+
+  /** A module has put an answer of its own in place of the response, or takes its time. */
+  async #replaced(
+    context: RequestContext,
+    flow: AdmittedFlow,
+    forwarded: Forwarded,
+    step: Verdict | Promise<Verdict | undefined>
+  ): Promise<Sent> {
+    let replaced: Verdict | undefined = step instanceof Promise ? await step : step
+    if (context.exchange.signal.aborted !== undefined) return this.#abandon(context, forwarded)
     while (replaced !== undefined) {
       if (flow.response === forwarded.response) release(forwarded)
       if (replaced.kind === 'forward') throw new TypeError('a response cannot be forwarded')
@@ -207,18 +271,24 @@ export class Pipeline {
       flow.response = responseOf(replaced)
       addFields(flow, context.hsts)
       // The modules before the one that put an answer of its own in place see that answer.
-      replaced = responseSteps(context, flow)
-      if (replaced instanceof Promise) replaced = await replaced
+      const next = responseSteps(context, flow)
+      replaced = next instanceof Promise ? await next : next
     }
-    context.status = flow.response.status
-    context.code = flow.response.local ? flow.response.headers.get('sluice-error-code') : undefined
-    const answer = flow.response.local && isGrpc(exchange.request.headers) ? grpcRefusal(flow.response) : flow.response
-    if (answer !== flow.response) discard(flow.response)
-    return send(exchange, answer, flow.response.close)
+    return this.#leave(context, flow, forwarded)
   }
 
-  #splice(context: RequestContext, flow: AdmittedFlow, { pipe }: Forwarded): Promise<Sent> {
-    const response = flow.response as Forwarded['response']
+  #leave(context: RequestContext, flow: AdmittedFlow, forwarded: Forwarded): Sent | Promise<Sent> {
+    const { exchange } = context
+    const response = flow.response as FlowResponse
+    if (response === forwarded.response && forwarded.pipe !== undefined) return this.#splice(context, forwarded)
+    context.status = response.status
+    context.code = response.local ? response.headers.get('sluice-error-code') : undefined
+    const answer = response.local && isGrpc(exchange.request.headers) ? grpcRefusal(response) : response
+    if (answer !== response) discard(response)
+    return send(exchange, answer, response.close)
+  }
+
+  #splice(context: RequestContext, { response, pipe }: Forwarded): Sent | Promise<Sent> {
     context.status = response.status
     return context.exchange.splice(
       { status: response.status, reason: response.reason, headers: response.headers.list },
@@ -226,7 +296,7 @@ export class Pipeline {
     )
   }
 
-  #refuse(context: RequestContext, answer: FailureAnswer): Promise<Sent> {
+  #refuse(context: RequestContext, answer: FailureAnswer): Sent | Promise<Sent> {
     context.status = answer.status
     context.code = answer.code
     const response = failureResponse(answer)
@@ -272,6 +342,7 @@ export class Pipeline {
     }
     accessLog?.write(record)
     events.exchange(record)
+    if (context.inside === undefined) this.#parts.observer?.ended(record)
   }
 }
 

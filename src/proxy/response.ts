@@ -34,7 +34,7 @@ export function localResponse(status: number, headers: string[], body?: Uint8Arr
 }
 
 /** Sends a response with its body through the transforms that were asked for. */
-export function send(exchange: Exchange, response: FlowResponse, close = false): Promise<Sent> {
+export function send(exchange: Exchange, response: FlowResponse, close = false): Sent | Promise<Sent> {
   const head = { status: response.status, reason: response.reason, headers: response.headers.list, close }
   return exchange.respond(head, transformed(response), response.trailers)
 }

@@ -37,9 +37,14 @@ export function isRefusal(answer: Answer, server: Server, retries: Retries): boo
   return server.failsWith(answer.head.status) || isIn(retries.statuses, answer.head.status)
 }
 
+/** Did no connection to the server come about? */
+export function isUnreached(answer: Answer): boolean {
+  return answer.kind === 'failed' && UNREACHED.has(answer.failure)
+}
+
 /**
- * May the request be sent again after this failure or refusal? Only a body that is absent, empty or bytes can be (a stream may have been
- * read), and only what was not processed goes again whatever its method is.
+ * May the request be sent again after this failure or refusal? Only a body that is absent, empty, bytes, or still whole in its engine can
+ * be, and only what was not processed goes again whatever its method is.
  */
 export function mayRetry(answer: Answer, request: FlowRequest, { on, methods }: Retries): boolean {
   if (!isRepeatable(request.body)) return false
@@ -51,7 +56,7 @@ export function mayRetry(answer: Answer, request: FlowRequest, { on, methods }: 
 
 function isRepeatable(body: FlowRequest['body']): boolean {
   if (body instanceof Uint8Array) return true
-  return body.framing.kind === 'none' || isEmpty(body)
+  return body.framing.kind === 'none' || isEmpty(body) || !body.taken
 }
 
 /** Did the client say that there is content, of no bytes? */
@@ -59,9 +64,10 @@ export function isEmpty(body: FlowRequest['body']): boolean {
   return !(body instanceof Uint8Array) && body.framing.kind === 'length' && body.framing.bytes === 0
 }
 
-function conditionOf({ failure, retry }: Extract<Answer, { kind: 'failed' }>): RetryCondition | undefined {
+function conditionOf(answer: Extract<Answer, { kind: 'failed' }>): RetryCondition | undefined {
+  const { failure, retry } = answer
   if (retry === 'never') return failure === 'upstream-timeout' ? 'timeout' : undefined
-  if (UNREACHED.has(failure)) return 'connect'
+  if (isUnreached(answer)) return 'connect'
   return retry === 'safe' ? 'refused_stream' : 'closed'
 }
 

@@ -54,8 +54,21 @@ export function requestSteps(
   const modules = route?.modules
   if (!modules) return undefined
   while (place.ran < modules.length) {
-    const verdict = modules[place.ran++]?.request?.(flow, snapshot)
-    if (verdict instanceof Promise) return verdict.then((late) => late ?? requestSteps(place, flow))
+    const module = modules[place.ran++] as NonNullable<Route['modules']>[number]
+    if (flow.explainer !== undefined && module.request !== undefined) {
+      if (flow.explainer.imagined && module.unjudged !== undefined) {
+        flow.explainer.unjudged(module.name, (route as Route).id, module.unjudged)
+        continue
+      }
+      flow.explainer.step(module.name, (route as Route).id, 'request')
+    }
+    const verdict = module.request?.(flow, snapshot)
+    if (verdict instanceof Promise)
+      return verdict.then((late) => {
+        flow.explainer?.stepped(late)
+        return late ?? requestSteps(place, flow)
+      })
+    if (flow.explainer !== undefined && module.request !== undefined) flow.explainer.stepped(verdict)
     if (verdict !== undefined) return verdict
   }
   return undefined
@@ -100,8 +113,17 @@ export function responseSteps(
   while (place.ran > 0 || place.before.length > 0) {
     if (place.ran === 0) stepBack(place, flow)
     const { route } = place
-    const verdict = route?.modules?.[--place.ran]?.response?.(flow, snapshot)
-    if (verdict instanceof Promise) return verdict.then((late) => late ?? responseSteps(place, flow))
+    const module = route?.modules?.[--place.ran]
+    if (module?.response === undefined) continue
+    if (flow.explainer?.imagined === true && module.unjudged !== undefined) continue
+    flow.explainer?.step(module.name, (route as Route).id, 'response')
+    const verdict = module.response(flow, snapshot)
+    if (verdict instanceof Promise)
+      return verdict.then((late) => {
+        flow.explainer?.stepped(late)
+        return late ?? responseSteps(place, flow)
+      })
+    flow.explainer?.stepped(verdict)
     if (verdict !== undefined) return verdict
   }
   return undefined

@@ -60,7 +60,7 @@ export function* preparing(
   if (policies.failed.length > 0) return { ok: false, problems: policies.failed }
   const { tables } = running
   const compilation = { services, draft, secrets }
-  const snapshot = new Snapshot(plan, {
+  const compiled = {
     policies: yield* tables.policies.editing(policies.compiled, change.drop),
     upstreams: yield* changedUpstreams(tables.upstreams, changes),
     edges: yield* tables.edges.editing(changes, compilation),
@@ -70,10 +70,10 @@ export function* preparing(
     restrictions: yield* tables.restrictions.editing(changes),
     certificates: yield* tables.certificates.editing(changes, secrets),
     secrets: yield* tables.secrets.editing(changes, secrets)
-  })
+  }
   return {
     ok: true,
-    snapshot,
+    snapshot: new Snapshot(plan, compiled, running.revision),
     warnings: policies.doubtful,
     taking: () => draft.taking(),
     sweeping: () => draft.sweeping(change.drop),

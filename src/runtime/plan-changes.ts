@@ -2,7 +2,7 @@ import { ShardedMap } from '../lib/sharded-map.js'
 import { Passes, type Steps } from '../lib/slices.js'
 import type { Plan, Unit } from './plan.js'
 
-/** The units that a write puts and drops, from one revision to another. */
+/** The units that a change puts and drops, from the plan of one number to that of another. */
 export interface Change {
   readonly from: number
   readonly to: number
@@ -10,17 +10,17 @@ export interface Change {
   readonly drop: readonly string[]
 }
 
-export const emptyPlan: Plan = { revision: 0, units: ShardedMap.empty() }
+export const emptyPlan: Plan = { number: 0, units: ShardedMap.empty() }
 
 /**
  * The plan after `change`, in steps; the plan given stays as it is.
- * Throws a RangeError when the change does not start at the plan's revision: applying it would lose a write.
+ * Throws a RangeError when the change does not start at the plan's number: applying it would lose a write.
  */
 export function* applying(plan: Plan, change: Change): Steps<Plan> {
-  if (change.from !== plan.revision) {
-    throw new RangeError(`the change starts at revision ${change.from}, the plan is at ${plan.revision}`)
+  if (change.from !== plan.number) {
+    throw new RangeError(`the change starts at plan ${change.from}, and this is plan ${plan.number}`)
   }
-  return { revision: change.to, units: yield* plan.units.editing(change.put, change.drop) }
+  return { number: change.to, units: yield* plan.units.editing(change.put, change.drop) }
 }
 
 /** What a change does to one unit. */

@@ -5,7 +5,8 @@ import type { ShardedMap } from '../lib/sharded-map.js'
  * be said about a configuration is a function of this. Secrets are no part of it: units hold references to them.
  */
 export interface Plan {
-  readonly revision: number
+  /** Counts the changes of this process. Each change says which plan it continues. */
+  readonly number: number
   readonly units: ShardedMap<Unit>
 }
 

@@ -75,29 +75,38 @@ export class Snapshot implements ModuleUnits {
   readonly plan: Plan
   readonly tables: Tables
   /** By the id of the edge, worked out when the first path of a login is asked for there. */
-  readonly #logins = new Map<string, EdgeLogins>()
+  readonly #logins: Map<string, EdgeLogins>
+  /** The revision of the store that this is; the files of the process leave it as it is. 0: none yet, or there is no store. */
+  readonly revision: number
 
-  constructor(plan: Plan, tables: Tables) {
+  constructor(plan: Plan, tables: Tables, revision: number, logins = new Map<string, EdgeLogins>()) {
     this.plan = plan
     this.tables = tables
+    this.revision = revision
+    this.#logins = logins
+  }
+
+  /** The same under the number of another revision. */
+  at(revision: number): Snapshot {
+    return revision === this.revision ? this : new Snapshot(this.plan, this.tables, revision, this.#logins)
   }
 
   static empty(): Snapshot {
-    return new Snapshot(emptyPlan, {
-      policies: ShardedMap.empty(),
-      upstreams: ShardedMap.empty(),
-      edges: Edges.empty,
-      https: HttpsRules.empty,
-      tcpEdges: TcpEdges.empty,
-      ipPolicies: IpPolicies.empty,
-      restrictions: Restrictions.empty,
-      certificates: Certificates.empty,
-      secrets: SecretTable.empty
-    })
-  }
-
-  get revision(): number {
-    return this.plan.revision
+    return new Snapshot(
+      emptyPlan,
+      {
+        policies: ShardedMap.empty(),
+        upstreams: ShardedMap.empty(),
+        edges: Edges.empty,
+        https: HttpsRules.empty,
+        tcpEdges: TcpEdges.empty,
+        ipPolicies: IpPolicies.empty,
+        restrictions: Restrictions.empty,
+        certificates: Certificates.empty,
+        secrets: SecretTable.empty
+      },
+      0
+    )
   }
 
   policy(key: string): CompiledPolicy | undefined {

@@ -32,6 +32,11 @@ const FLOW_FIELDS: EventFields = {
     timeText(connection.startedAt)
   ),
   ja4_fingerprint: field('string', 'Always null: this version does not compute it.', () => null),
+  'configuration.revision': field(
+    'int',
+    'Revision of the account that served it: the number of /revisions, the log and the metrics.',
+    ({ revision }) => revision
+  ),
   'traffic_policy.decided_by.action': field(
     'string',
     'Type of the policy action that ended it; null when none did. So are the rule and the phase.',

@@ -238,7 +238,7 @@ export class Metrics {
     this.#reloads.count({ result })
   }
 
-  /** This revision of the configuration serves from now on. */
+  /** This revision of the store serves from now on. */
   serves(revision: number): void {
     this.#revision.set(revision)
   }

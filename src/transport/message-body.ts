@@ -134,6 +134,10 @@ export class MessageBody implements Body {
     return this.#wanted
   }
 
+  get taken(): boolean {
+    return this.#taken
+  }
+
   get trailers(): HeaderList | undefined {
     return this.#end.complete && this.#settled ? allowedTrailers(this.#end.rawTrailers) : undefined
   }

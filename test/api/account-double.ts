@@ -91,6 +91,13 @@ export class AccountDouble implements Account {
     this.#note('commandSession', 'tunnel_session', { id, command })
   }
 
+  readonly reverts = {
+    revert: async (revision: number, mode: object) => {
+      this.#note('revert', 'revision', { revision, ...mode })
+      return { ...done, body: { reverts: { id: revision } } }
+    }
+  }
+
   readonly revisions = {
     list: async (page: object) => {
       this.#note('list', 'revision', page)
@@ -103,6 +110,13 @@ export class AccountDouble implements Account {
     diff: async (revision: number) => {
       this.#note('diff', 'revision', { revision })
       return { id: revision, changes: [] }
+    }
+  }
+
+  readonly explanations = {
+    explain: async (body: unknown) => {
+      this.#note('explain', 'explanation', { body })
+      return []
     }
   }
 

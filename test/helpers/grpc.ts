@@ -12,6 +12,7 @@ import {
   status
 } from '@grpc/grpc-js'
 import type { Test } from 'tap'
+import { until } from './until.js'
 
 function method(name: string, requestStream: boolean, responseStream: boolean): MethodDefinition<string, string> {
   return {
@@ -25,7 +26,7 @@ function method(name: string, requestStream: boolean, responseStream: boolean): 
   }
 }
 
-export const METHODS = {
+const METHODS = {
   one: method('One', false, false),
   up: method('Up', true, false),
   down: method('Down', false, true),
@@ -165,4 +166,22 @@ export async function callAll(t: Test, client: Client): Promise<void> {
     else call.end()
   }
   t.same(heard, ['1!', '2!', '3!'])
+}
+
+/** Makes a call that ends by its deadline and one that is cancelled; the server notices both. */
+export async function cutShort(t: Test, client: Client, seen: Seen): Promise<void> {
+  const before = seen.cancelled
+  t.match((await ask(client, 'x', METHODS.never, 300)).error, { code: status.DEADLINE_EXCEEDED })
+  const { both } = METHODS
+  const call = client.makeBidiStreamRequest(both.path, both.requestSerialize, both.responseDeserialize)
+  const ended = new Promise((resolve) => {
+    call.on('error', resolve)
+  })
+  call.write('1')
+  await new Promise((resolve) => {
+    call.once('data', resolve)
+  })
+  call.cancel()
+  t.match(await ended, { code: status.CANCELLED })
+  await until(() => seen.cancelled === before + 2)
 }

@@ -34,6 +34,10 @@ export class ScriptedBody implements Body {
     return this.#discarded || (this.#reader?.destroyed === true && !this.#reader.readableEnded)
   }
 
+  get taken(): boolean {
+    return this.claimed > 0 || this.#discarded
+  }
+
   claim(): Readable {
     this.claimed++
     const source = Readable.from(this.#give())

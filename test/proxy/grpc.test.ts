@@ -4,7 +4,7 @@ import { connect } from 'node:http2'
 import { Client, credentials, status } from '@grpc/grpc-js'
 import t, { type Test } from 'tap'
 import { create, site } from '../helpers/account.js'
-import { ask, callAll, METHODS, type Seen, startWords } from '../helpers/grpc.js'
+import { ask, callAll, cutShort, type Seen, startWords } from '../helpers/grpc.js'
 import { engines, startSluice } from '../helpers/sluice.js'
 import { freePort } from './free-port.js'
 import { authority, certificate } from './tls-client.js'
@@ -65,19 +65,7 @@ for (const engine of engines) {
 
 t.test('deadlines and cancellation reach the server', async (t) => {
   const { client, seen } = await started(t)
-  t.match((await ask(client, 'x', METHODS.never, 300)).error, { code: status.DEADLINE_EXCEEDED })
-  const { both } = METHODS
-  const call = client.makeBidiStreamRequest(both.path, both.requestSerialize, both.responseDeserialize)
-  const ended = new Promise((resolve) => {
-    call.on('error', resolve)
-  })
-  call.write('1')
-  await new Promise((resolve) => {
-    call.once('data', resolve)
-  })
-  call.cancel()
-  t.match(await ended, { code: status.CANCELLED })
-  while (seen.cancelled < 2) await new Promise(setImmediate)
+  await cutShort(t, client, seen)
 })
 
 t.test('a refusal of ours is a status of gRPC', async (t) => {

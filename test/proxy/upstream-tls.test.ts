@@ -1,17 +1,18 @@
-import { execFileSync, spawn } from 'node:child_process'
+import { execFileSync } from 'node:child_process'
 import { createHash, X509Certificate } from 'node:crypto'
 import { once } from 'node:events'
-import { existsSync, readFileSync } from 'node:fs'
+import { readFileSync } from 'node:fs'
 import { writeFile } from 'node:fs/promises'
 import { createSecureServer } from 'node:http2'
 import { createServer, type Server, type ServerOptions } from 'node:https'
-import { type AddressInfo, connect } from 'node:net'
+import type { AddressInfo } from 'node:net'
 import { join } from 'node:path'
 import { fileURLToPath } from 'node:url'
 import t, { type Test } from 'tap'
 import { type KeyedCertificate, makeAuthority, makeServerCertificate } from '../../src/lib/self-signed.js'
 import { account, create, site, visit } from '../helpers/account.js'
 import { fixture } from '../helpers/files.js'
+import { needs, peerProgram } from '../helpers/peer-program.js'
 import { type RunningSluice, startSluice } from '../helpers/sluice.js'
 import { until } from '../helpers/until.js'
 import { onEngines } from '../wire/engines.js'
@@ -226,39 +227,18 @@ t.test('what is no pin and no certificate is refused when it is written', async 
   t.match((await write({ client_certificate_id: 'ca_1' })).text, /REF_INVALID/)
 })
 
-/** A peer of another make, which wants a client certificate. */
-async function peer(t: Test, port: number, command: string, words: readonly string[]): Promise<void> {
-  const child = spawn(command, words, { stdio: 'ignore' })
-  const exited = once(child, 'exit')
-  t.teardown(async () => {
-    child.kill('SIGTERM')
-    await exited
-  })
-  await until(
-    () =>
-      new Promise<boolean>((resolve) => {
-        const socket = connect(port, '127.0.0.1')
-        socket.on('connect', () => {
-          socket.destroy()
-          resolve(true)
-        })
-        socket.on('error', () => resolve(false))
-      })
-  )
-}
-
 function files(t: Test): string {
   return t.testdir({ 'cert.pem': good.cert, 'key.pem': good.key, 'clients.pem': file('clients-ca.crt') })
 }
 
-const OPENSSL = { skip: existsSync('/usr/bin/openssl') ? false : 'openssl is not installed' }
+const OPENSSL = needs('/usr/bin/openssl')
 
 t.test('a server of OpenSSL gets the client certificate', OPENSSL, async (t) => {
   const folder = files(t)
   const port = await freePort()
   const at = (name: string) => join(folder, name)
   const words = ['s_server', '-accept', `127.0.0.1:${port}`, '-www', '-quiet', '-Verify', '1', '-verify_return_error']
-  await peer(t, port, '/usr/bin/openssl', [
+  await peerProgram(t, port, '/usr/bin/openssl', [
     ...words,
     ...['-cert', at('cert.pem'), '-key', at('key.pem'), '-CAfile', at('clients.pem')]
   ])
@@ -275,7 +255,7 @@ t.test('a server of OpenSSL gets the client certificate', OPENSSL, async (t) => 
   t.match(body, /CN\s*=\s*client\.test/)
 })
 
-const NGINX = { skip: existsSync('/usr/sbin/nginx') ? false : 'nginx is not installed' }
+const NGINX = needs('/usr/sbin/nginx')
 
 t.test('nginx gets the client certificate', NGINX, async (t) => {
   const folder = files(t)
@@ -296,7 +276,7 @@ http {
 `
   )
   execFileSync('/usr/sbin/nginx', ['-t', '-p', folder, '-c', join(folder, 'conf')], { stdio: 'ignore' })
-  await peer(t, port, '/usr/sbin/nginx', ['-p', folder, '-c', join(folder, 'conf')])
+  await peerProgram(t, port, '/usr/sbin/nginx', ['-p', folder, '-c', join(folder, 'conf')])
   const sluice = await startSluice(t)
   const id = await backend(sluice, `127.0.0.1:${port}`, trusted)
   t.equal((await visit(sluice, HOST)).status, 400, 'nginx answers who shows none')

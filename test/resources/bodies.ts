@@ -59,6 +59,7 @@ export const modules = {
   },
   compression: { enabled: true },
   websocket_tcp_converter: { enabled: true },
+  grpc_web: { enabled: true },
   request_headers: { enabled: true, add: { 'X-Front': 'a' }, remove: ['X-Gone'] },
   response_headers: { enabled: true, add: {}, remove: [] },
   webhook_verification: { enabled: true, provider: 'TWILIO', secret: MARK },

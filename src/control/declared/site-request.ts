@@ -1,6 +1,4 @@
-import { isObject } from '../../lib/json.js'
-import { type FieldCode, fieldErrors } from '../../schema/errors.js'
-import { ControlError } from '../errors.js'
+import { LONGEST_NAME, listOf, membersOf, nameOf, refused, textOf } from '../request-body.js'
 import type { SiteFileRead } from './site-file.js'
 
 /** A file that a site file names: its text, or the system's code of why it cannot be read. */
@@ -39,7 +37,6 @@ export interface SiteReading {
   read(bundle: SiteBundle, policed: ReadonlySet<string>): Promise<SiteFileRead>
 }
 
-const LONGEST_NAME = 1_024
 const text = (description: string) => ({ type: 'string', description })
 
 /** JSON Schema of the body. */
@@ -107,36 +104,4 @@ export function readSiteRequest(body: unknown): SiteRequest {
     }
   })
   return { file: nameOf(given.file, 'file'), text: textOf(given.text, 'text'), files, remove }
-}
-
-function membersOf(value: unknown, at: string, known: readonly string[]): Record<string, unknown> {
-  if (!isObject(value)) throw refused('FIELD_INVALID', at, 'must be an object')
-  const other = Object.keys(value).find((key) => !known.includes(key))
-  if (other === undefined) return value
-  const field = at === '' ? other.slice(0, 64) : `${at}.${other.slice(0, 64)}`
-  throw refused('FIELD_UNKNOWN', field, `is not known; there are ${known.join(', ')}`)
-}
-
-function listOf(value: unknown, at: string): readonly unknown[] {
-  if (value === undefined || value === null) return []
-  if (!Array.isArray(value)) throw refused('FIELD_INVALID', at, 'must be a list')
-  return value
-}
-
-function textOf(value: unknown, at: string): string {
-  if (value === undefined) throw refused('FIELD_REQUIRED', at, 'is missing')
-  if (typeof value !== 'string' || value.includes('\0')) throw refused('FIELD_INVALID', at, 'must be text without NUL')
-  return value
-}
-
-function nameOf(value: unknown, at: string): string {
-  const name = textOf(value, at)
-  if (name === '' || name.length > LONGEST_NAME) {
-    throw refused('FIELD_INVALID', at, `must have 1 to ${LONGEST_NAME} characters`)
-  }
-  return name
-}
-
-function refused(code: FieldCode, field: string, message: string): ControlError {
-  return new ControlError(fieldErrors[code], field === '' ? `the body ${message}` : `${field} ${message}`, { field })
 }

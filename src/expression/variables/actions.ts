@@ -95,7 +95,8 @@ function isSet(value: unknown): boolean {
 
 /** A field by its dotted path, published flat or nested. */
 function fieldOf(values: Readonly<Record<string, unknown>>, field: string): unknown {
-  if (Object.hasOwn(values, field)) return values[field]
+  // The names are declared ones; what costs something may be an accessor of a class.
+  if (field in values) return values[field]
   let current: unknown = values
   for (const step of field.split('.')) {
     if (current instanceof Map) current = current.get(step)

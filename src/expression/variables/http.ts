@@ -67,7 +67,7 @@ const requestLines: readonly VariableDefinition[] = [
     type: HEADERS,
     read: (flow) => headerMap(flow, requestFields, requestOf(flow).headers),
     walked: (flow) => requestOf(flow).headers.byName,
-    entry: (flow, key) => requestOf(flow).headers.byName.get(key)
+    entry: (flow, key) => requestOf(flow).headers.entry(key)
   },
   {
     path: 'req.trailers',
@@ -144,7 +144,7 @@ const responseLines: readonly VariableDefinition[] = [
     type: HEADERS,
     read: (flow) => headerMap(flow, responseFields, responseOf(flow).headers),
     walked: (flow) => responseOf(flow).headers.byName,
-    entry: (flow, key) => responseOf(flow).headers.byName.get(key)
+    entry: (flow, key) => responseOf(flow).headers.entry(key)
   },
   { path: 'res.trailers', type: HEADERS, read: (flow) => trailerMap(responseOf(flow).trailers?.()) },
   { path: 'res.location', type: 'string', read: (flow) => responseOf(flow).headers.get('location') ?? '' },

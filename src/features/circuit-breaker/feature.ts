@@ -115,7 +115,7 @@ const routeModule = defineModule({
       },
       scope
     )
-    return { request: (flow) => circuit.admit(flow) }
+    return { request: (flow) => circuit.admit(flow), unjudged: 'its state is that of real traffic' }
   }
 })
 

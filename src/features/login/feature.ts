@@ -15,6 +15,7 @@ import { logins, USUAL_MAXIMUM } from './service.js'
 function loginSteps(gate: LoginGate): Omit<CompiledModule, 'name'> {
   const logins = [gate]
   return {
+    unjudged: 'it asks an identity provider',
     logins: () => logins,
     request(flow) {
       const { reservedPath: own } = flow

@@ -44,6 +44,7 @@ interface OperatorProvider {
   readonly application: Application | undefined
 }
 
+/** What the operator says of each identity provider. */
 export type OperatorProviders = Readonly<Record<ProviderName, OperatorProvider>>
 
 /**

@@ -9,7 +9,7 @@ import { type CounterDefinition, serviceKey } from '../../policy/services.js'
 import { choice, duration, expression, integer, list, text } from '../../schema/values.js'
 import { allowOrBlock, defineFeature, defineGauge, lastResults } from '../contract.js'
 import { encodeKey } from './limiter/layout.js'
-import type { Limiter, LimiterStatistics } from './limiter/table.js'
+import type { Decision, Limiter, LimiterStatistics } from './limiter/table.js'
 
 /** Codes of the action rate-limit. */
 const rateLimitErrors = defineErrors({
@@ -148,16 +148,7 @@ const action = defineAction({
       const bucket = bucketOf(keys, flow, services.expressions)
       const decision = window.take(bucket.key, capacity)
       fields?.(flow, decision.remaining, decision.resetSeconds)
-      flow.publish('rate_limit', {
-        get bucket_key() {
-          return tupleText(bucket.values, services.expressions)
-        },
-        limited: !decision.admitted,
-        remaining: decision.remaining,
-        reset_seconds: decision.resetSeconds,
-        'error.code': bucket.errorCode,
-        'error.message': bucket.errorMessage
-      })
+      flow.publish('rate_limit', new Results(bucket, decision, services.expressions))
       if (decision.admitted) {
         admitted.inc()
         return undefined
@@ -171,6 +162,36 @@ const action = defineAction({
     }
   }
 })
+
+/** What the action publishes. A class, because an object with an accessor of its own costs more than the limit itself. */
+class Results {
+  readonly [field: string]: unknown
+  readonly limited: boolean
+  readonly remaining: number
+  readonly reset_seconds: number
+  readonly 'error.code': string
+  readonly 'error.message': string
+  readonly #values: readonly unknown[]
+  readonly #expressions: Expressions
+
+  constructor(
+    { values, errorCode, errorMessage }: Bucket,
+    { admitted, remaining, resetSeconds }: Decision,
+    expressions: Expressions
+  ) {
+    this.limited = !admitted
+    this.remaining = remaining
+    this.reset_seconds = resetSeconds
+    this['error.code'] = errorCode
+    this['error.message'] = errorMessage
+    this.#values = values
+    this.#expressions = expressions
+  }
+
+  get bucket_key(): string {
+    return tupleText(this.#values, this.#expressions)
+  }
+}
 
 interface Bucket {
   readonly key: string

@@ -5,7 +5,7 @@ import { ByteQueue } from '../../lib/byte-queue.js'
 import { allowedTrailers } from '../fields.js'
 import { BodyBroken } from '../message-body.js'
 import { copy, ignore } from '../pipes.js'
-import type { Wire } from './wire.js'
+import { textOf, type Wire } from './wire.js'
 
 /** The connection on which a body arrives. */
 export interface BodySource {
@@ -70,6 +70,10 @@ export class CodecBody implements Body {
 
   get wanted(): boolean {
     return this.#state !== 'free'
+  }
+
+  get taken(): boolean {
+    return this.#state === 'taken' || this.#state === 'discarded'
   }
 
   /** All bytes have arrived. */
@@ -197,7 +201,7 @@ export class CodecBody implements Body {
   }
 
   discard(): void {
-    if (this.#state === 'taken' || this.#state === 'discarded') return
+    if (this.taken) return
     this.#held = undefined
     this.#abandon()
   }
@@ -231,7 +235,7 @@ class Held {
   length = 0
 
   push(chunk: Buffer, from: number, to: number, wire: Wire | undefined): void {
-    if (this.length === 0 && to - from <= SMALL) this.#text = chunk.toString('latin1', from, to)
+    if (this.length === 0 && to - from <= SMALL) this.#text = textOf(chunk, from, to)
     else {
       this.#more ??= new ByteQueue()
       holdPiece(this.#more, chunk, from, to, wire)

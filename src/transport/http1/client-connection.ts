@@ -6,14 +6,13 @@ import type { Clock } from '../../lib/clock.js'
 import type { SocketFacts } from '../connection-facts.js'
 import { endIdle, type Served, type ServingHost } from '../listener.js'
 import type { MalformedMessage } from '../message-scanner.js'
-import { ignore } from '../pipes.js'
 import { type BodySource, CodecBody, holdPiece } from './body.js'
 import { BodyReader } from './body-reader.js'
 import { CodecExchange, keepsAlive, refusalOf, requestFraming, upgradeOf } from './exchange.js'
 import { HeadReader } from './head-reader.js'
 import { MessageWriter } from './message-writer.js'
 import { bareAnswer, type FieldNames, type Serialiser } from './serialise.js'
-import { READ_BYTES, Wire, WireDuplex, type WireOwner } from './wire.js'
+import { READ_BYTES, textOf, Wire, WireDuplex, type WireOwner } from './wire.js'
 
 /** What of an early-answered request is read and thrown away before the connection is given up instead. */
 const DISCARD_LIMIT = 65_536
@@ -322,7 +321,7 @@ export class ClientConnection implements Served, WireOwner, BodySource {
       this.#since = this.#byteAt
       this.#messageBytes = this.#discarded = 0
     }
-    const piece = chunk.toString('latin1', from, Math.min(to, from + PIECE))
+    const piece = textOf(chunk, from, Math.min(to, from + PIECE))
     const used = head.read(piece)
     if (used === -1) {
       this.#messageBytes += piece.length
@@ -415,7 +414,7 @@ export class ClientConnection implements Served, WireOwner, BodySource {
     if (exchange.begun) this.#abort('internal')
     else {
       this.#host.handler.refused(this.facts, 500, 'internal')
-      exchange.respond({ status: 500, headers: [] }).catch(ignore)
+      void exchange.respond({ status: 500, headers: [] })
     }
   }
 

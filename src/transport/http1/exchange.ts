@@ -77,6 +77,9 @@ export class CodecExchange implements Exchange {
   #endedAt = 0
   /** The answer is being begun; one that ends meanwhile ends at the same moment. */
   #answering = false
+  #responded = false
+  /** Known once an answer has ended. */
+  #outcome: Sent | undefined = undefined
   #sent: Promise<Sent> | undefined = undefined
   #report: ((sent: Sent) => void) | undefined = undefined
 
@@ -107,7 +110,7 @@ export class CodecExchange implements Exchange {
 
   /** The body is wanted for the first time: who waits is asked to go on. */
   wanted(): void {
-    if (!this.#expects || this.#sent !== undefined || this.#ended) return
+    if (!this.#expects || this.#responded || this.#ended) return
     this.#expects = false
     this.request.body.awaitsContinue = false
     this.#client.writer.send('HTTP/1.1 100 Continue\r\n\r\n')
@@ -121,37 +124,33 @@ export class CodecExchange implements Exchange {
   }
 
   inform(head: ResponseHead): void {
-    if (this.#sent !== undefined || this.#ended || this.request.version === '1.0') return
+    if (this.#responded || this.#ended || this.request.version === '1.0') return
     if (head.status < 102 || head.status > 199 || ++this.#interim > MAX_INTERIM) return
     this.#client.writer.send(this.#client.serialiser.interim(head))
   }
 
-  respond(head: ResponseHead, body?: Outgoing, trailers?: () => HeaderList): Promise<Sent> {
-    if (this.#sent !== undefined || this.#ended) {
+  respond(head: ResponseHead, body?: Outgoing, trailers?: () => HeaderList): Sent | Promise<Sent> {
+    if (this.#responded || this.#ended) {
       drop(body)
-      return this.#sent ?? Promise.resolve(this.#account())
+      return this.#reported()
     }
-    this.#sent = new Promise((resolve) => {
-      this.#report = resolve
-    })
+    this.#responded = true
     this.#firstByteAt = this.#client.clock.monotonic()
     if (Number.isInteger(head.status) && head.status >= 200 && head.status <= 999) this.#answer(head, body, trailers)
     else {
       drop(body)
       this.#answer({ status: 500, headers: [] }, undefined, undefined)
     }
-    return this.#sent
+    return this.#reported()
   }
 
-  splice(head: ResponseHead, other: BytePipe): Promise<Sent> {
-    if (this.#sent !== undefined || this.#ended) {
+  splice(head: ResponseHead, other: BytePipe): Sent | Promise<Sent> {
+    if (this.#responded || this.#ended) {
       other.duplex.on('error', ignore)
       other.destroy(this.#failure ?? 'client-gone')
-      return this.#sent ?? Promise.resolve(this.#account())
+      return this.#reported()
     }
-    this.#sent = new Promise((resolve) => {
-      this.#report = resolve
-    })
+    this.#responded = true
     this.#firstByteAt = this.#client.clock.monotonic()
     this.#client.writer.send(this.#client.serialiser.interim(head, 'Connection: Upgrade\r\n'))
     const { duplex, first } = this.#client.becomePipe(other)
@@ -160,7 +159,7 @@ export class CodecExchange implements Exchange {
       if (clean) this.complete()
       else this.fail(this.#client.cutBy ?? 'client-gone')
     })
-    return this.#sent
+    return this.#reported()
   }
 
   close(how: 'fin' | 'reset'): void {
@@ -224,9 +223,20 @@ export class CodecExchange implements Exchange {
 
   #finish(): void {
     this.#endedAt = this.#answering ? this.#firstByteAt : this.#client.clock.monotonic()
-    const report = this.#report
-    this.#report = undefined
-    if (report !== undefined) report(this.#account())
+    if (!this.#responded) return
+    // The next request may begin at once, and count anew.
+    this.#outcome = this.#account()
+    this.#report?.(this.#outcome)
+  }
+
+  /** What went over the wire, now or once the answer has ended. */
+  #reported(): Sent | Promise<Sent> {
+    if (this.#outcome !== undefined) return this.#outcome
+    if (this.#ended) return this.#account()
+    this.#sent ??= new Promise((resolve) => {
+      this.#report = resolve
+    })
+    return this.#sent
   }
 
   #account(): Sent {

@@ -19,7 +19,7 @@ const VERSION = 'HTTP/1.'
 /** Absolute form with at most one `@`, and authority form (RFC 9112 3.2.2, 3.2.3). */
 const ABSOLUTE = /^[A-Za-z]+:\/\/(?:[\w\-.~!$&'()*+,;=:%]*@)?[\w\-.~!$&'()*+,;=:%[\]]+(?:[/?].*)?$/
 const AUTHORITY = /^(?:[\w\-.~%]+|\[[\dA-Fa-f:.]+\]):\d+$/
-const DIGITS = /^\d{1,15}$/
+const MOST_DIGITS = 15
 
 /** Where the reader stands between two pieces of a head. */
 const Step = {
@@ -177,7 +177,7 @@ export class HeadReader {
       if (at === end) return this.#cut(text, Step.method, begin)
       if (text.charCodeAt(at) !== SP) return this.#refuse(MALFORMED)
       this.method = methodOf(text, begin, at)
-      if (!KNOWN_METHODS.has(this.method)) return this.#refuse(MALFORMED)
+      if (this.method !== 'GET' && !KNOWN_METHODS.has(this.method)) return this.#refuse(MALFORMED)
       at++
       begin = resumed = at
       this.#step = Step.target
@@ -208,7 +208,7 @@ export class HeadReader {
       } else if (code !== (i === VERSION.length + 1 ? CR : LF)) return this.#refuse(MALFORMED)
     }
     if (end - begin < VERSION.length + 3) return this.#cut(text, Step.version, begin)
-    this.minor = text.charCodeAt(begin + VERSION.length) - 0x30
+    this.minor = digitAt(text, begin + VERSION.length)
     this.#step = Step.fieldStart
     return this.#readFields(text, end, end)
   }
@@ -244,8 +244,8 @@ export class HeadReader {
     if (at - begin > this.#limits.headerBytes) return this.#refuse(TOO_LARGE)
     if (at === end || (at + 1 === end && text.charCodeAt(at) === CR)) return this.#cut(text, Step.start, begin)
     if (text.charCodeAt(at) !== CR || text.charCodeAt(at + 1) !== LF) return this.#refuse(MALFORMED)
-    this.minor = text.charCodeAt(begin + VERSION.length) - 0x30
-    this.status = Number(text.slice(begin + 9, begin + 12))
+    this.minor = digitAt(text, begin + VERSION.length)
+    this.status = digitAt(text, begin + 9) * 100 + digitAt(text, begin + 10) * 10 + digitAt(text, begin + 11)
     this.reason = text.slice(reason, at)
     this.#step = Step.fieldStart
     return this.#readFields(text, at + 2, at + 2)
@@ -328,7 +328,7 @@ export class HeadReader {
         return
       case FIELD.contentLength:
         this.lengths++
-        if (DIGITS.test(value)) this.length = Number(value)
+        if (isLength(value)) this.length = Number(value)
         else this.badFraming = true
         return
       case FIELD.transferEncoding:
@@ -377,6 +377,17 @@ function trimmed(text: string, from: number, to: number): string {
 
 function isBlank(code: number): boolean {
   return code === SP || code === HT
+}
+
+/** The value of a digit that is known to be there. */
+function digitAt(text: string, at: number): number {
+  return text.charCodeAt(at) - 0x30
+}
+
+/** Is this 1 to 15 digits? */
+function isLength(value: string): boolean {
+  for (let i = 0; i < value.length; i++) if (!isDigit(value.charCodeAt(i))) return false
+  return value.length > 0 && value.length <= MOST_DIGITS
 }
 
 function isDigit(code: number): boolean {

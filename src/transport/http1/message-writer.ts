@@ -5,7 +5,7 @@ import { BodyBroken } from '../message-body.js'
 import { ignore } from '../pipes.js'
 import { type BodySink, CodecBody, SMALL } from './body.js'
 import type { Serialiser } from './serialise.js'
-import type { Wire } from './wire.js'
+import { textOf, type Wire } from './wire.js'
 
 /** Feeds a sink from a stream: one that policies made, or a body of another engine. */
 export class StreamGiver {
@@ -175,7 +175,7 @@ export class MessageWriter implements BodySink {
   chunk(bytes: Buffer, from: number, to: number, wire: Wire | undefined): void {
     const size = to - from
     if (size <= SMALL) {
-      if (size > 0) this.text(bytes.toString('latin1', from, to))
+      if (size > 0) this.text(textOf(bytes, from, to))
       return
     }
     if (!this.#takes(size)) return

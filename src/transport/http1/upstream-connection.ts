@@ -8,7 +8,7 @@ import { BodyReader } from './body-reader.js'
 import { HeadReader } from './head-reader.js'
 import { MessageWriter } from './message-writer.js'
 import type { FieldNames, Serialiser } from './serialise.js'
-import { READ_BYTES, Wire, WireDuplex, type WireOwner } from './wire.js'
+import { READ_BYTES, textOf, Wire, WireDuplex, type WireOwner } from './wire.js'
 
 const LIMITS = { headerBytes: 262_144, headers: Number.MAX_SAFE_INTEGER, targetBytes: 0 }
 /** An idle connection is given up before most upstreams do so themselves. Milliseconds. */
@@ -196,7 +196,7 @@ export class UpstreamConnection implements WireOwner, BodySource, DeadlineOwner 
 
   #readHead(chunk: Buffer, from: number, to: number): number {
     const head = this.#head
-    const piece = chunk.toString('latin1', from, Math.min(to, from + PIECE))
+    const piece = textOf(chunk, from, Math.min(to, from + PIECE))
     this.#begun = true
     const used = head.read(piece)
     if (used === -1) {

@@ -43,7 +43,7 @@ import { Sweep } from './sweep.js'
  */
 
 /** The answer to one request. */
-interface Decision {
+export interface Decision {
   admitted: boolean
   /** Admissions that are left after this decision. */
   remaining: number

@@ -1,0 +1,52 @@
+import { isObject } from '../lib/json.js'
+import { apiAccess, askApi, isExposed } from './api-client.js'
+import { ExitCode } from './process.js'
+import { printable } from './report.js'
+
+export interface RevertFlags {
+  readonly api: string
+  readonly dryRun?: boolean
+  readonly force?: boolean
+  readonly insecureHttp?: boolean
+  readonly json?: boolean
+}
+
+/** Asks a running process to undo a revision. Resolves with the exit code. */
+export async function revert(revision: string, flags: RevertFlags): Promise<number> {
+  const access = apiAccess(flags.api, process.env)
+  if (typeof access === 'string') return refuse(access)
+  if (!/^[1-9]\d{0,14}$/.test(revision)) return refuse(`${revision} is no revision`)
+  if (isExposed(access) && flags.insecureHttp !== true)
+    return refuse('the key would cross the network in clear text: use https://, or --insecure-http')
+  const query = [flags.dryRun === true ? 'dry_run=true' : '', flags.force === true ? 'force=true' : '']
+  const path = `/revisions/${revision}/revert?${query.filter(Boolean).join('&')}`
+  const { status, body } = await askApi(access, path.replace(/\?$/, ''), { method: 'POST' })
+  if (flags.json === true) process.stdout.write(`${JSON.stringify(body)}\n`)
+  if (status !== 200) {
+    if (flags.json !== true) process.stderr.write(`error: ${printable(String(body.msg))}\n`)
+    return ExitCode.failure
+  }
+  if (flags.json !== true) for (const line of shownLines(body, flags.dryRun === true)) process.stdout.write(`${line}\n`)
+  return ExitCode.ok
+}
+
+const SIGNS: Readonly<Record<string, string>> = { created: '+', updated: '~', deleted: '-' }
+
+function shownLines(answer: Readonly<Record<string, unknown>>, dryRun: boolean): string[] {
+  const reverted = dryRun && isObject(answer.body) ? answer.body : answer
+  const changes = (Array.isArray(reverted.changes) ? reverted.changes : []).filter(isObject)
+  const lines = changes.map(({ change, resource, id }) =>
+    printable(`${SIGNS[String(change)] ?? '?'} ${resource} ${id}`)
+  )
+  if (lines.length === 0) return ['nothing to change']
+  const { revision } = reverted
+  return [
+    ...lines,
+    dryRun || !isObject(revision) ? 'nothing was changed: --dry-run' : `reverted by revision ${revision.id}`
+  ]
+}
+
+function refuse(message: string): number {
+  process.stderr.write(`error: ${message}\n(sluice revert --help shows what there is)\n`)
+  return ExitCode.usage
+}

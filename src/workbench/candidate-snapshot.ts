@@ -1,0 +1,74 @@
+import type { Action } from '../policy/action.js'
+import { type CompiledPolicy, compilePolicy } from '../policy/compile.js'
+import type { UnitProblems } from '../policy/problems.js'
+import type { PolicyServices } from '../policy/services.js'
+import type { PolicyUnit } from '../runtime/plan.js'
+import { Snapshot } from '../runtime/snapshot.js'
+
+/** What the policies of an imagined exchange are compiled with. */
+export interface CandidateParts {
+  readonly services: PolicyServices
+  readonly actions: readonly Action[]
+  /** Texts of policies instead of those that run, by the keys of their units. */
+  readonly instead?: ReadonlyMap<string, { readonly text: string; readonly source: string }>
+}
+
+/**
+ * The configuration that serves, with policies of its own: they are compiled when an exchange reaches them, keep their own
+ * counters and use the services that are given. Everything else is the running one, and nothing of it changes.
+ */
+export class CandidateSnapshot extends Snapshot {
+  readonly #parts: CandidateParts
+  readonly #compiled = new Map<string, CompiledPolicy | undefined>()
+  readonly #kept = new Map<string, unknown>()
+  /** Values of vaults that policies have read: they are in nothing that is shown. */
+  readonly read = new Set<string>()
+
+  constructor(running: Snapshot, parts: CandidateParts) {
+    super(running.plan, running.tables, running.revision)
+    this.#parts = parts
+  }
+
+  override policy(key: string): CompiledPolicy | undefined {
+    if (!this.#compiled.has(key)) this.#compiled.set(key, this.#compile(key).policy)
+    return this.#compiled.get(key)
+  }
+
+  override secret(vault: string, name: string): string | undefined {
+    const value = super.secret(vault, name)
+    if (value !== undefined) this.read.add(value)
+    return value
+  }
+
+  /** What is wrong with the texts that are given instead; empty: nothing. Warnings are left out. */
+  problems(): UnitProblems[] {
+    return [...(this.#parts.instead ?? [])].flatMap(([key, { text, source }]) => {
+      const problems = this.#compile(key).problems.filter(({ severity }) => severity === 'error')
+      return problems.length === 0 ? [] : [{ key, source, text, problems }]
+    })
+  }
+
+  #compile(key: string): ReturnType<typeof compilePolicy> {
+    const { services, actions, instead } = this.#parts
+    const unit = this.plan.units.get(key) as PolicyUnit | undefined
+    const text = instead?.get(key)?.text ?? unit?.text
+    if (text === undefined) return { problems: [] }
+    const { owner = key.slice(key.indexOf(':') + 1), carrier = 'http' } = unit ?? {}
+    return compilePolicy(text, {
+      owner,
+      services,
+      actions,
+      carrier,
+      keep: { keep: (parts, make) => this.#keep([key, ...parts], make) },
+      unavailable: 'refuse'
+    })
+  }
+
+  #keep<T>(key: readonly unknown[], make: (identity: string) => T): T {
+    // The identity is that of the running policy: what is copied from its counters is found by it.
+    const identity = JSON.stringify(key.slice(1))
+    const known = JSON.stringify(key)
+    if (!this.#kept.has(known)) this.#kept.set(known, make(identity))
+    return this.#kept.get(known) as T
+  }
+}

@@ -1,0 +1,121 @@
+import { PHASES } from '../../flow/flow.js'
+import { readDocument } from '../../policy/document.js'
+import { dataOf } from '../../policy/tree.js'
+import type { PolicyParts } from './coverage.js'
+
+/** A policy with one mistake in it. */
+export interface Mutant {
+  readonly text: string
+  /** Where the mistake is. */
+  readonly line: number
+  readonly column: number
+  readonly what: string
+}
+
+/** What stands in a policy that compiles: rules, conditions and actions with their places. */
+export function partsOf(text: string): PolicyParts {
+  const { document } = readDocument(text)
+  const { source, phases } = document
+  const rules = PHASES.flatMap((phase) => phases[phase])
+  return {
+    rules: rules.map(({ name, span, expressions }) => ({
+      ...source.place(span.start),
+      name,
+      conditions: expressions.map(({ node, source: condition }) => ({
+        ...source.place(node.span.start),
+        name: condition
+      }))
+    })),
+    actions: rules.flatMap(({ actions }) =>
+      actions.map(({ type, typeNode }) => ({ ...source.place(typeNode.span.start), name: type }))
+    )
+  }
+}
+
+/**
+ * Every policy that differs from one that compiles by one mistake: a condition that is negated, a rule that is left out, two
+ * actions of a rule in the wrong order, the capacity of a limit that is one more or one less. Each is JSON, with the place in
+ * the text that was given.
+ */
+export function mutantsOf(text: string): Mutant[] {
+  const { document } = readDocument(text)
+  const { source, strict, phases } = document
+  const mutants: Mutant[] = []
+  const whole = PHASES.map((phase) => [phase, phases[phase].map(plainRule)] as const)
+  const changed = (phase: string, change: (rules: PlainRule[]) => void): string => {
+    const copy = Object.fromEntries(
+      whole
+        .filter(([name, rules]) => rules.length > 0 || name === phase)
+        .map(([name, rules]) => [name, structuredClone(rules)])
+    )
+    change(copy[phase] as PlainRule[])
+    return JSON.stringify({ ...(strict ? { strict_expressions: true } : {}), ...copy })
+  }
+  for (const phase of PHASES) {
+    for (const [r, rule] of phases[phase].entries()) {
+      const at = (start: number) => source.place(start)
+      mutants.push({
+        ...at(rule.span.start),
+        what: `rule "${rule.name}" is left out`,
+        text: changed(phase, (rules) => void rules.splice(r, 1))
+      })
+      for (const [e, { node, source: condition }] of rule.expressions.entries()) {
+        mutants.push({
+          ...at(node.span.start),
+          what: `${condition} is negated`,
+          text: changed(phase, (rules) => {
+            const target = rules[r] as PlainRule
+            target.expressions[e] = `!(${condition})`
+          })
+        })
+      }
+      for (const [a, { type, typeNode }] of rule.actions.entries()) {
+        const next = rule.actions[a + 1]
+        if (next !== undefined && next.type !== type) {
+          mutants.push({
+            ...at(typeNode.span.start),
+            what: `${type} runs after ${next.type}`,
+            text: changed(phase, (rules) => {
+              const { actions } = rules[r] as PlainRule
+              actions.splice(a, 2, ...actions.slice(a, a + 2).reverse())
+            })
+          })
+        }
+        const capacity = whole.find(([name]) => name === phase)?.[1][r]?.actions[a]?.config.capacity
+        if (typeof capacity !== 'number') continue
+        for (const difference of [1, -1]) {
+          if (capacity + difference < 1) continue
+          mutants.push({
+            ...at(typeNode.span.start),
+            what: `capacity is ${capacity + difference} instead of ${capacity}`,
+            text: changed(phase, (rules) => {
+              const { actions } = rules[r] as PlainRule
+              const target = actions[a] as PlainRule['actions'][number]
+              target.config.capacity = capacity + difference
+            })
+          })
+        }
+      }
+    }
+  }
+  return mutants
+}
+
+interface PlainRule {
+  readonly name: string
+  readonly expressions: string[]
+  readonly actions: { readonly type: string; readonly config: Record<string, unknown> }[]
+}
+
+type DocumentRule = ReturnType<typeof readDocument>['document']['phases'][(typeof PHASES)[number]][number]
+
+function plainRule({ name, expressions, actions }: DocumentRule): PlainRule {
+  return {
+    name,
+    expressions: expressions.map(({ source }) => source),
+    actions: actions.map(({ type, config }) => ({
+      type,
+      config: config === undefined ? {} : (dataOf(config) as Record<string, unknown>)
+    }))
+  }
+}

@@ -1,0 +1,83 @@
+import { createServer } from 'node:http'
+import type { AddressInfo } from 'node:net'
+import t from 'tap'
+import { startSluice } from '../helpers/sluice.js'
+import { asker } from './asking.js'
+
+const POLICY = `on_http_request:
+  - name: one each
+    actions:
+      - type: rate-limit
+        config: { name: all, algorithm: sliding_window, capacity: 1, rate: 60s, bucket_key: [conn.client_ip] }
+`
+
+interface Explained {
+  readonly explanations: readonly {
+    readonly revision: number
+    readonly decision: { readonly outcome: string; readonly status: number; readonly code: string | null }
+    readonly route: { readonly id: string } | null
+    readonly other_routes: readonly object[]
+    readonly request: { readonly headers: readonly string[] }
+  }[]
+}
+
+t.test('a request is explained by what serves, and counts nothing', async (t) => {
+  const upstream = createServer((_request, response) => response.end())
+  await new Promise<void>((ready) => upstream.listen(0, '127.0.0.1', ready))
+  t.teardown(() => new Promise((done) => upstream.close(done)))
+  const sluice = await startSluice(t, { upstream: { port: (upstream.address() as AddressInfo).port }, policy: POLICY })
+  const ask = asker('127.0.0.1', sluice.apiPort)
+  const { apiKey: key } = sluice
+  const explain = async (body: object) => {
+    const answer = await ask('/explain', { method: 'POST', body, key })
+    return { status: answer.status, body: answer.json as unknown as Explained }
+  }
+  const url = 'http://shop.example.com/cart'
+  const decisions = ({ body }: Awaited<ReturnType<typeof explain>>) =>
+    body.explanations.map(({ decision }) => decision.status)
+
+  t.same(decisions(await explain({ url, repeat: 3, every: '31s' })), [200, 429, 200], 'in a time of its own')
+  t.equal((await fetch(`http://127.0.0.1:${sluice.port}/`)).status, 200, 'nothing has been counted')
+  t.same(decisions(await explain({ url })), [429], 'a copy of what is counted now')
+  t.same(decisions(await explain({ url, counters: 'empty' })), [200])
+  t.same(decisions(await explain({ url, client_ip: '203.0.113.9' })), [200])
+  const policies = [{ route: 'default', text: 'on_http_request: [{ actions: [{ type: deny }] }]' }]
+  t.match(await explain({ url, policies, headers: { authorization: 'Bearer s3cret', accept: ['a', 'b'] } }), {
+    status: 200,
+    body: {
+      explanations: [
+        {
+          route: { id: 'default' },
+          decision: { outcome: 'answered', status: 403, code: 'POLICY_DENIED' },
+          request: { headers: ['authorization', '[redacted]', 'accept', 'a', 'accept', 'b'] }
+        }
+      ]
+    }
+  })
+  t.equal((await fetch(`http://127.0.0.1:${sluice.port}/`)).status, 429, 'and nothing has changed')
+})
+
+t.test('what is wrong with the question is said with its field', async (t) => {
+  const sluice = await startSluice(t, { upstream: { port: 9 }, policy: POLICY })
+  const ask = asker('127.0.0.1', sluice.apiPort)
+  const { apiKey: key } = sluice
+  const url = 'http://x.test/'
+  for (const [body, code, field] of [
+    [{}, 'FIELD_REQUIRED', 'url'],
+    [{ url: '/cart' }, 'FIELD_INVALID', 'url'],
+    [{ url, headers: { 'a b': 'c' } }, 'FIELD_INVALID', 'headers.a b'],
+    [{ url, headers: { a: 'b\nc: d' } }, 'FIELD_INVALID', 'headers.a'],
+    [{ url, client_ip: 'here' }, 'FIELD_INVALID', 'client_ip'],
+    [{ url, at: 'soon' }, 'FIELD_INVALID', 'at'],
+    [{ url, repeat: 1001 }, 'FIELD_INVALID', 'repeat'],
+    [{ url, every: '1 year' }, 'FIELD_INVALID', 'every'],
+    [{ url, counters: 'some' }, 'FIELD_INVALID', 'counters'],
+    [{ url, nothing: 1 }, 'FIELD_UNKNOWN', 'nothing'],
+    [{ url, policies: [{ route: 'nowhere', text: 'on_http_request: []' }] }, 'NOT_FOUND', 'policies.route'],
+    [{ url, policies: [{ route: 'default', text: 'a: 1' }] }, 'POLICY_PHASE_UNKNOWN', 'traffic_policy.value']
+  ] as const) {
+    const answer = await ask('/explain', { method: 'POST', body, key })
+    t.match(answer.json, { error_code: `ERR_SLUICE_${code}`, details: { field } }, JSON.stringify(body))
+  }
+  t.equal((await ask('/explain', { method: 'POST', body: { url }, key: 'another' })).status, 401)
+})
