@@ -123,8 +123,7 @@ class Reloading {
     }
     if (fresh) await this.#again(app)
     if (cause === FOLLOWED && !applied.changed) return
-    printProblems(applied.warnings, process.stderr)
-    if (applied.changed) logWarnings(applied.warnings, this.#log)
+    tellWarnings(applied.warnings, this.#log)
     this.#log.info(
       { cause, revision, changed: applied.changed, ...applied.sites },
       applied.changed ? 'reloaded' : 'reloaded, nothing has changed'
@@ -173,9 +172,14 @@ class Reloading {
   }
 }
 
-/** Standard error has them for people; the log is what is kept. On a terminal both would stand beside each other. */
-function logWarnings(units: readonly UnitProblems[], log: Logger): void {
-  if (process.stdout.isTTY) return
+/**
+ * A person at a terminal gets warnings as `sluice check` shows them, with the text of the document. What is kept, the log and a
+ * standard error that leads elsewhere, gets code and place: a literal of the document may be a secret.
+ */
+function tellWarnings(units: readonly UnitProblems[], log: Logger): void {
+  if (process.stderr.isTTY) printProblems(units, process.stderr)
+  // Beside each other on one terminal they would say everything twice.
+  if (process.stderr.isTTY && process.stdout.isTTY) return
   for (const { source, problems } of units) {
     for (const problem of problems) {
       const { severity, code, path, line, column } = problem
@@ -203,8 +207,7 @@ function announce(
   { options }: LoadedOptions,
   { log, demo, agentsTaken = false }: { log: Logger; demo: boolean; agentsTaken?: boolean }
 ): void {
-  printProblems(started.warnings, process.stderr)
-  logWarnings(started.warnings, log)
+  tellWarnings(started.warnings, log)
   const { traffic, api, agents, revision, unusedKey } = started
   const { policy, upstream, site_file } = options
   if (process.stdout.isTTY) {

@@ -2,11 +2,35 @@ import { forEachChild, literal, type Node } from './cel-parser.js'
 import type { Condition, TextCondition } from './expression.js'
 import type { FunctionTable } from './signatures.js'
 import { spanOf, textOfNode } from './source-span.js'
-import { holdsAll, sharesNone, type TextSet, union } from './text-set.js'
+import { holdsAll, isEmpty, isEverything, type PartPlace, sharesNone, type TextSet, union } from './text-set.js'
 import type { VariableDefinition } from './variables/definition.js'
 
 /** Variables that have one value for all rules of a phase, unless an action says that it changes them. */
 const FIXED = /^(?:req\.(?:host|method|version|url)(?:\.|$)|conn\.(?!bytes_)|endpoint\.)/
+
+/** Methods that ask for a part of a text, and where they look for it. */
+const PLACES: ReadonlyMap<string, PartPlace> = new Map([
+  ['startsWith', 'start'],
+  ['endsWith', 'end'],
+  ['contains', 'anywhere']
+])
+
+/** What a condition is for every request; `ifThere` and `untrue` are true and false where it may also have no value. */
+type Truth = 'true' | 'false' | 'ifThere' | 'untrue'
+
+/** Operands of one operator that are compared with each other. */
+const MOST = 100
+
+/** Of what has no value the opposite has none either. */
+const OPPOSITES: Readonly<Record<Truth, Truth>> = { true: 'false', false: 'true', ifThere: 'untrue', untrue: 'ifThere' }
+
+/** What they mean for a rule, which takes no value for false. */
+const ALWAYS: Readonly<Record<Truth, Pick<Condition, 'always' | 'isTrueIfThere'>>> = {
+  true: { always: true },
+  ifThere: { isTrueIfThere: true },
+  false: { always: false },
+  untrue: { always: false }
+}
 
 /** What else is known of the tree. */
 export interface ConditionParts {
@@ -40,48 +64,60 @@ class ConditionFinder {
     const text = this.#texts(node)
     const variables = variablesIn(node)
     const isSteady = [...variables].every((name) => FIXED.test(name)) && this.#givesTheSame(node, false)
-    const always = this.#truth(node)
+    const truth = this.#truth(node)
     return {
       source: this.#source.slice(start, end),
       start,
       end,
       variables,
       isSteady,
-      ...(always === undefined ? {} : { always }),
+      ...(truth === undefined ? {} : ALWAYS[truth]),
       ...(text === undefined ? {} : { text })
     }
   }
 
-  /** True or false where every request gives that. */
-  #truth(node: Node): boolean | undefined {
+  /** Undefined: not every request gives the same. */
+  #truth(node: Node): Truth | undefined {
     switch (node.op) {
       case '&&':
-        return this.#truthOfAll(operandsOf(node, '&&'), false)
+        return this.#truthOfAll(operandsOf(node, '&&'))
       case '||':
-        return this.#truthOfAll(operandsOf(node, '||'), true)
+        return this.#truthOfAny(operandsOf(node, '||'))
       case '!_': {
         const truth = this.#truth(node.args as Node)
-        return truth === undefined ? undefined : !truth
+        return truth === undefined ? undefined : OPPOSITES[truth]
       }
     }
     const text = this.#texts(node)
-    if (text !== undefined && text.among !== 'none' && isEmpty(text.set)) return false
+    if (text !== undefined && takesNone(text)) return text.isAlwaysThere ? 'false' : 'untrue'
+    if (text !== undefined && takesNone(inverse(text))) return text.isAlwaysThere ? 'true' : 'ifThere'
     if (variablesIn(node).size > 0 || !this.#givesTheSame(node, false)) return undefined
     const value = this.#parts.constant(node)
-    return typeof value === 'boolean' ? value : undefined
+    return value === true ? 'true' : value === false ? 'false' : undefined
   }
 
-  /** `decisive`: the value of an operand that decides, true of `||`. */
-  #truthOfAll(operands: readonly Node[], decisive: boolean): boolean | undefined {
+  #truthOfAll(operands: readonly Node[]): Truth | undefined {
     const truths = operands.map((operand) => this.#truth(operand))
-    if (truths.includes(decisive)) return decisive
-    if (truths.every((truth) => truth === !decisive)) return !decisive
-    const texts = operands.flatMap((operand) => this.#texts(operand) ?? [])
-    // Of a value that is absent neither side is true: it is no answer for every request.
-    const known = decisive ? texts.filter(({ isAlwaysThere }) => isAlwaysThere) : texts
-    return known.some((one, i) => known.slice(i + 1).some((other) => decide(one, other, decisive)))
-      ? decisive
-      : undefined
+    if (truths.includes('false')) return 'false'
+    if (truths.includes('untrue')) return 'untrue'
+    if (truths.every((truth) => truth === 'true')) return 'true'
+    if (truths.every((truth) => truth !== undefined)) return 'ifThere'
+    const pair = pairAmong(this.#textsOf(operands), excludes)
+    return pair === undefined ? undefined : pair.isAlwaysThere ? 'false' : 'untrue'
+  }
+
+  #truthOfAny(operands: readonly Node[]): Truth | undefined {
+    const truths = operands.map((operand) => this.#truth(operand))
+    if (truths.includes('true')) return 'true'
+    if (truths.includes('ifThere')) return 'ifThere'
+    if (truths.every((truth) => truth === 'false')) return 'false'
+    if (truths.every((truth) => truth === 'false' || truth === 'untrue')) return 'untrue'
+    const pair = pairAmong(this.#textsOf(operands), (one, other) => excludes(inverse(one), inverse(other)))
+    return pair === undefined ? undefined : pair.isAlwaysThere ? 'true' : 'ifThere'
+  }
+
+  #textsOf(operands: readonly Node[]): readonly TextCondition[] {
+    return operands.flatMap((operand) => this.#texts(operand) ?? []).slice(0, MOST)
   }
 
   /** The texts that the condition wants or does not want something to be. */
@@ -110,20 +146,21 @@ class ConditionFinder {
   #comparison(node: Node): TextCondition | undefined {
     if (node.op === 'rcall') {
       const [name, receiver, args] = node.args as [string, Node, readonly Node[]]
-      const prefix = args.length === 1 ? literal(args[0] as Node)?.value : undefined
-      if (name !== 'startsWith' || typeof prefix !== 'string') return undefined
-      return this.#of(receiver, 'some', { exact: new Set(), prefixes: [prefix] })
+      const part = args.length === 1 ? literal(args[0] as Node)?.value : undefined
+      const place = PLACES.get(name)
+      if (place === undefined || typeof part !== 'string') return undefined
+      return this.#of(receiver, 'some', { exact: new Set(), patterns: [{ place, part }] })
     }
     const [left, right] = node.args as [Node, Node]
     const value = literal(right)?.value
     if (node.op === 'in') {
       if (!Array.isArray(value) || !value.every((item) => typeof item === 'string')) return undefined
-      return this.#of(left, 'some', { exact: new Set(value as string[]), prefixes: [] })
+      return this.#of(left, 'some', { exact: new Set(value as string[]), patterns: [] })
     }
     const among = node.op === '==' ? 'some' : 'none'
-    if (typeof value === 'string') return this.#of(left, among, { exact: new Set([value]), prefixes: [] })
+    if (typeof value === 'string') return this.#of(left, among, { exact: new Set([value]), patterns: [] })
     const other = literal(left)?.value
-    return typeof other === 'string' ? this.#of(right, among, { exact: new Set([other]), prefixes: [] }) : undefined
+    return typeof other === 'string' ? this.#of(right, among, { exact: new Set([other]), patterns: [] }) : undefined
   }
 
   #of(node: Node, among: TextCondition['among'], set: TextSet): TextCondition | undefined {
@@ -148,9 +185,17 @@ class ConditionFinder {
   }
 }
 
-/** Do two operands decide the whole: `&&` when both cannot be true, `||` when one of them always is? */
-function decide(one: TextCondition, other: TextCondition, decisive: boolean): boolean {
-  return decisive ? excludes(inverse(one), inverse(other)) : excludes(one, other)
+/** The first of two that are `so` together. */
+function pairAmong(
+  texts: readonly TextCondition[],
+  so: (one: TextCondition, other: TextCondition) => boolean
+): TextCondition | undefined {
+  return texts.find((one, i) => texts.slice(i + 1).some((other) => so(one, other)))
+}
+
+/** True when no text meets the condition. */
+function takesNone({ among, set }: TextCondition): boolean {
+  return among === 'some' ? isEmpty(set) : isEverything(set)
 }
 
 function inverse(one: TextCondition): TextCondition {
@@ -170,10 +215,6 @@ export function implies(narrow: TextCondition, wide: TextCondition): boolean {
   if (narrow.of !== wide.of) return false
   if (wide.among === 'some') return narrow.among === 'some' && holdsAll(wide.set, narrow.set)
   return narrow.among === 'some' ? sharesNone(wide.set, narrow.set) : holdsAll(narrow.set, wide.set)
-}
-
-function isEmpty({ exact, prefixes }: TextSet): boolean {
-  return exact.size === 0 && prefixes.length === 0
 }
 
 function variablesIn(node: Node): ReadonlySet<string> {

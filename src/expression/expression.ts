@@ -96,8 +96,10 @@ export interface Condition {
   readonly variables: ReadonlySet<string>
   /** It is the same for all rules of a phase, as long as no action changes its variables. */
   readonly isSteady: boolean
-  /** What it is for every request, where that can be told from the source. */
+  /** Where that can be told from the source: true for every request, or for none. */
   readonly always?: boolean
+  /** It is true for every request that has what it asks for. */
+  readonly isTrueIfThere?: boolean
   readonly text?: TextCondition
 }
 

@@ -73,6 +73,8 @@ export function compilePolicy(text: string, options: CompileOptions): { policy?:
   })
   const phases = {} as Record<Phase, CompiledPhase | null>
   for (const phase of PHASES) phases[phase] = compiler.phase(phase, document)
+  // What has an error means something else when it is corrected.
+  if (!report.failed) compiler.judge()
   const found = report.sorted()
   if (report.failed || !runnable) return { problems: found }
   const reads = readingOf(phases, options.actions)
@@ -108,14 +110,21 @@ function withOrdinals({ owner, keep }: CompileOptions): KeptStateDraft['keep'] {
 
 class PolicyCompiler {
   readonly logins: PolicyLogin[] = []
-  readonly #judges: readonly ((facts: RuleFacts) => void)[]
+  readonly #rules: RuleFacts[] = []
   readonly #document: DocumentScope
   readonly #actions: ReadonlyMap<string, Action>
 
   constructor(actions: readonly Action[], document: DocumentScope) {
     this.#document = document
-    this.#judges = warningKinds.map((kind) => kind.judge(document))
     this.#actions = new Map(actions.map((action) => [action.type, action]))
+  }
+
+  /** Warns of what the rules do other than their author may think. */
+  judge(): void {
+    for (const kind of warningKinds) {
+      const judge = kind.judge(this.#document)
+      for (const facts of this.#rules) judge(facts)
+    }
   }
 
   phase(phase: Phase, { phases, strict }: PolicyDocument): CompiledPhase | null {
@@ -135,7 +144,7 @@ class PolicyCompiler {
       this.#document.report.full ? [] : (this.#action(phase, rule, action, facts) ?? [])
     )
     const expressions = found.map(({ expression }) => expression)
-    for (const judge of this.#judges) judge({ phase, rule, strict, expressions: found, actions: facts })
+    this.#rules.push({ phase, rule, strict, expressions: found, actions: facts })
     const place = ({ start }: Span) => this.#document.source.place(start)
     return {
       name,

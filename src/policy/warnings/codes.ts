@@ -1,4 +1,6 @@
+import { expressionErrors } from '../../expression/problems.js'
 import { defineErrors, type ErrorRow, messageOf } from '../../lib/errors.js'
+import { policyErrors } from '../problems.js'
 
 /** Codes of warnings: what a policy document may say, and what does other than its author may think. */
 export const policyWarnings = defineErrors({
@@ -48,8 +50,12 @@ export const policyWarnings = defineErrors({
   }
 })
 
+const ROWS = [policyWarnings, policyErrors, expressionErrors].flatMap((table) => Object.values<ErrorRow>(table))
+
 /** A warning as the log has it, without the text of the document that messages show: a literal in it may be a secret. */
 export function loggedWarning({ code, message }: { readonly code: string; readonly message: string }): string {
-  const row = Object.values<ErrorRow>(policyWarnings).find((one) => one.code === code)
-  return `a policy: ${row === undefined || row === policyWarnings.UNIT_MISSING ? message : messageOf(row)}`
+  // Names of units are in the log of the units themselves, and without them it says nothing.
+  if (code === policyWarnings.UNIT_MISSING.code) return `a policy: ${message}`
+  const row = ROWS.find((one) => one.code === code)
+  return row === undefined ? 'a warning, which sluice check shows in full' : `a policy: ${messageOf(row)}`
 }

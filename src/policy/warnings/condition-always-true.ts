@@ -10,12 +10,14 @@ export const conditionAlwaysTrue: WarningKind = {
   judge: (document) => (facts) => {
     for (const expression of facts.expressions) {
       for (const condition of expression.conditions) {
-        if (condition.always !== true) continue
+        // `true` is written by those who mean it.
+        if (condition.source === 'true' || (condition.always ?? condition.isTrueIfThere) !== true) continue
         const either = condition.text === undefined && /!=.*\|\|.*!=/s.test(condition.source)
         const advice = either
           ? '; nothing has two values at once, so one of its sides always holds: for none of them write &&'
           : ''
-        const message = `this condition is true for every request${advice}`
+        const which = condition.always === true ? '' : ' that has what it compares'
+        const message = `this condition is true for every request${which}${advice}`
         warnInside(document, policyWarnings.CONDITION_ALWAYS_TRUE, expression, condition, message)
       }
     }

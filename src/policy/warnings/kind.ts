@@ -15,7 +15,7 @@ export interface WarningKind {
   judge(document: DocumentScope): (facts: RuleFacts) => void
 }
 
-/** A rule as those see it who judge what it means. Nothing stands in it that was reported as an error. */
+/** A rule of a document without errors, as those see it who judge what it means. */
 export interface RuleFacts {
   readonly phase: Phase
   readonly rule: RuleNode
@@ -51,8 +51,7 @@ export function warnInside(
 }
 
 /** What must be true for the rule to run; undefined when that is not known. What is always true is left out. */
-export function conditionsOf({ rule, expressions }: RuleFacts): readonly Condition[] | undefined {
-  if (expressions.length < rule.expressions.length) return undefined
+export function conditionsOf({ expressions }: RuleFacts): readonly Condition[] | undefined {
   if (expressions.some(({ conditions }) => conditions.length === 0)) return undefined
   return expressions.flatMap(({ conditions }) => conditions).filter(({ always }) => always !== true)
 }
@@ -75,8 +74,8 @@ export function warnOfRule({ report }: DocumentScope, warning: Coded, rule: Rule
 
 /** A rule by its name, or by its place in the document where it has none, with the line where it begins. */
 export function ruleAt({ source }: DocumentScope, rule: RuleNode): string {
-  const { name, path } = rule
-  const { line } = source.place(placeOf(rule).start)
+  const { name, path, span } = rule
+  const { line } = source.place(span.start)
   return `the rule ${name.startsWith('#') ? formatPath(path) : JSON.stringify(name)} in line ${line}`
 }
 

@@ -23,7 +23,7 @@ function warn(document: DocumentScope, { expressions }: RuleFacts): void {
   const all = expressions.flatMap((expression) => expression.conditions.map((condition) => ({ expression, condition })))
   const wrong = all.find(({ condition }) => condition.always === false)
   if (wrong !== undefined) {
-    const message = `this rule never runs, because ${shown(wrong.condition)} is false for every request`
+    const message = `this rule never runs, because ${shown(wrong.condition)} is true for no request`
     say(document, wrong.expression, wrong.condition, message)
     return
   }
