@@ -2,7 +2,8 @@ import { spellingOf } from '../../flow/headers.js'
 import type { DocumentScope } from '../scope.js'
 import { child } from '../tree.js'
 import { policyWarnings } from './codes.js'
-import { type ActionFacts, hasRunBefore, type RuleFacts, type WarningKind } from './kind.js'
+import { EarlierRules } from './earlier-rules.js'
+import type { ActionFacts, RuleFacts, WarningKind } from './kind.js'
 
 /** Variables whose values an upstream trusts because only this side can know them: results of actions, the client's certificate. */
 const VOUCHED = /^(?:actions\.|conn\.tls\.client\.)/
@@ -22,7 +23,7 @@ export const headerForgeable: WarningKind = {
 
 class HeaderJudge {
   readonly #document: DocumentScope
-  readonly #earlier: RuleFacts[] = []
+  readonly #earlier = new EarlierRules()
   /** Names of `vars` that hold something vouched for. */
   readonly #vouched = new Set<string>()
 
@@ -33,17 +34,18 @@ class HeaderJudge {
   /** Rules in the order of their runs. */
   judge(facts: RuleFacts): void {
     if (facts.phase !== 'on_http_request') return
-    const always = this.#earlier.filter(({ rule }) => hasRunBefore(rule, facts.rule))
-    const removed = new Set(always.flatMap(({ actions }) => actions.flatMap(removedBy)))
+    const removed = new Set<string>()
+    let always: ReadonlySet<string> | undefined
     for (const one of facts.actions) {
       this.#follow(one)
       for (const [name, value] of Object.entries(one.action.edits?.(one.config).add ?? {})) {
-        const forgeable = name.toLowerCase() !== 'host' && !removed.has(spellingOf(name))
-        if (forgeable && this.#isVouched(value)) this.#warn(one, name)
+        if (name.toLowerCase() === 'host' || removed.has(spellingOf(name)) || !this.#isVouched(value)) continue
+        always ??= new Set(this.#earlier.runBefore(facts).flatMap(({ actions }) => actions.flatMap(removedBy)))
+        if (!always.has(spellingOf(name))) this.#warn(one, name)
       }
       for (const name of removedBy(one)) removed.add(name)
     }
-    this.#earlier.push(facts)
+    this.#earlier.add(facts)
   }
 
   #follow({ action, config }: ActionFacts): void {

@@ -61,12 +61,6 @@ export function alwaysEnds({ action, config }: ActionFacts): boolean {
   return action.terminates === 'always' || action.alwaysEnds?.(config) === true
 }
 
-/** True when an earlier rule has run whenever this one does: it asks for nothing that this one does not ask for. */
-export function hasRunBefore(earlier: RuleNode, rule: RuleNode): boolean {
-  const asked = new Set(rule.expressions.map(({ source }) => source.trim()))
-  return earlier.expressions.every(({ source }) => asked.has(source.trim()))
-}
-
 /** Warns of a whole rule, at its first expression or action. */
 export function warnOfRule({ report }: DocumentScope, warning: Coded, rule: RuleNode, message: string): void {
   report.warning(rule.path, warning, message, placeOf(rule))

@@ -2,7 +2,8 @@ import { isAskedFor } from '../../expression/absence.js'
 import type { MaybeAbsent, OpenComparison } from '../../expression/expression.js'
 import type { DocumentScope } from '../scope.js'
 import { policyWarnings } from './codes.js'
-import { type ActionFacts, hasRunBefore, type RuleFacts, type WarningKind, warnInside } from './kind.js'
+import { EarlierRules } from './earlier-rules.js'
+import { type ActionFacts, type RuleFacts, type WarningKind, warnInside } from './kind.js'
 
 /**
  * Warns of rules that let pass what they are there to refuse: an action that denies, and a comparison that is meant to be
@@ -13,11 +14,11 @@ import { type ActionFacts, hasRunBefore, type RuleFacts, type WarningKind, warnI
 export const ruleFailsOpen: WarningKind = {
   warning: policyWarnings.RULE_FAILS_OPEN,
   judge(document) {
-    const before: RuleFacts[] = []
+    const before = new EarlierRules()
     return (facts) => {
       const denying = facts.actions.filter(denies)
       if (denying.length > 0 && !facts.strict) warn(document, facts, { denying, before })
-      before.push(facts)
+      before.add(facts)
     }
   }
 }
@@ -25,15 +26,18 @@ export const ruleFailsOpen: WarningKind = {
 function warn(
   document: DocumentScope,
   facts: RuleFacts,
-  { denying, before }: { readonly denying: readonly ActionFacts[]; readonly before: readonly RuleFacts[] }
+  { denying, before }: { readonly denying: readonly ActionFacts[]; readonly before: EarlierRules }
 ): void {
   if (!facts.expressions.some(({ absence }) => absence !== undefined && absence.open.length > 0)) return
   const asked = new Set(facts.expressions.flatMap(({ absence }) => [...(absence?.asked ?? [])]))
-  const left = new Set(before.flatMap((earlier) => leftBy(earlier, facts)))
-  const isKnown = (value: MaybeAbsent) => isAskedFor(value, asked) || isLeft(value, left)
+  let left: ReadonlySet<string> | undefined
   for (const expression of facts.expressions) {
     for (const comparison of expression.absence?.open ?? []) {
-      const values = comparison.values.filter((value) => !isKnown(value))
+      const unasked = comparison.values.filter((value) => !isAskedFor(value, asked))
+      if (unasked.length === 0) continue
+      left ??= new Set(before.runBefore(facts).flatMap((earlier) => leftBy(earlier, facts)))
+      const known = left
+      const values = unasked.filter((value) => !isLeft(value, known))
       if (values.length === 0) continue
       const message = messageOf(comparison, values, expression.node.source, denying)
       warnInside(document, policyWarnings.RULE_FAILS_OPEN, expression, comparison, message)
@@ -59,7 +63,6 @@ function denies({ action, config }: ActionFacts): boolean {
 
 /** Keys of the values that an earlier rule has left when this one runs. */
 function leftBy(earlier: RuleFacts, facts: RuleFacts): readonly string[] {
-  if (!hasRunBefore(earlier.rule, facts.rule)) return []
   // Variables live as long as their phase; an answer may come of a phase that ended early.
   if (earlier.phase !== facts.phase && earlier.phase !== 'on_tcp_connect') return []
   return earlier.actions.flatMap(({ action, config }) => {
