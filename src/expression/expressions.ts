@@ -121,7 +121,11 @@ export class Language implements Expressions {
   }
 
   /** `around`: makes the closure of each node out of the one that was compiled; undefined: it is that one. */
-  #closure(root: Node, around: ((node: Node, run: Run) => Run) | undefined, problems: ExpressionProblem[]): CompiledTree {
+  #closure(
+    root: Node,
+    around: ((node: Node, run: Run) => Run) | undefined,
+    problems: ExpressionProblem[]
+  ): CompiledTree {
     let slots = 0
     const compilation: Compilation = {
       functions: this.#environment.functions,
