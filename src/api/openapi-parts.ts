@@ -158,7 +158,9 @@ export const WARNING_SCHEMA = {
     message: { ...text, description: 'What the document does, and what to write instead; for people.' },
     path: { ...text, description: 'Place in the document, such as on_http_request[0].expressions[0].' },
     line: { type: 'integer', description: 'From 1.' },
-    column: { type: 'integer', description: 'From 1.' }
+    column: { type: 'integer', description: 'From 1.' },
+    file: { ...text, description: 'Of an applied site file: which of its documents.' },
+    length: { type: 'integer', description: 'With file: how many characters are meant.' }
   },
   required: ['code', 'message', 'path', 'line', 'column']
 } as const

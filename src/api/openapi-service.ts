@@ -4,7 +4,7 @@ import { tunnelSession } from '../resources/live.js'
 import { title } from '../schema/json-schema.js'
 import { LETTER_PATH, LETTERS_PATH, REDELIVER_PATH, TEST_PATH } from './event-routes.js'
 import { describeExplanations } from './openapi-explain.js'
-import { answer, binary, operation, type Paths, parametersOf, plain, ref, text } from './openapi-parts.js'
+import { answer, binary, operation, type Paths, parametersOf, plain, ref, text, withWarnings } from './openapi-parts.js'
 import { describeSite } from './openapi-site.js'
 import { BACKUP_TYPE, COMMANDS, METRICS_TYPE, REVERT_PATH, type Readiness } from './service-routes.js'
 
@@ -98,21 +98,23 @@ const SCHEMAS = {
   Revision: REVISION,
   RevisionList: object('RevisionList', { revisions: listOf(ref('Revision')), uri: text, next_page_uri: textOrNull }),
   RevisionChange: REVISION_CHANGE,
-  RevisionReverted: object('RevisionReverted', {
-    reverts: object(undefined, { id: { type: 'integer' }, uri: text }),
-    revision: {
-      ...orNull(object(undefined, { id: { type: 'integer' }, uri: text })),
-      description: 'The revision that did it; null when there was nothing to change.'
-    },
-    changes: listOf(
-      object(undefined, {
-        resource: { ...text, description: 'Kind of the record.' },
-        id: text,
-        uri: { ...text, description: 'URL of the record, which may be gone by now.' },
-        change: { ...text, enum: ['created', 'updated', 'deleted'] }
-      })
-    )
-  }),
+  RevisionReverted: withWarnings(
+    object('RevisionReverted', {
+      reverts: object(undefined, { id: { type: 'integer' }, uri: text }),
+      revision: {
+        ...orNull(object(undefined, { id: { type: 'integer' }, uri: text })),
+        description: 'The revision that did it; null when there was nothing to change.'
+      },
+      changes: listOf(
+        object(undefined, {
+          resource: { ...text, description: 'Kind of the record.' },
+          id: text,
+          uri: { ...text, description: 'URL of the record, which may be gone by now.' },
+          change: { ...text, enum: ['created', 'updated', 'deleted'] }
+        })
+      )
+    })
+  ),
   EventDestinationTest: object('EventDestinationTest', {
     delivered: { type: 'boolean' },
     error: { ...textOrNull, description: 'Why it was not delivered.' },

@@ -156,7 +156,9 @@ function revert(account: Account): Handler {
     mustSayNothing(request.body, String(revision))
     const reverted = await account.reverts.revert(revision, mode, call)
     if (mode.dryRun === true) return sendDryRun(reply, reverted, 200, reverted.body)
-    return reply.header('service-revision', String(reverted.committed)).send(reverted.body)
+    const { body, committed, warnings = [] } = reverted
+    const shown = warnings.length > 0 ? { ...body, warnings } : body
+    return reply.header('service-revision', String(committed)).send(shown)
   }
 }
 

@@ -113,6 +113,12 @@ export function printProblems(units: readonly UnitProblems[], to: NodeJS.WriteSt
   for (const line of formatProblems(units, styleFor(to, process.env))) to.write(`${line}\n`)
 }
 
+/** Of a refused configuration the errors; a terminal also gets the warnings beside them, which show the text of documents. */
+export function forKeeping(units: readonly UnitProblems[], to: { readonly isTTY?: boolean }): readonly UnitProblems[] {
+  if (to.isTTY === true) return units
+  return units.map((unit) => ({ ...unit, problems: unit.problems.filter(({ severity }) => severity === 'error') }))
+}
+
 /** What a system error says of itself. */
 interface SystemError {
   readonly code: string
@@ -126,7 +132,7 @@ interface SystemError {
 /** The lines that explain to a user why the process does not start, or undefined when the program is at fault. */
 export function explainStart(error: unknown, options: Options): string[] | undefined {
   if (error instanceof ConfigurationRefused)
-    return formatProblems(error.problems, styleFor(process.stderr, process.env))
+    return formatProblems(forKeeping(error.problems, process.stderr), styleFor(process.stderr, process.env))
   if (error instanceof CodedError) {
     const cause = codeOf(error.cause)
     return [`${error.message}${cause === undefined ? '' : ` (${cause})`}`]

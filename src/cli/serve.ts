@@ -16,7 +16,7 @@ import { loggedWarning } from '../policy/warnings/codes.js'
 import { DEMO_AGENTS, type DemoUpstream, startDemoUpstream, withDemoAgents } from './demo.js'
 import { createLog, type ProcessLog } from './log.js'
 import { ExitCode, giveHeapRoom, StopSignals } from './process.js'
-import { explainStart, printProblems } from './report.js'
+import { explainStart, forKeeping, printProblems } from './report.js'
 
 /** Why files are read again that are watched now and were not when they were read. */
 const FOLLOWED = 'files that the site file names'
@@ -114,7 +114,7 @@ class Reloading {
       for (const { host, port, reason } of applied.ports) {
         this.#log.error({ cause, host, port, reason }, 'a listener cannot be opened')
       }
-      printProblems(applied.problems, process.stderr)
+      printProblems(forKeeping(applied.problems, process.stderr), process.stderr)
       const errors = applied.problems
         .flatMap(({ problems }) => problems)
         .filter(({ severity }) => severity === 'error').length

@@ -67,6 +67,9 @@ export interface PolicyWarning {
   readonly path: string
   readonly line: number
   readonly column: number
+  /** Of a document that a site file names: which one, and how many characters are meant. */
+  readonly file?: string
+  readonly length?: number
 }
 
 /** Something as it is read. */

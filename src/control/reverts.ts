@@ -30,7 +30,7 @@ interface RevertsParts {
 
 /** What a revert did. */
 export interface Reverted extends Done {
-  readonly body: Json
+  readonly body: { readonly [key: string]: Json }
 }
 
 /** Why a revision cannot be undone as a whole, for each of its records. */
@@ -70,7 +70,7 @@ export class Reverts {
     revision: number,
     { number, changes }: { number: number; changes: readonly RecordedChange[] },
     mode: WriteMode
-  ): Json {
+  ): Reverted['body'] {
     const base = this.#parts.baseUrl()
     const uri = (id: number) => `${base}/revisions/${id}`
     return {

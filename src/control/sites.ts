@@ -6,7 +6,7 @@ import { claimsOf } from '../resources/resource.js'
 import type { StoredRecord } from '../store/records.js'
 import type { StoreLog, StoreReader } from '../store/store.js'
 import type { OwnPart, OwnUnits } from './apply.js'
-import type { Call, Done, WriteMode } from './calls.js'
+import type { Call, Done, PolicyWarning, WriteMode } from './calls.js'
 import { adoptionOf } from './declared/adoption.js'
 import { clashesWithStore, type DeclaredSet, SITE } from './declared/declared-records.js'
 import { itemsOf, type SiteDifference, siteDifferences } from './declared/differences.js'
@@ -282,16 +282,18 @@ export class Sites {
   #written(done: Done, more: Differing): WrittenSite {
     const { declared } = this.#parts
     const removed = more.removed.map(({ resource, id }) => ({ resource, id }))
-    const body = { ...this.#shown(declared.current), changes: [...more.changes], removed, warnings: [...more.warnings] }
+    const warnings = together(more.warnings, done.warnings ?? [])
+    const changes = [...more.changes]
+    const body = { ...this.#shown(declared.current), changes, removed, warnings: warnings.map((one) => ({ ...one })) }
     const uri = `${this.#parts.answers.baseUrl}${PATH}`
-    return { body, revision: declared.current?.revision ?? 0, uri, ...done }
+    return { body, revision: declared.current?.revision ?? 0, uri, ...done, warnings }
   }
 }
 
 interface Differing {
   readonly changes: readonly SiteDifference[]
   readonly removed: readonly RemovedRecord[]
-  readonly warnings: readonly { readonly [key: string]: Json }[]
+  readonly warnings: readonly PolicyWarning[]
 }
 
 const declaredBy = ({ declared }: OwnPart) => (declared === undefined ? {} : { declared })
@@ -316,7 +318,14 @@ function changedSince(kind: string, id: string, what: string): ControlError {
   return new ControlError(controlErrors.PRECONDITION_FAILED, message, { details: { resource: kind, id } })
 }
 
-function warningsOf(problems: readonly UnitProblems[]): { [key: string]: Json }[] {
+/** What the file says, and what the write says of it beside: names that nothing has. */
+function together(one: readonly PolicyWarning[], other: readonly PolicyWarning[]): readonly PolicyWarning[] {
+  const keyOf = ({ file, code, path, line, column }: PolicyWarning) => JSON.stringify([file, code, path, line, column])
+  const known = new Set(one.map(keyOf))
+  return [...one, ...other.filter((warning) => warning.file !== undefined && !known.has(keyOf(warning)))]
+}
+
+function warningsOf(problems: readonly UnitProblems[]): PolicyWarning[] {
   return problems.flatMap(({ source, problems }) =>
     problems
       .filter(({ severity }) => severity === 'warning')
@@ -328,5 +337,7 @@ function warningsOf(problems: readonly UnitProblems[]): { [key: string]: Json }[
 
 const reasons = (problems: readonly UnitProblems[]) =>
   problems.flatMap(({ source, problems }) =>
-    problems.map(({ line, column, code, message }) => `${source}:${line}:${column} ${code} ${message}`)
+    problems
+      .filter(({ severity }) => severity === 'error')
+      .map(({ line, column, code, message }) => `${source}:${line}:${column} ${code} ${message}`)
   )

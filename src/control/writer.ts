@@ -148,7 +148,8 @@ export class Writer {
     const { live, holder, recorder } = this.#parts
     await recorder?.record(draft.tx, { call, events: draft.events, touched: draft.touched })
     const derived = await this.#parts.slices().run(deriving(live.units, draft.touched))
-    const ready = await live.ready(draft.own === undefined ? derived : await live.withOwn(derived, draft.own))
+    const units = draft.own === undefined ? derived : await live.withOwn(derived, draft.own)
+    const ready = await live.ready(units)
     if (!ready.ok) throw ready.ports[0] === undefined ? refusedPolicy(ready.problems) : refusedPort(ready.ports[0])
     try {
       mayChangeAddresses(call.principal, (entrance) => sameRestriction(holder.current(), ready.snapshot, entrance))
@@ -157,7 +158,8 @@ export class Writer {
       ready.abandon()
       throw error
     }
-    return { value, draft, derived, ready, warnings: policyWarnings(derived.put, ready.warnings, ready.snapshot) }
+    const about = { snapshot: ready.snapshot, declared: draft.own?.units }
+    return { value, draft, derived, ready, warnings: policyWarnings(units.put, ready.warnings, about) }
   }
 
   async #serve({ draft, derived, ready, warnings }: Staged<unknown>, call: Call, revision: number): Promise<void> {
