@@ -4,6 +4,7 @@ import { formatAuthority } from '../lib/host.js'
 import type { Options } from '../options/options.js'
 import type { ListenAddress } from '../options/values.js'
 import type { Problem, UnitProblems } from '../policy/problems.js'
+import { withoutText } from '../policy/warnings/codes.js'
 
 /** What a report is written for. */
 export interface ReportStyle {
@@ -113,10 +114,11 @@ export function printProblems(units: readonly UnitProblems[], to: NodeJS.WriteSt
   for (const line of formatProblems(units, styleFor(to, process.env))) to.write(`${line}\n`)
 }
 
-/** Of a refused configuration the errors; a terminal also gets the warnings beside them, which show the text of documents. */
+/** The same for an output that may be kept: what is no terminal gets warnings without the text of documents. */
 export function forKeeping(units: readonly UnitProblems[], to: { readonly isTTY?: boolean }): readonly UnitProblems[] {
   if (to.isTTY === true) return units
-  return units.map((unit) => ({ ...unit, problems: unit.problems.filter(({ severity }) => severity === 'error') }))
+  const kept = (one: Problem) => (one.severity === 'warning' ? { ...one, message: withoutText(one) } : one)
+  return units.map((unit) => ({ ...unit, problems: unit.problems.map(kept) }))
 }
 
 /** What a system error says of itself. */

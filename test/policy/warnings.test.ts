@@ -1,8 +1,11 @@
+import { readFileSync } from 'node:fs'
 import t from 'tap'
+import { parse } from 'yaml'
 import type { Problem } from '../../src/policy/problems.js'
 import { loggedWarning, policyWarnings } from '../../src/policy/warnings/codes.js'
 import { warningKinds } from '../../src/policy/warnings/registry.js'
 import { Kit } from '../features/kit.js'
+import { projectFile } from '../helpers/files.js'
 
 const kit = new Kit()
 const DENY = { type: 'deny' }
@@ -388,5 +391,25 @@ t.test('the log says what is wrong without the text of the document', async (t) 
   for (const problem of problems) {
     t.notMatch(loggedWarning(problem), 's3cret')
     t.match(loggedWarning(problem), /^a /)
+  }
+})
+
+t.test('the page about warnings has an example of each that warns, and one that does not', async (t) => {
+  const page = readFileSync(projectFile('docs/policy-warnings.md'), 'utf8')
+  const sections = new Map(
+    page
+      .split(/^## /m)
+      .slice(1)
+      .map((section) => [section.slice(0, section.indexOf('\n')), section])
+  )
+  t.same([...sections.keys(), 'UNIT_MISSING'].sort(), [...CODES].sort())
+  for (const code of CODES) t.ok(page.includes(`\`${code}\``), `the table has ${code}`)
+  for (const [code, section] of sections) {
+    const examples = [...section.matchAll(/```yaml\n(.*?)```/gs)].map(([, text]) => parse(text as string) as object)
+    t.same(
+      examples.map((document) => kit.compile(document).problems.map((problem) => problem.code)),
+      [[code], []],
+      code
+    )
   }
 })

@@ -52,10 +52,25 @@ export const policyWarnings = defineErrors({
 
 const ROWS = [policyWarnings, policyErrors, expressionErrors].flatMap((table) => Object.values<ErrorRow>(table))
 
-/** A warning as the log has it, without the text of the document that messages show: a literal in it may be a secret. */
-export function loggedWarning({ code, message }: { readonly code: string; readonly message: string }): string {
+interface Said {
+  readonly code: string
+  readonly message: string
+}
+
+/** What a warning says without the text of its document, which messages show: a literal in it may be a secret. */
+export function withoutText(warning: Said): string {
+  return generalText(warning) ?? 'sluice check shows it in full'
+}
+
+/** A warning as the log has it. */
+export function loggedWarning(warning: Said): string {
+  const text = generalText(warning)
+  return text === undefined ? 'a warning, which sluice check shows in full' : `a policy: ${text}`
+}
+
+function generalText({ code, message }: Said): string | undefined {
   // Names of units are in the log of the units themselves, and without them it says nothing.
-  if (code === policyWarnings.UNIT_MISSING.code) return `a policy: ${message}`
+  if (code === policyWarnings.UNIT_MISSING.code) return message
   const row = ROWS.find((one) => one.code === code)
-  return row === undefined ? 'a warning, which sluice check shows in full' : `a policy: ${messageOf(row)}`
+  return row === undefined ? undefined : messageOf(row)
 }
