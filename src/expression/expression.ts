@@ -96,7 +96,7 @@ export interface Condition {
   readonly variables: ReadonlySet<string>
   /** It is the same for all rules of a phase, as long as no action changes its variables. */
   readonly isSteady: boolean
-  /** Where that can be told from the source: true for every request, or for none. */
+  /** Where the source says so: true for every request, or for none. */
   readonly always?: boolean
   /** It is true for every request that has what it asks for. */
   readonly isTrueIfThere?: boolean

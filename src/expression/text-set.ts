@@ -2,7 +2,7 @@
 export type PartPlace = 'start' | 'end' | 'anywhere'
 
 /** All texts that have a part at a place. */
-export interface TextPattern {
+interface TextPattern {
   readonly place: PartPlace
   readonly part: string
 }

@@ -25,12 +25,14 @@ export interface RuleFacts {
   readonly actions: readonly ActionFacts[]
 }
 
+/** An expression of a rule with what its text says. */
 export interface ExpressionFacts {
   readonly node: ExpressionNode
   readonly absence: Absence | undefined
   readonly conditions: readonly Condition[]
 }
 
+/** An action of a rule with its config, which has been read. */
 export interface ActionFacts {
   readonly node: ActionNode
   readonly action: ReadyAction

@@ -13,7 +13,7 @@ export const ruleNeverMatches: WarningKind = {
   judge: (document) => (facts) => warn(document, facts)
 }
 
-/** True when the rule matches no request, as far as that can be told. */
+/** True when the text of the rule shows that it matches no request. */
 export function neverMatches({ expressions }: RuleFacts): boolean {
   const all = expressions.flatMap(({ conditions }) => conditions)
   return all.some(({ always }) => always === false) || contradictionIn(all) !== undefined
