@@ -72,7 +72,7 @@ class ConditionFinder {
       variables,
       isSteady,
       ...(truth === undefined ? {} : ALWAYS[truth]),
-      ...(text === undefined ? {} : { text })
+      ...(text === undefined ? { anyOf: this.#textsOf(operandsOf(node, '||')) } : { text })
     }
   }
 

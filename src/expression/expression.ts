@@ -101,6 +101,8 @@ export interface Condition {
   /** It is true for every request that has what it asks for. */
   readonly isTrueIfThere?: boolean
   readonly text?: TextCondition
+  /** Where it compares more than one thing: it is true when one of these is. */
+  readonly anyOf?: readonly TextCondition[]
 }
 
 export interface SecretName {

@@ -5,7 +5,9 @@ const STRING = /'(?:[^'\\]|\\.)*'|"(?:[^"\\]|\\.)*"/gs
 
 /** Where a node stands with the parentheses that belong to it, in UTF-16 units: the parser leaves those at an end out. */
 export function spanOf({ start, end }: Node, source: string): { readonly start: number; readonly end: number } {
-  const text = source.slice(start, end).replace(STRING, (string) => '_'.repeat(string.length))
+  const part = source.slice(start, end)
+  if (!part.includes('(') && !part.includes(')')) return { start, end }
+  const text = part.replace(STRING, (string) => '_'.repeat(string.length))
   let open = 0
   let missing = 0
   for (const character of text) {

@@ -171,6 +171,16 @@ const SAMPLES: Readonly<Record<string, readonly Sample[]>> = {
     ),
     shadowed('all others', rule("req.host != 'a.test'", DENY), rule("req.host == 'b.test'", LOG)),
     shadowed(
+      'a host or a path',
+      rule("req.host == 'a.test' || req.url.path == '/a' || req.method == 'PUT' && conn.client_ip == '10.0.0.1'", DENY),
+      rule("req.method == 'GET' && req.url.path == '/a'", LOG)
+    ),
+    apart(
+      'one side that asks for more',
+      rule("req.host == 'a.test' && req.method == 'GET' || req.url.path == '/a'", DENY),
+      rule("req.host == 'a.test'", LOG)
+    ),
+    shadowed(
       'the same address',
       rule("inCidrRange(conn.client_ip, '10.0.0.0/8')", DENY),
       rule("inCidrRange(conn.client_ip, '10.0.0.0/8') && req.method == 'GET'", LOG)

@@ -1,5 +1,5 @@
 import { implies } from '../../expression/conditions.js'
-import type { Condition } from '../../expression/expression.js'
+import type { Condition, TextCondition } from '../../expression/expression.js'
 import type { Phase } from '../../flow/flow.js'
 import { policyWarnings } from './codes.js'
 import { alwaysEnds, conditionsOf, type RuleFacts, ruleAt, type WarningKind, warnOfRule } from './kind.js'
@@ -88,9 +88,11 @@ class Endings {
 }
 
 /** Where a condition is looked for: by its source, and by the text that it compares, one of a few or one of many. */
-function keysOf({ source, text }: Condition): readonly string[] {
-  if (text === undefined) return [`is ${source}`]
-  const { of, among, set } = text
+function keysOf({ source, text, anyOf = [] }: Condition): readonly string[] {
+  return text === undefined ? [`is ${source}`, ...anyOf.flatMap(keysOfText)] : keysOfText(text)
+}
+
+function keysOfText({ of, among, set }: TextCondition): readonly string[] {
   if (among === 'none') return [`many ${of}`]
   return [...(set.patterns.length > 0 ? [`many ${of}`] : []), ...[...set.exact].map((one) => `one ${of} ${one}`)]
 }
@@ -107,6 +109,7 @@ function covers(wide: readonly Condition[], narrow: readonly Condition[]): boole
   return wide.every((one) => narrow.some((other) => other.source === one.source || followsFrom(one, other)))
 }
 
-function followsFrom({ text: wide }: Condition, { text: narrow }: Condition): boolean {
-  return wide !== undefined && narrow !== undefined && implies(narrow, wide)
+function followsFrom({ text: wide, anyOf = [] }: Condition, { text: narrow }: Condition): boolean {
+  if (narrow === undefined) return false
+  return wide === undefined ? anyOf.some((one) => implies(narrow, one)) : implies(narrow, wide)
 }
