@@ -4,6 +4,7 @@ import type { Call, Done, PathValues, Read, WriteMode, Written } from '../contro
 import type { Configuration } from '../control/configuration.js'
 import type { DeadLetterLists } from '../control/dead-letters.js'
 import { controlErrors } from '../control/errors.js'
+import type { Exchanges } from '../control/exchanges.js'
 import type { Explanations } from '../control/explanations.js'
 import type { RecordOperations } from '../control/record-operations.js'
 import type { Reverts } from '../control/reverts.js'
@@ -27,6 +28,8 @@ export const LIMIT = { least: 1, most: 100, absent: 100, error: apiErrors.PAGE_L
 
 /** Longest value of a parameter; ids and numbers are much shorter. */
 const MAX_VALUE = 256
+/** Of an expression. */
+const MAX_EXPRESSION = 4_096
 
 /**
  * The parameters of a query, each at most once and each one of `known`.
@@ -47,14 +50,14 @@ function readQuery(text: string, known: readonly string[]): ReadonlyMap<string, 
     if (found.has(name))
       throw new ApiError(apiErrors.QUERY_REPEATED, `The query has ${name} more than once.`, { field })
     const value = equals === -1 ? '' : decode(pair.slice(equals + 1))
-    if (value.length > MAX_VALUE) throw invalidParameter(name, 'is too long')
+    if (value.length > (name === 'where' ? MAX_EXPRESSION : MAX_VALUE)) throw invalidParameter(name, 'is too long')
     found.set(name, value)
   }
   return found
 }
 
 /** A switch: absent is false. Throws an ApiError `QUERY_INVALID`. */
-function readSwitch(query: ReadonlyMap<string, string>, name: string): boolean {
+export function readSwitch(query: ReadonlyMap<string, string>, name: string): boolean {
   const value = query.get(name)
   if (value === undefined || value === 'false') return false
   if (value === 'true') return true
@@ -264,6 +267,10 @@ export interface Account {
   readonly deadLetters: Pick<DeadLetterLists, 'list' | 'get' | 'redeliver' | 'drop'>
   readonly backups: Pick<Backups, 'make'>
   readonly explanations: Pick<Explanations, 'explain'>
+  readonly exchanges: Pick<
+    Exchanges,
+    'list' | 'get' | 'archive' | 'clear' | 'follow' | 'makeKey' | 'replay' | 'compare'
+  >
   readonly site: Pick<Sites, 'get' | 'replace' | 'remove' | 'adopt'>
 }
 

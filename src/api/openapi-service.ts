@@ -3,6 +3,7 @@ import { eventDestination } from '../resources/event-destinations.js'
 import { tunnelSession } from '../resources/live.js'
 import { title } from '../schema/json-schema.js'
 import { LETTER_PATH, LETTERS_PATH, REDELIVER_PATH, TEST_PATH } from './event-routes.js'
+import { describeExchanges } from './openapi-exchanges.js'
 import { describeExplanations } from './openapi-explain.js'
 import { answer, binary, operation, type Paths, parametersOf, plain, ref, text, withWarnings } from './openapi-parts.js'
 import { describeSite } from './openapi-site.js'
@@ -232,7 +233,12 @@ export function describeService(
     )
   }
   describeDeadLetters(paths)
-  return [...TAGS, describeSite(paths, schemas), describeExplanations(paths, schemas)]
+  return [
+    ...TAGS,
+    describeSite(paths, schemas),
+    describeExplanations(paths, schemas),
+    describeExchanges(paths, schemas)
+  ]
 }
 
 function describeDeadLetters(paths: Paths): void {

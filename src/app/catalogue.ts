@@ -47,6 +47,8 @@ import {
 import { agentAuthorityErrors, agentListenerErrors } from '../tunnel/agents/listener-identity.js'
 import { agentErrors } from '../tunnel/client/connection.js'
 import { streamErrors } from '../tunnel/protocol/stream-errors.js'
+import { exchangeFileErrors } from '../workbench/recorder/exchange-file.js'
+import { recorderErrors } from '../workbench/recorder/exchange-recorder.js'
 import { commandErrors, startErrors } from './errors.js'
 import { offline, policyServices } from './services.js'
 
@@ -125,6 +127,8 @@ export const errorGroups: readonly ErrorGroup[] = [
       agentListenerErrors,
       agentAuthorityErrors,
       loginStartErrors,
+      recorderErrors,
+      exchangeFileErrors,
       providerErrors
     ]
   },

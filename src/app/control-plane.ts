@@ -1,6 +1,7 @@
 import { LatestRevision } from '../control/configuration.js'
 import { type ControlPlane, openControl } from '../control/control-plane.js'
 import type { SiteReading } from '../control/declared/site-request.js'
+import type { ExchangeSource } from '../control/exchanges.js'
 import type { ControlOptions } from '../control/parts.js'
 import { settleSealKey } from '../control/seal-key.js'
 import type { EndedSessions } from '../features/login/ended-sessions.js'
@@ -25,7 +26,7 @@ import { untilAnswered } from '../store/copy/reaching-store.js'
 import type { Agents } from '../tunnel/agents/agents.js'
 import type { DataPlane } from './data-plane.js'
 import type { OpenEvents } from './events.js'
-import { explainRunning } from './explain.js'
+import { explainRunning, type OpenRunningLab } from './explain.js'
 import type { Foundation, Host } from './foundation.js'
 import { policyCheck } from './policy-check.js'
 import type { openPolicyServices } from './server-services.js'
@@ -46,6 +47,8 @@ interface ControlStage extends OpenEvents, PolicyServicesStage {
   readonly siteReader: SiteReading
   readonly dataPlane: DataPlane
   readonly agents: Agents
+  readonly labs: OpenRunningLab
+  readonly exchanges: ExchangeSource
 }
 
 export interface OpenControlPlane {
@@ -86,7 +89,8 @@ export async function openControlPlane(
     deliveryOf: events.deliveryOf,
     healthOf: (backend) => healthAnswer(dataPlane, foundation.holder.current(), backend),
     testDestination: events.test,
-    explain: explainRunning(options, foundation, stage.geo),
+    explain: explainRunning(stage.labs, clock),
+    exchanges: stage.exchanges,
     lettersDropped: events.lettersDropped,
     clock,
     log,

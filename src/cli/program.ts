@@ -11,6 +11,7 @@ import {
   sealCommand,
   startCommand
 } from './commands.js'
+import { logCommand, replayCommand } from './exchange-commands.js'
 import { ExitCode } from './process.js'
 import { adoptCommand, applyCommand, planCommand, revertCommand } from './site-commands.js'
 import { testCommand, tryCommand } from './workbench-commands.js'
@@ -118,6 +119,8 @@ function createProgram(): Command {
     checkCommand(),
     tryCommand(),
     testCommand(),
+    logCommand(),
+    replayCommand(),
     planCommand(),
     applyCommand(),
     adoptCommand(),

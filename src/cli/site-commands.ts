@@ -3,7 +3,7 @@ import type { AdoptFlags } from './adopt.js'
 import type { RevertFlags } from './revert.js'
 import type { ApplyFlags } from './site.js'
 
-const API_URL = 'http://127.0.0.1:4040'
+export const API_URL = 'http://127.0.0.1:4040'
 
 const PLAN_EXAMPLES = `
 Examples:

@@ -6,6 +6,7 @@ import { type LiveSources, noLiveSources } from './cluster/live-sources.js'
 import { Configuration, Follower } from './configuration.js'
 import { DeadLetterLists } from './dead-letters.js'
 import { Endpoints } from './endpoints.js'
+import { Exchanges } from './exchanges.js'
 import { Explanations } from './explanations.js'
 import {
   buildParts,
@@ -42,6 +43,8 @@ export interface ControlPlane {
   readonly backups: Backups
   /** How requests would be decided. */
   readonly explanations: Explanations
+  /** What is recorded of traffic. */
+  readonly exchanges: Exchanges
   readonly serviceAccount: ServiceAccount
   /** What belongs to the process itself. */
   readonly own: OwnUnits
@@ -98,7 +101,7 @@ function forCallers(
   options: ControlOptions,
   sources: LiveSources,
   parts: ControlParts
-): Pick<ControlPlane, 'records' | 'deadLetters' | 'revisions' | 'reverts' | 'backups' | 'explanations'> {
+): Pick<ControlPlane, 'records' | 'deadLetters' | 'revisions' | 'reverts' | 'backups' | 'explanations' | 'exchanges'> {
   const { testDestination = notDelivered, compile, lettersDropped = async () => undefined, clock } = options
   const { store, catalogue, answers, live, agents } = parts
   const baseUrl = () => answers.baseUrl
@@ -110,7 +113,8 @@ function forCallers(
     revisions: new Revisions({ store, catalogue, baseUrl }),
     reverts: new Reverts({ ...parts, compile, clock, baseUrl }),
     backups: new Backups(store, options.backupFolder ?? tmpdir()),
-    explanations: new Explanations(options.explain)
+    explanations: new Explanations(options.explain),
+    exchanges: new Exchanges(options.exchanges, baseUrl)
   }
 }
 

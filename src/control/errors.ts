@@ -61,6 +61,16 @@ export const controlErrors = defineErrors({
     text: 'The history does not keep what a revert needs, such as secrets.',
     help: 'Change the records by hand; the diff of the revision shows what it changed.'
   },
+  TOO_MANY_KEYS: {
+    status: 409,
+    text: 'There are as many keys for explanations as there may be at once.',
+    help: 'Wait until one of them has ended, or use one that you have.'
+  },
+  REPLAY_IMPOSSIBLE: {
+    status: 409,
+    text: 'The request cannot be sent again as it was.',
+    help: 'Give what is missing, such as the body; recorder.bodies says how much of bodies is recorded.'
+  },
   LOCKOUT: {
     status: 409,
     text: 'The write would shut the caller out of the API.',

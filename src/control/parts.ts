@@ -20,6 +20,7 @@ import type { LatestRevision } from './configuration.js'
 import { DeclaredRecords } from './declared/declared-records.js'
 import type { SiteReading } from './declared/site-request.js'
 import { Edits } from './edits.js'
+import type { ExchangeSource } from './exchanges.js'
 import type { Explain } from './explanations.js'
 import { Catalogue, Records } from './records.js'
 import { Writer } from './writer.js'
@@ -70,6 +71,8 @@ export interface ControlOptions {
   readonly testDestination?: TestDestination
   /** Absent: requests are not explained. */
   readonly explain?: Explain
+  /** Absent: nothing is recorded of traffic. */
+  readonly exchanges?: ExchangeSource
   /** Called when dead letters of event destinations were dropped or given back. Must not reject. */
   readonly lettersDropped?: () => Promise<void>
   /** Called for each committed change of a record, after it serves. */

@@ -1,4 +1,5 @@
-import type { InternalRequests } from '../flow/flow.js'
+import type { Exchange } from '../flow/exchange.js'
+import type { EntryFacts, InternalRequests } from '../flow/flow.js'
 import { AddressCounts, type TurnedAway } from '../lib/client-limits.js'
 import type { Clock } from '../lib/clock.js'
 import { unmapIpv4 } from '../lib/ip.js'
@@ -15,6 +16,7 @@ import { Forwarder, type UpstreamTimeouts } from './forwarder.js'
 import type { HeaderKinds } from './header-sanitizing.js'
 import { openHttpListener } from './http-listener.js'
 import { PipelineRequests } from './internal-requests.js'
+import type { Observers } from './observers.js'
 import { Pipeline } from './pipeline.js'
 import { type Address, ProcessPorts } from './ports.js'
 import { TcpListener } from './tcp-listener.js'
@@ -28,6 +30,8 @@ export interface TrafficParts {
   readonly upstreams: Upstreams
   /** See `PipelineParts`. */
   readonly challenge: (host: string, path: string) => Uint8Array | undefined
+  /** See `PipelineParts`. */
+  readonly observers: Observers
   readonly holder: SnapshotHolder
   readonly metrics: Metrics
   readonly kinds: HeaderKinds
@@ -62,6 +66,8 @@ export interface Traffic {
   readonly ports: ProcessPorts
   /** What policies ask internal entries with. */
   readonly internal: InternalRequests
+  /** Serves an exchange that no listener brings, as a client's. Resolves when it has ended; never rejects. */
+  serve(exchange: Exchange, entry: EntryFacts): Promise<void>
   /** A snapshot serves from now on. */
   serves(snapshot: Snapshot): void
   /** Ends what runs beside connections. */
@@ -87,6 +93,7 @@ export function createTraffic(parts: TrafficParts): Traffic {
       timeouts,
       log
     }),
+    observers: parts.observers,
     clock,
     metrics,
     challenge: parts.challenge,
@@ -152,6 +159,7 @@ export function createTraffic(parts: TrafficParts): Traffic {
   return {
     ports,
     internal: new PipelineRequests(pipeline, clock),
+    serve: async (exchange, entry) => await pipeline.serve(exchange, entry, undefined),
     serves(snapshot) {
       if (snapshot.tables.certificates === certificates) return
       certificates = snapshot.tables.certificates

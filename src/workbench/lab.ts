@@ -1,4 +1,4 @@
-import type { Exchange } from '../flow/exchange.js'
+import type { ConnectionFacts, Exchange, RequestHead } from '../flow/exchange.js'
 import type { EntryFacts, InternalRequests } from '../flow/flow.js'
 import { Flow } from '../flow/flow.js'
 import { closeConnection } from '../flow/verdict.js'
@@ -10,6 +10,7 @@ import { type Forwarded, fixedResponse } from '../proxy/forwarder.js'
 import { HeaderKinds } from '../proxy/header-sanitizing.js'
 import { InternalExchange } from '../proxy/internal-exchange.js'
 import { PipelineRequests } from '../proxy/internal-requests.js'
+import { Observers } from '../proxy/observers.js'
 import { Pipeline } from '../proxy/pipeline.js'
 import { failureResponse, localResponse } from '../proxy/response.js'
 import { absence } from '../proxy/upstreams.js'
@@ -40,6 +41,25 @@ export interface LabParts {
   readonly reveal: boolean
 }
 
+/** A request as its transport gave it. */
+export interface RepeatedRequest {
+  readonly connection: ConnectionFacts
+  readonly entry: EntryFacts
+  readonly head: RequestHead
+  readonly body: Uint8Array | undefined
+  /** Of the one that the connection is taken to come from. */
+  readonly clientAddress: string
+  /** Absolute. */
+  readonly url: string
+}
+
+/** How it was decided. */
+export interface Repeated {
+  readonly explanation: Explanation
+  /** Something that decides it reads its body. */
+  readonly readsBody: boolean
+}
+
 /** Bytes of an answer that are kept. */
 const MOST_ANSWER = 1024 * 1024
 const nothing = () => undefined
@@ -66,6 +86,8 @@ export class Lab {
     this.#parts = parts
     this.#stub = parts.stub
     const { clock, forwarding } = parts
+    const observers = new Observers()
+    observers.add({ begins: () => this.#recorder, ended: (record) => this.#ended(record) })
     this.#pipeline = new Pipeline({
       holder: { current: () => this.#snapshot },
       admission: new Admission({
@@ -84,7 +106,7 @@ export class Lab {
           answered: () => this.#answer(flow, units, key)
         })
       },
-      observer: { begins: () => this.#recorder, ended: (record) => this.#ended(record) },
+      observers,
       clock,
       metrics: parts.metrics,
       challenge: nothing,
@@ -106,23 +128,44 @@ export class Lab {
    * the request says.
    */
   async ask(request: ImaginedRequest, stub = this.#parts.stub): Promise<Explanation> {
-    const { clock, region, reveal } = this.#parts
+    const { clock, region } = this.#parts
     this.#stub = stub
-    const snapshot = this.#snapshot
-    const entry = imaginedEntry(request.url, entriesOf(snapshot, region))
+    const entry = imaginedEntry(request.url, entriesOf(this.#snapshot, region))
     const connection = imaginedConnection(request, entry, clock.wall())
+    const head = imaginedHead(request)
+    const { url, clientAddress, body } = request
+    const { explanation } = await this.#run(
+      { connection, entry, head, body, clientAddress, url: url.href },
+      request.headers
+    )
+    return explanation
+  }
+
+  /** As `ask`, for an exchange as its transport gave it. */
+  async repeat(request: RepeatedRequest, stub: UpstreamStub): Promise<Repeated> {
+    this.#stub = stub
+    return await this.#run(request, request.head.headers)
+  }
+
+  /** `shown`: the fields as the explanation has them. */
+  async #run(
+    { connection, entry, head, body, clientAddress, url }: RepeatedRequest,
+    shown: readonly string[]
+  ): Promise<Repeated> {
+    const { clock, reveal } = this.#parts
+    const snapshot = this.#snapshot
     const recorder = new ExplanationRecorder({ reveal, imagined: true })
     this.#recorder = recorder
     this.#record = undefined
     this.#sent = undefined
-    const exchange = new InternalExchange(connection, imaginedHead(request), request.body, MOST_ANSWER, clock)
+    const exchange = new InternalExchange(connection, head, body, MOST_ANSWER, clock)
     const admitted = this.#connect(exchange, entry, recorder)
     if (admitted.refused === undefined) await this.#pipeline.serve(exchange, entry, admitted.results)
     const gathered = admitted.refused === undefined ? await exchange.answer : undefined
-    return explanationOf({
+    const explanation = explanationOf({
       at: clock.wall(),
       snapshot,
-      request,
+      request: { method: head.method, url, headers: shown, clientAddress },
       entry,
       recorder,
       reveal,
@@ -131,6 +174,7 @@ export class Lab {
       answer: typeof gathered === 'string' ? undefined : gathered,
       connectDecision: admitted.refused
     })
+    return { explanation, readsBody: exchange.isBodyWanted }
   }
 
   /** `on_tcp_connect`, as for the connection of the request. */

@@ -3,6 +3,7 @@ import type { Account } from '../../src/api/calls.js'
 import type { Entrance } from '../../src/control/access.js'
 import type { Call, Done, Principal, Shown, Written } from '../../src/control/calls.js'
 import { ControlError, controlErrors } from '../../src/control/errors.js'
+import type { Json } from '../../src/lib/json.js'
 import { KEY } from './asking.js'
 
 const PRINCIPAL: Principal = { id: 'usr_1', role: 'administrator', subject: 'operator', key: null }
@@ -120,6 +121,20 @@ export class AccountDouble implements Account {
     }
   }
 
+  readonly exchanges = {
+    list: async (criteria: object, page: object) => this.#noted('list', { criteria, page }),
+    get: (id: string) => this.#noted('get', { id }),
+    archive: async (criteria: object, limit: number) => this.#noted('archive', { criteria, limit }),
+    clear: () => this.#note('clear', 'exchange', {}),
+    follow: (criteria: object) => {
+      this.#note('follow', 'exchange', { criteria })
+      return () => undefined
+    },
+    makeKey: (body: unknown) => this.#noted('makeKey', { body }),
+    replay: async (id: string, body: unknown) => this.#noted('replay', { id, body }),
+    compare: async (body: unknown) => this.#noted('compare', { body })
+  }
+
   readonly site = {
     get: async () => {
       this.#note('get', 'site_file', {})
@@ -179,5 +194,10 @@ export class AccountDouble implements Account {
     const { failure } = this
     this.failure = undefined
     if (failure !== undefined) throw failure
+  }
+
+  #noted(operation: string, request: object): Json {
+    this.#note(operation, 'exchange', request)
+    return { id: 'exch_1' }
   }
 }
