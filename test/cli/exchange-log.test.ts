@@ -1,4 +1,4 @@
-import { readFile } from 'node:fs/promises'
+import { readFile, writeFile } from 'node:fs/promises'
 import { createServer } from 'node:http'
 import type { AddressInfo } from 'node:net'
 import { join } from 'node:path'
@@ -40,6 +40,14 @@ t.test('recorded exchanges are shown, explained, sent again and decided by anoth
   t.match(await run('log', id), { code: 0, out: /policy:2:5 no admin: matched\n.*req\.url\.path[\s\S]*"\/admin"/ })
   t.match(await run('log', '--status', '2xx', '--json'), { code: 0, out: /^\{"id":"exch_\w+".*"decided":"forwarded"/ })
   t.match(JSON.parse((await run('log', '--har')).out), { log: { entries: [{}, {}] } })
+  await writeFile(join(folder, 'passed.har'), (await run('log', '--har')).out)
+  await writeFile(join(folder, 'policy.test.yaml'), 'recorded: [passed.har]\n')
+  await writeFile(join(folder, 'other.test.yaml'), 'recorded: [passed.har]\n')
+  t.match(await sluice(folder, 'test', 'policy.test.yaml'), { code: 0, out: /1 passed/ })
+  t.match(await sluice(folder, 'test', 'other.test.yaml'), {
+    code: 1,
+    out: /decided as in passed\.har[\s\S]*decided[\s\S]*403 deny[\s\S]*forwarded/
+  })
   t.match(await run('log', '--where', 'req.'), { code: 1, err: /where line 1, column 5/ })
   t.match(await run('log', 'exch_none'), { code: 1, err: /no such exchange/ })
   t.match(await run('replay', id, '--url', `${traffic}/open`), { code: 0, out: /\/open 200 by http/ })
