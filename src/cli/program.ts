@@ -12,7 +12,7 @@ import {
   startCommand
 } from './commands.js'
 import { ExitCode } from './process.js'
-import { adoptCommand, applyCommand, planCommand, revertCommand } from './site-commands.js'
+import { adoptCommand, applyCommand, diffCommand, planCommand, revertCommand } from './site-commands.js'
 import { testCommand, tryCommand } from './workbench-commands.js'
 
 const BACKUP_EXAMPLES = `
@@ -121,6 +121,7 @@ function createProgram(): Command {
     planCommand(),
     applyCommand(),
     adoptCommand(),
+    diffCommand(),
     revertCommand(),
     schemaCommand(),
     apiKeyCommand(),

@@ -61,6 +61,11 @@ export const controlErrors = defineErrors({
     text: 'The history does not keep what a revert needs, such as secrets.',
     help: 'Change the records by hand; the diff of the revision shows what it changed.'
   },
+  REVISION_INCOMPLETE: {
+    status: 409,
+    text: 'The history does not keep all that an export of a past revision needs, such as the fields of a very large import.',
+    help: 'Name a revision after the one that the message names, or use a backup.'
+  },
   LOCKOUT: {
     status: 409,
     text: 'The write would shut the caller out of the API.',
