@@ -60,7 +60,8 @@ const LEAVES = {
   x509: ['@peculiar/x509', 'reflect-metadata'],
   'self-signed': ['@peculiar/x509', 'reflect-metadata'],
   regex: ['re2js', 'lru-cache'],
-  geo: ['maxmind', 'lru-cache']
+  geo: ['maxmind', 'lru-cache'],
+  'text-diff': ['diff']
 }
 
 const within = (folders) => (folders.length === 0 ? '^$' : `^src/(${folders.join('|')})/`)

@@ -11,6 +11,7 @@ import type { Reverts } from '../control/reverts.js'
 import type { Revisions } from '../control/revisions.js'
 import type { Sites } from '../control/sites.js'
 import type { Backups } from '../control/transfer/backups.js'
+import type { Exports } from '../control/transfer/exports.js'
 import type { ErrorRow } from '../lib/errors.js'
 import { unmapIpv4 } from '../lib/ip.js'
 import { ApiError, apiErrors, nothingThere } from './errors.js'
@@ -266,6 +267,7 @@ export interface Account {
   readonly reverts: Pick<Reverts, 'revert'>
   readonly deadLetters: Pick<DeadLetterLists, 'list' | 'get' | 'redeliver' | 'drop'>
   readonly backups: Pick<Backups, 'make'>
+  readonly exports: Pick<Exports, 'at'>
   readonly explanations: Pick<Explanations, 'explain'>
   readonly exchanges: Pick<
     Exchanges,

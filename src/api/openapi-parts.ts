@@ -150,6 +150,12 @@ export const PARAMETERS = {
     description: 'Only what was created before the record with this id, which may be deleted since.',
     schema: { type: 'string' }
   },
+  from: {
+    name: 'from',
+    in: 'query',
+    description: 'The revision to compare with, older or newer; 0: the empty account. The one before unless given.',
+    schema: { type: 'integer', minimum: 0 }
+  },
   force: {
     name: 'force',
     in: 'query',

@@ -7,7 +7,7 @@ import { describeExchanges } from './openapi-exchanges.js'
 import { describeExplanations } from './openapi-explain.js'
 import { answer, binary, operation, type Paths, parametersOf, plain, ref, text, withWarnings } from './openapi-parts.js'
 import { describeSite } from './openapi-site.js'
-import { BACKUP_TYPE, COMMANDS, METRICS_TYPE, REVERT_PATH, type Readiness } from './service-routes.js'
+import { BACKUP_TYPE, COMMANDS, EXPORT_PATH, METRICS_TYPE, REVERT_PATH, type Readiness } from './service-routes.js'
 
 const textOrNull = { type: ['string', 'null'] } as const
 
@@ -65,11 +65,27 @@ const REVISION = object('Revision', {
   }
 })
 
+const DIFFERENCE = {
+  type: 'object',
+  properties: {
+    field: { ...text, description: 'Path of the value in the answer that shows the record, such as backend.id.' },
+    before: { description: 'null when it was not set or there was no record.' },
+    after: { description: 'null when it is not set or there is no record.' },
+    text_diff: {
+      ...text,
+      description:
+        'For policies and other texts of several lines, in place of both sides: a unified diff. JSON in one line is written in several.'
+    }
+  },
+  required: ['field']
+}
+
 const REVISION_CHANGE = object('RevisionChange', {
   resource: { ...text, description: 'Kind of the record.' },
   id: text,
   uri: { ...textOrNull, description: 'URL of the record, which may be gone by now.' },
   change: { ...text, enum: ['created', 'updated', 'deleted'] },
+  description: { ...textOrNull, description: 'Of the record; null: it has none, or is gone.' },
   fields: {
     type: ['object', 'null'],
     description:
@@ -78,6 +94,11 @@ const REVISION_CHANGE = object('RevisionChange', {
       before: { description: 'null when it was not set or there was no record.' },
       after: { description: 'null when it is not set or there is no record.' }
     })
+  },
+  differences: {
+    type: ['array', 'null'],
+    description: 'The same for people, value by value; null when fields is null.',
+    items: DIFFERENCE
   },
   secrets: { ...listOf(text), description: 'Paths of the secrets that differ. Their values are not kept.' }
 })
@@ -116,6 +137,34 @@ const SCHEMAS = {
       )
     })
   ),
+  AccountDocument: {
+    type: 'object',
+    title: 'AccountDocument',
+    properties: {
+      format: text,
+      version: { ...text, description: 'Of the program that wrote it.' },
+      users: listOf(object(undefined, { id: text, created_at: time, role: text })),
+      records: {
+        type: 'object',
+        description: 'By kind, of a kind oldest first. Fields stand as a request of the API has them.',
+        additionalProperties: listOf({
+          type: 'object',
+          properties: {
+            id: text,
+            created_at: time,
+            fields: { type: 'object' },
+            made: { type: 'object', description: 'What the service has made or found out.' },
+            withheld: {
+              ...listOf(text),
+              description: 'Write-only values that the record had and the document has not.'
+            }
+          },
+          required: ['id', 'fields']
+        })
+      }
+    },
+    required: ['format', 'version', 'users', 'records']
+  },
   EventDestinationTest: object('EventDestinationTest', {
     delivered: { type: 'boolean' },
     error: { ...textOrNull, description: 'Why it was not delivered.' },
@@ -138,8 +187,22 @@ const SCHEMAS = {
     id: { type: 'integer' },
     uri: text,
     revision: object(undefined, { id: { type: 'integer' }, uri: text }),
+    from: {
+      ...object(undefined, { id: { type: 'integer' }, uri: textOrNull }),
+      description: 'The revision that it is compared with.'
+    },
+    created_at: { ...time, description: 'When the revision was made (RFC 3339).' },
+    principal: {
+      ...orNull(object(undefined, { id: text, subject: text })),
+      description: 'Who made the revision; null when it was the service itself.'
+    },
     changes: listOf(ref('RevisionChange'))
   })
+}
+
+/** An answer that is also there as lines for people. */
+function withText(described: object & { readonly content?: object }): object {
+  return { ...described, content: { ...described.content, 'text/plain': { schema: text } } }
 }
 
 /** What supervisors of the process may ask. */
@@ -184,9 +247,23 @@ export function describeService(
   }
   paths['/revisions/{id}/diff'] = {
     ...parametersOf('/revisions/{id}/diff'),
-    get: operation('revisions_diff', 'Revisions', 'What the revision changed, record by record.', {
-      responses: { 200: answer('The changes.', ref('RevisionDiff')) }
-    })
+    get: operation(
+      'revisions_diff',
+      'Revisions',
+      'What the revision changed, or how it differs from another one, record by record. With Accept: text/plain as lines for people. ' +
+        '404 when the history does not keep one of the revisions between both.',
+      { parameters: ['from'], responses: { 200: withText(answer('The changes.', ref('RevisionDiff'))) } }
+    )
+  }
+  paths[EXPORT_PATH] = {
+    ...parametersOf(EXPORT_PATH),
+    get: operation(
+      'revisions_export',
+      'Revisions',
+      'The account as it was at the revision, as "sluice export" writes it and "sluice import" takes it: without any write-only value, ' +
+        'for administrators. 409 when the history does not keep what is needed.',
+      { responses: { 200: answer('The account.', ref('AccountDocument')) } }
+    )
   }
   paths[REVERT_PATH] = {
     ...parametersOf(REVERT_PATH),

@@ -13,7 +13,7 @@ import {
 } from './commands.js'
 import { logCommand, replayCommand } from './exchange-commands.js'
 import { ExitCode } from './process.js'
-import { adoptCommand, applyCommand, planCommand, revertCommand } from './site-commands.js'
+import { adoptCommand, applyCommand, diffCommand, planCommand, revertCommand } from './site-commands.js'
 import { testCommand, tryCommand } from './workbench-commands.js'
 
 const BACKUP_EXAMPLES = `
@@ -124,6 +124,7 @@ function createProgram(): Command {
     planCommand(),
     applyCommand(),
     adoptCommand(),
+    diffCommand(),
     revertCommand(),
     schemaCommand(),
     apiKeyCommand(),

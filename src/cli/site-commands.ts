@@ -1,5 +1,6 @@
 import { Command } from 'commander'
 import type { AdoptFlags } from './adopt.js'
+import type { DiffFlags } from './diff.js'
 import type { RevertFlags } from './revert.js'
 import type { ApplyFlags } from './site.js'
 
@@ -102,7 +103,7 @@ Examples:
 
 Makes the records that a revision changed what they were before it, in one write of its own, which can be reverted too. Records
 come back with their ids. It is refused when a later write changed the same fields, or when the history lacks what is needed:
-it keeps no secrets. GET /revisions lists revisions, GET /revisions/42/diff shows what one changed. Exit code 0: done;
+it keeps no secrets. GET /revisions lists revisions, "sluice diff 42" shows what one changed. Exit code 0: done;
 1: refused; 2: the command line is wrong.`
 
 /** `sluice revert`: undoes a revision of a running process. */
@@ -119,5 +120,33 @@ export function revertCommand(): Command {
     .action(async (revision: string, flags: RevertFlags) => {
       const { revert } = await import('./revert.js')
       process.exitCode = await revert(revision, flags)
+    })
+}
+
+const DIFF_EXAMPLES = `
+Examples:
+  export SLUICE_API_KEY=…
+  sluice diff 42
+  sluice diff 42 --from 30
+  sluice diff 30 --from 42 --json
+
+Shows what revision 42 changed: records that it created (+), updated (~) and deleted (-), each value before → after, and policies
+and other texts of several lines as a unified diff. With --from it compares two revisions, in either order; 0 is the empty
+account. Secrets are only called changed. Members see the fields of records that they may read. Exit code 0: done; 1: refused,
+such as a revision that the history no longer keeps; 2: the command line is wrong.`
+
+/** `sluice diff`: shows what a revision of a running process changed, or how two differ. */
+export function diffCommand(): Command {
+  return new Command('diff')
+    .description('show what a revision of a running process changed')
+    .argument('<revision>', 'its number')
+    .option('--from <revision>', 'compare with this revision (default: the one before)')
+    .option('--api <url>', 'the management API of the process', API_URL)
+    .option('--insecure-http', 'allow http:// to another machine, although a key is sent')
+    .option('--json', 'the answer of the API')
+    .addHelpText('after', DIFF_EXAMPLES)
+    .action(async (revision: string, flags: DiffFlags) => {
+      const { diff } = await import('./diff.js')
+      process.exitCode = await diff(revision, flags)
     })
 }

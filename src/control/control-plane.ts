@@ -21,6 +21,7 @@ import { Reverts } from './reverts.js'
 import { Revisions } from './revisions.js'
 import { Sites } from './sites.js'
 import { Backups } from './transfer/backups.js'
+import { Exports } from './transfer/exports.js'
 
 /** How long the end of a store that failed is waited for: one that is silent ends late. Milliseconds. */
 const CLOSING = 5_000
@@ -41,6 +42,8 @@ export interface ControlPlane {
   readonly reverts: Reverts
   /** Copies of the store. */
   readonly backups: Backups
+  /** Documents of the account as it was. */
+  readonly exports: Exports
   /** How requests would be decided. */
   readonly explanations: Explanations
   /** What is recorded of traffic. */
@@ -101,7 +104,10 @@ function forCallers(
   options: ControlOptions,
   sources: LiveSources,
   parts: ControlParts
-): Pick<ControlPlane, 'records' | 'deadLetters' | 'revisions' | 'reverts' | 'backups' | 'explanations' | 'exchanges'> {
+): Pick<
+  ControlPlane,
+  'records' | 'deadLetters' | 'revisions' | 'reverts' | 'backups' | 'exports' | 'explanations' | 'exchanges'
+> {
   const { testDestination = notDelivered, compile, lettersDropped = async () => undefined, clock } = options
   const { store, catalogue, answers, live, agents } = parts
   const baseUrl = () => answers.baseUrl
@@ -113,6 +119,7 @@ function forCallers(
     revisions: new Revisions({ store, catalogue, baseUrl }),
     reverts: new Reverts({ ...parts, compile, clock, baseUrl }),
     backups: new Backups(store, options.backupFolder ?? tmpdir()),
+    exports: new Exports({ store, clock, records: parts.records, resources: options.resources }),
     explanations: new Explanations(options.explain),
     exchanges: new Exchanges(options.exchanges, baseUrl)
   }

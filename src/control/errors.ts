@@ -71,6 +71,11 @@ export const controlErrors = defineErrors({
     text: 'The request cannot be sent again as it was.',
     help: 'Give what is missing, such as the body; recorder.bodies says how much of bodies is recorded.'
   },
+  REVISION_INCOMPLETE: {
+    status: 409,
+    text: 'The history does not keep all that an export of a past revision needs, such as the fields of a very large import.',
+    help: 'Name a revision after the one that the message names, or use a backup.'
+  },
   LOCKOUT: {
     status: 409,
     text: 'The write would shut the caller out of the API.',

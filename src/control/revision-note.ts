@@ -42,6 +42,8 @@ type StoredChange = {
   readonly hidden: readonly string[]
   readonly before: StoredSide
   readonly after: StoredSide
+  /** Of a record that is gone: when it was made (RFC 3339). Absent in what older versions wrote. */
+  readonly createdAt?: string
 }
 
 /** What the history says of who made a revision and what it did. */
@@ -105,15 +107,20 @@ function storedChange(
     (name) => after === undefined || !isDeepStrictEqual(before.body[name], after.body[name])
   )
   const shown = [before, after].map((record) => (record === undefined ? undefined : shownOf(record)))
+  // Of a secret the body holds whether it is set, which is no secret.
   const isHidden = (name: string) =>
-    [before, after].some((record, i) => (record?.body[name] ?? null) !== null && (shown[i]?.[name] ?? null) === null)
+    [before, after].some((record, i) => {
+      const value = record?.body[name] ?? null
+      return value !== null && typeof value !== 'boolean' && (shown[i]?.[name] ?? null) === null
+    })
   const hidden = differing.filter(isHidden)
   const names = differing.filter((name) => !isHidden(name))
   return {
     names,
     hidden,
     before: sideOf(before, 'before', names, fields),
-    after: sideOf(after, 'after', names, fields)
+    after: sideOf(after, 'after', names, fields),
+    ...(after === undefined ? { createdAt: before.createdAt } : {})
   }
 }
 

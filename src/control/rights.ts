@@ -143,7 +143,11 @@ export function mayRead(principal: Principal, record: Pick<ResourceRecord, 'kind
 }
 
 /** May the caller read what a write changed of a record? `owner`: who owns it now; undefined: it is gone. */
-export function mayReadChange(principal: Principal, change: RecordedChange, owner: unknown): boolean {
+export function mayReadChange(
+  principal: Principal,
+  change: Pick<RecordedChange, 'kind' | 'fields'>,
+  owner: unknown
+): boolean {
   const { after, before } = change.fields.owner_id ?? {}
   return mayRead(principal, { kind: change.kind, body: { owner_id: owner ?? after ?? before } })
 }

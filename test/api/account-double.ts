@@ -99,6 +99,13 @@ export class AccountDouble implements Account {
     }
   }
 
+  readonly exports = {
+    at: async (revision: number) => {
+      this.#note('at', 'export', { revision })
+      return { format: 'sluice-account/1' as const, version: '1.2.3', users: [], records: {} }
+    }
+  }
+
   readonly revisions = {
     list: async (page: object) => {
       this.#note('list', 'revision', page)
@@ -110,7 +117,15 @@ export class AccountDouble implements Account {
     },
     diff: async (revision: number) => {
       this.#note('diff', 'revision', { revision })
-      return { id: revision, changes: [] }
+      return {
+        id: revision,
+        uri: 'u',
+        revision: { id: revision, uri: 'u' },
+        from: { id: revision - 1, uri: null },
+        created_at: '2026-01-31T12:00:00Z',
+        principal: null,
+        changes: []
+      }
     }
   }
 

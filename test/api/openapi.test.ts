@@ -27,7 +27,8 @@ let state: Readiness = 'degraded'
 /** Queries of paths that are no lists of pages. */
 const OTHER_QUERIES: Readonly<Record<string, readonly string[]>> = {
   '/exchanges/stream': ['explain'],
-  '/exchanges/har': ['limit']
+  '/exchanges/har': ['limit'],
+  '/revisions/{id}/diff': ['from']
 }
 
 const { ask } = await openAccount(t, {

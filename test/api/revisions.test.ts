@@ -70,7 +70,9 @@ t.test('a difference shows what changed and nothing else', async (t) => {
       id: policy.id,
       uri: policy.uri,
       change: 'updated',
+      description: 'after',
       fields: { description: { before: 'before', after: 'after' } },
+      differences: [{ field: 'description', before: 'before', after: 'after' }],
       secrets: []
     }
   ])
