@@ -21,6 +21,7 @@ import { type PolicyServices, provide } from '../policy/services.js'
 import { asWritten } from '../proxy/client-address.js'
 import { createTraffic } from '../proxy/data-plane.js'
 import { HeaderKinds } from '../proxy/header-sanitizing.js'
+import { Observers } from '../proxy/observers.js'
 import { Upstreams } from '../proxy/upstreams.js'
 import { prepare } from '../runtime/compile.js'
 import { PersistentState } from '../runtime/persistent-state.js'
@@ -193,6 +194,7 @@ export class AgentPlane {
       clientTransport: back,
       upstreams,
       challenge: () => undefined,
+      observers: new Observers(),
       holder,
       metrics: this.#metrics,
       kinds: new HeaderKinds(),

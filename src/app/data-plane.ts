@@ -38,7 +38,7 @@ export interface DataPlane {
 
 /** The data plane over `agents` and the network. Rejects with a CodedError `AGENTS_ADDRESS`. */
 export async function openDataPlane(options: Options, foundation: Foundation, agents: Agents): Promise<DataPlane> {
-  const { clock, log, names, holder, metrics, turnedAway, bus, challenges, lifecycle } = foundation
+  const { clock, log, names, holder, observers, metrics, turnedAway, bus, challenges, lifecycle } = foundation
   const engine = ENGINES[options.engine]
   const clientTransport = byVersion(engine.back({ clock }), http2Back({ clock }))
   const checks = new HealthChecks({ clientTransport, clock })
@@ -61,6 +61,7 @@ export async function openDataPlane(options: Options, foundation: Foundation, ag
     clientTransport,
     upstreams,
     challenge: (host, path) => challenges.answer(host, path),
+    observers,
     holder,
     metrics,
     kinds: new HeaderKinds(),

@@ -8,6 +8,7 @@ import { CidrSet, parseCidr } from '../lib/ip.js'
 import type { LineOutput } from '../lib/line-output.js'
 import { createNames, type Names } from '../lib/names/names.js'
 import type { Options } from '../options/options.js'
+import { Observers } from '../proxy/observers.js'
 import { Snapshot, SnapshotHolder } from '../runtime/snapshot.js'
 import { StoreHealth } from '../store/store-health.js'
 import { Metrics } from '../telemetry/metrics.js'
@@ -104,6 +105,8 @@ export interface Foundation extends Pick<Host, 'clock' | 'log' | 'output'> {
   readonly lifecycle: Lifecycle
   readonly live: LiveOptions
   readonly holder: SnapshotHolder
+  /** What looks at exchanges of clients. */
+  readonly observers: Observers
   readonly metrics: Metrics
   /** Addresses of proxies that may name a client; undefined: none may. */
   readonly trusted: CidrSet | undefined
@@ -145,6 +148,7 @@ export function createFoundation(
     lifecycle,
     live,
     holder,
+    observers: new Observers(),
     metrics,
     trusted: networksOf(options.trusted_proxies),
     names,

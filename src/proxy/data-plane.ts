@@ -15,6 +15,7 @@ import { Forwarder, type UpstreamTimeouts } from './forwarder.js'
 import type { HeaderKinds } from './header-sanitizing.js'
 import { openHttpListener } from './http-listener.js'
 import { PipelineRequests } from './internal-requests.js'
+import type { Observers } from './observers.js'
 import { Pipeline } from './pipeline.js'
 import { type Address, ProcessPorts } from './ports.js'
 import { TcpListener } from './tcp-listener.js'
@@ -28,6 +29,8 @@ export interface TrafficParts {
   readonly upstreams: Upstreams
   /** See `PipelineParts`. */
   readonly challenge: (host: string, path: string) => Uint8Array | undefined
+  /** See `PipelineParts`. */
+  readonly observers: Observers
   readonly holder: SnapshotHolder
   readonly metrics: Metrics
   readonly kinds: HeaderKinds
@@ -87,6 +90,7 @@ export function createTraffic(parts: TrafficParts): Traffic {
       timeouts,
       log
     }),
+    observers: parts.observers,
     clock,
     metrics,
     challenge: parts.challenge,

@@ -1,37 +1,29 @@
 import { FAILURES, type FailureAnswer, requestErrors } from '../flow/error-codes.js'
 import type { Exchange, Sent } from '../flow/exchange.js'
-import type { Explainer } from '../flow/explainer.js'
 import { type EntryFacts, type Flow, type FlowResponse, isInternal } from '../flow/flow.js'
 import { dropLoginCookies, isSecure } from '../flow/reserved-paths.js'
 import type { Verdict } from '../flow/verdict.js'
 import type { Clock } from '../lib/clock.js'
 import type { EdgeAt } from '../runtime/http-edges.js'
 import type { Snapshot, SnapshotHolder } from '../runtime/snapshot.js'
-import type { AccessLog, ExchangeRecord } from '../telemetry/access-log.js'
+import type { AccessLog } from '../telemetry/access-log.js'
 import type { TrafficEventSource } from '../telemetry/event-fields.js'
 import type { Metrics } from '../telemetry/metrics.js'
 import { UpstreamTries } from '../telemetry/upstream-tries.js'
 import type { Admission, AdmittedFlow } from './admission.js'
 import type { Forwarded, Forwards } from './forwarder.js'
 import { grpcRefusal, isGrpc } from './grpc.js'
+import type { Observers } from './observers.js'
 import { httpsLocation, type PlainAnswer, plainAnswer } from './plain-http.js'
 import { discard, failureResponse, localResponse, responseOf, send } from './response.js'
 import { lead, NO_HOPS, type RoutePlace, requestSteps, responseSteps, routeIn } from './route-steps.js'
-
-/** Looks at exchanges of clients. */
-interface ExchangeObserver {
-  /** An exchange is admitted. Answers what takes down how it is decided, if anything does. */
-  begins(exchange: Exchange, flow: AdmittedFlow): Explainer<Flow> | undefined
-  /** Called for each exchange, also for one that was not admitted. */
-  ended(record: ExchangeRecord): void
-}
 
 export interface PipelineParts {
   readonly holder: Pick<SnapshotHolder, 'current'>
   readonly admission: Admission
   readonly forwarder: Forwards
-  /** Undefined: exchanges are not looked at. */
-  readonly observer?: ExchangeObserver | undefined
+  /** What looks at exchanges of clients. */
+  readonly observers: Observers
   readonly clock: Clock
   readonly metrics: Metrics
   /** The answer at a path to a certificate authority that checks a host; undefined for every other request. */
@@ -171,7 +163,7 @@ export class Pipeline {
     flow.signal = exchange.signal
     context.flow = flow
     if (inside !== undefined) flow.depth = inside.depth
-    else flow.explainer = this.#parts.observer?.begins(exchange, flow)
+    else if (this.#parts.observers.list.length > 0) flow.explainer = this.#parts.observers.begins(exchange, flow)
     const { host, path } = flow.request.target
     // Before any route and policy: neither can take it away, and nothing else gets past them by it.
     const proof = this.#parts.challenge(host, path)
@@ -342,7 +334,7 @@ export class Pipeline {
     }
     accessLog?.write(record)
     events.exchange(record)
-    if (context.inside === undefined) this.#parts.observer?.ended(record)
+    if (context.inside === undefined) this.#parts.observers.ended(record)
   }
 }
 

@@ -10,6 +10,7 @@ import { type Forwarded, fixedResponse } from '../proxy/forwarder.js'
 import { HeaderKinds } from '../proxy/header-sanitizing.js'
 import { InternalExchange } from '../proxy/internal-exchange.js'
 import { PipelineRequests } from '../proxy/internal-requests.js'
+import { Observers } from '../proxy/observers.js'
 import { Pipeline } from '../proxy/pipeline.js'
 import { failureResponse, localResponse } from '../proxy/response.js'
 import { absence } from '../proxy/upstreams.js'
@@ -66,6 +67,8 @@ export class Lab {
     this.#parts = parts
     this.#stub = parts.stub
     const { clock, forwarding } = parts
+    const observers = new Observers()
+    observers.add({ begins: () => this.#recorder, ended: (record) => this.#ended(record) })
     this.#pipeline = new Pipeline({
       holder: { current: () => this.#snapshot },
       admission: new Admission({
@@ -84,7 +87,7 @@ export class Lab {
           answered: () => this.#answer(flow, units, key)
         })
       },
-      observer: { begins: () => this.#recorder, ended: (record) => this.#ended(record) },
+      observers,
       clock,
       metrics: parts.metrics,
       challenge: nothing,

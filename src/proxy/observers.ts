@@ -1,0 +1,45 @@
+import type { Exchange } from '../flow/exchange.js'
+import type { Explainer } from '../flow/explainer.js'
+import type { Flow } from '../flow/flow.js'
+import type { ExchangeRecord } from '../telemetry/access-log.js'
+import type { AdmittedFlow } from './admission.js'
+
+/** Looks at exchanges of clients. Its methods do not throw. */
+export interface ExchangeObserver {
+  /** An exchange is admitted and no step has run. Answers what takes down how it is decided, if anything does. */
+  begins(exchange: Exchange, flow: AdmittedFlow): Explainer<Flow> | undefined
+  /** Called for each exchange, also for one that was not admitted. */
+  ended(record: ExchangeRecord): void
+}
+
+/** What looks at exchanges of clients. An exchange costs one comparison while nothing does. */
+export class Observers {
+  #list: readonly ExchangeObserver[] = []
+
+  /** In the order in which they were added. */
+  get list(): readonly ExchangeObserver[] {
+    return this.#list
+  }
+
+  /** Looks at exchanges that begin from now on. Answers the way to stop. */
+  add(observer: ExchangeObserver): () => void {
+    this.#list = [...this.#list, observer]
+    return () => {
+      this.#list = this.#list.filter((one) => one !== observer)
+    }
+  }
+
+  /** An exchange begins. The first explainer that an observer answers takes it down; the later ones are not used. */
+  begins(exchange: Exchange, flow: AdmittedFlow): Explainer<Flow> | undefined {
+    let explainer: Explainer<Flow> | undefined
+    for (const observer of this.#list) {
+      const own = observer.begins(exchange, flow)
+      explainer ??= own
+    }
+    return explainer
+  }
+
+  ended(record: ExchangeRecord): void {
+    for (const observer of this.#list) observer.ended(record)
+  }
+}
