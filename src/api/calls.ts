@@ -8,6 +8,7 @@ import type { Explanations } from '../control/explanations.js'
 import type { RecordOperations } from '../control/record-operations.js'
 import type { Reverts } from '../control/reverts.js'
 import type { Revisions } from '../control/revisions.js'
+import type { Shadows } from '../control/shadows.js'
 import type { Sites } from '../control/sites.js'
 import type { Backups } from '../control/transfer/backups.js'
 import type { ErrorRow } from '../lib/errors.js'
@@ -264,6 +265,7 @@ export interface Account {
   readonly deadLetters: Pick<DeadLetterLists, 'list' | 'get' | 'redeliver' | 'drop'>
   readonly backups: Pick<Backups, 'make'>
   readonly explanations: Pick<Explanations, 'explain'>
+  readonly shadows: Pick<Shadows, 'create' | 'list' | 'get' | 'remove'>
   readonly site: Pick<Sites, 'get' | 'replace' | 'remove' | 'adopt'>
 }
 

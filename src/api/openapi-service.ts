@@ -5,6 +5,7 @@ import { title } from '../schema/json-schema.js'
 import { LETTER_PATH, LETTERS_PATH, REDELIVER_PATH, TEST_PATH } from './event-routes.js'
 import { describeExplanations } from './openapi-explain.js'
 import { answer, binary, operation, type Paths, parametersOf, plain, ref, text } from './openapi-parts.js'
+import { describeShadows } from './openapi-shadows.js'
 import { describeSite } from './openapi-site.js'
 import { BACKUP_TYPE, COMMANDS, METRICS_TYPE, REVERT_PATH, type Readiness } from './service-routes.js'
 
@@ -230,7 +231,7 @@ export function describeService(
     )
   }
   describeDeadLetters(paths)
-  return [...TAGS, describeSite(paths, schemas), describeExplanations(paths, schemas)]
+  return [...TAGS, describeSite(paths, schemas), describeExplanations(paths, schemas), describeShadows(paths, schemas)]
 }
 
 function describeDeadLetters(paths: Paths): void {

@@ -22,6 +22,7 @@ import {
   type Degradation,
   type Readiness
 } from './service-routes.js'
+import { addShadows } from './shadow-routes.js'
 import { addSite } from './site-routes.js'
 
 /** What the API shows of the account. */
@@ -112,6 +113,7 @@ function addAccount(router: Router, account: AccountOptions, metrics: boolean): 
   addBackup(router, control)
   addSite(router, control)
   addExplanations(router, control)
+  addShadows(router, control, baseUrl)
   addSessionCommands(router, control)
   addEventRoutes(router, control)
   addDocsPages(router)

@@ -29,6 +29,7 @@ import { explainRunning } from './explain.js'
 import type { Foundation, Host } from './foundation.js'
 import { policyCheck } from './policy-check.js'
 import type { openPolicyServices } from './server-services.js'
+import { RunningShadows } from './shadows.js'
 import { closeUnused } from './stop.js'
 import { StartingStore, storeName } from './store-copy.js'
 
@@ -79,6 +80,12 @@ export async function openControlPlane(
   const { seal, siteReader, dataPlane, agents, services, login, guests, events, folders } = stage
   const applied = { at: undefined as number | undefined }
   followRevisions(foundation, stage)
+  const shadows = new RunningShadows({
+    ...foundation,
+    rateLimitHeaders: options.rate_limit_headers,
+    geo: stage.geo
+  })
+  lifecycle.opens({ shadows })
   const control: Omit<ControlOptions, 'store' | 'latest' | 'degraded'> = {
     resources,
     seal,
@@ -87,6 +94,7 @@ export async function openControlPlane(
     healthOf: (backend) => healthAnswer(dataPlane, foundation.holder.current(), backend),
     testDestination: events.test,
     explain: explainRunning(options, foundation, stage.geo),
+    shadows,
     lettersDropped: events.lettersDropped,
     clock,
     log,

@@ -61,6 +61,11 @@ export const controlErrors = defineErrors({
     text: 'The history does not keep what a revert needs, such as secrets.',
     help: 'Change the records by hand; the diff of the revision shows what it changed.'
   },
+  SHADOWS_FULL: {
+    status: 409,
+    text: 'As many shadows run as may run at once.',
+    help: 'Delete one of them, or wait until one ends.'
+  },
   LOCKOUT: {
     status: 409,
     text: 'The write would shut the caller out of the API.',

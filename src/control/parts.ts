@@ -22,6 +22,7 @@ import type { SiteReading } from './declared/site-request.js'
 import { Edits } from './edits.js'
 import type { Explain } from './explanations.js'
 import { Catalogue, Records } from './records.js'
+import type { ShadowRunner } from './shadows.js'
 import { Writer } from './writer.js'
 
 /** Sends a test event with this object to a destination; answers with the result. */
@@ -70,6 +71,8 @@ export interface ControlOptions {
   readonly testDestination?: TestDestination
   /** Absent: requests are not explained. */
   readonly explain?: Explain
+  /** Absent: nothing runs beside traffic. */
+  readonly shadows?: ShadowRunner
   /** Called when dead letters of event destinations were dropped or given back. Must not reject. */
   readonly lettersDropped?: () => Promise<void>
   /** Called for each committed change of a record, after it serves. */

@@ -84,6 +84,7 @@ export const ACCOUNT_RIGHTS = {
   backup: { member: false, refusal: 'only an administrator may make a backup' },
   dead_letters: { member: false, refusal: 'only an administrator may see, deliver again or drop dead letters' },
   explain: { member: false, refusal: 'only an administrator may explain requests' },
+  shadow: { member: false, refusal: 'only an administrator may run, see or end shadows' },
   site_file: { member: false, refusal: 'only an administrator may see, apply or remove the site file' },
   transfer: { member: false, refusal: 'only an administrator may export or import the account' }
 } as const

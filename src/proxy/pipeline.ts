@@ -276,9 +276,9 @@ export class Pipeline {
     const { observers } = this.#parts
     context.status = response.status
     context.code = response.local ? response.headers.get('sluice-error-code') : undefined
-    if (observers.list.length > 0 && context.inside === undefined)
-      observers.answers(flow, context.status, context.code)
-    if (response === forwarded.response && forwarded.pipe !== undefined) return splice(exchange, response, forwarded.pipe)
+    if (observers.list.length > 0 && context.inside === undefined) observers.answers(flow, context.status, context.code)
+    if (response === forwarded.response && forwarded.pipe !== undefined)
+      return splice(exchange, response, forwarded.pipe)
     const answer = response.local && isGrpc(exchange.request.headers) ? grpcRefusal(response) : response
     if (answer !== response) discard(response)
     return send(exchange, answer, response.close)

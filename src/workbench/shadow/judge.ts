@@ -19,10 +19,10 @@ import type { ExchangeRecord } from '../../telemetry/access-log.js'
 import { TrafficEventSource } from '../../telemetry/event-fields.js'
 import { Metrics } from '../../telemetry/metrics.js'
 import { finalAnswer } from './decision.js'
-import { type Trial, TrialExchange, UnreadBody, unknown } from './trial.js'
+import { type Trial, TrialExchange, type Unknown, UnreadBody, unknown } from './trial.js'
 
 /** Why exchanges that run these actions are not judged. */
-const NOT_JUDGED: Readonly<Record<string, string>> = {
+const NOT_JUDGED: Readonly<Record<string, Unknown>> = {
   'http-request': 'http_request',
   oauth: 'login',
   'openid-connect': 'login',
@@ -261,7 +261,8 @@ class TrialExplainer implements Explainer<Flow> {
   }
 
   unjudged(_module: string, _owner: string, reason: string): void {
-    unknown(this.#trial, reason)
+    // The modules of a candidate say it in these words.
+    unknown(this.#trial, reason as Unknown)
     this.#mayGoOn()
   }
 
@@ -311,7 +312,7 @@ class TrialExplainer implements Explainer<Flow> {
   }
 
   unknown(what: string): void {
-    unknown(this.#trial, what)
+    unknown(this.#trial, what as Unknown)
   }
 
   /** Throws when the run is to end here. */

@@ -4,9 +4,10 @@ import { compileModules, type ModuleCompilation } from '../../runtime/modules.js
 import { asKind } from '../../runtime/plan-changes.js'
 import type { Snapshot } from '../../runtime/snapshot.js'
 import { type CandidateParts, CandidateSnapshot } from '../candidate-snapshot.js'
+import type { Unknown } from './trial.js'
 
 /** Why exchanges that meet these modules are not judged: what they need, the candidate does not have. */
-const NOT_JUDGED: Readonly<Record<string, string>> = {
+const NOT_JUDGED: Readonly<Record<string, Unknown>> = {
   oauth: 'login',
   oidc: 'login',
   circuit_breaker: 'circuit_breaker',
@@ -32,11 +33,11 @@ export class ShadowSnapshot extends CandidateSnapshot {
   /** Does it have another policy for connections than the one that serves? */
   readonly decidesConnections: boolean
 
-  constructor(base: Snapshot, parts: ShadowParts) {
+  /** `base`: what is tried, but for the texts that `parts` has instead; `running`: what serves. */
+  constructor(base: Snapshot, running: Snapshot, parts: ShadowParts) {
     super(base, parts)
     this.#parts = parts
-    const connect = base.tables.edges.hosts.every?.connectPolicy
-    this.decidesConnections = connect !== undefined && parts.instead?.has(connect) === true
+    this.decidesConnections = connectText(this, parts.instead) !== connectText(running, undefined)
   }
 
   override policy(key: string): CompiledPolicy | undefined {
@@ -85,6 +86,12 @@ export class ShadowSnapshot extends CandidateSnapshot {
     })
     return compiled.length === 0 ? null : compiled
   }
+}
+
+/** The policy that sees connections to listeners for HTTP. */
+function connectText({ plan, tables }: Snapshot, instead: ShadowParts['instead']): string | undefined {
+  const key = tables.edges.hosts.every?.connectPolicy
+  return key === undefined ? undefined : (instead?.get(key)?.text ?? asKind(plan.units.get(key), 'policy')?.text)
 }
 
 /** A route whose modules are compiled when a request first reaches it. */

@@ -15,7 +15,7 @@ import { differencesOf, type Outcome, wordOf } from './decision.js'
 import type { Judge } from './judge.js'
 import type { ShadowSnapshot } from './shadow-snapshot.js'
 import { type ShadowExample, shownDecision, Tally } from './tally.js'
-import { LiveExchange, Trial, unknown } from './trial.js'
+import { LiveExchange, Trial, type Unknown, unknown } from './trial.js'
 
 /** Exchanges that are under way at once, and bytes of their heads: what is beyond is dropped. */
 const MOST_WAITING = 10_000
@@ -268,7 +268,7 @@ export class ShadowRun implements ExchangeObserver {
     this.#parts.differs(example)
   }
 
-  #unjudged(reason: string, old: Outcome | undefined): void {
+  #unjudged(reason: Unknown, old: Outcome | undefined): void {
     this.tally.unjudged(reason)
     this.#parts.counted(old === undefined ? 'none' : wordOf(old), 'not_judged')
   }

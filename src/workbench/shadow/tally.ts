@@ -2,21 +2,6 @@ import type { Json } from '../../lib/json.js'
 import type { Explanation } from '../explanation-of.js'
 import { type Aspect, type DecisionWord, type Outcome, wordOf } from './decision.js'
 
-/** Why a candidate was not judged on an exchange. */
-export const NOT_JUDGED = [
-  'body',
-  'circuit_breaker',
-  'client_gone',
-  'defect',
-  'http_request',
-  'keys',
-  'limit_of_all_clients',
-  'login',
-  'random',
-  'reconfigured',
-  'response_body'
-] as const
-
 /** One side of a cell: what was decided, and by what of a policy. */
 export interface ShownDecision {
   readonly decision: DecisionWord

@@ -18,6 +18,21 @@ import type { ExplanationRecorder } from '../explanation.js'
 import { type FinalAnswer, type ForwardedRequest, finalAnswer, type Outcome } from './decision.js'
 import type { ShadowSnapshot } from './shadow-snapshot.js'
 
+/** Why a candidate is not judged on an exchange: what it would have to know. */
+export type Unknown =
+  | 'body'
+  | 'circuit_breaker'
+  | 'client_gone'
+  | 'defect'
+  | 'http_request'
+  | 'keys'
+  | 'limit_of_all_clients'
+  | 'login'
+  | 'random'
+  | 'reconfigured'
+  | 'response_body'
+  | 'too_many_buckets'
+
 /** An exchange of a client, as far as its candidate may look at it. */
 export class LiveExchange {
   readonly head: RequestHead
@@ -119,7 +134,7 @@ export class Trial {
   /** `waits`: for what the upstream answers. */
   state: 'ready' | 'runs' | 'waits' | 'done' = 'ready'
   /** Why it cannot be judged. */
-  unknown: string | undefined
+  unknown: Unknown | undefined
   late = false
   /** Is it counted? */
   counted = false
@@ -198,7 +213,7 @@ export class TrialExchange implements Exchange {
 }
 
 /** It cannot be judged: the first reason counts. */
-export function unknown(trial: Trial, reason: string): void {
+export function unknown(trial: Trial, reason: Unknown): void {
   trial.unknown ??= reason
 }
 
