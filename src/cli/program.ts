@@ -12,6 +12,7 @@ import {
   startCommand
 } from './commands.js'
 import { ExitCode } from './process.js'
+import { shadowCommand } from './shadow-command.js'
 import { adoptCommand, applyCommand, planCommand, revertCommand } from './site-commands.js'
 import { testCommand, tryCommand } from './workbench-commands.js'
 
@@ -118,6 +119,7 @@ function createProgram(): Command {
     checkCommand(),
     tryCommand(),
     testCommand(),
+    shadowCommand(),
     planCommand(),
     applyCommand(),
     adoptCommand(),
