@@ -46,7 +46,9 @@ export class CandidateSnapshot extends Snapshot {
   /** What is wrong with the texts that are given instead; empty: nothing. Warnings are left out. */
   problems(): UnitProblems[] {
     return [...(this.#parts.instead ?? [])].flatMap(([key, { text, source }]) => {
-      const problems = this.#compile(key).problems.filter(({ severity }) => severity === 'error')
+      const { policy, problems: found } = this.#compile(key)
+      this.#compiled.set(key, policy)
+      const problems = found.filter(({ severity }) => severity === 'error')
       return problems.length === 0 ? [] : [{ key, source, text, problems }]
     })
   }

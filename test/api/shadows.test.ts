@@ -1,6 +1,7 @@
 import { createServer, type IncomingHttpHeaders } from 'node:http'
 import type { AddressInfo } from 'node:net'
 import t, { type Test } from 'tap'
+import { create, site, visit } from '../helpers/account.js'
 import { type RunningSluice, type SluiceSetup, startSluice } from '../helpers/sluice.js'
 import { asker } from './asking.js'
 
@@ -178,4 +179,242 @@ t.test('limits of a candidate are its own, and go on from what is counted', asyn
     count: 1
   })
   t.match((await seen(empty)).counts, { judged: 4, same: 3, changed: 1 }, 'it has not seen the first one')
+})
+
+t.test('what cannot be known is not judged, and nothing leaves the process for it', async (t) => {
+  const asked: string[] = []
+  const other = createServer((request, response) => {
+    asked.push(request.url ?? '')
+    response.end('{}')
+  })
+  await new Promise<void>((ready) => other.listen(0, '127.0.0.1', ready))
+  t.teardown(() => new Promise((done) => other.close(done)))
+  const origin = `http://127.0.0.1:${(other.address() as AddressInfo).port}`
+  const { sluice, begin, seen } = await open(t, { options: { OUTBOUND_ALLOW_PRIVATE: 'on' } })
+  const jwt = (sources: string) => `
+      - type: jwt-validation
+        config:
+          issuer: { allow_list: [{ value: me }] }
+          audience: { allow_list: [{ value: you }] }
+          http: { tokens: [{ type: jwt, method: header, name: authorization, prefix: "Bearer " }] }
+          jws: { allowed_algorithms: [HS256, RS256], keys: { sources: ${sources} } }`
+  const token = [
+    { alg: 'RS256', kid: 'k' },
+    { iss: 'me', aud: 'you' }
+  ]
+    .map((part) => Buffer.from(JSON.stringify(part)).toString('base64url'))
+    .concat('c2ln')
+    .join('.')
+  const rule = (path: string, action: string) => `
+  - expressions: ["req.url.path == '${path}'"]
+    actions:${action}`
+  const shadow = await begin(
+    policies(`on_http_request:${rule('/ask', `\n      - { type: http-request, config: { url: "${origin}/asked" } }`)}
+${rule('/login', `\n      - { type: openid-connect, config: { issuer_url: "https://idp.test", client_id: a, client_secret: b, scopes: [openid] } }`)}
+${rule('/keys', jwt(`{ additional_jkus: ["${origin}/keys"] }`))}
+${rule('/held', jwt('{ shared_secrets: [{ value: "0123456789abcdef0123456789abcdef" }] }'))}
+${rule('/breaker', '\n      - { type: circuit-breaker, config: { error_threshold: 0.5 } }')}
+${rule('/body', '\n      - { type: request-body-find-replace, config: { replacements: [{ from: a, to: b }] } }')}
+  - expressions: ["req.url.path == '/random' && rand.double() < 2.0"]
+    actions: [{ type: deny }]
+on_http_response:${rule('/content', '\n      - { type: response-body-find-replace, config: { replacements: [{ from: a, to: b }] } }')}
+`)
+  )
+  for (const path of [
+    '/ask',
+    '/login',
+    '/keys',
+    '/held',
+    '/breaker',
+    '/body',
+    '/random',
+    '/content',
+    '/',
+    '/.sluice/login'
+  ])
+    await send(sluice, path, { headers: { authorization: `Bearer ${token}`, accept: 'text/html' } })
+  await send(sluice, '/body', { method: 'POST', body: 'a' })
+  const { counts, not_judged, matrix } = await seen(shadow)
+  t.same(not_judged, { body: 1, circuit_breaker: 1, http_request: 1, keys: 1, login: 2, random: 1, response_body: 1 })
+  t.match(counts, { seen: 11, judged: 3, changed: 1, not_judged: 8, over_budget: 0, dropped: 0 })
+  t.match(matrix[0], {
+    old: { decision: 'forwarded' },
+    new: { decision: 'denied', status: 401, by: { action: 'jwt-validation' } }
+  })
+  t.same(asked, [], 'no other server was asked')
+})
+
+t.test('work on an exchange ends with its budget', async (t) => {
+  const { sluice, begin, seen } = await open(t)
+  const numbers = JSON.stringify(Array.from({ length: 60 }, (_, i) => i))
+  const rule = `  - expressions: ["${numbers}.all(a, ${numbers}.exists(b, a + b >= a))"]\n    actions: [{ type: log, config: { metadata: { a: b } } }]\n`
+  const heavy = policies(`on_http_request:\n${rule.repeat(300)}`)
+  const shadow = await begin({ ...heavy, budget: '1ms' })
+  for (let i = 0; i < 5; i++) t.equal(await send(sluice, '/'), 200)
+  const { counts, work } = await seen(shadow)
+  t.match(counts, { seen: 5, judged: 0, over_budget: 5, waiting: 0 })
+  t.ok(work.slowest < 100, `one took ${work.slowest} ms`)
+})
+
+t.test('a share is one of clients, so that their limits see all that they send', async (t) => {
+  const options = { TRUSTED_PROXIES: '127.0.0.1/32' }
+  const { sluice, begin, seen } = await open(t, { options, policy: LIMIT(1) })
+  const [own, shared] = [
+    await begin({ ...policies(LIMIT(1)), share: 0.25 }),
+    await begin({ ...policies(LIMIT(1).replace('conn.client_ip', `"'all'"`)), share: 0.25 })
+  ]
+  for (let client = 0; client < 120; client++) {
+    const headers = { 'x-forwarded-for': `203.0.113.${client}` }
+    t.same([await send(sluice, '/', { headers }), await send(sluice, '/', { headers })], [200, 429])
+  }
+  const { counts, matrix } = await seen(own)
+  const { seen: sampled = 0 } = counts
+  t.ok(sampled > 20 && sampled < 110 && sampled % 2 === 0, `${sampled} of 240`)
+  t.match(counts, { judged: sampled, same: sampled, changed: 0 })
+  t.same(
+    matrix.map(({ count }) => count),
+    [sampled / 2, sampled / 2],
+    'of each client all requests or none'
+  )
+  t.match(await seen(shared), { counts: { seen: sampled, judged: 0 }, not_judged: { limit_of_all_clients: sampled } })
+})
+
+t.test('it follows the configuration that serves, and ends with its route', async (t) => {
+  const { sluice, begin, seen, get, ask, key } = await open(t)
+  const deny = policies('on_http_request: [{ name: all, actions: [{ type: deny }] }]')
+  const shadow = await begin(deny)
+  await send(sluice, '/')
+  t.ok(
+    (await sluice.reload('on_http_request: [{ name: gone, actions: [{ type: deny, config: { status_code: 410 } }] }]'))
+      .ok
+  )
+  t.equal(await send(sluice, '/'), 410)
+  const { matrix } = await seen(shadow)
+  t.same(
+    matrix.map(({ old, new: is, count }) => [old.status, is.status, count]).sort(),
+    [
+      [410, 403, 1],
+      [null, 403, 1]
+    ].sort()
+  )
+  const { route, edge } = await site(sluice, 'shop.test', {
+    backend: undefined,
+    traffic_policy: { enabled: true, value: ALLOW }
+  })
+  const id = route.slice(route.lastIndexOf('/') + 1)
+  const other = await begin({
+    policies: [{ route: id, text: 'on_http_request: [{ name: all, actions: [{ type: deny }] }]' }]
+  })
+  t.same(other.routes, [id])
+  await visit(sluice, 'shop.test')
+  await visit(sluice, 'other.test')
+  t.match((await seen(other)).counts, { seen: 1, changed: 1 }, 'exchanges of other routes are not looked at')
+  t.equal((await ask(route, { method: 'DELETE', key })).status, 204)
+  t.match(await get(other), {
+    state: 'ended',
+    ended_reason: `the route ${id} is gone, or has no traffic policy any more`
+  })
+  t.match(await get(shadow), { state: 'running' })
+  const changed = await begin({
+    changes: [{ method: 'POST', path: `${edge}/routes`, body: { match: '/new', traffic_policy: { value: LIMIT(1) } } }]
+  })
+  for (const path of ['/new', '/new', '/old']) await visit(sluice, 'shop.test', { path })
+  t.match(await seen(changed), {
+    counts: { seen: 2, changed: 2 },
+    matrix: [{ old: { code: 'NO_ROUTE' }, new: { code: 'NO_UPSTREAM' } }, { new: { decision: 'limited' } }]
+  })
+  t.equal((await ask('/edges/https', { key })).json.https_edges[0].routes.length, 0, 'nothing was written')
+})
+
+t.test('a configuration of writes is tried as a whole', async (t) => {
+  const { sluice, begin, seen, ask, key, got } = await open(t)
+  const { route, edge } = await site(sluice, 'shop.test', { traffic_policy: { value: ALLOW } })
+  const { json: vault } = await ask('/vaults', { method: 'POST', key, body: { name: 'keys' } })
+  const { status } = await ask('/vault_secrets', {
+    method: 'POST',
+    key,
+    body: { vault_id: vault.id, name: 'one', value: 'geheim' }
+  })
+  t.equal(status, 201)
+  const value =
+    "on_http_request: [{ actions: [{ type: custom-response, config: { status_code: 200, body: \"${secrets.get('keys', 'one')}\", headers: { x-key: \"${secrets.get('keys', 'one')}\" } } }] }]"
+  const ips = await create(sluice, '/ip_policies', {})
+  const shadow = await begin({
+    changes: [
+      { method: 'PUT', path: `${route}/ip_restriction`, body: { enabled: true, ip_policy_ids: [ips.id] } },
+      { method: 'PUT', path: `${route}/traffic_policy`, body: { value } },
+      { method: 'DELETE', path: `${route}/ip_restriction` },
+      { method: 'PATCH', path: edge, body: { metadata: 'tried' } }
+    ]
+  })
+  t.same(shadow.routes, [route.slice(route.lastIndexOf('/') + 1)])
+  t.equal((await visit(sluice, 'shop.test')).status, 503)
+  const { matrix } = await seen(shadow)
+  t.match(matrix[0], { old: { code: 'NO_UPSTREAM' }, new: { decision: 'answered', status: 200 }, count: 1 })
+  t.notMatch(JSON.stringify(matrix), /geheim/, 'values of vaults are not shown')
+  t.same(got, [])
+})
+
+t.test('what is wrong with the question is said with its field', async (t) => {
+  const { sluice, ask, key, begin, get } = await open(t)
+  const { route } = await site(sluice, 'shop.test', {})
+  const text = ALLOW
+  const ok = { policies: [{ route: 'default', text }] }
+  for (const [body, code, field] of [
+    [{}, 'FIELD_REQUIRED', 'policies'],
+    [{ ...ok, share: 0 }, 'FIELD_INVALID', 'share'],
+    [{ ...ok, share: '10%' }, 'FIELD_INVALID', 'share'],
+    [{ ...ok, budget: '1s' }, 'FIELD_INVALID', 'budget'],
+    [{ ...ok, duration: '30d' }, 'FIELD_INVALID', 'duration'],
+    [{ ...ok, counters: 'some' }, 'FIELD_INVALID', 'counters'],
+    [{ ...ok, examples: 21 }, 'FIELD_INVALID', 'examples'],
+    [{ ...ok, nothing: 1 }, 'FIELD_UNKNOWN', 'nothing'],
+    [{ policies: [...ok.policies, ...ok.policies] }, 'FIELD_INVALID', 'policies[1].route'],
+    [{ policies: [{ route: 'nowhere', text }] }, 'NOT_FOUND', 'policies.route'],
+    [{ policies: [{ route: 'default', text: 'a: 1' }] }, 'POLICY_PHASE_UNKNOWN', 'traffic_policy.value'],
+    [{ changes: [{ path: '/vaults' }] }, 'FIELD_REQUIRED', 'changes[0].method'],
+    [{ changes: [{ method: 'GET', path: '/vaults' }] }, 'FIELD_INVALID', 'changes[0].method'],
+    [{ changes: [{ method: 'POST', path: '/nowhere' }] }, 'FIELD_INVALID', 'changes[0].path'],
+    [{ changes: [{ method: 'DELETE', path: '/vaults' }] }, 'FIELD_INVALID', 'changes[0].method'],
+    [{ changes: [{ method: 'PATCH', path: '/vaults/vault_1', body: {} }] }, 'NOT_FOUND', undefined],
+    [{ changes: [{ method: 'PATCH', path: route, body: { match: 1 } }] }, 'FIELD_INVALID', 'changes[0].body.match'],
+    [
+      { changes: [{ method: 'PUT', path: `${route}/traffic_policy`, body: { value: 'a: 1' } }] },
+      'POLICY_PHASE_UNKNOWN',
+      'changes[0].body.value'
+    ]
+  ] as const) {
+    const answer = await ask('/shadows', { method: 'POST', body, key })
+    t.match(
+      answer.json,
+      { error_code: `ERR_SLUICE_${code}`, ...(field === undefined ? {} : { details: { field } }) },
+      JSON.stringify([body, answer.json])
+    )
+  }
+  const running = await Promise.all([1, 2, 3, 4].map((n) => begin({ ...ok, duration: `${n === 1 ? 1 : 60}s` })))
+  t.match(await ask('/shadows', { method: 'POST', body: ok, key }), {
+    status: 409,
+    json: { error_code: 'ERR_SLUICE_SHADOWS_FULL' }
+  })
+  const { json } = await ask('/shadows', { key })
+  t.same(new Set(json.shadows.map(({ id }: Shadow) => id)), new Set(running.map(({ id }) => id)))
+  t.ok(json.shadows.every((shadow: Shadow) => shadow.matrix === undefined))
+  const ended = await until(
+    () => get(running[0] as Shadow),
+    ({ state }) => state === 'ended'
+  )
+  t.equal(ended.ended_reason, 'its time is over')
+  t.match(await begin(ok), { state: 'running' })
+  const member = await create(sluice, '/bot_users', { name: 'ann' })
+  const { token } = await create(sluice, '/api_keys', { owner_id: member.id })
+  for (const [method, path] of [
+    ['GET', '/shadows'],
+    ['POST', '/shadows'],
+    ['GET', '/shadows/shd_1'],
+    ['DELETE', '/shadows/shd_1']
+  ] as const) {
+    const refused = await ask(path, { method, key: token, ...(method === 'POST' ? { body: ok } : {}) })
+    t.match(refused, { status: 403, json: { error_code: 'ERR_SLUICE_ADMIN_REQUIRED' } }, `${method} ${path}`)
+  }
+  t.equal((await ask('/shadows/shd_1', { key })).status, 404)
 })

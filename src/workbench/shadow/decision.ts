@@ -1,3 +1,4 @@
+import { flowErrors } from '../../flow/error-codes.js'
 import type { Flow, FlowResponse } from '../../flow/flow.js'
 import type { HeaderList } from '../../flow/headers.js'
 
@@ -51,7 +52,8 @@ export function finalAnswer(
     code,
     headers: response?.headers.list ?? [],
     body,
-    own: response === undefined || response !== of
+    // A route without an upstream refuses what comes, as if it had been asked to.
+    own: response === undefined || response !== of || code === flowErrors.NO_UPSTREAM.code
   }
 }
 

@@ -267,6 +267,7 @@ class TrialExplainer implements Explainer<Flow> {
   }
 
   step(module: string, owner: string, on: 'connect' | 'request' | 'response'): void {
+    if (this.#trial.flow?.reservedPath !== undefined) unknown(this.#trial, 'login')
     this.#mayGoOn()
     this.#trial.recorder?.step(module, owner, on)
   }
