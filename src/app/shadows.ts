@@ -187,7 +187,7 @@ export class RunningShadows implements ShadowRunner {
   /** What a candidate is compiled with, and run by. */
   #bench({ share, budget, counters }: ShadowSettings): Bench {
     const { clock, limiter, trusted, geo, rateLimitHeaders } = this.#parts
-    const judge = new Judge({ forwarding: trustingProxies(trusted), budget, now: () => performance.now() })
+    const judge = new Judge({ forwarding: trustingProxies(trusted), budget, now: () => performance.now(), worked })
     const random = () => {
       if (judge.trial !== undefined) unknown(judge.trial, 'random')
       return 0
@@ -386,6 +386,12 @@ function endOfMillisecond(monotonic: () => number): number {
   const begun = performance.now()
   while (monotonic() <= until && performance.now() - begun < LONGEST_WAIT);
   return until
+}
+
+/** Milliseconds of processors; those of other threads count too. */
+function worked(): number {
+  const { user, system } = process.cpuUsage()
+  return (user + system) / 1_000
 }
 
 function rounded(milliseconds: number): number {

@@ -43,6 +43,8 @@ interface JudgeParts {
   readonly budget: number
   /** Milliseconds of a clock that only goes forward. */
   readonly now: () => number
+  /** Milliseconds that the process has had a processor. */
+  readonly worked: () => number
 }
 
 /**
@@ -58,12 +60,13 @@ export class Judge {
   readonly #pipeline: Pipeline
   readonly #trials = new WeakMap<object, Trial>()
   #trial: Trial | undefined
+  #worked = 0
 
   constructor(parts: JudgeParts) {
     this.#parts = parts
     const observers = new Observers()
     observers.add({
-      begins: (exchange, flow) => this.#begins((exchange as TrialExchange).trial, flow),
+      begins: (exchange, flow) => this.#admitted((exchange as TrialExchange).trial, flow),
       ended: (record) => this.#ended(record)
     })
     this.#pipeline = new Pipeline({
@@ -119,12 +122,20 @@ export class Judge {
     this.#works(trial, goOn)
   }
 
+  /** Work on several runs begins. */
+  begins(): void {
+    this.#worked = this.#parts.worked()
+  }
+
   /** The steps of this run come next. False: its time is over. */
   enters(trial: Trial): boolean {
     this.#trial = trial
-    const now = this.#parts.now()
-    trial.since ??= now
-    if (trial.recorder !== undefined || trial.used + now - trial.since <= this.#parts.budget) return true
+    const { now, worked, budget } = this.#parts
+    const moment = now()
+    trial.since ??= moment
+    if (trial.recorder !== undefined || trial.used + moment - trial.since <= budget) return true
+    // What the process had to wait for a processor is not the work of the run.
+    if (worked() - this.#worked <= budget) return true
     trial.late = true
     return false
   }
@@ -169,7 +180,7 @@ export class Judge {
     return flow.results
   }
 
-  #begins(trial: Trial, flow: AdmittedFlow): Explainer<Flow> {
+  #admitted(trial: Trial, flow: AdmittedFlow): Explainer<Flow> {
     trial.flow = flow
     return new TrialExplainer(this, trial)
   }

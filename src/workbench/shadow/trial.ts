@@ -169,6 +169,20 @@ export class Trial {
     this.recorder = again?.recorder
   }
 
+  /** What it has found is forgotten, and it has its whole time again. */
+  again(): void {
+    this.state = 'ready'
+    this.used = 0
+    this.since = undefined
+    this.late = false
+    this.flow = undefined
+    this.sent = undefined
+    this.answered = undefined
+    this.outcome = undefined
+    this.record = undefined
+    this.goOn = undefined
+  }
+
   /** Why there is no outcome. */
   get failed(): boolean {
     return this.unknown !== undefined || this.late
