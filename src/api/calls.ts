@@ -9,6 +9,7 @@ import type { Explanations } from '../control/explanations.js'
 import type { RecordOperations } from '../control/record-operations.js'
 import type { Reverts } from '../control/reverts.js'
 import type { Revisions } from '../control/revisions.js'
+import type { Shadows } from '../control/shadows.js'
 import type { Sites } from '../control/sites.js'
 import type { Backups } from '../control/transfer/backups.js'
 import type { Exports } from '../control/transfer/exports.js'
@@ -273,6 +274,7 @@ export interface Account {
     Exchanges,
     'list' | 'get' | 'archive' | 'clear' | 'follow' | 'makeKey' | 'replay' | 'compare'
   >
+  readonly shadows: Pick<Shadows, 'create' | 'list' | 'get' | 'remove'>
   readonly site: Pick<Sites, 'get' | 'replace' | 'remove' | 'adopt'>
 }
 

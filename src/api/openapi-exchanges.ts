@@ -81,7 +81,16 @@ const EXCHANGE = object({
   tries: listOf({ type: 'object' }, 'The tries to reach an upstream.'),
   response: orNull(object({ status: integer, headers: FIELDS, body: BODY })),
   logs: listOf({}, 'What log actions recorded.'),
-  explanation: orNull(ref('Explanation'))
+  explanation: orNull(ref('Explanation')),
+  shadow: orNull(
+    object({
+      id: text,
+      uri: text,
+      decision: { type: 'object', description: 'How the shadow decides.' },
+      differs: listOf(text, 'decision, request, response.'),
+      explanation: orNull(ref('Explanation'))
+    })
+  )
 })
 
 const RECORDER = object({

@@ -6,6 +6,7 @@ import { LETTER_PATH, LETTERS_PATH, REDELIVER_PATH, TEST_PATH } from './event-ro
 import { describeExchanges } from './openapi-exchanges.js'
 import { describeExplanations } from './openapi-explain.js'
 import { answer, binary, operation, type Paths, parametersOf, plain, ref, text, withWarnings } from './openapi-parts.js'
+import { describeShadows } from './openapi-shadows.js'
 import { describeSite } from './openapi-site.js'
 import { BACKUP_TYPE, COMMANDS, EXPORT_PATH, METRICS_TYPE, REVERT_PATH, type Readiness } from './service-routes.js'
 
@@ -314,7 +315,8 @@ export function describeService(
     ...TAGS,
     describeSite(paths, schemas),
     describeExplanations(paths, schemas),
-    describeExchanges(paths, schemas)
+    describeExchanges(paths, schemas),
+    describeShadows(paths, schemas)
   ]
 }
 

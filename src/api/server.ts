@@ -23,6 +23,7 @@ import {
   type Degradation,
   type Readiness
 } from './service-routes.js'
+import { addShadows } from './shadow-routes.js'
 import { addSite } from './site-routes.js'
 
 /** What the API shows of the account. */
@@ -114,6 +115,7 @@ function addAccount(router: Router, account: AccountOptions, metrics: boolean): 
   addSite(router, control)
   addExplanations(router, control)
   addExchanges(router, control)
+  addShadows(router, control, baseUrl)
   addSessionCommands(router, control)
   addEventRoutes(router, control)
   addDocsPages(router)

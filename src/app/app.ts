@@ -87,7 +87,18 @@ async function stages(options: Options, host: Host, lifecycle: Lifecycle, live: 
   const siteReader = siteReaderOf(options, host, policies.services)
   const labs = runningLabs(options, foundation, policies.geo)
   const { recorder, source } = openRecorder(options, foundation, { dataPlane, labs, ...policies })
-  const opened = { labs, exchanges: source, keys, seal, siteReader, dataPlane, agents, ...policies, ...events }
+  const opened = {
+    labs,
+    exchanges: source,
+    recorder,
+    keys,
+    seal,
+    siteReader,
+    dataPlane,
+    agents,
+    ...policies,
+    ...events
+  }
   const { control, store, appliedAt } = await openControlPlane(options, host, foundation, opened)
   const { own } = control
   const { site_file } = options

@@ -24,12 +24,14 @@ import { PersistentState } from '../runtime/persistent-state.js'
 import type { Snapshot } from '../runtime/snapshot.js'
 import { untilAnswered } from '../store/copy/reaching-store.js'
 import type { Agents } from '../tunnel/agents/agents.js'
+import type { ExchangeRecorder } from '../workbench/recorder/exchange-recorder.js'
 import type { DataPlane } from './data-plane.js'
 import type { OpenEvents } from './events.js'
 import { explainRunning, type OpenRunningLab } from './explain.js'
 import type { Foundation, Host } from './foundation.js'
 import { policyCheck } from './policy-check.js'
 import type { openPolicyServices } from './server-services.js'
+import { RunningShadows } from './shadows.js'
 import { closeUnused } from './stop.js'
 import { StartingStore, storeName } from './store-copy.js'
 
@@ -49,6 +51,7 @@ interface ControlStage extends OpenEvents, PolicyServicesStage {
   readonly agents: Agents
   readonly labs: OpenRunningLab
   readonly exchanges: ExchangeSource
+  readonly recorder: ExchangeRecorder
 }
 
 export interface OpenControlPlane {
@@ -82,6 +85,13 @@ export async function openControlPlane(
   const { seal, siteReader, dataPlane, agents, services, login, guests, events, folders } = stage
   const applied = { at: undefined as number | undefined }
   followRevisions(foundation, stage)
+  const shadows = new RunningShadows({
+    ...foundation,
+    rateLimitHeaders: options.rate_limit_headers,
+    geo: stage.geo,
+    recorder: stage.recorder
+  })
+  lifecycle.opens({ shadows })
   const control: Omit<ControlOptions, 'store' | 'latest' | 'degraded'> = {
     resources,
     seal,
@@ -91,6 +101,7 @@ export async function openControlPlane(
     testDestination: events.test,
     explain: explainRunning(stage.labs, clock),
     exchanges: stage.exchanges,
+    shadows,
     lettersDropped: events.lettersDropped,
     clock,
     log,

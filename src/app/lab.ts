@@ -49,6 +49,8 @@ interface LabServicesParts {
   readonly documents?: RecentDocuments
   readonly rateLimitHeaders: 'none' | 'draft'
   readonly providers?: OperatorProviders
+  /** Absent: one of its own. */
+  readonly limits?: Limiter
   /** Counters that the lab goes on from; absent: it begins with none. */
   readonly counted?: { window(identity: string, seconds: number): Pick<SlidingWindow, 'inspect'> }
   readonly outside: Outside
@@ -78,7 +80,7 @@ export function labServices(lab: Pick<Lab, 'internal'>, parts: LabServicesParts)
     clock
   })
   return policyServices(base, [
-    provide(limiter, limiterOf(clock, parts.counted)),
+    provide(limiter, parts.limits ?? limiterOf(clock, parts.counted)),
     provide(rateLimitHeaders, parts.rateLimitHeaders),
     provide(logins, login),
     provide(internalRequests, lab.internal)

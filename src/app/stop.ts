@@ -19,6 +19,7 @@ export interface Opened {
   readonly timers: readonly NodeJS.Timeout[]
   readonly health: { stop(): void }
   readonly loop: { stop(): void }
+  readonly shadows: { close(): void }
   readonly traffic: { readonly ports: { drain(within: number): Promise<Drained> }; stop(): void }
   readonly agents: { shut(): Promise<void>; close(): Promise<void> }
   readonly clientTransport: { close(): void }
@@ -86,6 +87,7 @@ export class Lifecycle {
     for (const timer of opened.timers ?? []) clearInterval(timer)
     opened.health?.stop()
     opened.loop?.stop()
+    opened.shadows?.close()
     const { drain } = this.#timeouts
     const draining = opened.traffic?.ports.drain(drain) ?? Promise.resolve(NOTHING_DRAINED)
     const rest = Promise.all([this.#handOver(opened), draining]).then(async () => {

@@ -13,6 +13,7 @@ import {
 } from './commands.js'
 import { logCommand, replayCommand } from './exchange-commands.js'
 import { ExitCode } from './process.js'
+import { shadowCommand } from './shadow-command.js'
 import { adoptCommand, applyCommand, diffCommand, planCommand, revertCommand } from './site-commands.js'
 import { testCommand, tryCommand } from './workbench-commands.js'
 
@@ -121,6 +122,7 @@ function createProgram(): Command {
     testCommand(),
     logCommand(),
     replayCommand(),
+    shadowCommand(),
     planCommand(),
     applyCommand(),
     adoptCommand(),

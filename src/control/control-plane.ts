@@ -19,6 +19,8 @@ import { LiveRecords, Reads } from './reads.js'
 import { RecordOperations } from './record-operations.js'
 import { Reverts } from './reverts.js'
 import { Revisions } from './revisions.js'
+import { Rehearsal } from './shadow-changes.js'
+import { Shadows } from './shadows.js'
 import { Sites } from './sites.js'
 import { Backups } from './transfer/backups.js'
 import { Exports } from './transfer/exports.js'
@@ -48,6 +50,8 @@ export interface ControlPlane {
   readonly explanations: Explanations
   /** What is recorded of traffic. */
   readonly exchanges: Exchanges
+  /** Candidates that run beside traffic. */
+  readonly shadows: Shadows
   readonly serviceAccount: ServiceAccount
   /** What belongs to the process itself. */
   readonly own: OwnUnits
@@ -106,22 +110,25 @@ function forCallers(
   parts: ControlParts
 ): Pick<
   ControlPlane,
-  'records' | 'deadLetters' | 'revisions' | 'reverts' | 'backups' | 'exports' | 'explanations' | 'exchanges'
+  'records' | 'deadLetters' | 'revisions' | 'reverts' | 'backups' | 'exports' | 'explanations' | 'exchanges' | 'shadows'
 > {
   const { testDestination = notDelivered, compile, lettersDropped = async () => undefined, clock } = options
   const { store, catalogue, answers, live, agents } = parts
   const baseUrl = () => answers.baseUrl
   const endpoints = new Endpoints({ store, sources, agents, units: () => live.units, baseUrl, startedAt: clock.wall() })
   const reads = new Reads(parts, new LiveRecords({ store, answers, agents, endpoints }))
+  const operations = { ...parts, compile, reads, test: testDestination }
+  const { run: rehearse } = new Rehearsal({ ...operations, resources: options.resources })
   return {
-    records: new RecordOperations({ ...parts, compile, reads, test: testDestination }),
+    records: new RecordOperations(operations),
     deadLetters: new DeadLetterLists({ parts, reads, lettersDropped }),
     revisions: new Revisions({ store, catalogue, baseUrl }),
     reverts: new Reverts({ ...parts, compile, clock, baseUrl }),
     backups: new Backups(store, options.backupFolder ?? tmpdir()),
     exports: new Exports({ store, clock, records: parts.records, resources: options.resources }),
     explanations: new Explanations(options.explain),
-    exchanges: new Exchanges(options.exchanges, baseUrl)
+    exchanges: new Exchanges(options.exchanges, baseUrl),
+    shadows: new Shadows({ runner: options.shadows, rehearse })
   }
 }
 

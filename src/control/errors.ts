@@ -76,6 +76,11 @@ export const controlErrors = defineErrors({
     text: 'The history does not keep all that an export of a past revision needs, such as the fields of a very large import.',
     help: 'Name a revision after the one that the message names, or use a backup.'
   },
+  SHADOWS_FULL: {
+    status: 409,
+    text: 'As many shadows run as may run at once.',
+    help: 'Delete one of them, or wait until one ends.'
+  },
   LOCKOUT: {
     status: 409,
     text: 'The write would shut the caller out of the API.',

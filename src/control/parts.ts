@@ -23,6 +23,7 @@ import { Edits } from './edits.js'
 import type { ExchangeSource } from './exchanges.js'
 import type { Explain } from './explanations.js'
 import { Catalogue, Records } from './records.js'
+import type { ShadowRunner } from './shadows.js'
 import { Writer } from './writer.js'
 
 /** Sends a test event with this object to a destination; answers with the result. */
@@ -73,6 +74,8 @@ export interface ControlOptions {
   readonly explain?: Explain
   /** Absent: nothing is recorded of traffic. */
   readonly exchanges?: ExchangeSource
+  /** Absent: nothing runs beside traffic. */
+  readonly shadows?: ShadowRunner
   /** Called when dead letters of event destinations were dropped or given back. Must not reject. */
   readonly lettersDropped?: () => Promise<void>
   /** Called for each committed change of a record, after it serves. */

@@ -25,6 +25,7 @@ import type { Reads } from './reads.js'
 import { mayUseVaults } from './record-rules.js'
 import { mayCommand, mayOperate, mayTouch } from './rights.js'
 import type { Draft } from './transaction.js'
+import type { Writer } from './writer.js'
 
 type Body = { readonly body: unknown }
 type Module = { readonly module: string }
@@ -34,8 +35,10 @@ type Key = { readonly key: string }
 type Edit = (draft: Draft, current: ResourceRecord) => Promise<ResourceRecord>
 
 export interface RecordOperationsParts
-  extends Pick<ControlParts, 'store' | 'edits' | 'answers' | 'writer' | 'agents'>,
+  extends Pick<ControlParts, 'edits' | 'answers' | 'agents'>,
     Pick<ControlOptions, 'compile'> {
+  readonly store: StoreReader
+  readonly writer: Pick<Writer, 'write'>
   readonly reads: Reads
   readonly test: TestDestination
 }

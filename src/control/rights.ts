@@ -85,6 +85,7 @@ export const ACCOUNT_RIGHTS = {
   dead_letters: { member: false, refusal: 'only an administrator may see, deliver again or drop dead letters' },
   explain: { member: false, refusal: 'only an administrator may explain requests' },
   exchanges: { member: false, refusal: 'only an administrator may see, follow or replay exchanges' },
+  shadow: { member: false, refusal: 'only an administrator may run, see or end shadows' },
   site_file: { member: false, refusal: 'only an administrator may see, apply or remove the site file' },
   transfer: { member: false, refusal: 'only an administrator may export or import the account' }
 } as const

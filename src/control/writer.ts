@@ -46,6 +46,12 @@ const ATTEMPTS = 5
 /** Others have written more than a transaction may follow. */
 class FarBehind extends Error {}
 
+/** What a write would do. */
+export interface Rehearsed extends Derived {
+  /** Ids of the routes that it touches. */
+  readonly routes: readonly string[]
+}
+
 /** A write that needs nothing but its commit. */
 interface Staged<T> {
   readonly value: T
@@ -75,16 +81,22 @@ export class Writer {
   /** Runs `work` as one transaction and makes what it did serve. Fails with a `ControlError`. */
   async write<T>(call: Call, mode: WriteMode, work: (draft: Draft) => Promise<T>): Promise<{ value: T; done: Done }> {
     mayForce(call.principal, mode)
-    const { touched, ...written } = await this.#write(call, mode, work)
+    const { touched, value, done } = await this.#write(call, mode, work)
     if (touched.size > 0) await this.#settle(touched)
-    return written
+    return { value, done }
+  }
+
+  /** What `work` would make serve: everything but the commit. Fails with a `ControlError`, as the write would. */
+  async rehearse(call: Call, work: (draft: Draft) => Promise<void>): Promise<Rehearsed> {
+    const { derived, done } = await this.#write(call, { dryRun: true }, work)
+    return { ...derived, routes: done.difference.routes ?? [] }
   }
 
   async #write<T>(
     call: Call,
     mode: WriteMode,
     work: (draft: Draft) => Promise<T>
-  ): Promise<{ value: T; done: Done; touched: ReadonlySet<string> }> {
+  ): Promise<{ value: T; done: Done; derived: Derived; touched: ReadonlySet<string> }> {
     const run = async () => {
       const { applied } = this.#parts
       let last: Staged<T> | undefined
@@ -115,7 +127,8 @@ export class Writer {
       const difference = { put: put.map(([key]) => key), drop, ...routes }
       const warnings = staged.warnings.map(({ warning }) => warning)
       const touched = new Set(committed ? staged.draft.touched.map(({ kind }) => kind) : [])
-      return { value: staged.value, done: { committed: applied.revision, difference, warnings }, touched }
+      const done = { committed: applied.revision, difference, warnings }
+      return { value: staged.value, done, derived: staged.derived, touched }
     }
     return await this.#mutex.run(run, { milliseconds: LONGEST_WAIT, refusal: busyHere })
   }

@@ -1,4 +1,4 @@
-import type { Explainer, ValueOrigin } from '../flow/explainer.js'
+import type { ExpressionExplainer, ValueOrigin } from '../flow/explainer.js'
 import type { Flow, Phase } from '../flow/flow.js'
 import type { Clock } from '../lib/clock.js'
 import { type Geo, noGeo } from '../lib/geo.js'
@@ -220,7 +220,8 @@ class CompiledExpression implements Expression {
   }
 
   outcome(flow: Flow): unknown {
-    if (flow.explainer !== undefined) return this.#outcomeExplained(flow, flow.explainer)
+    const record = flow.explainer === undefined ? undefined : flow.explainer.expression(this.source)
+    if (record !== undefined) return this.#outcomeExplained(flow, record)
     const state = this.#idle ?? new State(flow, this.#slots)
     this.#idle = undefined
     state.flow = flow
@@ -233,11 +234,10 @@ class CompiledExpression implements Expression {
     return value
   }
 
-  #outcomeExplained(flow: Flow, explainer: Explainer<Flow>): unknown {
+  #outcomeExplained(flow: Flow, record: ExpressionExplainer): unknown {
     this.#explained ??= this.#explain()
     const { run, slots, from } = this.#explained
     const state: ExplainedState = new State(flow, slots)
-    const record = explainer.expression(this.source)
     state.explainer = record
     const value = evaluated(run, state)
     if (value instanceof EvaluationError) record.failed(value.kind, value.message)

@@ -34,7 +34,7 @@ export interface ValueOrigin {
 
 /**
  * Takes down how one exchange is decided, while it is. A flow has one only where that is wanted: the steps of an exchange call it
- * in the order in which they run, and it changes nothing. Its methods do not throw. `F`: the flow.
+ * in the order in which they run, and it changes nothing. Its methods throw only to give up an imagined exchange. `F`: the flow.
  */
 export interface Explainer<F> {
   /** No client waits for the exchange: what has effects outside of it does not run. */
@@ -48,10 +48,15 @@ export interface Explainer<F> {
   phase(phase: string, owner: string, rules: readonly NamedRule[]): void
   rule(name: string, at: Placed): void
   ruled(outcome: RuleOutcome, reason?: string): void
-  /** An expression is evaluated: of the rule, or of the action that has begun. `place`: undefined inside of an action. */
-  expression(source: string): ExpressionExplainer
+  /**
+   * An expression is evaluated: of the rule, or of the action that has begun. Answers what takes down the values of its parts;
+   * undefined: they are not wanted.
+   */
+  expression(source: string): ExpressionExplainer | undefined
   /** The next expression stands here. */
   at(place: Place | undefined): void
   action(type: string, at: Placed, flow: F): void
   acted(outcome: ActionOutcome, flow: F, reason?: string): void
+  /** What was asked for is not to be had for an imagined exchange, such as keys of a server; absent: that need not be known. */
+  unknown?(what: string): void
 }

@@ -8,6 +8,10 @@ import type { AdmittedFlow } from './admission.js'
 export interface ExchangeObserver {
   /** An exchange is admitted and no step has run. Answers what takes down how it is decided, if anything does. */
   begins(exchange: Exchange, flow: AdmittedFlow): Explainer<Flow> | undefined
+  /** The request is about to be forwarded as the flow has it. `upstream`: key of the unit; undefined: the route has none. */
+  forwards?(flow: Flow, upstream: string | undefined): void
+  /** The head of the answer is final, as `flow.response` has it. `code`: of the error that it is, if it is one. */
+  answers?(flow: Flow, status: number, code: string | undefined): void
   /** Called for each exchange, also for one that was not admitted. */
   ended(record: ExchangeRecord): void
 }
@@ -37,6 +41,14 @@ export class Observers {
       explainer ??= own
     }
     return explainer
+  }
+
+  forwards(flow: Flow, upstream: string | undefined): void {
+    for (const observer of this.#list) observer.forwards?.(flow, upstream)
+  }
+
+  answers(flow: Flow, status: number, code: string | undefined): void {
+    for (const observer of this.#list) observer.answers?.(flow, status, code)
   }
 
   ended(record: ExchangeRecord): void {

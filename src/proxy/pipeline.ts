@@ -215,6 +215,7 @@ export class Pipeline {
     const { accessLog, events, forwarder, observers } = this.#parts
     if (accessLog !== undefined || events.wantsExchanges || observers.list.length > 0)
       context.tries = new UpstreamTries()
+    if (observers.list.length > 0 && context.inside === undefined) observers.forwards(flow, route?.upstream)
     const forwarding = forwarder.forwarding(exchange, flow, snapshot, route?.upstream, context.tries)
     let forwarded = forwarding.start()
     while (forwarded instanceof Promise) forwarded = forwarding.answered(await forwarded)
@@ -272,20 +273,15 @@ export class Pipeline {
   #leave(context: RequestContext, flow: AdmittedFlow, forwarded: Forwarded): Sent | Promise<Sent> {
     const { exchange } = context
     const response = flow.response as FlowResponse
-    if (response === forwarded.response && forwarded.pipe !== undefined) return this.#splice(context, forwarded)
+    const { observers } = this.#parts
     context.status = response.status
     context.code = response.local ? response.headers.get('sluice-error-code') : undefined
+    if (observers.list.length > 0 && context.inside === undefined) observers.answers(flow, context.status, context.code)
+    if (response === forwarded.response && forwarded.pipe !== undefined)
+      return splice(exchange, response, forwarded.pipe)
     const answer = response.local && isGrpc(exchange.request.headers) ? grpcRefusal(response) : response
     if (answer !== response) discard(response)
     return send(exchange, answer, response.close)
-  }
-
-  #splice(context: RequestContext, { response, pipe }: Forwarded): Sent | Promise<Sent> {
-    context.status = response.status
-    return context.exchange.splice(
-      { status: response.status, reason: response.reason, headers: response.headers.list },
-      pipe as NonNullable<typeof pipe>
-    )
   }
 
   #refuse(context: RequestContext, answer: FailureAnswer): Sent | Promise<Sent> {
@@ -345,6 +341,14 @@ function clientEdge(snapshot: Snapshot, host: string, { publicPort, port }: Entr
 
 function refusedWith(answer: FailureAnswer): Forwarded {
   return { response: failureResponse(answer), duration: undefined }
+}
+
+function splice(
+  exchange: Exchange,
+  { status, reason, headers }: FlowResponse,
+  pipe: NonNullable<Forwarded['pipe']>
+): Sent | Promise<Sent> {
+  return exchange.splice({ status, reason, headers: headers.list }, pipe)
 }
 
 function addFields({ response, responseFields }: AdmittedFlow, hsts: string | undefined): void {

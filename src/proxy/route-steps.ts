@@ -39,7 +39,10 @@ export function routeIn(edge: CompiledEdge, snapshot: Snapshot, flow: AdmittedFl
  * Servers that know path parameters find `/admin;x` where `/admin` is, so in the strict form the route of `/admin` has it, unless
  * there is a route whose own path has parameters.
  */
-function routeOf({ routes }: CompiledEdge, { target, pathForm }: FlowRequest): Route | undefined {
+export function routeOf(
+  { routes }: CompiledEdge,
+  { target, pathForm }: Pick<FlowRequest, 'target' | 'pathForm'>
+): Route | undefined {
   const route = routes.find(target.path)
   if (pathForm === 'lenient' || !hasParameters(target.path)) return route
   return route !== undefined && hasParameters(route.path) ? route : routes.find(withoutParameters(target.path))

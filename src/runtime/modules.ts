@@ -8,7 +8,7 @@ import { secretValue } from './secrets.js'
 /** What units with modules are compiled with. */
 export interface ModuleCompilation {
   readonly services: PolicyServices
-  readonly draft: Draft
+  readonly draft: Pick<Draft, 'for'>
   readonly secrets: SecretValues
 }
 

@@ -38,6 +38,7 @@ export class Metrics {
   readonly #retriesRefused: Total
   readonly #reloads: Counters<'result'>
   readonly #revision: Gauge
+  readonly #shadows: Counters<'old' | 'new'>
   readonly policy: PolicyMeter
 
   /** `hasUnit`: does the configuration that serves have a unit with this key? What it has not is shown no more. */
@@ -146,6 +147,12 @@ export class Metrics {
       labelNames: ['result'],
       registers
     })
+    this.#shadows = new Counters({
+      name: 'sluice_shadow_total',
+      help: 'Exchanges that a shadow has seen, by what is decided (old) and what its candidate decides (new).',
+      labelNames: ['old', 'new'],
+      registers
+    })
     this.#revision = new Gauge({ name: 'sluice_revision', help: 'Revision of the running configuration.', registers })
     this.policy = policyMeter(registers)
   }
@@ -236,6 +243,11 @@ export class Metrics {
 
   configuration(result: 'applied' | 'refused'): void {
     this.#reloads.count({ result })
+  }
+
+  /** A shadow has seen an exchange. Both are words of closed sets. */
+  shadowed(old: string, candidate: string): void {
+    this.#shadows.count({ old, new: candidate })
   }
 
   /** This revision of the store serves from now on. */

@@ -11,6 +11,8 @@ export interface CandidateParts {
   readonly actions: readonly Action[]
   /** Texts of policies instead of those that run, by the keys of their units. */
   readonly instead?: ReadonlyMap<string, { readonly text: string; readonly source: string }>
+  /** State that outlives the snapshot, by its identity; absent: it has its own. */
+  readonly kept?: Map<string, unknown>
 }
 
 /**
@@ -20,13 +22,14 @@ export interface CandidateParts {
 export class CandidateSnapshot extends Snapshot {
   readonly #parts: CandidateParts
   readonly #compiled = new Map<string, CompiledPolicy | undefined>()
-  readonly #kept = new Map<string, unknown>()
+  readonly #kept: Map<string, unknown>
   /** Values of vaults that policies have read: they are in nothing that is shown. */
   readonly read = new Set<string>()
 
   constructor(running: Snapshot, parts: CandidateParts) {
     super(running.plan, running.tables, running.revision)
     this.#parts = parts
+    this.#kept = parts.kept ?? new Map()
   }
 
   override policy(key: string): CompiledPolicy | undefined {
@@ -43,7 +46,9 @@ export class CandidateSnapshot extends Snapshot {
   /** What is wrong with the texts that are given instead; empty: nothing. Warnings are left out. */
   problems(): UnitProblems[] {
     return [...(this.#parts.instead ?? [])].flatMap(([key, { text, source }]) => {
-      const problems = this.#compile(key).problems.filter(({ severity }) => severity === 'error')
+      const { policy, problems: found } = this.#compile(key)
+      this.#compiled.set(key, policy)
+      const problems = found.filter(({ severity }) => severity === 'error')
       return problems.length === 0 ? [] : [{ key, source, text, problems }]
     })
   }

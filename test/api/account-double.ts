@@ -150,6 +150,19 @@ export class AccountDouble implements Account {
     compare: async (body: unknown) => this.#noted('compare', { body })
   }
 
+  readonly shadows = {
+    create: async (body: unknown) => {
+      this.#note('create', 'shadow', { body })
+      return { id: 'shd_1', shadow: { id: 'shd_1' } }
+    },
+    list: () => [],
+    get: (id: string) => {
+      this.#note('get', 'shadow', { id })
+      return { id }
+    },
+    remove: (id: string) => this.#note('remove', 'shadow', { id })
+  }
+
   readonly site = {
     get: async () => {
       this.#note('get', 'site_file', {})

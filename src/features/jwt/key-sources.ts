@@ -77,7 +77,10 @@ export const keyFolders = serviceKey<readonly string[] | undefined>('key_folders
 /** Keys that `cacheOf` finds. */
 export function loadedKeys(cacheOf: (flow: Flow) => KeySetCache): KeySource {
   return {
-    current: (flow) => cacheOf(flow).current(),
+    current: (flow) => {
+      flow.explainer?.unknown?.('keys')
+      return cacheOf(flow).current()
+    },
     ready: (flow) => cacheOf(flow).ready(),
     renewed: (flow) => cacheOf(flow).renewed(),
     failing: (flow) => cacheOf(flow).failing

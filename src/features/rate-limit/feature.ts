@@ -166,6 +166,7 @@ const action = defineAction({
 /** What the action publishes. A class, because an object with an accessor of its own costs more than the limit itself. */
 class Results {
   readonly [field: string]: unknown
+  readonly #at: number
   readonly limited: boolean
   readonly remaining: number
   readonly reset_seconds: number
@@ -176,9 +177,10 @@ class Results {
 
   constructor(
     { values, errorCode, errorMessage }: Bucket,
-    { admitted, remaining, resetSeconds }: Decision,
+    { at, admitted, remaining, resetSeconds }: Decision,
     expressions: Expressions
   ) {
+    this.#at = at
     this.limited = !admitted
     this.remaining = remaining
     this.reset_seconds = resetSeconds
@@ -191,6 +193,15 @@ class Results {
   get bucket_key(): string {
     return tupleText(this.#values, this.#expressions)
   }
+
+  static timeOf(results: unknown): number | undefined {
+    return results instanceof Results ? results.#at : undefined
+  }
+}
+
+/** When the last limit of a flow decided: monotonic milliseconds; undefined: none has. */
+export function limitedAt(flow: Flow): number | undefined {
+  return Results.timeOf(lastResults(flow, 'rate_limit'))
 }
 
 interface Bucket {

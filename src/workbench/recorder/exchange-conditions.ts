@@ -26,6 +26,7 @@ const EXCHANGE_VARIABLES: readonly VariableDefinition[] = [
   variable('phase', 'string', ({ decision }) => decision.by?.phase),
   variable('backend', 'string', ({ upstream }) => upstream?.backend),
   variable('server', 'string', ({ upstream }) => upstream?.server),
+  variable('shadow', 'string', ({ shadow }) => shadow?.id),
   variable('duration_ms', 'double', ({ durationMs }) => durationMs),
   variable('upstream_ms', 'double', ({ upstreamMs }) => upstreamMs),
   { path: 'exchange.revision', type: 'int', ...ofInteger((flow) => of(flow).revision) },

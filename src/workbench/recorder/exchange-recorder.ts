@@ -14,7 +14,7 @@ import { ExchangeFile, mustBeWritable } from './exchange-file.js'
 import { ExchangeRing } from './exchange-ring.js'
 import { EXPLAIN_HEADER, ExplainKeys } from './explain-keys.js'
 import { type Noted, recordedExchange, watched } from './noted-exchange.js'
-import { type RecordedExchange, shownExchange } from './recorded-exchange.js'
+import { type RecordedExchange, type ShadowedDecision, shownExchange } from './recorded-exchange.js'
 
 /** What is recorded. */
 export interface RecorderSettings {
@@ -83,6 +83,7 @@ export class ExchangeRecorder {
   #explain: ((flow: Flow) => boolean) | undefined
   #file: ExchangeFile | undefined
   #explainAll = false
+  #attended = 0
   /** Takes it from the observers; undefined: it is none of them. */
   #leave: (() => void) | undefined
   /** Exchanges that are recorded because they repeat others, by the connection that was made for them. */
@@ -163,6 +164,9 @@ export class ExchangeRecorder {
       repeats,
       hasBody: exchange.request.body.framing.kind !== 'none',
       answer: null,
+      record: undefined,
+      kept: undefined,
+      shadow: null,
       requestBody: undefined,
       responseBody: undefined
     }
@@ -183,16 +187,43 @@ export class ExchangeRecorder {
   /** Called for each exchange, also for one that was not admitted. */
   ended(record: ExchangeRecord): void {
     const noted = record.flow?.get(notes)
-    const always = noted?.explainer !== undefined && this.#mustBeKept(noted)
+    if (noted !== undefined) noted.record = record
+    const always = noted !== undefined && this.#mustBeKept(noted)
     if (!always && this.#where === undefined && this.#followers.size === 0) return
-    const now = this.#parts.clock.wall()
-    const recorded = recordedExchange(record, noted, { now, bodies: this.#settings.bodies })
+    const recorded = this.#recorded(record, noted)
     const followers = [...this.#followers].filter(({ where }) => where?.(recorded) !== false)
     if (!always && followers.length === 0 && this.#where?.(recorded) !== true) return
+    if (noted !== undefined) noted.kept = recorded.id
     this.ring.add(recorded)
     this.#file?.write(shownExchange(recorded, this.#parts.baseUrl()))
     for (const follower of followers) follower.take(recorded)
     this.#repeating.get(record.connection.id)?.made(recorded)
+  }
+
+  /** Exchanges are looked at for what shadows may find out about them. Answers the way to stop. */
+  attends(): () => void {
+    this.#attended++
+    this.#look()
+    return () => {
+      this.#attended--
+      this.#look()
+    }
+  }
+
+  /** A shadow decides an exchange otherwise: it is kept, whatever else is recorded. */
+  shadowed(flow: Flow, shadow: ShadowedDecision): void {
+    const noted = flow.get(notes)
+    if (noted === undefined) return
+    noted.shadow = shadow
+    if (noted.record === undefined) return
+    const recorded = this.#recorded(noted.record, noted)
+    if (noted.kept === undefined) this.ring.add(recorded)
+    else this.ring.replace(recorded)
+    noted.kept = recorded.id
+  }
+
+  #recorded(record: ExchangeRecord, noted: Noted | undefined): RecordedExchange {
+    return recordedExchange(record, noted, { now: this.#parts.clock.wall(), bodies: this.#settings.bodies })
   }
 
   /** Ends what follows, and writes what still waits for the file. */
@@ -204,9 +235,10 @@ export class ExchangeRecorder {
     this.#file = undefined
   }
 
-  /** Explained for itself, and not only because a follower wants explanations of what it follows. */
+  /** It is wanted for itself, and not only because it is explained for those who follow others. */
   #mustBeKept(noted: Noted): boolean {
-    return noted.repeats !== null || noted.id !== undefined || this.#explain !== undefined
+    if (noted.repeats !== null || noted.id !== undefined || noted.shadow !== null) return true
+    return noted.explainer !== undefined && this.#explain !== undefined
   }
 
   #isKeyed({ request }: AdmittedFlow): boolean {
@@ -227,6 +259,7 @@ export class ExchangeRecorder {
       this.#explain !== undefined ||
       this.#followers.size > 0 ||
       this.#keys.some ||
+      this.#attended > 0 ||
       this.#repeating.size > 0
     if (wanted) this.#leave ??= this.#parts.observers.add(this)
     else {

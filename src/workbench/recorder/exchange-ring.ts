@@ -52,6 +52,16 @@ export class ExchangeRing {
     return true
   }
 
+  /** Keeps an exchange in the place of the one with its id; one that was dropped meanwhile stays so. */
+  replace(recorded: RecordedExchange): void {
+    const at = this.#held.findLastIndex(({ id }) => id === recorded.id)
+    if (at < this.#first) return
+    const content = Buffer.from(JSON.stringify(recorded))
+    this.#bytes += content.length - (this.#held[at] as Held).content.length
+    this.#held[at] = { id: recorded.id, content }
+    this.#trim()
+  }
+
   get(id: string): RecordedExchange | undefined {
     for (let i = this.#held.length - 1; i >= this.#first; i--) {
       const held = this.#held[i] as Held

@@ -30,6 +30,11 @@ export interface Noted {
   readonly repeats: string | null
   readonly hasBody: boolean
   answer: RecordedExchange['answer']
+  /** Set when it has ended. */
+  record: ExchangeRecord | undefined
+  /** Id under which it is in the ring. */
+  kept: string | undefined
+  shadow: RecordedExchange['shadow']
   requestBody: KeptBody | undefined
   responseBody: KeptBody | undefined
 }
@@ -52,7 +57,7 @@ export function recordedExchange(
   const read = flow?.secretsRead ?? NO_SECRETS
   const at = noted?.at ?? now - record.duration
   const recorded: RecordedExchange = {
-    id: noted?.id ?? newId('exch', at),
+    id: noted?.kept ?? noted?.id ?? newId('exch', at),
     at,
     revision: record.revision,
     entry: flow?.entry ?? entryOf(record),
@@ -82,6 +87,7 @@ export function recordedExchange(
     logs: (flow?.logs ?? []).map((entry) => redact(entry, 0)),
     bodies: noted === undefined || bodies === 0 ? NO_BODIES : bodiesOf(noted, response?.body, bodies),
     explanation: null,
+    shadow: noted?.shadow ?? null,
     repeats: noted?.repeats ?? null,
     hidden: [...read].filter((text) => text !== '')
   }

@@ -5,6 +5,8 @@ import { type PathForm, RequestTarget } from '../../flow/target.js'
 import { unmapIpv4 } from '../../lib/ip.js'
 import { isSensitive, REDACTED, redact, redactUrl } from '../../telemetry/redaction.js'
 import { decisionText, type Explanation, redactedFields, withoutTexts } from '../explanation-of.js'
+import type { Aspect } from '../shadow/decision.js'
+import type { ShownDecision } from '../shadow/tally.js'
 
 /** Bytes of a body that are kept, up to a limit. */
 export interface RecordedBody {
@@ -14,6 +16,17 @@ export interface RecordedBody {
   readonly bytes: number
   /** Is all of it here? */
   readonly whole: boolean
+}
+
+/** How a shadow decides an exchange otherwise than what serves. */
+export interface ShadowedDecision {
+  /** Of the shadow. */
+  readonly id: string
+  readonly decision: ShownDecision
+  /** What differs. */
+  readonly differs: readonly Aspect[]
+  /** Redacted; null: there was no room for it. */
+  readonly explanation: Explanation | null
 }
 
 /** The connection of an exchange, as policies see it. */
@@ -64,6 +77,8 @@ export interface RecordedExchange {
   readonly bodies: { readonly request: RecordedBody | null; readonly response: RecordedBody | null }
   /** Redacted; null: it was not asked for. */
   readonly explanation: Explanation | null
+  /** How a shadow would have decided it; null: none was asked, or it agreed. */
+  readonly shadow: ShadowedDecision | null
   /** Id of the exchange that this one repeats. */
   readonly repeats: string | null
   /** Values of vaults that stand in what was sent: they are not shown. */
@@ -212,7 +227,7 @@ export function exchangeSummary(recorded: RecordedExchange, baseUrl: string): Ex
 
 /** All of an exchange that may be shown: without what sounds like a secret, and without values of vaults. */
 export function shownExchange(recorded: RecordedExchange, baseUrl: string): object {
-  const { connection, client, request, upstream, response, tries, logs, bodies, explanation, hidden } = recorded
+  const { connection, client, request, upstream, response, tries, logs, bodies, explanation, hidden, shadow } = recorded
   const { tls } = connection
   const shown = {
     ...exchangeSummary(recorded, baseUrl),
@@ -242,7 +257,8 @@ export function shownExchange(recorded: RecordedExchange, baseUrl: string): obje
             body: shownBody(bodies.response, response.headers)
           },
     logs,
-    explanation
+    explanation,
+    shadow: shadow === null ? null : { ...shadow, uri: `${baseUrl}/shadows/${shadow.id}` }
   }
   return withoutTexts(shown, new Set(hidden))
 }

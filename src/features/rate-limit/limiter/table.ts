@@ -7,7 +7,7 @@ import { Memory } from './memory.js'
 import { Pressure } from './pressure.js'
 import { type Midstate, SipHash } from './siphash.js'
 import { Sketch } from './sketch.js'
-import { lastOf } from './state.js'
+import { lastOf, type Sink } from './state.js'
 import { Sweep } from './sweep.js'
 
 /*
@@ -44,6 +44,8 @@ import { Sweep } from './sweep.js'
 
 /** The answer to one request. */
 export interface Decision {
+  /** When it was taken: monotonic milliseconds. */
+  at: number
   admitted: boolean
   /** Admissions that are left after this decision. */
   remaining: number
@@ -141,6 +143,7 @@ export class LimiterTable implements Limiter {
     const live = state === 0 ? 0 : this.buckets.expire(state, geometry, now)
     const folded = this.estimate(low, high, geometry, now)
     const left = limit - live - folded - cost
+    decision.at = now
     if (left >= 0) {
       this.memory.doubles[COUNTER.admitted]! += 1
       this.admit(low, high, geometry, state, live, cost, now)
@@ -194,6 +197,15 @@ export class LimiterTable implements Limiter {
       foldedAdmissions: doubles[COUNTER.foldedAdmissions]!,
       dropped: doubles[COUNTER.dropped]!
     }
+  }
+
+  /** Gives the live admissions of the bucket with this hash to `sink`, oldest first; those in the sketch are not among them. */
+  pour(low: number, high: number, geometry: Geometry, sink: Sink): void {
+    const now = this.clock.monotonic()
+    const slot = this.directory.find(low, high)
+    const state = slot === 0 ? 0 : this.memory.words[slot + 2]!
+    if (state === 0 || this.buckets.expire(state, geometry, now) === 0) return
+    this.buckets.pour(state, geometry, Math.floor(now), sink)
   }
 
   private estimate(low: number, high: number, geometry: Geometry, now: number): number {
@@ -294,7 +306,7 @@ export class SlidingWindow {
   refused = 0
   private readonly geometry: Geometry
   private readonly beginning: Midstate
-  private readonly decision: Decision = { admitted: false, remaining: 0, resetSeconds: 0, retryAfterSeconds: 0 }
+  private readonly decision: Decision = { at: 0, admitted: false, remaining: 0, resetSeconds: 0, retryAfterSeconds: 0 }
 
   /**
    * @param identity whose limit it is; together with the length and the key it names a bucket
@@ -323,6 +335,13 @@ export class SlidingWindow {
     if (decision.admitted) this.admitted += 1
     else this.refused += 1
     return decision
+  }
+
+  /** Gives the live admissions of the bucket of `key` to `sink`, oldest first, each with a time that is not before its own. */
+  pour(key: string, sink: Sink): void {
+    const { table } = this
+    table.hash.hashText(this.beginning, key)
+    table.pour(table.hash.low, table.hash.high, this.geometry, sink)
   }
 
   /** What the bucket of `key` holds now; counts nothing. */

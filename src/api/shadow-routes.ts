@@ -1,0 +1,31 @@
+import { type Account, callOf, parameter, pathOf, queryOf, type Router, route } from './calls.js'
+
+/** Where candidates are that run beside traffic. */
+export const SHADOWS_PATH = '/shadows'
+
+/** Runs candidates beside traffic and shows what they decide. They change no record, so they make no revision. */
+export function addShadows(router: Router, { shadows, configuration }: Account, baseUrl: () => string): void {
+  const uri = () => `${baseUrl()}${SHADOWS_PATH}`
+  const item = `${SHADOWS_PATH}/{id}`
+  const serving = () => String(configuration.revision)
+  route(router, 'POST', SHADOWS_PATH, { body: 'json' }, async (request, reply) => {
+    queryOf(request, [])
+    const { id, shadow } = await shadows.create(request.body, callOf(request))
+    return reply.code(201).header('location', `${uri()}/${id}`).header('service-revision', serving()).send(shadow)
+  })
+  route(router, 'GET', SHADOWS_PATH, {}, async (request, reply) => {
+    queryOf(request, [])
+    const list = shadows.list(callOf(request))
+    return reply.header('service-revision', serving()).send({ shadows: list, uri: uri(), next_page_uri: null })
+  })
+  route(router, 'GET', item, {}, async (request, reply) => {
+    queryOf(request, [])
+    const shadow = shadows.get(parameter(pathOf(request), 'id'), callOf(request))
+    return reply.header('service-revision', serving()).send(shadow)
+  })
+  route(router, 'DELETE', item, {}, async (request, reply) => {
+    queryOf(request, [])
+    shadows.remove(parameter(pathOf(request), 'id'), callOf(request))
+    return reply.code(204).header('service-revision', serving()).send()
+  })
+}

@@ -1,0 +1,98 @@
+import { flowErrors } from '../../flow/error-codes.js'
+import type { Flow, FlowResponse } from '../../flow/flow.js'
+import type { HeaderList } from '../../flow/headers.js'
+
+/** What becomes of an exchange, in a word of a closed set. */
+export const DECISIONS = ['forwarded', 'answered', 'redirected', 'denied', 'limited', 'refused', 'closed'] as const
+export type DecisionWord = (typeof DECISIONS)[number]
+
+/** What two decisions differ in: what becomes of the exchange, what the upstream gets, what the client gets. */
+export const ASPECTS = ['decision', 'request', 'response'] as const
+export type Aspect = (typeof ASPECTS)[number]
+
+/** A request as it is forwarded. */
+export interface ForwardedRequest {
+  /** Key of the unit; undefined: the route has none. */
+  readonly upstream: string | undefined
+  readonly method: string
+  readonly uri: string
+  readonly headers: HeaderList
+}
+
+/** The head of the final answer. */
+export interface FinalAnswer {
+  readonly status: number
+  readonly code: string | undefined
+  readonly headers: HeaderList
+  /** Where it is bytes that were made here. */
+  readonly body: Uint8Array | undefined
+  /** Is it another one than what came of forwarding? */
+  readonly own: boolean
+}
+
+/** How an exchange ended, for the one who decides and for the candidate alike. */
+export interface Outcome {
+  readonly forwarded: ForwardedRequest | undefined
+  /** `closed`: there is none. `unknown`: that of an upstream which was not asked. */
+  readonly answer: FinalAnswer | 'closed' | 'unknown'
+  readonly by: Flow['decidedBy']
+}
+
+/** The answer that a flow has now. `of`: what came of forwarding. */
+export function finalAnswer(
+  flow: Flow | undefined,
+  of: FlowResponse | undefined,
+  status: number,
+  code: string | undefined
+): FinalAnswer {
+  const response = flow?.response
+  const body = response?.body instanceof Uint8Array ? response.body : undefined
+  return {
+    status,
+    code,
+    headers: response?.headers.list ?? [],
+    body,
+    // A route without an upstream refuses what comes, as if it had been asked to.
+    own: response === undefined || response !== of || code === flowErrors.NO_UPSTREAM.code
+  }
+}
+
+/** The word for an outcome. */
+export function wordOf({ forwarded, answer }: Outcome): DecisionWord {
+  if (answer === 'closed') return 'closed'
+  if (answer === 'unknown' || (forwarded !== undefined && !answer.own)) return 'forwarded'
+  const { status, code } = answer
+  if (status === 429) return 'limited'
+  if (status === 401 || status === 403) return 'denied'
+  if (status >= 300 && status < 400) return 'redirected'
+  return code !== undefined || status >= 400 ? 'refused' : 'answered'
+}
+
+/** What differs; empty: nothing that the client or the upstream could see. */
+export function differencesOf(old: Outcome, candidate: Outcome): Aspect[] {
+  const aspects: Aspect[] = []
+  if (wordOf(old) !== wordOf(candidate)) return ['decision']
+  if (old.forwarded !== undefined && candidate.forwarded !== undefined) {
+    if (!sameRequest(old.forwarded, candidate.forwarded)) aspects.push('request')
+  }
+  if (typeof old.answer !== 'string' && typeof candidate.answer !== 'string') {
+    if (!sameAnswer(old.answer, candidate.answer)) aspects.push('response')
+  }
+  return aspects
+}
+
+function sameRequest(a: ForwardedRequest, b: ForwardedRequest): boolean {
+  return a.upstream === b.upstream && a.method === b.method && a.uri === b.uri && sameFields(a.headers, b.headers)
+}
+
+function sameAnswer(a: FinalAnswer, b: FinalAnswer): boolean {
+  if (a.status !== b.status || a.code !== b.code || !sameFields(a.headers, b.headers)) return false
+  if (a.body === undefined || b.body === undefined || a.body === b.body) return true
+  return Buffer.compare(a.body, b.body) === 0
+}
+
+function sameFields(a: HeaderList, b: HeaderList): boolean {
+  if (a.length !== b.length) return false
+  for (let i = 0; i < a.length; i++) if (a[i] !== b[i]) return false
+  return true
+}

@@ -1,0 +1,335 @@
+import type { ActionOutcome, Explainer, ExpressionExplainer, Placed, RuleOutcome } from '../../flow/explainer.js'
+import { Flow, type FlowResponse, type InternalRequests } from '../../flow/flow.js'
+import { HeaderFields } from '../../flow/headers.js'
+import type { Verdict } from '../../flow/verdict.js'
+import { unmapIpv4 } from '../../lib/ip.js'
+import type { Place } from '../../lib/positions.js'
+import { Admission, type AdmittedFlow } from '../../proxy/admission.js'
+import type { ClientAddress } from '../../proxy/client-address.js'
+import { type Forwarded, type Forwards, fixedResponse } from '../../proxy/forwarder.js'
+import { HeaderKinds } from '../../proxy/header-sanitizing.js'
+import { PipelineRequests } from '../../proxy/internal-requests.js'
+import { Observers } from '../../proxy/observers.js'
+import { Pipeline } from '../../proxy/pipeline.js'
+import { failureResponse } from '../../proxy/response.js'
+import { absence } from '../../proxy/upstreams.js'
+import { AddressFilter } from '../../runtime/address-filter.js'
+import { asKind } from '../../runtime/plan-changes.js'
+import type { ExchangeRecord } from '../../telemetry/access-log.js'
+import { TrafficEventSource } from '../../telemetry/event-fields.js'
+import { Metrics } from '../../telemetry/metrics.js'
+import { finalAnswer } from './decision.js'
+import { type Trial, TrialExchange, type Unknown, UnreadBody, unknown } from './trial.js'
+
+/** Why exchanges that run these actions are not judged. */
+const NOT_JUDGED: Readonly<Record<string, Unknown>> = {
+  'http-request': 'http_request',
+  oauth: 'login',
+  'openid-connect': 'login',
+  oidc: 'login',
+  'circuit-breaker': 'circuit_breaker'
+}
+
+/** Ends a run from inside of its steps. */
+const GIVEN_UP = new Error('the run is given up')
+
+const nothing = () => undefined
+const SILENT = { info: nothing, warn: nothing, error: nothing }
+const NO_EVENTS = { wants: () => false, publish: nothing, put: nothing }
+
+interface JudgeParts {
+  readonly forwarding: ClientAddress
+  /** Milliseconds of work for one exchange. */
+  readonly budget: number
+  /** Milliseconds of a clock that only goes forward. */
+  readonly now: () => number
+  /** Milliseconds that the process has had a processor. */
+  readonly worked: () => number
+}
+
+/**
+ * Runs candidates on exchanges of clients, through the steps of the product: admission, route, modules and policies. Nothing leaves
+ * it: upstreams are not asked, and what has to be known from elsewhere makes an exchange one that is not judged.
+ */
+export class Judge {
+  /** Stands where the exchange that is judged stood. */
+  readonly clock = { monotonic: () => this.#trial?.time ?? 0, wall: () => this.#trial?.wall ?? 0 }
+  /** For the services of policies: what they would ask internal entries with. */
+  readonly internal: InternalRequests
+  readonly #parts: JudgeParts
+  readonly #pipeline: Pipeline
+  readonly #trials = new WeakMap<object, Trial>()
+  #trial: Trial | undefined
+  #worked = 0
+
+  constructor(parts: JudgeParts) {
+    this.#parts = parts
+    const observers = new Observers()
+    observers.add({
+      begins: (exchange, flow) => this.#admitted((exchange as TrialExchange).trial, flow),
+      ended: (record) => this.#ended(record)
+    })
+    this.#pipeline = new Pipeline({
+      holder: { current: () => this.#running.snapshot },
+      admission: new Admission({
+        kinds: new HeaderKinds(),
+        forwarding: parts.forwarding,
+        clock: this.clock,
+        endpoints: new AddressFilter('endpoints', { log: SILENT }),
+        // The one that serves has seen whose certificate was shown.
+        tls: {
+          misdirected: (connection, _host, edge) => connection.tls === undefined && edge?.tls?.authorities !== undefined
+        }
+      }),
+      forwarder: {
+        forwarding: (exchange, flow, _units, key) => this.#forwarding(exchange as TrialExchange, flow, key)
+      },
+      observers,
+      clock: this.clock,
+      metrics: new Metrics(),
+      challenge: nothing,
+      listenerPort: (key) => asKind(this.#running.snapshot.plan.units.get(key), 'listener')?.port,
+      accessLog: undefined,
+      events: new TrafficEventSource(NO_EVENTS),
+      log: SILENT
+    })
+    this.internal = new PipelineRequests(this.#pipeline, this.clock)
+  }
+
+  /** Whose steps run now: what is asked for without a flow is asked for by it. */
+  get trial(): Trial | undefined {
+    return this.#trial
+  }
+
+  /** Runs until it is done, waits for the upstream, or works on elsewhere. Never throws. */
+  run(trial: Trial): void {
+    trial.state = 'runs'
+    this.#works(trial, () => {
+      const exchange = new TrialExchange(trial)
+      this.#trials.set(exchange.request, trial)
+      const results = this.#connect(trial)
+      if (trial.outcome !== undefined) return this.#done(trial)
+      void this.#pipeline.serve(exchange, trial.live.entry, results)
+    })
+  }
+
+  /** Goes on with a run that waits for the upstream, when what the client got is decided. */
+  resume(trial: Trial): void {
+    const { goOn, live } = trial
+    if (trial.state !== 'waits' || goOn === undefined) return
+    trial.state = 'runs'
+    trial.wall = live.respondedAt
+    this.#works(trial, goOn)
+  }
+
+  /** Work on several runs begins. */
+  begins(): void {
+    this.#worked = this.#parts.worked()
+  }
+
+  /** The steps of this run come next. False: its time is over. */
+  enters(trial: Trial): boolean {
+    this.#trial = trial
+    const { now, worked, budget } = this.#parts
+    const moment = now()
+    trial.since ??= moment
+    if (trial.recorder !== undefined || trial.used + moment - trial.since <= budget) return true
+    // What the process had to wait for a processor is not the work of the run.
+    if (worked() - this.#worked <= budget) return true
+    trial.late = true
+    return false
+  }
+
+  /** A piece of work has come to its end. */
+  rests(trial: Trial): void {
+    if (trial.since === undefined) return
+    trial.used += this.#parts.now() - trial.since
+    trial.since = undefined
+  }
+
+  #works(trial: Trial, work: () => void): void {
+    this.#trial = trial
+    trial.since = this.#parts.now()
+    work()
+  }
+
+  get #running(): Trial {
+    if (this.#trial === undefined) throw new TypeError('no run has begun')
+    return this.#trial
+  }
+
+  /** `on_tcp_connect` runs anew only where the candidate has another one: what the connection did is known. */
+  #connect(trial: Trial): Flow['results'] {
+    const { live, snapshot } = trial
+    if (!snapshot.decidesConnections) return live.connected
+    const phase = snapshot.connectPolicy()?.phases.on_tcp_connect
+    if (!phase) return undefined
+    const { connection, entry } = live
+    const flow = new Flow(connection, entry, unmapIpv4(connection.peer.address), connection.peer.port)
+    flow.units = snapshot
+    const explainer = new TrialExplainer(this, trial)
+    flow.explainer = explainer
+    try {
+      explainer.step('traffic_policy', phase.owner, 'connect')
+      const verdict = phase.run(flow)
+      if (verdict !== undefined) trial.outcome = { forwarded: undefined, answer: 'closed', by: flow.decidedBy }
+    } catch (error) {
+      if (error !== GIVEN_UP) unknown(trial, 'defect')
+      trial.outcome = { forwarded: undefined, answer: 'unknown', by: undefined }
+    }
+    return flow.results
+  }
+
+  #admitted(trial: Trial, flow: AdmittedFlow): Explainer<Flow> {
+    trial.flow = flow
+    return new TrialExplainer(this, trial)
+  }
+
+  #forwarding(
+    { trial }: TrialExchange,
+    flow: AdmittedFlow,
+    upstream: string | undefined
+  ): ReturnType<Forwards['forwarding']> {
+    const { live } = trial
+    const { method, target, headers } = flow.request
+    trial.sent = { upstream, method, uri: target.uri, headers: headers.list }
+    return {
+      start: () => {
+        const answer = this.#answer(trial)
+        if (answer !== undefined) return this.#forwarded(trial, answer)
+        if (live.outcome !== undefined) throw this.#ends(trial)
+        this.rests(trial)
+        trial.state = 'waits'
+        return new Promise<never>((resolve, reject) => {
+          trial.goOn = () => {
+            const late = this.#answer(trial)
+            if (late === undefined) reject(this.#ends(trial))
+            else resolve(late as never)
+          }
+        })
+      },
+      answered: (answer) => this.#forwarded(trial, answer as unknown as FlowResponse)
+    }
+  }
+
+  /** What the upstream of a candidate answers, where that is known: the same upstream was asked for the same, or it is a fixed answer. */
+  #answer({ live, sent, snapshot }: Trial): FlowResponse | undefined {
+    if (sent?.upstream === undefined) return failureResponse(absence(snapshot, undefined))
+    const unit = snapshot.upstream(sent.upstream)
+    if (unit === undefined) return failureResponse(absence(snapshot, sent.upstream))
+    if (unit.form === 'response') return fixedResponse(unit)
+    const { sent: asked, response } = live
+    const same = asked?.upstream === sent.upstream && asked.method === sent.method && asked.uri === sent.uri
+    return same ? response : undefined
+  }
+
+  /** It would be forwarded, and what comes of that is not known. */
+  #ends(trial: Trial): Error {
+    trial.outcome = { forwarded: trial.sent, answer: 'unknown', by: undefined }
+    return GIVEN_UP
+  }
+
+  #forwarded(trial: Trial, response: FlowResponse): Forwarded {
+    this.enters(trial)
+    const { status, reason, headers, body, local, close } = response
+    const unread =
+      body === undefined || body instanceof Uint8Array
+        ? body
+        : new UnreadBody('framing' in body ? body.framing : OPEN, () => unknown(trial, 'response_body'))
+    const own = { status, reason, headers: new HeaderFields([...headers.list]), local, body: unread }
+    trial.answered = { ...own, ...(close === true ? { close } : {}), transforms: [], trailers: undefined }
+    return { response: trial.answered, duration: 0 }
+  }
+
+  #ended(record: ExchangeRecord): void {
+    const trial = this.#trials.get(record.request)
+    if (trial === undefined || trial.state === 'done') return
+    const { flow, status, code } = record
+    trial.record = record
+    const answer = () => (status === 0 ? 'closed' : finalAnswer(flow, trial.answered, status, code))
+    trial.outcome ??= { forwarded: trial.sent, answer: answer(), by: flow?.decidedBy }
+    this.#done(trial)
+  }
+
+  #done(trial: Trial): void {
+    this.rests(trial)
+    trial.state = 'done'
+    trial.onDone?.()
+  }
+}
+
+const OPEN = { kind: 'open' } as const
+
+/** Looks at the steps of one run: whether it may go on, and within its time. */
+class TrialExplainer implements Explainer<Flow> {
+  readonly imagined = true
+  readonly #judge: Judge
+  readonly #trial: Trial
+
+  constructor(judge: Judge, trial: Trial) {
+    this.#judge = judge
+    this.#trial = trial
+  }
+
+  unjudged(_module: string, _owner: string, reason: string): void {
+    // The modules of a candidate say it in these words.
+    unknown(this.#trial, reason as Unknown)
+    this.#mayGoOn()
+  }
+
+  step(module: string, owner: string, on: 'connect' | 'request' | 'response'): void {
+    if (this.#trial.flow?.reservedPath !== undefined) unknown(this.#trial, 'login')
+    this.#mayGoOn()
+    this.#trial.recorder?.step(module, owner, on)
+  }
+
+  stepped(verdict: Verdict | undefined): void {
+    this.#mayGoOn()
+    this.#trial.recorder?.stepped(verdict)
+  }
+
+  phase(...about: Parameters<Explainer<Flow>['phase']>): void {
+    this.#trial.recorder?.phase(...about)
+  }
+
+  rule(): void {
+    this.#mayGoOn()
+    this.#trial.recorder?.rule()
+  }
+
+  ruled(outcome: RuleOutcome, reason?: string): void {
+    this.#mayGoOn()
+    this.#trial.recorder?.ruled(outcome, reason)
+  }
+
+  expression(source: string): ExpressionExplainer | undefined {
+    this.#judge.enters(this.#trial)
+    return this.#trial.recorder?.expression(source)
+  }
+
+  at(place: Place | undefined): void {
+    this.#trial.recorder?.at(place)
+  }
+
+  action(type: string, at: Placed, flow: Flow): void {
+    const reason = NOT_JUDGED[type]
+    if (reason !== undefined) unknown(this.#trial, reason)
+    this.#mayGoOn()
+    this.#trial.recorder?.action(type, at, flow)
+  }
+
+  acted(outcome: ActionOutcome, flow: Flow, reason?: string): void {
+    this.#mayGoOn()
+    this.#trial.recorder?.acted(outcome, flow, reason)
+  }
+
+  unknown(what: string): void {
+    unknown(this.#trial, what as Unknown)
+  }
+
+  /** Throws when the run is to end here. */
+  #mayGoOn(): void {
+    const { failed } = this.#trial
+    if (failed || !this.#judge.enters(this.#trial)) throw GIVEN_UP
+  }
+}
