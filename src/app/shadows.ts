@@ -1,5 +1,5 @@
 import { ControlError, controlErrors, refusedPolicy } from '../control/errors.js'
-import type { ShadowCandidate, ShadowRunner, ShadowSettings } from '../control/shadows.js'
+import type { Beside, ShadowCandidate, ShadowRunner, ShadowSettings } from '../control/shadows.js'
 import { limitedAt } from '../features/rate-limit/feature.js'
 import { actions, modules } from '../features/registry.js'
 import { isInternal } from '../flow/flow.js'
@@ -19,7 +19,7 @@ import type { Snapshot } from '../runtime/snapshot.js'
 import { Judge } from '../workbench/shadow/judge.js'
 import { type Candidate, ShadowRun } from '../workbench/shadow/shadow.js'
 import { type ShadowParts, ShadowSnapshot } from '../workbench/shadow/shadow-snapshot.js'
-import type { ShadowCounts, ShadowExample } from '../workbench/shadow/tally.js'
+import type { ShadowExample } from '../workbench/shadow/tally.js'
 import { unknown } from '../workbench/shadow/trial.js'
 import type { Foundation } from './foundation.js'
 import { labExpressions, labServices } from './lab.js'
@@ -36,13 +36,6 @@ type OfFoundation = 'clock' | 'log' | 'holder' | 'observers' | 'metrics' | 'limi
 interface RunningShadowsParts extends Pick<Foundation, OfFoundation> {
   readonly rateLimitHeaders: Options['rate_limit_headers']
   readonly geo: Geo
-}
-
-/** A configuration that runs beside the one that serves, for who decides by what it sees. */
-export interface Beside {
-  /** What it has seen so far. */
-  readonly counts: ShadowCounts
-  end(): void
 }
 
 interface Shadow {
@@ -88,10 +81,6 @@ export class RunningShadows implements ShadowRunner {
     return { id: shadow.id, shadow: this.#present(shadow, true) }
   }
 
-  /**
-   * Runs a whole configuration beside the one that serves, such as the one before a write. `routes`: ids of those whose exchanges
-   * are judged. It stands beside those of the API and in none of their lists.
-   */
   beside(base: Snapshot, routes: Candidate['routes'], settings: ShadowSettings): Beside {
     const bench = this.#bench(settings)
     const candidate: Candidate = { routes, on: (running) => new ShadowSnapshot(base, running, bench.parts) }

@@ -1,6 +1,7 @@
 import type { Json } from '../lib/json.js'
 import { formatDuration, parseDuration } from '../lib/units.js'
 import { policyKey } from '../resources/units.js'
+import type { Snapshot } from '../runtime/snapshot.js'
 import type { Call } from './calls.js'
 import { notFound } from './errors.js'
 import { countOf, listOf, membersOf, nameOf, refused, textOf, wordOf } from './request-body.js'
@@ -31,8 +32,27 @@ export interface ShadowCandidate {
   readonly changes: Rehearsed | undefined
 }
 
+/** What a shadow has seen of exchanges so far. */
+interface BesideCounts {
+  /** Exchanges that it was to judge. */
+  readonly seen: number
+  readonly judged: number
+  readonly changed: number
+}
+
+/** A configuration that runs beside the one that serves, for what decides by its counts. */
+export interface Beside {
+  readonly counts: BesideCounts
+  end(): void
+}
+
 /** Runs candidates beside traffic. */
 export interface ShadowRunner {
+  /**
+   * Runs a whole configuration beside the one that serves, such as the one before a write. `routes`: ids of those whose exchanges
+   * are judged. It is none of those that the API limits and lists, and goes on until it is ended.
+   */
+  beside(base: Snapshot, routes: ReadonlySet<string> | 'every', settings: ShadowSettings): Beside
   /** Fails with a ControlError for a policy with errors, a route that is not there, or when too many run. */
   start(candidate: ShadowCandidate, settings: ShadowSettings): Promise<{ readonly id: string; readonly shadow: Json }>
   /** The newest first, without examples. */
