@@ -1,5 +1,5 @@
 import { ControlError, controlErrors, refusedPolicy } from '../control/errors.js'
-import type { Beside, ShadowCandidate, ShadowRunner, ShadowSettings } from '../control/shadows.js'
+import type { Beside, ShadowCandidate, ShadowRunner, ShadowSettings } from '../control/shadow-runner.js'
 import { limitedAt } from '../features/rate-limit/feature.js'
 import { actions, modules } from '../features/registry.js'
 import { isInternal } from '../flow/flow.js'

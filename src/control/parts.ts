@@ -22,7 +22,7 @@ import type { SiteReading } from './declared/site-request.js'
 import { Edits } from './edits.js'
 import type { Explain } from './explanations.js'
 import { Catalogue, Records } from './records.js'
-import type { ShadowRunner } from './shadows.js'
+import type { ShadowRunner } from './shadow-runner.js'
 import { Writer } from './writer.js'
 
 /** Sends a test event with this object to a destination; answers with the result. */
