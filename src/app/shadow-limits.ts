@@ -91,7 +91,7 @@ export class ShadowLimits implements Limiter {
 }
 
 interface Admissions {
-  /** Whole monotonic milliseconds. */
+  /** Monotonic milliseconds: whole ones, but for the last. */
   readonly stamp: number
   readonly count: number
 }
@@ -104,10 +104,10 @@ function admissionsUntil(
   seconds: number
 ): Admissions[] {
   const all: Admissions[] = []
-  running.pour(key, { add: (stamp, count) => all.push({ stamp, count }) })
+  const last = running.pour(key, { add: (stamp, count) => all.push({ stamp, count }) })
   const span = Math.max((seconds * 1_000) / 120, seconds > 7_200 ? 60_000 : 0)
   return all.flatMap(({ stamp, count }) => {
-    if (stamp <= until) return [{ stamp, count }]
+    if (stamp <= until) return [{ stamp: last !== undefined && Math.ceil(last) === stamp ? last : stamp, count }]
     return count > 1 && stamp - span <= until ? [{ stamp: until, count: count - 1 }] : []
   })
 }

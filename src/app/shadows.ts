@@ -1,5 +1,5 @@
 import { ControlError, controlErrors, refusedPolicy } from '../control/errors.js'
-import type { ShadowCandidate, ShadowRunner, ShadowSettings } from '../control/shadows.js'
+import type { Beside, ShadowCandidate, ShadowRunner, ShadowSettings } from '../control/shadow-runner.js'
 import { limitedAt } from '../features/rate-limit/feature.js'
 import { actions, modules } from '../features/registry.js'
 import { type Flow, isInternal } from '../flow/flow.js'
@@ -20,7 +20,7 @@ import type { ExchangeRecorder } from '../workbench/recorder/exchange-recorder.j
 import { Judge } from '../workbench/shadow/judge.js'
 import { type Candidate, ShadowRun } from '../workbench/shadow/shadow.js'
 import { type ShadowParts, ShadowSnapshot } from '../workbench/shadow/shadow-snapshot.js'
-import type { ShadowCounts, ShadowExample } from '../workbench/shadow/tally.js'
+import type { ShadowExample } from '../workbench/shadow/tally.js'
 import { unknown } from '../workbench/shadow/trial.js'
 import type { Foundation } from './foundation.js'
 import { labExpressions, labServices } from './lab.js'
@@ -38,13 +38,6 @@ interface RunningShadowsParts extends Pick<Foundation, OfFoundation> {
   readonly rateLimitHeaders: Options['rate_limit_headers']
   readonly geo: Geo
   readonly recorder: Pick<ExchangeRecorder, 'attends' | 'shadowed'>
-}
-
-/** A configuration that runs beside the one that serves, for who decides by what it sees. */
-export interface Beside {
-  /** What it has seen so far. */
-  readonly counts: ShadowCounts
-  end(): void
 }
 
 interface Shadow {
@@ -93,10 +86,6 @@ export class RunningShadows implements ShadowRunner {
     return { id: shadow.id, shadow: this.#present(shadow, true) }
   }
 
-  /**
-   * Runs a whole configuration beside the one that serves, such as the one before a write. `routes`: ids of those whose exchanges
-   * are judged. It stands beside those of the API and in none of their lists.
-   */
   beside(base: Snapshot, routes: Candidate['routes'], settings: ShadowSettings): Beside {
     const bench = this.#bench(settings)
     const candidate: Candidate = { routes, on: (running) => new ShadowSnapshot(base, running, bench.parts) }

@@ -23,7 +23,7 @@ import { Edits } from './edits.js'
 import type { ExchangeSource } from './exchanges.js'
 import type { Explain } from './explanations.js'
 import { Catalogue, Records } from './records.js'
-import type { ShadowRunner } from './shadows.js'
+import type { ShadowRunner } from './shadow-runner.js'
 import { Writer } from './writer.js'
 
 /** Sends a test event with this object to a destination; answers with the result. */

@@ -6,41 +6,8 @@ import { notFound } from './errors.js'
 import { countOf, listOf, membersOf, nameOf, refused, textOf, wordOf } from './request-body.js'
 import { mustHave } from './rights.js'
 import { type ShadowChange, shadowChange } from './shadow-changes.js'
+import type { ShadowCandidate, ShadowRunner, ShadowSettings } from './shadow-runner.js'
 import type { Rehearsed } from './writer.js'
-
-/** How a shadow runs. Times are milliseconds. */
-export interface ShadowSettings {
-  /** For people; null: none. */
-  readonly name: string | null
-  /** Of the clients, above 0 to 1. */
-  readonly share: number
-  /** For one exchange. */
-  readonly budget: number
-  readonly duration: number
-  /** Do limits go on from what is counted now? */
-  readonly counters: 'running' | 'empty'
-  /** Examples of each kind of difference. */
-  readonly examples: number
-}
-
-/** What a shadow tries. */
-export interface ShadowCandidate {
-  /** Policies instead of those that serve, by the keys of their units. */
-  readonly instead: ReadonlyMap<string, { readonly text: string; readonly source: string }>
-  /** What writes would make serve; undefined: there are none. */
-  readonly changes: Rehearsed | undefined
-}
-
-/** Runs candidates beside traffic. */
-export interface ShadowRunner {
-  /** Fails with a ControlError for a policy with errors, a route that is not there, or when too many run. */
-  start(candidate: ShadowCandidate, settings: ShadowSettings): Promise<{ readonly id: string; readonly shadow: Json }>
-  /** The newest first, without examples. */
-  list(): readonly Json[]
-  get(id: string): Json | undefined
-  /** Ends it and forgets what it has seen. False: there is none. */
-  remove(id: string): boolean
-}
 
 const text = (description: string) => ({ type: 'string', description })
 const MOST_DURATION = 7 * 24 * 3_600_000

@@ -3,12 +3,25 @@ import type { Flow, FlowResponse } from '../../flow/flow.js'
 import type { HeaderList } from '../../flow/headers.js'
 
 /** What becomes of an exchange, in a word of a closed set. */
-export const DECISIONS = ['forwarded', 'answered', 'redirected', 'denied', 'limited', 'refused', 'closed'] as const
-export type DecisionWord = (typeof DECISIONS)[number]
+export type DecisionWord = 'forwarded' | 'answered' | 'redirected' | 'denied' | 'limited' | 'refused' | 'closed'
+
+/** Why a candidate is not judged on an exchange: what it would have to know. */
+export type Unknown =
+  | 'body'
+  | 'circuit_breaker'
+  | 'client_gone'
+  | 'defect'
+  | 'http_request'
+  | 'keys'
+  | 'limit_of_all_clients'
+  | 'login'
+  | 'random'
+  | 'reconfigured'
+  | 'response_body'
+  | 'too_many_buckets'
 
 /** What two decisions differ in: what becomes of the exchange, what the upstream gets, what the client gets. */
-export const ASPECTS = ['decision', 'request', 'response'] as const
-export type Aspect = (typeof ASPECTS)[number]
+export type Aspect = 'decision' | 'request' | 'response'
 
 /** A request as it is forwarded. */
 export interface ForwardedRequest {

@@ -18,8 +18,8 @@ import { asKind } from '../../runtime/plan-changes.js'
 import type { ExchangeRecord } from '../../telemetry/access-log.js'
 import { TrafficEventSource } from '../../telemetry/event-fields.js'
 import { Metrics } from '../../telemetry/metrics.js'
-import { finalAnswer } from './decision.js'
-import { type Trial, TrialExchange, type Unknown, UnreadBody, unknown } from './trial.js'
+import { finalAnswer, type Unknown } from './decision.js'
+import { type Trial, TrialExchange, UnreadBody, unknown } from './trial.js'
 
 /** Why exchanges that run these actions are not judged. */
 const NOT_JUDGED: Readonly<Record<string, Unknown>> = {

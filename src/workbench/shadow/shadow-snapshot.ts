@@ -4,7 +4,7 @@ import { compileModules, type ModuleCompilation } from '../../runtime/modules.js
 import { asKind } from '../../runtime/plan-changes.js'
 import type { Snapshot } from '../../runtime/snapshot.js'
 import { type CandidateParts, CandidateSnapshot } from '../candidate-snapshot.js'
-import type { Unknown } from './trial.js'
+import type { Unknown } from './decision.js'
 
 /** Why exchanges that meet these modules are not judged: what they need, the candidate does not have. */
 const NOT_JUDGED: Readonly<Record<string, Unknown>> = {

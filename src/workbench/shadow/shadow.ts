@@ -11,11 +11,11 @@ import type { ExchangeRecord } from '../../telemetry/access-log.js'
 import { redactUrl } from '../../telemetry/redaction.js'
 import { ExplanationRecorder } from '../explanation.js'
 import { type Explanation, explanationOf, withoutTexts } from '../explanation-of.js'
-import { differencesOf, type Outcome, wordOf } from './decision.js'
+import { differencesOf, type Outcome, type Unknown, wordOf } from './decision.js'
 import type { Judge } from './judge.js'
 import type { ShadowSnapshot } from './shadow-snapshot.js'
 import { type ShadowExample, shownDecision, Tally } from './tally.js'
-import { LiveExchange, Trial, type Unknown, unknown } from './trial.js'
+import { LiveExchange, Trial, unknown } from './trial.js'
 
 /** Exchanges that are under way at once, and bytes of their heads: what is beyond is dropped. */
 const MOST_WAITING = 10_000
@@ -29,7 +29,7 @@ const SECOND_TIMES = 20
 /** Milliseconds between differences that are passed on although there are examples enough. */
 const PASSED_ON_EVERY = 1_000
 
-export interface ShadowSettings {
+interface ShadowSettings {
   /** Of the clients, 0 to 1. */
   readonly share: number
   /** Of one cell. */
@@ -311,7 +311,7 @@ async function settled(is: () => boolean): Promise<void> {
 }
 
 /** All exchanges of a client or none, so that limits of one client see all of its requests. */
-export function isSampled(address: string, share: number): boolean {
+function isSampled(address: string, share: number): boolean {
   if (share >= 1) return true
   let hash = 0x811c9dc5
   const key = clientKey(address)

@@ -15,23 +15,8 @@ import type { AdmittedFlow } from '../../proxy/admission.js'
 import type { Snapshot } from '../../runtime/snapshot.js'
 import type { ExchangeRecord } from '../../telemetry/access-log.js'
 import type { ExplanationRecorder } from '../explanation.js'
-import { type FinalAnswer, type ForwardedRequest, finalAnswer, type Outcome } from './decision.js'
+import { type FinalAnswer, type ForwardedRequest, finalAnswer, type Outcome, type Unknown } from './decision.js'
 import type { ShadowSnapshot } from './shadow-snapshot.js'
-
-/** Why a candidate is not judged on an exchange: what it would have to know. */
-export type Unknown =
-  | 'body'
-  | 'circuit_breaker'
-  | 'client_gone'
-  | 'defect'
-  | 'http_request'
-  | 'keys'
-  | 'limit_of_all_clients'
-  | 'login'
-  | 'random'
-  | 'reconfigured'
-  | 'response_body'
-  | 'too_many_buckets'
 
 /** An exchange of a client, as far as its candidate may look at it. */
 export class LiveExchange {

@@ -199,13 +199,17 @@ export class LimiterTable implements Limiter {
     }
   }
 
-  /** Gives the live admissions of the bucket with this hash to `sink`, oldest first; those in the sketch are not among them. */
-  pour(low: number, high: number, geometry: Geometry, sink: Sink): void {
+  /**
+   * Gives the live admissions of the bucket with this hash to `sink`, oldest first; those in the sketch are not among them. Answers the
+   * exact time of the last one.
+   */
+  pour(low: number, high: number, geometry: Geometry, sink: Sink): number | undefined {
     const now = this.clock.monotonic()
     const slot = this.directory.find(low, high)
     const state = slot === 0 ? 0 : this.memory.words[slot + 2]!
-    if (state === 0 || this.buckets.expire(state, geometry, now) === 0) return
+    if (state === 0 || this.buckets.expire(state, geometry, now) === 0) return undefined
     this.buckets.pour(state, geometry, Math.floor(now), sink)
+    return lastOf(this.memory, state)
   }
 
   private estimate(low: number, high: number, geometry: Geometry, now: number): number {
@@ -337,11 +341,14 @@ export class SlidingWindow {
     return decision
   }
 
-  /** Gives the live admissions of the bucket of `key` to `sink`, oldest first, each with a time that is not before its own. */
-  pour(key: string, sink: Sink): void {
+  /**
+   * Gives the live admissions of the bucket of `key` to `sink`, oldest first, each with a time that is not before its own. Answers the
+   * exact time of the last one; undefined: there is none.
+   */
+  pour(key: string, sink: Sink): number | undefined {
     const { table } = this
     table.hash.hashText(this.beginning, key)
-    table.pour(table.hash.low, table.hash.high, this.geometry, sink)
+    return table.pour(table.hash.low, table.hash.high, this.geometry, sink)
   }
 
   /** What the bucket of `key` holds now; counts nothing. */

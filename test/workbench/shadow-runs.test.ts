@@ -1,0 +1,261 @@
+import t, { type Test } from 'tap'
+import { labExpressions, labServices } from '../../src/app/lab.js'
+import { RunningShadows } from '../../src/app/shadows.js'
+import { fileUnits } from '../../src/control/file-units.js'
+import type { ShadowSettings } from '../../src/control/shadow-runner.js'
+import { type Limiter, LimiterTable } from '../../src/features/rate-limit/limiter/table.js'
+import { actions } from '../../src/features/registry.js'
+import { noGeo } from '../../src/lib/geo.js'
+import { Admission } from '../../src/proxy/admission.js'
+import { trustingProxies } from '../../src/proxy/client-address.js'
+import { HeaderKinds } from '../../src/proxy/header-sanitizing.js'
+import { InternalExchange } from '../../src/proxy/internal-exchange.js'
+import { Observers } from '../../src/proxy/observers.js'
+import { Pipeline } from '../../src/proxy/pipeline.js'
+import { localResponse } from '../../src/proxy/response.js'
+import { AddressFilter } from '../../src/runtime/address-filter.js'
+import { prepare } from '../../src/runtime/compile.js'
+import { PersistentState } from '../../src/runtime/persistent-state.js'
+import { Snapshot, SnapshotHolder } from '../../src/runtime/snapshot.js'
+import { TrafficEventSource } from '../../src/telemetry/event-fields.js'
+import { Metrics } from '../../src/telemetry/metrics.js'
+import { imaginedConnection, imaginedHead } from '../../src/workbench/imagined-exchange.js'
+import type { ShadowExample } from '../../src/workbench/shadow/tally.js'
+import { ManualClock } from '../helpers/clock.js'
+
+const nothing = () => undefined
+const SILENT = { info: nothing, warn: nothing, error: nothing }
+const SETTINGS: ShadowSettings = {
+  name: null,
+  share: 1,
+  budget: 50,
+  duration: 60_000,
+  counters: 'running',
+  examples: 3
+}
+
+/** The pipeline of the product with upstreams that answer when the test says so, in a time of its own. */
+function stand(text: string) {
+  const clock = new ManualClock()
+  const observers = new Observers()
+  const limiter = new LimiterTable({ budgetBytes: 4 * 1024 * 1024, clock })
+  const metrics = new Metrics()
+  const holder = new SnapshotHolder(Snapshot.empty())
+  const forwarding = trustingProxies(undefined)
+  const answers: (() => void)[] = []
+  const services = labServices(
+    { internal: { request: () => Promise.reject(new Error('no policy asks')) } },
+    {
+      clock,
+      expressions: labExpressions(clock, noGeo, Math.random),
+      rateLimitHeaders: 'none',
+      limits: limiter satisfies Limiter,
+      outside: nothing
+    }
+  )
+  const state = new PersistentState()
+  const compiled = (text: string) => {
+    const units = fileUnits({
+      listen: { host: '127.0.0.1', port: 80 },
+      listeners: [],
+      path_form: 'strict',
+      edges_on_http: 'serve',
+      hsts: undefined,
+      upstream: { protocol: 'http', host: 'upstream.invalid', port: 80 },
+      certificateAuthorities: undefined,
+      policy: { source: 'policy.yaml', text }
+    })
+    const running = holder.current()
+    const change = { from: running.plan.number, to: running.plan.number + 1, put: [...units], drop: [] }
+    const prepared = prepare(running, change, new Map(), { services, actions, persistentState: state })
+    if (!prepared.ok) throw new Error(JSON.stringify(prepared.problems))
+    prepared.commit()
+    return prepared.snapshot
+  }
+  holder.swap(compiled(text))
+  const pipeline = new Pipeline({
+    holder,
+    admission: new Admission({
+      kinds: new HeaderKinds(),
+      forwarding,
+      clock,
+      endpoints: new AddressFilter('endpoints', { log: SILENT }),
+      tls: { misdirected: () => false }
+    }),
+    forwarder: {
+      forwarding: () => ({
+        start: () => new Promise<never>((resolve) => answers.push(() => resolve(undefined as never))),
+        answered: () => ({ response: { ...localResponse(200, ['x-from', 'upstream']), local: false }, duration: 1 })
+      })
+    },
+    observers,
+    clock,
+    metrics,
+    challenge: nothing,
+    listenerPort: nothing,
+    accessLog: undefined,
+    events: new TrafficEventSource({ wants: () => false, put: nothing }),
+    log: SILENT
+  })
+  const shadows = new RunningShadows({
+    clock,
+    log: SILENT as never,
+    holder,
+    observers,
+    metrics,
+    limiter,
+    trusted: undefined,
+    publicUrl: { read: () => 'http://api.test' } as never,
+    rateLimitHeaders: 'none',
+    geo: noGeo
+  })
+  const entry = { id: 'default', protocol: 'http', host: '127.0.0.1', port: 80, region: '' } as const
+  const send = (path: string, clientAddress = '192.0.2.1', method = 'GET') => {
+    const url = new URL(`http://shop.test${path}`)
+    const asked = { method, url, headers: [], version: '1.1', clientAddress, clientPort: 1 } as const
+    const exchange = new InternalExchange(
+      imaginedConnection(asked, entry, clock.wall()),
+      imaginedHead(asked),
+      undefined,
+      1_024,
+      clock
+    )
+    const served = Promise.resolve(pipeline.serve(exchange, entry, undefined))
+    return { exchange, served }
+  }
+  return { clock, answers, shadows, observers, send, compiled, holder }
+}
+
+async function turns(count = 6): Promise<void> {
+  for (let i = 0; i < count; i++) await new Promise((turn) => setImmediate(turn))
+}
+
+/** What a shadow has seen, once nothing is under way. */
+async function seen(read: () => unknown) {
+  let shadow = read() as Shown
+  for (let turn = 0; turn < 2_000 && (shadow.counts.waiting ?? 0) > 0; turn++) {
+    await turns(1)
+    shadow = read() as Shown
+  }
+  return shadow
+}
+
+interface Shown {
+  readonly counts: Readonly<Record<string, number>>
+  readonly matrix?: unknown
+}
+
+const limited = (capacity: number, name = 'all') => `on_http_request:
+  - name: closed
+    expressions: ["req.url.path == '/closed'"]
+    actions: [{ type: close-connection }]
+  - name: limited
+    actions:
+      - type: rate-limit
+        config: { name: ${name}, algorithm: sliding_window, capacity: ${capacity}, rate: 60s, bucket_key: [conn.client_ip] }
+on_http_response:
+  - name: left
+    actions: [{ type: add-headers, config: { headers: { x-left: "\${actions.service.rate_limit.remaining}" } } }]
+`
+
+/** Numbers below a bound, the same in each run. */
+function randoms(seed: number): (below: number) => number {
+  let state = seed
+  return (below) => {
+    state = (state * 1_103_515_245 + 12_345) % 2 ** 31
+    return Math.floor((state / 2 ** 31) * below)
+  }
+}
+
+for (const seed of Array.from({ length: 30 }, (_, i) => i + 1)) {
+  t.test(`beside itself, in whatever order upstreams answer, nothing differs (${seed})`, async (t) => {
+    const random = randoms(seed)
+    const policy = limited(1 + random(80))
+    const { clock, answers, shadows, send } = stand(policy)
+    const all: Promise<void>[] = []
+    const some = async (count: number) => {
+      for (let i = 0; i < count; i++) {
+        all.push(send(random(20) === 0 ? '/closed' : '/', `192.0.2.${random(5)}`).served)
+        if (random(3) === 0) {
+          await turns(2)
+          clock.advance(random(1_500) + random(1_000) / 1_000)
+        }
+        if (random(2) === 0) answers.splice(random(Math.max(1, answers.length)), 1)[0]?.()
+      }
+    }
+    await some(200)
+    // The clock of the test stands still meanwhile, as no clock does.
+    const beginning = shadows.start(
+      { instead: new Map([['policy:default', { text: policy, source: 'default' }]]), changes: undefined },
+      SETTINGS
+    )
+    clock.advance(2)
+    const { id } = await beginning
+    clock.advance(2)
+    await some(400)
+    while (answers.length > 0) answers.shift()?.()
+    await Promise.all(all)
+    const { counts, matrix } = await seen(() => shadows.get(id))
+    t.match(counts, { changed: 0, not_judged: 0, over_budget: 0, waiting: 0 }, JSON.stringify(matrix))
+    t.ok((counts.judged ?? 0) > 350, `${counts.judged} were judged`)
+    shadows.close()
+  })
+}
+
+t.test('a configuration runs beside the one that took its place', async (t) => {
+  const { shadows, send, compiled, holder, observers, answers } = stand(limited(5))
+  const before = holder.current()
+  holder.swap(compiled('on_http_request: [{ name: all, actions: [{ type: deny }] }]'))
+  const differences: ShadowExample[] = []
+  shadows.onDifference((difference) => differences.push(difference))
+  const beside = shadows.beside(before, new Set(['default']), SETTINGS)
+  t.equal(observers.list.length, 1)
+  await send('/').served
+  await send('/closed').served
+  await seen(() => ({ counts: beside.counts }))
+  t.match(beside.counts, { seen: 2, judged: 2, changed: 2 })
+  t.same(
+    differences.map(({ old, new: is }) => [old.decision, is.decision, is.by?.rule]),
+    [
+      ['denied', 'forwarded', undefined],
+      ['denied', 'closed', 'closed']
+    ]
+  )
+  t.same(shadows.list(), [])
+  t.same(answers, [], 'no upstream was asked')
+  beside.end()
+  t.equal(observers.list.length, 0, 'exchanges are not looked at any more')
+  await send('/').served
+  t.match(beside.counts, { seen: 2 })
+})
+
+t.test('a client that leaves says nothing of the decision', async (t) => {
+  const { shadows, send, answers } = stand(limited(5))
+  const { id } = await shadows.start(
+    { instead: new Map([['policy:default', { text: limited(9), source: 'default' }]]), changes: undefined },
+    SETTINGS
+  )
+  const { exchange, served } = send('/')
+  exchange.abort()
+  answers.shift()?.()
+  await served
+  await turns()
+  t.match(shadows.get(id), { counts: { seen: 1, judged: 0, waiting: 0 }, not_judged: { client_gone: 1 } })
+  shadows.close()
+  t.match(shadows.get(id), { state: 'ended', ended_reason: 'the process stops' })
+})
+
+t.test('what does not fit is dropped, and counted', async (t: Test) => {
+  const { shadows, send, answers } = stand('on_http_request: []')
+  const { id } = await shadows.start(
+    { instead: new Map([['policy:default', { text: limited(9), source: 'default' }]]), changes: undefined },
+    SETTINGS
+  )
+  const sent = Array.from({ length: 10_050 }, () => send('/').served)
+  await turns(200)
+  t.match(shadows.get(id), { counts: { seen: 10_050, dropped: 50, waiting: 10_000 } })
+  for (const answer of answers.splice(0)) answer()
+  await Promise.all(sent)
+  t.match(await seen(() => shadows.get(id)), { counts: { judged: 10_000, changed: 10_000, dropped: 50, waiting: 0 } })
+  shadows.close()
+})
