@@ -60,9 +60,10 @@ export class RunningShadows implements ShadowRunner {
 
   constructor(parts: RunningShadowsParts) {
     this.#parts = parts
-    this.onDifference(({ new: decision, differs, explanation }, shadow, flow) =>
-      parts.recorder.shadowed(flow, { id: shadow, decision, differs, explanation })
-    )
+    this.onDifference(({ new: decision, differs, explanation }, id, flow) => {
+      // What runs beside traffic for others than the API has no id.
+      if (id !== '') parts.recorder.shadowed(flow, { id, decision, differs, explanation })
+    })
   }
 
   /** Calls `listener` for each kind of difference when it is first seen, and for one difference a second. It does not throw. */
@@ -162,8 +163,7 @@ export class RunningShadows implements ShadowRunner {
       limitedAt,
       counted: (old, is) => metrics.shadowed(old, is),
       differs: (difference, flow) => {
-        // What runs beside traffic for others than the API has no id.
-        if (id !== '') for (const listener of this.#listeners) listener(difference, id, flow)
+        for (const listener of this.#listeners) listener(difference, id, flow)
       },
       failed: (error) => log.error({ err: error, shadow: id }, 'a shadow failed on an exchange'),
       ended
