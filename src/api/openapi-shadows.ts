@@ -111,7 +111,7 @@ export function describeShadows(paths: Paths, schemas: Record<string, object>): 
   const item = `${SHADOWS_PATH}/{id}`
   paths[SHADOWS_PATH] = {
     post: operation(
-      'shadowCreate',
+      'shadows_create',
       TAG,
       'Runs policies, or changes, beside what serves; the process keeps it in memory.',
       {

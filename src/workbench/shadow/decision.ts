@@ -44,7 +44,7 @@ export interface FinalAnswer {
   readonly own: boolean
 }
 
-/** How an exchange ended, for the one who decides and for the candidate alike. */
+/** How an exchange ended, live or by a candidate. */
 export interface Outcome {
   readonly forwarded: ForwardedRequest | undefined
   /** `closed`: there is none. `unknown`: that of an upstream which was not asked. */
