@@ -4,6 +4,7 @@ import type { Change } from '../store/records.js'
 import type { RevisionEntry, Store } from '../store/store.js'
 import type { Principal } from './calls.js'
 import { ControlError, controlErrors, notFound, orUnavailable } from './errors.js'
+import type { GuardNote } from './guard/guard-note.js'
 import type { Catalogue } from './records.js'
 import { type ChangeKind, type RecordedChange, type RevisionNote, readNote } from './revision-note.js'
 import { mayReadChange } from './rights.js'
@@ -98,7 +99,9 @@ export class Revisions {
       principal: note === undefined ? null : { id: note.principal, subject: note.subject },
       api_key: note === undefined || note.key === null ? null : { id: note.key, uri: this.#uri(API_KEY, note.key) },
       ...count,
-      reverts: note?.reverts === undefined ? null : { id: note.reverts, uri: this.#revisionUri(note.reverts) }
+      reverts: this.#named(note?.reverts),
+      reason: note?.reason ?? null,
+      guard: note?.guard === undefined ? null : this.#guard(note.guard)
     }
   }
 
@@ -128,6 +131,14 @@ export class Revisions {
   /** What is known of a change whose fields were not recorded: the service made it itself, or it was one of very many. */
   #bare({ kind, id, operation }: Change): Json {
     return { resource: kind, id, uri: this.#uri(kind, id), change: CHANGES[operation], fields: null, secrets: [] }
+  }
+
+  #guard({ conditions, state, reason, ended_at, by }: GuardNote): Json {
+    return { conditions, state, reason, ended_at, by: this.#named(by ?? undefined) }
+  }
+
+  #named(revision: number | undefined): Json {
+    return revision === undefined ? null : { id: revision, uri: this.#revisionUri(revision) }
   }
 
   #revisionUri(revision: number): string {
