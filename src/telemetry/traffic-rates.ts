@@ -50,6 +50,15 @@ export interface RateRecord {
   readonly at: number
 }
 
+/** Revisions from one up to another, which is not among them. */
+interface Revisions {
+  readonly from: number
+  readonly to: number
+}
+
+/** Reverted writes whose last requests may still end. */
+const MOST_SPOILT = 8
+
 /** Seconds of one block, and blocks that are kept: what happened before is known for five minutes. */
 export const BLOCK = 5
 const BLOCKS = 60
@@ -167,18 +176,21 @@ export class TrafficRates {
   readonly #edges = new Map<string, Ring>()
   readonly #all = new Ring(BLOCKS)
   #watches: readonly Watch[] = []
+  #spoilt: readonly Revisions[] = []
 
   count(record: RateRecord): void {
-    const { route, edge, inner, inside, outcome, at } = record
-    const places = PLACES[outcome]
+    const places = PLACES[record.outcome]
+    for (const watch of this.#watches) {
+      if (record.revision >= watch.revision && concerns(watch.scope, record)) watch.add(record.at, places)
+    }
+    const { revision } = record
+    if (this.#spoilt.some(({ from, to }) => revision >= from && revision < to)) return
+    const { route, edge, inner, inside, at } = record
     const block = Math.floor(at / (BLOCK * 1_000))
     if (route !== undefined) this.#ringOf(this.#routes, route, block)?.add(block, places)
     if (edge !== undefined) this.#ringOf(this.#edges, edge, block)?.add(block, places)
     if (edge !== undefined && !inside) this.#all.add(block, places)
     if (inner !== undefined) for (const id of inner) this.#ringOf(this.#routes, id, block)?.add(block, places)
-    for (const watch of this.#watches) {
-      if (record.revision >= watch.revision && concerns(watch.scope, record)) watch.add(at, places)
-    }
   }
 
   /** What was counted of a scope before `now`, by blocks of `BLOCK` seconds that had traffic, oldest first. */
@@ -202,8 +214,9 @@ export class TrafficRates {
     return watch
   }
 
-  /** What a write has broken since `from` is no measure for the writes after it. */
-  forget(scope: RateScope, from: number): void {
+  /** What was counted of a scope since `from`, and what these revisions still serve, is no measure for later writes. */
+  forget(scope: RateScope, from: number, revisions: Revisions): void {
+    this.#spoilt = [...this.#spoilt, revisions].slice(-MOST_SPOILT)
     const first = Math.floor(from / (BLOCK * 1_000))
     for (const ring of ringsOf(this.#routes, scope.routes)) ring.forget(first)
     for (const ring of ringsOf(this.#edges, scope.edges)) ring.forget(first)

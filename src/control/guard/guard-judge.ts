@@ -166,7 +166,7 @@ export class GuardJudge {
     }
     if (by === undefined)
       return await this.#end(one, { state: 'broken', reason: `${reason}; nothing was left to revert`, by: null })
-    guarded.forgetTraffic(one)
+    guarded.forgetTraffic(one, by)
     this.#report(one, { state: 'broken', reason, by })
   }
 

@@ -35,8 +35,8 @@ export interface CountedTraffic {
   before(scope: CountedScope, now: number): readonly Tally[]
   /** Counts what `revision` and later ones serve. */
   watch(scope: CountedScope, revision: number, now: number): TrafficWatch
-  /** What was counted from a time on is no measure for later writes. */
-  forget(scope: CountedScope, from: number): void
+  /** What was counted from a time on, and what these revisions still serve, is no measure for later writes. `to` is not among them. */
+  forget(scope: CountedScope, from: number, revisions: { readonly from: number; readonly to: number }): void
 }
 
 interface GuardedWritesParts {
@@ -173,9 +173,9 @@ export class GuardedWrites {
     this.#baking.delete(one.revision)
   }
 
-  /** What a write that is reverted has done to traffic is no measure for the next one. */
-  forgetTraffic({ watched, begun }: BakingWrite): void {
-    for (const { scope } of watched) this.#parts.traffic?.forget(scope, begun)
+  /** What a write has done to traffic until it was reverted is no measure for the next one. */
+  forgetTraffic({ watched, begun, revision }: BakingWrite, by: number): void {
+    for (const { scope } of watched) this.#parts.traffic?.forget(scope, begun, { from: revision, to: by })
   }
 
   #adopt(revision: number, note: GuardedNote): void {

@@ -19,14 +19,17 @@ export interface Break {
 
 /** Blocks that are taken together when it is asked how much counts vary: noise can come in waves of any length. */
 const SCALES = [1, 3, 6]
-const FEWEST_GROUPS = 3
+const FEWEST_GROUPS = 5
+/** What is taken for the spread of less than that. */
+const UNKNOWN_SPREAD = 3
 
 /** The baseline of what was counted before, in blocks of equal length that had traffic. */
 export function baselineOf(blocks: readonly Tally[]): Baseline {
   const [requests, failed, refused, clientErrors] = (['requests', 'failed', 'refused', 'clientErrors'] as const).map(
     (name) => blocks.reduce((sum, block) => sum + block[name], 0)
   ) as [number, number, number, number]
-  const spread = (name: Counted) => Math.max(1, ...SCALES.map((scale) => dispersion(grouped(blocks, scale), name)))
+  const least = blocks.length < FEWEST_GROUPS ? UNKNOWN_SPREAD : 1
+  const spread = (name: Counted) => Math.max(least, ...SCALES.map((scale) => dispersion(grouped(blocks, scale), name)))
   return {
     requests,
     failed,
@@ -69,7 +72,7 @@ function dispersion(groups: readonly Tally[], name: Counted): number {
  * million, judgements. The rate of before is taken as high as e^-5 allows.
  */
 const SURE = { after: 15, before: 5 }
-/** Seconds that are left out, the worst ones: what breaks for so long may mend by itself. Of many, a tenth. */
+/** Seconds that count as no worse than the worst of the rest: what breaks for so long may mend by itself. Of many, a tenth. */
 const ACCIDENT = { seconds: 3, share: 0.1 }
 /** Milliseconds after which few seconds with traffic must do. */
 const SOON = 8_000
@@ -93,7 +96,7 @@ export function judgeRates(guard: Guard, evidence: Evidence): Break | undefined 
     const name = RATES[limit.name]
     const most = mostOf(limit, evidence.before, guard.least)
     if (most === undefined) continue
-    const spread = limit.relative ? evidence.before.spread[name] : 1
+    const spread = limit.relative ? spreadAt(most, evidence.before, name) : 1
     const kept = withoutAccidents(evidence, name, most)
     if (!exceeds(sum(kept, name), sum(kept, 'requests'), most, spread)) continue
     return { condition: limit.name, reason: reasonOf(limit, evidence, total) }
@@ -123,11 +126,22 @@ function mostOf(limit: RateLimit, before: Baseline, least: number): number | und
   return most < 1 ? most : undefined
 }
 
+/** The spread at a higher rate: what varies beside chance stays as it is, while chance does more there. */
+function spreadAt(most: number, before: Baseline, name: Counted): number {
+  const variance = (rate: number) => rate * (1 - rate)
+  const then = before.requests === 0 ? 0 : variance(before[name] / before.requests)
+  return 1 + (before.spread[name] - 1) * Math.min(1, then / variance(most))
+}
+
+/** The seconds, with the worst ones taken to be as the worst of the rest. */
 function withoutAccidents({ seconds, elapsed }: Evidence, name: Counted, most: number): readonly Tally[] {
   const usual = Math.max(ACCIDENT.seconds, Math.floor(seconds.length * ACCIDENT.share))
   const left = elapsed < SOON ? usual : Math.min(usual, Math.floor(seconds.length / 2))
   const excess = (tally: Tally) => tally[name] - tally.requests * most
-  return [...seconds].sort((one, other) => excess(other) - excess(one)).slice(left)
+  const worst = [...seconds].sort((one, other) => excess(other) - excess(one))
+  const next = worst[left]
+  if (next === undefined) return []
+  return [...Array.from({ length: left }, () => next), ...worst.slice(left)]
 }
 
 /** The highest rate of which what was counted is likely enough. */
