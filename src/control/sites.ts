@@ -97,8 +97,12 @@ export class Sites {
     return this.#written(done, { changes, removed: remove, warnings: warningsOf(next.problems) })
   }
 
-  async #asApplied(bundle: SiteBundle, since: string): Promise<NextSite & Pick<SiteFileRead, 'problems'>> {
-    const { file, problems } = await this.#read(bundle)
+  async #asApplied(
+    bundle: SiteBundle,
+    since: string,
+    policed?: ReadonlySet<string>
+  ): Promise<NextSite & Pick<SiteFileRead, 'problems'>> {
+    const { file, problems } = await this.#read(bundle, policed)
     if (file === undefined) throw siteRefused(problems)
     const set: DeclaredSet = { source: bundle.file, text: bundle.text, records: file.records, site: file, since }
     return { set, file, bundle, problems }
@@ -131,7 +135,9 @@ export class Sites {
       const why = 'the file of before is kept for a write with a guard alone; apply it instead'
       throw impossible(revision, `it changed the site file, and ${why}`)
     }
-    const next = before === 'none' ? undefined : await this.#asApplied(before, timestampText(clock.wall()))
+    // What had no policy then may have none again.
+    const since = timestampText(clock.wall())
+    const next = before === 'none' ? undefined : await this.#asApplied(before, since, new Set())
     let made: { number: number; changes: readonly RecordedChange[] } | undefined
     const first = async (draft: Draft, stored: StoredRecord | undefined) => {
       const digest = stored === undefined ? null : (stored.body as StoredBody).digest
@@ -215,10 +221,14 @@ export class Sites {
     throw new ControlError(applyErrors.SITE_FILE_STARTED, message, { details: { file } })
   }
 
-  #read(bundle: SiteBundle): Promise<SiteFileRead> {
-    const { reading, declared } = this.#parts
+  /** `policed`: see `SiteFileInput`. */
+  #read(
+    bundle: SiteBundle,
+    policed: ReadonlySet<string> = this.#parts.declared.current?.site?.policed ?? new Set()
+  ): Promise<SiteFileRead> {
+    const { reading } = this.#parts
     if (reading === undefined) throw notFound('site file: this process reads none')
-    return reading.read(bundle, declared.current?.site?.policed ?? new Set())
+    return reading.read(bundle, policed)
   }
 
   async #write(

@@ -56,6 +56,8 @@ interface Revisions {
   readonly to: number
 }
 
+/** Revisions of which it is known when they began: more of them come in five minutes only where blocks hold many. */
+const MOST_BEGUN = 1_000
 /** Reverted writes whose last requests may still end. */
 const MOST_SPOILT = 8
 
@@ -177,6 +179,9 @@ export class TrafficRates {
   readonly #all = new Ring(BLOCKS)
   #watches: readonly Watch[] = []
   #spoilt: readonly Revisions[] = []
+  /** When each of the last revisions served first, by blocks. */
+  #begun: readonly { readonly revision: number; readonly block: number }[] = []
+  #newest = -1
 
   count(record: RateRecord): void {
     const places = PLACES[record.outcome]
@@ -187,18 +192,26 @@ export class TrafficRates {
     if (this.#spoilt.some(({ from, to }) => revision >= from && revision < to)) return
     const { route, edge, inner, inside, at } = record
     const block = Math.floor(at / (BLOCK * 1_000))
+    if (revision > this.#newest) {
+      this.#newest = revision
+      this.#begun = [...this.#begun, { revision, block }].slice(-MOST_BEGUN)
+    }
     if (route !== undefined) this.#ringOf(this.#routes, route, block)?.add(block, places)
     if (edge !== undefined) this.#ringOf(this.#edges, edge, block)?.add(block, places)
     if (edge !== undefined && !inside) this.#all.add(block, places)
     if (inner !== undefined) for (const id of inner) this.#ringOf(this.#routes, id, block)?.add(block, places)
   }
 
-  /** What was counted of a scope before `now`, by blocks of `BLOCK` seconds that had traffic, oldest first. */
-  before(scope: RateScope, now: number): readonly Tally[] {
+  /**
+   * What was counted of a scope before `now`, by blocks of `BLOCK` seconds that had traffic, oldest first; only blocks before
+   * the one in which `revision` served first, if it has.
+   */
+  before(scope: RateScope, now: number, revision: number): readonly Tally[] {
     const rings = scope.all
       ? [this.#all]
       : [...ringsOf(this.#routes, scope.routes), ...ringsOf(this.#edges, scope.edges)]
-    const last = Math.floor(now / (BLOCK * 1_000))
+    const begun = this.#begun.find((one) => one.revision >= revision)
+    const last = Math.min(Math.floor(now / (BLOCK * 1_000)), (begun?.block ?? Number.POSITIVE_INFINITY) - 1)
     const blocks = Array.from({ length: BLOCKS }, (_, i) =>
       sumOf(rings.flatMap((ring) => ring.at(last - BLOCKS + 1 + i) ?? []))
     )

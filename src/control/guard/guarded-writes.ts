@@ -31,8 +31,8 @@ interface TrafficWatch {
 
 /** What the process counts of its traffic. Times are monotonic milliseconds. */
 export interface CountedTraffic {
-  /** By blocks of time that had traffic, oldest first. */
-  before(scope: CountedScope, now: number): readonly Tally[]
+  /** By blocks of time that had traffic, oldest first; none of the time since `revision` serves. */
+  before(scope: CountedScope, now: number, revision: number): readonly Tally[]
   /** Counts what `revision` and later ones serve. */
   watch(scope: CountedScope, revision: number, now: number): TrafficWatch
   /** What was counted from a time on, and what these revisions still serve, is no measure for later writes. `to` is not among them. */
@@ -122,7 +122,7 @@ export class GuardedWrites {
     this.#mustBeRevertible(changes)
     const now = clock.monotonic()
     const scopes = scopesOf(units, change).map((scope) => {
-      return { ...scope, before: baselineOf(traffic.before(counted(scope), now)) }
+      return { ...scope, before: baselineOf(traffic.before(counted(scope), now, Number.POSITIVE_INFINITY)) }
     })
     const note = {
       conditions: guardText(guard),
@@ -192,7 +192,7 @@ export class GuardedWrites {
     const now = clock.monotonic()
     const watched = note.guard.scopes.map(({ before, ...noted }) => {
       const scope = counted(noted)
-      const own = baselineOf(traffic.before(scope, now))
+      const own = baselineOf(traffic.before(scope, now, revision))
       const known = own.requests >= guard.least ? own : before
       return { scope, before: known, watch: traffic.watch(scope, revision, now) }
     })
