@@ -63,7 +63,7 @@ const REVISION = object('Revision', {
     ...orNull(object(undefined, { id: { type: 'integer' }, uri: text })),
     description: 'The revision that it undid; null: none.'
   },
-  reason: { ...textOrNull, description: 'Why the service made it by itself; null: somebody else did.' },
+  reason: { ...textOrNull, description: 'Why the service made it by itself; null: a caller asked for it.' },
   guard: {
     ...orNull(ref('RevisionGuard')),
     description: 'The conditions under which it stays; null: it was written without.'

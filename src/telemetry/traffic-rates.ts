@@ -8,7 +8,7 @@ export interface Tally {
   readonly failed: number
   /** What Sluice refused itself: statuses from 400 to 499 that no upstream answered, and closed connections. */
   readonly refused: number
-  /** Every status from 400 to 499, whoever answered. */
+  /** Every status from 400 to 499, those of upstreams among them. */
   readonly clientErrors: number
 }
 

@@ -9,7 +9,7 @@ export const RATES = {
   'client-error-rate': 'clientErrors'
 } as const
 
-export type RateName = keyof typeof RATES
+type RateName = keyof typeof RATES
 
 /** How much of something there may be. */
 export interface RateLimit {

@@ -1,7 +1,7 @@
 /** How a guard stands. `broken`: the write was reverted; `conflict`: it is broken and could not be. */
 export const GUARD_STATES = ['baking', 'passed', 'inconclusive', 'broken', 'conflict', 'superseded'] as const
 
-export type GuardState = (typeof GUARD_STATES)[number]
+type GuardState = (typeof GUARD_STATES)[number]
 
 /** The traffic that a guard judges. A type, not an interface, as all of these: they are JSON. */
 export type GuardScope = {

@@ -28,7 +28,7 @@ export async function shop(t: Test) {
 }
 
 /** A client that keeps its connections. */
-export function client(t: Test, { port }: Pick<RunningSluice, 'port'>) {
+function client(t: Test, { port }: Pick<RunningSluice, 'port'>) {
   const agent = new Agent({ keepAlive: true, maxSockets: 10 })
   t.teardown(() => agent.destroy())
   return (host = HOST, path = '/'): Promise<number> =>
