@@ -6,6 +6,7 @@ import type { DeadLetterLists } from '../control/dead-letters.js'
 import { controlErrors } from '../control/errors.js'
 import type { Exchanges } from '../control/exchanges.js'
 import type { Explanations } from '../control/explanations.js'
+import { readGuard } from '../control/guard/conditions.js'
 import type { RecordOperations } from '../control/record-operations.js'
 import type { Reverts } from '../control/reverts.js'
 import type { Revisions } from '../control/revisions.js'
@@ -192,12 +193,15 @@ export function queryOf(request: FastifyRequest, known: readonly string[]): Read
   return readQuery((request.query as RawQuery).text, known)
 }
 
-/** How a write shall be done, from the query and `If-Match`. */
+/** How a write shall be done, from the query, `If-Match` and `guard`. */
 export function writeMode(request: FastifyRequest): WriteMode {
   const query = queryOf(request, ['dry_run', 'force'])
+  const { guard } = request.headers
   return {
     dryRun: readSwitch(query, 'dry_run'),
     force: readSwitch(query, 'force'),
+    // Several fields come as one, with commas between.
+    ...(guard === undefined ? {} : { guard: readGuard(String(guard)) }),
     ifMatch: request.method === 'POST' ? undefined : readIfMatch(request.headers['if-match'])
   }
 }

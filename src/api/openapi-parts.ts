@@ -31,7 +31,8 @@ const MEMBERS: Readonly<Record<Extent, string>> = {
 
 export function operation(id: string, tag: string, description: string, parts: OperationParts): object {
   const { parameters = [], member = 'any', bare, body, responses } = parts
-  const shared = [...(bare === undefined ? (['service_version'] as const) : []), ...parameters]
+  const guarded = parameters.includes('dry_run') ? (['guard'] as const) : []
+  const shared = [...(bare === undefined ? (['service_version'] as const) : []), ...parameters, ...guarded]
   return {
     operationId: id,
     tags: [tag],
@@ -161,6 +162,14 @@ export const PARAMETERS = {
     in: 'query',
     description: 'Goes on even when it shuts the caller out of this API. Administrators only.',
     schema: { type: 'boolean', default: false }
+  },
+  guard: {
+    name: 'guard',
+    in: 'header',
+    description:
+      'Conditions under which the write stays, such as `bake=30s; error-rate=+2%; refusal-rate=+5%; min-requests=50`. When one ' +
+      'breaks while it bakes, the write is reverted by itself; the revision says how its guard stands.',
+    schema: { type: 'string', maxLength: 1000 }
   },
   dry_run: {
     name: 'dry_run',

@@ -1,3 +1,4 @@
+import { GUARD_STATES } from '../control/guard/guard-note.js'
 import { memberRights } from '../control/rights.js'
 import { eventDestination } from '../resources/event-destinations.js'
 import { tunnelSession } from '../resources/live.js'
@@ -64,6 +65,28 @@ const REVISION = object('Revision', {
   reverts: {
     ...orNull(object(undefined, { id: { type: 'integer' }, uri: text })),
     description: 'The revision that it undid; null: none.'
+  },
+  reason: { ...textOrNull, description: 'Why the service made it by itself; null: a caller asked for it.' },
+  guard: {
+    ...orNull(ref('RevisionGuard')),
+    description: 'The conditions under which it stays; null: it was written without.'
+  }
+})
+
+const GUARD = object('RevisionGuard', {
+  conditions: { ...text, description: 'As the header guard has them, with every default.' },
+  state: {
+    ...text,
+    enum: [...GUARD_STATES],
+    description:
+      'baking: it is judged. passed: no condition broke. inconclusive: too few requests came to judge it. broken: a condition ' +
+      'broke, and it was reverted. conflict: one broke, and it could not be reverted. superseded: a later write changed the same.'
+  },
+  reason: { ...textOrNull, description: 'Why it came to its state; null: it bakes, or has passed.' },
+  ended_at: { ...orNull(time), description: 'Since when it bakes no more; null: it bakes.' },
+  by: {
+    ...orNull(object(undefined, { id: { type: 'integer' }, uri: text })),
+    description: 'The revision that reverted or superseded it; null: none did.'
   }
 })
 
@@ -108,6 +131,7 @@ const REVISION_CHANGE = object('RevisionChange', {
 const SCHEMAS = {
   ProcessList: object('ProcessList', { processes: listOf(PROCESS), uri: text, next_page_uri: { type: 'null' } }),
   Revision: REVISION,
+  RevisionGuard: GUARD,
   RevisionList: object('RevisionList', { revisions: listOf(ref('Revision')), uri: text, next_page_uri: textOrNull }),
   RevisionChange: REVISION_CHANGE,
   RevisionReverted: withWarnings(

@@ -3,6 +3,7 @@ import { certificateOptionErrors } from '../certificates/service.js'
 import { siteErrors } from '../control/declared/declaration.js'
 import { applyErrors } from '../control/declared/site-errors.js'
 import { controlErrors } from '../control/errors.js'
+import { guardErrors } from '../control/guard/errors.js'
 import { operatorKeyErrors } from '../control/operator-keys.js'
 import { sealKeyErrors } from '../control/seal-key.js'
 import { transferErrors } from '../control/transfer/document.js'
@@ -81,7 +82,7 @@ export const errorGroups: readonly ErrorGroup[] = [
     title: 'Management API',
     where:
       'In `error_code` of an answer of the API, after `ERR_SLUICE_`. Problems of a policy document stand there as `ERR_SLUICE_POLICY_` and a code of the next group, with the status 400.',
-    tables: [apiErrors, controlErrors, applyErrors, fieldErrors]
+    tables: [apiErrors, controlErrors, guardErrors, applyErrors, fieldErrors]
   },
   {
     title: 'Policy documents',

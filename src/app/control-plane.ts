@@ -2,6 +2,7 @@ import { LatestRevision } from '../control/configuration.js'
 import { type ControlPlane, openControl } from '../control/control-plane.js'
 import type { SiteReading } from '../control/declared/site-request.js'
 import type { ExchangeSource } from '../control/exchanges.js'
+import type { EndedGuard } from '../control/guard/guard-judge.js'
 import type { ControlOptions } from '../control/parts.js'
 import { settleSealKey } from '../control/seal-key.js'
 import type { EndedSessions } from '../features/login/ended-sessions.js'
@@ -122,6 +123,8 @@ export async function openControlPlane(
       revisions.served()
     },
     settled: revisions.settled,
+    traffic: foundation.metrics.rates,
+    guardEnded: guardReports(foundation),
     operatorKeys: stage.keys,
     baseUrl: foundation.publicUrl.read,
     zone: options.zone,
@@ -148,6 +151,19 @@ export async function openControlPlane(
       throw error
     }
   })
+}
+
+/** Counts a guard that has ended, and makes its event. */
+function guardReports({ metrics, bus, publicUrl }: Foundation): (end: EndedGuard) => void {
+  return ({ revision, state, reason, by, note }) => {
+    metrics.guardEnded(state)
+    const type = state === 'broken' || state === 'conflict' ? 'guard_broken.v0' : 'guard_ended.v0'
+    if (!bus.wants(type)) return
+    const named = (id: number) => ({ id, uri: `${publicUrl.read()}/revisions/${id}` })
+    const { conditions, ended_at } = note
+    const about = { conditions, state, reason, ended_at, by: by === null ? null : named(by) }
+    bus.publish(type, { revision: named(revision), ...about })
+  }
 }
 
 /** What follows each revision that serves, in this order. */

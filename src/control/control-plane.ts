@@ -8,6 +8,7 @@ import { DeadLetterLists } from './dead-letters.js'
 import { Endpoints } from './endpoints.js'
 import { Exchanges } from './exchanges.js'
 import { Explanations } from './explanations.js'
+import { GuardJudge } from './guard/guard-judge.js'
 import {
   buildParts,
   type ControlOptions,
@@ -80,14 +81,23 @@ export async function openControl(
     reports.soon()
     const configuration = new Configuration({ latest, holder, ...parts })
     const own = new OwnUnits(({ units, ...about }) => configuration.applyOwn(units, about))
+    const site = new Sites({ ...parts, own, reading: options.siteReading, resources: options.resources, clock, log })
+    const callers = forCallers(options, sources, { ...parts, site })
+    const judge = new GuardJudge({
+      ...parts,
+      undo: async (revision, why, call) => (await callers.reverts.revert(revision, {}, call, why)).by,
+      clock,
+      log,
+      ended: options.guardEnded ?? (() => undefined)
+    })
     return {
-      ...forCallers(options, sources, parts),
+      ...callers,
       own,
-      site: new Sites({ ...parts, own, reading: options.siteReading, resources: options.resources, clock, log }),
+      site,
       access: new Access({ store, principals, holder, log }),
       configuration,
       serviceAccount: parts,
-      close: () => close(follower, parts)
+      close: () => close(follower, judge, parts)
     }
   } catch (error) {
     await atMost(CLOSING, store.close())
@@ -95,7 +105,12 @@ export async function openControl(
   }
 }
 
-async function close(follower: Follower, { reports, agents, writer, store }: ControlParts): Promise<void> {
+async function close(
+  follower: Follower,
+  judge: GuardJudge,
+  { reports, agents, writer, store }: ControlParts
+): Promise<void> {
+  await judge.stop()
   await follower.stop()
   await reports.stop()
   await agents.stop()
@@ -107,7 +122,7 @@ async function close(follower: Follower, { reports, agents, writer, store }: Con
 function forCallers(
   options: ControlOptions,
   sources: LiveSources,
-  parts: ControlParts
+  parts: ControlParts & { readonly site: Sites }
 ): Pick<
   ControlPlane,
   'records' | 'deadLetters' | 'revisions' | 'reverts' | 'backups' | 'exports' | 'explanations' | 'exchanges' | 'shadows'

@@ -189,6 +189,11 @@ export function notFound(what: string): ControlError {
   return new ControlError(controlErrors.NOT_FOUND, `there is no such ${what}`)
 }
 
+/** The refusal to undo a revision of which the history does not keep enough. */
+export function impossible(revision: number, why: string): ControlError {
+  return new ControlError(controlErrors.REVERT_IMPOSSIBLE, `revision ${revision} cannot be reverted: ${why}`)
+}
+
 const SHOWN_USERS = 10
 
 /** `users`: the records that need `key`, as `<kind> <id>`. */

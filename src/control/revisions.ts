@@ -6,6 +6,7 @@ import type { RevisionEntry, Store } from '../store/store.js'
 import type { Principal } from './calls.js'
 import { orUnavailable } from './errors.js'
 import { fieldDifferences } from './field-differences.js'
+import type { GuardNote } from './guard/guard-note.js'
 import type { Catalogue } from './records.js'
 import { type ChangeKind, type RevisionNote, readNote } from './revision-note.js'
 import { CHANGES, changesBetween, type NetChange, revisionEntry } from './revision-range.js'
@@ -104,7 +105,9 @@ export class Revisions {
       principal: note === undefined ? null : { id: note.principal, subject: note.subject },
       api_key: note === undefined || note.key === null ? null : { id: note.key, uri: this.#uri(API_KEY, note.key) },
       ...count,
-      reverts: note?.reverts === undefined ? null : { id: note.reverts, uri: this.#revisionUri(note.reverts) }
+      reverts: this.#named(note?.reverts),
+      reason: note?.reason ?? null,
+      guard: note?.guard === undefined ? null : this.#guard(note.guard)
     }
   }
 
@@ -127,6 +130,14 @@ export class Revisions {
       yield
     }
     return shown
+  }
+
+  #guard({ conditions, state, reason, ended_at, by }: GuardNote): Json {
+    return { conditions, state, reason, ended_at, by: this.#named(by ?? undefined) }
+  }
+
+  #named(revision: number | undefined): Json {
+    return revision === undefined ? null : { id: revision, uri: this.#revisionUri(revision) }
   }
 
   #revisionUri(revision: number): string {

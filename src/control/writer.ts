@@ -9,8 +9,9 @@ import type { AppliedRevision } from './applied.js'
 import { type Live, type Ready, touchedRoutes } from './apply.js'
 import type { Call, Done, EventRecorder, RecordEvent, WriteMode } from './calls.js'
 import { ControlError, controlErrors, orUnavailable, refusedPolicy, refusedPort } from './errors.js'
+import type { GuardedWrites, OpeningGuard } from './guard/guarded-writes.js'
 import { type FoundWarning, policyWarnings } from './record-rules.js'
-import { revisionNote } from './revision-note.js'
+import { type RevisionNote, revisionNote } from './revision-note.js'
 import { mayChangeAddresses, mayForce } from './rights.js'
 import { Draft, type DraftParts } from './transaction.js'
 import { type Derived, deriving } from './units.js'
@@ -25,6 +26,7 @@ export interface WriterParts {
   /** For one write: what it means is worked out beside traffic. */
   readonly slices: () => Slices
   readonly draft: DraftParts
+  readonly guarded: GuardedWrites
   /** Keeps events in the transaction of their cause; absent: they are not kept. */
   readonly recorder: EventRecorder | undefined
   /** Called once a revision of this process serves. Must not throw. */
@@ -58,6 +60,8 @@ interface Staged<T> {
   readonly draft: Draft
   readonly derived: Derived
   readonly ready: Ready & { readonly ok: true }
+  readonly opening: OpeningGuard | undefined
+  readonly note: RevisionNote
   readonly warnings: readonly FoundWarning[]
 }
 
@@ -109,8 +113,7 @@ export class Writer {
         last = undefined
         const staged = await this.#stage(new Draft(tx, this.#parts.draft), call, mode, work)
         last = staged
-        const { id: principal, subject, key } = call.principal
-        tx.note(revisionNote({ principal, subject, key }, staged.draft.changes, staged.draft.reverts))
+        tx.note(staged.note)
         if (mode.dryRun === true || !staged.draft.wrote) tx.abandon()
         return staged
       })
@@ -164,20 +167,29 @@ export class Writer {
     const units = draft.own === undefined ? derived : await live.withOwn(derived, draft.own)
     const ready = await live.ready(units)
     if (!ready.ok) throw ready.ports[0] === undefined ? refusedPolicy(ready.problems) : refusedPort(ready.ports[0])
+    let opening: OpeningGuard | undefined
     try {
+      opening = this.#parts.guarded.opening(mode.guard, draft.changes, live.units, units)
       mayChangeAddresses(call.principal, (entrance) => sameRestriction(holder.current(), ready.snapshot, entrance))
       if (mode.force !== true) mustAdmit(holder.current(), ready.snapshot, call.address)
     } catch (error) {
       ready.abandon()
       throw error
     }
+    const { id: principal, subject, key } = call.principal
+    const { changes, reverts, reason } = draft
+    const note = revisionNote({ principal, subject, key }, changes, { reverts, reason, guard: opening?.note })
     const about = { snapshot: ready.snapshot, declared: draft.own?.units }
-    return { value, draft, derived, ready, warnings: policyWarnings(units.put, ready.warnings, about) }
+    const warnings = policyWarnings(units.put, ready.warnings, about)
+    return { value, draft, derived, ready, opening, note, warnings }
   }
 
-  async #serve({ draft, derived, ready, warnings }: Staged<unknown>, call: Call, revision: number): Promise<void> {
-    const { applied, principals } = this.#parts
+  async #serve(staged: Staged<unknown>, call: Call, revision: number): Promise<void> {
+    const { draft, derived, ready, opening, note, warnings } = staged
+    const { applied, principals, guarded } = this.#parts
     principals.forget(draft.touched)
+    if (opening !== undefined) guarded.begin(revision, note, opening)
+    guarded.wrote(revision, note)
     await ready.swap(revision)
     if (draft.own !== undefined) {
       this.#parts.live.owns(draft.own)

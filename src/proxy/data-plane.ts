@@ -113,6 +113,7 @@ export function createTraffic(parts: TrafficParts): Traffic {
     turnedAway: parts.turnedAway,
     region,
     holder,
+    clock,
     metrics,
     log: lines,
     logRefused: accessLog !== undefined

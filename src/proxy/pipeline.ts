@@ -11,6 +11,7 @@ import type { TrafficEventSource } from '../telemetry/event-fields.js'
 import type { Metrics } from '../telemetry/metrics.js'
 import { UpstreamTries } from '../telemetry/upstream-tries.js'
 import type { Admission, AdmittedFlow } from './admission.js'
+import { countExchange } from './exchange-rates.js'
 import type { Forwarded, Forwards } from './forwarder.js'
 import { grpcRefusal, isGrpc } from './grpc.js'
 import type { Observers } from './observers.js'
@@ -53,7 +54,13 @@ interface RequestContext extends RoutePlace {
   /** Set when a policy asks; undefined for a client. */
   readonly inside: InternalPlace | undefined
   flow: AdmittedFlow | undefined
+  /** Of the edge; undefined: no edge has the host. */
+  edge: string | undefined
+  /** Routes of internal entries that it was led through. */
+  inner: string[] | undefined
   status: number
+  /** Is the answer one of Sluice itself? */
+  own: boolean
   code: string | undefined
   upstreamDuration: number | undefined
   reusedConnection: boolean | undefined
@@ -104,7 +111,10 @@ export class Pipeline {
       route: undefined,
       ran: 0,
       before: NO_HOPS,
+      edge: undefined,
+      inner: undefined,
       status: 0,
+      own: false,
       code: undefined,
       upstreamDuration: undefined,
       reusedConnection: undefined,
@@ -178,6 +188,7 @@ export class Pipeline {
       if (hsts !== undefined && isSecure(flow.request)) context.hsts = hsts
     }
     if (found !== undefined) {
+      context.edge = found.edge.id
       if (found.endpoint !== undefined) flow.endpoint = found.endpoint
       if (inside === undefined && found.edge.hosts !== 'every') flow.hosts = found.edge.hosts
       context.route = routeIn(found.edge, snapshot, flow)
@@ -197,6 +208,7 @@ export class Pipeline {
     while (!(verdict instanceof Promise) && verdict?.kind === 'forward') {
       const refusal = lead(context, flow, verdict)
       if (refusal !== undefined) return this.#answer(context, flow, refusedWith(refusal))
+      if (context.route !== undefined) context.inner = [...(context.inner ?? []), context.route.id]
       verdict = requestSteps(context, flow)
     }
     if (verdict instanceof Promise) return verdict.then((late) => this.#decided(context, flow, late))
@@ -275,6 +287,7 @@ export class Pipeline {
     const response = flow.response as FlowResponse
     const { observers } = this.#parts
     context.status = response.status
+    context.own = response.local
     context.code = response.local ? response.headers.get('sluice-error-code') : undefined
     if (observers.list.length > 0 && context.inside === undefined) observers.answers(flow, context.status, context.code)
     if (response === forwarded.response && forwarded.pipe !== undefined)
@@ -286,6 +299,7 @@ export class Pipeline {
 
   #refuse(context: RequestContext, answer: FailureAnswer): Sent | Promise<Sent> {
     context.status = answer.status
+    context.own = true
     context.code = answer.code
     const response = failureResponse(answer)
     addTo(response, context.flow?.responseFields, context.hsts)
@@ -293,7 +307,9 @@ export class Pipeline {
     return send(context.exchange, own, answer.close)
   }
 
-  #close({ exchange }: RequestContext, how: 'fin' | 'reset'): Sent {
+  #close(context: RequestContext, how: 'fin' | 'reset'): Sent {
+    const { exchange } = context
+    context.own = true
     exchange.close(how)
     return { bytesIn: exchange.request.body.bytes, bytesOut: 0, firstByteAt: 0, endedAt: this.#parts.clock.monotonic() }
   }
@@ -309,11 +325,13 @@ export class Pipeline {
   #ended(context: RequestContext, sent: Sent): void {
     const { metrics, accessLog, events, clock } = this.#parts
     const { exchange, flow, route, status, code, upstreamDuration } = context
-    const duration = (sent.endedAt === 0 ? clock.monotonic() : sent.endedAt) - context.begun
+    const at = sent.endedAt === 0 ? clock.monotonic() : sent.endedAt
+    const duration = at - context.begun
     metrics.ended(route?.edge ?? '', status, duration, upstreamDuration, sent.bytesIn, sent.bytesOut)
     if (route !== undefined) metrics.routeEnded(route.id, duration)
     const failed = code ?? (sent.failure === undefined ? undefined : FAILURES[sent.failure].code)
     if (failed !== undefined) metrics.failed(failed)
+    countExchange(metrics.rates, context, sent, at)
     const record = {
       connection: exchange.connection,
       request: exchange.request,

@@ -12,6 +12,7 @@ import type { CompiledTcpEdge } from '../runtime/tcp-edges.js'
 import type { ConnectionLog } from '../telemetry/access-log.js'
 import type { TrafficEventSource } from '../telemetry/event-fields.js'
 import type { Metrics } from '../telemetry/metrics.js'
+import type { RateOutcome } from '../telemetry/traffic-rates.js'
 import { UpstreamTries } from '../telemetry/upstream-tries.js'
 import type { SocketFacts } from '../transport/connection-facts.js'
 import { DialError } from '../transport/contract.js'
@@ -108,8 +109,10 @@ export class TcpConnection {
     try {
       const edge = this.#snapshot.tables.tcpEdges.get(this.#edge)
       const admitted = edge === undefined ? this.#refuse(requestErrors.route.code) : await this.#admit(edge)
-      if ('kind' in admitted) this.#close(admitted)
-      else await this.#carry(admitted)
+      if ('kind' in admitted) {
+        this.#count('refused')
+        this.#close(admitted)
+      } else await this.#carry(admitted)
     } catch (error) {
       log.error({ err: error, connection: this.#facts.id, edge: this.#edge }, 'a connection failed inside the proxy')
       this.#code = requestErrors.internal.code
@@ -161,6 +164,7 @@ export class TcpConnection {
 
   async #carry(edge: CompiledTcpEdge): Promise<void> {
     const found = await this.#dial(edge)
+    this.#count(found === undefined ? 'failed' : 'served')
     if (found === undefined) {
       cut(this.#client)
       return
@@ -246,6 +250,13 @@ export class TcpConnection {
   #close(verdict: Verdict): void {
     if (verdict.kind === 'close' && verdict.how === 'reset') cut(this.#client)
     else this.#client.destroy()
+  }
+
+  /** When it begins, because it may last for hours. */
+  #count(outcome: RateOutcome): void {
+    const { metrics, clock } = this.#parts
+    const place = { route: undefined, edge: this.#edge, inner: undefined, host: undefined, inside: false }
+    metrics.rates.count({ ...place, revision: this.#snapshot.revision, outcome, at: clock.monotonic() })
   }
 
   #record(duration: number): void {

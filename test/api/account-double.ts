@@ -95,7 +95,7 @@ export class AccountDouble implements Account {
   readonly reverts = {
     revert: async (revision: number, mode: object) => {
       this.#note('revert', 'revision', { revision, ...mode })
-      return { ...done, body: { reverts: { id: revision } } }
+      return { ...done, by: revision + 1, body: { reverts: { id: revision } } }
     }
   }
 
