@@ -67,6 +67,8 @@ export class TcpConnection {
   #pipe: TcpPipe | undefined
   #code: string | undefined
   #tries: UpstreamTries | undefined
+  /** Internal edges that policies led it to. */
+  #inner: readonly string[] = []
   readonly #left = (): void => this.#gone.abort('client-gone')
 
   constructor(
@@ -151,6 +153,7 @@ export class TcpConnection {
       if (next === undefined) return this.#refuse(requestErrors.internalEntry.code)
       flow.endpoint = { id: next.id, protocol: 'tcp', host: verdict.host, port: verdict.port ?? 0 }
       current = next
+      this.#inner = [...this.#inner, next.id]
     }
   }
 
@@ -255,8 +258,10 @@ export class TcpConnection {
   /** When it begins, because it may last for hours. */
   #count(outcome: RateOutcome): void {
     const { metrics, clock } = this.#parts
-    const place = { route: undefined, edge: this.#edge, inner: undefined, host: undefined, inside: false }
-    metrics.rates.count({ ...place, revision: this.#snapshot.revision, outcome, at: clock.monotonic() })
+    const { revision } = this.#snapshot
+    const about = { route: undefined, inner: undefined, host: undefined, revision, outcome, at: clock.monotonic() }
+    metrics.rates.count({ ...about, edge: this.#edge, inside: false })
+    for (const edge of this.#inner) metrics.rates.count({ ...about, edge, inside: true })
   }
 
   #record(duration: number): void {

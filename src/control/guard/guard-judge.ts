@@ -5,6 +5,7 @@ import type { Store, StoreLog, StoreTransaction } from '../../store/store.js'
 import type { Call, Principal } from '../calls.js'
 import { ControlError, controlErrors } from '../errors.js'
 import { readNote } from '../revision-note.js'
+import type { ChangedDecisions } from './changed-decisions.js'
 import { percent } from './conditions.js'
 import { BAKING, type GuardEnd, type GuardNote } from './guard-note.js'
 import type { BakingWrite, GuardedWrites } from './guarded-writes.js'
@@ -128,16 +129,22 @@ export class GuardJudge {
       one.broken = broken.reason
       return await this.#revert(one, broken.reason)
     }
-    if (elapsed >= one.guard.bake) await this.#end(one, endOf(one))
+    if (elapsed >= one.guard.bake) await this.#end(one, endOf(one, this.#compared(one)?.judged ?? 0))
   }
 
-  #broken({ guard, watched, revision }: BakingWrite, elapsed: number): Break | undefined {
+  /** What the comparison of decisions has counted since the write, where its guard asks for that. */
+  #compared({ guard, revision }: BakingWrite): ReturnType<ChangedDecisions['since']> {
+    return guard.changed === undefined ? undefined : this.#parts.guarded.changedDecisions?.since(revision)
+  }
+
+  #broken(one: BakingWrite, elapsed: number): Break | undefined {
+    const { guard, watched } = one
     for (const { before, watch } of watched) {
       const found = judgeRates(guard, { before, seconds: watch.seconds(), elapsed })
       if (found !== undefined) return found
     }
     const { changed: most, least } = guard
-    const counts = most === undefined ? undefined : this.#parts.guarded.changedDecisions?.since(revision)
+    const counts = this.#compared(one)
     if (most === undefined || counts === undefined || counts.judged < least) return undefined
     const { judged, changed } = counts
     if (!exceeds(changed, judged, most, 1)) return undefined
@@ -198,8 +205,9 @@ export class GuardJudge {
   }
 }
 
-function endOf({ guard, watched }: BakingWrite): GuardEnd {
-  const most = Math.max(0, ...watched.map(({ watch }) => watch.total().requests))
+/** `compared`: requests whose decisions were compared. */
+function endOf({ guard, watched }: BakingWrite, compared: number): GuardEnd {
+  const most = Math.max(compared, ...watched.map(({ watch }) => watch.total().requests))
   const inconclusive = (reason: string) => ({ state: 'inconclusive', reason, by: null }) as const
   if (most < guard.least) return inconclusive(`${most} requests came while it baked, fewer than ${guard.least}`)
   const known =
