@@ -26,6 +26,7 @@ import type { Snapshot } from '../runtime/snapshot.js'
 import { untilAnswered } from '../store/copy/reaching-store.js'
 import type { Agents } from '../tunnel/agents/agents.js'
 import type { ExchangeRecorder } from '../workbench/recorder/exchange-recorder.js'
+import { changedDecisions } from './changed-decisions.js'
 import type { DataPlane } from './data-plane.js'
 import type { OpenEvents } from './events.js'
 import { explainRunning, type OpenRunningLab } from './explain.js'
@@ -124,6 +125,7 @@ export async function openControlPlane(
     },
     settled: revisions.settled,
     traffic: foundation.metrics.rates,
+    changedDecisions: changedDecisions(shadows, foundation.holder),
     guardEnded: guardReports(foundation),
     operatorKeys: stage.keys,
     baseUrl: foundation.publicUrl.read,

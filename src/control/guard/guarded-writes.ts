@@ -137,7 +137,9 @@ export class GuardedWrites {
 
   /** The write is committed and about to serve. */
   begin(revision: number, note: RevisionNote, { guard }: OpeningGuard): void {
-    if (note.guard !== undefined) this.#add(revision, { ...note, guard: note.guard }, guard)
+    if (note.guard === undefined) return
+    this.#add(revision, { ...note, guard: note.guard }, guard)
+    if (guard.changed !== undefined) this.#parts.changedDecisions?.begin(revision, comparedRoutes(note.guard.scopes))
   }
 
   /** This process has committed a write, with or without a guard. */
@@ -170,6 +172,7 @@ export class GuardedWrites {
   /** It bakes no more. */
   end(one: BakingWrite): void {
     for (const { watch } of one.watched) watch.end()
+    this.#parts.changedDecisions?.end(one.revision)
     this.#baking.delete(one.revision)
   }
 
@@ -238,6 +241,12 @@ export class GuardedWrites {
 
 function counted({ all, routes, edges, hosts }: GuardScope): CountedScope {
   return { all, routes: new Set(routes), edges: new Set(edges), hosts: new Set(hosts) }
+}
+
+/** The routes that a write touches; every one where it reaches further. */
+function comparedRoutes(scopes: readonly GuardScope[]): ReadonlySet<string> | 'every' {
+  const routes = scopes.flatMap((scope) => scope.routes)
+  return routes.length === 0 ? 'every' : new Set(routes)
 }
 
 function unsupported(why: string): ControlError {

@@ -145,13 +145,35 @@ t.test('a revert that conflicts is told, and nothing changes', async (t) => {
   t.equal((await ask(`/backends/static/${made.id}`)).status, 200)
 })
 
+t.test('a write that decides too many requests otherwise is reverted, one that decides few does not', async (t) => {
+  const { route, traffic, write, ended, visit } = await guarded(t)
+  const half =
+    'on_http_request: [{ expressions: ["req.url.path == \'/half\'"], actions: [{ type: custom-response, config: { status_code: 204 } }] }]'
+  const visits = (path: string) => async () => {
+    await visit()
+    await visit(HOST, path)
+  }
+  const guard = 'bake=20s; changed-decisions=10%; min-requests=50'
+  await traffic(2, 25, visits('/half'))
+  const id = await write('PATCH', route, { traffic_policy: { value: half } }, guard)
+  await traffic(SOON, 25, visits('/half'))
+  t.match(await ended(id), {
+    state: 'broken',
+    reason: /^changed-decisions: [\d.]+% of \d+ requests are decided otherwise/
+  })
+  t.equal(await visit(HOST, '/half'), 200)
+  const harmless = await write('PATCH', route, { traffic_policy: { value: half } }, guard)
+  await traffic(22, 25, visits('/other'))
+  t.match(await ended(harmless), { state: 'passed' })
+  t.equal(await visit(HOST, '/half'), 204)
+})
+
 t.test('a guard that is wrong, or could not be kept, refuses the write', async (t) => {
   const { sluice, ask, route } = await guarded(t)
   const patch = (guard: string, body: unknown = { traffic_policy: DENY }, query = '') =>
     ask(`${route}${query}`, { method: 'PATCH', body, headers: { guard } })
   t.match(await patch('error-rate=2'), { status: 400, json: { error_code: 'ERR_SLUICE_GUARD_INVALID' } })
   t.match(await patch('error-rate=2', {}, '?dry_run=true'), { status: 400 })
-  t.match(await patch('changed-decisions=1%'), { status: 400, json: { error_code: 'ERR_SLUICE_GUARD_UNSUPPORTED' } })
   const dry = await patch(GUARD, undefined, '?dry_run=true')
   t.match(dry, { status: 200, json: { dry_run: true } })
   t.equal((await ask(route)).json.traffic_policy, null)

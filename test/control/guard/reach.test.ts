@@ -70,7 +70,11 @@ t.test('a member guards what a member may write', async (t) => {
 t.test('a share of changed decisions breaks a guard where policies are compared', async (t) => {
   const ended: EndedGuard[] = []
   const counts = new Map<number, { judged: number; changed: number }>()
-  const changedDecisions: ChangedDecisions = { since: (revision) => counts.get(revision) }
+  const changedDecisions: ChangedDecisions = {
+    begin: () => undefined,
+    since: (revision) => counts.get(revision),
+    end: () => undefined
+  }
   const guardEnded = (end: EndedGuard) => void ended.push(end)
   const account = await open(t, { traffic: new TrafficRates(), changedDecisions, guardEnded })
   const { edge, route } = await account.site('a.test')
