@@ -15,7 +15,7 @@ const HOUSE = {
   runtime: ['features', 'policy', 'expression', 'flow', 'lib'],
   telemetry: ['features', 'policy', 'expression', 'flow', 'lib'],
   proxy: ['runtime', 'telemetry', 'transport', 'flow', 'lib'],
-  workbench: ['proxy', 'runtime', 'telemetry', 'policy', 'schema', 'flow', 'lib'],
+  workbench: ['resources', 'proxy', 'runtime', 'telemetry', 'policy', 'expression', 'schema', 'flow', 'lib'],
   resources: ['features', 'telemetry', 'runtime', 'schema', 'lib'],
   store: ['lib'],
   control: ['resources', 'store', 'runtime', 'policy', 'flow', 'schema', 'lib'],
@@ -60,7 +60,8 @@ const LEAVES = {
   x509: ['@peculiar/x509', 'reflect-metadata'],
   'self-signed': ['@peculiar/x509', 'reflect-metadata'],
   regex: ['re2js', 'lru-cache'],
-  geo: ['maxmind', 'lru-cache']
+  geo: ['maxmind', 'lru-cache'],
+  'text-diff': ['diff']
 }
 
 const within = (folders) => (folders.length === 0 ? '^$' : `^src/(${folders.join('|')})/`)

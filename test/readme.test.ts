@@ -180,7 +180,7 @@ t.test('an account is exported, looked at, imported elsewhere, and its key rotat
     await run(words.split(' '), passphrase)
     count++
   }
-  t.equal(count, 7)
+  t.equal(count, 8)
   t.equal(await run(['export', '--data', 'elsewhere']), await run(['export']))
 })
 

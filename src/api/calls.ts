@@ -4,13 +4,16 @@ import type { Call, Done, PathValues, Read, WriteMode, Written } from '../contro
 import type { Configuration } from '../control/configuration.js'
 import type { DeadLetterLists } from '../control/dead-letters.js'
 import { controlErrors } from '../control/errors.js'
+import type { Exchanges } from '../control/exchanges.js'
 import type { Explanations } from '../control/explanations.js'
+import { readGuard } from '../control/guard/conditions.js'
 import type { RecordOperations } from '../control/record-operations.js'
 import type { Reverts } from '../control/reverts.js'
 import type { Revisions } from '../control/revisions.js'
 import type { Shadows } from '../control/shadows.js'
 import type { Sites } from '../control/sites.js'
 import type { Backups } from '../control/transfer/backups.js'
+import type { Exports } from '../control/transfer/exports.js'
 import type { ErrorRow } from '../lib/errors.js'
 import { unmapIpv4 } from '../lib/ip.js'
 import { ApiError, apiErrors, nothingThere } from './errors.js'
@@ -28,6 +31,8 @@ export const LIMIT = { least: 1, most: 100, absent: 100, error: apiErrors.PAGE_L
 
 /** Longest value of a parameter; ids and numbers are much shorter. */
 const MAX_VALUE = 256
+/** Of an expression. */
+const MAX_EXPRESSION = 4_096
 
 /**
  * The parameters of a query, each at most once and each one of `known`.
@@ -48,14 +53,14 @@ function readQuery(text: string, known: readonly string[]): ReadonlyMap<string, 
     if (found.has(name))
       throw new ApiError(apiErrors.QUERY_REPEATED, `The query has ${name} more than once.`, { field })
     const value = equals === -1 ? '' : decode(pair.slice(equals + 1))
-    if (value.length > MAX_VALUE) throw invalidParameter(name, 'is too long')
+    if (value.length > (name === 'where' ? MAX_EXPRESSION : MAX_VALUE)) throw invalidParameter(name, 'is too long')
     found.set(name, value)
   }
   return found
 }
 
 /** A switch: absent is false. Throws an ApiError `QUERY_INVALID`. */
-function readSwitch(query: ReadonlyMap<string, string>, name: string): boolean {
+export function readSwitch(query: ReadonlyMap<string, string>, name: string): boolean {
   const value = query.get(name)
   if (value === undefined || value === 'false') return false
   if (value === 'true') return true
@@ -188,12 +193,15 @@ export function queryOf(request: FastifyRequest, known: readonly string[]): Read
   return readQuery((request.query as RawQuery).text, known)
 }
 
-/** How a write shall be done, from the query and `If-Match`. */
+/** How a write shall be done, from the query, `If-Match` and `guard`. */
 export function writeMode(request: FastifyRequest): WriteMode {
   const query = queryOf(request, ['dry_run', 'force'])
+  const { guard } = request.headers
   return {
     dryRun: readSwitch(query, 'dry_run'),
     force: readSwitch(query, 'force'),
+    // Several fields come as one, with commas between.
+    ...(guard === undefined ? {} : { guard: readGuard(String(guard)) }),
     ifMatch: request.method === 'POST' ? undefined : readIfMatch(request.headers['if-match'])
   }
 }
@@ -264,7 +272,12 @@ export interface Account {
   readonly reverts: Pick<Reverts, 'revert'>
   readonly deadLetters: Pick<DeadLetterLists, 'list' | 'get' | 'redeliver' | 'drop'>
   readonly backups: Pick<Backups, 'make'>
+  readonly exports: Pick<Exports, 'at'>
   readonly explanations: Pick<Explanations, 'explain'>
+  readonly exchanges: Pick<
+    Exchanges,
+    'list' | 'get' | 'archive' | 'clear' | 'follow' | 'makeKey' | 'replay' | 'compare'
+  >
   readonly shadows: Pick<Shadows, 'create' | 'list' | 'get' | 'remove'>
   readonly site: Pick<Sites, 'get' | 'replace' | 'remove' | 'adopt'>
 }

@@ -1,6 +1,7 @@
 import type { FastifyReply, FastifyRequest } from 'fastify'
 import { applyErrors } from '../control/declared/site-errors.js'
 import { ControlError, controlErrors } from '../control/errors.js'
+import { guardErrors } from '../control/guard/errors.js'
 import { type Coded, codeOf, defineErrors, type ErrorRow } from '../lib/errors.js'
 import type { Problem } from '../schema/field.js'
 
@@ -187,7 +188,7 @@ export function apiErrorOf(error: unknown): ApiError | undefined {
 function refusal({ code, message, details, problems }: ControlError): ApiError {
   const others = problems.slice(1)
   const more = others.length === 0 ? details : { ...details, also: others.map(shown).join('; ') }
-  const rows: Readonly<Record<string, ErrorRow | undefined>> = { ...controlErrors, ...applyErrors }
+  const rows: Readonly<Record<string, ErrorRow | undefined>> = { ...controlErrors, ...guardErrors, ...applyErrors }
   return new ApiError(rows[code] ?? { code }, message, more, {}, problems.map(asShown))
 }
 

@@ -1,3 +1,4 @@
+import type { EXCHANGE_CRITERIA } from '../control/exchanges.js'
 import { ACCOUNT_RIGHTS, type Extent, memberRights, type Right } from '../control/rights.js'
 import type { Resource } from '../resources/resource.js'
 
@@ -30,7 +31,8 @@ const MEMBERS: Readonly<Record<Extent, string>> = {
 
 export function operation(id: string, tag: string, description: string, parts: OperationParts): object {
   const { parameters = [], member = 'any', bare, body, responses } = parts
-  const shared = [...(bare === undefined ? (['service_version'] as const) : []), ...parameters]
+  const guarded = parameters.includes('dry_run') ? (['guard'] as const) : []
+  const shared = [...(bare === undefined ? (['service_version'] as const) : []), ...parameters, ...guarded]
   return {
     operationId: id,
     tags: [tag],
@@ -79,7 +81,45 @@ const HEADERS = {
   'service-revision': { description: 'Revision of the account that the answer shows.', schema: { type: 'string' } }
 } as const
 
+/** What exchanges are looked for by. */
+const CRITERIA: Readonly<Record<(typeof EXCHANGE_CRITERIA)[number], string>> = {
+  host: 'A name, or *. and a name.',
+  status: '429, 4xx or 400-499; 0: no answer.',
+  method: 'The method of the request.',
+  rule: 'Name of the rule that ended it.',
+  action: 'Type of the action that ended it.',
+  client: 'An IP address or a network.',
+  edge: 'Id of the edge.',
+  route: 'Id of the route.',
+  since: 'It began then or later (RFC 3339).',
+  until: 'It began before (RFC 3339).',
+  text: 'Stands in what is shown of it, whatever its case.',
+  where: 'CEL with the variables of policies and exchange.*, such as res.status_code == 429.'
+}
+
+function criteria(): Readonly<Record<(typeof EXCHANGE_CRITERIA)[number], object>> {
+  const parameter = (name: string, description: string) => ({ name, in: 'query', description, schema: text })
+  return Object.fromEntries(
+    Object.entries(CRITERIA).map(([name, description]) => [name, parameter(name, description)])
+  ) as Readonly<Record<(typeof EXCHANGE_CRITERIA)[number], object>>
+}
+
+export const text = { type: 'string' } as const
+
 export const PARAMETERS = {
+  ...criteria(),
+  archive_limit: {
+    name: 'limit',
+    in: 'query',
+    description: 'Most entries of the archive.',
+    schema: { type: 'integer', minimum: 1, maximum: 10_000, default: 1_000 }
+  },
+  explain: {
+    name: 'explain',
+    in: 'query',
+    description: 'Explains all requests meanwhile.',
+    schema: { type: 'boolean', default: false }
+  },
   service_version: {
     name: 'service-version',
     in: 'header',
@@ -111,11 +151,25 @@ export const PARAMETERS = {
     description: 'Only what was created before the record with this id, which may be deleted since.',
     schema: { type: 'string' }
   },
+  from: {
+    name: 'from',
+    in: 'query',
+    description: 'The revision to compare with, older or newer; 0: the empty account. The one before unless given.',
+    schema: { type: 'integer', minimum: 0 }
+  },
   force: {
     name: 'force',
     in: 'query',
     description: 'Goes on even when it shuts the caller out of this API. Administrators only.',
     schema: { type: 'boolean', default: false }
+  },
+  guard: {
+    name: 'guard',
+    in: 'header',
+    description:
+      'Conditions under which the write stays, such as `bake=30s; error-rate=+2%; refusal-rate=+5%; min-requests=50`. When one ' +
+      'breaks while it bakes, the write is reverted by itself; the revision says how its guard stands.',
+    schema: { type: 'string', maxLength: 1000 }
   },
   dry_run: {
     name: 'dry_run',
@@ -124,8 +178,6 @@ export const PARAMETERS = {
     schema: { type: 'boolean', default: false }
   }
 } as const
-
-export const text = { type: 'string' } as const
 
 export const ERROR_SCHEMA = {
   type: 'object',
@@ -150,18 +202,30 @@ export const ERROR_SCHEMA = {
   required: ['error_code', 'status_code', 'msg', 'details']
 } as const
 
+export const WARNING_SCHEMA = {
+  type: 'object',
+  title: 'PolicyWarning',
+  properties: {
+    code: { ...text, description: 'One of the warnings of policy documents, such as RULE_FAILS_OPEN.' },
+    message: { ...text, description: 'What the document does, and what to write instead; for people.' },
+    path: { ...text, description: 'Place in the document, such as on_http_request[0].expressions[0].' },
+    line: { type: 'integer', description: 'From 1.' },
+    column: { type: 'integer', description: 'From 1.' },
+    file: { ...text, description: 'Of an applied site file: which of its documents.' },
+    length: { type: 'integer', description: 'With file: how many characters are meant.' }
+  },
+  required: ['code', 'message', 'path', 'line', 'column']
+} as const
+
+const WARNINGS = { type: 'array', items: WARNING_SCHEMA } as const
+
 export const DRY_RUN_SCHEMA = {
   type: 'object',
   title: 'DryRun',
   properties: {
     warnings: {
-      type: 'array',
-      description: 'What is doubtful in policies that the write makes serve; absent without any.',
-      items: {
-        type: 'object',
-        properties: { code: text, message: text, path: text, line: { type: 'integer' }, column: { type: 'integer' } },
-        required: ['code', 'message', 'path', 'line', 'column']
-      }
+      ...WARNINGS,
+      description: 'What is doubtful in policies that the write makes serve; absent without any.'
     },
     dry_run: { type: 'boolean', enum: [true] },
     status_code: { type: 'integer', description: 'Status of the write itself.' },
@@ -176,6 +240,14 @@ export const DRY_RUN_SCHEMA = {
   },
   required: ['dry_run', 'status_code', 'body', 'difference', 'routes']
 } as const
+
+/** The schema of an answer that may have warnings when it answers a write. */
+export function withWarnings(schema: object): object {
+  const { properties, ...rest } = schema as { readonly properties: object }
+  const description =
+    'What is doubtful in policies that the write makes serve; only in the answer of a write, and absent without any.'
+  return { ...rest, properties: { ...properties, warnings: { ...WARNINGS, readOnly: true, description } } }
+}
 
 const COLUMNS: readonly Right[] = ['read', 'create', 'update', 'delete', 'secrets', 'command']
 

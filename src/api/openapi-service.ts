@@ -1,13 +1,16 @@
-import { ACCOUNT_RIGHTS, memberRights } from '../control/rights.js'
+import { GUARD_STATES } from '../control/guard/guard-note.js'
+import { memberRights } from '../control/rights.js'
 import { eventDestination } from '../resources/event-destinations.js'
 import { tunnelSession } from '../resources/live.js'
 import { title } from '../schema/json-schema.js'
-import { LETTER_PATH, LETTERS_PATH, REDELIVER_PATH, TEST_PATH } from './event-routes.js'
+import { TEST_PATH } from './event-routes.js'
+import { describeDeadLetters } from './openapi-dead-letters.js'
+import { describeExchanges } from './openapi-exchanges.js'
 import { describeExplanations } from './openapi-explain.js'
-import { answer, binary, operation, type Paths, parametersOf, plain, ref, text } from './openapi-parts.js'
+import { answer, binary, operation, type Paths, parametersOf, plain, ref, text, withWarnings } from './openapi-parts.js'
 import { describeShadows } from './openapi-shadows.js'
 import { describeSite } from './openapi-site.js'
-import { BACKUP_TYPE, COMMANDS, METRICS_TYPE, REVERT_PATH, type Readiness } from './service-routes.js'
+import { BACKUP_TYPE, COMMANDS, EXPORT_PATH, METRICS_TYPE, REVERT_PATH, type Readiness } from './service-routes.js'
 
 const textOrNull = { type: ['string', 'null'] } as const
 
@@ -62,14 +65,52 @@ const REVISION = object('Revision', {
   reverts: {
     ...orNull(object(undefined, { id: { type: 'integer' }, uri: text })),
     description: 'The revision that it undid; null: none.'
+  },
+  reason: { ...textOrNull, description: 'Why the service made it by itself; null: a caller asked for it.' },
+  guard: {
+    ...orNull(ref('RevisionGuard')),
+    description: 'The conditions under which it stays; null: it was written without.'
   }
 })
+
+const GUARD = object('RevisionGuard', {
+  conditions: { ...text, description: 'As the header guard has them, with every default.' },
+  state: {
+    ...text,
+    enum: [...GUARD_STATES],
+    description:
+      'baking: it is judged. passed: no condition broke. inconclusive: too few requests came to judge it. broken: a condition ' +
+      'broke, and it was reverted. conflict: one broke, and it could not be reverted. superseded: a later write changed the same.'
+  },
+  reason: { ...textOrNull, description: 'Why it came to its state; null: it bakes, or has passed.' },
+  ended_at: { ...orNull(time), description: 'Since when it bakes no more; null: it bakes.' },
+  by: {
+    ...orNull(object(undefined, { id: { type: 'integer' }, uri: text })),
+    description: 'The revision that reverted or superseded it; null: none did.'
+  }
+})
+
+const DIFFERENCE = {
+  type: 'object',
+  properties: {
+    field: { ...text, description: 'Path of the value in the answer that shows the record, such as backend.id.' },
+    before: { description: 'null when it was not set or there was no record.' },
+    after: { description: 'null when it is not set or there is no record.' },
+    text_diff: {
+      ...text,
+      description:
+        'For policies and other texts of several lines, in place of both sides: a unified diff. JSON in one line is written in several.'
+    }
+  },
+  required: ['field']
+}
 
 const REVISION_CHANGE = object('RevisionChange', {
   resource: { ...text, description: 'Kind of the record.' },
   id: text,
   uri: { ...textOrNull, description: 'URL of the record, which may be gone by now.' },
   change: { ...text, enum: ['created', 'updated', 'deleted'] },
+  description: { ...textOrNull, description: 'Of the record; null: it has none, or is gone.' },
   fields: {
     type: ['object', 'null'],
     description:
@@ -79,65 +120,90 @@ const REVISION_CHANGE = object('RevisionChange', {
       after: { description: 'null when it is not set or there is no record.' }
     })
   },
+  differences: {
+    type: ['array', 'null'],
+    description: 'The same for people, value by value; null when fields is null.',
+    items: DIFFERENCE
+  },
   secrets: { ...listOf(text), description: 'Paths of the secrets that differ. Their values are not kept.' }
 })
-
-const LETTER = {
-  id: { ...text, description: 'dl_ and a number that counts within the destination.' },
-  uri: text,
-  created_at: { ...time, description: 'When it was refused for good.' },
-  event_id: { ...textOrNull, description: 'null, as the type and the time, when the event is damaged.' },
-  event_type: textOrNull,
-  event_timestamp: { ...orNull(time), description: 'When the event happened.' },
-  attempts: { ...count, description: 'How often it was refused.' },
-  reason: { ...text, description: 'The last refusal.' },
-  size: { ...count, description: 'Bytes of the event.' }
-}
 
 const SCHEMAS = {
   ProcessList: object('ProcessList', { processes: listOf(PROCESS), uri: text, next_page_uri: { type: 'null' } }),
   Revision: REVISION,
+  RevisionGuard: GUARD,
   RevisionList: object('RevisionList', { revisions: listOf(ref('Revision')), uri: text, next_page_uri: textOrNull }),
   RevisionChange: REVISION_CHANGE,
-  RevisionReverted: object('RevisionReverted', {
-    reverts: object(undefined, { id: { type: 'integer' }, uri: text }),
-    revision: {
-      ...orNull(object(undefined, { id: { type: 'integer' }, uri: text })),
-      description: 'The revision that did it; null when there was nothing to change.'
+  RevisionReverted: withWarnings(
+    object('RevisionReverted', {
+      reverts: object(undefined, { id: { type: 'integer' }, uri: text }),
+      revision: {
+        ...orNull(object(undefined, { id: { type: 'integer' }, uri: text })),
+        description: 'The revision that did it; null when there was nothing to change.'
+      },
+      changes: listOf(
+        object(undefined, {
+          resource: { ...text, description: 'Kind of the record.' },
+          id: text,
+          uri: { ...text, description: 'URL of the record, which may be gone by now.' },
+          change: { ...text, enum: ['created', 'updated', 'deleted'] }
+        })
+      )
+    })
+  ),
+  AccountDocument: {
+    type: 'object',
+    title: 'AccountDocument',
+    properties: {
+      format: text,
+      version: { ...text, description: 'Of the program that wrote it.' },
+      users: listOf(object(undefined, { id: text, created_at: time, role: text })),
+      records: {
+        type: 'object',
+        description: 'By kind, of a kind oldest first. Fields stand as a request of the API has them.',
+        additionalProperties: listOf({
+          type: 'object',
+          properties: {
+            id: text,
+            created_at: time,
+            fields: { type: 'object' },
+            made: { type: 'object', description: 'What the service has made or found out.' },
+            withheld: {
+              ...listOf(text),
+              description: 'Write-only values that the record had and the document has not.'
+            }
+          },
+          required: ['id', 'fields']
+        })
+      }
     },
-    changes: listOf(
-      object(undefined, {
-        resource: { ...text, description: 'Kind of the record.' },
-        id: text,
-        uri: { ...text, description: 'URL of the record, which may be gone by now.' },
-        change: { ...text, enum: ['created', 'updated', 'deleted'] }
-      })
-    )
-  }),
+    required: ['format', 'version', 'users', 'records']
+  },
   EventDestinationTest: object('EventDestinationTest', {
     delivered: { type: 'boolean' },
     error: { ...textOrNull, description: 'Why it was not delivered.' },
     duration_ms: { type: 'integer' }
   }),
-  DeadLetter: object('DeadLetter', LETTER),
-  DeadLetterWithEvent: object('DeadLetterWithEvent', {
-    ...LETTER,
-    event: { description: 'The event; its text when it is damaged.' }
-  }),
-  DeadLetterList: object('DeadLetterList', {
-    dead_letters: listOf(ref('DeadLetter')),
-    uri: text,
-    next_page_uri: textOrNull
-  }),
-  DeadLettersRedelivered: object('DeadLettersRedelivered', {
-    redelivered: { ...count, description: 'How many go to the destination again, behind what waits for it.' }
-  }),
   RevisionDiff: object('RevisionDiff', {
     id: { type: 'integer' },
     uri: text,
     revision: object(undefined, { id: { type: 'integer' }, uri: text }),
+    from: {
+      ...object(undefined, { id: { type: 'integer' }, uri: textOrNull }),
+      description: 'The revision that it is compared with.'
+    },
+    created_at: { ...time, description: 'When the revision was made (RFC 3339).' },
+    principal: {
+      ...orNull(object(undefined, { id: text, subject: text })),
+      description: 'Who made the revision; null when it was the service itself.'
+    },
     changes: listOf(ref('RevisionChange'))
   })
+}
+
+/** An answer that is also there as lines for people. */
+function withText(described: object & { readonly content?: object }): object {
+  return { ...described, content: { ...described.content, 'text/plain': { schema: text } } }
 }
 
 /** What supervisors of the process may ask. */
@@ -182,9 +248,23 @@ export function describeService(
   }
   paths['/revisions/{id}/diff'] = {
     ...parametersOf('/revisions/{id}/diff'),
-    get: operation('revisions_diff', 'Revisions', 'What the revision changed, record by record.', {
-      responses: { 200: answer('The changes.', ref('RevisionDiff')) }
-    })
+    get: operation(
+      'revisions_diff',
+      'Revisions',
+      'What the revision changed, or how it differs from another one, record by record. With Accept: text/plain as lines for people. ' +
+        '404 when the history does not keep one of the revisions between both.',
+      { parameters: ['from'], responses: { 200: withText(answer('The changes.', ref('RevisionDiff'))) } }
+    )
+  }
+  paths[EXPORT_PATH] = {
+    ...parametersOf(EXPORT_PATH),
+    get: operation(
+      'revisions_export',
+      'Revisions',
+      'The account as it was at the revision, as "sluice export" writes it and "sluice import" takes it: without any write-only value, ' +
+        'for administrators. 409 when the history does not keep what is needed.',
+      { responses: { 200: answer('The account.', ref('AccountDocument')) } }
+    )
   }
   paths[REVERT_PATH] = {
     ...parametersOf(REVERT_PATH),
@@ -230,49 +310,14 @@ export function describeService(
       }
     )
   }
-  describeDeadLetters(paths)
-  return [...TAGS, describeSite(paths, schemas), describeExplanations(paths, schemas), describeShadows(paths, schemas)]
-}
-
-function describeDeadLetters(paths: Paths): void {
-  const member = ACCOUNT_RIGHTS.dead_letters.member ? 'any' : 'none'
-  const tag = title(eventDestination.name)
-  const name = `${eventDestination.name}_dead_letters`
-  const redelivered = { 200: answer('How many.', ref('DeadLettersRedelivered')) }
-  paths[LETTERS_PATH] = {
-    ...parametersOf(LETTERS_PATH),
-    get: operation(`${name}_list`, tag, 'Lists, newest first, the events that the destination refused for good.', {
-      member,
-      parameters: ['limit', 'before_id'],
-      responses: { 200: answer('One page.', ref('DeadLetterList')) }
-    }),
-    delete: operation(`${name}_drop_all`, tag, 'Drops all dead letters of the destination.', {
-      member,
-      responses: { 204: answer('They are gone.') }
-    })
-  }
-  paths[REDELIVER_PATH] = {
-    ...parametersOf(REDELIVER_PATH),
-    post: operation(`${name}_redeliver_all`, tag, 'Delivers all dead letters again, the oldest first.', {
-      member,
-      responses: redelivered
-    })
-  }
-  paths[LETTER_PATH] = {
-    ...parametersOf(LETTER_PATH),
-    get: operation(`${name}_get`, tag, 'Reads one dead letter with its event.', {
-      member,
-      responses: { 200: answer('The dead letter.', ref('DeadLetterWithEvent')) }
-    }),
-    delete: operation(`${name}_drop`, tag, 'Drops one dead letter.', {
-      member,
-      responses: { 204: answer('It is gone.') }
-    })
-  }
-  paths[`${LETTER_PATH}/redeliver`] = {
-    ...parametersOf(LETTER_PATH),
-    post: operation(`${name}_redeliver`, tag, 'Delivers one dead letter again.', { member, responses: redelivered })
-  }
+  describeDeadLetters(paths, schemas)
+  return [
+    ...TAGS,
+    describeSite(paths, schemas),
+    describeExplanations(paths, schemas),
+    describeExchanges(paths, schemas),
+    describeShadows(paths, schemas)
+  ]
 }
 
 /** What /healthz and /readyz answer, by whether traffic should come here. */

@@ -1,4 +1,5 @@
 import { type NamedReference, namedReferences } from '../control/edits.js'
+import { isWarnedOf } from '../control/record-rules.js'
 import { memberRights } from '../control/rights.js'
 import type { Operation, Part, Resource } from '../resources/resource.js'
 import { createSchema, listSchema, moduleSchemas, responseSchema, title, updateSchema } from '../schema/json-schema.js'
@@ -12,7 +13,9 @@ import {
   type Paths,
   parametersOf,
   ref,
-  rightsText
+  rightsText,
+  WARNING_SCHEMA,
+  withWarnings
 } from './openapi-parts.js'
 import { describeService, type Supervision } from './openapi-service.js'
 import { withPlace } from './openapi-site.js'
@@ -31,7 +34,7 @@ interface Product extends Supervision {
 /** The description of the API (OpenAPI 3.1), generated from the declarations of the resources. */
 export function openApiDocument(resources: readonly Resource[], product: Product): object {
   const paths: Paths = {}
-  const schemas: Schemas = { Error: ERROR_SCHEMA, DryRun: DRY_RUN_SCHEMA }
+  const schemas: Schemas = { Error: ERROR_SCHEMA, DryRun: DRY_RUN_SCHEMA, PolicyWarning: WARNING_SCHEMA }
   for (const resource of resources) {
     describeResource(resource, paths, schemas)
     for (const name of resource.modules) describeModule(resource, name, paths, schemas)
@@ -76,7 +79,8 @@ function linked(schemas: Schemas): Schemas {
 function describeResource(resource: Resource, paths: Paths, schemas: Schemas): void {
   const name = title(resource.name)
   const has = (operation: Operation) => resource.operations.includes(operation)
-  schemas[name] = withPlace(resource, responseSchema(resource))
+  const shown = withPlace(resource, responseSchema(resource))
+  schemas[name] = resource.modules.some(isWarnedOf) ? withWarnings(shown) : shown
   if (has('create')) schemas[`${name}Create`] = withNames(createSchema(resource), namedReferences(resource))
   if (has('update')) schemas[`${name}Update`] = updateSchema(resource)
   if (has('list')) schemas[`${name}List`] = listSchema(resource, ref(name) as ItemSchema)
@@ -172,7 +176,7 @@ function describeModule(resource: Resource, module: string, paths: Paths, schema
   const shown = `${name}${title(module)}`
   const description = resource.fields[module]?.description ?? ''
   schemas[`${shown}Replace`] = request
-  schemas[shown] = response
+  schemas[shown] = isWarnedOf(module) ? withWarnings(response) : response
   const path = `${resource.path}/{id}/${module}`
   const id = `${resource.name}_${module}`
   paths[path] = {

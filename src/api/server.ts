@@ -5,6 +5,7 @@ import type { Resource } from '../resources/resource.js'
 import { type Account, KnownPaths, type Router } from './calls.js'
 import { addDocsPages } from './docs-pages.js'
 import { addEventRoutes } from './event-routes.js'
+import { addExchanges } from './exchange-routes.js'
 import { addExplanations } from './explain-routes.js'
 import { type CallerCheck, Cors, guard, type RequestRate, RequestRates, TrustedHosts } from './guard.js'
 import { type Crowds, createListener } from './listener.js'
@@ -113,6 +114,7 @@ function addAccount(router: Router, account: AccountOptions, metrics: boolean): 
   addBackup(router, control)
   addSite(router, control)
   addExplanations(router, control)
+  addExchanges(router, control)
   addShadows(router, control, baseUrl)
   addSessionCommands(router, control)
   addEventRoutes(router, control)

@@ -1,7 +1,10 @@
+import { Readable } from 'node:stream'
 import type { FastifyRequest } from 'fastify'
 import type { Call } from '../control/calls.js'
 import type { SessionCommand } from '../control/cluster/live-sources.js'
 import { notFound } from '../control/errors.js'
+import { diffLines } from '../control/revision-text.js'
+import { jsonPieces } from '../control/transfer/exports.js'
 import type { Json } from '../lib/json.js'
 import { tunnelSession } from '../resources/live.js'
 import { fieldErrors } from '../schema/errors.js'
@@ -24,6 +27,8 @@ import { ApiError } from './errors.js'
 
 /** Where a revision is undone. */
 export const REVERT_PATH = '/revisions/{id}/revert'
+/** Where the account is as it was. */
+export const EXPORT_PATH = '/revisions/{id}/export'
 
 /** For supervisors: does the process live and serve? No key. */
 export function addHealth(router: Router, readiness: () => Readiness): void {
@@ -137,14 +142,50 @@ export function addRevisions(router: Router, account: Account): void {
     {},
     one(account, (revision) => account.revisions.get(revision))
   )
-  route(
-    router,
-    'GET',
-    '/revisions/{id}/diff',
-    {},
-    one(account, (revision, { principal }) => account.revisions.diff(revision, principal))
-  )
+  route(router, 'GET', '/revisions/{id}/diff', {}, diff(account))
+  route(router, 'GET', EXPORT_PATH, {}, exportAt(account))
   route(router, 'POST', REVERT_PATH, { body: 'optional' }, revert(account))
+}
+
+/** What a revision changed, or how two differ; as lines for people to clients that want text and no JSON. */
+function diff(account: Account): Handler {
+  return async (request, reply) => {
+    const { principal } = callOf(request)
+    const from = queryOf(request, ['from']).get('from')
+    if (from !== undefined && from !== '0' && !NUMBER.test(from)) throw invalidParameter('from', 'must be a revision')
+    const serving = account.configuration.revision
+    const other = from === undefined ? undefined : Number(from)
+    const found = await account.revisions.diff(numberOf(request), principal, other)
+    reply.header('service-revision', String(serving)).header('vary', 'accept')
+    if (!wantsText(request.headers.accept)) return reply.send(found)
+    return reply.type(TEXT_TYPE).send(
+      `${diffLines(found)
+        .map(({ text }) => text)
+        .join('\n')}\n`
+    )
+  }
+}
+
+const TEXT_TYPE = 'text/plain; charset=utf-8'
+
+/** Does `Accept` (RFC 9110 12.5.1) name text/plain, and JSON not before it? Weights other than 0 do not count. */
+function wantsText(accept = ''): boolean {
+  const kinds = accept.toLowerCase().split(',')
+  const named = kinds.filter((kind) => !/;\s*q=0(\.0*)?\s*$/.test(kind)).map((kind) => kind.split(';')[0]?.trim())
+  return named.find((kind) => kind === 'text/plain' || kind === 'application/json' || kind === '*/*') === 'text/plain'
+}
+
+/** The account as it was at a revision, for administrators, without any write-only value. */
+function exportAt(account: Account): Handler {
+  return async (request, reply) => {
+    queryOf(request, [])
+    const serving = account.configuration.revision
+    const document = await account.exports.at(numberOf(request), callOf(request))
+    return reply
+      .header('service-revision', String(serving))
+      .type('application/json; charset=utf-8')
+      .send(Readable.from(jsonPieces(document), { objectMode: false }))
+  }
 }
 
 /** Undoes a revision as a write of its own. */
@@ -156,7 +197,9 @@ function revert(account: Account): Handler {
     mustSayNothing(request.body, String(revision))
     const reverted = await account.reverts.revert(revision, mode, call)
     if (mode.dryRun === true) return sendDryRun(reply, reverted, 200, reverted.body)
-    return reply.header('service-revision', String(reverted.committed)).send(reverted.body)
+    const { body, committed, warnings = [] } = reverted
+    const shown = warnings.length > 0 ? { ...body, warnings } : body
+    return reply.header('service-revision', String(committed)).send(shown)
   }
 }
 

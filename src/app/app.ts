@@ -19,11 +19,13 @@ import { openCertificates } from './certificates.js'
 import { deliverOnceThere, openControlPlane, untilStoreAnswers } from './control-plane.js'
 import { openDataPlane } from './data-plane.js'
 import { openEvents } from './events.js'
+import { runningLabs } from './explain.js'
 import { type ApplyFiles, applyFirst, ConfigurationRefused, filesOf } from './files.js'
 import { createFoundation, type Foundation, type Host } from './foundation.js'
 import { openHealth } from './health.js'
 import { type LiveOptions, liveOptions } from './live-options.js'
 import { policyProblems } from './policy-check.js'
+import { openRecorder } from './recorder.js'
 import { openPolicyServices } from './server-services.js'
 import { SiteFiles, SiteReader } from './site-file.js'
 import { type Drained, Lifecycle } from './stop.js'
@@ -83,13 +85,26 @@ async function stages(options: Options, host: Host, lifecycle: Lifecycle, live: 
   lifecycle.opens({ policyOutbound: [policies.services.outbound, policies.guests.services.outbound] })
   const events = await openEvents(options, foundation, seal)
   const siteReader = siteReaderOf(options, host, policies.services)
-  const opened = { keys, seal, siteReader, dataPlane, agents, ...policies, ...events }
+  const labs = runningLabs(options, foundation, policies.geo)
+  const { recorder, source } = openRecorder(options, foundation, { dataPlane, labs, ...policies })
+  const opened = {
+    labs,
+    exchanges: source,
+    recorder,
+    keys,
+    seal,
+    siteReader,
+    dataPlane,
+    agents,
+    ...policies,
+    ...events
+  }
   const { control, store, appliedAt } = await openControlPlane(options, host, foundation, opened)
   const { own } = control
   const { site_file } = options
   const sites = site_file === undefined ? undefined : new SiteFiles(site_file, siteReader)
   await stageApplied(control)
-  const reload = filesOf(options, { own, metrics, holder, sites, siteReader, live })
+  const reload = filesOf(options, { own, metrics, holder, sites, siteReader, live, recorder })
   const applied = await applyFirst(reload, options)
   const certificates = await openCertificates(options, foundation, control)
   const { services, login } = policies

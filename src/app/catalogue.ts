@@ -3,6 +3,7 @@ import { certificateOptionErrors } from '../certificates/service.js'
 import { siteErrors } from '../control/declared/declaration.js'
 import { applyErrors } from '../control/declared/site-errors.js'
 import { controlErrors } from '../control/errors.js'
+import { guardErrors } from '../control/guard/errors.js'
 import { operatorKeyErrors } from '../control/operator-keys.js'
 import { sealKeyErrors } from '../control/seal-key.js'
 import { transferErrors } from '../control/transfer/document.js'
@@ -26,6 +27,7 @@ import { optionErrors } from '../options/catalogue.js'
 import { resultsOf } from '../policy/action.js'
 import { policyErrors } from '../policy/problems.js'
 import { treeErrors } from '../policy/tree.js'
+import { policyWarnings } from '../policy/warnings/codes.js'
 import { authorityErrors } from '../resources/certificates.js'
 import { provisioningErrors } from '../resources/domains.js'
 import { portErrors } from '../runtime/ports.js'
@@ -46,6 +48,8 @@ import {
 import { agentAuthorityErrors, agentListenerErrors } from '../tunnel/agents/listener-identity.js'
 import { agentErrors } from '../tunnel/client/connection.js'
 import { streamErrors } from '../tunnel/protocol/stream-errors.js'
+import { exchangeFileErrors } from '../workbench/recorder/exchange-file.js'
+import { recorderErrors } from '../workbench/recorder/exchange-recorder.js'
 import { commandErrors, startErrors } from './errors.js'
 import { offline, policyServices } from './services.js'
 
@@ -78,12 +82,18 @@ export const errorGroups: readonly ErrorGroup[] = [
     title: 'Management API',
     where:
       'In `error_code` of an answer of the API, after `ERR_SLUICE_`. Problems of a policy document stand there as `ERR_SLUICE_POLICY_` and a code of the next group, with the status 400.',
-    tables: [apiErrors, controlErrors, applyErrors, fieldErrors]
+    tables: [apiErrors, controlErrors, guardErrors, applyErrors, fieldErrors]
   },
   {
     title: 'Policy documents',
     where: 'In the output of `sluice check`, at start and, after `ERR_SLUICE_POLICY_`, in answers of the API.',
     tables: [policyErrors, expressionErrors, ...inDocuments]
+  },
+  {
+    title: 'Warnings of policy documents',
+    where:
+      'In the output of `sluice check`, `plan` and `apply`, in the field `warnings` of a write and of a dry run of the API, and once in the log when the document is accepted. The document runs all the same.',
+    tables: [policyWarnings]
   },
   {
     title: 'Site files',
@@ -118,6 +128,8 @@ export const errorGroups: readonly ErrorGroup[] = [
       agentListenerErrors,
       agentAuthorityErrors,
       loginStartErrors,
+      recorderErrors,
+      exchangeFileErrors,
       providerErrors
     ]
   },

@@ -1,6 +1,8 @@
 import { LatestRevision } from '../control/configuration.js'
 import { type ControlPlane, openControl } from '../control/control-plane.js'
 import type { SiteReading } from '../control/declared/site-request.js'
+import type { ExchangeSource } from '../control/exchanges.js'
+import type { EndedGuard } from '../control/guard/guard-judge.js'
 import type { ControlOptions } from '../control/parts.js'
 import { settleSealKey } from '../control/seal-key.js'
 import type { EndedSessions } from '../features/login/ended-sessions.js'
@@ -23,9 +25,10 @@ import { PersistentState } from '../runtime/persistent-state.js'
 import type { Snapshot } from '../runtime/snapshot.js'
 import { untilAnswered } from '../store/copy/reaching-store.js'
 import type { Agents } from '../tunnel/agents/agents.js'
+import type { ExchangeRecorder } from '../workbench/recorder/exchange-recorder.js'
 import type { DataPlane } from './data-plane.js'
 import type { OpenEvents } from './events.js'
-import { explainRunning } from './explain.js'
+import { explainRunning, type OpenRunningLab } from './explain.js'
 import type { Foundation, Host } from './foundation.js'
 import { policyCheck } from './policy-check.js'
 import type { openPolicyServices } from './server-services.js'
@@ -47,6 +50,9 @@ interface ControlStage extends OpenEvents, PolicyServicesStage {
   readonly siteReader: SiteReading
   readonly dataPlane: DataPlane
   readonly agents: Agents
+  readonly labs: OpenRunningLab
+  readonly exchanges: ExchangeSource
+  readonly recorder: ExchangeRecorder
 }
 
 export interface OpenControlPlane {
@@ -83,7 +89,8 @@ export async function openControlPlane(
   const shadows = new RunningShadows({
     ...foundation,
     rateLimitHeaders: options.rate_limit_headers,
-    geo: stage.geo
+    geo: stage.geo,
+    recorder: stage.recorder
   })
   lifecycle.opens({ shadows })
   const control: Omit<ControlOptions, 'store' | 'latest' | 'degraded'> = {
@@ -93,7 +100,8 @@ export async function openControlPlane(
     deliveryOf: events.deliveryOf,
     healthOf: (backend) => healthAnswer(dataPlane, foundation.holder.current(), backend),
     testDestination: events.test,
-    explain: explainRunning(options, foundation, stage.geo),
+    explain: explainRunning(stage.labs, clock),
+    exchanges: stage.exchanges,
     shadows,
     lettersDropped: events.lettersDropped,
     clock,
@@ -115,6 +123,8 @@ export async function openControlPlane(
       revisions.served()
     },
     settled: revisions.settled,
+    traffic: foundation.metrics.rates,
+    guardEnded: guardReports(foundation),
     operatorKeys: stage.keys,
     baseUrl: foundation.publicUrl.read,
     zone: options.zone,
@@ -141,6 +151,19 @@ export async function openControlPlane(
       throw error
     }
   })
+}
+
+/** Counts a guard that has ended, and makes its event. */
+function guardReports({ metrics, bus, publicUrl }: Foundation): (end: EndedGuard) => void {
+  return ({ revision, state, reason, by, note }) => {
+    metrics.guardEnded(state)
+    const type = state === 'broken' || state === 'conflict' ? 'guard_broken.v0' : 'guard_ended.v0'
+    if (!bus.wants(type)) return
+    const named = (id: number) => ({ id, uri: `${publicUrl.read()}/revisions/${id}` })
+    const { conditions, ended_at } = note
+    const about = { conditions, state, reason, ended_at, by: by === null ? null : named(by) }
+    bus.publish(type, { revision: named(revision), ...about })
+  }
 }
 
 /** What follows each revision that serves, in this order. */

@@ -1,6 +1,7 @@
 import { ControlError, controlErrors, refusedPolicy } from '../control/errors.js'
 import type { Explain } from '../control/explanations.js'
 import { actions } from '../features/registry.js'
+import type { Clock } from '../lib/clock.js'
 import type { Geo } from '../lib/geo.js'
 import { unpredictable } from '../lib/id.js'
 import type { Json } from '../lib/json.js'
@@ -15,22 +16,47 @@ import { VirtualClock } from '../workbench/virtual-clock.js'
 import type { Foundation } from './foundation.js'
 import { labExpressions, labServices } from './lab.js'
 
-/** Explains requests by what serves now: with copies of its counters, in a time of its own, and no server is asked. */
-export function explainRunning(
+/** What a lab of what serves is opened with. */
+interface RunningLabStart {
+  /** Wall time of the lab, milliseconds. */
+  readonly at: number
+  /** Policies instead of those that serve, by the keys of their units. */
+  readonly instead: ReadonlyMap<string, { readonly text: string; readonly source: string }>
+  readonly counters: 'running' | 'empty'
+  readonly upstreamStatus: number
+  /** Shows what sounds like a secret too. */
+  readonly reveal: boolean
+  /** Numbers in [0, 1). */
+  readonly random: () => number
+}
+
+/** A lab in which the configuration that serves decides. */
+interface RunningLab {
+  readonly lab: Lab
+  readonly clock: VirtualClock
+  readonly snapshot: CandidateSnapshot
+  /** The servers that policies would have asked since this was called last. */
+  readonly takeNotAsked: () => string[]
+}
+
+/** Opens labs over what serves now: with copies of its counters, in a time of its own, and no server is asked. */
+export type OpenRunningLab = (start: RunningLabStart) => RunningLab
+
+/** Fails with a ControlError for policies with errors, and where no policy serves. */
+export function runningLabs(
   { region, rate_limit_headers }: Options,
-  { holder, limiter, trusted, clock: running }: Foundation,
+  { holder, limiter, trusted, clock: running }: Pick<Foundation, 'holder' | 'limiter' | 'trusted' | 'clock'>,
   geo: Geo
-): Explain {
-  return async (request) => {
-    const { at = running.wall(), repeat, every, upstreamStatus, instead, counters, body, ...asked } = request
+): OpenRunningLab {
+  return ({ at, instead, counters, upstreamStatus, reveal, random }) => {
     const clock = new VirtualClock(at, running.monotonic())
     const stub = { status: upstreamStatus, headers: [], body: undefined }
     const forwarding = trustingProxies(trusted)
-    const lab = new Lab({ clock, forwarding, region, stub, metrics: new Metrics(), reveal: false })
+    const lab = new Lab({ clock, forwarding, region, stub, metrics: new Metrics(), reveal })
     let notAsked: string[] = []
     const services = labServices(lab, {
       clock,
-      expressions: labExpressions(clock, geo, unpredictable),
+      expressions: labExpressions(clock, geo, random),
       rateLimitHeaders: rate_limit_headers,
       outside: ({ url }) => void notAsked.push(originOf(url)),
       ...(counters === 'running' ? { counted: limiter } : {})
@@ -42,13 +68,28 @@ export function explainRunning(
     const problems = snapshot.problems()
     if (problems.length > 0) throw refusedPolicy(problems)
     lab.serves(snapshot)
+    const takeNotAsked = () => {
+      const asked = notAsked
+      notAsked = []
+      return asked
+    }
+    return { lab, clock, snapshot, takeNotAsked }
+  }
+}
+
+/** Explains requests by what serves now. */
+export function explainRunning(open: OpenRunningLab, running: Clock): Explain {
+  return async (request) => {
+    const { at = running.wall(), repeat, every, upstreamStatus, instead, counters, body, ...asked } = request
+    const start = { at, instead, counters, upstreamStatus, reveal: false, random: unpredictable }
+    const { lab, clock, snapshot, takeNotAsked } = open(start)
     const slices = Slices.besideTraffic()
     const explanations: Json[] = []
     for (let n = 0; n < repeat; n++) {
       if (n > 0) clock.advance(every)
-      notAsked = []
       const explanation = await lab.ask({ ...asked, clientPort: 0, ...(body === undefined ? {} : { body }) })
-      explanations.push(withoutTexts({ ...explanation, not_asked: notAsked }, snapshot.read) as unknown as Json)
+      const shown = { ...explanation, not_asked: takeNotAsked() }
+      explanations.push(withoutTexts(shown, snapshot.read) as unknown as Json)
       if (slices.due) await slices.rest()
     }
     return explanations

@@ -10,9 +10,11 @@ import type { PortProblem } from '../runtime/ports.js'
 import type { SnapshotHolder } from '../runtime/snapshot.js'
 import type { Metrics } from '../telemetry/metrics.js'
 import { agentListenerErrors } from '../tunnel/agents/listener-identity.js'
+import type { ExchangeRecorder } from '../workbench/recorder/exchange-recorder.js'
 import { sharesListener } from './data-plane.js'
 import { startErrors } from './errors.js'
 import type { LiveOptions } from './live-options.js'
+import { recorderSettings } from './recorder.js'
 import { type SiteFiles, type SiteReader, shownPath } from './site-file.js'
 
 /** The configuration at the start is refused: the problems say where and why. */
@@ -47,10 +49,14 @@ interface FilesParts {
   readonly sites: SiteFiles | undefined
   readonly siteReader: SiteReader
   readonly live: LiveOptions
+  readonly recorder: Pick<ExchangeRecorder, 'prepare'>
 }
 
 /** Applies the files as a part of the units that belong to the process itself. */
-export function filesOf(started: Options, { own, metrics, holder, sites, siteReader, live }: FilesParts): ApplyFiles {
+export function filesOf(
+  started: Options,
+  { own, metrics, holder, sites, siteReader, live, recorder }: FilesParts
+): ApplyFiles {
   return async (options) => {
     const { listen } = started
     const { listeners, path_form, edges_on_http, hsts, upstream, upstream_ca, policy } = options
@@ -61,6 +67,7 @@ export function filesOf(started: Options, { own, metrics, holder, sites, siteRea
         'agents: the TLS listener that they share cannot go while the process runs'
       )
     }
+    const recording = recorder.prepare(recorderSettings(options))
     const units = fileUnits({
       listen,
       listeners,
@@ -91,7 +98,10 @@ export function filesOf(started: Options, { own, metrics, holder, sites, siteRea
     }
     const applied = await own.putAll(parts)
     metrics.configuration(applied.ok ? 'applied' : 'refused')
-    if (applied.ok) live.take(options)
+    if (applied.ok) {
+      live.take(options)
+      recording.use()
+    }
     if (!applied.ok || site === undefined) return { ...applied, named: site?.files ?? [] }
     site.applied()
     const warnings = [...site.problems, ...applied.warnings.filter(({ key }) => !site.file?.units.has(key))]

@@ -22,7 +22,8 @@ export const RELOADED = [
   'upstream_ca',
   'policy',
   'limits',
-  'timeouts'
+  'timeouts',
+  'recorder'
 ] as const
 
 /** The options of limits and time-outs, kept as they are now. */

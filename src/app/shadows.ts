@@ -2,6 +2,7 @@ import { ControlError, controlErrors } from '../control/errors.js'
 import type { Beside, ShadowCandidate, ShadowRunner, ShadowSettings } from '../control/shadow-runner.js'
 import { limitedAt } from '../features/rate-limit/feature.js'
 import { actions, modules } from '../features/registry.js'
+import type { Flow } from '../flow/flow.js'
 import type { Geo } from '../lib/geo.js'
 import { newId } from '../lib/id.js'
 import { type Json, timestampText } from '../lib/json.js'
@@ -9,6 +10,7 @@ import { formatDuration } from '../lib/units.js'
 import type { Options } from '../options/options.js'
 import { trustingProxies } from '../proxy/client-address.js'
 import type { Snapshot } from '../runtime/snapshot.js'
+import type { ExchangeRecorder } from '../workbench/recorder/exchange-recorder.js'
 import { Judge } from '../workbench/shadow/judge.js'
 import { type Candidate, ShadowRun } from '../workbench/shadow/shadow.js'
 import { type ShadowParts, ShadowSnapshot } from '../workbench/shadow/shadow-snapshot.js'
@@ -39,6 +41,7 @@ type OfFoundation =
 interface RunningShadowsParts extends Pick<Foundation, OfFoundation> {
   readonly rateLimitHeaders: Options['rate_limit_headers']
   readonly geo: Geo
+  readonly recorder: Pick<ExchangeRecorder, 'attends' | 'shadowed'>
 }
 
 interface RunningShadow {
@@ -72,14 +75,18 @@ export class RunningShadows implements ShadowRunner {
   readonly #running = new Map<string, RunningShadow>()
   /** In the order in which they ended. */
   readonly #ended = new Map<string, EndedShadow>()
-  readonly #listeners: ((difference: ShadowExample, shadow: string) => void)[] = []
+  readonly #listeners: ((difference: ShadowExample, shadow: string, flow: Flow) => void)[] = []
 
   constructor(parts: RunningShadowsParts) {
     this.#parts = parts
+    this.onDifference(({ new: decision, differs, explanation }, id, flow) => {
+      // What runs beside traffic for others than the API has no id.
+      if (id !== '') parts.recorder.shadowed(flow, { id, decision, differs, explanation })
+    })
   }
 
   /** Calls `listener` for each kind of difference when it is first seen, and for one difference a second. It does not throw. */
-  onDifference(listener: (difference: ShadowExample, shadow: string) => void): void {
+  onDifference(listener: (difference: ShadowExample, shadow: string, flow: Flow) => void): void {
     this.#listeners.push(listener)
   }
 
@@ -182,18 +189,20 @@ export class RunningShadows implements ShadowRunner {
       now: () => performance.now(),
       limitedAt,
       counted: (old, is) => metrics.shadowed(old, is),
-      differs: (difference) => {
-        for (const listener of this.#listeners) listener(difference, id)
+      differs: (difference, flow) => {
+        for (const listener of this.#listeners) listener(difference, id, flow)
       },
       failed: (error) => log.error({ err: error, shadow: id }, 'a shadow failed on an exchange'),
       ended
     })
     if (counters === 'running') begin()
     const leave = observers.add(run)
+    const unrecorded = this.#parts.recorder.attends()
     return {
       run,
       stop: () => {
         leave()
+        unrecorded()
         run.stop()
       }
     }

@@ -23,6 +23,7 @@ export interface Opened {
   readonly traffic: { readonly ports: { drain(within: number): Promise<Drained> }; stop(): void }
   readonly agents: { shut(): Promise<void>; close(): Promise<void> }
   readonly clientTransport: { close(): void }
+  readonly recorder: { stop: Close }
   readonly api: { close: Close }
   readonly certificates: { stop: Close }
   readonly storeCopy: { stop: Close }
@@ -103,7 +104,9 @@ export class Lifecycle {
   }
 
   /** Gives away what a successor needs: the addresses of the API and of agents, and the store. */
-  async #handOver({ agents, api, certificates, storeCopy, events, store }: Partial<Opened>): Promise<void> {
+  async #handOver({ agents, recorder, api, certificates, storeCopy, events, store }: Partial<Opened>): Promise<void> {
+    // Streams of the API last until then.
+    await this.#step('the recorder', recorder?.stop())
     await Promise.all([
       this.#step('agents', agents?.shut()),
       this.#step('api', api?.close()),

@@ -1,4 +1,4 @@
-import type { Call, Principal } from '../control/calls.js'
+import { type Call, CERTIFICATE_SERVICE, type Principal } from '../control/calls.js'
 import { Heartbeats } from '../control/cluster/membership.js'
 import type { ServiceAccount } from '../control/parts.js'
 import { everyRecord, type Versioned } from '../control/records.js'
@@ -40,7 +40,7 @@ export interface Leaf {
 
 /** Users see this name as the writer of a revision. */
 export const OURSELVES: Principal = {
-  id: 'certificates',
+  id: CERTIFICATE_SERVICE,
   role: 'administrator',
   subject: 'certificate management',
   key: null

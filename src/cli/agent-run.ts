@@ -6,10 +6,11 @@ import { packageVersion } from '../lib/files.js'
 import { formatAuthority } from '../lib/host.js'
 import { unpredictable } from '../lib/id.js'
 import { createNames, type Names } from '../lib/names/names.js'
+import type { UnitProblems } from '../policy/problems.js'
 import { Agent, type AgentEvent } from '../tunnel/client/agent.js'
 import { type AgentFlags, type AgentSetup, type NamedTunnel, readAgentSetup } from './agent-setup.js'
 import { ExitCode, giveHeapRoom, StopSignals } from './process.js'
-import { formatProblems, type ReportStyle, styleFor } from './report.js'
+import { forKeeping, formatProblems, styleFor } from './report.js'
 
 /** Where the agent says what happens. */
 export interface AgentOutput {
@@ -24,13 +25,14 @@ export async function runAgent(
   out: AgentOutput
 ): Promise<number> {
   giveHeapRoom()
+  const shown: Shown = (problems) => formatProblems(forKeeping(problems, out), styleFor(out, environment))
   try {
     const setup = await readAgentSetup(flags, environment)
     const status = new StatusLine(out)
     const names = createNames({ resolver: setup.resolver, servers: [] }, systemClock)
     const { server, ...rest } = setup
     const named = setup.tunnels.map((tunnel) => ({ ...tunnel, target: { ...tunnel.target, lookup: names.forSockets } }))
-    const { tunnels, stop } = await guarded(named, names, status, styleFor(out, environment))
+    const { tunnels, stop } = await guarded(named, names, status, shown)
     const agent = new Agent({
       ...rest,
       server: { ...server, lookup: names.forSockets },
@@ -53,7 +55,7 @@ export async function runAgent(
   } catch (error) {
     if (!(error instanceof CodedError)) throw error
     if (isRefusedPolicy(error)) {
-      for (const line of formatProblems(error.problems, styleFor(out, environment))) out.write(`${line}\n`)
+      for (const line of shown(error.problems)) out.write(`${line}\n`)
       return ExitCode.usage
     }
     out.write(`${error.code === 'AGENT_SETUP' ? '' : 'the server does not take this agent: '}${error.message}\n`)
@@ -61,12 +63,15 @@ export async function runAgent(
   }
 }
 
+/** The lines that say what is wrong with policies. */
+type Shown = (problems: readonly UnitProblems[]) => readonly string[]
+
 /** The tunnels with their policies in front of their targets. What runs policies is loaded when there are some. */
 async function guarded(
   tunnels: readonly NamedTunnel[],
   names: Names,
   status: StatusLine,
-  style: ReportStyle
+  shown: Shown
 ): Promise<{ readonly tunnels: readonly NamedTunnel[]; stop(): void }> {
   if (tunnels.every(({ policy }) => policy === undefined)) return { tunnels, stop: () => undefined }
   const { AgentPlane } = await import('../app/agent-plane.js')
@@ -82,7 +87,7 @@ async function guarded(
           { name, policy, target, tcp: endpoint?.proto === 'tcp' },
           (line) => print(`${name}: ${line}`),
           (problems) => {
-            for (const line of formatProblems(problems, style)) status.show(line, false)
+            for (const line of shown(problems)) status.show(line, false)
           }
         )
         ready.push({ ...tunnel, forward })

@@ -43,6 +43,8 @@ export async function askApi(
     readonly method?: string
     readonly body?: unknown
     readonly headers?: Readonly<Record<string, string>>
+    /** Milliseconds; absent: half a minute. */
+    readonly deadline?: number
   } = {}
 ): Promise<ApiAnswer> {
   const answer = await sendTo(access, path, request)
@@ -51,11 +53,17 @@ export async function askApi(
   return { status: answer.status, headers: answer.headers, body }
 }
 
-/** As `askApi`, for answers that are no JSON. */
+/** As `askApi`, for answers that are no JSON. `lasting`: the answer has no end. */
 export async function sendTo(
   access: ApiAccess,
   path: string,
-  { method = 'GET', body, headers = {} }: Parameters<typeof askApi>[2] & object
+  {
+    method = 'GET',
+    body,
+    headers = {},
+    deadline = DEADLINE,
+    lasting = false
+  }: Parameters<typeof askApi>[2] & { readonly lasting?: boolean }
 ): Promise<Response> {
   const json = body === undefined ? {} : { 'content-type': 'application/json' }
   let answer: Response
@@ -64,7 +72,7 @@ export async function sendTo(
       method,
       headers: { authorization: `Bearer ${access.key}`, 'service-version': '2', ...json, ...headers },
       redirect: 'error',
-      signal: AbortSignal.timeout(DEADLINE),
+      ...(lasting ? {} : { signal: AbortSignal.timeout(deadline) }),
       ...(body === undefined ? {} : { body: JSON.stringify(body) })
     })
   } catch (error) {

@@ -3,6 +3,7 @@ import type { OptionFlag } from '../options/load.js'
 import type { AgentFlags } from './agent-setup.js'
 import type { VerifyFlags } from './domains-verify.js'
 import { ExitCode } from './process.js'
+import type { ExportFlags } from './transfer.js'
 
 const START_EXAMPLES = `
 Examples:
@@ -150,18 +151,12 @@ Examples:
   sluice export --output account.yaml
   sluice export --data /var/lib/sluice --with-secrets --output account.yaml
   sluice export --store postgres://sluice@db/sluice > account.yaml
+  sluice export --at 42 --output before.yaml
 
 The document holds every record as of one revision, always in the same order. Write-only values (secrets, private keys,
 hashes of keys) are left out unless --with-secrets seals them by a passphrase, which is read from SLUICE_PASSPHRASE or
-asked at the terminal. A store in a file belongs to the process that has it open: stop it first.`
-
-interface ExportFlags {
-  readonly data?: string
-  readonly store?: string
-  readonly config?: string
-  readonly withSecrets?: boolean
-  readonly output?: string
-}
+asked at the terminal. A store in a file belongs to the process that has it open: stop it first. --at writes the account as it
+was at a revision that the history still keeps; a secret that was changed since is left out, because the history has none.`
 
 /** `sluice export`: writes the whole account as one document. */
 export function exportCommand(): Command {
@@ -170,12 +165,13 @@ export function exportCommand(): Command {
     .option('--data <folder>', 'folder of the store and its key (default: ./data, or what the options say)')
     .option('--store <address>', 'the store: a file or postgres://… (default: <data>/sluice.db)')
     .option('--config <file>', 'options file that names them')
+    .option('--at <revision>', 'as it was at this revision (default: the last one)')
     .option('--with-secrets', 'take write-only values along, sealed by a passphrase')
     .option('--output <file>', 'where to write it, readable by you alone (default: standard output)')
     .addHelpText('after', EXPORT_EXAMPLES)
-    .action(async ({ withSecrets, output, ...flags }: ExportFlags) => {
+    .action(async (flags: ExportFlags) => {
       const { exportTo } = await import('./transfer.js')
-      process.exitCode = await exportTo(flags, withSecrets === true, output)
+      process.exitCode = await exportTo(flags)
     })
 }
 

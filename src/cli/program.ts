@@ -11,9 +11,10 @@ import {
   sealCommand,
   startCommand
 } from './commands.js'
+import { logCommand, replayCommand } from './exchange-commands.js'
 import { ExitCode } from './process.js'
 import { shadowCommand } from './shadow-command.js'
-import { adoptCommand, applyCommand, planCommand, revertCommand } from './site-commands.js'
+import { adoptCommand, applyCommand, diffCommand, planCommand, revertCommand } from './site-commands.js'
 import { testCommand, tryCommand } from './workbench-commands.js'
 
 const BACKUP_EXAMPLES = `
@@ -119,10 +120,13 @@ function createProgram(): Command {
     checkCommand(),
     tryCommand(),
     testCommand(),
+    logCommand(),
+    replayCommand(),
     shadowCommand(),
     planCommand(),
     applyCommand(),
     adoptCommand(),
+    diffCommand(),
     revertCommand(),
     schemaCommand(),
     apiKeyCommand(),

@@ -4,6 +4,7 @@ import { formatAuthority } from '../lib/host.js'
 import type { Options } from '../options/options.js'
 import type { ListenAddress } from '../options/values.js'
 import type { Problem, UnitProblems } from '../policy/problems.js'
+import { withoutText } from '../policy/warnings/codes.js'
 
 /** What a report is written for. */
 export interface ReportStyle {
@@ -113,6 +114,13 @@ export function printProblems(units: readonly UnitProblems[], to: NodeJS.WriteSt
   for (const line of formatProblems(units, styleFor(to, process.env))) to.write(`${line}\n`)
 }
 
+/** The same for an output that may be kept: what is no terminal gets warnings without the text of documents. */
+export function forKeeping(units: readonly UnitProblems[], to: { readonly isTTY?: boolean }): readonly UnitProblems[] {
+  if (to.isTTY === true) return units
+  const kept = (one: Problem) => (one.severity === 'warning' ? { ...one, message: withoutText(one) } : one)
+  return units.map((unit) => ({ ...unit, problems: unit.problems.map(kept) }))
+}
+
 /** What a system error says of itself. */
 interface SystemError {
   readonly code: string
@@ -126,7 +134,7 @@ interface SystemError {
 /** The lines that explain to a user why the process does not start, or undefined when the program is at fault. */
 export function explainStart(error: unknown, options: Options): string[] | undefined {
   if (error instanceof ConfigurationRefused)
-    return formatProblems(error.problems, styleFor(process.stderr, process.env))
+    return formatProblems(forKeeping(error.problems, process.stderr), styleFor(process.stderr, process.env))
   if (error instanceof CodedError) {
     const cause = codeOf(error.cause)
     return [`${error.message}${cause === undefined ? '' : ` (${cause})`}`]

@@ -1,5 +1,6 @@
 import { isObject } from '../lib/json.js'
 import { apiAccess, askApi, isExposed } from './api-client.js'
+import { guardEnd, guardHeader, revisionOf, wrongGuard } from './guard.js'
 import { ExitCode } from './process.js'
 import { printable } from './report.js'
 
@@ -7,6 +8,9 @@ export interface RevertFlags {
   readonly api: string
   readonly dryRun?: boolean
   readonly force?: boolean
+  /** Conditions under which it stays. */
+  readonly guard?: string
+  readonly wait?: boolean
   readonly insecureHttp?: boolean
   readonly json?: boolean
 }
@@ -18,16 +22,21 @@ export async function revert(revision: string, flags: RevertFlags): Promise<numb
   if (!/^[1-9]\d{0,14}$/.test(revision)) return refuse(`${revision} is no revision`)
   if (isExposed(access) && flags.insecureHttp !== true)
     return refuse('the key would cross the network in clear text: use https://, or --insecure-http')
+  const wrong = wrongGuard(flags)
+  if (wrong !== undefined) return refuse(wrong)
   const query = [flags.dryRun === true ? 'dry_run=true' : '', flags.force === true ? 'force=true' : '']
   const path = `/revisions/${revision}/revert?${query.filter(Boolean).join('&')}`
-  const { status, body } = await askApi(access, path.replace(/\?$/, ''), { method: 'POST' })
+  const headers = guardHeader(flags)
+  const answer = await askApi(access, path.replace(/\?$/, ''), { method: 'POST', headers })
+  const { status, body } = answer
   if (flags.json === true) process.stdout.write(`${JSON.stringify(body)}\n`)
   if (status !== 200) {
     if (flags.json !== true) process.stderr.write(`error: ${printable(String(body.msg))}\n`)
     return ExitCode.failure
   }
   if (flags.json !== true) for (const line of shownLines(body, flags.dryRun === true)) process.stdout.write(`${line}\n`)
-  return ExitCode.ok
+  const waits = flags.wait === true && flags.dryRun !== true && isObject(body.revision)
+  return waits ? await guardEnd(access, revisionOf(answer)) : ExitCode.ok
 }
 
 const SIGNS: Readonly<Record<string, string>> = { created: '+', updated: '~', deleted: '-' }

@@ -11,10 +11,12 @@ import { formatAuthority, reachableAuthority, reachableUrl } from '../lib/host.j
 import { formatOptionProblem, formatOrigin, optionEntries } from '../options/catalogue.js'
 import { type LoadedOptions, type LoadInput, loadOptions } from '../options/load.js'
 import type { Options } from '../options/options.js'
+import type { UnitProblems } from '../policy/problems.js'
+import { loggedWarning } from '../policy/warnings/codes.js'
 import { DEMO_AGENTS, type DemoUpstream, startDemoUpstream, withDemoAgents } from './demo.js'
 import { createLog, type ProcessLog } from './log.js'
 import { ExitCode, giveHeapRoom, StopSignals } from './process.js'
-import { explainStart, printProblems } from './report.js'
+import { explainStart, forKeeping, printProblems } from './report.js'
 
 /** Why files are read again that are watched now and were not when they were read. */
 const FOLLOWED = 'files that the site file names'
@@ -112,7 +114,7 @@ class Reloading {
       for (const { host, port, reason } of applied.ports) {
         this.#log.error({ cause, host, port, reason }, 'a listener cannot be opened')
       }
-      printProblems(applied.problems, process.stderr)
+      printProblems(forKeeping(applied.problems, process.stderr), process.stderr)
       const errors = applied.problems
         .flatMap(({ problems }) => problems)
         .filter(({ severity }) => severity === 'error').length
@@ -121,7 +123,7 @@ class Reloading {
     }
     if (fresh) await this.#again(app)
     if (cause === FOLLOWED && !applied.changed) return
-    printProblems(applied.warnings, process.stderr)
+    tellWarnings(applied.warnings, this.#log)
     this.#log.info(
       { cause, revision, changed: applied.changed, ...applied.sites },
       applied.changed ? 'reloaded' : 'reloaded, nothing has changed'
@@ -170,6 +172,22 @@ class Reloading {
   }
 }
 
+/**
+ * A person at a terminal gets warnings as `sluice check` shows them, with the text of the document. What is kept, the log and a
+ * standard error that leads elsewhere, gets code and place: a literal of the document may be a secret.
+ */
+function tellWarnings(units: readonly UnitProblems[], log: Logger): void {
+  if (process.stderr.isTTY) printProblems(units, process.stderr)
+  // Beside each other on one terminal they would say everything twice.
+  if (process.stderr.isTTY && process.stdout.isTTY) return
+  for (const { source, problems } of units) {
+    for (const problem of problems) {
+      const { severity, code, path, line, column } = problem
+      if (severity === 'warning') log.warn({ source, code, path, line, column }, loggedWarning(problem))
+    }
+  }
+}
+
 /** The files that options name, with that of the options themselves. */
 function namedBy({ policy, upstream_ca, site_file }: Options, file: string | undefined): ReadonlySet<string> {
   return new Set([file, policy, upstream_ca, site_file].filter((path) => path !== undefined))
@@ -189,7 +207,7 @@ function announce(
   { options }: LoadedOptions,
   { log, demo, agentsTaken = false }: { log: Logger; demo: boolean; agentsTaken?: boolean }
 ): void {
-  printProblems(started.warnings, process.stderr)
+  tellWarnings(started.warnings, log)
   const { traffic, api, agents, revision, unusedKey } = started
   const { policy, upstream, site_file } = options
   if (process.stdout.isTTY) {

@@ -1,9 +1,13 @@
 import { Command } from 'commander'
 import type { AdoptFlags } from './adopt.js'
+import type { DiffFlags } from './diff.js'
 import type { RevertFlags } from './revert.js'
 import type { ApplyFlags } from './site.js'
 
-const API_URL = 'http://127.0.0.1:4040'
+export const API_URL = 'http://127.0.0.1:4040'
+
+const GUARD = 'when one of these breaks, undo it: bake=30s, error-rate=+2%, refusal-rate=+5%, min-requests=50'
+const WAIT = 'wait until the guard has passed or broken'
 
 const PLAN_EXAMPLES = `
 Examples:
@@ -39,12 +43,14 @@ Examples:
   sluice apply sites.yaml
   sluice apply sites.yaml --yes --api https://sluice.example.com:4040
   sluice apply adopted/sites.yaml --adopt adopted/records.json
+  sluice apply sites.yaml --yes --guard 'bake=1m, error-rate=+2%, refusal-rate=+5%' --wait
 
 Shows what would change and asks before it does; without a terminal it needs --yes. All of the file is applied in one write,
 or nothing. The process keeps it in its store, so that it serves it after a restart; the API lists what it declares and
 changes none of it. Files that it names travel with it, { env: … } is resolved by the process. A process that was started
-with a site file refuses another one. Exit code 0: applied, or there was nothing to change; 1: it was refused; 2: the
-command line is wrong.`
+with a site file refuses another one. With --guard the process applies the file of before again by itself when a condition
+breaks; --wait follows it until then, or until the bake time is over. Exit code 0: applied, or there was nothing to change;
+1: it was refused, or with --wait the guard broke; 2: the command line is wrong.`
 
 /** `sluice apply`: makes a running process serve a site file. */
 export function applyCommand(): Command {
@@ -54,6 +60,8 @@ export function applyCommand(): Command {
     .option('--api <url>', 'the management API of the process', API_URL)
     .option('--yes', 'do not ask')
     .option('--adopt <file>', 'remove the records of this list of "sluice adopt" in the same write')
+    .option('--guard <conditions>', GUARD)
+    .option('--wait', WAIT)
     .option('--insecure-http', 'allow http:// to another machine, although keys and secrets are sent')
     .option('--json', 'one JSON object: {"file", "different", "changes", "removed", "warnings"}')
     .addHelpText('after', APPLY_EXAMPLES)
@@ -99,11 +107,13 @@ Examples:
   export SLUICE_API_KEY=…
   sluice revert 42 --dry-run
   sluice revert 42
+  sluice revert 42 --guard 'bake=1m, error-rate=+2%' --wait
 
 Makes the records that a revision changed what they were before it, in one write of its own, which can be reverted too. Records
 come back with their ids. It is refused when a later write changed the same fields, or when the history lacks what is needed:
-it keeps no secrets. GET /revisions lists revisions, GET /revisions/42/diff shows what one changed. Exit code 0: done;
-1: refused; 2: the command line is wrong.`
+it keeps no secrets. GET /revisions lists revisions, "sluice diff 42" shows what one changed. With --guard the process
+undoes the revert by itself when a condition breaks. Exit code 0: done; 1: refused, or with --wait the guard broke; 2: the
+command line is wrong.`
 
 /** `sluice revert`: undoes a revision of a running process. */
 export function revertCommand(): Command {
@@ -113,11 +123,41 @@ export function revertCommand(): Command {
     .option('--api <url>', 'the management API of the process', API_URL)
     .option('--dry-run', 'only show what would change')
     .option('--force', 'do it although it shuts you out of the API')
+    .option('--guard <conditions>', GUARD)
+    .option('--wait', WAIT)
     .option('--insecure-http', 'allow http:// to another machine, although a key is sent')
     .option('--json', 'the answer of the API')
     .addHelpText('after', REVERT_EXAMPLES)
     .action(async (revision: string, flags: RevertFlags) => {
       const { revert } = await import('./revert.js')
       process.exitCode = await revert(revision, flags)
+    })
+}
+
+const DIFF_EXAMPLES = `
+Examples:
+  export SLUICE_API_KEY=…
+  sluice diff 42
+  sluice diff 42 --from 30
+  sluice diff 30 --from 42 --json
+
+Shows what revision 42 changed: records that it created (+), updated (~) and deleted (-), each value before → after, and policies
+and other texts of several lines as a unified diff. With --from it compares two revisions, in either order; 0 is the empty
+account. Secrets are only called changed. Members see the fields of records that they may read. Exit code 0: done; 1: refused,
+such as a revision that the history no longer keeps; 2: the command line is wrong.`
+
+/** `sluice diff`: shows what a revision of a running process changed, or how two differ. */
+export function diffCommand(): Command {
+  return new Command('diff')
+    .description('show what a revision of a running process changed')
+    .argument('<revision>', 'its number')
+    .option('--from <revision>', 'compare with this revision (default: the one before)')
+    .option('--api <url>', 'the management API of the process', API_URL)
+    .option('--insecure-http', 'allow http:// to another machine, although a key is sent')
+    .option('--json', 'the answer of the API')
+    .addHelpText('after', DIFF_EXAMPLES)
+    .action(async (revision: string, flags: DiffFlags) => {
+      const { diff } = await import('./diff.js')
+      process.exitCode = await diff(revision, flags)
     })
 }

@@ -12,6 +12,7 @@ import { isObject } from '../lib/json.js'
 import { readListener } from '../options/values.js'
 import type { Problem, UnitProblems } from '../policy/problems.js'
 import { type ApiAccess, type ApiAnswer, apiAccess, askApi, isExposed, unusable } from './api-client.js'
+import { guardEnd, guardHeader, revisionOf, wrongGuard } from './guard.js'
 import { ExitCode } from './process.js'
 import { printProblems } from './report.js'
 import { confirmed } from './transfer.js'
@@ -25,6 +26,9 @@ interface SiteFlags {
 
 export interface ApplyFlags extends SiteFlags {
   readonly yes?: boolean
+  /** Conditions under which it stays. */
+  readonly guard?: string
+  readonly wait?: boolean
   /** File of `sluice adopt` with the records that the site file takes the place of. */
   readonly adopt?: string
 }
@@ -57,8 +61,14 @@ export async function planSite(path: string, flags: ApplyFlags): Promise<number>
 /** Makes the running process serve the file; resolves with the exit code. */
 export async function applySite(path: string, flags: ApplyFlags): Promise<number> {
   return await explained('nothing was applied', async () => {
+    const wrong = wrongGuard(flags)
+    if (wrong !== undefined) {
+      console.error(`error: ${wrong}`)
+      return ExitCode.usage
+    }
     const { access, bundle, remove } = await prepared(path, flags)
-    const plan = await planned(access, bundle, remove)
+    const guard = guardHeader(flags)
+    const plan = await planned(access, bundle, remove, guard)
     if (plan === undefined) return ExitCode.failure
     show(bundle, plan, flags)
     const differs = plan.changes.length + plan.removed.length > 0
@@ -74,11 +84,11 @@ export async function applySite(path: string, flags: ApplyFlags): Promise<number
       }
     }
     // What was shown is what is done: another application since then is refused.
-    const headers = { 'if-match': `"${plan.revision}"` }
+    const headers = { 'if-match': `"${plan.revision}"`, ...guard }
     const answer = await askApi(access, '/site', { method: 'PUT', body: { ...bundle, remove }, headers })
     if (answer.status !== 200) return refused(bundle, answer)
     if (flags.json !== true) console.log('applied')
-    return ExitCode.ok
+    return differs && flags.wait === true ? await guardEnd(access, revisionOf(answer)) : ExitCode.ok
   })
 }
 
@@ -169,9 +179,10 @@ async function bundleOf(path: string): Promise<SiteBundle> {
 async function planned(
   access: ApiAccess,
   bundle: SiteBundle,
-  remove: readonly RemovedRecord[]
+  remove: readonly RemovedRecord[],
+  headers: Readonly<Record<string, string>> = {}
 ): Promise<Plan | undefined> {
-  const answer = await askApi(access, '/site?dry_run=true', { method: 'PUT', body: { ...bundle, remove } })
+  const answer = await askApi(access, '/site?dry_run=true', { method: 'PUT', body: { ...bundle, remove }, headers })
   if (answer.status !== 200) {
     refused(bundle, answer)
     return undefined

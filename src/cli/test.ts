@@ -5,8 +5,10 @@ import { type Geo, openGeo } from '../lib/geo.js'
 import { SourceText } from '../lib/positions.js'
 import type { UnitProblems } from '../policy/problems.js'
 import type { SecretValues, Unit } from '../runtime/plan.js'
+import { readHar } from '../workbench/recorder/har.js'
 import { type Coverage, CoverageRecorder } from '../workbench/tests/coverage.js'
 import { type Mutant, mutantsOf, partsOf } from '../workbench/tests/mutants.js'
+import { recordedCase } from '../workbench/tests/recorded-case.js'
 import { type CaseResult, type OpenCase, runCase } from '../workbench/tests/run-tests.js'
 import { type ReadCase, type ReadTests, readTests } from '../workbench/tests/test-file.js'
 import { ExitCode } from './process.js'
@@ -100,8 +102,11 @@ async function testFile(file: string, geo: Geo, flags: TestFlags, style: ReportS
   const bench = new PolicyBench({ ...about, policy: { source: path, text: policy } })
   const wrong = problemsOf(bench)
   if (wrong.length > 0) return failed(formatProblems(wrong, style))
+  const recorded = await recordedCases(file, tests)
+  if (typeof recorded === 'string') return failed([recorded])
   const { only } = flags
-  const cases = only === undefined ? tests.cases : tests.cases.filter(({ name }) => name.includes(only))
+  const all = [...tests.cases, ...recorded]
+  const cases = only === undefined ? all : all.filter(({ name }) => name.includes(only))
   const coverage = flags.coverage === true ? new CoverageRecorder() : undefined
   const results: CaseResult[] = []
   for (const one of cases) results.push(await runCase(one, opening(bench), coverage && ((seen) => coverage.add(seen))))
@@ -122,6 +127,25 @@ async function testFile(file: string, geo: Geo, flags: TestFlags, style: ReportS
     ...(coverage === undefined ? {} : { coverage: coverage.result(partsOf(policy)) satisfies Coverage }),
     ...(mutation === undefined ? {} : { mutation })
   }
+}
+
+/** The archives that a file of tests names, each as a case; or what is wrong with one of them. */
+async function recordedCases(file: string, { recorded }: ReadTests): Promise<ReadCase[] | string> {
+  const cases: ReadCase[] = []
+  for (const { file: name, line } of recorded) {
+    let read: ReturnType<typeof readHar>
+    try {
+      read = readHar(JSON.parse(await readFile(resolve(dirname(file), name), 'utf8')))
+    } catch (error) {
+      const why = error instanceof SyntaxError ? 'it is no JSON' : (error as NodeJS.ErrnoException).code
+      return `${file}:${line}: ${name} cannot be read (${why})`
+    }
+    if (!read.ok) return `${file}:${line}: ${name} ${read.message}`
+    const [first, ...rest] = read.exchanges
+    if (first === undefined) return `${file}:${line}: ${name} has no exchange`
+    cases.push(recordedCase(name, line, [first, ...rest]))
+  }
+  return cases
 }
 
 function policyPath(file: string, named: string | undefined): string {

@@ -98,8 +98,20 @@ function hidden(prompt: string): Promise<string> {
   })
 }
 
+export interface ExportFlags extends StoreFlags {
+  /** An earlier revision; absent: the last one. */
+  readonly at?: string
+  readonly withSecrets?: boolean
+  /** A file; absent: standard output. */
+  readonly output?: string
+}
+
 /** Writes the account to a file, or to standard output; resolves with the exit code. */
-export async function exportTo(flags: StoreFlags, withSecrets: boolean, output: string | undefined): Promise<number> {
+export async function exportTo({ at, withSecrets = false, output, ...flags }: ExportFlags): Promise<number> {
+  if (at !== undefined && !/^[1-9]\d{0,14}$/.test(at)) {
+    console.error(`--at: ${at} is no revision`)
+    return ExitCode.usage
+  }
   const place = await storePlace(flags)
   if (place === undefined) return ExitCode.usage
   try {
@@ -109,7 +121,8 @@ export async function exportTo(flags: StoreFlags, withSecrets: boolean, output: 
     try {
       const options = transferOptions(place, await sealerOf(place, store))
       const sealing = secrets === undefined ? {} : { secrets }
-      text = accountText(await exportAccount(store, systemClock, { ...options, ...sealing }))
+      const past = at === undefined ? {} : { at: Number(at) }
+      text = accountText(await exportAccount(store, systemClock, { ...options, ...sealing, ...past }))
     } finally {
       await store.close()
     }

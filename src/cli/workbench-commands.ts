@@ -61,7 +61,8 @@ shop.test.yaml, beside shop.yaml:
       expect: { status: 403, code: POLICY_DENIED }
 
 Folders are searched for *.test.yaml. Each case begins with empty counters and has a time of its own, in which "wait" and
-"every" take no time. Nothing is sent: "upstream" says what the upstream answers, "stubs" what other servers do. --coverage
+"every" take no time. "recorded: [shop.har]" takes what "sluice log --har" has written: each request must be decided as it
+was. Nothing is sent: "upstream" says what the upstream answers, "stubs" what other servers do. --coverage
 lists rules, actions and conditions that no case shows; --mutate makes each small mistake in the policy and lists those that
 no case notices. Exit code 0: all passed, and with --mutate every mistake was noticed; 1: not so; 2: the command line is wrong.`
 

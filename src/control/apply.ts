@@ -4,7 +4,7 @@ import type { ShardedMap } from '../lib/sharded-map.js'
 import { Passes, type Slices, type Steps } from '../lib/slices.js'
 import type { UnitProblems } from '../policy/problems.js'
 import { type CompileOptions, type Prepared, preparing } from '../runtime/compile.js'
-import type { RouteUnit, SecretValues, Unit, UpstreamUnit } from '../runtime/plan.js'
+import type { RouteUnit, SecretValues, TcpEdgeUnit, Unit, UpstreamUnit } from '../runtime/plan.js'
 import type { Change } from '../runtime/plan-changes.js'
 import type { BoundPorts, PortProblem, Ports } from '../runtime/ports.js'
 import type { Snapshot, SnapshotHolder } from '../runtime/snapshot.js'
@@ -196,21 +196,45 @@ export type Applied =
  * whose policy or upstream does, directly or through a group. `before`: the units that run. Looks at every route, so it is
  * for telling people, not for each write.
  */
-export function touchedRoutes(before: ShardedMap<Unit>, { put, drop }: Pick<Units, 'put' | 'drop'>): string[] {
+export function touchedRoutes(before: ShardedMap<Unit>, change: Pick<Units, 'put' | 'drop'>): string[] {
+  return touchedUnits(before, change, 'route')
+}
+
+/** Ids of the TCP edges that a change of units touches; as `touchedRoutes`. */
+export function touchedTcpEdges(before: ShardedMap<Unit>, change: Pick<Units, 'put' | 'drop'>): string[] {
+  return touchedUnits(before, change, 'tcp_edge')
+}
+
+function touchedUnits(
+  before: ShardedMap<Unit>,
+  { put, drop }: Pick<Units, 'put' | 'drop'>,
+  kind: 'route' | 'tcp_edge'
+): string[] {
   const changed = new Set([...put.map(([key]) => key), ...drop])
   const after = before.with(put, drop)
   const touched = new Set<string>()
   for (const units of [before, after]) {
     for (const [key, unit] of units) {
-      if (unit.kind === 'route' && concerns(key, unit, changed, units)) touched.add(unit.id)
+      if (
+        (unit.kind === 'route' || unit.kind === 'tcp_edge') &&
+        unit.kind === kind &&
+        concerns(key, unit, changed, units)
+      )
+        touched.add(unit.id)
     }
   }
   return [...touched].sort()
 }
 
-function concerns(key: string, route: RouteUnit, changed: ReadonlySet<string>, units: ShardedMap<Unit>): boolean {
-  if (changed.has(key) || changed.has(`edge:${route.edge}`) || changed.has(`policy:${route.id}`)) return true
-  return route.upstream !== undefined && leadsTo(route.upstream, changed, units)
+function concerns(
+  key: string,
+  unit: RouteUnit | TcpEdgeUnit,
+  changed: ReadonlySet<string>,
+  units: ShardedMap<Unit>
+): boolean {
+  if (changed.has(key) || needsAny(unit, changed)) return true
+  if (unit.kind === 'route' && changed.has(`edge:${unit.edge}`)) return true
+  return unit.upstream !== undefined && leadsTo(unit.upstream, changed, units)
 }
 
 /** Groups hold single upstreams or groups of these, so this ends. */

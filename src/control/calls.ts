@@ -1,6 +1,7 @@
 import type { Json } from '../lib/json.js'
 import type { ResourceRecord } from '../schema/field.js'
 import type { StoreTransaction } from '../store/store.js'
+import type { Guard } from './guard/conditions.js'
 
 export type Role = 'administrator' | 'member'
 
@@ -14,6 +15,9 @@ export interface Principal {
   /** The record of the API key that was used; null for the operator's own keys. */
   readonly key: string | null
 }
+
+/** Id of the principal that writes what becomes of certificates. */
+export const CERTIFICATE_SERVICE = 'certificates'
 
 /** One call of the API. */
 export interface Call {
@@ -40,6 +44,8 @@ export interface WriteMode {
   readonly force?: boolean | undefined
   /** Everything but the commit; nothing changes. */
   readonly dryRun?: boolean | undefined
+  /** The conditions under which it stays. */
+  readonly guard?: Guard | undefined
 }
 
 /** Keys of the units of the plan that a write puts and drops. */
@@ -67,6 +73,9 @@ export interface PolicyWarning {
   readonly path: string
   readonly line: number
   readonly column: number
+  /** Of a document that a site file names: which one, and how many characters are meant. */
+  readonly file?: string
+  readonly length?: number
 }
 
 /** Something as it is read. */

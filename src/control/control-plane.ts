@@ -6,7 +6,9 @@ import { type LiveSources, noLiveSources } from './cluster/live-sources.js'
 import { Configuration, Follower } from './configuration.js'
 import { DeadLetterLists } from './dead-letters.js'
 import { Endpoints } from './endpoints.js'
+import { Exchanges } from './exchanges.js'
 import { Explanations } from './explanations.js'
+import { GuardJudge } from './guard/guard-judge.js'
 import {
   buildParts,
   type ControlOptions,
@@ -22,6 +24,7 @@ import { Rehearsal } from './shadow-changes.js'
 import { Shadows } from './shadows.js'
 import { Sites } from './sites.js'
 import { Backups } from './transfer/backups.js'
+import { Exports } from './transfer/exports.js'
 
 /** How long the end of a store that failed is waited for: one that is silent ends late. Milliseconds. */
 const CLOSING = 5_000
@@ -42,8 +45,12 @@ export interface ControlPlane {
   readonly reverts: Reverts
   /** Copies of the store. */
   readonly backups: Backups
+  /** Documents of the account as it was. */
+  readonly exports: Exports
   /** How requests would be decided. */
   readonly explanations: Explanations
+  /** What is recorded of traffic. */
+  readonly exchanges: Exchanges
   /** Candidates that run beside traffic. */
   readonly shadows: Shadows
   readonly serviceAccount: ServiceAccount
@@ -74,14 +81,23 @@ export async function openControl(
     reports.soon()
     const configuration = new Configuration({ latest, holder, ...parts })
     const own = new OwnUnits(({ units, ...about }) => configuration.applyOwn(units, about))
+    const site = new Sites({ ...parts, own, reading: options.siteReading, resources: options.resources, clock, log })
+    const callers = forCallers(options, sources, { ...parts, site })
+    const judge = new GuardJudge({
+      ...parts,
+      undo: async (revision, why, call) => (await callers.reverts.revert(revision, {}, call, why)).by,
+      clock,
+      log,
+      ended: options.guardEnded ?? (() => undefined)
+    })
     return {
-      ...forCallers(options, sources, parts),
+      ...callers,
       own,
-      site: new Sites({ ...parts, own, reading: options.siteReading, resources: options.resources, clock, log }),
+      site,
       access: new Access({ store, principals, holder, log }),
       configuration,
       serviceAccount: parts,
-      close: () => close(follower, parts)
+      close: () => close(follower, judge, parts)
     }
   } catch (error) {
     await atMost(CLOSING, store.close())
@@ -89,7 +105,12 @@ export async function openControl(
   }
 }
 
-async function close(follower: Follower, { reports, agents, writer, store }: ControlParts): Promise<void> {
+async function close(
+  follower: Follower,
+  judge: GuardJudge,
+  { reports, agents, writer, store }: ControlParts
+): Promise<void> {
+  await judge.stop()
   await follower.stop()
   await reports.stop()
   await agents.stop()
@@ -101,8 +122,11 @@ async function close(follower: Follower, { reports, agents, writer, store }: Con
 function forCallers(
   options: ControlOptions,
   sources: LiveSources,
-  parts: ControlParts
-): Pick<ControlPlane, 'records' | 'deadLetters' | 'revisions' | 'reverts' | 'backups' | 'explanations' | 'shadows'> {
+  parts: ControlParts & { readonly site: Sites }
+): Pick<
+  ControlPlane,
+  'records' | 'deadLetters' | 'revisions' | 'reverts' | 'backups' | 'exports' | 'explanations' | 'exchanges' | 'shadows'
+> {
   const { testDestination = notDelivered, compile, lettersDropped = async () => undefined, clock } = options
   const { store, catalogue, answers, live, agents } = parts
   const baseUrl = () => answers.baseUrl
@@ -116,7 +140,9 @@ function forCallers(
     revisions: new Revisions({ store, catalogue, baseUrl }),
     reverts: new Reverts({ ...parts, compile, clock, baseUrl }),
     backups: new Backups(store, options.backupFolder ?? tmpdir()),
+    exports: new Exports({ store, clock, records: parts.records, resources: options.resources }),
     explanations: new Explanations(options.explain),
+    exchanges: new Exchanges(options.exchanges, baseUrl),
     shadows: new Shadows({ runner: options.shadows, rehearse })
   }
 }

@@ -61,6 +61,21 @@ export const controlErrors = defineErrors({
     text: 'The history does not keep what a revert needs, such as secrets.',
     help: 'Change the records by hand; the diff of the revision shows what it changed.'
   },
+  TOO_MANY_KEYS: {
+    status: 409,
+    text: 'There are as many keys for explanations as there may be at once.',
+    help: 'Wait until one of them has ended, or use one that you have.'
+  },
+  REPLAY_IMPOSSIBLE: {
+    status: 409,
+    text: 'The request cannot be sent again as it was.',
+    help: 'Give what is missing, such as the body; recorder.bodies says how much of bodies is recorded.'
+  },
+  REVISION_INCOMPLETE: {
+    status: 409,
+    text: 'The history does not keep all that an export of a past revision needs, such as the fields of a very large import.',
+    help: 'Name a revision after the one that the message names, or use a backup.'
+  },
   SHADOWS_FULL: {
     status: 409,
     text: 'As many shadows run as may run at once.',
@@ -172,6 +187,11 @@ export function ofMember(error: unknown, name: string): unknown {
 /** The error `NOT_FOUND` (404); `what` names the kind in its text. */
 export function notFound(what: string): ControlError {
   return new ControlError(controlErrors.NOT_FOUND, `there is no such ${what}`)
+}
+
+/** The refusal to undo a revision of which the history does not keep enough. */
+export function impossible(revision: number, why: string): ControlError {
+  return new ControlError(controlErrors.REVERT_IMPOSSIBLE, `revision ${revision} cannot be reverted: ${why}`)
 }
 
 const SHOWN_USERS = 10

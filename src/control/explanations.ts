@@ -1,9 +1,9 @@
 import { parseAddress } from '../lib/ip.js'
 import { isObject, type Json } from '../lib/json.js'
 import { parseDuration } from '../lib/units.js'
-import { policyKey } from '../resources/units.js'
 import type { Call } from './calls.js'
-import { countOf, listOf, membersOf, nameOf, refused, textOf, wordOf } from './request-body.js'
+import { fieldValuesOf, methodOf, policiesOf, urlOf } from './exchanges.js'
+import { countOf, membersOf, refused, textOf, wordOf } from './request-body.js'
 import { mustHave } from './rights.js'
 
 /** Imagined requests, and what is changed for them of the configuration that serves. */
@@ -122,33 +122,13 @@ function readExplainRequest(body: unknown): ExplainRequest {
   }
 }
 
-function urlOf(value: unknown): URL {
-  const url = textOf(value, 'url')
-  if (!URL.canParse(url) || !/^https?:$/.test(new URL(url).protocol))
-    throw refused('FIELD_INVALID', 'url', 'must be an absolute http or https URL')
-  return new URL(url)
-}
-
-const TOKEN = /^[!#$%&'*+.^_`|~0-9A-Za-z-]+$/
-
-function methodOf(value: unknown): string {
-  const method = textOf(value, 'method')
-  if (!TOKEN.test(method)) throw refused('FIELD_INVALID', 'method', 'must be a method of HTTP')
-  return method
-}
-
 function headersOf(value: unknown): string[] {
   if (value === undefined || value === null) return []
   if (!isObject(value)) throw refused('FIELD_INVALID', 'headers', 'must be an object')
   const fields: string[] = []
   for (const [name, given] of Object.entries(value)) {
     const at = `headers.${name.slice(0, 64)}`
-    if (!TOKEN.test(name)) throw refused('FIELD_INVALID', at, 'must be the name of a field')
-    for (const one of Array.isArray(given) ? given : [given]) {
-      const field = textOf(one, at)
-      if (/[\r\n]/.test(field)) throw refused('FIELD_INVALID', at, 'must be one line')
-      fields.push(name, field)
-    }
+    for (const one of fieldValuesOf(name, given, at)) fields.push(name, one)
   }
   if (fields.length > 2 * MOST_HEADERS)
     throw refused('FIELD_INVALID', 'headers', `must have at most ${MOST_HEADERS} fields`)
@@ -173,15 +153,4 @@ function everyOf(value: unknown): number {
   const every = parseDuration(textOf(value, 'every'))
   if (every === undefined) throw refused('FIELD_INVALID', 'every', 'must be a duration such as 500ms or 10s')
   return every
-}
-
-function policiesOf(value: unknown): ExplainRequest['instead'] {
-  const instead = new Map<string, { readonly text: string; readonly source: string }>()
-  for (const [index, one] of listOf(value, 'policies').entries()) {
-    const at = `policies[${index}]`
-    const { route, text: document } = membersOf(one, at, ['route', 'text'])
-    const id = nameOf(route, `${at}.route`)
-    instead.set(policyKey(id), { text: textOf(document, `${at}.text`), source: id })
-  }
-  return instead
 }

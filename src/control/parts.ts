@@ -20,7 +20,11 @@ import type { LatestRevision } from './configuration.js'
 import { DeclaredRecords } from './declared/declared-records.js'
 import type { SiteReading } from './declared/site-request.js'
 import { Edits } from './edits.js'
+import type { ExchangeSource } from './exchanges.js'
 import type { Explain } from './explanations.js'
+import type { ChangedDecisions } from './guard/changed-decisions.js'
+import type { EndedGuard } from './guard/guard-judge.js'
+import { type CountedTraffic, GuardedWrites } from './guard/guarded-writes.js'
 import { Catalogue, Records } from './records.js'
 import type { ShadowRunner } from './shadow-runner.js'
 import { Writer } from './writer.js'
@@ -71,10 +75,18 @@ export interface ControlOptions {
   readonly testDestination?: TestDestination
   /** Absent: requests are not explained. */
   readonly explain?: Explain
+  /** Absent: nothing is recorded of traffic. */
+  readonly exchanges?: ExchangeSource
   /** Absent: nothing runs beside traffic. */
   readonly shadows?: ShadowRunner
   /** Called when dead letters of event destinations were dropped or given back. Must not reject. */
   readonly lettersDropped?: () => Promise<void>
+  /** What traffic is counted for guards of writes. Absent: guards are refused. */
+  readonly traffic?: CountedTraffic
+  /** What the comparison of policies says to guards. Absent: that condition is refused. */
+  readonly changedDecisions?: ChangedDecisions
+  /** Called when this process has ended the guard of a write. Must not throw. */
+  readonly guardEnded?: (end: EndedGuard) => void
   /** Called for each committed change of a record, after it serves. */
   readonly published?: (event: RecordEvent) => void
   /** Called for each revision once it serves here, whichever process wrote it. Must not throw. */
@@ -99,6 +111,8 @@ export interface ControlParts {
   readonly live: Live
   readonly applied: AppliedRevision
   readonly writer: Writer
+  /** Writes whose guards bake. */
+  readonly guarded: GuardedWrites
   readonly reports: ProcessReports
   /** Of all processes on the store. */
   readonly agents: ClusterAgents
@@ -122,7 +136,13 @@ export function buildParts(options: ControlOptions, sources: LiveSources, princi
   const records = new Records(seal)
   const declared = new DeclaredRecords()
   const live = new Live({ holder, compile, ports, slices, swapped, settling })
-  const applied = new AppliedRevision({ records, live, principals, clock, log, slices, served, degraded })
+  const { traffic, changedDecisions } = options
+  const guarded = new GuardedWrites({ catalogue, clock, log, traffic, changedDecisions })
+  const followed = (revision: number) => {
+    guarded.served(revision)
+    served(revision)
+  }
+  const applied = new AppliedRevision({ records, live, principals, clock, log, slices, served: followed, degraded })
   const reports = new ProcessReports({ store, applied, clock, log, every: reportEvery })
   const agents = new ClusterAgents({ store, reports, sources, clock, log })
   const answers = new Answers(catalogue, records, declared, {
@@ -146,13 +166,14 @@ export function buildParts(options: ControlOptions, sources: LiveSources, princi
       requireReserved: options.requireReserved === true,
       eventful: async (tx, about) => published !== undefined || (await events?.wants(tx, about)) === true
     },
+    guarded,
     recorder: events,
     committed: () => reports.soon(),
     published: (event) => publish(published, event, log),
     settled: options.settled ?? (async () => undefined)
   })
   const edits = new Edits({ catalogue, records, declared, clock, checkPolicy, checkFile: options.checkFile, zone })
-  return { store, catalogue, records, answers, edits, live, applied, writer, reports, agents, declared }
+  return { store, catalogue, records, answers, edits, live, applied, writer, guarded, reports, agents, declared }
 }
 
 function* settleNothing(): Steps<void> {}

@@ -127,18 +127,40 @@ async function carrierAbove(reader: StoreReader, { kind, id }: RecordKey): Promi
 
 /**
  * What the author of a policy should know: the warnings of the compiler, and what they name and `snapshot`, which serves next,
- * does not have. No reason to refuse them: what is named may come later.
+ * does not have. No reason to refuse them: what is named may come later. `declared`: keys of the units of a site file.
  */
 export function policyWarnings(
   put: readonly (readonly [key: string, unit: Unit])[],
   compiled: readonly UnitProblems[],
-  snapshot: Snapshot
-): readonly PolicyWarning[] {
-  const found = compiled.flatMap(({ problems }) => problems)
-  const missing = put.flatMap(([key]) =>
-    (snapshot.policy(key)?.named ?? []).filter(({ unit }) => !isThere(unit, snapshot)).map((one) => one.missing)
-  )
-  return [...found, ...missing].map(shown)
+  {
+    snapshot,
+    declared
+  }: { readonly snapshot: Snapshot; readonly declared: Pick<ReadonlySet<string>, 'has'> | undefined }
+): readonly FoundWarning[] {
+  const found = new Map<string, FoundWarning>()
+  const note = (key: string, source: string, problem: Problem) => {
+    const warning = declared?.has(key) ? { ...shown(problem), file: source, length: problem.length } : shown(problem)
+    // A document that several routes have is one.
+    found.set(JSON.stringify([source, warning]), { source, warning })
+  }
+  for (const { key, source, problems } of compiled) for (const one of problems) note(key, source, one)
+  for (const [key, unit] of put) {
+    for (const one of snapshot.policy(key)?.named ?? []) {
+      if (!isThere(one.unit, snapshot)) note(key, unit.kind === 'policy' ? unit.source : key, one.missing)
+    }
+  }
+  return [...found.values()]
+}
+
+/** A warning with the document that it is about, as the log names it. */
+export interface FoundWarning {
+  readonly source: string
+  readonly warning: PolicyWarning
+}
+
+/** True when a write of the module of a record may be answered with warnings. */
+export function isWarnedOf(module: string): boolean {
+  return module === POLICY_MODULE
 }
 
 function isThere(unit: UnitName, snapshot: Snapshot): boolean {

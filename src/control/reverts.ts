@@ -7,12 +7,14 @@ import type { CompileOptions } from '../runtime/compile.js'
 import type { Body, ResourceRecord } from '../schema/field.js'
 import type { Store } from '../store/store.js'
 import type { Call, Done, WriteMode } from './calls.js'
-import type { DeclaredRecords } from './declared/declared-records.js'
-import { ControlError, controlErrors, notFound, orUnavailable } from './errors.js'
+import { type DeclaredRecords, SITE } from './declared/declared-records.js'
+import { ControlError, controlErrors, impossible, notFound, orUnavailable } from './errors.js'
+import type { GuardedRevert } from './guard/guard-judge.js'
 import { mayUseVaults } from './record-rules.js'
 import type { Catalogue, Records, Versioned } from './records.js'
 import { type RecordedChange, readNote, storedFields } from './revision-note.js'
 import { mayOperate, mayTouch } from './rights.js'
+import type { Sites } from './sites.js'
 import type { Draft } from './transaction.js'
 import type { Writer } from './writer.js'
 
@@ -22,6 +24,7 @@ interface RevertsParts {
   readonly records: Records
   readonly declared: DeclaredRecords
   readonly writer: Pick<Writer, 'write'>
+  readonly site: Pick<Sites, 'restore'>
   readonly compile: CompileOptions
   readonly clock: Clock
   /** Scheme, host and port of the API as clients see it, without a slash at the end. */
@@ -30,7 +33,9 @@ interface RevertsParts {
 
 /** What a revert did. */
 export interface Reverted extends Done {
-  readonly body: Json
+  /** The revision that did; undefined: there was nothing to undo. */
+  readonly by: number | undefined
+  readonly body: { readonly [key: string]: Json }
 }
 
 /** Why a revision cannot be undone as a whole, for each of its records. */
@@ -53,24 +58,32 @@ export class Reverts {
   /**
    * Makes the records that a revision changed what they were before it: all of them or none. Records come back with their ids.
    * Fails with `NOT_FOUND`, with `REVERT_IMPOSSIBLE` when the history does not keep what is needed, with `REVERT_CONFLICT` when a
-   * record has changed since in the same fields, and as any write of these records does.
+   * record has changed since in the same fields, and as any write of these records does. `why`: where the service does it.
    */
-  async revert(revision: number, mode: WriteMode, call: Call): Promise<Reverted> {
+  async revert(revision: number, mode: WriteMode, call: Call, why?: GuardedRevert): Promise<Reverted> {
     const changes = await orUnavailable(this.#changesOf(revision))
+    const [first] = changes
+    if (first?.kind === SITE.kind && changes.length === 1) {
+      const { done, ...value } = await this.#parts.site.restore(revision, first, mode, call, why)
+      return { ...done, by: value.number, body: this.#answer(revision, value, mode) }
+    }
     for (const { kind, change } of changes) mayOperate(call.principal, this.#resource(kind), OPPOSITE[change])
     const { value, done } = await this.#parts.writer.write(call, mode, async (draft) => {
       draft.reverts = revision
+      draft.reason = why?.reason
       await new Revert(this.#parts, draft, call, changes).run()
+      await why?.also(draft.tx)
       return { number: draft.tx.number, changes: draft.changes }
     })
-    return { ...done, body: this.#answer(revision, value, mode) }
+    const by = value.changes.length === 0 ? undefined : value.number
+    return { ...done, by, body: this.#answer(revision, value, mode) }
   }
 
   #answer(
     revision: number,
     { number, changes }: { number: number; changes: readonly RecordedChange[] },
     mode: WriteMode
-  ): Json {
+  ): Reverted['body'] {
     const base = this.#parts.baseUrl()
     const uri = (id: number) => `${base}/revisions/${id}`
     return {
@@ -90,7 +103,8 @@ export class Reverts {
         revision,
         'the history keeps no fields of it: the service made it, or it changed very many records'
       )
-    const strange = changes.find(({ kind }) => catalogue.find(kind) === undefined)
+    const ofSite = changes.length === 1 && changes[0]?.kind === SITE.kind
+    const strange = ofSite ? undefined : changes.find(({ kind }) => catalogue.find(kind) === undefined)
     if (strange !== undefined)
       throw impossible(revision, `it changed a ${strange.kind}; apply the site file from before instead`)
     return changes
@@ -274,8 +288,4 @@ function listed(obstacles: readonly Obstacle[]): { readonly details: Record<stri
     },
     text
   }
-}
-
-function impossible(revision: number, why: string): ControlError {
-  return new ControlError(controlErrors.REVERT_IMPOSSIBLE, `revision ${revision} cannot be reverted: ${why}`)
 }

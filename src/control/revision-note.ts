@@ -3,6 +3,7 @@ import type { Json } from '../lib/json.js'
 import { pathOf, present } from '../resources/present.js'
 import type { Resource } from '../resources/resource.js'
 import { noContext, type ResourceRecord } from '../schema/field.js'
+import type { GuardNote } from './guard/guard-note.js'
 
 /** What became of a record, as events say it too. */
 export type ChangeKind = 'created' | 'updated' | 'deleted'
@@ -42,6 +43,8 @@ type StoredChange = {
   readonly hidden: readonly string[]
   readonly before: StoredSide
   readonly after: StoredSide
+  /** Of a record that is gone: when it was made (RFC 3339). Absent in what older versions wrote. */
+  readonly createdAt?: string
 }
 
 /** What the history says of who made a revision and what it did. */
@@ -54,6 +57,10 @@ export type RevisionNote = {
   readonly changes: readonly RecordedChange[] | null
   /** The revision that this one undid; absent: none. */
   readonly reverts?: number
+  /** Why it was made, where the service made it by itself. */
+  readonly reason?: string
+  /** The conditions that it carries, and how they stand. */
+  readonly guard?: GuardNote
 }
 
 /** Changes of one revision whose fields the history keeps: each reader of a page of it reads them. */
@@ -63,10 +70,16 @@ export const MOST_CHANGES = 2_000
 export function revisionNote(
   by: Pick<RevisionNote, 'principal' | 'subject' | 'key'>,
   changes: readonly RecordedChange[],
-  reverts?: number
+  more: MoreNoted = {}
 ): RevisionNote {
-  const note = { ...by, changes: changes.length > MOST_CHANGES ? null : changes }
-  return reverts === undefined ? note : { ...note, reverts }
+  return { ...by, changes: changes.length > MOST_CHANGES ? null : changes, ...given(more) }
+}
+
+/** What few notes have. */
+type MoreNoted = { readonly [Name in 'reverts' | 'reason' | 'guard']?: RevisionNote[Name] | undefined }
+
+function given(members: MoreNoted): Pick<RevisionNote, keyof MoreNoted> {
+  return Object.fromEntries(Object.entries(members).filter(([, value]) => value !== undefined))
 }
 
 /**
@@ -105,15 +118,20 @@ function storedChange(
     (name) => after === undefined || !isDeepStrictEqual(before.body[name], after.body[name])
   )
   const shown = [before, after].map((record) => (record === undefined ? undefined : shownOf(record)))
+  // Of a secret the body holds whether it is set, which is no secret.
   const isHidden = (name: string) =>
-    [before, after].some((record, i) => (record?.body[name] ?? null) !== null && (shown[i]?.[name] ?? null) === null)
+    [before, after].some((record, i) => {
+      const value = record?.body[name] ?? null
+      return value !== null && typeof value !== 'boolean' && (shown[i]?.[name] ?? null) === null
+    })
   const hidden = differing.filter(isHidden)
   const names = differing.filter((name) => !isHidden(name))
   return {
     names,
     hidden,
     before: sideOf(before, 'before', names, fields),
-    after: sideOf(after, 'after', names, fields)
+    after: sideOf(after, 'after', names, fields),
+    ...(after === undefined ? { createdAt: before.createdAt } : {})
   }
 }
 
@@ -151,7 +169,7 @@ function shownFields(resource: Resource, record: ResourceRecord | undefined): Re
 /** The note of a revision as the store gives it back; undefined for revisions that the service made without a caller. */
 export function readNote(detail: unknown): RevisionNote | undefined {
   if (typeof detail !== 'object' || detail === null || !('principal' in detail)) return undefined
-  const { principal, subject = '', key = null, changes, reverts } = detail as Partial<RevisionNote>
+  const { principal, subject = '', key = null, changes, reverts, reason, guard } = detail as Partial<RevisionNote>
   if (typeof principal !== 'string' || (changes !== null && !Array.isArray(changes))) return undefined
-  return { principal, subject, key, changes, ...(reverts === undefined ? {} : { reverts }) }
+  return { principal, subject, key, changes, ...given({ reverts, reason, guard }) }
 }

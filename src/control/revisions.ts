@@ -1,17 +1,20 @@
 import { type Json, timestampText } from '../lib/json.js'
+import { Slices, type Steps } from '../lib/slices.js'
 import { uriOf } from '../resources/present.js'
-import type { Change } from '../store/records.js'
+import type { RecordKey, StoredRecord } from '../store/records.js'
 import type { RevisionEntry, Store } from '../store/store.js'
 import type { Principal } from './calls.js'
-import { ControlError, controlErrors, notFound, orUnavailable } from './errors.js'
+import { orUnavailable } from './errors.js'
+import { fieldDifferences } from './field-differences.js'
+import type { GuardNote } from './guard/guard-note.js'
 import type { Catalogue } from './records.js'
-import { type ChangeKind, type RecordedChange, type RevisionNote, readNote } from './revision-note.js'
+import { type ChangeKind, type RevisionNote, readNote } from './revision-note.js'
+import { CHANGES, changesBetween, type NetChange, revisionEntry } from './revision-range.js'
 import { mayReadChange } from './rights.js'
 
 const API_KEY = 'api_key'
 const COLLECTION = '/revisions'
-const HIDDEN = { fields: null, secrets: [] }
-const CHANGES = { insert: 'created', update: 'updated', delete: 'deleted' } as const
+const HIDDEN = { description: null, fields: null, differences: null, secrets: [] }
 
 export interface RevisionsParts {
   readonly store: Store
@@ -40,12 +43,16 @@ export class Revisions {
 
   /** Who made a revision, when, and how many records it changed. Fails with `NOT_FOUND`, also when it is forgotten. */
   async get(revision: number): Promise<Json> {
-    return await orUnavailable(this.#find(revision).then((entry) => this.#present(entry)))
+    return await orUnavailable(revisionEntry(this.#parts.store, revision).then((entry) => this.#present(entry)))
   }
 
-  /** What the revision changed, record by record, and field by field where the viewer may read the record. Fails as `get`. */
-  async diff(revision: number, viewer: Principal): Promise<Json> {
-    return await orUnavailable(this.#find(revision).then((entry) => this.#diff(entry, viewer)))
+  /**
+   * How the records at a revision differ from those at another one, the one before unless `from` names it: record by record, and
+   * field by field where the viewer may read the record. `from` may be 0, which has none. Fails as `get`, also for each
+   * revision between both.
+   */
+  async diff(revision: number, viewer: Principal, from = revision - 1): Promise<RevisionDiff> {
+    return await orUnavailable(this.#diff(revision, viewer, from))
   }
 
   /** Forgets all but the last `keep` revisions; what they made stays. */
@@ -66,23 +73,23 @@ export class Revisions {
     return { revisions, uri, next_page_uri }
   }
 
-  async #diff(entry: RevisionEntry, viewer: Principal): Promise<Json> {
-    const { revision } = entry
+  async #diff(revision: number, viewer: Principal, from: number): Promise<RevisionDiff> {
+    const { store } = this.#parts
+    const { at, detail } = await revisionEntry(store, revision)
+    if (from > 0 && from !== revision - 1) await revisionEntry(store, from)
+    const changes = await changesBetween(store, from, revision)
+    const there = new Map((await store.getMany(changes)).map((record) => [textOf(record), record]))
     const uri = this.#revisionUri(revision)
+    const note = readNote(detail)
     return {
       id: revision,
-      uri: `${uri}/diff`,
+      uri: from === revision - 1 ? `${uri}/diff` : `${uri}/diff?from=${from}`,
       revision: { id: revision, uri },
-      changes: await this.#changes(entry, viewer)
+      from: { id: from, uri: from === 0 ? null : this.#revisionUri(from) },
+      created_at: timestampText(at),
+      principal: note === undefined ? null : { id: note.principal, subject: note.subject },
+      changes: await new Slices().run(this.#changes(changes, there, viewer))
     }
-  }
-
-  async #find(revision: number): Promise<RevisionEntry> {
-    const { store } = this.#parts
-    const [entry] = await store.history({ limit: 1, before: revision + 1 })
-    if (entry?.revision === revision) return entry
-    if (revision < 1 || revision > (await store.revision())) throw notFound(`revision ${revision}`)
-    throw new ControlError(controlErrors.NOT_FOUND, `revision ${revision} is older than what the history keeps`)
   }
 
   async #present(entry: RevisionEntry): Promise<Json> {
@@ -98,7 +105,9 @@ export class Revisions {
       principal: note === undefined ? null : { id: note.principal, subject: note.subject },
       api_key: note === undefined || note.key === null ? null : { id: note.key, uri: this.#uri(API_KEY, note.key) },
       ...count,
-      reverts: note?.reverts === undefined ? null : { id: note.reverts, uri: this.#revisionUri(note.reverts) }
+      reverts: this.#named(note?.reverts),
+      reason: note?.reason ?? null,
+      guard: note?.guard === undefined ? null : this.#guard(note.guard)
     }
   }
 
@@ -107,27 +116,28 @@ export class Revisions {
     return (await this.#parts.store.changesOf(revision)).map(({ operation }) => CHANGES[operation])
   }
 
-  async #changes({ revision, detail }: RevisionEntry, viewer: Principal): Promise<Json[]> {
-    const note = readNote(detail)
-    if (!note?.changes) return (await this.#parts.store.changesOf(revision)).map((change) => this.#bare(change))
-    const owners = await this.#owners(note.changes)
-    return note.changes.map((recorded) => {
-      const { kind, id, path, change } = recorded
-      const readable = mayReadChange(viewer, recorded, owners.get(id))
-      const { fields, secrets } = readable ? recorded : HIDDEN
-      return { resource: kind, id, uri: `${this.#parts.baseUrl()}${path}`, change, fields, secrets }
-    })
+  /** `there`: the records that are still there. */
+  *#changes(
+    changes: readonly NetChange[],
+    there: ReadonlyMap<string, StoredRecord>,
+    viewer: Principal
+  ): Steps<ShownChange[]> {
+    const shown: ShownChange[] = []
+    for (const net of changes) {
+      const { kind, id, path, change } = net
+      const uri = path === undefined ? this.#uri(kind, id) : `${this.#parts.baseUrl()}${path}`
+      shown.push({ resource: kind, id, uri, change, ...shownFields(net, there.get(textOf(net)), viewer) })
+      yield
+    }
+    return shown
   }
 
-  /** Owners of the records that are still there, by id. */
-  async #owners(changes: readonly RecordedChange[]): Promise<ReadonlyMap<string, unknown>> {
-    const there = await this.#parts.store.getMany(changes)
-    return new Map(there.map(({ id, body }) => [id, (body as { readonly owner_id?: unknown }).owner_id]))
+  #guard({ conditions, state, reason, ended_at, by }: GuardNote): Json {
+    return { conditions, state, reason, ended_at, by: this.#named(by ?? undefined) }
   }
 
-  /** What is known of a change whose fields were not recorded: the service made it itself, or it was one of very many. */
-  #bare({ kind, id, operation }: Change): Json {
-    return { resource: kind, id, uri: this.#uri(kind, id), change: CHANGES[operation], fields: null, secrets: [] }
+  #named(revision: number | undefined): Json {
+    return revision === undefined ? null : { id: revision, uri: this.#revisionUri(revision) }
   }
 
   #revisionUri(revision: number): string {
@@ -139,4 +149,46 @@ export class Revisions {
     if (resource === undefined || resource.path.includes('{')) return null
     return uriOf(resource, { id, body: {} }, this.#parts.baseUrl())
   }
+}
+
+/** What a revision changed, or how two differ, as answers show it. Types, not interfaces: these are JSON. */
+export type RevisionDiff = {
+  readonly id: number
+  readonly uri: string
+  readonly revision: { readonly id: number; readonly uri: string }
+  readonly from: { readonly id: number; readonly uri: string | null }
+  readonly created_at: string
+  /** Who made the revision; null: the service itself. */
+  readonly principal: { readonly id: string; readonly subject: string } | null
+  readonly changes: readonly ShownChange[]
+}
+
+type ShownChange = {
+  readonly resource: string
+  readonly id: string
+  readonly uri: string | null
+  readonly change: ChangeKind
+  /** Null: it has none, or the viewer may not read the record. */
+  readonly description: string | null
+  /** Null where they were not recorded, or the viewer may not read them. */
+  readonly fields: Json
+  readonly differences: Json
+  readonly secrets: readonly string[]
+}
+
+function shownFields(
+  { fields, secrets, ...net }: NetChange,
+  there: StoredRecord | undefined,
+  viewer: Principal
+): Pick<ShownChange, 'description' | 'fields' | 'differences' | 'secrets'> {
+  if (fields === null) return { ...HIDDEN, secrets }
+  const body = (there?.body ?? {}) as { readonly owner_id?: unknown; readonly description?: unknown }
+  if (!mayReadChange(viewer, { kind: net.kind, fields }, body.owner_id)) return HIDDEN
+  const { before, after } = fields.description ?? { before: null, after: body.description }
+  const description = [after, before].find((one) => typeof one === 'string' && one !== '')
+  return { description: (description as string) ?? null, fields, differences: fieldDifferences(fields), secrets }
+}
+
+function textOf({ kind, id }: RecordKey): string {
+  return `${kind} ${id}`
 }

@@ -84,6 +84,7 @@ export const ACCOUNT_RIGHTS = {
   backup: { member: false, refusal: 'only an administrator may make a backup' },
   dead_letters: { member: false, refusal: 'only an administrator may see, deliver again or drop dead letters' },
   explain: { member: false, refusal: 'only an administrator may explain requests' },
+  exchanges: { member: false, refusal: 'only an administrator may see, follow or replay exchanges' },
   shadow: { member: false, refusal: 'only an administrator may run, see or end shadows' },
   site_file: { member: false, refusal: 'only an administrator may see, apply or remove the site file' },
   transfer: { member: false, refusal: 'only an administrator may export or import the account' }
@@ -143,7 +144,11 @@ export function mayRead(principal: Principal, record: Pick<ResourceRecord, 'kind
 }
 
 /** May the caller read what a write changed of a record? `owner`: who owns it now; undefined: it is gone. */
-export function mayReadChange(principal: Principal, change: RecordedChange, owner: unknown): boolean {
+export function mayReadChange(
+  principal: Principal,
+  change: Pick<RecordedChange, 'kind' | 'fields'>,
+  owner: unknown
+): boolean {
   const { after, before } = change.fields.owner_id ?? {}
   return mayRead(principal, { kind: change.kind, body: { owner_id: owner ?? after ?? before } })
 }

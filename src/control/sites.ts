@@ -6,16 +6,19 @@ import { claimsOf } from '../resources/resource.js'
 import type { StoredRecord } from '../store/records.js'
 import type { StoreLog, StoreReader } from '../store/store.js'
 import type { OwnPart, OwnUnits } from './apply.js'
-import type { Call, Done, WriteMode } from './calls.js'
+import type { Call, Done, PolicyWarning, WriteMode } from './calls.js'
 import { adoptionOf } from './declared/adoption.js'
 import { clashesWithStore, type DeclaredSet, SITE } from './declared/declared-records.js'
 import { itemsOf, type SiteDifference, siteDifferences } from './declared/differences.js'
+import { bundleOf, keepBefore, readBefore } from './declared/site-before.js'
 import { applyErrors, siteRefused } from './declared/site-errors.js'
 import type { SiteFile, SiteFileRead } from './declared/site-file.js'
 import { type RemovedRecord, readSiteRequest, type SiteBundle, type SiteReading } from './declared/site-request.js'
 import { mustMatch } from './edits.js'
-import { ControlError, controlErrors, notFound, orUnavailable } from './errors.js'
+import { ControlError, controlErrors, impossible, notFound, orUnavailable } from './errors.js'
+import type { GuardedRevert } from './guard/guard-judge.js'
 import type { ControlParts } from './parts.js'
+import type { RecordedChange } from './revision-note.js'
 import { mustHave } from './rights.js'
 import type { Draft } from './transaction.js'
 
@@ -51,6 +54,13 @@ type StoredBody = {
   readonly applied_at: string
 }
 
+/** A file that is to serve. */
+interface NextSite {
+  readonly set: DeclaredSet
+  readonly file: SiteFile
+  readonly bundle: SiteBundle
+}
+
 /**
  * The site file of the account: what the process was started with, or what the API has applied. An applied file is one record
  * of the store, with every claim of what it declares, so that no process takes a host of it for something else; its text and
@@ -81,13 +91,21 @@ export class Sites {
     const { remove, ...bundle } = readSiteRequest(body)
     if (mode.dryRun !== true) this.#mustDecide()
     const { declared, clock } = this.#parts
-    const { file, problems } = await this.#read(bundle)
+    const next = await this.#asApplied(bundle, timestampText(clock.wall()))
+    const changes = siteDifferences(declared.current?.site, next.file)
+    const done = await this.#write(next, remove, mode, call)
+    return this.#written(done, { changes, removed: remove, warnings: warningsOf(next.problems) })
+  }
+
+  async #asApplied(
+    bundle: SiteBundle,
+    since: string,
+    policed?: ReadonlySet<string>
+  ): Promise<NextSite & Pick<SiteFileRead, 'problems'>> {
+    const { file, problems } = await this.#read(bundle, policed)
     if (file === undefined) throw siteRefused(problems)
-    const since = timestampText(clock.wall())
     const set: DeclaredSet = { source: bundle.file, text: bundle.text, records: file.records, site: file, since }
-    const changes = siteDifferences(declared.current?.site, file)
-    const done = await this.#write({ set, file, bundle }, remove, mode, call)
-    return this.#written(done, { changes, removed: remove, warnings: warningsOf(problems) })
+    return { set, file, bundle, problems }
   }
 
   /** Takes the applied file away, with everything that it declares. Fails with `NOT_FOUND` when there is none, and as `replace`. */
@@ -96,6 +114,44 @@ export class Sites {
     const changes = siteDifferences(this.#started ? undefined : this.#parts.declared.current?.site, undefined)
     const done = await this.#write(undefined, [], mode, call)
     return this.#written(done, { changes, removed: [], warnings: [] })
+  }
+
+  /**
+   * Undoes the revision that has applied a file, or taken it away, with a guard: the file of before is applied again, or none
+   * is. `change`: what that revision changed. Fails with `REVERT_IMPOSSIBLE`, with `REVERT_CONFLICT` when another file has been
+   * applied since, and as `replace`.
+   */
+  async restore(
+    revision: number,
+    change: RecordedChange,
+    mode: WriteMode,
+    call: Call,
+    why: GuardedRevert | undefined
+  ): Promise<{ readonly number: number; readonly changes: readonly RecordedChange[]; readonly done: Done }> {
+    mustHave(call.principal, 'site_file')
+    const { store, records, clock } = this.#parts
+    const before = await orUnavailable(readBefore(store, records, revision))
+    if (before === undefined) {
+      const why = 'the file of before is kept for a write with a guard alone; apply it instead'
+      throw impossible(revision, `it changed the site file, and ${why}`)
+    }
+    // What had no policy then may have none again.
+    const since = timestampText(clock.wall())
+    const next = before === 'none' ? undefined : await this.#asApplied(before, since, new Set())
+    let made: { number: number; changes: readonly RecordedChange[] } | undefined
+    const first = async (draft: Draft, stored: StoredRecord | undefined) => {
+      const digest = stored === undefined ? null : (stored.body as StoredBody).digest
+      if (digest !== (change.fields.digest?.after ?? null)) {
+        const message = 'later writes stand in the way: another site file has been applied since'
+        throw new ControlError(controlErrors.REVERT_CONFLICT, message)
+      }
+      draft.reverts = revision
+      draft.reason = why?.reason
+      await why?.also(draft.tx)
+      made = { number: draft.tx.number, changes: draft.changes }
+    }
+    const done = await this.#write(next, [], mode, call, first)
+    return { number: 0, changes: [], ...made, done }
   }
 
   /** What the API has made, as a site file. Fails with `ADMIN_REQUIRED`. */
@@ -111,7 +167,7 @@ export class Sites {
     const { store } = this.#parts
     const stored = this.#started ? undefined : await orUnavailable(store.get(SITE.kind, SITE.id))
     if (stored === undefined) return undefined
-    const bundle = this.#bundleOf(stored)
+    const bundle = bundleOf(this.#parts.records, stored)
     const { file, problems } = await this.#read(bundle)
     if (file === undefined) return { problems }
     const { applied_at: since } = stored.body as StoredBody
@@ -165,27 +221,34 @@ export class Sites {
     throw new ControlError(applyErrors.SITE_FILE_STARTED, message, { details: { file } })
   }
 
-  #read(bundle: SiteBundle): Promise<SiteFileRead> {
-    const { reading, declared } = this.#parts
+  /** `policed`: see `SiteFileInput`. */
+  #read(
+    bundle: SiteBundle,
+    policed: ReadonlySet<string> = this.#parts.declared.current?.site?.policed ?? new Set()
+  ): Promise<SiteFileRead> {
+    const { reading } = this.#parts
     if (reading === undefined) throw notFound('site file: this process reads none')
-    return reading.read(bundle, declared.current?.site?.policed ?? new Set())
+    return reading.read(bundle, policed)
   }
 
   async #write(
-    next: { readonly set: DeclaredSet; readonly file: SiteFile; readonly bundle: SiteBundle } | undefined,
+    next: NextSite | undefined,
     remove: readonly RemovedRecord[],
     mode: WriteMode,
-    call: Call
+    call: Call,
+    first: (draft: Draft, stored: StoredRecord | undefined) => Promise<void> = async () => undefined
   ): Promise<Done> {
     const { writer, own } = this.#parts
     const part = next === undefined ? undefined : partOf(next.set, next.file)
     const work = async (draft: Draft, belonging: OwnPart) => {
       const stored = await draft.tx.get(SITE.kind, SITE.id)
       mustMatchRevision(stored, mode)
+      await first(draft, stored)
       if (next === undefined && stored === undefined) throw notFound('applied site file')
       await this.#removeRecords(draft, remove)
       if (next !== undefined) await mustNotClash(draft.tx, next.set)
       if (next !== undefined && stored !== undefined && (stored.body as StoredBody).digest === next.file.digest) return
+      if (mode.guard !== undefined) await keepBefore(draft.tx, this.#parts.records, stored)
       await this.#store(draft, stored, next)
       // What a process was started with stays what it serves.
       if (next !== undefined || !this.#started) draft.own = belonging
@@ -226,11 +289,7 @@ export class Sites {
   }
 
   /** Writes, replaces or deletes the record of the file with its claims. */
-  async #store(
-    draft: Draft,
-    stored: StoredRecord | undefined,
-    next: { readonly set: DeclaredSet; readonly file: SiteFile; readonly bundle: SiteBundle } | undefined
-  ): Promise<void> {
+  async #store(draft: Draft, stored: StoredRecord | undefined, next: NextSite | undefined): Promise<void> {
     const { tx } = draft
     const before = stored?.body as StoredBody | undefined
     if (stored !== undefined) {
@@ -259,12 +318,6 @@ export class Sites {
     await draft.noted({ ...SITE, path: PATH, change, fields, secrets: [] }, 'site_file', object)
   }
 
-  /** Throws a CodedError of the sealer. */
-  #bundleOf(stored: StoredRecord): SiteBundle {
-    const { record } = this.#parts.records.open(stored)
-    return JSON.parse(record.secrets.bundle ?? 'null') as SiteBundle
-  }
-
   #shown(set: DeclaredSet | undefined): { [key: string]: Json } {
     const { site, revision, since, source } = set ?? {}
     const origin = set === undefined ? null : revision === undefined ? 'start' : 'apply'
@@ -282,16 +335,18 @@ export class Sites {
   #written(done: Done, more: Differing): WrittenSite {
     const { declared } = this.#parts
     const removed = more.removed.map(({ resource, id }) => ({ resource, id }))
-    const body = { ...this.#shown(declared.current), changes: [...more.changes], removed, warnings: [...more.warnings] }
+    const warnings = together(more.warnings, done.warnings ?? [])
+    const changes = [...more.changes]
+    const body = { ...this.#shown(declared.current), changes, removed, warnings: warnings.map((one) => ({ ...one })) }
     const uri = `${this.#parts.answers.baseUrl}${PATH}`
-    return { body, revision: declared.current?.revision ?? 0, uri, ...done }
+    return { body, revision: declared.current?.revision ?? 0, uri, ...done, warnings }
   }
 }
 
 interface Differing {
   readonly changes: readonly SiteDifference[]
   readonly removed: readonly RemovedRecord[]
-  readonly warnings: readonly { readonly [key: string]: Json }[]
+  readonly warnings: readonly PolicyWarning[]
 }
 
 const declaredBy = ({ declared }: OwnPart) => (declared === undefined ? {} : { declared })
@@ -316,7 +371,14 @@ function changedSince(kind: string, id: string, what: string): ControlError {
   return new ControlError(controlErrors.PRECONDITION_FAILED, message, { details: { resource: kind, id } })
 }
 
-function warningsOf(problems: readonly UnitProblems[]): { [key: string]: Json }[] {
+/** What the file says, and what the write says of it beside: names that nothing has. */
+function together(one: readonly PolicyWarning[], other: readonly PolicyWarning[]): readonly PolicyWarning[] {
+  const keyOf = ({ file, code, path, line, column }: PolicyWarning) => JSON.stringify([file, code, path, line, column])
+  const known = new Set(one.map(keyOf))
+  return [...one, ...other.filter((warning) => warning.file !== undefined && !known.has(keyOf(warning)))]
+}
+
+function warningsOf(problems: readonly UnitProblems[]): PolicyWarning[] {
   return problems.flatMap(({ source, problems }) =>
     problems
       .filter(({ severity }) => severity === 'warning')
@@ -328,5 +390,7 @@ function warningsOf(problems: readonly UnitProblems[]): { [key: string]: Json }[
 
 const reasons = (problems: readonly UnitProblems[]) =>
   problems.flatMap(({ source, problems }) =>
-    problems.map(({ line, column, code, message }) => `${source}:${line}:${column} ${code} ${message}`)
+    problems
+      .filter(({ severity }) => severity === 'error')
+      .map(({ line, column, code, message }) => `${source}:${line}:${column} ${code} ${message}`)
   )

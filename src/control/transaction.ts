@@ -119,6 +119,8 @@ export class Draft {
   readonly changes: RecordedChange[] = []
   /** The revision that this write undoes. */
   reverts: number | undefined
+  /** Why it is made, where the service makes it by itself. */
+  reason: string | undefined
   /** What belongs to the process itself once this serves; undefined: that stays as it is. */
   own: OwnPart | undefined
   readonly #parts: DraftParts

@@ -1,15 +1,17 @@
 import { atMost, Mutex } from '../lib/concurrency.js'
 import type { Slices } from '../lib/slices.js'
+import { loggedWarning } from '../policy/warnings/codes.js'
 import { refuses, sameAddressRules, sameRestriction } from '../runtime/address-filter.js'
 import type { Snapshot, SnapshotHolder } from '../runtime/snapshot.js'
 import { type Outcome, type Store, type StoreLog, type StoreTransaction, samePlace } from '../store/store.js'
 import type { Principals } from './access.js'
 import type { AppliedRevision } from './applied.js'
 import { type Live, type Ready, touchedRoutes } from './apply.js'
-import type { Call, Done, EventRecorder, PolicyWarning, RecordEvent, WriteMode } from './calls.js'
+import type { Call, Done, EventRecorder, RecordEvent, WriteMode } from './calls.js'
 import { ControlError, controlErrors, orUnavailable, refusedPolicy, refusedPort } from './errors.js'
-import { policyWarnings } from './record-rules.js'
-import { revisionNote } from './revision-note.js'
+import type { GuardedWrites, OpeningGuard } from './guard/guarded-writes.js'
+import { type FoundWarning, policyWarnings } from './record-rules.js'
+import { type RevisionNote, revisionNote } from './revision-note.js'
 import { mayChangeAddresses, mayForce } from './rights.js'
 import { Draft, type DraftParts } from './transaction.js'
 import { type Derived, deriving } from './units.js'
@@ -24,6 +26,7 @@ export interface WriterParts {
   /** For one write: what it means is worked out beside traffic. */
   readonly slices: () => Slices
   readonly draft: DraftParts
+  readonly guarded: GuardedWrites
   /** Keeps events in the transaction of their cause; absent: they are not kept. */
   readonly recorder: EventRecorder | undefined
   /** Called once a revision of this process serves. Must not throw. */
@@ -57,7 +60,9 @@ interface Staged<T> {
   readonly draft: Draft
   readonly derived: Derived
   readonly ready: Ready & { readonly ok: true }
-  readonly warnings: readonly PolicyWarning[]
+  readonly opening: OpeningGuard | undefined
+  readonly note: RevisionNote
+  readonly warnings: readonly FoundWarning[]
 }
 
 /**
@@ -108,8 +113,7 @@ export class Writer {
         last = undefined
         const staged = await this.#stage(new Draft(tx, this.#parts.draft), call, mode, work)
         last = staged
-        const { id: principal, subject, key } = call.principal
-        tx.note(revisionNote({ principal, subject, key }, staged.draft.changes, staged.draft.reverts))
+        tx.note(staged.note)
         if (mode.dryRun === true || !staged.draft.wrote) tx.abandon()
         return staged
       })
@@ -124,7 +128,7 @@ export class Writer {
       if (committed) await this.#serve(staged, call, revision)
       else staged.ready.abandon()
       const difference = { put: put.map(([key]) => key), drop, ...routes }
-      const { warnings } = staged
+      const warnings = staged.warnings.map(({ warning }) => warning)
       const touched = new Set(committed ? staged.draft.touched.map(({ kind }) => kind) : [])
       const done = { committed: applied.revision, difference, warnings }
       return { value: staged.value, done, derived: staged.derived, touched }
@@ -160,21 +164,32 @@ export class Writer {
     const { live, holder, recorder } = this.#parts
     await recorder?.record(draft.tx, { call, events: draft.events, touched: draft.touched })
     const derived = await this.#parts.slices().run(deriving(live.units, draft.touched))
-    const ready = await live.ready(draft.own === undefined ? derived : await live.withOwn(derived, draft.own))
+    const units = draft.own === undefined ? derived : await live.withOwn(derived, draft.own)
+    const ready = await live.ready(units)
     if (!ready.ok) throw ready.ports[0] === undefined ? refusedPolicy(ready.problems) : refusedPort(ready.ports[0])
+    let opening: OpeningGuard | undefined
     try {
+      opening = this.#parts.guarded.opening(mode.guard, draft.changes, live.units, units)
       mayChangeAddresses(call.principal, (entrance) => sameRestriction(holder.current(), ready.snapshot, entrance))
       if (mode.force !== true) mustAdmit(holder.current(), ready.snapshot, call.address)
     } catch (error) {
       ready.abandon()
       throw error
     }
-    return { value, draft, derived, ready, warnings: policyWarnings(derived.put, ready.warnings, ready.snapshot) }
+    const { id: principal, subject, key } = call.principal
+    const { changes, reverts, reason } = draft
+    const note = revisionNote({ principal, subject, key }, changes, { reverts, reason, guard: opening?.note })
+    const about = { snapshot: ready.snapshot, declared: draft.own?.units }
+    const warnings = policyWarnings(units.put, ready.warnings, about)
+    return { value, draft, derived, ready, opening, note, warnings }
   }
 
-  async #serve({ draft, derived, ready, warnings }: Staged<unknown>, call: Call, revision: number): Promise<void> {
-    const { applied, principals } = this.#parts
+  async #serve(staged: Staged<unknown>, call: Call, revision: number): Promise<void> {
+    const { draft, derived, ready, opening, note, warnings } = staged
+    const { applied, principals, guarded } = this.#parts
     principals.forget(draft.touched)
+    if (opening !== undefined) guarded.begin(revision, note, opening)
+    guarded.wrote(revision, note)
     await ready.swap(revision)
     if (draft.own !== undefined) {
       this.#parts.live.owns(draft.own)
@@ -182,8 +197,10 @@ export class Writer {
     }
     applied.committed({ revision, mark: call.operationId }, derived)
     this.#parts.committed()
-    for (const { code, message, ...place } of warnings) {
-      this.#parts.log.warn({ operation: call.operationId, revision, code, ...place }, `a policy: ${message}`)
+    for (const { source, warning } of warnings) {
+      const { code, path, line, column } = warning
+      const fields = { operation: call.operationId, revision, source, code, path, line, column }
+      this.#parts.log.warn(fields, loggedWarning(warning))
     }
     this.#publish(draft, call, revision)
   }

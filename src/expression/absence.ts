@@ -1,6 +1,7 @@
 import { forEachChild, literal, type Node, type StaticType } from './cel-parser.js'
 import type { Absence, MaybeAbsent, OpenComparison } from './expression.js'
 import { BINARY } from './operators.js'
+import { spanOf, textOfNode } from './source-span.js'
 import type { State } from './state.js'
 import type { VariableDefinition } from './variables/definition.js'
 
@@ -12,8 +13,6 @@ const READERS: Readonly<Record<string, string>> = {
   getReqCookie: 'req.cookies',
   getResCookie: 'res.cookies'
 }
-/** A string of the language; parentheses in it are text. */
-const STRING = /'(?:[^'\\]|\\.)*'|"(?:[^"\\]|\\.)*"/gs
 /** Comparisons of numbers look at no state. */
 const NO_STATE = undefined as unknown as State
 const ORDERS = ['<', '<=', '>', '>=']
@@ -116,7 +115,7 @@ class AbsenceFinder {
   }
 
   #report(whole: Node, node: Node): void {
-    const span = this.#span(whole)
+    const span = spanOf(whole, this.#source)
     const at = `${span.start} ${span.end}`
     const values = [...(this.#open.get(at)?.values ?? []), ...this.#absences(node)]
     if (values.length === 0) return
@@ -221,24 +220,7 @@ class AbsenceFinder {
   }
 
   #text(node: Node): string {
-    const { start, end } = this.#span(node)
-    return this.#source.slice(start, end)
-  }
-
-  /** Where a node stands with the parentheses that belong to it: the parser leaves those at an end out. */
-  #span({ start, end }: Node): { readonly start: number; readonly end: number } {
-    const text = this.#source.slice(start, end).replace(STRING, (string) => '_'.repeat(string.length))
-    let open = 0
-    let missing = 0
-    for (const character of text) {
-      if (character === '(') open++
-      else if (character === ')') open === 0 ? missing++ : open--
-    }
-    let from = start
-    let to = end
-    for (; missing > 0 && from > 0; from--) if (this.#source[from - 1] === '(') missing--
-    for (; open > 0 && to < this.#source.length; to++) if (this.#source[to] === ')') open--
-    return { start: from, end: to }
+    return textOfNode(node, this.#source)
   }
 }
 

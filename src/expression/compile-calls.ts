@@ -93,7 +93,7 @@ function compileSecret(args: readonly Node[]): Run | undefined {
   if (named === undefined) return undefined
   const { vault, name } = named
   const missing = new EvaluationError('failed', `there is no secret "${name}" in a vault "${vault}"`)
-  return (state) => state.flow.units.secret(vault, name) ?? noValue(state, missing)
+  return (state) => state.flow.secret(vault, name) ?? noValue(state, missing)
 }
 
 /** The arguments of `secrets.get` where they are literals. */

@@ -1,4 +1,5 @@
 import type { Flow, Phase } from '../flow/flow.js'
+import type { TextSet } from './text-set.js'
 import type { VariableDefinition } from './variables/definition.js'
 
 /** What is wrong with an expression or a template, and where: offsets are UTF-16 units into the text that was given. */
@@ -77,6 +78,33 @@ export interface Absence {
   readonly open: readonly OpenComparison[]
 }
 
+/** A comparison with texts of the source: something is one of them, or none. */
+export interface TextCondition {
+  /** What is compared, as the source has it. */
+  readonly of: string
+  readonly among: 'some' | 'none'
+  readonly set: TextSet
+  /** It is a variable that has a text in every request. */
+  readonly isAlwaysThere: boolean
+}
+
+/** One operand of the `&&` chain of an expression. Offsets are those of the source. */
+export interface Condition {
+  readonly source: string
+  readonly start: number
+  readonly end: number
+  readonly variables: ReadonlySet<string>
+  /** It is the same for all rules of a phase, as long as no action changes its variables. */
+  readonly isSteady: boolean
+  /** Where the source says so: true for every request, or for none. */
+  readonly always?: boolean
+  /** It is true for every request that has what it asks for. */
+  readonly isTrueIfThere?: boolean
+  readonly text?: TextCondition
+  /** Where it compares more than one thing: it is true when one of these is. */
+  readonly anyOf?: readonly TextCondition[]
+}
+
 export interface SecretName {
   readonly vault: string
   readonly name: string
@@ -92,6 +120,8 @@ export type Compiled<T> =
       readonly secrets?: readonly SecretName[]
       /** Of a condition: what becomes of it when a value is absent. */
       readonly absence?: Absence
+      /** Of a condition: what must be true together. */
+      readonly conditions?: readonly Condition[]
     }
   | { readonly ok: false; readonly problems: readonly ExpressionProblem[] }
 

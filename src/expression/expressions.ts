@@ -10,6 +10,7 @@ import { CelEngine, isFault, type Node, type Parsed } from './cel-parser.js'
 import { compile, compileRange } from './compile.js'
 import type { Compilation } from './compile-calls.js'
 import { MACROS } from './compile-macros.js'
+import { conditionsIn } from './conditions.js'
 import { Environment } from './environment.js'
 import { type ExplainedState, explaining, originOf, shownData } from './explained.js'
 import {
@@ -102,9 +103,10 @@ export class Language implements Expressions {
     const type = parsed.check()
     if (isFault(type)) problems.push(typeProblem(type, this.#environment.functions))
     if (isFault(type) || problems.some(({ severity }) => severity === 'error')) return refused(problems)
-    const { run, slots } = this.#closure(parsed.root, undefined, problems)
+    const { run, slots, constant } = this.#closure(parsed.root, undefined, problems)
     if (problems.some(({ severity }) => severity === 'error')) return refused(problems)
     const label = typeLabel(type)
+    const conditions = () => conditionsIn(parsed.root, source, { functions: this.#environment.functions, constant })
     return {
       ok: true,
       value: new CompiledExpression(source, label, variables, run, slots, () =>
@@ -112,12 +114,18 @@ export class Language implements Expressions {
       ),
       warnings: problems,
       ...(secrets.length > 0 ? { secrets } : {}),
-      ...(label === 'bool' || label === 'dyn' ? { absence: absenceIn(parsed.root, source) } : {})
+      ...(label === 'bool' || label === 'dyn'
+        ? { absence: absenceIn(parsed.root, source), conditions: conditions() }
+        : {})
     }
   }
 
   /** `around`: makes the closure of each node out of the one that was compiled; undefined: it is that one. */
-  #closure(root: Node, around: ((node: Node, run: Run) => Run) | undefined, problems: ExpressionProblem[]): Closure {
+  #closure(
+    root: Node,
+    around: ((node: Node, run: Run) => Run) | undefined,
+    problems: ExpressionProblem[]
+  ): CompiledTree {
     let slots = 0
     const compilation: Compilation = {
       functions: this.#environment.functions,
@@ -134,7 +142,7 @@ export class Language implements Expressions {
       report: (node, code, message) => problems.push(problem(code, message, node))
     }
     const run = compilation.compile(root, new Map())
-    return { run, slots }
+    return { run, slots, constant: (node) => constantValue(compile(node, new Map(), compilation), slots) }
   }
 
   /** The expression once more, in the form that takes down the value of each part. It has been compiled before, so nothing is wrong. */
@@ -142,7 +150,8 @@ export class Language implements Expressions {
     const parsed = this.#engine.parse(source) as Parsed
     resolve(parsed.root, source, phase, environment, this.#engine)
     parsed.check()
-    return { ...this.#closure(parsed.root, explaining, []), from: originOf(parsed.root) }
+    const { run, slots } = this.#closure(parsed.root, explaining, [])
+    return { run, slots, from: originOf(parsed.root) }
   }
 }
 
@@ -150,6 +159,11 @@ export class Language implements Expressions {
 interface Closure {
   readonly run: Run
   readonly slots: number
+}
+
+interface CompiledTree extends Closure {
+  /** The value of a part that reads no flow, or undefined when it has none. */
+  readonly constant: (node: Node) => unknown
 }
 
 interface Explained extends Closure {
@@ -161,6 +175,16 @@ function refused(problems: readonly ExpressionProblem[]): {
   readonly problems: readonly ExpressionProblem[]
 } {
   return { ok: false, problems }
+}
+
+/** The value of a closure that reads no flow, or undefined when it has none. */
+function constantValue(run: Run, slots: number): unknown {
+  try {
+    return run(new State(NO_FLOW, slots))
+  } catch (error) {
+    if (error instanceof EvaluationError || error instanceof RangeError) return undefined
+    throw error
+  }
 }
 
 class CompiledExpression implements Expression {

@@ -58,6 +58,12 @@ export function compileTemplate(source: string, compile: (source: string) => Com
   return { ok: true, value: new CompiledTemplate(source, pieces, variables), warnings: problems, secrets }
 }
 
+/** The parts of a template that are text as it stands; none of one that cannot be read. */
+export function fixedTextsOf(source: string): readonly string[] {
+  const parts = split(source)
+  return Array.isArray(parts) ? parts.filter(({ expression }) => !expression).map(({ text }) => text) : []
+}
+
 /** Compiles one part; a part that is wrong as it stands but right with `\"` read as `"` is taken so. */
 function compilePart({ text, start }: Part, compile: (source: string) => Compiled<Expression>): Compiled<Expression> {
   const compiled = compile(text)

@@ -65,6 +65,7 @@ const action = defineAction({
   configOptional: false,
   // With `on_error: continue` the actions behind it run.
   terminates: 'sometimes',
+  alwaysEnds: ({ on_error = 'halt' }) => on_error === 'halt',
   // It publishes failures alone.
   leaves: () => [],
   results: { name: 'forward_internal', fields: { url: 'string', 'error.code': 'string', 'error.message': 'string' } },

@@ -111,6 +111,7 @@ const action = defineAction({
   ),
   configOptional: true,
   terminates: 'sometimes',
+  changes: ['conn.tls'],
   results: {
     name: RESULT,
     fields: {

@@ -146,6 +146,7 @@ const redirect = defineAction({
   configOptional: false,
   terminates: 'sometimes',
   denies: true,
+  replaces: ({ from, to }) => [{ from, to, at: ['to'] }],
   results: {
     name: 'redirect',
     fields: { matches: 'list<string>', url: 'string', 'error.code': 'string', 'error.message': 'string' }
@@ -203,6 +204,8 @@ const action = defineAction({
   ),
   configOptional: false,
   terminates: 'never',
+  changes: ['req.url'],
+  replaces: ({ from, to }) => [{ from, to, at: ['to'] }],
   results: {
     name: 'url_rewrite',
     fields: { matches: 'list<string>', url: 'string', 'error.code': 'string', 'error.message': 'string' }

@@ -211,6 +211,11 @@ export const flowErrors = defineErrors({
     text: 'An expression of a policy has no value for this request.',
     help: 'Find the rule in the log; test with has() or a default before a value that may be absent is used.'
   },
+  POLICY_VALUE_ABSENT: {
+    status: 500,
+    text: 'An expression of a policy with strict_expressions asks for a value that the request does not have.',
+    help: 'Nothing, if such requests shall be refused; else ask for the value by has() before it is used. The log names the rule.'
+  },
   CONNECTION_REFUSED: {
     text: 'A policy has closed the connection.',
     help: 'Look at the rules in on_tcp_connect and at the IP restriction if the client should have access.'

@@ -1,6 +1,7 @@
 import type { Duplex, Readable } from 'node:stream'
 import type { HeaderList } from './headers.js'
 
+/** Of HTTP. */
 export type Version = '1.0' | '1.1' | '2'
 
 /** The head of a request as its transport has read it. */
@@ -88,6 +89,11 @@ export interface Body {
   buffer(limit: number): Promise<Uint8Array | 'too-large'>
   /** Puts a transform between arrival and departure without taking the body out of the engine's hands; framing becomes open. */
   through(transform: () => Duplex): void
+  /**
+   * Calls `listener` with what arrives from now on, whatever becomes of it; one listener. The bytes are valid only during the
+   * call, which does not throw. What arrived before is shown at once, unless it has left already.
+   */
+  watch(listener: (chunk: Uint8Array) => void): void
   /** It will not be read: drain to the transport's limit and keep the connection, or close it. */
   discard(): void
   /** Trailers after a clean end, already filtered; undefined before. */

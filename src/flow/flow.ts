@@ -165,6 +165,8 @@ export class Flow {
   hosts: readonly PublicHost[] = NO_HOSTS
   /** Rule and action that ended the exchange. */
   decidedBy: { readonly phase: Phase; readonly rule: string; readonly action: string } | undefined = undefined
+  /** Values of vaults that policies have read, where they must be known: they are shown nowhere. */
+  secretsRead: Set<string> | undefined = undefined
   /** Takes down how the exchange is decided, where that is wanted. */
   explainer: Explainer<Flow> | undefined = undefined
   /** Slots and their values by turns. A flow fills a handful, so that a scan is faster than a map. */
@@ -200,6 +202,13 @@ export class Flow {
       return
     }
     slots.push(slot, value)
+  }
+
+  /** The value of a secret in the configuration that serves the flow. */
+  secret(vault: string, name: string): string | undefined {
+    const value = this.units.secret(vault, name)
+    if (value !== undefined) this.secretsRead?.add(value)
+    return value
   }
 
   /** Records data with the exchange. `make` is called when they are read: there may be no log. It does not throw. */

@@ -156,6 +156,23 @@ class Re2Regex implements Regex {
   }
 }
 
+/** What stands for a group in a replacement: `$1`, `${name}`, `$<name>`. */
+export function groupReferences(replacement: string): readonly string[] {
+  return [...replacement.matchAll(GROUP)].filter(([, dollar]) => dollar === undefined).map(([written]) => written)
+}
+
+/** What stands in a replacement for groups that `pattern` (RE2 syntax) does not have; nothing for a pattern that is wrong. */
+export function missingGroups(pattern: string, replacement: string): readonly string[] {
+  const written = groupReferences(replacement)
+  if (written.length === 0 || !compileRegex(pattern).ok) return []
+  const program = RE2JS.compile(pattern)
+  const names = program.namedGroups()
+  return written.filter((reference) => {
+    const name = reference.replace(/[${}<>]/g, '')
+    return /^\d+$/.test(name) ? Number(name) > program.groupCount() : !Object.hasOwn(names, name)
+  })
+}
+
 /** An upper bound of a pattern's size when its counted repetitions are written out. */
 function expandedSize(pattern: string): number {
   let size = pattern.length

@@ -3,6 +3,7 @@ import { type JsonSchema, publish } from '../schema/publish.js'
 import type { Schema } from '../schema/schema.js'
 import { choice, duration, fraction, integer, object, optional, type Parsed, size, text } from '../schema/values.js'
 import { limits, timeouts } from './limits.js'
+import { recorder } from './recorder.js'
 import * as option from './values.js'
 
 const MIB = 1024 * 1024
@@ -236,6 +237,7 @@ export const optionsSchema = Type.Object(
       },
       { description: 'The log on standard output.' }
     ),
+    recorder,
     rate_limit_headers: choice(['none', 'draft'], {
       description: '"draft" adds RateLimit and RateLimit-Policy (IETF draft 10) to answers of rate-limited routes.',
       default: 'none'

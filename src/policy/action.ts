@@ -62,6 +62,13 @@ export type ConfinedCheck = (config: Readonly<Record<string, unknown>>, scope: S
 /** Policies with less than those of the account: of an agent on the server (`guest`), and run by the agent itself (`agent`). */
 type Confinement = 'guest' | 'agent'
 
+/** A pattern with what takes the place of its matches. */
+export interface Replacing {
+  readonly from: string | undefined
+  readonly to: string
+  readonly at: NodePath
+}
+
 interface ActionBase<S extends TSchema> {
   /** As it stands in documents. */
   readonly type: string
@@ -76,6 +83,8 @@ interface ActionBase<S extends TSchema> {
   readonly configOptional: boolean
   /** `always`: what follows in the same rule can never run. */
   readonly terminates: 'always' | 'sometimes' | 'never'
+  /** Of one that sometimes ends the phase: does it always with this config? */
+  alwaysEnds?(config: Static<S>): boolean
   /** It reads the content of the response, so the upstream is asked for content that can be read. */
   readonly readsResponse?: ResponseReading
   /** Does it keep something out, so that a rule that does not match lets it in? Of some only by their config. */
@@ -90,6 +99,12 @@ interface ActionBase<S extends TSchema> {
     readonly add?: Readonly<Record<string, string>>
     readonly remove?: readonly string[]
   }
+  /** Paths of variables of the request or connection that it gives other values; those below them go with them. */
+  readonly changes?: readonly string[]
+  /** Texts in which `$1` stands for a group of a pattern; without `from` there is no pattern. `at`: where `to` stands in the config. */
+  replaces?(config: Static<S>): readonly Replacing[]
+  /** The name under which it counts, when its config gives it one. */
+  counterName?(config: Static<S>): string
   /** Names of `vars` with what they are set to. */
   assigns?(config: Static<S>): readonly (readonly [name: string, value: unknown])[]
   /** Where it is refused, with the reason, or asks for less, with a check. */

@@ -1,3 +1,4 @@
+import type { Expression } from '../expression/expression.js'
 import { expressionErrors } from '../expression/problems.js'
 import { greaterReading, type ResponseReading } from '../flow/content-coding.js'
 import { PHASES, type Phase } from '../flow/flow.js'
@@ -11,7 +12,9 @@ import { type Problem, policyErrors, Reporter } from './problems.js'
 import { type CompiledAction, CompiledPhase, type CompiledRule } from './run.js'
 import { ActionScope, type DocumentScope, type NamedUnit, reportExpression } from './scope.js'
 import type { Counter, KeptStateDraft, PolicyServices } from './services.js'
-import { type ActionFacts, FailOpenJudge, ForgeableHeaderJudge } from './warnings.js'
+import { policyWarnings } from './warnings/codes.js'
+import type { ActionFacts, ExpressionFacts, RuleFacts } from './warnings/kind.js'
+import { warningKinds } from './warnings/registry.js'
 
 /** A policy that runs: closures by phase. Holds no text and no node of its document. */
 export interface CompiledPolicy {
@@ -70,6 +73,8 @@ export function compilePolicy(text: string, options: CompileOptions): { policy?:
   })
   const phases = {} as Record<Phase, CompiledPhase | null>
   for (const phase of PHASES) phases[phase] = compiler.phase(phase, document)
+  // What has an error means something else when it is corrected.
+  if (!report.failed) compiler.judge()
   const found = report.sorted()
   if (report.failed || !runnable) return { problems: found }
   const reads = readingOf(phases, options.actions)
@@ -105,16 +110,21 @@ function withOrdinals({ owner, keep }: CompileOptions): KeptStateDraft['keep'] {
 
 class PolicyCompiler {
   readonly logins: PolicyLogin[] = []
-  readonly #failOpen: FailOpenJudge
-  readonly #forgeable: ForgeableHeaderJudge
+  readonly #rules: RuleFacts[] = []
   readonly #document: DocumentScope
   readonly #actions: ReadonlyMap<string, Action>
 
   constructor(actions: readonly Action[], document: DocumentScope) {
     this.#document = document
-    this.#failOpen = new FailOpenJudge(document)
-    this.#forgeable = new ForgeableHeaderJudge(document)
     this.#actions = new Map(actions.map((action) => [action.type, action]))
+  }
+
+  /** Warns of what the rules do other than their author may think. */
+  judge(): void {
+    for (const kind of warningKinds) {
+      const judge = kind.judge(this.#document)
+      for (const facts of this.#rules) judge(facts)
+    }
   }
 
   phase(phase: Phase, { phases, strict }: PolicyDocument): CompiledPhase | null {
@@ -133,12 +143,9 @@ class PolicyCompiler {
     const actions = rule.actions.flatMap((action) =>
       this.#document.report.full ? [] : (this.#action(phase, rule, action, facts) ?? [])
     )
-    this.#unreachable(rule)
     const expressions = found.map(({ expression }) => expression)
+    this.#rules.push({ phase, rule, strict, expressions: found, actions: facts })
     const place = ({ start }: Span) => this.#document.source.place(start)
-    const whole = { phase, rule, expressions: found, actions: facts }
-    if (!strict) this.#failOpen.judge(whole)
-    this.#forgeable.judge(whole)
     return {
       name,
       place: place(rule.span),
@@ -152,13 +159,14 @@ class PolicyCompiler {
     }
   }
 
-  #expression(phase: Phase, from: ExpressionNode) {
+  #expression(phase: Phase, from: ExpressionNode): (ExpressionFacts & { readonly expression: Expression }) | undefined {
     const { source, path, node } = from
     const compiled = this.#document.services.expressions.expression(source, phase)
     reportExpression(this.#document, compiled, { path, node }, source)
     if (!compiled.ok) return undefined
     const { type } = compiled.value
-    if (type === 'bool' || type === 'dyn') return { expression: compiled.value, node: from, absence: compiled.absence }
+    const { absence, conditions = [] } = compiled
+    if (type === 'bool' || type === 'dyn') return { expression: compiled.value, node: from, absence, conditions }
     const message = `an expression of a rule must be true or false; this one is of type ${type}`
     this.#document.report.error(path, expressionErrors.EXPRESSION_TYPE, message, node.span, 0)
     return undefined
@@ -186,7 +194,7 @@ class PolicyCompiler {
     if (this.logins.some(({ gate }) => gate.authId === authId && gate.tag !== tag)) {
       const message =
         'another login of this document has the same auth_id, so /.sluice/login cannot tell them apart; give each its own'
-      scope.warn(authId === '' ? [] : ['auth_id'], policyErrors.LOGIN_AMBIGUOUS, message)
+      scope.warn(authId === '' ? [] : ['auth_id'], policyWarnings.LOGIN_AMBIGUOUS, message)
     }
     this.logins.push(login)
   }
@@ -239,23 +247,5 @@ class PolicyCompiler {
     const map = node.config ?? { kind: 'map', span: node.typeNode.span, entries: [] }
     const data = readConfig(action.config, map, (at, message, onKey) => scope.field(at, message, onKey))
     return report.problems.slice(before).some(({ severity }) => severity === 'error') ? undefined : (data as object)
-  }
-
-  /** What follows an action that always ends the phase has no effect; published examples do it, so it is no error. */
-  #unreachable(rule: RuleNode): void {
-    for (const [index, { type }] of rule.actions.entries()) {
-      const action = this.#actions.get(type)
-      const next = rule.actions[index + 1]
-      if (action === undefined || action.availability === 'unsupported' || action.terminates !== 'always') continue
-      if (next === undefined) return
-      const message = `${next.type} can never run, because ${type} before it always ends the phase`
-      this.#document.report.warning(
-        [...next.path, 'type'],
-        policyErrors.ACTION_UNREACHABLE,
-        message,
-        next.typeNode.span
-      )
-      return
-    }
   }
 }

@@ -90,6 +90,7 @@ export interface ExpressionNode {
   readonly node: ScalarNode
 }
 
+/** An action as it is written; its config is not read yet. */
 export interface ActionNode {
   readonly type: string
   readonly path: NodePath
@@ -98,6 +99,7 @@ export interface ActionNode {
   readonly config: MapNode | undefined
 }
 
+/** A rule as it is written. */
 export interface RuleNode {
   /** Its name as written, else `#<index>` in its phase. */
   readonly name: string

@@ -34,7 +34,7 @@ export function policySchema(actions: readonly Action[]): Json {
 
 const STRICT_EXPRESSIONS: Json = {
   description:
-    'An extension of Sluice. true: an expression of a rule that asks for something absent fails the request with 500 POLICY_EXPRESSION; without it the rule does not match.',
+    'An extension of Sluice. true: an expression of a rule that asks for something absent fails the request with 500 POLICY_VALUE_ABSENT; without it the rule does not match.',
   type: ['boolean', 'null'],
   default: false
 }

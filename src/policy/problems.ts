@@ -41,10 +41,6 @@ export const policyErrors = defineErrors({
     text: 'A rule has a key that is not known.',
     help: 'Use name, expressions and actions; the message suggests one.'
   },
-  RULE_FAILS_OPEN: {
-    text: 'A rule that denies does not match when a value is absent, and lets the request pass.',
-    help: 'Also test whether the value is there, as the message shows.'
-  },
   ACTIONS_MISSING: { text: 'A rule has no actions.', help: 'Add at least one action.' },
   ACTION_INVALID: {
     text: 'An action is no map with type and config.',
@@ -64,10 +60,6 @@ export const policyErrors = defineErrors({
     help: 'Change the setting that the message names.'
   },
   ACTION_PHASE: { text: 'The action does not run in this phase.', help: 'Move it to a phase that the message names.' },
-  ACTION_UNREACHABLE: {
-    text: 'The action never runs, because one before it always ends the rule.',
-    help: 'Remove it, or move it before the other.'
-  },
   ACTION_RENAMED: {
     text: 'The action stands under its old name.',
     help: 'Write the new name; the old one still works.'
@@ -85,18 +77,6 @@ export const policyErrors = defineErrors({
   REGEX_INVALID: {
     text: 'The pattern is no regular expression of RE2 syntax.',
     help: 'Correct it; RE2 has neither lookaround nor backreferences.'
-  },
-  UNIT_MISSING: {
-    text: 'The document names something of the configuration that does not exist now.',
-    help: 'Create it, or correct the name.'
-  },
-  LOGIN_AMBIGUOUS: {
-    text: 'Two actions ask for a login under the same auth_id.',
-    help: 'Give each of them an auth_id of its own.'
-  },
-  HEADER_FORGEABLE: {
-    text: 'A header that the upstream may trust can also come from the client.',
-    help: 'Remove the header with remove-headers before it is added.'
   }
 })
 

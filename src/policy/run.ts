@@ -1,5 +1,5 @@
 import { EvaluationError, type Expression } from '../expression/expression.js'
-import { flowErrors } from '../flow/error-codes.js'
+import { type FailureAnswer, flowErrors } from '../flow/error-codes.js'
 import type { Placed } from '../flow/explainer.js'
 import type { Flow, Phase } from '../flow/flow.js'
 import { closeConnection, refuse, type Verdict } from '../flow/verdict.js'
@@ -46,6 +46,8 @@ export class CompiledPhase {
   readonly log: PolicyLog
   /** The verdict when something has no value: a policy that cannot be evaluated lets nothing pass. */
   readonly failure: Verdict
+  /** The verdict when something is absent where it must not be; with a code of its own in a strict phase. */
+  readonly absence: Verdict
 
   constructor({ phase, owner, rules, strict, log }: CompiledPhaseParts) {
     this.phase = phase
@@ -53,15 +55,16 @@ export class CompiledPhase {
     this.rules = rules
     this.strict = strict
     this.log = log
-    this.failure = failureVerdict(phase)
+    this.failure = failureVerdict(phase, flowErrors.POLICY_EXPRESSION)
+    this.absence = failureVerdict(phase, strict ? flowErrors.POLICY_VALUE_ABSENT : flowErrors.POLICY_EXPRESSION)
   }
 
   /**
    * Runs the rules of the phase in order, and in each rule whose expressions are all true its actions in order.
    *
    * The first verdict ends the phase; undefined means that no action ended it. Answers at once unless an action waits.
-   * A rule with an expression that misses a key or an index does not match, unless the phase is strict; any other failure
-   * ends the phase with 500 `POLICY_EXPRESSION` (a connection or an event stream is closed).
+   * A rule with an expression that misses a key or an index does not match; in a strict phase that ends the phase with 500
+   * `POLICY_VALUE_ABSENT`. Any other failure ends it with 500 `POLICY_EXPRESSION`. A connection or an event stream is closed.
    */
   run(flow: Flow): Verdict | undefined | Promise<Verdict | undefined> {
     flow.vars?.clear()
@@ -71,10 +74,10 @@ export class CompiledPhase {
 }
 
 /** What ends a phase whose policy cannot be evaluated. */
-function failureVerdict(phase: Phase): Verdict {
+function failureVerdict(phase: Phase, error: FailureAnswer): Verdict {
   if (phase === 'on_tcp_connect') return closeConnection
   // The answer has begun; only a broken end says that it is not whole.
-  return phase === 'on_event_stream_message' ? { kind: 'close', how: 'reset' } : refuse(flowErrors.POLICY_EXPRESSION)
+  return phase === 'on_event_stream_message' ? { kind: 'close', how: 'reset' } : refuse(error)
 }
 
 /** Goes on at an action of a rule that is known to match, or at a rule when `actionIndex` is 0. */
@@ -90,8 +93,8 @@ function runFrom(
     const rule = rules[r] as CompiledRule
     if (a === 0) {
       const match = matches(phase, rule, flow)
-      if (match === undefined) return phase.failure
-      if (!match) continue
+      if (match === false) continue
+      if (match !== true) return match
       rule.matched.inc()
     }
     for (; a < rule.actions.length; a++) {
@@ -143,8 +146,8 @@ function decide(action: CompiledAction, flow: Flow, verdict: Verdict): Verdict {
   return verdict
 }
 
-/** Undefined: an expression has no value, and not because something is merely absent. */
-function matches(phase: CompiledPhase, rule: CompiledRule, flow: Flow): boolean | undefined {
+/** A verdict: an expression has no value, and a strict phase or another reason than absence forbids to go on. */
+function matches(phase: CompiledPhase, rule: CompiledRule, flow: Flow): boolean | Verdict {
   const { explainer } = flow
   explainer?.rule(rule.name, rule)
   for (let i = 0; i < rule.expressions.length; i++) {
@@ -162,7 +165,7 @@ function matches(phase: CompiledPhase, rule: CompiledRule, flow: Flow): boolean 
 
 const NOT_BOOL = new EvaluationError('failed', 'the expression is not true or false')
 
-function withoutValue(phase: CompiledPhase, rule: CompiledRule, flow: Flow, error: EvaluationError): false | undefined {
+function withoutValue(phase: CompiledPhase, rule: CompiledRule, flow: Flow, error: EvaluationError): false | Verdict {
   const fields = { owner: phase.owner, phase: phase.phase, rule: rule.name, reason: error.message }
   if (error.kind === 'absent' && !phase.strict) {
     rule.absent.inc()
@@ -172,9 +175,18 @@ function withoutValue(phase: CompiledPhase, rule: CompiledRule, flow: Flow, erro
   }
   rule.failed.inc()
   flow.explainer?.ruled('failed', error.message)
-  phase.log.warn(fields, 'an expression of a rule failed')
+  phase.log.warn({ ...fields, ...codeOf(phase, error) }, 'an expression of a rule failed')
   flow.decidedBy = rule.failedBy
-  return undefined
+  return verdictOf(phase, error)
+}
+
+function verdictOf(phase: CompiledPhase, { kind }: EvaluationError): Verdict {
+  return kind === 'absent' ? phase.absence : phase.failure
+}
+
+function codeOf({ strict }: CompiledPhase, { kind }: EvaluationError) {
+  const { code } = strict && kind === 'absent' ? flowErrors.POLICY_VALUE_ABSENT : flowErrors.POLICY_EXPRESSION
+  return { code }
 }
 
 function actionFailed(
@@ -188,7 +200,7 @@ function actionFailed(
   const fields = { owner: phase.owner, phase: phase.phase, rule: rule.name, action: action.type, reason: error.message }
   rule.failed.inc()
   flow.explainer?.acted('failed', flow, error.message)
-  phase.log.warn(fields, 'an action failed')
+  phase.log.warn({ ...fields, ...codeOf(phase, error) }, 'an action failed')
   flow.decidedBy = action.decidedBy
-  return phase.failure
+  return verdictOf(phase, error)
 }

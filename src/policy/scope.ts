@@ -9,6 +9,7 @@ import { type NodePath, type Problem, policyErrors, type Reporter } from './prob
 import { scalarOffsets } from './scalar-offsets.js'
 import type { KeptStateDraft, PolicyServices, ServiceKey } from './services.js'
 import type { MapNode, ScalarNode, TreeNode } from './tree.js'
+import { policyWarnings } from './warnings/codes.js'
 
 export interface NamedUnit {
   readonly unit: UnitName
@@ -173,7 +174,7 @@ function resultNamed(expression: string): string {
 function noteName({ named, report }: DocumentScope, unit: UnitName, { path, node }: Anchor): void {
   named.push({
     unit,
-    missing: report.problem('warning', path, policyErrors.UNIT_MISSING, messageOfMissing(unit), node.span)
+    missing: report.problem('warning', path, policyWarnings.UNIT_MISSING, messageOfMissing(unit), node.span)
   })
 }
 

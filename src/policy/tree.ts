@@ -90,6 +90,22 @@ export function child(map: MapNode, key: string): TreeNode | undefined {
   return map.entries.find((entry) => entry.key === key)?.value
 }
 
+/** The node at a path of keys and indexes, or the nearest one above it. */
+export function nodeAt(root: TreeNode, path: readonly (string | number)[]): TreeNode {
+  let node = root
+  for (const step of path) {
+    const next =
+      node.kind === 'map'
+        ? child(node, String(step))
+        : node.kind === 'list' && typeof step === 'number'
+          ? node.items[step]
+          : undefined
+    if (next === undefined) return node
+    node = next
+  }
+  return node
+}
+
 /** Is the node an explicit or empty null? */
 export function isNull(node: TreeNode): boolean {
   return node.kind === 'scalar' && node.value === null

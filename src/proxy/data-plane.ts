@@ -1,4 +1,5 @@
-import type { InternalRequests } from '../flow/flow.js'
+import type { Exchange } from '../flow/exchange.js'
+import type { EntryFacts, InternalRequests } from '../flow/flow.js'
 import { AddressCounts, type TurnedAway } from '../lib/client-limits.js'
 import type { Clock } from '../lib/clock.js'
 import { unmapIpv4 } from '../lib/ip.js'
@@ -65,6 +66,8 @@ export interface Traffic {
   readonly ports: ProcessPorts
   /** What policies ask internal entries with. */
   readonly internal: InternalRequests
+  /** Serves an exchange that no listener brings, as a client's. Resolves when it has ended; never rejects. */
+  serve(exchange: Exchange, entry: EntryFacts): Promise<void>
   /** A snapshot serves from now on. */
   serves(snapshot: Snapshot): void
   /** Ends what runs beside connections. */
@@ -110,6 +113,7 @@ export function createTraffic(parts: TrafficParts): Traffic {
     turnedAway: parts.turnedAway,
     region,
     holder,
+    clock,
     metrics,
     log: lines,
     logRefused: accessLog !== undefined
@@ -156,6 +160,7 @@ export function createTraffic(parts: TrafficParts): Traffic {
   return {
     ports,
     internal: new PipelineRequests(pipeline, clock),
+    serve: async (exchange, entry) => await pipeline.serve(exchange, entry, undefined),
     serves(snapshot) {
       if (snapshot.tables.certificates === certificates) return
       certificates = snapshot.tables.certificates

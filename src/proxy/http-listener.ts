@@ -2,6 +2,7 @@ import { flowErrors } from '../flow/error-codes.js'
 import type { ConnectionFacts } from '../flow/exchange.js'
 import { type EntryFacts, Flow } from '../flow/flow.js'
 import type { TurnedAway } from '../lib/client-limits.js'
+import type { Clock } from '../lib/clock.js'
 import { unmapIpv4 } from '../lib/ip.js'
 import type { ListenerUnit } from '../runtime/plan.js'
 import type { SnapshotHolder } from '../runtime/snapshot.js'
@@ -14,6 +15,7 @@ import type { ListenerTls } from './tls.js'
 
 interface ConnectionPolicyParts {
   readonly holder: SnapshotHolder
+  readonly clock: Clock
   readonly metrics: Metrics
   readonly log: { info(fields: object, message: string): void }
 }
@@ -38,7 +40,7 @@ class ConnectionPolicy {
       flow.units = holder.current()
       const verdict = phase.run(flow)
       const refused = verdict !== undefined
-      if (refused) metrics.failed(flowErrors.CONNECTION_REFUSED.code)
+      if (refused) this.#refused()
       else if (flow.results !== undefined) this.#results.set(facts.id, flow.results)
       if (refused || flow.logs !== undefined) this.#log(facts, flow, refused)
       if (refused) return false
@@ -55,6 +57,15 @@ class ConnectionPolicy {
   closed(facts: ConnectionFacts): void {
     this.#parts.metrics.connections.dec()
     this.#results.delete(facts.id)
+  }
+
+  /** Its requests are never read, so the connection counts as one that was refused. */
+  #refused(): void {
+    const { holder, metrics, clock } = this.#parts
+    metrics.failed(flowErrors.CONNECTION_REFUSED.code)
+    const { tables, revision } = holder.current()
+    const place = { route: undefined, edge: tables.edges.hosts.every?.id, inner: undefined, host: undefined }
+    metrics.rates.count({ ...place, inside: false, revision, outcome: 'refused', at: clock.monotonic() })
   }
 
   #log(facts: ConnectionFacts, flow: Flow, refused: boolean): void {

@@ -36,6 +36,7 @@ export class InternalExchange implements Exchange {
   readonly answer: Promise<Gathered>
   readonly #clock: Clock
   readonly #limit: number
+  readonly #body: MessageBody
   #settle: (answer: Gathered) => void = nothing
   #sent: Promise<Sent> | undefined
 
@@ -52,10 +53,16 @@ export class InternalExchange implements Exchange {
     const framing = content === undefined ? ({ kind: 'none' } as const) : lengthOf(content)
     const source = Readable.from(content === undefined ? [] : [content], { objectMode: false })
     const body = new MessageBody(source, { complete: true, rawTrailers: [] }, framing, UNWATCHED, 'client-gone')
+    this.#body = body
     this.request = { ...head, body }
     this.answer = new Promise((resolve) => {
       this.#settle = resolve
     })
+  }
+
+  /** Something has asked for the body of the request. */
+  get isBodyWanted(): boolean {
+    return this.#body.wanted
   }
 
   /** The answer is no longer awaited. */

@@ -11,6 +11,7 @@ import type { TrafficEventSource } from '../telemetry/event-fields.js'
 import type { Metrics } from '../telemetry/metrics.js'
 import { UpstreamTries } from '../telemetry/upstream-tries.js'
 import type { Admission, AdmittedFlow } from './admission.js'
+import { countExchange } from './exchange-rates.js'
 import type { Forwarded, Forwards } from './forwarder.js'
 import { grpcRefusal, isGrpc } from './grpc.js'
 import type { Observers } from './observers.js'
@@ -54,7 +55,13 @@ interface RequestContext extends RoutePlace {
   /** Set when a policy asks; undefined for a client. */
   readonly inside: InternalPlace | undefined
   flow: AdmittedFlow | undefined
+  /** Of the edge; undefined: no edge has the host. */
+  edge: string | undefined
+  /** Routes of internal entries that it was led through. */
+  inner: string[] | undefined
   status: number
+  /** Is the answer one of Sluice itself? */
+  own: boolean
   code: string | undefined
   upstreamDuration: number | undefined
   reusedConnection: boolean | undefined
@@ -105,7 +112,10 @@ export class Pipeline {
       route: undefined,
       ran: 0,
       before: NO_HOPS,
+      edge: undefined,
+      inner: undefined,
       status: 0,
+      own: false,
       code: undefined,
       upstreamDuration: undefined,
       reusedConnection: undefined,
@@ -179,6 +189,7 @@ export class Pipeline {
       if (hsts !== undefined && isSecure(flow.request)) context.hsts = hsts
     }
     if (found !== undefined) {
+      context.edge = found.edge.id
       if (found.endpoint !== undefined) flow.endpoint = found.endpoint
       if (inside === undefined && found.edge.hosts !== 'every') flow.hosts = found.edge.hosts
       context.route = routeIn(found.edge, snapshot, flow)
@@ -198,6 +209,7 @@ export class Pipeline {
     while (!(verdict instanceof Promise) && verdict?.kind === 'forward') {
       const refusal = lead(context, flow, verdict)
       if (refusal !== undefined) return this.#answer(context, flow, refusedWith(refusal))
+      if (context.route !== undefined) context.inner = [...(context.inner ?? []), context.route.id]
       verdict = requestSteps(context, flow)
     }
     if (verdict instanceof Promise) return verdict.then((late) => this.#decided(context, flow, late))
@@ -214,7 +226,7 @@ export class Pipeline {
   async #forward(context: RequestContext, flow: AdmittedFlow): Promise<Sent> {
     const { exchange, snapshot, route } = context
     const { accessLog, events, forwarder, observers } = this.#parts
-    if (accessLog !== undefined || events.wantsExchanges || flow.explainer !== undefined)
+    if (accessLog !== undefined || events.wantsExchanges || observers.list.length > 0)
       context.tries = new UpstreamTries()
     if (observers.list.length > 0 && context.inside === undefined) observers.forwards(flow, route?.upstream)
     const forwarding = forwarder.forwarding(exchange, flow, snapshot, route?.upstream, context.tries)
@@ -276,6 +288,7 @@ export class Pipeline {
     const response = flow.response as FlowResponse
     const { observers } = this.#parts
     context.status = response.status
+    context.own = response.local
     context.code = response.local ? response.headers.get('sluice-error-code') : undefined
     if (observers.list.length > 0 && context.inside === undefined) observers.answers(flow, context.status, context.code)
     if (response === forwarded.response && forwarded.pipe !== undefined)
@@ -287,6 +300,7 @@ export class Pipeline {
 
   #refuse(context: RequestContext, answer: FailureAnswer): Sent | Promise<Sent> {
     context.status = answer.status
+    context.own = true
     context.code = answer.code
     const response = failureResponse(answer)
     addTo(response, context.flow?.responseFields, context.hsts)
@@ -294,7 +308,9 @@ export class Pipeline {
     return send(context.exchange, own, answer.close)
   }
 
-  #close({ exchange }: RequestContext, how: 'fin' | 'reset'): Sent {
+  #close(context: RequestContext, how: 'fin' | 'reset'): Sent {
+    const { exchange } = context
+    context.own = true
     exchange.close(how)
     return { bytesIn: exchange.request.body.bytes, bytesOut: 0, firstByteAt: 0, endedAt: this.#parts.clock.monotonic() }
   }
@@ -310,11 +326,13 @@ export class Pipeline {
   #ended(context: RequestContext, sent: Sent): void {
     const { metrics, accessLog, events, clock } = this.#parts
     const { exchange, flow, route, status, code, upstreamDuration } = context
-    const duration = (sent.endedAt === 0 ? clock.monotonic() : sent.endedAt) - context.begun
+    const at = sent.endedAt === 0 ? clock.monotonic() : sent.endedAt
+    const duration = at - context.begun
     metrics.ended(route?.edge ?? '', status, duration, upstreamDuration, sent.bytesIn, sent.bytesOut)
     if (route !== undefined) metrics.routeEnded(route.id, duration)
     const failed = code ?? (sent.failure === undefined ? undefined : FAILURES[sent.failure].code)
     if (failed !== undefined) metrics.failed(failed)
+    countExchange(metrics.rates, context, sent, at)
     const record = {
       connection: exchange.connection,
       request: exchange.request,
@@ -331,7 +349,7 @@ export class Pipeline {
     }
     accessLog?.write(record)
     events.exchange(record)
-    if (context.inside === undefined) this.#parts.observers.ended(record)
+    if (context.inside === undefined && this.#parts.observers.list.length > 0) this.#parts.observers.ended(record)
   }
 }
 

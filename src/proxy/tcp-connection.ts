@@ -12,6 +12,7 @@ import type { CompiledTcpEdge } from '../runtime/tcp-edges.js'
 import type { ConnectionLog } from '../telemetry/access-log.js'
 import type { TrafficEventSource } from '../telemetry/event-fields.js'
 import type { Metrics } from '../telemetry/metrics.js'
+import type { RateOutcome } from '../telemetry/traffic-rates.js'
 import { UpstreamTries } from '../telemetry/upstream-tries.js'
 import type { SocketFacts } from '../transport/connection-facts.js'
 import { DialError } from '../transport/contract.js'
@@ -66,6 +67,8 @@ export class TcpConnection {
   #pipe: TcpPipe | undefined
   #code: string | undefined
   #tries: UpstreamTries | undefined
+  /** Internal edges that policies led it to. */
+  #inner: readonly string[] = []
   readonly #left = (): void => this.#gone.abort('client-gone')
 
   constructor(
@@ -108,8 +111,10 @@ export class TcpConnection {
     try {
       const edge = this.#snapshot.tables.tcpEdges.get(this.#edge)
       const admitted = edge === undefined ? this.#refuse(requestErrors.route.code) : await this.#admit(edge)
-      if ('kind' in admitted) this.#close(admitted)
-      else await this.#carry(admitted)
+      if ('kind' in admitted) {
+        this.#count('refused')
+        this.#close(admitted)
+      } else await this.#carry(admitted)
     } catch (error) {
       log.error({ err: error, connection: this.#facts.id, edge: this.#edge }, 'a connection failed inside the proxy')
       this.#code = requestErrors.internal.code
@@ -148,6 +153,7 @@ export class TcpConnection {
       if (next === undefined) return this.#refuse(requestErrors.internalEntry.code)
       flow.endpoint = { id: next.id, protocol: 'tcp', host: verdict.host, port: verdict.port ?? 0 }
       current = next
+      this.#inner = [...this.#inner, next.id]
     }
   }
 
@@ -161,6 +167,7 @@ export class TcpConnection {
 
   async #carry(edge: CompiledTcpEdge): Promise<void> {
     const found = await this.#dial(edge)
+    this.#count(found === undefined ? 'failed' : 'served')
     if (found === undefined) {
       cut(this.#client)
       return
@@ -246,6 +253,15 @@ export class TcpConnection {
   #close(verdict: Verdict): void {
     if (verdict.kind === 'close' && verdict.how === 'reset') cut(this.#client)
     else this.#client.destroy()
+  }
+
+  /** When it begins, because it may last for hours. */
+  #count(outcome: RateOutcome): void {
+    const { metrics, clock } = this.#parts
+    const { revision } = this.#snapshot
+    const about = { route: undefined, inner: undefined, host: undefined, revision, outcome, at: clock.monotonic() }
+    metrics.rates.count({ ...about, edge: this.#edge, inside: false })
+    for (const edge of this.#inner) metrics.rates.count({ ...about, edge, inside: true })
   }
 
   #record(duration: number): void {

@@ -118,12 +118,14 @@ export type EventNoun = (typeof EVENT_NOUNS)[number]
 /** Nouns of events that others know and nothing here can cause: there are no such resources. */
 const ABSENT_NOUNS: readonly string[] = ['ssh_public_key', 'tcp_address']
 
-/** Events of traffic, of agents and of servers of backends, which no resource makes. */
+/** Events of traffic, of agents, of servers of backends and of guards of writes, which no resource makes. */
 const TRAFFIC = [
   'agent_session_start',
   'agent_session_stop',
   'backend_server_down',
   'backend_server_up',
+  'guard_broken',
+  'guard_ended',
   'http_request_complete',
   'tcp_connection_closed'
 ] as const

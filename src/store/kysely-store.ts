@@ -13,10 +13,10 @@ import type { DeadLetters, Outbox } from './outbox.js'
 import { printable, Queries } from './queries.js'
 import type { Change, RecordKey, SealedRecord, WholeRecord, WholeRequest } from './records.js'
 import { wholeRecords } from './references.js'
-import type { Outcome, Place, RevisionEntry, Store, StoreLog, StoreTransaction } from './store.js'
+import type { HistoryRequest, Outcome, Place, RevisionEntry, Store, StoreLog, StoreTransaction } from './store.js'
 import type { StoreHealth } from './store-health.js'
 import type { Database, Tables } from './tables.js'
-import { KyselyTransaction } from './transaction.js'
+import { amendNote, KyselyTransaction } from './transaction.js'
 
 /** Longer than PostgreSQL lets a transaction without a client stand, so that the last attempt finds it ended. */
 const PATIENCE_MILLISECONDS = 20_000
@@ -129,18 +129,23 @@ export class KyselyStore extends Queries implements Store {
     })
   }
 
-  async history(request: { readonly limit: number; readonly before?: number }): Promise<RevisionEntry[]> {
-    const { limit, before = Number.MAX_SAFE_INTEGER } = request
-    const rows = await this.#database.reads
+  async history(request: HistoryRequest): Promise<RevisionEntry[]> {
+    const { limit, before = Number.MAX_SAFE_INTEGER, after = 0, noting } = request
+    let query = this.#database.reads
       .selectFrom('revisions')
       .selectAll()
       .where('revision', '<', before)
-      .orderBy('revision', 'desc')
-      .limit(limit)
-      .execute()
+      .where('revision', '>', after)
+    if (noting !== undefined) query = query.where('detail', 'like', `%${noting}%`)
+    const rows = await query.orderBy('revision', 'desc').limit(limit).execute()
     return rows.map(({ revision, operation_id, at, detail }) => {
       return { revision, operationId: operation_id, at, detail: JSON.parse(detail) as Json }
     })
+  }
+
+  async amend(revision: number, from: Json, to: Json): Promise<boolean> {
+    this.#mustBeOpen()
+    return await amendNote(this.#database.writes, revision, from, to)
   }
 
   async wholeRecords(request: WholeRequest): Promise<WholeRecord[]> {

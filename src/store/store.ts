@@ -86,6 +86,17 @@ export interface RevisionEntry {
   readonly detail: Json
 }
 
+/** Which revisions of the history are wanted. */
+export interface HistoryRequest {
+  readonly limit: number
+  /** Only revisions below this number. */
+  readonly before?: number
+  /** Only revisions above this number. */
+  readonly after?: number
+  /** Only those whose note, as JSON text, has this part, which holds no `%` and no `_`. */
+  readonly noting?: string
+}
+
 /** Reading of records. Every method rejects with a `StoreError`. */
 export interface StoreReader {
   get(kind: string, id: string): Promise<StoredRecord | undefined>
@@ -171,6 +182,8 @@ export interface StoreTransaction extends StoreReader {
   sealUnder(key: string): Promise<void>
   /** What the history shall say about this revision; holds no secret. */
   note(detail: Json): void
+  /** As `Store.amend`, within the transaction. */
+  amend(revision: number, from: Json, to: Json): Promise<boolean>
   /** Nothing of this transaction will be kept, though its work succeeds. */
   abandon(): void
 }
@@ -202,7 +215,12 @@ export interface Store extends StoreReader {
    */
   transact<T>(operationId: string, work: (transaction: StoreTransaction) => Promise<T>): Promise<Outcome<T>>
   /** Newest first. */
-  history(request: { readonly limit: number; readonly before?: number }): Promise<RevisionEntry[]>
+  history(request: HistoryRequest): Promise<RevisionEntry[]>
+  /**
+   * Changes what the history says about a revision from `from` to `to`; false when it says something else by now, or has
+   * forgotten it. That is no revision of its own. Not for transactions: it would wait for them.
+   */
+  amend(revision: number, from: Json, to: Json): Promise<boolean>
   /** Records of every kind; what is written meanwhile may be among them or not. */
   wholeRecords(request: WholeRequest): Promise<WholeRecord[]>
   /** What one revision changed. */

@@ -307,6 +307,10 @@ export class KyselyTransaction extends Queries implements StoreTransaction {
     this.#detail = detail
   }
 
+  async amend(revision: number, from: Json, to: Json): Promise<boolean> {
+    return await amendNote(this.#open(), revision, from, to)
+  }
+
   abandon(): void {
     this.#abandoned = true
   }
@@ -364,6 +368,17 @@ export class KyselyTransaction extends Queries implements StoreTransaction {
     if (this.#ended) throw new StoreError('STORE_CLOSED', 'the transaction has ended')
     return this.#trx
   }
+}
+
+/** Changes the note of a revision, if it still is `from`. */
+export async function amendNote(database: Kysely<Tables>, revision: number, from: Json, to: Json): Promise<boolean> {
+  const { numUpdatedRows } = await database
+    .updateTable('revisions')
+    .set({ detail: JSON.stringify(to) })
+    .where('revision', '=', revision)
+    .where('detail', '=', JSON.stringify(from))
+    .executeTakeFirstOrThrow()
+  return numUpdatedRows > 0n
 }
 
 function mustBeStorable({ kind, id }: RecordKey): void {

@@ -4,6 +4,7 @@ import type { Failure } from '../flow/exchange.js'
 import type { Phase } from '../flow/flow.js'
 import type { CounterDefinition, PolicyMeter, PolicyServices } from '../policy/services.js'
 import { type Counter as CounterOf, Counters, Level, Spread, Spreads, Total } from './counters.js'
+import { TrafficRates } from './traffic-rates.js'
 
 const featureMetrics = features.flatMap(({ metrics = [] }) => metrics)
 
@@ -18,6 +19,8 @@ const MOST_LABELLED = 1_000
  */
 export class Metrics {
   readonly registry = new Registry()
+  /** How much of the traffic of the last minutes failed or was refused. */
+  readonly rates = new TrafficRates()
   readonly connections: Level
   readonly inFlight: Level
   readonly #requests: Counters<'edge' | 'status'>
@@ -37,6 +40,7 @@ export class Metrics {
   readonly #retries: Total
   readonly #retriesRefused: Total
   readonly #reloads: Counters<'result'>
+  readonly #guards: Counters<'outcome'>
   readonly #revision: Gauge
   readonly #shadows: Counters<'old' | 'new'>
   readonly policy: PolicyMeter
@@ -151,6 +155,12 @@ export class Metrics {
       name: 'sluice_shadow_total',
       help: 'Exchanges that a shadow has seen, by what is decided (old) and what its candidate decides (new).',
       labelNames: ['old', 'new'],
+      registers: [this.registry]
+    })
+    this.#guards = new Counters({
+      name: 'sluice_guards_total',
+      help: 'Guards of writes that ended in this process, by outcome.',
+      labelNames: ['outcome'],
       registers
     })
     this.#revision = new Gauge({ name: 'sluice_revision', help: 'Revision of the running configuration.', registers })
@@ -248,6 +258,11 @@ export class Metrics {
   /** A shadow has seen an exchange. Both are words of closed sets. */
   shadowed(old: string, candidate: string): void {
     this.#shadows.count({ old, new: candidate })
+  }
+
+  /** The guard of a write has ended. `outcome` is a word of a closed set. */
+  guardEnded(outcome: string): void {
+    this.#guards.count({ outcome })
   }
 
   /** This revision of the store serves from now on. */

@@ -103,6 +103,7 @@ export class MessageBody implements Body {
   #wanted = false
   #bytes = 0
   #arrived = 0
+  #watcher: ((chunk: Uint8Array) => void) | undefined = undefined
   /** Why it broke; the owner sets it before it destroys the message. */
   failure: Failure
   /** The sender holds the body back until it is wanted (RFC 9110 10.1.1). */
@@ -178,6 +179,7 @@ export class MessageBody implements Body {
         message.removeListener('close', onClose)
       }
       const onData = (chunk: Buffer): void => {
+        this.#watcher?.(chunk)
         front.push(chunk)
         this.#arrived = front.length
         if (front.length <= limit) return
@@ -211,6 +213,16 @@ export class MessageBody implements Body {
   /** Discards the rest, whatever consumed the body before. */
   drain(): void {
     this.#message.resume()
+  }
+
+  watch(listener: (chunk: Uint8Array) => void): void {
+    const front = this.#front
+    if (front !== undefined && front.length > 0) {
+      const all = front.takeAll()
+      front.push(all)
+      listener(all)
+    }
+    this.#watcher = listener
   }
 
   discard(): void {
@@ -259,7 +271,10 @@ export class MessageBody implements Body {
     this.#taken = true
     this.#want()
     const chunk = this.#message.read() as Buffer | null
-    if (chunk !== null) this.#bytes += chunk.length
+    if (chunk !== null) {
+      this.#bytes += chunk.length
+      this.#watcher?.(chunk)
+    }
     this.#settle(true)
     sink.finish(trailers === undefined ? this.trailers : trailers(), chunk ?? undefined)
     done(true)
@@ -288,7 +303,11 @@ export class MessageBody implements Body {
       process.nextTick(first.done, true)
       return first.stop
     }
-    const stop = copy(message, first.into, counted, (complete) => {
+    const arrived = (bytes: number, chunk: Uint8Array): void => {
+      counted(bytes)
+      this.#watcher?.(chunk)
+    }
+    const stop = copy(message, first.into, arrived, (complete) => {
       this.#settle(complete)
       first.done(complete)
     })

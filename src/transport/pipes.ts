@@ -14,11 +14,11 @@ type Copied = (complete: boolean) => void
 export function copy(
   source: Readable,
   sink: Writable,
-  carried: ((bytes: number) => void) | undefined,
+  carried: ((bytes: number, chunk: Uint8Array) => void) | undefined,
   done: Copied
 ): () => void {
   const onData = (chunk: Uint8Array): void => {
-    carried?.(chunk.length)
+    carried?.(chunk.length, chunk)
     if (!sink.write(chunk)) source.pause()
   }
   const onDrain = (): void => {

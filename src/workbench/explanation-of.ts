@@ -5,7 +5,6 @@ import type { Snapshot } from '../runtime/snapshot.js'
 import type { ExchangeRecord } from '../telemetry/access-log.js'
 import { isSensitive, REDACTED, redactUrl } from '../telemetry/redaction.js'
 import type { ExplainedStep, ExplanationRecorder } from './explanation.js'
-import type { ImaginedRequest } from './imagined-exchange.js'
 
 /** Fields of a message: names and values by turns. */
 type Fields = readonly string[]
@@ -63,11 +62,26 @@ export interface Explanation {
   readonly omitted: number
 }
 
+/** The decision in a few words, the same for all exchanges that are decided alike: `forwarded`, `429 rate-limit`, `closed`. */
+export function decisionText({ outcome, status, code, by }: Explanation['decision']): string {
+  if (outcome === 'closed') return by === null ? 'closed' : `closed ${by.action}`
+  if (by !== null) return `${status} ${by.action}`
+  return outcome === 'forwarded' ? 'forwarded' : `${status} ${code ?? 'answered'}`
+}
+
+interface AskedRequest {
+  readonly method: string
+  /** Absolute. */
+  readonly url: string
+  readonly headers: Fields
+  readonly clientAddress: string
+}
+
 interface Found {
   /** Wall time, milliseconds. */
   readonly at: number
   readonly snapshot: Snapshot
-  readonly request: ImaginedRequest
+  readonly request: AskedRequest
   readonly entry: EntryFacts
   readonly recorder: ExplanationRecorder
   readonly reveal: boolean
@@ -92,7 +106,7 @@ export function explanationOf(found: Found): Explanation {
     revision: snapshot.revision,
     request: {
       method: request.method,
-      url: reveal ? request.url.href : redactUrl(request.url.href),
+      url: reveal ? request.url : redactUrl(request.url),
       client_ip: flow?.clientAddress ?? request.clientAddress,
       headers: shown(request.headers)
     },
@@ -154,7 +168,8 @@ function whyNot({ match, path: own }: Route, path: string, taken: Route | undefi
   return 'the path of another route is longer'
 }
 
-function redactedFields(headers: Fields): string[] {
+/** Fields of a message without the values of those that sound like secrets. */
+export function redactedFields(headers: Fields): string[] {
   return headers.map((value, i) =>
     i % 2 === 1 ? (isSensitive(headers[i - 1] as string) ? REDACTED : redactUrl(value)) : value
   )

@@ -1,4 +1,4 @@
-import type { Exchange } from '../flow/exchange.js'
+import type { ConnectionFacts, Exchange, RequestHead } from '../flow/exchange.js'
 import type { EntryFacts, InternalRequests } from '../flow/flow.js'
 import { Flow } from '../flow/flow.js'
 import { closeConnection } from '../flow/verdict.js'
@@ -39,6 +39,25 @@ export interface LabParts {
   readonly metrics: Metrics
   /** Shows what sounds like a secret too. */
   readonly reveal: boolean
+}
+
+/** A request as its transport gave it. */
+export interface RepeatedRequest {
+  readonly connection: ConnectionFacts
+  readonly entry: EntryFacts
+  readonly head: RequestHead
+  readonly body: Uint8Array | undefined
+  /** Of the one that the connection is taken to come from. */
+  readonly clientAddress: string
+  /** Absolute. */
+  readonly url: string
+}
+
+/** How it was decided. */
+export interface Repeated {
+  readonly explanation: Explanation
+  /** Something that decides it reads its body. */
+  readonly readsBody: boolean
 }
 
 /** Bytes of an answer that are kept. */
@@ -109,23 +128,44 @@ export class Lab {
    * the request says.
    */
   async ask(request: ImaginedRequest, stub = this.#parts.stub): Promise<Explanation> {
-    const { clock, region, reveal } = this.#parts
+    const { clock, region } = this.#parts
     this.#stub = stub
-    const snapshot = this.#snapshot
-    const entry = imaginedEntry(request.url, entriesOf(snapshot, region))
+    const entry = imaginedEntry(request.url, entriesOf(this.#snapshot, region))
     const connection = imaginedConnection(request, entry, clock.wall())
+    const head = imaginedHead(request)
+    const { url, clientAddress, body } = request
+    const { explanation } = await this.#run(
+      { connection, entry, head, body, clientAddress, url: url.href },
+      request.headers
+    )
+    return explanation
+  }
+
+  /** As `ask`, for an exchange as its transport gave it. */
+  async repeat(request: RepeatedRequest, stub: UpstreamStub): Promise<Repeated> {
+    this.#stub = stub
+    return await this.#run(request, request.head.headers)
+  }
+
+  /** `shown`: the fields as the explanation has them. */
+  async #run(
+    { connection, entry, head, body, clientAddress, url }: RepeatedRequest,
+    shown: readonly string[]
+  ): Promise<Repeated> {
+    const { clock, reveal } = this.#parts
+    const snapshot = this.#snapshot
     const recorder = new ExplanationRecorder({ reveal, imagined: true })
     this.#recorder = recorder
     this.#record = undefined
     this.#sent = undefined
-    const exchange = new InternalExchange(connection, imaginedHead(request), request.body, MOST_ANSWER, clock)
+    const exchange = new InternalExchange(connection, head, body, MOST_ANSWER, clock)
     const admitted = this.#connect(exchange, entry, recorder)
     if (admitted.refused === undefined) await this.#pipeline.serve(exchange, entry, admitted.results)
     const gathered = admitted.refused === undefined ? await exchange.answer : undefined
-    return explanationOf({
+    const explanation = explanationOf({
       at: clock.wall(),
       snapshot,
-      request,
+      request: { method: head.method, url, headers: shown, clientAddress },
       entry,
       recorder,
       reveal,
@@ -134,6 +174,7 @@ export class Lab {
       answer: typeof gathered === 'string' ? undefined : gathered,
       connectDecision: admitted.refused
     })
+    return { explanation, readsBody: exchange.isBodyWanted }
   }
 
   /** `on_tcp_connect`, as for the connection of the request. */

@@ -3,6 +3,7 @@ import type { Account } from '../../src/api/calls.js'
 import type { Entrance } from '../../src/control/access.js'
 import type { Call, Done, Principal, Shown, Written } from '../../src/control/calls.js'
 import { ControlError, controlErrors } from '../../src/control/errors.js'
+import type { Json } from '../../src/lib/json.js'
 import { KEY } from './asking.js'
 
 const PRINCIPAL: Principal = { id: 'usr_1', role: 'administrator', subject: 'operator', key: null }
@@ -94,7 +95,14 @@ export class AccountDouble implements Account {
   readonly reverts = {
     revert: async (revision: number, mode: object) => {
       this.#note('revert', 'revision', { revision, ...mode })
-      return { ...done, body: { reverts: { id: revision } } }
+      return { ...done, by: revision + 1, body: { reverts: { id: revision } } }
+    }
+  }
+
+  readonly exports = {
+    at: async (revision: number) => {
+      this.#note('at', 'export', { revision })
+      return { format: 'sluice-account/1' as const, version: '1.2.3', users: [], records: {} }
     }
   }
 
@@ -109,7 +117,15 @@ export class AccountDouble implements Account {
     },
     diff: async (revision: number) => {
       this.#note('diff', 'revision', { revision })
-      return { id: revision, changes: [] }
+      return {
+        id: revision,
+        uri: 'u',
+        revision: { id: revision, uri: 'u' },
+        from: { id: revision - 1, uri: null },
+        created_at: '2026-01-31T12:00:00Z',
+        principal: null,
+        changes: []
+      }
     }
   }
 
@@ -118,6 +134,20 @@ export class AccountDouble implements Account {
       this.#note('explain', 'explanation', { body })
       return []
     }
+  }
+
+  readonly exchanges = {
+    list: async (criteria: object, page: object) => this.#noted('list', { criteria, page }),
+    get: (id: string) => this.#noted('get', { id }),
+    archive: async (criteria: object, limit: number) => this.#noted('archive', { criteria, limit }),
+    clear: () => this.#note('clear', 'exchange', {}),
+    follow: (criteria: object) => {
+      this.#note('follow', 'exchange', { criteria })
+      return () => undefined
+    },
+    makeKey: (body: unknown) => this.#noted('makeKey', { body }),
+    replay: async (id: string, body: unknown) => this.#noted('replay', { id, body }),
+    compare: async (body: unknown) => this.#noted('compare', { body })
   }
 
   readonly shadows = {
@@ -192,5 +222,10 @@ export class AccountDouble implements Account {
     const { failure } = this
     this.failure = undefined
     if (failure !== undefined) throw failure
+  }
+
+  #noted(operation: string, request: object): Json {
+    this.#note(operation, 'exchange', request)
+    return { id: 'exch_1' }
   }
 }

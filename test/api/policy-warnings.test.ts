@@ -80,3 +80,109 @@ t.test('all errors of a document are told at once', async (t) => {
   const single = await ask(path, { method: 'PUT', body: { value: 'on_http_request: 1' } })
   t.notOk('problems' in single.json)
 })
+
+const rule = (expressions: string[], ...actions: object[]) => ({ expressions, actions })
+const DENY = { type: 'deny' }
+const limit = {
+  type: 'rate-limit',
+  config: { name: 'api', algorithm: 'sliding_window', capacity: 1, rate: '60s', bucket_key: ['conn.client_ip'] }
+}
+
+/** A policy with each of the traps, and the codes in its order. */
+const TRAPS = {
+  on_http_request: [
+    rule(["req.headers['x-token'][0] != 's3cret-0'"], DENY),
+    rule(["req.method == 'GET'", "req.method == 's3cret-1'"], DENY),
+    rule(["req.host != 'a' || req.host != 's3cret-2'"], limit, limit),
+    rule(["req.host == 's3cret-3'"], { type: 'redirect', config: { from: 's3cret-4', to: 's3cret-5/$1' } }),
+    rule(["req.url.path.startsWith('/s3cret-6')"], DENY),
+    rule(["req.url.path == '/s3cret-6/x'"], DENY, { type: 'log', config: { metadata: { a: 's3cret-7' } } }),
+    rule([], DENY),
+    rule([], DENY)
+  ]
+}
+const CODES = [
+  'RULE_FAILS_OPEN',
+  'RULE_NEVER_MATCHES',
+  'CONDITION_ALWAYS_TRUE',
+  'LIMIT_NAME_REPEATED',
+  'GROUP_MISSING',
+  'RULE_SHADOWED',
+  'ACTION_UNREACHABLE',
+  'RULE_UNREACHABLE'
+]
+
+const codesOf = (warnings: readonly { code: string }[]) => warnings.map(({ code }) => code)
+
+t.test('every write that makes a policy serve is answered with its warnings, and the dry run of it', async (t) => {
+  const { ask } = await openAccount(t)
+  const { id } = await make(ask, '/edges/https', { hostports: ['app.test:443'] })
+  const routes = `/edges/https/${id}/routes`
+  const traffic_policy = { value: JSON.stringify(TRAPS) }
+  const good = { value: JSON.stringify({ on_http_request: [rule(["req.method == 'PUT'"], DENY)] }) }
+  const posted = { method: 'POST', body: { match: '/', traffic_policy } }
+  const dry = await ask(`${routes}?dry_run=true`, posted)
+  t.same([dry.status, dry.json.status_code, codesOf(dry.json.warnings)], [200, 201, CODES])
+  const created = await ask(routes, posted)
+  t.same([created.status, created.json.warnings], [201, dry.json.warnings])
+  const path = `${routes}/${created.json.id}`
+  const patch = (body: object, query = '') => ask(`${path}${query}`, { method: 'PATCH', body })
+  t.notOk('warnings' in (await patch({ description: 'another' })).json, 'the policy is the same')
+  t.notOk('warnings' in (await patch({ traffic_policy: good })).json, 'nothing is doubtful')
+  t.same(codesOf((await patch({ traffic_policy }, '?dry_run=true')).json.warnings), CODES)
+  t.same(codesOf((await patch({ traffic_policy })).json.warnings), CODES)
+  t.notOk('warnings' in (await patch({ traffic_policy })).json, 'it serves already')
+
+  const strict = { value: JSON.stringify({ strict_expressions: true, ...TRAPS }) }
+  t.same(codesOf((await patch({ traffic_policy: strict })).json.warnings), CODES.slice(1))
+  t.equal((await ask(path, { method: 'DELETE' })).status, 204)
+  const last = (await ask('/revisions?limit=1')).json.revisions[0].id
+  const tried = await ask(`/revisions/${last}/revert?dry_run=true`, { method: 'POST' })
+  t.same(codesOf(tried.json.warnings), CODES.slice(1))
+  const reverted = await ask(`/revisions/${last}/revert`, { method: 'POST' })
+  t.same([reverted.status, codesOf(reverted.json.warnings)], [200, CODES.slice(1)])
+
+  const connections = { on_tcp_connect: [rule([], DENY), rule([], DENY)] }
+  const tcp = { value: JSON.stringify(connections) }
+  const edge = await make(ask, '/edges/tcp', { traffic_policy: tcp })
+  t.same(codesOf(edge.warnings), ['RULE_UNREACHABLE'])
+})
+
+t.test('the log has each warning once, with its place and without the text of the document', async (t) => {
+  const { ask, logged } = await openAccount(t)
+  const { id } = await make(ask, '/edges/https', { hostports: ['app.test:443'] })
+  const body = { match: '/', traffic_policy: { value: JSON.stringify(TRAPS) } }
+  const before = logged.length
+  await ask(`/edges/https/${id}/routes?dry_run=true`, { method: 'POST', body })
+  t.equal(logged.length, before, 'what was not written is not logged')
+  const { id: route } = await make(ask, `/edges/https/${id}/routes`, body)
+  const lines = logged.slice(before).filter(({ message }) => message.startsWith('a policy: '))
+  t.same(codesOf(lines.map(({ fields }) => fields as { code: string })), CODES)
+  t.match(lines[0]?.fields, {
+    source: `/edges/https/${id}/routes/${route}/traffic_policy`,
+    path: 'on_http_request[0].expressions[0]',
+    line: 1,
+    column: Number,
+    operation: /^op_/,
+    revision: Number
+  })
+  t.match(lines[0]?.message, /^a policy: a rule that denies does not match when a value is absent/)
+  t.notMatch(JSON.stringify(logged), /s3cret/)
+})
+
+t.test('the description of the API has warnings where answers have them', async (t) => {
+  const { ask } = await openAccount(t)
+  const { schemas } = (await ask('/openapi.json')).json.components
+  const named = ['HttpsEdgeRoute', 'HttpsEdgeRouteTrafficPolicy', 'TcpEdge', 'RevisionReverted', 'DryRun']
+  for (const name of named) {
+    t.match(
+      schemas[name].properties.warnings,
+      { type: 'array', items: { $ref: '#/components/schemas/PolicyWarning' } },
+      name
+    )
+    t.notOk(schemas[name].required?.includes('warnings'), `${name}: only with a doubt`)
+  }
+  t.notOk('warnings' in schemas.HttpsEdge.properties, 'it has no policy')
+  t.notOk('warnings' in schemas.HttpsEdgeRouteCreate.properties, 'no request has them')
+  t.same(schemas.PolicyWarning.required, ['code', 'message', 'path', 'line', 'column'])
+})

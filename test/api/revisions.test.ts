@@ -31,7 +31,9 @@ t.test('each accepted write is a revision, with who made it, when, and how much 
     created: 1,
     updated: 0,
     deleted: 0,
-    reverts: null
+    reverts: null,
+    reason: null,
+    guard: null
   })
   t.match(first.principal.id, /^usr_/)
   t.match(last, { operation_id: deleted.headers['service-operation-id'], created: 0, deleted: 1 })
@@ -70,7 +72,9 @@ t.test('a difference shows what changed and nothing else', async (t) => {
       id: policy.id,
       uri: policy.uri,
       change: 'updated',
+      description: 'after',
       fields: { description: { before: 'before', after: 'after' } },
+      differences: [{ field: 'description', before: 'before', after: 'after' }],
       secrets: []
     }
   ])

@@ -150,6 +150,14 @@ on_http_response:
   t.ok(work.milliseconds > 0 && work.slowest > 0)
   t.same(got.length, 6, 'the upstream has seen each request once')
   t.ok(got.every(({ headers }) => headers['x-marked'] === undefined))
+  const where = encodeURIComponent(`exchange.shadow == '${shadow.id}'`)
+  const { exchanges } = (await ask(`/exchanges?where=${where}`, { key })).json
+  t.ok(exchanges.length >= 4, 'each kind of difference is in the recorder')
+  const denied = exchanges.find(({ url }: { url: string }) => url.includes('/admin'))
+  t.match((await ask(`/exchanges/${denied.id}`, { key })).json, {
+    decided: 'forwarded',
+    shadow: { id: shadow.id, decision: { decision: 'denied', status: 403 }, differs: ['decision'] }
+  })
   const metrics = (await ask('/metrics', { key })).text
   t.match(metrics, /sluice_shadow_total\{old="forwarded",new="denied"\} 2/)
   t.match(metrics, /sluice_shadow_total\{old="forwarded",new="rewritten"\} 2/)

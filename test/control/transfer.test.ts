@@ -424,3 +424,33 @@ t.test('an export is of one revision while others write', async (t) => {
   await writing
   t.ok(counts.length > 2 && counts.some((count) => count > 0 && count < 300), 'it was read in the middle')
 })
+
+t.test('what the history does not keep of a revision is named, and what it does not need is no matter', async (t) => {
+  const { store, seal, ids } = await full(t)
+  const was = await exported(store, { seal })
+  const first = await store.revision()
+  const records = new Records(seal)
+  const vault = (await records.find(store, 'vault', ids.vault as string))?.record
+  await store.transact(operation(), async (tx) => {
+    await tx.insert({ kind: 'vault', id: idOf('vault', 7), body: { ...vault?.body, name: 'new' } })
+  })
+  t.equal(comparable(await exported(store, { seal, at: first })), comparable(was), 'what was made since was not there')
+  await store.transact(operation(), async (tx) => {
+    await tx.update('vault', ids.vault as string, { body: { ...vault?.body, description: 'other' } })
+  })
+  const incomplete = {
+    code: 'REVISION_INCOMPLETE',
+    message: new RegExp(`vault ${ids.vault} \\(revision ${first + 2}\\)`)
+  }
+  await t.rejects(exported(store, { seal, at: first }), incomplete)
+  t.match((await exported(store, { seal, at: first + 2 })).records.vault, [
+    { fields: { name: 'new' } },
+    { fields: { description: 'other' } }
+  ])
+  await store.forgetHistory(first + 2)
+  await t.rejects(exported(store, { seal, at: first }), {
+    code: 'NOT_FOUND',
+    message: /older than what the history keeps/
+  })
+  await t.rejects(exported(store, { seal, at: first + 3 }), { code: 'NOT_FOUND', message: /the last one is/ })
+})

@@ -36,13 +36,18 @@ export interface Ways {
   readonly prune?: boolean
   readonly dryRun?: boolean
   readonly requireReserved?: boolean
+  /** Of an export: an earlier revision. */
+  readonly at?: number
 }
 
 export const newSealer = () => new Sealer(sealKey(randomBytes(32)))
 
-export async function exported(store: Store, { seal = newSealer(), passphrase }: Ways = {}): Promise<AccountDocument> {
+export async function exported(
+  store: Store,
+  { seal = newSealer(), passphrase, at }: Ways = {}
+): Promise<AccountDocument> {
   const secrets = passphrase === undefined ? {} : { secrets: await newPassphraseKey(passphrase, LEAST_COST) }
-  return await exportAccount(store, clock, { resources, records: new Records(seal), version: '1.2.3', ...secrets })
+  return await exportAccount(store, clock, { resources, records: new Records(seal), version: '1.2.3', at, ...secrets })
 }
 
 /** Imports what has gone through text, as between machines. */

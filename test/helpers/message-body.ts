@@ -20,6 +20,7 @@ export class ScriptedBody implements Body {
   claimed = 0
   #reader: Readable | undefined
   #discarded = false
+  #watcher: ((chunk: Uint8Array) => void) | undefined
   trailers: HeaderList | undefined
 
   constructor(chunks: readonly (string | Uint8Array)[], options: ScriptedBodyOptions = {}) {
@@ -36,6 +37,10 @@ export class ScriptedBody implements Body {
 
   get taken(): boolean {
     return this.claimed > 0 || this.#discarded
+  }
+
+  watch(listener: (chunk: Uint8Array) => void): void {
+    this.#watcher = listener
   }
 
   claim(): Readable {
@@ -55,6 +60,7 @@ export class ScriptedBody implements Body {
     for (const chunk of this.#chunks) {
       const bytes = Buffer.from(chunk)
       this.bytes += bytes.length
+      this.#watcher?.(bytes)
       yield bytes
     }
     if (this.#options.failure !== undefined) throw new Error('broken')

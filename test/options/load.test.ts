@@ -78,6 +78,7 @@ t.test('without anything the defaults hold', async (t) => {
     access_log: true,
     access_log_sample: 1,
     log: { level: 'info', buffer: 4_194_304 },
+    recorder: { memory: 16_777_216, bodies: 0, file_bytes: 67_108_864 },
     rate_limit_headers: 'none',
     limiter: { budget: 1_073_741_824 },
     geoip: {},

@@ -176,7 +176,8 @@ t.test('actions must be known, supported, and stand in one of their phases', asy
 t.test('what can never run is told of', async (t) => {
   const text = 'on_http_request:\n  - actions: [{type: end}, {type: end}, {type: end}]\n  - actions: [{type: end}]\n'
   t.same(short(compile(text, recording().actions).problems), [
-    '(2:35 ACTION_UNREACHABLE on_http_request[0].actions[1].type)'
+    '(2:35 ACTION_UNREACHABLE on_http_request[0].actions[1].type)',
+    '(3:22 RULE_UNREACHABLE on_http_request[1])'
   ])
 })
 

@@ -104,7 +104,7 @@ t.test('a strict document fails closed when something is absent', async (t) => {
     lenient,
     {
       verdicts: [
-        { verdict: refuse({ status: 500, code: 'POLICY_EXPRESSION' }), by: 'expression' },
+        { verdict: refuse({ status: 500, code: 'POLICY_VALUE_ABSENT' }), by: 'expression' },
         { verdict: closeConnection, by: 'expression' }
       ],
       trail: [],

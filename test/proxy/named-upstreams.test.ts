@@ -204,9 +204,10 @@ t.test('a name server that says nothing costs requests nothing once an answer is
 })
 
 t.test('a TCP edge takes the other address, too', async (t) => {
-  const { sluice } = await stand(t, { 'tcp.test': ['127.0.0.1', '127.0.0.2'] })
+  // No other process listens at the first address, whatever its ports are.
+  const { sluice } = await stand(t, { 'tcp.test': ['127.0.0.77', '127.0.0.78'] })
   const server = createTcpServer((socket) => socket.end('here'))
-  server.listen(0, '127.0.0.2')
+  server.listen(0, '127.0.0.78')
   await once(server, 'listening')
   t.teardown(() => server.close())
   const { port } = server.address() as AddressInfo

@@ -369,6 +369,42 @@ function history(t: TapTest, fresh: Fresh): void {
     )
   })
 
+  t.test('what the history says is amended when it says what is expected, and a part of it is found', async (t) => {
+    const { store } = await fresh()
+    for (const state of ['open', 'shut', 'open']) {
+      await store.transact(operation(), async (transaction) => {
+        await transaction.insert({ kind: 'door', id: `${transaction.number}`, body: 0 })
+        transaction.note({ door: 'ä "x"', state })
+      })
+    }
+    const numbers = async (after = 0) =>
+      (await store.history({ limit: 9, after, noting: '"state":"open"' })).map(({ revision }) => revision)
+    t.same(await numbers(), [3, 1])
+    t.same(await numbers(1), [3])
+    const [from, to] = [
+      { door: 'ä "x"', state: 'open' },
+      { door: 'ä "x"', state: 'shut' }
+    ]
+    t.equal(await store.amend(1, from, to), true)
+    t.equal(await store.amend(1, from, to), false, 'it says so already')
+    t.equal(await store.amend(9, from, to), false, 'there is no such revision')
+    t.same(await numbers(), [3])
+    t.equal(await store.revision(), 3, 'that is no revision')
+    await t.rejects(
+      store.transact(operation(), async (transaction) => {
+        t.equal(await transaction.amend(3, from, to), true)
+        throw new Error('no')
+      })
+    )
+    t.same(await numbers(), [3], 'it is undone with its transaction')
+    await store.transact(operation(), async (transaction) => {
+      await transaction.update('door', '3', { body: 1 })
+      await transaction.amend(3, from, to)
+    })
+    t.same(await numbers(), [])
+    t.match(await store.history({ limit: 9, before: 4, after: 2 }), [{ revision: 3, detail: to }])
+  })
+
   t.test('a revision without changed records still counts', async (t) => {
     const { store } = await fresh()
     await put(store, 'edge', 'a')

@@ -87,7 +87,7 @@ t.test('a value that is absent, one that fails, and a strict policy', async (t) 
     `strict_expressions: true\non_http_request:${rule("req.headers['x-token'][0] != 'a'")}`
   ).ask()
   t.match(rulesOf(strict, 'on_http_request'), [{ outcome: 'failed', reason: /no such key/ }])
-  t.match(strict.decision, { outcome: 'answered', status: 500, code: 'POLICY_EXPRESSION' })
+  t.match(strict.decision, { outcome: 'answered', status: 500, code: 'POLICY_VALUE_ABSENT' })
 })
 
 t.test('actions say what they published and changed, on the way there and back', async (t) => {

@@ -109,7 +109,8 @@ function stand(text: string) {
     publicUrl: { read: () => 'http://api.test' } as never,
     challenges: new ChallengeTable(),
     rateLimitHeaders: 'none',
-    geo: noGeo
+    geo: noGeo,
+    recorder: { attends: () => nothing, shadowed: nothing }
   })
   const entry = { id: 'default', protocol: 'http', host: '127.0.0.1', port: 80, region: '' } as const
   const send = (path: string, clientAddress = '192.0.2.1', method = 'GET') => {

@@ -5,8 +5,10 @@ import t from 'tap'
 import { PolicyBench } from '../../src/app/lab.js'
 import { openGeo } from '../../src/lib/geo.js'
 import type { ImaginedRequest } from '../../src/workbench/imagined-exchange.js'
+import { asker } from '../api/asking.js'
 import { fixture } from '../helpers/files.js'
 import { startSluice } from '../helpers/sluice.js'
+import { until } from '../helpers/until.js'
 
 const folder = fixture('policies/')
 const published = JSON.parse(readFileSync(new URL('published.json', folder), 'utf8')) as {
@@ -106,10 +108,19 @@ t.test('what is imagined is decided as what is sent, for every policy that peopl
   t.teardown(() => new Promise((done) => upstream.close(done)))
   const sluice = await startSluice(t, {
     upstream: { port: (upstream.address() as AddressInfo).port },
-    policy: 'on_http_request: []'
+    policy: 'on_http_request: []',
+    options: { RECORDER_WHERE: 'true', RECORDER_BODIES: '64KiB' }
   })
+  const api = asker('127.0.0.1', sluice.apiPort)
+  const { apiKey: key } = sluice
+  const replayed = async (count: number) => {
+    await until(async () => (await api('/exchanges', { key })).json.exchanges.length === count)
+    const { json } = await api('/replay', { method: 'POST', key, body: {} })
+    await api('/exchanges', { method: 'DELETE', key })
+    return json as { changed: number; same: number; not_judged: number; recorded: { other: number }; matrix: object }
+  }
   const geo = await openGeo()
-  let [compared, decided, outside] = [0, 0, 0]
+  let [compared, decided, outside, judged, unjudged] = [0, 0, 0, 0, 0]
   for (const { file, expect } of published) {
     if (expect !== 'accept') continue
     const text = readFileSync(new URL(`published/${file}`, folder), 'utf8')
@@ -124,12 +135,14 @@ t.test('what is imagined is decided as what is sent, for every policy that peopl
     const made = bench.open({ now: Date.now(), stub, outside: unanswered })
     if ('problems' in made) continue
     const requests = requestsFor(text, randoms(file.length + 1))
+    let exchanges = 0
     const imagined: { readonly asked: Asked; readonly answer: Answer }[] = []
     for (const asked of requests) {
-      const { decision, response } = await made.lab.ask(imaginedRequest(asked))
+      const { decision, response, steps } = await made.lab.ask(imaginedRequest(asked))
       const location = fieldOf(response?.headers ?? [], 'location')
       imagined.push({ asked, answer: { status: decision.status, code: decision.code ?? undefined, location } })
       if (decision.by !== null) decided++
+      if (!steps.some(({ on, outcome }) => on === 'connect' && outcome === 'closed')) exchanges++
     }
     // What another server says cannot be known; that it was not asked is said.
     if (asksOthers) {
@@ -137,14 +150,21 @@ t.test('what is imagined is decided as what is sent, for every policy that peopl
       continue
     }
     await sluice.reload(text)
+    await api('/exchanges', { method: 'DELETE', key })
     for (const { asked, answer } of imagined) {
       const real = await ask(sluice.port, asked)
       compared++
       t.same(real, answer, `${file}: ${JSON.stringify(asked)}`)
     }
+    const { changed, same, not_judged, recorded, matrix } = await replayed(exchanges)
+    t.same([changed, recorded.other], [0, 0], `${file}: replayed as it was: ${JSON.stringify(matrix)}`)
+    judged += same
+    unjudged += not_judged
   }
   t.ok(compared > 800, `${compared} requests`)
   t.ok(decided > 100, `${decided} of them are decided by a rule`)
+  t.ok(judged > 800, `${judged} replayed requests are judged`)
+  t.ok(unjudged < judged / 10, `${unjudged} are not`)
   t.ok(outside < 60, `${outside} policies ask others`)
 })
 

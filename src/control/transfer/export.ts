@@ -3,12 +3,14 @@ import type { Clock } from '../../lib/clock.js'
 import { newId } from '../../lib/id.js'
 import { isObject, type Json } from '../../lib/json.js'
 import type { Sealer } from '../../lib/seal.js'
+import { Slices, type Steps } from '../../lib/slices.js'
 import type { Resource } from '../../resources/resource.js'
 import { checkValue } from '../../schema/check.js'
 import { type Body, type Field, noContext, type Reading, type ResourceRecord } from '../../schema/field.js'
 import type { StoredRecord } from '../../store/records.js'
 import type { Store, StoreReader } from '../../store/store.js'
 import { USER, USER_NAMES } from '../access.js'
+import { ControlError, controlErrors } from '../errors.js'
 import { everyRecord, type Records } from '../records.js'
 import {
   ACCOUNT_FORMAT,
@@ -17,6 +19,7 @@ import {
   type RecordEntry,
   type UserEntry
 } from './document.js'
+import { type PastRecord, PastRecords } from './past.js'
 
 /** What the service has put into a record: `shown` stands in its answers, `hidden` (hashes of tokens) never does. */
 interface MadeValues {
@@ -95,7 +98,7 @@ function matches(schema: AnswerSchema, value: unknown): boolean {
 }
 
 /** As much of a request's JSON Schema as says how its values are written. */
-export interface RequestSchema {
+interface RequestSchema {
   readonly type?: unknown
   readonly properties?: Readonly<Record<string, RequestSchema>>
   readonly writeOnly?: boolean
@@ -193,30 +196,84 @@ interface ExportOptions {
   readonly secrets?: { readonly parameters: PassphraseParameters; readonly sealer: Sealer }
 }
 
+/** How often others may write between the reading of the history and that of the records. */
+const ATTEMPTS = 5
+
 /**
  * The whole account at one revision. It is read as the writer's turn, which nothing is written in: other writers wait so
- * long, and no record is of another revision than the next.
+ * long, and no record is of another revision than the next. `at`: an earlier revision, as the history tells it; fails with
+ * `NOT_FOUND` when it never was or is older than what the history keeps, and with `REVISION_INCOMPLETE`.
  */
-export async function exportAccount(store: Store, clock: Clock, options: ExportOptions): Promise<AccountDocument> {
-  const { value } = await store.transact(newId('op', clock.wall()), async (tx) => {
-    tx.abandon()
-    return await readAccount(tx, options)
-  })
-  return value
+export async function exportAccount(
+  store: Store,
+  clock: Clock,
+  { at, ...options }: ExportOptions & { readonly at?: number | undefined }
+): Promise<AccountDocument> {
+  const past = at === undefined ? undefined : new PastRecords(store, exportedOf(options.resources), at)
+  for (let attempt = 0; attempt < ATTEMPTS; attempt++) {
+    await past?.follow()
+    past?.mustBeKnown()
+    const { value } = await store.transact(newId('op', clock.wall()), async (tx) => {
+      tx.abandon()
+      const isBehind = past !== undefined && past.read !== tx.previous
+      return isBehind ? undefined : await readAccount(tx, options, past)
+    })
+    if (value !== undefined) return value
+  }
+  throw new ControlError(controlErrors.BUSY, 'other processes write all the time; try again')
 }
 
-async function readAccount(reader: StoreReader, options: ExportOptions): Promise<AccountDocument> {
+/** Those that a client makes. */
+function exportedOf(resources: readonly Resource[]): readonly Resource[] {
+  return resources.filter(({ operations }) => operations.includes('create'))
+}
+
+async function readAccount(reader: StoreReader, options: ExportOptions, past?: PastRecords): Promise<AccountDocument> {
   const { resources, version, secrets } = options
   const users: UserEntry[] = []
-  for (const stored of await oldestFirst(reader, USER)) users.push(await userEntry(reader, stored))
+  for (const stored of await oldestFirst(reader, USER)) {
+    if (past?.isNewer(stored) !== true) users.push(await userEntry(reader, stored))
+  }
   const records: Record<string, RecordEntry[]> = {}
-  for (const resource of resources) {
-    if (!resource.operations.includes('create')) continue
-    const entries = (await oldestFirst(reader, resource.name)).map((stored) => recordEntry(resource, stored, options))
+  for (const resource of exportedOf(resources)) {
+    const there = await oldestFirst(reader, resource.name)
+    const entries = await new Slices().run(entriesOf(resource, there, options, past))
     if (entries.length > 0) records[resource.name] = entries
   }
   const header = { format: ACCOUNT_FORMAT, version } as const
   return { ...header, ...(secrets === undefined ? {} : { secrets: secrets.parameters }), users, records }
+}
+
+function* entriesOf(
+  resource: Resource,
+  there: readonly StoredRecord[],
+  { records, secrets }: ExportOptions,
+  past: PastRecords | undefined
+): Steps<RecordEntry[]> {
+  const all: PastRecord[] = []
+  for (const stored of there) {
+    const found = pastRecord(stored, records.open(stored).record, past)
+    if (found !== undefined) all.push(found)
+    yield
+  }
+  if (past !== undefined) {
+    all.push(...past.gone(resource))
+    all.sort((a, b) => (a.createdAt ?? 0) - (b.createdAt ?? 0))
+  }
+  const entries: RecordEntry[] = []
+  for (const one of all) {
+    entries.push(recordEntry(resource, one, secrets?.sealer))
+    yield
+  }
+  return entries
+}
+
+function pastRecord(
+  { createdAt }: StoredRecord,
+  record: ResourceRecord,
+  past: PastRecords | undefined
+): PastRecord | undefined {
+  return past === undefined ? { record, createdAt, lost: [], hidden: [] } : past.of(record, createdAt)
 }
 
 async function oldestFirst(reader: StoreReader, kind: string): Promise<StoredRecord[]> {
@@ -231,29 +288,39 @@ async function userEntry(reader: StoreReader, { id, createdAt, body }: StoredRec
   return { id, created_at: exactTime(createdAt), ...(name === undefined ? {} : { name }), role }
 }
 
-function recordEntry(resource: Resource, stored: StoredRecord, { records, secrets }: ExportOptions): RecordEntry {
-  const { record } = records.open(stored)
-  const { fields } = requestForm(resource, record)
+function recordEntry(resource: Resource, past: PastRecord, sealer: Sealer | undefined): RecordEntry {
+  const { record, createdAt } = past
+  const { fields, secrets } = requestForm(resource, record)
   const { shown, hidden } = madeValues(resource, record)
+  const wasSet = (path: string) => !isSecretField(resource, path.split('.')) || secrets.includes(path)
+  const missing = [...past.lost.filter(wasSet), ...past.hidden]
   return {
     id: record.id,
-    created_at: exactTime(stored.createdAt),
+    ...(createdAt === undefined ? {} : { created_at: exactTime(createdAt) }),
     fields,
     ...(Object.keys(shown).length === 0 ? {} : { made: shown }),
-    ...writeOnly(record, hidden, secrets?.sealer)
+    ...writeOnly(record, { hidden, missing }, sealer)
   }
+}
+
+/** Is there a write-only field of requests at this path? */
+export function isSecretField(resource: Resource, [first = '', ...others]: readonly string[]): boolean {
+  let schema = resource.fields[first]?.request as RequestSchema | undefined
+  for (const name of others) schema = schema?.properties?.[name]
+  return schema?.writeOnly === true
 }
 
 function writeOnly(
   { kind, id, secrets }: ResourceRecord,
-  hidden: Readonly<Record<string, Json>>,
+  { hidden, missing }: { readonly hidden: Readonly<Record<string, Json>>; readonly missing: readonly string[] },
   sealer: Sealer | undefined
 ): Pick<RecordEntry, 'sealed' | 'withheld'> {
   const names = [...Object.keys(secrets), ...Object.keys(hidden)]
-  if (names.length === 0) return {}
-  if (sealer === undefined) return { withheld: names.sort() }
+  const withheld = sealer === undefined ? [...names, ...missing] : missing
+  const listed = withheld.length === 0 ? {} : { withheld: [...new Set(withheld)].sort() }
+  if (sealer === undefined || names.length === 0) return listed
   const plain = Buffer.from(JSON.stringify({ secrets, made: hidden } satisfies WriteOnlyValues))
-  return { sealed: Buffer.from(sealer.seal(plain, sealedFor(kind, id))).toString('base64') }
+  return { ...listed, sealed: Buffer.from(sealer.seal(plain, sealedFor(kind, id))).toString('base64') }
 }
 
 /** What a document seals of one record. */

@@ -8,10 +8,10 @@ import type { Body, Makers, PolicyCheck, Problem, ResourceRecord } from '../../s
 import type { RecordEntry, TransferPath, TransferProblem } from './document.js'
 import {
   isGiven,
+  isSecretField,
   madeFields,
   madeRefusal,
   madeValues,
-  type RequestSchema,
   requestForm,
   sealedFor,
   type WriteOnlyValues,
@@ -126,21 +126,18 @@ class EntryReader {
    * holds: the service made them.
    */
   #fillSecrets(request: Record<string, unknown>, opened: WriteOnlyValues): Record<string, string> {
-    const known = this.#entry.sealed === undefined ? (this.#current?.secrets ?? {}) : opened.secrets
+    const { sealed, withheld = [] } = this.#entry
+    const current = Object.entries(this.#current?.secrets ?? {})
+    // Beside sealed values an export may have left out others: those stay what they are.
+    const staying = current.filter(([path]) => sealed === undefined || withheld.includes(path))
+    const known = { ...Object.fromEntries(staying), ...opened.secrets }
     const rest: Record<string, string> = {}
     for (const [path, text] of Object.entries(known)) {
       const names = path.split('.')
-      if (this.#isField(names)) fill(request, names, text)
+      if (isSecretField(this.#resource, names)) fill(request, names, text)
       else rest[path] = text
     }
     return rest
-  }
-
-  #isField(names: readonly string[]): boolean {
-    const [first = '', ...others] = names
-    let schema = this.#resource.fields[first]?.request as RequestSchema | undefined
-    for (const name of others) schema = schema?.properties?.[name]
-    return schema?.writeOnly === true
   }
 
   /** What an export left out must come from somewhere. */

@@ -85,7 +85,7 @@ export const secretFunctions: readonly FlowFunctionDefinition[] = [
   {
     signature: 'secrets.get(string, string): string',
     runWith: (flow, vault: string, name: string) => {
-      const value = flow.units.secret(vault, name)
+      const value = flow.secret(vault, name)
       if (value === undefined) throw MISSING
       return value
     }

@@ -15,7 +15,7 @@ import { type NodePath, policyErrors } from '../../policy/problems.js'
 import { textLike } from '../../schema/editor.js'
 import { optional, template } from '../../schema/values.js'
 import { defineFeature } from '../contract.js'
-import { compileReplacement, type Found, replacements } from './replacements.js'
+import { compileReplacement, type Found, replacements, replacing } from './replacements.js'
 import { type ReplacedText, replaceText, replaceThreads } from './replacing.js'
 
 /** Codes of the actions that replace text in bodies. */
@@ -140,6 +140,7 @@ const requestBodyFindReplace = defineAction({
   config: config({ replacements: replacements() }),
   configOptional: false,
   terminates: 'never',
+  replaces: replacing,
   results: { name: 'request_body_find_replace', fields: { replacements: 'list<dyn>' } },
   compile({ replacements: list }, scope) {
     const replacing = compileContentReplacing(list, scope, requestErrors)
@@ -177,6 +178,7 @@ const responseBodyFindReplace = defineAction({
   config: config({ replacements: replacements() }),
   configOptional: false,
   terminates: 'never',
+  replaces: replacing,
   readsResponse: 'whole',
   results: { name: 'response_body_find_replace', fields: { replacements: 'list<dyn>' } },
   compile({ replacements: list }, scope) {
@@ -234,6 +236,7 @@ const sseFindReplace = defineAction({
   }),
   configOptional: false,
   terminates: 'never',
+  replaces: replacing,
   results: { name: 'sse_find_replace', fields: { replacements: 'list<dyn>' } },
   compile({ replacements: list }, scope) {
     const entries = list.map((entry, i) => {

@@ -1,7 +1,7 @@
 import type { TSchema } from 'typebox'
 import type { Flow } from '../../flow/flow.js'
 import type { Regex } from '../../lib/regex.js'
-import type { Scope } from '../../policy/action.js'
+import type { Replacing, Scope } from '../../policy/action.js'
 import type { NodePath } from '../../policy/problems.js'
 import { compilePattern } from '../../policy/values.js'
 import { list, object, optional, regex, template } from '../../schema/values.js'
@@ -37,6 +37,15 @@ export interface Found {
   readonly replacement_index: number
   /** The first match. */
   readonly matched_content: string
+}
+
+/** What an action with `replacements` replaces, for those who look at its groups. */
+export function replacing({
+  replacements: list
+}: {
+  readonly replacements: readonly { readonly from: string; readonly to?: string }[]
+}): readonly Replacing[] {
+  return list.map(({ from, to = '' }, i) => ({ from, to, at: ['replacements', i, 'to'] }))
 }
 
 export function compileReplacement(

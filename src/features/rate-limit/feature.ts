@@ -120,6 +120,7 @@ const action = defineAction({
   configOptional: false,
   terminates: 'sometimes',
   denies: ({ enforce = true }) => enforce,
+  counterName: ({ name }) => name,
   results: {
     name: 'rate_limit',
     fields: {

@@ -1,3 +1,4 @@
+import type { Json } from '../../lib/json.js'
 import type {
   BoardCall,
   BoardChange,
@@ -23,6 +24,7 @@ import type {
 } from '../records.js'
 import type {
   ChangeFeed,
+  HistoryRequest,
   Outcome,
   Page,
   PageRequest,
@@ -202,8 +204,12 @@ export class StandbyStore implements Store {
     return this.#current.wholeRecords(request)
   }
 
-  history(request: { readonly limit: number; readonly before?: number }): Promise<RevisionEntry[]> {
+  history(request: HistoryRequest): Promise<RevisionEntry[]> {
     return this.#current.history(request)
+  }
+
+  async amend(revision: number, from: Json, to: Json): Promise<boolean> {
+    return await this.#writable().amend(revision, from, to)
   }
 
   changesOf(revision: number): Promise<Change[]> {

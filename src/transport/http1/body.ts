@@ -47,6 +47,7 @@ export class CodecBody implements Body {
   #state: 'free' | 'wanted' | 'taken' | 'discarded' = 'free'
   #broken = false
   #bytes = 0
+  #watcher: ((chunk: Uint8Array) => void) | undefined = undefined
   /** Why it broke; the owner may set it before it does. */
   failure: Failure
   /** The sender holds the body back until it is wanted (RFC 9110 10.1.1). */
@@ -98,6 +99,7 @@ export class CodecBody implements Body {
   /** Bytes arrived on `wire`. */
   push(chunk: Buffer, from: number, to: number, wire: Wire): void {
     this.#bytes += to - from
+    this.#watcher?.(chunk.subarray(from, to))
     if (this.#sink !== undefined) this.#sink.chunk(chunk, from, to, wire)
     else if (this.#state !== 'discarded') this.#hold(chunk, from, to, wire)
   }
@@ -198,6 +200,12 @@ export class CodecBody implements Body {
         this.#source?.resumeBody()
       }
     })
+  }
+
+  watch(listener: (chunk: Uint8Array) => void): void {
+    const held = this.#held
+    if (held !== undefined) listener(held.whole())
+    this.#watcher = listener
   }
 
   discard(): void {

@@ -57,7 +57,7 @@ export interface ShadowRunParts {
   /** Counts one exchange: a word for each decision. */
   readonly counted: (old: string, candidate: string) => void
   /** An exchange that is decided otherwise: the first ones of each kind, and one a second. Does not throw. */
-  readonly differs: (difference: ShadowExample) => void
+  readonly differs: (difference: ShadowExample, flow: Flow) => void
   /** A defect of the program. */
   readonly failed: (error: unknown) => void
   /** There is no candidate any more, and why. */
@@ -290,7 +290,7 @@ export class ShadowRun implements ExchangeObserver {
       explanation: explained(again, recorder)
     }
     this.tally.keep(old, candidate, example)
-    this.#parts.differs(example)
+    this.#parts.differs(example, live.flow)
   }
 
   #unjudged(reason: Unknown, old: Outcome | undefined): void {
@@ -328,13 +328,13 @@ function explained(trial: Trial, recorder: ExplanationRecorder): Explanation | n
   const text = `${head.scheme}://${head.authority}${head.target}`
   if (!URL.canParse(text)) return null
   const { peer } = live.connection
-  const request = { method: head.method, url: new URL(text), headers: head.headers, version: head.version }
+  const request = { method: head.method, url: text, headers: head.headers }
   const answer = outcome === undefined || typeof outcome.answer === 'string' ? undefined : outcome.answer
   const upstream = sent?.upstream
   const explanation = explanationOf({
     at: flow.request.receivedAt,
     snapshot,
-    request: { ...request, clientAddress: peer.address, clientPort: peer.port },
+    request: { ...request, clientAddress: peer.address },
     entry,
     recorder,
     reveal: false,

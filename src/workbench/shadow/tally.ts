@@ -40,7 +40,7 @@ interface Cell {
   readonly examples: ShadowExample[]
 }
 
-/** Cells of one matrix; what is beyond is only counted. */
+/** Cells of one matrix; what is beyond is counted together. */
 const MOST_CELLS = 200
 /** Characters of all explanations that are kept. */
 const MOST_EXPLAINED = 4 * 1024 * 1024

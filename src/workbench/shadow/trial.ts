@@ -230,6 +230,10 @@ export class UnreadBody implements Body {
     this.#read = read
   }
 
+  watch(): void {
+    // Nothing of it arrives here.
+  }
+
   claim(): Readable {
     this.#read()
     return Readable.from([], { objectMode: false })

@@ -101,6 +101,36 @@ export function mutantsOf(text: string): Mutant[] {
   return mutants
 }
 
+/**
+ * A policy that compiles with other capacities in its limits, as JSON. `rule`: the name of the rule whose limits are meant;
+ * undefined: all. `limits`: how many got the capacity.
+ */
+export function withCapacity(
+  text: string,
+  rule: string | undefined,
+  capacity: number
+): { readonly text: string; readonly limits: number } {
+  const { document } = readDocument(text)
+  const { strict, phases } = document
+  let limits = 0
+  const changed = PHASES.filter((phase) => phases[phase].length > 0).map((phase) => {
+    const rules = phases[phase].map(plainRule)
+    for (const one of rules) {
+      if (rule !== undefined && one.name !== rule) continue
+      for (const { config } of one.actions) {
+        if (typeof config.capacity !== 'number') continue
+        config.capacity = capacity
+        limits++
+      }
+    }
+    return [phase, rules] as const
+  })
+  return {
+    text: JSON.stringify({ ...(strict ? { strict_expressions: true } : {}), ...Object.fromEntries(changed) }),
+    limits
+  }
+}
+
 interface PlainRule {
   readonly name: string
   readonly expressions: string[]

@@ -1,7 +1,8 @@
 import { isDeepStrictEqual } from 'node:util'
 import { compileRegex } from '../../lib/regex.js'
+import { REDACTED } from '../../telemetry/redaction.js'
 import type { ExplainedAction } from '../explanation.js'
-import type { Explanation } from '../explanation-of.js'
+import { decisionText, type Explanation } from '../explanation-of.js'
 import type { Lab, UpstreamStub } from '../lab.js'
 import type { VirtualClock } from '../virtual-clock.js'
 import type { OutsideStub, ReadCase, TestStep } from './test-file.js'
@@ -67,7 +68,14 @@ export async function runCase(
 async function runStep(
   lab: Pick<Lab, 'ask'>,
   clock: VirtualClock,
-  { request, upstream, repeat, every, expect }: TestStep & { readonly request: NonNullable<TestStep['request']> },
+  {
+    request,
+    upstream,
+    repeat,
+    every,
+    expect,
+    isRecorded
+  }: TestStep & { readonly request: NonNullable<TestStep['request']> },
   index: number,
   seen: ((explanation: Explanation) => void) | undefined
 ): Promise<Failure[]> {
@@ -75,10 +83,16 @@ async function runStep(
     if (time > 1) clock.advance(every)
     const explanation = await lab.ask(request, upstream)
     seen?.(explanation)
+    if (isRecorded === true && readsRedacted(explanation)) continue
     const failures = differences(expect, explanation).map((one) => ({ step: index + 1, time, ...one, explanation }))
     if (failures.length > 0) return failures
   }
   return []
+}
+
+/** Does the decision depend on what a recording does not hold? */
+function readsRedacted({ steps }: Explanation): boolean {
+  return JSON.stringify(steps).includes(REDACTED)
 }
 
 function answers({ url, method }: OutsideStub, request: { readonly method: string; readonly url: string }): boolean {
@@ -95,6 +109,7 @@ function differences(expect: Expectation, { decision, response, upstream, steps 
   }
   same('status', expect.status, decision.status)
   same('outcome', expect.outcome, decision.outcome)
+  same('decided', expect.decided, decisionText(decision))
   same('code', expect.code, decision.code)
   same('rule', expect.rule, decision.by?.rule ?? null)
   same('action', expect.action, decision.by?.action ?? null)

@@ -21,6 +21,8 @@ export interface TestStep {
   /** Milliseconds. */
   readonly every: number
   readonly expect: Expectation
+  /** It was recorded: what depends on what was redacted in it is not judged. */
+  readonly isRecorded?: boolean
 }
 
 /** A server that policies ask. */
@@ -49,6 +51,8 @@ export interface ReadTests {
   readonly secrets: ReadonlyMap<string, ReadonlyMap<string, string>>
   readonly ipPolicies: ReadonlyMap<string, { readonly allow: readonly string[]; readonly deny: readonly string[] }>
   readonly cases: readonly ReadCase[]
+  /** Archives whose requests must be decided as they were; as written, relative to the file. */
+  readonly recorded: readonly { readonly file: string; readonly line: number }[]
 }
 
 const LIMITS = { depth: 32, nodes: 1_000_000 }
@@ -74,14 +78,20 @@ export function readTests(text: string): { readonly tests?: ReadTests; readonly 
   if (report.failed) return { problems: report.sorted() }
   const reader = new TestReader(file, root, source, report)
   const cases = reader.cases()
+  if (file.cases === undefined && file.recorded === undefined)
+    report.error([], policyErrors.CONFIG_INVALID, 'a file of tests has `cases` or `recorded`', root.span)
   if (report.failed) return { problems: report.sorted() }
+  const recorded = (file.recorded ?? []).map((name, i) => {
+    const { line } = source.place(spanAt(root, ['recorded', i]).start)
+    return { file: name, line }
+  })
   const secrets = new Map(
     Object.entries(file.secrets ?? {}).map(([vault, all]) => [vault, new Map(Object.entries(all))])
   )
   const ipPolicies = new Map(
     Object.entries(file.ip_policies ?? {}).map(([id, { allow = [], deny = [] }]) => [id, { allow, deny }])
   )
-  return { tests: { policy: file.policy, secrets, ipPolicies, cases }, problems: [] }
+  return { tests: { policy: file.policy, secrets, ipPolicies, cases, recorded }, problems: [] }
 }
 
 /** The place of what a path leads to, or of the nearest node above it. */
@@ -117,7 +127,7 @@ class TestReader {
 
   cases(): ReadCase[] {
     const read: ReadCase[] = []
-    for (const [index, one] of this.#file.cases.entries()) {
+    for (const [index, one] of (this.#file.cases ?? []).entries()) {
       const path = ['cases', index]
       const { line } = this.#source.place(spanAt(this.#root, path).start)
       for (const values of combinations(one.matrix ?? {})) {

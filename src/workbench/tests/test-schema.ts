@@ -60,6 +60,9 @@ const expectation = object(
   {
     status: optional(integer({ description: 'Status of the answer; 0: the connection is closed.', min: 0, max: 599 })),
     outcome: optional(choice(['forwarded', 'answered', 'closed'], { description: 'What becomes of the request.' })),
+    decided: optional(
+      text({ description: 'The decision in a few words, as sluice log shows it: forwarded, 429 rate-limit, closed.' })
+    ),
     code: optional(nothing),
     rule: optional(nothing),
     action: optional(nothing),
@@ -140,14 +143,21 @@ export const testFileSchema = object(
         { description: 'IP policies by id.' }
       )
     ),
-    cases: list(testCase, { description: 'The cases.', min: 1, max: 100_000 })
+    recorded: optional(
+      list(text({ description: 'A file, relative to this one.', min: 1 }), {
+        description:
+          'HTTP Archives (HAR), such as sluice log --har writes: each of their requests must be decided as it was.',
+        max: 1_000
+      })
+    ),
+    cases: optional(list(testCase, { description: 'The cases.', min: 1, max: 100_000 }))
   },
   { description: 'Tests of a traffic policy.' }
 )
 
 /** A file of tests as it is read. */
 export type TestFile = Static<typeof testFileSchema>
-type TestCase = TestFile['cases'][number]
+type TestCase = NonNullable<TestFile['cases']>[number]
 /** One step as it is written. */
 export type WrittenStep = NonNullable<TestCase['steps']>[number]
 /** What must come of a step. */

@@ -1,0 +1,360 @@
+import { setTimeout as sleep } from 'node:timers/promises'
+import { ControlError, controlErrors, notFound } from '../control/errors.js'
+import type {
+  ComparisonRequest,
+  ExchangeCriteria,
+  ExchangeSource,
+  FollowOptions,
+  ReplayEdits,
+  StopFollowing
+} from '../control/exchanges.js'
+import { refused } from '../control/request-body.js'
+import type { ConnectionFacts, RequestHead } from '../flow/exchange.js'
+import { packageVersion } from '../lib/files.js'
+import type { Json } from '../lib/json.js'
+import { Slices } from '../lib/slices.js'
+import type { Options } from '../options/options.js'
+import type { PolicyServices } from '../policy/services.js'
+import type { Traffic } from '../proxy/data-plane.js'
+import { InternalExchange } from '../proxy/internal-exchange.js'
+import { imaginedHead } from '../workbench/imagined-exchange.js'
+import {
+  compare,
+  type Judge,
+  judgementOf,
+  type PastExchange,
+  pastOf,
+  pastOfArchive,
+  refusals
+} from '../workbench/recorder/comparison.js'
+import { type ExchangeCondition, exchangeFilter } from '../workbench/recorder/exchange-conditions.js'
+import { ExchangeRecorder, type RecorderSettings } from '../workbench/recorder/exchange-recorder.js'
+import { EXPLAIN_HEADER } from '../workbench/recorder/explain-keys.js'
+import { harOf, readHar } from '../workbench/recorder/har.js'
+import {
+  bytesOf,
+  connectionOf,
+  exchangeSummary,
+  type RecordedExchange,
+  shownExchange,
+  urlOf
+} from '../workbench/recorder/recorded-exchange.js'
+import { withCapacity } from '../workbench/tests/mutants.js'
+import type { DataPlane } from './data-plane.js'
+import type { OpenRunningLab } from './explain.js'
+import type { Foundation } from './foundation.js'
+
+/** What the options say of the recorder. */
+export function recorderSettings({ recorder }: Options): RecorderSettings {
+  const { where, explain, memory, bodies, file, file_bytes } = recorder
+  return { where, explain, memory, bodies, file, fileBytes: file_bytes }
+}
+
+interface RecorderStage {
+  readonly dataPlane: DataPlane
+  readonly services: PolicyServices
+  readonly labs: OpenRunningLab
+}
+
+/** The recorder, which looks at traffic from now on, and what the API does with it. Throws what is wrong with its options. */
+export function openRecorder(
+  options: Options,
+  { clock, log, publicUrl, observers, lifecycle, holder }: Foundation,
+  { dataPlane, services, labs }: RecorderStage
+): { readonly recorder: ExchangeRecorder; readonly source: ExchangeSource } {
+  const { expressions } = services
+  const settings = recorderSettings(options)
+  const recorder = new ExchangeRecorder({ observers, clock, expressions, settings, baseUrl: publicUrl.read, log })
+  lifecycle.opens({ recorder })
+  const replayer = new Replayer(recorder, dataPlane.traffic, clock)
+  const policyText = (key: string) => {
+    const unit = holder.current().plan.units.get(key)
+    return unit?.kind === 'policy' ? unit.text : undefined
+  }
+  const policyKeys = () =>
+    [...holder.current().plan.units].flatMap(([key, { kind }]) => (kind === 'policy' ? [key] : []))
+  const comparer = new Comparer(labs, policyText, policyKeys)
+  const source = new RecorderSource({ recorder, expressions, baseUrl: publicUrl.read, replayer, comparer })
+  return { recorder, source }
+}
+
+interface SourceParts {
+  readonly recorder: ExchangeRecorder
+  readonly expressions: PolicyServices['expressions']
+  readonly baseUrl: () => string
+  readonly replayer: Replayer
+  readonly comparer: Comparer
+}
+
+/** The recorder as the API sees it. */
+class RecorderSource implements ExchangeSource {
+  readonly #parts: SourceParts
+
+  constructor(parts: SourceParts) {
+    this.#parts = parts
+  }
+
+  state(): Json {
+    const { ring, settings } = this.#parts.recorder
+    return {
+      exchanges: ring.count,
+      bytes: ring.bytes,
+      memory: ring.capacity,
+      dropped: ring.dropped,
+      where: settings.where ?? null,
+      explain: settings.explain ?? null,
+      bodies: settings.bodies,
+      file: settings.file ?? null
+    }
+  }
+
+  async list(criteria: ExchangeCriteria, { limit, before }: { limit: number; before: string | undefined }) {
+    const found = await this.#find(criteria, limit + 1, before)
+    const shown = found.slice(0, limit)
+    const baseUrl = this.#parts.baseUrl()
+    return {
+      exchanges: shown.map((recorded) => exchangeSummary(recorded, baseUrl) as unknown as Json),
+      next: found.length > limit ? shown.at(-1)?.id : undefined
+    }
+  }
+
+  get(id: string): Json | undefined {
+    const recorded = this.#parts.recorder.ring.get(id)
+    return recorded === undefined ? undefined : this.#shown(recorded)
+  }
+
+  async archive(criteria: ExchangeCriteria, limit: number): Promise<Json> {
+    const found = await this.#find(criteria, limit, undefined)
+    return harOf(found.reverse(), this.#parts.baseUrl(), packageVersion()) as Json
+  }
+
+  clear(): void {
+    this.#parts.recorder.ring.clear()
+  }
+
+  follow(criteria: ExchangeCriteria, { explain, take, over }: FollowOptions): StopFollowing {
+    const where = this.#filter(criteria)
+    return this.#parts.recorder.follow({ where, explain, over, take: (recorded) => take(this.#shown(recorded)) })
+  }
+
+  makeKey(lasting: number) {
+    const made = this.#parts.recorder.makeKey(lasting)
+    return made === undefined ? undefined : { header: EXPLAIN_HEADER, ...made }
+  }
+
+  async replay(id: string, edits: ReplayEdits): Promise<Json> {
+    const recorded = this.#parts.recorder.ring.get(id)
+    if (recorded === undefined) throw notFound(`exchange ${id}`)
+    return this.#shown(await this.#parts.replayer.replay(recorded, edits))
+  }
+
+  async compare(request: ComparisonRequest): Promise<Json> {
+    const { criteria, limit, archive } = request
+    if (archive !== undefined) return await this.#parts.comparer.compare(archived(archive).slice(-limit), request)
+    const found = await this.#find(criteria, limit, undefined)
+    const past = found.map(pastOf).sort((a, b) => a.at - b.at)
+    return await this.#parts.comparer.compare(past, request)
+  }
+
+  #shown(recorded: RecordedExchange): Json {
+    return shownExchange(recorded, this.#parts.baseUrl()) as Json
+  }
+
+  /** The newest first. */
+  async #find(criteria: ExchangeCriteria, limit: number, before: string | undefined): Promise<RecordedExchange[]> {
+    const filter = this.#filter(criteria)
+    const slices = new Slices()
+    const found: RecordedExchange[] = []
+    for (const recorded of this.#parts.recorder.ring.newest(before)) {
+      if (filter(recorded)) found.push(recorded)
+      if (found.length === limit) break
+      if (slices.due) await slices.rest()
+    }
+    return found
+  }
+
+  #filter(criteria: ExchangeCriteria): ExchangeCondition {
+    const compiled = exchangeFilter(this.#parts.expressions, criteria)
+    if (compiled.ok) return compiled.filter
+    const { field, message } = compiled
+    throw new ControlError(controlErrors.QUERY_INVALID, `${field} ${message}`, { field })
+  }
+}
+
+function archived(archive: unknown): PastExchange[] {
+  const read = readHar(archive)
+  if (!read.ok) throw refused('FIELD_INVALID', 'archive', read.message)
+  return read.exchanges.map(pastOfArchive)
+}
+
+/** How long the answer to a repeated request is awaited, milliseconds, and how many of its bytes. */
+const REPLAY_DEADLINE = 60_000
+const MOST_ANSWER = 16 * 1024 * 1024
+/** Connections of repeated requests have numbers that no other has. */
+let connections = -1_000_000_000
+
+/** Sends recorded requests again, as if their clients had: they are counted, and upstreams answer them. */
+class Replayer {
+  readonly #recorder: ExchangeRecorder
+  readonly #traffic: Pick<Traffic, 'serve'>
+  readonly #clock: Foundation['clock']
+
+  constructor(recorder: ExchangeRecorder, traffic: Pick<Traffic, 'serve'>, clock: Foundation['clock']) {
+    this.#recorder = recorder
+    this.#traffic = traffic
+    this.#clock = clock
+  }
+
+  /** The exchange that came of it. */
+  async replay(recorded: RecordedExchange, edits: ReplayEdits): Promise<RecordedExchange> {
+    const { entry } = recorded
+    const connection = this.#connection(recorded)
+    const body = edits.body ?? bodyOf(recorded)
+    const head = editedHead(recorded, edits, body)
+    const exchange = new InternalExchange(connection, head, body, MOST_ANSWER, this.#clock)
+    let made: RecordedExchange | undefined
+    const unfollow = this.#recorder.repeats(connection.id, recorded.id, (repeated) => {
+      made = repeated
+    })
+    const ended = new AbortController()
+    const deadline = sleep(REPLAY_DEADLINE, undefined, { signal: ended.signal }).then(
+      () => exchange.abort(),
+      () => undefined
+    )
+    try {
+      await this.#traffic.serve(exchange, entry)
+      await exchange.answer
+    } finally {
+      ended.abort()
+      await deadline
+      unfollow()
+    }
+    if (made === undefined)
+      throw new ControlError(controlErrors.REPLAY_IMPOSSIBLE, 'the request is refused at its head')
+    return made
+  }
+
+  #connection(recorded: RecordedExchange): ConnectionFacts {
+    return { ...connectionOf(recorded), id: --connections, startedAt: this.#clock.wall(), bytesIn: 0, bytesOut: 0 }
+  }
+}
+
+/** The body as it was. Fails with `REPLAY_IMPOSSIBLE` where it is not known. */
+function bodyOf({ bodies, hasBody }: RecordedExchange): Uint8Array | undefined {
+  const body = bytesOf(bodies.request)
+  if (body !== undefined || !hasBody) return body
+  const message = 'the body of the request was not recorded, or not all of it: give one'
+  throw new ControlError(controlErrors.REPLAY_IMPOSSIBLE, message, { field: 'body' })
+}
+
+/** Fields that the transport makes. */
+const MADE = /^(?:content-length|transfer-encoding)$/i
+
+function editedHead(recorded: RecordedExchange, edits: ReplayEdits, body: Uint8Array | undefined): RequestHead {
+  const { request } = recorded
+  if (request.headers.some((name, i) => i % 2 === 0 && name.toLowerCase() === 'upgrade'))
+    throw new ControlError(
+      controlErrors.REPLAY_IMPOSSIBLE,
+      'a request for a WebSocket or another protocol is not sent again'
+    )
+  const edited = new Set([...edits.headers.keys()].map((name) => name.toLowerCase()))
+  const headers: string[] = []
+  for (let i = 0; i < request.headers.length; i += 2) {
+    const [name, value] = [request.headers[i] as string, request.headers[i + 1] as string]
+    if (!edited.has(name.toLowerCase()) && !MADE.test(name)) headers.push(name, value)
+  }
+  for (const [name, values] of edits.headers) for (const value of values ?? []) headers.push(name, value)
+  const { method = request.method, url } = edits
+  if (url === undefined && edits.headers.size === 0 && body === undefined) return { ...request, method, headers }
+  const target = url ?? new URL(urlOf(recorded))
+  const withoutHost = headers.filter(
+    (_, i) => url === undefined || (headers[i - (i % 2)] as string).toLowerCase() !== 'host'
+  )
+  const imagined = {
+    method,
+    url: target,
+    headers: withoutHost,
+    version: request.version,
+    clientAddress: '',
+    clientPort: 0
+  }
+  return imaginedHead(body === undefined ? imagined : { ...imagined, body })
+}
+
+/** Numbers that are the same for both sides of a comparison (mulberry32). */
+function sameNumbers(): () => number {
+  let state = 0x5eed
+  return () => {
+    state = (state + 0x6d2b79f5) | 0
+    let mixed = Math.imul(state ^ (state >>> 15), 1 | state)
+    mixed = (mixed + Math.imul(mixed ^ (mixed >>> 7), 61 | mixed)) ^ mixed
+    return ((mixed ^ (mixed >>> 14)) >>> 0) / 4_294_967_296
+  }
+}
+
+/** What an upstream that was not asked then is taken to answer: nothing that depends on it is judged. */
+const UNKNOWN_ANSWER = { status: 200, headers: [], body: undefined }
+const NOTHING_INSTEAD: ComparisonRequest['instead'] = new Map()
+
+/** Decides past exchanges by what serves, and by what would serve. */
+class Comparer {
+  readonly #labs: OpenRunningLab
+  readonly #textOf: (key: string) => string | undefined
+  readonly #keys: () => readonly string[]
+
+  constructor(labs: OpenRunningLab, textOf: (key: string) => string | undefined, keys: () => readonly string[]) {
+    this.#labs = labs
+    this.#textOf = textOf
+    this.#keys = keys
+  }
+
+  async compare(past: readonly PastExchange[], request: ComparisonRequest): Promise<Json> {
+    const { instead, capacities, counters, examples } = request
+    const slices = Slices.besideTraffic()
+    const at = past[0]?.at ?? 0
+    const side = (policies: ComparisonRequest['instead']) => this.#side(policies, at, counters)
+    const sides = [side(NOTHING_INSTEAD), side(instead)] as const
+    const compared = await compare(past, sides, { examples, slices })
+    const tried: Json[] = []
+    for (const capacity of capacities?.values ?? []) {
+      const changed = this.#withCapacity(instead, capacities?.rule, capacity)
+      tried.push({ capacity, refused: { ...(await refusals(past, side(changed), slices)) } })
+    }
+    return {
+      ...(compared as unknown as { readonly [name: string]: Json }),
+      ...(capacities === undefined ? {} : { capacities: tried })
+    }
+  }
+
+  #side(instead: ComparisonRequest['instead'], at: number, counters: 'running' | 'empty'): Judge {
+    const start = { at, instead, counters, upstreamStatus: 200, reveal: true, random: sameNumbers() }
+    const { lab, clock, takeNotAsked } = this.#labs(start)
+    let now = at
+    return async (past) => {
+      clock.advance(Math.max(0, past.at - now))
+      now = Math.max(now, past.at)
+      const repeated = await lab.repeat(past.request, past.answer ?? UNKNOWN_ANSWER)
+      return judgementOf(past, repeated, takeNotAsked())
+    }
+  }
+
+  /** The policies with this capacity in their limits. Fails with `FIELD_INVALID` where no limit is meant. */
+  #withCapacity(
+    instead: ComparisonRequest['instead'],
+    rule: string | undefined,
+    capacity: number
+  ): ComparisonRequest['instead'] {
+    const changed = new Map(instead)
+    let limits = 0
+    const keys = instead.size > 0 ? [...instead.keys()] : this.#keys()
+    for (const key of keys) {
+      const text = instead.get(key)?.text ?? this.#textOf(key)
+      if (text === undefined) continue
+      const made = withCapacity(text, rule, capacity)
+      limits += made.limits
+      if (made.limits > 0) changed.set(key, { text: made.text, source: instead.get(key)?.source ?? key })
+    }
+    if (limits === 0) throw refused('FIELD_INVALID', 'capacities', 'no limit of these policies is meant')
+    return changed
+  }
+}

@@ -1,0 +1,80 @@
+import { isDeepStrictEqual } from 'node:util'
+import { isObject, type Json } from '../lib/json.js'
+import { unifiedDiff } from '../lib/text-diff.js'
+import type { RecordedChange } from './revision-note.js'
+
+/** One value that differs: both sides, or lines of text. A type, not an interface: it is JSON. */
+export type FieldDifference = {
+  /** Path in the answer that shows the record, such as `backend.id`. */
+  readonly field: string
+  /** Null where it was not set or there was no record. */
+  readonly before?: Json
+  readonly after?: Json
+  /** A unified diff instead of both sides, for documents and other texts of several lines. */
+  readonly text_diff?: string
+}
+
+/**
+ * What differs between fields as answers show them, value by value. Documents that stand in one line of JSON are written in
+ * several. Lists are compared as a whole, unless they are as long as before and hold objects.
+ */
+export function fieldDifferences(fields: RecordedChange['fields']): FieldDifference[] {
+  return Object.entries(fields).flatMap(([name, { before, after }]) => [...differences(name, before, after)])
+}
+
+function* differences(field: string, before: Json, after: Json): Generator<FieldDifference> {
+  if (isDeepStrictEqual(before, after)) return
+  const [then, now] = [membersOf(before), membersOf(after)]
+  const comparable =
+    then !== undefined && now !== undefined && (isObject(before) || isObject(after) || bothLists(before, after))
+  const names = comparable ? [...new Set([...Object.keys(then), ...Object.keys(now)])] : []
+  if (comparable && names.length > 0) {
+    // A reference shows its id and, following from it, its URL.
+    const shown = names.includes('id') && names.includes('uri') ? names.filter((name) => name !== 'uri') : names
+    for (const name of shown) yield* differences(`${field}.${name}`, then[name] ?? null, now[name] ?? null)
+    return
+  }
+  if (isDocument(before) || isDocument(after)) {
+    const text_diff = unifiedDiff(documentText(before), documentText(after))
+    // Only the spelling of a JSON text has changed: then both sides are shown as they are.
+    if (text_diff !== '') {
+      yield { field, text_diff }
+      return
+    }
+  }
+  yield { field, before, after }
+}
+
+type Members = Readonly<Record<string, Json>>
+
+/** Of null none: each member of the other side is compared with nothing. */
+function membersOf(value: Json): Members | undefined {
+  if (value === null) return {}
+  return typeof value === 'object' ? (value as Members) : undefined
+}
+
+function bothLists(before: Json, after: Json): boolean {
+  const hold = (value: Json) => Array.isArray(value) && value.every((item) => isObject(item))
+  return hold(before) && hold(after) && (before as Json[]).length === (after as Json[]).length
+}
+
+/** A text of several lines, or a whole JSON document in one. */
+function isDocument(value: Json): value is string {
+  return typeof value === 'string' && (value.trimEnd().includes('\n') || asJson(value) !== undefined)
+}
+
+function documentText(value: Json): string {
+  if (typeof value !== 'string') return ''
+  const data = value.trimEnd().includes('\n') ? undefined : asJson(value)
+  const text = data === undefined ? value : JSON.stringify(data, null, 2)
+  return text === '' || text.endsWith('\n') ? text : `${text}\n`
+}
+
+function asJson(text: string): object | undefined {
+  if (!/^\s*[[{]/.test(text)) return undefined
+  try {
+    return JSON.parse(text) as object
+  } catch {
+    return undefined
+  }
+}

@@ -1,0 +1,25 @@
+import { policyWarnings } from './codes.js'
+import { type WarningKind, warnInside } from './kind.js'
+
+/**
+ * Warns of conditions that are true for every request, such as `req.method != 'GET' || req.method != 'POST'`: the rule has
+ * fewer conditions than its author may think.
+ */
+export const conditionAlwaysTrue: WarningKind = {
+  warning: policyWarnings.CONDITION_ALWAYS_TRUE,
+  judge: (document) => (facts) => {
+    for (const expression of facts.expressions) {
+      for (const condition of expression.conditions) {
+        // `true` is written by those who mean it.
+        if (condition.source === 'true' || (condition.always ?? condition.isTrueIfThere) !== true) continue
+        const either = condition.text === undefined && /!=.*\|\|.*!=/s.test(condition.source)
+        const advice = either
+          ? '; nothing has two values at once, so one of its sides always holds: for none of them write &&'
+          : ''
+        const which = condition.always === true ? '' : ' that has what it compares'
+        const message = `this condition is true for every request${which}${advice}`
+        warnInside(document, policyWarnings.CONDITION_ALWAYS_TRUE, expression, condition, message)
+      }
+    }
+  }
+}

@@ -1,0 +1,40 @@
+import { fixedTextsOf } from '../../expression/template.js'
+import { groupReferences, missingGroups } from '../../lib/regex.js'
+import type { Replacing } from '../action.js'
+import type { DocumentScope } from '../scope.js'
+import { nodeAt } from '../tree.js'
+import { policyWarnings } from './codes.js'
+import type { ActionFacts, WarningKind } from './kind.js'
+
+/** Warns of `$2` in a replacement whose pattern has one group: an empty text takes its place. */
+export const groupMissing: WarningKind = {
+  warning: policyWarnings.GROUP_MISSING,
+  judge: (document) => (facts) => {
+    for (const one of facts.actions) {
+      for (const replacing of one.action.replaces?.(one.config) ?? []) warn(document, one, replacing)
+    }
+  }
+}
+
+function warn(document: DocumentScope, { node }: ActionFacts, { from, to, at }: Replacing): void {
+  const message = from === undefined ? withoutPattern(to) : withPattern(from, to)
+  if (message === undefined || node.config === undefined) return
+  const { span } = nodeAt(node.config, at)
+  document.report.warning([...node.path, 'config', ...at], policyWarnings.GROUP_MISSING, message, span)
+}
+
+function withoutPattern(to: string): string | undefined {
+  const [first] = fixedTextsOf(to).flatMap(groupReferences)
+  return first === undefined
+    ? undefined
+    : `without a pattern in from, ${first} is no group and stays as it is written; give from, or write an expression in \${…}`
+}
+
+/** Nothing of a pattern that is made while traffic passes. */
+function withPattern(from: string, to: string): string | undefined {
+  if (fixedTextsOf(from).join('') !== from) return undefined
+  const missing = [...new Set(fixedTextsOf(to).flatMap((text) => missingGroups(from, text)))]
+  if (missing.length === 0) return undefined
+  const are = missing.length === 1 ? 'is' : 'are'
+  return `the pattern has no group for ${missing.join(', ')}, which ${are} replaced by an empty text; put parentheses around what it shall stand for, or write $$ for a dollar`
+}

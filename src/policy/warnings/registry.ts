@@ -1,0 +1,23 @@
+import { actionUnreachable } from './action-unreachable.js'
+import { conditionAlwaysTrue } from './condition-always-true.js'
+import { groupMissing } from './group-missing.js'
+import { headerForgeable } from './header-forgeable.js'
+import type { WarningKind } from './kind.js'
+import { limitNameRepeated } from './limit-name-repeated.js'
+import { ruleFailsOpen } from './rule-fails-open.js'
+import { ruleNeverMatches } from './rule-never-matches.js'
+import { ruleShadowed } from './rule-shadowed.js'
+import { ruleUnreachable } from './rule-unreachable.js'
+
+/** What is looked for in every policy document that is accepted: one kind, one file. */
+export const warningKinds: readonly WarningKind[] = [
+  ruleFailsOpen,
+  ruleNeverMatches,
+  conditionAlwaysTrue,
+  ruleUnreachable,
+  ruleShadowed,
+  actionUnreachable,
+  groupMissing,
+  limitNameRepeated,
+  headerForgeable
+]

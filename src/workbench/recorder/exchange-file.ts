@@ -1,0 +1,87 @@
+import { closeSync, constants, fstatSync, openSync, renameSync } from 'node:fs'
+import { CodedError, codeOf, defineErrors } from '../../lib/errors.js'
+import { LineOutput } from '../../lib/line-output.js'
+
+/** Why exchanges are not written to a file. */
+export const exchangeFileErrors = defineErrors({
+  RECORDER_FILE: {
+    text: 'The file for recorded exchanges cannot be opened.',
+    help: 'Correct recorder.file: the folder must exist, and the file must be one that the process may write.'
+  }
+})
+
+const FLAGS = constants.O_APPEND | constants.O_CREAT | constants.O_WRONLY | constants.O_NOFOLLOW | constants.O_NOCTTY
+const MODE = 0o600
+/** Bytes that may wait for the disk. */
+const WAITING = 4 * 1024 * 1024
+/** How long the last lines may take. Milliseconds. */
+const LAST_LINES = 1_000
+
+/** One line of JSON for each exchange in a file. When it is full it becomes `<path>.1`, and a new one begins. */
+export class ExchangeFile {
+  readonly path: string
+  /** Bytes of one file. */
+  readonly most: number
+  readonly #lost: (reason: string) => void
+  #fd: number
+  #output: LineOutput
+  #bytes: number
+
+  /** `lost`: called when lines were lost. Throws a CodedError `RECORDER_FILE`. */
+  constructor(path: string, most: number, lost: (reason: string) => void) {
+    this.path = path
+    this.most = most
+    this.#lost = lost
+    this.#fd = opened(path)
+    this.#bytes = fstatSync(this.#fd).size
+    this.#output = this.#outputTo(this.#fd)
+  }
+
+  /** Writes an exchange as it may be shown. */
+  write(shown: object): void {
+    const line = `${JSON.stringify(shown)}\n`
+    const bytes = Buffer.byteLength(line)
+    if (this.#bytes > 0 && this.#bytes + bytes > this.most) this.#rotate()
+    this.#bytes += bytes
+    this.#output.write(line)
+  }
+
+  /** Writes what still waits, for at most a second. */
+  async close(): Promise<void> {
+    const fd = this.#fd
+    await this.#output.close(LAST_LINES)
+    closeSync(fd)
+  }
+
+  #rotate(): void {
+    try {
+      renameSync(this.path, `${this.path}.1`)
+      const fd = opened(this.path)
+      void this.close()
+      this.#fd = fd
+      this.#output = this.#outputTo(fd)
+      this.#bytes = 0
+    } catch (error) {
+      // The old file goes on; the next line tries again.
+      this.#lost(codeOf(error) ?? 'it failed')
+    }
+  }
+
+  #outputTo(fd: number): LineOutput {
+    return new LineOutput({ fd, bytes: WAITING, recovered: ({ reason }) => this.#lost(reason) })
+  }
+}
+
+/** Throws a CodedError `RECORDER_FILE` when the file cannot be opened. */
+export function mustBeWritable(path: string): void {
+  closeSync(opened(path))
+}
+
+function opened(path: string): number {
+  try {
+    return openSync(path, FLAGS, MODE)
+  } catch (error) {
+    const message = `recorder.file: ${path} cannot be opened (${codeOf(error) ?? 'it failed'})`
+    throw new CodedError(exchangeFileErrors.RECORDER_FILE, message, { cause: error })
+  }
+}

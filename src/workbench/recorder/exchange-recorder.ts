@@ -1,0 +1,302 @@
+import type { Expressions } from '../../expression/expression.js'
+import type { Exchange } from '../../flow/exchange.js'
+import type { Explainer } from '../../flow/explainer.js'
+import { type Flow, flowSlot } from '../../flow/flow.js'
+import type { Clock } from '../../lib/clock.js'
+import { CodedError, defineErrors } from '../../lib/errors.js'
+import { newId } from '../../lib/id.js'
+import type { AdmittedFlow } from '../../proxy/admission.js'
+import type { Observers } from '../../proxy/observers.js'
+import type { ExchangeRecord } from '../../telemetry/access-log.js'
+import { ExplanationRecorder } from '../explanation.js'
+import { type ExchangeCondition, exchangeCondition, requestCondition } from './exchange-conditions.js'
+import { ExchangeFile, mustBeWritable } from './exchange-file.js'
+import { ExchangeRing } from './exchange-ring.js'
+import { EXPLAIN_HEADER, ExplainKeys } from './explain-keys.js'
+import { type Noted, recordedExchange, watched } from './noted-exchange.js'
+import { type RecordedExchange, type ShadowedDecision, shownExchange } from './recorded-exchange.js'
+
+/** What is recorded. */
+export interface RecorderSettings {
+  /** Bytes of the ring. */
+  readonly memory: number
+  /** CEL: exchanges that are recorded; undefined: those that are followed or explained. */
+  readonly where: string | undefined
+  /** CEL: requests that are explained; undefined: those that show a key. */
+  readonly explain: string | undefined
+  /** Bytes of each body that are kept. */
+  readonly bodies: number
+  /** Path of a file that they are written to as well. */
+  readonly file: string | undefined
+  /** Bytes of that file until a new one begins. */
+  readonly fileBytes: number
+}
+
+/** Codes of settings of the recorder. */
+export const recorderErrors = defineErrors({
+  RECORDER_CONDITION: {
+    text: 'A condition of the recorder is no expression of type bool.',
+    help: 'Correct recorder.where or recorder.explain; the message says where.'
+  }
+})
+
+/** Looks at exchanges as they end. */
+export interface ExchangeFollower {
+  /** Undefined: all. */
+  readonly where: ExchangeCondition | undefined
+  /** Are all requests explained for it? */
+  readonly explain: boolean
+  /** Called with each exchange that is meant. Does not throw. */
+  readonly take: (recorded: RecordedExchange) => void
+  /** Called when nothing more comes. Does not throw. */
+  readonly over: () => void
+}
+
+export interface RecorderParts {
+  readonly observers: Observers
+  readonly clock: Clock
+  readonly expressions: Expressions
+  readonly settings: RecorderSettings
+  readonly baseUrl: () => string
+  readonly log: { warn(fields: object, message: string): void }
+}
+
+/** An exchange that repeats another one, and where it goes. */
+interface Repeating {
+  readonly id: string
+  readonly made: (recorded: RecordedExchange) => void
+}
+
+const notes = flowSlot<Noted>('recorder')
+
+/**
+ * Records exchanges with exactly what policies can read of them, and how they were decided. Where nothing is recorded, followed or
+ * explained, traffic does not call it.
+ */
+export class ExchangeRecorder {
+  readonly ring: ExchangeRing
+  readonly #parts: RecorderParts
+  readonly #keys: ExplainKeys
+  readonly #followers = new Set<ExchangeFollower>()
+  #settings: RecorderSettings
+  #where: ExchangeCondition | undefined
+  #explain: ((flow: Flow) => boolean) | undefined
+  #file: ExchangeFile | undefined
+  #explainAll = false
+  #attended = 0
+  /** Takes it from the observers; undefined: it is none of them. */
+  #leave: (() => void) | undefined
+  /** Exchanges that are recorded because they repeat others, by the connection that was made for them. */
+  readonly #repeating = new Map<number, Repeating>()
+
+  /** Throws a CodedError `RECORDER_CONDITION` or `RECORDER_FILE`. */
+  constructor(parts: RecorderParts) {
+    this.#parts = parts
+    this.#keys = new ExplainKeys(parts.clock)
+    this.ring = new ExchangeRing(parts.settings.memory)
+    this.#settings = parts.settings
+    this.#take(this.#compiled(parts.settings))
+  }
+
+  /** A key whose requests are explained for so many milliseconds; undefined: there are too many. */
+  makeKey(lasting: number): ReturnType<ExplainKeys['make']> {
+    const made = this.#keys.make(lasting)
+    this.#look()
+    return made
+  }
+
+  get settings(): RecorderSettings {
+    return this.#settings
+  }
+
+  /**
+   * Other settings, which are used from `use` on; what is recorded stays as far as it has room. Throws as the constructor does, and
+   * then changes nothing.
+   */
+  prepare(settings: RecorderSettings): { use(): void } {
+    if (JSON.stringify(settings) === JSON.stringify(this.#settings)) return { use: () => undefined }
+    const compiled = this.#compiled(settings)
+    return {
+      use: () => {
+        this.#settings = settings
+        this.#take(compiled)
+        this.ring.resize(settings.memory)
+      }
+    }
+  }
+
+  /** From now on the follower sees exchanges. Answers the way to stop. */
+  follow(follower: ExchangeFollower): () => void {
+    this.#followers.add(follower)
+    this.#explainAll ||= follower.explain
+    this.#look()
+    return () => {
+      this.#followers.delete(follower)
+      this.#look()
+      this.#explainAll = [...this.#followers].some(({ explain }) => explain)
+    }
+  }
+
+  /** The exchange that this connection carries repeats another one; `made` is called with it. Answers the way to stop. */
+  repeats(connection: number, id: string, made: Repeating['made']): () => void {
+    this.#repeating.set(connection, { id, made })
+    this.#look()
+    return () => {
+      this.#repeating.delete(connection)
+      this.#look()
+    }
+  }
+
+  /** An exchange is admitted. Answers what takes down how it is decided, if that is wanted. */
+  begins(exchange: Exchange, flow: AdmittedFlow): Explainer<Flow> | undefined {
+    const { request } = flow
+    const fields = [...request.headers.list]
+    const keyed = this.#isKeyed(flow)
+    const repeats = this.#repeating.get(exchange.connection.id)?.id ?? null
+    const explained = keyed || this.#explainAll || repeats !== null || this.#explain?.(flow) === true
+    const explainer = explained ? new ExplanationRecorder({ reveal: false, imagined: false }) : undefined
+    const id = keyed ? newId('exch', this.#parts.clock.wall()) : undefined
+    const noted: Noted = {
+      id,
+      at: request.receivedAt,
+      fields,
+      explainer,
+      repeats,
+      hasBody: exchange.request.body.framing.kind !== 'none',
+      answer: null,
+      record: undefined,
+      kept: undefined,
+      shadow: null,
+      requestBody: undefined,
+      responseBody: undefined
+    }
+    flow.secretsRead = new Set()
+    flow.set(notes, noted)
+    const { bodies } = this.#settings
+    if (bodies > 0) noted.requestBody = watched(exchange.request.body, bodies)
+    flow.onForwarded(() => {
+      const { response } = flow
+      if (response === undefined) return
+      noted.answer = { status: response.status, headers: [...response.headers.list] }
+      if (bodies > 0) noted.responseBody = watched(response.body, bodies)
+    })
+    if (id !== undefined) flow.responseFields = [...(flow.responseFields ?? []), 'Sluice-Exchange', id]
+    return explainer
+  }
+
+  /** Called for each exchange, also for one that was not admitted. */
+  ended(record: ExchangeRecord): void {
+    const noted = record.flow?.get(notes)
+    if (noted !== undefined) noted.record = record
+    const always = noted !== undefined && this.#mustBeKept(noted)
+    if (!always && this.#where === undefined && this.#followers.size === 0) return
+    const recorded = this.#recorded(record, noted)
+    const followers = [...this.#followers].filter(({ where }) => where?.(recorded) !== false)
+    if (!always && followers.length === 0 && this.#where?.(recorded) !== true) return
+    if (noted !== undefined) noted.kept = recorded.id
+    this.ring.add(recorded)
+    this.#file?.write(shownExchange(recorded, this.#parts.baseUrl()))
+    for (const follower of followers) follower.take(recorded)
+    this.#repeating.get(record.connection.id)?.made(recorded)
+  }
+
+  /** Exchanges are looked at for what shadows may find out about them. Answers the way to stop. */
+  attends(): () => void {
+    this.#attended++
+    this.#look()
+    return () => {
+      this.#attended--
+      this.#look()
+    }
+  }
+
+  /** A shadow decides an exchange otherwise: it is kept, whatever else is recorded. */
+  shadowed(flow: Flow, shadow: ShadowedDecision): void {
+    const noted = flow.get(notes)
+    if (noted === undefined) return
+    noted.shadow = shadow
+    if (noted.record === undefined) return
+    const recorded = this.#recorded(noted.record, noted)
+    if (noted.kept === undefined) this.ring.add(recorded)
+    else this.ring.replace(recorded)
+    noted.kept = recorded.id
+  }
+
+  #recorded(record: ExchangeRecord, noted: Noted | undefined): RecordedExchange {
+    return recordedExchange(record, noted, { now: this.#parts.clock.wall(), bodies: this.#settings.bodies })
+  }
+
+  /** Ends what follows, and writes what still waits for the file. */
+  async stop(): Promise<void> {
+    const followers = [...this.#followers]
+    this.#followers.clear()
+    for (const follower of followers) follower.over()
+    await this.#file?.close()
+    this.#file = undefined
+  }
+
+  /** It is wanted for itself, and not only because it is explained for those who follow others. */
+  #mustBeKept(noted: Noted): boolean {
+    if (noted.repeats !== null || noted.id !== undefined || noted.shadow !== null) return true
+    return noted.explainer !== undefined && this.#explain !== undefined
+  }
+
+  #isKeyed({ request }: AdmittedFlow): boolean {
+    if (!this.#keys.some) {
+      this.#look()
+      return false
+    }
+    const given = request.headers.get(EXPLAIN_HEADER)
+    if (given === undefined || !this.#keys.accepts(given)) return false
+    request.headers.delete(EXPLAIN_HEADER)
+    return true
+  }
+
+  /** Looks at traffic as long as there is a reason to. */
+  #look(): void {
+    const wanted =
+      this.#where !== undefined ||
+      this.#explain !== undefined ||
+      this.#followers.size > 0 ||
+      this.#keys.some ||
+      this.#attended > 0 ||
+      this.#repeating.size > 0
+    if (wanted) this.#leave ??= this.#parts.observers.add(this)
+    else {
+      this.#leave?.()
+      this.#leave = undefined
+    }
+  }
+
+  #compiled(settings: RecorderSettings): Compiled {
+    const { expressions } = this.#parts
+    const { where, explain, file } = settings
+    const recorded = where === undefined ? undefined : exchangeCondition(expressions, where)
+    if (recorded?.ok === false) throw refused('recorder.where', recorded.message)
+    const explained = explain === undefined ? undefined : requestCondition(expressions, explain)
+    if (explained?.ok === false) throw refused('recorder.explain', explained.message)
+    if (file !== undefined) mustBeWritable(file)
+    return { where: recorded?.value, explain: explained?.value }
+  }
+
+  #take({ where, explain }: Compiled): void {
+    this.#where = where
+    this.#explain = explain
+    this.#look()
+    const { file, fileBytes } = this.#settings
+    if (this.#file?.path === file && this.#file?.most === fileBytes) return
+    void this.#file?.close()
+    const { log } = this.#parts
+    const lost = (reason: string) => log.warn({ file, reason }, 'recorded exchanges were not written to their file')
+    this.#file = file === undefined ? undefined : new ExchangeFile(file, fileBytes, lost)
+  }
+}
+
+interface Compiled {
+  readonly where: ExchangeCondition | undefined
+  readonly explain: ((flow: Flow) => boolean) | undefined
+}
+
+function refused(option: string, message: string): CodedError {
+  return new CodedError(recorderErrors.RECORDER_CONDITION, `${option}: ${message}`)
+}

@@ -1,0 +1,55 @@
+import { createHash, randomBytes } from 'node:crypto'
+import type { Clock } from '../../lib/clock.js'
+
+/** The field of a request that asks to explain it. */
+export const EXPLAIN_HEADER = 'sluice-explain'
+/** Keys that are valid at once. */
+const MOST_KEYS = 100
+
+/**
+ * Keys that administrators give out, each for some time: a request that shows one is explained. They are in the memory of this
+ * process alone, as hashes.
+ */
+export class ExplainKeys {
+  readonly #clock: Clock
+  readonly #ends = new Map<string, number>()
+  /** When the last of them ends. */
+  #latest = Number.NEGATIVE_INFINITY
+
+  constructor(clock: Clock) {
+    this.#clock = clock
+  }
+
+  /** A new key for so many milliseconds; undefined when there are too many. */
+  make(lasting: number): { readonly key: string; readonly endsAt: number } | undefined {
+    this.#sweep()
+    if (this.#ends.size >= MOST_KEYS) return undefined
+    const key = randomBytes(24).toString('base64url')
+    const ends = this.#clock.monotonic() + lasting
+    this.#ends.set(hashOf(key), ends)
+    this.#latest = Math.max(this.#latest, ends)
+    return { key, endsAt: this.#clock.wall() + lasting }
+  }
+
+  /** Is there a key that has not ended? */
+  get some(): boolean {
+    return this.#latest > this.#clock.monotonic()
+  }
+
+  accepts(key: string): boolean {
+    const ends = this.#ends.get(hashOf(key))
+    if (ends !== undefined && ends > this.#clock.monotonic()) return true
+    this.#sweep()
+    return false
+  }
+
+  #sweep(): void {
+    const now = this.#clock.monotonic()
+    for (const [hash, ends] of this.#ends) if (ends <= now) this.#ends.delete(hash)
+  }
+}
+
+/** What has the hash of a key cannot be found by trying: looking it up tells nothing of the keys that exist. */
+function hashOf(key: string): string {
+  return createHash('sha256').update(key).digest('base64')
+}
