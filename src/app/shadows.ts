@@ -1,20 +1,14 @@
-import { ControlError, controlErrors, refusedPolicy } from '../control/errors.js'
+import { ControlError, controlErrors } from '../control/errors.js'
 import type { Beside, ShadowCandidate, ShadowRunner, ShadowSettings } from '../control/shadow-runner.js'
 import { limitedAt } from '../features/rate-limit/feature.js'
 import { actions, modules } from '../features/registry.js'
-import { type Flow, isInternal } from '../flow/flow.js'
+import type { Flow } from '../flow/flow.js'
 import type { Geo } from '../lib/geo.js'
 import { newId } from '../lib/id.js'
 import { type Json, timestampText } from '../lib/json.js'
-import { Slices } from '../lib/slices.js'
 import { formatDuration } from '../lib/units.js'
 import type { Options } from '../options/options.js'
-import { POLICY_MODULE } from '../policy/record-policy.js'
 import { trustingProxies } from '../proxy/client-address.js'
-import { preparing } from '../runtime/compile.js'
-import { PersistentState } from '../runtime/persistent-state.js'
-import type { RouteUnit } from '../runtime/plan.js'
-import { asKind } from '../runtime/plan-changes.js'
 import type { Snapshot } from '../runtime/snapshot.js'
 import type { ExchangeRecorder } from '../workbench/recorder/exchange-recorder.js'
 import { Judge } from '../workbench/shadow/judge.js'
@@ -24,6 +18,7 @@ import type { ShadowExample } from '../workbench/shadow/tally.js'
 import { unknown } from '../workbench/shadow/trial.js'
 import type { Foundation } from './foundation.js'
 import { labExpressions, labServices } from './lab.js'
+import { ComposedCandidate } from './shadow-candidate.js'
 import { ShadowLimits } from './shadow-limits.js'
 
 /** Shadows that run at once, and ended ones that are kept. */
@@ -32,7 +27,16 @@ const MOST_ENDED = 16
 /** Longest wait for the next whole millisecond; milliseconds. */
 const LONGEST_WAIT = 2
 
-type OfFoundation = 'clock' | 'log' | 'holder' | 'observers' | 'metrics' | 'limiter' | 'trusted' | 'publicUrl'
+type OfFoundation =
+  | 'clock'
+  | 'log'
+  | 'holder'
+  | 'observers'
+  | 'metrics'
+  | 'limiter'
+  | 'trusted'
+  | 'publicUrl'
+  | 'challenges'
 
 interface RunningShadowsParts extends Pick<Foundation, OfFoundation> {
   readonly rateLimitHeaders: Options['rate_limit_headers']
@@ -40,22 +44,37 @@ interface RunningShadowsParts extends Pick<Foundation, OfFoundation> {
   readonly recorder: Pick<ExchangeRecorder, 'attends' | 'shadowed'>
 }
 
-interface Shadow {
+interface RunningShadow {
   readonly id: string
   readonly settings: ShadowSettings
   readonly candidate: Candidate
   readonly run: ShadowRun
   readonly createdAt: number
   readonly stop: () => void
-  endedAt: number | undefined
-  endedReason: string | undefined
   revision: number
 }
+
+/** What is left of one that has ended: with its matrix and without. */
+interface EndedShadow {
+  readonly id: string
+  readonly whole: Json
+  readonly short: Json
+}
+
+/** When and why a shadow has ended. */
+interface End {
+  readonly at: number | null
+  readonly reason: string | null
+}
+
+const RUNNING: End = { at: null, reason: null }
 
 /** The shadows of this process. */
 export class RunningShadows implements ShadowRunner {
   readonly #parts: RunningShadowsParts
-  readonly #shadows = new Map<string, Shadow>()
+  readonly #running = new Map<string, RunningShadow>()
+  /** In the order in which they ended. */
+  readonly #ended = new Map<string, EndedShadow>()
   readonly #listeners: ((difference: ShadowExample, shadow: string, flow: Flow) => void)[] = []
 
   constructor(parts: RunningShadowsParts) {
@@ -84,7 +103,7 @@ export class RunningShadows implements ShadowRunner {
     this.#mustHaveRoom()
     const shadow = this.#begin(candidate, settings, bench)
     log.info({ shadow: shadow.id, name: settings.name, share: settings.share }, 'a shadow runs beside traffic')
-    return { id: shadow.id, shadow: this.#present(shadow, true) }
+    return { id: shadow.id, shadow: this.#present(shadow, RUNNING, true) }
   }
 
   beside(base: Snapshot, routes: Candidate['routes'], settings: ShadowSettings): Beside {
@@ -100,27 +119,37 @@ export class RunningShadows implements ShadowRunner {
   }
 
   list(): readonly Json[] {
-    return [...this.#shadows.values()].reverse().map((shadow) => this.#present(shadow, false))
+    this.#follow()
+    const running = [...this.#running.values()].reverse().map((shadow) => this.#present(shadow, RUNNING, false))
+    return [...running, ...[...this.#ended.values()].reverse().map(({ short }) => short)]
   }
 
   get(id: string): Json | undefined {
-    const shadow = this.#shadows.get(id)
-    return shadow === undefined ? undefined : this.#present(shadow, true)
+    this.#follow()
+    const shadow = this.#running.get(id)
+    return shadow === undefined ? this.#ended.get(id)?.whole : this.#present(shadow, RUNNING, true)
   }
 
   remove(id: string): boolean {
-    const shadow = this.#shadows.get(id)
-    if (shadow === undefined) return false
-    this.#end(shadow, 'deleted')
-    return this.#shadows.delete(id)
+    const shadow = this.#running.get(id)
+    if (shadow !== undefined) this.#end(shadow, 'it was deleted')
+    return this.#ended.delete(id)
   }
 
   /** Ends all of them. */
   close(): void {
-    for (const shadow of this.#shadows.values()) this.#end(shadow, 'the process stops')
+    for (const shadow of [...this.#running.values()]) this.#end(shadow, 'the process stops')
   }
 
-  #begin(candidate: Candidate, settings: ShadowSettings, bench: Bench): Shadow {
+  /** A route may have gone although no exchange has come since. */
+  #follow(): void {
+    const running = this.#parts.holder.current()
+    for (const shadow of [...this.#running.values()]) {
+      if (shadow.run.follows(running) !== undefined) shadow.revision = running.revision
+    }
+  }
+
+  #begin(candidate: Candidate, settings: ShadowSettings, bench: Bench): RunningShadow {
     const { clock, holder } = this.#parts
     const createdAt = clock.wall()
     const id = newId('shd', createdAt)
@@ -128,7 +157,7 @@ export class RunningShadows implements ShadowRunner {
     const { run, stop } = this.#observe(candidate, settings, bench, ended, id)
     const expiry = setTimeout(() => this.#end(shadow, 'its time is over'), settings.duration)
     expiry.unref()
-    const shadow: Shadow = {
+    const shadow: RunningShadow = {
       id,
       settings,
       candidate,
@@ -138,11 +167,9 @@ export class RunningShadows implements ShadowRunner {
         clearTimeout(expiry)
         stop()
       },
-      endedAt: undefined,
-      endedReason: undefined,
       revision: holder.current().revision
     }
-    this.#shadows.set(id, shadow)
+    this.#running.set(id, shadow)
     return shadow
   }
 
@@ -183,8 +210,14 @@ export class RunningShadows implements ShadowRunner {
 
   /** What a candidate is compiled with, and run by. */
   #bench({ share, budget, counters }: ShadowSettings): Bench {
-    const { clock, limiter, trusted, geo, rateLimitHeaders } = this.#parts
-    const judge = new Judge({ forwarding: trustingProxies(trusted), budget, now: () => performance.now(), worked })
+    const { clock, limiter, trusted, geo, rateLimitHeaders, challenges } = this.#parts
+    const judge = new Judge({
+      forwarding: trustingProxies(trusted),
+      challenge: (host, path) => challenges.answer(host, path),
+      budget,
+      now: () => performance.now(),
+      worked
+    })
     const random = () => {
       if (judge.trial !== undefined) unknown(judge.trial, 'random')
       return 0
@@ -215,38 +248,34 @@ export class RunningShadows implements ShadowRunner {
   }
 
   #mustHaveRoom(): void {
-    const running = [...this.#shadows.values()].filter(({ endedAt }) => endedAt === undefined)
-    if (running.length < MOST_RUNNING) return
-    const message = `${MOST_RUNNING} shadows run already: ${running.map(({ id }) => id).join(', ')}`
+    if (this.#running.size < MOST_RUNNING) return
+    const message = `${MOST_RUNNING} shadows run already: ${[...this.#running.keys()].join(', ')}`
     throw new ControlError(controlErrors.SHADOWS_FULL, message)
   }
 
-  #end(shadow: Shadow, reason: string): void {
-    if (shadow.endedAt !== undefined) return
-    shadow.endedAt = this.#parts.clock.wall()
-    shadow.endedReason = reason
+  /** Only what it has seen is kept: its buckets and what was compiled are given up. */
+  #end(shadow: RunningShadow, reason: string): void {
+    const { id } = shadow
+    if (!this.#running.delete(id)) return
     shadow.stop()
-    const ended = [...this.#shadows.values()].filter(({ endedAt }) => endedAt !== undefined)
-    for (const { id } of ended.slice(0, -MOST_ENDED)) this.#shadows.delete(id)
+    const end = { at: this.#parts.clock.wall(), reason }
+    this.#ended.set(id, { id, whole: this.#present(shadow, end, true), short: this.#present(shadow, end, false) })
+    const [oldest] = this.#ended.keys()
+    if (oldest !== undefined && this.#ended.size > MOST_ENDED) this.#ended.delete(oldest)
   }
 
-  #present(shadow: Shadow, whole: boolean): Json {
-    const { id, settings, candidate, run, createdAt } = shadow
+  #present({ id, settings, candidate, run, createdAt, revision }: RunningShadow, end: End, whole: boolean): Json {
     const { name, share, budget, duration, counters } = settings
-    // A route may have gone although no exchange has come since.
-    const running = this.#parts.holder.current()
-    if (shadow.endedAt === undefined && run.follows(running) !== undefined) shadow.revision = running.revision
-    const { endedAt, endedReason, revision } = shadow
     const { tally } = run
     return {
       id,
       uri: `${this.#parts.publicUrl.read()}/shadows/${id}`,
       name,
-      state: endedAt === undefined ? 'running' : 'ended',
-      ended_reason: endedReason ?? null,
+      state: end === RUNNING ? 'running' : 'ended',
+      ended_reason: end.reason,
       created_at: timestampText(createdAt),
       expires_at: timestampText(createdAt + duration),
-      ended_at: endedAt === undefined ? null : timestampText(endedAt),
+      ended_at: end.at === null ? null : timestampText(end.at),
       revision,
       routes: candidate.routes === 'every' ? null : [...candidate.routes],
       share,
@@ -266,115 +295,6 @@ interface Bench {
   readonly parts: Omit<ShadowParts, 'instead'>
   /** Counters are gone on from as they are now. */
   readonly begin: () => void
-}
-
-/** What a request to the API tries, on whatever serves. */
-class ComposedCandidate implements Candidate {
-  routes: ReadonlySet<string> | 'every' = new Set()
-  readonly #wanted: ShadowCandidate
-  readonly #parts: ShadowParts
-  /** The configuration that serves, and what stands on it. */
-  #composed: { readonly running: Snapshot; readonly snapshot: ShadowSnapshot } | undefined
-  #composing: Snapshot | undefined
-  #gone: string | undefined
-
-  constructor(wanted: ShadowCandidate, parts: ShadowParts) {
-    this.#wanted = wanted
-    this.#parts = parts
-  }
-
-  /** Composes it for the first time; answers what is wrong with it. */
-  async open(running: Snapshot): Promise<ControlError | undefined> {
-    const missing = this.#missing(running)
-    if (missing !== undefined) return withoutPolicy(missing)
-    await this.#compose(running)
-    const { snapshot } = this.#composed ?? {}
-    if (snapshot === undefined) return new ControlError(controlErrors.NOT_FOUND, this.#gone ?? 'it cannot be composed')
-    const problems = snapshot.problems()
-    if (problems.length > 0) return refusedPolicy(problems)
-    for (const key of this.#wanted.instead.keys()) snapshot.policy(key)
-    if (this.routes !== 'every' && this.routes.size === 0) return withoutPolicy(sources(this.#wanted))
-    return undefined
-  }
-
-  on(running: Snapshot): ShadowSnapshot | string | undefined {
-    if (this.#gone !== undefined) return this.#gone
-    if (this.#composed?.running.plan === running.plan) return this.#composed.snapshot
-    const missing = this.#missing(running)
-    if (missing !== undefined) return `the route ${missing} is gone, or has no traffic policy any more`
-    if (this.#composing?.plan !== running.plan) void this.#compose(running)
-    return this.#composed?.running.plan === running.plan ? this.#composed.snapshot : undefined
-  }
-
-  #missing({ plan }: Snapshot): string | undefined {
-    for (const [key, { source }] of this.#wanted.instead) {
-      if (asKind(plan.units.get(key), 'policy') === undefined) return source
-    }
-    return undefined
-  }
-
-  /** In slices beside traffic. Never rejects. */
-  async #compose(running: Snapshot): Promise<void> {
-    this.#composing = running
-    const { changes } = this.#wanted
-    let base = running
-    if (changes !== undefined) {
-      const { put, drop, secrets } = changes
-      const { number } = running.plan
-      const present = drop.filter((key) => running.plan.units.has(key))
-      const change = { from: number, to: number + 1, put, drop: present }
-      const options = { ...this.#parts, guests: this.#parts, persistentState: new PersistentState() }
-      const prepared = await Slices.besideTraffic().run(preparing(running, change, secrets, options))
-      if (!prepared.ok) {
-        this.#gone = 'its changes do not fit the configuration that serves now'
-        return
-      }
-      base = prepared.snapshot
-    }
-    if (this.#composing !== running) return
-    const snapshot = new ShadowSnapshot(base, running, this.#parts)
-    if (changes === undefined && this.#composed !== undefined) this.#composed = { running, snapshot }
-    const routes = await routesOf([running, base], this.#wanted)
-    if (this.#composing !== running) return
-    this.routes = routes
-    this.#composed = { running, snapshot }
-  }
-}
-
-function sources({ instead }: ShadowCandidate): string {
-  return [...instead.values()].map(({ source }) => source).join(', ')
-}
-
-function withoutPolicy(route: string): ControlError {
-  const field = 'policies.route'
-  return new ControlError(controlErrors.NOT_FOUND, `no route ${route} with a traffic policy serves here`, { field })
-}
-
-/** The routes whose exchanges a candidate may decide otherwise. */
-async function routesOf(
-  snapshots: readonly Snapshot[],
-  { instead, changes }: ShadowCandidate
-): Promise<Candidate['routes']> {
-  const found = new Set(changes?.routes)
-  const slices = Slices.besideTraffic()
-  const all = new Set(snapshots)
-  for (const { plan } of all) {
-    for (const [, unit] of plan.units) {
-      if (slices.due) await slices.rest()
-      if (unit.kind !== 'route') continue
-      if (policiesOf(unit).some((key) => instead.has(key))) found.add(unit.id)
-      if (!found.has(unit.id)) continue
-      const edge = asKind(plan.units.get(`edge:${unit.edge}`), 'edge')
-      const inside = edge !== undefined && edge.hosts !== 'every' && edge.hosts.some(({ host }) => isInternal(host))
-      if (inside) return 'every'
-    }
-  }
-  return found
-}
-
-function policiesOf({ modules: configs }: RouteUnit): string[] {
-  const named = [configs[POLICY_MODULE] ?? []].flat() as readonly { readonly policy?: unknown }[]
-  return named.flatMap(({ policy }) => (typeof policy === 'string' ? [policy] : []))
 }
 
 /** Waits, without giving the loop away, until what comes has a later whole millisecond than what came; answers the last one of before. */

@@ -19,6 +19,7 @@ import { httpsLocation, type PlainAnswer, plainAnswer } from './plain-http.js'
 import { discard, failureResponse, localResponse, responseOf, send } from './response.js'
 import { lead, NO_HOPS, type RoutePlace, requestSteps, responseSteps, routeIn } from './route-steps.js'
 
+/** What a pipeline is made of, and where it reports to. */
 export interface PipelineParts {
   readonly holder: Pick<SnapshotHolder, 'current'>
   readonly admission: Admission

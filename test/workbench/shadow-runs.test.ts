@@ -1,6 +1,7 @@
 import t, { type Test } from 'tap'
 import { labExpressions, labServices } from '../../src/app/lab.js'
 import { RunningShadows } from '../../src/app/shadows.js'
+import { ChallengeTable } from '../../src/certificates/certificates.js'
 import { fileUnits } from '../../src/control/file-units.js'
 import type { ShadowSettings } from '../../src/control/shadow-runner.js'
 import { type Limiter, LimiterTable } from '../../src/features/rate-limit/limiter/table.js'
@@ -106,6 +107,7 @@ function stand(text: string) {
     limiter,
     trusted: undefined,
     publicUrl: { read: () => 'http://api.test' } as never,
+    challenges: new ChallengeTable(),
     rateLimitHeaders: 'none',
     geo: noGeo,
     recorder: { attends: () => nothing, shadowed: nothing }
@@ -168,7 +170,7 @@ function randoms(seed: number): (below: number) => number {
   }
 }
 
-for (const seed of Array.from({ length: 30 }, (_, i) => i + 1)) {
+for (const seed of Array.from({ length: 12 }, (_, i) => i + 1)) {
   t.test(`beside itself, in whatever order upstreams answer, nothing differs (${seed})`, async (t) => {
     const random = randoms(seed)
     const policy = limited(1 + random(80))
@@ -258,5 +260,27 @@ t.test('what does not fit is dropped, and counted', async (t: Test) => {
   for (const answer of answers.splice(0)) answer()
   await Promise.all(sent)
   t.match(await seen(() => shadows.get(id)), { counts: { judged: 10_000, changed: 10_000, dropped: 50, waiting: 0 } })
+  shadows.close()
+})
+
+t.test('policies of connections are judged where the candidate has other ones', async (t) => {
+  const { shadows, send, answers } = stand('on_http_request: []')
+  const text = `on_tcp_connect:
+  - name: shut
+    expressions: ["conn.client_ip == '192.0.2.1'"]
+    actions: [{ type: close-connection }]
+`
+  const instead = new Map([['policy:default', { text, source: 'default' }]])
+  const { id } = await shadows.start({ instead, changes: undefined }, SETTINGS)
+  const sent = [send('/').served, send('/', '192.0.2.2').served]
+  for (const answer of answers.splice(0)) answer()
+  await Promise.all(sent)
+  t.match(await seen(() => shadows.get(id)), {
+    counts: { judged: 2, same: 1, changed: 1 },
+    matrix: [
+      { old: { decision: 'forwarded' }, new: { decision: 'closed', by: { phase: 'on_tcp_connect', rule: 'shut' } } },
+      {}
+    ]
+  })
   shadows.close()
 })

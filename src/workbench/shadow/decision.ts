@@ -21,7 +21,6 @@ export type Unknown =
   | 'too_many_buckets'
 
 /** What two decisions differ in: what becomes of the exchange, what the upstream gets, what the client gets. */
-/** One of them. */
 export type Aspect = 'decision' | 'request' | 'response'
 
 /** A request as it is forwarded. */

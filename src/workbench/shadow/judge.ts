@@ -10,7 +10,7 @@ import { type Forwarded, type Forwards, fixedResponse } from '../../proxy/forwar
 import { HeaderKinds } from '../../proxy/header-sanitizing.js'
 import { PipelineRequests } from '../../proxy/internal-requests.js'
 import { Observers } from '../../proxy/observers.js'
-import { Pipeline } from '../../proxy/pipeline.js'
+import { Pipeline, type PipelineParts } from '../../proxy/pipeline.js'
 import { failureResponse } from '../../proxy/response.js'
 import { absence } from '../../proxy/upstreams.js'
 import { AddressFilter } from '../../runtime/address-filter.js'
@@ -39,6 +39,8 @@ const NO_EVENTS = { wants: () => false, publish: nothing, put: nothing }
 
 interface JudgeParts {
   readonly forwarding: ClientAddress
+  /** See `PipelineParts`: these answers are nothing that a configuration decides. */
+  readonly challenge: PipelineParts['challenge']
   /** Milliseconds of work for one exchange. */
   readonly budget: number
   /** Milliseconds of a clock that only goes forward. */
@@ -87,7 +89,7 @@ export class Judge {
       observers,
       clock: this.clock,
       metrics: new Metrics(),
-      challenge: nothing,
+      challenge: parts.challenge,
       listenerPort: (key) => asKind(this.#running.snapshot.plan.units.get(key), 'listener')?.port,
       accessLog: undefined,
       events: new TrafficEventSource(NO_EVENTS),
