@@ -2,6 +2,7 @@ import { LatestRevision } from '../control/configuration.js'
 import { type ControlPlane, openControl } from '../control/control-plane.js'
 import type { SiteReading } from '../control/declared/site-request.js'
 import type { ControlOptions } from '../control/parts.js'
+import type { PolicyTesting } from '../control/policy-tests.js'
 import { settleSealKey } from '../control/seal-key.js'
 import type { EndedSessions } from '../features/login/ended-sessions.js'
 import { actions } from '../features/registry.js'
@@ -44,6 +45,7 @@ interface ControlStage extends OpenEvents, PolicyServicesStage {
   readonly keys: ControlOptions['operatorKeys']
   readonly seal: Sealer
   readonly siteReader: SiteReading
+  readonly testPolicy: PolicyTesting
   readonly dataPlane: DataPlane
   readonly agents: Agents
 }
@@ -91,6 +93,7 @@ export async function openControlPlane(
     clock,
     log,
     checkPolicy: policyCheck(services, actions),
+    testPolicy: stage.testPolicy,
     checkFile: (path) => folders.refusal(path),
     siteReading: siteReader,
     holder: foundation.holder,

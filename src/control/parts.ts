@@ -21,6 +21,7 @@ import { DeclaredRecords } from './declared/declared-records.js'
 import type { SiteReading } from './declared/site-request.js'
 import { Edits } from './edits.js'
 import type { Explain } from './explanations.js'
+import type { PolicyTesting } from './policy-tests.js'
 import { Catalogue, Records } from './records.js'
 import { Writer } from './writer.js'
 
@@ -41,6 +42,8 @@ export interface ControlOptions {
   readonly clock: Clock
   readonly log: StoreLog
   readonly checkPolicy: PolicyCheck
+  /** Runs the tests that policies are stored with. Absent: records with tests cannot be written. */
+  readonly testPolicy?: PolicyTesting
   /** Reads site files that come by the API; absent: none come. */
   readonly siteReading?: SiteReading
   /** Absent: destinations refuse by themselves what they may not write. */
@@ -141,6 +144,7 @@ export function buildParts(options: ControlOptions, sources: LiveSources, princi
       declared,
       edgeOn: (host) => edgeOn(holder, host),
       requireReserved: options.requireReserved === true,
+      testPolicy: options.testPolicy,
       eventful: async (tx, about) => published !== undefined || (await events?.wants(tx, about)) === true
     },
     recorder: events,
