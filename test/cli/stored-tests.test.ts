@@ -1,4 +1,4 @@
-import { writeFile } from 'node:fs/promises'
+import { readFile, writeFile } from 'node:fs/promises'
 import { join } from 'node:path'
 import t from 'tap'
 import { SluiceProcess } from './process.js'
@@ -54,7 +54,39 @@ t.test('a site file whose tests fail is not applied, and the case is named with 
     code: 1,
     out: /sites\.yaml:16:15: error POLICY_TESTS_FAILED: the case "nobody"/
   })
+  await writeFile(join(folder, 'sites.yaml'), SITE(web).replace('policy: shop.yaml', 'policy: none'))
+  t.match(await sluice(folder, 'check', 'sites.yaml'), {
+    code: 1,
+    out: /sites\.yaml:4:5: error POLICY_MISSING: tests a policy, and there is none/
+  })
   await stopped(process)
+})
+
+t.test('what the API has goes with its tests into a site file', async (t) => {
+  const web = await upstream(t, 'web')
+  const folder = t.testdir({})
+  const { api } = await started(t, folder)
+  const backend = (await call(api, 'POST', '/backends/static', { address: web })).body
+  const edge = (await call(api, 'POST', '/edges/https', { hostports: ['shop.test:443'] })).body
+  const route = {
+    match: '/',
+    backend: { backend_id: backend.id },
+    traffic_policy: { value: answering(418) },
+    policy_tests: expecting(418)
+  }
+  t.equal((await call(api, 'POST', `/edges/https/${edge.id}/routes`, route)).status, 201)
+  t.match(await sluice(folder, 'adopt', 'adopted', '--api', api), { code: 0 })
+  const text = await readFile(join(folder, 'adopted', 'sites.yaml'), 'utf8')
+  const [, name = ''] = /policy_tests: (\S+)/.exec(text) ?? []
+  t.equal(await readFile(join(folder, 'adopted', name), 'utf8'), expecting(418))
+  t.match(await sluice(folder, 'check', 'adopted/sites.yaml'), { code: 0 })
+  await writeFile(join(folder, 'adopted', name), expecting(410))
+  const words = ['adopted/sites.yaml', '--adopt', 'adopted/records.json', '--api', api]
+  const refused = await sluice(folder, 'plan', ...words)
+  t.equal(refused.code, 1)
+  t.match(`${refused.out}${refused.err}`, /POLICY_TESTS_FAILED: the case "teapots"/)
+  await writeFile(join(folder, 'adopted', name), expecting(418))
+  t.match(await sluice(folder, 'apply', ...words, '--yes'), { code: 0 })
 })
 
 t.test('a site file that the API applies has its tests run, and its records show them', async (t) => {

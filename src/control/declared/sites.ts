@@ -259,8 +259,9 @@ async function policyOf(
 ): Promise<PolicyTexts> {
   const key = path.join(' ')
   const [given, tested] = [fields.get('policy'), fields.get(TESTS_FIELD)]
-  if (tested !== undefined && given === undefined) {
-    const message = 'tests a policy, and there is no "policy" beside it'
+  const isNone = given?.value.kind === 'scalar' && given.value.value === 'none'
+  if (tested !== undefined && (given === undefined || isNone)) {
+    const message = 'tests a policy, and there is none beside it'
     declaration.error({ path: [...path, TESTS_FIELD], span: tested.keySpan }, siteErrors.POLICY_MISSING, message)
   }
   if (given !== undefined) {
