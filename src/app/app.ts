@@ -1,6 +1,7 @@
 import type { ControlPlane } from '../control/control-plane.js'
 import { DEFAULT_LISTENER } from '../control/file-units.js'
 import { type ApiKeys, openKeys } from '../control/operator-keys.js'
+import type { PolicyTesting } from '../control/policy-tests.js'
 import { openSealer, peekSeal } from '../control/seal-key.js'
 import { SITE_PART } from '../control/sites.js'
 import { actions } from '../features/registry.js'
@@ -29,6 +30,7 @@ import { openRecorder } from './recorder.js'
 import { openPolicyServices } from './server-services.js'
 import { SiteFiles, SiteReader } from './site-file.js'
 import { type Drained, Lifecycle } from './stop.js'
+import { policyTesting } from './stored-tests.js'
 import { beginUpkeep } from './upkeep.js'
 
 /** What a start has opened: addresses, revision and what the user should know. */
@@ -84,7 +86,8 @@ async function stages(options: Options, host: Host, lifecycle: Lifecycle, live: 
   const policies = await openPolicyServices(options, parts)
   lifecycle.opens({ policyOutbound: [policies.services.outbound, policies.guests.services.outbound] })
   const events = await openEvents(options, foundation, seal)
-  const siteReader = siteReaderOf(options, host, policies.services)
+  const testPolicy = policyTesting({ geo: policies.geo })
+  const siteReader = siteReaderOf(options, host, policies.services, testPolicy)
   const labs = runningLabs(options, foundation, policies.geo)
   const { recorder, source } = openRecorder(options, foundation, { dataPlane, labs, ...policies })
   const opened = {
@@ -96,6 +99,7 @@ async function stages(options: Options, host: Host, lifecycle: Lifecycle, live: 
     siteReader,
     dataPlane,
     agents,
+    testPolicy,
     ...policies,
     ...events
   }
@@ -104,7 +108,7 @@ async function stages(options: Options, host: Host, lifecycle: Lifecycle, live: 
   const { site_file } = options
   const sites = site_file === undefined ? undefined : new SiteFiles(site_file, siteReader)
   await stageApplied(control)
-  const reload = filesOf(options, { own, metrics, holder, sites, siteReader, live, recorder })
+  const reload = filesOf(options, { own, metrics, holder, sites, siteReader, live, recorder, testPolicy })
   const applied = await applyFirst(reload, options)
   const certificates = await openCertificates(options, foundation, control)
   const { services, login } = policies
@@ -136,8 +140,13 @@ async function stages(options: Options, host: Host, lifecycle: Lifecycle, live: 
   }
 }
 
-function siteReaderOf(options: Options, { clock, environment = {} }: Host, services: PolicyServices): SiteReader {
-  return new SiteReader(options, { clock, environment, policyProblems: policyProblems(services, actions) })
+function siteReaderOf(
+  options: Options,
+  { clock, environment = {} }: Host,
+  services: PolicyServices,
+  testPolicy: PolicyTesting
+): SiteReader {
+  return new SiteReader(options, { clock, environment, policyProblems: policyProblems(services, actions), testPolicy })
 }
 
 /** The applied site file serves from the first snapshot on. Fails with `ConfigurationRefused`: its sites would be missing. */

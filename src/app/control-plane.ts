@@ -4,6 +4,7 @@ import type { SiteReading } from '../control/declared/site-request.js'
 import type { ExchangeSource } from '../control/exchanges.js'
 import type { EndedGuard } from '../control/guard/guard-judge.js'
 import type { ControlOptions } from '../control/parts.js'
+import type { PolicyTesting } from '../control/policy-tests.js'
 import { settleSealKey } from '../control/seal-key.js'
 import type { EndedSessions } from '../features/login/ended-sessions.js'
 import { actions } from '../features/registry.js'
@@ -49,6 +50,7 @@ interface ControlStage extends OpenEvents, PolicyServicesStage {
   readonly keys: ControlOptions['operatorKeys']
   readonly seal: Sealer
   readonly siteReader: SiteReading
+  readonly testPolicy: PolicyTesting
   readonly dataPlane: DataPlane
   readonly agents: Agents
   readonly labs: OpenRunningLab
@@ -108,6 +110,7 @@ export async function openControlPlane(
     clock,
     log,
     checkPolicy: policyCheck(services, actions),
+    testPolicy: stage.testPolicy,
     checkFile: (path) => folders.refusal(path),
     siteReading: siteReader,
     holder: foundation.holder,

@@ -1,6 +1,7 @@
 import type { Applied, OwnPart, OwnUnits } from '../control/apply.js'
 import type { SiteChanges } from '../control/declared/site-file.js'
 import { fileUnits } from '../control/file-units.js'
+import { type PolicyTesting, testProblems } from '../control/policy-tests.js'
 import { SITE_PART } from '../control/sites.js'
 import { CodedError } from '../lib/errors.js'
 import { readOptionFile } from '../lib/files.js'
@@ -50,16 +51,17 @@ interface FilesParts {
   readonly siteReader: SiteReader
   readonly live: LiveOptions
   readonly recorder: Pick<ExchangeRecorder, 'prepare'>
+  readonly testPolicy: PolicyTesting
 }
 
 /** Applies the files as a part of the units that belong to the process itself. */
 export function filesOf(
   started: Options,
-  { own, metrics, holder, sites, siteReader, live, recorder }: FilesParts
+  { own, metrics, holder, sites, siteReader, live, recorder, testPolicy }: FilesParts
 ): ApplyFiles {
   return async (options) => {
     const { listen } = started
-    const { listeners, path_form, edges_on_http, hsts, upstream, upstream_ca, policy } = options
+    const { listeners, path_form, edges_on_http, hsts, upstream, upstream_ca, policy: path } = options
     siteReader.use({ listeners, edges_on_http })
     if (sharesListener(started, started.listeners) && !sharesListener(started, listeners)) {
       throw new CodedError(
@@ -68,6 +70,8 @@ export function filesOf(
       )
     }
     const recording = recorder.prepare(recorderSettings(options))
+    const policy =
+      path === undefined ? undefined : { source: shownPath(path), text: await readOptionFile(path, 'policy') }
     const units = fileUnits({
       listen,
       listeners,
@@ -83,9 +87,13 @@ export function filesOf(
             },
       upstream,
       certificateAuthorities: upstream_ca === undefined ? undefined : await readOptionFile(upstream_ca, 'upstream_ca'),
-      policy:
-        policy === undefined ? undefined : { source: shownPath(policy), text: await readOptionFile(policy, 'policy') }
+      policy
     })
+    const failed = policy === undefined ? [] : await testsOf(options, policy.text, testPolicy)
+    if (failed.length > 0) {
+      metrics.configuration('refused')
+      return { ok: false, revision: holder.current().revision, problems: failed, ports: [], named: [] }
+    }
     const site = await sites?.read()
     if (site !== undefined && site.file === undefined) {
       metrics.configuration('refused')
@@ -107,6 +115,14 @@ export function filesOf(
     const warnings = [...site.problems, ...applied.warnings.filter(({ key }) => !site.file?.units.has(key))]
     return { ...applied, warnings, sites: site.changes, named: site.files }
   }
+}
+
+/** What is wrong with the tests of the policy, or with the policy by them. */
+async function testsOf({ policy_tests: path }: Options, policy: string, test: PolicyTesting): Promise<UnitProblems[]> {
+  if (path === undefined) return []
+  const tests = await readOptionFile(path, 'policy_tests')
+  const problems = testProblems(await test({ policy, tests }))
+  return problems.length === 0 ? [] : [{ key: 'policy_tests', source: shownPath(path), text: tests, problems }]
 }
 
 /** The first application, which a start cannot do without: rejects when the configuration is refused. */

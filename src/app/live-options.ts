@@ -21,6 +21,7 @@ export const RELOADED = [
   'upstream',
   'upstream_ca',
   'policy',
+  'policy_tests',
   'limits',
   'timeouts',
   'recorder'

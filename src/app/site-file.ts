@@ -11,6 +11,7 @@ import {
   siteChanges
 } from '../control/declared/site-file.js'
 import type { SiteBundle, SiteReading } from '../control/declared/site-request.js'
+import type { PolicyTesting } from '../control/policy-tests.js'
 import type { Clock } from '../lib/clock.js'
 import { codeOf } from '../lib/errors.js'
 import { formatAuthority } from '../lib/host.js'
@@ -23,6 +24,7 @@ export interface SiteFileHost {
   readonly clock: Clock
   readonly environment: Readonly<Record<string, string | undefined>>
   readonly policyProblems: PolicyProblems
+  readonly testPolicy: PolicyTesting
 }
 
 /** A site file as it was read once, and what applying it would change. */
@@ -71,11 +73,12 @@ export class SiteReader implements SiteReading {
   async readFrom(
     from: Pick<SiteFileInput, 'source' | 'folder' | 'text' | 'readFile' | 'policed'>
   ): Promise<SiteFileRead> {
-    const { clock, environment, policyProblems } = this.#host
+    const { clock, environment, policyProblems, testPolicy } = this.#host
     return await readSiteFile({
       ...from,
       environment,
       policyProblems,
+      testPolicy,
       readListener,
       opened: openedBy(this.#options),
       clock,

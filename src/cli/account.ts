@@ -5,6 +5,7 @@ import { stringify } from 'yaml'
 import { policyCheck } from '../app/policy-check.js'
 import { namesOptions } from '../app/server-services.js'
 import { offline, policyServices } from '../app/services.js'
+import { policyTesting } from '../app/stored-tests.js'
 import { Records } from '../control/records.js'
 import { openSealer, settleSealKey, storedSeal } from '../control/seal-key.js'
 import type { AccountDocument, ImportOptions, TransferPath, TransferProblem } from '../control/transfer/document.js'
@@ -15,6 +16,7 @@ import { packageVersion } from '../lib/files.js'
 import { createNames } from '../lib/names/names.js'
 import { type Place, SourceText } from '../lib/positions.js'
 import type { Sealer } from '../lib/seal.js'
+import { Slices } from '../lib/slices.js'
 import { formatOptionProblem, isShared, mustNotBeLost, optionErrors, storeAddress } from '../options/catalogue.js'
 import { type LoadInput, loadOptions } from '../options/load.js'
 import type { Options } from '../options/options.js'
@@ -231,6 +233,7 @@ export function transferOptions(
     records: new Records(seal),
     clock: systemClock,
     checkPolicy: policyCheck(policyServices(offline(actions)), actions),
+    testPolicy: policyTesting({ slices: () => new Slices() }),
     zone: options.zone,
     requireReserved: options.require_reserved,
     random: (bytes) => randomBytes(bytes),

@@ -4,11 +4,13 @@ import type { Readable } from 'node:stream'
 import { buffer } from 'node:stream/consumers'
 import { policyProblems } from '../app/policy-check.js'
 import { offline, policyServices } from '../app/services.js'
+import { policyTesting } from '../app/stored-tests.js'
 import { SITE_FILE } from '../control/declared/declaration.js'
 import { looksLikeSiteFile, newVersionKey, readSiteFile } from '../control/declared/site-file.js'
 import { actions } from '../features/registry.js'
 import { systemClock } from '../lib/clock.js'
 import { SourceText } from '../lib/positions.js'
+import { Slices } from '../lib/slices.js'
 import { readListener } from '../options/values.js'
 import { compilePolicy } from '../policy/compile.js'
 import type { Problem } from '../policy/problems.js'
@@ -81,6 +83,7 @@ async function checkSite(file: string, text: string, parts: Omit<Checking, 'inpu
     environment: parts.environment,
     readFile: (path) => readFile(path, 'utf8'),
     policyProblems: policyProblems(parts.services, actions),
+    testPolicy: policyTesting({ slices: () => new Slices() }),
     readListener,
     opened: new Map(),
     clock: systemClock,

@@ -189,8 +189,11 @@ function tellWarnings(units: readonly UnitProblems[], log: Logger): void {
 }
 
 /** The files that options name, with that of the options themselves. */
-function namedBy({ policy, upstream_ca, site_file }: Options, file: string | undefined): ReadonlySet<string> {
-  return new Set([file, policy, upstream_ca, site_file].filter((path) => path !== undefined))
+function namedBy(
+  { policy, policy_tests, upstream_ca, site_file }: Options,
+  file: string | undefined
+): ReadonlySet<string> {
+  return new Set([file, policy, policy_tests, upstream_ca, site_file].filter((path) => path !== undefined))
 }
 
 function valueAt(options: Options, steps: readonly string[]): unknown {

@@ -4,12 +4,12 @@ import { PolicyBench } from '../app/lab.js'
 import { type Geo, openGeo } from '../lib/geo.js'
 import { SourceText } from '../lib/positions.js'
 import type { UnitProblems } from '../policy/problems.js'
-import type { SecretValues, Unit } from '../runtime/plan.js'
 import { readHar } from '../workbench/recorder/har.js'
 import { type Coverage, CoverageRecorder } from '../workbench/tests/coverage.js'
 import { type Mutant, mutantsOf, partsOf } from '../workbench/tests/mutants.js'
 import { recordedCase } from '../workbench/tests/recorded-case.js'
 import { type CaseResult, type OpenCase, runCase } from '../workbench/tests/run-tests.js'
+import { surroundings } from '../workbench/tests/surroundings.js'
 import { type ReadCase, type ReadTests, readTests } from '../workbench/tests/test-file.js'
 import { ExitCode } from './process.js'
 import { formatFinding, formatProblems, type ReportStyle, styleFor } from './report.js'
@@ -191,31 +191,6 @@ async function isKilled(bench: PolicyBench, cases: readonly ReadCase[]): Promise
     if (failures.length > 0) return true
   }
   return false
-}
-
-/** The secrets and IP policies of a file of tests, as units. */
-function surroundings({ secrets, ipPolicies }: ReadTests): { units: [string, Unit][]; secrets: SecretValues } {
-  const units: [string, Unit][] = []
-  const values = new Map<string, string>()
-  for (const [vault, named] of secrets) {
-    units.push([`vault:${vault}`, { kind: 'vault', id: vault, name: vault }])
-    for (const [name, value] of named) {
-      const secret = `${vault}/${name}`
-      values.set(secret, value)
-      units.push([`secret:${secret}`, { kind: 'secret', vault, name, value: { secret, version: 1 } }])
-    }
-  }
-  for (const [id, { allow, deny }] of ipPolicies) {
-    units.push([`ip_policy:${id}`, { kind: 'ip_policy', id }])
-    for (const [action, networks] of [
-      ['allow', allow],
-      ['deny', deny]
-    ] as const) {
-      for (const cidr of networks)
-        units.push([`ip_rule:${id}/${action}/${cidr}`, { kind: 'ip_rule', policy: id, cidr, action }])
-    }
-  }
-  return { units, secrets: values }
 }
 
 function refuse(message: string, code: number): number {

@@ -21,6 +21,11 @@ export const controlErrors = defineErrors({
     text: 'A policy names a secret of a vault that the caller may not use.',
     help: 'Ask an administrator to add you to usable_by of the vault, or use another vault.'
   },
+  POLICY_TESTS_FAILED: {
+    status: 400,
+    text: 'A test that is stored with a policy does not come out as expected. Nothing was changed.',
+    help: 'Correct the policy or the case that the details name; "sluice test" shows why each request was decided as it was.'
+  },
   OWNER_INACTIVE: {
     status: 400,
     text: 'The owner that the request names is switched off.',

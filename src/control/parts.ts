@@ -25,6 +25,7 @@ import type { Explain } from './explanations.js'
 import type { ChangedDecisions } from './guard/changed-decisions.js'
 import type { EndedGuard } from './guard/guard-judge.js'
 import { type CountedTraffic, GuardedWrites } from './guard/guarded-writes.js'
+import type { PolicyTesting } from './policy-tests.js'
 import { Catalogue, Records } from './records.js'
 import type { ShadowRunner } from './shadow-runner.js'
 import { Writer } from './writer.js'
@@ -46,6 +47,8 @@ export interface ControlOptions {
   readonly clock: Clock
   readonly log: StoreLog
   readonly checkPolicy: PolicyCheck
+  /** Runs the tests that policies are stored with. Absent: records with tests cannot be written. */
+  readonly testPolicy?: PolicyTesting
   /** Reads site files that come by the API; absent: none come. */
   readonly siteReading?: SiteReading
   /** Absent: destinations refuse by themselves what they may not write. */
@@ -164,6 +167,7 @@ export function buildParts(options: ControlOptions, sources: LiveSources, princi
       declared,
       edgeOn: (host) => edgeOn(holder, host),
       requireReserved: options.requireReserved === true,
+      testPolicy: options.testPolicy,
       eventful: async (tx, about) => published !== undefined || (await events?.wants(tx, about)) === true
     },
     guarded,

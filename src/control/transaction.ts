@@ -11,6 +11,7 @@ import type { OwnPart } from './apply.js'
 import type { ChangeEvent } from './calls.js'
 import type { DeclaredRecords } from './declared/declared-records.js'
 import { ControlError, controlErrors, inUse, notFound } from './errors.js'
+import { mustPassTests, type PolicyTesting } from './policy-tests.js'
 import { hostsMustBeReserved, mustCarryBytes, mustNotServe } from './record-rules.js'
 import type { Catalogue, Records, Versioned } from './records.js'
 import { type RecordedChange, recordedChange } from './revision-note.js'
@@ -106,6 +107,8 @@ export interface DraftParts {
   readonly edgeOn: (host: string) => string | undefined
   /** Must the hosts of edges be reserved domains? */
   readonly requireReserved: boolean
+  /** Runs the tests that policies are stored with. */
+  readonly testPolicy: PolicyTesting | undefined
   /** Does a subscription take such an event? Its object costs reads. */
   readonly eventful: (tx: StoreTransaction, record: Pick<ChangeEvent, 'kind' | 'type'>) => Promise<boolean>
 }
@@ -156,6 +159,7 @@ export class Draft {
   async insert(resource: Resource, record: ResourceRecord): Promise<Versioned> {
     await this.#touchParent(resource, record, true)
     await this.#mustHold(resource, undefined, record)
+    await mustPassTests(undefined, record, this.#parts.testPolicy)
     const { kind, id } = record
     const { createdAt } = await this.tx.insert({ kind, id, ...this.#parts.records.stored(record) })
     // The time of a record is the store's, so that every answer shows the same.
@@ -174,6 +178,7 @@ export class Draft {
     if (isDeepStrictEqual(before.record, after)) return before
     if (before.unopened !== undefined && Object.keys(after.secrets).length === 0) throw before.unopened
     await this.#mustHold(resource, before.record, after)
+    await mustPassTests(before.record, after, this.#parts.testPolicy)
     await this.tx.update(after.kind, after.id, this.#parts.records.stored(after))
     await this.#relate(resource, before.record, after)
     await this.#touchParent(resource, after, false)

@@ -259,7 +259,7 @@ function assemble(entries: readonly OptionEntry[], values: ReadonlyMap<string, u
 
 /** Options that are right alone and wrong together. */
 function contradictions(options: Options, origins: LoadedOptions['origins']): OptionProblem[] {
-  const { listen, listeners, api, upstream, upstream_ca, policy } = options
+  const { listen, listeners, api, upstream, upstream_ca, policy, policy_tests } = options
   const found: OptionProblem[] = []
   const add = (severity: 'error' | 'warning', option: string, message: string) => {
     found.push({ severity, option, message, origin: origins.get(option) ?? { kind: 'default' } })
@@ -292,6 +292,7 @@ function contradictions(options: Options, origins: LoadedOptions['origins']): Op
   if (policy !== undefined && upstream === undefined) {
     add('warning', 'policy', 'is used only together with upstream')
   }
+  if (policy_tests !== undefined && policy === undefined) add('error', 'policy_tests', 'needs a policy')
   return found
 }
 

@@ -88,6 +88,12 @@ export const optionsSchema = Type.Object(
         description: 'Traffic policy of the traffic that goes to `upstream`. Changes are applied while running.'
       })
     ),
+    policy_tests: optional(
+      option.file({
+        description:
+          'Tests of `policy`, as `sluice test` reads them. A policy whose tests fail is not applied. Changes are applied while running.'
+      })
+    ),
     api: object(
       {
         listen: option.address({

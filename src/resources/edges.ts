@@ -24,6 +24,14 @@ function backendModule(targets: readonly Target[]) {
   return module('Where traffic goes.', { backend: ref(targets, { description: 'The backend.', required: true }) })
 }
 
+/** Tests of the policy beside them. */
+const policyTests = text({
+  description:
+    'An extension of Sluice: tests of traffic_policy, a document as "sluice test" reads it, YAML or JSON. A write that changes the ' +
+    'policy or its tests runs them first, and is refused when one fails. Without a policy they wait for one.',
+  bytes: 256 * 1024
+})
+
 const unsupported = (name: string) => constant(null, `${name} is not supported; always null.`)
 
 /** `saml` stands between the other logins, in answers too. */
@@ -77,6 +85,7 @@ export const httpsEdgeRoute = defineResource({
     owner_id: writtenById('The user or bot who made it; members see secrets of their own routes alone.', false),
     backend: backendModule(HTTP_BACKENDS),
     ...withSaml(moduleFields('https')),
+    policy_tests: policyTests,
     policy: unsupported('policy, the predecessor of traffic_policy,')
   }
 })
@@ -189,6 +198,7 @@ export const tcpEdge = defineResource({
     }),
     backend: backendModule(TCP_BACKENDS),
     ...moduleFields('tcp'),
+    policy_tests: policyTests,
     policy: constant(null, 'Predecessor of traffic_policy; always null.')
   }
 })

@@ -2,6 +2,7 @@ import type { Test } from 'tap'
 import type { ApiOptions } from '../../src/api/server.js'
 import { policyCheck } from '../../src/app/policy-check.js'
 import { offline, policyServices } from '../../src/app/services.js'
+import { policyTesting } from '../../src/app/stored-tests.js'
 import type { LiveSources } from '../../src/control/cluster/live-sources.js'
 import { LatestRevision } from '../../src/control/configuration.js'
 import { openControl } from '../../src/control/control-plane.js'
@@ -50,6 +51,7 @@ export async function openAccount(t: Test, options: AccountOptions = {}) {
       clock,
       log,
       checkPolicy: policyCheck(services, actions),
+      testPolicy: policyTesting(),
       holder,
       compile: { services, actions, persistentState: new PersistentState() },
       operatorKeys: keys,

@@ -2,6 +2,7 @@ import { randomBytes } from 'node:crypto'
 import { createServer } from 'node:http'
 import { policyCheck } from '../../src/app/policy-check.js'
 import { offline, policyServices } from '../../src/app/services.js'
+import { policyTesting } from '../../src/app/stored-tests.js'
 import { Certificates, type CertificatesParts, ChallengeTable } from '../../src/certificates/certificates.js'
 import { openDnsListener, Zones } from '../../src/certificates/dns/server.js'
 import type { Call } from '../../src/control/calls.js'
@@ -73,6 +74,7 @@ export class Managed {
       clock,
       log,
       checkPolicy: policyCheck(services, actions),
+      testPolicy: policyTesting(),
       holder,
       compile: { services, actions, persistentState: new PersistentState() },
       operatorKeys: { accepts: async () => false },

@@ -1,6 +1,7 @@
 import { randomBytes } from 'node:crypto'
 import { policyCheck } from '../../src/app/policy-check.js'
 import { offline, policyServices } from '../../src/app/services.js'
+import { policyTesting } from '../../src/app/stored-tests.js'
 import type { Call, Principal, RecordEvent, WriteMode, Written } from '../../src/control/calls.js'
 import { LatestRevision } from '../../src/control/configuration.js'
 import { type ControlPlane, openControl } from '../../src/control/control-plane.js'
@@ -133,6 +134,7 @@ export async function open(t: Test, { at = ':memory:', wrap, ...options }: Setup
     clock,
     log,
     checkPolicy: policyCheck(services, actions),
+    testPolicy: policyTesting(),
     holder,
     compile: { services, actions, persistentState: new PersistentState() },
     operatorKeys: { accepts: async (key) => key === OPERATOR_KEY },

@@ -425,6 +425,24 @@ t.test('an export is of one revision while others write', async (t) => {
   t.ok(counts.length > 2 && counts.some((count) => count > 0 && count < 300), 'it was read in the middle')
 })
 
+t.test('an import whose policies fail their tests is refused with the place of the case', async (t) => {
+  const { store, seal } = await full(t)
+  const document = await exported(store, { seal, passphrase: PASSPHRASE })
+  const wrong = edited(document, (loose) => {
+    loose.records.https_edge_route[0].fields.policy_tests =
+      'cases:\n  - { name: a, request: {}, expect: { status: 204 } }\n'
+  })
+  const to = await empty(t)
+  t.match(await refused(imported(to.store, wrong, { ...to, passphrase: PASSPHRASE })), [
+    {
+      path: ['records', 'https_edge_route', 0, 'fields', 'policy_tests'],
+      code: 'POLICY_TESTS_FAILED',
+      message: 'the case "a" expected status 204 and found 403 in step 1',
+      within: { line: 2, column: 5 }
+    }
+  ])
+})
+
 t.test('what the history does not keep of a revision is named, and what it does not need is no matter', async (t) => {
   const { store, seal, ids } = await full(t)
   const was = await exported(store, { seal })

@@ -1,6 +1,7 @@
 import { randomBytes } from 'node:crypto'
 import { policyCheck } from '../../src/app/policy-check.js'
 import { offline, policyServices } from '../../src/app/services.js'
+import { policyTesting } from '../../src/app/stored-tests.js'
 import { Records } from '../../src/control/records.js'
 import {
   type AccountDocument,
@@ -60,7 +61,8 @@ export async function imported(store: Store, data: unknown, ways: Ways = {}): Pr
       : { sealer: await openPassphraseKey(passphrase, document.secrets) }
   const { value } = await store.transact(operation(), async (tx) => {
     if (dryRun) tx.abandon()
-    const options = { resources, records: new Records(seal), clock, checkPolicy, zone: 'sluice.test', requireReserved }
+    const own = { records: new Records(seal), checkPolicy, testPolicy: policyTesting() }
+    const options = { resources, clock, ...own, zone: 'sluice.test', requireReserved }
     return await importAccount(tx, document, { ...options, ...opened, random: randomBytes, prune })
   })
   return value.difference

@@ -25,6 +25,9 @@ const leaf = await issue({
 })
 const policy = (phase: string, type: string) => JSON.stringify({ [phase]: [{ actions: [{ type, config: {} }] }] })
 
+/** Tests of a policy that refuses every request. */
+const refuses = (status: number) => JSON.stringify({ cases: [{ name: 'refused', request: {}, expect: { status } }] })
+
 const oauth = {
   enabled: true,
   provider: {
@@ -249,14 +252,16 @@ export const bodies: Readonly<Record<string, Bodies>> = {
       hostports: ['tcp.example.com:20000'],
       backend: { backend_id: idOf('bkdtg') },
       ip_restriction: { ip_policy_ids: [idOf('ipp')] },
-      traffic_policy: { value: policy('on_tcp_connect', 'deny') }
+      traffic_policy: { value: policy('on_tcp_connect', 'deny') },
+      policy_tests: refuses(0)
     },
     change: {
       ...changed,
       hostports: [],
       backend: { enabled: false, backend_id: idOf('bkdsc') },
       ip_restriction: { enabled: false, ip_policy_ids: [idOf('ipp', 2)] },
-      traffic_policy: { enabled: false, value: 'on_tcp_connect: []' }
+      traffic_policy: { enabled: false, value: 'on_tcp_connect: []' },
+      policy_tests: ''
     }
   },
   https_edge: {
@@ -280,8 +285,15 @@ export const bodies: Readonly<Record<string, Bodies>> = {
     }
   },
   https_edge_route: {
-    full: { ...described, match_type: 'exact_path', match: '/a', ...modules },
-    change: { ...changed, match_type: 'path_prefix', match: '/b', ...modules, compression: { enabled: false } }
+    full: { ...described, match_type: 'exact_path', match: '/a', ...modules, policy_tests: refuses(403) },
+    change: {
+      ...changed,
+      match_type: 'path_prefix',
+      match: '/b',
+      ...modules,
+      compression: { enabled: false },
+      policy_tests: ''
+    }
   },
   event_destination: {
     full: { ...described, format: 'JSON', target: target.webhook },

@@ -7,6 +7,7 @@ import type { Resource } from '../../resources/resource.js'
 import { staticBackend } from '../../resources/static-backend.js'
 import { vault, vaultSecret } from '../../resources/vaults.js'
 import type { ResourceRecord } from '../../schema/field.js'
+import { TESTS_FIELD } from '../policy-tests.js'
 import { requestForm } from '../transfer/export.js'
 import {
   type Adoption,
@@ -345,7 +346,11 @@ export class Adopter {
     const backend = record.body.backend
     if (isObject(backend) && backend.enabled === true) data.backend = this.#names.get(String(backend.backend)) ?? ''
     const policy = record.body.traffic_policy
-    if (isObject(policy) && policy.enabled === true) data.policy = this.#policy(place, String(policy.value))
+    if (isObject(policy) && policy.enabled === true) {
+      data.policy = this.#policy(place, String(policy.value))
+      const tests = String(record.body[TESTS_FIELD] ?? '')
+      if (tests !== '') data[TESTS_FIELD] = this.#policy(place, tests, '.test')
+    }
     const off: string[] = isObject(policy) && policy.enabled !== true ? ['traffic_policy'] : []
     for (const name of modules) {
       const given = switchedOn(fields[name])
@@ -366,7 +371,7 @@ export class Adopter {
   }
 
   /** Policies name IP policies by their ids, which are others in a file. */
-  #policy(place: string, text: string): string {
+  #policy(place: string, text: string, kind = ''): string {
     let written = text
     for (const { record } of this.#all(ipPolicy)) {
       const name = this.#names.get(record.id)
@@ -374,8 +379,8 @@ export class Adopter {
     }
     const known = this.#files.find((one) => one.name.startsWith('policies/') && one.text === written)
     if (known !== undefined) return known.name
-    let name = `policies/${slug(place)}.yaml`
-    for (let n = 2; this.#files.some((one) => one.name === name); n++) name = `policies/${slug(place)}-${n}.yaml`
+    let name = `policies/${slug(place)}${kind}.yaml`
+    for (let n = 2; this.#files.some((one) => one.name === name); n++) name = `policies/${slug(place)}-${n}${kind}.yaml`
     this.#files.push({ name, text: written })
     return name
   }

@@ -12,6 +12,7 @@ import { fieldErrors } from '../../schema/errors.js'
 import type { Makers, ResourceRecord } from '../../schema/field.js'
 import type { Target } from '../../schema/references.js'
 import { controlErrors } from '../errors.js'
+import { type PolicyTesting, testProblems } from '../policy-tests.js'
 
 /** Codes of problems in a site file; problems of its fields have those of the management API. */
 export const siteErrors = defineErrors({
@@ -68,6 +69,8 @@ export interface SiteFileInput {
   /** Text of a file by its absolute path, or by its name as the file has it; rejects with the system's error. */
   readonly readFile: (path: string, name: string) => Promise<string>
   readonly policyProblems: PolicyProblems
+  /** Runs the tests that stand beside policies; absent: they are only read. */
+  readonly testPolicy?: PolicyTesting
   /** Reads a listener as the option `listeners` has them. */
   readonly readListener: (written: unknown) => ReadListener
   /** Addresses that the options open already, such as `127.0.0.1:8080`, with the names of the options. */
@@ -109,7 +112,12 @@ export interface DeclaredRecord {
   readonly line: number
 }
 
-/** A policy that the site file names, or that stands in it. */
+interface TestedPolicy {
+  readonly text: string
+  readonly layer: 'http' | 'tcp'
+}
+
+/** A policy, or the tests of one, that the site file names, or that stands in it. */
 export interface NamedPolicy {
   /** The name of its file, or its path in the site file. */
   readonly name: string
@@ -157,8 +165,8 @@ export class Declaration {
   readonly #source: SourceText
   readonly #report: Reporter
   readonly #documents = new Map<string, UnitProblems>()
-  /** Of policies that stand in the file itself. */
-  readonly #written: Problem[] = []
+  /** Of policies and tests that stand in the file itself. */
+  readonly #placed: Problem[] = []
   readonly #texts = new Map<string, { readonly name: string; readonly reading: Promise<string> }>()
   readonly #claims = new Map<string, DeclaredRecord>()
 
@@ -171,7 +179,7 @@ export class Declaration {
   /** Of the file, then of the policies that it names; those without a problem are left out. */
   problems(): UnitProblems[] {
     const { source, text } = this.input
-    const problems = [...this.#report.sorted(), ...this.#written]
+    const problems = [...this.#report.sorted(), ...this.#placed]
     problems.sort((a, b) => a.line - b.line || a.column - b.column)
     const own = { key: SITE_FILE, source, text, problems }
     return [own, ...this.#documents.values()].filter(({ problems }) => problems.length > 0)
@@ -280,22 +288,55 @@ export class Declaration {
     return text
   }
 
-  /** A policy that stands in the site file: its problems have their places there. */
-  #writtenPolicy({ span }: MapNode, path: NodePath, owner: string, layer: 'http' | 'tcp'): string {
+  /**
+   * The tests of a policy, from a file or in place, which are run; undefined after a report about their form. Those of a policy that
+   * does not compile are not run.
+   */
+  async policyTests(node: TreeNode, path: NodePath, policy: TestedPolicy): Promise<string | undefined> {
+    if (node.kind === 'map') {
+      const { text, line, place } = this.#written(node, path)
+      for (const problem of await this.#tested(policy, text)) this.#placed.push(place(problem))
+      this.policies.set(formatPath(path), { name: formatPath(path), line, text })
+      return text
+    }
+    const name = this.text(node, path, 'policy_tests')
+    if (name === undefined) return undefined
+    const text = await this.file(name, { path, span: node.span }, 'the tests')
+    if (text === undefined) return undefined
+    if (!this.policies.has(name)) this.policies.set(name, { name, line: this.lineOf(node.span), text })
+    const problems = await this.#tested(policy, text)
+    const key = `tests ${name} ${formatPath(path)}`
+    if (problems.length > 0) this.#documents.set(key, { key, source: name, text, problems })
+    return text
+  }
+
+  async #tested({ text: policy, layer }: TestedPolicy, tests: string): Promise<Problem[]> {
+    const { testPolicy, policyProblems } = this.input
+    if (testPolicy === undefined || policyProblems(policy, layer).some(({ severity }) => severity === 'error'))
+      return []
+    return testProblems(await testPolicy({ policy, tests }))
+  }
+
+  /** A document that stands in the site file, and where its problems have their places there. */
+  #written({ span }: MapNode, path: NodePath) {
     const { line, column } = this.#source.place(span.start)
     const written = this.input.text.slice(span.start, span.end)
     const block = !written.startsWith('{')
     const indent = ' '.repeat(column - 1)
     const text = block ? written.replaceAll(`\n${indent}`, '\n') : written
-    for (const problem of this.input.policyProblems(text, layer)) {
-      const within = problem.path === '' ? '' : `.${problem.path}`
-      this.#written.push({
-        ...problem,
-        path: `${formatPath(path)}${within}`,
-        line: line + problem.line - 1,
-        column: problem.column + (block || problem.line === 1 ? indent.length : 0)
-      })
-    }
+    const place = (problem: Problem): Problem => ({
+      ...problem,
+      path: `${formatPath(path)}${problem.path === '' ? '' : `.${problem.path}`}`,
+      line: line + problem.line - 1,
+      column: problem.column + (block || problem.line === 1 ? indent.length : 0)
+    })
+    return { text, line, place }
+  }
+
+  /** A policy that stands in the site file: its problems have their places there. */
+  #writtenPolicy(node: MapNode, path: NodePath, owner: string, layer: 'http' | 'tcp'): string {
+    const { text, line, place } = this.#written(node, path)
+    for (const problem of this.input.policyProblems(text, layer)) this.#placed.push(place(problem))
     this.policySources.set(owner, `${this.input.source}:${line}`)
     const name = formatPath(path)
     this.policyNames.set(owner, name)

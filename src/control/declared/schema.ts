@@ -39,6 +39,14 @@ export function siteFileSchema(documents: object): object {
     anyOf: [text('File of the traffic policy; `none`: none on purpose.'), document],
     description: 'Traffic policy: a file, or the document itself.'
   }
+  const policy_tests = {
+    anyOf: [
+      text('File of the tests of the policy.'),
+      { type: 'object', properties: { cases: { type: 'array', items: { type: 'object' } } }, required: ['cases'] }
+    ],
+    description:
+      'Tests of the policy, as `sluice test` reads them: a file, or the document itself. The site file is refused when one fails.'
+  }
   const backend = {
     anyOf: [text('Name of a backend, or URL of a server.'), servers, backendSchema()],
     description: 'Where traffic goes.'
@@ -51,12 +59,14 @@ export function siteFileSchema(documents: object): object {
   const route = object({
     backend,
     policy,
+    policy_tests,
     ...requestFields(httpsEdgeRoute, ['description', 'metadata']),
     ...modules(httpsEdgeRoute, ROUTE_MODULES)
   })
   const tcp = object({
     backend,
     policy,
+    policy_tests,
     ...requestFields(tcpEdge, ['description', 'metadata']),
     ...modules(tcpEdge, TCP_MODULES)
   })
@@ -64,6 +74,7 @@ export function siteFileSchema(documents: object): object {
   const site = object({
     hosts: { type: 'array', items: { type: 'string' }, description: 'Further hosts of the site.' },
     policy,
+    policy_tests,
     backend,
     redirect: {
       enum: ['on', 'off', true, false],

@@ -3,6 +3,7 @@ import { child, dataOf, isNull, type MapEntry, nameOf, type TreeNode } from '../
 import { httpsEdge, httpsEdgeRoute, tcpEdge } from '../../resources/edges.js'
 import type { Resource } from '../../resources/resource.js'
 import { fieldErrors } from '../../schema/errors.js'
+import { TESTS_FIELD } from '../policy-tests.js'
 import { readCertificate } from './access.js'
 import type { CertificateChoice, CertificateHost } from './acme.js'
 import { backendAt } from './backends.js'
@@ -18,11 +19,12 @@ const ABOUT = ['description', 'metadata']
 /** Modules of routes under their names in the API; of a site they hold for every route that does not say otherwise. */
 export const ROUTE_MODULES = modulesOf(httpsEdgeRoute)
 export const TCP_MODULES = modulesOf(tcpEdge)
-const ROUTE_KEYS = ['backend', 'policy', ...ROUTE_MODULES, ...ABOUT]
+const ROUTE_KEYS = ['backend', 'policy', TESTS_FIELD, ...ROUTE_MODULES, ...ABOUT]
 const EDGE_KEYS = ['mutual_tls', 'tls_termination', 'path_form', 'hsts', ...ABOUT]
 export const SITE_KEYS = [
   'hosts',
   'policy',
+  TESTS_FIELD,
   'backend',
   'routes',
   'redirect',
@@ -30,7 +32,7 @@ export const SITE_KEYS = [
   ...EDGE_KEYS,
   ...ROUTE_MODULES
 ]
-const TCP_KEYS = ['backend', 'policy', ...TCP_MODULES, ...ABOUT]
+const TCP_KEYS = ['backend', 'policy', TESTS_FIELD, ...TCP_MODULES, ...ABOUT]
 
 /** A policy that every route of a site runs before its own. */
 export interface SitePolicy {
@@ -88,7 +90,7 @@ class SiteReader {
     }
     const fields = short ?? declaration.fields(value, this.#path, 'a site', SITE_KEYS)
     await this.#edgeRecord(fields)
-    const text = await policyOf(declaration, fields.get('policy'), this.#path, this.#edge, this.#entry, 'http')
+    const { text } = await policyOf(declaration, fields, this.#path, this.#edge, this.#entry, 'http')
     const policed = text !== undefined
     await this.#routes(fields, policed)
     return policed ? { edge: this.#edge, text } : undefined
@@ -186,8 +188,8 @@ class SiteReader {
     const id = declaredId(httpsEdgeRoute, name)
     const { declaration } = this.#reader
     const body = await modulesBody(this.#reader, httpsEdgeRoute, fields, path)
-    const own = path.length > 2 ? fields.get('policy') : undefined
-    const text = await policyOf(declaration, own, path, id, path.length > 2 ? entry : undefined, 'http')
+    const isRoute = path.length > 2
+    const own = await policyOf(declaration, isRoute ? fields : NO_FIELDS, path, id, isRoute ? entry : undefined, 'http')
     const at = { path, span: entry.keySpan }
     const inside = locator(entry.value, path, entry.keySpan, RENAMED)
     await declaration.add(httpsEdgeRoute, {
@@ -197,7 +199,7 @@ class SiteReader {
         ...body,
         match,
         match_type: match.endsWith('/') ? 'path_prefix' : 'exact_path',
-        ...(text === undefined ? {} : { traffic_policy: { value: text } })
+        ...policyFields(own)
       },
       parents: { edge_id: this.#edge },
       at,
@@ -228,29 +230,52 @@ function backendAlone(entry: MapEntry): ReadonlyMap<string, MapEntry> | undefine
   return alone ? new Map([['backend', { ...entry, key: 'backend' }]]) : undefined
 }
 
+/** A policy with its tests. */
+interface PolicyTexts {
+  readonly text?: string
+  readonly tests?: string | undefined
+}
+
+const NO_FIELDS: ReadonlyMap<string, MapEntry> = new Map()
+
+/** As a request has them. */
+function policyFields({ text, tests = '' }: PolicyTexts): Record<string, unknown> {
+  return text === undefined
+    ? {}
+    : { traffic_policy: { value: text }, ...(tests === '' ? {} : { [TESTS_FIELD]: tests }) }
+}
+
 /**
- * The policy of a site, route or TCP edge; undefined for none and after a report. A place that has a policy while the process
+ * The policy of a site, route or TCP edge, with its tests; without text for none and after a report. A place that has a policy while the process
  * runs does not lose it by silence. `place`: the entry that carries it.
  */
 async function policyOf(
   declaration: Declaration,
-  given: MapEntry | undefined,
+  fields: ReadonlyMap<string, MapEntry>,
   path: NodePath,
   owner: string,
   place: MapEntry | undefined,
   layer: 'http' | 'tcp'
-): Promise<string | undefined> {
+): Promise<PolicyTexts> {
   const key = path.join(' ')
+  const [given, tested] = [fields.get('policy'), fields.get(TESTS_FIELD)]
+  const isNone = given?.value.kind === 'scalar' && given.value.value === 'none'
+  if (tested !== undefined && (given === undefined || isNone)) {
+    const message = 'tests a policy, and there is none beside it'
+    declaration.error({ path: [...path, TESTS_FIELD], span: tested.keySpan }, siteErrors.POLICY_MISSING, message)
+  }
   if (given !== undefined) {
     const text = await declaration.policy(given.value, [...path, 'policy'], owner, layer)
-    if (text !== undefined) declaration.policed.add(key)
-    return text
+    if (text === undefined) return {}
+    declaration.policed.add(key)
+    if (tested === undefined) return { text }
+    return { text, tests: await declaration.policyTests(tested.value, [...path, TESTS_FIELD], { text, layer }) }
   }
   if (place !== undefined && declaration.input.policed.has(key)) {
     const message = 'has a policy while the process runs and names none here; write "policy: none" to take it away'
     declaration.error({ path, span: place.keySpan }, siteErrors.POLICY_MISSING, message)
   }
-  return undefined
+  return {}
 }
 
 /** The modules of a route or TCP edge, and its backend, as a request has them. */
@@ -286,16 +311,15 @@ export async function readTcp(reader: Reader, { key, value }: MapEntry): Promise
     const fields = backendAlone(entry) ?? declaration.fields(entry.value, path, 'a TCP edge', TCP_KEYS)
     const body = await modulesBody(reader, tcpEdge, fields, path)
     const id = declaredId(tcpEdge, [entry.key])
-    const text = await policyOf(declaration, fields.get('policy'), path, id, entry, 'tcp')
+    const policy = await policyOf(declaration, fields, path, id, entry, 'tcp')
     const at = { path, span: entry.keySpan }
     if (!fields.has('backend') && entry.value.kind === 'map') {
       declaration.error(at, fieldErrors.FIELD_REQUIRED, 'a TCP edge needs a backend')
     }
-    const policy = text === undefined ? {} : { traffic_policy: { value: text } }
     await declaration.add(tcpEdge, {
       label: `TCP edge ${entry.key}`,
       name: [entry.key],
-      body: { ...body, hostports: [entry.key], ...policy },
+      body: { ...body, hostports: [entry.key], ...policyFields(policy) },
       at,
       locate: locator(entry.value, path, entry.keySpan, RENAMED),
       word: (message) => inFileWords(message).replace(/^hostports /, `the address "${entry.key}" `)

@@ -5,6 +5,7 @@ import { isObject, type Json } from '../../lib/json.js'
 import { Sealer, sealKey } from '../../lib/seal.js'
 import type { Resource } from '../../resources/resource.js'
 import type { PolicyCheck } from '../../schema/field.js'
+import type { PolicyTesting } from '../policy-tests.js'
 import type { Records } from '../records.js'
 
 /** Codes of documents that are exported and imported. */
@@ -282,6 +283,8 @@ export interface ImportOptions {
   readonly records: Records
   readonly clock: Clock
   readonly checkPolicy: PolicyCheck
+  /** Runs the tests that policies are stored with. Absent: records with tests cannot be imported. */
+  readonly testPolicy?: PolicyTesting
   readonly zone: string
   /** Must the hosts of HTTPS edges be reserved domains? */
   readonly requireReserved: boolean

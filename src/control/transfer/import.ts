@@ -5,12 +5,15 @@ import type { Resource } from '../../resources/resource.js'
 import type { ResourceRecord } from '../../schema/field.js'
 import type { StoreTransaction } from '../../store/store.js'
 import { USER, USER_NAMES } from '../access.js'
+import { ControlError } from '../errors.js'
+import { mustPassTests, TESTS_FIELD } from '../policy-tests.js'
 import { everyRecord } from '../records.js'
 import {
   type AccountDocument,
   type ImportOptions,
   ImportRefused,
   type RecordEntry,
+  type TransferPath,
   type TransferProblem
 } from './document.js'
 import { changedFields, readEntry } from './read-entry.js'
@@ -109,6 +112,11 @@ async function readRecords(tx: StoreTransaction, document: AccountDocument, opti
         problems.push(...read.problems)
         continue
       }
+      const refused = await testProblems(before, read.record, path, options)
+      if (refused !== undefined) {
+        problems.push(...refused)
+        continue
+      }
       pending.set(`${resource.name} ${entry.id}`, read.record)
       if (read.record === before) unchanged[resource.name] = (unchanged[resource.name] ?? 0) + 1
       else {
@@ -119,6 +127,26 @@ async function readRecords(tx: StoreTransaction, document: AccountDocument, opti
   }
   if (problems.length > 0) throw new ImportRefused(problems)
   return { edits, unchanged }
+}
+
+/** What the tests of a policy say against it; undefined: nothing. */
+async function testProblems(
+  before: ResourceRecord | undefined,
+  after: ResourceRecord,
+  path: TransferPath,
+  { testPolicy }: ImportOptions
+): Promise<TransferProblem[] | undefined> {
+  try {
+    await mustPassTests(before, after, testPolicy)
+    return undefined
+  } catch (error) {
+    if (!(error instanceof ControlError)) throw error
+    const place = [...path, 'fields', TESTS_FIELD]
+    const found = error.problems.map(({ code, message, details = {} }) => {
+      return { path: place, code, message, within: { line: Number(details.line), column: Number(details.column) } }
+    })
+    return found.length > 0 ? found : [{ path: place, code: error.code, message: error.message }]
+  }
 }
 
 async function currentRecords(

@@ -17,7 +17,7 @@ export function recordedCase(
     last = exchange.at
     return stepOf(exchange, wait)
   })
-  return { name: `decided as in ${file}`, line, now: begun, stubs: [], steps }
+  return { name: `decided as in ${file}`, line, column: 1, path: 'recorded', now: begun, stubs: [], steps }
 }
 
 function stepOf(exchange: ArchivedExchange, wait: number): TestStep {

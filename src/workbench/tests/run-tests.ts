@@ -37,17 +37,22 @@ interface FreshLab {
   readonly clock: VirtualClock
 }
 
+type Seen = (explanation: Explanation) => void | Promise<void>
+
 /** Makes the lab of a case. `outside` answers in the place of servers that policies ask. */
 export type OpenCase = (
   now: number,
   outside: (request: { readonly method: string; readonly url: string }) => UpstreamStub | undefined
 ) => FreshLab
 
-/** Runs a case in a lab of its own, until something is not as expected. `seen` takes each explanation. */
+/**
+ * Runs a case in a lab of its own, until something is not as expected. `seen` takes each explanation; the next request waits for
+ * what it answers with.
+ */
 export async function runCase(
   { name, line, now, stubs, steps }: ReadCase,
   open: OpenCase,
-  seen?: (explanation: Explanation) => void
+  seen?: Seen
 ): Promise<CaseResult> {
   const unanswered = new Set<string>()
   const { lab, clock } = open(now, (request) => {
@@ -77,12 +82,13 @@ async function runStep(
     isRecorded
   }: TestStep & { readonly request: NonNullable<TestStep['request']> },
   index: number,
-  seen: ((explanation: Explanation) => void) | undefined
+  seen: Seen | undefined
 ): Promise<Failure[]> {
   for (let time = 1; time <= repeat; time++) {
     if (time > 1) clock.advance(every)
     const explanation = await lab.ask(request, upstream)
-    seen?.(explanation)
+    const wait = seen?.(explanation)
+    if (wait instanceof Promise) await wait
     if (isRecorded === true && readsRedacted(explanation)) continue
     const failures = differences(expect, explanation).map((one) => ({ step: index + 1, time, ...one, explanation }))
     if (failures.length > 0) return failures

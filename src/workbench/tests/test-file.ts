@@ -3,7 +3,7 @@ import { SourceText, type Span } from '../../lib/positions.js'
 import { compileRegex } from '../../lib/regex.js'
 import { parseDuration } from '../../lib/units.js'
 import { readConfig } from '../../policy/config-reader.js'
-import { type NodePath, type Problem, policyErrors, Reporter } from '../../policy/problems.js'
+import { formatPath, type NodePath, type Problem, policyErrors, Reporter } from '../../policy/problems.js'
 import { child, type TreeNode } from '../../policy/tree.js'
 import { readTree } from '../../policy/yaml-tree.js'
 import type { ImaginedRequest } from '../imagined-exchange.js'
@@ -38,6 +38,9 @@ export interface ReadCase {
   readonly name: string
   /** In the file, from 1. */
   readonly line: number
+  readonly column: number
+  /** Path in the file, such as `cases[0]`. */
+  readonly path: string
   /** Wall time, milliseconds. */
   readonly now: number
   readonly stubs: readonly OutsideStub[]
@@ -61,8 +64,11 @@ const BEGINNING = Date.UTC(2026, 0, 1)
 const MOST_CASES = 100_000
 const DEFAULTS = { host: 'example.com', path: '/', method: 'GET', client_ip: '192.0.2.1', http_version: '1.1' } as const
 
-/** Reads a file of tests: its cases, or everything that is wrong with it. */
-export function readTests(text: string): { readonly tests?: ReadTests; readonly problems: readonly Problem[] } {
+/** Reads a file of tests: its cases, or everything that is wrong with it. `most`: cases that it may make. */
+export function readTests(
+  text: string,
+  most = MOST_CASES
+): { readonly tests?: ReadTests; readonly problems: readonly Problem[] } {
   const source = new SourceText(text)
   const report = new Reporter(source)
   const { root, problems } = readTree(text, LIMITS)
@@ -76,7 +82,7 @@ export function readTests(text: string): { readonly tests?: ReadTests; readonly 
     report.error(path, policyErrors.CONFIG_INVALID, message, spanAt(root, path))
   ) as TestFile
   if (report.failed) return { problems: report.sorted() }
-  const reader = new TestReader(file, root, source, report)
+  const reader = new TestReader(file, root, source, { report, most })
   const cases = reader.cases()
   if (file.cases === undefined && file.recorded === undefined)
     report.error([], policyErrors.CONFIG_INVALID, 'a file of tests has `cases` or `recorded`', root.span)
@@ -118,21 +124,29 @@ class TestReader {
   readonly #source: SourceText
   readonly #report: Reporter
 
-  constructor(file: TestFile, root: TreeNode, source: SourceText, report: Reporter) {
+  readonly #most: number
+
+  constructor(
+    file: TestFile,
+    root: TreeNode,
+    source: SourceText,
+    { report, most }: { readonly report: Reporter; readonly most: number }
+  ) {
     this.#file = file
     this.#root = root
     this.#source = source
     this.#report = report
+    this.#most = most
   }
 
   cases(): ReadCase[] {
     const read: ReadCase[] = []
     for (const [index, one] of (this.#file.cases ?? []).entries()) {
       const path = ['cases', index]
-      const { line } = this.#source.place(spanAt(this.#root, path).start)
-      for (const values of combinations(one.matrix ?? {})) {
-        if (read.length === MOST_CASES) {
-          this.#wrong(path, `a file makes at most ${MOST_CASES} cases`)
+      const { line, column } = this.#source.place(spanAt(this.#root, path).start)
+      for (const values of combinations(one.matrix ?? {}, this.#most)) {
+        if (read.length === this.#most) {
+          this.#wrong(path, `tests make at most ${this.#most} cases`)
           return read
         }
         const { name, now, stubs, steps, ...alone } = filled(one, values) as typeof one
@@ -142,6 +156,8 @@ class TestReader {
         read.push({
           name: shown,
           line,
+          column,
+          path: formatPath(path),
           now: this.#time(now ?? this.#file.now, path),
           stubs: [...(stubs ?? []), ...(this.#file.stubs ?? [])].map(outsideOf),
           steps: (steps ?? [alone]).map((step, i) =>
@@ -211,12 +227,12 @@ class TestReader {
   }
 }
 
-/** Each combination of the values of a matrix; one without values when it is empty. */
-function combinations(matrix: Readonly<Record<string, readonly unknown[]>>): Values[] {
+/** Each combination of the values of a matrix, at least `most` of more than that; one without values when it is empty. */
+function combinations(matrix: Readonly<Record<string, readonly unknown[]>>, most: number): Values[] {
   let all: Values[] = [{}]
   for (const [name, values] of Object.entries(matrix)) {
     all = all.flatMap((before) => values.map((value) => ({ ...before, [name]: value })))
-    if (all.length > MOST_CASES) return all
+    if (all.length > most) return all
   }
   return all
 }
