@@ -76,6 +76,8 @@ function withNames(text) {
 
 /** Starts the product once in an empty folder, and keeps what was compiled for it. Without that it starts too, only slower. */
 async function record() {
+  // V8 knows a source by its length: what it made of another one of the same length would run in its place.
+  await rm(join(folder, 'program.cache'), { force: true })
   const data = await mkdtemp(join(tmpdir(), 'sluice-build-'))
   try {
     const environment = Object.entries(process.env).filter(([name]) => !/^(SLUICE_|NODE_OPTIONS$)/.test(name))

@@ -72,8 +72,11 @@ function dispersion(groups: readonly Tally[], name: Counted): number {
  * million, judgements. The rate of before is taken as high as e^-5 allows.
  */
 const SURE = { after: 15, before: 5 }
-/** Seconds that count as no worse than the worst of the rest: what breaks for so long may mend by itself. Of many, a tenth. */
-const ACCIDENT = { seconds: 3, share: 0.1 }
+/**
+ * Seconds that count as no worse than the worst of the rest: what breaks for so long may mend by itself, and three seconds of an
+ * outage lie in four of the clock. Of many, a tenth.
+ */
+const ACCIDENT = { seconds: 4, share: 0.1 }
 /** Milliseconds after which few seconds with traffic must do. */
 const SOON = 8_000
 /** Above this share of errors a write is broken even when nothing is known of before. */
