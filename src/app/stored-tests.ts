@@ -2,6 +2,7 @@ import { createHash } from 'node:crypto'
 import { type PolicyTesting, TESTS_FAILED, type TestProblem } from '../control/policy-tests.js'
 import { type Geo, noGeo } from '../lib/geo.js'
 import { Slices } from '../lib/slices.js'
+import { policyErrors } from '../policy/problems.js'
 import { type CaseResult, type OpenCase, runCase } from '../workbench/tests/run-tests.js'
 import { surroundings } from '../workbench/tests/surroundings.js'
 import { type ReadCase, type ReadTests, readTests } from '../workbench/tests/test-file.js'
@@ -65,7 +66,9 @@ async function testPolicy(
   const [archive] = tests.recorded
   if (archive !== undefined) {
     const message = 'recorded names a file, which is for "sluice test" alone: put cases in its place'
-    return [{ code: 'POLICY_CONFIG_INVALID', message, path: 'recorded', line: archive.line, column: 1 }]
+    return [
+      { code: `POLICY_${policyErrors.CONFIG_INVALID.code}`, message, path: 'recorded', line: archive.line, column: 1 }
+    ]
   }
   const tooMany = beyondRequests(tests.cases)
   if (tooMany !== undefined)

@@ -161,12 +161,9 @@ class Reloading {
     }
     for (const { path, steps } of optionEntries()) {
       if (RELOADED.some((one) => path === one || path.startsWith(`${one}.`))) continue
-      if (!isDeepStrictEqual(valueAt(loaded.options, steps), valueAt(this.#options, steps))) {
-        this.#log.warn(
-          { option: path },
-          'the option has changed; it binds the process and takes effect at the next start'
-        )
-      }
+      if (isDeepStrictEqual(valueAt(loaded.options, steps), valueAt(this.#options, steps))) continue
+      const message = 'the option has changed; it binds the process and takes effect at the next start'
+      this.#log.warn({ option: path }, message)
     }
     return loaded.options
   }
@@ -189,10 +186,8 @@ function tellWarnings(units: readonly UnitProblems[], log: Logger): void {
 }
 
 /** The files that options name, with that of the options themselves. */
-function namedBy(
-  { policy, policy_tests, upstream_ca, site_file }: Options,
-  file: string | undefined
-): ReadonlySet<string> {
+function namedBy(options: Options, file: string | undefined): ReadonlySet<string> {
+  const { policy, policy_tests, upstream_ca, site_file } = options
   return new Set([file, policy, policy_tests, upstream_ca, site_file].filter((path) => path !== undefined))
 }
 

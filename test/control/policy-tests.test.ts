@@ -36,6 +36,9 @@ function cases(t: Test, optionsOf: () => Promise<Readonly<Record<string, string>
     const body = { match: '/', traffic_policy: { value: answering(201) }, policy_tests: expecting(201) }
     const bad = { ...body, traffic_policy: { value: answering(200) } }
     t.match(await ask(routes, { method: 'POST', body: bad }), refusal(200))
+    t.match((await ask(routes, { method: 'POST', body: { ...body, policy_tests: 'recorded: [a.har]' } })).json, {
+      msg: /recorded names a file/
+    })
     t.match(await ask(`${routes}?dry_run=true`, { method: 'POST', body: bad }), refusal(200), 'a dry run says the same')
     t.equal((await ask(`/edges/https/${edge.id}`)).json.routes.length, 0)
     const route = await create(sluice, routes, body)
