@@ -162,8 +162,10 @@ class Reloading {
     for (const { path, steps } of optionEntries()) {
       if (RELOADED.some((one) => path === one || path.startsWith(`${one}.`))) continue
       if (isDeepStrictEqual(valueAt(loaded.options, steps), valueAt(this.#options, steps))) continue
-      const message = 'the option has changed; it binds the process and takes effect at the next start'
-      this.#log.warn({ option: path }, message)
+      this.#log.warn(
+        { option: path },
+        'the option has changed; it binds the process and takes effect at the next start'
+      )
     }
     return loaded.options
   }
