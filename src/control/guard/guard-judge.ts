@@ -38,6 +38,8 @@ export interface EndedGuard extends GuardEnd {
 
 /** How often it looks whether a second has passed. Milliseconds. */
 const EVERY = 250
+/** How long a process that has seen too little leaves the end to those that have seen more. Milliseconds. */
+const OTHERS = 5_000
 /** Revisions of others that are read at once. */
 const READ_AT_ONCE = 200
 /** What a later attempt may not meet. */
@@ -129,7 +131,9 @@ export class GuardJudge {
       one.broken = broken.reason
       return await this.#revert(one, broken.reason)
     }
-    if (elapsed >= one.guard.bake) await this.#end(one, endOf(one, this.#compared(one)?.judged ?? 0))
+    if (elapsed < one.guard.bake) return
+    const end = endOf(one, this.#compared(one)?.judged ?? 0)
+    if (end.state === 'passed' || elapsed >= one.guard.bake + OTHERS) await this.#end(one, end)
   }
 
   /** What the comparison of decisions has counted since the write, where its guard asks for that. */

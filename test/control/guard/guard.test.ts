@@ -81,7 +81,7 @@ t.test('a healthy write passes, and stays', async (t) => {
   t.match((await ask(route)).json.traffic_policy, policy)
   t.match(await sluice.line(({ msg }) => msg === 'the guard of a write has ended'), { revision: id, state: 'passed' })
   const quiet = await write('PATCH', route, { traffic_policy: DENY })
-  clock.advance(31_000)
+  clock.advance(36_000)
   t.match(await ended(quiet), { state: 'inconclusive', reason: /0 requests came while it baked, fewer than 50/ })
   t.match((await ask('/metrics')).text, /sluice_guards_total\{outcome="passed"\} 1/)
 })
