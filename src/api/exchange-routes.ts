@@ -32,11 +32,13 @@ const STREAM_TYPE = 'text/event-stream; charset=utf-8'
 
 const ARCHIVE_LIMIT = { ...LIMIT, most: 10_000, absent: 1_000 }
 /** Bytes of a body with an archive in it. */
-const LARGEST_ARCHIVE = 64 * 1024 * 1024
+const LARGEST_ARCHIVE = 8 * 1024 * 1024
 /** Bytes that may wait for a reader of a stream; further exchanges are dropped and counted. */
 const WAITING = 1024 * 1024
 /** How often something is sent when nothing happens, so that both sides see that the other lives. Milliseconds. */
 const HEARTBEAT = 15_000
+/** Heartbeats that a reader may let wait. */
+const MOST_STUCK = 4
 
 /** What is recorded of traffic, and what can be done with it. */
 export function addExchanges(router: Router, account: Account): void {
@@ -94,6 +96,12 @@ function criteriaIn(query: ReadonlyMap<string, string>): ExchangeCriteria {
 function follow({ exchanges, configuration }: Account): Handler {
   return async (request, reply) => {
     const query = queryOf(request, [...EXCHANGE_CRITERIA, 'explain'])
+    reply
+      .header('service-revision', String(configuration.revision))
+      .header('cache-control', 'no-store')
+      .type(STREAM_TYPE)
+    // The stream of an answer without a body would never end.
+    if (request.method === 'HEAD') return reply.send()
     const stream = new ExchangeStream()
     const options = {
       explain: readSwitch(query, 'explain'),
@@ -101,11 +109,7 @@ function follow({ exchanges, configuration }: Account): Handler {
       over: () => stream.over()
     }
     stream.stops(exchanges.follow(criteriaIn(query), options, callOf(request)))
-    return reply
-      .header('service-revision', String(configuration.revision))
-      .header('cache-control', 'no-store')
-      .type(STREAM_TYPE)
-      .send(stream)
+    return reply.send(stream)
   }
 }
 
@@ -114,11 +118,13 @@ class ExchangeStream extends Readable {
   readonly #timer: NodeJS.Timeout
   #stop: (() => void) | undefined
   #dropped = 0
+  /** Heartbeats at which something still waited. */
+  #stuck = 0
 
   constructor() {
     super({ highWaterMark: WAITING })
     this.push(': following\n\n')
-    this.#timer = setInterval(() => this.push(':\n\n'), HEARTBEAT)
+    this.#timer = setInterval(() => this.#beat(), HEARTBEAT)
     this.#timer.unref()
   }
 
@@ -144,6 +150,13 @@ class ExchangeStream extends Readable {
     clearInterval(this.#timer)
     this.push('event: over\ndata: {}\n\n')
     this.push(null)
+  }
+
+  /** A reader that takes nothing for a while is given up. */
+  #beat(): void {
+    this.#stuck = this.readableLength > 0 ? this.#stuck + 1 : 0
+    if (this.#stuck < MOST_STUCK) this.push(':\n\n')
+    else this.destroy()
   }
 
   override _read(): void {

@@ -98,6 +98,7 @@ const RECORDER = object({
   bytes: integer,
   memory: { ...integer, description: 'Bytes that they may take.' },
   dropped: { ...integer, description: 'How many had to make room.' },
+  followers: { ...integer, description: 'Streams that are open.' },
   where: textOrNull,
   explain: textOrNull,
   bodies: integer,

@@ -30,7 +30,7 @@ import {
 import { type ExchangeCondition, exchangeFilter } from '../workbench/recorder/exchange-conditions.js'
 import { ExchangeRecorder, type RecorderSettings } from '../workbench/recorder/exchange-recorder.js'
 import { EXPLAIN_HEADER } from '../workbench/recorder/explain-keys.js'
-import { harOf, readHar } from '../workbench/recorder/har.js'
+import { harOf, readHar, readHarLines } from '../workbench/recorder/har.js'
 import {
   bytesOf,
   connectionOf,
@@ -95,12 +95,13 @@ class RecorderSource implements ExchangeSource {
   }
 
   state(): Json {
-    const { ring, settings } = this.#parts.recorder
+    const { ring, settings, followers } = this.#parts.recorder
     return {
       exchanges: ring.count,
       bytes: ring.bytes,
       memory: ring.capacity,
       dropped: ring.dropped,
+      followers,
       where: settings.where ?? null,
       explain: settings.explain ?? null,
       bodies: settings.bodies,
@@ -150,7 +151,10 @@ class RecorderSource implements ExchangeSource {
 
   async compare(request: ComparisonRequest): Promise<Json> {
     const { criteria, limit, archive } = request
-    if (archive !== undefined) return await this.#parts.comparer.compare(archived(archive).slice(-limit), request)
+    if (archive !== undefined) {
+      const past = await archived(archive)
+      return await this.#parts.comparer.compare(past.slice(-limit), request)
+    }
     const found = await this.#find(criteria, limit, undefined)
     const past = found.map(pastOf).sort((a, b) => a.at - b.at)
     return await this.#parts.comparer.compare(past, request)
@@ -181,8 +185,10 @@ class RecorderSource implements ExchangeSource {
   }
 }
 
-function archived(archive: unknown): PastExchange[] {
-  const read = readHar(archive)
+/** The exchanges of an archive: an HTTP Archive, or its entries as text, one in each line. Fails with `FIELD_INVALID`. */
+async function archived(archive: unknown): Promise<PastExchange[]> {
+  const slices = new Slices()
+  const read = typeof archive === 'string' ? await readHarLines(archive, slices) : readHar(archive)
   if (!read.ok) throw refused('FIELD_INVALID', 'archive', read.message)
   return read.exchanges.map(pastOfArchive)
 }
@@ -333,7 +339,8 @@ class Comparer {
     return async (past) => {
       clock.advance(Math.max(0, past.at - now))
       now = Math.max(now, past.at)
-      const repeated = await lab.repeat(past.request, past.answer ?? UNKNOWN_ANSWER)
+      const { request, answer = UNKNOWN_ANSWER } = past
+      const repeated = 'head' in request ? await lab.repeat(request, answer) : await lab.imagine(request, answer)
       return judgementOf(past, repeated, takeNotAsked())
     }
   }

@@ -106,7 +106,7 @@ export class Lifecycle {
   /** Gives away what a successor needs: the addresses of the API and of agents, and the store. */
   async #handOver({ agents, recorder, api, certificates, storeCopy, events, store }: Partial<Opened>): Promise<void> {
     // Streams of the API last until then.
-    await this.#step('the recorder', recorder?.stop())
+    if (recorder !== undefined) await this.#step('the recorder', recorder.stop())
     await Promise.all([
       this.#step('agents', agents?.shut()),
       this.#step('api', api?.close()),

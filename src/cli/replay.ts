@@ -77,13 +77,15 @@ async function compare(access: ApiAccess, flags: ReplayFlags): Promise<number> {
   const values = flags.capacity?.split(',').map(Number)
   if (values?.some((value) => !Number.isInteger(value) || value < 1) === true)
     return refuse('--capacity: numbers from 1, such as 60,80,100')
+  const limit = Number(flags.limit)
+  if (!Number.isInteger(limit) || limit < 1) return refuse('--limit: a number from 1 to 100000')
   const archive = flags.archive === undefined ? undefined : await readArchive(flags.archive)
   if (flags.archive !== undefined && archive === undefined) return ExitCode.failure
   const { capacityOf: rule, counters } = flags
   const body = {
     policies,
     exchanges: criteriaOf(flags),
-    limit: Number(flags.limit),
+    limit,
     ...(counters === undefined ? {} : { counters }),
     ...(archive === undefined ? {} : { archive }),
     ...(values === undefined ? {} : { capacities: { values, ...(rule === undefined ? {} : { rule }) } })
@@ -142,15 +144,18 @@ async function readText(file: string): Promise<string | undefined> {
   }
 }
 
-async function readArchive(file: string): Promise<unknown> {
+/** The entries of an archive, one in each line. */
+async function readArchive(file: string): Promise<string | undefined> {
   const text = await readText(file)
   if (text === undefined) return undefined
   try {
-    return JSON.parse(text) as unknown
+    const { log } = JSON.parse(text) as { readonly log?: { readonly entries?: unknown } }
+    if (Array.isArray(log?.entries)) return log.entries.map((entry) => JSON.stringify(entry)).join('\n')
+    process.stderr.write(`error: ${file} is no HTTP Archive: log.entries is missing\n`)
   } catch {
     process.stderr.write(`error: ${file} is no JSON\n`)
-    return undefined
   }
+  return undefined
 }
 
 function refuse(message: string): number {

@@ -139,8 +139,9 @@ export const COMPARISON_SCHEMA = {
       description: 'Exchanges at most, the newest ones.'
     },
     archive: {
-      type: 'object',
-      description: 'An HTTP Archive (HAR) whose requests take the place of what is recorded here.'
+      type: ['object', 'string'],
+      description:
+        'An HTTP Archive (HAR) whose requests take the place of what is recorded here, or its entries as text, one in each line.'
     },
     policies: {
       type: 'array',

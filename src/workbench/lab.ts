@@ -128,17 +128,18 @@ export class Lab {
    * the request says.
    */
   async ask(request: ImaginedRequest, stub = this.#parts.stub): Promise<Explanation> {
+    return (await this.imagine(request, stub)).explanation
+  }
+
+  /** As `ask`, with what is known beside the explanation. */
+  async imagine(request: ImaginedRequest, stub: UpstreamStub): Promise<Repeated> {
     const { clock, region } = this.#parts
     this.#stub = stub
     const entry = imaginedEntry(request.url, entriesOf(this.#snapshot, region))
     const connection = imaginedConnection(request, entry, clock.wall())
     const head = imaginedHead(request)
     const { url, clientAddress, body } = request
-    const { explanation } = await this.#run(
-      { connection, entry, head, body, clientAddress, url: url.href },
-      request.headers
-    )
-    return explanation
+    return await this.#run({ connection, entry, head, body, clientAddress, url: url.href }, request.headers)
   }
 
   /** As `ask`, for an exchange as its transport gave it. */

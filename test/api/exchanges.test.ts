@@ -189,6 +189,9 @@ t.test('exchanges are followed as they end, recorded or not', async (t) => {
     t.teardown(() => void following.destroy())
   })
   await until(() => events.length > 0)
+  t.equal((await call('/exchanges')).json.recorder.followers, 1)
+  t.equal((await call(path, 'HEAD')).status, 200)
+  await until(async () => (await call('/exchanges')).json.recorder.followers === 1)
   await fetch(url)
   await fetch(`${url}/closed`)
   await until(() => events.join('').includes('event: exchange'))
@@ -265,6 +268,9 @@ t.test('recorded exchanges are decided by other policies, in the time in which t
   t.match(unknown, { exchanges: 2, not_judged: 2, changed: 0 })
   t.match(unknown.matrix[0].examples[0], { reason: 'it asks https://auth.example.com' })
   const archive = JSON.parse((await call('/exchanges/har')).text)
+  const lines = archive.log.entries.map((entry: object) => JSON.stringify(entry)).join('\n')
+  t.match((await call('/replay', 'POST', { archive: lines })).json, { exchanges: 5, same: 5, recorded: { same: 5 } })
+  t.match((await call('/replay', 'POST', { archive: '{' })).json, { msg: /line 1: is no JSON/ })
   t.match((await call('/replay', 'POST', { archive })).json, { exchanges: 5, same: 5, recorded: { same: 5 } })
   for (const [body, field] of [
     [{ capacities: { values: [] } }, 'capacities.values'],

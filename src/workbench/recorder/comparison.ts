@@ -1,7 +1,7 @@
 import type { Slices } from '../../lib/slices.js'
 import { REDACTED, redactUrl } from '../../telemetry/redaction.js'
 import { decisionText, type Explanation } from '../explanation-of.js'
-import { imaginedConnection, imaginedEntry, imaginedHead } from '../imagined-exchange.js'
+import type { ImaginedRequest } from '../imagined-exchange.js'
 import type { Repeated, RepeatedRequest, UpstreamStub } from '../lab.js'
 import type { ArchivedExchange } from './har.js'
 import { bytesOf, connectionOf, type RecordedExchange, urlOf } from './recorded-exchange.js'
@@ -12,7 +12,8 @@ export interface PastExchange {
   readonly id: string | null
   /** Wall time, milliseconds. */
   readonly at: number
-  readonly request: RepeatedRequest
+  /** As its transport gave it, or as it would have. */
+  readonly request: RepeatedRequest | ImaginedRequest
   /** What the upstream answered; undefined: it was not asked. */
   readonly answer: UpstreamStub | undefined
   /** It had a body, which is not known. */
@@ -41,23 +42,14 @@ export function pastOf(recorded: RecordedExchange): PastExchange {
 
 /** An exchange of an archive. Without a client it comes from `127.0.0.1`. */
 export function pastOfArchive(archived: ArchivedExchange): PastExchange {
-  const { id = null, at, url, status, responseHeaders, decided } = archived
-  const request = { ...archived, clientAddress: archived.clientAddress ?? '127.0.0.1', clientPort: 0 }
-  const { body, ...asked } = request
-  const imagined = body === undefined ? asked : { ...asked, body }
-  const entry = imaginedEntry(url, [])
+  const { id = null, at, method, url, headers, version, status, responseHeaders, decided, body } = archived
+  const { clientAddress = '127.0.0.1' } = archived
+  const asked = { method, url, headers, version, clientAddress, clientPort: 0 }
   const isForwarded = decided === undefined || decided === 'forwarded'
   return {
     id,
     at,
-    request: {
-      connection: imaginedConnection(imagined, entry, at),
-      entry,
-      head: imaginedHead(imagined),
-      body,
-      clientAddress: request.clientAddress,
-      url: url.href
-    },
+    request: body === undefined ? asked : { ...asked, body },
     answer: isForwarded && status !== 0 ? { status, headers: responseHeaders, body: undefined } : undefined,
     isBodyMissing: false,
     isRedacted: true,
@@ -236,8 +228,8 @@ function exampleOf({ id, at, request }: PastExchange, before: Judgement, after: 
   return {
     id,
     at: new Date(at).toISOString(),
-    method: request.head.method,
-    url: redactUrl(request.url),
+    method: 'head' in request ? request.head.method : request.method,
+    url: redactUrl(String(request.url)),
     client_ip: request.clientAddress,
     old_rule: before.rule,
     new_rule: after.rule,

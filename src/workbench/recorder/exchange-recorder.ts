@@ -105,6 +105,11 @@ export class ExchangeRecorder {
     return made
   }
 
+  /** How many follow. */
+  get followers(): number {
+    return this.#followers.size
+  }
+
   get settings(): RecorderSettings {
     return this.#settings
   }

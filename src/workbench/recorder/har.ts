@@ -1,4 +1,5 @@
 import { isObject } from '../../lib/json.js'
+import type { Slices } from '../../lib/slices.js'
 import { redactUrl } from '../../telemetry/redaction.js'
 import { redactedFields } from '../explanation-of.js'
 import { fieldOf, type RecordedExchange, shownExchange, urlOf } from './recorded-exchange.js'
@@ -109,13 +110,15 @@ export interface ArchivedExchange {
 /** Fields that HTTP/2 has in the place of a request line, and those that its transport makes. */
 const NO_FIELD = /^(?::|content-length$|transfer-encoding$|connection$)/i
 
+type ReadArchive =
+  | { readonly ok: true; readonly exchanges: ArchivedExchange[] }
+  | { readonly ok: false; readonly message: string }
+
 /**
  * The exchanges of an HTTP Archive, in the order of their beginnings, or why it is none: `message` names the place.
  * What a browser or another proxy has written is taken too.
  */
-export function readHar(
-  value: unknown
-): { readonly ok: true; readonly exchanges: ArchivedExchange[] } | { readonly ok: false; readonly message: string } {
+export function readHar(value: unknown): ReadArchive {
   const log = isObject(value) ? value.log : undefined
   const entries = isObject(log) ? log.entries : undefined
   if (!Array.isArray(entries)) return { ok: false, message: 'is no HTTP Archive: log.entries is missing' }
@@ -126,6 +129,32 @@ export function readHar(
     exchanges.push(read)
   }
   return { ok: true, exchanges: exchanges.sort((a, b) => a.at - b.at) }
+}
+
+/** As `readHar`, for the entries of an archive as text, one in each line. */
+export async function readHarLines(text: string, slices: Slices): Promise<ReadArchive> {
+  const exchanges: ArchivedExchange[] = []
+  let line = 0
+  for (let at = 0; at < text.length; ) {
+    line++
+    const end = text.indexOf('\n', at)
+    const entry = text.slice(at, end === -1 ? text.length : end)
+    at = end === -1 ? text.length : end + 1
+    if (entry.trim() === '') continue
+    const read = readEntryText(entry)
+    if (typeof read === 'string') return { ok: false, message: `line ${line}: ${read}` }
+    exchanges.push(read)
+    if (slices.due) await slices.rest()
+  }
+  return { ok: true, exchanges: exchanges.sort((a, b) => a.at - b.at) }
+}
+
+function readEntryText(entry: string): ArchivedExchange | string {
+  try {
+    return readEntry(JSON.parse(entry))
+  } catch {
+    return 'is no JSON'
+  }
 }
 
 function readEntry(entry: unknown): ArchivedExchange | string {
