@@ -1,3 +1,4 @@
+import type { CandidatePolicies } from '../control/candidate-policies.js'
 import { ControlError, controlErrors, refusedPolicy } from '../control/errors.js'
 import type { Explain } from '../control/explanations.js'
 import { actions } from '../features/registry.js'
@@ -21,7 +22,7 @@ interface RunningLabStart {
   /** Wall time of the lab, milliseconds. */
   readonly at: number
   /** Policies instead of those that serve, by the keys of their units. */
-  readonly instead: ReadonlyMap<string, { readonly text: string; readonly source: string }>
+  readonly instead: CandidatePolicies
   readonly counters: 'running' | 'empty'
   readonly upstreamStatus: number
   /** Shows what sounds like a secret too. */

@@ -1,9 +1,20 @@
 import { isObject, type Json, timestampText } from '../lib/json.js'
 import { parseDuration } from '../lib/units.js'
-import { policyKey } from '../resources/units.js'
 import type { Call } from './calls.js'
+import { CANDIDATES_SCHEMA, type CandidatePolicies, candidatesOf } from './candidate-policies.js'
 import { ControlError, controlErrors, notFound } from './errors.js'
-import { countOf, listOf, membersOf, nameOf, refused, textOf, wordOf } from './request-body.js'
+import {
+  countOf,
+  fieldValuesOf,
+  listOf,
+  membersOf,
+  methodOf,
+  nameOf,
+  refused,
+  textOf,
+  urlOf,
+  wordOf
+} from './request-body.js'
 import { mustHave } from './rights.js'
 
 /** What exchanges are looked for by, as it was written. */
@@ -54,8 +65,7 @@ export interface ComparisonRequest {
   readonly limit: number
   /** An HTTP Archive in the place of what is recorded here. */
   readonly archive: unknown
-  /** Policies instead of those that serve, by the keys of their units. */
-  readonly instead: ReadonlyMap<string, { readonly text: string; readonly source: string }>
+  readonly instead: CandidatePolicies
   /** Other capacities of rate limits, each tried by itself; `rule`: the name of the rule, undefined: of every one. */
   readonly capacities: { readonly rule: string | undefined; readonly values: readonly number[] } | undefined
   readonly counters: 'running' | 'empty'
@@ -143,19 +153,7 @@ export const COMPARISON_SCHEMA = {
       description:
         'An HTTP Archive (HAR) whose requests take the place of what is recorded here, or its entries as text, one in each line.'
     },
-    policies: {
-      type: 'array',
-      description: 'Traffic policies that are tried instead of those that serve.',
-      items: {
-        type: 'object',
-        properties: {
-          route: text('Id of the route; default: the policy that the options name.'),
-          text: text('The policy document: YAML or JSON.')
-        },
-        required: ['route', 'text'],
-        additionalProperties: false
-      }
-    },
+    policies: CANDIDATES_SCHEMA,
     capacities: {
       type: 'object',
       description: 'Other capacities of rate limits; each is tried by itself.',
@@ -260,7 +258,7 @@ export class Exchanges {
       criteria: criteriaOf(given.exchanges),
       limit: countOf(given.limit, 'limit', { least: 1, most: MOST_COMPARED, absent: 10_000 }),
       archive: given.archive,
-      instead: policiesOf(given.policies),
+      instead: candidatesOf(given.policies),
       capacities: capacitiesOf(given.capacities),
       counters: wordOf(given.counters, 'counters', ['running', 'empty'], 'empty'),
       examples: countOf(given.examples, 'examples', { least: 0, most: 100, absent: 3 })
@@ -297,32 +295,6 @@ function lastingOf(value: unknown): number {
   return lasting
 }
 
-/** What a request of a person may say, as `POST /explain` reads it too. */
-export function urlOf(value: unknown): URL {
-  const url = textOf(value, 'url')
-  if (!URL.canParse(url) || !/^https?:$/.test(new URL(url).protocol))
-    throw refused('FIELD_INVALID', 'url', 'must be an absolute http or https URL')
-  return new URL(url)
-}
-
-const TOKEN = /^[!#$%&'*+.^_`|~0-9A-Za-z-]+$/
-
-export function methodOf(value: unknown): string {
-  const method = textOf(value, 'method')
-  if (!TOKEN.test(method)) throw refused('FIELD_INVALID', 'method', 'must be a method of HTTP')
-  return method
-}
-
-/** Values of one field of a request; `at`: where they stand in the body. */
-export function fieldValuesOf(name: string, given: unknown, at: string): string[] {
-  if (!TOKEN.test(name)) throw refused('FIELD_INVALID', at, 'must be the name of a field')
-  return (Array.isArray(given) ? given : [given]).map((one) => {
-    const value = textOf(one, at)
-    if (/[\r\n]/.test(value)) throw refused('FIELD_INVALID', at, 'must be one line')
-    return value
-  })
-}
-
 function editsOf(value: unknown): ReplayEdits['headers'] {
   const edits = new Map<string, readonly string[] | null>()
   if (value === undefined || value === null) return edits
@@ -332,18 +304,6 @@ function editsOf(value: unknown): ReplayEdits['headers'] {
     edits.set(name, given === null ? null : fieldValuesOf(name, given, at))
   }
   return edits
-}
-
-/** Policies that are tried instead of those that serve, by the keys of their units. */
-export function policiesOf(value: unknown): ComparisonRequest['instead'] {
-  const instead = new Map<string, { readonly text: string; readonly source: string }>()
-  for (const [index, one] of listOf(value, 'policies').entries()) {
-    const at = `policies[${index}]`
-    const { route, text: document } = membersOf(one, at, ['route', 'text'])
-    const id = nameOf(route, `${at}.route`)
-    instead.set(policyKey(id), { text: textOf(document, `${at}.text`), source: id })
-  }
-  return instead
 }
 
 function capacitiesOf(value: unknown): ComparisonRequest['capacities'] {

@@ -2,8 +2,8 @@ import { parseAddress } from '../lib/ip.js'
 import { isObject, type Json } from '../lib/json.js'
 import { parseDuration } from '../lib/units.js'
 import type { Call } from './calls.js'
-import { fieldValuesOf, methodOf, policiesOf, urlOf } from './exchanges.js'
-import { countOf, membersOf, refused, textOf, wordOf } from './request-body.js'
+import { CANDIDATES_SCHEMA, type CandidatePolicies, candidatesOf } from './candidate-policies.js'
+import { countOf, fieldValuesOf, membersOf, methodOf, refused, textOf, urlOf, wordOf } from './request-body.js'
 import { mustHave } from './rights.js'
 
 /** Imagined requests, and what is changed for them of the configuration that serves. */
@@ -24,8 +24,7 @@ interface ExplainRequest {
   readonly upstreamStatus: number
   /** Do limits go on from what is counted now? */
   readonly counters: 'running' | 'empty'
-  /** Policies instead of those that serve, by the keys of their units. */
-  readonly instead: ReadonlyMap<string, { readonly text: string; readonly source: string }>
+  readonly instead: CandidatePolicies
 }
 
 /** Explains requests by the configuration that serves, and changes nothing. Fails with a ControlError for a policy with errors. */
@@ -65,19 +64,7 @@ export const EXPLAIN_SCHEMA = {
       default: 'running',
       description: 'running: limits go on from what is counted now, in a copy. empty: they begin anew.'
     },
-    policies: {
-      type: 'array',
-      description: 'Traffic policies that are tried instead of those that serve.',
-      items: {
-        type: 'object',
-        properties: {
-          route: text('Id of the route; default: the policy that the options name.'),
-          text: text('The policy document: YAML or JSON.')
-        },
-        required: ['route', 'text'],
-        additionalProperties: false
-      }
-    }
+    policies: CANDIDATES_SCHEMA
   },
   required: ['url'],
   additionalProperties: false
@@ -118,7 +105,7 @@ function readExplainRequest(body: unknown): ExplainRequest {
     every: everyOf(given.every),
     upstreamStatus: countOf(given.upstream_status, 'upstream_status', { least: 200, most: 599, absent: 200 }),
     counters: wordOf(given.counters, 'counters', ['running', 'empty'], 'running'),
-    instead: policiesOf(given.policies)
+    instead: candidatesOf(given.policies)
   }
 }
 

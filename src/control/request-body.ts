@@ -62,3 +62,30 @@ export function wordOf<W extends string>(value: unknown, at: string, words: read
   if (word === undefined) throw refused('FIELD_INVALID', at, `must be one of ${words.join(', ')}`)
   return word
 }
+
+/** An absolute http or https URL: the member `url`. */
+export function urlOf(value: unknown): URL {
+  const url = textOf(value, 'url')
+  if (!URL.canParse(url) || !/^https?:$/.test(new URL(url).protocol))
+    throw refused('FIELD_INVALID', 'url', 'must be an absolute http or https URL')
+  return new URL(url)
+}
+
+const TOKEN = /^[!#$%&'*+.^_`|~0-9A-Za-z-]+$/
+
+/** A method of HTTP: the member `method`. */
+export function methodOf(value: unknown): string {
+  const method = textOf(value, 'method')
+  if (!TOKEN.test(method)) throw refused('FIELD_INVALID', 'method', 'must be a method of HTTP')
+  return method
+}
+
+/** Values of one field of a request; `at`: where they stand in the body. */
+export function fieldValuesOf(name: string, given: unknown, at: string): string[] {
+  if (!TOKEN.test(name)) throw refused('FIELD_INVALID', at, 'must be the name of a field')
+  return (Array.isArray(given) ? given : [given]).map((one) => {
+    const value = textOf(one, at)
+    if (/[\r\n]/.test(value)) throw refused('FIELD_INVALID', at, 'must be one line')
+    return value
+  })
+}

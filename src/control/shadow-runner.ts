@@ -1,5 +1,6 @@
 import type { Json } from '../lib/json.js'
 import type { Snapshot } from '../runtime/snapshot.js'
+import type { CandidatePolicies } from './candidate-policies.js'
 import type { Rehearsed } from './writer.js'
 
 /** How a shadow runs. Times are milliseconds. */
@@ -20,7 +21,7 @@ export interface ShadowSettings {
 /** What a shadow tries. */
 export interface ShadowCandidate {
   /** Policies instead of those that serve, by the keys of their units. */
-  readonly instead: ReadonlyMap<string, { readonly text: string; readonly source: string }>
+  readonly instead: CandidatePolicies
   /** What writes would make serve; undefined: there are none. */
   readonly changes: Rehearsed | undefined
 }

@@ -1,7 +1,7 @@
 import type { Json } from '../lib/json.js'
 import { formatDuration, parseDuration } from '../lib/units.js'
-import { policyKey } from '../resources/units.js'
 import type { Call } from './calls.js'
+import { CANDIDATES_SCHEMA, candidatesOf } from './candidate-policies.js'
 import { notFound } from './errors.js'
 import { countOf, listOf, membersOf, nameOf, refused, textOf, wordOf } from './request-body.js'
 import { mustHave } from './rights.js'
@@ -22,19 +22,7 @@ export const SHADOW_SCHEMA = {
   description: 'What is tried: policies, or changes of the configuration.',
   properties: {
     name: text('For people.'),
-    policies: {
-      type: 'array',
-      description: 'Traffic policies that are tried instead of those that serve.',
-      items: {
-        type: 'object',
-        properties: {
-          route: text('Id of the route; default: the policy that the options name.'),
-          text: text('The policy document: YAML or JSON.')
-        },
-        required: ['route', 'text'],
-        additionalProperties: false
-      }
-    },
+    policies: CANDIDATES_SCHEMA,
     changes: {
       type: 'array',
       maxItems: MOST_CHANGES,
@@ -133,7 +121,7 @@ function readShadowRequest(body: unknown): {
   readonly settings: ShadowSettings
 } {
   const given = membersOf(body, '', KEYS)
-  const instead = policiesOf(given.policies)
+  const instead = candidatesOf(given.policies)
   const writes = listOf(given.changes, 'changes').map((one, i) => shadowChange(one, `changes[${i}]`))
   if (writes.length > MOST_CHANGES)
     throw refused('FIELD_INVALID', 'changes', `must have at most ${MOST_CHANGES} entries`)
@@ -165,17 +153,4 @@ function timeOf(value: unknown, at: string, bounds: { least: number; most: numbe
     throw refused('FIELD_INVALID', at, `must be a duration from ${span}`)
   }
   return time
-}
-
-/** Policies in a body, by the keys of their units. `default` and ids of routes name them. */
-function policiesOf(value: unknown): ShadowCandidate['instead'] {
-  const instead = new Map<string, { readonly text: string; readonly source: string }>()
-  for (const [index, one] of listOf(value, 'policies').entries()) {
-    const at = `policies[${index}]`
-    const { route, text: document } = membersOf(one, at, ['route', 'text'])
-    const id = nameOf(route, `${at}.route`)
-    if (instead.has(policyKey(id))) throw refused('FIELD_INVALID', `${at}.route`, 'must not be there twice')
-    instead.set(policyKey(id), { text: textOf(document, `${at}.text`), source: id })
-  }
-  return instead
 }
