@@ -35,31 +35,34 @@ export async function shadowPolicy(file: string, flags: ShadowFlags): Promise<nu
   if (share === undefined) return refuse(`--share: ${flags.share} is no share such as 10% or 0.1`)
   if (isExposed(access) && flags.insecureHttp !== true)
     return refuse('the key would cross the network in clear text: use https://, or --insecure-http')
+  const interrupted = new AbortController()
+  const interrupt = () => interrupted.abort()
   try {
     const text = await readFile(file, 'utf8')
     const { route, budget, counters } = flags
     const body = { policies: [{ route, text }], share, budget, counters, duration: flags.for, name: file.slice(-1_024) }
+    // Before the process runs it: an interruption that comes meanwhile must end it.
+    process.once('SIGINT', interrupt).once('SIGTERM', interrupt)
     const { status, body: shadow } = await askApi(access, '/shadows', { method: 'POST', body })
     if (status !== 201) return fail(refusalText(file, shadow))
-    return await follow(access, shadow, flags)
+    return await follow(access, shadow, flags, interrupted.signal)
   } catch (error) {
     if (!(error instanceof CodedError) && codeOf(error) === undefined) throw error
     return fail((error as Error).message)
+  } finally {
+    process.off('SIGINT', interrupt).off('SIGTERM', interrupt)
   }
 }
 
 /** Looks at it until it has ended, or a signal ends it. */
-async function follow(access: ApiAccess, begun: Shown, flags: ShadowFlags): Promise<number> {
+async function follow(access: ApiAccess, begun: Shown, flags: ShadowFlags, interrupted: AbortSignal): Promise<number> {
   const path = `/shadows/${String(begun.id)}`
-  const interrupted = new AbortController()
-  const interrupt = () => interrupted.abort()
-  process.once('SIGINT', interrupt).once('SIGTERM', interrupt)
   const progress = new Progress()
   try {
     let shadow = begun
-    while (shadow.state === 'running' && !interrupted.signal.aborted) {
+    while (shadow.state === 'running' && !interrupted.aborted) {
       progress.show(countsOf(shadow))
-      await sleep(LOOK_EVERY, undefined, { signal: interrupted.signal }).catch(() => undefined)
+      await sleep(LOOK_EVERY, undefined, { signal: interrupted }).catch(() => undefined)
       const { status, body } = await askApi(access, path)
       if (status !== 200)
         return fail('the process does not know the shadow any more: it was deleted, or the process was restarted')
@@ -68,7 +71,6 @@ async function follow(access: ApiAccess, begun: Shown, flags: ShadowFlags): Prom
     progress.end()
     return report(shadow, flags)
   } finally {
-    process.off('SIGINT', interrupt).off('SIGTERM', interrupt)
     await sendTo(access, path, { method: 'DELETE' }).catch(() => undefined)
   }
 }

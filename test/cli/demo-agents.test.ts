@@ -1,6 +1,7 @@
 import { once } from 'node:events'
-import { readFile } from 'node:fs/promises'
+import { mkdtemp, readFile, rm } from 'node:fs/promises'
 import { createServer } from 'node:net'
+import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { connect } from 'node:tls'
 import t, { type Test } from 'tap'
@@ -11,7 +12,9 @@ const env = { SLUICE_API_KEY: 'a-key-of-the-administrator', SLUICE_LIMITER_BUDGE
 const PORT = 4443
 
 async function demo(t: Test, words: readonly string[] = []) {
-  const cwd = t.testdir()
+  // Each has a folder of its own: those before still write into theirs.
+  const cwd = await mkdtemp(join(tmpdir(), 'sluice-demo-'))
+  t.teardown(() => rm(cwd, { recursive: true, force: true, maxRetries: 5 }))
   const sluice = new SluiceProcess(t, ['start', '--demo', ...FREE, ...words], { cwd, env })
   const listening = await sluice.logged('listening')
   return { sluice, cwd, listening }

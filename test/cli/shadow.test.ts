@@ -39,7 +39,7 @@ async function open(t: Test) {
 
 t.test('a policy is tried beside traffic from the command line', async (t) => {
   const { shadow, traffic, call, folder } = await open(t)
-  const differing = shadow('deny.yaml', '--for', '2s', '--budget', '50ms')
+  const differing = shadow('deny.yaml', '--for', '5s', '--budget', '50ms')
   await traffic('/', '/closed')
   const { code, out } = await differing.ended()
   t.equal(code, 1)
