@@ -220,6 +220,11 @@ export function sendRead(
   return revision !== null && live !== true && known(revision) ? reply.code(304).send() : reply.send(body)
 }
 
+/** An answer of what serves now. */
+export function serving(reply: FastifyReply, { configuration }: Pick<Account, 'configuration'>): FastifyReply {
+  return reply.header('service-revision', String(configuration.revision))
+}
+
 /** Answers with a record and its version. */
 function sendShown(reply: FastifyReply, shown: { body: unknown; revision: number }, serving: number): FastifyReply {
   return reply.header('etag', entityTag(shown.revision)).header('service-revision', String(serving)).send(shown.body)

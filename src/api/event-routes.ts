@@ -1,4 +1,4 @@
-import type { FastifyReply, FastifyRequest } from 'fastify'
+import type { FastifyRequest } from 'fastify'
 import { DeadLetterLists } from '../control/dead-letters.js'
 import { eventDestination } from '../resources/event-destinations.js'
 import {
@@ -12,7 +12,8 @@ import {
   queryOf,
   type Router,
   readCount,
-  route
+  route,
+  serving
 } from './calls.js'
 import { mustSayNothing } from './service-routes.js'
 
@@ -94,8 +95,4 @@ function target(request: FastifyRequest): { path: { id: string } } {
 
 function named(letter: string | undefined): { letter?: string } {
   return letter === undefined ? {} : { letter }
-}
-
-function serving(reply: FastifyReply, account: Account): FastifyReply {
-  return reply.header('service-revision', String(account.configuration.revision))
 }

@@ -1,5 +1,4 @@
 import { Readable } from 'node:stream'
-import type { FastifyReply } from 'fastify'
 import { EXCHANGE_CRITERIA, type ExchangeCriteria } from '../control/exchanges.js'
 import type { Json } from '../lib/json.js'
 import {
@@ -14,7 +13,8 @@ import {
   type Router,
   readCount,
   readSwitch,
-  route
+  route,
+  serving
 } from './calls.js'
 
 /** What is recorded of traffic. */
@@ -42,41 +42,40 @@ const MOST_STUCK = 4
 
 /** What is recorded of traffic, and what can be done with it. */
 export function addExchanges(router: Router, account: Account): void {
-  const { exchanges, configuration } = account
-  const serving = (reply: FastifyReply) => reply.header('service-revision', String(configuration.revision))
+  const { exchanges } = account
   route(router, 'GET', EXCHANGES_PATH, {}, async (request, reply) => {
     const query = queryOf(request, [...EXCHANGE_CRITERIA, 'limit', 'before_id'])
     const page = { limit: readCount(query, 'limit', LIMIT), before: query.get('before_id') }
-    return serving(reply).send(await exchanges.list(criteriaIn(query), page, callOf(request)))
+    return serving(reply, account).send(await exchanges.list(criteriaIn(query), page, callOf(request)))
   })
   route(router, 'DELETE', EXCHANGES_PATH, {}, async (request, reply) => {
     queryOf(request, [])
     exchanges.clear(callOf(request))
-    return serving(reply).code(204).send()
+    return serving(reply, account).code(204).send()
   })
   route(router, 'GET', STREAM_PATH, {}, follow(account))
   route(router, 'GET', ARCHIVE_PATH, {}, async (request, reply) => {
     const query = queryOf(request, [...EXCHANGE_CRITERIA, 'limit'])
     const limit = readCount(query, 'limit', ARCHIVE_LIMIT)
     const archive = await exchanges.archive(criteriaIn(query), limit, callOf(request))
-    return serving(reply).type(HAR_TYPE).send(JSON.stringify(archive))
+    return serving(reply, account).type(HAR_TYPE).send(JSON.stringify(archive))
   })
   route(router, 'GET', EXCHANGE_PATH, {}, async (request, reply) => {
     queryOf(request, [])
-    return serving(reply).send(exchanges.get(parameter(pathOf(request), 'id'), callOf(request)))
+    return serving(reply, account).send(exchanges.get(parameter(pathOf(request), 'id'), callOf(request)))
   })
   route(router, 'POST', REPLAY_PATH, { body: 'optional' }, async (request, reply) => {
     queryOf(request, [])
     const { id = '' } = pathOf(request)
-    return serving(reply).send(await exchanges.replay(id, request.body, callOf(request)))
+    return serving(reply, account).send(await exchanges.replay(id, request.body, callOf(request)))
   })
   route(router, 'POST', COMPARISON_PATH, { body: 'json', limit: LARGEST_ARCHIVE }, async (request, reply) => {
     queryOf(request, [])
-    return serving(reply).send(await exchanges.compare(request.body, callOf(request)))
+    return serving(reply, account).send(await exchanges.compare(request.body, callOf(request)))
   })
   route(router, 'POST', EXPLAIN_KEYS_PATH, { body: 'optional' }, async (request, reply) => {
     queryOf(request, [])
-    return serving(reply)
+    return serving(reply, account)
       .code(201)
       .header('cache-control', 'no-store')
       .send(exchanges.makeKey(request.body, callOf(request)))
@@ -93,13 +92,11 @@ function criteriaIn(query: ReadonlyMap<string, string>): ExchangeCriteria {
 }
 
 /** Exchanges as they end, as server-sent events (HTML 9.2). */
-function follow({ exchanges, configuration }: Account): Handler {
+function follow(account: Account): Handler {
+  const { exchanges } = account
   return async (request, reply) => {
     const query = queryOf(request, [...EXCHANGE_CRITERIA, 'explain'])
-    reply
-      .header('service-revision', String(configuration.revision))
-      .header('cache-control', 'no-store')
-      .type(STREAM_TYPE)
+    serving(reply, account).header('cache-control', 'no-store').type(STREAM_TYPE)
     // The stream of an answer without a body would never end.
     if (request.method === 'HEAD') return reply.send()
     const stream = new ExchangeStream()

@@ -1,13 +1,14 @@
-import { type Account, callOf, queryOf, type Router, route } from './calls.js'
+import { type Account, callOf, queryOf, type Router, route, serving } from './calls.js'
 
 /** Where requests are explained. */
 export const EXPLAIN_PATH = '/explain'
 
 /** Says how requests would be decided, without sending them. */
-export function addExplanations(router: Router, { explanations, configuration }: Account): void {
+export function addExplanations(router: Router, account: Account): void {
+  const { explanations } = account
   route(router, 'POST', EXPLAIN_PATH, { body: 'json' }, async (request, reply) => {
     queryOf(request, [])
     const explained = await explanations.explain(request.body, callOf(request))
-    return reply.header('service-revision', String(configuration.revision)).send({ explanations: explained })
+    return serving(reply, account).send({ explanations: explained })
   })
 }

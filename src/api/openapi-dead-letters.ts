@@ -2,20 +2,21 @@ import { ACCOUNT_RIGHTS } from '../control/rights.js'
 import { eventDestination } from '../resources/event-destinations.js'
 import { title } from '../schema/json-schema.js'
 import { LETTER_PATH, LETTERS_PATH, REDELIVER_PATH } from './event-routes.js'
-import { answer, operation, type Paths, parametersOf, ref, text } from './openapi-parts.js'
+import {
+  answer,
+  listOf,
+  operation,
+  orNull,
+  type Paths,
+  parametersOf,
+  ref,
+  text,
+  textOrNull,
+  time,
+  titledObject
+} from './openapi-parts.js'
 
-const textOrNull = { type: ['string', 'null'] } as const
 const count = { type: 'integer', minimum: 0 } as const
-const time = { ...text, format: 'date-time' } as const
-
-function object(title: string, properties: Readonly<Record<string, object>>): object {
-  return { type: 'object', title, properties, required: Object.keys(properties) }
-}
-
-const orNull = (schema: object) => ({ anyOf: [schema, { type: 'null' }] })
-
-const listOf = (items: object) => ({ type: 'array', items })
-
 const LETTER = {
   id: { ...text, description: 'dl_ and a number that counts within the destination.' },
   uri: text,
@@ -29,17 +30,17 @@ const LETTER = {
 }
 
 const SCHEMAS = {
-  DeadLetter: object('DeadLetter', LETTER),
-  DeadLetterWithEvent: object('DeadLetterWithEvent', {
+  DeadLetter: titledObject('DeadLetter', LETTER),
+  DeadLetterWithEvent: titledObject('DeadLetterWithEvent', {
     ...LETTER,
     event: { description: 'The event; its text when it is damaged.' }
   }),
-  DeadLetterList: object('DeadLetterList', {
+  DeadLetterList: titledObject('DeadLetterList', {
     dead_letters: listOf(ref('DeadLetter')),
     uri: text,
     next_page_uri: textOrNull
   }),
-  DeadLettersRedelivered: object('DeadLettersRedelivered', {
+  DeadLettersRedelivered: titledObject('DeadLettersRedelivered', {
     redelivered: { ...count, description: 'How many go to the destination again, behind what waits for it.' }
   })
 }

@@ -9,24 +9,24 @@ import {
   REPLAY_PATH,
   STREAM_PATH
 } from './exchange-routes.js'
-import { answer, operation, type Paths, parametersOf, plain, ref, text } from './openapi-parts.js'
+import {
+  answer,
+  integer,
+  listOf,
+  object,
+  operation,
+  orNull,
+  type Paths,
+  parametersOf,
+  plain,
+  ref,
+  text,
+  textOrNull
+} from './openapi-parts.js'
 
 const TAG = 'Exchanges'
 
-const textOrNull = { type: ['string', 'null'] } as const
-const integer = { type: 'integer' } as const
 const number = { type: 'number' } as const
-const listOf = (items: object, description?: string) => ({
-  type: 'array',
-  items,
-  ...(description === undefined ? {} : { description })
-})
-const orNull = (schema: object) => ({ anyOf: [schema, { type: 'null' }] })
-
-function object(properties: Readonly<Record<string, object>>): object {
-  return { type: 'object', properties, required: Object.keys(properties) }
-}
-
 const FIELDS = listOf(text, 'Names and values by turns; what sounds like a secret is [redacted].')
 
 const SUMMARY = {

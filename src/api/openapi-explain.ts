@@ -1,17 +1,9 @@
 import { EXPLAIN_SCHEMA } from '../control/explanations.js'
 import { ACCOUNT_RIGHTS } from '../control/rights.js'
 import { EXPLAIN_PATH } from './explain-routes.js'
-import { answer, operation, type Paths, ref, text } from './openapi-parts.js'
+import { answer, integer, listOf, object, operation, orNull, type Paths, ref, text } from './openapi-parts.js'
 
 const TAG = 'Explain'
-
-const orNull = (schema: object) => ({ anyOf: [schema, { type: 'null' }] })
-const listOf = (items: object, description: string) => ({ type: 'array', items, description })
-const integer = { type: 'integer' } as const
-
-function object(properties: Readonly<Record<string, object>>, optional: readonly string[] = []): object {
-  return { type: 'object', properties, required: Object.keys(properties).filter((name) => !optional.includes(name)) }
-}
 
 const PLACE = object({ line: integer, column: integer })
 const FIELDS = listOf(text, 'Names and values by turns.')

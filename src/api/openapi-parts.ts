@@ -105,6 +105,29 @@ function criteria(): Readonly<Record<(typeof EXCHANGE_CRITERIA)[number], object>
 }
 
 export const text = { type: 'string' } as const
+export const textOrNull = { type: ['string', 'null'] } as const
+export const integer = { type: 'integer' } as const
+export const time = { ...text, format: 'date-time' } as const
+
+/** An object that has all of its members, but for those that it may have. */
+export function object(properties: Readonly<Record<string, object>>, optional: readonly string[] = []): object {
+  return { type: 'object', properties, required: Object.keys(properties).filter((name) => !optional.includes(name)) }
+}
+
+/** An object that has all of its members, under a name of its own. */
+export function titledObject(title: string, properties: Readonly<Record<string, object>>): object {
+  return { type: 'object', title, properties, required: Object.keys(properties) }
+}
+
+/** Null is another value. */
+export function orNull(schema: object): object {
+  return { anyOf: [schema, { type: 'null' }] }
+}
+
+/** A list of these. */
+export function listOf(items: object, description?: string): object {
+  return { type: 'array', items, ...(description === undefined ? {} : { description }) }
+}
 
 export const PARAMETERS = {
   ...criteria(),

@@ -7,28 +7,30 @@ import { TEST_PATH } from './event-routes.js'
 import { describeDeadLetters } from './openapi-dead-letters.js'
 import { describeExchanges } from './openapi-exchanges.js'
 import { describeExplanations } from './openapi-explain.js'
-import { answer, binary, operation, type Paths, parametersOf, plain, ref, text, withWarnings } from './openapi-parts.js'
+import {
+  answer,
+  binary,
+  listOf,
+  object,
+  operation,
+  orNull,
+  type Paths,
+  parametersOf,
+  plain,
+  ref,
+  text,
+  textOrNull,
+  time,
+  titledObject,
+  withWarnings
+} from './openapi-parts.js'
 import { describeShadows } from './openapi-shadows.js'
 import { describeSite } from './openapi-site.js'
 import { BACKUP_TYPE, COMMANDS, EXPORT_PATH, METRICS_TYPE, REVERT_PATH, type Readiness } from './service-routes.js'
 
-const textOrNull = { type: ['string', 'null'] } as const
-
 const count = { type: 'integer', minimum: 0 } as const
 
-const time = { ...text, format: 'date-time' } as const
-
-/** An object that has all of its members, always. */
-function object(title: string | undefined, properties: Readonly<Record<string, object>>): object {
-  const named = title === undefined ? {} : { title }
-  return { type: 'object', ...named, properties, required: Object.keys(properties) }
-}
-
-const orNull = (schema: object) => ({ anyOf: [schema, { type: 'null' }] })
-
-const listOf = (items: object) => ({ type: 'array', items })
-
-const PROCESS = object(undefined, {
+const PROCESS = object({
   id: text,
   applied_revision: { type: 'integer', description: 'The last revision that it serves.' },
   last_error: { ...textOrNull, description: 'What it could not apply.' },
@@ -46,24 +48,24 @@ const PROCESS = object(undefined, {
   self: { type: 'boolean', description: 'Is it the one that answers?' }
 })
 
-const REVISION = object('Revision', {
+const REVISION = titledObject('Revision', {
   id: { type: 'integer', minimum: 1, description: 'Its number: one more than that of the revision before.' },
   uri: text,
   created_at: { ...time, description: 'When it was made (RFC 3339).' },
   operation_id: { ...text, description: 'The service-operation-id of the write that made it.' },
   principal: {
-    ...orNull(object(undefined, { id: text, subject: text })),
+    ...orNull(object({ id: text, subject: text })),
     description: 'The user or bot who made it; null when it was the service itself.'
   },
   api_key: {
-    ...orNull(object(undefined, { id: text, uri: textOrNull })),
+    ...orNull(object({ id: text, uri: textOrNull })),
     description: 'The API key that was used; null when it was not one of the account.'
   },
   created: { ...count, description: 'How many records it created.' },
   updated: { ...count, description: 'How many records it updated.' },
   deleted: { ...count, description: 'How many records it deleted.' },
   reverts: {
-    ...orNull(object(undefined, { id: { type: 'integer' }, uri: text })),
+    ...orNull(object({ id: { type: 'integer' }, uri: text })),
     description: 'The revision that it undid; null: none.'
   },
   reason: { ...textOrNull, description: 'Why the service made it by itself; null: a caller asked for it.' },
@@ -73,7 +75,7 @@ const REVISION = object('Revision', {
   }
 })
 
-const GUARD = object('RevisionGuard', {
+const GUARD = titledObject('RevisionGuard', {
   conditions: { ...text, description: 'As the header guard has them, with every default.' },
   state: {
     ...text,
@@ -85,7 +87,7 @@ const GUARD = object('RevisionGuard', {
   reason: { ...textOrNull, description: 'Why it came to its state; null: it bakes, or has passed.' },
   ended_at: { ...orNull(time), description: 'Since when it bakes no more; null: it bakes.' },
   by: {
-    ...orNull(object(undefined, { id: { type: 'integer' }, uri: text })),
+    ...orNull(object({ id: { type: 'integer' }, uri: text })),
     description: 'The revision that reverted or superseded it; null: none did.'
   }
 })
@@ -105,7 +107,7 @@ const DIFFERENCE = {
   required: ['field']
 }
 
-const REVISION_CHANGE = object('RevisionChange', {
+const REVISION_CHANGE = titledObject('RevisionChange', {
   resource: { ...text, description: 'Kind of the record.' },
   id: text,
   uri: { ...textOrNull, description: 'URL of the record, which may be gone by now.' },
@@ -115,7 +117,7 @@ const REVISION_CHANGE = object('RevisionChange', {
     type: ['object', 'null'],
     description:
       'What differs, by field as answers show it, with URLs below the base of the API. No secret. null when it was not recorded.',
-    additionalProperties: object(undefined, {
+    additionalProperties: object({
       before: { description: 'null when it was not set or there was no record.' },
       after: { description: 'null when it is not set or there is no record.' }
     })
@@ -129,20 +131,24 @@ const REVISION_CHANGE = object('RevisionChange', {
 })
 
 const SCHEMAS = {
-  ProcessList: object('ProcessList', { processes: listOf(PROCESS), uri: text, next_page_uri: { type: 'null' } }),
+  ProcessList: titledObject('ProcessList', { processes: listOf(PROCESS), uri: text, next_page_uri: { type: 'null' } }),
   Revision: REVISION,
   RevisionGuard: GUARD,
-  RevisionList: object('RevisionList', { revisions: listOf(ref('Revision')), uri: text, next_page_uri: textOrNull }),
+  RevisionList: titledObject('RevisionList', {
+    revisions: listOf(ref('Revision')),
+    uri: text,
+    next_page_uri: textOrNull
+  }),
   RevisionChange: REVISION_CHANGE,
   RevisionReverted: withWarnings(
-    object('RevisionReverted', {
-      reverts: object(undefined, { id: { type: 'integer' }, uri: text }),
+    titledObject('RevisionReverted', {
+      reverts: object({ id: { type: 'integer' }, uri: text }),
       revision: {
-        ...orNull(object(undefined, { id: { type: 'integer' }, uri: text })),
+        ...orNull(object({ id: { type: 'integer' }, uri: text })),
         description: 'The revision that did it; null when there was nothing to change.'
       },
       changes: listOf(
-        object(undefined, {
+        object({
           resource: { ...text, description: 'Kind of the record.' },
           id: text,
           uri: { ...text, description: 'URL of the record, which may be gone by now.' },
@@ -157,7 +163,7 @@ const SCHEMAS = {
     properties: {
       format: text,
       version: { ...text, description: 'Of the program that wrote it.' },
-      users: listOf(object(undefined, { id: text, created_at: time, role: text })),
+      users: listOf(object({ id: text, created_at: time, role: text })),
       records: {
         type: 'object',
         description: 'By kind, of a kind oldest first. Fields stand as a request of the API has them.',
@@ -179,22 +185,22 @@ const SCHEMAS = {
     },
     required: ['format', 'version', 'users', 'records']
   },
-  EventDestinationTest: object('EventDestinationTest', {
+  EventDestinationTest: titledObject('EventDestinationTest', {
     delivered: { type: 'boolean' },
     error: { ...textOrNull, description: 'Why it was not delivered.' },
     duration_ms: { type: 'integer' }
   }),
-  RevisionDiff: object('RevisionDiff', {
+  RevisionDiff: titledObject('RevisionDiff', {
     id: { type: 'integer' },
     uri: text,
-    revision: object(undefined, { id: { type: 'integer' }, uri: text }),
+    revision: object({ id: { type: 'integer' }, uri: text }),
     from: {
-      ...object(undefined, { id: { type: 'integer' }, uri: textOrNull }),
+      ...object({ id: { type: 'integer' }, uri: textOrNull }),
       description: 'The revision that it is compared with.'
     },
     created_at: { ...time, description: 'When the revision was made (RFC 3339).' },
     principal: {
-      ...orNull(object(undefined, { id: text, subject: text })),
+      ...orNull(object({ id: text, subject: text })),
       description: 'Who made the revision; null when it was the service itself.'
     },
     changes: listOf(ref('RevisionChange'))
@@ -332,15 +338,15 @@ function describeHealth(paths: Paths, { metrics, reasons }: Supervision): void {
     get: operation('health_get', 'Health', 'Does the process live and serve? Needs no key.', {
       bare: 'open',
       responses: {
-        200: plain(serves, object(undefined, { status: statusOf('ok', 'degraded') })),
-        503: plain(shut, object(undefined, { status: statusOf('starting', 'draining') }))
+        200: plain(serves, object({ status: statusOf('ok', 'degraded') })),
+        503: plain(shut, object({ status: statusOf('starting', 'draining') }))
       }
     })
   }
   const means = (reasons ?? []).map((reason) => ` ${reason.name}: ${reason.means}.`).join('')
   const reason = reasons === undefined ? text : { ...text, enum: reasons.map(({ name }) => name) }
   const readiness = (...words: readonly Readiness[]) =>
-    object(undefined, {
+    object({
       status: statusOf(...words),
       reasons: { ...listOf(reason), description: `Why it is degraded; empty: it is not.${means}` },
       revisions_behind: { ...count, description: 'How many revisions of the store it has not applied in time.' }

@@ -1,19 +1,22 @@
 import { ACCOUNT_RIGHTS } from '../control/rights.js'
 import { SHADOW_SCHEMA } from '../control/shadows.js'
-import { answer, operation, type Paths, parametersOf, ref, text } from './openapi-parts.js'
+import {
+  answer,
+  listOf,
+  object,
+  operation,
+  orNull,
+  type Paths,
+  parametersOf,
+  ref,
+  text,
+  time
+} from './openapi-parts.js'
 import { SHADOWS_PATH } from './shadow-routes.js'
 
 const TAG = 'Shadows'
 
-const orNull = (schema: object) => ({ anyOf: [schema, { type: 'null' }] })
-const listOf = (items: object, description: string) => ({ type: 'array', items, description })
 const count = (description: string) => ({ type: 'integer', minimum: 0, description })
-const time = { ...text, format: 'date-time' } as const
-
-function object(properties: Readonly<Record<string, object>>, optional: readonly string[] = []): object {
-  return { type: 'object', properties, required: Object.keys(properties).filter((name) => !optional.includes(name)) }
-}
-
 const DECISION = object({
   decision: {
     ...text,

@@ -4,19 +4,11 @@ import { SITE_REQUEST_SCHEMA } from '../control/declared/site-request.js'
 import { ACCOUNT_RIGHTS } from '../control/rights.js'
 import { httpsEdgeRoute } from '../resources/edges.js'
 import type { Resource } from '../resources/resource.js'
-import { answer, operation, type Paths, ref, text } from './openapi-parts.js'
+import { answer, listOf, object, operation, type Paths, ref, text, textOrNull, titledObject } from './openapi-parts.js'
 import { ADOPTION_PATH, SITE_PATH } from './site-routes.js'
 
 const TAG = 'SiteFile'
-const textOrNull = { type: ['string', 'null'] } as const
 const line = { type: 'integer', minimum: 1, description: 'Line in the file.' } as const
-
-function object(title: string | undefined, properties: Readonly<Record<string, object>>): object {
-  const named = title === undefined ? {} : { title }
-  return { type: 'object', ...named, properties, required: Object.keys(properties) }
-}
-
-const listOf = (items: object, description: string) => ({ type: 'array', items, description })
 
 const ITEM = {
   kind: { ...text, enum: ITEM_KINDS },
@@ -37,14 +29,14 @@ const SITE = {
   revision: { type: ['integer', 'null'], description: 'The revision that applied it; null: none did.' },
   digest: { ...textOrNull, description: 'SHA-256 of the file with everything that it names.' },
   since: { ...textOrNull, format: 'date-time', description: 'Since when it is declared.' },
-  items: listOf(object('SiteFileItem', ITEM), 'Everything that it declares, in its order.')
+  items: listOf(titledObject('SiteFileItem', ITEM), 'Everything that it declares, in its order.')
 }
 
-const CHANGE = object('SiteFileChange', {
+const CHANGE = titledObject('SiteFileChange', {
   change: { ...text, enum: ['added', 'changed', 'removed'] },
   ...ITEM,
   fields: listOf(
-    object(undefined, {
+    object({
       field: { ...text, description: 'As this API names it; of a route behind its path.' },
       before: { description: 'null: it was not set. Names of the file stand for ids.' },
       after: { description: 'null: it is not set.' }
@@ -56,12 +48,12 @@ const CHANGE = object('SiteFileChange', {
 
 const RECORD = { resource: { ...text, description: 'Kind of the record.' }, id: text }
 
-const WRITTEN = object('SiteFileWritten', {
+const WRITTEN = titledObject('SiteFileWritten', {
   ...SITE,
   changes: listOf(ref('SiteFileChange'), 'What the file changes of what was declared before.'),
-  removed: listOf(object(undefined, RECORD), 'Records of the API that go in the same write.'),
+  removed: listOf(object(RECORD), 'Records of the API that go in the same write.'),
   warnings: listOf(
-    object(undefined, {
+    object({
       file: text,
       code: text,
       message: text,
@@ -74,27 +66,24 @@ const WRITTEN = object('SiteFileWritten', {
   )
 })
 
-const ADOPTION = object('SiteFileAdoption', {
+const ADOPTION = titledObject('SiteFileAdoption', {
   site: { type: 'object', description: 'The site file as data.' },
-  files: listOf(object(undefined, { name: text, text }), 'Policies and certificates that it names.'),
+  files: listOf(object({ name: text, text }), 'Policies and certificates that it names.'),
   secrets: listOf(
-    object(undefined, { file: text, ...RECORD, path: text }),
+    object({ file: text, ...RECORD, path: text }),
     'Files that it names for secrets and private keys, whose values no answer shows.'
   ),
   records: listOf(
-    object(undefined, { ...RECORD, revision: { type: 'integer' } }),
+    object({ ...RECORD, revision: { type: 'integer' } }),
     'The records whose place it takes, for `remove` of its application.'
   ),
-  left: listOf(
-    object(undefined, { ...RECORD, why: text }),
-    'What the file cannot say, or says otherwise, with the reason.'
-  )
+  left: listOf(object({ ...RECORD, why: text }), 'What the file cannot say, or says otherwise, with the reason.')
 })
 
 /** Describes the site file of the account. Adds its paths and schemas; returns its tag. */
 export function describeSite(paths: Paths, schemas: Record<string, object>): object {
   Object.assign(schemas, {
-    SiteFile: object(TAG, SITE),
+    SiteFile: titledObject(TAG, SITE),
     SiteFileChange: CHANGE,
     SiteFileReplace: SITE_REQUEST_SCHEMA,
     SiteFileWritten: WRITTEN,
@@ -141,7 +130,7 @@ export function withPlace({ name }: Resource, schema: object): object {
   if (!DECLARABLE.has(name)) return schema
   const { properties, ...rest } = schema as { readonly properties: object }
   const declared = {
-    ...object(undefined, { file: text, line }),
+    ...object({ file: text, line }),
     readOnly: true,
     description: 'Where a site file declares it, which alone can change it; absent: this API has made it.'
   }

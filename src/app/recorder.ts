@@ -10,6 +10,7 @@ import type {
 } from '../control/exchanges.js'
 import { refused } from '../control/request-body.js'
 import type { ConnectionFacts, RequestHead } from '../flow/exchange.js'
+import { HeaderFields } from '../flow/headers.js'
 import { packageVersion } from '../lib/files.js'
 import type { Json } from '../lib/json.js'
 import { Slices } from '../lib/slices.js'
@@ -254,32 +255,26 @@ function bodyOf({ bodies, hasBody }: RecordedExchange): Uint8Array | undefined {
 }
 
 /** Fields that the transport makes. */
-const MADE = /^(?:content-length|transfer-encoding)$/i
+const MADE = ['content-length', 'transfer-encoding']
 
 function editedHead(recorded: RecordedExchange, edits: ReplayEdits, body: Uint8Array | undefined): RequestHead {
   const { request } = recorded
-  if (request.headers.some((name, i) => i % 2 === 0 && name.toLowerCase() === 'upgrade'))
+  if (new HeaderFields(request.headers).has('upgrade'))
     throw new ControlError(
       controlErrors.REPLAY_IMPOSSIBLE,
       'a request for a WebSocket or another protocol is not sent again'
     )
-  const edited = new Set([...edits.headers.keys()].map((name) => name.toLowerCase()))
-  const headers: string[] = []
-  for (let i = 0; i < request.headers.length; i += 2) {
-    const [name, value] = [request.headers[i] as string, request.headers[i + 1] as string]
-    if (!edited.has(name.toLowerCase()) && !MADE.test(name)) headers.push(name, value)
-  }
-  for (const [name, values] of edits.headers) for (const value of values ?? []) headers.push(name, value)
+  const fields = new HeaderFields(request.headers)
+  for (const name of [...MADE, ...edits.headers.keys()]) fields.delete(name)
+  for (const [name, values] of edits.headers) for (const value of values ?? []) fields.append(name, value)
   const { method = request.method, url } = edits
-  if (url === undefined && edits.headers.size === 0 && body === undefined) return { ...request, method, headers }
-  const target = url ?? new URL(urlOf(recorded))
-  const withoutHost = headers.filter(
-    (_, i) => url === undefined || (headers[i - (i % 2)] as string).toLowerCase() !== 'host'
-  )
+  if (url === undefined && edits.headers.size === 0 && body === undefined)
+    return { ...request, method, headers: fields.list }
+  if (url !== undefined) fields.delete('host')
   const imagined = {
     method,
-    url: target,
-    headers: withoutHost,
+    url: url ?? new URL(urlOf(recorded)),
+    headers: fields.list,
     version: request.version,
     clientAddress: '',
     clientPort: 0
@@ -335,10 +330,8 @@ class Comparer {
   #side(instead: ComparisonRequest['instead'], at: number, counters: 'running' | 'empty'): Judge {
     const start = { at, instead, counters, upstreamStatus: 200, reveal: true, random: sameNumbers() }
     const { lab, clock, takeNotAsked } = this.#labs(start)
-    let now = at
     return async (past) => {
-      clock.advance(Math.max(0, past.at - now))
-      now = Math.max(now, past.at)
+      clock.advance(Math.max(0, past.at - clock.wall()))
       const { request, answer = UNKNOWN_ANSWER } = past
       const repeated = 'head' in request ? await lab.repeat(request, answer) : await lab.imagine(request, answer)
       return judgementOf(past, repeated, takeNotAsked())

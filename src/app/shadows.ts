@@ -6,7 +6,7 @@ import type { Flow } from '../flow/flow.js'
 import type { Geo } from '../lib/geo.js'
 import { newId } from '../lib/id.js'
 import { type Json, timestampText } from '../lib/json.js'
-import { formatDuration } from '../lib/units.js'
+import { formatDuration, toMicroseconds } from '../lib/units.js'
 import type { Options } from '../options/options.js'
 import { trustingProxies } from '../proxy/client-address.js'
 import type { Snapshot } from '../runtime/snapshot.js'
@@ -283,7 +283,7 @@ export class RunningShadows implements ShadowRunner {
       counters,
       counts: { ...tally.counts },
       not_judged: Object.fromEntries([...tally.notJudged].sort(([, a], [, b]) => b - a)),
-      work: { milliseconds: rounded(tally.spent), slowest: rounded(tally.slowest) },
+      work: { milliseconds: toMicroseconds(tally.spent), slowest: toMicroseconds(tally.slowest) },
       ...(whole ? { matrix: tally.cells() } : {}),
       others: tally.others
     }
@@ -309,8 +309,4 @@ function endOfMillisecond(monotonic: () => number): number {
 function worked(): number {
   const { user, system } = process.cpuUsage()
   return (user + system) / 1_000
-}
-
-function rounded(milliseconds: number): number {
-  return Math.round(milliseconds * 1_000) / 1_000
 }

@@ -8,7 +8,7 @@ import { offline, policyServices } from '../app/services.js'
 import { policyTesting } from '../app/stored-tests.js'
 import { Records } from '../control/records.js'
 import { openSealer, settleSealKey, storedSeal } from '../control/seal-key.js'
-import type { AccountDocument, ImportOptions, TransferPath, TransferProblem } from '../control/transfer/document.js'
+import type { AccountDocument, ImportOptions, TransferProblem } from '../control/transfer/document.js'
 import { actions } from '../features/registry.js'
 import { systemClock } from '../lib/clock.js'
 import { CodedError, codeOf } from '../lib/errors.js'
@@ -21,7 +21,7 @@ import { formatOptionProblem, isShared, mustNotBeLost, optionErrors, storeAddres
 import { type LoadInput, loadOptions } from '../options/load.js'
 import type { Options } from '../options/options.js'
 import { IN_MEMORY } from '../options/values.js'
-import { dataOf, type TreeLimits, type TreeNode } from '../policy/tree.js'
+import { dataOf, nodeAt, type TreeLimits, type TreeNode } from '../policy/tree.js'
 import { readTree } from '../policy/yaml-tree.js'
 import { resources } from '../resources/registry.js'
 import { openStore } from '../store/open-store.js'
@@ -316,7 +316,7 @@ function atStart({ code, path, message }: TransferProblem): Located {
 
 function locate(root: TreeNode, source: SourceText, problem: TransferProblem): Located {
   const { code, path, message, within } = problem
-  const node = nearest(root, path)
+  const node = nodeAt(root, path)
   const place = source.place(node.span.start)
   const text = `${path.join('.')} ${message}`
   if (within === undefined) return { ...place, code, message: text }
@@ -327,20 +327,4 @@ function locate(root: TreeNode, source: SourceText, problem: TransferProblem): L
   const [first = ''] = node.text.split('\n')
   const indentation = first === '' ? 0 : source.line(place.line + 1).indexOf(first)
   return { line: place.line + within.line, column: Math.max(0, indentation) + within.column, code, message: text }
-}
-
-/** The node at a path, or the last one on the way to it. */
-function nearest(root: TreeNode, path: TransferPath): TreeNode {
-  let node = root
-  for (const step of path) {
-    const next: TreeNode | undefined =
-      node.kind === 'map'
-        ? node.entries.find(({ key }) => key === String(step))?.value
-        : node.kind === 'list' && typeof step === 'number'
-          ? node.items[step]
-          : undefined
-    if (next === undefined) return node
-    node = next
-  }
-  return node
 }

@@ -25,6 +25,20 @@ export function apiAccess(api: string, { SLUICE_API_KEY: key = '' }: NodeJS.Proc
   return { url: api.replace(/\/+$/, ''), key }
 }
 
+/** Where the API is, as the flags of a command say. */
+export interface AccessFlags {
+  readonly api: string
+  readonly insecureHttp?: boolean
+}
+
+/** As `apiAccess`, and refuses to send the key over a network in clear text unless that is allowed. */
+export function openAccess({ api, insecureHttp }: AccessFlags, environment: NodeJS.ProcessEnv): ApiAccess | string {
+  const access = apiAccess(api, environment)
+  return typeof access !== 'string' && isExposed(access) && insecureHttp !== true
+    ? 'the key would cross the network in clear text: use https://, or --insecure-http'
+    : access
+}
+
 /** Would what is sent there cross a network that others can read? */
 export function isExposed({ url }: ApiAccess): boolean {
   const { protocol, hostname } = new URL(url)

@@ -1,5 +1,5 @@
 import { type DiffLineKind, diffLines } from '../control/revision-text.js'
-import { apiAccess, askApi, isExposed } from './api-client.js'
+import { askApi, openAccess } from './api-client.js'
 import { ExitCode } from './process.js'
 import { printable, styleFor } from './report.js'
 
@@ -14,13 +14,11 @@ const NUMBER = /^[1-9]\d{0,14}$/
 
 /** Asks a running process what a revision changed, or how two differ. Resolves with the exit code. */
 export async function diff(revision: string, flags: DiffFlags): Promise<number> {
-  const access = apiAccess(flags.api, process.env)
+  const access = openAccess(flags, process.env)
   if (typeof access === 'string') return refuse(access)
   if (!NUMBER.test(revision)) return refuse(`${revision} is no revision`)
   if (flags.from !== undefined && flags.from !== '0' && !NUMBER.test(flags.from))
     return refuse(`--from: ${flags.from} is no revision`)
-  if (isExposed(access) && flags.insecureHttp !== true)
-    return refuse('the key would cross the network in clear text: use https://, or --insecure-http')
   const query = flags.from === undefined ? '' : `?from=${flags.from}`
   const { status, body } = await askApi(access, `/revisions/${revision}/diff${query}`)
   if (flags.json === true) process.stdout.write(`${JSON.stringify(body)}\n`)

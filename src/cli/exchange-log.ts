@@ -1,43 +1,14 @@
 import { styleText } from 'node:util'
+import type { ExchangeCriteria } from '../control/exchanges.js'
 import { isObject } from '../lib/json.js'
 import type { Explanation } from '../workbench/explanation-of.js'
 import type { ExchangeSummary } from '../workbench/recorder/recorded-exchange.js'
-import { type ApiAccess, apiAccess, askApi, isExposed, sendTo } from './api-client.js'
+import { type AccessFlags, type ApiAccess, askApi, openAccess, sendTo } from './api-client.js'
 import { explanationText } from './explanation-text.js'
 import { ExitCode } from './process.js'
 import { printable, type ReportStyle, styleFor } from './report.js'
 
-/** Where the API is, as commands about exchanges take it. */
-export interface AccessFlags {
-  readonly api: string
-  readonly insecureHttp?: boolean
-}
-
-/** Which exchanges are meant. */
-export interface CriteriaFlags {
-  readonly where?: string
-  readonly host?: string
-  readonly status?: string
-  readonly method?: string
-  readonly rule?: string
-  readonly action?: string
-  readonly client?: string
-  readonly route?: string
-  readonly since?: string
-  readonly until?: string
-  readonly text?: string
-}
-
-export interface LogFlags extends AccessFlags, CriteriaFlags {
-  readonly follow?: boolean
-  readonly explain?: boolean
-  readonly limit: string
-  readonly json?: boolean
-  readonly har?: boolean
-}
-
-type Shown = ExchangeSummary & { readonly explanation: Explanation | null }
-
+/** The criteria of the API that the command line takes. */
 const CRITERIA = [
   'where',
   'host',
@@ -50,7 +21,20 @@ const CRITERIA = [
   'since',
   'until',
   'text'
-] as const
+] as const satisfies readonly (keyof ExchangeCriteria)[]
+
+/** Which exchanges are meant. */
+export type CriteriaFlags = { readonly [Name in (typeof CRITERIA)[number]]?: string }
+
+export interface LogFlags extends AccessFlags, CriteriaFlags {
+  readonly follow?: boolean
+  readonly explain?: boolean
+  readonly limit: string
+  readonly json?: boolean
+  readonly har?: boolean
+}
+
+type Shown = ExchangeSummary & { readonly explanation: Explanation | null }
 
 /** The criteria of a command line as the API takes them. */
 export function criteriaOf(flags: CriteriaFlags): Record<string, string> {
@@ -58,16 +42,10 @@ export function criteriaOf(flags: CriteriaFlags): Record<string, string> {
 }
 
 /** The access that the flags name, or the exit code after the refusal was printed. `command`: for the hint. */
-export function openAccess({ api, insecureHttp }: AccessFlags, command: string): ApiAccess | number {
-  const access = apiAccess(api, process.env)
-  const refusal =
-    typeof access === 'string'
-      ? access
-      : isExposed(access) && insecureHttp !== true
-        ? 'the key would cross the network in clear text: use https://, or --insecure-http'
-        : undefined
-  if (refusal === undefined) return access as ApiAccess
-  process.stderr.write(`error: ${refusal}\n(sluice ${command} --help shows what there is)\n`)
+export function accessFor(command: string, flags: AccessFlags): ApiAccess | number {
+  const access = openAccess(flags, process.env)
+  if (typeof access !== 'string') return access
+  process.stderr.write(`error: ${access}\n(sluice ${command} --help shows what there is)\n`)
   return ExitCode.usage
 }
 
@@ -81,7 +59,7 @@ export function printApiError(body: Readonly<Record<string, unknown>>): number {
 
 /** Shows exchanges that a running process has recorded, or one of them, or all as they end. Resolves with the exit code. */
 export async function log(id: string | undefined, flags: LogFlags): Promise<number> {
-  const access = openAccess(flags, 'log')
+  const access = accessFor('log', flags)
   if (typeof access === 'number') return access
   if (id !== undefined) return await showOne(access, id, flags)
   const limit = Number(flags.limit)

@@ -3,15 +3,8 @@ import type { Json } from '../lib/json.js'
 import type { Explanation } from '../workbench/explanation-of.js'
 import type { Comparison } from '../workbench/recorder/comparison.js'
 import type { ExchangeSummary } from '../workbench/recorder/recorded-exchange.js'
-import { type ApiAccess, askApi } from './api-client.js'
-import {
-  type AccessFlags,
-  type CriteriaFlags,
-  criteriaOf,
-  openAccess,
-  printApiError,
-  printExchange
-} from './exchange-log.js'
+import { type AccessFlags, type ApiAccess, askApi } from './api-client.js'
+import { accessFor, type CriteriaFlags, criteriaOf, printApiError, printExchange } from './exchange-log.js'
 import { ExitCode } from './process.js'
 import { printable, styleFor } from './report.js'
 
@@ -31,7 +24,7 @@ export interface ReplayFlags extends AccessFlags, CriteriaFlags {
 
 /** Sends a recorded request again, or decides recorded ones by other policies. Resolves with the exit code. */
 export async function replay(id: string | undefined, flags: ReplayFlags): Promise<number> {
-  const access = openAccess(flags, 'replay')
+  const access = accessFor('replay', flags)
   if (typeof access === 'number') return access
   return id === undefined ? await compare(access, flags) : await again(access, id, flags)
 }

@@ -1,5 +1,5 @@
 import { isObject } from '../lib/json.js'
-import { apiAccess, askApi, isExposed } from './api-client.js'
+import { askApi, openAccess } from './api-client.js'
 import { guardEnd, guardHeader, revisionOf, wrongGuard } from './guard.js'
 import { ExitCode } from './process.js'
 import { printable } from './report.js'
@@ -17,11 +17,9 @@ export interface RevertFlags {
 
 /** Asks a running process to undo a revision. Resolves with the exit code. */
 export async function revert(revision: string, flags: RevertFlags): Promise<number> {
-  const access = apiAccess(flags.api, process.env)
+  const access = openAccess(flags, process.env)
   if (typeof access === 'string') return refuse(access)
   if (!/^[1-9]\d{0,14}$/.test(revision)) return refuse(`${revision} is no revision`)
-  if (isExposed(access) && flags.insecureHttp !== true)
-    return refuse('the key would cross the network in clear text: use https://, or --insecure-http')
   const wrong = wrongGuard(flags)
   if (wrong !== undefined) return refuse(wrong)
   const query = [flags.dryRun === true ? 'dry_run=true' : '', flags.force === true ? 'force=true' : '']

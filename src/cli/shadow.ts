@@ -2,7 +2,7 @@ import { readFile } from 'node:fs/promises'
 import { setTimeout as sleep } from 'node:timers/promises'
 import { CodedError, codeOf } from '../lib/errors.js'
 import { isObject } from '../lib/json.js'
-import { type ApiAccess, apiAccess, askApi, isExposed, sendTo } from './api-client.js'
+import { type ApiAccess, askApi, openAccess, sendTo } from './api-client.js'
 import { ExitCode } from './process.js'
 import { printable } from './report.js'
 
@@ -29,12 +29,10 @@ const TROUBLE = ExitCode.usage
 
 /** Runs a policy beside the one that a process serves and follows its counts to the end. Resolves with the exit code. */
 export async function shadowPolicy(file: string, flags: ShadowFlags): Promise<number> {
-  const access = apiAccess(flags.api, process.env)
+  const access = openAccess(flags, process.env)
   if (typeof access === 'string') return refuse(access)
   const share = shareOf(flags.share)
   if (share === undefined) return refuse(`--share: ${flags.share} is no share such as 10% or 0.1`)
-  if (isExposed(access) && flags.insecureHttp !== true)
-    return refuse('the key would cross the network in clear text: use https://, or --insecure-http')
   const interrupted = new AbortController()
   const interrupt = () => interrupted.abort()
   try {

@@ -64,3 +64,8 @@ export function formatSize(bytes: number): string {
   }
   return String(bytes)
 }
+
+/** Milliseconds as people and programs read them: to the microsecond. */
+export function toMicroseconds(milliseconds: number): number {
+  return Math.round(milliseconds * 1_000) / 1_000
+}

@@ -1,5 +1,6 @@
 import type { ConnectionFacts, RequestHead, Sent } from '../flow/exchange.js'
 import type { Flow } from '../flow/flow.js'
+import { toMicroseconds } from '../lib/units.js'
 import { redact, shownQuery } from './redaction.js'
 import type { UpstreamTries } from './upstream-tries.js'
 
@@ -66,8 +67,10 @@ export class AccessLog {
         action: flow?.decidedBy?.action,
         bytes_in: sent.bytesIn,
         bytes_out: sent.bytesOut,
-        duration_ms: round(record.duration),
-        ...(record.upstreamDuration === undefined ? undefined : { upstream_ms: round(record.upstreamDuration) }),
+        duration_ms: toMicroseconds(record.duration),
+        ...(record.upstreamDuration === undefined
+          ? undefined
+          : { upstream_ms: toMicroseconds(record.upstreamDuration) }),
         ...upstreamOf(record.tries),
         revision: record.revision,
         ...(flow?.logs === undefined ? undefined : { logs: flow.logs.map((entry) => redact(entry, 0)) })
@@ -91,10 +94,6 @@ function upstreamOf(tries: UpstreamTries | undefined): object | undefined {
   if (tries === undefined || last === undefined) return undefined
   const { backend, server } = last
   return { upstream: { backend, server, try_count: tries.count, tries: tries.shown } }
-}
-
-function round(milliseconds: number): number {
-  return Math.round(milliseconds * 1_000) / 1_000
 }
 
 function pathOnly(target: string): string {
@@ -141,7 +140,7 @@ export class ConnectionLog {
         bytes_out: connection.bytesOut,
         started: new Date(startedAt).toISOString(),
         ended: new Date(startedAt + duration).toISOString(),
-        duration_ms: Math.round(duration * 1_000) / 1_000,
+        duration_ms: toMicroseconds(duration),
         ...upstreamOf(tries),
         revision,
         ...(flow.logs === undefined ? undefined : { logs: flow.logs.map((entry) => redact(entry, 0)) })

@@ -3,7 +3,7 @@ import type { EventField, EventFields, EventFieldType } from '../features/contra
 import { features } from '../features/registry.js'
 import { FAILURES } from '../flow/error-codes.js'
 import type { Body, Outgoing } from '../flow/exchange.js'
-import type { HeaderList } from '../flow/headers.js'
+import { HeaderFields, type HeaderList } from '../flow/headers.js'
 import { unmapIpv4 } from '../lib/ip.js'
 import type { ConnectionRecord, ExchangeRecord } from './access-log.js'
 import { isSensitive, REDACTED, redact, redactUrl, shownQuery } from './redaction.js'
@@ -109,8 +109,10 @@ const HTTP_FIELDS: EventFields<ExchangeRecord> = {
     return `${scheme}://${authority}${pathOf(record)}${query === '' ? '' : `?${query}`}`
   }),
   'http.request.url.scheme': field('string', 'http or https.', ({ request }) => request.scheme),
-  'http.request.user_agent': field('string', 'Value of User-Agent; empty without it.', ({ request }) =>
-    firstOf(request.headers, 'user-agent')
+  'http.request.user_agent': field(
+    'string',
+    'Value of User-Agent; empty without it.',
+    ({ request }) => new HeaderFields(request.headers).get('user-agent') ?? ''
   ),
   'http.response.body_length': field(
     'int',
@@ -166,13 +168,6 @@ function fieldsOf(list: HeaderList): Readonly<Record<string, readonly string[]>>
     else values.push(value)
   }
   return fields
-}
-
-function firstOf(list: HeaderList, name: string): string {
-  for (let i = 0; i < list.length; i += 2) {
-    if ((list[i] as string).toLowerCase() === name) return list[i + 1] as string
-  }
-  return ''
 }
 
 interface ClientCertificate {

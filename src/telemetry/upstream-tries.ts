@@ -1,4 +1,5 @@
 import type { Failure } from '../flow/exchange.js'
+import { toMicroseconds } from '../lib/units.js'
 
 /** One try to get an answer from an upstream. Times in milliseconds, from the beginning of the try. */
 export interface UpstreamTry {
@@ -39,14 +40,10 @@ export class UpstreamTries {
     return this.kept.map(({ backend, server, connect, firstByte, status, failure }) => ({
       backend,
       server,
-      ...(connect === undefined ? {} : { connect_ms: rounded(connect) }),
-      ...(firstByte === undefined ? {} : { first_byte_ms: rounded(firstByte) }),
+      ...(connect === undefined ? {} : { connect_ms: toMicroseconds(connect) }),
+      ...(firstByte === undefined ? {} : { first_byte_ms: toMicroseconds(firstByte) }),
       ...(status === undefined ? {} : { status }),
       ...(failure === undefined ? {} : { failure })
     }))
   }
-}
-
-function rounded(milliseconds: number): number {
-  return Math.round(milliseconds * 1_000) / 1_000
 }

@@ -2,11 +2,11 @@ import { type ChildProcess, execFileSync, spawn } from 'node:child_process'
 import { once } from 'node:events'
 import { existsSync, readFileSync } from 'node:fs'
 import { mkdtemp, rm, writeFile } from 'node:fs/promises'
-import { connect } from 'node:net'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { setTimeout } from 'node:timers/promises'
 import type { Test } from 'tap'
+import { accepts } from '../helpers/peer-program.js'
 import { freePort } from '../proxy/free-port.js'
 
 const START = 10_000
@@ -70,17 +70,6 @@ export async function startPeer(
     write: (configuration) => writeFile(file, configuration),
     said: () => said + (existsSync(log) ? readFileSync(log, 'utf8') : '')
   }
-}
-
-function accepts(port: number): Promise<boolean> {
-  return new Promise((resolve) => {
-    const socket = connect(port, '127.0.0.1')
-    socket.once('connect', () => {
-      socket.destroy()
-      resolve(true)
-    })
-    socket.once('error', () => resolve(false))
-  })
 }
 
 /** A configuration of nginx with this server; `http` stands beside it. */

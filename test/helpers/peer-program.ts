@@ -27,7 +27,8 @@ export async function peerProgram(
   return child.pid as number
 }
 
-function accepts(port: number): Promise<boolean> {
+/** Does something listen there? */
+export function accepts(port: number): Promise<boolean> {
   return new Promise((resolve) => {
     const socket = connect(port, '127.0.0.1')
     socket.on('connect', () => {

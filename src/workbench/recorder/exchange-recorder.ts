@@ -82,7 +82,6 @@ export class ExchangeRecorder {
   #where: ExchangeCondition | undefined
   #explain: ((flow: Flow) => boolean) | undefined
   #file: ExchangeFile | undefined
-  #explainAll = false
   #attended = 0
   /** Takes it from the observers; undefined: it is none of them. */
   #leave: (() => void) | undefined
@@ -133,12 +132,10 @@ export class ExchangeRecorder {
   /** From now on the follower sees exchanges. Answers the way to stop. */
   follow(follower: ExchangeFollower): () => void {
     this.#followers.add(follower)
-    this.#explainAll ||= follower.explain
     this.#look()
     return () => {
       this.#followers.delete(follower)
       this.#look()
-      this.#explainAll = [...this.#followers].some(({ explain }) => explain)
     }
   }
 
@@ -155,10 +152,11 @@ export class ExchangeRecorder {
   /** An exchange is admitted. Answers what takes down how it is decided, if that is wanted. */
   begins(exchange: Exchange, flow: AdmittedFlow): Explainer<Flow> | undefined {
     const { request } = flow
-    const fields = [...request.headers.list]
+    // A list of fields is never changed: what steps change of the request is in other lists.
+    const fields = request.headers.list
     const keyed = this.#isKeyed(flow)
     const repeats = this.#repeating.get(exchange.connection.id)?.id ?? null
-    const explained = keyed || this.#explainAll || repeats !== null || this.#explain?.(flow) === true
+    const explained = keyed || this.#explainsAll || repeats !== null || this.#explain?.(flow) === true
     const explainer = explained ? new ExplanationRecorder({ reveal: false, imagined: false }) : undefined
     const id = keyed ? newId('exch', this.#parts.clock.wall()) : undefined
     const noted: Noted = {
@@ -182,7 +180,7 @@ export class ExchangeRecorder {
     flow.onForwarded(() => {
       const { response } = flow
       if (response === undefined) return
-      noted.answer = { status: response.status, headers: [...response.headers.list] }
+      noted.answer = { status: response.status, headers: response.headers.list }
       if (bodies > 0) noted.responseBody = watched(response.body, bodies)
     })
     if (id !== undefined) flow.responseFields = [...(flow.responseFields ?? []), 'Sluice-Exchange', id]
@@ -238,6 +236,12 @@ export class ExchangeRecorder {
     for (const follower of followers) follower.over()
     await this.#file?.close()
     this.#file = undefined
+  }
+
+  /** Does one that follows want all requests explained? */
+  get #explainsAll(): boolean {
+    for (const { explain } of this.#followers) if (explain) return true
+    return false
   }
 
   /** It is wanted for itself, and not only because it is explained for those who follow others. */

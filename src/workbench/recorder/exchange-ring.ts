@@ -84,11 +84,6 @@ export class ExchangeRing {
     for (; i >= 0; i--) yield read(all[i] as Held)
   }
 
-  /** All of them in the order in which they ended. */
-  *oldest(): Generator<RecordedExchange> {
-    for (const held of this.#held.slice(this.#first)) yield read(held)
-  }
-
   clear(): void {
     this.#held = []
     this.#first = 0

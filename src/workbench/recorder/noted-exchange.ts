@@ -1,9 +1,10 @@
 import type { Body, Outgoing } from '../../flow/exchange.js'
 import type { EntryFacts, Flow } from '../../flow/flow.js'
-import type { HeaderList } from '../../flow/headers.js'
+import { HeaderFields, type HeaderList } from '../../flow/headers.js'
 import { ByteQueue } from '../../lib/byte-queue.js'
 import { newId } from '../../lib/id.js'
 import { unmapIpv4 } from '../../lib/ip.js'
+import { toMicroseconds } from '../../lib/units.js'
 import { upstreamKey } from '../../resources/units.js'
 import { Snapshot } from '../../runtime/snapshot.js'
 import type { ExchangeRecord } from '../../telemetry/access-log.js'
@@ -11,14 +12,7 @@ import { redact } from '../../telemetry/redaction.js'
 import type { ExplanationRecorder } from '../explanation.js'
 import { type Explanation, explanationOf, type SentUpstream, withoutTexts } from '../explanation-of.js'
 import { EXPLAIN_HEADER } from './explain-keys.js'
-import {
-  base64,
-  fieldOf,
-  type RecordedBody,
-  type RecordedExchange,
-  recordedConnection,
-  urlOf
-} from './recorded-exchange.js'
+import { base64, type RecordedBody, type RecordedExchange, recordedConnection, urlOf } from './recorded-exchange.js'
 
 /** What is taken down of an exchange while it goes on. */
 export interface Noted {
@@ -78,9 +72,9 @@ export function recordedExchange(
     upstream: sentUpstream === undefined ? null : { ...sentUpstream, server: tries?.last?.server ?? null },
     tries: tries?.shown ?? [],
     answer: noted?.answer ?? null,
-    response: answered ? { status, headers: response === undefined ? [] : [...response.headers.list] } : null,
-    durationMs: rounded(record.duration),
-    upstreamMs: record.upstreamDuration === undefined ? null : rounded(record.upstreamDuration),
+    response: answered ? { status, headers: response?.headers.list ?? [] } : null,
+    durationMs: toMicroseconds(record.duration),
+    upstreamMs: record.upstreamDuration === undefined ? null : toMicroseconds(record.upstreamDuration),
     bytesIn: sent.bytesIn,
     bytesOut: sent.bytesOut,
     hasBody: noted?.hasBody === true,
@@ -102,8 +96,9 @@ function bodiesOf({ requestBody, responseBody }: Noted, body: Outgoing, limit: n
 
 /** The key that asked for an explanation is still good for others: it is not kept. */
 function withoutKey(headers: HeaderList): HeaderList {
-  if (fieldOf(headers, EXPLAIN_HEADER) === '') return headers
-  return headers.filter((_, i) => (headers[i - (i % 2)] as string).toLowerCase() !== EXPLAIN_HEADER)
+  const fields = new HeaderFields(headers)
+  fields.delete(EXPLAIN_HEADER)
+  return fields.list
 }
 
 /** What went upstream; undefined when no server was asked. */
@@ -115,7 +110,7 @@ function upstreamOf({ flow, tries, code }: ExchangeRecord, noted: Noted | undefi
   const backend = tries?.last?.backend ?? 'response'
   const unit = units instanceof Snapshot ? units.upstream(upstreamKey(backend)) : undefined
   const { method, target, headers } = request
-  return { backend, form: unit?.form ?? 'response', method, uri: target.uri, headers: [...headers.list] }
+  return { backend, form: unit?.form ?? 'response', method, uri: target.uri, headers: headers.list }
 }
 
 function clientOf(flow: Flow | undefined, { connection }: ExchangeRecord): RecordedExchange['client'] {
@@ -192,8 +187,4 @@ export function watched(body: Outgoing, limit: number): KeptBody | undefined {
 function keptOf(content: Uint8Array, limit: number): RecordedBody {
   const kept = content.subarray(0, limit)
   return { content: base64(kept), bytes: content.length, whole: kept.length === content.length }
-}
-
-function rounded(milliseconds: number): number {
-  return Math.round(milliseconds * 1_000) / 1_000
 }

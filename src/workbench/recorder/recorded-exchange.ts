@@ -289,9 +289,7 @@ function redactedText(text: string, type: string): string {
   }
 }
 
-/** The first value of a field, by its lower-case name; '' without it. */
+/** The first value of a field; '' without it. */
 export function fieldOf(headers: HeaderList, name: string): string {
-  for (let i = 0; i < headers.length; i += 2)
-    if ((headers[i] as string).toLowerCase() === name) return headers[i + 1] as string
-  return ''
+  return new HeaderFields(headers).get(name) ?? ''
 }

@@ -1,10 +1,10 @@
 import { parseAddress } from '../../lib/ip.js'
-import { SourceText, type Span } from '../../lib/positions.js'
+import { SourceText } from '../../lib/positions.js'
 import { compileRegex } from '../../lib/regex.js'
 import { parseDuration } from '../../lib/units.js'
 import { readConfig } from '../../policy/config-reader.js'
 import { formatPath, type NodePath, type Problem, policyErrors, Reporter } from '../../policy/problems.js'
-import { child, type TreeNode } from '../../policy/tree.js'
+import { nodeAt, type TreeNode } from '../../policy/tree.js'
 import { readTree } from '../../policy/yaml-tree.js'
 import type { ImaginedRequest } from '../imagined-exchange.js'
 import type { UpstreamStub } from '../lab.js'
@@ -79,7 +79,7 @@ export function readTests(
     return { problems: report.sorted() }
   }
   const file = readConfig(testFileSchema, root, (path, message) =>
-    report.error(path, policyErrors.CONFIG_INVALID, message, spanAt(root, path))
+    report.error(path, policyErrors.CONFIG_INVALID, message, nodeAt(root, path).span)
   ) as TestFile
   if (report.failed) return { problems: report.sorted() }
   const reader = new TestReader(file, root, source, { report, most })
@@ -88,7 +88,7 @@ export function readTests(
     report.error([], policyErrors.CONFIG_INVALID, 'a file of tests has `cases` or `recorded`', root.span)
   if (report.failed) return { problems: report.sorted() }
   const recorded = (file.recorded ?? []).map((name, i) => {
-    const { line } = source.place(spanAt(root, ['recorded', i]).start)
+    const { line } = source.place(nodeAt(root, ['recorded', i]).span.start)
     return { file: name, line }
   })
   const secrets = new Map(
@@ -98,22 +98,6 @@ export function readTests(
     Object.entries(file.ip_policies ?? {}).map(([id, { allow = [], deny = [] }]) => [id, { allow, deny }])
   )
   return { tests: { policy: file.policy, secrets, ipPolicies, cases, recorded }, problems: [] }
-}
-
-/** The place of what a path leads to, or of the nearest node above it. */
-function spanAt(root: TreeNode, path: NodePath): Span {
-  let node = root
-  for (const step of path) {
-    const next =
-      node.kind === 'list' && typeof step === 'number'
-        ? node.items[step]
-        : node.kind === 'map'
-          ? child(node, String(step))
-          : undefined
-    if (next === undefined) break
-    node = next
-  }
-  return node.span
 }
 
 type Values = Readonly<Record<string, unknown>>
@@ -143,7 +127,7 @@ class TestReader {
     const read: ReadCase[] = []
     for (const [index, one] of (this.#file.cases ?? []).entries()) {
       const path = ['cases', index]
-      const { line, column } = this.#source.place(spanAt(this.#root, path).start)
+      const { line, column } = this.#source.place(nodeAt(this.#root, path).span.start)
       for (const values of combinations(one.matrix ?? {}, this.#most)) {
         if (read.length === this.#most) {
           this.#wrong(path, `tests make at most ${this.#most} cases`)
@@ -223,7 +207,7 @@ class TestReader {
   }
 
   #wrong(path: NodePath, message: string): void {
-    this.#report.error(path, policyErrors.CONFIG_INVALID, message, spanAt(this.#root, path))
+    this.#report.error(path, policyErrors.CONFIG_INVALID, message, nodeAt(this.#root, path).span)
   }
 }
 

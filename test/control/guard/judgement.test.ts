@@ -1,17 +1,7 @@
 import t from 'tap'
 import { readGuard } from '../../../src/control/guard/conditions.js'
 import { baselineOf, judgeRates, type Tally } from '../../../src/control/guard/judgement.js'
-
-/** Numbers in [0, 1) by a seed (mulberry32). */
-function numbers(seed: number): () => number {
-  let state = seed >>> 0
-  return () => {
-    state = (state + 0x6d2b79f5) >>> 0
-    let mixed = Math.imul(state ^ (state >>> 15), state | 1)
-    mixed ^= mixed + Math.imul(mixed ^ (mixed >>> 7), mixed | 61)
-    return ((mixed ^ (mixed >>> 14)) >>> 0) / 2 ** 32
-  }
-}
+import { random as numbers } from '../../features/rate-limit/limiter/support/random.js'
 
 const BLOCK = 5
 const NOTHING: Tally = { requests: 0, failed: 0, refused: 0, clientErrors: 0 }
